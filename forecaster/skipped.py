@@ -32,9 +32,7 @@ class Kind(StrEnum):
     NO_ROWS = "no_rows", "no rows between {first} and {last}"
     OUTSIDE = "outside", "no rows in that span; there are {first} to {last}"
     MASKED = "masked", "all of its rows were left out"
-    BEGINS_LATER = (
-        "begins_later", "no rows up to the first cutoff, {first}; with fewer it may have some",
-    )  # fmt: skip
+    BEGINS_LATER = "begins_later", "no rows up to the first cutoff, {first}"
     NO_SCORES = (
         "no_scores", "no cutoff ({first} to {last}) has two rows up to it and one after it",
     )  # fmt: skip

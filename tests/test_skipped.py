@@ -16,7 +16,7 @@ SENTENCES = {
     Kind.NO_ROWS: "no rows between 2024-01-02 and 2024-03-01",
     Kind.OUTSIDE: "no rows in that span; there are 2024-01-02 to 2024-03-01",
     Kind.MASKED: "all of its rows were left out",
-    Kind.BEGINS_LATER: "no rows up to the first cutoff, 2024-01-02; with fewer it may have some",
+    Kind.BEGINS_LATER: "no rows up to the first cutoff, 2024-01-02",
     Kind.NO_SCORES: "no cutoff (2024-01-02 to 2024-03-01) has two rows up to it and one after it",
     Kind.NO_SCORES_AS_MEMBER: "no cutoff (2024-01-02 to 2024-03-01) at which it was a member of "
     "the universe has two rows up to it and one after it",

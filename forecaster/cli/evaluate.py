@@ -31,7 +31,7 @@ from forecaster.errors import listed
 from forecaster.files import PAGES, check_output, check_parent, from_text
 
 if TYPE_CHECKING:
-    from forecaster.evaluation import Evaluation
+    from forecaster.evaluation import Evaluation, Summary
     from forecaster.home import Home
     from forecaster.ingest import CovariateFiles
     from forecaster.storage import UnfinishedFit
@@ -228,6 +228,8 @@ def _print_result(ctx: click.Context, evaluation: "Evaluation") -> None:
     show(f"Report: {page}" if page.exists() else f"Tables: {evaluation.folder}")
     name_stale(evaluation.summary.provenance.stale or {})
     name_skipped(evaluation.summary.skipped, evaluation.summary.config)
+    if advice := _fewer_windows(evaluation.summary):
+        say(f"  {advice}")
     for baseline, failed in evaluation.summary.failed.items():
         say(f"{baseline} failed on {len(failed)}:")
         for line in lines_of_failures(failed):
@@ -235,6 +237,19 @@ def _print_result(ctx: click.Context, evaluation: "Evaluation") -> None:
     summary = evaluation.summary
     partly = summary.skipped or summary.provenance.stale or summary.model in summary.failed
     ctx.exit(PARTLY if partly else 0)
+
+
+def _fewer_windows(summary: "Summary") -> str | None:
+    """Return what would leave more rows to series that were too short at the first cutoff."""
+    from forecaster.skipped import Kind
+
+    short = {Kind.TOO_SHORT, Kind.BEGINS_LATER}
+    if summary.cutoffs == 1 or not any(why.kind in short for why in summary.skipped.values()):
+        return None
+    return (
+        f"Only rows up to the first of the {summary.cutoffs} cutoffs count; fewer --windows leave "
+        "more of them."
+    )
 
 
 @click.command()

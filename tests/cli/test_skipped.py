@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from forecaster import Config
-from forecaster.cli.skipped import lines_of
+from forecaster.cli.skipped import lines_of, lines_of_failures
 from forecaster.errors import UsageError
 from forecaster.home import Home
 from forecaster.skipped import Kind, Skipped
@@ -93,3 +93,19 @@ def test_a_refused_fit_says_what_would_admit_its_series_and_leaves_nothing(tmp_p
         assert re.search(r"no series can be used:\n  4 series: \d\d rows; 133 needed", said)
         assert re.search(r"--validation 2\d would admit them: A, B, C, D", said)
     assert not Home(home).unfinished.exists()  # nothing for a later fit to report
+
+
+def test_failures_that_differ_in_numbers_alone_are_one_line():
+    failed = {
+        f"s{n}": f"ValueError: {n} changes before the cutoff; expected 1,000" for n in range(12)
+    }
+    failed |= {"odd": "ValueError: nothing changes"}
+    assert lines_of_failures(failed) == [
+        "12 series: such as ValueError: 0 changes before the cutoff; expected 1,000: "
+        "s0, s1, s2, s3, s4, s5, s6, s7 and 4 more",
+        "odd: ValueError: nothing changes",
+    ]
+    same = dict.fromkeys("abcd", "no forecasts from 1 of 2 cutoffs")
+    assert lines_of_failures(same) == ["4 series: no forecasts from 1 of 2 cutoffs: a, b, c, d"]
+    few = dict(list(failed.items())[:3])
+    assert lines_of_failures(few) == [f"{name}: {why}" for name, why in few.items()]

@@ -167,3 +167,17 @@ def test_a_series_that_falls_to_zero_is_evaluated_after_the_next_training(tmp_pa
     made = evaluate_to_folder(tmp_path / "falls", fc.load_panel(frame), SMALL, options)
     assert set(made.scores["unique_id"]) == {"falls", "stays"}
     assert made.scores["mae"].notna().all() and set(made.summary.failed) <= {"LSTM"}
+
+
+def test_a_series_that_begins_after_the_first_cutoff_is_named_and_what_would_help(tmp_path):
+    late = frame_of({"late": [3.0, 4, 5, 4, 6, 5]}).assign(ds=lambda table: table["ds"] + 54)
+    frame = pd.concat([frame_of({"long": list(np.arange(60) % 7.0)}), late])
+    frame["ds"] = pd.Timestamp("2024-01-01") + pd.to_timedelta(frame["ds"], unit="D")
+    frame.to_csv(tmp_path / "p.csv", index=False)
+    source = f"files:{tmp_path / 'p.csv'}"
+    done = run("evaluate", "--source", source, "--horizon", 3, "--windows", 9, "--baselines",
+               "naive,har", "--home", tmp_path / "home")  # fmt: skip
+    assert done.exit_code == 3, done.output
+    assert "late: no rows up to the first cutoff, 2024-02-18" in done.stderr
+    assert "first of the 9 cutoffs count; fewer --windows leave more of them" in done.stderr
+    assert "har failed on 1:\n  long: ValueError: 48 changes before" in done.stderr

@@ -110,6 +110,20 @@ def test_without_a_record_nothing_is_compared(tmp_path):
     assert data_of(path)["compared"] == {} and "What changed</h2>" not in text
 
 
+def test_it_says_what_each_forecast_rests_on(tmp_path):
+    made = forecasts()
+    rungs = ["own networks", "combination", "combination", "last value"]
+    frame = made.frame.assign(forecast_by=np.repeat(np.array(rungs, object), AHEAD))
+    path = build_forecasts(made._replace(frame=frame), tmp_path / "f.html")
+    text = path.read_text(encoding="utf-8")
+    assert data_of(path)["rungs"] == rungs
+    assert "4 series by LSTM (1 by own networks, 2 by combination, 1 by last value)" in text
+    assert "“Forecast by” says what" in text
+    without = build_forecasts(made, tmp_path / "g.html")
+    assert data_of(without)["rungs"] is None
+    assert "“Forecast by” says what" not in without.read_text(encoding="utf-8")
+
+
 def test_bands_of_other_levels_are_not_compared(tmp_path):
     made = forecasts(Home(tmp_path / "home"))
     frame = made.frame.rename(columns=lambda name: str(name).replace("-80", "-50"))

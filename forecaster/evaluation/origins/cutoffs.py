@@ -119,7 +119,7 @@ def as_of_cutoff(
     """Return why a fit at a cutoff skipped series, where they had no rows yet in those words."""
     later = Skipped(Kind.BEGINS_LATER, first=show_time(cutoff))
     return {
-        name: later if why.kind is Kind.TOO_SHORT and (why.rows, why.needed) == (0, 1) else why
+        name: later if why.kind is Kind.TOO_SHORT and why.rows == 0 else why
         for name, why in skipped.items()
     }
 
