@@ -77,3 +77,36 @@ def test_a_series_that_falls_to_zero_is_counted_and_the_exit_code_is_3(settings,
         assert done.exit_code == (3 if lost else 0), done.output
         assert ("LSTM failed on 1:" in done.stderr) == lost
         assert ("FELL: no forecasts from" in done.stderr) == lost
+
+
+def test_forecasts_say_what_they_rest_on(tmp_path):
+    random = np.random.default_rng(0)
+    values = {
+        "months": 50 + random.normal(size=30).cumsum(),
+        "new": np.array([4.0, 6.0]),
+        "still": np.full(9, 5.0),
+        "weeks": 80 + random.normal(size=30).cumsum(),
+        "years": 20 + random.normal(size=12).cumsum(),
+    }
+    parts = [
+        pd.DataFrame({"unique_id": name, "ds": np.arange(len(y)), "y": y})
+        for name, y in values.items()
+    ]
+    pd.concat(parts).to_csv(tmp_path / "p.csv", index=False)
+    home = ("--home", tmp_path / "home")
+    fitted = run("fit", "--source", f"files:{tmp_path / 'p.csv'}", "--horizon", 3, *home)
+    assert fitted.exit_code == 0, fitted.output
+    assert "3 by combination, 2 by last value" in fitted.stdout
+    one = run("predict", "months", "new", *home)
+    assert "forecast by combination" in one.stdout and "forecast by last value" in one.stdout
+    every = run("predict", "--all", *home)
+    assert (
+        every.exit_code == 0 and "Never changed, so the bands have no width: still" in every.stderr
+    )
+    page = tmp_path / "f.html"
+    assert run("predict", "--all", "--report", page, *home).exit_code == 0
+    assert "5 series by LSTM (3 by combination, 2 by last value)" in page.read_text("utf-8")
+    written = run("predict", "--all", "--output", tmp_path / "f.csv", *home)
+    assert written.exit_code == 0
+    table = pd.read_csv(tmp_path / "f.csv").groupby("unique_id")["forecast_by"].first()
+    assert table["new"] == table["still"] == "last value" and table["years"] == "combination"
