@@ -110,3 +110,27 @@ def test_forecasts_say_what_they_rest_on(tmp_path):
     assert written.exit_code == 0
     table = pd.read_csv(tmp_path / "f.csv").groupby("unique_id")["forecast_by"].first()
     assert table["new"] == table["still"] == "last value" and table["years"] == "combination"
+
+
+def test_a_series_that_could_not_be_updated_is_evaluated_as_stored_and_the_exit_code_is_3(
+    settings, tmp_path
+):
+    data = tmp_path / "data"
+    data.mkdir()
+    for name in ("AAA", "BBB"):
+        for year, part in (whole := prices(name, 300)).groupby(whole["date"].str[:4]):
+            part.to_csv(data / f"{name}-{year}.csv", index=False)
+    home = ("--home", tmp_path / "home")
+    evaluate = ("evaluate", "--source", f"files:{data}", "--config", settings, "--windows", 3,
+                "--baselines", "naive", *home)  # fmt: skip
+    done = run(*evaluate, "--output", tmp_path / "whole")
+    assert done.exit_code == 0 and "Not updated" not in done.stderr, done.output
+    (data / "BBB-2020.csv").write_text("no table\n")
+    done = run(*evaluate, "--output", tmp_path / "stale")
+    assert done.exit_code == 3, done.output
+    assert "Not updated (1); their stored rows are kept:" in done.stderr
+    assert "BBB: the folder lacks stored rows of it" in done.stderr
+    whole, stale = (
+        pd.read_parquet(tmp_path / name / "forecasts.parquet") for name in ("whole", "stale")
+    )
+    pd.testing.assert_frame_equal(whole, stale)

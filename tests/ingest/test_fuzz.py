@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import forecaster as fc
 from forecaster.errors import ForecasterError, ForecasterWarning
+from tests.limits import within_limits
 
 BLANK = {"", "na", "n/a", "#n/a", "nan", "null", "none", "-", "nat", "<na>"}
 SERIAL_START = datetime.date(1899, 12, 30)
@@ -134,7 +135,8 @@ def check(table: tuple[pd.DataFrame, list[datetime.date] | None], kind: str, fol
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ForecasterWarning)
         try:
-            panel = load(frame, kind, folder)
+            with within_limits():
+                panel = load(frame, kind, folder)
         except ForecasterError as error:
             assert str(error)
             return

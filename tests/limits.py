@@ -1,0 +1,38 @@
+"""The limits that hold for any file under 1 MB, hostile ones included: memory and seconds."""
+
+import contextlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+MOST_MEMORY, MOST_SECONDS = 1 << 30, 20
+
+
+@contextlib.contextmanager
+def within_limits(what: object = "") -> Iterator[None]:
+    """Fail if the block takes more than 1 GB beyond what the process holds, or 20 seconds.
+
+    ``what``: the case, for the message
+    """
+    before, begin = _fresh_peak(), time.monotonic()
+    try:
+        yield
+    finally:  # an error must come as soon
+        seconds, memory = time.monotonic() - begin, peak_memory() - before
+        assert seconds < MOST_SECONDS, f"{what}: {seconds:.0f} s"
+        assert memory < MOST_MEMORY, f"{what}: {memory / 1e6:,.0f} MB"
+
+
+def peak_memory() -> int:
+    """Return the most bytes that the process has held so far."""
+    resource = pytest.importorskip("resource")
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _fresh_peak() -> int:
+    """Return the peak, begun anew where the system can: else one large case hides the next."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+    return peak_memory()
