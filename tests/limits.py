@@ -11,17 +11,18 @@ MOST_MEMORY, MOST_SECONDS = 1 << 30, 20
 
 
 @contextlib.contextmanager
-def within_limits(what: object = "") -> Iterator[None]:
-    """Fail if the block takes more than 1 GB beyond what the process holds, or 20 seconds.
+def within_limits(what: object = "", seconds: float = MOST_SECONDS) -> Iterator[None]:
+    """Fail if the block takes more than 1 GB beyond what the process holds, or too long.
 
-    ``what``: the case, for the message
+    - ``what``: the case, for the message
+    - ``seconds``: at most
     """
-    before, begin = _fresh_peak(), time.monotonic()
+    before, begin = fresh_peak(), time.monotonic()
     try:
         yield
     finally:  # an error must come as soon
-        seconds, memory = time.monotonic() - begin, peak_memory() - before
-        assert seconds < MOST_SECONDS, f"{what}: {seconds:.0f} s"
+        took, memory = time.monotonic() - begin, peak_memory() - before
+        assert took < seconds, f"{what}: {took:.0f} s"
         assert memory < MOST_MEMORY, f"{what}: {memory / 1e6:,.0f} MB"
 
 
@@ -31,7 +32,7 @@ def peak_memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def _fresh_peak() -> int:
+def fresh_peak() -> int:
     """Return the peak, begun anew where the system can: else one large case hides the next."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")

@@ -8,7 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from forecaster.files import parquet_groups, read_parquet_file
+import forecaster as fc
+from forecaster.errors import DataError
+from forecaster.files import parquet_groups, read_parquet_file, unpacked_bytes
+from tests.limits import fresh_peak, peak_memory
 
 LONG = "x" * 100_000
 
@@ -49,6 +52,72 @@ def test_a_small_file_that_swells_is_refused_before_it_does(kind, stored, tmp_pa
         with pytest.raises(ValueError, match=message):
             read_parquet_file(source)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000  # KiB
+
+
+def varint(number: int, length: int = 0) -> bytes:
+    """Return a positive number as Thrift writes it, in at least ``length`` bytes."""
+    number, out = 2 * number, bytearray()
+    while number > 127 or len(out) + 1 < length:
+        out.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*out, number])
+
+
+def told_smaller(raw: bytes, *, pages: bool) -> bytes:
+    """Return a file of one column with a lie about its size, in the footer or in its pages."""
+    chunk = pq.ParquetFile(pa.BufferReader(raw)).metadata.row_group(0).column(0)
+    footer = len(raw) - 8 - int.from_bytes(raw[-8:-4], "little")
+    if pages:
+        start, sizes = raw[:footer], [chunk.total_uncompressed_size - n for n in range(10, 60)]
+        true = next(varint(size) for size in sizes if varint(size) in start)
+        return start.replace(true, varint(1000, len(true))) + raw[footer:]
+    true = varint(chunk.total_uncompressed_size)
+    assert true in raw[footer:]
+    return raw[:footer] + raw[footer:].replace(true, varint(1000, len(true)))
+
+
+@pytest.mark.parametrize("pages", [False, True], ids=["footer", "pages"])
+def test_a_file_that_lies_about_its_size_is_refused_before_it_is_unpacked(pages, tmp_path):
+    options = {"use_dictionary": False, "write_statistics": False, "store_schema": False}
+    path = written(tmp_path, {"y": ["x" * 500_000_000]}, **options)
+    raw = told_smaller(path.read_bytes(), pages=pages)
+    assert len(raw) < 50_000
+    if pages:  # then the footer shows it
+        raw = told_smaller(raw, pages=False)
+    path.write_bytes(raw)
+    before = fresh_peak()
+    message = (
+        "(?i)decompress|corrupt|zstd" if pages else "500,000,0.. bytes when unpacked; expected"
+    )
+    for source in (path, raw):
+        with pytest.raises((OSError, ValueError), match=message):
+            read_parquet_file(source)
+    with pytest.raises(DataError, match=message):
+        fc.load_panel(f"files:{path}")
+    assert peak_memory() - before < 300_000_000
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [(b"\x00", "has no size"), (b"\xff" * 90, "kind 15|too many bytes"), (b"\x1c" * 90, "kind")],
+)
+def test_a_page_without_a_sound_header_is_named(header, message, tmp_path):
+    path = written(tmp_path, {"y": np.arange(1000.0)})
+    raw = path.read_bytes()
+    with pytest.raises(ValueError, match=message):
+        read_parquet_file(raw[:4] + header + raw[4 + len(header) :])
+
+
+def test_pages_are_added_up_as_the_footer_has_them(tmp_path):
+    columns = {"y": np.arange(200_000.0), "name": [f"s{n % 90}" for n in range(200_000)]}
+    for options in ({}, {"data_page_version": "2.0"}, {"write_page_checksum": True}):
+        path = written(tmp_path, columns, row_group_size=70_000, data_page_size=5000, **options)
+        with pa.OSFile(str(path)) as opened:
+            metadata = pq.ParquetFile(opened).metadata
+            groups = [metadata.row_group(g) for g in range(metadata.num_row_groups)]
+            footer = sum(g.column(n).total_uncompressed_size for g in groups for n in (0, 1))
+            pages = unpacked_bytes(opened, metadata, 1 << 40)
+        assert 0.9 * footer < pages <= footer  # which counts the headers too
 
 
 def test_a_sound_file_is_read_as_by_pandas(tmp_path):

@@ -18,9 +18,12 @@ from .outputs import check_output as check_output
 from .outputs import check_parent as check_parent
 from .parquet import check_parquet as check_parquet
 from .parquet import most_cells as most_cells
+from .parquet import most_grid as most_grid
+from .parquet import most_series as most_series
 from .parquet import most_unpacked as most_unpacked
 from .parquet import parquet_groups as parquet_groups
 from .parquet import read_parquet_file as read_parquet_file
+from .parquet_pages import unpacked_bytes as unpacked_bytes
 from .paths import as_bytes as as_bytes
 from .paths import as_text as as_text
 from .paths import check_plain as check_plain

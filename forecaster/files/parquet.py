@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from forecaster.files.parquet_pages import unpacked_bytes
 from forecaster.files.paths import open_for_arrow
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ _ROWS, _UNPACKED = 2_000_000, 1 << 27  # in a small file
 _CELLS = 4  # for each row that a file may have
 _ROWS_PER_BYTE, _LOOSEST = 100, 1000  # rows, and bytes when unpacked, for each byte of a larger one
 _FEW = 100_000  # rows that are read faster than threads start
+_SERIES, _GRID = 5_000, 40_000_000  # series, and cells of series by times, of a small file
 
 
 def most_rows(size: int) -> int:
@@ -35,11 +37,28 @@ def most_unpacked(size: int) -> int:
     return _UNPACKED if size <= _SMALL else _LOOSEST * size
 
 
-def check_parquet(metadata: "pq.FileMetaData", size: int) -> None:
-    """Raise ValueError for a table that is much larger than its file of ``size`` bytes.
+def most_series(size: int) -> int | None:
+    """Return the maximum number of series in a file of ``size`` bytes; None: any number.
 
-    Only the file's own list of contents is read.
+    Each takes a file of the store and a few milliseconds, however short it is.
     """
+    return _SERIES if size <= _SMALL else None
+
+
+def most_grid(size: int) -> int | None:
+    """Return the maximum number of series times that of different times; None: any number."""
+    return _GRID if size <= _SMALL else None
+
+
+def check_parquet(
+    opened: "pa.NativeFile", metadata: "pq.FileMetaData", columns: Sequence[str] | None = None
+) -> None:
+    """Raise ValueError for a table that is much larger than its file.
+
+    Only the file's own list of contents is read, and the headers of the pages of ``columns``, those
+    to be read (None: all).
+    """
+    size = opened.size()
     groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
     chunks = [group.column(n) for group in groups for n in range(group.num_columns)]
     rows = max([metadata.num_rows, *(group.num_rows for group in groups)])
@@ -49,8 +68,10 @@ def check_parquet(metadata: "pq.FileMetaData", size: int) -> None:
     cells = sum(max(0, chunk.num_values) for chunk in chunks)
     if cells > (most := most_cells(size)):
         raise ValueError(f"{cells:,} cells in {size:,} bytes; expected {most:,} at most")
+    most = most_unpacked(size)
     unpacked = sum(max(0, chunk.total_uncompressed_size) for chunk in chunks)
-    if unpacked > (most := most_unpacked(size)):
+    unpacked = max(unpacked, unpacked_bytes(opened, metadata, most, columns and set(columns)))
+    if unpacked > most:
         raise ValueError(f"{unpacked:,} bytes when unpacked; expected {most:,} at most")
 
 
@@ -84,9 +105,9 @@ def parquet_groups(
         ):
             size = opened.size()
             file = pq.ParquetFile(opened, page_checksum_verification=checksums)
-            check_parquet(file.metadata, size)
             schema = file.schema_arrow
             wanted = schema.names if columns is None else list(columns)
+            check_parquet(opened, file.metadata, wanted)
             if len(set(schema.names)) < len(schema.names):
                 raise ValueError("two columns of the same name")
             if missing := set(wanted) - set(schema.names):

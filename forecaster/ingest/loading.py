@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeAlias, Unpack
 
+import numpy as np
 import pandas as pd
 
 from forecaster.errors import DataError, SourceError, StoreError, UsageError, name_reasons
@@ -33,7 +34,7 @@ from forecaster.skipped import Kind, Skipped
 
 COMMIT_AFTER = 1.0  # seconds between commits, so that an interrupted run loses little
 _COMMITTING = 0.05  # maximum share of the time, since a commit writes the whole manifest
-_ENCODED_AHEAD = 8  # series
+_WRITTEN_AHEAD = 8  # series
 OnSeries: TypeAlias = Callable[[int, int], None]
 
 
@@ -107,7 +108,8 @@ def load_panel(
 
 def _arrays_of_frame(frame: pd.DataFrame) -> Arrays:
     channels = tuple(str(name) for name in frame if name not in ("unique_id", "ds", *ACTIONS))
-    return Arrays(frame["ds"].to_numpy(), frame[list(channels)].to_numpy(float), channels)
+    values = [frame[name].to_numpy(float) for name in channels]  # ten times as fast as all at once
+    return Arrays(frame["ds"].to_numpy(), np.stack(values, axis=1), channels)
 
 
 def ingest(
@@ -219,10 +221,10 @@ def _update(
     fingerprint = source.fingerprint()
     committed, pause = time.monotonic(), COMMIT_AFTER
     try:
-        for item, encoded in _encoded(store, source, wanted, start):
+        for item, encoded in _written(store, source, wanted, start):
             arrived.add(item.unique_id)
             if encoded is not None:
-                store.write_encoded(encoded, fingerprint)
+                store.note_written(encoded, fingerprint)
             elif not item.unchanged:
                 failed[item.unique_id] = _reason(item)
                 if item.suspect:
@@ -252,10 +254,13 @@ def _differs(store: Store, name: str, before: Mapping[str, Any]) -> bool:
     )
 
 
-def _encoded(
+def _written(
     store: Store, source: Source, wanted: list[str], start: Date | None
 ) -> Iterator[tuple[Fetched, Encoded | None]]:
-    """Yield series as they arrive, encoded for the store; some are encoded ahead in threads."""
+    """Yield series as they arrive, each in a file of the store; threads write some ahead.
+
+    Most of the time of small files is that of the disk, so that threads help.
+    """
     from_network = source.fingerprint() is None
     asked = str(pd.Timestamp(start).date()) if start is not None and from_network else None
 
@@ -267,7 +272,9 @@ def _encoded(
         if asked is not None and known is not None:  # an update keeps the earlier start
             asked_from = None if known.asked_from is None else min(asked, known.asked_from)
         zone = item.timezone or (None if known is None else known.timezone)
-        return item, encode(item.unique_id, item.frame, asked_from=asked_from, timezone=zone)
+        encoded = encode(item.unique_id, item.frame, asked_from=asked_from, timezone=zone)
+        store.write_file_of(encoded)
+        return item, encoded
 
     items = source.fetch(wanted, start, _known(store))
     if from_network:  # write each as it arrives
@@ -277,7 +284,7 @@ def _encoded(
         ahead: list[Future[tuple[Fetched, Encoded | None]]] = []
         for item in items:
             ahead.append(pool.submit(work, item))
-            if len(ahead) > _ENCODED_AHEAD:
+            if len(ahead) > _WRITTEN_AHEAD:
                 yield ahead.pop(0).result()
         for job in ahead:
             yield job.result()

@@ -12,9 +12,11 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import DataError, UsageError
+from forecaster.home import Home
 from forecaster.ingest import open_source
 from forecaster.skipped import Kind, Skipped
 from tests.conftest import prices, run
+from tests.limits import within_limits
 
 
 def both() -> pd.DataFrame:
@@ -382,6 +384,64 @@ def test_a_packed_file_that_swells_is_refused_before_it_does(ending, row, count,
     with pytest.raises(DataError, match=message):
         open_source(f"files:{path}").tickers()
     assert peak() - before < 100_000  # KiB
+
+
+def few_bytes_of(series: int, rows: int, path, *, own_times: bool) -> None:
+    """Write a file under 1 MB of many series, each with times of its own or all with the same."""
+    names = np.repeat(np.char.add("s", np.arange(series).astype(str)), rows)
+    times = np.arange(series * rows) if own_times else np.tile(np.arange(rows), series)
+    table = pd.DataFrame({"unique_id": names, "ds": times, "y": 1.0})
+    to = table.to_parquet if path.suffix == ".parquet" else table.to_csv
+    to(path, index=False)
+    assert path.stat().st_size <= 1 << 20
+
+
+@pytest.mark.parametrize("ending", ["csv", "csv.gz", "csv.xz", "csv.zip", "parquet"])
+@pytest.mark.parametrize(
+    ("series", "rows", "own_times", "message"),
+    [
+        (
+            60_000,
+            1,
+            False,
+            r"60,000 series in a file of [\d,]+ bytes; expected 5,000 at most.*--col",
+        ),
+        (800, 60, True, "800 series with 48,000 different times.*, a table of 38,400,000 cells"),
+        (1000, 50, True, "a table of 50,000,000 cells; expected 40,000,000 at most. Round the"),
+    ],
+)
+def test_a_small_file_of_ever_so_many_series_or_times_is_refused(
+    series, rows, own_times, message, ending, tmp_path
+):
+    """Each series would be a file of the store; a panel has a cell for each series and time."""
+    path = tmp_path / f"p.{ending}"
+    few_bytes_of(series, rows, path, own_times=own_times)
+    with within_limits():
+        if series == 800:  # just allowed
+            assert fc.load_panel(f"files:{path}").values.shape == (800, 48_000, 1)
+            return
+        with pytest.raises(DataError, match=message):
+            fc.load_panel(f"files:{path}")
+
+
+def test_a_small_file_of_the_most_series_that_it_may_have_is_stored_in_time(tmp_path):
+    from forecaster.ingest import ingest
+
+    few_bytes_of(5000, 1, tmp_path / "p.csv.gz", own_times=False)
+    with within_limits(seconds=60):  # 10 on a processor of its own
+        arrived = ingest(
+            Home(tmp_path / "home"), open_source(f"files:{tmp_path / 'p.csv.gz'}"), None
+        )
+    assert len(arrived.ids) == 5000
+
+
+def test_larger_files_hold_any_number_of_series(tmp_path):
+    table = pd.DataFrame({"unique_id": np.arange(6000), "ds": 1, "y": 1.0, "pad": np.pi * 1e9})
+    for more in range(12):
+        table[f"more{more}"] = np.random.default_rng(more).normal(size=6000)
+    table.to_csv(tmp_path / "p.csv", index=False)
+    assert (tmp_path / "p.csv").stat().st_size > 1 << 20
+    assert len(open_source(f"files:{tmp_path / 'p.csv'}").tickers()) == 6000
 
 
 @pytest.mark.parametrize("text", ["ds" + "," * 20_000 + "\n1", "ds,y\n1" + "," * 20_000])

@@ -132,10 +132,11 @@ class Files:
             if self._hash() != before:
                 raise DataError(f"{self.path}: changed while it was read; run the same again")
             for name, frame in frames.items():
-                repeated = frame["ds"].duplicated()
-                if repeated.any():
-                    day = show_time(frame["ds"][repeated].iloc[0])
-                    self._failed[name] = f"more than one row for {day}"
+                times = frame["ds"].to_numpy()
+                if (repeated := times[1:] == times[:-1]).any():  # they are sorted
+                    self._failed[name] = (
+                        f"more than one row for {show_time(times[1:][repeated][0])}"
+                    )
             self._frames = {n: frame for n, frame in frames.items() if n not in self._failed}
         return self._frames
 

@@ -226,12 +226,23 @@ class Store:
 
         ``fingerprint``: of the source that it was read from
         """
+        self.write_file_of(series)
+        self.note_written(series, fingerprint)
+
+    def write_file_of(self, series: Encoded) -> None:
+        """Write the file of an encoded series, unless it is there; several threads may do so."""
         name, raw, entry = series
         old = self.index.series.get(name)
         path = self.path_of(entry.file)
         if old is None or old.sha256 != entry.sha256 or not path.exists():
             atomic.write_file(path, lambda temporary: temporary.write_bytes(raw), last=False)
-        self._written[name] = entry._replace(fingerprint=fingerprint)
+
+    def note_written(self, series: Encoded, fingerprint: str | None = None) -> None:
+        """Let a series whose file has been written count after the next :meth:`commit`.
+
+        ``fingerprint``: of the source that it was read from
+        """
+        self._written[series.name] = series.entry._replace(fingerprint=fingerprint)
 
     def suspect(self, name: str, reason: str) -> None:
         """Mark a stored series, which is kept, as contradicted by the source."""

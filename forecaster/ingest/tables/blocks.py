@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from forecaster.errors import DataError
-from forecaster.files import open_for_arrow
+from forecaster.files import check_parquet, open_for_arrow
 from forecaster.ingest.tables.csv_file import Table
 from forecaster.ingest.tables.file_reader import frames_of, join
 from forecaster.ingest.tables.numbers import Decimal
@@ -61,13 +61,14 @@ class Blocks:
                 sizes = [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)]
                 if column is None or sum(sizes) < LEAST_ROWS or max(sizes) > LARGEST_GROUP:
                     return None
+                check_parquet(opened, file.metadata, [column])
                 check_content(path, file.metadata, [column], [column], range(len(sizes)))
             with (
                 open_for_arrow(path) as opened,
                 pq.ParquetFile(opened, read_dictionary=[column]) as file,
             ):
                 names = [_names(file, group, column) for group in range(len(sizes))]
-        except (OSError, pa.ArrowException, DataError):
+        except (OSError, ValueError, pa.ArrowException, DataError):
             return None
         return _blocks(path, names, sizes)
 

@@ -8,6 +8,7 @@ import pandas as pd
 from jaxtyping import Float, Shaped
 
 from forecaster.errors import DataError
+from forecaster.free_memory import free_memory
 from forecaster.series.calendar.times import means_now, show_time, split_offset
 from forecaster.skipped import Kind, Skipped
 
@@ -44,7 +45,16 @@ def stack(
     """Return the values of all series on a common time axis, NaN where there is no number.
 
     Infinite numbers become NaN; :func:`infinite_of` names their series.
+
+    Raises DataError if they do not fit into memory, as where all series have times of their own.
     """
+    need, free = 8 * len(series) * len(times) * len(channels), free_memory()
+    if need > free:
+        raise DataError(
+            f"{len(series):,} series with {len(times):,} different times need about "
+            f"{need / 1e9:,.1f} GB; {free / 1e9:,.1f} GB are free. Round the times, so that series "
+            "share them, or choose fewer series"
+        )
     values = np.full((len(series), len(times), len(channels)), np.nan)
     for row, (series_times, part, names) in enumerate(series.values()):
         whole = len(series_times) == len(times)
@@ -78,11 +88,18 @@ def infinite_of(
 def union_of(parts: Iterable[np.ndarray]) -> np.ndarray:
     """Return all times of all series, sorted."""
     union: np.ndarray | None = None
+    waiting: list[np.ndarray] = []  # merged once they are many, so that no time is sorted often
+    count = 0  # of times in them
     for times in parts:  # most series have the same times, and comparing is faster than merging
-        if union is None or not np.array_equal(times, union):
-            union = np.unique(times if union is None else np.concatenate([union, times]))
+        if union is None:
+            union = np.unique(times)
+        elif not np.array_equal(times, union):
+            waiting.append(times)
+            count += len(times)
+            if count > len(union):
+                union, waiting, count = np.unique(np.concatenate([union, *waiting])), [], 0
     assert union is not None
-    return union
+    return np.unique(np.concatenate([union, *waiting])) if waiting else union
 
 
 def as_times(column: pd.Series) -> np.ndarray:
