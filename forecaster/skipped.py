@@ -58,6 +58,11 @@ class Kind(StrEnum):
         "{column} is {value:g} on {first}; it had always been above zero when the model was "
         "fitted; fit again",
     )
+    TOO_FAR_APART = (
+        "too_far_apart",
+        "{column} is {value:g} on {first}: its values lie too far apart for computing; look at "
+        "them, or divide them",
+    )
     NO_LOGARITHM = (
         "no_logarithm", "{column} is {value:g} on {first}, and its logarithm is forecast",
     )  # fmt: skip

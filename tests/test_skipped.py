@@ -29,6 +29,8 @@ SENTENCES = {
     Kind.NOT_POSITIVE: "close is -1.5 on 2024-01-02; a price must be above zero",
     Kind.NO_LONGER_POSITIVE: "close is -1.5 on 2024-01-02; it had always been above zero when the "
     "model was fitted; fit again",
+    Kind.TOO_FAR_APART: "close is -1.5 on 2024-01-02: its values lie too far apart for computing; "
+    "look at them, or divide them",
     Kind.OTHER_SPACING: "a text; fit again on these, or forecast from rows as those were",
     Kind.BEFORE_MARKET: "the market SPY has no row yet on 2024-01-02",
     Kind.BEHIND_MARKET: "its latest row is of 2024-01-02, but the market SPY ends on 2024-03-01; "

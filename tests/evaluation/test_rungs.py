@@ -49,7 +49,8 @@ def evaluation(frame, tmp_path_factory) -> Evaluation:
 
 def rungs_in(table: pd.DataFrame) -> dict[str, str]:
     assert (table.groupby("unique_id")[FORECAST_BY].nunique() == 1).all()
-    return table.drop_duplicates("unique_id").set_index("unique_id")[FORECAST_BY].to_dict()
+    each = table.drop_duplicates("unique_id").set_index("unique_id")[FORECAST_BY]
+    return {str(name): str(rung) for name, rung in each.items()}
 
 
 def test_frames_of_past_forecasts_have_the_column(frame):
@@ -131,7 +132,7 @@ def test_an_evaluation_in_shards_says_the_same(frame, tmp_path, monkeypatch):
         "horizon = 4\nhidden = 2\nmembers = 1\nepochs = 1\nlookback = 20\n"
     )
     told = []
-    for shard, name in ((None, "one"), (4, "several")):
+    for shard, name in ((None, "one"), (3, "several")):
         if shard:
             monkeypatch.setattr("forecaster.pipeline.memory.MOST_PER_SHARD", shard)
             monkeypatch.setattr(measuring, "AT_ONCE", 2)

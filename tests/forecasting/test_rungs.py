@@ -188,3 +188,16 @@ def test_series_outside_the_sample_have_the_common_season_too(monkeypatch):
     frame = pd.concat([frame[frame["unique_id"] < "s2"], short])
     natures = fc.fit(frame, SMALL).transform.natures
     assert len(natures) == 30 and {nature.seasons for nature in natures.values()} == {(12,)}
+
+
+@pytest.mark.parametrize(
+    "values", [[1e300, -1e300] * 15, [1e300, 1e-300] * 15, [0.0, 1.0] * 14 + [1e200, 0.0]]
+)
+def test_a_series_beyond_numbers_takes_no_other_forecast_away(values):
+    frame = pd.concat([trends(30, 5), frame_of({"far": values})])
+    with np.errstate(all="raise", under="ignore"):
+        model = fc.fit(frame, SMALL)
+    assert list(model.skipped) == ["far"] and "too far apart" in str(model.skipped["far"])
+    with pytest.warns(ForecasterWarning, match="too far apart"):
+        made = fc.predict(fc.fit(trends(30, 5), SMALL), frame)
+    assert made["unique_id"].nunique() == 5 and np.isfinite(made["LSTM-hi-95"]).all()

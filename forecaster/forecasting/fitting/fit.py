@@ -288,6 +288,9 @@ def _fitted(
         networks, seconds = trainer(config, some, named, seed)
     else:
         networks, seconds = untrained(config, transformed.features.shape[-1], network), 0.0
+        if common.pooled is not None:  # of a fit whose other parts have networks
+            start = jax.tree.map(np.asarray, common.pooled.params)
+            networks = dataclasses.replace(networks, start=start)
     serves = networks.start is not None
     networks = networks.among(panel.ids, rungs_of(panel, config, final, own, common=serves))
     held_back = np.where(own, validation_of(config, rows), rows // 2)
@@ -467,6 +470,7 @@ def usable(panel: Panel, config: Config, transform: Transform) -> Panel:
     """Return the panel without series that are too short or that the transform cannot take."""
     reasons = transform.unusable(panel) | behind_market(panel)
     if transform.takes_any:
+        reasons = transform.too_far_apart(panel) | reasons
         for name, rows in zip(panel.ids, panel.mask.sum(1), strict=True):
             if not rows:
                 reasons[name] = Skipped(Kind.TOO_SHORT, 0, 1, detail="its first")

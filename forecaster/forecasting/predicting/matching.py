@@ -101,7 +101,7 @@ def match_panel(model: Model, panel: Panel, *, latest: bool = True) -> Panel:
     reasons: dict[str, Skipped] = {}
     if model.networks.start is None and not model.transform.takes_any:
         reasons |= dict.fromkeys(newcomers_of(model, panel), Skipped(Kind.NO_NETWORK))
-    reasons |= model.transform.unusable(panel)
+    reasons |= model.transform.too_far_apart(panel) | model.transform.unusable(panel)
     of_transform = model.transform.rows_to_forecast(model.config.horizon)
     needed = max(model.config.rows_to_forecast, of_transform)
     networked = set(model.ids)

@@ -9,6 +9,7 @@ _DAY = 86_400  # seconds
 _BY_ALIAS = {"B": (5,), "D": (7,), "MS": (12,), "ME": (12,), "QS": (4,), "QE": (4,), "W": (52,)}
 _A_DAY = {"900s": 96, "1800s": 48, "3600s": 24}
 _LEAST_CORRELATION = 0.2  # of changes one season apart
+_LARGEST = 1e140  # mean change whose square is a number
 _AS_GOOD = 0.8  # the basic season is the shortest with this share of the largest correlation
 _DAYS = (24, 48, 96, 144, 288)  # a basic season of these steps is taken for a day, with a week
 _BETTER = 1.05  # a longer season needs a correlation higher by this factor
@@ -84,6 +85,8 @@ def find_seasons(values: Float[np.ndarray, " row"]) -> tuple[int, ...]:
     changes = np.diff(values)
     spread = np.abs(changes).mean() if len(changes) else 0.0
     if len(changes) < 12 or not 0 < spread < np.inf:
+        return ()
+    if spread > _LARGEST:
         return ()
     changes = np.clip(changes - changes.mean(), -5 * spread, 5 * spread)  # of outliers, a part
     size = 1 << (2 * len(changes) - 1).bit_length()

@@ -50,6 +50,8 @@ from forecaster.skipped import Kind, Skipped
 Ahead: TypeAlias = Float[np.ndarray, "series step horizon"]
 
 NAMES = ("log_return", "difference", "seasonal", "identity", "combined")
+_LARGEST = 1e150  # value whose square is a number
+_FARTHEST = 80  # orders of magnitude between two values whose logarithms are compared
 _FIRST_CHANGES = 10  # changes that a volatility needs
 _FEW = 4  # first rows, whose errors hardly say how wide bands are
 _AT_ONCE = 2**22  # forecasts of classical models that are in memory at a time
@@ -312,6 +314,27 @@ class Transform:
             )
         for row in np.flatnonzero(panel.constant() & (not self.takes_any)):
             reasons.setdefault(panel.ids[row], Skipped(Kind.CONSTANT, column=panel.target))
+        return reasons
+
+    def too_far_apart(self, panel: Panel) -> dict[str, Skipped]:
+        """Return the series whose errors no number could hold, with the reason."""
+        if self.name != "combined":
+            return {}
+        values = np.where(panel.mask, panel.channel(panel.target), np.nan)
+        reasons: dict[str, Skipped] = {}
+        for row, logarithmic in enumerate(self.logarithmic(panel.ids)):
+            own = values[row]
+            if logarithmic:
+                logs = np.log10(np.where(own > 0, own, np.nan))
+                wrong = logs - np.nanmin(logs) > _FARTHEST
+            else:
+                wrong = np.abs(own) > _LARGEST
+            if wrong.any():
+                first = int(np.argmax(wrong))
+                reasons[panel.ids[row]] = Skipped(
+                    Kind.TOO_FAR_APART, column=panel.target, value=float(values[row, first]),
+                    first=show_time(panel.times[first]),
+                )  # fmt: skip
         return reasons
 
     def ends_of_positive(self, panel: Panel) -> Int[np.ndarray, " series"]:
