@@ -134,3 +134,29 @@ def test_a_series_that_could_not_be_updated_is_evaluated_as_stored_and_the_exit_
         pd.read_parquet(tmp_path / name / "forecasts.parquet") for name in ("whole", "stale")
     )
     pd.testing.assert_frame_equal(whole, stale)
+
+
+def test_counts_are_forecast_by_a_named_model_with_the_stock_for_a_service_level(tmp_path):
+    random, months = np.random.default_rng(0), pd.date_range("2022-01-31", periods=36, freq="ME")
+    parts = [
+        pd.DataFrame({"unique_id": f"part {n}", "ds": months, "y": random.poisson(0.6, 36)})
+        for n in range(6)
+    ]
+    pd.concat(parts).to_csv(tmp_path / "parts.csv", index=False)
+    home, source = ("--home", tmp_path / "home"), f"files:{tmp_path / 'parts.csv'}"
+    fitted = run("fit", "--source", source, "--horizon", 3, "--model", "theta", *home)
+    assert fitted.exit_code == 0 and "none; the model is theta" in fitted.stdout, fitted.output
+    assert "6 by theta" in fitted.stdout
+    shown = run("predict", "--all", "--quantile", 0.95, *home)
+    assert "quantile 0.95" in shown.stdout and "theta" in shown.stdout
+    written = run("predict", "--all", "--quantile", 0.95, "--output", tmp_path / "f.csv", *home)
+    assert written.exit_code == 0
+    made = pd.read_csv(tmp_path / "f.csv")
+    assert made["THETA-q-0.95"].between(1, 6).all()
+    assert (made["THETA-q-0.95"] % 1 == 0).all() and (made["forecast_by"] == "theta").all()
+    for wrong in (["--quantile", 95], ["--quantile", 0.9, "--paths", 10]):
+        assert run("predict", "--all", *wrong, *home).exit_code == 2
+    refused = run("fit", "--source", source, "--model", "ets", "--tune", *home)
+    assert refused.exit_code == 2 and "no settings to search" in refused.stderr
+    shown = run("evaluate", "--source", source, "--model", "ets", "--baselines", "ets", *home)
+    assert shown.exit_code == 2 and "baseline ets is the model itself" in shown.stderr

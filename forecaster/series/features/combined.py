@@ -43,6 +43,7 @@ _FEWEST, _MOST = 8, 60  # series from which the doubt is chosen
 _MOST_COUNTS = 250  # series from which the properties of counts are learned
 _JUDGED = 20  # horizons at the end of a series that its models are judged on, at most
 _MEMORY = 100  # rows of the mean error of zero
+_MOST_OPTIMISM = 0.25  # logarithm of a ratio of scales, at most
 _SURE = 0.8  # of the error of zero, below which a sparse series is forecast by the combination
 _FEW_ROWS = 8  # up to which a series says little of what is usual
 _USUAL = 2.0  # errors that the usual change counts for
@@ -256,6 +257,62 @@ def learn_weights(
         [errors_by_doubt(z, its, horizon, _DOUBTS, of, shares, cut) for z, its, of, cut in series]
     )
     return choose_doubt(by_doubt), shares
+
+
+def learn_optimism(
+    rows: Sequence[Float[np.ndarray, " step"]],
+    natures: Sequence[Nature],
+    horizon: int,
+    doubt: float,
+    shares: Shares | None,
+    alone: int | None = None,
+) -> float:
+    """Return how much larger errors are than those that classical models were fitted to.
+
+    It is the mean ratio, over a panel, of the latest scale by models that were fitted on the
+    earlier half of a series to that by models that were fitted on the whole; 1 at least.
+
+    - ``doubt, shares, alone``: of :func:`combined`, which has the other arguments, too
+    """
+    fitted_on = [row for row, nature in enumerate(natures) if not nature.counts]
+    fitted_on = fitted_on[:: max(1, len(fitted_on) // _MOST)]
+    rows, natures = [rows[row] for row in fitted_on], [natures[row] for row in fitted_on]
+    seasons = [basic_season(nature.seasons, alone=alone is not None) for nature in natures]
+    scales: list[list[np.ndarray]] = []
+    for known in ([row[: max(len(row) // 2, 1)] for row in rows], rows):
+        fitted = fit_experts(known, seasons)
+        made = experts_ahead(rows, fitted, horizon)
+        scales.append(
+            [
+                combined(
+                    np.log(row) if nature.logarithmic else row, nature.seasons, horizon, doubt,
+                    [nature.as_features(one) for one in of] if experts.learned else (), shares,
+                    alone=alone, sparse=nature.sparse,
+                )[1][-1]
+                for row, nature, experts, of in zip(rows, natures, fitted, made, strict=True)
+            ]
+        )  # fmt: skip
+    halves, wholes = (np.array(each).reshape(-1, horizon) for each in scales)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = np.log(halves / wholes)
+    ratios = np.clip(ratios[np.isfinite(ratios)], 0.0, _MOST_OPTIMISM)
+    return float(np.exp(ratios.mean())) if len(ratios) else 1.0
+
+
+def widened_for(
+    experts: Experts, scale: Ahead, optimism: float
+) -> Float[np.ndarray, "step horizon"]:
+    """Return the scale of errors that classical models were fitted to, as of those that come.
+
+    The more rows follow those that the models were fitted on, the less it is widened: with as many
+    again not at all.
+
+    ``optimism``: of :func:`learn_optimism`
+    """
+    if not experts.learned:
+        return scale
+    share = experts.learned / np.maximum(np.arange(1, len(scale) + 1), experts.learned)
+    return scale * optimism ** np.maximum(2 * share - 1, 0.0)[:, None]
 
 
 def learn_count_prior(

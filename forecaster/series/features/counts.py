@@ -23,6 +23,7 @@ Ahead: TypeAlias = Float[np.ndarray, "step horizon"]
 _LARGEST_MEAN = 100.0  # of counts; beyond it whole numbers are as good as any
 _DECAYS = (0.05, 0.1, 0.2)
 _SHARES = (0.0, 0.5, 1.0)
+_LEAST_OF_LEVEL = 0.25  # of the running mean, that the combination counts for
 _MOST_WEIGHT = 5.0  # of the panel's mean, in rows
 _ROWS_OF_DISPERSION = 10.0  # that the panel's ratio of variance to mean counts for
 _FEWEST = 8  # series and rows from which a panel's properties are learned
@@ -67,7 +68,7 @@ def count_forecasts(z: Steps, combination: Ahead, prior: CountPrior) -> tuple[Ah
     """Return the mean of each count that comes, and its standard deviation, from every step.
 
     - ``z``: the counts
-    - ``combination``: forecasts made at every step; those below zero count as zero
+    - ``combination``: forecasts made at every step; those far below the running mean are raised
     """
     known = _effective(len(z), prior.decay)
     own = _own_mean(z, combination, prior.decay, prior.share)
@@ -110,7 +111,9 @@ def learn_counts(rows: Sequence[Steps], combinations: Sequence[Ahead]) -> CountP
 
 def _own_mean(z: Steps, combination: Ahead, decay: float, share: float) -> Ahead:
     level = decayed(z[:, None], 1 - decay)
-    return (1 - share) * level + share * np.maximum(combination, 0.0)
+    # A trend that leads below zero says little of how much comes.
+    combination = np.maximum(combination, _LEAST_OF_LEVEL * level)
+    return (1 - share) * level + share * combination
 
 
 def _error(z: Steps, combination: Ahead, decay: float, share: float) -> float:

@@ -27,9 +27,11 @@ from forecaster.series.features.combined import (
     combined,
     common_seasons,
     learn_count_prior,
+    learn_optimism,
     learn_weights,
     natures_of,
     usual_change,
+    widened_for,
     with_common,
     with_few_errors,
 )
@@ -76,6 +78,7 @@ class Transform:
     - ``alone``: the classical model that forecasts alone, of :data:`EXPERTS`; None: all of them
       and the anchors are combined
     - ``counts``: what the series of counts have in common
+    - ``optimism``: how much larger errors are than those that classical models were fitted to
     - ``market``: the declared index that networks see beside each series, see
       :meth:`Panel.with_market`
     """
@@ -93,6 +96,7 @@ class Transform:
     unit: float = 0.2
     alone: str | None = None
     counts: CountPrior = NO_PRIOR
+    optimism: float = 1.0
 
     def __post_init__(self) -> None:
         if self.name not in NAMES:
@@ -174,13 +178,20 @@ class Transform:
             natures = {name: known._nature(name) for name in panel.ids}
         rows = known._without_gaps(panel, natures)
         unit = usual_change(rows, list(natures.values())) or self.unit
+        of_all = list(natures.values())
         if self.alone is not None:  # there is nothing to weigh
-            return dataclasses.replace(known, unit=unit, counts=CountPrior(share=1.0))
-        doubt, shares = learn_weights(rows, list(natures.values()), horizon)
+            alone = EXPERTS.index(self.alone)
+            optimism = learn_optimism(rows, of_all, horizon, DOUBT, None, alone)
+            counts = CountPrior(share=1.0)
+            return dataclasses.replace(known, unit=unit, counts=counts, optimism=optimism)
+        doubt, shares = learn_weights(rows, of_all, horizon)
         rows_of_shares: list[list[float]] = [] if shares is None else shares.tolist()
         kept = tuple(tuple(one) for one in rows_of_shares)
-        counts = learn_count_prior(rows, list(natures.values()), horizon, doubt, shares)
-        return dataclasses.replace(known, doubt=doubt, shares=kept, unit=unit, counts=counts)
+        counts = learn_count_prior(rows, of_all, horizon, doubt, shares)
+        optimism = learn_optimism(rows, of_all, horizon, doubt, shares)
+        return dataclasses.replace(
+            known, doubt=doubt, shares=kept, unit=unit, counts=counts, optimism=optimism
+        )
 
     def _with_common(self, panel: Panel, seasons: tuple[int, ...]) -> "Transform":
         """Return the transform with seasons for the series that do not clearly show their own."""
@@ -235,6 +246,7 @@ class Transform:
         fields |= {"doubt": self.doubt, "market": self.market}
         fields |= {"shares": self.shares, "common_seasons": self.common_seasons}
         fields |= {"unit": self.unit, "alone": self.alone, "counts": self.counts}
+        fields |= {"optimism": self.optimism}
         return fields | {"covariates": self.covariates.to_dict()}
 
     @staticmethod
@@ -252,6 +264,7 @@ class Transform:
             tuple(tuple(map(float, one)) for one in fields.get("shares", ())),
             tuple(map(int, fields.get("common_seasons", ()))), float(fields.get("unit", 0.2)),
             fields.get("alone"), CountPrior.from_json(fields.get("counts", NO_PRIOR)),
+            float(fields.get("optimism", 1.0)),
         )  # fmt: skip
 
     def check_shares(self, horizon: int) -> None:
@@ -460,6 +473,7 @@ class Transform:
                 sparse=nature.sparse, counts=self.counts if nature.counts else None,
             )  # fmt: skip
             if not nature.counts:  # whose scale never rests on a few errors alone
+                one[1][:] = widened_for(nature.experts, one[1], self.optimism)
                 level = np.maximum.accumulate(np.abs(whole[:_FEW]))[:, None]
                 unit = self.unit * (1.0 if nature.logarithmic else level)
                 one[1][:_FEW] = with_few_errors(one[1][:_FEW], whole[:_FEW], unit)

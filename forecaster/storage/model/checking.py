@@ -258,6 +258,8 @@ def _transform(fields: dict[str, Any], config: Config, frequency: Frequency) -> 
     transform.check_shares(config.horizon)
     if not 0 <= transform.unit < 1e6:
         raise ValueError(f"transform: unit: expected a number of 0 or more; got {transform.unit}")
+    if not 1 <= transform.optimism < 2:
+        raise ValueError(f"transform: optimism: expected 1 to 2; got {transform.optimism}")
     if transform.season != season:
         raise ValueError(f"transform: a season of {transform.season} steps is not of this model")
     return transform
