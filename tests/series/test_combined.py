@@ -75,7 +75,7 @@ def test_a_transform_keeps_what_it_learned():
     after = before.learned_from(panel, 4)
     assert before.doubt == DOUBT < after.doubt
     assert Transform.from_dict(after.to_dict()) == after
-    newer = ("doubt", "shares", "common_seasons", "unit")
+    newer = ("doubt", "shares", "common_seasons", "unit", "counts", "optimism")
     older = {name: value for name, value in after.to_dict().items() if name not in newer}
     assert Transform.from_dict(older) == before
     assert not np.array_equal(before.apply(panel, 4).base, after.apply(panel, 4).base)
