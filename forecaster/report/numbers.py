@@ -24,7 +24,8 @@ UNGROUPED = "(no group)"
 RUNGS = (
     "“Forecast by” says what the forecasts of a series rest on, by the rows that it has: networks "
     "of its own; the common network of all series; the combination of simple forecasts and "
-    "classical models alone; or its last value."
+    "classical models alone; the classical model that was asked for (ets, theta or ces); or its "
+    "last value."
 )
 """What the column of rungs means, for readers of a page."""
 

@@ -30,8 +30,8 @@ from .calendar.times import split_offset as split_offset
 from .features.combined import Nature as Nature
 from .features.market import behind_market as behind_market
 from .features.market import check_market as check_market
+from .features.transformed import Transformed as Transformed
 from .features.transforms import Transform as Transform
-from .features.transforms import Transformed as Transformed
 from .panel.covariates import Future as Future
 from .panel.covariates import Scaling as Scaling
 from .panel.covariates import Static as Static

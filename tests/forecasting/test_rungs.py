@@ -109,6 +109,24 @@ def test_few_long_series_do_not_decide_for_many_short_ones():
     assert (independent.report[FORECAST_BY] == Rung.OWN).sum() == 2
 
 
+@pytest.mark.parametrize("model", ["ets", "theta", "ces"])
+def test_parts_of_a_classical_model_are_the_same(model):
+    """The weights of the sample are shared, also those of the series of counts."""
+    odd = {name: values for name, values in ODD.items() if name != "large"}
+    panel = fc.load_panel(pd.concat([trends(30, 12), frame_of(odd)]))
+    config = dataclasses.replace(SMALL, model=model)
+    whole = fc.predict(fc.fit(panel, config), panel)
+    found = usable_rows(panel, config)
+    sampling = Sampling.of(config, list(found.rows), found.trained, max(found.rows.values()))
+    common = learn_common(panel.only(sampling.ids), config, 0, sampling)
+    for names in (list(panel.ids[:9]), list(panel.ids[9:])):
+        part = fit_part(panel.only(names), config, 0, common).model
+        got = fc.predict(part, panel.only(names)).set_index("unique_id")
+        of_whole = whole.set_index("unique_id").loc[list(got.index.unique())]
+        np.testing.assert_allclose(got[config.column], of_whole[config.column], rtol=1e-6)
+        assert (got[FORECAST_BY] == of_whole[FORECAST_BY]).all()
+
+
 @pytest.mark.parametrize("rows", [10, 60])
 def test_saved_models_and_parts_are_the_same(rows, tmp_path):
     frame = pd.concat([trends(rows, 5), frame_of(ODD)])

@@ -13,10 +13,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from numpy.typing import ArrayLike
 
-from forecaster.forecasting.bands.mixture import Mixture, ndtr, ndtri
+from forecaster.forecasting.bands.mixture import FARTHEST, Mixture, ndtr, ndtri
 from forecaster.series import Transformed
 
-_FARTHEST = 8.0  # where normal scores are clipped
 _POISSON = 1 + 1e-6  # ratio of variance to mean up to which counts are Poisson's
 _STEPS = 64  # of a bisection, at most
 _GOLDEN, _SILVER = 0.6180339887498949, 0.4142135623730951  # fractions that spread evenly
@@ -87,7 +86,7 @@ class Counted(Mixture):
         at_most = probability_up_to(counts, mean, variance)
         below = probability_up_to(counts - 1, mean, variance)
         drawn = ndtri(below + draws * (at_most - below))
-        scores[rows] = np.where(np.isfinite(counts), np.clip(drawn, -_FARTHEST, _FARTHEST), np.nan)
+        scores[rows] = np.where(np.isfinite(counts), np.clip(drawn, -FARTHEST, FARTHEST), np.nan)
         return scores
 
     def quantiles(self, scores: Float[np.ndarray, "*forecast"]) -> Float[np.ndarray, "*forecast"]:

@@ -35,7 +35,8 @@ _load_f2py_when_used()
 
 from scipy.special import gammaln, ndtr, ndtri, stdtr, stdtrit  # noqa: E402
 
-_FARTHEST = 8.0  # where normal scores are clipped
+FARTHEST = 8.0
+"""Where normal scores are clipped."""
 _STEPS = 60  # of the root search, at most
 _PRECISION = 1e-10  # of quantiles, in units of the members' scale
 
@@ -89,7 +90,7 @@ class Mixture:
         upper = ~(below < 0.5)
         scores = ndtri(np.where(upper, self._below(values, upper=True), below))
         scores = np.where(upper, -scores, scores)
-        return np.clip(scores, -_FARTHEST, _FARTHEST)
+        return np.clip(scores, -FARTHEST, FARTHEST)
 
     def quantiles(self, scores: Float[np.ndarray, "*forecast"]) -> Float[np.ndarray, "*forecast"]:
         """Return the values with these normal scores; NaN where a score is NaN."""

@@ -245,6 +245,9 @@ def _transform(fields: dict[str, Any], config: Config, frequency: Frequency) -> 
         raise ValueError(f"transform: expected {config.transform}; got {transform.name}")
     if transform.market != config.market:
         raise ValueError(f"transform: market: expected {config.market!r}")
+    alone = config.model if config.is_classical else None
+    if transform.alone != alone:
+        raise ValueError(f"transform: alone: expected {alone!r}; got {transform.alone!r:.50}")
     season = 1
     if transform.name == "seasonal":
         given = config.season

@@ -1,0 +1,65 @@
+"""Features and targets of histories, as a transform makes them, and the way back into values."""
+
+import dataclasses
+from typing import TypeAlias
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from forecaster.series.causal import Rows, shift
+
+Ahead: TypeAlias = Float[np.ndarray, "series step horizon"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Transformed:
+    """The features and targets of histories, aligned like :class:`~forecaster.series.Histories`.
+
+    - ``features``: a network's inputs, float32
+    - ``z``: the series or its logarithm
+    - ``base``: the value that the future is counted from
+    - ``scale``: the volatility, by horizon
+    - ``first``: the first step of each series that may be an input
+    - ``positions``: of the steps on the panel's time axis; -1 in the padding
+    - ``logarithmic``: whether ``z`` is the logarithm, for each series
+    - ``least``: the value that no forecast of a series lies below; minus infinity for most
+    - ``counted``: which series are counts, whose base and scale are their mean and deviation
+    """
+
+    features: Float[np.ndarray, "series step feature"]
+    z: Rows
+    base: Ahead
+    scale: Ahead
+    first: Int[np.ndarray, " series"]
+    positions: Int[np.ndarray, "series step"]
+    logarithmic: Bool[np.ndarray, " series"]
+    least: Float[np.ndarray, " series"]
+    counted: Bool[np.ndarray, " series"]
+
+    def only(self, rows: Int[np.ndarray, " some"]) -> "Transformed":
+        """Return some of the series, by their rows."""
+        fields = {f.name: getattr(self, f.name)[rows] for f in dataclasses.fields(self)}
+        return Transformed(**fields)
+
+    def targets(self) -> Ahead:
+        """Return the standardised targets, float32; NaN where unknown."""
+        horizon = self.base.shape[-1]
+        ahead = np.stack([shift(self.z, -h) for h in range(1, horizon + 1)], axis=-1)
+        # A scale may be zero; such targets count as unknown, or are named after the fit.
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            return ((ahead - self.base) / self.scale).astype(np.float32)
+
+    def invert(self, z: np.ndarray) -> np.ndarray:
+        """Return values (series, ...) in the series' own units."""
+        if self.logarithmic.all():
+            return np.exp(z)
+        ones = [1] * (z.ndim - 1)
+        if np.isfinite(self.least).any():
+            z = np.where(
+                self.logarithmic.reshape(-1, *ones), z, np.maximum(z, self.least.reshape(-1, *ones))
+            )
+            z = np.where(self.counted.reshape(-1, *ones), np.rint(z), z)
+        if not self.logarithmic.any():
+            return z
+        rows = self.logarithmic.reshape(-1, *ones)
+        return np.where(rows, np.exp(np.where(rows, z, 0.0)), z)
