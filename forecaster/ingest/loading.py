@@ -169,15 +169,16 @@ def ingested(
         store.quarantine(quarantined)
         store.sweep()
         known_failures = origin.failed if origin else {}
+        asked = set(wanted)  # may be many, and so may the known failures
         if origin and all(
             _is_current(store, name, fingerprint) or name in known_failures for name in wanted
         ):
-            failed = {name: why for name, why in known_failures.items() if name in wanted}
+            failed = {name: why for name, why in known_failures.items() if name in asked}
             changed = 0
         else:
             failed, changed = _update(store, source, wanted, start, on_series)
             if fingerprint is not None:
-                others = {n: why for n, why in known_failures.items() if n not in wanted}
+                others = {n: why for n, why in known_failures.items() if n not in asked}
                 store.commit_origin(Origin(fingerprint, source.tickers(), others | failed))
         _review_if_changed(store)
         ids = [name for name in wanted if name in store]

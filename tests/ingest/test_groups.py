@@ -55,6 +55,8 @@ def test_any_names_may_be_grouped_and_come_out_as_the_series_write_them(tmp_path
             "line 4: brk.b is in 'Funds', but in 'Banks' on line 2; expected one group",
         ),
         (b"ticker,group\nAAPL,T\xff\n", "not a text file"),
+        ('ticker,group\nAAPL,"Tech\nKO,Food\n', "line 2: a quote is not closed"),
+        ("ticker,group\nAAPL," + "T" * 200_000, "line 2: cannot be split into cells"),
     ],
 )
 def test_what_cannot_be_understood_is_refused_with_its_place(tmp_path, text, words):

@@ -6,6 +6,7 @@ import pytest
 
 from forecaster.errors import ForecasterWarning, UsageError
 from forecaster.ingest import read_membership, read_universe
+from tests.limits import within_limits
 
 
 def write(tmp_path, text: str):
@@ -161,8 +162,18 @@ def test_a_plain_list_is_none(tmp_path):
         ("ticker,start,end\nAAPL,2001-01-01,2000-01-01\n", r"line 2: AAPL ends before it starts"),
         ("ticker,start,end\n../x,2001-01-01,\n", r"line 2: '../x' cannot be a ticker"),
         ("date,tickers\n", "no ticker in it"),
+        ('date,tickers\n2020-01-01,"KO,T\n2020-02-01,KO\n', "line 2: a quote is not closed"),
+        ("ticker,start,end\n" + "A" * 200_000, "line 2: cannot be split into cells"),
     ],
 )
 def test_errors_name_the_line(tmp_path, text, message):
     with pytest.raises(UsageError, match=message):
         read_membership(write(tmp_path, text))
+
+
+def test_many_members_that_change_are_read_at_once(tmp_path):
+    lists = [" ".join(f"{kind}{n}" for n in range(15_000)) for kind in "ABCD"]
+    rows = "\n".join(f"2020-01-0{day},{names}" for day, names in enumerate(lists, 1))
+    with within_limits(seconds=5):
+        membership = read_membership(write(tmp_path, f"date,tickers\n{rows}\n"))
+    assert membership is not None and len(membership.spans) == 60_000

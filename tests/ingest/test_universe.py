@@ -1,5 +1,6 @@
 """Ticker files in common forms are read, and bad ones refused."""
 
+import os
 import re
 from pathlib import Path
 
@@ -8,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forecaster.errors import UsageError
-from forecaster.ingest import listed_tickers, normalise, read_universe
+from forecaster.ingest import listed_tickers, normalise, read_membership, read_universe
+from forecaster.ingest.tickers.groups import read_groups
 
 DATA = Path(__file__).parents[2] / "data"
 
@@ -55,6 +57,9 @@ def test_files_as_they_are_found(tmp_path, raw, expected):
         ("AAPL\tApple Inc\nKO\tCoca Cola", "line 1: looks like a table, but no column is called"),
         ("A..B", "line 1"),
         ("ÄÖ", "line 1"),
+        ('Symbol,Name\nKO,"Coca\nT,AT&T\n', "line 2: a quote is not closed on this line"),
+        ('# one\nSymbol,"Name\nKO,Coca\n', "line 2: a quote is not closed"),
+        ("Symbol\n" + "A" * 200_000, "line 2: cannot be split into cells: field larger"),
     ],
 )
 def test_bad_files_are_named_with_the_line(tmp_path, raw, message):
@@ -68,6 +73,19 @@ def test_a_missing_file_or_a_folder_is_named(tmp_path):
     for path in (tmp_path / "none.txt", tmp_path):
         with pytest.raises(UsageError, match="cannot be read"):
             read_universe(path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+@pytest.mark.parametrize("name", ["pipe", "/dev/zero"])
+def test_what_may_never_end_is_not_read(tmp_path, name):
+    os.mkfifo(tmp_path / "pipe")
+    for read in (read_universe, read_membership, read_groups):
+        with pytest.raises(UsageError, match="cannot be read: not a plain file"):
+            read(tmp_path / name)
+
+
+def test_a_separator_that_is_a_quote_is_one(tmp_path):
+    assert read_universe(write(tmp_path, 'sep="\nSymbol"Name\nKO"Coca\n')) == ["KO"]
 
 
 @given(st.text(max_size=40))

@@ -52,10 +52,11 @@ def read_groups(path: str | Path) -> Groups:
     lines, separator = read_lines(path)
     if not lines:
         raise UsageError(f"{path}: nothing in it; {_EXPECTED}")
-    ticker, group = _columns(cells_of(lines[0].text, separator), path)
+    where = f"{path}, line {lines[0].number}"
+    ticker, group = _columns(cells_of(lines[0].text, separator, where), path)
     found: dict[str, tuple[str, str, int]] = {}
     for number, text in lines[1:]:
-        cells = cells_of(text, separator)
+        cells = cells_of(text, separator, f"{path}, line {number}")
         if len(cells) <= ticker or not cells[ticker]:
             raise UsageError(f"{path}, line {number}: no ticker; {_EXPECTED}")
         name, label = cells[ticker], cells[group] if len(cells) > group else ""

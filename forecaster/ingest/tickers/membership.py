@@ -91,10 +91,13 @@ def read_membership(path: str | Path) -> Membership | None:
     """
     path = find_universe(path)
     lines, separator = read_lines(path)
-    header = cells_of(lines[0].text, separator) if lines else []
+    table = [
+        _Row(where := f"{path}, line {number}", cells_of(text, separator, where))
+        for number, text in lines
+    ]
+    header, rows = (table[0].cells, table[1:]) if table else ([], [])
     while header and not header[-1]:  # spreadsheets pad rows with empty cells
         header.pop()
-    rows = [_Row(f"{path}, line {number}", cells_of(text, separator)) for number, text in lines[1:]]
     ticker = ticker_column(header)
     if ticker is None:
         return None
@@ -157,13 +160,13 @@ def _refuse_dates(header: list[str], rows: list[_Row], path: Path) -> None:
 
 def _from_lists(rows: list[_Row]) -> list[_Span]:
     """Return the spans of rows that hold a date and the members from then on."""
-    members: dict[pd.Timestamp, list[str]] = {}
+    members: dict[pd.Timestamp, dict[str, None]] = {}  # in the file's order, and found at once
     for where, (day, *lists) in rows:
         words = [word for cell in lists for word in re.split(r"[,;\s]+", cell) if word]
         if dates := [word for word in words if looks_like_a_date(word)]:
             raise UsageError(f"{where}: {dates[0]!r} is a date; expected tickers behind the first")
-        names = [normalise(word, where) for word in words]
-        members.setdefault(_date(day, where), []).extend(names)
+        names = dict.fromkeys(normalise(word, where) for word in words)
+        members.setdefault(_date(day, where), {}).update(names)
     spans: list[_Span] = []
     since: dict[str, pd.Timestamp] = {}
     for day, names in sorted(members.items()):

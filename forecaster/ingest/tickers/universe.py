@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from forecaster.errors import UsageError
+from forecaster.files import read_plain
 
 _SYMBOL = re.compile(r"^\^?[A-Z0-9][A-Z0-9.\-=_]{0,23}$")
 _HEADERS = ("symbol", "ticker", "tickers", "symbols", "ticker symbol", "unique_id")
@@ -70,10 +71,24 @@ def read_lines(path: Path) -> tuple[list[Line], str]:
     return lines, max(",;\t", key=lines[0].text.count)
 
 
-def cells_of(line: str, separator: str) -> list[str]:
-    """Split a line into its cells, without spaces around them."""
-    cells = next(csv.reader([line], delimiter=separator, skipinitialspace=True), [])
-    return [cell.strip() for cell in cells]
+def cells_of(line: str, separator: str, where: str) -> list[str]:
+    """Split a line into its cells, without spaces around them.
+
+    ``where``: the file and line, for errors. Raises UsageError for a quote that is not closed,
+    which would take further lines into its cell, and for a cell of more than 131,072 characters.
+    """
+    quote = "'" if separator == '"' else '"'
+    try:
+        reader = csv.reader([line, ""], delimiter=separator, quotechar=quote, skipinitialspace=True)
+        rows = list(reader)
+    except csv.Error as error:
+        raise UsageError(f"{where}: cannot be split into cells: {error}; shorten it") from error
+    if len(rows) == 1:
+        raise UsageError(
+            f"{where}: a quote is not closed on this line; expected a line for each row. Close the "
+            "quote, or leave it out"
+        )
+    return [cell.strip() for cell in rows[0]]
 
 
 def ticker_column(header: list[str]) -> int | None:
@@ -91,7 +106,7 @@ def _read_text(path: Path) -> str:
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise UsageError(f"{path}: too large for a ticker file ({path.stat().st_size} bytes)")
-        raw = path.read_bytes()
+        raw = read_plain(path)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
     wide = raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
@@ -171,11 +186,13 @@ def _words(path: Path) -> Iterator[tuple[int, str]]:
     lines, separator = read_lines(path)
     if not lines:
         return
-    if (column := ticker_column(cells_of(lines[0].text, separator))) is not None:
-        rows = csv.reader([line.text for line in lines[1:]], delimiter=separator)
-        for line, cells in zip(lines[1:], rows, strict=False):
-            if column < len(cells) and cells[column].strip():
-                yield line.number, cells[column].split("#", 1)[0]
+    header, *rows = lines
+    column = ticker_column(cells_of(header.text, separator, f"{path}, line {header.number}"))
+    if column is not None:
+        for number, text in rows:
+            cells = cells_of(text, separator, f"{path}, line {number}")
+            if column < len(cells) and cells[column]:
+                yield number, cells[column].split("#", 1)[0]
         return
     for number, line in lines:
         if "\t" in line or '"' in line:
