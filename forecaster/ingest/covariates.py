@@ -128,7 +128,9 @@ def _read(path: Path, where: str, reading: Reading, panel: Panel) -> pd.DataFram
         frame = frame.assign(ds=_times(frame["ds"], location, reading))
     if "unique_id" in frame:
         known = spellings(panel.ids)
-        written = frame["unique_id"].astype(str)
+        written = (
+            frame["unique_id"].astype(object).where(frame["unique_id"].notna(), "").astype(str)
+        )
         frame = frame.assign(unique_id=[spelled(known, name) or name for name in written])
     return frame
 

@@ -214,3 +214,23 @@ def test_a_series_that_comes_later_changes_no_scale_of_static_covariates(shops):
     made = [fc.cross_validation(panel, config, 3, 1, seed=1) for panel in (few, many)]
     ours = made[1][made[1]["unique_id"] != "new"].reset_index(drop=True)
     pd.testing.assert_frame_equal(made[0], ours, check_exact=True)
+
+
+def test_constants_are_the_same_however_a_file_writes_them(shops):
+    """A number beside a blank becomes a float, and cells keep the spaces around them."""
+    panel = Panel.from_frame(shops[0])
+    kinds = pd.DataFrame(
+        {"unique_id": panel.ids, "zone": ["5", "7", "x"] * 4, "size": [1, 2.0] * 6}
+    )
+    fitted = dataclasses.replace(SETTINGS, epochs=1, hidden=2)
+    model = fc.fit(panel.with_static(kinds), fitted, seed=1)
+    expected = fc.predict(model, panel.with_static(kinds))
+    written = kinds.assign(zone=[5.0, " 7", "x "] * 4)
+    pd.testing.assert_frame_equal(fc.predict(model, panel.with_static(written)), expected)
+    for wrong in ("two", pd.Timestamp("2024-01-01")):
+        with pytest.raises(DataError, match="column 'size' of s00: expected a number, as when"):
+            fc.predict(model, panel.with_static(kinds.assign(size=wrong)))
+    unknown = kinds.assign(size=pd.array([None] * 12, "Int64"))
+    assert np.isfinite(fc.predict(model, panel.with_static(unknown))["LSTM"]).all()
+    vast = kinds.assign(size=1e100)
+    assert np.isfinite(fc.predict(model, panel.with_static(vast))["LSTM"]).all()

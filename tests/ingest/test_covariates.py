@@ -9,6 +9,7 @@ import pytest
 from forecaster.errors import DataError, UsageError
 from forecaster.ingest import CovariateFiles, Reading
 from forecaster.series import Panel
+from tests.limits import within_limits
 
 DAYS = pd.date_range("2024-01-31", periods=40)
 
@@ -87,6 +88,11 @@ def test_words_stay_words_and_numbers_become_numbers(panel, tmp_path):
         ("ds;sale\n2024-01-31;1,234\n", {}, "1,234"),
         ("ds;sale\n2024-01-31;n.b.\n", {}, "column 'sale' holds text"),
         ("ds,date,sale\n2024-01-31,2024-01-31,1\n", {}, "columns 'ds', 'date' mean the same"),
+        ("unique_id,ds,sale\n,2024-01-31,1\n", {}, "row 1, column 'unique_id': names no series"),
+        ("ds,sale\n", {}, "no rows; expected a header and one row or more"),
+        ("ds,sale\n2024-01-31,-1e151\n", {}, "'sale': -1e\\+151 is too large to be scaled"),
+        ("ds," + ",".join(f"c{n}" for n in range(501)) + "\n2024-01-31" + ",1" * 501, {},
+         "501 columns; expected 500 at most"),
         ("ds,sale\n2024-01-31,1\n31/01/2024,1\n", {"date_format": "%d/%m/%Y"},
          r"line 2, column 'ds': '2024-01-31' is not a date; expected one written as %d/%m/%Y"),
     ],
@@ -118,3 +124,18 @@ def test_what_is_no_format_is_refused():
         Reading(date_format="x")
     with pytest.raises(UsageError, match="decimal ';'"):
         Reading(decimal=";")
+
+
+@pytest.mark.parametrize("kind", ["future", "static"])
+def test_a_row_that_names_no_series_is_refused(panel, tmp_path, kind):
+    names = pd.array(["SHOP-A", None, "SHOP-B"], "string")
+    pd.DataFrame({"unique_id": names, "ds": DAYS[:3], "n": 1}).to_parquet(tmp_path / "t.parquet")
+    with pytest.raises(DataError, match=f"{kind} covariates: row 2, .* names no series"):
+        added(panel, tmp_path / "t.parquet", kind)
+
+
+def test_many_columns_are_refused_at_once(panel, tmp_path):
+    header = ",".join(f"c{n}" for n in range(9000))
+    (tmp_path / "plans.csv").write_text(f"ds,{header}\n2024-01-31" + ",1" * 9000 + "\n")
+    with within_limits(), pytest.raises(DataError, match="9,000 columns; expected 500 at most"):
+        added(panel, tmp_path / "plans.csv")

@@ -462,6 +462,30 @@ def test_a_comma_at_the_end_of_each_line_is_none(tmp_path):
     assert item.frame is not None and item.frame["close"].tolist() == [1.0, 2.0]
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("cell", ["", "NA"])
+@pytest.mark.parametrize("header", ["ticker,date,close", "date,close,ticker"])
+def test_a_comma_at_the_end_of_each_line_says_nothing(tmp_path, header, cell):
+    """pandas would warn the user of a loss of data, and a name is not empty as a number is."""
+    values = {"ticker": "AAA", "date": "2024-01-02", "close": "1.5"}
+    row = ",".join(values[name] for name in header.split(","))
+    (tmp_path / "p.csv").write_text(f"{header}\n{row},{cell if header[0] == 't' else ''}\n")
+    (item,) = open_source(f"files:{tmp_path / 'p.csv'}").fetch(["AAA"])
+    assert item.frame is not None and item.frame["close"].tolist() == [1.5]
+
+
+def test_failed_series_of_an_unchanged_file_are_remembered_at_once(tmp_path):
+    """Many names that a file does not have are looked for twice, the second time in the index."""
+    from forecaster.ingest import ingest
+
+    prices("AAA", 30).to_csv(tmp_path / "p.csv", index=False)
+    names = ["AAA", *(f"T{n:05d}" for n in range(60_000))]
+    source = open_source(f"files:{tmp_path / 'p.csv'}")
+    for _ in range(2):
+        with within_limits():
+            assert ingest(Home(tmp_path / "home"), source, names).ids == ["AAA"]
+
+
 def test_parts_of_a_series_in_several_files_are_joined(tmp_path):
     whole = pd.concat([prices("AAA", 100), prices("BBB", 100)])
     years = pd.to_datetime(whole["date"]).dt.month

@@ -9,6 +9,7 @@ import io
 import lzma
 import re
 import zipfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -80,12 +81,13 @@ def read_csv(path: Path, decimal: Decimal | None = None, columns: Columns | None
     encoding = _find_encoding(path)
     _check_text(path, encoding, where)
     header = _read_header(path, encoding, where, columns or Columns())
+    names = set(header.names)
     options: dict[str, Any] = {
         "encoding": encoding,
         "sep": header.separator,
         "skiprows": header.above,
-        "dtype": dict.fromkeys(header.names, str),
-        "na_values": {column: _BLANK for column in header.columns if column not in header.names},
+        "dtype": dict.fromkeys(names, str),
+        "na_values": {column: _BLANK for column in header.columns if column not in names},
         "keep_default_na": False,
         "skip_blank_lines": False,
         "low_memory": False,
@@ -93,21 +95,22 @@ def read_csv(path: Path, decimal: Decimal | None = None, columns: Columns | None
     table = pd.read_csv(path, **options)
     if not isinstance(table.index, pd.RangeIndex):
         # All rows have more cells than the header; a single empty one at the end is accepted.
-        if not (table.iloc[:, -1].isna().all() and table.index.nlevels == 1):
+        last = table.iloc[:, -1]
+        if not ((last.isna() | last.eq("")).all() and table.index.nlevels == 1):
             raise DataError(
                 f"{where}, line {header.above + 2}: more cells than the header has columns; are "
                 "there commas within numbers? Quote them, or leave them out"
             )
-        options["index_col"] = False
+        options |= {"index_col": False, "usecols": range(len(header.columns))}
         table = pd.read_csv(path, **options)
     plain_points = header.separator == "," and not header.quotes_numbers
-    others = [column for column in table if column not in header.names]
+    others = [column for column in table if column not in names]
     fractions = [column for column in others if pd.api.types.is_float_dtype(table[column])]
     if fractions and (
         decimal == "," or (decimal is None and _is_uncertain(table, plain_points=plain_points))
     ):
         # 1.234 may be more than a thousand, so the text is needed to decide.
-        options["dtype"] = dict.fromkeys([*header.names, *fractions], str)
+        options["dtype"] = dict.fromkeys([*names, *fractions], str)
         table = pd.read_csv(path, **options)
     table.index += header.above
     return Table(table.dropna(how="all", subset=others) if others else table, plain_points)
@@ -206,9 +209,10 @@ def _read_header(path: Path, encoding: str, where: str, stated: Columns) -> _Hea
     if (widest := 1 + max(line.count(separator) for line in lines)) > _MOST_COLUMNS:
         raise DataError(f"{where}: {widest:,} columns; expected {_MOST_COLUMNS:,} at most")
     columns = next(csv.reader([lines[above]], delimiter=separator), [])
-    doubled = {column for column in columns if column.strip() and columns.count(column) > 1}
+    counts = Counter(columns)
+    doubled = [column for column, count in counts.items() if column.strip() and count > 1]
     if doubled:
-        raise DataError(f"{where}: column {sorted(doubled)[0]!r} appears twice; keep one")
+        raise DataError(f"{where}: column {min(doubled)!r} appears twice; keep one")
     quoted = any(_QUOTED_NUMBER.search(line) for line in lines[above + 1 :])
     names = stated.read_as_text
     if stated.date_format is not None and stated.time_col is None:  # 01022024 is not 1022024

@@ -6,6 +6,7 @@ be read in two ways is refused, with the option that decides.
 
 import dataclasses
 import re
+from collections import Counter
 from typing import TypedDict
 
 import pandas as pd
@@ -193,7 +194,7 @@ def find_roles(table: pd.DataFrame, where: TableLocation, columns: Columns) -> R
 def _with_options(table: pd.DataFrame, where: TableLocation, columns: Columns) -> dict[str, str]:
     """Return the canonical name of each column; the caller's options take precedence."""
     own = list(table.columns)
-    if twice := [column for column in own if own.count(column) > 1]:
+    if twice := [column for column, count in Counter(own).items() if count > 1]:
         raise DataError(f"{where}: column {twice[0]!r} appears twice; keep one")
     names = canonical_names(own)
     stated = {columns.id_col: "unique_id", columns.time_col: "ds"}
@@ -275,8 +276,8 @@ def _is_index(name: str) -> bool:
 
 def _refuse_doubled(names: dict[str, str], where: TableLocation) -> None:
     """Raise DataError if two columns have the same role."""
-    taken = list(names.values())
-    doubled = [old for old, new in names.items() if taken.count(new) > 1]
+    counts = Counter(names.values())
+    doubled = [old for old, new in names.items() if counts[new] > 1]
     if doubled:
         raise DataError(f"{where}: columns {', '.join(map(repr, doubled))} mean the same; keep one")
 

@@ -22,6 +22,9 @@ from forecaster.series.panel.stacking import as_times
 
 _EVERY = ""  # the name of rows that hold for all series
 _MOST_CATEGORIES = 50
+_MOST_COLUMNS = 500  # a network has some weights for each at each step ahead
+_WIDEST = 1e6  # deviations of a constant number from its mean, or float32 would overflow
+_LARGEST = 1e150  # number whose square is a number
 
 Rows = tuple[Shaped[np.ndarray, " row"], Float[np.ndarray, "row column"]]
 
@@ -43,7 +46,8 @@ class Future:
 
         Without ``unique_id`` the rows hold for every series. ``dated``: whether the series' times
         are dates rather than whole numbers. Raises DataError when ``ds`` is missing or holds other
-        times, a column holds no numbers or an infinite one, or a time is repeated.
+        times, a column holds no numbers or one that is infinite or beyond 1e150, a row names no
+        series, a time is repeated, or there are no rows or more than 500 columns.
         """
         frame = frame.rename(columns={"ticker": "unique_id", "date": "ds"})
         columns = [str(name) for name in frame if name not in ("unique_id", "ds")]
@@ -52,6 +56,7 @@ class Future:
                 "future covariates: expected columns ds, unique_id (unless the numbers hold for "
                 f"all series) and one or more of numbers; got {', '.join(map(str, frame))}"
             )
+        _check_table(frame, len(columns), "future covariates")
         for name in columns:
             if not pd.api.types.is_numeric_dtype(frame[name]):
                 raise DataError(
@@ -119,8 +124,8 @@ class Static:
     def from_frame(frame: pd.DataFrame) -> "Static":
         """Read a frame ``unique_id`` and other columns, a row per series.
 
-        Raises DataError when a series has two rows, there is no other column, or a number is
-        infinite or complex.
+        Raises DataError when a series has two rows, a row names none, there are no rows, no other
+        column or more than 500, or a number is infinite, complex or beyond 1e150.
         """
         frame = frame.rename(columns={"ticker": "unique_id"})
         if "unique_id" not in frame or frame.shape[1] < 2:
@@ -128,6 +133,7 @@ class Static:
                 "static covariates: expected columns unique_id and one or more others; got "
                 f"{', '.join(map(str, frame))}"
             )
+        _check_table(frame, frame.shape[1] - 1, "static covariates")
         frame = frame.assign(unique_id=frame["unique_id"].astype(str))
         if (again := frame["unique_id"].duplicated()).any():
             name = frame["unique_id"][again].iloc[0]
@@ -197,7 +203,8 @@ class Scaling:
         for name in table:
             column = table[name]
             if pd.api.types.is_numeric_dtype(column):
-                numbers[str(name)] = _scales(column.to_numpy(float)[:, None])[0]
+                known = column.to_numpy(float, na_value=np.nan)
+                numbers[str(name)] = _scales(known[:, None])[0]
             else:
                 words[str(name)] = _kinds(str(name), column)
         return dataclasses.replace(
@@ -225,18 +232,21 @@ class Scaling:
         return values.swapaxes(1, 2).reshape(len(times), -1)
 
     def static_features(self, static: Static, name: str) -> Float[np.ndarray, " feature"]:
-        """Return the features of one series; a category unknown to the fit is 0 for all of them."""
+        """Return the features of one series; a category unknown to the fit is 0 for all of them.
+
+        Raises DataError for anything but a number in a column of numbers.
+        """
         there = static.values[static.values.index == name]
 
         def value(column: str) -> Any:
             return there[column].iloc[0] if len(there) else np.nan
 
-        out = [
-            float(np.nan_to_num((float(value(column)) - centre) / scale))
-            for column, (centre, scale) in self.numbers.items()
-        ]
+        out: list[float] = []
+        for column, (centre, scale) in self.numbers.items():
+            scaled = (_as_number(value(column), column, name) - centre) / scale
+            out.append(float(np.nan_to_num(np.clip(scaled, -_WIDEST, _WIDEST))))
         for column, kinds in self.words.items():
-            out += [float(str(value(column)) == kind) for kind in kinds]
+            out += [float(_word(value(column)) == kind) for kind in kinds]
         return np.array(out)
 
     def to_dict(self) -> dict[str, Any]:
@@ -287,8 +297,31 @@ def missing_ahead(
     return None
 
 
+def _check_table(frame: pd.DataFrame, columns: int, what: str) -> None:
+    """Raise DataError for a table without rows, of too many columns, or with a row of no series.
+
+    ``columns``: the number of those that hold covariates
+    """
+    if frame.empty:
+        raise DataError(f"{what}: no rows; expected a header and one row or more")
+    if columns > _MOST_COLUMNS:
+        raise DataError(
+            f"{what}: {columns:,} columns; expected {_MOST_COLUMNS} at most. Leave out those that "
+            "tell least"
+        )
+    if "unique_id" in frame:
+        names = frame["unique_id"]
+        blank = (names.isna() | (names.astype(str).str.strip() == "")).to_numpy(bool)
+        if blank.any():
+            raise DataError(
+                f"{what}: row {int(blank.argmax()) + 1}, column 'unique_id': names no series; "
+                "expected a name in every row. Leave out the row, or the whole column where the "
+                "numbers hold for all series"
+            )
+
+
 def _check_real(frame: pd.DataFrame, columns: Sequence[str], what: str) -> None:
-    """Raise DataError for a column with complex or infinite numbers."""
+    """Raise DataError for a column with complex or infinite numbers, or some beyond 1e150."""
     for name in columns:
         column = frame[name]
         if pd.api.types.is_complex_dtype(column):
@@ -301,6 +334,12 @@ def _check_real(frame: pd.DataFrame, columns: Sequence[str], what: str) -> None:
             raise DataError(
                 f"{what}: row {row + 1}, column {name!r}: {numbers[row]:g} is not a number; leave "
                 "the cell empty if its number is not known"
+            )
+        if (wide := np.abs(numbers) > _LARGEST).any():
+            row = int(wide.argmax())
+            raise DataError(
+                f"{what}: row {row + 1}, column {name!r}: {numbers[row]:g} is too large to be "
+                f"scaled; expected {_LARGEST:g} at most. Write the column in a larger unit"
             )
 
 
@@ -344,13 +383,31 @@ def _scales(values: Float[np.ndarray, "row column"]) -> tuple[tuple[float, float
 
 
 def _kinds(name: str, column: pd.Series) -> tuple[str, ...]:
-    kinds = tuple(sorted({str(value) for value in column.dropna()}))
+    kinds = tuple(sorted({_word(value) for value in column.dropna()}))
     if len(kinds) > _MOST_CATEGORIES:
         raise DataError(
             f"static covariates: column {name!r} has {len(kinds)} kinds; expected "
             f"{_MOST_CATEGORIES} at most. Leave out the column, or group its kinds"
         )
     return kinds
+
+
+def _as_number(value: Any, column: str, name: str) -> float:
+    """Return a number of a series, NaN where it is not known. Raises DataError for any other."""
+    try:
+        return float("nan") if pd.isna(value) else float(value)
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            f"static covariates: column {column!r} of {name}: expected a number, as when the model "
+            f"was fitted; got {value!r:.80}"
+        ) from error
+
+
+def _word(value: object) -> str:
+    """Return a category as text: a number in one file may be text or a float in another."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return str(value).strip()
 
 
 def _text(value: object) -> str:
