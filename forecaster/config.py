@@ -1,6 +1,7 @@
 """The settings of a fit: one frozen value, checked when it is made."""
 
 import dataclasses
+import errno
 import re
 import sys
 import tomllib
@@ -23,6 +24,15 @@ _CHOICES = {
     "start": ("pooled", "independent"),
     "precision": ("float32", "bfloat16"),
 }
+
+# Beyond these a fit asks for more memory than any machine has, or runs for years.
+_MOST = {
+    "hidden": 10_000, "layers": 100, "horizon": 10_000, "lookback": 100_000, "members": 1_000,
+    "season": 1_000_000,
+}  # fmt: skip
+_MOST_SEASONS, _MOST_INT = 10, 2**31 - 1
+_MOST_BYTES, _MOST_DOTS = 1 << 20, 100  # of a file of settings, which is a flat table
+_MOST_SHOWN = 100  # characters of a value in an error
 
 Stage: TypeAlias = Literal["independent", "pooled", "from pooled"]
 _LIMITS: dict[Stage, tuple[int, int]] = {  # default epochs and patience
@@ -312,25 +322,46 @@ class Config:
         known = [field.name for field in dataclasses.fields(Config)]
         for name in settings:
             if name not in known:
-                raise UsageError(f"{where}: no setting {name!r}; there are: {', '.join(known)}")
+                raise UsageError(
+                    f"{where}: no setting {_shown(name)}; there are: {', '.join(known)}"
+                )
         return Config(**settings)
 
 
 def read_settings(path: Path) -> dict[str, Any]:
     """Read settings from a TOML file, a flat table. Raises UsageError if it cannot be read."""
     try:
-        with open(path, "rb") as file:
-            return tomllib.load(file)
+        text = _read_text(path)
+        lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
+        if any(line.count(".") > _MOST_DOTS for line in lines):  # which takes quadratic time
+            raise UsageError(
+                f"{path}: cannot be read as TOML: a line with more than {_MOST_DOTS} points; "
+                "expected a flat table of settings, such as hidden = 16"
+            )
+        return tomllib.loads(text)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except RecursionError as error:
+        raise UsageError(f"{path}: cannot be read as TOML: nested too deeply") from error
+    except ValueError as error:  # of TOML, of UTF-8, or of a number with thousands of digits
         raise UsageError(f"{path}: cannot be read as TOML: {error}") from error
+
+
+def _read_text(path: Path) -> str:
+    """Read a plain file in UTF-8; other files may never end. Raises OSError or ValueError."""
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "not a plain file", str(path))
+    if (size := path.stat().st_size) > _MOST_BYTES:
+        raise ValueError(f"{size:,} bytes; expected {_MOST_BYTES:,} at most")
+    return path.read_text(encoding="utf-8-sig")
 
 
 def _check_count(name: str, value: object) -> None:
     lowest = 0 if name == "burn_in" else 1
     if not isinstance(value, int) or isinstance(value, bool) or value < lowest:
         raise _wrong(name, f"a whole number of {lowest} or more", value)
+    if value > (most := _MOST.get(name, _MOST_INT)):
+        raise _wrong(name, f"a whole number of {lowest} to {most:,}", value)
 
 
 def _checked_season(value: object) -> int | tuple[int, ...] | None:
@@ -345,6 +376,8 @@ def _checked_season(value: object) -> int | tuple[int, ...] | None:
             "season: expected a number of steps, or several; got []. Leave it out for the default, "
             "or use 1 for no season"
         )
+    if len(cast(list[object], value)) > _MOST_SEASONS:
+        raise _wrong("season", f"{_MOST_SEASONS} numbers of steps at most", value)
     for steps in cast(list[object], value):
         _check_count("season", steps)
     return tuple(sorted(cast(list[int], value)))
@@ -358,4 +391,12 @@ def _checked_number(name: str, value: object) -> float:
 
 
 def _wrong(name: str, expected: str, got: object) -> UsageError:
-    return UsageError(f"{name}: expected {expected}; got {got!r}")
+    return UsageError(f"{name}: expected {expected}; got {_shown(got)}")
+
+
+def _shown(value: object) -> str:
+    try:
+        text = repr(value)
+    except ValueError:  # Python does not write numbers of more digits
+        return "a number of more than 4,300 digits"
+    return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 3]}..."

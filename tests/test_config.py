@@ -2,13 +2,16 @@
 
 import dataclasses
 import inspect
+import os
 import re
+from pathlib import Path
 
 import pytest
 
 import forecaster as fc
 from forecaster.config import read_settings
 from forecaster.errors import UsageError
+from tests.limits import within_limits
 
 
 def test_defaults_that_depend_on_others_are_resolved_once():
@@ -70,6 +73,11 @@ def test_fine_tuning_takes_a_third_of_the_learning_rate_and_decays_towards_the_s
             {"data_parallel": 2, "start": "independent"},
             "data_parallel: expected 1 with start independent, .*; got 2. Leave it out",
         ),
+        ({"horizon": 10_001}, "horizon: expected a whole number of 1 to 10,000; got 10001"),
+        ({"hidden": 10**5000}, "1 to 10,000; got a number of more than 4,300 digits"),
+        ({"season": [7] * 11}, "season: expected 10 numbers of steps at most; got"),
+        ({"patience": 2**31}, "patience: expected a whole number of 1 to 2,147,483,647"),
+        ({"lookback": "6" * 1000}, "lookback: expected .{120,160}\\.\\.\\.$"),
         ({"size": 3}, "fast.toml: no setting 'size'; there are: model, head"),
     ],
 )
@@ -85,6 +93,39 @@ def test_settings_are_read_from_toml(tmp_path):
     path.write_text("hidden =")
     with pytest.raises(UsageError, match="cannot be read as TOML"):
         read_settings(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("hidden = " + "[" * 100_000, "nested too deeply"),
+        (".".join(["a"] * 100_000) + " = 1", "a line with more than 100 points"),
+        ("hidden = " + "9" * 10_000, "Exceeds the limit"),
+        ("# " + "a" * 2**20, "1,048,578 bytes; expected 1,048,576 at most"),
+    ],
+)
+def test_hostile_toml_is_one_error_at_once(tmp_path, text, message):
+    path = tmp_path / "fast.toml"
+    path.write_text(text)
+    with (
+        within_limits(seconds=5),
+        pytest.raises(UsageError, match=f"cannot be read as TOML: .*{message}"),
+    ):
+        read_settings(path)
+
+
+def test_toml_with_a_mark_or_comments_is_read(tmp_path):
+    path = tmp_path / "fast.toml"
+    path.write_bytes(b"\xef\xbb\xbf# " + b"." * 200 + b"\nhidden = 4\n")
+    assert read_settings(path) == {"hidden": 4}
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_settings_that_may_never_end_are_not_read(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(UsageError, match="cannot be read: not a plain file"):
+            read_settings(path)
 
 
 def test_the_help_of_a_config_describes_every_setting():

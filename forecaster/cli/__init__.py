@@ -25,6 +25,8 @@ from forecaster.cli.stopping import exit_code, stoppable, word
 from forecaster.cli.streams import prepare_streams, quiet_libraries, say_output_failed
 from forecaster.errors import ForecasterError, StoreError, WriteError
 
+_OUT_OF_MEMORY = "RESOURCE_EXHAUSTED"  # as XLA says it
+
 
 class _Commands(click.Group):
     """Turn the library's errors into one clear message and an exit code."""
@@ -65,6 +67,14 @@ class _Commands(click.Group):
                 say_output_failed(error)
             else:
                 say(f"Error: {error.filename}: {error.strerror or error}")
+            ctx.exit(1)
+        except (MemoryError, RuntimeError) as error:
+            if isinstance(error, RuntimeError) and _OUT_OF_MEMORY not in str(error):
+                raise
+            say(
+                f"Error: out of memory: {str(error)[:200] or 'no reason given'}. Smaller settings "
+                "(--horizon, --lookback, --hidden), fewer series or --memory need less"
+            )
             ctx.exit(1)
         except KeyboardInterrupt as error:
             with contextlib.suppress(OSError):  # the terminal may be gone

@@ -374,3 +374,16 @@ def test_a_search_refuses_settings_that_it_does_not_keep(tmp_path):
     arguments = "fit", "--tune", "--source", "simulated", "--home", tmp_path
     assert "Leave out members = 3" in error(*arguments, "--members", 3, code=2)
     assert "Leave out start = pooled" in error(*arguments, "--start-from", "pooled", code=2)
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), RuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 8 bytes")]
+)
+def test_too_little_memory_is_one_clear_error(monkeypatch, tmp_path, error):
+    def fail(*args, **options):
+        raise error
+
+    monkeypatch.setattr(main.commands["status"], "callback", fail)
+    done = run("status", "--home", tmp_path)
+    assert done.exit_code == 1
+    assert re.fullmatch(r"Error: out of memory: .*\. Smaller settings .* need less\n", done.stderr)
