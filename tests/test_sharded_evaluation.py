@@ -4,6 +4,7 @@ import contextlib
 import json
 import sys
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -246,3 +247,19 @@ def test_whatever_is_asked_for_the_shards_do_not_matter(kind, data, tmp_path, mo
     summary = json.loads((tmp_path / "y" / "summary.json").read_text())
     assert summary["own_ends" if kind == "own ends" else "series"]
     same(tmp_path / "x", tmp_path / "y")
+
+
+def test_forecasts_beyond_float32_are_written_as_they_are(data, tmp_path):
+    """Stored as float32 they would be infinite, and the evaluation lost; shards differ in type."""
+    frame = pd.read_csv(data / "p.csv")
+    columns = ["open", "high", "low", "close"]
+    frame.loc[frame["ticker"] == NAMES[-1], columns] *= 1e200
+    frame.to_csv(tmp_path / "p.csv", index=False)
+    (tmp_path / "c.toml").write_text(SETTINGS)
+    done = run(*evaluating(tmp_path), "--home", tmp_path / "home", "--output", tmp_path / "ev")
+    assert done.exit_code == 3, done.output
+    forecasts = pd.read_parquet(tmp_path / "ev" / "forecasts.parquet")
+    numbers = forecasts.select_dtypes("floating")
+    assert np.isfinite(numbers).all(axis=None) and (numbers.dtypes == np.float64).all()
+    vast = forecasts["unique_id"] == NAMES[-1]
+    assert (numbers[vast] > 1e200).all(axis=None) and (numbers[~vast] < 1e10).all(axis=None)

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -15,6 +15,8 @@ from forecaster.evaluation.scores.tables import LATEST
 from forecaster.forecasting import FORECAST_BY, KEYS, renamed_columns
 from forecaster.ingest import Membership
 from forecaster.series import Panel
+
+_LARGEST = 1e30  # value whose forecasts float32 holds, however far they reach
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,11 +66,21 @@ class Forecasts(NamedTuple):
         frame = self.frame[membership.holds(ids, cutoffs)].reset_index(drop=True)
         return self._replace(frame=frame)
 
-    def to_store(self) -> pd.DataFrame:
-        """Return the frame as it is stored: forecasts as float32, the keys unchanged."""
+    def to_store(self, number: type[np.floating[Any]] = np.float32) -> pd.DataFrame:
+        """Return the frame as it is stored, the keys unchanged; ``number``: type of forecasts."""
         frame = self.frame.drop(columns=LATEST)
         numbers = frame.columns[len(KEYS) :].drop(FORECAST_BY, errors="ignore")
-        return frame.astype(dict.fromkeys(numbers, np.float32))
+        return frame.astype(dict.fromkeys(numbers, number))
+
+
+def number_type(panel: Panel) -> type[np.floating[Any]]:
+    """Return the type in which forecasts are stored: float32, unless a series is beyond it.
+
+    Forecasts may be far from their series, so series near its limits (3e38, 1e-38) are beyond it.
+    """
+    values = np.abs(np.where(panel.mask, panel.channel(panel.target), 0.0)).max(axis=1)
+    beyond = (values > _LARGEST) | ((values > 0) & (values < 1 / _LARGEST))
+    return np.float64 if beyond.any() else np.float32
 
 
 def torch_sample(ids: Sequence[str], most: int) -> list[str]:

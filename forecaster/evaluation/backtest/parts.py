@@ -6,6 +6,7 @@ that they add up to the same bits in any number of parts.
 """
 
 import dataclasses
+import itertools
 import os
 import shutil
 import time
@@ -18,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from forecaster.errors import DataError
-from forecaster.evaluation.backtest.forecasters import Forecasters
+from forecaster.evaluation.backtest.forecasters import Forecasters, number_type
 from forecaster.evaluation.backtest.options import BacktestOptions
 from forecaster.evaluation.backtest.result import (
     DAILY,
@@ -102,6 +103,7 @@ def _forecast(
     batches, done, total = list[Tables](), 0, len(forecasters.networks.panel.ids)
     whole, step = forecasters.networks.panel, options.step_size
     first = whole.times[forecasters.networks.cutoffs[0]]
+    number = number_type(whole)
     with FrameWriter(path) as writer:
         for every in forecasters.forecasts():
             forecasts, panel = every.of_members(options.membership), every.origins.panel
@@ -120,7 +122,7 @@ def _forecast(
             )
             if on_forecast:
                 on_forecast(done, total)
-            stored = forecasts.to_store()
+            stored = forecasts.to_store(number)
             writer.write(stored if own is None else own.restored(stored))
     return batches
 
@@ -261,7 +263,7 @@ def join_parts(parts: Sequence[Path], folder: Path, summary: Summary) -> None:
         for name in (FORECASTS, SCORES):
             _link(parts[0] / name, folder / name)
     else:
-        _write_tables(folder / FORECASTS, _row_groups(parts))
+        _write_tables(folder / FORECASTS, _row_groups(parts), _widest_schema(parts))
         _write_tables(folder / SCORES, (read_parquet_file(part / SCORES) for part in parts))
     _write_tables(folder / TESTS, _adjusted(parts))
     sums: pd.DataFrame | None = None
@@ -313,15 +315,32 @@ def _row_groups(parts: Sequence[Path]) -> Iterator["pa.Table"]:
         yield from parquet_groups(part / FORECASTS)
 
 
-def _write_tables(path: Path, tables: Iterator["pa.Table"]) -> None:
-    """Write tables of the same columns into one Parquet file."""
+def _widest_schema(parts: Sequence[Path]) -> "pa.Schema":
+    """Return the forecasts' schema of the parts: float64 if one has it, see `number_type`."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schemas: list[pa.Schema] = []
+    for part in parts:
+        with open_for_arrow(part / FORECASTS) as file:
+            schemas.append(pq.read_schema(file))
+    return max(schemas, key=lambda schema: schema.types.count(pa.float64()))
+
+
+def _write_tables(
+    path: Path, tables: Iterator["pa.Table"], schema: "pa.Schema | None" = None
+) -> None:
+    """Write tables of the same columns into one Parquet file.
+
+    ``schema``: of the file; None: that of the first table
+    """
     import pyarrow.parquet as pq
 
     first = next(tables)
+    schema = schema or first.schema
     with (
         open_for_arrow(path, "wb") as file,
-        pq.ParquetWriter(file, first.schema, compression="zstd") as writer,
+        pq.ParquetWriter(file, schema, compression="zstd") as writer,
     ):
-        writer.write_table(first)
-        for table in tables:
-            writer.write_table(table.cast(first.schema))
+        for table in itertools.chain([first], tables):
+            writer.write_table(table.cast(schema))
