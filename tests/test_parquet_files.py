@@ -146,3 +146,22 @@ def test_what_is_no_parquet_file_is_a_value_error(raw):
 def test_a_missing_column_is_named(tmp_path):
     with pytest.raises(ValueError, match="no column b"):
         read_parquet_file(written(tmp_path, {"a": [1]}), ["b"])
+
+
+def test_columns_that_lie_over_each_other_are_refused(tmp_path):
+    """Or the few bytes that many columns share would be walked and unpacked for each of them."""
+    numbers = {name: np.arange(200.0) for name in "abc"}
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table(numbers), path, compression="none", use_dictionary=False)
+    raw = path.read_bytes()
+    footer = len(raw) - 8 - int.from_bytes(raw[-8:-4], "little")
+    chunks = [pq.read_metadata(path).row_group(0).column(n) for n in range(3)]
+    pages, listed = raw[:footer], raw[footer:]
+    for chunk in chunks:  # each begins at the first page and ends after the last
+        begin = varint(chunk.data_page_offset)
+        listed = listed.replace(begin, varint(4, len(begin)))
+        size = varint(chunk.total_compressed_size)
+        listed = listed.replace(size, varint(3 * chunk.total_compressed_size, len(size)))
+    assert len(listed) + len(pages) == len(raw)
+    with pytest.raises(ValueError, match=r"its columns take [\d,]+ bytes, more than it has"):
+        read_parquet_file(pages + listed)

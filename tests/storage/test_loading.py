@@ -216,3 +216,31 @@ def test_windows_of_a_network_of_ones_own_that_do_not_fit_into_memory_are_refuse
     with pytest.raises(ModelError, match="windows of 1000000000 steps need 37 GiB"):
         monkeypatch.setattr(predicting, "free_memory", lambda: 2**30)
         predicting._check_window(config, 300, 1, 10)
+
+
+@pytest.fixture(scope="module")
+def classical(tmp_path_factory):
+    """A model that is ETS alone."""
+    days = pd.date_range("2024-01-01", periods=80)
+    rows = {"unique_id": "a", "ds": days, "y": np.arange(80.0) % 7}
+    model = fc.fit(fc.load_panel(pd.DataFrame(rows)), fc.Config(model="ets", horizon=2))
+    return fc.save(model, tmp_path_factory.mktemp("classical") / "run")
+
+
+@pytest.mark.parametrize(
+    ("part", "changes", "message"),
+    [
+        ("transform", {"alone": "theta"}, "transform: alone: expected 'ets'; got 'theta'"),
+        ("transform", {"alone": None}, "transform: alone: expected 'ets'; got None"),
+        ("config", {"model": "ces"}, "transform: alone: expected 'ces'; got 'ets'"),
+        ("config", {"model": "lstm"}, "transform: alone: expected None; got 'ets'"),
+    ],
+)
+def test_the_classical_model_is_that_of_the_settings(classical, tmp_path, part, changes, message):
+    assert fc.load(classical).transform.alone == "ets"
+    changed = shutil.copytree(classical, tmp_path / "changed")
+    rest = json.loads((changed / "model.json").read_text())
+    rest[part] |= changes
+    (changed / "model.json").write_text(json.dumps(rest))
+    with pytest.raises(ModelError, match=message):
+        fc.load(changed)
