@@ -22,9 +22,9 @@ fix:
     ruff check --fix .
     ruff format .
 
-# the suite as on other processors: kernels off and AVX2 alone, OpenBLAS for other cores, one core, other Pythons
-matrix *paths:
-    bash scripts/matrix.sh {{ paths }}
+# the suite as on other processors and Pythons, in three runs that combine the variants; `just matrix --long`: each variant alone
+matrix *options:
+    bash scripts/matrix.sh {{ options }}
 
 # the site, into site/
 docs:

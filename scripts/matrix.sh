@@ -1,46 +1,86 @@
 #!/usr/bin/env bash
-# The tests as they run on other machines: `bash scripts/matrix.sh [PATHS]`, or `just matrix [PATHS]`.
+# The tests as they run on other machines: `bash scripts/matrix.sh [--long] [PATHS]`, or `just matrix [--long] [PATHS]`.
 #
-# Each line of the table is one run of the suite: without the compiled kernel, with its AVX2 variant, with OpenBLAS as for other
-# processors, on one core, and under each other Python that is installed (a virtual environment of its own, kept in .cache/matrix).
-# MATRIX_EXTRAS names what is installed there, by default test,torch; without torch its tests are skipped.
-# A failure does not stop the rest; the exit code is 1 if any run failed. The whole takes the time of the suite for each line.
+# Three runs of the suite combine the variants, so that each runs once: the compiled kernel off, its AVX2 variant and as it is here;
+# OpenBLAS as for two other processors and as here; one core; and the two latest other Pythons that are installed (each has a virtual
+# environment of its own, kept in .cache/matrix). A run names what it combines; --long tells which part of it a failure is due to:
+# each variant alone, a run for each. MATRIX_EXTRAS names what is installed for the Pythons, by default test,torch; without torch its
+# tests are skipped; MATRIX_WORKERS is the number of processes of a run on all cores, by default 2. A failure does not stop the rest; the exit code is 1 if any run failed, or a Python could not be installed.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-declare -a names codes
-run() {
+long=
+if [[ ${1:-} == --long ]]; then
+  long=yes
+  shift
+fi
+paths=("${@:-tests}")
+two_cores=(-n "${MATRIX_WORKERS:-2}" --dist worksteal)
+declare -a names codes pythons
+run() { # NAME COMMAND...
   local name=$1
   shift
   echo "=== $name"
   "$@"
   names+=("$name") codes+=($?)
 }
-suite=(python -m pytest -n 2 --dist worksteal "${@:-tests}")
-run "as it is" "${suite[@]}"
-run "without the compiled kernel" env FORECASTER_KERNEL=off "${suite[@]}"
-run "kernel for AVX2" env FORECASTER_KERNEL=avx2 "${suite[@]}"
-run "OpenBLAS for Haswell" env OPENBLAS_CORETYPE=Haswell "${suite[@]}"
-run "OpenBLAS for Zen" env OPENBLAS_CORETYPE=Zen "${suite[@]}"
-run "one core" taskset -c 0 python -m pytest "${@:-tests}"
-for version in 3.11 3.12 3.13; do
-  python=
-  for candidate in "python$version" "${PYENV_ROOT:-$HOME/.pyenv}"/versions/"$version".*/bin/python; do
-    "$candidate" -c '' 2>/dev/null && python=$candidate # pyenv has a shim even for versions that are off
+find_python() { # VERSION: prints the path of that Python, or nothing
+  local candidate
+  for candidate in "python$1" "${PYENV_ROOT:-$HOME/.pyenv}"/versions/"$1".*/bin/python; do
+    # pyenv has a shim even for versions that are off
+    "$candidate" -c '' 2>/dev/null && { echo "$candidate"; return; }
   done
-  [[ -n $python ]] || continue
-  [[ $version != $(python -c 'import sys; print("%d.%d" % sys.version_info[:2])') ]] || continue
-  room=.cache/matrix/$version
-  [[ -x $room/bin/python ]] || "$python" -m venv "$room"
-  if "$room/bin/python" -m pip install -q -e ".[${MATRIX_EXTRAS:-test,torch}]"; then
-    run "Python $version" "$room/bin/python" -m pytest -n 2 --dist worksteal "${@:-tests}"
-  else
-    names+=("Python $version") codes+=("1, not installed")
-  fi
+}
+prepare() { # VERSION: makes its environment, and sets $room; fails if that cannot be done
+  room=.cache/matrix/$1
+  [[ -x $room/bin/python ]] || "$(find_python "$1")" -m venv "$room"
+  "$room/bin/python" -m pip install -q -e ".[${MATRIX_EXTRAS:-test,torch}]"
+}
+here=$(python -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+for version in 3.11 3.12 3.13; do
+  [[ $version != "$here" && -n $(find_python "$version") ]] && pythons+=("$version")
 done
+
+run_with() { # VERSION NAME PREFIX... -- PYTEST OPTIONS...: a run under that Python, or under this one if VERSION is empty
+  local version=$1 name=$2 python=python
+  shift 2
+  local -a prefix=()
+  while [[ $1 != -- ]]; do
+    prefix+=("$1")
+    shift
+  done
+  shift
+  if [[ -n $version ]]; then
+    name="$name${name:+, }Python $version"
+    if ! prepare "$version"; then
+      names+=("$name") codes+=("1, not installed")
+      return
+    fi
+    python=$room/bin/python
+  fi
+  run "$name" "${prefix[@]}" "$python" -m pytest "$@" "${paths[@]}"
+}
+
+no_kernel="without the compiled kernel" avx2="kernel for AVX2" haswell="OpenBLAS for Haswell" zen="OpenBLAS for Zen"
+if [[ -n $long ]]; then
+  run_with "" "as it is" env -- "${two_cores[@]}"
+  run_with "" "$no_kernel" env FORECASTER_KERNEL=off -- "${two_cores[@]}"
+  run_with "" "$avx2" env FORECASTER_KERNEL=avx2 -- "${two_cores[@]}"
+  run_with "" "$haswell" env OPENBLAS_CORETYPE=Haswell -- "${two_cores[@]}"
+  run_with "" "$zen" env OPENBLAS_CORETYPE=Zen -- "${two_cores[@]}"
+  run_with "" "one core" taskset -c 0 -- -n 0
+  for version in "${pythons[@]}"; do
+    run_with "$version" "" env -- "${two_cores[@]}"
+  done
+else
+  run_with "" "as it is" env -- "${two_cores[@]}"
+  run_with "${pythons[-2]:-}" "$no_kernel, $haswell" env FORECASTER_KERNEL=off OPENBLAS_CORETYPE=Haswell -- "${two_cores[@]}"
+  run_with "${pythons[-1]:-}" "$avx2, $zen, one core" \
+    env FORECASTER_KERNEL=avx2 OPENBLAS_CORETYPE=Zen taskset -c 0 -- -n 0
+fi
 echo
 status=0
 for index in "${!names[@]}"; do
-  printf '%-30s exit code %s\n' "${names[$index]}" "${codes[$index]}"
+  printf '%-70s exit code %s\n' "${names[$index]}" "${codes[$index]}"
   [[ ${codes[$index]} == 0 ]] || status=1
 done
 exit $status
