@@ -15,7 +15,7 @@ if [[ ${1:-} == --long ]]; then
 fi
 paths=("${@:-tests}")
 two_cores=(-n "${MATRIX_WORKERS:-2}" --dist worksteal)
-declare -a names codes pythons
+declare -a names=() codes=() pythons=()
 run() { # NAME COMMAND...
   local name=$1
   shift
@@ -72,9 +72,10 @@ if [[ -n $long ]]; then
     run_with "$version" "" env -- "${two_cores[@]}"
   done
 else
+  pythons=("" "" "${pythons[@]}") # an empty one stands for this Python
   run_with "" "as it is" env -- "${two_cores[@]}"
-  run_with "${pythons[-2]:-}" "$no_kernel, $haswell" env FORECASTER_KERNEL=off OPENBLAS_CORETYPE=Haswell -- "${two_cores[@]}"
-  run_with "${pythons[-1]:-}" "$avx2, $zen, one core" \
+  run_with "${pythons[-2]}" "$no_kernel, $haswell" env FORECASTER_KERNEL=off OPENBLAS_CORETYPE=Haswell -- "${two_cores[@]}"
+  run_with "${pythons[-1]}" "$avx2, $zen, one core" \
     env FORECASTER_KERNEL=avx2 OPENBLAS_CORETYPE=Zen taskset -c 0 -- -n 0
 fi
 echo
