@@ -27,9 +27,9 @@ from .calendar.times import nearest_time as nearest_time
 from .calendar.times import show_time as show_time
 from .calendar.times import show_times as show_times
 from .calendar.times import split_offset as split_offset
-from .features.combined import Nature as Nature
 from .features.market import behind_market as behind_market
 from .features.market import check_market as check_market
+from .features.nature import Nature as Nature
 from .features.transformed import Transformed as Transformed
 from .features.transforms import Transform as Transform
 from .panel.covariates import Future as Future

@@ -11,17 +11,19 @@ _CLIP = 8.0
 _FEW = 32  # series; for fewer, a loop in Python is faster than NumPy's calls
 
 
-def shift(values: Rows, steps: int) -> Rows:
+def shift(
+    values: Float[np.ndarray, "*series step"], steps: int
+) -> Float[np.ndarray, "*series step"]:
     """Return the values ``steps`` earlier, or later where negative; NaN where there are none."""
     if steps == 0:
         return values
     out = np.full_like(values, np.nan)
-    if abs(steps) >= values.shape[1]:
+    if abs(steps) >= values.shape[-1]:
         return out
     if steps > 0:
-        out[:, steps:] = values[:, :-steps]
+        out[..., steps:] = values[..., :-steps]
     else:
-        out[:, :steps] = values[:, -steps:]
+        out[..., :steps] = values[..., -steps:]
     return out
 
 

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from forecaster.series.features.anchors import DOUBT, combine, errors_by_doubt
-from forecaster.series.features.combined import Nature, learn_weights
+from forecaster.series.features.nature import Nature
+from forecaster.series.features.sample import Sample
 from forecaster.series.features.transforms import Transform
 from forecaster.series.panel.panel import Panel
 
@@ -23,7 +24,7 @@ def noise(seed: int = 0) -> np.ndarray:
 
 
 def chosen(values: np.ndarray) -> float:
-    return learn_weights(list(values), [Nature()] * len(values), 4)[0]
+    return Sample(list(values), [Nature()] * len(values)).weights(4)[0]
 
 
 @pytest.mark.parametrize("seed", range(4))

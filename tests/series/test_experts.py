@@ -7,20 +7,17 @@ import pytest
 
 from forecaster.series.calendar.gaps import regular_spacing, without_gaps
 from forecaster.series.features.anchors import combine, log_errors, shares_of
-from forecaster.series.features.combined import (
-    Nature,
-    common_seasons,
-    learn_optimism,
-    widened_for,
-    with_common,
-)
+from forecaster.series.features.combined import widened_for
 from forecaster.series.features.experts import (
     NO_EXPERTS,
     Experts,
+    Row,
     basic_season,
     experts_ahead,
     fit_experts,
 )
+from forecaster.series.features.nature import Nature, common_seasons, with_common
+from forecaster.series.features.sample import Sample
 
 
 def seasonal(rows: int = 60, seed: int = 0) -> np.ndarray:
@@ -130,19 +127,23 @@ def test_common_seasons_are_for_series_that_do_not_clearly_show_their_own():
 
 def test_errors_are_larger_than_those_that_models_were_fitted_to():
     """The fewer rows a model is fitted to, the more its errors there say too little."""
+
+    def optimism(rows: list[Row], nature: Nature) -> float:
+        return Sample(rows, [nature] * len(rows)).optimism(6, 0.0, None)
+
     nature = Nature(seasons=(12,))
-    short = learn_optimism([seasonal(40, seed) for seed in range(20)], [nature] * 20, 6, 0.0, None)
-    long = learn_optimism([seasonal(240, seed) for seed in range(20)], [nature] * 20, 6, 0.0, None)
+    short = optimism([seasonal(40, seed) for seed in range(20)], nature)
+    long = optimism([seasonal(240, seed) for seed in range(20)], nature)
     assert 1.0 < long < short < 1.3 and long < 1.15
-    assert learn_optimism([], [], 6, 0.0, None) == 1.0
+    assert optimism([], nature) == 1.0
     counts = Nature(counts=True, nonnegative=True)  # whose variance rests on no fit
-    assert learn_optimism([np.zeros(30)] * 9, [counts] * 9, 6, 0.0, None) == 1.0
+    assert optimism([np.zeros(30)] * 9, counts) == 1.0
 
 
 def test_the_scale_of_fitted_errors_is_widened_and_later_ones_less_and_less():
     scale = np.ones((40, 2))
-    widened = widened_for(Experts(learned=20), scale, 1.2)
+    widened = widened_for(20, scale, 1.2)
     np.testing.assert_allclose(widened[:20], 1.2)
     assert (np.diff(widened[19:, 0]) < 0).all() and widened[-1, 0] == pytest.approx(1.0)
-    np.testing.assert_array_equal(widened_for(Experts(learned=20), scale[:30], 1.2), widened[:30])
-    np.testing.assert_array_equal(widened_for(NO_EXPERTS, scale, 1.2), scale)
+    np.testing.assert_array_equal(widened_for(20, scale[:30], 1.2), widened[:30])
+    np.testing.assert_array_equal(widened_for(0, scale, 1.2), scale)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forecaster.series.features.combined import Nature
+from forecaster.series.features.nature import Nature
 from forecaster.series.features.transforms import NAMES, Transform
 from forecaster.series.panel.panel import Panel
 from forecaster.skipped import Kind, Skipped

@@ -14,6 +14,9 @@ The combination is then shrunk towards the last value, the more the weaker the e
 so that a random walk is forecast as one (the positive-part estimator of James & Stein 1961, Fourth
 Berkeley Symposium 1). The difference from the last value is kept where past outcomes confirm it,
 and dropped where they do not.
+
+All functions take one series, or several at once as further axes. Steps that are missing at the end
+of a shorter one are NaN: nothing at a step depends on later ones.
 """
 
 import itertools
@@ -24,8 +27,9 @@ import numpy as np
 from jaxtyping import Float
 from numpy.lib.stride_tricks import as_strided
 
-Steps: TypeAlias = Float[np.ndarray, " step"]
-Ahead: TypeAlias = Float[np.ndarray, "step horizon"]
+Steps: TypeAlias = Float[np.ndarray, "*series step"]
+Ahead: TypeAlias = Float[np.ndarray, "*series step horizon"]
+ByStretch: TypeAlias = Float[np.ndarray, "*series step stretch"]
 Shares: TypeAlias = Float[np.ndarray, "forecast stretch"]
 
 _POWER = 6  # of the inverse errors; 4 to 12 are about as good on M4's hourly and weekly series
@@ -44,7 +48,7 @@ _PANEL_PRIOR = 10  # series without a difference, which the errors over a panel 
 
 
 class Combined(NamedTuple):
-    """The combination at every step of a series.
+    """The combination at every step of series.
 
     - ``base``: the forecasts made at each step; the last value before any error is known
     - ``error``: their mean absolute error so far, by horizon; NaN before the first is known
@@ -63,10 +67,10 @@ def combine(
     shares: Shares | None = None,
     alone: int | None = None,
 ) -> Combined:
-    """Combine the anchors of one series, without gaps, for ``1 ... horizon`` steps ahead.
+    """Combine the anchors of series, without gaps, for ``1 ... horizon`` steps ahead.
 
     - ``z``: the observed values in order
-    - ``seasons``: the steps in each season
+    - ``seasons``: the steps in each season, of all these series
     - ``doubt``: the squared t-statistic up to which the last value is forecast instead
     - ``experts``: forecasts made at each step by other models; NaN where there is none
     - ``shares``: of the anchors and of each expert, see :func:`shares_of`; by default equal
@@ -163,22 +167,22 @@ def _mixed(
     stretches, decay = _stretches(horizon), _decay(horizon)
     naive = _flat(z, horizon)
     # Trends that lead beyond all that was seen are cut there.
-    reach = (np.maximum.accumulate(z) - np.minimum.accumulate(z))[:, None]
+    reach = (np.maximum.accumulate(z, -1) - np.minimum.accumulate(z, -1))[..., None]
     differences = [anchored, *(np.clip(one - naive, -reach, reach) for one in experts)]
-    floor = 1e-9 * np.maximum.accumulate(np.abs(z))[:, None] + 1e-300
+    floor = 1e-9 * np.maximum.accumulate(np.abs(z), -1)[..., None] + 1e-300
     errors = [_recent_errors(naive + one, z, stretches, decay) + floor for one in differences]
     best = np.fmin.reduce(errors)
     middle = (stretches[:-1] + stretches[1:] + 1) / 2
     memory = max(_MEMORY, _MEMORY_OF_HORIZON * horizon)
     # Errors over several steps overlap.
-    count = np.maximum(np.minimum(np.arange(len(z)), memory)[:, None] / middle - 1, 0.0)
+    count = np.maximum(np.minimum(np.arange(int(z.shape[-1])), memory)[:, None] / middle - 1, 0.0)
     power = _POWER * count / (count + _OWN)
-    total, weights = np.zeros((len(z), horizon)), np.zeros((len(z), horizon))
+    total, weights = np.zeros((*z.shape, horizon)), np.zeros((*z.shape, horizon))
     for number, (difference, error) in enumerate(zip(differences, errors, strict=True)):
         with np.errstate(invalid="ignore"):
             own = np.nan_to_num(np.minimum(best / error, 1.0), nan=1.0) ** power
         weight = own if shares is None else own * shares[number]
-        weight = np.repeat(weight, np.diff(stretches), axis=1)
+        weight = np.repeat(weight, np.diff(stretches), axis=-1)
         usable = np.isfinite(difference)
         total += np.where(usable, weight * np.where(usable, difference, 0.0), 0.0)
         weights += np.where(usable, weight, 0.0)
@@ -188,17 +192,16 @@ def _mixed(
 def _from_last_value(z: Steps, seasons: Sequence[int], horizon: int) -> Ahead:
     """Return the weighted mean of the anchors less the last value; 0 before any error is known."""
     stretches, decay = _stretches(horizon), _decay(horizon)
-    total = np.zeros((len(z), horizon))
-    weights = np.zeros((len(z), horizon))
+    total, weights = np.zeros((*z.shape, horizon)), np.zeros((*z.shape, horizon))
     naive = _flat(z, horizon)
-    floor = 1e-9 * np.maximum.accumulate(np.abs(z))[:, None] + 1e-300
+    floor = 1e-9 * np.maximum.accumulate(np.abs(z), -1)[..., None] + 1e-300
     best = _recent_errors(naive, z, stretches, decay) + floor
     for number, anchor in enumerate(_anchors(z, seasons, horizon)):
         error = _recent_errors(anchor, z, stretches, decay) + floor
         # A ratio of errors, as the power of an error might overflow or vanish. An anchor without
         # errors yet has no weight.
         ratio = np.minimum(best / (error * (_HANDICAP if number else 1.0)), 1e6) ** _POWER
-        weight = np.repeat(np.nan_to_num(ratio), np.diff(stretches), axis=1)
+        weight = np.repeat(np.nan_to_num(ratio), np.diff(stretches), axis=-1)
         usable = np.isfinite(anchor)
         total += np.where(usable, weight * np.where(usable, anchor, 0.0), 0.0)
         weights += np.where(usable, weight, 0.0)
@@ -211,41 +214,40 @@ def _decay(horizon: int) -> float:
     return 1 - 1 / max(_MEMORY, _MEMORY_OF_HORIZON * horizon)
 
 
-def _kept_share(squared_t: Float[np.ndarray, "step stretch"], doubt: float, horizon: int) -> Ahead:
+def _kept_share(squared_t: ByStretch, doubt: float, horizon: int) -> Ahead:
     """Return the share of the difference from the last value that is kept at each step.
 
     It is 1 - ``doubt`` / ``squared_t``, and at least 0; without doubt it is 1. Where no outcome is
     known for a stretch of the horizon, the one before stands for it.
     """
     if doubt == 0:
-        return np.ones((len(squared_t), horizon))
+        return np.ones((*squared_t.shape[:-1], horizon))
     squared_t = squared_t.copy()
-    for stretch in range(1, squared_t.shape[1]):
-        unknown = np.isnan(squared_t[:, stretch])
+    for stretch in range(1, squared_t.shape[-1]):
+        unknown = np.isnan(squared_t[..., stretch])
         squared_t[unknown, stretch] = squared_t[unknown, stretch - 1]
     with np.errstate(divide="ignore", invalid="ignore"):
         kept = np.nan_to_num(np.maximum(1 - doubt / squared_t, 0.0), nan=0.0)
-    return np.repeat(kept, np.diff(_stretches(horizon)), axis=1)
+    return np.repeat(kept, np.diff(_stretches(horizon)), axis=-1)
 
 
-def _squared_t(difference: Ahead, z: Steps) -> Float[np.ndarray, "step stretch"]:
+def _squared_t(difference: Ahead, z: Steps) -> ByStretch:
     """Return the squared t-statistic, at each step, of past outcomes regressed on past forecasts.
 
     Both are differences from the last value. 0 where their signs are opposite on average, NaN
     before any outcome is known. Forecasts over several steps overlap, so the number of observations
     is the number of steps divided by the steps ahead.
     """
-    horizon = difference.shape[1]
+    horizon = difference.shape[-1]
     stretches = _stretches(horizon)
     memory = max(_EVIDENCE, _EVIDENCE_OF_HORIZON * horizon)
     forecast = by_target_step(difference)
-    outcome = z[:, None] - by_target_step(_flat(z, horizon))
+    outcome = z[..., None] - by_target_step(_flat(z, horizon))
 
-    def mean(values: Ahead) -> Float[np.ndarray, "step stretch"]:
-        parts = [values[:, a:b].mean(1) for a, b in itertools.pairwise(stretches)]
-        return decayed(np.stack(parts, axis=1), 1 - 1 / memory)
+    def mean(values: Ahead) -> ByStretch:
+        return decayed(_means(values, stretches), 1 - 1 / memory)
 
-    steps = np.minimum(np.arange(len(z)), memory)[:, None]
+    steps = np.minimum(np.arange(int(z.shape[-1])), memory)[:, None]
     count = np.maximum(steps / ((stretches[:-1] + stretches[1:] + 1) / 2), 1.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         slope = np.maximum(mean(forecast * outcome), 0.0)
@@ -263,14 +265,14 @@ def _anchors(z: Steps, seasons: Sequence[int], horizon: int) -> list[Ahead]:
     The last value comes first.
     """
     ahead = np.arange(1, horizon + 1)
-    change = np.diff(z, prepend=z[0])
+    change = np.diff(z, prepend=z[..., :1])
     anchors = [_flat(z, horizon)]
     anchors += [_flat(smoothed(z, decay), horizon) for decay in (_FAST, _SLOW)]
     for decay, damping in _TRENDS:
         trend = smoothed(change, decay)
-        anchors.append(z[:, None] + trend[:, None] * np.cumsum(damping**ahead))
+        anchors.append(z[..., None] + trend[..., None] * np.cumsum(damping**ahead))
     for season in seasons:
-        if 1 < season < len(z):
+        if season > 1:
             anchors += _seasonal(z, season, horizon)
     if len(seasons) > 1:
         short, long = min(seasons), max(seasons)
@@ -296,9 +298,9 @@ def _seasonal(z: Steps, season: int, horizon: int) -> list[Ahead]:
     return [
         last,
         mean,
-        last + rise[:, None],
-        mean + rise_of_mean[:, None],
-        last + surprise[:, None] * _FADING**ahead,
+        last + rise[..., None],
+        mean + rise_of_mean[..., None],
+        last + surprise[..., None] * _FADING**ahead,
     ]
 
 
@@ -310,10 +312,10 @@ def _level(z: Steps, season: int) -> Steps:
 
 def _lagged_both(z: Steps, short: int, long: int, horizon: int) -> Ahead:
     """Return the value one long season before that of :func:`_lagged` for the short season."""
-    out = np.full((len(z), horizon), np.nan)
+    out = np.full((*z.shape, horizon), np.nan)
     for column in range(horizon):
         back = -(-(column + 1) // short) * short - (column + 1) + long
-        out[back:, column] = z[: max(0, len(z) - back)]
+        out[..., back:, column] = z[..., : max(0, z.shape[-1] - back)]
     return out
 
 
@@ -322,41 +324,43 @@ def _lagged(z: Steps, season: int, horizon: int, more: int = 0) -> Ahead:
 
     ``more``: seasons before that one.
     """
-    out = np.full((len(z), horizon), np.nan)
+    out = np.full((*z.shape, horizon), np.nan)
     for column in range(horizon):
         back = (-(-(column + 1) // season) + more) * season - (column + 1)
-        out[back:, column] = z[: max(0, len(z) - back)]
+        out[..., back:, column] = z[..., : max(0, z.shape[-1] - back)]
     return out
 
 
-def _recent_errors(
-    forecasts: Ahead, z: Steps, stretches: np.ndarray, decay: float
-) -> Float[np.ndarray, "step stretch"]:
+def _recent_errors(forecasts: Ahead, z: Steps, stretches: np.ndarray, decay: float) -> ByStretch:
     """Return the mean absolute error known at each step, by stretch; NaN before the first.
 
     ``stretches``: of :func:`_stretches`.
     """
-    known = _known_errors(forecasts, z)
-    parts = [known[:, a:b].mean(1) for a, b in itertools.pairwise(stretches)]
-    return decayed(np.stack(parts, axis=1), decay)
+    return decayed(_means(_known_errors(forecasts, z), stretches), decay)
+
+
+def _means(values: Ahead, stretches: np.ndarray) -> ByStretch:
+    """Return the mean of each stretch."""
+    parts = [values[..., a:b].mean(-1) for a, b in itertools.pairwise(stretches)]
+    return np.stack(parts, axis=-1)
 
 
 def _known_errors(forecasts: Ahead, z: Steps) -> Ahead:
     """Return the absolute errors of the forecasts for each step; NaN where there was none."""
-    return np.abs(by_target_step(forecasts) - z[:, None])
+    return np.abs(by_target_step(forecasts) - z[..., None])
 
 
 def by_target_step(forecasts: Ahead) -> Ahead:
     """Return forecasts by the step that they are for, rather than made at; NaN for none."""
-    steps, horizon = forecasts.shape
-    padded = np.full((steps + horizon, horizon), np.nan)
-    padded[horizon:] = forecasts
-    row, column = padded.strides
+    *_, steps, horizon = forecasts.shape
+    padded = np.full((*forecasts.shape[:-2], steps + horizon, horizon), np.nan)
+    padded[..., horizon:, :] = forecasts
+    *others, row, column = padded.strides
     # Row t, column h: the forecast for t made h + 1 steps before.
-    return as_strided(padded[horizon - 1 :], (steps, horizon), (row, column - row))
+    return as_strided(padded[..., horizon - 1 :, :], forecasts.shape, (*others, row, column - row))
 
 
-def decayed(values: Float[np.ndarray, "step column"], decay: float) -> np.ndarray:
+def decayed(values: Float[np.ndarray, "*series step column"], decay: float) -> np.ndarray:
     """Return the exponentially weighted mean up to each step, with normalised weights.
 
     NaN count as missing. The filter runs step by step, so that no bit depends on later steps.
@@ -365,8 +369,8 @@ def decayed(values: Float[np.ndarray, "step column"], decay: float) -> np.ndarra
 
     known = np.isfinite(values)
     coefficients = [1 - decay], [1, -decay]
-    total = np.asarray(lfilter(*coefficients, np.where(known, values, 0.0), axis=0))
-    weight = np.asarray(lfilter(*coefficients, known.astype(float), axis=0))
+    total = np.asarray(lfilter(*coefficients, np.where(known, values, 0.0), axis=-2))
+    weight = np.asarray(lfilter(*coefficients, known.astype(float), axis=-2))
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(weight > 0, total / weight, np.nan)
 
@@ -384,23 +388,24 @@ def _stretches(horizon: int) -> np.ndarray:
 
 
 def _flat(level: Steps, horizon: int) -> Ahead:
-    return np.repeat(level[:, None], horizon, axis=1)
+    return np.repeat(level[..., None], horizon, axis=-1)
 
 
 def smoothed(z: Steps, decay: float) -> Steps:
     """Return the exponentially weighted mean up to each step."""
-    return decayed(z[:, None], decay)[:, 0]
+    return decayed(z[..., None], decay)[..., 0]
 
 
 def _moving_mean(z: Steps, window: int) -> Steps:
     """Return the mean of the latest ``window`` values, without the rounding of a running sum."""
-    out = np.full(len(z), np.nan)
-    if window <= len(z):
-        out[window - 1 :] = np.lib.stride_tricks.sliding_window_view(z, window).mean(1)
+    out = np.full(z.shape, np.nan)
+    if window <= z.shape[-1]:
+        windows = np.lib.stride_tricks.sliding_window_view(z, window, axis=-1)
+        out[..., window - 1 :] = windows.mean(-1)
     return out
 
 
 def _shifted(values: Steps, steps: int) -> Steps:
-    out = np.full(len(values), np.nan)
-    out[steps:] = values[: max(0, len(values) - steps)]
+    out = np.full(values.shape, np.nan)
+    out[..., steps:] = values[..., : max(0, values.shape[-1] - steps)]
     return out

@@ -17,8 +17,8 @@ from jaxtyping import Float
 
 from forecaster.series.features.anchors import by_target_step, decayed
 
-Steps: TypeAlias = Float[np.ndarray, " step"]
-Ahead: TypeAlias = Float[np.ndarray, "step horizon"]
+Steps: TypeAlias = Float[np.ndarray, "*series step"]
+Ahead: TypeAlias = Float[np.ndarray, "*series step horizon"]
 
 _LARGEST_MEAN = 100.0  # of counts; beyond it whole numbers are as good as any
 _DECAYS = (0.05, 0.1, 0.2)
@@ -67,15 +67,15 @@ def are_counts(values: Steps) -> bool:
 def count_forecasts(z: Steps, combination: Ahead, prior: CountPrior) -> tuple[Ahead, Ahead]:
     """Return the mean of each count that comes, and its standard deviation, from every step.
 
-    - ``z``: the counts
+    - ``z``: the counts, of one series or of several
     - ``combination``: forecasts made at every step; those far below the running mean are raised
     """
-    known = _effective(len(z), prior.decay)
+    known = _effective(z.shape[-1], prior.decay)
     own = _own_mean(z, combination, prior.decay, prior.share)
     mean = (known * own + prior.weight * prior.mean) / (known + prior.weight)
     # By the rule of succession: of n zeros the next is one, too, with n + 1 of n + 2.
-    mean = np.maximum(mean, 1 / (np.arange(len(z)) + 3)[:, None] / known)
-    squares = np.square(by_target_step(mean) - z[:, None])
+    mean = np.maximum(mean, 1 / (np.arange(int(z.shape[-1])) + 3)[:, None] / known)
+    squares = np.square(by_target_step(mean) - z[..., None])
     variance = decayed(squares, 1 - prior.decay)
     observed = np.where(np.isfinite(variance), known, 0.0)
     usual = _ROWS_OF_DISPERSION * prior.dispersion * mean
@@ -110,7 +110,7 @@ def learn_counts(rows: Sequence[Steps], combinations: Sequence[Ahead]) -> CountP
 
 
 def _own_mean(z: Steps, combination: Ahead, decay: float, share: float) -> Ahead:
-    level = decayed(z[:, None], 1 - decay)
+    level = decayed(z[..., None], 1 - decay)
     # A trend that leads below zero says little of how much comes.
     combination = np.maximum(combination, _LEAST_OF_LEVEL * level)
     return (1 - share) * level + share * combination

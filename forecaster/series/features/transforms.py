@@ -20,31 +20,27 @@ from forecaster.series.calendar.ahead import times_after_rows
 from forecaster.series.calendar.seasons import default_season
 from forecaster.series.calendar.times import show_time
 from forecaster.series.causal import Rows, change_features, decayed_mean, shift, squash
+from forecaster.series.features.alike import alike, padded
 from forecaster.series.features.anchors import DOUBT, count_of_stretches
 from forecaster.series.features.combined import (
     FEATURES,
-    Nature,
     combined,
-    common_seasons,
-    learn_count_prior,
-    learn_optimism,
-    learn_weights,
-    natures_of,
-    usual_change,
     widened_for,
-    with_common,
     with_few_errors,
 )
 from forecaster.series.features.counts import NO_PRIOR, CountPrior
 from forecaster.series.features.experts import (
     COUNT,
     EXPERTS,
+    Row,
     basic_season,
     experts_ahead,
     fit_experts,
 )
 from forecaster.series.features.market import MARKET_FEATURES, market_features
+from forecaster.series.features.nature import Nature, common_seasons, natures_of, with_common
 from forecaster.series.features.prices import price_feature_count, price_features
+from forecaster.series.features.sample import Sample
 from forecaster.series.features.transformed import Ahead, Transformed
 from forecaster.series.panel.covariates import Scaling
 from forecaster.series.panel.panel import Histories, Panel
@@ -54,8 +50,8 @@ NAMES = ("log_return", "difference", "seasonal", "identity", "combined")
 _LARGEST = 1e150  # value whose square is a number
 _FARTHEST = 80  # orders of magnitude between two values whose logarithms are compared
 _FIRST_CHANGES = 10  # changes that a volatility needs
-_FEW = 4  # first rows, whose errors hardly say how wide bands are
 _AT_ONCE = 2**22  # forecasts of classical models that are in memory at a time
+_FEW = 4  # first rows, whose errors hardly say how wide bands are
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,18 +172,16 @@ class Transform:
             known = self._with_common(panel, common)
             natures = {name: known._nature(name) for name in panel.ids}
         rows = known._without_gaps(panel, natures)
-        unit = usual_change(rows, list(natures.values())) or self.unit
-        of_all = list(natures.values())
+        sample = Sample(rows, list(natures.values()), self.alone)
+        unit = sample.usual_change() or self.unit
         if self.alone is not None:  # there is nothing to weigh
-            alone = EXPERTS.index(self.alone)
-            optimism = learn_optimism(rows, of_all, horizon, DOUBT, None, alone)
-            counts = CountPrior(share=1.0)
+            optimism, counts = sample.optimism(horizon, DOUBT, None), CountPrior(share=1.0)
             return dataclasses.replace(known, unit=unit, counts=counts, optimism=optimism)
-        doubt, shares = learn_weights(rows, of_all, horizon)
+        doubt, shares = sample.weights(horizon)
         rows_of_shares: list[list[float]] = [] if shares is None else shares.tolist()
         kept = tuple(tuple(one) for one in rows_of_shares)
-        counts = learn_count_prior(rows, of_all, horizon, doubt, shares)
-        optimism = learn_optimism(rows, of_all, horizon, doubt, shares)
+        counts = sample.count_prior(horizon, doubt, shares)
+        optimism = sample.optimism(horizon, doubt, shares)
         return dataclasses.replace(
             known, doubt=doubt, shares=kept, unit=unit, counts=counts, optimism=optimism
         )
@@ -458,28 +452,23 @@ class Transform:
     def _apply_combined(self, panel: Panel, histories: Histories, horizon: int) -> "Transformed":
         z = self._z(panel, histories.values[:, :, panel.channels.index(panel.target)])
         series, steps = z.shape
-        base, scale = (np.full((series, steps, horizon), np.nan) for _ in range(2))
-        features = np.full((series, steps, FEATURES), np.nan)
-        first = np.empty(series, int)
-        shares = np.array(self.shares) if self.shares else None
-        alone = None if self.alone is None else EXPERTS.index(self.alone)
-        for row, nature, experts in self._with_forecasts(panel, horizon):
-            begin = histories.first[row]
-            times = panel.times[histories.positions[row, begin:]]
-            whole, there = nature.without_gaps(z[row, begin:], times)
-            one = combined(
-                whole, nature.seasons, horizon, self.doubt, experts, shares, alone=alone,
-                sparse=nature.sparse, counts=self.counts if nature.counts else None,
-            )  # fmt: skip
-            if not nature.counts:  # whose scale never rests on a few errors alone
-                one[1][:] = widened_for(nature.experts, one[1], self.optimism)
-                level = np.maximum.accumulate(np.abs(whole[:_FEW]))[:, None]
-                unit = self.unit * (1.0 if nature.logarithmic else level)
-                one[1][:_FEW] = with_few_errors(one[1][:_FEW], whole[:_FEW], unit)
-            base[row, begin:], scale[row, begin:], features[row, begin:] = (
-                part[there] for part in one
-            )
-            first[row] = begin + max(_FIRST_CHANGES, horizon)  # when all errors are known
+        made = tuple(np.full((series, steps, n), np.nan) for n in (horizon, horizon, FEATURES))
+        for some, forecasts in self._with_forecasts(panel, horizon):
+            natures = [self._nature(panel.ids[row]) for row in some]
+            wholes: list[Row] = []
+            there: list[np.ndarray] = []
+            for row, nature in zip(some, natures, strict=True):
+                begin = histories.first[row]
+                times = panel.times[histories.positions[row, begin:]]
+                whole, steps_there = nature.without_gaps(z[row, begin:], times)
+                wholes.append(whole)
+                there.append(steps_there)
+            parts = self._combined(padded(wholes), natures, horizon, forecasts)
+            for out, part in zip(made, parts, strict=True):
+                for row, own, steps_there in zip(some, part, there, strict=True):
+                    out[row, histories.first[row] :] = own[steps_there]
+        base, scale, features = made
+        first = histories.first + max(_FIRST_CHANGES, horizon)  # when all errors are known
         return Transformed(
             features=_without_gaps(features),
             z=z,
@@ -492,20 +481,54 @@ class Transform:
             counted=self._counted(panel.ids),
         )
 
+    def _combined(
+        self, z: Rows, natures: Sequence[Nature], horizon: int, forecasts: Sequence[Ahead]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return base, scale and features of series that :func:`alike` joined.
+
+        - ``z``: without gaps, NaN after the end of shorter ones
+        - ``forecasts``: of their classical models
+        """
+        nature = natures[0]
+        base, scale, features = combined(
+            z, nature.seasons, horizon, self.doubt, forecasts,
+            np.array(self.shares) if self.shares else None,
+            alone=None if self.alone is None else EXPERTS.index(self.alone),
+            sparse=nature.sparse, counts=self.counts if nature.counts else None,
+        )  # fmt: skip
+        if not nature.counts:  # whose scale never rests on a few errors alone
+            learned, logarithmic = (
+                np.array(of)[:, None, None]
+                for of in zip(*((n.experts.learned, n.logarithmic) for n in natures), strict=True)
+            )
+            scale = widened_for(learned, scale, self.optimism)
+            level = np.maximum.accumulate(np.abs(z[:, :_FEW]), -1)[..., None]
+            unit = self.unit * np.where(logarithmic, 1.0, level)
+            scale[:, :_FEW] = with_few_errors(scale[:, :_FEW], unit)
+        return base, scale, features
+
     def _with_forecasts(
         self, panel: Panel, horizon: int
-    ) -> Iterator[tuple[int, Nature, list[Ahead]]]:
-        """Yield the row of each series, its properties, and its classical models' forecasts."""
+    ) -> Iterator[tuple[list[int], list[Ahead]]]:
+        """Yield the rows of series that are alike, and their classical models' forecasts."""
         natures = {name: self._nature(name) for name in panel.ids}
         filled = self._without_gaps(panel, natures)
-        ends = np.cumsum([len(row) for row in filled]) * horizon
-        for some in np.split(np.arange(len(filled)), _cuts(ends)):
-            part: list[int] = some.tolist()
-            own = [natures[panel.ids[row]] for row in part]
-            made = experts_ahead([filled[row] for row in part], [n.experts for n in own], horizon)
-            for row, nature, forecasts in zip(part, own, made, strict=True):
-                known = nature.experts.learned > 0
-                yield row, nature, [nature.as_features(one) for one in forecasts] if known else []
+        kinds = [
+            (nature.seasons, nature.sparse, nature.counts, nature.experts.learned > 0)
+            for nature in natures.values()
+        ]
+        sizes = [len(row) * horizon for row in filled]
+        for part in np.split(np.arange(len(filled)), _cuts(np.cumsum(sizes))):
+            rows: list[int] = part.tolist()
+            experts = [natures[panel.ids[row]].experts for row in rows]
+            made = experts_ahead([filled[row] for row in rows], experts, horizon)
+            for some in alike([sizes[row] for row in rows], [kinds[row] for row in rows]):
+                own = [
+                    [natures[panel.ids[rows[number]]].as_features(one) for one in made[number]]
+                    for number in some
+                    if experts[number].learned
+                ]
+                yield [rows[n] for n in some], [padded(of) for of in zip(*own, strict=True)]
 
     def _counted_from(self, z: Rows, scale: Rows, horizon: int) -> tuple[Ahead, Ahead]:
         """Return base and scale by horizon."""

@@ -1,0 +1,134 @@
+"""The properties of a series that its forecasts rest on, found when it is fitted."""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from forecaster.series.calendar.gaps import regular_spacing, without_gaps
+from forecaster.series.calendar.seasons import seasons_of
+from forecaster.series.features.anchors import Ahead
+from forecaster.series.features.counts import are_counts
+from forecaster.series.features.experts import NO_EXPERTS, Experts
+from forecaster.series.panel.panel import Panel
+
+_FEWEST = 8  # series from which common seasons are learned
+_CLEAR = 20  # cycles in which a series clearly shows a season of its own
+_VOTES, _MAJORITY = 0.2, 0.5  # of all series, and of those with a season, for a common one
+
+
+@dataclasses.dataclass(frozen=True)
+class Nature:
+    """Properties of one series, found when it was fitted.
+
+    - ``logarithmic``: whether networks see its logarithm
+    - ``seasons``: the steps in each season, shortest first; empty where it has none
+    - ``spacing``: at which rows are expected, see :func:`regular_spacing`
+    - ``experts``: classical models, fitted on its first rows
+    - ``nonnegative``: whether it has zeros but nothing below, as counts do; then no forecast lies
+      below zero
+    - ``sparse``: whether more than half of its values are zero, so that zero is its median
+    - ``counts``: whether its values are small whole numbers, and a distribution of counts is
+      forecast
+    """
+
+    logarithmic: bool = False
+    seasons: tuple[int, ...] = ()
+    spacing: float = 0.0
+    experts: Experts = NO_EXPERTS
+    nonnegative: bool = False
+    sparse: bool = False
+    counts: bool = False
+
+    @staticmethod
+    def of(times: np.ndarray, values: np.ndarray, seasons: Sequence[int] | None) -> "Nature":
+        """Find the properties of one series; ``seasons``: given by the user, or None to find."""
+        counts = are_counts(values)
+        logarithmic = bool((values > 0).all()) and not counts
+        z = np.log(values) if logarithmic else values
+        found = tuple(seasons_of(times, z) if seasons is None else seasons)
+        zeros = not logarithmic and bool((values >= 0).all())
+        sparse = zeros and bool((values == 0).mean() > 0.5)
+        return Nature(
+            logarithmic, found, regular_spacing(times),
+            nonnegative=zeros, sparse=sparse, counts=counts,
+        )  # fmt: skip
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {**dataclasses.asdict(self), "experts": self.experts.to_json()}
+
+    @staticmethod
+    def from_json(fields: Mapping[str, Any]) -> "Nature":
+        """Read what :meth:`to_json` returned, also in older versions.
+
+        Raises KeyError, TypeError or ValueError for anything else.
+        """
+        experts = fields.get("experts")
+        return Nature(
+            bool(fields["logarithmic"]),
+            tuple(map(int, fields["seasons"])),
+            float(fields.get("spacing", 0.0)),
+            Experts() if experts is None else Experts.from_json(experts),
+            bool(fields.get("nonnegative", False)),
+            bool(fields.get("sparse", False)),
+            bool(fields.get("counts", False)),
+        )
+
+    def without_gaps(
+        self, values: Float[np.ndarray, " row"], times: np.ndarray
+    ) -> tuple[Float[np.ndarray, " step"], Int[np.ndarray, " row"]]:
+        """Return the values with missing rows filled, and the steps of the rows there."""
+        season = self.seasons[0] if self.seasons else 1
+        return without_gaps(values, times, self.spacing, season)
+
+    def as_features(self, forecasts: Ahead) -> Ahead:
+        """Return forecasts in the units that networks see; NaN where there is no logarithm."""
+        if not self.logarithmic:
+            return forecasts
+        return np.log(np.where(forecasts > 0, forecasts, np.nan))
+
+
+def natures_of(
+    panel: Panel, seasons: Sequence[int] | None, common: Sequence[int] = ()
+) -> dict[str, Nature]:
+    """Return the :class:`Nature` of each series of a panel, by name, without classical models.
+
+    - ``seasons``: given by the user, or None to find
+    - ``common``: of :func:`common_seasons`, for series that do not clearly show their own
+    """
+    values = panel.channel(panel.target)
+    natures = {
+        name: Nature.of(panel.times[seen], values[row, seen], seasons)
+        for row, (name, seen) in enumerate(zip(panel.ids, panel.mask, strict=True))
+    }
+    rows = dict(zip(panel.ids, map(int, panel.mask.sum(1)), strict=True))
+    return {name: with_common(nature, common, rows[name]) for name, nature in natures.items()}
+
+
+def common_seasons(natures: Mapping[str, Nature]) -> tuple[int, ...]:
+    """Return the seasons that most of those series share which have any; empty for none.
+
+    A short series may not show the season that its neighbours have.
+    """
+    found = Counter(nature.seasons for nature in natures.values() if nature.seasons)
+    if not found:
+        return ()
+    seasons, count = min(found.items(), key=lambda item: (-item[1], item[0]))
+    often = count >= _MAJORITY * found.total() and count >= _VOTES * len(natures)
+    return seasons if often and len(natures) >= _FEWEST else ()
+
+
+def with_common(nature: Nature, common: Sequence[int], rows: int) -> Nature:
+    """Return the properties of a series with common seasons, unless it clearly shows its own.
+
+    ``rows``: of the series; those found in a few cycles are less sure than those of a panel
+    """
+    own = set(nature.seasons)
+    clear = bool(own) and rows >= _CLEAR * max(own)
+    if not common or clear or set(common) <= own:
+        return nature
+    return dataclasses.replace(nature, seasons=tuple(common))

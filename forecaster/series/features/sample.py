@@ -1,0 +1,177 @@
+"""What a panel's past says of all its series, learned from a sample of them."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float
+
+from forecaster.series.features.anchors import (
+    DOUBT,
+    Ahead,
+    Shares,
+    combine,
+    errors_by_doubt,
+    log_errors,
+    shares_of,
+)
+from forecaster.series.features.combined import combined
+from forecaster.series.features.counts import CountPrior, learn_counts
+from forecaster.series.features.experts import (
+    EXPERTS,
+    Experts,
+    Row,
+    basic_season,
+    experts_ahead,
+    fit_experts,
+)
+from forecaster.series.features.nature import Nature
+
+_DOUBTS = (0.0, DOUBT, 1.0, 3.0)
+_FEWEST, _MOST = 8, 60  # series from which weights are learned
+_MOST_COUNTS = 250  # series from which the properties of counts are learned
+_JUDGED = 20  # horizons at the end of a series that its models are judged on, at most
+_MOST_OPTIMISM = 0.25  # logarithm of a ratio of scales, at most
+_FEW_ROWS = 8  # up to which a series says little of what is usual
+
+
+class Sample:
+    """Series that stand for all of a panel; their classical models are fitted once.
+
+    - ``rows``: the values of each series, without gaps
+    - ``natures``: of each series
+    - ``alone``: the classical model that forecasts alone; None: all are combined
+    """
+
+    def __init__(
+        self, rows: Sequence[Row], natures: Sequence[Nature], alone: str | None = None
+    ) -> None:
+        self._rows = rows
+        self._natures = natures
+        self._alone = alone
+        self._fitted: dict[tuple[int, int], Experts] = {}
+
+    def usual_change(self) -> float | None:
+        """Return the median change from one row to the next, in units of a series' level.
+
+        None where no series has rows enough.
+        """
+        changes = [
+            float(np.abs(np.diff(np.log(row) if nature.logarithmic else row)).mean())
+            / (1.0 if nature.logarithmic else np.abs(row).mean())
+            for row, nature in zip(self._rows, self._natures, strict=True)
+            if len(row) > _FEW_ROWS and np.abs(row).any()
+        ]
+        return float(np.median(changes)) if changes else None
+
+    def weights(self, horizon: int) -> tuple[float, Shares | None]:
+        """Return the doubt and the shares with the smallest errors in the past of all series.
+
+        The classical models are fitted on the earlier half of each series, and judged on the later.
+        The doubt is the default, unless another is better by more than the standard error of the
+        difference. Shares are None where no series has errors of all models.
+        """
+        every = max(1, len(self._rows) // _MOST)
+        some = range(0, len(self._rows), every)
+        ends = [len(self._rows[number]) for number in some]
+        cuts = [max(end // 2, end - _JUDGED * horizon, 1) for end in ends]
+        series = [
+            (self._z(number), self._natures[number].seasons, of, cut)
+            for number, of, cut in zip(some, self._ahead(some, cuts, horizon), cuts, strict=True)
+        ]
+        errors = np.array([log_errors(z, its, horizon, of, cut - 1) for z, its, of, cut in series])
+        shares = shares_of(errors) if np.isfinite(errors).any() else None
+        by_doubt = [
+            errors_by_doubt(z, its, horizon, _DOUBTS, of, shares, cut) for z, its, of, cut in series
+        ]
+        return _choose_doubt(np.array(by_doubt)), shares
+
+    def optimism(self, horizon: int, doubt: float, shares: Shares | None) -> float:
+        """Return how much larger errors are than those that classical models were fitted to.
+
+        It is the mean ratio of the latest scale by models that were fitted on the earlier half of a
+        series to that by models that were fitted on the whole; 1 at least.
+
+        ``doubt, shares``: of :meth:`weights`
+        """
+        some = [number for number, nature in enumerate(self._natures) if not nature.counts]
+        some = some[:: max(1, len(some) // _MOST)]
+        ends = [len(self._rows[number]) for number in some]
+        alone = None if self._alone is None else EXPERTS.index(self._alone)
+        scales: list[list[np.ndarray]] = []
+        for cuts in ([max(end // 2, 1) for end in ends], ends):
+            made = self._ahead_if_learned(some, cuts, horizon)
+            scales.append(
+                [
+                    combined(
+                        self._z(number), self._natures[number].seasons, horizon, doubt, of, shares,
+                        alone=alone, sparse=self._natures[number].sparse,
+                    )[1][-1]
+                    for number, of in zip(some, made, strict=True)
+                ]
+            )  # fmt: skip
+        halves, wholes = (np.array(each).reshape(-1, horizon) for each in scales)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratios = np.log(halves / wholes)
+        ratios = np.clip(ratios[np.isfinite(ratios)], 0.0, _MOST_OPTIMISM)
+        return float(np.exp(ratios.mean())) if len(ratios) else 1.0
+
+    def count_prior(self, horizon: int, doubt: float, shares: Shares | None) -> CountPrior:
+        """Return what the series of counts have in common, see :func:`learn_counts`.
+
+        ``doubt, shares``: of :meth:`weights`
+        """
+        some = [number for number, nature in enumerate(self._natures) if nature.counts]
+        some = some[:: max(1, len(some) // _MOST_COUNTS)]
+        rows = [self._rows[number] for number in some]
+        made = self._ahead_if_learned(some, [max(len(row) // 2, 1) for row in rows], horizon)
+        combinations = [
+            combine(row, self._natures[number].seasons, horizon, doubt, of, shares).base
+            for number, row, of in zip(some, rows, made, strict=True)
+        ]
+        return learn_counts(rows, combinations)
+
+    def _z(self, number: int) -> Row:
+        """Return the values of a series, or their logarithms."""
+        row = self._rows[number]
+        return np.log(row) if self._natures[number].logarithmic else row
+
+    def _ahead(self, some: Sequence[int], cuts: Sequence[int], horizon: int) -> list[list[Ahead]]:
+        """Return forecasts by classical models fitted on the rows of series before their cuts.
+
+        NaN for a series without models.
+        """
+        new = [pair for pair in zip(some, cuts, strict=True) if pair not in self._fitted]
+        seasons = [
+            basic_season(self._natures[number].seasons, alone=self._alone is not None)
+            for number, _ in new
+        ]
+        models = fit_experts([self._rows[number][:cut] for number, cut in new], seasons)
+        self._fitted.update(zip(new, models, strict=True))
+        fitted = [self._fitted[pair] for pair in zip(some, cuts, strict=True)]
+        made = experts_ahead([self._rows[number] for number in some], fitted, horizon)
+        return [
+            [self._natures[number].as_features(one) for one in of]
+            for number, of in zip(some, made, strict=True)
+        ]
+
+    def _ahead_if_learned(
+        self, some: Sequence[int], cuts: Sequence[int], horizon: int
+    ) -> list[list[Ahead]]:
+        """Return the forecasts of :meth:`_ahead`, empty for a series without models."""
+        made = self._ahead(some, cuts, horizon)
+        learned = (self._fitted[pair].learned for pair in zip(some, cuts, strict=True))
+        return [of if rows else [] for of, rows in zip(made, learned, strict=True)]
+
+
+def _choose_doubt(errors: Float[np.ndarray, "series doubt"]) -> float:
+    """Return the doubt with the smallest mean error over all series, unless the default is close.
+
+    ``errors``: of :func:`errors_by_doubt` for each series
+    """
+    errors = errors[np.isfinite(errors).all(1)]
+    if len(errors) < _FEWEST:
+        return DOUBT
+    best = int(np.argmin(errors.mean(0)))
+    better = errors[:, _DOUBTS.index(DOUBT)] - errors[:, best]
+    sure = better.mean() > better.std(ddof=1) / np.sqrt(len(better))
+    return _DOUBTS[best] if sure else DOUBT
