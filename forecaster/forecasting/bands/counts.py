@@ -50,6 +50,10 @@ class Units(NamedTuple):
             0.001 + 0.998 * draws,
         )
 
+    def only(self, rows: Int[np.ndarray, " some"], first: int = 0) -> "Units":
+        """Return those of some series, from an origin on."""
+        return Units(self.counted[rows], *(part[rows, first:] for part in self[1:]))
+
 
 @dataclasses.dataclass(frozen=True)
 class Counted(Mixture):
@@ -142,21 +146,30 @@ def probability_up_to(counts: ArrayLike, mean: ArrayLike, variance: ArrayLike) -
 
 
 def smallest_count(chance: ArrayLike, mean: ArrayLike, variance: ArrayLike) -> np.ndarray:
-    """Return the smallest count which, with lower ones, has at least this probability."""
+    """Return the smallest count which, with lower ones, has at least this probability.
+
+    NaN where the probability is NaN.
+    """
     chance, mean, variance = np.broadcast_arrays(
         *(np.asarray(part, float) for part in (chance, mean, variance))
     )
+    out = np.full(chance.shape, np.nan)
+    known = ~np.isnan(chance)
+    chance, mean, variance = chance[known], mean[known], variance[known]
     low = np.full(chance.shape, -1.0)  # too small
     high = np.ceil(mean + 2 * np.sqrt(variance)) + 1
+    left = np.arange(len(chance))
     for _ in range(_STEPS):
-        short = probability_up_to(high, mean, variance) < chance
-        if not short.any():
+        left = left[probability_up_to(high[left], mean[left], variance[left]) < chance[left]]
+        if not len(left):
             break
-        low, high = np.where(short, high, low), np.where(short, 2 * high, high)
+        low[left], high[left] = high[left], 2 * high[left]
     for _ in range(_STEPS):
-        if (high - low <= 1).all():
+        left = np.flatnonzero(high - low > 1)
+        if not len(left):
             break
-        middle = np.floor((low + high) / 2)
-        enough = probability_up_to(middle, mean, variance) >= chance
-        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-    return np.where(np.isnan(chance), np.nan, high)
+        middle = np.floor((low[left] + high[left]) / 2)
+        enough = probability_up_to(middle, mean[left], variance[left]) >= chance[left]
+        high[left[enough]], low[left[~enough]] = middle[enough], middle[~enough]
+    out[known] = high
+    return out

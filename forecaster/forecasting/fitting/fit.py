@@ -297,7 +297,7 @@ def _fitted(
     scores, errors = validated(networks, transform, transformed, panel, held_back, executor)
     report = networks.report.assign(**errors)
     report.insert(0, "rows", rows)
-    spacing = np.array([spacing_of(panel.times[seen]) for seen in panel.mask])
+    spacing = np.array(panel.of_times(spacing_of))
     broken, lost = _broken(report), _lost(report)
     report = report.drop(columns="why_not", errors="ignore")
     kept = [name for name in panel.ids if name not in broken]

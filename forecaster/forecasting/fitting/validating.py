@@ -86,7 +86,7 @@ def validated(
     origins = np.maximum(origins, 0)
     outcomes = np.where(inside[:, :, None], targets_at(transformed, origins), np.nan)
     units = Units.of(transformed, origins)
-    made = _without_networks(networks.config, outcomes, units)
+    made = _without_networks(networks, outcomes, inside, units)
     if len(rows := np.flatnonzero(networks.networked)):
         span = _span(networks, rows, transformed, origins, outcomes, units)
         job = Job(networks.config, networks.network)
@@ -104,10 +104,28 @@ def validated(
     return made.scores, errors
 
 
-def _without_networks(config: Config, outcomes: np.ndarray, units: Units | None) -> Validated:
-    """Compare the base alone with the outcomes."""
+def _without_networks(
+    networks: Networks,
+    outcomes: np.ndarray,
+    inside: Bool[np.ndarray, "series origin"],
+    units: Units | None,
+) -> Validated:
+    """Compare the base alone with the outcomes, for the series without a network.
+
+    ``inside``: the origins whose outcomes count; short series have few of them
+    """
+    made = Validated(np.full(outcomes.shape, np.nan), np.zeros(outcomes.shape))
+    rows = np.flatnonzero(~networks.networked)
+    if not len(rows):
+        return made
+    first = int(np.argmax(inside[rows].any(0)))
+    config, latest = networks.config, outcomes[rows, first:]
     dof = HEADS[config.head](config.horizon).degrees_at_start
-    return _compared(Counted.of(Mixture.unit((*outcomes.shape, 1), dof), units), outcomes)
+    alone = Mixture.unit((*latest.shape, 1), dof)
+    if units is not None:
+        alone = Counted.of(alone, units.only(rows, first))
+    made.scores[rows, first:], made.median[rows, first:] = _compared(alone, latest)
+    return made
 
 
 def _compared(made: Mixture, outcomes: np.ndarray) -> Validated:
@@ -129,7 +147,7 @@ def _span(
     origins, first, outcomes = some
     begin = max(0, int(origins.min()) - networks.config.lookback + 1)
     features = transformed.features if whole else transformed.features[rows]
-    some_units = None if units is None else Units(*(part[rows] for part in units))
+    some_units = None if units is None else units.only(rows)
     return Span(
         networks.params_of(rows), features[:, begin:], np.maximum(first - begin, 0),
         origins - begin, outcomes, some_units,

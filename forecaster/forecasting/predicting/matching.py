@@ -67,7 +67,7 @@ def _extended(networks: Networks, new: list[str], rungs: np.ndarray) -> Networks
 
 
 def _spacing(panel: Panel) -> np.ndarray:
-    return np.array([spacing_of(panel.times[seen]) for seen in panel.mask])
+    return np.array(panel.of_times(spacing_of))
 
 
 def _scored_from(

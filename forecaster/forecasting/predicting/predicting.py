@@ -163,12 +163,9 @@ def predict(
     forecast = _latest_with_quantiles(model, panel, transformed, level, quantiles)
     check_finite(panel, forecast)
     factor = price_factor(panel)[:, None]
-    frame = pd.DataFrame(
-        {
-            "unique_id": np.repeat(np.array(panel.ids, object), horizon),
-            "ds": np.concatenate([times_ahead(panel.times[seen], horizon) for seen in panel.mask]),
-        }
-    )
+    times = panel.of_times(lambda times: times_ahead(times, horizon))
+    names = np.repeat(np.array(panel.ids, object), horizon)
+    frame = pd.DataFrame({"unique_id": names, "ds": np.concatenate(times)})
     for name, values in forecast.items():
         values = values[:, 0]  # (series, horizon)
         frame[name] = (values if name == RISE else values * factor).ravel()
@@ -182,10 +179,8 @@ def check_known_ahead(model: Model, panel: Panel) -> None:
     """Raise ModelError where a future covariate is not known for a time that is forecast."""
     if panel.future is None or not model.transform.covariates.future:
         return
-    ahead = {
-        name: times_ahead(panel.times[seen], model.config.horizon)
-        for name, seen in zip(panel.ids, panel.mask, strict=True)
-    }
+    times = panel.of_times(lambda times: times_ahead(times, model.config.horizon))
+    ahead = dict(zip(panel.ids, times, strict=True))
     if missing := missing_ahead(panel.future, panel.ids, ahead):
         raise ModelError(f"{missing}. Add the rows that are missing")
 

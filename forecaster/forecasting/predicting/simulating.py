@@ -79,7 +79,7 @@ def simulate(
     paths = transformed.invert(base + scale * standardised)  # (series, path, horizon)
     check_finite(panel, {model.config.column: paths})
     paths = paths * price_factor(panel)[:, None, None]
-    times = np.stack([times_ahead(panel.times[seen], horizon) for seen in panel.mask])
+    times = np.stack(panel.of_times(lambda times: times_ahead(times, horizon)))
     return pd.DataFrame(
         {
             "unique_id": np.repeat(np.array(panel.ids, object), n_paths * horizon),

@@ -2,9 +2,9 @@
 
 import dataclasses
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+T = TypeVar("T")
 Facts: TypeAlias = tuple[str, dict[str, str]]
 """A title, and lines of text by name."""
 
@@ -388,6 +389,14 @@ class Panel:
             frequency=common_frequency(times[row] for row in mask if row.any()),
             flags=None if self.flags is None else self.flags.within(times[0], times[-1]),
         )
+
+    def of_times(self, function: Callable[[np.ndarray], T]) -> list[T]:
+        """Return what a function makes of each series' times, once for series with equal rows."""
+        made: dict[bytes, T] = {}
+        for seen in self.mask:
+            if (rows := seen.tobytes()) not in made:
+                made[rows] = function(self.times[seen])
+        return [made[seen.tobytes()] for seen in self.mask]
 
     def latest_rows(self, row: int, count: int) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
         """Return the latest observed rows of one series, as :meth:`from_arrays` takes them."""
