@@ -151,7 +151,10 @@ def significant(table: pd.DataFrame) -> pd.Series:
 
 
 def side_by_side(evaluation: Evaluation) -> pd.DataFrame:
-    """Return a row per model: scores relative to "unchanged", coverage, and how ours compares."""
+    """Return a row per model: scores relative to "unchanged", coverage, and how ours compares.
+
+    Where values are not prices, also the weighted quantile loss of all series together.
+    """
     score, rows = evaluation.sharpest_score, []
     tables = {name: relative(evaluation, name) for name in _scores_of(evaluation)}
     held = held_shares(evaluation)
@@ -165,6 +168,7 @@ def side_by_side(evaluation: Evaluation) -> pd.DataFrame:
                 "model": name,
                 "series": int(tables[score][name].notna().sum()),
                 **{f"{key.upper()}, unchanged = 1": t[name].mean() for key, t in tables.items()},
+                **_weighted_loss(evaluation, name),
                 **{f"{level:g} % coverage": table[name].mean() for level, table in held.items()},
                 f"{evaluation.model} better": (ours["difference"] < 0).mean(),
                 "significantly": (signs < 0).mean(),
@@ -172,6 +176,16 @@ def side_by_side(evaluation: Evaluation) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows)
+
+
+def _weighted_loss(evaluation: Evaluation, model: str) -> dict[str, float]:
+    """Return the weighted quantile loss of a model over all series, under its heading."""
+    scores = evaluation.scores
+    if evaluation.summary.of_prices or "size" not in scores:
+        return {}
+    own = scores[(scores["model"] == model) & scores["crps"].notna()]
+    size = float(own["size"].sum())
+    return {"weighted quantile loss": float(own["crps"].sum()) / size if size else np.nan}
 
 
 def held_shares(evaluation: Evaluation) -> Mapping[float, pd.DataFrame]:

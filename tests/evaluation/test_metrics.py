@@ -38,3 +38,27 @@ def test_crps_weighs_each_quantile_by_the_levels_nearest_to_it():
 
 def test_crps_of_one_quantile_is_the_absolute_error():
     np.testing.assert_allclose(metrics.crps([3.0], [[1.0]], [0.5]), [2.0])
+
+
+def test_outcomes_that_several_quantiles_equal_are_held_in_part():
+    quantiles = [0.1, 0.25, 0.5, 0.75, 0.9]
+    forecasts = np.array([[0.0, 0, 0, 1, 2]] * 4)
+    # zero has a probability between 0 and 0.75, of which 0.65 lie in the band
+    expected = [0.65 / 0.75, 1.0, 0.15 / 0.25, 0.0]
+    np.testing.assert_allclose(metrics.held([0, 1, 2, 3], forecasts, quantiles, 80), expected)
+    smooth = np.array([[1.0, 2, 3, 4, 5]] * 5)
+    got = metrics.held([0.5, 1.5, 4.9, 5.1, np.nan], smooth, quantiles, 80)
+    np.testing.assert_array_equal(got, [0, 1, 1, 0, np.nan])
+    assert np.isnan(metrics.held([1.0], [[np.nan, 1, 2, 3, 4]], quantiles, 80)).all()
+    assert metrics.held([1.0], [[0.5, np.nan, 2, 3, 4]], quantiles, 80) == 1
+
+
+def test_counts_of_a_known_distribution_are_held_as_often_as_a_band_says():
+    """Plain counting would have it that the band holds too many."""
+    from scipy import stats
+
+    quantiles = np.arange(1, 20) / 20
+    actual = np.random.default_rng(0).poisson(0.7, 4000)
+    forecasts = np.tile(stats.poisson.ppf(quantiles, 0.7), (len(actual), 1))
+    assert metrics.held(actual, forecasts, quantiles, 80).mean() == pytest.approx(0.8, abs=0.03)
+    assert metrics.covered(actual, forecasts[:, 1], forecasts[:, -2]).mean() > 0.93

@@ -29,6 +29,30 @@ def covered(actual: ArrayLike, low: ArrayLike, high: ArrayLike) -> np.ndarray:
     return np.where(np.isfinite(low + high), inside, np.nan)
 
 
+def held(actual: ArrayLike, forecasts: ArrayLike, quantiles: ArrayLike, level: float) -> np.ndarray:
+    """Return the probability with which a band holds each outcome; NaN where there is no forecast.
+
+    It is 0 or 1, except for an outcome that several quantiles equal, as those of counts do. The
+    forecast gives it a probability that may lie partly in the band and partly beyond. The share in
+    the band then counts, as the randomised probability integral transform has it on average
+    (Czado, Gneiting & Held 2009, Biometrics 65).
+
+    - ``actual`` (...), ``forecasts`` (..., quantile)
+    - ``quantiles``: ascending probabilities, those of the band's bounds among them
+    - ``level``: of the band, in percent
+    """
+    actual, forecasts = np.asarray(actual)[..., None], np.asarray(forecasts)
+    quantiles = np.asarray(quantiles)
+    below = np.where(forecasts < actual, quantiles, 0.0).max(-1)
+    at_most = np.where(forecasts > actual, quantiles, 1.0).min(-1)
+    outside = round((1 - level / 100) / 2, 9)  # as the quantile is written
+    inside = np.clip(at_most, outside, 1 - outside) - np.clip(below, outside, 1 - outside)
+    bounds = [int(np.abs(quantiles - edge).argmin()) for edge in (outside, 1 - outside)]
+    known = np.isfinite(forecasts[..., bounds]).all(-1) & ~np.isnan(actual[..., 0])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(known, np.clip(inside / (at_most - below), 0.0, 1.0), np.nan)
+
+
 def winkler(actual: ArrayLike, low: ArrayLike, high: ArrayLike, level: float) -> np.ndarray:
     """Return the Winkler score: the band's width plus 2 / alpha times the distance outside it.
 

@@ -39,7 +39,10 @@ def evaluate(
     - ``mae``, ``rmse``: in the units of the series; ``smape``: in percent
     - ``crps``: in the units of the series, from all quantiles that the frame has bounds for
     - ``mae_relative_to_naive``, ``crps_relative_to_naive``: where the frame has ``Naive``
-    - ``coverage-80`` (a share), ``width-80``, ``winkler-80``: per level
+    - ``size``: the mean absolute outcome, in the units of the series
+    - ``wql``: the weighted quantile loss, ``crps`` over ``size``; infinite where that is zero
+    - ``coverage-80`` (a share), ``width-80``, ``winkler-80``: per level. Outcomes that several
+      quantiles equal, as those of counts do, are inside in part (:func:`.metrics.held`)
     - ``pinball-0.1``: per quantile
     - ``mase``, ``rmsse``: with a ``panel``, relative to the seasonal naive's error up to the first
       cutoff (Hyndman & Koehler 2006)
@@ -86,20 +89,24 @@ def _scores(frame: pd.DataFrame, model: str, keys: list[str]) -> pd.DataFrame:
         "rmse": metrics.squared_error(y, forecast),
         "smape": metrics.symmetric_error(y, forecast),
     }
-    if quantiles := quantile_columns(frame, model):
-        values = frame[list(quantiles.values())].to_numpy()
-        levels = list(quantiles)
+    quantiles = quantile_columns(frame, model)
+    values, levels = frame[list(quantiles.values())].to_numpy(), list(quantiles)
+    if quantiles:
         errors["crps"] = metrics.crps(y, values, levels)
+        errors["size"] = np.abs(y)
         for quantile, losses in zip(levels, metrics.pinball(y, values, levels).T, strict=True):
             errors[f"pinball-{quantile:g}"] = losses
     for level in levels_of(frame, model):
         low, high = (frame[bound] for bound in bounds_of(model, level))
-        errors[f"coverage-{level}"] = metrics.covered(y, low, high)
+        errors[f"coverage-{level}"] = metrics.held(y, values, levels, float(level))
         errors[f"width-{level}"] = (high - low).to_numpy()
         errors[f"winkler-{level}"] = metrics.winkler(y, low, high, float(level))
     table = pd.concat([frame[keys], pd.DataFrame(errors, index=frame.index)], axis=1)
     means = table.groupby(keys, sort=False).mean()
     means["rmse"] = np.sqrt(means["rmse"])
+    if quantiles:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            means["wql"] = means["crps"] / means["size"]
     # A mean over some cutoffs cannot be compared with means over all.
     missing = (forecast.isna() & y.notna()).groupby([frame[key] for key in keys], sort=False).any()
     means[missing.to_numpy()] = np.nan
