@@ -2,6 +2,7 @@
 
 import dataclasses
 import errno
+import math
 import re
 import sys
 import tomllib
@@ -27,8 +28,8 @@ _CHOICES = {
 
 # Beyond these a fit asks for more memory than any machine has, or runs for years.
 _MOST = {
-    "hidden": 10_000, "layers": 100, "horizon": 10_000, "lookback": 100_000, "members": 1_000,
-    "season": 1_000_000,
+    "hidden": 10_000, "layers": 100, "horizon": 10_000, "members": 1_000, "season": 1_000_000,
+    "lookback": math.inf,  # which is cut to the histories
 }  # fmt: skip
 _MOST_SEASONS, _MOST_INT = 10, 2**31 - 1
 _MOST_BYTES, _MOST_DOTS = 1 << 20, 100  # of a file of settings, which is a flat table

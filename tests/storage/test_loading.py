@@ -101,10 +101,10 @@ def settings(**new):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (settings(validation=10**12), "scores: expected float32 .*1000000000000"),
-        (settings(hidden=10**9), "hidden: the arrays are of a smaller network"),
-        (settings(layers=10**9), "layers: the arrays are of a smaller network"),
-        (settings(horizon=10**9, validation=2 * 10**9), "horizon: the arrays are of a smaller"),
+        (settings(validation=2**31 - 1), "scores: expected float32 .*2147483647"),
+        (settings(hidden=10_000), "hidden: the arrays are of a smaller network"),
+        (settings(layers=100), "layers: the arrays are of a smaller network"),
+        (settings(horizon=10_000, validation=30_000), "horizon: the arrays are of a smaller"),
         (settings(wrong=1), "no setting 'wrong'"),
         (settings(transform="identity"), "expected identity; got log_return"),
         (lambda rest: rest.update(target="x"), "'x' is none of the channels"),
