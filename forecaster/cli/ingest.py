@@ -44,8 +44,14 @@ if TYPE_CHECKING:
 @click.option(
     "--refresh",
     is_flag=True,
-    help="Read everything again: Yahoo's history, which then replaces the stored one, or a file "
-    "that seems unchanged.",
+    help="Read everything again: Yahoo's history, or a file even if it seems unchanged. It then "
+    "replaces the stored rows, also where it has fewer.",
+)
+@click.option(
+    "--append",
+    is_flag=True,
+    help="Add the rows of a file to the stored ones, as from a file with only the latest day. "
+    "Without it, a file that lacks stored rows is suspect and changes nothing.",
 )
 @click.option(
     "--requests-per-second", type=click.FloatRange(0, min_open=True), default=2.0,
@@ -68,6 +74,7 @@ def ingest(
     date_format: str | None,
     start: datetime | None,
     refresh: bool,
+    append: bool,
     requests_per_second: float,
     workers: int,
 ) -> None:
@@ -76,11 +83,16 @@ def ingest(
     Series that have arrived are kept: after an interruption, run the same command again. Yahoo's
     terms allow personal use only.
 
+    Stored rows are not lost: a series whose file lacks some of them (a file that was cut, or holds
+    one day only) keeps what is stored, is marked as suspect and named, and the exit code is 3.
+    --append or --refresh say that it is meant.
+
     \b
     Examples:
       forecaster ingest --tickers sp500.txt --start 2010-01-01
       forecaster ingest --tickers sp500.txt --requests-per-second 1
       forecaster ingest --source files:prices.parquet
+      forecaster ingest --source files:today.csv --append
       forecaster ingest --source files:kurse.csv --decimal ,
       forecaster ingest --source files:sales.csv --columns id=store,time=day,target=net
     """
@@ -91,14 +103,15 @@ def ingest(
     wanted, _ = read_tickers(tickers)
     opened = open_source(
         source, decimal=decimal, columns=as_columns(columns, date_format),
-        refresh=refresh, requests_per_second=requests_per_second, workers=workers,
+        append=append, refresh=refresh, requests_per_second=requests_per_second, workers=workers,
         on_wait=lambda seconds: say(f"Yahoo refuses requests; continuing in {seconds:.0f} s"),
     )  # fmt: skip
     make_folder(home.folder)
     with bars() as bar:
         arrived = run(
-            home, opened, wanted, start=start, refresh=refresh, on_series=bar.fetching, on_wait=say
-        )
+            home, opened, wanted,
+            start=start, refresh=refresh or append, on_series=bar.fetching, on_wait=say,
+        )  # fmt: skip
     for name, why in arrived.quarantined.items():
         again = "fetched again" if name in arrived.ids else "could not be fetched again"
         say(

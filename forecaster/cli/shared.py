@@ -220,10 +220,14 @@ def say_reasons(reasons: Mapping[str, object]) -> None:
 
 
 def name_stale(stale: Mapping[str, str]) -> None:
-    """Print the series that could not be updated, with the reasons."""
-    if stale:
-        say(f"Not updated ({len(stale)}); their stored rows are kept:")
-        say_reasons(stale)
+    """Print the series that could not be updated, in one line those with the same reason."""
+    if not stale:
+        return
+    say(f"Not updated ({len(stale)}); their stored rows are kept:")
+    together: dict[str, list[str]] = {}
+    for name, reason in stale.items():
+        together.setdefault(reason, []).append(printable(name, lines=False))
+    say_reasons({", ".join(names): reason for reason, names in together.items()})
 
 
 def name_skipped(skipped: Mapping[str, "Skipped"], config: "Config | None" = None) -> None:

@@ -6,13 +6,15 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 import pandas as pd
 
 from forecaster.errors import DataError, UsageError
 from forecaster.files import as_bytes, as_text, check_plain, from_text
 from forecaster.home import Home
-from forecaster.ingest.sources.source import Date, Fetched, Known, Stored
+from forecaster.ingest.sources.lost import lost_from, why_suspect, with_lost
+from forecaster.ingest.sources.source import Date, Fetched, Known
 from forecaster.ingest.store.store import is_store
 from forecaster.ingest.tables.blocks import Blocks
 from forecaster.ingest.tables.file_reader import ENDINGS, is_parquet, join, read_series, series_name
@@ -24,6 +26,9 @@ from forecaster.spelling import spelled, spellings
 _READER = 4  # raise it when files are read differently
 _TOO_SHORT = "the folder lacks stored rows of it, and holds a file that cannot be read"
 
+Lost: TypeAlias = Literal["suspect", "keep", "replace"]
+"""What becomes of a series whose file lacks stored rows: see :class:`Files`."""
+
 
 class Files:
     """A CSV or Parquet file with any number of series, or a folder of such files.
@@ -33,12 +38,23 @@ class Files:
 
     - ``decimal``: the decimal sign in numbers that are text; None: inferred for each file
     - ``columns``: which columns hold series, times and target, if their names do not show it
+    - ``lost``: what becomes of a series that lacks stored rows: ``suspect``, the stored series is
+      kept and the file's rejected; ``keep``, the file's rows are added to the stored ones, as from
+      a file with only the latest day; ``replace``, the file's rows take the place of all stored
     """
 
-    def __init__(self, path: str, decimal: Decimal | None = None, columns: Columns | None = None):
+    def __init__(
+        self,
+        path: str,
+        decimal: Decimal | None = None,
+        columns: Columns | None = None,
+        *,
+        lost: Lost = "suspect",
+    ):
         self.path = from_text(path).expanduser()
         self._decimal: Decimal | None = decimal
         self._columns = columns or Columns()
+        self._lost: Lost = lost
         # The full path, since later commands may be started in another folder.
         self.name = f"files:{as_text(self.path.resolve())}"
         if not self.path.exists():
@@ -59,7 +75,7 @@ class Files:
     ) -> Iterator[Fetched]:
         """Yield each series as a whole; ``start`` is ignored. See :class:`Source`."""
         if self._blocks is not None:
-            yield from self._fetch_blocks(self._blocks, tickers)
+            yield from self._fetch_blocks(self._blocks, tickers, known)
             return
         frames = self._read()
         names = spellings([*frames, *self._failed])  # the files may spell ``BRK-B`` ``brk.b``
@@ -68,11 +84,25 @@ class Files:
                 yield Fetched(name, None, f"not in {self.path}")
             elif series in self._failed:
                 yield Fetched(name, None, self._failed[series])
-            elif self._unreadable and _is_shorter(frames[series], known and known(name)):
-                yield Fetched(name, None, _TOO_SHORT, suspect=True)
             else:
-                frame = frames[series]
-                yield Fetched(name, frame if series == name else frame.assign(unique_id=name))
+                yield self._compared(name, frames[series], known)
+
+    def _compared(self, name: str, frame: pd.DataFrame, known: Known | None) -> Fetched:
+        """Return a series of the files, unless it lacks stored rows that it should not lack."""
+        frame = frame if frame["unique_id"].iloc[0] == name else frame.assign(unique_id=name)
+        stored = None if known is None or self._keeps_nothing else known(name)
+        if stored is None or (lost := lost_from(stored.frame, frame)).empty:
+            return Fetched(name, frame)
+        if self._lost == "keep" and stored.frame["ds"].dtype.kind == frame["ds"].dtype.kind:
+            return Fetched(name, with_lost(lost, frame))
+        if self._unreadable:
+            return Fetched(name, None, _TOO_SHORT, suspect=True)
+        return Fetched(name, None, why_suspect(lost, stored.frame), suspect=True)
+
+    @property
+    def _keeps_nothing(self) -> bool:
+        """Whether stored rows give way: never to a folder in which a file cannot be read."""
+        return self._lost == "replace" and not self._unreadable
 
     @functools.cached_property
     def _blocks(self) -> Blocks | None:
@@ -80,7 +110,9 @@ class Files:
         one = self.path.is_file() and is_parquet(self.path)
         return Blocks.of(self.path) if one and self._columns == Columns() else None
 
-    def _fetch_blocks(self, blocks: Blocks, tickers: Sequence[str]) -> Iterator[Fetched]:
+    def _fetch_blocks(
+        self, blocks: Blocks, tickers: Sequence[str], known: Known | None
+    ) -> Iterator[Fetched]:
         """Yield each series, with only one block of the file in memory at a time."""
         before, names = self.fingerprint(), spellings(blocks.ids)
         asked: dict[str, list[str]] = {}
@@ -96,7 +128,7 @@ class Files:
                     day = show_time(frame["ds"][repeated].iloc[0])
                     yield Fetched(name, None, f"more than one row for {day}")
                 else:
-                    yield Fetched(name, frame if series == name else frame.assign(unique_id=name))
+                    yield self._compared(name, frame, known)
         if self._hash() != before:
             raise DataError(f"{self.path}: changed while it was read; run the same again")
 
@@ -212,11 +244,6 @@ def _kept_by_homes(folder: Path) -> set[Path]:
     """Return the folders below a folder that belong to homes of this program."""
     homes = (Home(prices.parent) for prices in folder.rglob("prices"))
     return {kept for home in homes if any(map(is_store, home.stores())) for kept in home.folders}
-
-
-def _is_shorter(frame: pd.DataFrame, stored: Stored | None) -> bool:
-    """Return whether a frame lacks stored rows."""
-    return stored is not None and not stored.frame["ds"].isin(frame["ds"]).all()
 
 
 def _is_stooq(path: Path) -> bool:

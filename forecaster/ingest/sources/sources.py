@@ -26,6 +26,7 @@ def open_source(
     seed: int = 0,
     decimal: str | None = None,
     columns: Columns | None = None,
+    append: bool = False,
     **options: Unpack[YahooOptions],
 ) -> Source:
     """Open the source ``yahoo``, ``simulated`` or ``files:PATH``.
@@ -34,9 +35,12 @@ def open_source(
     - ``decimal``: the decimal sign in CSV files, a point or a comma; None: inferred for each file
     - ``columns``: which columns of files hold series, times and target, if their names do not show
       it
-    - ``options``: of :class:`forecaster.ingest.sources.yahoo.Yahoo`
+    - ``append``: add the rows of files to the stored ones, which they need not repeat
+    - ``options``: of :class:`forecaster.ingest.sources.yahoo.Yahoo`; with ``refresh`` the rows of
+      files, too, take the place of the stored ones, even if they are fewer
 
-    Raises UsageError for any other name or sign, and for options of files with another source.
+    Raises UsageError for any other name or sign, for options of files with another source, and for
+    ``append`` with ``refresh``.
     """
     sign = as_decimal(decimal)
     kind, _, path = name.partition(":")
@@ -44,10 +48,19 @@ def open_source(
         raise UsageError(f"--decimal {decimal} is for files; leave it out with source {name!r}")
     if kind != "files" and (option := columns and columns.first_option):
         raise UsageError(f"{option} is for files; leave it out with source {name!r}")
+    refresh = options.get("refresh", False)
+    if append and kind != "files":
+        raise UsageError(f"--append is for files; leave it out with source {name!r}")
+    if append and refresh:
+        raise UsageError(
+            "--append keeps stored rows that a file lacks, and --refresh gives them up; leave one "
+            "of them out"
+        )
     if kind == "files" and path:
         from forecaster.ingest.sources.files import Files
 
-        return Files(path, sign, columns)
+        lost = "keep" if append else "replace" if refresh else "suspect"
+        return Files(path, sign, columns, lost=lost)
     if name == "yahoo":
         from forecaster.ingest.sources.yahoo import Yahoo
 

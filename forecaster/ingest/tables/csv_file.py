@@ -68,6 +68,13 @@ class _Header(NamedTuple):
         ]
 
 
+class _LastLine(NamedTuple):
+    """The number and the text of a file's last line; empty text after a line ending."""
+
+    number: int
+    text: str
+
+
 def read_csv(path: Path, decimal: Decimal | None = None, columns: Columns | None = None) -> Table:
     """Read a file; the index of its frame counts lines, so that errors can name them.
 
@@ -79,8 +86,9 @@ def read_csv(path: Path, decimal: Decimal | None = None, columns: Columns | None
     """
     where = printable(path, lines=False)
     encoding = _find_encoding(path)
-    _check_text(path, encoding, where)
+    last = _check_text(path, encoding, where)
     header = _read_header(path, encoding, where, columns or Columns())
+    _check_end(last, header, where)
     names = set(header.names)
     options: dict[str, Any] = {
         "encoding": encoding,
@@ -148,11 +156,12 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
         yield file
 
 
-def _check_text(path: Path, encoding: str, where: str) -> None:
-    """Raise DataError with the line if a file is not text in this encoding.
+def _check_text(path: Path, encoding: str, where: str) -> _LastLine:
+    """Return the last line; raise DataError with the line if it is not text in this encoding.
 
     Also raises it for a packed file that holds far more than its size lets expect.
     """
+    last = ""
     lines, size = 1, path.stat().st_size if path.suffix.lower() in (*_OPENERS, ".zip") else None
     unpacked = cells = 0
     with _opened(path) as raw, io.TextIOWrapper(raw, encoding, newline="") as file:
@@ -165,6 +174,7 @@ def _check_text(path: Path, encoding: str, where: str) -> None:
                         "text file. Save it as CSV in UTF-8"
                     )
                 lines += text.count("\n")
+                last = (last[-_AT_ONCE:] + text).replace("\r", "\n").rpartition("\n")[2]
                 if size is not None:
                     unpacked += len(text)
                     cells += sum(text.count(sign) for sign in ",;\t\n\r")
@@ -176,6 +186,18 @@ def _check_text(path: Path, encoding: str, where: str) -> None:
                 f"{where}: cannot be read: not text in {name} ({reason}, after line {lines}). Save "
                 "it as CSV in UTF-8"
             ) from error
+    return _LastLine(lines, last)
+
+
+def _check_end(last: _LastLine, header: _Header, where: str) -> None:
+    """Raise DataError if a file ends in the middle of a line, as one that was cut does."""
+    cells = next(csv.reader([last.text], delimiter=header.separator), [])
+    if last.text.strip() and len(cells) < len(header.columns):
+        raise DataError(
+            f"{where}, line {last.number}: the file ends within this line, which has {len(cells)} "
+            f"of {len(header.columns)} cells and no line ending; it seems to have been cut. Write "
+            "or fetch it again"
+        )
 
 
 def _check_unpacked(where: str, size: int, unpacked: int, cells: int) -> None:

@@ -1,0 +1,133 @@
+"""Files that lack rows which are stored: cut, of one day only, or with values left out."""
+
+import pandas as pd
+import pytest
+
+from forecaster.errors import UsageError
+from forecaster.home import Home
+from forecaster.ingest import ingest, open_source
+from forecaster.ingest.tables import blocks
+from tests.conftest import error, prices, run
+
+BOTH = pd.concat([prices("AAA", 60), prices("BBB", 50)])
+DAY = str(BOTH["date"].max())
+
+
+@pytest.fixture
+def stored(tmp_path):
+    """Write a file and ingest it; return a function that writes another one in its place."""
+    path = tmp_path / "p.csv"
+
+    def write(table, **options):
+        table.to_csv(path, index=False)
+        return open_source(f"files:{path}", **options)
+
+    ingest(Home(tmp_path), write(BOTH), None)
+    return write
+
+
+def series(arrived, name: str) -> pd.DataFrame:
+    return arrived.store.read_one(name)
+
+
+def test_a_file_of_one_day_replaces_nothing(tmp_path, stored):
+    before = series(ingest(Home(tmp_path), stored(BOTH), None), "AAA")
+    arrived = ingest(Home(tmp_path), stored(BOTH[BOTH["date"] == DAY]), ["AAA"])
+    assert arrived.changed == 0 and arrived.ids == ["AAA"]
+    assert "lacks 59 of the 60 stored rows (2020-01-01 to 2020-03-23)" in arrived.stale["AAA"]
+    assert arrived.store.index.series["AAA"].state == "suspect"
+    pd.testing.assert_frame_equal(series(arrived, "AAA"), before)
+    again = ingest(Home(tmp_path), stored(BOTH), ["AAA"])
+    assert not again.stale and again.store.index.series["AAA"].state == "ok"
+
+
+def test_it_stays_suspect_while_the_file_stays_as_it_is(tmp_path, stored):
+    for _ in range(2):
+        arrived = ingest(Home(tmp_path), stored(BOTH.iloc[:40]), ["AAA"])
+        assert "lacks 20 of the 60" in arrived.stale["AAA"] and arrived.changed == 0
+
+
+@pytest.mark.parametrize("at", [0, 30, 59])
+def test_a_single_row_that_is_lost_anywhere_is_named(tmp_path, stored, at):
+    arrived = ingest(Home(tmp_path), stored(BOTH[BOTH["ticker"] == "AAA"].drop(index=at)), ["AAA"])
+    day = BOTH["date"].iloc[at]
+    assert f"lacks 1 of the 60 stored rows ({day}). " in arrived.stale["AAA"]
+
+
+def test_a_value_that_is_no_longer_there_is_lost_as_its_row_would_be(tmp_path, stored):
+    blank = BOTH.assign(close=BOTH["close"].where(BOTH["date"] != "2020-01-09"))
+    arrived = ingest(Home(tmp_path), stored(blank), None)
+    assert set(arrived.stale) == {"AAA", "BBB"} and "(2020-01-09)" in arrived.stale["BBB"]
+    kept = ingest(Home(tmp_path), stored(blank, append=True), None, refresh=True)
+    assert not kept.stale and len(series(kept, "AAA")) == 60
+    assert series(kept, "AAA")["close"].notna().all()
+
+
+def test_days_one_by_one_are_appended(tmp_path, stored):
+    later = pd.concat([BOTH, prices("AAA", 2, start="2020-03-25")])
+    one = later[later["date"] > DAY]
+    arrived = ingest(Home(tmp_path), stored(one, append=True), ["AAA"], refresh=True)
+    assert not arrived.stale and arrived.changed == 1
+    assert series(arrived, "AAA")["ds"].dt.strftime("%Y-%m-%d").tolist() == list(
+        later["date"][later["ticker"] == "AAA"]
+    )
+    corrected = one.assign(close=2 * one["close"])
+    arrived = ingest(Home(tmp_path), stored(corrected, append=True), ["AAA"], refresh=True)
+    assert len(series(arrived, "AAA")) == 62
+    assert series(arrived, "AAA")["close"].iloc[-1] == pytest.approx(corrected["close"].iloc[-1])
+
+
+def test_a_refresh_replaces_all_rows(tmp_path, stored):
+    arrived = ingest(Home(tmp_path), stored(BOTH.iloc[:40], refresh=True), ["AAA"], refresh=True)
+    assert not arrived.stale and len(series(arrived, "AAA")) == 40
+
+
+def test_times_of_another_kind_are_not_appended(tmp_path, stored):
+    steps = BOTH.assign(date=range(len(BOTH))).rename(columns={"date": "ds"})
+    arrived = ingest(Home(tmp_path), stored(steps, append=True), ["AAA"], refresh=True)
+    assert "lacks 60 of the 60" in arrived.stale["AAA"]
+
+
+def test_large_files_in_blocks_are_compared_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(blocks, "LEAST_ROWS", 10)
+    path = tmp_path / "p.parquet"
+    for table in (BOTH, BOTH[BOTH["date"] < "2020-02-01"]):
+        table.assign(date=pd.to_datetime(table["date"])).to_parquet(path, index=False)
+        assert blocks.Blocks.of(path) is not None
+        arrived = ingest(Home(tmp_path), open_source(f"files:{path}"), None)
+    assert set(arrived.stale) == {"AAA", "BBB"} and "lacks 37 of the 60" in arrived.stale["AAA"]
+
+
+def test_options_that_contradict_each_other(tmp_path):
+    with pytest.raises(UsageError, match="--append is for files"):
+        open_source("simulated", append=True)
+    with pytest.raises(UsageError, match="leave one of them out"):
+        open_source(f"files:{tmp_path}", append=True, refresh=True)
+
+
+def test_the_command_names_them_and_exits_with_3(tmp_path):
+    path, home = tmp_path / "p.csv", ("--home", tmp_path / "home")
+    source = ("--source", f"files:{path}")
+    BOTH.to_csv(path, index=False)
+    assert run("ingest", *source, *home).exit_code == 0
+    text = path.read_text()
+    BOTH[BOTH["date"] >= DAY].to_csv(path, index=False)
+    done = run("ingest", *source, *home, "--tickers", "AAA")
+    assert done.exit_code == 3 and "0 changed" in done.stdout
+    assert "AAA: lacks 59 of the 60 stored rows" in done.stderr
+    assert "suspect: lacks 59" in run("status", "AAA", *home).stdout
+    done = run("ingest", *source, *home, "--append", "--tickers", "AAA")
+    assert done.exit_code == 0 and done.stderr == ""
+    path.write_text(text[: len(text) * 6 // 10 + 9])  # within a line
+    cut = error("ingest", *source, *home, code=1)
+    assert "line 67: the file ends within this line, which has 5 of 7 cells" in cut
+
+
+def test_series_with_the_same_reason_share_a_line(tmp_path):
+    path, home = tmp_path / "p.csv", ("--home", tmp_path / "home")
+    both = pd.concat([prices("AAA", 60), prices("BBB", 60)])
+    both.to_csv(path, index=False)
+    assert run("ingest", "--source", f"files:{path}", *home).exit_code == 0
+    both[both["date"] == DAY].to_csv(path, index=False)
+    done = run("ingest", "--source", f"files:{path}", *home)
+    assert "\n  AAA, BBB: lacks 59 of the 60 stored rows" in done.stderr
