@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -71,6 +72,12 @@ _LATE = 2  # sessions; a source may be late by this many without a warning
     "--paths", "n_paths", type=click.IntRange(1),
     help="Draw this many sample paths of all series together, instead of bands.",
 )  # fmt: skip
+@click.option(
+    "--end",
+    type=click.DateTime(["%Y-%m-%d"]),
+    help="Forecast from this day, as if later rows were unknown; not added to the record.  "
+    "[default: the latest row]",
+)
 @click.option("--report", type=click.Path(path_type=Path), help="Write a page: .html.")
 @click.option("--groups", metavar="FILE.csv", help="Groups for the page, such as sectors: a CSV "
               "with the columns ticker and group.")  # fmt: skip
@@ -95,6 +102,7 @@ def predict(
     form: str | None,
     output: Path | None,
     n_paths: int | None,
+    end: datetime | None,
     report: Path | None,
     groups: str | None,
     plot: Path | None,
@@ -112,6 +120,9 @@ def predict(
     --paths draws joint futures of all series, which give the risk of a basket or the spread of a
     sum. It shows a summary, or writes the paths to --output.
 
+    Forecasts are made from the latest stored rows, also of a model that `fit --end` trained on
+    earlier ones.
+
     \b
     Examples:
       forecaster predict AAPL
@@ -120,6 +131,7 @@ def predict(
       forecaster predict --all --run tech-weekly --output forecasts.csv
       forecaster predict --all --report forecasts.html --groups sectors.csv
       forecaster predict AAPL MSFT --paths 1000 --output paths.parquet
+      forecaster predict --all --end 2024-06-28
     """
     if everything == bool(tickers):
         raise UsageError("name tickers, or use --all for every series of the model (not both)")
@@ -147,7 +159,7 @@ def predict(
     named = None if everything else tickers
     result = predict_from_home(
         home, named, levels, run, n_paths, covariates, history=history, on_notice=say,
-        quantiles=quantiles,
+        quantiles=quantiles, end=end,
     )  # fmt: skip
     _warn(result)
     if file is None and form is None and (page is None or not everything):

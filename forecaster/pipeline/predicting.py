@@ -18,9 +18,9 @@ from forecaster.forecasting import (
     simulate,
 )
 from forecaster.home import Home, run_name
-from forecaster.ingest import CovariateFiles, Reading
+from forecaster.ingest import CovariateFiles, Date, Reading
 from forecaster.record import Made, keep
-from forecaster.series import Panel, infer_frequency
+from forecaster.series import Panel, end_of_day, infer_frequency
 from forecaster.skipped import Kind, Skipped
 from forecaster.storage import (
     METHODS,
@@ -44,7 +44,7 @@ class Prediction:
     - ``panel``: the stored prices that the forecasts are made from
     - ``frame``: the forecasts, as :func:`forecaster.predict` returns them
     - ``unknown``: tickers without a network, with the reason
-    - ``late``: by series, the number of sessions since its latest row
+    - ``late``: by series, the number of sessions since its latest row, until now or a given end
     - ``run``: the folder of the model's run
     - ``jumped``: series whose latest session is a jump that may be an error, with its day
     """
@@ -73,6 +73,7 @@ def predict_from_home(
     history: int | None = None,
     on_notice: Callable[[str], None] | None = None,
     quantiles: Sequence[float] = (),
+    end: Date | None = None,
 ) -> Prediction:
     """Forecast tickers, by default all, with a saved model and the stored prices.
 
@@ -85,14 +86,15 @@ def predict_from_home(
     - ``quantiles``: probabilities beside the bands, as for :func:`forecaster.predict`
     - ``history``: the fewest latest rows of each series in the panel; of a run of one shard the
       panel has all rows
+    - ``end``: the day to forecast from, as if nothing after it were known; None: the latest row
 
     Only the shards that hold these series are read, one after another.
 
     Tickers without a network whose prices are stored are forecast, with a warning, by the network
     that all series' networks started from, if there is one.
 
-    Forecasts, but not sample paths, are added to the home's record; where it cannot be written,
-    ``on_notice`` is called.
+    Forecasts are added to the home's record, but not sample paths, and not those of an ``end``,
+    whose outcomes may be known. Where the record cannot be written, ``on_notice`` is called.
 
     Raises ModelError when there is no model, or it can forecast none of the tickers, UsageError
     when there is no run of this name, and when one from elsewhere needs files of covariates.
@@ -111,6 +113,7 @@ def predict_from_home(
         covariates or CovariateFiles(),
         on_notice,
         tuple(quantiles),
+        end,
     )
     if len(groups) == 1:
         return _predict(asked, ids, unknown)
@@ -128,6 +131,12 @@ class _Asked(NamedTuple):
     covariates: CovariateFiles
     on_notice: Callable[[str], None] | None
     quantiles: tuple[float, ...]
+    end: Date | None
+
+    @property
+    def recorded(self) -> bool:
+        """Whether these forecasts are scored later: not if they assume something, or look back."""
+        return not self.covariates and self.end is None
 
 
 def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Prediction:
@@ -142,7 +151,7 @@ def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Pred
     ids = list(dict.fromkeys([*ids, *new.values()]))
     if not ids:
         raise ModelError("\n".join(f"{name}: {reason}" for name, reason in unknown.items()))
-    panel, jumped = forecasting_panel(home, model, ids)
+    panel, jumped = forecasting_panel(home, model, ids, asked.end)
     panel = _with_covariates(panel, model, asked.covariates, home, folder)
     usable = match_panel(model, panel)
     lost = {name: reason for name, reason in usable.skipped.items() if name in ids}
@@ -151,11 +160,12 @@ def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Pred
         source = str(model.provenance.get("source"))
         of_bands = [column for column in frame if not is_quantile(column)]
         made = Made(usable, frame[of_bands], model.config.column, folder.name, source)
-        if not asked.covariates:  # forecasts under other assumptions are not scored
+        if asked.recorded:
             _keep(home, made, asked.on_notice)
     else:
         frame = simulate(model, usable, asked.n_paths)
-    return Prediction(model, usable, frame, unknown | lost, _sessions_late(usable), folder, jumped)
+    late = _sessions_late(usable, asked.end)
+    return Prediction(model, usable, frame, unknown | lost, late, folder, jumped)
 
 
 def _by_shard(
@@ -282,9 +292,9 @@ def compress_from_home(
     return table, save_run(home, model, METHODS[method])
 
 
-def _sessions_late(panel: Panel) -> dict[str, int]:
-    """Return by series the number of sessions since its latest row."""
-    now = pd.Timestamp.now()
+def _sessions_late(panel: Panel, end: Date | None = None) -> dict[str, int]:
+    """Return by series the number of sessions from its latest row until now, or until ``end``."""
+    now = pd.Timestamp.now() if end is None else end_of_day(end)
     late = {}
     for name, observed in zip(panel.ids, panel.mask, strict=True):
         times = panel.times[observed]

@@ -5,19 +5,23 @@ from collections.abc import Iterable, Sequence
 from forecaster.errors import ModelError
 from forecaster.forecasting import Model
 from forecaster.home import Home
-from forecaster.ingest import Store, masked_rows, panel_from_store
+from forecaster.ingest import Date, Store, masked_rows, panel_from_store
 from forecaster.series import Panel, show_time
 from forecaster.skipped import Kind, Skipped
 from forecaster.storage.runs.request import ids_to_read
 
 
-def forecasting_panel(home: Home, model: Model, ids: Sequence[str]) -> tuple[Panel, dict[str, str]]:
+def forecasting_panel(
+    home: Home, model: Model, ids: Sequence[str], end: Date | None = None
+) -> tuple[Panel, dict[str, str]]:
     """Read the stored prices to forecast from; also return the days of unconfirmed jumps.
 
-    Span and mask are those of the fit, but unconfirmed jumps are kept, since most are true.
+    Start and mask are those of the fit, but unconfirmed jumps are kept, since most are true. The
+    fit's end is where it stopped learning, not where forecasts are made.
 
     - ``model``: of a run; its provenance names the source
     - ``ids``: the series to forecast; the model's market is read beside them
+    - ``end``: the last day, as if nothing after it were known; None: all that is stored
 
     Series that are no longer stored are named in the panel's ``skipped``. Raises ModelError when
     none of them or not the market is stored, and when the model names no source.
@@ -38,7 +42,7 @@ def forecasting_panel(home: Home, model: Model, ids: Sequence[str]) -> tuple[Pan
         )
     gone = dict.fromkeys(missing, Skipped(Kind.NOT_STORED, detail=source))
     read = [name for name in read if name not in gone]
-    start, end = (model.provenance.get(name) for name in ("start", "end"))
+    start = model.provenance.get("start")
     mask = [flag for flag in model.provenance.get("mask", ()) if flag != "unconfirmed"]
     jumped, flagged = {}, None
     if store.is_reviewed:
