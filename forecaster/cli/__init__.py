@@ -23,6 +23,7 @@ from forecaster.cli.shared import say
 from forecaster.cli.status import status
 from forecaster.cli.stopping import exit_code, stoppable, word
 from forecaster.cli.streams import prepare_streams, quiet_libraries, say_output_failed
+from forecaster.cli.tickers import tickers
 from forecaster.errors import ForecasterError, StoreError, WriteError
 
 _OUT_OF_MEMORY = "RESOURCE_EXHAUSTED"  # as XLA says it
@@ -95,6 +96,7 @@ def main() -> None:
     forecaster evaluate --tickers sp500.txt backtest against baselines
     forecaster report                       the latest evaluation as a page
     forecaster ingest --tickers sp500.txt   fetch missing prices, without training
+    forecaster tickers retire FB            no more rows of it are to come
     forecaster status                       stored data, problems in them, trained runs
     forecaster export --output prices.csv   stored prices for other programs
     forecaster compress                     what a smaller model file would save and cost
@@ -106,6 +108,7 @@ def main() -> None:
 
 
 for command in (
-    ingest, fit, predict, scorecard, runs, evaluate, report, status, export, compress, benchmark,
+    ingest, fit, predict, scorecard, runs, evaluate, report, status, tickers, export, compress,
+    benchmark,
 ):  # fmt: skip
     main.add_command(command)

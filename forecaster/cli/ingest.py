@@ -85,7 +85,8 @@ def ingest(
 
     Stored rows are not lost: a series whose file lacks some of them (a file that was cut, or holds
     one day only) keeps what is stored, is marked as suspect and named, and the exit code is 3.
-    --append or --refresh say that it is meant.
+    --append or --refresh say that it is meant. The same holds for a series that the source no
+    longer has; `tickers retire` says that it is gone for good.
 
     \b
     Examples:
@@ -118,10 +119,13 @@ def ingest(
             f"{printable(name, lines=False)}: {again}; "
             f"the damaged file is in {arrived.store.quarantine_folder}: {why}"
         )
+    retired = f", {len(arrived.retired)} retired" if arrived.retired else ""
     show(
         f"Stored {len(arrived.ids)} series from {opened.name} in {arrived.store.folder}; "
-        f"{arrived.changed} changed"
+        f"{arrived.changed} changed{retired}"
     )
+    if arrived.added:
+        show(f"New ({len(arrived.added)}): {', '.join(arrived.added)}")
     name_stale(arrived.stale)
     name_skipped(arrived.skipped)
     ctx.exit(PARTLY if arrived.skipped or arrived.stale else 0)

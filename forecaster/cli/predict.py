@@ -48,7 +48,10 @@ _LATE = 2  # sessions; a source may be late by this many without a warning
 
 @click.command()
 @click.argument("tickers", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="All series of the model.")
+@click.option("--all", "everything", is_flag=True, help="All series of the model, and newcomers.")
+@click.option("--newcomers/--no-newcomers", default=None, help="With --all, also stored series "
+              "that are new since the fit, or were too short for it; they are forecast by the "
+              "network of all.  [default: if the fit was without --tickers]")  # fmt: skip
 @click.option("--run", metavar="NAME", help="Name of the run (see `runs`).  [default: the latest "
               "run on real data that knows the tickers]")  # fmt: skip
 @click.option(
@@ -96,6 +99,7 @@ def predict(
     *,
     tickers: tuple[str, ...],
     everything: bool,
+    newcomers: bool | None,
     run: str | None,
     level: tuple[float, ...],
     quantile: tuple[float, ...],
@@ -121,7 +125,7 @@ def predict(
     sum. It shows a summary, or writes the paths to --output.
 
     Forecasts are made from the latest stored rows, also of a model that `fit --end` trained on
-    earlier ones.
+    earlier ones. With --all, tickers that were retired (see `tickers`) are left out.
 
     \b
     Examples:
@@ -132,9 +136,12 @@ def predict(
       forecaster predict --all --report forecasts.html --groups sectors.csv
       forecaster predict AAPL MSFT --paths 1000 --output paths.parquet
       forecaster predict --all --end 2024-06-28
+      forecaster predict --all --no-newcomers
     """
     if everything == bool(tickers):
         raise UsageError("name tickers, or use --all for every series of the model (not both)")
+    if newcomers is not None and not everything:
+        raise UsageError("--newcomers is for --all; name the tickers, or leave it out")
     for drawn, option in ((plot, "--plot draws"), (report, "--report shows")):
         if n_paths is not None and drawn is not None:
             raise UsageError(f"{option} bands, and --paths makes none; leave one of them out")
@@ -159,7 +166,7 @@ def predict(
     named = None if everything else tickers
     result = predict_from_home(
         home, named, levels, run, n_paths, covariates, history=history, on_notice=say,
-        quantiles=quantiles, end=end,
+        quantiles=quantiles, end=end, newcomers=newcomers,
     )  # fmt: skip
     _warn(result)
     if file is None and form is None and (page is None or not everything):
@@ -179,6 +186,8 @@ def _warn(result: "Prediction") -> None:
     if result.simulated:
         say("Simulated prices: these are forecasts of an invented market.")
         return
+    if result.retired:
+        say(f"Retired, not forecast ({len(result.retired)}): {listed(result.retired)}")
     if flat := _without_width(result):
         say(f"Never changed, so the bands have no width: {listed(flat)}")
     for name, day in list(result.jumped.items())[:_MOST_JUMPS]:

@@ -76,6 +76,7 @@ def _sources_table(stores: Sequence["Store"], *, narrow: bool = False) -> "Table
             "first": store.index.first, "last": store.index.last,
             "gaps": "0" if narrow else str(store.index.gaps),
             "flagged": f"{store.index.flagged:,}", "suspect": str(store.index.suspects),
+            "retired": str(len(store.index.retired)),
             "set aside": str(len(store.index.quarantine)),
         }
         for store in stores
@@ -121,7 +122,7 @@ def _series_table(store: "Store", names: Sequence[str], *, narrow: bool = False)
     for name in names:
         entry = index.series[name]
         flags = ", ".join(f"{flag} {count}" for flag, count in index.flags_of(name).items())
-        state = f"suspect: {entry.reason}" if entry.suspect else "ok"
+        state = f"suspect: {entry.reason}" if entry.suspect else entry.state
         cells = {"first": entry.first, "last": entry.last, "rows": f"{entry.rows:,}",
                  "gaps": str(index.gaps_of(name))}  # fmt: skip
         table.add_row(name, *(cells[column] for column in shown), flags, state)

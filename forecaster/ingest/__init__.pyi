@@ -15,6 +15,7 @@ from .sources.source import Date as Date
 from .sources.source import Source as Source
 from .sources.sources import open_source as open_source
 from .store.export import export_prices as export_prices
+from .store.retiring import retire as retire
 from .store.store import Store as Store
 from .tables.roles import ColumnOptions as ColumnOptions
 from .tables.roles import Columns as Columns

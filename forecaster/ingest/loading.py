@@ -31,10 +31,14 @@ from forecaster.ingest.store.store import Store
 from forecaster.ingest.tables.roles import ACTIONS, ColumnOptions, Columns
 from forecaster.series import Layout, Panel, end_of_day
 from forecaster.skipped import Kind, Skipped
+from forecaster.spelling import spelled, spellings
 
 COMMIT_AFTER = 1.0  # seconds between commits, so that an interrupted run loses little
 _COMMITTING = 0.05  # maximum share of the time, since a commit writes the whole manifest
 _WRITTEN_AHEAD = 8  # series
+_VANISHED = (
+    "no longer in the source. If no more rows are to come, `forecaster tickers retire` says so"
+)
 OnSeries: TypeAlias = Callable[[int, int], None]
 
 
@@ -46,6 +50,8 @@ class Ingested(NamedTuple):
     - ``stale``: stored series that could not be updated, with the reason
     - ``changed``: number of series that are new or different
     - ``quarantined``: series whose damaged file was set aside, with the damage
+    - ``added``: series that were not stored, or were retired, before; empty for a new store
+    - ``retired``: series of the store of which no more rows are to come
     """
 
     store: Store
@@ -54,6 +60,8 @@ class Ingested(NamedTuple):
     stale: dict[str, str]
     changed: int
     quarantined: dict[str, str]
+    added: Sequence[str] = ()
+    retired: Sequence[str] = ()
 
 
 def load_panel(
@@ -150,7 +158,9 @@ def ingested(
     A series that fails keeps what is stored of it. Damaged files are set aside, and their series
     fetched again. Series are stored as they arrive, so an interrupted run can simply be repeated.
 
-    - ``tickers``: the series to fetch; None: all that the source holds
+    - ``tickers``: the series to fetch; None: all that the source holds, and those stored ones that
+      it held before, which are named in ``stale`` if they have vanished. Retired series are left
+      out until they have later rows
     - ``start``: the first day to request, for sources that can be asked for a span
     - ``refresh``: whether to read the source again even if it seems unchanged
     - ``on_series(done, total)``: called after each series
@@ -162,9 +172,12 @@ def ingested(
     store = Store.open_or_recover(home, source.name)
     with store.locked(on_wait):
         fingerprint, origin = source.fingerprint(), store.index.origin
+        before, active = origin, _active(store)
         if refresh or origin is None or origin.fingerprint != fingerprint:
             origin = None  # its present content has not been read yet
         wanted = origin.tickers if origin and tickers is None else _wanted(source, tickers)
+        vanished = [] if tickers is not None else _vanished(store, before, wanted)
+        wanted = [*wanted, *vanished]
         quarantined = store.damages([name for name in wanted if name in store])
         store.quarantine(quarantined)
         store.sweep()
@@ -178,16 +191,37 @@ def ingested(
         else:
             failed, changed = _update(store, source, wanted, start, on_series)
             if fingerprint is not None:
+                failed |= {name: _VANISHED for name in vanished if name in failed}
                 others = {n: why for n, why in known_failures.items() if n not in asked}
                 store.commit_origin(Origin(fingerprint, source.tickers(), others | failed))
         _review_if_changed(store)
-        ids = [name for name in wanted if name in store]
+        retired = store.index.retired
+        left_out = set(retired) if tickers is None else set()
+        ids = [name for name in wanted if name in store and name not in left_out]
         missing = [name for name in wanted if name not in store]
         skipped = {name: _not_loaded(failed.get(name, "not fetched")) for name in missing}
         if not ids:
             raise DataError(f"{source.name}: no series could be loaded:\n{name_reasons(skipped)}")
+        failed = {name: why for name, why in failed.items() if name not in retired}
         stale = {name: why for name, why in failed.items() if name in store}
-        yield Ingested(store, ids, skipped, stale, changed, quarantined)
+        added = [name for name in ids if name not in active and name not in retired]
+        yield Ingested(
+            store, ids, skipped, stale, changed, quarantined, added if active else (), retired
+        )
+
+
+def _active(store: Store) -> set[str]:
+    """Return the stored series that are not retired."""
+    return set(store.ids) - set(store.index.retired)
+
+
+def _vanished(store: Store, before: Origin | None, names: Sequence[str]) -> list[str]:
+    """Return the active stored series that the source held before, but that ``names`` lack."""
+    if before is None:
+        return []
+    known, active = spellings(names), _active(store)
+    held = dict.fromkeys([*before.tickers, *before.failed])
+    return [name for name in held if name in active and spelled(known, name) is None]
 
 
 def _review_if_changed(store: Store) -> None:

@@ -251,6 +251,7 @@ def _provenance(
         "source": request.source,
         "start": request.start,
         "end": request.end,
+        "whole_source": request.whole_source,
         "mask": list(request.mask),
         "masked": {str(flag): int(count) for flag, count in masked["flag"].value_counts().items()},
         "created": datetime.now(UTC).isoformat(timespec="seconds"),

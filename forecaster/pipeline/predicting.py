@@ -25,6 +25,7 @@ from forecaster.skipped import Kind, Skipped
 from forecaster.storage import (
     METHODS,
     OpenRun,
+    SinceFit,
     choose_run,
     compare,
     forecasting_panel,
@@ -47,6 +48,7 @@ class Prediction:
     - ``late``: by series, the number of sessions since its latest row, until now or a given end
     - ``run``: the folder of the model's run
     - ``jumped``: series whose latest session is a jump that may be an error, with its day
+    - ``retired``: series left out since no more rows of them are to come
     """
 
     model: Model
@@ -56,6 +58,7 @@ class Prediction:
     late: dict[str, int]
     run: Path
     jumped: dict[str, str] = dataclasses.field(default_factory=dict)
+    retired: Sequence[str] = ()
 
     @property
     def simulated(self) -> bool:
@@ -74,10 +77,12 @@ def predict_from_home(
     on_notice: Callable[[str], None] | None = None,
     quantiles: Sequence[float] = (),
     end: Date | None = None,
+    *,
+    newcomers: bool | None = None,
 ) -> Prediction:
     """Forecast tickers, by default all, with a saved model and the stored prices.
 
-    - ``tickers``: None: all series of the model
+    - ``tickers``: None: all series of the model but those that have been retired since
     - ``level``: of the bands, in percent
     - ``run``, ``on_notice``: see :func:`forecaster.storage.choose_run`
     - ``n_paths``: if given, the frame has this number of sample paths instead of bands
@@ -87,6 +92,8 @@ def predict_from_home(
     - ``history``: the fewest latest rows of each series in the panel; of a run of one shard the
       panel has all rows
     - ``end``: the day to forecast from, as if nothing after it were known; None: the latest row
+    - ``newcomers``: whether all series include stored ones that are new since the fit, or were too
+      short for it; None: if the fit took all that the source held
 
     Only the shards that hold these series are read, one after another.
 
@@ -102,7 +109,11 @@ def predict_from_home(
     swarm.keep_compiled(home.cache)
     folder = choose_run(home, run, tickers, on_notice)
     opened = OpenRun.of(folder)
-    ids, unknown = resolve_names(opened.ids, opened.skipped, tickers)
+    if tickers is None:
+        ids, unknown, retired = _all_series(home, opened, newcomers=newcomers)
+    else:
+        ids, unknown = resolve_names(opened.ids, opened.skipped, tickers)
+        retired = []
     # Sample paths are drawn for all series together; bands can be made shard by shard.
     groups = [ids] if n_paths is not None else opened.by_shard(ids)
     asked = _Asked(
@@ -116,9 +127,31 @@ def predict_from_home(
         end,
     )
     if len(groups) == 1:
-        return _predict(asked, ids, unknown)
-    most = max(_KEPT, history or 0)
-    return _joined(_by_shard(asked, groups, unknown, most), most)
+        made = _predict(asked, ids, unknown)
+    else:
+        most = max(_KEPT, history or 0)
+        made = _joined(_by_shard(asked, groups, unknown, most), most)
+    return dataclasses.replace(made, retired=retired)
+
+
+def _all_series(
+    home: Home, run: OpenRun, *, newcomers: bool | None
+) -> tuple[list[str], dict[str, Skipped], list[str]]:
+    """Return the series of a run, those without a network that belong to it, and the retired.
+
+    ``newcomers``: as of :func:`predict_from_home`. Raises ModelError where nothing is left.
+    """
+    since = SinceFit.of(home, run)
+    retired = set(since.retired)
+    ids = [name for name in run.ids if name not in retired]
+    wanted = since.expected if newcomers is None else newcomers
+    new = dict.fromkeys(since.new if wanted else (), Skipped(Kind.NO_NETWORK))
+    if not ids and not new:
+        raise ModelError(
+            f"{run.folder}: all of its series are retired; restore some (`forecaster tickers "
+            "restore`), or name those to forecast"
+        )
+    return ids, new, since.retired
 
 
 class _Asked(NamedTuple):

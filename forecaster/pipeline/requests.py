@@ -111,6 +111,7 @@ def request_of(
         covariates=data.covariates,
         covariates_sha256=data.covariates.sha256(),
         evaluation=evaluation,
+        whole_source=data.tickers is None,
         **parts._asdict(),
     )
 

@@ -79,3 +79,96 @@ def test_what_is_forecast_from_the_past_is_not_in_the_record(mornings):
     assert not list((mornings.home / "record").rglob("*.parquet"))
     assert mornings("predict", "--all").exit_code == 0
     assert len(list((mornings.home / "record").rglob("*.parquet"))) == 1
+
+
+def only(*names: str, until: str | None = None) -> pd.DataFrame:
+    """The file with some of its tickers, perhaps without the last days."""
+    table = TABLE[TABLE["ticker"].isin(names)]
+    return table if until is None else table[table["date"] <= until]
+
+
+GONE = "no longer in the source. If no more rows are to come, `forecaster tickers retire`"
+
+
+def test_a_ticker_that_vanished_is_missed_every_morning_until_it_is_retired(mornings):
+    for _ in range(2):  # the second time nothing is read
+        done = mornings.ingest(only("AAA", "CCC"))
+        assert done.exit_code == 3 and "Not updated (1)" in done.stderr
+        assert f"BBB: {GONE}" in done.stderr
+    assert set(mornings.forecasts("--all")["unique_id"]) == set(NAMES)
+    done = mornings("tickers", "retire", "bbb")
+    assert done.exit_code == 0 and "Retired BBB" in done.stdout
+    done = mornings.ingest()
+    assert done.exit_code == 0 and done.stderr == "" and "1 retired" in done.stdout
+    made = mornings("predict", "--all", "--format", "csv", "--end", LAST)
+    assert made.exit_code == 0 and "Retired, not forecast (1): BBB" in made.stderr
+    assert "BBB," not in made.stdout and "AAA," in made.stdout
+    assert "BBB" in mornings("predict", "BBB").stdout  # whoever names it gets it
+    assert "retired" in mornings("status", "BBB").stdout
+
+
+def test_a_retired_ticker_is_back_with_later_rows_or_when_it_is_restored(mornings):
+    assert mornings("tickers", "retire", "BBB").exit_code == 0
+    changed = TABLE.assign(volume=TABLE["volume"] + 1)
+    assert "1 retired" in mornings.ingest(changed).stdout  # no later rows
+    later = prices("BBB", 1, start="2021-05-01")
+    done = mornings.ingest(pd.concat([changed, later]))
+    assert "New (1): BBB" in done.stdout and "retired" not in done.stdout
+    for command, found in (("retire", 2), ("restore", 3)):
+        assert mornings("tickers", command, "BBB").exit_code == 0
+        assert mornings.forecasts("--all")["unique_id"].nunique() == found
+
+
+def test_retired_tickers_that_are_asked_for_are_not_missed(mornings):
+    assert mornings("tickers", "retire", "BBB").exit_code == 0
+    done = mornings.ingest(only("AAA", "CCC"), "--tickers", "AAA,BBB,CCC")
+    assert done.exit_code == 0 and "1 retired" in done.stdout
+    assert "retired" in mornings("status", "BBB").stdout
+
+
+def test_a_model_of_retired_tickers_and_unknown_names_are_clear_errors(mornings):
+    assert mornings("tickers", "retire", *NAMES).exit_code == 0
+    done = mornings("predict", "--all")
+    assert done.exit_code == 1 and "all of its series are retired" in done.stderr
+    done = mornings("tickers", "retire", "AAB")
+    assert done.exit_code == 2 and "AAB: not among the 3 stored series" in done.stderr
+    assert "near: AAA" in done.stderr
+
+
+def test_new_tickers_are_forecast_by_the_network_of_all(mornings):
+    renamed = pd.concat([only("AAA", "CCC"), only("BBB").assign(ticker="NEW"), prices("IPO", 9)])
+    done = mornings.ingest(renamed)
+    assert done.exit_code == 3 and "New (2): IPO, NEW" in done.stdout
+    made = mornings("predict", "--all", "--format", "csv", "--end", LAST)
+    assert made.exit_code == 3 and made.stdout.count("\nNEW,") == 3
+    assert "forecast by the one trained on all: NEW\n" in made.stderr
+    assert "IPO: 9 rows; a forecast is made from" in made.stderr
+    known = mornings("predict", "--all", "--no-newcomers", "--format", "csv", "--end", LAST)
+    assert known.exit_code == 0 and "NEW" not in known.stdout + known.stderr
+    known, made = (pd.read_csv(io.StringIO(done.stdout)) for done in (known, made))
+    pd.testing.assert_frame_equal(known, made[made["unique_id"] != "NEW"], check_like=True)
+
+
+def test_a_fit_of_named_tickers_takes_newcomers_only_when_told(mornings, settings):
+    fitted = mornings(
+        "fit", "--source", f"files:{mornings.path}", "--tickers", "AAA,BBB", "--config", settings,
+        "--start-from", "pooled", "--run", "two",
+    )  # fmt: skip
+    assert fitted.exit_code == 0, fitted.output
+    assert set(mornings.forecasts("--all", "--run", "two")["unique_id"]) == {"AAA", "BBB"}
+    assert set(mornings.forecasts("--all", "--run", "two", "--newcomers")["unique_id"]) == set(
+        NAMES
+    )
+    done = mornings("predict", "AAA", "--newcomers")
+    assert done.exit_code == 2 and "--newcomers is for --all" in done.stderr
+
+
+def test_a_fit_on_a_file_of_half_of_them_learns_from_the_stored_rows_of_the_others(
+    mornings, settings
+):
+    mornings.write(only("AAA"))
+    fitted = mornings(
+        "fit", "--source", f"files:{mornings.path}", "--config", settings, "--run", "half"
+    )
+    assert fitted.exit_code == 3 and f"BBB, CCC: {GONE}" in fitted.stderr
+    assert set(mornings.forecasts("--all", "--run", "half")["unique_id"]) == set(NAMES)

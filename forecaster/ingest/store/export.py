@@ -37,7 +37,7 @@ def export_prices(
     StoreError when a series is damaged.
     """
     file = check_output(output, form=form, overwrite=overwrite)
-    store = _find_store(home, source)
+    store = find_store(home, source)
     with store.locked_to_read():  # nothing is replaced meanwhile
         return _export(store, file, tickers, adjusted=adjusted)
 
@@ -93,7 +93,8 @@ def _columns(store: Store, names: Sequence[str]) -> list[str]:
     return list(columns)
 
 
-def _find_store(home: Home, source: str | None) -> Store:
+def find_store(home: Home, source: str | None) -> Store:
+    """Return the store of a source, of the only one for None. Raises UsageError."""
     stores = list(Store.all_of(home))
     known = [store.source for store in stores]
     if not stores:

@@ -30,7 +30,8 @@ class SeriesEntry(NamedTuple):
 
     - ``rows``, ``first``, ``last``: number of rows, time of the first and of the last
     - ``sha256``, ``file``: hash and name of the file
-    - ``state``: "ok", or "suspect" when the source has contradicted the stored prices
+    - ``state``: "ok"; "suspect" when the source has contradicted the stored prices; "retired" when
+      a user said that no more rows are to come
     - ``reason``: why it is suspect
     - ``asked_from``: the first date that the source was asked for; None: all history
     - ``timezone``: of the exchange, where the source says
@@ -51,11 +52,20 @@ class SeriesEntry(NamedTuple):
     @property
     def suspect(self) -> bool:
         """Whether the source has contradicted the stored prices."""
-        return self.state != "ok"
+        return self.state == "suspect"
+
+    @property
+    def retired(self) -> bool:
+        """Whether no more rows are to come."""
+        return self.state == "retired"
 
     def as_suspect(self, reason: str) -> "SeriesEntry":
         """Return the same entry, marked as contradicted by the source."""
         return self._replace(state="suspect", reason=reason)
+
+    def as_retired(self, *, retired: bool = True) -> "SeriesEntry":
+        """Return the same entry, marked as retired or no longer so."""
+        return self._replace(state="retired" if retired else "ok", reason=None)
 
 
 class Origin(NamedTuple):
@@ -330,7 +340,13 @@ class Index:
     @property
     def suspects(self) -> int:
         """Number of series that the source has contradicted."""
-        return self._database.number("SELECT count(*) FROM series WHERE state != 'ok'")
+        return self._database.number("SELECT count(*) FROM series WHERE state = 'suspect'")
+
+    @property
+    def retired(self) -> list[str]:
+        """The series of which no more rows are to come."""
+        query = "SELECT name FROM series WHERE state = 'retired' ORDER BY position"
+        return self._database.column(query)
 
     @property
     def gaps(self) -> int:
@@ -370,7 +386,7 @@ class Index:
         return self._database.column("""
             SELECT name FROM series
             LEFT JOIN (SELECT series, sum(count) AS total FROM counts GROUP BY series)
-            ON series = name ORDER BY state = 'ok', ifnull(total, 0) DESC, position""")
+            ON series = name ORDER BY state != 'suspect', ifnull(total, 0) DESC, position""")
 
     def lost(self, name: str) -> Quarantined | None:
         """Return the latest quarantine record of a series that is not stored."""

@@ -240,14 +240,28 @@ class Store:
     def note_written(self, series: Encoded, fingerprint: str | None = None) -> None:
         """Let a series whose file has been written count after the next :meth:`commit`.
 
+        A retired one stays so until it has later rows.
+
         ``fingerprint``: of the source that it was read from
         """
-        self._written[series.name] = series.entry._replace(fingerprint=fingerprint)
+        entry, old = (
+            series.entry._replace(fingerprint=fingerprint),
+            self.index.series.get(series.name),
+        )
+        if old is not None and old.retired and old.last == entry.last:
+            entry = entry.as_retired()
+        self._written[series.name] = entry
+
+    def retire(self, names: Iterable[str], *, retired: bool = True) -> None:
+        """Mark stored series as retired, or as no longer so; the store must be locked."""
+        for name in names:
+            self._written[name] = self.index.series[name].as_retired(retired=retired)
+        self.commit()
 
     def suspect(self, name: str, reason: str) -> None:
-        """Mark a stored series, which is kept, as contradicted by the source."""
+        """Mark a stored series, which is kept, as contradicted by the source; not a retired one."""
         entry = self._written.get(name) or self.index.series.get(name)
-        if entry is not None and entry.reason != reason:
+        if entry is not None and entry.reason != reason and not entry.retired:
             self._written[name] = entry.as_suspect(reason)
 
     def commit(self) -> None:

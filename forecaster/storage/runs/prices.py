@@ -1,6 +1,7 @@
 """Read the stored prices that a saved model forecasts from."""
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from forecaster.errors import ModelError
 from forecaster.forecasting import Model
@@ -8,7 +9,12 @@ from forecaster.home import Home
 from forecaster.ingest import Date, Store, masked_rows, panel_from_store
 from forecaster.series import Panel, show_time
 from forecaster.skipped import Kind, Skipped
+from forecaster.storage.model.checking import facts_of
+from forecaster.storage.runs.opened import OpenRun
 from forecaster.storage.runs.request import ids_to_read
+
+# Reasons of a fit to skip a series that further rows put an end to.
+_PASSES = (Kind.TOO_SHORT, Kind.NO_ROWS, Kind.OUTSIDE, Kind.MASKED, Kind.NOT_LOADED)
 
 
 def forecasting_panel(
@@ -58,6 +64,39 @@ def forecasting_panel(
     if (market := model.config.market) is not None:
         panel = panel.with_market(market, forecast=market in ids)
     return panel, jumped
+
+
+class SinceFit(NamedTuple):
+    """How the stored series of a run's source have changed since its fit.
+
+    - ``retired``: series with networks of which no more rows are to come
+    - ``new``: stored series without networks that were not there at the fit, or too short
+    - ``expected``: whether these belong to the run, which was fitted on all that the source held
+    """
+
+    retired: list[str]
+    new: list[str]
+    expected: bool
+
+    @staticmethod
+    def of(home: Home, run: OpenRun) -> "SinceFit":
+        """Compare the store with a run. Without a store nothing has changed."""
+        facts = facts_of(run.rest, run.folder)
+        provenance = facts["provenance"]
+        source = provenance.get("source")
+        expected = bool(provenance.get("whole_source", False))
+        if source is None or not home.store(source).exists():
+            return SinceFit([], [], expected)
+        store = Store.open(home, source)
+        retired = set(store.index.retired)
+        learned = set(run.ids)
+        hopeless = {name for name, why in run.skipped.items() if why.kind not in _PASSES}
+        known = learned | retired | hopeless | {facts["config"].market}
+        return SinceFit(
+            [name for name in run.ids if name in retired],
+            [name for name in store.ids if name not in known],
+            expected,
+        )
 
 
 def stored_newcomers(home: Home, model: Model, names: Iterable[str]) -> dict[str, str]:

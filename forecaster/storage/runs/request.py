@@ -71,6 +71,7 @@ class FitRequest:
     - ``versions``: see :func:`versions`; entries that an older program did not write are missing
     - ``series_per_shard``: number of series that are saved together; None: all
     - ``series_at_a_time``: number of series in memory together, those of one or more shards
+    - ``whole_source``: whether no tickers were named, so that later ones of the source belong to it
     - ``evaluation``: set for an evaluation, whose networks are trained on the data known at its
       cutoffs
     """
@@ -89,6 +90,7 @@ class FitRequest:
     covariates_sha256: str | None = None
     series_per_shard: int | None = None
     series_at_a_time: int | None = None
+    whole_source: bool = False
     evaluation: EvaluationRequest | None = None
     # Filled in on creation, since they depend on the precision.
     versions: Mapping[str, str] = None  # pyright: ignore[reportAssignmentType]

@@ -1,0 +1,64 @@
+"""``forecaster tickers``."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from forecaster.cli.shared import home_option, show
+
+if TYPE_CHECKING:
+    from forecaster.home import Home
+
+_source_option = click.option(
+    "--source", help="Name of the stored source.  [default: the only one]"
+)
+
+
+@click.group()
+@home_option
+def tickers(*, home: "Home") -> None:
+    """Retire stored tickers of which no more rows are to come, and restore them.
+
+    \b
+    Examples:
+      forecaster tickers retire FB GE
+      forecaster tickers restore GE --source yahoo
+    """
+
+
+@tickers.command()
+@click.argument("names", nargs=-1, required=True)
+@_source_option
+@home_option
+def retire(*, names: tuple[str, ...], source: str | None, home: "Home") -> None:
+    """Say that no more rows of tickers are to come: delisted, renamed or given up.
+
+    `ingest` no longer misses them, `fit` no longer learns from them unless they are named, and
+    `predict --all` leaves them out. Their rows and their record are kept. When later rows arrive,
+    they are back.
+
+    \b
+    Example:
+      forecaster tickers retire FB GE
+    """
+    from forecaster.ingest import retire as mark
+
+    store, chosen = mark(home, names, source)
+    show(f"Retired {', '.join(chosen)} of {store.source}; {len(store.index.retired)} in all")
+
+
+@tickers.command()
+@click.argument("names", nargs=-1, required=True)
+@_source_option
+@home_option
+def restore(*, names: tuple[str, ...], source: str | None, home: "Home") -> None:
+    """Expect further rows of retired tickers again, and forecast them.
+
+    \b
+    Example:
+      forecaster tickers restore GE --source yahoo
+    """
+    from forecaster.ingest import retire as mark
+
+    store, chosen = mark(home, names, source, retired=False)
+    show(f"Restored {', '.join(chosen)} of {store.source}; {len(store.index.retired)} are retired")

@@ -1,0 +1,42 @@
+"""Mark stored series of which no more rows are to come: delisted, renamed or given up."""
+
+from collections.abc import Sequence
+
+from forecaster.errors import UsageError, listed
+from forecaster.home import Home
+from forecaster.ingest.store.export import find_store
+from forecaster.ingest.store.store import Store
+from forecaster.spelling import near, spelled, spellings
+
+
+def retire(
+    home: Home, names: Sequence[str], source: str | None = None, *, retired: bool = True
+) -> tuple[Store, list[str]]:
+    """Mark stored series as retired; return the store and the series.
+
+    Retired series are no longer expected from the source, nor forecast with all others. Their rows
+    are kept, and later rows end the retirement.
+
+    - ``names``: in any spelling
+    - ``source``: the source whose store has them; None: the only one
+    - ``retired``: False: mark them as no longer retired
+
+    Raises UsageError where the source or a series is not stored.
+    """
+    store = find_store(home, source)
+    known = spellings(store.ids)
+    found = {name: spelled(known, name) for name in names}
+    if unknown := [name for name, series in found.items() if series is None]:
+        similar = near(store.ids, unknown[0])
+        raise UsageError(
+            f"{listed(unknown)}: not among the {len(store.ids)} stored series of {store.source}"
+            + (
+                f"; near: {listed(similar)}"
+                if similar
+                else "; `forecaster status --all` lists them"
+            )
+        )
+    chosen = [series for series in dict.fromkeys(found.values()) if series is not None]
+    with store.locked():
+        store.retire(chosen, retired=retired)
+    return store, chosen
