@@ -16,8 +16,8 @@ last horizon is withheld. Missing values are interpolated to forecast from, and 
 A row per panel and model, each measured in a process of its own: ``mase`` and ``smape`` (percent),
 means over series; ``coverage``, the share of outcomes inside the 80 % bands; ``refused``, series
 without a forecast, which count as forecast by their last value; ``seconds``, without imports (and
-for AutoCES without its bands, which are simulated); ``memory``, the peak of the process in MB. Rows
-that are not measured again are kept in the file.
+for AutoCES without its bands, which are simulated; empty for what was measured beside other work);
+``memory``, the peak of the process in MB. Rows that are not measured again are kept in the file.
 """
 
 import argparse
