@@ -91,6 +91,7 @@ class Kind(StrEnum):
     NOT_LOADED = "not_loaded", "{detail}"
     UNREADABLE = "unreadable", "{detail}"
     NOT_STORED = "not_stored", "no longer stored; run `forecaster ingest --source {detail}` again"
+    LATE = "late", "the number of sessions that it lacks is {rows}; --max-late allows {needed}"
     OTHER = "other", "{detail}"
 
 

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 _FULL_TABLES = 5  # for more series than this, one line each
 _MOST_JUMPS = 10
 _PIPED = ("csv", "json")  # formats for standard output
-_LATE = 2  # sessions; a source may be late by this many without a warning
 
 
 @click.command()
@@ -81,6 +80,13 @@ _LATE = 2  # sessions; a source may be late by this many without a warning
     help="Forecast from this day, as if later rows were unknown; not added to the record.  "
     "[default: the latest row]",
 )
+@click.option(
+    "--max-late",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Leave out series that lack more than the latest N sessions, name them, and exit with 3.  "
+    "[default: forecast them, with a warning]",
+)
 @click.option("--report", type=click.Path(path_type=Path), help="Write a page: .html.")
 @click.option("--groups", metavar="FILE.csv", help="Groups for the page, such as sectors: a CSV "
               "with the columns ticker and group.")  # fmt: skip
@@ -107,6 +113,7 @@ def predict(
     output: Path | None,
     n_paths: int | None,
     end: datetime | None,
+    max_late: int | None,
     report: Path | None,
     groups: str | None,
     plot: Path | None,
@@ -125,7 +132,8 @@ def predict(
     sum. It shows a summary, or writes the paths to --output.
 
     Forecasts are made from the latest stored rows, also of a model that `fit --end` trained on
-    earlier ones. With --all, tickers that were retired (see `tickers`) are left out.
+    earlier ones. With --all, tickers that were retired (see `tickers`) are left out. Series that
+    end before the others are named, and the exit code is 3.
 
     \b
     Examples:
@@ -137,6 +145,7 @@ def predict(
       forecaster predict AAPL MSFT --paths 1000 --output paths.parquet
       forecaster predict --all --end 2024-06-28
       forecaster predict --all --no-newcomers
+      forecaster predict --all --max-late 0 --output forecasts.csv
     """
     if everything == bool(tickers):
         raise UsageError("name tickers, or use --all for every series of the model (not both)")
@@ -167,6 +176,7 @@ def predict(
     result = predict_from_home(
         home, named, levels, run, n_paths, covariates, history=history, on_notice=say,
         quantiles=quantiles, end=end, newcomers=newcomers,
+        max_late=max_late,
     )  # fmt: skip
     _warn(result)
     if file is None and form is None and (page is None or not everything):
@@ -179,7 +189,7 @@ def predict(
         _draw(result, picture, history)
     for name, reason in result.unknown.items():
         say(f"{name}: {reason}")
-    ctx.exit(PARTLY if result.unknown else 0)
+    ctx.exit(PARTLY if result.unknown or result.behind else 0)
 
 
 def _warn(result: "Prediction") -> None:
@@ -195,16 +205,36 @@ def _warn(result: "Prediction") -> None:
             f"Warning: {name} jumped on {day}, its latest session, without a split or dividend. "
             "If that price is wrong, so is the forecast; the next session will tell."
         )
-    late = {name: count for name, count in result.late.items() if count > _LATE}
-    if late:
-        name, count = max(late.items(), key=lambda item: item[1])
-        unit = "sessions" if result.panel.frequency.nyse else "steps"
-        end = f"{_last(result, name)[1]}, {count:,} {unit} ago"
+    _warn_of_late(result)
+
+
+def _warn_of_late(result: "Prediction") -> None:
+    """Warn of data that end too early as a whole, and of series that end before the others."""
+    behind, ends = result.behind, result.ends
+    unit = "session" if result.panel.frequency.nyse else "step"
+    update = _how_to_update(str(result.model.provenance.get("source")))
+    stale = {n: count for n, count in result.late.items() if count and n not in behind}
+    if stale:
+        name, count = max(stale.items(), key=lambda item: item[1])
         say(
-            f"Warning: the data are stale: {name} ends {end}"
-            + (f", and {len(late) - 1} more are late" if len(late) > 1 else "")
-            + f". {_how_to_update(str(result.model.provenance.get('source')))}"
+            f"Warning: the data are stale: {name} ends {ends[name]}, {_times(count, unit)} ago"
+            + (f", and {len(stale) - 1} more are late" if len(stale) > 1 else "")
+            + f". {update}"
         )
+    if behind:
+        say(
+            f"Warning: {len(behind)} of {len(ends)} series end before the others, so their "
+            "forecasts begin with days that are past:"
+        )
+        # The latest come first: those that were late before would hide what is new.
+        for count in sorted(set(behind.values())):
+            names = [name for name, each in behind.items() if each == count]
+            say(f"  {listed(names)}: {_times(count, unit)} behind, since {ends[names[0]]}")
+        say(f"  {update} `forecaster tickers retire` says that no more rows are to come.")
+
+
+def _times(count: int, unit: str) -> str:
+    return f"{count:,} {unit}{'' if count == 1 else 's'}"
 
 
 def _without_width(result: "Prediction") -> list[str]:

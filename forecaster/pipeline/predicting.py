@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from forecaster import swarm
-from forecaster.errors import ModelError, UsageError, WriteError, printable
+from forecaster.errors import ModelError, UsageError, WriteError, name_reasons, printable
 from forecaster.forecasting import (
     Model,
     is_quantile,
@@ -19,8 +19,9 @@ from forecaster.forecasting import (
 )
 from forecaster.home import Home, run_name
 from forecaster.ingest import CovariateFiles, Date, Reading
+from forecaster.pipeline.lateness import ends_of, sessions_behind, sessions_late
 from forecaster.record import Made, keep
-from forecaster.series import Panel, end_of_day, infer_frequency
+from forecaster.series import Panel
 from forecaster.skipped import Kind, Skipped
 from forecaster.storage import (
     METHODS,
@@ -45,7 +46,7 @@ class Prediction:
     - ``panel``: the stored prices that the forecasts are made from
     - ``frame``: the forecasts, as :func:`forecaster.predict` returns them
     - ``unknown``: tickers without a network, with the reason
-    - ``late``: by series, the number of sessions since its latest row, until now or a given end
+    - ``late``: by series, the number of sessions that are over, but that it has no row of
     - ``run``: the folder of the model's run
     - ``jumped``: series whose latest session is a jump that may be an error, with its day
     - ``retired``: series left out since no more rows of them are to come
@@ -65,6 +66,19 @@ class Prediction:
         """Whether the prices are simulated."""
         return self.model.provenance.get("source") == "simulated"
 
+    @property
+    def behind(self) -> dict[str, int]:
+        """The series that lack sessions which most of the others have, with their number.
+
+        Empty for simulated prices, which lack some at random.
+        """
+        return {} if self.simulated else sessions_behind(self.panel)
+
+    @property
+    def ends(self) -> dict[str, str]:
+        """By series, the time of its latest row."""
+        return ends_of(self.panel)
+
 
 def predict_from_home(
     home: Home,
@@ -79,6 +93,7 @@ def predict_from_home(
     end: Date | None = None,
     *,
     newcomers: bool | None = None,
+    max_late: int | None = None,
 ) -> Prediction:
     """Forecast tickers, by default all, with a saved model and the stored prices.
 
@@ -94,6 +109,7 @@ def predict_from_home(
     - ``end``: the day to forecast from, as if nothing after it were known; None: the latest row
     - ``newcomers``: whether all series include stored ones that are new since the fit, or were too
       short for it; None: if the fit took all that the source held
+    - ``max_late``: leave out series that lack more sessions than this; None: none
 
     Only the shards that hold these series are read, one after another.
 
@@ -125,6 +141,7 @@ def predict_from_home(
         on_notice,
         tuple(quantiles),
         end,
+        max_late,
     )
     if len(groups) == 1:
         made = _predict(asked, ids, unknown)
@@ -165,6 +182,7 @@ class _Asked(NamedTuple):
     on_notice: Callable[[str], None] | None
     quantiles: tuple[float, ...]
     end: Date | None
+    max_late: int | None
 
     @property
     def recorded(self) -> bool:
@@ -187,6 +205,9 @@ def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Pred
     panel, jumped = forecasting_panel(home, model, ids, asked.end)
     panel = _with_covariates(panel, model, asked.covariates, home, folder)
     usable = match_panel(model, panel)
+    late = sessions_late(usable, asked.end)
+    usable = _punctual(usable, late, asked.max_late)
+    late = {name: late[name] for name in usable.ids}
     lost = {name: reason for name, reason in usable.skipped.items() if name in ids}
     if asked.n_paths is None:
         frame = predict(model, usable, asked.level, asked.quantiles)
@@ -197,8 +218,25 @@ def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Pred
             _keep(home, made, asked.on_notice)
     else:
         frame = simulate(model, usable, asked.n_paths)
-    late = _sessions_late(usable, asked.end)
     return Prediction(model, usable, frame, unknown | lost, late, folder, jumped)
+
+
+def _punctual(panel: Panel, late: dict[str, int], most: int | None) -> Panel:
+    """Return the series that lack at most so many sessions; raise ModelError if none does.
+
+    The others are named in ``skipped``.
+    """
+    if most is None or max(late.values()) <= most:
+        return panel
+    why = {
+        name: Skipped(Kind.LATE, rows=count, needed=most)
+        for name, count in late.items()
+        if count > most
+    }
+    kept = [name for name in panel.ids if name not in why]
+    if not kept:
+        raise ModelError(f"every series is too late:\n{name_reasons(why)}")
+    return panel.only(kept, why)
 
 
 def _by_shard(
@@ -323,13 +361,3 @@ def compress_from_home(
     provenance = {**model.provenance, "compressed_from": run_name(folder), "compressed_by": method}
     model = dataclasses.replace(model, provenance=provenance)
     return table, save_run(home, model, METHODS[method])
-
-
-def _sessions_late(panel: Panel, end: Date | None = None) -> dict[str, int]:
-    """Return by series the number of sessions from its latest row until now, or until ``end``."""
-    now = pd.Timestamp.now() if end is None else end_of_day(end)
-    late = {}
-    for name, observed in zip(panel.ids, panel.mask, strict=True):
-        times = panel.times[observed]
-        late[name] = infer_frequency(times).elapsed(times[-1], now)
-    return late

@@ -24,7 +24,7 @@ function show(name, spec) {
 // Every series ---------------------------------------------------------------------------------------
 function remark(n) {
   const said = [];
-  if (data.late[n] > data.tolerated) said.push(`${data.late[n].toLocaleString("en")} ${data.unit} late`);
+  if (data.late[n] > 0) said.push(`${data.late[n].toLocaleString("en")} ${data.unit} late`);
   if (data.jumped[n]) said.push(`jumped on ${data.jumped[n]}`);
   return said.join(", ");
 }

@@ -20,7 +20,6 @@ from forecaster.series import Panel, show_time
 HISTORY = 250
 """Maximum number of rows in a series' figure."""
 _STEPS = 6
-_LATE = 2  # sessions; a source may be late by this many without a warning
 _TABLE = (
     "<p>Click a heading to sort, a row to open the series. The search also finds {what}.</p>"
     "<div class='controls' id='choices'></div><div id='table'></div>"
@@ -37,7 +36,7 @@ class Forecasts(NamedTuple):
     - ``panel``, ``frame``: the series, and the result of :func:`forecaster.predict`
     - ``model``, ``levels``: the frame's column of medians, and its bands in percent
     - ``run``, ``source``: the name of the run, and the source of the series
-    - ``late``, ``jumped``: by series, sessions since its latest row, and the day of a jump there
+    - ``late``, ``jumped``: by series, sessions that it lacks, and the day of a jump in its latest
     - ``record``: earlier forecasts of the source, see :class:`forecaster.record.Record`; None:
       there are none to compare with
     - ``groups``: the group of each series, such as its sector
@@ -157,13 +156,13 @@ def _notices(made: Forecasts) -> Iterator[str]:
     if made.source == "simulated":
         yield "These prices are simulated, not real."
         return
-    late = [name for name in made.ids if made.late.get(name, 0) > _LATE]
+    late = [name for name in made.ids if made.late.get(name, 0)]
     if late:
         worst = max(late, key=lambda name: made.late[name])
         yield (
-            f"The data are stale: {len(late)} of {len(made.ids)} series end more than {_LATE} "
-            f"{made.unit} ago, {worst} {made.late[worst]:,}. Run “forecaster ingest”, then "
-            "forecast again."
+            f"The data are stale: {len(late)} of {len(made.ids)} series lack the latest "
+            f"{made.unit}, {worst} {made.late[worst]:,}; their forecasts begin with days that are "
+            "past. Run “forecaster ingest”, then forecast again."
         )
 
 
@@ -195,7 +194,7 @@ def _cards(
                 "median change of width",
                 f"since the forecasts of {then.when}",
             )
-    late = sum(made.late.get(name, 0) > _LATE for name in made.ids)
+    late = sum(made.late.get(name, 0) > 0 for name in made.ids)
     jumped = sum(name in made.jumped for name in made.ids)
     yield html.Card(
         str(late + jumped),
@@ -274,7 +273,6 @@ def _data(
         "value": _rounded(latest["value"].to_numpy()),
         "origin": as_numbers(pd.Index(latest["origin"])),
         "late": [made.late.get(name, 0) for name in made.ids],
-        "tolerated": _LATE,
         "unit": made.unit,
         "jumped": [made.jumped.get(name) for name in made.ids],
         "width": _rounded(width.T),

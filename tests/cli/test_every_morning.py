@@ -172,3 +172,55 @@ def test_a_fit_on_a_file_of_half_of_them_learns_from_the_stored_rows_of_the_othe
     )
     assert fitted.exit_code == 3 and f"BBB, CCC: {GONE}" in fitted.stderr
     assert set(mornings.forecasts("--all", "--run", "half")["unique_id"]) == set(NAMES)
+
+
+def late_by(count: int) -> pd.DataFrame:
+    """The file without the latest rows of one ticker."""
+    return pd.concat([only("AAA", "CCC"), only("BBB", until=DAYS[-1 - count])])
+
+
+def begun(tmp, table, settings, *options):
+    """Fit on a file, in a home of its own."""
+    mornings = Mornings(tmp)
+    mornings.write(table)
+    done = mornings("fit", "--source", f"files:{mornings.path}", "--config", settings, *options)
+    assert done.exit_code == 0, done.output
+    return mornings
+
+
+@pytest.mark.parametrize("count", [1, 2, 40])
+def test_a_ticker_behind_the_others_is_named_from_the_first_session_on(tmp_path, settings, count):
+    mornings = begun(tmp_path, late_by(count), settings)
+    made = mornings("predict", "--all", "--format", "csv", "--end", LAST)
+    assert made.exit_code == 3 and made.stdout.count("BBB,") == 3
+    unit = "step" if count == 1 else "steps"
+    assert f"\n  BBB: {count} {unit} behind, since {DAYS[-1 - count]}\n" in made.stderr
+    assert "stale" not in made.stderr and "forecaster tickers retire" in made.stderr
+    assert mornings("tickers", "retire", "BBB").exit_code == 0
+    made = mornings("predict", "--all", "--end", LAST)
+    assert made.exit_code == 0 and "behind" not in made.stderr
+
+
+def test_one_that_is_late_for_long_does_not_hide_the_next(tmp_path, settings):
+    table = pd.concat([late_by(60), prices("DDD", ROWS), prices("EEE", ROWS)])
+    table.loc[(table["ticker"] == "CCC") & (table["date"] == LAST), "close"] = None  # not known yet
+    mornings = begun(tmp_path, table, settings)
+    made = mornings("predict", "--all", "--end", LAST)
+    assert made.exit_code == 3 and "2 of 5 series end before the others" in made.stderr
+    first, second = (made.stderr.index(text) for text in ("  CCC: 1 step", "  BBB: 60 steps"))
+    assert first < second
+
+
+def test_late_series_are_left_out_when_asked_for(mornings):
+    ahead = str((pd.Timestamp(LAST) + pd.offsets.BDay()).date())
+    for most, code in (("0", 1), ("1", 0)):
+        done = mornings("predict", "--all", "--end", ahead, "--max-late", most)
+        assert done.exit_code == code
+    assert "stale: AAA ends 2021-04-06, 1 step ago, and 2 more are late" in done.stderr
+
+
+def test_those_that_are_not_late_are_still_forecast(tmp_path, settings):
+    mornings = begun(tmp_path, late_by(2), settings)
+    done = mornings("predict", "--all", "--format", "csv", "--end", LAST, "--max-late", "1")
+    assert done.exit_code == 3 and "BBB," not in done.stdout and "AAA," in done.stdout
+    assert "BBB: the number of sessions that it lacks is 2; --max-late allows 1" in done.stderr

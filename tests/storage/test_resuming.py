@@ -78,7 +78,7 @@ def test_what_was_begun_is_found(home, request_):
     assert sorted(json.loads((begun.folder / "request.json").read_text())) == [
         "config", "covariates", "covariates_sha256", "data_sha256", "end", "ids", "mask", "schema",
         "seed", "series_at_a_time", "series_per_shard", "skipped", "source", "start", "tune",
-        "versions",
+        "versions", "whole_source",
     ]  # fmt: skip
 
 

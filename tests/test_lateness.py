@@ -1,0 +1,65 @@
+"""Sessions that series lack, until now and beside the others."""
+
+import pandas as pd
+import pytest
+
+import forecaster as fc
+from forecaster.pipeline import lateness
+from forecaster.series import regular_sessions
+
+SESSIONS = regular_sessions("2022-01-03", "2024-06-28")
+
+
+def panel(**last) -> fc.Panel:
+    """Series of New York's sessions up to a day each."""
+    days = {name: SESSIONS[pd.Timestamp(day) >= SESSIONS] for name, day in last.items()}
+    return fc.Panel.from_frame(
+        pd.concat(pd.DataFrame({"unique_id": n, "ds": d, "y": 1.0}) for n, d in days.items())
+    )
+
+
+@pytest.mark.parametrize(
+    ("now", "late"),
+    [
+        ("2024-05-24 20:00", 0),  # a Friday at 16:00 in New York: its session may not be final
+        ("2024-05-24 20:31", 1),
+        ("2024-05-28 12:00", 1),  # after a weekend and Memorial Day
+        ("2024-05-28 20:31", 2),
+        ("2024-05-29 03:00", 2),  # still Tuesday in New York
+        ("2024-05-29 20:31", 3),
+    ],
+)
+def test_a_session_of_new_york_is_missed_once_it_is_over(monkeypatch, now, late):
+    class Clock(pd.Timestamp):
+        @classmethod
+        def now(cls, tz=None):
+            return pd.Timestamp(now, tz=tz)
+
+    monkeypatch.setattr(lateness.pd, "Timestamp", Clock)
+    assert lateness.sessions_late(panel(AAA="2024-05-23")) == {"AAA": late}
+
+
+def test_until_a_day_all_of_its_sessions_count():
+    made = panel(AAA="2024-05-23", BBB="2024-05-24")
+    assert lateness.sessions_late(made, "2024-05-24") == {"AAA": 1, "BBB": 0}
+    assert lateness.sessions_late(made, "2024-05-27") == {"AAA": 1, "BBB": 0}
+
+
+def test_most_of_the_others_say_which_session_is_the_latest():
+    made = panel(AAA="2024-05-23", BBB="2024-05-24", CCC="2024-05-24", DDD="2024-06-20")
+    assert lateness.sessions_behind(made) == {"AAA": 1}  # one ahead makes nobody late
+
+
+def test_exchanges_that_close_at_other_times_are_not_compared():
+    made = panel(**{"AAA": "2024-05-23", "BBB": "2024-05-23", "CCC.T": "2024-05-24"})
+    assert lateness.sessions_behind(made) == {}
+
+
+def test_series_that_count_are_never_late():
+    frame = pd.concat(
+        pd.DataFrame({"unique_id": name, "ds": range(rows), "y": 1.0})
+        for name, rows in (("A", 50), ("B", 60), ("C", 60))
+    )
+    made = fc.Panel.from_frame(frame)
+    assert lateness.sessions_late(made) == {"A": 0, "B": 0, "C": 0}
+    assert lateness.sessions_behind(made) == {}
