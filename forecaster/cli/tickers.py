@@ -33,8 +33,8 @@ def tickers(*, home: "Home") -> None:
 def retire(*, names: tuple[str, ...], source: str | None, home: "Home") -> None:
     """Say that no more rows of tickers are to come: delisted, renamed or given up.
 
-    `ingest` no longer misses them, `fit` no longer learns from them unless they are named, and
-    `predict --all` leaves them out. Their rows and their record are kept. When later rows arrive,
+    `ingest` no longer misses them, and `predict --all` leaves them out. Their rows and their record
+    are kept, and `fit` and `evaluate` use them while the source has them. When later rows arrive,
     they are back.
 
     \b

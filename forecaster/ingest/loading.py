@@ -159,8 +159,7 @@ def ingested(
     fetched again. Series are stored as they arrive, so an interrupted run can simply be repeated.
 
     - ``tickers``: the series to fetch; None: all that the source holds, and those stored ones that
-      it held before, which are named in ``stale`` if they have vanished. Retired series are left
-      out until they have later rows
+      it held before, which are named in ``stale`` if they have vanished, unless they are retired
     - ``start``: the first day to request, for sources that can be asked for a span
     - ``refresh``: whether to read the source again even if it seems unchanged
     - ``on_series(done, total)``: called after each series
@@ -196,8 +195,7 @@ def ingested(
                 store.commit_origin(Origin(fingerprint, source.tickers(), others | failed))
         _review_if_changed(store)
         retired = store.index.retired
-        left_out = set(retired) if tickers is None else set()
-        ids = [name for name in wanted if name in store and name not in left_out]
+        ids = [name for name in wanted if name in store]
         missing = [name for name in wanted if name not in store]
         skipped = {name: _not_loaded(failed.get(name, "not fetched")) for name in missing}
         if not ids:
