@@ -47,6 +47,8 @@ def read_plain(path: Path) -> bytes:
 
 def check_plain(path: Path) -> None:
     """Raise OSError for what exists and is not a plain file or a link to one."""
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "not a plain file", str(path))
 
