@@ -46,6 +46,7 @@ SENTENCES = {
     Kind.NOT_LOADED: "a text",
     Kind.UNREADABLE: "a text",
     Kind.NOT_STORED: "no longer stored; run `forecaster ingest --source a text` again",
+    Kind.LATE: "the number of sessions that it lacks is 30; --max-late allows 34",
     Kind.OTHER: "a text",
 }
 
