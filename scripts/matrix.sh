@@ -5,7 +5,8 @@
 # OpenBLAS as for two other processors and as here; one core; and the two latest other Pythons that are installed (each has a virtual
 # environment of its own, kept in .cache/matrix). A run names what it combines; --long tells which part of it a failure is due to:
 # each variant alone, a run for each. MATRIX_EXTRAS names what is installed for the Pythons, by default test,torch; without torch its
-# tests are skipped; MATRIX_WORKERS is the number of processes of a run on all cores, by default 2. A failure does not stop the rest; the exit code is 1 if any run failed, or a Python could not be installed.
+# tests are skipped; MATRIX_WORKERS is the number of processes of a run on all cores, by default 2. A failure does not stop the rest; the
+# exit code is 1 if any run failed, or a Python could not be installed.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 long=

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from forecaster.errors import StoreError
-from forecaster.evaluation import baselines, crps
-from forecaster.forecasting import bounds_of, levels_of, quantile_columns
+from forecaster.evaluation import baselines, crps, held
+from forecaster.forecasting import levels_of, quantile_columns
 from forecaster.home import Home
 from forecaster.ingest import WRONG, Store, panel_from_store
 from forecaster.record.keeping import BEFORE, COLUMN
@@ -155,10 +155,11 @@ def _sentence(parts: list[str]) -> str:
 
 
 def held_by(known: pd.DataFrame, level: str) -> pd.Series:
-    """Return 1.0 for each outcome inside the band, 0.0 outside, NaN without such a band."""
-    low, high = bounds_of(COLUMN, level)
-    inside = (known["y"] >= known[low]) & (known["y"] <= known[high])
-    return inside.astype(float).where(known[low].notna())
+    """Return the share of each outcome in a band, as evaluations count it."""
+    quantiles = quantile_columns(known, COLUMN)
+    forecasts = known[list(quantiles.values())].to_numpy(float)
+    share = held(known["y"], forecasts, list(quantiles), float(level))
+    return pd.Series(share, index=known.index)
 
 
 def _mean(values: pd.Series) -> float:

@@ -111,6 +111,29 @@ def test_quantile_scores_are_those_of_utilsforecast_and_of_the_closed_form():
     np.testing.assert_allclose(few.mean(), closed.mean(), rtol=0.05)
 
 
+def test_the_weighted_quantile_loss_is_that_of_utilsforecast():
+    from utilsforecast.losses import scaled_crps
+
+    random = np.random.default_rng(0)
+    y = random.poisson(2.0, 300).astype(float)
+    levels = [90, 80, 70, 60, 50, 40, 30, 20, 10]
+    frame = pd.DataFrame({"unique_id": ["a"] * 200 + ["b"] * 100, "ds": range(300), "y": y})
+    frame = frame.assign(cutoff=-1, M=stats.poisson.ppf(0.5, 2.0))
+    for level in levels:
+        frame[f"M-lo-{level}"] = stats.poisson.ppf(0.5 - level / 200, 2.0)
+        frame[f"M-hi-{level}"] = stats.poisson.ppf(0.5 + level / 200, 2.0)
+    quantiles = np.arange(1, 20) / 20
+    table = frame.assign(**{f"q{q:g}": stats.poisson.ppf(q, 2.0) for q in quantiles})
+    columns = {"M": [f"q{q:g}" for q in quantiles]}
+    expected = scaled_crps(table, models=columns, quantiles=quantiles).set_index("unique_id")["M"]
+    got = fc.evaluate(frame).set_index("unique_id")
+    np.testing.assert_allclose(got["size"], frame.groupby("unique_id")["y"].mean())
+    # The outermost of our quantiles stand for the tails beyond them.
+    np.testing.assert_allclose(got["wql"], expected, rtol=0.05)
+    nothing = fc.evaluate(frame.assign(y=0.0))
+    assert (nothing["size"] == 0).all() and np.isinf(nothing["wql"]).all()
+
+
 def test_scores_of_bands_by_hand():
     np.testing.assert_allclose(metrics.winkler([0.0, 3, -1], 0, 2, 80), [2, 2 + 10, 2 + 10])
     assert metrics.covered([0.0, 3, 1], [0, 0, np.nan], 2.0).tolist()[:2] == [1, 0]

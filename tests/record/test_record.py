@@ -9,7 +9,8 @@ import pytest
 from forecaster.errors import UsageError, WriteError
 from forecaster.evaluation.scores.metrics import crps
 from forecaster.home import Home
-from forecaster.record import earlier, read_record, score_record
+from forecaster.record import COLUMN, earlier, read_record, score_record
+from forecaster.record.scoring import held_by
 from tests.record.made import DAYS, forecast, store, table
 
 
@@ -228,3 +229,13 @@ def test_two_processes_may_write_at_once(home):
         list(pool.map(lambda n: forecast(home, source, 40 + n % 4), range(16)))
     (frame,) = read_record(home).frames.values()
     assert len(frame) == 16 and not [p for p in home.record.iterdir() if "tmp" in p.name]
+
+
+def test_a_count_that_several_quantiles_equal_is_in_a_band_in_part():
+    """As in evaluations; plain counting would have it that bands of counts hold too much."""
+    frame = pd.DataFrame({"y": [0.0, 1.0, 3.0]})
+    bands = {"lo-95": 0.0, "lo-80": 0.0, "hi-80": 1.0, "hi-95": 2.0}
+    frame = frame.assign(**{f"{COLUMN}-{name}": value for name, value in bands.items()})
+    frame[COLUMN] = 0.0
+    # zero has the probability 0.9, and one between 0.5 and 0.975
+    np.testing.assert_allclose(held_by(frame, "80"), [0.8 / 0.9, 0.4 / 0.475, 0])

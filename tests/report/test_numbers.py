@@ -161,3 +161,14 @@ def test_models_stand_side_by_side(tmp_path):
     untested = evaluation(tmp_path, made.scores, made.tests.assign(p_adjusted=np.nan))
     naive = numbers.side_by_side(untested).to_dict("records")[1]
     assert np.isnan(naive["significantly"]) and naive["LSTM better"] == 0.5
+
+
+def test_the_weighted_quantile_loss_is_of_all_series_together_and_not_of_prices(tmp_path):
+    scores = scores_of(LSTM=OURS, Naive=NAIVE).assign(size=[10.0, 0.0, 5.0, 5.0] * 2)
+    sales = evaluation(tmp_path, scores, target="y")
+    ours, naive = numbers.side_by_side(sales).to_dict("records")
+    assert ours["weighted quantile loss"] == pytest.approx(sum(OURS) / 20)
+    assert naive["weighted quantile loss"] == pytest.approx(sum(NAIVE) / 20)
+    prices = numbers.side_by_side(evaluation(tmp_path, scores))
+    older = numbers.side_by_side(evaluation(tmp_path, scores.drop(columns="size"), target="y"))
+    assert not {"weighted quantile loss"} & {*prices, *older}

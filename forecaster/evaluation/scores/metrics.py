@@ -30,12 +30,12 @@ def covered(actual: ArrayLike, low: ArrayLike, high: ArrayLike) -> np.ndarray:
 
 
 def held(actual: ArrayLike, forecasts: ArrayLike, quantiles: ArrayLike, level: float) -> np.ndarray:
-    """Return the probability with which a band holds each outcome; NaN where there is no forecast.
+    """Return the share of each outcome that lies in a band (...); NaN without a forecast.
 
-    It is 0 or 1, except for an outcome that several quantiles equal, as those of counts do. The
-    forecast gives it a probability that may lie partly in the band and partly beyond. The share in
-    the band then counts, as the randomised probability integral transform has it on average
-    (Czado, Gneiting & Held 2009, Biometrics 65).
+    It is 1 inside the band and 0 outside. An outcome that several quantiles equal, such as a count,
+    has a probability of its own in the forecast, of which one part may lie in the band and the rest
+    beyond; the share is then that part of it. This is the mean of the randomised probability
+    integral transform (Czado, Gneiting & Held 2009, Biometrics 65).
 
     - ``actual`` (...), ``forecasts`` (..., quantile)
     - ``quantiles``: ascending probabilities, those of the band's bounds among them

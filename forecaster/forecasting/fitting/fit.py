@@ -287,10 +287,7 @@ def _fitted(
         some = transformed if own.all() else transformed.only(np.flatnonzero(own))
         networks, seconds = trainer(config, some, named, seed)
     else:
-        networks, seconds = untrained(config, transformed.features.shape[-1], network), 0.0
-        if common.pooled is not None:  # of a fit whose other parts have networks
-            start = jax.tree.map(np.asarray, common.pooled.params)
-            networks = dataclasses.replace(networks, start=start)
+        networks, seconds = _without_training(config, transformed, common.pooled, network), 0.0
     serves = networks.start is not None
     networks = networks.among(panel.ids, rungs_of(panel, config, final, own, common=serves))
     held_back = np.where(own, validation_of(config, rows), rows // 2)
@@ -323,6 +320,16 @@ def _fitted(
     spread, without = spread_of(networks.config, [part.sampled_scores])
     model = dataclasses.replace(model.only(kept), spread=spread, spread_without=without)
     return part._replace(model=model)
+
+
+def _without_training(
+    config: Config, transformed: Transformed, pooled: Pooled | None, network: OwnNetwork | None
+) -> Networks:
+    """Return networks of no series; ``pooled``: of a fit whose other parts have networks."""
+    networks = untrained(config, transformed.features.shape[-1], network)
+    if pooled is None:
+        return networks
+    return dataclasses.replace(networks, start=jax.tree.map(np.asarray, pooled.params))
 
 
 def _usual(spacing: Float[np.ndarray, " series"]) -> float:

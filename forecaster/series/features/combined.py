@@ -38,8 +38,10 @@ def combined(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return base and scale by horizon, and the features, of one series, or of several at once.
 
-    - ``sparse``: whether they are, see :class:`~forecaster.series.Nature`; the base is then zero,
-      unless the errors of the combination have been much smaller
+    Shapes are those of ``z`` and a last axis: (..., step, horizon) and (..., step, feature).
+
+    - ``sparse``: whether they are sparse, see :class:`~forecaster.series.Nature`; their base is
+      zero, unless the errors of the combination have been much smaller
     - ``counts``: what the counts of a panel have in common, for series of counts; base and scale
       are then mean and standard deviation of the counts
     - others as of :func:`forecaster.series.features.anchors.combine`
@@ -59,6 +61,16 @@ def combined(
     )
     scale = _known_throughout(np.sqrt((fast**2 + slow**2) / 2))
     scale = scale if deviation is None else deviation
+    return base, scale, _features(z, seasons, base, scale, fast[..., 0] / slow[..., 0])
+
+
+def _features(
+    z: Steps, seasons: Sequence[int], base: Ahead, scale: Ahead, restlessness: Steps
+) -> Float[np.ndarray, "*series step feature"]:
+    """Return what a network sees of each step.
+
+    ``restlessness``: the ratio of recent errors to usual ones, one step ahead
+    """
 
     def surprise(column: int) -> np.ndarray:
         """Return the error of the forecast for each step, in units of that forecast's scale."""
@@ -69,20 +81,20 @@ def combined(
         return (z - shift(z, season)) / scale[..., 0]
 
     level, trend = smoothed(z, 0.95), smoothed(z, 0.7)
-    farthest, unit = horizon - 1, scale[..., -1]
+    farthest, unit = base.shape[-1] - 1, scale[..., -1]
     features = [
         squash(surprise(0)),
         np.log(np.abs(surprise(0)) + 0.1),
-        squash(np.log(fast[..., 0] / slow[..., 0])),
+        squash(np.log(restlessness)),
         squash(surprise(farthest // 2)),
         squash(surprise(farthest)),
         squash((z - level) / unit),
         squash((trend - level) / unit),
-        squash(change(basic)),
+        squash(change(seasons[0] if seasons else 1)),
         squash(change(seasons[-1])) if seasons else np.zeros(z.shape),
         squash((z - base[..., -1]) / unit),
     ]
-    return base, scale, np.stack(features, axis=-1)
+    return np.stack(features, axis=-1)
 
 
 def _known_throughout(scale: Ahead) -> Ahead:
@@ -116,7 +128,7 @@ def widened_for(
     again not at all.
 
     - ``learned``: the number of first rows that the models were fitted on; 0 without models
-    - ``optimism``: of :func:`learn_optimism`
+    - ``optimism``: of :meth:`forecaster.series.features.sample.Sample.optimism`
     """
     rows = np.arange(1, int(scale.shape[-2]) + 1)[:, None]
     share = learned / np.maximum(rows, learned)
