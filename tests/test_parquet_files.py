@@ -1,5 +1,8 @@
 """Parquet files that were made to do harm: what a small one stands for is never unpacked."""
 
+import contextlib
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +13,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import DataError
-from forecaster.files import parquet_groups, read_parquet_file, unpacked_bytes
+from forecaster.files import parquet_groups, read_footer, read_parquet_file, unpacked_bytes
 from tests.limits import fresh_peak, peak_memory
 
 LONG = "x" * 100_000
@@ -116,7 +119,7 @@ def test_pages_are_added_up_as_the_footer_has_them(tmp_path):
             metadata = pq.ParquetFile(opened).metadata
             groups = [metadata.row_group(g) for g in range(metadata.num_row_groups)]
             footer = sum(g.column(n).total_uncompressed_size for g in groups for n in (0, 1))
-            pages = unpacked_bytes(opened, metadata, 1 << 40)
+            pages = unpacked_bytes(opened, read_footer(opened).chunks, 1 << 40)
         assert 0.9 * footer < pages <= footer  # which counts the headers too
 
 
@@ -165,3 +168,59 @@ def test_columns_that_lie_over_each_other_are_refused(tmp_path):
     assert len(listed) + len(pages) == len(raw)
     with pytest.raises(ValueError, match=r"its columns take [\d,]+ bytes, more than it has"):
         read_parquet_file(pages + listed)
+
+
+def test_a_footer_that_would_end_the_process_is_a_value_error(tmp_path):
+    """For a column that has become required, pyarrow's metadata abort: a histogram is too long."""
+    raw = written(tmp_path, {"y": [1.0, None]}).read_bytes()
+    optional, required = b"\x25\x02\x18\x01y", b"\x25\x00\x18\x01y"
+    assert raw.count(optional) == 1
+    for source in (raw.replace(optional, required), raw):
+        with contextlib.suppress(ValueError, OSError):
+            read_parquet_file(source)
+    code = "import sys, pyarrow.parquet as pq; pq.read_metadata(sys.argv[1]).row_group(0).column(0)"
+    (tmp_path / "forged.parquet").write_bytes(raw.replace(optional, required))
+    done = subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "forged.parquet"], capture_output=True, check=False
+    )
+    if done.returncode == 0:
+        pytest.skip("this pyarrow does not abort")
+    assert b"histogram size mismatch" in done.stderr
+
+
+@pytest.mark.parametrize("group", range(3))
+def test_the_footer_says_what_pyarrow_says(group, tmp_path):
+    columns = {
+        "y": np.arange(2500.0), "name": [f"s{n % 9}" for n in range(2500)],
+        "part": pa.array([{"a": n, "b": [n]} for n in range(2500)]),
+    }  # fmt: skip
+    path = written(tmp_path, columns, row_group_size=1000)
+    with pa.OSFile(str(path)) as opened:
+        rows, chunks = read_footer(opened)
+    assert rows == 2500 and len(chunks) == 3 * 4
+    theirs = pq.read_metadata(path).row_group(group)
+    for number, chunk in enumerate(chunks[4 * group : 4 * group + 4]):
+        their = theirs.column(number)
+        assert chunk[:4] == (
+            their.path_in_schema, their.num_values, their.total_uncompressed_size,
+            their.total_compressed_size,
+        )  # fmt: skip
+        offsets = [their.data_page_offset, their.dictionary_page_offset or their.data_page_offset]
+        assert chunk.begin == min(offsets)
+
+
+@pytest.mark.parametrize(
+    ("footer", "message"),
+    [
+        (b"", "damaged"),
+        (b"\x19\xfc\xff\xff\xff\x7f", "damaged"),  # a list of more structs than there are bytes
+        (b"\x16\x02\x06\x02\x02\x00", "twice"),
+        (b"\x36\x02\x19\x1c\x19\x1c\x00\x00\x00", "column without metadata"),
+        (b"\x48\x01a\x00", "no list"),
+        (b"\x1c" * 99, "too deep"),
+    ],
+)
+def test_a_footer_that_is_none_is_named(footer, message):
+    raw = b"PAR1" + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+    with pytest.raises(ValueError, match=message):
+        read_footer(pa.BufferReader(raw))

@@ -7,12 +7,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from forecaster.files.parquet_pages import unpacked_bytes
+from forecaster.files.parquet_pages import read_footer, unpacked_bytes
 from forecaster.files.paths import open_for_arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
 _SMALL = 1 << 20  # bytes of a file that is read within seconds, whatever it holds
 _ROWS, _UNPACKED = 2_000_000, 1 << 27  # in a small file
@@ -50,27 +49,22 @@ def most_grid(size: int) -> int | None:
     return _GRID if size <= _SMALL else None
 
 
-def check_parquet(
-    opened: "pa.NativeFile", metadata: "pq.FileMetaData", columns: Sequence[str] | None = None
-) -> None:
+def check_parquet(opened: "pa.NativeFile", columns: Sequence[str] | None = None) -> None:
     """Raise ValueError for a table that is much larger than its file.
 
     Only the file's own list of contents is read, and the headers of the pages of ``columns``, those
     to be read (None: all).
     """
     size = opened.size()
-    groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
-    chunks = [group.column(n) for group in groups for n in range(group.num_columns)]
-    rows = max([metadata.num_rows, *(group.num_rows for group in groups)])
-    rows = max([rows, *(chunk.num_values for chunk in chunks)])
+    rows, chunks = read_footer(opened)
     if rows > (most := most_rows(size)):
         raise ValueError(f"{rows:,} rows in {size:,} bytes; expected {most:,} at most")
-    cells = sum(max(0, chunk.num_values) for chunk in chunks)
+    cells = sum(max(0, chunk.values) for chunk in chunks)
     if cells > (most := most_cells(size)):
         raise ValueError(f"{cells:,} cells in {size:,} bytes; expected {most:,} at most")
     most = most_unpacked(size)
-    unpacked = sum(max(0, chunk.total_uncompressed_size) for chunk in chunks)
-    unpacked = max(unpacked, unpacked_bytes(opened, metadata, most, columns and set(columns)))
+    unpacked = sum(max(0, chunk.unpacked) for chunk in chunks)
+    unpacked = max(unpacked, unpacked_bytes(opened, chunks, most, columns and set(columns)))
     if unpacked > most:
         raise ValueError(f"{unpacked:,} bytes when unpacked; expected {most:,} at most")
 
@@ -107,7 +101,7 @@ def parquet_groups(
             file = pq.ParquetFile(opened, page_checksum_verification=checksums)
             schema = file.schema_arrow
             wanted = schema.names if columns is None else list(columns)
-            check_parquet(opened, file.metadata, wanted)
+            check_parquet(opened, wanted)
             if len(set(schema.names)) < len(schema.names):
                 raise ValueError("two columns of the same name")
             if missing := set(wanted) - set(schema.names):

@@ -1,58 +1,128 @@
-"""Find out what the pages of a Parquet file unpack to, before one is unpacked.
+"""Find out what a Parquet file holds and its pages unpack to, before one is unpacked.
 
 The footer's sizes may be made up, but a page is unpacked into the number of bytes that its own
-header states. Headers are in Thrift's compact protocol, see
-https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md.
+header states. The footer is not read by pyarrow, which ends the process for some that are damaged:
+its ``RowGroupMetaData.column`` lets an exception of C++ pass.
 """
 
 import itertools
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from forecaster.files.thrift import Struct, read_struct
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
 _WINDOW, _LARGEST = 512, 1 << 24  # bytes of a header that are read at first, and at most
-_DEEPEST = 8  # structs within structs
+_TAIL = 8  # bytes after the footer: its length, and a word
 _UNPACKED, _PACKED = 2, 3  # fields of a page's header: its bytes after and before unpacking
+_ROWS, _GROUPS = 3, 4  # fields of the footer
+_CHUNKS, _ROWS_OF_GROUP = 1, 3  # of a row group
+_CHUNK = 3  # of a column of a row group: its metadata, with the fields
+_PATH, _VALUES, _UNPACKED_SIZE, _PACKED_SIZE, _DATA, _DICTIONARY = 3, 5, 6, 7, 9, 11
+
+
+class Chunk(NamedTuple):
+    """One column of one row group, as the footer has it.
+
+    - ``path``: of the column in the schema, with points
+    - ``values``: their number
+    - ``unpacked, packed``: the bytes of its pages
+    - ``begin``: the position of its first page
+    """
+
+    path: str
+    values: int
+    unpacked: int
+    packed: int
+    begin: int
+
+
+class Footer(NamedTuple):
+    """What a file says that it holds; ``rows``: the largest number of rows that it names."""
+
+    rows: int
+    chunks: list[Chunk]
+
+
+def read_footer(opened: "pa.NativeFile") -> Footer:
+    """Read the footer of a file. Raises ValueError if it is damaged."""
+    size = opened.size()
+    length = int.from_bytes(opened.read_at(4, max(0, size - _TAIL)), "little")
+    if length > size - _TAIL:
+        raise ValueError("Parquet: its footer is longer than the file")
+    try:
+        footer, _ = read_struct(opened.read_at(length, size - _TAIL - length))
+        groups = _list_of(footer, _GROUPS)
+        chunks = [_chunk_of(chunk) for group in groups for chunk in _list_of(group, _CHUNKS)]
+        rows = [_number_of(footer, _ROWS), *(_number_of(group, _ROWS_OF_GROUP) for group in groups)]
+        return Footer(max([*rows, *(chunk.values for chunk in chunks)]), chunks)
+    except (IndexError, ValueError) as error:
+        raise ValueError(f"Parquet: its footer is damaged ({error})") from error
 
 
 def unpacked_bytes(
     opened: "pa.NativeFile",
-    metadata: "pq.FileMetaData",
+    chunks: Collection[Chunk],
     most: int,
     columns: Collection[str] | None = None,
 ) -> int:
     """Return the bytes that the pages of a file unpack to, or a part of them above ``most``.
 
-    ``columns``: those to be read; None: all
+    - ``chunks``: of :func:`read_footer`
+    - ``columns``: those to be read; None: all
 
     Raises ValueError if a header is damaged, or if columns lie over each other.
     """
     total = packed = 0
-    for group in range(metadata.num_row_groups):
-        chunks = metadata.row_group(group)
-        for number in range(chunks.num_columns):
-            chunk = chunks.column(number)
-            if chunk.num_values <= 0 or not _is_of(chunk.path_in_schema, columns):
-                continue  # none of its pages is read
-            offset = chunk.data_page_offset
-            if chunk.dictionary_page_offset:
-                offset = min(offset, chunk.dictionary_page_offset)
-            end = min(offset + chunk.total_compressed_size, opened.size())
-            packed += max(0, end - offset)
-            if packed > opened.size():  # or a few bytes would be walked again and again
-                raise ValueError(f"its columns take {packed:,} bytes, more than it has")
-            while offset < end:
-                fields, length = _header(opened, offset)
-                if min(fields.get(_UNPACKED, -1), fields.get(_PACKED, -1)) < 0:
-                    raise ValueError(f"the page at byte {offset:,} has no size")
-                total += fields[_UNPACKED]
-                if total > most:
-                    return total
-                offset += length + fields[_PACKED]
+    for chunk in chunks:
+        if chunk.values <= 0 or not _is_of(chunk.path, columns):
+            continue  # none of its pages is read
+        offset, end = chunk.begin, min(chunk.begin + chunk.packed, opened.size())
+        if offset < 0:
+            raise ValueError(f"column {chunk.path} begins before the file")
+        packed += max(0, end - offset)
+        if packed > opened.size():  # or a few bytes would be walked again and again
+            raise ValueError(f"its columns take {packed:,} bytes, more than it has")
+        while offset < end:
+            fields, length = _header(opened, offset)
+            unpacked, size = (_number_of(fields, field, -1) for field in (_UNPACKED, _PACKED))
+            if min(unpacked, size) < 0:
+                raise ValueError(f"the page at byte {offset:,} has no size")
+            total += unpacked
+            if total > most:
+                return total
+            offset += length + size
     return total
+
+
+def _chunk_of(chunk: object) -> Chunk:
+    fields = chunk.get(_CHUNK) if isinstance(chunk, dict) else None
+    if not isinstance(fields, dict):
+        raise ValueError("a column without metadata")
+    begin = _number_of(fields, _DATA)
+    if dictionary := _number_of(fields, _DICTIONARY):
+        begin = min(begin, dictionary)
+    parts = [part for part in _list_of(fields, _PATH) if isinstance(part, bytes)]
+    path = b".".join(parts).decode("utf-8", "replace")
+    numbers = (_number_of(fields, field) for field in (_VALUES, _UNPACKED_SIZE, _PACKED_SIZE))
+    values, unpacked, packed = numbers
+    return Chunk(path, values, unpacked, packed, begin)
+
+
+def _list_of(fields: object, field: int) -> list[Any]:
+    values = fields.get(field, []) if isinstance(fields, dict) else None
+    if not isinstance(values, list):
+        raise ValueError(f"field {field} is no list")
+    return values
+
+
+def _number_of(fields: object, field: int, default: int = 0) -> int:
+    value = fields.get(field, default) if isinstance(fields, dict) else None
+    if type(value) is not int:
+        raise ValueError(f"field {field} is no number")
+    return value
 
 
 def _is_of(path: str, columns: Collection[str] | None) -> bool:
@@ -61,64 +131,14 @@ def _is_of(path: str, columns: Collection[str] | None) -> bool:
     return columns is None or any(part in columns for part in parts)
 
 
-def _header(opened: "pa.NativeFile", offset: int) -> tuple[dict[int, int], int]:
-    """Return the whole numbers of the page's header at an offset, by field, and its length."""
+def _header(opened: "pa.NativeFile", offset: int) -> tuple[Struct, int]:
+    """Return the fields of the page's header at an offset, and its length."""
     window = _WINDOW
     while True:
         raw = opened.read_at(window, offset)
         try:
-            return _struct(raw, 0, _DEEPEST)
+            return read_struct(raw)
         except IndexError:
             if len(raw) < window or window >= _LARGEST:
                 raise ValueError(f"the header of a page at byte {offset:,} is damaged") from None
             window *= 32
-
-
-def _struct(raw: bytes, at: int, depth: int) -> tuple[dict[int, int], int]:
-    """Return the whole numbers of a struct by field, and the position after it.
-
-    Raises IndexError where the bytes end too early.
-    """
-    fields: dict[int, int] = {}
-    field = 0
-    while kind := raw[at] & 15:
-        delta, at = raw[at] >> 4, at + 1
-        if delta:
-            field += delta
-        else:
-            field, at = _number(raw, at)
-        if kind in (4, 5, 6):
-            fields[field], at = _number(raw, at)
-        elif kind not in (1, 2):  # yes and no are in the kind itself
-            at = _after(raw, at, kind, depth)
-    return fields, at + 1
-
-
-def _after(raw: bytes, at: int, kind: int, depth: int) -> int:
-    """Return the position after a value of this kind."""
-    if kind in (3, 7, 13):  # a byte, a double, a UUID
-        return at + {3: 1, 7: 8, 13: 16}[kind]
-    if kind in (4, 5, 6):
-        return _number(raw, at)[1]
-    if kind == 8:
-        length, at = _varint(raw, at)
-        return at + length
-    if kind == 12 and depth:
-        return _struct(raw, at, depth - 1)[1]
-    raise ValueError(f"a page's header holds a value of kind {kind}, which none has")
-
-
-def _number(raw: bytes, at: int) -> tuple[int, int]:
-    number, at = _varint(raw, at)
-    return (number >> 1) ^ -(number & 1), at
-
-
-def _varint(raw: bytes, at: int) -> tuple[int, int]:
-    number = shift = 0
-    while True:
-        byte, at = raw[at], at + 1
-        number |= (byte & 127) << shift
-        if byte < 128:
-            return number, at
-        if (shift := shift + 7) > 63:
-            raise ValueError("a number in a page's header has too many bytes")

@@ -61,7 +61,7 @@ class Blocks:
                 sizes = [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)]
                 if column is None or sum(sizes) < LEAST_ROWS or max(sizes) > LARGEST_GROUP:
                     return None
-                check_parquet(opened, file.metadata, [column])
+                check_parquet(opened, [column])
                 check_content(path, file.metadata, [column], [column], range(len(sizes)))
             with (
                 open_for_arrow(path) as opened,

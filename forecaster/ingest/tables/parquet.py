@@ -63,7 +63,7 @@ def read_parquet(
         texts = [name for name in wanted if is_text(path, schema.field(name))]
         _check_size(path, rows, max(1, len(wanted)))
         try:
-            check_parquet(opened, file.metadata, wanted)
+            check_parquet(opened, wanted)
         except ValueError as error:
             raise DataError(
                 f"{path}: {error}. Check that its content is what you expect"
