@@ -224,3 +224,11 @@ def test_a_footer_that_is_none_is_named(footer, message):
     raw = b"PAR1" + footer + len(footer).to_bytes(4, "little") + b"PAR1"
     with pytest.raises(ValueError, match=message):
         read_footer(pa.BufferReader(raw))
+
+
+def test_text_that_is_no_utf8_is_an_error_where_it_is_read(tmp_path):
+    path = tmp_path / "names.parquet"
+    pq.write_table(pa.table({"name": ["abcd", "efgh"]}), path, compression="none")
+    path.write_bytes(path.read_bytes().replace(b"efgh", b"\xff\xfegh"))
+    with pytest.raises(ValueError, match="UTF8"):
+        read_parquet_file(path)

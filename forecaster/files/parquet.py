@@ -137,6 +137,7 @@ def _with_plain_texts(
     """
     for name in texts:
         column = table.column(name)
+        column.validate(full=True)  # bytes that are no UTF-8 fail here, not where they are read
         if (size := _size_of(column)) > most:
             raise ValueError(f"column {name!r}: {size:,} bytes of text; expected {most:,} at most")
         at = table.column_names.index(name)

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Int, Shaped
 
-from forecaster.errors import ForecasterWarning, ModelError, name_reasons
+from forecaster.errors import ForecasterWarning, ModelError, listed, name_reasons
 from forecaster.forecasting.model import Model, Networks
 from forecaster.forecasting.rungs import FORECAST_BY, rows_to_train, rungs_of
 from forecaster.series import Histories, Panel, behind_market, spaced_otherwise, spacing_of
@@ -152,8 +152,8 @@ def _with_channels(model: Model, panel: Panel) -> Panel:
     missing = [name for name in model.channels if name not in panel.channels]
     if missing:
         raise ModelError(
-            f"the model was fitted on {', '.join(model.channels)}; these data lack "
-            f"{', '.join(missing)}. Fit again, or forecast from the same kind of data"
+            f"the model was fitted on {listed(model.channels)}; these data lack "
+            f"{listed(missing)}. Fit again, or forecast from the same kind of data"
         )
     if panel.channels == model.channels:
         return panel

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from forecaster.errors import DataError, UsageError
+from forecaster.errors import DataError, UsageError, listed
 from forecaster.series.calendar.ahead import times_after_rows
 from forecaster.series.calendar.seasons import default_season
 from forecaster.series.calendar.times import show_time
@@ -563,17 +563,17 @@ def check_covariates(known: Scaling, panel: Panel) -> None:
     ``known``: of the model's transform.
     """
     if known.future and (panel.future is None or panel.future.columns != known.future):
-        got = "none" if panel.future is None else ", ".join(panel.future.columns)
+        got = "none" if panel.future is None else listed(panel.future.columns)
         raise DataError(
-            f"the model was fitted with the future covariates {', '.join(known.future)}; this "
+            f"the model was fitted with the future covariates {listed(known.future)}; this "
             f"panel has {got}. Add them by panel.with_future(frame), or --future FILE"
         )
     static = [*known.numbers, *known.words]
     there = [] if panel.static is None else list(map(str, panel.static.values))
     if missing := [name for name in static if name not in there]:
         raise DataError(
-            f"the model was fitted with the static covariates {', '.join(static)}; this panel "
-            f"lacks {', '.join(missing)}. Add them by panel.with_static(frame), or --static FILE"
+            f"the model was fitted with the static covariates {listed(static)}; this panel "
+            f"lacks {listed(missing)}. Add them by panel.with_static(frame), or --static FILE"
         )
     if static and panel.static is not None:
         panel.static.check(panel.ids)

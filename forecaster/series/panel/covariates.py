@@ -54,7 +54,7 @@ class Future:
         if "ds" not in frame or not columns:
             raise DataError(
                 "future covariates: expected columns ds, unique_id (unless the numbers hold for "
-                f"all series) and one or more of numbers; got {', '.join(map(str, frame))}"
+                f"all series) and one or more of numbers; got {listed(frame)}"
             )
         _check_table(frame, len(columns), "future covariates")
         for name in columns:
@@ -131,7 +131,7 @@ class Static:
         if "unique_id" not in frame or frame.shape[1] < 2:
             raise DataError(
                 "static covariates: expected columns unique_id and one or more others; got "
-                f"{', '.join(map(str, frame))}"
+                f"{listed(frame)}"
             )
         _check_table(frame, frame.shape[1] - 1, "static covariates")
         frame = frame.assign(unique_id=frame["unique_id"].astype(str))

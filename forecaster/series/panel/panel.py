@@ -136,7 +136,7 @@ class Panel:
             raise DataError(
                 f"the frame lacks {', '.join(missing) or 'a target'}; expected columns "
                 "unique_id, ds, y or ticker, date, open, high, low, close[, adj_close], volume; "
-                f"got {', '.join(map(str, frame.columns))}"
+                f"got {listed(frame.columns)}"
             )
         channels = tuple(
             str(name)
@@ -186,7 +186,7 @@ class Panel:
         channels = (layout and layout.channels) or channels
         target = next((name for name in _TARGETS if name in channels), None)
         if target is None:
-            raise DataError(f"no column {', '.join(_TARGETS)}; got {', '.join(channels)}")
+            raise DataError(f"no column {', '.join(_TARGETS)}; got {listed(channels)}")
         if kind == "M":  # their units may differ
             series = {n: (t.astype("datetime64[ns]"), v, c) for n, (t, v, c) in series.items()}
         times = union_of(part[0] for part in series.values())
