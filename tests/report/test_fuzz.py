@@ -127,6 +127,7 @@ def test_a_mutant_is_reported_or_named(original, tmp_path, seed):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 @settings(quick, max_examples=8_000, derandomize=False)
 @given(seed=seeds)
 def test_a_mutant_is_reported_or_named_for_long(original, tmp_path, seed):

@@ -160,6 +160,7 @@ def test_any_bytes_of_a_list_of_series_are_read_or_named(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 @settings(quick, max_examples=20_000, derandomize=False)
 @seeds
 def test_a_changed_run_forecasts_or_is_named_for_long(
@@ -170,6 +171,7 @@ def test_a_changed_run_forecasts_or_is_named_for_long(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 @settings(quick, max_examples=20_000, derandomize=False)
 @given(changes=BYTES)
 def test_any_bytes_of_a_list_of_series_are_read_or_named_for_long(
