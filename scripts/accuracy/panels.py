@@ -52,6 +52,12 @@ class Panel(NamedTuple):
     horizon: int
     known: list[np.ndarray]
     came: list[np.ndarray]
+    first: str | None = None  # day of the first value, where networks are to see dates
+
+    def times(self, count: int) -> np.ndarray:
+        """Return the first times of a series, days or whole numbers."""
+        steps = np.arange(count)
+        return steps if self.first is None else np.datetime64(self.first) + steps
 
     def filled(self) -> list[np.ndarray]:
         """Return what is known from each first value on, without gaps."""
@@ -115,8 +121,8 @@ def small(name: str, season: int, horizon: int) -> Panel:
 
 def split(frame: pd.DataFrame, season: int, horizon: int) -> Panel:
     """Return the series of a frame that says which rows are to be forecast."""
-    parts = [rows_of(frame[frame["split"] == part]) for part in ("train", "test")]
-    return Panel(season, horizon, *parts)
+    known, came = (rows_of(frame[frame["split"] == part]) for part in ("train", "test"))
+    return Panel(season, horizon, known, came)
 
 
 def m4(kind: str, season: int, horizon: int) -> Panel:
@@ -142,6 +148,7 @@ PANELS: dict[str, Callable[[], Panel]] = {
     "M1 monthly": lambda: m1("MONTHLY", 12, 18),
     "NN3": lambda: small("nn3", 12, 18),
     "NN5": lambda: small("nn5", 7, 56),
+    "NN5 with dates": lambda: small("nn5", 7, 56)._replace(first="1996-03-18"),
     "carparts": lambda: small("carparts", 12, 12),
     "M4 hourly": lambda: m4("hourly", 24, 48),
     "M4 weekly": lambda: m4("weekly", 1, 13),
@@ -218,7 +225,7 @@ def by_networks(model: str, panel: Panel) -> Made:
     warnings.simplefilter("ignore")
     names = [f"{number:05d}" for number in range(len(panel.known))]
     frame = pd.concat(
-        pd.DataFrame({"unique_id": name, "ds": np.arange(len(y)), "y": y}).dropna()
+        pd.DataFrame({"unique_id": name, "ds": panel.times(len(y)), "y": y}).dropna()
         for name, y in zip(names, panel.known, strict=True)
     )
     out = np.full((3, len(names), panel.horizon), np.nan)

@@ -10,11 +10,18 @@ from jaxtyping import Float, Int
 
 from forecaster.series.calendar.gaps import regular_spacing, without_gaps
 from forecaster.series.calendar.seasons import seasons_of
-from forecaster.series.features.anchors import Ahead
 from forecaster.series.features.counts import are_counts
+from forecaster.series.features.effects import (
+    CalendarPrior,
+    checked_effects,
+    effects_of,
+    effects_on,
+    learn_calendar,
+)
 from forecaster.series.features.experts import NO_EXPERTS, Experts
 from forecaster.series.panel.panel import Panel
 
+_DAY = 86_400.0  # seconds
 _FEWEST = 8  # series from which common seasons are learned
 _CLEAR = 20  # cycles in which a series clearly shows a season of its own
 _VOTES, _MAJORITY = 0.2, 0.5  # of all series, and of those with a season, for a common one
@@ -28,6 +35,7 @@ class Nature:
     - ``seasons``: the steps in each season, shortest first; empty where it has none
     - ``spacing``: at which rows are expected, see :func:`regular_spacing`
     - ``experts``: classical models, fitted on its first rows
+    - ``effects``: of the calendar, on each of the special days; empty where there are none
     - ``nonnegative``: whether it has zeros but nothing below, as counts do; then no forecast lies
       below zero
     - ``sparse``: whether more than half of its values are zero, so that zero is its median
@@ -42,6 +50,7 @@ class Nature:
     nonnegative: bool = False
     sparse: bool = False
     counts: bool = False
+    effects: tuple[float, ...] = ()
 
     @staticmethod
     def of(times: np.ndarray, values: np.ndarray, seasons: Sequence[int] | None) -> "Nature":
@@ -76,7 +85,26 @@ class Nature:
             bool(fields.get("nonnegative", False)),
             bool(fields.get("sparse", False)),
             bool(fields.get("counts", False)),
+            checked_effects(fields.get("effects", ())),
         )
+
+    @property
+    def is_daily(self) -> bool:
+        """Whether there may be effects of the calendar: numbers, not counts, one each day."""
+        return self.spacing == _DAY and not (self.counts or self.sparse)
+
+    def effects_on(self, times: np.ndarray) -> np.ndarray:
+        """Return the effects of the calendar at some times, in the units that networks see."""
+        return effects_on(self.effects, times)
+
+    def without_effects(
+        self, values: Float[np.ndarray, " row"], times: np.ndarray
+    ) -> Float[np.ndarray, " row"]:
+        """Return the values as they would be without effects of the calendar."""
+        if not self.effects:
+            return values
+        effects = self.effects_on(times)
+        return values * np.exp(-effects) if self.logarithmic else values - effects
 
     def without_gaps(
         self, values: Float[np.ndarray, " row"], times: np.ndarray
@@ -85,11 +113,11 @@ class Nature:
         season = self.seasons[0] if self.seasons else 1
         return without_gaps(values, times, self.spacing, season)
 
-    def as_features(self, forecasts: Ahead) -> Ahead:
-        """Return forecasts in the units that networks see; NaN where there is no logarithm."""
+    def as_features(self, values: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+        """Return values in the units that networks see; NaN where there is no logarithm."""
         if not self.logarithmic:
-            return forecasts
-        return np.log(np.where(forecasts > 0, forecasts, np.nan))
+            return values
+        return np.log(np.where(values > 0, values, np.nan))
 
 
 def natures_of(
@@ -107,6 +135,40 @@ def natures_of(
     }
     rows = dict(zip(panel.ids, map(int, panel.mask.sum(1)), strict=True))
     return {name: with_common(nature, common, rows[name]) for name, nature in natures.items()}
+
+
+def calendar_of(
+    natures: Sequence[Nature], rows: Sequence[tuple[Float[np.ndarray, " row"], np.ndarray]]
+) -> CalendarPrior:
+    """Return what the daily series of a panel have in common; ``rows``: their values and times."""
+    daily = [
+        (nature.as_features(values), times)
+        for nature, (values, times) in zip(natures, rows, strict=True)
+        if nature.is_daily
+    ]
+    return learn_calendar([values for values, _ in daily], [times for _, times in daily])
+
+
+def with_effects(
+    natures: Mapping[str, Nature],
+    calendar: CalendarPrior,
+    rows: Sequence[tuple[Float[np.ndarray, " row"], np.ndarray]],
+) -> dict[str, Nature]:
+    """Return the properties of series with the effects that the calendar has on each.
+
+    ``rows``: the values and times of each
+    """
+    daily = {
+        name: (nature.as_features(values), times)
+        for (name, nature), (values, times) in zip(natures.items(), rows, strict=True)
+        if nature.is_daily
+    }
+    values, times = ([own[part] for own in daily.values()] for part in (0, 1))
+    found = dict(zip(daily, effects_of(calendar, values, times), strict=True))
+    return {
+        name: dataclasses.replace(nature, effects=found[name]) if name in found else nature
+        for name, nature in natures.items()
+    }
 
 
 def common_seasons(natures: Mapping[str, Nature]) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from forecaster.errors import DataError, UsageError, listed
+from forecaster.errors import DataError, UsageError
 from forecaster.series.calendar.ahead import times_after_rows
 from forecaster.series.calendar.seasons import default_season
 from forecaster.series.calendar.times import show_time
@@ -29,6 +29,7 @@ from forecaster.series.features.combined import (
     with_few_errors,
 )
 from forecaster.series.features.counts import NO_PRIOR, CountPrior
+from forecaster.series.features.effects import NO_EFFECTS, CalendarPrior
 from forecaster.series.features.experts import (
     COUNT,
     EXPERTS,
@@ -38,7 +39,14 @@ from forecaster.series.features.experts import (
     fit_experts,
 )
 from forecaster.series.features.market import MARKET_FEATURES, market_features
-from forecaster.series.features.nature import Nature, common_seasons, natures_of, with_common
+from forecaster.series.features.nature import (
+    Nature,
+    calendar_of,
+    common_seasons,
+    natures_of,
+    with_common,
+    with_effects,
+)
 from forecaster.series.features.prices import price_feature_count, price_features
 from forecaster.series.features.sample import Sample
 from forecaster.series.features.transformed import Ahead, Transformed
@@ -73,6 +81,7 @@ class Transform:
     - ``alone``: the classical model that forecasts alone, of :data:`EXPERTS`; None: all of them
       and the anchors are combined
     - ``counts``: what the series of counts have in common
+    - ``calendar``: the effects of holidays, months and the time of year that daily series share
     - ``optimism``: how much larger errors are than those that classical models were fitted to
     - ``market``: the declared index that networks see beside each series, see
       :meth:`Panel.with_market`
@@ -92,6 +101,7 @@ class Transform:
     alone: str | None = None
     counts: CountPrior = NO_PRIOR
     optimism: float = 1.0
+    calendar: CalendarPrior = NO_EFFECTS
 
     def __post_init__(self) -> None:
         if self.name not in NAMES:
@@ -171,6 +181,10 @@ class Transform:
         if panel.frequency.alias == "step" and (common := common_seasons(natures)):
             known = self._with_common(panel, common)
             natures = {name: known._nature(name) for name in panel.ids}
+        if self.alone is None and panel.times.dtype.kind == "M":
+            calendar = calendar_of(list(natures.values()), panel.rows())
+            known = dataclasses.replace(known, calendar=calendar)
+            natures = known._with_effects(panel)
         rows = known._without_gaps(panel, natures)
         sample = Sample(rows, list(natures.values()), self.alone)
         unit = sample.usual_change() or self.unit
@@ -202,7 +216,7 @@ class Transform:
         """
         if self.name != "combined":
             return self
-        natures = {name: self._nature(name) for name in panel.ids}
+        natures = self._with_effects(panel, held_back)
         rows = self._without_gaps(panel, natures, held_back)
         names = EXPERTS if self.alone is None else (self.alone,)
         seasons = [
@@ -216,21 +230,30 @@ class Transform:
         }
         return dataclasses.replace(self, natures=MappingProxyType({**self.natures, **made}))
 
+    def _with_effects(
+        self, panel: Panel, held_back: Int[np.ndarray, " series"] | None = None
+    ) -> dict[str, Nature]:
+        """Return the properties of each series with its own effects of the calendar.
+
+        ``held_back``: the number of latest rows of each series that they are not learned from
+        """
+        natures = {name: self._nature(name) for name in panel.ids}
+        if not self.calendar.groups:
+            return natures
+        return with_effects(natures, self.calendar, panel.rows(held_back))
+
     def _without_gaps(
         self,
         panel: Panel,
         natures: Mapping[str, Nature],
         held_back: Int[np.ndarray, " series"] | None = None,
     ) -> list[Float[np.ndarray, " step"]]:
-        """Return the values of each series with missing rows filled."""
-        values = panel.channel(panel.target)
-        out: list[Float[np.ndarray, " step"]] = []
-        for row, name in enumerate(panel.ids):
-            seen = np.flatnonzero(panel.mask[row])
-            if held_back is not None:
-                seen = seen[: len(seen) - int(held_back[row])]
-            out.append(natures[name].without_gaps(values[row, seen], panel.times[seen])[0])
-        return out
+        """Return the values of each series, without effects, with missing rows filled."""
+        rows = zip(panel.ids, panel.rows(held_back), strict=True)
+        return [
+            natures[name].without_gaps(natures[name].without_effects(values, times), times)[0]
+            for name, (values, times) in rows
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -239,7 +262,7 @@ class Transform:
         fields |= {"doubt": self.doubt, "market": self.market}
         fields |= {"shares": self.shares, "common_seasons": self.common_seasons}
         fields |= {"unit": self.unit, "alone": self.alone, "counts": self.counts}
-        fields |= {"optimism": self.optimism}
+        fields |= {"optimism": self.optimism, "calendar": self.calendar}
         return fields | {"covariates": self.covariates.to_dict()}
 
     @staticmethod
@@ -258,6 +281,7 @@ class Transform:
             tuple(map(int, fields.get("common_seasons", ()))), float(fields.get("unit", 0.2)),
             fields.get("alone"), CountPrior.from_json(fields.get("counts", NO_PRIOR)),
             float(fields.get("optimism", 1.0)),
+            CalendarPrior.from_json(fields.get("calendar", NO_EFFECTS)),
         )  # fmt: skip
 
     def check_shares(self, horizon: int) -> None:
@@ -381,7 +405,7 @@ class Transform:
         known = self.covariates
         if not known.count(horizon):
             return made
-        check_covariates(known, panel)
+        known.check(panel.future, panel.static, panel.ids)
         more = np.zeros((*made.z.shape, known.count(horizon)), np.float32)
         of_future = len(known.future) * (horizon + 1)
         for row, name in enumerate(panel.ids):
@@ -460,7 +484,8 @@ class Transform:
             for row, nature in zip(some, natures, strict=True):
                 begin = histories.first[row]
                 times = panel.times[histories.positions[row, begin:]]
-                whole, steps_there = nature.without_gaps(z[row, begin:], times)
+                own = z[row, begin:] - nature.effects_on(times)
+                whole, steps_there = nature.without_gaps(own, times)
                 wholes.append(whole)
                 there.append(steps_there)
             parts = self._combined(padded(wholes), natures, horizon, forecasts)
@@ -468,6 +493,11 @@ class Transform:
                 for row, own, steps_there in zip(some, part, there, strict=True):
                     out[row, histories.first[row] :] = own[steps_there]
         base, scale, features = made
+        for row, name in enumerate(panel.ids):
+            if (nature := self._nature(name)).effects:
+                begin = histories.first[row]
+                ahead = times_after_rows(panel.times[histories.positions[row, begin:]], horizon)
+                base[row, begin:] += nature.effects_on(ahead)
         first = histories.first + max(_FIRST_CHANGES, horizon)  # when all errors are known
         return Transformed(
             features=_without_gaps(features),
@@ -555,28 +585,6 @@ def _stacked(features: list[Rows]) -> Float[np.ndarray, "series step feature"]:
 
 def _without_gaps(features: Float[np.ndarray, "series step feature"]) -> np.ndarray:
     return np.nan_to_num(features, nan=0.0, posinf=0.0, neginf=0.0).astype(np.float32)
-
-
-def check_covariates(known: Scaling, panel: Panel) -> None:
-    """Raise DataError unless a panel has the covariates that a model was fitted with.
-
-    ``known``: of the model's transform.
-    """
-    if known.future and (panel.future is None or panel.future.columns != known.future):
-        got = "none" if panel.future is None else listed(panel.future.columns)
-        raise DataError(
-            f"the model was fitted with the future covariates {listed(known.future)}; this "
-            f"panel has {got}. Add them by panel.with_future(frame), or --future FILE"
-        )
-    static = [*known.numbers, *known.words]
-    there = [] if panel.static is None else list(map(str, panel.static.values))
-    if missing := [name for name in static if name not in there]:
-        raise DataError(
-            f"the model was fitted with the static covariates {listed(static)}; this panel "
-            f"lacks {listed(missing)}. Add them by panel.with_static(frame), or --static FILE"
-        )
-    if static and panel.static is not None:
-        panel.static.check(panel.ids)
 
 
 def _times_of(panel: Panel) -> dict[str, np.ndarray]:

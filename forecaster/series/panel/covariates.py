@@ -211,6 +211,24 @@ class Scaling:
             self, numbers=MappingProxyType(numbers), words=MappingProxyType(words)
         )
 
+    def check(self, future: Future | None, static: Static | None, ids: Sequence[str]) -> None:
+        """Raise DataError unless a panel has the covariates that a model was fitted with."""
+        if self.future and (future is None or future.columns != self.future):
+            got = "none" if future is None else listed(future.columns)
+            raise DataError(
+                f"the model was fitted with the future covariates {listed(self.future)}; this "
+                f"panel has {got}. Add them by panel.with_future(frame), or --future FILE"
+            )
+        wanted = [*self.numbers, *self.words]
+        there = [] if static is None else list(map(str, static.values))
+        if missing := [name for name in wanted if name not in there]:
+            raise DataError(
+                f"the model was fitted with the static covariates {listed(wanted)}; this panel "
+                f"lacks {listed(missing)}. Add them by panel.with_static(frame), or --static FILE"
+            )
+        if wanted and static is not None:
+            static.check(ids)
+
     def future_features(
         self,
         future: Future,

@@ -403,6 +403,22 @@ class Panel:
         seen = np.flatnonzero(self.mask[row])[-count:]
         return self.times[seen], self.values[row, seen], self.channels
 
+    def rows(
+        self, held_back: Int[np.ndarray, " series"] | None = None
+    ) -> list[tuple[Float[np.ndarray, " row"], Shaped[np.ndarray, " row"]]]:
+        """Return the target and the times of each series' rows.
+
+        ``held_back``: the number of latest rows of each series to leave out
+        """
+        values = self.channel(self.target)
+        out: list[tuple[np.ndarray, np.ndarray]] = []
+        for row in range(len(self.ids)):
+            seen = np.flatnonzero(self.mask[row])
+            if held_back is not None:
+                seen = seen[: len(seen) - int(held_back[row])]
+            out.append((values[row, seen], self.times[seen]))
+        return out
+
     def channel(self, name: str) -> Float[np.ndarray, "series time"]:
         """Return the values of one channel."""
         return self.values[:, :, self.channels.index(name)]

@@ -1,0 +1,83 @@
+"""Days unlike others: the ends of months, holidays that keep a date or move, and the time of year.
+
+The holidays are those of many countries with a Christian tradition, and of the United States. A day
+that means nothing to a series gets no effect, see :mod:`forecaster.series.features.effects`; other
+holidays can be given as covariates that are known in advance.
+"""
+
+import functools
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float, Int, Shaped
+
+_YEAR = 365.2425  # days
+_HARMONICS = 4
+_EDGE = 5  # days at each end of a month
+_MIDDLE = (14, 15, 16)  # when many are paid
+_EASTER = (-48, -47, -46, -4, -3, -2, -1, 0, 1, 2, 39, 49, 50, 60)
+"""Days from Easter Sunday: carnival, its own week, Ascension, Pentecost, Corpus Christi."""
+_DATES = (
+    101, 102, 106, 214, 501, 704, 1031, 1101, 1111, 1222, 1223, 1224, 1225, 1226, 1227, 1228, 1229,
+    1230, 1231,
+)  # fmt: skip
+_FLOATING = (  # month, weekday from Monday = 0, which of the month, days after it
+    (1, 0, 3, 0), (2, 0, 3, 0), (5, 0, -1, 0), (9, 0, 1, 0), (11, 3, 4, 0), (11, 3, 4, 1),
+    (11, 3, 4, 4),
+)  # fmt: skip
+
+GROUPS = {
+    "holidays": len(_EASTER) + len(_DATES) + len(_FLOATING),
+    "month": 2 * _EDGE + len(_MIDDLE),
+    "year": 2 * _HARMONICS,
+}
+"""The number of columns of each group of :func:`special_days`, in their order."""
+
+
+@functools.lru_cache(maxsize=8)
+def special_days(first: int, last: int) -> Float[np.ndarray, "day column"]:
+    """Return what each day is: 1 on the days of a column, 0 on others; a wave for the time of year.
+
+    ``first``, ``last``: days since 1970-01-01
+    """
+    days = pd.DatetimeIndex(np.arange(first, last + 1).astype("datetime64[D]"))
+    numbers = np.arange(first, last + 1)
+    month, day = np.asarray(days.month), np.asarray(days.day)
+    to_end = np.asarray(days.days_in_month) - day
+    after_easter = numbers - _easter_of(np.asarray(days.year))
+    date = 100 * month + day
+    columns = [after_easter == offset for offset in _EASTER]
+    columns += [date == one for one in _DATES]
+    columns += [_floating(numbers, *rule) for rule in _FLOATING]
+    columns += [day == one + 1 for one in range(_EDGE)]
+    columns += [to_end == one for one in range(_EDGE)]
+    columns += [day == one for one in _MIDDLE]
+    angle = 2 * np.pi * numbers / _YEAR
+    columns += [wave(k * angle) for k in range(1, _HARMONICS + 1) for wave in (np.sin, np.cos)]
+    made = np.stack(columns, axis=1).astype(float)
+    made.setflags(write=False)
+    return made
+
+
+def day_numbers(times: Shaped[np.ndarray, "..."]) -> Int[np.ndarray, "..."]:
+    """Return the days of dates, counted from 1970-01-01."""
+    return times.astype("datetime64[D]").astype(np.int64)
+
+
+def _easter_of(years: np.ndarray) -> Int[np.ndarray, " day"]:
+    """Return the day number of Easter Sunday in each year."""
+    from dateutil.easter import easter
+
+    unique, which = np.unique(years, return_inverse=True)
+    found = [np.datetime64(easter(int(year)), "D").astype(int) for year in unique]
+    return np.array(found, np.int64)[which]
+
+
+def _floating(
+    numbers: Int[np.ndarray, " day"], month: int, weekday: int, which: int, after: int
+) -> np.ndarray:
+    """Return which days are ``after`` days behind a certain weekday of a month; -1: its last."""
+    days = pd.DatetimeIndex((numbers - after).astype("datetime64[D]"))
+    day, ahead = np.asarray(days.day), np.asarray(days.days_in_month) - np.asarray(days.day)
+    place = ahead < 7 if which < 0 else (day - 1) // 7 == which - 1
+    return (np.asarray(days.month) == month) & (np.asarray(days.day_of_week) == weekday) & place

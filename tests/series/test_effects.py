@@ -1,0 +1,189 @@
+"""Effects of the calendar are found where there are some, and nowhere else."""
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import forecaster as fc
+from forecaster.series.calendar.special_days import GROUPS
+from forecaster.series.features.effects import (
+    NO_EFFECTS,
+    CalendarPrior,
+    checked_effects,
+    effects_of,
+    effects_on,
+    learn_calendar,
+)
+from forecaster.series.features.transforms import Transform
+
+EASTERS = pd.to_datetime(["2020-04-12", "2021-04-04", "2022-04-17", "2023-04-09"])
+
+
+def truth(days: pd.DatetimeIndex) -> np.ndarray:
+    """What the days do to the logarithm of sales, other than the week."""
+    out = np.zeros(len(days))
+    out[(days.month == 12) & (days.day == 24)] = 1.5
+    out[(days.month == 12) & (days.day == 25)] = -2.0
+    out[days.isin(EASTERS)] = -1.5
+    out[days.is_month_end] += 0.5
+    return out
+
+
+def simulated(count: int, rows: int, effects: float = 1.0, seed: int = 0):
+    """Values by series with a level that wanders, a week, and shocks that all share."""
+    rng = np.random.default_rng(seed)
+    days = pd.date_range("2020-02-10", periods=rows)
+    level = np.cumsum(0.02 * rng.standard_normal((count, rows)), 1)
+    week = rng.standard_normal((count, 7))[:, np.arange(rows) % 7]
+    noise = 0.1 * rng.standard_normal((count, rows)) + 0.05 * rng.standard_normal(rows)
+    size = np.linspace(0.7, 1.3, count)[:, None] if count > 1 else np.ones((1, 1))
+    return level + week + noise + effects * size * truth(days), days
+
+
+def panel_of(z: np.ndarray, days: pd.DatetimeIndex) -> fc.Panel:
+    return fc.load_panel(
+        pd.concat(
+            pd.DataFrame({"unique_id": f"s{row}", "ds": days, "y": np.exp(own)})
+            for row, own in enumerate(z)
+        )
+    )
+
+
+def test_the_effects_that_made_a_panel_are_found():
+    z, days = simulated(20, 1100)
+    times = [days.to_numpy()] * len(z)
+    prior = learn_calendar(list(z), times)
+    assert prior.groups == ("holidays", "month")
+    found = np.array([effects_on(own, times[0]) for own in effects_of(prior, list(z), times)])
+    for day, expected in [
+        ("2021-12-24", 1.5), ("2022-12-25", -2.0), ("2022-04-17", -1.5), ("2021-06-30", 0.5),
+        ("2021-06-20", 0.0), ("2021-12-20", 0.0),
+    ]:  # fmt: skip
+        assert found[:, days.get_loc(day)].mean() == pytest.approx(expected, abs=0.1), day
+    # Each series has its own size, between 0.7 and 1.3 times the mean.
+    assert found[:, days.get_loc("2022-12-25")].std() > 0.2
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_panel_without_effects_has_none(seed):
+    z, days = simulated(20, 800, effects=0.0, seed=seed)
+    assert learn_calendar(list(z), [days.to_numpy()] * len(z)) == NO_EFFECTS
+
+
+def test_one_series_shows_its_effects():
+    z, days = simulated(1, 1100)
+    prior = learn_calendar([z[0]], [days.to_numpy()])
+    assert "holidays" in prior.groups
+
+
+def test_missing_days_and_late_beginnings_change_little():
+    z, days = simulated(20, 1100)
+    rng = np.random.default_rng(1)
+    rows, times = [], []
+    for own in z:
+        kept = (rng.random(len(days)) > 0.05) & (np.arange(len(days)) >= rng.integers(0, 200))
+        rows.append(own[kept])
+        times.append(days.to_numpy()[kept])
+    prior = learn_calendar(rows, times)
+    assert prior.groups == ("holidays", "month")
+    whole = learn_calendar(list(z), [days.to_numpy()] * len(z))
+    day = days.get_loc("2022-12-25")
+    cut, full = (
+        np.mean([effects_on(e, days.to_numpy())[day] for e in effects_of(p, r, t)])
+        for p, r, t in ((prior, rows, times), (whole, list(z), [days.to_numpy()] * len(z)))
+    )
+    assert cut == pytest.approx(full, abs=0.2)
+
+
+def test_a_short_series_has_the_effects_of_its_panel():
+    z, days = simulated(20, 1100)
+    prior = learn_calendar(list(z), [days.to_numpy()] * len(z))
+    times = [days.to_numpy()[-60:], days.to_numpy()[-5:]]
+    new, tiny = effects_of(prior, [z[0, -60:], z[0, -5:]], times)
+    assert effects_on(new, np.array(["2023-12-25"], "datetime64[D]")) < -1.0
+    assert tiny == ()
+
+
+def test_the_base_of_networks_knows_the_holiday():
+    z, days = simulated(20, 1150)  # until 2023-04-04
+    calendar = learn_calendar(list(z), [days.to_numpy()] * len(z))
+    panel = panel_of(z[8:12], days)
+    plain = Transform.choose("auto", panel)
+    transforms = (dataclasses.replace(plain, calendar=one) for one in (calendar, NO_EFFECTS))
+    base, usual = (one.with_experts(panel).apply(panel, 14).base[:, -1] for one in transforms)
+    easter = (EASTERS[-1] - days[-1]).days - 1
+    assert (base - usual)[:, easter].mean() == pytest.approx(-1.5, abs=0.2)
+    assert abs((base - usual)[:, :easter].mean()) < 0.1
+
+
+def test_effects_come_from_the_rows_that_are_not_held_back():
+    z, days = simulated(12, 800)
+    calendar = learn_calendar(list(z), [days.to_numpy()] * len(z))
+    later = z[:1].copy()
+    later[:, -200:] += 5.0 * days.is_month_end[-200:]
+    panel, edited = panel_of(z[:1], days), panel_of(later, days)
+    known = dataclasses.replace(Transform.choose("auto", panel), calendar=calendar)
+    held = np.full(1, 200)
+    a, b = (known.with_experts(one, held).natures["s0"].effects for one in (panel, edited))
+    assert a == b
+    assert a != known.with_experts(edited).natures["s0"].effects
+
+
+@pytest.mark.parametrize("kind", ["counts", "sparse", "weekly", "numbers", "prices"])
+def test_other_series_have_no_effects(kind):
+    z, days = simulated(2, 200)
+    values = np.exp(z)
+    if kind == "counts":
+        values = np.floor(values)
+        values[:, 0] = 0
+    if kind == "sparse":
+        values[:, ::2], values[:, 1::4] = 0, 0
+    name = "close" if kind == "prices" else "y"
+    times = pd.date_range("2010-01-03", periods=200, freq="W") if kind == "weekly" else days
+    frame = pd.concat(
+        pd.DataFrame({"unique_id": f"s{row}", "ds": times, name: own})
+        for row, own in enumerate(values)
+    )
+    if kind == "numbers":
+        frame["ds"] = frame.groupby("unique_id").cumcount()
+    panel = fc.load_panel(frame)
+    known = Transform.choose("auto", panel).learned_from(panel, 7).with_experts(panel)
+    assert known.calendar == NO_EFFECTS
+    assert not any(nature.effects for nature in known.natures.values())
+
+
+def test_effects_are_kept_in_a_file():
+    z, days = simulated(12, 800)
+    calendar = learn_calendar(list(z), [days.to_numpy()] * len(z))
+    panel = panel_of(z[:1, -200:], days[-200:])
+    plain = Transform.choose("auto", panel)
+    known = dataclasses.replace(plain, calendar=calendar).with_experts(panel)
+    assert known.calendar.groups
+    read = Transform.from_dict(known.to_dict())
+    assert read.calendar == known.calendar
+    assert {n: one.effects for n, one in read.natures.items()} == {
+        n: one.effects for n, one in known.natures.items()
+    }
+
+
+WRONG = {
+    "a group": [["moon"], [], [], 0],
+    "too few": [["month"], [0.0], [0.0], 0],
+    "twice": [["month"] * 2, [0.0] * 26, [0.0] * 26, 0],
+    "not a number": [["month"], [np.nan] * GROUPS["month"], [0.0] * GROUPS["month"], 0],
+    "smoothing": [[], [], [], 99],
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_prior_that_lies_is_refused(case):
+    with pytest.raises(ValueError, match="transform: calendar"):
+        CalendarPrior.from_json(WRONG[case])
+
+
+@pytest.mark.parametrize("effects", [[0.0], [np.inf] * sum(GROUPS.values())])
+def test_effects_that_lie_are_refused(effects):
+    with pytest.raises(ValueError, match="effects: expected"):
+        checked_effects(effects)
