@@ -65,7 +65,26 @@ def test_its_bands_learn_from_its_own_past(panel, fitted):
 
 def test_too_few_rows_for_any_forecast_are_still_refused(panel, fitted):
     new = panel.only([panel.ids[-1]])
-    few = new.between(str(new.times[-fitted.config.rows_to_forecast + 1]))
+    with pytest.raises(ModelError, match="1 rows; a forecast is made from 2"):
+        match_panel(fitted, new.between(str(new.times[-1])))
+
+
+def test_a_price_of_two_days_has_the_bands_of_its_panel(panel, fitted):
+    new = panel.only([panel.ids[-1]])
+    young = new.between(str(new.times[-2]))
+    with pytest.warns(ForecasterWarning, match="forecast by the one trained on all"):
+        forecast = fc.predict(fitted, young)
+    low, high = (forecast[f"LSTM-{side}-80"].to_numpy(float) for side in ("lo", "hi"))
+    width = np.log(high / low)
+    # 80 % of a normal distribution of the usual volatility of the panel, within a factor of 1.5.
+    expected = 2 * 1.2816 * fitted.transform.unit * np.sqrt(np.arange(1, len(forecast) + 1))
+    assert (width > expected / 1.5).all()
+    assert (width < expected * 1.5).all()
+
+
+def test_one_with_a_network_of_its_own_needs_rows_for_it(panel, fitted):
+    short = panel.only([panel.ids[0]])
+    few = short.between(str(short.times[-fitted.config.rows_to_forecast + 1]))
     with pytest.raises(ModelError, match="a forecast is made from"):
         match_panel(fitted, few)
 

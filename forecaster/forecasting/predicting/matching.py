@@ -102,16 +102,19 @@ def match_panel(model: Model, panel: Panel, *, latest: bool = True) -> Panel:
     if model.networks.start is None and not model.transform.takes_any:
         reasons |= dict.fromkeys(newcomers_of(model, panel), Skipped(Kind.NO_NETWORK))
     reasons |= model.transform.too_far_apart(panel) | model.transform.unusable(panel)
-    of_transform = model.transform.rows_to_forecast(model.config.horizon)
-    needed = max(model.config.rows_to_forecast, of_transform)
+    least = model.transform.rows_to_forecast(model.config.horizon)
+    needed = max(model.config.rows_to_forecast, least)
     networked = set(model.ids)
     if model.transform.takes_any:
+        least = 0
         of_networks = zip(model.ids, model.networks.networked, strict=True)
         networked = {name for name, one in of_networks if one}
+    elif model.transform.name != "log_return":
+        least = needed
     for name, rows in zip(panel.ids, panel.mask.sum(1), strict=True):
-        free = model.transform.takes_any and name not in networked
-        if rows < needed and not free:
-            reasons[name] = Skipped(Kind.TOO_SHORT_TO_FORECAST, int(rows), needed)
+        enough = needed if name in networked else least
+        if rows < enough:
+            reasons[name] = Skipped(Kind.TOO_SHORT_TO_FORECAST, int(rows), enough)
     reasons |= _spaced_otherwise(model, panel) | behind_market(panel) if latest else {}
     skipped = {name: reasons[name] for name in panel.ids if name in reasons}
     known = [name for name in panel.ids if name not in skipped]

@@ -6,6 +6,30 @@ from forecaster.series.causal import Rows, decayed_mean, shift, squash
 from forecaster.series.features.anniversaries import active_days
 from forecaster.series.panel.panel import Histories, Panel
 
+ROWS_OF_VOLATILITY = 20
+"""Rows with which a series' own volatility stands alone."""
+_USUAL = 10.0  # changes that the volatility of a panel counts for
+
+
+def usual_volatility(panel: Panel) -> float | None:
+    """Return the median volatility of the series of a panel, from one row to the next.
+
+    None where no series has changes enough.
+    """
+    found = [
+        float(np.sqrt(np.square(np.diff(np.log(values))).mean()))
+        for values, _ in panel.rows()
+        if len(values) >= ROWS_OF_VOLATILITY
+    ]
+    return float(np.median(found)) if found and np.median(found) > 0 else None
+
+
+def with_few_changes(scale: Rows, change: Rows, usual: float) -> Rows:
+    """Return the volatility of series of few rows, shrunk to that which is usual in a panel."""
+    known = np.cumsum(np.isfinite(change), axis=1)
+    own = np.where(known > 0, np.nan_to_num(scale), 0.0) ** 2
+    return np.sqrt((known * own + _USUAL * usual**2) / (known + _USUAL))
+
 
 def price_feature_count(horizon: int) -> int:
     """Return the number of features of :func:`price_features`."""

@@ -47,7 +47,13 @@ from forecaster.series.features.nature import (
     with_common,
     with_effects,
 )
-from forecaster.series.features.prices import price_feature_count, price_features
+from forecaster.series.features.prices import (
+    ROWS_OF_VOLATILITY,
+    price_feature_count,
+    price_features,
+    usual_volatility,
+    with_few_changes,
+)
 from forecaster.series.features.sample import Sample
 from forecaster.series.features.transformed import Ahead, Transformed
 from forecaster.series.panel.covariates import Scaling
@@ -76,8 +82,8 @@ class Transform:
       :func:`combine`; empty for equal ones
     - ``common_seasons``: for series whose times are whole numbers and that do not clearly show a
       season of their own
-    - ``unit``: the usual change from one row to the next in units of a series' level, for series
-      that have hardly any rows; by default wide
+    - ``unit``: the usual change from one row to the next in units of a series' level, of prices
+      their usual volatility, for series that have hardly any rows; by default wide
     - ``alone``: the classical model that forecasts alone, of :data:`EXPERTS`; None: all of them
       and the anchors are combined
     - ``counts``: what the series of counts have in common
@@ -172,8 +178,10 @@ class Transform:
         """Return the transform with the weights that had the smallest errors in a panel's past.
 
         They are the doubt and the shares. Where times are whole numbers, series also take the
-        seasons that most others have.
+        seasons that most others have. Of prices only the usual volatility is learned.
         """
+        if self.name == "log_return":
+            return dataclasses.replace(self, unit=usual_volatility(panel) or self.unit)
         if self.name != "combined":
             return self
         known = self
@@ -327,7 +335,7 @@ class Transform:
 
     def rows_to_forecast(self, horizon: int) -> int:
         """Return the fewest rows of a series with a base and a scale for each step ahead."""
-        return {"combined": horizon, "seasonal": self.season}.get(self.name, 0) + 1
+        return {"combined": horizon, "seasonal": self.season, "log_return": 1}.get(self.name, 0) + 1
 
     def unusable(self, panel: Panel) -> dict[str, Skipped]:
         """Return the series of a panel that cannot be transformed, with the reason."""
@@ -455,6 +463,8 @@ class Transform:
         if self.name in ("seasonal", "identity"):
             features.append(squash((z - decayed_mean(z, 0.99)) / scale))
         if logarithmic:
+            young = np.flatnonzero(z.shape[1] - histories.first < ROWS_OF_VOLATILITY)
+            scale[young] = with_few_changes(scale[young], change[young], self.unit)
             features += price_features(panel, histories, change, scale, horizon)
         if panel.market is not None and self.market is not None:
             features += market_features(
@@ -462,7 +472,7 @@ class Transform:
             )
         bases, scales = self._counted_from(z, scale, horizon)
         return Transformed(
-            features=_stacked(features),
+            features=_without_gaps(np.stack(features, axis=-1)),
             z=z,
             base=bases,
             scale=scales,
@@ -577,10 +587,6 @@ class Transform:
 def _cuts(ends: Int[np.ndarray, " series"]) -> Int[np.ndarray, " cut"]:
     """Return where to cut the series so that each part has few forecasts; ``ends``: a total."""
     return np.flatnonzero(np.diff(ends // _AT_ONCE)) + 1
-
-
-def _stacked(features: list[Rows]) -> Float[np.ndarray, "series step feature"]:
-    return _without_gaps(np.stack(features, axis=-1))
 
 
 def _without_gaps(features: Float[np.ndarray, "series step feature"]) -> np.ndarray:
