@@ -270,6 +270,7 @@ def test_what_is_lost_with_its_workers_is_named_and_tried_again(data, tmp_path):
     assert not home.unfinished.exists() and len(home.runs()) == 2
 
 
+@pytest.mark.slow
 def test_the_more_lanes_the_more_series_are_trained_at_a_time(data, tmp_path, monkeypatch):
     began = swarm.fit
     seconds = []
@@ -297,6 +298,7 @@ def test_where_everything_is_lost_the_reasons_are_named_and_all_is_tried_again(d
     same_model(fc.load(Home(data / "whole").latest_run()), fc.load(Home(tmp_path).latest_run()))
 
 
+@pytest.mark.slow
 def test_what_is_lost_of_a_single_shard_is_tried_again_too(data, tmp_path, monkeypatch):
     monkeypatch.setattr("forecaster.pipeline.memory.MOST_PER_SHARD", 99)
     with with_executor(Elsewhere(2, lost=[2])):
@@ -406,6 +408,7 @@ def test_the_store_is_locked_while_shards_of_it_train_and_the_help_says_so(
     assert held == [[True], [False]]  # one in one piece has read them
 
 
+@pytest.mark.slow
 def test_workers_elsewhere_see_the_market(data, tmp_path, monkeypatch):
     asked = (*fitting(data), "--market", "CCC", "--tickers", "AAA,BBB,DDD,FFF")
     with with_executor(executor := Elsewhere(2)):

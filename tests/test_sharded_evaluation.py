@@ -142,6 +142,7 @@ def test_what_is_finished_is_not_done_again(data, tmp_path, monkeypatch):
     assert not Home(tmp_path).unfinished.exists()
 
 
+@pytest.mark.slow
 def test_an_evaluation_of_a_single_shard_is_resumed_too(data, tmp_path, monkeypatch):
     def stopped(*args, **options):
         raise KeyboardInterrupt
@@ -168,6 +169,7 @@ def test_an_evaluation_that_cannot_be_made_leaves_nothing_to_resume(data, tmp_pa
     assert not Home(tmp_path).unfinished.exists()
 
 
+@pytest.mark.slow
 def test_one_that_was_killed_once_it_was_written_is_not_made_again(data, tmp_path, monkeypatch):
     from forecaster.storage import UnfinishedFit
 
@@ -249,6 +251,7 @@ def test_whatever_is_asked_for_the_shards_do_not_matter(kind, data, tmp_path, mo
     same(tmp_path / "x", tmp_path / "y")
 
 
+@pytest.mark.slow
 def test_forecasts_beyond_float32_are_written_as_they_are(data, tmp_path):
     """Stored as float32 they would be infinite, and the evaluation lost; shards differ in type."""
     frame = pd.read_csv(data / "p.csv")

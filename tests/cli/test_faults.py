@@ -51,7 +51,10 @@ def test_a_fault_at_some_writes_leaves_the_old_state_or_the_new(disk, tmp_path):
     assert faults(disk, tmp_path, "export", "ENOSPC", 2, 3) >= 2
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    [kind if kind == "kill" else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS],
+)
 def test_a_fault_while_an_older_store_is_moved_over_loses_nothing(disk, tmp_path, kind):
     assert faults(disk, tmp_path, "move", kind, 1, 5) >= 5
 
@@ -88,7 +91,7 @@ def mounted(tmp_path):
     return go
 
 
-@pytest.mark.parametrize("version", [2, None])
+@pytest.mark.parametrize("version", [pytest.param(2, marks=pytest.mark.slow), None])
 def test_a_home_that_may_only_be_read_is_read(mounted, home, tmp_path, version):
     """Forecasts, status and exports work; commands that write say once why they cannot."""
     shutil.copytree(home, tmp_path / "home")

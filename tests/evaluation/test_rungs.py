@@ -126,6 +126,7 @@ def test_wrong_counts_are_refused(evaluation, tmp_path, counts):
         Evaluation.read(tmp_path)
 
 
+@pytest.mark.slow
 def test_an_evaluation_in_shards_says_the_same(frame, tmp_path, monkeypatch):
     frame.to_csv(tmp_path / "p.csv", index=False)
     (tmp_path / "c.toml").write_text(

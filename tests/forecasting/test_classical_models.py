@@ -43,7 +43,10 @@ def by_itself(name: str, rows: list[np.ndarray]) -> np.ndarray:
     return np.array([one[-1] for one in made])
 
 
-@pytest.mark.parametrize("name", CLASSICAL)
+@pytest.mark.parametrize(
+    "name",
+    [name if name == "theta" else pytest.param(name, marks=pytest.mark.slow) for name in CLASSICAL],
+)
 def test_the_forecast_is_that_of_the_model_alone(name, tmp_path):
     frame = seasonal()
     short = pd.DataFrame({"unique_id": "short", "ds": frame["ds"].iloc[:2], "y": [3.0, 4.0]})

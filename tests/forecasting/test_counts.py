@@ -93,6 +93,7 @@ def test_forecasts_of_counts_are_whole_and_hold_what_they_say(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_bands_of_counts_are_better_than_those_of_the_median():
     """Quantiles of a panel of counts have smaller losses than those of a continuous forecast."""
     frame = demand(72, seed=3)

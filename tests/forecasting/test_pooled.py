@@ -49,6 +49,7 @@ def test_a_common_start_helps_series_that_are_short(waves):
     assert ratio.mean() < 0.97
 
 
+@pytest.mark.slow
 def test_how_much_is_believed_is_learned_from_all_series_unless_they_are_independent():
     walks = np.random.default_rng(3).normal(size=(20, 300)).cumsum(1)
     ds = np.arange(300)

@@ -109,7 +109,9 @@ def test_few_long_series_do_not_decide_for_many_short_ones():
     assert (independent.report[FORECAST_BY] == Rung.OWN).sum() == 2
 
 
-@pytest.mark.parametrize("model", ["ets", "theta", "ces"])
+@pytest.mark.parametrize(
+    "model", ["theta", *(pytest.param(name, marks=pytest.mark.slow) for name in ("ets", "ces"))]
+)
 def test_parts_of_a_classical_model_are_the_same(model):
     """The weights of the sample are shared, also those of the series of counts."""
     odd = {name: values for name, values in ODD.items() if name != "large"}

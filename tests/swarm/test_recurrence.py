@@ -82,6 +82,7 @@ def test_lstm_values_and_gradients_are_those_of_the_textbook(
             np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.slow
 @settings(max_examples=3, deadline=None)
 @given(st.integers(0, 2**31), sizes, sizes, sizes, sizes, st.sampled_from([1, 2, 9]))
 def test_gru_values_and_gradients_are_those_of_the_textbook(
