@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
+from forecaster.series.calendar.seasons import days_of_week
 from forecaster.series.calendar.special_days import GROUPS
 from forecaster.series.features.effects import (
     NO_EFFECTS,
@@ -64,6 +65,32 @@ def test_the_effects_that_made_a_panel_are_found():
         assert found[:, days.get_loc(day)].mean() == pytest.approx(expected, abs=0.1), day
     # Each series has its own size, between 0.7 and 1.3 times the mean.
     assert found[:, days.get_loc("2022-12-25")].std() > 0.2
+
+
+def test_series_without_weekends_have_effects_too():
+    z, days = simulated(12, 720)  # Christmas Eve is a Thursday, then a Friday
+    kept = (days.day_of_week < 5) & ~((days.month == 12) & (days.day == 25))
+    times = [days.to_numpy()[kept]] * len(z)
+    prior = learn_calendar(list(z[:, kept]), times, 5)
+    assert prior.groups[0] == "holidays"
+    assert prior.week == 5
+    found = [effects_on(own, times[0], 5) for own in effects_of(prior, list(z[:, kept]), times)]
+    eve = np.flatnonzero(days[kept] == "2020-12-24")
+    assert np.mean(found, axis=0)[eve] == pytest.approx(1.5, abs=0.2)
+
+
+@pytest.mark.parametrize(
+    ("days", "week"),
+    [
+        (pd.date_range("2024-01-01", periods=60), 7),
+        (pd.bdate_range("2024-01-01", periods=60), 5),
+        (pd.date_range("2024-01-01", periods=60, freq="W"), 0),
+        (pd.date_range("2024-01-01", periods=60, freq="h"), 0),
+        (pd.Index(np.arange(60)), 0),
+    ],
+)
+def test_the_week_of_a_series_is_that_of_its_rows(days, week):
+    assert days_of_week(days.to_numpy()) == week
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -169,11 +196,12 @@ def test_effects_are_kept_in_a_file():
 
 
 WRONG = {
-    "a group": [["moon"], [], [], 0],
-    "too few": [["month"], [0.0], [0.0], 0],
-    "twice": [["month"] * 2, [0.0] * 26, [0.0] * 26, 0],
-    "not a number": [["month"], [np.nan] * GROUPS["month"], [0.0] * GROUPS["month"], 0],
-    "smoothing": [[], [], [], 99],
+    "a group": [["moon"], [], [], 0, 7],
+    "too few": [["month"], [0.0], [0.0], 0, 7],
+    "twice": [["month"] * 2, [0.0] * 26, [0.0] * 26, 0, 7],
+    "not a number": [["month"], [np.nan] * GROUPS["month"], [0.0] * GROUPS["month"], 0, 7],
+    "smoothing": [[], [], [], 99, 7],
+    "week": [[], [], [], 0, 6],
 }
 
 

@@ -68,3 +68,17 @@ def test_the_time_of_year_comes_back_every_year():
 def test_days_do_not_hang_on_the_span():
     cut = special_days(FIRST + 400, LAST - 400)
     np.testing.assert_array_equal(cut, special_days(FIRST, LAST)[400:-400])
+
+
+def test_without_weekends_months_end_on_weekdays():
+    days = pd.bdate_range("2024-01-01", "2025-12-31")
+    first, last = day_numbers(days[[0, -1]].to_numpy(), 5).tolist()
+    assert last - first + 1 == len(days)
+    made = special_days(first, last, 5)
+    at = GROUPS["holidays"]
+    begins, ends = (days[made[:, at + offset] == 1] for offset in (0, 5))
+    assert {*pd.to_datetime(["2024-06-03", "2024-07-01", "2025-02-03"])} <= set(begins)
+    assert {*pd.to_datetime(["2024-08-30", "2024-03-29", "2025-05-30"])} <= set(ends)
+    assert len(begins) == len(ends) == 24
+    expiry = days[made[:, at + GROUPS["month"] - 1] == 1]
+    assert {*pd.to_datetime(["2024-03-15", "2024-06-21", "2025-09-19"])} <= set(expiry)

@@ -25,33 +25,44 @@ _FLOATING = (  # month, weekday from Monday = 0, which of the month, days after 
     (1, 0, 3, 0), (2, 0, 3, 0), (5, 0, -1, 0), (9, 0, 1, 0), (11, 3, 4, 0), (11, 3, 4, 1),
     (11, 3, 4, 4),
 )  # fmt: skip
+_EXPIRY = (4, 3)  # the third Friday of a month, when options expire
+WEEKS = (7, 5)
+"""Days in the week of a daily series: all, or from Monday to Friday."""
+_EPOCH = np.datetime64("1970-01-01")
 
 GROUPS = {
     "holidays": len(_EASTER) + len(_DATES) + len(_FLOATING),
-    "month": 2 * _EDGE + len(_MIDDLE),
+    "month": 2 * _EDGE + len(_MIDDLE) + 1,
     "year": 2 * _HARMONICS,
 }
 """The number of columns of each group of :func:`special_days`, in their order."""
 
 
 @functools.lru_cache(maxsize=8)
-def special_days(first: int, last: int) -> Float[np.ndarray, "day column"]:
+def special_days(first: int, last: int, week: int = 7) -> Float[np.ndarray, "day column"]:
     """Return what each day is: 1 on the days of a column, 0 on others; a wave for the time of year.
 
-    ``first``, ``last``: days since 1970-01-01
+    - ``first``, ``last``: of :func:`day_numbers`
+    - ``week``: of :data:`WEEKS`; where weekends have no rows, the first and last days of a month
+      are the first and last weekdays
     """
-    days = pd.DatetimeIndex(np.arange(first, last + 1).astype("datetime64[D]"))
-    numbers = np.arange(first, last + 1)
+    steps = np.arange(first, last + 1)
+    weekdays = np.busday_offset(_EPOCH, steps) if week == 5 else steps.astype("datetime64[D]")
+    days, numbers = pd.DatetimeIndex(weekdays), weekdays.astype(np.int64)
     month, day = np.asarray(days.month), np.asarray(days.day)
-    to_end = np.asarray(days.days_in_month) - day
+    begins = weekdays.astype("datetime64[M]")
+    since = steps - day_numbers(begins.astype("datetime64[D]"), week)
+    to_end = day_numbers((begins + 1).astype("datetime64[D]"), week) - steps - 1
     after_easter = numbers - _easter_of(np.asarray(days.year))
     date = 100 * month + day
     columns = [after_easter == offset for offset in _EASTER]
     columns += [date == one for one in _DATES]
     columns += [_floating(numbers, *rule) for rule in _FLOATING]
-    columns += [day == one + 1 for one in range(_EDGE)]
+    columns += [since == one for one in range(_EDGE)]
     columns += [to_end == one for one in range(_EDGE)]
     columns += [day == one for one in _MIDDLE]
+    weekday, which = _EXPIRY
+    columns += [(np.asarray(days.day_of_week) == weekday) & ((day - 1) // 7 == which - 1)]
     angle = 2 * np.pi * numbers / _YEAR
     columns += [wave(k * angle) for k in range(1, _HARMONICS + 1) for wave in (np.sin, np.cos)]
     made = np.stack(columns, axis=1).astype(float)
@@ -59,9 +70,12 @@ def special_days(first: int, last: int) -> Float[np.ndarray, "day column"]:
     return made
 
 
-def day_numbers(times: Shaped[np.ndarray, "..."]) -> Int[np.ndarray, "..."]:
-    """Return the days of dates, counted from 1970-01-01."""
-    return times.astype("datetime64[D]").astype(np.int64)
+def day_numbers(times: Shaped[np.ndarray, "..."], week: int = 7) -> Int[np.ndarray, "..."]:
+    """Return the days of dates, counted from 1970-01-01; ``week``: 5 to count weekdays alone."""
+    days = times.astype("datetime64[D]")
+    if week == 5:
+        return np.asarray(np.busday_count(_EPOCH, days), np.int64)
+    return days.astype(np.int64)
 
 
 def _easter_of(years: np.ndarray) -> Int[np.ndarray, " day"]:

@@ -19,17 +19,16 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 
-from forecaster.series.calendar.special_days import GROUPS, day_numbers, special_days
+from forecaster.series.calendar.special_days import GROUPS, WEEKS, day_numbers, special_days
 
 Row: TypeAlias = Float[np.ndarray, " step"]
 Columns: TypeAlias = Float[np.ndarray, "step column"]
 Matrix: TypeAlias = Float[np.ndarray, "column column"]
 
-WEEK = 7
 COLUMNS = sum(GROUPS.values())
 _GRID = [(level, season) for level in (0.02, 0.1, 0.3) for season in (0.02, 0.1)]
 _FEWEST, _MOST = 180, 60  # rows of a series, and series, from which effects are learned
-_LEAST = 3 * WEEK  # rows of a series that has effects
+_LEAST = 21  # rows of a series that has effects
 _RIDGE = 1e-6  # for days that never came
 _MANY = 8  # series whose effects of a day differ by a measurable amount
 _KEPT = 16  # filters that are kept
@@ -47,24 +46,27 @@ class CalendarPrior(NamedTuple):
     - ``mean``: the mean effect of each day; empty where no group is used
     - ``spread``: of the effects around it, by day
     - ``smoothing``: the number of the exponential smoothing in the grid
+    - ``week``: the days in the week of these series, 7 or 5
     """
 
     groups: tuple[str, ...] = ()
     mean: tuple[float, ...] = ()
     spread: tuple[float, ...] = ()
     smoothing: int = 0
+    week: int = 7
 
     @staticmethod
     def from_json(fields: Sequence[Any]) -> "CalendarPrior":
-        """Read three lists and a number. Raises TypeError or ValueError for anything else."""
-        groups, mean, spread, smoothing = fields
+        """Read three lists and two numbers. Raises TypeError or ValueError for anything else."""
+        groups, mean, spread, smoothing, week = fields
         prior = CalendarPrior(
-            tuple(groups), tuple(map(float, mean)), tuple(map(float, spread)), smoothing
+            tuple(groups), tuple(map(float, mean)), tuple(map(float, spread)), smoothing, week
         )
         known = set(prior.groups) <= set(GROUPS) and len(set(prior.groups)) == len(prior.groups)
         count = sum(GROUPS[group] for group in prior.groups) if known else -1
         sizes = len(prior.mean) == len(prior.spread) == count
         sizes = sizes and type(smoothing) is int and 0 <= smoothing < len(_GRID)
+        sizes = sizes and week in WEEKS
         if not (sizes and np.isfinite([*prior.mean, *prior.spread]).all()):
             raise ValueError(f"transform: calendar: {list(fields)!r:.100}")
         return prior
@@ -100,23 +102,23 @@ class _Seen(NamedTuple):
 class CalendarFilter:
     """The filtered special days of a panel; series that begin on the same day share them."""
 
-    def __init__(self, first: int, last: int) -> None:
-        self._first = first
-        self._raw = special_days(first, last)
+    def __init__(self, first: int, last: int, week: int) -> None:
+        self._first, self._week = first, week
+        self._raw = special_days(first, last, week)
         self._filtered: dict[int, np.ndarray] = {}
         self._projected: dict[tuple[int, int, int], tuple[Columns, Matrix]] = {}
 
     @staticmethod
-    def of(days: Sequence[Int[np.ndarray, " row"]]) -> "CalendarFilter":
+    def of(days: Sequence[Int[np.ndarray, " row"]], week: int) -> "CalendarFilter":
         """Return that of the days of several series."""
-        return CalendarFilter(min(int(d[0]) for d in days), max(int(d[-1]) for d in days))
+        return CalendarFilter(min(int(d[0]) for d in days), max(int(d[-1]) for d in days), week)
 
     def seen(self, values: Row, days: Int[np.ndarray, " row"], smoothing: int) -> _Seen:
         """Return what a series of at least three weeks says of its effects.
 
         ``smoothing``: the number of the exponential smoothing in the grid
         """
-        error, there = one_step_errors(values, days, smoothing)
+        error, there = one_step_errors(values, days, smoothing, self._week)
         begin = int(days[0]) - self._first
         special, matrix = self._of(smoothing, begin, len(error))
         unit = max(_deviation(error[there]), 1e-12)
@@ -129,34 +131,36 @@ class CalendarFilter:
     def _of(self, number: int, begin: int, length: int) -> tuple[Columns, Matrix]:
         """Return the filtered special days of a series, beside any initial state; their squares."""
         if number not in self._filtered:
-            self._filtered[number] = _filtered(self._raw, number)
+            self._filtered[number] = _filtered(self._raw, number, self._week)
         key = number, begin, length
         if key not in self._projected:
             special = self._filtered[number][begin : begin + length]
             if len(self._projected) > _KEPT:
                 self._projected.clear()
-            special = _beside_start(special, number)
+            special = _beside_start(special, number, self._week)
             self._projected[key] = special, special.T @ special
         return self._projected[key]
 
 
 def learn_calendar(
-    rows: Sequence[Row], times: Sequence[Shaped[np.ndarray, " row"]]
+    rows: Sequence[Row], times: Sequence[Shaped[np.ndarray, " row"]], week: int = 7
 ) -> CalendarPrior:
     """Return what the daily series of a panel have in common; ``NO_EFFECTS`` where that is nothing.
 
     - ``rows``: the values of each series, or their logarithms
     - ``times``: their dates
+    - ``week``: the days in their week, 7 or 5
     """
-    days = [day_numbers(own) for own in times]
+    days = [day_numbers(own, week) for own in times]
     long = [number for number, own in enumerate(days) if len(own) >= _FEWEST]
     long = long[:: max(1, len(long) // _MOST)]
     if not long:
         return NO_EFFECTS
-    smoothing = _best_smoothing([rows[n] for n in long], [days[n] for n in long])
-    shared = CalendarFilter.of([days[number] for number in long])
+    smoothing = _best_smoothing([rows[n] for n in long], [days[n] for n in long], week)
+    shared = CalendarFilter.of([days[number] for number in long], week)
     seen = [shared.seen(rows[number], days[number], smoothing) for number in long]
-    years = float(np.median([days[number][-1] - days[number][0] for number in long])) / 365
+    spans = [float((times[n][-1] - times[n][0]) / np.timedelta64(1, "D")) for n in long]
+    years = float(np.median(spans)) / 365
     earlier = [one.part(slice(int(_TRAINED * len(one.error)))) for one in seen]
     later = [one.part(slice(int(_TRAINED * len(one.error)), None)) for one in seen]
     prior = NO_EFFECTS
@@ -173,7 +177,7 @@ def learn_calendar(
             prior, error = tried, new
     if not prior.groups:
         return NO_EFFECTS
-    return _prior(seen, prior.groups)._replace(smoothing=smoothing)
+    return _prior(seen, prior.groups)._replace(smoothing=smoothing, week=week)
 
 
 def effects_of(
@@ -183,11 +187,12 @@ def effects_of(
 
     Arguments as of :func:`learn_calendar`.
     """
-    days = [day_numbers(own) for own in times]
+    days = [day_numbers(own, prior.week) for own in times]
     enough = [len(own) >= _LEAST for own in days]
     if not prior.groups or not any(enough):
         return [()] * len(rows)
-    shared = CalendarFilter.of([own for own, usable in zip(days, enough, strict=True) if usable])
+    usable_days = [own for own, usable in zip(days, enough, strict=True) if usable]
+    shared = CalendarFilter.of(usable_days, prior.week)
     out: list[tuple[float, ...]] = []
     for values, own, usable in zip(rows, days, enough, strict=True):
         if not usable:
@@ -199,36 +204,38 @@ def effects_of(
     return out
 
 
-def effects_on(effects: Sequence[float], times: Shaped[np.ndarray, "..."]) -> np.ndarray:
+def effects_on(
+    effects: Sequence[float], times: Shaped[np.ndarray, "..."], week: int = 7
+) -> np.ndarray:
     """Return the effects of the calendar at some times; 0 where a series has none."""
     if not len(effects) or not times.size:
         return np.zeros(times.shape)
-    days = day_numbers(times)
+    days = day_numbers(times, week)
     first, last = int(days.min()), int(days.max())
-    return (special_days(first, last) @ np.asarray(effects))[days - first]
+    return (special_days(first, last, week) @ np.asarray(effects))[days - first]
 
 
-def _best_smoothing(rows: Sequence[Row], days: Sequence[Int[np.ndarray, " row"]]) -> int:
+def _best_smoothing(rows: Sequence[Row], days: Sequence[Int[np.ndarray, " row"]], week: int) -> int:
     """Return the number of the exponential smoothing with the smallest errors in a panel."""
     errors = [0.0] * len(_GRID)
     for number in range(len(_GRID)):
         for values, own in zip(rows, days, strict=True):
-            error, there = one_step_errors(values, own, number)
+            error, there = one_step_errors(values, own, number, week)
             errors[number] += float(np.log(_deviation(error[there]) + 1e-12))
     return int(np.argmin(errors))
 
 
 def one_step_errors(
-    values: Row, days: Int[np.ndarray, " row"], smoothing: int
+    values: Row, days: Int[np.ndarray, " row"], smoothing: int, week: int
 ) -> tuple[Row, Bool[np.ndarray, " step"]]:
     """Return the one-step errors of every day from the first to the last, and where there is a row.
 
     ``smoothing``: the number of the exponential smoothing in the grid; its initial state is the
     best one
     """
-    filled, there = _on_every_day(values, days)
-    error = _filtered(filled[:, None] - filled[0], smoothing)
-    return _beside_start(error, smoothing)[:, 0], there
+    filled, there = _on_every_day(values, days, week)
+    error = _filtered(filled[:, None] - filled[0], smoothing, week)
+    return _beside_start(error, smoothing, week)[:, 0], there
 
 
 def checked_effects(effects: Sequence[Any]) -> tuple[float, ...]:
@@ -338,7 +345,7 @@ def _columns(groups: Sequence[str]) -> Int[np.ndarray, " column"]:
     return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
 
-def _filtered(columns: Columns, number: int) -> Columns:
+def _filtered(columns: Columns, number: int, week: int) -> Columns:
     """Return the one-step errors of an exponential smoothing that starts at zero.
 
     ``number``: of its smoothing parameters in the grid
@@ -346,27 +353,27 @@ def _filtered(columns: Columns, number: int) -> Columns:
     from scipy.signal import lfilter  # pyright: ignore[reportUnknownVariableType]
 
     level, season = _GRID[number]
-    above, below = np.zeros(WEEK + 2), np.zeros(WEEK + 2)
-    above[[0, 1, WEEK, WEEK + 1]] = 1, -1, -1, 1
-    below[[0, 1, WEEK, WEEK + 1]] = 1, level - 1, season - 1, 1 - level - season
+    above, below = np.zeros(week + 2), np.zeros(week + 2)
+    above[[0, 1, week, week + 1]] = 1, -1, -1, 1
+    below[[0, 1, week, week + 1]] = 1, level - 1, season - 1, 1 - level - season
     return np.asarray(lfilter(above, below, columns, axis=0))
 
 
-def _beside_start(columns: Columns, number: int) -> Columns:
+def _beside_start(columns: Columns, number: int, week: int) -> Columns:
     """Return filtered columns less what a change of the initial state would explain."""
-    free = _start(len(columns), number)
+    free = _start(len(columns), number, week)
     return columns - free @ (free.T @ columns)
 
 
 @functools.lru_cache(maxsize=16)
-def _start(length: int, number: int) -> Columns:
+def _start(length: int, number: int, week: int) -> Columns:
     """Return how errors depend on the initial state, as orthonormal columns."""
-    week = np.arange(length)[:, None] % WEEK == np.arange(WEEK)
-    return np.linalg.qr(_filtered(week.astype(float), number))[0]
+    days = np.arange(length)[:, None] % week == np.arange(week)
+    return np.linalg.qr(_filtered(days.astype(float), number, week))[0]
 
 
 def _on_every_day(
-    values: Row, days: Int[np.ndarray, " row"]
+    values: Row, days: Int[np.ndarray, " row"], week: int
 ) -> tuple[Row, Bool[np.ndarray, " step"]]:
     """Return the values on every day from the first to the last, and where there is a row.
 
@@ -377,7 +384,7 @@ def _on_every_day(
     filled[steps] = values
     there = np.isfinite(filled)
     for step in np.flatnonzero(~there):
-        filled[step] = filled[step - WEEK if step >= WEEK else step - 1]
+        filled[step] = filled[step - week if step >= week else step - 1]
     return filled, there
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from forecaster.series.calendar.gaps import regular_spacing, without_gaps
-from forecaster.series.calendar.seasons import seasons_of
+from forecaster.series.calendar.seasons import days_of_week, seasons_of
 from forecaster.series.features.counts import are_counts
 from forecaster.series.features.effects import (
     CalendarPrior,
@@ -21,7 +21,6 @@ from forecaster.series.features.effects import (
 from forecaster.series.features.experts import NO_EXPERTS, Experts
 from forecaster.series.panel.panel import Panel
 
-_DAY = 86_400.0  # seconds
 _FEWEST = 8  # series from which common seasons are learned
 _CLEAR = 20  # cycles in which a series clearly shows a season of its own
 _VOTES, _MAJORITY = 0.2, 0.5  # of all series, and of those with a season, for a common one
@@ -36,6 +35,7 @@ class Nature:
     - ``spacing``: at which rows are expected, see :func:`regular_spacing`
     - ``experts``: classical models, fitted on its first rows
     - ``effects``: of the calendar, on each of the special days; empty where there are none
+    - ``week``: the days in its week, 7 or 5 without weekends; 0 for a series that is not daily
     - ``nonnegative``: whether it has zeros but nothing below, as counts do; then no forecast lies
       below zero
     - ``sparse``: whether more than half of its values are zero, so that zero is its median
@@ -51,6 +51,7 @@ class Nature:
     sparse: bool = False
     counts: bool = False
     effects: tuple[float, ...] = ()
+    week: int = 0
 
     @staticmethod
     def of(times: np.ndarray, values: np.ndarray, seasons: Sequence[int] | None) -> "Nature":
@@ -63,7 +64,7 @@ class Nature:
         sparse = zeros and bool((values == 0).mean() > 0.5)
         return Nature(
             logarithmic, found, regular_spacing(times),
-            nonnegative=zeros, sparse=sparse, counts=counts,
+            nonnegative=zeros, sparse=sparse, counts=counts, week=days_of_week(times),
         )  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
@@ -86,16 +87,16 @@ class Nature:
             bool(fields.get("sparse", False)),
             bool(fields.get("counts", False)),
             checked_effects(fields.get("effects", ())),
+            int(fields.get("week", 0)),
         )
 
-    @property
-    def is_daily(self) -> bool:
-        """Whether there may be effects of the calendar: numbers, not counts, one each day."""
-        return self.spacing == _DAY and not (self.counts or self.sparse)
+    def may_have_effects(self, week: int) -> bool:
+        """Return whether it is a daily series of such a week, of numbers that are not counts."""
+        return self.week == week and not (self.counts or self.sparse)
 
     def effects_on(self, times: np.ndarray) -> np.ndarray:
         """Return the effects of the calendar at some times, in the units that networks see."""
-        return effects_on(self.effects, times)
+        return effects_on(self.effects, times, self.week)
 
     def without_effects(
         self, values: Float[np.ndarray, " row"], times: np.ndarray
@@ -140,13 +141,18 @@ def natures_of(
 def calendar_of(
     natures: Sequence[Nature], rows: Sequence[tuple[Float[np.ndarray, " row"], np.ndarray]]
 ) -> CalendarPrior:
-    """Return what the daily series of a panel have in common; ``rows``: their values and times."""
+    """Return what the daily series of a panel have in common; ``rows``: their values and times.
+
+    Only those of the more frequent week have effects.
+    """
+    weeks = Counter(nature.week for nature in natures if nature.week)
+    week = max(weeks, key=lambda one: (weeks[one], one), default=7)
     daily = [
         (nature.as_features(values), times)
         for nature, (values, times) in zip(natures, rows, strict=True)
-        if nature.is_daily
+        if nature.may_have_effects(week)
     ]
-    return learn_calendar([values for values, _ in daily], [times for _, times in daily])
+    return learn_calendar([values for values, _ in daily], [times for _, times in daily], week)
 
 
 def with_effects(
@@ -161,7 +167,7 @@ def with_effects(
     daily = {
         name: (nature.as_features(values), times)
         for (name, nature), (values, times) in zip(natures.items(), rows, strict=True)
-        if nature.is_daily
+        if nature.may_have_effects(calendar.week)
     }
     values, times = ([own[part] for own in daily.values()] for part in (0, 1))
     found = dict(zip(daily, effects_of(calendar, values, times), strict=True))
