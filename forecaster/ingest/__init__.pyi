@@ -11,6 +11,7 @@ from .loading import masked_rows as masked_rows
 from .loading import panel_from_store as panel_from_store
 from .review.quality import WRONG as WRONG
 from .review.quality import flags_of as flags_of
+from .review.quality import frozen_now as frozen_now
 from .sources.source import Date as Date
 from .sources.source import Source as Source
 from .sources.sources import open_source as open_source

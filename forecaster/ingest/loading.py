@@ -170,42 +170,84 @@ def ingested(
     """
     store = Store.open_or_recover(home, source.name)
     with store.locked(on_wait):
-        fingerprint, origin = source.fingerprint(), store.index.origin
-        before, active = origin, _active(store)
-        if refresh or origin is None or origin.fingerprint != fingerprint:
-            origin = None  # its present content has not been read yet
+        before, active = store.index.origin, _active(store)
+        origin = before if not refresh and _is_as_read(source, before) else None
         wanted = origin.tickers if origin and tickers is None else _wanted(source, tickers)
         vanished = [] if tickers is not None else _vanished(store, before, wanted)
         wanted = [*wanted, *vanished]
         quarantined = store.damages([name for name in wanted if name in store])
         store.quarantine(quarantined)
         store.sweep()
-        known_failures = origin.failed if origin else {}
-        asked = set(wanted)  # may be many, and so may the known failures
-        if origin and all(
-            _is_current(store, name, fingerprint) or name in known_failures for name in wanted
-        ):
-            failed = {name: why for name, why in known_failures.items() if name in asked}
-            changed = 0
-        else:
+        failed, changed = _known_failures(store, origin, wanted), 0
+        if failed is None:
             failed, changed = _update(store, source, wanted, start, on_series)
-            if fingerprint is not None:
-                failed |= {name: _VANISHED for name in vanished if name in failed}
-                others = {n: why for n, why in known_failures.items() if n not in asked}
-                store.commit_origin(Origin(fingerprint, source.tickers(), others | failed))
+            failed = _with_origin(store, source, origin, failed, wanted, vanished)
         _review_if_changed(store)
-        retired = store.index.retired
-        ids = [name for name in wanted if name in store]
-        missing = [name for name in wanted if name not in store]
-        skipped = {name: _not_loaded(failed.get(name, "not fetched")) for name in missing}
-        if not ids:
-            raise DataError(f"{source.name}: no series could be loaded:\n{name_reasons(skipped)}")
-        failed = {name: why for name, why in failed.items() if name not in retired}
-        stale = {name: why for name, why in failed.items() if name in store}
-        added = [name for name in ids if name not in active and name not in retired]
-        yield Ingested(
-            store, ids, skipped, stale, changed, quarantined, added if active else (), retired
-        )
+        arrived = _arrived(store, source, wanted, failed, active)
+        yield arrived._replace(changed=changed, quarantined=quarantined)
+
+
+def _is_as_read(source: Source, origin: Origin | None) -> bool:
+    """Return whether the source's present content has been read before."""
+    return origin is not None and origin.fingerprint == source.fingerprint()
+
+
+def _known_failures(
+    store: Store, origin: Origin | None, wanted: Sequence[str]
+) -> dict[str, str] | None:
+    """Return why some wanted series failed before; None if the source must be read again.
+
+    ``origin``: of the source's present content; None: it has not been read yet
+    """
+    if origin is None:
+        return None
+    for name in wanted:
+        if not (_is_current(store, name, origin.fingerprint) or name in origin.failed):
+            return None
+    asked = set(wanted)  # may be many, and so may the failures
+    return {name: why for name, why in origin.failed.items() if name in asked}
+
+
+def _with_origin(
+    store: Store,
+    source: Source,
+    origin: Origin | None,
+    failed: dict[str, str],
+    wanted: Sequence[str],
+    vanished: Sequence[str],
+) -> dict[str, str]:
+    """Commit what the source held when it was read; return the failures, vanished series named."""
+    if (fingerprint := source.fingerprint()) is None:
+        return failed
+    failed = failed | {name: _VANISHED for name in vanished if name in failed}
+    asked = set(wanted)
+    before = origin.failed if origin else {}
+    others = {name: why for name, why in before.items() if name not in asked}
+    store.commit_origin(Origin(fingerprint, source.tickers(), others | failed))
+    return failed
+
+
+def _arrived(
+    store: Store,
+    source: Source,
+    wanted: Sequence[str],
+    failed: Mapping[str, str],
+    active: set[str],
+) -> Ingested:
+    """Return the result of an update. Raises DataError if none of the series is stored.
+
+    ``active``: the stored series before it that were not retired
+    """
+    retired = store.index.retired
+    ids = [name for name in wanted if name in store]
+    missing = [name for name in wanted if name not in store]
+    skipped = {name: _not_loaded(failed.get(name, "not fetched")) for name in missing}
+    if not ids:
+        raise DataError(f"{source.name}: no series could be loaded:\n{name_reasons(skipped)}")
+    gone = set(retired)
+    stale = {name: why for name, why in failed.items() if name in store and name not in gone}
+    added = [name for name in ids if name not in active and name not in gone]
+    return Ingested(store, ids, skipped, stale, 0, {}, added if active else (), retired)
 
 
 def _active(store: Store) -> set[str]:

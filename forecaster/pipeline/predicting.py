@@ -19,7 +19,7 @@ from forecaster.forecasting import (
 )
 from forecaster.home import Home, run_name
 from forecaster.ingest import CovariateFiles, Date, Reading
-from forecaster.pipeline.lateness import ends_of, sessions_behind, sessions_late
+from forecaster.pipeline.lateness import ended_before, ends_of, sessions_behind, sessions_late
 from forecaster.record import Made, keep
 from forecaster.series import Panel
 from forecaster.skipped import Kind, Skipped
@@ -27,6 +27,7 @@ from forecaster.storage import (
     METHODS,
     OpenRun,
     SinceFit,
+    StoredRows,
     choose_run,
     compare,
     forecasting_panel,
@@ -49,6 +50,10 @@ class Prediction:
     - ``late``: by series, the number of sessions that are over, but that it has no row of
     - ``run``: the folder of the model's run
     - ``jumped``: series whose latest session is a jump that may be an error, with its day
+    - ``frozen``: series whose price has not moved for several sessions, with the first of them
+    - ``behind``: series that lack sessions which most of the others have, with their number; empty
+      for simulated prices, which lack some at random
+    - ``ended``: series, other than prices, that lacked them at the fit already; not in ``behind``
     - ``retired``: series left out since no more rows of them are to come
     """
 
@@ -59,20 +64,15 @@ class Prediction:
     late: dict[str, int]
     run: Path
     jumped: dict[str, str] = dataclasses.field(default_factory=dict)
+    frozen: dict[str, str] = dataclasses.field(default_factory=dict)
+    behind: dict[str, int] = dataclasses.field(default_factory=dict)
+    ended: Sequence[str] = ()
     retired: Sequence[str] = ()
 
     @property
     def simulated(self) -> bool:
         """Whether the prices are simulated."""
         return self.model.provenance.get("source") == "simulated"
-
-    @property
-    def behind(self) -> dict[str, int]:
-        """The series that lack sessions which most of the others have, with their number.
-
-        Empty for simulated prices, which lack some at random.
-        """
-        return {} if self.simulated else sessions_behind(self.panel)
 
     @property
     def ends(self) -> dict[str, str]:
@@ -123,38 +123,46 @@ def predict_from_home(
     when there is no run of this name, and when one from elsewhere needs files of covariates.
     """
     swarm.keep_compiled(home.cache)
-    folder = choose_run(home, run, tickers, on_notice)
-    opened = OpenRun.of(folder)
-    if tickers is None:
-        ids, unknown, retired = _all_series(home, opened, newcomers=newcomers)
-    else:
-        ids, unknown = resolve_names(opened.ids, opened.skipped, tickers)
-        retired = []
+    opened = OpenRun.of(choose_run(home, run, tickers, on_notice))
+    chosen = _Chosen.of(home, opened, tickers, newcomers=newcomers)
     # Sample paths are drawn for all series together; bands can be made shard by shard.
-    groups = [ids] if n_paths is not None else opened.by_shard(ids)
+    groups = [chosen.ids] if n_paths is not None else opened.by_shard(chosen.ids)
     asked = _Asked(
-        home,
-        opened,
-        tuple(level),
-        n_paths,
-        covariates or CovariateFiles(),
-        on_notice,
-        tuple(quantiles),
-        end,
-        max_late,
-    )
+        home, opened, tuple(level), n_paths, covariates or CovariateFiles(), on_notice,
+        tuple(quantiles), end, max_late,
+    )  # fmt: skip
     if len(groups) == 1:
-        made = _predict(asked, ids, unknown)
+        made = _predict(asked, chosen.ids, chosen.unknown)
     else:
         most = max(_KEPT, history or 0)
-        made = _joined(_by_shard(asked, groups, unknown, most), most)
-    return dataclasses.replace(made, retired=retired)
+        made = _joined(_by_shard(asked, groups, chosen.unknown, most), most)
+    return dataclasses.replace(made, retired=chosen.retired)
 
 
-def _all_series(
-    home: Home, run: OpenRun, *, newcomers: bool | None
-) -> tuple[list[str], dict[str, Skipped], list[str]]:
-    """Return the series of a run, those without a network that belong to it, and the retired.
+class _Chosen(NamedTuple):
+    """The series to forecast.
+
+    - ``ids``: those with networks
+    - ``unknown``: those without, with the reason
+    - ``retired``: those left out since they are retired
+    """
+
+    ids: list[str]
+    unknown: dict[str, Skipped]
+    retired: list[str]
+
+    @staticmethod
+    def of(
+        home: Home, run: OpenRun, tickers: Sequence[str] | None, *, newcomers: bool | None
+    ) -> "_Chosen":
+        """Choose the series of a run; arguments as of :func:`predict_from_home`."""
+        if tickers is None:
+            return _all_series(home, run, newcomers=newcomers)
+        return _Chosen(*resolve_names(run.ids, run.skipped, tickers), [])
+
+
+def _all_series(home: Home, run: OpenRun, *, newcomers: bool | None) -> _Chosen:
+    """Choose the series of a run, and those without a network that belong to it.
 
     ``newcomers``: as of :func:`predict_from_home`. Raises ModelError where nothing is left.
     """
@@ -168,7 +176,7 @@ def _all_series(
             f"{run.folder}: all of its series are retired; restore some (`forecaster tickers "
             "restore`), or name those to forecast"
         )
-    return ids, new, since.retired
+    return _Chosen(ids, new, since.retired)
 
 
 class _Asked(NamedTuple):
@@ -202,12 +210,11 @@ def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Pred
     ids = list(dict.fromkeys([*ids, *new.values()]))
     if not ids:
         raise ModelError("\n".join(f"{name}: {reason}" for name, reason in unknown.items()))
-    panel, jumped = forecasting_panel(home, model, ids, asked.end)
-    panel = _with_covariates(panel, model, asked.covariates, home, folder)
+    stored = forecasting_panel(home, model, ids, asked.end)
+    panel = _with_covariates(stored.panel, model, asked.covariates, home, folder)
     usable = match_panel(model, panel)
-    late = sessions_late(usable, asked.end)
+    late = sessions_late(usable, asked.end, stored.ends)
     usable = _punctual(usable, late, asked.max_late)
-    late = {name: late[name] for name in usable.ids}
     lost = {name: reason for name, reason in usable.skipped.items() if name in ids}
     if asked.n_paths is None:
         frame = predict(model, usable, asked.level, asked.quantiles)
@@ -218,13 +225,31 @@ def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Pred
             _keep(home, made, asked.on_notice)
     else:
         frame = simulate(model, usable, asked.n_paths)
-    return Prediction(model, usable, frame, unknown | lost, late, folder, jumped)
+    late = {name: late[name] for name in usable.ids}
+    return _with_warnings(Prediction(model, usable, frame, unknown | lost, late, folder), stored)
+
+
+def _with_warnings(made: Prediction, stored: StoredRows) -> Prediction:
+    """Return a prediction that also says which series jumped, are frozen, or end early."""
+    panel, model, its = made.panel, made.model, set(made.panel.ids)
+    behind: dict[str, int] = {}
+    if not made.simulated:
+        active = stored.ends or its  # whoever names a retired series knows that it has ended
+        behind = {n: k for n, k in sessions_behind(panel, stored.ends).items() if n in active}
+    ended = ended_before(panel, dict(zip(model.ids, model.fitted_until, strict=True)))
+    return dataclasses.replace(
+        made,
+        jumped={name: day for name, day in stored.jumped.items() if name in its},
+        frozen={name: day for name, day in stored.frozen.items() if name in its},
+        behind={name: count for name, count in behind.items() if name not in ended},
+        ended=[name for name in ended if name in behind],
+    )
 
 
 def _punctual(panel: Panel, late: dict[str, int], most: int | None) -> Panel:
-    """Return the series that lack at most so many sessions; raise ModelError if none does.
+    """Return the series that lack at most ``most`` sessions; the others are in ``skipped``.
 
-    The others are named in ``skipped``.
+    ``most``: None: keep all. Raises ModelError if no series is left.
     """
     if most is None or max(late.values()) <= most:
         return panel
@@ -282,6 +307,9 @@ def _joined(parts: Sequence[Prediction], most: int) -> Prediction:
         unknown={name: why for part in parts for name, why in part.unknown.items()},
         late={name: count for part in parts for name, count in part.late.items()},
         jumped={name: day for part in parts for name, day in part.jumped.items()},
+        frozen={name: day for part in parts for name, day in part.frozen.items()},
+        behind={name: count for part in parts for name, count in part.behind.items()},
+        ended=[name for part in parts for name in part.ended],
     )
 
 
@@ -353,7 +381,7 @@ def compress_from_home(
             f"{run_name(folder)} is compressed already; name the run it was made from: "
             f"`forecaster compress {origin}`"
         )
-    panel, _ = forecasting_panel(home, model, list(model.ids))
+    panel = forecasting_panel(home, model, list(model.ids)).panel
     panel = _with_covariates(panel, model, CovariateFiles(), home, folder)
     table = compare(model, panel, on_method)
     if method is None:

@@ -224,3 +224,55 @@ def test_those_that_are_not_late_are_still_forecast(tmp_path, settings):
     done = mornings("predict", "--all", "--format", "csv", "--end", LAST, "--max-late", "1")
     assert done.exit_code == 3 and "BBB," not in done.stdout and "AAA," in done.stdout
     assert "BBB: the number of sessions that it lacks is 2; --max-late allows 1" in done.stderr
+
+
+def test_one_that_is_asked_for_alone_is_late_beside_all_stored_ones(mornings):
+    assert mornings.ingest(late_by(2), "--refresh").exit_code == 0
+    done = mornings("predict", "BBB", "--format", "csv")
+    assert done.exit_code == 3 and "BBB: 2 steps behind, since" in done.stderr
+    assert mornings("tickers", "retire", "BBB").exit_code == 0
+    assert mornings("predict", "BBB").exit_code == 0  # whoever names it knows
+
+
+def demand(name: str, rows: int) -> pd.DataFrame:
+    days = pd.date_range("2024-01-01", periods=rows)
+    return pd.DataFrame({"unique_id": name, "ds": days, "y": 50.0 + days.day_of_week + rows % 7})
+
+
+def test_series_of_demand_may_have_ended_before_the_fit(tmp_path, settings):
+    table = pd.concat([demand("old", 90), *(demand(name, 150) for name in ("a", "b", "c"))])
+    mornings = begun(tmp_path, table, settings)
+    until = ("--end", "2024-05-29")
+    made = mornings("predict", "--all", *until)
+    assert made.exit_code == 0 and "1 series had ended before the fit" in made.stderr
+    assert "from their ends: old\n" in made.stderr and "stale" not in made.stderr
+    later = [demand("old", 90), demand("b", 150)]
+    later += [pd.concat([demand(n, 150), demand(n, 151).tail(1)]) for n in ("a", "c")]
+    assert mornings.ingest(pd.concat(later)).exit_code == 0
+    made = mornings("predict", "--all", "--end", "2024-05-30")
+    assert made.exit_code == 3 and "\n  b: 1 step behind" in made.stderr  # late since the fit
+
+
+def test_a_price_that_stands_still_is_said(mornings, tmp_path):
+    still = TABLE.copy()
+    last = (still["ticker"] == "BBB") & (still["date"] >= DAYS[-5])
+    still.loc[last, ["open", "high", "low", "close"]] = 90.0
+    assert mornings.ingest(still).exit_code == 0
+    page = tmp_path / "f.html"
+    made = mornings("predict", "--all", "--end", LAST, "--report", page)
+    assert f"BBB has had the same price since {DAYS[-5]}" in made.stderr
+    assert f'"frozen":[null,"{DAYS[-5]}",null]' in page.read_text().replace(" ", "")
+    earlier = mornings("predict", "--all", "--end", DAYS[-2])
+    assert "the same price" not in earlier.stderr  # four sessions are not enough
+
+
+def test_rows_that_are_replaced_by_fewer_do_not_bring_a_retired_ticker_back(mornings):
+    assert mornings("tickers", "retire", "BBB").exit_code == 0
+    done = mornings.ingest(late_by(3), "--refresh")
+    assert done.exit_code == 0 and "New" not in done.stdout and "1 retired" in done.stdout
+
+
+def test_to_restore_a_suspect_ticker_leaves_it_suspect(mornings):
+    assert mornings.ingest(TABLE[TABLE["date"] != DAYS[5]]).exit_code == 3
+    assert mornings("tickers", "restore", "BBB").exit_code == 0
+    assert "suspect" in mornings("status", "BBB").stdout

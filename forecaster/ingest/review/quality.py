@@ -30,7 +30,7 @@ from forecaster.ingest.review.copies import (
 )
 from forecaster.ingest.review.gaps import is_daily, is_session
 from forecaster.ingest.sources.source import Date
-from forecaster.series import UNCONFIRMED, Flags, Panel
+from forecaster.series import UNCONFIRMED, Flags, Panel, show_time
 
 FLAGS = (
     "copied", "reversed", UNCONFIRMED, "jump", "ohlc", "frozen", "zero_volume", "closed",
@@ -167,6 +167,24 @@ def without_flagged(
     row_of = {name: row for row, name in enumerate(panel.ids)}
     rows = flags["unique_id"].map(row_of).to_numpy(int)
     return panel.without(rows[inside], positions[inside])
+
+
+def frozen_now(panel: Panel) -> dict[str, str]:
+    """Return the series whose latest row is frozen, with the time of the first row at that price.
+
+    Judged from the rows of the panel, by the rule of the flag. Empty for panels without flags.
+    """
+    if not has_flags(panel):
+        return {}
+    prices = panel.channel(panel.target)
+    frozen = {}
+    for row, name in enumerate(panel.ids):
+        own, times = prices[row, panel.mask[row]], panel.times[panel.mask[row]]
+        moved = np.flatnonzero(own != own[-1:])
+        since = moved[-1] + 1 if len(moved) else 0
+        if len(own) - since >= _FROZEN:
+            frozen[name] = show_time(times[since])
+    return frozen
 
 
 class _Rows(NamedTuple):
