@@ -4,6 +4,7 @@ from .frames import Table as Table
 from .frames import as_panel as as_panel
 from .loading import Ingested as Ingested
 from .loading import check_flags as check_flags
+from .loading import flags_now as flags_now
 from .loading import ingest as ingest
 from .loading import ingested as ingested
 from .loading import load_panel as load_panel

@@ -22,7 +22,7 @@ from forecaster.ingest.review.quality import (
     flags_of,
     without_flagged,
 )
-from forecaster.ingest.review.review import review
+from forecaster.ingest.review.review import review, review_now
 from forecaster.ingest.sources.source import Date, Fetched, Known, Source, Stored
 from forecaster.ingest.sources.sources import open_source
 from forecaster.ingest.store.index import Origin
@@ -424,6 +424,17 @@ def panel_from_store(
     return panel.between(start, end)
 
 
+def flags_now(store: Store) -> pd.DataFrame:
+    """Return the flags of stored prices, found now where no review is kept.
+
+    An update that was killed leaves prices that have not been reviewed; the next one reviews them.
+    """
+    try:
+        return store.flags()
+    except StoreError:
+        return review_now(store)
+
+
 def masked_rows(
     store: Store,
     ids: Sequence[str],
@@ -436,10 +447,8 @@ def masked_rows(
 
     - ``known_by``: only rows whose flag was known by the end of that day
     - ``flags``: the store's flags, if they have already been read
-
-    Raises StoreError if the stored prices have not been reviewed.
     """
-    flags = store.flags() if flags is None else flags
+    flags = flags_now(store) if flags is None else flags
     flags = flags[flags["unique_id"].isin(list(ids))]
     if known_by is None:
         return flags_known(flags, mask)

@@ -198,8 +198,7 @@ def _of_source(home: Home, source: str, frame: pd.DataFrame) -> pd.DataFrame:
     if not ids:
         return frame
     try:
-        mask = WRONG if store.is_reviewed else ()
-        panel = panel_from_store(store, ids, mask=mask)
+        panel = panel_from_store(store, ids, mask=WRONG)
     except StoreError:
         return frame
     if panel.times.dtype.kind != np.asarray(frame["ds"]).dtype.kind:

@@ -2,15 +2,19 @@
 
 import io
 import shutil
+from unittest.mock import Mock
 
+import numpy as np
 import pandas as pd
 import pytest
 
+from forecaster.ingest import loading
 from tests.conftest import prices, run
 
 ROWS, NAMES = 330, ("AAA", "BBB", "CCC")
 TABLE = pd.concat([prices(name, ROWS) for name in NAMES])
 DAYS = sorted(TABLE["date"].unique())
+BAR = ["open", "high", "low", "close"]
 LEARNED, LAST = DAYS[299], DAYS[-1]  # the end of the fit, and of the file
 
 
@@ -256,7 +260,7 @@ def test_series_of_demand_may_have_ended_before_the_fit(tmp_path, settings):
 def test_a_price_that_stands_still_is_said(mornings, tmp_path):
     still = TABLE.copy()
     last = (still["ticker"] == "BBB") & (still["date"] >= DAYS[-5])
-    still.loc[last, ["open", "high", "low", "close"]] = 90.0
+    still.loc[last, BAR] = 90.0
     assert mornings.ingest(still).exit_code == 0
     page = tmp_path / "f.html"
     made = mornings("predict", "--all", "--end", LAST, "--report", page)
@@ -276,3 +280,20 @@ def test_to_restore_a_suspect_ticker_leaves_it_suspect(mornings):
     assert mornings.ingest(TABLE[TABLE["date"] != DAYS[5]]).exit_code == 3
     assert mornings("tickers", "restore", "BBB").exit_code == 0
     assert "suspect" in mornings("status", "BBB").stdout
+
+
+def test_a_killed_ingest_leaves_no_wrong_price_to_forecast_from(mornings, monkeypatch):
+    """Its prices are committed but not reviewed: predict does that, and the next ingest."""
+    wrong = TABLE.copy()
+    wrong.loc[(wrong["ticker"] == "BBB") & (wrong["date"] == DAYS[-4]), BAR] *= 2
+    with monkeypatch.context() as patch:
+        patch.setattr(loading, "_review_if_changed", Mock(side_effect=KeyboardInterrupt))
+        assert mornings.ingest(wrong).exit_code == 130
+    then = mornings.forecasts("--all")
+    assert mornings.ingest().exit_code == 0
+    assert "reversed" in mornings("status", "BBB").stdout
+    pd.testing.assert_frame_equal(mornings.forecasts("--all"), then)
+    assert mornings.ingest(TABLE).exit_code == 0
+    band = (then["LSTM-hi-80"] / then["LSTM-lo-80"] - 1)[then["unique_id"] == "BBB"]
+    sound = mornings.forecasts("BBB")
+    assert np.allclose(band, sound["LSTM-hi-80"] / sound["LSTM-lo-80"] - 1, rtol=0.2)

@@ -35,6 +35,8 @@ from forecaster.series import UNCONFIRMED, Flags, Panel, show_time
 FLAGS = (
     "copied", "reversed", UNCONFIRMED, "jump", "ohlc", "frozen", "zero_volume", "closed",
 )  # fmt: skip
+COLUMNS = ("unique_id", "ds", "flag", "known")
+"""The columns of tables of flags, see :func:`find_flags`."""
 # "closed" is no mask: whether the days of a panel are an exchange's is inferred from all its rows,
 # later ones too, and no later row may decide what is learned from.
 MASKS = tuple(flag for flag in FLAGS if flag != "closed")

@@ -8,7 +8,7 @@ import numpy as np
 from forecaster.errors import ModelError
 from forecaster.forecasting import Model
 from forecaster.home import Home
-from forecaster.ingest import Date, Store, frozen_now, masked_rows, panel_from_store
+from forecaster.ingest import Date, Store, flags_now, frozen_now, masked_rows, panel_from_store
 from forecaster.series import Panel, show_time
 from forecaster.skipped import Kind, Skipped
 from forecaster.storage.model.checking import facts_of
@@ -55,14 +55,10 @@ def forecasting_panel(
     gone = _no_longer_stored(store, model, ids, read)
     read = [name for name in read if name not in gone]
     mask = [flag for flag in model.provenance.get("mask", ()) if flag != "unconfirmed"]
-    jumped, flagged = {}, None
-    if store.is_reviewed:
-        flags = store.flags()
-        latest = masked_rows(store, read, ("unconfirmed",), end, flags=flags)
-        jumped = {str(row.unique_id): show_time(row.ds) for row in latest.itertuples()}
-        flagged = masked_rows(store, read, mask, end, flags=flags)
-    else:  # stored by an older version, or by a run that was interrupted
-        mask = []
+    flags = flags_now(store)
+    latest = masked_rows(store, read, ("unconfirmed",), end, flags=flags)
+    jumped = {str(row.unique_id): show_time(row.ds) for row in latest.itertuples()}
+    flagged = masked_rows(store, read, mask, end, flags=flags)
     panel = panel_from_store(
         store, read, start=model.provenance.get("start"), end=end, mask=mask, known_by=end,
         skipped=gone, flagged=flagged,
