@@ -8,7 +8,14 @@ from typing import NamedTuple
 import pandas as pd
 
 from forecaster import swarm
-from forecaster.errors import ModelError, UsageError, WriteError, name_reasons, printable
+from forecaster.errors import (
+    DamagedModel,
+    ModelError,
+    UsageError,
+    WriteError,
+    name_reasons,
+    printable,
+)
 from forecaster.forecasting import (
     Model,
     is_quantile,
@@ -123,19 +130,32 @@ def predict_from_home(
     when there is no run of this name, and when one from elsewhere needs files of covariates.
     """
     swarm.keep_compiled(home.cache)
-    opened = OpenRun.of(choose_run(home, run, tickers, on_notice))
-    chosen = _Chosen.of(home, opened, tickers, newcomers=newcomers)
-    # Sample paths are drawn for all series together; bands can be made shard by shard.
-    groups = [chosen.ids] if n_paths is not None else opened.by_shard(chosen.ids)
-    asked = _Asked(
-        home, opened, tuple(level), n_paths, covariates or CovariateFiles(), on_notice,
-        tuple(quantiles), end, max_late,
+    options = (
+        home, tuple(level), n_paths, covariates or CovariateFiles(), on_notice, tuple(quantiles),
+        end, max_late, max(_KEPT, history or 0),
     )  # fmt: skip
+    damaged: dict[Path, str] = {}
+    while True:
+        folder = choose_run(home, run, tickers, on_notice, damaged=damaged)
+        try:
+            opened = OpenRun.of(folder)
+            chosen = _Chosen.of(home, opened, tickers, newcomers=newcomers)
+            return _with_run(_Asked(opened, *options), chosen)
+        except DamagedModel as error:
+            if run is not None or folder in damaged:
+                raise
+            damaged[folder] = str(error)
+
+
+def _with_run(asked: "_Asked", chosen: "_Chosen") -> Prediction:
+    """Forecast the chosen series, shard by shard where the run has several."""
+    # Sample paths are drawn for all series together; bands can be made shard by shard.
+    whole = asked.n_paths is not None
+    groups = [chosen.ids] if whole else asked.run.by_shard(chosen.ids)
     if len(groups) == 1:
         made = _predict(asked, chosen.ids, chosen.unknown)
     else:
-        most = max(_KEPT, history or 0)
-        made = _joined(_by_shard(asked, groups, chosen.unknown, most), most)
+        made = _joined(_by_shard(asked, groups, chosen.unknown), asked.kept)
     return dataclasses.replace(made, retired=chosen.retired)
 
 
@@ -180,10 +200,13 @@ def _all_series(home: Home, run: OpenRun, *, newcomers: bool | None) -> _Chosen:
 
 
 class _Asked(NamedTuple):
-    """The run to forecast with, and the options; see :func:`predict_from_home`."""
+    """The run to forecast with, and the options; see :func:`predict_from_home`.
 
-    home: Home
+    ``kept``: rows of each series that a prediction from several shards keeps
+    """
+
     run: OpenRun
+    home: Home
     level: tuple[float, ...]
     n_paths: int | None
     covariates: CovariateFiles
@@ -191,6 +214,7 @@ class _Asked(NamedTuple):
     quantiles: tuple[float, ...]
     end: Date | None
     max_late: int | None
+    kept: int
 
     @property
     def recorded(self) -> bool:
@@ -265,11 +289,11 @@ def _punctual(panel: Panel, late: dict[str, int], most: int | None) -> Panel:
 
 
 def _by_shard(
-    asked: _Asked, groups: Sequence[list[str]], unknown: dict[str, Skipped], most: int
+    asked: _Asked, groups: Sequence[list[str]], unknown: dict[str, Skipped]
 ) -> list[Prediction]:
     """Make a prediction from each shard; the first one names the series of shards that cannot.
 
-    ``most``: rows of each series to keep. Raises ModelError when no shard can forecast.
+    Raises ModelError when no shard can forecast.
     """
     parts: list[Prediction] = []
     failed: dict[str, Skipped] = {}
@@ -281,7 +305,7 @@ def _by_shard(
             if number == len(groups) - 1 and not parts:
                 raise
             continue
-        parts.append(_latest(part, most, parts[0].model if parts else None))
+        parts.append(_latest(part, asked.kept, parts[0].model if parts else None))
     return [dataclasses.replace(parts[0], unknown=parts[0].unknown | failed), *parts[1:]]
 
 

@@ -297,3 +297,20 @@ def test_a_killed_ingest_leaves_no_wrong_price_to_forecast_from(mornings, monkey
     band = (then["LSTM-hi-80"] / then["LSTM-lo-80"] - 1)[then["unique_id"] == "BBB"]
     sound = mornings.forecasts("BBB")
     assert np.allclose(band, sound["LSTM-hi-80"] / sound["LSTM-lo-80"] - 1, rtol=0.2)
+
+
+def test_an_older_sound_run_forecasts_where_the_latest_is_damaged(mornings):
+    then = mornings.forecasts("--all")
+    (sound,) = (mornings.home / "models").iterdir()
+    latest = shutil.copytree(sound, sound.with_name("20990101-000000-000.latest"))
+    arrays = latest / "model.safetensors"
+    arrays.write_bytes(arrays.read_bytes()[:-5])
+    done = mornings("predict", "--all", "--format", "csv")
+    assert done.exit_code == 0
+    assert "passed over, since it is damaged: run latest: " in done.stderr
+    pd.testing.assert_frame_equal(pd.read_csv(io.StringIO(done.stdout)), then)
+    named = mornings("predict", "--all", "--run", "latest")
+    assert named.exit_code == 1 and "damaged" in named.stderr
+    shutil.rmtree(sound)
+    done = mornings("predict", "--all")
+    assert done.exit_code == 1 and "`forecaster runs remove latest`" in done.stderr
