@@ -14,6 +14,7 @@ from forecaster.cli.shared import (
     date_format_option,
     decimal_option,
     home_option,
+    name_partly,
     name_skipped,
     name_stale,
     overwrite_option,
@@ -115,7 +116,7 @@ def ingest(
             start=start, refresh=refresh or append, on_series=bar.fetching, on_wait=say,
         )  # fmt: skip
     _tell(arrived, opened.name)
-    ctx.exit(PARTLY if arrived.skipped or arrived.stale else 0)
+    ctx.exit(PARTLY if arrived.skipped or arrived.stale or arrived.partly else 0)
 
 
 def _tell(arrived: "Ingested", source: str) -> None:
@@ -134,6 +135,7 @@ def _tell(arrived: "Ingested", source: str) -> None:
     if arrived.added:
         show(f"New ({len(arrived.added)}): {', '.join(arrived.added)}")
     name_stale(arrived.stale)
+    name_partly(arrived.partly)
     name_skipped(arrived.skipped)
 
 

@@ -115,7 +115,7 @@ def _list(home: "Home") -> None:
         narrower.add_row(name, short_source(source), series, horizon, error)
     print_table(table, narrower)
     for folder, why in damaged.items():
-        say(f"{why} `forecaster runs remove {run_name(folder)}` removes it.")
+        say(f"{why}; `forecaster runs remove {run_name(folder)}` removes it")
     try:
         taken = run_name(choose_run(home))
     except ModelError as error:

@@ -2,14 +2,23 @@
 
 import contextlib
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias, Unpack
 
 import numpy as np
 import pandas as pd
 
-from forecaster.errors import DataError, SourceError, StoreError, UsageError, name_reasons
+from forecaster.errors import (
+    DataError,
+    ForecasterWarning,
+    SourceError,
+    StoreError,
+    UsageError,
+    name_reasons,
+)
 from forecaster.home import Home
 from forecaster.ingest.frames import Table, panel_of_frame
 from forecaster.ingest.review.quality import (
@@ -48,6 +57,7 @@ class Ingested(NamedTuple):
     - ``ids``: the requested series that are stored
     - ``skipped``: the requested series that are not, with the reason
     - ``stale``: stored series that could not be updated, with the reason
+    - ``partly``: stored series of which some rows of the source were left out, with the reason
     - ``changed``: number of series that are new or different
     - ``quarantined``: series whose damaged file was set aside, with the damage
     - ``added``: series that were not stored, or were retired, before; empty for a new store
@@ -62,6 +72,7 @@ class Ingested(NamedTuple):
     quarantined: dict[str, str]
     added: Sequence[str] = ()
     retired: Sequence[str] = ()
+    partly: Mapping[str, str] = MappingProxyType({})
 
 
 def load_panel(
@@ -106,6 +117,8 @@ def load_panel(
             skipped[item.unique_id] = _not_loaded(_reason(item))
         else:
             series[item.unique_id] = _arrays_of_frame(item.frame)
+            if item.reason is not None:
+                warnings.warn(f"{item.unique_id}: {item.reason}", ForecasterWarning, stacklevel=2)
     if not series:
         raise DataError(f"{opened.name}: no series could be loaded:\n{name_reasons(skipped)}")
     panel = Panel.from_arrays(series, skipped).between(None, end)
@@ -245,9 +258,13 @@ def _arrived(
     if not ids:
         raise DataError(f"{source.name}: no series could be loaded:\n{name_reasons(skipped)}")
     gone = set(retired)
-    stale = {name: why for name, why in failed.items() if name in store and name not in gone}
+    there = {name: why for name, why in failed.items() if name in store and name not in gone}
+    fingerprint = source.fingerprint()
+    read = {n for n in there if fingerprint and _is_current(store, n, fingerprint)}
+    stale = {name: why for name, why in there.items() if name not in read}
+    partly = {name: why for name, why in there.items() if name in read}
     added = [name for name in ids if name not in active and name not in gone]
-    return Ingested(store, ids, skipped, stale, 0, {}, added if active else (), retired)
+    return Ingested(store, ids, skipped, stale, 0, {}, added if active else (), retired, partly)
 
 
 def _active(store: Store) -> set[str]:
@@ -300,9 +317,9 @@ def _update(
             arrived.add(item.unique_id)
             if encoded is not None:
                 store.note_written(encoded, fingerprint)
-            elif not item.unchanged:
+            if item.reason is not None or (encoded is None and not item.unchanged):
                 failed[item.unique_id] = _reason(item)
-                if item.suspect:
+                if item.suspect or encoded is not None:
                     store.suspect(item.unique_id, _reason(item))
             if (now := time.monotonic()) - committed > pause:
                 store.commit()

@@ -314,3 +314,19 @@ def test_an_older_sound_run_forecasts_where_the_latest_is_damaged(mornings):
     shutil.rmtree(sound)
     done = mornings("predict", "--all")
     assert done.exit_code == 1 and "`forecaster runs remove latest`" in done.stderr
+
+
+def test_a_row_dated_in_the_future_is_left_out_and_named(mornings):
+    rows = TABLE[(TABLE["ticker"] == "BBB") & (TABLE["date"] == LAST)]
+    wrong = pd.concat([TABLE, rows.assign(date="2099-05-05"), rows.assign(date="2099-05-06")])
+    later = pd.concat([wrong, *(prices(n, 1, start="2021-05-03") for n in NAMES)])
+    for _ in range(2):  # the second time nothing is read
+        done = mornings.ingest(later)
+        assert done.exit_code == 3 and "Updated in part (1):" in done.stderr
+        assert "BBB: rows in the future are left out (2099-05-05 to 2099-05-06)" in done.stderr
+    assert "suspect" in mornings("status", "BBB").stdout
+    made = mornings.forecasts("--all")
+    assert made["ds"].min() == "2021-05-04" and made["ds"].max() < "2022"
+    done = mornings.ingest(later[later["date"] < "2099"])
+    assert done.exit_code == 0 and not done.stderr
+    assert "suspect" not in mornings("status", "BBB").stdout.split("state")[1]

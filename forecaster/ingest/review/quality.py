@@ -2,7 +2,8 @@
 
 Flags:
     copied       a later session has the same open, high, low and close, and this one is wrong; two
-                 consecutive sessions are both flagged, since either may be the wrong one
+                 consecutive sessions are both flagged, since either may be the wrong one, but of a
+                 session and a day without trading only the latter
     reversed     the prices lie apart from both neighbouring sessions, and the next session takes
                  the move back
     unconfirmed  a jump at the latest session; the next session will show whether it lasts
@@ -41,7 +42,7 @@ COLUMNS = ("unique_id", "ds", "flag", "known")
 # later ones too, and no later row may decide what is learned from.
 MASKS = tuple(flag for flag in FLAGS if flag != "closed")
 WRONG = ("copied", "reversed", UNCONFIRMED)  # left out by default
-RULES = 2  # raise it when flags change, or the times at which they are known: reviews run again
+RULES = 3  # raise it when flags change, or the times at which they are known: reviews run again
 _SEEN_NEXT = ("reversed", "jump")  # known at the next session
 
 _REVERSED = 4.0  # least size of a reversed move, in usual moves of the series and the day
