@@ -65,6 +65,10 @@ class ModelError(ForecasterError):
     """A model is missing, cannot be read, or does not fit the data."""
 
 
+class DamagedModel(ModelError):
+    """A file of a saved model cannot be read, or holds something else than was saved."""
+
+
 class ClusterError(ForecasterError):
     """A cluster cannot be reached, or has no worker that can do the work."""
 

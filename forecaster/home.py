@@ -137,10 +137,12 @@ class Home:
             + (f"there are {there}" if runs else "there is none; run `forecaster fit` first")
         )
 
-    def check_new_name(self, name: str) -> None:
+    def check_new_name(self, name: str, *, fits: bool = True) -> None:
         """Raise UsageError unless a new run may have this name.
 
         It must be a valid name that no run and no unfinished fit has. Letter case is ignored.
+
+        ``fits``: False: an unfinished fit may have it, which may be removed before the name is used
         """
         if not _NAME.fullmatch(name) or _STAMP.fullmatch(name) or _RESERVED.match(name):
             raise UsageError(
@@ -149,13 +151,18 @@ class Home:
             )
         for folder, what in (
             *((run, "run") for run in self.runs()),
-            *((fit, "unfinished fit") for fit in self.unfinished_fits()),
+            *((fit, "unfinished fit") for fit in self.unfinished_fits() if fits),
         ):
             if run_name(folder).casefold() == name.casefold():
                 raise UsageError(
                     f"there is {'a' if what == 'run' else 'an'} {what} {name!r} already "
-                    f"({folder.name}); choose another name"
-                    + (", or `forecaster runs remove` or `rename` it" if what == "run" else "")
+                    f"({folder.name}); choose another name, or "
+                    + (
+                        "`forecaster runs remove` or `rename` it"
+                        if what == "run"
+                        else f"continue it (`forecaster fit --resume {name}`) or remove it "
+                        f"(`forecaster fit --discard {name}`)"
+                    )
                 )
 
     def new_evaluation(self) -> Path:

@@ -1,5 +1,8 @@
 """Sessions that series lack, until now and beside the others."""
 
+import dataclasses
+
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -63,3 +66,21 @@ def test_series_that_count_are_never_late():
     made = fc.Panel.from_frame(frame)
     assert lateness.sessions_late(made) == {"A": 0, "B": 0, "C": 0}
     assert lateness.sessions_behind(made) == {}
+
+
+def test_one_alone_is_compared_with_the_other_stored_series():
+    made = panel(AAA="2024-05-23")
+    others = {"BBB": np.datetime64("2024-05-28"), "CCC": np.datetime64("2024-05-24")}
+    assert lateness.sessions_behind(made) == {}
+    assert lateness.sessions_behind(made, {**others, "DDD": others["BBB"]}) == {"AAA": 2}
+    assert lateness.sessions_behind(made, {"BBB.T": others["BBB"], "CCC.T": others["BBB"]}) == {}
+
+
+def test_series_that_had_ended_at_the_fit_are_known_to_have():
+    made = panel(AAA="2024-04-23", BBB="2024-05-24", CCC="2024-05-28", DDD="2024-05-28")
+    fit = {name: np.datetime64("2024-05-24") for name in made.ids}
+    then = {**fit, "AAA": np.datetime64("2024-04-23")}
+    assert lateness.ended_before(made, then) == ["AAA"]  # BBB is late only since the fit
+    assert lateness.ended_before(made, {**then, "AAA": np.datetime64("2024-04-22")}) == []
+    close = dataclasses.replace(made, channels=("close",), target="close")
+    assert lateness.ended_before(close, then) == []

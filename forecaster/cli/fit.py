@@ -185,7 +185,7 @@ def fit(
     settings = Config.from_dict(settings, config or "options")
 
     if run is not None:
-        home.check_new_name(run)
+        home.check_new_name(run, fits=False)
     from forecaster.ingest import open_source
 
     wanted, _ = read_tickers(tickers)

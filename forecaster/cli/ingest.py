@@ -14,6 +14,7 @@ from forecaster.cli.shared import (
     date_format_option,
     decimal_option,
     home_option,
+    name_partly,
     name_skipped,
     name_stale,
     overwrite_option,
@@ -28,6 +29,7 @@ from forecaster.files import FORMATS
 
 if TYPE_CHECKING:
     from forecaster.home import Home
+    from forecaster.ingest import Ingested
 
 
 @click.command()
@@ -113,6 +115,12 @@ def ingest(
             home, opened, wanted,
             start=start, refresh=refresh or append, on_series=bar.fetching, on_wait=say,
         )  # fmt: skip
+    _tell(arrived, opened.name)
+    ctx.exit(PARTLY if arrived.skipped or arrived.stale or arrived.partly else 0)
+
+
+def _tell(arrived: "Ingested", source: str) -> None:
+    """Print what has arrived, and name the series that have not."""
     for name, why in arrived.quarantined.items():
         again = "fetched again" if name in arrived.ids else "could not be fetched again"
         say(
@@ -121,14 +129,14 @@ def ingest(
         )
     retired = f", {len(arrived.retired)} retired" if arrived.retired else ""
     show(
-        f"Stored {len(arrived.ids)} series from {opened.name} in {arrived.store.folder}; "
+        f"Stored {len(arrived.ids)} series from {source} in {arrived.store.folder}; "
         f"{arrived.changed} changed{retired}"
     )
     if arrived.added:
         show(f"New ({len(arrived.added)}): {', '.join(arrived.added)}")
     name_stale(arrived.stale)
+    name_partly(arrived.partly)
     name_skipped(arrived.skipped)
-    ctx.exit(PARTLY if arrived.skipped or arrived.stale else 0)
 
 
 @click.command()

@@ -151,42 +151,31 @@ def predict(
         raise UsageError("name tickers, or use --all for every series of the model (not both)")
     if newcomers is not None and not everything:
         raise UsageError("--newcomers is for --all; name the tickers, or leave it out")
-    for drawn, option in ((plot, "--plot draws"), (report, "--report shows")):
-        if n_paths is not None and drawn is not None:
-            raise UsageError(f"{option} bands, and --paths makes none; leave one of them out")
-    _check_reading(reading, covariates)
-    if groups is not None and report is None:
-        raise UsageError("--groups is for the page; add --report FILE.html")
     if history is not None and plot is None:
         raise UsageError("--history is for the picture; add --plot FILE.png")
-    form = None if form == "table" else form
-    file = output and check_output(output, form=form, overwrite=overwrite)
-    picture = plot and check_output(plot, PICTURES, overwrite=overwrite, option="--plot")
-    page = report and check_output(report, PAGES, overwrite=overwrite, option="--report")
-    grouped = _read_groups(groups)
-    if file is None and form not in (None, *_PIPED):
-        raise UsageError(f"--format {form} needs --output FILE")
     if quantile and n_paths is not None:
         raise UsageError("--quantile is of single dates, and --paths draws paths; leave one out")
+    _check_reading(reading, covariates)
+    outputs = _Outputs.checked(
+        output, plot, report, form=form, overwrite=overwrite, drawn=n_paths is not None
+    )
+    grouped = _read_groups(groups, report)
     from forecaster.forecasting import check_levels, check_quantiles
     from forecaster.pipeline import predict_from_home
 
-    levels, quantiles = check_levels(level), check_quantiles(quantile)
-    named = None if everything else tickers
+    shown = _Shown(check_levels(level), check_quantiles(quantile))
     result = predict_from_home(
-        home, named, levels, run, n_paths, covariates, history=history, on_notice=say,
-        quantiles=quantiles, end=end, newcomers=newcomers,
+        home, None if everything else tickers, shown.levels, run, n_paths, covariates,
+        history=history, on_notice=say, quantiles=shown.quantiles, end=end, newcomers=newcomers,
         max_late=max_late,
     )  # fmt: skip
     _warn(result)
-    if file is None and form is None and (page is None or not everything):
-        _print_tables(result, _Shown(levels, quantiles), n_paths)
-    elif file is not None or form is not None:
-        _export(result, form, file)
-    if page is not None:
-        _write_page(home, result, levels, grouped, page)
-    if picture is not None:
-        _draw(result, picture, history)
+    if outputs.table(result, whole=not everything):
+        _print_tables(result, shown, n_paths)
+    if outputs.page is not None:
+        _write_page(home, result, shown.levels, grouped, outputs.page)
+    if outputs.picture is not None:
+        _draw(result, outputs.picture, history)
     for name, reason in result.unknown.items():
         say(f"{name}: {reason}")
     ctx.exit(PARTLY if result.unknown or result.behind else 0)
@@ -205,6 +194,13 @@ def _warn(result: "Prediction") -> None:
             f"Warning: {name} jumped on {day}, its latest session, without a split or dividend. "
             "If that price is wrong, so is the forecast; the next session will tell."
         )
+    for name, day in list(result.frozen.items())[:_MOST_JUMPS]:
+        say(
+            f"Warning: {name} has had the same price since {day}. If it is not traded, or its data "
+            "are no longer brought up to date, its band is too narrow."
+        )
+    if len(result.frozen) > _MOST_JUMPS:
+        say(f"  and {len(result.frozen) - _MOST_JUMPS} more have not moved for as long")
     _warn_of_late(result)
 
 
@@ -213,7 +209,8 @@ def _warn_of_late(result: "Prediction") -> None:
     behind, ends = result.behind, result.ends
     unit = "session" if result.panel.frequency.nyse else "step"
     update = _how_to_update(str(result.model.provenance.get("source")))
-    stale = {n: count for n, count in result.late.items() if count and n not in behind}
+    known = {*behind, *result.ended}
+    stale = {n: count for n, count in result.late.items() if count and n not in known}
     if stale:
         name, count = max(stale.items(), key=lambda item: item[1])
         say(
@@ -231,6 +228,11 @@ def _warn_of_late(result: "Prediction") -> None:
             names = [name for name, each in behind.items() if each == count]
             say(f"  {listed(names)}: {_times(count, unit)} behind, since {ends[names[0]]}")
         say(f"  {update} `forecaster tickers retire` says that no more rows are to come.")
+    if result.ended:
+        say(
+            f"{len(result.ended)} series had ended before the fit, and are forecast from their "
+            f"ends: {listed(result.ended)}"
+        )
 
 
 def _times(count: int, unit: str) -> str:
@@ -264,6 +266,50 @@ def _check_reading(
         )
     if any(said.split("=")[0] in ("target", "wide") for said in reading["columns"] or ()):
         raise UsageError("--columns: covariates only take id=NAME and time=NAME")
+
+
+class _Outputs(NamedTuple):
+    """Where forecasts go: a file or standard output in a format, a picture and a page."""
+
+    form: str | None
+    file: Output | None
+    picture: Output | None
+    page: Output | None
+
+    @staticmethod
+    def checked(
+        output: Path | None,
+        plot: Path | None,
+        report: Path | None,
+        *,
+        form: str | None,
+        overwrite: bool,
+        drawn: bool,
+    ) -> "_Outputs":
+        """Check that all can be written. Raises UsageError where one cannot.
+
+        ``drawn``: whether paths are drawn, which pictures and pages do not show
+        """
+        for path, option in ((plot, "--plot draws"), (report, "--report shows")):
+            if drawn and path is not None:
+                raise UsageError(f"{option} bands, and --paths makes none; leave one of them out")
+        form = None if form == "table" else form
+        file = output and check_output(output, form=form, overwrite=overwrite)
+        picture = plot and check_output(plot, PICTURES, overwrite=overwrite, option="--plot")
+        page = report and check_output(report, PAGES, overwrite=overwrite, option="--report")
+        if file is None and form not in (None, *_PIPED):
+            raise UsageError(f"--format {form} needs --output FILE")
+        return _Outputs(form, file, picture, page)
+
+    def table(self, result: "Prediction", *, whole: bool) -> bool:
+        """Write forecasts to the file or in the format; return whether to show a table instead.
+
+        ``whole``: whether to show it beside a page, too
+        """
+        if self.file is not None or self.form is not None:
+            _export(result, self.form, self.file)
+            return False
+        return self.page is None or whole
 
 
 class _Shown(NamedTuple):
@@ -402,9 +448,11 @@ def _export(result: "Prediction", form: str | None, file: Output | None) -> None
     click.echo(printable(text) if sys.stdout.isatty() else text)
 
 
-def _read_groups(groups: str | None) -> "Groups | None":
+def _read_groups(groups: str | None, report: Path | None) -> "Groups | None":
     if groups is None:
         return None
+    if report is None:
+        raise UsageError("--groups is for the page; add --report FILE.html")
     from forecaster.ingest import read_groups
 
     return read_groups(from_text(groups))
@@ -427,7 +475,7 @@ def _write_page(
     made = Forecasts(
         result.panel, result.frame, result.model.config.column, tuple(levels),
         run_name(result.run), source, result.late, result.jumped, record.frames.get(source),
-        grouped.of(list(result.panel.ids)) if grouped else None,
+        grouped.of(list(result.panel.ids)) if grouped else None, result.frozen,
     )  # fmt: skip
     page.write(lambda to: build_forecasts(made, to))
     say(f"Wrote {page.path}")

@@ -114,8 +114,8 @@ def _list(home: "Home") -> None:
         table.add_row(name + latest, saved, source, series, horizon, model, error, size)
         narrower.add_row(name, short_source(source), series, horizon, error)
     print_table(table, narrower)
-    for why in damaged.values():
-        say(why)
+    for folder, why in damaged.items():
+        say(f"{why}; `forecaster runs remove {run_name(folder)}` removes it")
     try:
         taken = run_name(choose_run(home))
     except ModelError as error:

@@ -35,7 +35,8 @@ def scorecard(
     `predict` keeps its forecasts in the home's record. After `ingest` has stored the outcomes, this
     shows the share that the bands covered, and CRPS and absolute error relative to "unchanged"
     (below 1 is better). Forecasts are adjusted for later splits and dividends. If the same run
-    forecast from the same day more than once, that counts once.
+    forecast from the same day more than once, the last one counts that was made before the outcome.
+    Forecasts made after it are counted apart.
 
     \b
     Examples:

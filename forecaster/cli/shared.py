@@ -221,11 +221,21 @@ def say_reasons(reasons: Mapping[str, object]) -> None:
 
 def name_stale(stale: Mapping[str, str]) -> None:
     """Print the series that could not be updated, in one line those with the same reason."""
-    if not stale:
-        return
-    say(f"Not updated ({len(stale)}); their stored rows are kept:")
+    if stale:
+        say(f"Not updated ({len(stale)}); their stored rows are kept:")
+        _say_together(stale)
+
+
+def name_partly(partly: Mapping[str, str]) -> None:
+    """Print the series of which some rows were left out, in one line those with the same reason."""
+    if partly:
+        say(f"Updated in part ({len(partly)}):")
+        _say_together(partly)
+
+
+def _say_together(reasons: Mapping[str, str]) -> None:
     together: dict[str, list[str]] = {}
-    for name, reason in stale.items():
+    for name, reason in reasons.items():
         together.setdefault(reason, []).append(printable(name, lines=False))
     say_reasons({", ".join(names): reason for reason, names in together.items()})
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from forecaster.cli.shared import home_option, show
+from forecaster.cli.shared import home_option, say, show
 
 if TYPE_CHECKING:
     from forecaster.home import Home
@@ -43,7 +43,7 @@ def retire(*, names: tuple[str, ...], source: str | None, home: "Home") -> None:
     """
     from forecaster.ingest import retire as mark
 
-    store, chosen = mark(home, names, source)
+    store, chosen = mark(home, names, source, on_wait=say)
     show(f"Retired {', '.join(chosen)} of {store.source}; {len(store.index.retired)} in all")
 
 
@@ -60,5 +60,6 @@ def restore(*, names: tuple[str, ...], source: str | None, home: "Home") -> None
     """
     from forecaster.ingest import retire as mark
 
-    store, chosen = mark(home, names, source, retired=False)
-    show(f"Restored {', '.join(chosen)} of {store.source}; {len(store.index.retired)} are retired")
+    store, chosen = mark(home, names, source, retired=False, on_wait=say)
+    left = len(store.index.retired)
+    show(f"Restored {', '.join(chosen)} of {store.source}; {left} still retired")

@@ -4,6 +4,7 @@ from .frames import Table as Table
 from .frames import as_panel as as_panel
 from .loading import Ingested as Ingested
 from .loading import check_flags as check_flags
+from .loading import flags_now as flags_now
 from .loading import ingest as ingest
 from .loading import ingested as ingested
 from .loading import load_panel as load_panel
@@ -11,6 +12,7 @@ from .loading import masked_rows as masked_rows
 from .loading import panel_from_store as panel_from_store
 from .review.quality import WRONG as WRONG
 from .review.quality import flags_of as flags_of
+from .review.quality import frozen_now as frozen_now
 from .sources.source import Date as Date
 from .sources.source import Source as Source
 from .sources.sources import open_source as open_source

@@ -2,14 +2,23 @@
 
 import contextlib
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias, Unpack
 
 import numpy as np
 import pandas as pd
 
-from forecaster.errors import DataError, SourceError, StoreError, UsageError, name_reasons
+from forecaster.errors import (
+    DataError,
+    ForecasterWarning,
+    SourceError,
+    StoreError,
+    UsageError,
+    name_reasons,
+)
 from forecaster.home import Home
 from forecaster.ingest.frames import Table, panel_of_frame
 from forecaster.ingest.review.quality import (
@@ -22,7 +31,7 @@ from forecaster.ingest.review.quality import (
     flags_of,
     without_flagged,
 )
-from forecaster.ingest.review.review import review
+from forecaster.ingest.review.review import review, review_now
 from forecaster.ingest.sources.source import Date, Fetched, Known, Source, Stored
 from forecaster.ingest.sources.sources import open_source
 from forecaster.ingest.store.index import Origin
@@ -48,6 +57,7 @@ class Ingested(NamedTuple):
     - ``ids``: the requested series that are stored
     - ``skipped``: the requested series that are not, with the reason
     - ``stale``: stored series that could not be updated, with the reason
+    - ``partly``: stored series of which some rows of the source were left out, with the reason
     - ``changed``: number of series that are new or different
     - ``quarantined``: series whose damaged file was set aside, with the damage
     - ``added``: series that were not stored, or were retired, before; empty for a new store
@@ -62,6 +72,7 @@ class Ingested(NamedTuple):
     quarantined: dict[str, str]
     added: Sequence[str] = ()
     retired: Sequence[str] = ()
+    partly: Mapping[str, str] = MappingProxyType({})
 
 
 def load_panel(
@@ -106,6 +117,8 @@ def load_panel(
             skipped[item.unique_id] = _not_loaded(_reason(item))
         else:
             series[item.unique_id] = _arrays_of_frame(item.frame)
+            if item.reason is not None:
+                warnings.warn(f"{item.unique_id}: {item.reason}", ForecasterWarning, stacklevel=2)
     if not series:
         raise DataError(f"{opened.name}: no series could be loaded:\n{name_reasons(skipped)}")
     panel = Panel.from_arrays(series, skipped).between(None, end)
@@ -170,42 +183,88 @@ def ingested(
     """
     store = Store.open_or_recover(home, source.name)
     with store.locked(on_wait):
-        fingerprint, origin = source.fingerprint(), store.index.origin
-        before, active = origin, _active(store)
-        if refresh or origin is None or origin.fingerprint != fingerprint:
-            origin = None  # its present content has not been read yet
+        before, active = store.index.origin, _active(store)
+        origin = before if not refresh and _is_as_read(source, before) else None
         wanted = origin.tickers if origin and tickers is None else _wanted(source, tickers)
         vanished = [] if tickers is not None else _vanished(store, before, wanted)
         wanted = [*wanted, *vanished]
         quarantined = store.damages([name for name in wanted if name in store])
         store.quarantine(quarantined)
         store.sweep()
-        known_failures = origin.failed if origin else {}
-        asked = set(wanted)  # may be many, and so may the known failures
-        if origin and all(
-            _is_current(store, name, fingerprint) or name in known_failures for name in wanted
-        ):
-            failed = {name: why for name, why in known_failures.items() if name in asked}
-            changed = 0
-        else:
+        failed, changed = _known_failures(store, origin, wanted), 0
+        if failed is None:
             failed, changed = _update(store, source, wanted, start, on_series)
-            if fingerprint is not None:
-                failed |= {name: _VANISHED for name in vanished if name in failed}
-                others = {n: why for n, why in known_failures.items() if n not in asked}
-                store.commit_origin(Origin(fingerprint, source.tickers(), others | failed))
+            failed = _with_origin(store, source, origin, failed, wanted, vanished)
         _review_if_changed(store)
-        retired = store.index.retired
-        ids = [name for name in wanted if name in store]
-        missing = [name for name in wanted if name not in store]
-        skipped = {name: _not_loaded(failed.get(name, "not fetched")) for name in missing}
-        if not ids:
-            raise DataError(f"{source.name}: no series could be loaded:\n{name_reasons(skipped)}")
-        failed = {name: why for name, why in failed.items() if name not in retired}
-        stale = {name: why for name, why in failed.items() if name in store}
-        added = [name for name in ids if name not in active and name not in retired]
-        yield Ingested(
-            store, ids, skipped, stale, changed, quarantined, added if active else (), retired
-        )
+        arrived = _arrived(store, source, wanted, failed, active)
+        yield arrived._replace(changed=changed, quarantined=quarantined)
+
+
+def _is_as_read(source: Source, origin: Origin | None) -> bool:
+    """Return whether the source's present content has been read before."""
+    return origin is not None and origin.fingerprint == source.fingerprint()
+
+
+def _known_failures(
+    store: Store, origin: Origin | None, wanted: Sequence[str]
+) -> dict[str, str] | None:
+    """Return why some wanted series failed before; None if the source must be read again.
+
+    ``origin``: of the source's present content; None: it has not been read yet
+    """
+    if origin is None:
+        return None
+    for name in wanted:
+        if not (_is_current(store, name, origin.fingerprint) or name in origin.failed):
+            return None
+    asked = set(wanted)  # may be many, and so may the failures
+    return {name: why for name, why in origin.failed.items() if name in asked}
+
+
+def _with_origin(
+    store: Store,
+    source: Source,
+    origin: Origin | None,
+    failed: dict[str, str],
+    wanted: Sequence[str],
+    vanished: Sequence[str],
+) -> dict[str, str]:
+    """Commit what the source held when it was read; return the failures, vanished series named."""
+    if (fingerprint := source.fingerprint()) is None:
+        return failed
+    failed = failed | {name: _VANISHED for name in vanished if name in failed}
+    asked = set(wanted)
+    before = origin.failed if origin else {}
+    others = {name: why for name, why in before.items() if name not in asked}
+    store.commit_origin(Origin(fingerprint, source.tickers(), others | failed))
+    return failed
+
+
+def _arrived(
+    store: Store,
+    source: Source,
+    wanted: Sequence[str],
+    failed: Mapping[str, str],
+    active: set[str],
+) -> Ingested:
+    """Return the result of an update. Raises DataError if none of the series is stored.
+
+    ``active``: the stored series before it that were not retired
+    """
+    retired = store.index.retired
+    ids = [name for name in wanted if name in store]
+    missing = [name for name in wanted if name not in store]
+    skipped = {name: _not_loaded(failed.get(name, "not fetched")) for name in missing}
+    if not ids:
+        raise DataError(f"{source.name}: no series could be loaded:\n{name_reasons(skipped)}")
+    gone = set(retired)
+    there = {name: why for name, why in failed.items() if name in store and name not in gone}
+    fingerprint = source.fingerprint()
+    read = {n for n in there if fingerprint and _is_current(store, n, fingerprint)}
+    stale = {name: why for name, why in there.items() if name not in read}
+    partly = {name: why for name, why in there.items() if name in read}
+    added = [name for name in ids if name not in active and name not in gone]
+    return Ingested(store, ids, skipped, stale, 0, {}, added if active else (), retired, partly)
 
 
 def _active(store: Store) -> set[str]:
@@ -258,9 +317,9 @@ def _update(
             arrived.add(item.unique_id)
             if encoded is not None:
                 store.note_written(encoded, fingerprint)
-            elif not item.unchanged:
+            if item.reason is not None or (encoded is None and not item.unchanged):
                 failed[item.unique_id] = _reason(item)
-                if item.suspect:
+                if item.suspect or encoded is not None:
                     store.suspect(item.unique_id, _reason(item))
             if (now := time.monotonic()) - committed > pause:
                 store.commit()
@@ -382,6 +441,17 @@ def panel_from_store(
     return panel.between(start, end)
 
 
+def flags_now(store: Store) -> pd.DataFrame:
+    """Return the flags of stored prices, found now where no review is kept.
+
+    An update that was killed leaves prices that have not been reviewed; the next one reviews them.
+    """
+    try:
+        return store.flags()
+    except StoreError:
+        return review_now(store)
+
+
 def masked_rows(
     store: Store,
     ids: Sequence[str],
@@ -394,10 +464,8 @@ def masked_rows(
 
     - ``known_by``: only rows whose flag was known by the end of that day
     - ``flags``: the store's flags, if they have already been read
-
-    Raises StoreError if the stored prices have not been reviewed.
     """
-    flags = store.flags() if flags is None else flags
+    flags = flags_now(store) if flags is None else flags
     flags = flags[flags["unique_id"].isin(list(ids))]
     if known_by is None:
         return flags_known(flags, mask)

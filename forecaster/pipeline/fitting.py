@@ -127,7 +127,7 @@ def fit_to_home(
     swarm.keep_compiled(home.cache)
     check_flags(data.mask)
     if run is not None:
-        home.check_new_name(run)
+        home.check_new_name(run, fits=False)
     with contextlib.ExitStack() as lock:
         arrived = lock.enter_context(
             ingested(

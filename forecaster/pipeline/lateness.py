@@ -1,7 +1,7 @@
 """Count the sessions that series lack: until now, and beside the others."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,9 @@ _UNKNOWN = 2  # sessions in a row that may be holidays of an exchange whose cale
 _NEW_YORK = "America/New_York"
 
 
-def sessions_late(panel: Panel, end: Date | None = None) -> dict[str, int]:
+def sessions_late(
+    panel: Panel, end: Date | None = None, others: Mapping[str, np.datetime64] | None = None
+) -> dict[str, int]:
     """Return by series the number of sessions that are over, but that it has no row of.
 
     Forecasts of a late series begin with days that are past. A session is over half an hour after
@@ -29,29 +31,70 @@ def sessions_late(panel: Panel, end: Date | None = None) -> dict[str, int]:
     one begins; of these, up to two count as holidays. Series that count steps are never late.
 
     - ``end``: the last day that is over; None: until now
+    - ``others``: see :func:`sessions_behind`
     """
-    behind = sessions_behind(panel)
+    behind = sessions_behind(panel, others)
     return {
         name: max(_missed(infer_frequency(times), times[-1], end), behind.get(name, 0))
         for name, times in _times_of(panel)
     }
 
 
-def sessions_behind(panel: Panel) -> dict[str, int]:
+def sessions_behind(
+    panel: Panel, others: Mapping[str, np.datetime64] | None = None
+) -> dict[str, int]:
     """Return the series that lack sessions which most of the others have, with their number.
 
     Only series of one exchange and frequency are compared, since others may close later.
+
+    ``others``: the latest times of further series, which are taken to be of any frequency
+    """
+    rows = {name: times for name, times in _times_of(panel) if times.dtype.kind == "M"}
+    frequencies = {name: _without_day(times) for name, times in rows.items()}
+    return _behind({name: times[-1] for name, times in rows.items()}, frequencies, others or {})
+
+
+def ended_before(panel: Panel, until: Mapping[str, np.datetime64]) -> list[str]:
+    """Return the series without a row since the fit that were behind the others at the fit.
+
+    Such series ended on purpose: it was known when they were learned from. Prices never end so,
+    since a price that is not today's is no price to forecast from.
+
+    ``until``: by series, the time of its last row at the fit
+    """
+    if panel.target != "y":
+        return []
+    rows = {name: times for name, times in _times_of(panel) if times.dtype.kind == "M"}
+    then = {name: until[name] for name in rows if name in until}
+    behind = _behind(then, {name: _without_day(rows[name]) for name in then}, {})
+    return [name for name in behind if rows[name][-1] <= then[name]]
+
+
+def _without_day(times: np.ndarray) -> Frequency:
+    return dataclasses.replace(infer_frequency(times), day=0)
+
+
+def _behind(
+    ends: Mapping[str, np.datetime64],
+    frequencies: Mapping[str, Frequency],
+    others: Mapping[str, np.datetime64],
+) -> dict[str, int]:
+    """Return by how many sessions series end before most others of their exchange and frequency.
+
+    Series that are not behind are left out. ``others``: further ends, of any frequency
     """
     groups: dict[tuple[Frequency, str | None], dict[str, np.datetime64]] = {}
-    for name, times in _times_of(panel):
-        if times.dtype.kind == "M":
-            group = dataclasses.replace(infer_frequency(times), day=0), exchange_of(name)
-            groups.setdefault(group, {})[name] = times[-1]
+    for name, last in ends.items():
+        groups.setdefault((frequencies[name], exchange_of(name)), {})[name] = last
+    further: dict[str | None, list[np.datetime64]] = {}
+    for name in others.keys() - ends.keys():
+        further.setdefault(exchange_of(name), []).append(others[name])
     behind: dict[str, int] = {}
-    for (frequency, _), ends in groups.items():
-        usual = sorted(ends.values())[len(ends) // 2]
-        counts = {name: frequency.elapsed(last, usual) for name, last in ends.items()}
-        behind |= {name: count for name, count in counts.items() if count}
+    for (frequency, exchange), its in groups.items():
+        every = sorted([*its.values(), *further.get(exchange, [])])
+        usual = every[len(every) // 2]
+        counts = {last: frequency.elapsed(last, usual) for last in set(its.values())}
+        behind |= {name: counts[last] for name, last in its.items() if counts[last]}
     return behind
 
 

@@ -8,7 +8,14 @@ from typing import NamedTuple
 import pandas as pd
 
 from forecaster import swarm
-from forecaster.errors import ModelError, UsageError, WriteError, name_reasons, printable
+from forecaster.errors import (
+    DamagedModel,
+    ModelError,
+    UsageError,
+    WriteError,
+    name_reasons,
+    printable,
+)
 from forecaster.forecasting import (
     Model,
     is_quantile,
@@ -19,7 +26,7 @@ from forecaster.forecasting import (
 )
 from forecaster.home import Home, run_name
 from forecaster.ingest import CovariateFiles, Date, Reading
-from forecaster.pipeline.lateness import ends_of, sessions_behind, sessions_late
+from forecaster.pipeline.lateness import ended_before, ends_of, sessions_behind, sessions_late
 from forecaster.record import Made, keep
 from forecaster.series import Panel
 from forecaster.skipped import Kind, Skipped
@@ -27,6 +34,7 @@ from forecaster.storage import (
     METHODS,
     OpenRun,
     SinceFit,
+    StoredRows,
     choose_run,
     compare,
     forecasting_panel,
@@ -49,6 +57,10 @@ class Prediction:
     - ``late``: by series, the number of sessions that are over, but that it has no row of
     - ``run``: the folder of the model's run
     - ``jumped``: series whose latest session is a jump that may be an error, with its day
+    - ``frozen``: series whose price has not moved for several sessions, with the first of them
+    - ``behind``: series that lack sessions which most of the others have, with their number; empty
+      for simulated prices, which lack some at random
+    - ``ended``: series, other than prices, that lacked them at the fit already; not in ``behind``
     - ``retired``: series left out since no more rows of them are to come
     """
 
@@ -59,20 +71,15 @@ class Prediction:
     late: dict[str, int]
     run: Path
     jumped: dict[str, str] = dataclasses.field(default_factory=dict)
+    frozen: dict[str, str] = dataclasses.field(default_factory=dict)
+    behind: dict[str, int] = dataclasses.field(default_factory=dict)
+    ended: Sequence[str] = ()
     retired: Sequence[str] = ()
 
     @property
     def simulated(self) -> bool:
         """Whether the prices are simulated."""
         return self.model.provenance.get("source") == "simulated"
-
-    @property
-    def behind(self) -> dict[str, int]:
-        """The series that lack sessions which most of the others have, with their number.
-
-        Empty for simulated prices, which lack some at random.
-        """
-        return {} if self.simulated else sessions_behind(self.panel)
 
     @property
     def ends(self) -> dict[str, str]:
@@ -123,38 +130,59 @@ def predict_from_home(
     when there is no run of this name, and when one from elsewhere needs files of covariates.
     """
     swarm.keep_compiled(home.cache)
-    folder = choose_run(home, run, tickers, on_notice)
-    opened = OpenRun.of(folder)
-    if tickers is None:
-        ids, unknown, retired = _all_series(home, opened, newcomers=newcomers)
-    else:
-        ids, unknown = resolve_names(opened.ids, opened.skipped, tickers)
-        retired = []
+    options = (
+        home, tuple(level), n_paths, covariates or CovariateFiles(), on_notice, tuple(quantiles),
+        end, max_late, max(_KEPT, history or 0),
+    )  # fmt: skip
+    damaged: dict[Path, str] = {}
+    while True:
+        folder = choose_run(home, run, tickers, on_notice, damaged=damaged)
+        try:
+            opened = OpenRun.of(folder)
+            chosen = _Chosen.of(home, opened, tickers, newcomers=newcomers)
+            return _with_run(_Asked(opened, *options), chosen)
+        except DamagedModel as error:
+            if run is not None or folder in damaged:
+                raise
+            damaged[folder] = str(error)
+
+
+def _with_run(asked: "_Asked", chosen: "_Chosen") -> Prediction:
+    """Forecast the chosen series, shard by shard where the run has several."""
     # Sample paths are drawn for all series together; bands can be made shard by shard.
-    groups = [ids] if n_paths is not None else opened.by_shard(ids)
-    asked = _Asked(
-        home,
-        opened,
-        tuple(level),
-        n_paths,
-        covariates or CovariateFiles(),
-        on_notice,
-        tuple(quantiles),
-        end,
-        max_late,
-    )
+    whole = asked.n_paths is not None
+    groups = [chosen.ids] if whole else asked.run.by_shard(chosen.ids)
     if len(groups) == 1:
-        made = _predict(asked, ids, unknown)
+        made = _predict(asked, chosen.ids, chosen.unknown)
     else:
-        most = max(_KEPT, history or 0)
-        made = _joined(_by_shard(asked, groups, unknown, most), most)
-    return dataclasses.replace(made, retired=retired)
+        made = _joined(_by_shard(asked, groups, chosen.unknown), asked.kept)
+    return dataclasses.replace(made, retired=chosen.retired)
 
 
-def _all_series(
-    home: Home, run: OpenRun, *, newcomers: bool | None
-) -> tuple[list[str], dict[str, Skipped], list[str]]:
-    """Return the series of a run, those without a network that belong to it, and the retired.
+class _Chosen(NamedTuple):
+    """The series to forecast.
+
+    - ``ids``: those with networks
+    - ``unknown``: those without, with the reason
+    - ``retired``: those left out since they are retired
+    """
+
+    ids: list[str]
+    unknown: dict[str, Skipped]
+    retired: list[str]
+
+    @staticmethod
+    def of(
+        home: Home, run: OpenRun, tickers: Sequence[str] | None, *, newcomers: bool | None
+    ) -> "_Chosen":
+        """Choose the series of a run; arguments as of :func:`predict_from_home`."""
+        if tickers is None:
+            return _all_series(home, run, newcomers=newcomers)
+        return _Chosen(*resolve_names(run.ids, run.skipped, tickers), [])
+
+
+def _all_series(home: Home, run: OpenRun, *, newcomers: bool | None) -> _Chosen:
+    """Choose the series of a run, and those without a network that belong to it.
 
     ``newcomers``: as of :func:`predict_from_home`. Raises ModelError where nothing is left.
     """
@@ -168,14 +196,17 @@ def _all_series(
             f"{run.folder}: all of its series are retired; restore some (`forecaster tickers "
             "restore`), or name those to forecast"
         )
-    return ids, new, since.retired
+    return _Chosen(ids, new, since.retired)
 
 
 class _Asked(NamedTuple):
-    """The run to forecast with, and the options; see :func:`predict_from_home`."""
+    """The run to forecast with, and the options; see :func:`predict_from_home`.
 
-    home: Home
+    ``kept``: rows of each series that a prediction from several shards keeps
+    """
+
     run: OpenRun
+    home: Home
     level: tuple[float, ...]
     n_paths: int | None
     covariates: CovariateFiles
@@ -183,6 +214,7 @@ class _Asked(NamedTuple):
     quantiles: tuple[float, ...]
     end: Date | None
     max_late: int | None
+    kept: int
 
     @property
     def recorded(self) -> bool:
@@ -202,12 +234,11 @@ def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Pred
     ids = list(dict.fromkeys([*ids, *new.values()]))
     if not ids:
         raise ModelError("\n".join(f"{name}: {reason}" for name, reason in unknown.items()))
-    panel, jumped = forecasting_panel(home, model, ids, asked.end)
-    panel = _with_covariates(panel, model, asked.covariates, home, folder)
+    stored = forecasting_panel(home, model, ids, asked.end)
+    panel = _with_covariates(stored.panel, model, asked.covariates, home, folder)
     usable = match_panel(model, panel)
-    late = sessions_late(usable, asked.end)
+    late = sessions_late(usable, asked.end, stored.ends)
     usable = _punctual(usable, late, asked.max_late)
-    late = {name: late[name] for name in usable.ids}
     lost = {name: reason for name, reason in usable.skipped.items() if name in ids}
     if asked.n_paths is None:
         frame = predict(model, usable, asked.level, asked.quantiles)
@@ -218,13 +249,31 @@ def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Pred
             _keep(home, made, asked.on_notice)
     else:
         frame = simulate(model, usable, asked.n_paths)
-    return Prediction(model, usable, frame, unknown | lost, late, folder, jumped)
+    late = {name: late[name] for name in usable.ids}
+    return _with_warnings(Prediction(model, usable, frame, unknown | lost, late, folder), stored)
+
+
+def _with_warnings(made: Prediction, stored: StoredRows) -> Prediction:
+    """Return a prediction that also says which series jumped, are frozen, or end early."""
+    panel, model, its = made.panel, made.model, set(made.panel.ids)
+    behind: dict[str, int] = {}
+    if not made.simulated:
+        active = stored.ends or its  # whoever names a retired series knows that it has ended
+        behind = {n: k for n, k in sessions_behind(panel, stored.ends).items() if n in active}
+    ended = ended_before(panel, dict(zip(model.ids, model.fitted_until, strict=True)))
+    return dataclasses.replace(
+        made,
+        jumped={name: day for name, day in stored.jumped.items() if name in its},
+        frozen={name: day for name, day in stored.frozen.items() if name in its},
+        behind={name: count for name, count in behind.items() if name not in ended},
+        ended=[name for name in ended if name in behind],
+    )
 
 
 def _punctual(panel: Panel, late: dict[str, int], most: int | None) -> Panel:
-    """Return the series that lack at most so many sessions; raise ModelError if none does.
+    """Return the series that lack at most ``most`` sessions; the others are in ``skipped``.
 
-    The others are named in ``skipped``.
+    ``most``: None: keep all. Raises ModelError if no series is left.
     """
     if most is None or max(late.values()) <= most:
         return panel
@@ -240,11 +289,11 @@ def _punctual(panel: Panel, late: dict[str, int], most: int | None) -> Panel:
 
 
 def _by_shard(
-    asked: _Asked, groups: Sequence[list[str]], unknown: dict[str, Skipped], most: int
+    asked: _Asked, groups: Sequence[list[str]], unknown: dict[str, Skipped]
 ) -> list[Prediction]:
     """Make a prediction from each shard; the first one names the series of shards that cannot.
 
-    ``most``: rows of each series to keep. Raises ModelError when no shard can forecast.
+    Raises ModelError when no shard can forecast.
     """
     parts: list[Prediction] = []
     failed: dict[str, Skipped] = {}
@@ -256,7 +305,7 @@ def _by_shard(
             if number == len(groups) - 1 and not parts:
                 raise
             continue
-        parts.append(_latest(part, most, parts[0].model if parts else None))
+        parts.append(_latest(part, asked.kept, parts[0].model if parts else None))
     return [dataclasses.replace(parts[0], unknown=parts[0].unknown | failed), *parts[1:]]
 
 
@@ -282,6 +331,9 @@ def _joined(parts: Sequence[Prediction], most: int) -> Prediction:
         unknown={name: why for part in parts for name, why in part.unknown.items()},
         late={name: count for part in parts for name, count in part.late.items()},
         jumped={name: day for part in parts for name, day in part.jumped.items()},
+        frozen={name: day for part in parts for name, day in part.frozen.items()},
+        behind={name: count for part in parts for name, count in part.behind.items()},
+        ended=[name for part in parts for name in part.ended],
     )
 
 
@@ -353,7 +405,7 @@ def compress_from_home(
             f"{run_name(folder)} is compressed already; name the run it was made from: "
             f"`forecaster compress {origin}`"
         )
-    panel, _ = forecasting_panel(home, model, list(model.ids))
+    panel = forecasting_panel(home, model, list(model.ids)).panel
     panel = _with_covariates(panel, model, CovariateFiles(), home, folder)
     table = compare(model, panel, on_method)
     if method is None:

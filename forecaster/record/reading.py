@@ -5,11 +5,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
 
 from forecaster.errors import UsageError, listed
 from forecaster.home import Home, run_name
 from forecaster.record.files import joined, kind_of, read_table
+from forecaster.record.keeping import COLUMN
+from forecaster.record.timing import AFTER, made_after
 from forecaster.spelling import spelled, spellings
 
 if TYPE_CHECKING:
@@ -23,8 +26,10 @@ class Record:
     """The forecasts in the record.
 
     - ``frames``: by source, the rows in the order in which they were made, with the columns of
-      :mod:`forecaster.record.keeping`. If a run has forecast a series from the same origin more
-      than once, only the first forecast is there
+      :mod:`forecaster.record.keeping`, and ``made_after``, see
+      :func:`forecaster.record.timing.made_after`. If a run has forecast a series from the same
+      origin more than once, only the last forecast before the outcome is there, so that those from
+      corrected rows count, with all the bands that were asked for
     - ``damaged``: files that cannot be read, with the reason
     """
 
@@ -110,11 +115,41 @@ def earlier(frame: pd.DataFrame, origins: Mapping[str, object], least: object) -
 
 
 def _joined(tables: "list[pa.Table]") -> pd.DataFrame:
-    """Join files of one source to a frame, the earliest first, without repeated forecasts."""
+    """Join files of one source to a frame, the earliest first, each forecast once."""
     dated = kind_of(tables[-1])[1]  # if that has changed, earlier files are of other data
     frame = joined([table for table in tables if kind_of(table)[1] == dated]).to_pandas()
-    frame = frame.sort_values("made", kind="stable")
+    frame = frame.sort_values("made", kind="stable", ignore_index=True)
+    return _once(frame.assign(**{AFTER: made_after(frame)}))
+
+
+def _once(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return each forecast once: the last made before its outcome, or else the last.
+
+    Bands that only earlier ones have are added, if their values and medians are the same.
+    """
     runs = frame["run"].cat
     runs = runs.categories.str[:_STAMP].to_numpy()[runs.codes]
-    once = frame[["unique_id", "origin", "ds"]].assign(run=pd.Categorical(runs))
-    return frame[~once.duplicated()].reset_index(drop=True)
+    key = frame[["unique_id", "origin", "ds"]].assign(run=pd.Categorical(runs))
+    order = np.argsort(~frame[AFTER].to_numpy(), kind="stable")  # those that count come last
+    kept = order[~key.iloc[order].duplicated(keep="last").to_numpy()]
+    counted = frame.iloc[np.sort(kept)]
+    if len(counted) == len(frame):
+        return counted.reset_index(drop=True)
+    repeated = np.flatnonzero(key.duplicated(keep=False))
+    number = key.iloc[repeated].groupby(list(key), sort=False, observed=True).ngroup().to_numpy()
+    winner = np.zeros(number.max() + 1, int)
+    is_kept = np.isin(repeated, kept)
+    winner[number[is_kept]] = repeated[is_kept]
+    winner = winner[number]
+    same = np.all(
+        [_equal(frame[name].to_numpy(), repeated, winner) for name in ("value", COLUMN)], axis=0
+    )
+    bands = [name for name in frame.columns if name.startswith(f"{COLUMN}-")]
+    found = frame.iloc[repeated[same]][bands].groupby(winner[same]).last()  # the last that is known
+    counted = counted.copy()
+    counted.loc[found.index, bands] = counted.loc[found.index, bands].fillna(found)
+    return counted.reset_index(drop=True)
+
+
+def _equal(values: np.ndarray, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+    return np.isclose(values[rows], values[others], rtol=1e-9, atol=0, equal_nan=True)

@@ -14,11 +14,13 @@ from forecaster.home import Home
 from forecaster.ingest import WRONG, Store, panel_from_store
 from forecaster.record.keeping import BEFORE, COLUMN
 from forecaster.record.reading import Record
+from forecaster.record.timing import AFTER
 from forecaster.series import Panel
 
-KNOWN, OPEN, MISSING, GONE = "known", "open", "missing", "gone"
+KNOWN, OPEN, MISSING, GONE, APART = "known", "open", "missing", "gone", "apart"
 FEW = 20
 """With fewer origins the figures are of too few days to judge by."""
+_CORRECTED = 0.5  # usual changes of one step, by which a value is no longer the one forecast from
 _HALF = np.array([0.1, 0.5, 0.9])  # quantiles of "unchanged" that define the unit of errors
 
 
@@ -29,11 +31,14 @@ class Scorecard:
     ``rows`` has the columns of the record, and:
 
     - ``state``: ``known``; ``open`` (the stored prices end before its time); ``missing`` (no value
-      is stored at its time, or a wrong one); or ``gone`` (the series, or the rows it was forecast
-      from, are no longer stored)
+      is stored at its time, or a wrong one); ``gone`` (the series, or the rows it was forecast
+      from, are no longer stored); or ``apart`` (the forecast was made after its outcome, see
+      :func:`forecaster.record.timing.made_after`)
     - ``y``: the known outcome in the units of the forecast, ``scale`` times the stored value
     - ``error`` and ``error_unchanged``: absolute errors of the forecast and of "unchanged"
     - ``crps`` and ``crps_unchanged``: over the quantiles that were forecast
+    - ``corrected``: whether the value at the origin has been corrected since, by more than half of
+      a usual change. Errors of such rows are not in means, of which a single one can be most
 
     Errors and CRPS are in units of the usual change over as many steps: half the width of the 80 %
     band of "unchanged".
@@ -61,7 +66,7 @@ class Scorecard:
         return int((self.rows["state"] == state).sum())
 
     def table(self, by: str | list[str] = "unique_id") -> pd.DataFrame:
-        """Return scores by series, or by other columns.
+        """Return scores by series, or by other columns. Rows that are apart do not count.
 
         - ``forecasts``: number of combinations of run, series and origin
         - ``outcomes``, ``open``: numbers of rows
@@ -83,7 +88,7 @@ class Scorecard:
 
     def lines(self) -> list[str]:
         """Return a summary in sentences."""
-        rows, total = self.rows, self.total()
+        rows, total = self.rows[self.rows["state"] != APART], self.total()
         many = total["forecasts"] > 1
         sentences = [
             f"{total['forecasts']:.0f} forecast{'s' if many else ''} of "
@@ -115,9 +120,20 @@ class Scorecard:
                 f"{gone} values cannot be compared: their series, or the rows they were forecast "
                 "from, are no longer stored."
             )
+        if apart := self.count(APART):
+            sentences.append(
+                f"{apart} values were forecast after their outcome, and do not count: their data "
+                "were late, or had been rolled back."
+            )
+        if corrected := int(self.known["corrected"].sum()):
+            sentences.append(
+                f"{corrected} values were forecast from a value that has been corrected since; "
+                "their errors are left out, their coverage is not."
+            )
         return sentences
 
     def _scores(self, rows: pd.DataFrame) -> dict[str, float | int]:
+        rows = rows[rows["state"] != APART]
         known = rows[rows["state"] == KNOWN]
         held = {f"held-{level}": _mean(held_by(known, level)) for level in self.levels}
         return {
@@ -168,21 +184,21 @@ def _mean(values: pd.Series) -> float:
 
 def _ratio(known: pd.DataFrame, score: str) -> float:
     """Return the mean of a score divided by that of "unchanged"."""
-    both = known[[score, f"{score}_unchanged"]].dropna().sum()
+    both = known.loc[~known["corrected"], [score, f"{score}_unchanged"]].dropna().sum()
     return float(both.iloc[0] / both.iloc[1]) if both.iloc[1] > 0 else float("nan")
 
 
 def _of_source(home: Home, source: str, frame: pd.DataFrame) -> pd.DataFrame:
     """Return the forecasts of one source with their states, outcomes and scores."""
     empty = ["scale", "y", "error", "error_unchanged", "crps", "crps_unchanged"]
-    frame = frame.assign(state=GONE, **dict.fromkeys(empty, np.nan))
+    state = np.where(frame[AFTER], APART, GONE)
+    frame = frame.assign(state=state, corrected=False, **dict.fromkeys(empty, np.nan))
     store = Store.open(home, source)
     ids = [str(name) for name in frame["unique_id"].unique() if name in store]
     if not ids:
         return frame
     try:
-        mask = WRONG if store.is_reviewed else ()
-        panel = panel_from_store(store, ids, mask=mask)
+        panel = panel_from_store(store, ids, mask=WRONG)
     except StoreError:
         return frame
     if panel.times.dtype.kind != np.asarray(frame["ds"]).dtype.kind:
@@ -205,8 +221,10 @@ def _scored(rows: pd.DataFrame, panel: Panel, row: int, target: str) -> pd.DataF
     ahead = rows["ds"].to_numpy() > times[-1]
     state = np.where(ahead, OPEN, np.where(np.isfinite(outcome), KNOWN, MISSING))
     state[~np.isfinite(scale)] = GONE
+    state[rows[AFTER].to_numpy(bool)] = APART
     rows = rows.assign(state=state, scale=scale, y=np.where(state == KNOWN, outcome, np.nan))
-    return _with_scores(rows, times, y, scale)
+    now = stored.reindex(rows["origin"]).to_numpy() * scale
+    return _with_scores(rows, times, y, scale, now)
 
 
 def _scale(rows: pd.DataFrame, stored: pd.Series, *, adjusted: bool) -> np.ndarray:
@@ -226,16 +244,20 @@ def _scale(rows: pd.DataFrame, stored: pd.Series, *, adjusted: bool) -> np.ndarr
 
 
 def _with_scores(
-    rows: pd.DataFrame, times: np.ndarray, y: np.ndarray, scale: np.ndarray
+    rows: pd.DataFrame, times: np.ndarray, y: np.ndarray, scale: np.ndarray, now: np.ndarray
 ) -> pd.DataFrame:
-    """Add errors and CRPS, and those of "unchanged", in units of the usual change."""
+    """Add errors and CRPS, and those of "unchanged", in units of the usual change.
+
+    - ``times``, ``y``: the stored rows; ``scale``: from their units to those of each forecast
+    - ``now``: the value that is stored for the origin, in the units of the forecast
+    """
     known = (rows["state"] == KNOWN).to_numpy()
     columns = quantile_columns(rows, COLUMN)
     at = np.searchsorted(times, rows["origin"].to_numpy(), side="right") - 1
     usable = known & (at >= 2)
     if not usable.any():
         return rows
-    part, scale, at = rows[usable], scale[usable], at[usable]
+    part, scale, at, now = rows[usable], scale[usable], at[usable], now[usable]
     steps = part["step"].to_numpy(int)
     quantiles = np.array(list(columns) or [0.5])
     wanted = np.unique(np.concatenate([quantiles, _HALF]))
@@ -248,13 +270,15 @@ def _with_scores(
     with np.errstate(divide="ignore", invalid="ignore"):
         unit = np.where(high > low, (high - low) / 2, np.nan)
     outcome = part["y"].to_numpy()
-    scores = {
+    moved = np.abs(part["value"].to_numpy() - now) > _CORRECTED * unit / np.sqrt(steps)
+    scores: dict[str, np.ndarray] = {
         "error": np.abs(outcome - part[COLUMN].to_numpy()) / unit,
         "error_unchanged": np.abs(outcome - part["value"].to_numpy()) / unit,
     }
     for name, values in _crps(part, outcome, unchanged, wanted).items():
         scores[name] = values / unit
     rows = rows.copy()
+    rows.loc[usable, "corrected"] = moved
     for name, values in scores.items():
         rows.loc[usable, name] = values
     return rows

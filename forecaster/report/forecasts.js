@@ -26,6 +26,7 @@ function remark(n) {
   const said = [];
   if (data.late[n] > 0) said.push(`${data.late[n].toLocaleString("en")} ${data.unit} late`);
   if (data.jumped[n]) said.push(`jumped on ${data.jumped[n]}`);
+  if (data.frozen[n]) said.push(`frozen since ${data.frozen[n]}`);
   return said.join(", ");
 }
 function columns() {
@@ -44,7 +45,7 @@ function columns() {
     ...(data.groups ? [{ key: "group", label: "group", text: true }] : []),
     ...(data.rungs ? [{ key: "rung", label: "forecast by", text: true, hint: "What the forecast rests on" }] : []),
     { key: "origin", label: "latest day", format: time },
-    { key: "remark", label: "data", text: true, hint: "Late or jumped" },
+    { key: "remark", label: "data", text: true, hint: "Late, jumped or frozen" },
   ];
 }
 const rows = () => data.ids.map((id, n) => ({ id, values: {

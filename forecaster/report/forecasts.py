@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -37,6 +38,7 @@ class Forecasts(NamedTuple):
     - ``model``, ``levels``: the frame's column of medians, and its bands in percent
     - ``run``, ``source``: the name of the run, and the source of the series
     - ``late``, ``jumped``: by series, sessions that it lacks, and the day of a jump in its latest
+    - ``frozen``: by series, the first day of a price that has not moved since
     - ``record``: earlier forecasts of the source, see :class:`forecaster.record.Record`; None:
       there are none to compare with
     - ``groups``: the group of each series, such as its sector
@@ -52,6 +54,7 @@ class Forecasts(NamedTuple):
     jumped: Mapping[str, str]
     record: pd.DataFrame | None = None
     groups: Mapping[str, str] | None = None
+    frozen: Mapping[str, str] = MappingProxyType({})
 
     @property
     def level(self) -> float:
@@ -196,15 +199,17 @@ def _cards(
             )
     late = sum(made.late.get(name, 0) > 0 for name in made.ids)
     jumped = sum(name in made.jumped for name in made.ids)
+    frozen = sum(name in made.frozen for name in made.ids)
     yield html.Card(
-        str(late + jumped),
+        str(late + jumped + frozen),
         "with data to check",
-        f"{late} stale, {jumped} jumped on the latest day",
+        f"{late} stale, {jumped} jumped on the latest day, {frozen} with a price that stands still",
     )
 
 
 def _sections(made: Forecasts, compared: Mapping[str, Compared]) -> Iterator[html.Section]:
-    what = "groups, and “late” or “jumped” data" if made.groups else "“late” or “jumped” data"
+    what = "“late”, “jumped” or “frozen” data"
+    what = f"groups, and {what}" if made.groups else what
     yield html.Section("every", "Every series", _TABLE.format(what=what))
     yield html.Section("series", "One series", _ONE)
     level = f"{made.level:g}\N{NO-BREAK SPACE}%"
@@ -275,6 +280,7 @@ def _data(
         "late": [made.late.get(name, 0) for name in made.ids],
         "unit": made.unit,
         "jumped": [made.jumped.get(name) for name in made.ids],
+        "frozen": [made.frozen.get(name) for name in made.ids],
         "width": _rounded(width.T),
         "median": _rounded(median.T),
         "rise": _rounded(made.column(RISE)[:, at].T, 4),

@@ -23,7 +23,8 @@ _COUNTED = (
     "steps are as wide as all earlier ones. The CRPS is over the quantiles that were forecast.",
     "Errors are in units of the series' usual change over the same number of steps, so that no "
     "series outweighs another. Below 1 is better than “unchanged”.",
-    "If the same run forecast from the same day more than once, that counts once. Errors of "
+    "If the same run forecast from the same day more than once, the last of these forecasts counts "
+    "that was made before the outcome. Forecasts that were made after it do not count. Errors of "
     "forecasts from the same day, or from days close together, are correlated: many outcomes from "
     "few days say little.",
 )

@@ -2,15 +2,19 @@
 
 import io
 import shutil
+from unittest.mock import Mock
 
+import numpy as np
 import pandas as pd
 import pytest
 
+from forecaster.ingest import loading
 from tests.conftest import prices, run
 
 ROWS, NAMES = 330, ("AAA", "BBB", "CCC")
 TABLE = pd.concat([prices(name, ROWS) for name in NAMES])
 DAYS = sorted(TABLE["date"].unique())
+BAR = ["open", "high", "low", "close"]
 LEARNED, LAST = DAYS[299], DAYS[-1]  # the end of the fit, and of the file
 
 
@@ -224,3 +228,105 @@ def test_those_that_are_not_late_are_still_forecast(tmp_path, settings):
     done = mornings("predict", "--all", "--format", "csv", "--end", LAST, "--max-late", "1")
     assert done.exit_code == 3 and "BBB," not in done.stdout and "AAA," in done.stdout
     assert "BBB: the number of sessions that it lacks is 2; --max-late allows 1" in done.stderr
+
+
+def test_one_that_is_asked_for_alone_is_late_beside_all_stored_ones(mornings):
+    assert mornings.ingest(late_by(2), "--refresh").exit_code == 0
+    done = mornings("predict", "BBB", "--format", "csv")
+    assert done.exit_code == 3 and "BBB: 2 steps behind, since" in done.stderr
+    assert mornings("tickers", "retire", "BBB").exit_code == 0
+    assert mornings("predict", "BBB").exit_code == 0  # whoever names it knows
+
+
+def demand(name: str, rows: int) -> pd.DataFrame:
+    days = pd.date_range("2024-01-01", periods=rows)
+    return pd.DataFrame({"unique_id": name, "ds": days, "y": 50.0 + days.day_of_week + rows % 7})
+
+
+def test_series_of_demand_may_have_ended_before_the_fit(tmp_path, settings):
+    table = pd.concat([demand("old", 90), *(demand(name, 150) for name in ("a", "b", "c"))])
+    mornings = begun(tmp_path, table, settings)
+    until = ("--end", "2024-05-29")
+    made = mornings("predict", "--all", *until)
+    assert made.exit_code == 0 and "1 series had ended before the fit" in made.stderr
+    assert "from their ends: old\n" in made.stderr and "stale" not in made.stderr
+    later = [demand("old", 90), demand("b", 150)]
+    later += [pd.concat([demand(n, 150), demand(n, 151).tail(1)]) for n in ("a", "c")]
+    assert mornings.ingest(pd.concat(later)).exit_code == 0
+    made = mornings("predict", "--all", "--end", "2024-05-30")
+    assert made.exit_code == 3 and "\n  b: 1 step behind" in made.stderr  # late since the fit
+
+
+def test_a_price_that_stands_still_is_said(mornings, tmp_path):
+    still = TABLE.copy()
+    last = (still["ticker"] == "BBB") & (still["date"] >= DAYS[-5])
+    still.loc[last, BAR] = 90.0
+    assert mornings.ingest(still).exit_code == 0
+    page = tmp_path / "f.html"
+    made = mornings("predict", "--all", "--end", LAST, "--report", page)
+    assert f"BBB has had the same price since {DAYS[-5]}" in made.stderr
+    assert f'"frozen":[null,"{DAYS[-5]}",null]' in page.read_text().replace(" ", "")
+    earlier = mornings("predict", "--all", "--end", DAYS[-2])
+    assert "the same price" not in earlier.stderr  # four sessions are not enough
+
+
+def test_rows_that_are_replaced_by_fewer_do_not_bring_a_retired_ticker_back(mornings):
+    assert mornings("tickers", "retire", "BBB").exit_code == 0
+    done = mornings.ingest(late_by(3), "--refresh")
+    assert done.exit_code == 0 and "New" not in done.stdout and "1 retired" in done.stdout
+
+
+def test_to_restore_a_suspect_ticker_leaves_it_suspect(mornings):
+    assert mornings.ingest(TABLE[TABLE["date"] != DAYS[5]]).exit_code == 3
+    assert mornings("tickers", "restore", "BBB").exit_code == 0
+    assert "suspect" in mornings("status", "BBB").stdout
+
+
+def test_a_killed_ingest_leaves_no_wrong_price_to_forecast_from(mornings, monkeypatch):
+    """Its prices are committed but not reviewed: predict does that, and the next ingest."""
+    wrong = TABLE.copy()
+    wrong.loc[(wrong["ticker"] == "BBB") & (wrong["date"] == DAYS[-4]), BAR] *= 2
+    with monkeypatch.context() as patch:
+        patch.setattr(loading, "_review_if_changed", Mock(side_effect=KeyboardInterrupt))
+        assert mornings.ingest(wrong).exit_code == 130
+    then = mornings.forecasts("--all")
+    assert mornings.ingest().exit_code == 0
+    assert "reversed" in mornings("status", "BBB").stdout
+    pd.testing.assert_frame_equal(mornings.forecasts("--all"), then)
+    assert mornings.ingest(TABLE).exit_code == 0
+    band = (then["LSTM-hi-80"] / then["LSTM-lo-80"] - 1)[then["unique_id"] == "BBB"]
+    sound = mornings.forecasts("BBB")
+    assert np.allclose(band, sound["LSTM-hi-80"] / sound["LSTM-lo-80"] - 1, rtol=0.2)
+
+
+def test_an_older_sound_run_forecasts_where_the_latest_is_damaged(mornings):
+    then = mornings.forecasts("--all")
+    (sound,) = (mornings.home / "models").iterdir()
+    latest = shutil.copytree(sound, sound.with_name("20990101-000000-000.latest"))
+    arrays = latest / "model.safetensors"
+    arrays.write_bytes(arrays.read_bytes()[:-5])
+    done = mornings("predict", "--all", "--format", "csv")
+    assert done.exit_code == 0
+    assert "passed over, since it is damaged: run latest: " in done.stderr
+    pd.testing.assert_frame_equal(pd.read_csv(io.StringIO(done.stdout)), then)
+    named = mornings("predict", "--all", "--run", "latest")
+    assert named.exit_code == 1 and "damaged" in named.stderr
+    shutil.rmtree(sound)
+    done = mornings("predict", "--all")
+    assert done.exit_code == 1 and "`forecaster runs remove latest`" in done.stderr
+
+
+def test_a_row_dated_in_the_future_is_left_out_and_named(mornings):
+    rows = TABLE[(TABLE["ticker"] == "BBB") & (TABLE["date"] == LAST)]
+    wrong = pd.concat([TABLE, rows.assign(date="2099-05-05"), rows.assign(date="2099-05-06")])
+    later = pd.concat([wrong, *(prices(n, 1, start="2021-05-03") for n in NAMES)])
+    for _ in range(2):  # the second time nothing is read
+        done = mornings.ingest(later)
+        assert done.exit_code == 3 and "Updated in part (1):" in done.stderr
+        assert "BBB: rows in the future are left out (2099-05-05 to 2099-05-06)" in done.stderr
+    assert "suspect" in mornings("status", "BBB").stdout
+    made = mornings.forecasts("--all")
+    assert made["ds"].min() == "2021-05-04" and made["ds"].max() < "2022"
+    done = mornings.ingest(later[later["date"] < "2099"])
+    assert done.exit_code == 0 and not done.stderr
+    assert "suspect" not in mornings("status", "BBB").stdout.split("state")[1]

@@ -3,9 +3,10 @@
 import pandas as pd
 import pytest
 
-from forecaster.errors import UsageError
+from forecaster.errors import ForecasterWarning, UsageError
 from forecaster.home import Home
-from forecaster.ingest import ingest, open_source
+from forecaster.ingest import ingest, load_panel, open_source
+from forecaster.ingest.sources.future import without_future
 from forecaster.ingest.tables import blocks
 from tests.conftest import error, prices, run
 
@@ -131,3 +132,33 @@ def test_series_with_the_same_reason_share_a_line(tmp_path):
     both[both["date"] == DAY].to_csv(path, index=False)
     done = run("ingest", "--source", f"files:{path}", *home)
     assert "\n  AAA, BBB: lacks 59 of the 60 stored rows" in done.stderr
+
+
+def test_a_panel_warns_of_rows_in_the_future(tmp_path):
+    path = tmp_path / "p.csv"
+    pd.concat([BOTH, BOTH.tail(1).assign(date="2099-01-01")]).to_csv(path, index=False)
+    with pytest.warns(
+        ForecasterWarning, match=r"BBB: rows in the future are left out \(2099-01-01"
+    ):
+        panel = load_panel(f"files:{path}")
+    assert str(panel.times[-1])[:10] == DAY
+
+
+@pytest.mark.parametrize(
+    ("times", "left_out"),
+    [
+        (pd.bdate_range("2020-01-01", periods=60), 0),
+        (pd.bdate_range("2090-01-01", periods=60), 0),  # all of it is invented
+        (pd.bdate_range(pd.Timestamp.now().normalize() - pd.offsets.BDay(30), periods=60), 0),
+        (pd.bdate_range(pd.Timestamp.now().normalize() - pd.offsets.BDay(30), periods=40), 9),
+        (pd.date_range(end=pd.Timestamp.now() + pd.offsets.MonthEnd(0), periods=9, freq="ME"), 0),
+        ([*pd.bdate_range("2020-01-01", periods=60), pd.Timestamp("2099-01-01")], 1),
+        (range(50), 0),
+    ],
+)
+def test_rows_in_the_future_are_meant_only_where_many_follow_each_other(times, left_out):
+    frame = pd.DataFrame({"ds": list(times), "close": 1.0})
+    kept, why = without_future(frame)
+    # A weekend may lie within the day or the step that a row may be ahead.
+    assert abs(len(frame) - len(kept) - left_out) <= (2 if left_out > 1 else 0)
+    assert (why is None) == (left_out == 0)

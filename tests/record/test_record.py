@@ -11,6 +11,7 @@ from forecaster.evaluation.scores.metrics import crps
 from forecaster.home import Home
 from forecaster.record import COLUMN, earlier, read_record, score_record
 from forecaster.record.scoring import held_by
+from forecaster.record.timing import AFTER, made_after
 from tests.record.made import DAYS, forecast, store, table
 
 
@@ -51,12 +52,87 @@ def test_a_repeated_forecast_counts_once_and_another_run_for_itself(home):
     forecast(home, source, 50, growth=1.2, run="20240101-000000-000.mine")
     assert len(home.recorded()) == 3
     frame = read_record(home).frames[source]
-    assert len(frame) == 4 and (frame["forecast"] == frame["value"]).all()  # the first one made
+    np.testing.assert_allclose(frame["forecast"], 1.2 * frame["value"])  # the last one made
+    assert len(frame) == 4
     forecast(home, source, 50, run="20240102-000000-000.other")
     assert score_record(home, read_record(home)).total()["forecasts"] == 4
     assert len(read_record(home).of(run="other").frames[source]) == 4
-    with pytest.raises(UsageError, match=r"no forecast of a run 'mine'.*there are .*other"):
-        read_record(home).of(run="mine")
+    with pytest.raises(UsageError, match=r"no forecast of a run 'x'.*there are mine, other"):
+        read_record(home).of(run="x")
+
+
+def test_a_forecast_after_its_outcome_takes_no_place_and_is_not_scored(home):
+    """Prices were rolled back by twenty days, forecast again, and repaired."""
+    source = store(home, table())
+    for until in (60, 80):
+        forecast(home, source, until)
+    once = score_record(home, read_record(home))
+    for until in (60, 70):  # the first has been forecast before, the second has not
+        forecast(home, source, until, growth=1.01)
+    card = score_record(home, read_record(home))
+    assert card.count("apart") == 4 and set(card.rows["origin"][card.rows["state"] == "apart"]) == {
+        DAYS[69]
+    }
+    pd.testing.assert_series_equal(card.total(), once.total())
+    assert "4 values were forecast after their outcome, and do not count" in " ".join(card.lines())
+    assert card.lines()[0].startswith("4 forecasts of 2 series were made, with 8 values")
+    forecast(home, source, 81)  # afterwards all is as before
+    assert score_record(home, read_record(home)).count("apart") == 4
+
+
+def behind(frame: pd.DataFrame, name: str, days: int) -> pd.DataFrame:
+    """The rows of a record with one series' origin and times some days earlier."""
+    its = frame["unique_id"] == name
+    back = pd.Timedelta(days=days)
+    return frame.assign(**{c: frame[c].mask(its, frame[c] - back) for c in ("origin", "ds")})
+
+
+def test_a_series_behind_the_others_is_forecast_after_its_outcome(home):
+    source = store(home, table())
+    forecast(home, source, 54, horizon=3)
+    frame = read_record(home).frames[source].drop(columns=AFTER)
+    third = frame[frame["unique_id"] == "AAA"].assign(unique_id="CCC")
+    late = behind(pd.concat([frame, third]), "AAA", 1)
+    assert late["ds"][made_after(late)].tolist() == [DAYS[53]]  # the origin of the others
+    elsewhere = late.assign(unique_id=late["unique_id"].replace({"AAA": "AAA.T"}))
+    assert not made_after(elsewhere).any()  # Tokyo is not compared with New York
+
+
+@pytest.mark.parametrize(
+    ("made", "count"),
+    [("2024-05-24 20:00", 0), ("2024-05-24 20:31", 1), ("2024-05-29 03:00", 3), ("2024-09-01", 0)],
+)
+def test_the_clock_tells_that_a_session_was_over(home, made, count):
+    day = pd.Timestamp("2024-05-24")
+    frame = pd.DataFrame(
+        {
+            "made": pd.Timestamp(made, tz="UTC"), "unique_id": "AAA",
+            "origin": pd.Timestamp("2024-05-23"), "step": [1, 2, 3, 4],
+            "ds": [day, *(day + pd.Timedelta(days=n) for n in (3, 4, 5))],
+        }
+    )  # fmt: skip
+    assert made_after(frame).sum() == count
+    other = frame.assign(unique_id="AAA.XY")  # whose hours are not known: at the next day's noon
+    assert made_after(other).sum() == {"2024-05-29 03:00": 2}.get(made, 0)
+
+
+def test_bands_that_were_asked_for_later_are_scored_too(home):
+    source = store(home, table())
+    forecast(home, source, 50, level="95")
+    forecast(home, source, 50, level="80")
+    frame = read_record(home).frames[source]
+    assert len(frame) == 4 and frame.filter(like="forecast-").notna().all(axis=None)
+    forecast(home, source, 50, level="95", growth=1.1)  # bands of another forecast are not its own
+    frame = read_record(home).frames[source]
+    assert frame.filter(like="-95").isna().all(axis=None) and frame["forecast-lo-80"].notna().all()
+
+
+def test_numbers_that_count_have_no_clock():
+    frame = pd.DataFrame(
+        {"made": pd.to_datetime([1, 1, 2, 2], unit="s", utc=True), "unique_id": "A",
+         "origin": [50, 50, 40, 40], "ds": [51, 52, 41, 55], "step": [1, 2, 1, 15]}
+    )  # fmt: skip
+    assert made_after(frame).tolist() == [False, False, True, False]
 
 
 def test_series_are_found_however_they_are_spelled(home):
@@ -143,6 +219,14 @@ def test_a_price_that_was_corrected_is_no_adjustment(home):
     row = known.iloc[0]
     assert row["y"] == close[row["unique_id"], str(row["ds"].date())]
     assert row["error_unchanged"] > 10  # the forecast was wrong
+    card = score_record(home, read_record(home))
+    assert (
+        known["corrected"].all() and np.isnan(card.total()["mae"]) and card.total()["held-80"] == 0
+    )
+    forecast(home, source, 60)
+    card = score_record(home, read_record(home))
+    assert card.total()["mae"] == pytest.approx(1) and card.total()["outcomes"] == 8
+    assert "4 values were forecast from a value that has been corrected" in " ".join(card.lines())
 
 
 def test_what_is_no_longer_there_is_said(home, scored):

@@ -70,6 +70,7 @@ def page(tmp_path_factory) -> Path:
         groups={"AAA": EVIL, "</b>": EVIL, "CCC": "Rest"},
         late={"CCC": 7},
         jumped={"DDD": "2026-02-24"},
+        frozen={"AAA": "2026-02-16"},
     )
     return build_forecasts(made, folder / "forecasts.html")
 
@@ -87,6 +88,12 @@ def test_it_is_one_file_that_loads_nothing(page):
     assert re.findall("<h2[^>]*>([^<]*)", text) == [
         "Every series", "One series", "What changed", "Groups", "How to read this",
     ]  # fmt: skip
+
+
+def test_data_to_check_are_counted_and_named(page):
+    text = page.read_text(encoding="utf-8")
+    assert "1 stale, 1 jumped on the latest day, 1 with a price that stands still" in text
+    assert data_of(page)["frozen"][:2].count("2026-02-16") == 1
 
 
 def test_widths_and_changes_are_those_of_the_frames(page):
@@ -160,6 +167,9 @@ def test_series_are_found_sorted_and_opened_by_keyboard(page, browser):
     search.send_keys("jumped", Keys.ENTER)
     assert names() == ["DDD"] and find("#one h3").text == "DDD"
     assert "jumped on 2026-02-24" in find("#one .note").text
+    search.clear()
+    search.send_keys("frozen")
+    assert names() == ["AAA"]
     assert browser.switch_to.active_element.get_attribute("id") == "one"
     search.clear()
     search.send_keys("tech")

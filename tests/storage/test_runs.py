@@ -110,15 +110,29 @@ def test_no_run_that_knows_the_ticker_is_an_error(home, saved):
         choose_run(home, None, ["AAPX"])
 
 
-def test_a_damaged_latest_run_is_not_passed_over(home, saved):
+def test_an_older_sound_run_takes_the_place_of_a_damaged_one(home, saved):
     saved("sound", "yahoo", ["AAPL"])
-    (saved("bad", "yahoo", ["AAPL"]) / "model.json").write_text("{")
-    with pytest.raises(ModelError, match=r"cannot be read.*`forecaster runs remove bad`.*sound"):
-        choose_run(home, None, ["AAPL"])
+    saved("other", "files:x.csv", ["AAPL"])
+    saved("demo", "simulated", ["AAPL"])
+    bad = saved("bad", "yahoo", ["AAPL"])
+    taken, said = chosen(home, "AAPL")
+    assert taken == "bad"
+    said = []
+    folder = choose_run(home, None, ["AAPL"], said.append, damaged={bad: "its file is cut"})
+    assert run_name(folder) == "sound"  # the latest of the same source
+    assert said[0] == "Warning: passed over, since it is damaged: run bad: its file is cut"
+    (bad / "model.json").write_text("{")  # the source is unknown: not the simulated one, at least
+    assert chosen(home, "AAPL")[0] == "other"
     sound, damaged = runs_of(home)
-    assert [run.name for run in sound] == ["sound"] and len(damaged) == 1
+    assert [run.name for run in sound] == ["sound", "other", "demo"] and len(damaged) == 1
     assert remove_run(home, "bad") not in home.runs()
-    assert run_name(choose_run(home)) == "sound"
+
+
+def test_where_none_can_take_its_place_a_damaged_run_is_an_error(home, saved):
+    saved("demo", "simulated", ["AAPL"])
+    (saved("bad", "yahoo", ["AAPL"]) / "model.json").write_text("{")
+    with pytest.raises(ModelError, match=r"cannot be read.*`forecaster runs remove bad`.*demo"):
+        choose_run(home, None, ["AAPL"])
 
 
 def test_a_run_is_named_renamed_and_removed(home, saved):

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from forecaster.ingest.review.gaps import closed_rows
 from forecaster.series import Panel
 
 BAR = ("open", "high", "low", "close")
@@ -73,7 +74,8 @@ def confirm_copies(
 ) -> np.ndarray:
     """Mark confirmed copies in ``copied``; return the positions at which they are known.
 
-    Where copy and original are consecutive, the original is marked too, since either may be wrong.
+    Where copy and original are consecutive, the original is marked too, since either may be wrong;
+    but if only the later of the two is on a day without trading, it alone was carried forward.
 
     - ``copied`` (series, time): changed in place
     - ``copies``, ``known`` (copy,): the candidates, and the result of :func:`when_known`
@@ -88,7 +90,12 @@ def confirm_copies(
     copied[series, positions] = True
     known_at[series, positions] = known
     adjacent = next_rows(panel, series, positions) == originals
-    series, originals, known = series[adjacent], originals[adjacent], known[adjacent]
+    series, positions, originals, known = (
+        part[adjacent] for part in (series, positions, originals, known)
+    )
+    carried = closed_rows(panel, series, originals) & ~closed_rows(panel, series, positions)
+    copied[series[carried], positions[carried]] = False
+    known_at[series[carried], positions[carried]] = _NEVER
     copied[series, originals] = True
     # The original may itself be a copy, known at another time.
     known_at[series, originals] = np.minimum(known_at[series, originals], known)

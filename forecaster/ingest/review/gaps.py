@@ -88,6 +88,29 @@ def is_session(panel: Panel, name: str) -> np.ndarray:
     return np.isin(days, open_days) | (days < open_days[0])
 
 
+def closed_rows(panel: Panel, rows: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """Return which of some daily rows fall on days on which the series' exchange is closed, (row,).
+
+    Unlike in :func:`is_session`, no other row has a say in it: a symbol that names no other
+    exchange is taken to be of New York's. False where the calendar is unknown.
+
+    ``rows``, ``positions`` (row,): the series and the positions in time
+    """
+    closed = np.zeros(len(rows), bool)
+    days = _days(panel)[positions]
+    for row in np.unique(rows):
+        its = rows == row
+        first, last = pd.Timestamp(days[its].min()), pd.Timestamp(days[its].max())
+        exchange = exchange_of(panel.ids[row])
+        try:
+            known = exchange is not None and sessions(exchange, first, last)
+        except (ValueError, NotImplementedError):
+            continue
+        if known is not False:
+            closed[its] = ~np.isin(days[its], known)
+    return closed
+
+
 def _days(panel: Panel) -> np.ndarray:
     """Return the panel's times without the time of day."""
     return panel.times.astype("datetime64[D]").astype("datetime64[ns]")

@@ -2,7 +2,8 @@
 
 Flags:
     copied       a later session has the same open, high, low and close, and this one is wrong; two
-                 consecutive sessions are both flagged, since either may be the wrong one
+                 consecutive sessions are both flagged, since either may be the wrong one, but of a
+                 session and a day without trading only the latter
     reversed     the prices lie apart from both neighbouring sessions, and the next session takes
                  the move back
     unconfirmed  a jump at the latest session; the next session will show whether it lasts
@@ -30,16 +31,18 @@ from forecaster.ingest.review.copies import (
 )
 from forecaster.ingest.review.gaps import is_daily, is_session
 from forecaster.ingest.sources.source import Date
-from forecaster.series import UNCONFIRMED, Flags, Panel
+from forecaster.series import UNCONFIRMED, Flags, Panel, show_time
 
 FLAGS = (
     "copied", "reversed", UNCONFIRMED, "jump", "ohlc", "frozen", "zero_volume", "closed",
 )  # fmt: skip
+COLUMNS = ("unique_id", "ds", "flag", "known")
+"""The columns of tables of flags, see :func:`find_flags`."""
 # "closed" is no mask: whether the days of a panel are an exchange's is inferred from all its rows,
 # later ones too, and no later row may decide what is learned from.
 MASKS = tuple(flag for flag in FLAGS if flag != "closed")
 WRONG = ("copied", "reversed", UNCONFIRMED)  # left out by default
-RULES = 2  # raise it when flags change, or the times at which they are known: reviews run again
+RULES = 3  # raise it when flags change, or the times at which they are known: reviews run again
 _SEEN_NEXT = ("reversed", "jump")  # known at the next session
 
 _REVERSED = 4.0  # least size of a reversed move, in usual moves of the series and the day
@@ -167,6 +170,24 @@ def without_flagged(
     row_of = {name: row for row, name in enumerate(panel.ids)}
     rows = flags["unique_id"].map(row_of).to_numpy(int)
     return panel.without(rows[inside], positions[inside])
+
+
+def frozen_now(panel: Panel) -> dict[str, str]:
+    """Return the series whose latest row is frozen, with the time of the first row at that price.
+
+    Judged from the rows of the panel, by the rule of the flag. Empty for panels without flags.
+    """
+    if not has_flags(panel):
+        return {}
+    prices = panel.channel(panel.target)
+    frozen = {}
+    for row, name in enumerate(panel.ids):
+        own, times = prices[row, panel.mask[row]], panel.times[panel.mask[row]]
+        moved = np.flatnonzero(own != own[-1:])
+        since = moved[-1] + 1 if len(moved) else 0
+        if len(own) - since >= _FROZEN:
+            frozen[name] = show_time(times[since])
+    return frozen
 
 
 class _Rows(NamedTuple):

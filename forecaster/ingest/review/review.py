@@ -16,6 +16,7 @@ from forecaster.files import atomic
 from forecaster.ingest.review.copies import Copies, when_known
 from forecaster.ingest.review.gaps import common_times, count_gaps, gaps_in_values, listed_at
 from forecaster.ingest.review.quality import (
+    COLUMNS,
     RULES,
     Together,
     copies_in,
@@ -163,7 +164,7 @@ def review(store: "Store") -> None:
     The prices that models learn from are flagged: adjusted closes, where there are any. All series
     are looked at together, to tell an error that many share on one day from a day of large moves.
     """
-    found = _review_values(store) or _review_prices(store)
+    found = _found(store)
     if found is None:
         store.commit_quality(None)
         return
@@ -174,6 +175,17 @@ def review(store: "Store") -> None:
     atomic.write_file(store.folder / file, lambda to: to.write_bytes(raw), last=False)
     counts = count_by_series(_counts(flags), gaps)
     store.commit_quality(Quality(file, digest, store.index.digest()), counts)
+
+
+def review_now(store: "Store") -> pd.DataFrame:
+    """Return the flags of all series of a store as they are stored now, without keeping them."""
+    found = _found(store)
+    return pd.DataFrame(columns=list(COLUMNS)) if found is None else found[0]
+
+
+def _found(store: "Store") -> tuple[pd.DataFrame, dict[str, int]] | None:
+    """Return flags and gaps of all series; None where none can be read."""
+    return _review_values(store) or _review_prices(store)
 
 
 def _review_prices(store: "Store") -> tuple[pd.DataFrame, dict[str, int]] | None:

@@ -13,6 +13,7 @@ import pandas as pd
 from forecaster.errors import DataError, UsageError
 from forecaster.files import as_bytes, as_text, check_plain, from_text
 from forecaster.home import Home
+from forecaster.ingest.sources.future import without_future
 from forecaster.ingest.sources.lost import lost_from, why_suspect, with_lost
 from forecaster.ingest.sources.source import Date, Fetched, Known
 from forecaster.ingest.store.store import is_store
@@ -23,7 +24,7 @@ from forecaster.ingest.tables.roles import Columns
 from forecaster.series import show_time
 from forecaster.spelling import spelled, spellings
 
-_READER = 4  # raise it when files are read differently
+_READER = 5  # raise it when files are read differently
 _TOO_SHORT = "the folder lacks stored rows of it, and holds a file that cannot be read"
 
 Lost: TypeAlias = Literal["suspect", "keep", "replace"]
@@ -88,13 +89,17 @@ class Files:
                 yield self._compared(name, frames[series], known)
 
     def _compared(self, name: str, frame: pd.DataFrame, known: Known | None) -> Fetched:
-        """Return a series of the files, unless it lacks stored rows that it should not lack."""
+        """Return a series of the files, unless it lacks stored rows that it should not lack.
+
+        Rows in the future are left out, with a reason beside the frame.
+        """
         frame = frame if frame["unique_id"].iloc[0] == name else frame.assign(unique_id=name)
+        frame, left_out = without_future(frame)
         stored = None if known is None or self._keeps_nothing else known(name)
         if stored is None or (lost := lost_from(stored.frame, frame)).empty:
-            return Fetched(name, frame)
+            return Fetched(name, frame, left_out)
         if self._lost == "keep" and stored.frame["ds"].dtype.kind == frame["ds"].dtype.kind:
-            return Fetched(name, with_lost(lost, frame))
+            return Fetched(name, with_lost(lost, frame), left_out)
         if self._unreadable:
             return Fetched(name, None, _TOO_SHORT, suspect=True)
         return Fetched(name, None, why_suspect(lost, stored.frame), suspect=True)

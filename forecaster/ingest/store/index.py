@@ -349,6 +349,12 @@ class Index:
         return self._database.column(query)
 
     @property
+    def latest(self) -> dict[str, str]:
+        """By series, the time of the latest row; without those that are retired."""
+        query = "SELECT name, last FROM series WHERE state != 'retired'"
+        return dict(self._database.rows(query))
+
+    @property
     def gaps(self) -> int:
         """Number of missing sessions of all series in the last review."""
         return self._database.number("SELECT sum(count) FROM counts WHERE kind = ?", _GAPS)
@@ -522,6 +528,11 @@ def _decode(raw: bytes) -> str:
         return raw.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:  # forged
         return raw.decode("utf-8", "replace")
+
+
+def is_later(time: str, other: str) -> bool:
+    """Return whether the time of a row is after another, both as the index has them."""
+    return _in_time(time) > _in_time(other)
 
 
 def _in_time(time: str) -> tuple[int, str]:

@@ -1,6 +1,6 @@
 """Mark stored series of which no more rows are to come: delisted, renamed or given up."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from forecaster.errors import UsageError, listed
 from forecaster.home import Home
@@ -10,7 +10,12 @@ from forecaster.spelling import near, spelled, spellings
 
 
 def retire(
-    home: Home, names: Sequence[str], source: str | None = None, *, retired: bool = True
+    home: Home,
+    names: Sequence[str],
+    source: str | None = None,
+    *,
+    retired: bool = True,
+    on_wait: Callable[[str], None] | None = None,
 ) -> tuple[Store, list[str]]:
     """Mark stored series as retired; return the store and the series.
 
@@ -20,6 +25,7 @@ def retire(
     - ``names``: in any spelling
     - ``source``: the source whose store has them; None: the only one
     - ``retired``: False: mark them as no longer retired
+    - ``on_wait(message)``: called if another process is updating the same store
 
     Raises UsageError where the source or a series is not stored.
     """
@@ -37,6 +43,6 @@ def retire(
             )
         )
     chosen = [series for series in dict.fromkeys(found.values()) if series is not None]
-    with store.locked():
+    with store.locked(on_wait):
         store.retire(chosen, retired=retired)
     return store, chosen

@@ -36,6 +36,7 @@ from forecaster.ingest.store.index import (
     Quarantined,
     SeriesEntry,
     is_index,
+    is_later,
 )
 from forecaster.ingest.store.manifest import is_manifest, read_manifest
 from forecaster.ingest.store.series_file import (
@@ -248,14 +249,16 @@ class Store:
             series.entry._replace(fingerprint=fingerprint),
             self.index.series.get(series.name),
         )
-        if old is not None and old.retired and old.last == entry.last:
+        if old is not None and old.retired and not is_later(entry.last, old.last):
             entry = entry.as_retired()
         self._written[series.name] = entry
 
     def retire(self, names: Iterable[str], *, retired: bool = True) -> None:
         """Mark stored series as retired, or as no longer so; the store must be locked."""
         for name in names:
-            self._written[name] = self.index.series[name].as_retired(retired=retired)
+            entry = self.index.series[name]
+            if entry.retired != retired:  # else a suspect series would no longer be one
+                self._written[name] = entry.as_retired(retired=retired)
         self.commit()
 
     def suspect(self, name: str, reason: str) -> None:

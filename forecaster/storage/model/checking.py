@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from forecaster.config import Config
-from forecaster.errors import ModelError
+from forecaster.errors import DamagedModel
 from forecaster.files import as_bytes
 from forecaster.forecasting import FORECAST_BY, Rung, plain_shapes
 from forecaster.ingest import Reading
@@ -57,12 +57,12 @@ def read_bytes(path: Path, most: int | None = None) -> bytes:
     """Read a file. Raises ModelError unless it is a plain file of ``most`` bytes at most."""
     try:
         if path.exists() and not path.is_file():  # reading a pipe or a device may never end
-            raise ModelError(f"{path}: cannot be read: not a plain file")
+            raise DamagedModel(f"{path}: cannot be read: not a plain file")
         if most is not None and (size := path.stat().st_size) > most:
-            raise ModelError(f"{path}: cannot be read: {size} bytes; expected {most} at most")
+            raise DamagedModel(f"{path}: cannot be read: {size} bytes; expected {most} at most")
         return path.read_bytes()
     except OSError as error:
-        raise ModelError(f"{path}: cannot be read: {error.strerror}") from error
+        raise DamagedModel(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -75,9 +75,9 @@ def read_json(path: Path) -> dict[str, Any]:
         content = json.loads(raw, parse_constant=no_number, parse_float=finite)
         return is_a(dict, content, "content")
     except RecursionError as error:
-        raise ModelError(f"{path}: cannot be read (nested too deeply). {ADVICE}") from error
+        raise DamagedModel(f"{path}: cannot be read (nested too deeply). {ADVICE}") from error
     except (ValueError, TypeError) as error:
-        raise ModelError(f"{path}: cannot be read ({error}). {ADVICE}") from error
+        raise DamagedModel(f"{path}: cannot be read ({error}). {ADVICE}") from error
 
 
 class Checked(NamedTuple):
@@ -228,7 +228,7 @@ def as_model_error(folder: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # the files may contain anything
-        raise ModelError(
+        raise DamagedModel(
             f"{folder}: not a model of this program: {shortened(error)}. {ADVICE}"
         ) from error
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from forecaster.errors import ModelError, UsageError, WriteError
+from forecaster.errors import DamagedModel, ModelError, UsageError, WriteError
 from forecaster.files import atomic
 from forecaster.home import Home, run_name
 from forecaster.skipped import skipped_to_json
@@ -182,7 +182,7 @@ def _read_arrays(folder: Path, rest: Mapping[str, Any]) -> dict[str, np.ndarray]
     check_schema(rest, folder)
     raw = read_bytes(folder / ARRAYS)
     if hashlib.sha256(raw).hexdigest() != rest.get("arrays_sha256"):
-        raise ModelError(
+        raise DamagedModel(
             f"{folder / ARRAYS}: damaged; its content is not what was saved ({len(raw)} bytes). "
             f"{ADVICE}"
         )

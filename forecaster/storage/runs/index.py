@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from forecaster.errors import ModelError
+from forecaster.errors import DamagedModel
 from forecaster.files import read_parquet_file
 from forecaster.skipped import Skipped, skipped_frame, skipped_from_json
 from forecaster.storage.model.checking import ADVICE, read_bytes, series_of, shortened
@@ -100,7 +100,7 @@ def read_index(folder: Path, rest: dict[str, Any]) -> Index:
     path = folder / _INDEX
     raw = read_bytes(path)
     if hashlib.sha256(raw).hexdigest() != rest.get("index_sha256"):
-        raise ModelError(f"{path}: damaged; its content is not what was saved. {ADVICE}")
+        raise DamagedModel(f"{path}: damaged; its content is not what was saved. {ADVICE}")
     try:
         shards = rest.get("shards")
         if type(shards) is not int or not 0 < shards <= _MOST:
@@ -109,7 +109,7 @@ def read_index(folder: Path, rest: dict[str, Any]) -> Index:
         return dataclasses.replace(index, skipped=dict(index.skipped))
     except Exception as error:  # the file may contain anything
         reason = shortened(error)
-        raise ModelError(f"{path}: not a list of series: {reason}. {ADVICE}") from error
+        raise DamagedModel(f"{path}: not a list of series: {reason}. {ADVICE}") from error
 
 
 @functools.lru_cache(maxsize=1)  # to predict, a run is chosen and then opened

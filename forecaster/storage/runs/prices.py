@@ -3,10 +3,12 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from forecaster.errors import ModelError
 from forecaster.forecasting import Model
 from forecaster.home import Home
-from forecaster.ingest import Date, Store, masked_rows, panel_from_store
+from forecaster.ingest import Date, Store, flags_now, frozen_now, masked_rows, panel_from_store
 from forecaster.series import Panel, show_time
 from forecaster.skipped import Kind, Skipped
 from forecaster.storage.model.checking import facts_of
@@ -17,10 +19,26 @@ from forecaster.storage.runs.request import ids_to_read
 _PASSES = (Kind.TOO_SHORT, Kind.NO_ROWS, Kind.OUTSIDE, Kind.MASKED, Kind.NOT_LOADED)
 
 
+class StoredRows(NamedTuple):
+    """The stored rows that a model forecasts from.
+
+    - ``panel``: of the series to forecast, without flagged rows
+    - ``jumped``: series whose latest session is a jump that may be an error, with its day
+    - ``frozen``: series whose price has not moved for several sessions, with the first of them
+    - ``ends``: the latest stored time of each series of the source that is not retired; empty for
+      a source whose rows only have numbers, and where a day to forecast from was named
+    """
+
+    panel: Panel
+    jumped: dict[str, str]
+    frozen: dict[str, str]
+    ends: dict[str, np.datetime64]
+
+
 def forecasting_panel(
     home: Home, model: Model, ids: Sequence[str], end: Date | None = None
-) -> tuple[Panel, dict[str, str]]:
-    """Read the stored prices to forecast from; also return the days of unconfirmed jumps.
+) -> StoredRows:
+    """Read the stored prices to forecast from.
 
     Start and mask are those of the fit, but unconfirmed jumps are kept, since most are true. The
     fit's end is where it stopped learning, not where forecasts are made.
@@ -32,38 +50,56 @@ def forecasting_panel(
     Series that are no longer stored are named in the panel's ``skipped``. Raises ModelError when
     none of them or not the market is stored, and when the model names no source.
     """
+    store = _store_of(home, model)
+    read = ids_to_read(ids, model.config)
+    gone = _no_longer_stored(store, model, ids, read)
+    read = [name for name in read if name not in gone]
+    mask = [flag for flag in model.provenance.get("mask", ()) if flag != "unconfirmed"]
+    flags = flags_now(store)
+    latest = masked_rows(store, read, ("unconfirmed",), end, flags=flags)
+    jumped = {str(row.unique_id): show_time(row.ds) for row in latest.itertuples()}
+    flagged = masked_rows(store, read, mask, end, flags=flags)
+    panel = panel_from_store(
+        store, read, start=model.provenance.get("start"), end=end, mask=mask, known_by=end,
+        skipped=gone, flagged=flagged,
+    )  # fmt: skip
+    if (market := model.config.market) is not None:
+        panel = panel.with_market(market, forecast=market in ids)
+    return StoredRows(panel, jumped, frozen_now(panel), {} if end is not None else _ends(store))
+
+
+def _store_of(home: Home, model: Model) -> Store:
+    """Open the store of a model's source. Raises ModelError when the model names none."""
     source = model.provenance.get("source")
     if source is None:
         raise ModelError(
             "this model does not say where its data are, since it was saved by `fc.save` and not "
             "by `forecaster fit`; forecast with fc.predict(fc.load(FOLDER), panel)"
         )
-    store = Store.open(home, source)
-    read = ids_to_read(ids, model.config)
+    return Store.open(home, source)
+
+
+def _no_longer_stored(
+    store: Store, model: Model, ids: Sequence[str], read: Sequence[str]
+) -> dict[str, Skipped]:
+    """Return the series that are no longer stored, with the reason.
+
+    Raises ModelError when these are all of ``ids``, or one is the market.
+    """
     missing = [name for name in read if name not in store]
     if model.config.market in missing or not set(ids) - set(missing):
         raise ModelError(
             f"{', '.join(missing[:5])}: no longer stored under {store.folder}; run `forecaster "
-            f"ingest --source {source}` again"
+            f"ingest --source {store.source}` again"
         )
-    gone = dict.fromkeys(missing, Skipped(Kind.NOT_STORED, detail=source))
-    read = [name for name in read if name not in gone]
-    start = model.provenance.get("start")
-    mask = [flag for flag in model.provenance.get("mask", ()) if flag != "unconfirmed"]
-    jumped, flagged = {}, None
-    if store.is_reviewed:
-        flags = store.flags()
-        latest = masked_rows(store, read, ("unconfirmed",), end, flags=flags)
-        jumped = {str(row.unique_id): show_time(row.ds) for row in latest.itertuples()}
-        flagged = masked_rows(store, read, mask, end, flags=flags)
-    else:  # stored by an older version, or by a run that was interrupted
-        mask = []
-    panel = panel_from_store(
-        store, read, start=start, end=end, mask=mask, known_by=end, skipped=gone, flagged=flagged
-    )
-    if (market := model.config.market) is not None:
-        panel = panel.with_market(market, forecast=market in ids)
-    return panel, jumped
+    return dict.fromkeys(missing, Skipped(Kind.NOT_STORED, detail=store.source))
+
+
+def _ends(store: Store) -> dict[str, np.datetime64]:
+    latest = store.index.latest
+    if any(time.lstrip("-").isdecimal() for time in latest.values()):
+        return {}
+    return {name: np.datetime64(time, "ns") for name, time in latest.items()}
 
 
 class SinceFit(NamedTuple):

@@ -162,30 +162,35 @@ def choose_run(
     run: str | Path | None = None,
     tickers: Sequence[str] | None = None,
     on_notice: Callable[[str], None] | None = None,
+    *,
+    damaged: Mapping[Path, str] | None = None,
 ) -> Path:
     """Return the folder of a run by its name, or else of the run that fits some tickers best.
 
     Runs of real prices come before simulated ones; then those that know more of the tickers; then
-    those of the source that was fitted last; then the latest.
+    those of the source that was fitted last; then the latest. If that is damaged, an older run of
+    the same source takes its place, or one of real prices if its source cannot be read.
 
     - ``run``: the name of a run of the home, or any folder with a model
     - ``tickers``: None: any
     - ``on_notice(message)``: called where several could be meant, with the chosen run and why newer
-      ones were not chosen
+      ones were not chosen, and with a damaged one that was passed over
+    - ``damaged``: runs that turned out to be damaged when they were opened, with the reason
 
-    Raises ModelError when there is none, the latest is damaged, or none knows any of the tickers;
-    UsageError when there is none of this name.
+    Raises ModelError when there is none, the latest is damaged and no older one can take its place,
+    or none knows any of the tickers; UsageError when there is none of this name.
     """
     if run is not None:
         return run if isinstance(run, Path) else _named(home, run)
     latest = home.latest_run()
-    runs, damaged = runs_of(home)
-    if latest in damaged:
-        others = f"; others are {listed(run.name for run in reversed(runs))}" if runs else ""
-        raise ModelError(
-            f"{damaged[latest]}. It is the latest run: remove it, `forecaster runs remove "
-            f"{run_name(latest)}`, or name another, --run NAME{others}"
-        )
+    every, broken = runs_of(home)
+    broken |= damaged or {}
+    runs = [run for run in every if run.folder not in broken]
+    for wrong in {latest, *(damaged or ())} & broken.keys():
+        runs = _in_place_of(wrong, broken[wrong], every, runs)
+        if on_notice:
+            on_notice(f"Warning: passed over, since it is damaged: run {run_name(wrong)}: "
+                      f"{broken[wrong]}")  # fmt: skip
     runs.reverse()
     known = {run.folder: 1 if tickers is None else run.knows(tickers) for run in runs}
     if not any(known.values()):
@@ -203,6 +208,22 @@ def choose_run(
         for line in _notices(runs, chosen, candidates, tickers or ()):
             on_notice(line)
     return chosen.folder
+
+
+def _in_place_of(damaged: Path, why: str, every: Sequence[Run], sound: Sequence[Run]) -> list[Run]:
+    """Return the sound runs that can take the place of a damaged one.
+
+    Raises ModelError if there is none.
+    """
+    source = next((run.source for run in every if run.folder == damaged), None)
+    same = [run for run in sound if run.source == source or (source is None and not run.simulated)]
+    if not same:
+        others = f"; others are {listed(run.name for run in reversed(sound))}" if sound else ""
+        raise ModelError(
+            f"{why}. Remove this run, `forecaster runs remove {run_name(damaged)}`, or name "
+            f"another, --run NAME{others}"
+        )
+    return same
 
 
 def _named(home: Home, run: str) -> Path:

@@ -40,6 +40,10 @@ EVALUATION = "evaluation"
 """The kind of model in the name of an unfinished evaluation."""
 
 
+class OutdatedFit(ModelError):
+    """The data of an interrupted fit have changed, so that it cannot be resumed."""
+
+
 def command_of(name: str) -> str:
     """Return the command that continues the unfinished work of this name."""
     return "evaluate" if name.endswith(f"-{EVALUATION}") else "fit"
@@ -173,7 +177,7 @@ class UnfinishedFit:
     def masked_rows(self, store: Store) -> pd.DataFrame:
         """Return the flagged rows that the fit leaves out.
 
-        Raises ModelError when they, or the stored prices, have changed since the request.
+        Raises OutdatedFit when they, or the stored prices, have changed since the request.
         """
         request = self.request
         try:
@@ -183,7 +187,7 @@ class UnfinishedFit:
                 return masked
         except StoreError:
             pass  # the flags are out of date, so the prices have changed
-        raise ModelError(
+        raise OutdatedFit(
             f"the stored data have changed since the {command_of(self.name)} was interrupted; run "
             f"`forecaster {command_of(self.name)}` without --resume ({_how_to_discard(self.name)})"
         )
@@ -280,9 +284,18 @@ def sweep(home: Home) -> list[str]:
 
 
 def tell_of_others(home: Home, on_notice: Callable[[str], None]) -> None:
-    """Give notice of interrupted fits; those without any progress are removed."""
+    """Give notice of interrupted fits; those without any progress or with other data are removed.
+
+    A fit is only resumed on the data that it began with, so one whose series have been updated
+    since would never be.
+    """
     for name in sweep(home):
         on_notice(f"Removed {name}: that fit ended before it had any progress to keep.")
+    for name in _sweep_outdated(home):
+        on_notice(
+            f"Removed {name}: that {command_of(name)} was interrupted, and its data have changed "
+            "since, so that it could not be continued."
+        )
     for other in unfinished_fits(home):
         if not other.running:
             on_notice(
@@ -290,6 +303,30 @@ def tell_of_others(home: Home, on_notice: Callable[[str], None]) -> None:
                 f"{other.name}` "
                 f"continues it, `forecaster fit --discard {other.name}` removes it."
             )
+
+
+def _sweep_outdated(home: Home) -> list[str]:
+    """Remove interrupted fits whose data have changed since; return their names."""
+    removed: list[str] = []
+    for folder in _not_saved(home, home.unfinished_fits()):
+        lock = FolderLock(folder)
+        try:
+            if not lock.try_acquire():
+                continue
+        except OSError:  # the home is read-only
+            continue
+        try:
+            request = read_request(folder / _REQUEST)
+            store = Store.open(home, request.source)
+            UnfinishedFit(folder, request, lock).masked_rows(store)
+        except OutdatedFit:
+            _remove(folder, lock)
+            removed.append(folder.name)
+            continue
+        except (ModelError, StoreError):
+            pass  # it is told of, with the reason
+        lock.release()
+    return removed
 
 
 def _new_folder(home: Home, request: FitRequest, run: str | None) -> tuple[Path, FolderLock]:

@@ -1,0 +1,80 @@
+"""Tell forecasts that were made before their outcome from those that were made after it."""
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Bool
+
+from forecaster.series import NEW_YORK, exchange_of, last_closed
+
+AFTER = "made_after"
+"""The column that says whether a forecast was made after its outcome."""
+_CURRENT = pd.Timedelta(days=31)  # data that end longer ago are a study of the past
+_MARGIN = pd.Timedelta(hours=12)  # since times are local, and the clock is UTC
+_DAY = pd.Timedelta(days=1)
+_MONTH, _LONGER = pd.Timedelta(days=28), pd.Timedelta(days=3)  # months differ by so much
+
+
+def made_after(frame: pd.DataFrame) -> Bool[np.ndarray, " row"]:
+    """Return which forecasts of one source were made after their outcome.
+
+    They are no forecasts: prices that had been rolled back were forecast again, a series was behind
+    the others, or all data were late. Two things show it:
+
+    - the record: most series of that exchange and spacing had a row of that time or a later one,
+      when this forecast or an earlier one was made
+    - the clock: the time was over when the forecast was made. It only counts where the data were
+      at most a month old, so that days long past can be forecast one after the other
+
+    ``frame``: rows of the record, in the order in which they were made
+    """
+    late = np.zeros(len(frame), bool)
+    for (exchange, step), rows in _groups(frame).items():
+        part = frame.iloc[rows]
+        usual = _usual_origins(part)
+        late[rows] = (part["ds"] <= usual.cummax()).to_numpy()
+        if isinstance(step, pd.Timedelta):
+            late[rows] |= _over(part, usual, exchange, step)
+    return late
+
+
+def _groups(frame: pd.DataFrame) -> dict[tuple[str | None, object], np.ndarray]:
+    """Return the positions of the rows of each exchange and spacing of times."""
+    names = pd.Categorical(frame["unique_id"])
+    ahead = (frame["ds"] - frame["origin"]) // frame["step"].to_numpy()
+    least = ahead.groupby(np.asarray(names.codes)).min()
+    if least.dtype.kind == "m":  # the last day before a weekend is not the only one
+        least = least.mask((least > _DAY) & (least <= 4 * _DAY), _DAY)
+    keys = [
+        (exchange_of(str(name)), least[code]) if code in least.index else (None, None)
+        for code, name in enumerate(names.categories)
+    ]
+    rows: dict[tuple[str | None, object], list[int]] = {}
+    for code, key in enumerate(keys):
+        rows.setdefault(key, []).append(code)
+    return {
+        key: found
+        for key, codes in rows.items()
+        if len(found := np.flatnonzero(np.isin(names.codes, codes)))
+    }
+
+
+def _usual_origins(part: pd.DataFrame) -> pd.Series:
+    """Return for each row the origin that most series had when the forecast was made."""
+    each = part.drop_duplicates(["made", "unique_id"])[["made", "origin"]].sort_values("origin")
+    usual = each.groupby("made", sort=False)["origin"].agg(lambda ends: ends.iloc[len(ends) // 2])
+    return part["made"].map(usual)
+
+
+def _over(
+    part: pd.DataFrame, usual: pd.Series, exchange: str | None, step: pd.Timedelta
+) -> Bool[np.ndarray, " row"]:
+    """Return which times were over by the clock when they were forecast."""
+    made = part["made"].dt.tz_convert("UTC")
+    clock = made.dt.tz_localize(None)
+    if exchange == NEW_YORK and step == _DAY:
+        closed = {now: last_closed(None, now, "America/New_York") for now in made.unique()}
+        over = part["ds"] <= made.map(closed)
+    else:
+        over = part["ds"] + (step + _LONGER if step >= _MONTH else step) + _MARGIN <= clock
+    current = clock - usual <= max(_CURRENT, 3 * step)
+    return (over & current).to_numpy()
