@@ -63,7 +63,8 @@ def _extended(networks: Networks, new: list[str], rungs: np.ndarray) -> Networks
     ids = (*networks.ids, *new)
     report = networks.report.reindex(pd.Index(ids, name="unique_id"))
     report[FORECAST_BY] = np.array([str(rung) for rung in (*networks.rungs, *rungs)], object)
-    return dataclasses.replace(networks, ids=ids, report=report)
+    drift = None if networks.drift is None else networks.drift.extended(len(new))
+    return dataclasses.replace(networks, ids=ids, report=report, drift=drift)
 
 
 def _spacing(panel: Panel) -> np.ndarray:

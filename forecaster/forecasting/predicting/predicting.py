@@ -16,6 +16,7 @@ from forecaster.errors import ForecasterWarning, ModelError, UsageError, name_re
 from forecaster.forecasting.bands.columns import bounds_of, quantile_column
 from forecaster.forecasting.bands.conformal import band_scores
 from forecaster.forecasting.bands.counts import Counted, Units
+from forecaster.forecasting.bands.drift import with_drift
 from forecaster.forecasting.bands.heads import HEADS
 from forecaster.forecasting.bands.mixture import Mixture
 from forecaster.forecasting.model import (
@@ -359,6 +360,9 @@ def distributions(
         config, networks.network, networks.params_of(rows), features if whole else features[rows],
         first if whole else first[rows], origins if whole else origins[rows],
     )  # fmt: skip
+    if networks.drift is not None:
+        expected = networks.drift.standardised(transformed, origins)
+        made = with_drift(made, networks.drift.usual[rows], expected[rows])
     return Counted.of(made if whole else made.among(rows, others), units)
 
 

@@ -36,6 +36,7 @@ from forecaster.storage.model.fields import (
 
 if TYPE_CHECKING:  # the facts of a run are read without JAX
     from forecaster.forecasting import Model, OwnNetwork
+    from forecaster.forecasting.bands.drift import Drift
 
 Arrays: TypeAlias = Mapping[str, np.ndarray]
 Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
@@ -43,6 +44,7 @@ Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
 _MOST_JSON = 1 << 28  # bytes; a series takes some 300
 _MOST_INT, _MOST_SEASON = 2**63 - 1, 2**31
 _MOST_REASON = 500  # characters of an error
+_MOST_DRIFT = 1e3  # of a logarithm, or of a scale
 _WIDEST = 1e6  # spread of scores; no outcome lies further from its forecast
 _REPORTED = {
     "status": (str,),
@@ -167,6 +169,7 @@ def model_of(
     networks = Networks(
         said.config, said.ids, _unflatten(params), said.report, network,
         _unflatten(said.start) if said.start else None,
+        drift=_drift(said.arrays),
     )  # fmt: skip
     return Model(
         networks=networks,
@@ -182,6 +185,18 @@ def model_of(
         skipped=said.skipped,
         provenance=said.provenance,
     )
+
+
+def _drift(arrays: Arrays) -> "Drift | None":
+    """Return the drift of prices. Raises ValueError unless it is finite."""
+    from forecaster.forecasting.bands.drift import Drift
+
+    if "drift/per_row" not in arrays:
+        return None
+    drift = Drift(arrays["drift/per_row"], arrays["drift/usual"])
+    if not all(np.isfinite(part).all() and (np.abs(part) < _MOST_DRIFT).all() for part in drift):
+        raise ValueError("drift: expected finite numbers, none of them large")
+    return drift
 
 
 def _weights(arrays: Arrays, kind: str) -> dict[str, np.ndarray]:
@@ -308,6 +323,9 @@ def _check_arrays(
     expected: dict[str, tuple[tuple[int, ...], str]] = {
         "scores": ((series, config.longest_validation, config.horizon), encoding.scores)
     }
+    if any(name.startswith("drift/") for name in arrays):  # of prices; older models lack it
+        expected["drift/per_row"] = (series,), "float64"
+        expected["drift/usual"] = (series, config.horizon), "float64"
     for name, shape in shapes.items():
         expected |= encoding.layout(name, shape)
     if unmatched := sorted(expected.keys() ^ arrays.keys()):
