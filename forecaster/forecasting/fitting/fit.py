@@ -292,8 +292,7 @@ def _fitted(
     serves = networks.start is not None
     networks = networks.among(panel.ids, rungs_of(panel, config, final, own, common=serves))
     held_back = np.where(own, validation_of(config, rows), rows // 2)
-    drift = drift_of(panel, transformed, config.premium)
-    networks = dataclasses.replace(networks, drift=drift)
+    networks = dataclasses.replace(networks, drift=drift_of(panel, config))
     scores, errors, drift = validated(networks, transform, transformed, panel, held_back, executor)
     networks = dataclasses.replace(networks, drift=drift)
     report = networks.report.assign(**errors)

@@ -130,6 +130,10 @@ def checked(
     _check_sizes(arrays, config)
     read: Arrays = {}
     report = _report(rest, ids)
+    if any(name.startswith("drift/") for name in arrays) and (
+        config.premium is None or target == "y" or transform.name != "log_return"
+    ):
+        raise ValueError("drift: these series have none")
     if (shapes := shapes_of(config, transform.feature_count(config.horizon))) is not None:
         trained = _trained(report, transform, has_start=any(n.startswith("start/") for n in arrays))
         _check_arrays(arrays, encoding, config, shapes, len(ids), trained)
@@ -188,14 +192,18 @@ def model_of(
 
 
 def _drift(arrays: Arrays) -> "Drift | None":
-    """Return the drift of prices. Raises ValueError unless it is finite."""
+    """Return the drift of prices, None for other series, and for prices in older models.
+
+    Raises ValueError unless it is finite.
+    """
     from forecaster.forecasting.bands.drift import Drift
 
     if "drift/per_row" not in arrays:
         return None
     drift = Drift(arrays["drift/per_row"], arrays["drift/usual"])
-    if not all(np.isfinite(part).all() and (np.abs(part) < _MOST_DRIFT).all() for part in drift):
-        raise ValueError("drift: expected finite numbers, none of them large")
+    for name, part in drift._asdict().items():
+        if not (np.abs(part) < _MOST_DRIFT).all():  # nor NaN
+            raise ValueError(f"drift/{name}: expected numbers below {_MOST_DRIFT:g} in size")
     return drift
 
 
