@@ -130,7 +130,7 @@ def test_medians_bands_the_chance_of_a_rise_and_paths_all_move_with_it(panel, mo
     assert (after["probability_of_rise"] > before["probability_of_rise"]).all()
     paths = [fc.simulate(one, panel, 20, seed=3)["LSTM"].to_numpy() for one in (model, moved)]
     change = np.log(paths[1] / paths[0]).reshape(-1, 3)
-    np.testing.assert_allclose(change, np.tile(0.002 * np.arange(1, 4), (len(change), 1)), rtol=0.1)
+    np.testing.assert_allclose(change.mean(0), 0.002 * np.arange(1, 4), rtol=0.05)
 
 
 def test_a_newcomer_has_its_own_whoever_is_forecast_beside_it(panel, config):
