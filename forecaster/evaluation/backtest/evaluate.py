@@ -18,7 +18,7 @@ from forecaster.evaluation.baselines import Runner, check_available, check_torch
 from forecaster.evaluation.origins.cutoffs import usual_windows
 from forecaster.evaluation.origins.rolling_origin import RollingOrigin
 from forecaster.files import atomic
-from forecaster.forecasting import with_declared
+from forecaster.forecasting import premium_of, with_declared
 from forecaster.series import OwnEnds, Panel, aligned_if, default_season
 
 
@@ -78,7 +78,7 @@ def evaluate_to_folder(
     with (
         Runner(
             options.runner_names, config.horizon, LEVELS, known, season=config.season,
-            cache=options.cache, executor=executor,
+            cache=options.cache, executor=executor, premium=premium_of(config, known),
         ) as runner,
         atomic.write_folder(folder, replace=overwrite) as temporary,
     ):  # fmt: skip
