@@ -9,7 +9,7 @@ from forecaster.errors import UsageError
 from forecaster.evaluation import baselines, evaluate
 from forecaster.evaluation.baselines import BASELINES, running, simple
 from forecaster.extras import has
-from forecaster.forecasting import drift_per_row
+from forecaster.forecasting import change_of
 
 QUANTILES = np.array([0.1, 0.5, 0.9])
 INSTALLED = [n for n, b in BASELINES.items() if not b.library or has(b.library)]
@@ -323,7 +323,7 @@ def test_of_prices_volatility_models_have_the_drift_of_our_networks(name, panel)
     prices = panel.channel("adj_close")
     for row, each in enumerate(panel.ids):
         known = panel.mask[row] & (panel.times <= cutoffs[0])  # as their parameters
-        drift = drift_per_row(prices[row, known], panel.times[known], 0.05)
+        drift = change_of(prices[row, known], panel.times[known], 0.05).expected
         mine = other[other["unique_id"] == each]
         now = mine["cutoff"].map(dict(zip(panel.times, prices[row], strict=True)))
         ahead = mine.groupby("cutoff").cumcount() + 1

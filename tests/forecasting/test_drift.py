@@ -13,7 +13,15 @@ from safetensors.numpy import save as as_bytes
 
 import forecaster as fc
 from forecaster.errors import ForecasterWarning, ModelError
-from forecaster.forecasting.bands.drift import KEPT, drift_of, drift_per_row, join_drifts
+from forecaster.forecasting.bands.drift import (
+    KEPT,
+    Moves,
+    change_of,
+    drift_of,
+    join_drifts,
+    with_drift,
+)
+from forecaster.forecasting.bands.mixture import Mixture
 from forecaster.forecasting.model import Networks
 from forecaster.forecasting.predicting.predicting import distributions
 from tests.storage.mutants import sign
@@ -33,26 +41,27 @@ def days(rows: int) -> np.ndarray:
 
 def test_of_a_short_history_it_is_the_premium():
     rising = walk(250, 0.004, 0.02)  # by 172 % in these 250 days
-    assert drift_per_row(rising, days(250), 0.05) == pytest.approx(DAY, rel=0.1)
-    assert drift_per_row(rising, days(250), 0.0) == pytest.approx(0.0, abs=DAY / 10)
-    assert drift_per_row(rising[:1], days(1), 0.05) == 0.0  # how far apart rows are is unknown
+    assert change_of(rising, days(250), 0.05).expected == pytest.approx(DAY, rel=0.1)
+    assert change_of(rising, days(250), 0.0).expected == pytest.approx(0.0, abs=DAY / 10)
+    assert change_of(rising[:2], days(2), 0.05) == (0.0, 0.0, 0.0)
 
 
 def test_of_a_long_history_it_is_its_own_mean_as_far_as_the_standard_error_allows():
     rows, own = 100_000, np.log(1.2) / 365.25
     for deviation in (0.0001, 0.01, 0.1):
-        got = drift_per_row(walk(rows, own, deviation), days(rows), 0.05)
+        got, low, high = change_of(walk(rows, own, deviation), days(rows), 0.05)
         error = deviation / np.sqrt(rows - 1) * 365.25  # of the mean change of a year
         weight = 0.025**2 / (0.025**2 + error**2)
         assert got == pytest.approx(DAY + weight * (own - DAY), rel=1e-3)
+        assert (high - own, own - low) == pytest.approx((3 * error / 365.25,) * 2, rel=0.01)
 
 
 def test_it_does_not_depend_on_how_often_a_price_is_noted():
     prices, dates = walk(5001, 0.0005, 0.01), days(5001)
-    daily, weekly = (drift_per_row(prices[::step], dates[::step], 0.05) for step in (1, 5))
+    daily, weekly = (change_of(prices[::step], dates[::step], 0.05).expected for step in (1, 5))
     assert weekly == pytest.approx(5 * daily, rel=0.02)
     moments = dates.astype("datetime64[ns]")
-    assert drift_per_row(prices, moments, 0.05) == pytest.approx(daily, rel=1e-12)
+    assert change_of(prices, moments, 0.05).expected == pytest.approx(daily, rel=1e-12)
 
 
 def test_only_dated_prices_in_logarithms_have_one(panel, config):
@@ -103,16 +112,30 @@ def test_networks_are_trained_as_without_it_and_a_quarter_of_their_moves_is_kept
     np.testing.assert_array_equal(ours.scale, theirs.scale)
     moves = theirs.location[..., 0] - drift.usual[:, None]
     unit = np.take_along_axis(transformed.scale, origins[:, :, None], axis=1)
-    expected = drift.per_row[:, None, None] * np.arange(1, 4) / unit
-    np.testing.assert_allclose(ours.location[..., 0], KEPT * moves + expected, atol=1e-6)
+    expected, low, high = drift.per_row.T[:, :, None, None] * np.arange(1, 4) / unit
+    location = np.clip(KEPT * moves + expected, low, high)
+    np.testing.assert_allclose(ours.location[..., 0], location, atol=1e-6)
     # Over the rows that were held back, networks moved by nothing but the drift, on average.
     known = (ours.location[..., 0] - expected)[:, :-3].mean(1)
     assert np.abs(known).max() < 0.2 * np.abs(moves).max()
     series = panel.channel(panel.target)
     for row, name in enumerate(panel.ids):
         seen = panel.mask[row]
-        alone = drift_per_row(series[row, seen], panel.times[seen], 0.05)
-        assert drift.per_row[row] == alone, name
+        alone = change_of(series[row, seen], panel.times[seen], 0.05)
+        assert tuple(drift.per_row[row]) == alone, name
+
+
+def test_no_network_moves_a_median_beyond_the_lowest_and_the_highest_move():
+    shape = (1, 4, 2, 3)
+    location = np.array([-9.0, -0.1, 0.5, 9.0])[None, :, None, None] * np.ones(shape)
+    mixture = Mixture(location, np.ones(shape), np.full(shape, 5.0))
+    ahead = np.array([1.0, 2.0])
+    moves = Moves(*(part * ahead * np.ones((1, 4, 2)) for part in (0.01, -0.2, 0.3)))
+    made = with_drift(mixture, np.full((1, 2), 0.1), moves)
+    one_ahead, two_ahead = made.quantiles(np.zeros(made.shape))[0].T
+    # A quarter of what is beyond 0.1, and 0.01 a step.
+    np.testing.assert_allclose(one_ahead, [-0.2, -0.05 + 0.01, 0.1 + 0.01, 0.3])
+    np.testing.assert_allclose(two_ahead, [-0.4, -0.05 + 0.02, 0.1 + 0.02, 0.6])
 
 
 def test_medians_bands_the_chance_of_a_rise_and_paths_all_move_with_it(panel, model):
@@ -147,10 +170,11 @@ def test_a_newcomer_has_its_own_whoever_is_forecast_beside_it(panel, config):
 
 
 def test_no_median_lies_beyond_three_standard_errors_of_its_history(config):
-    """Prices that rose in the years of the fit, by chance alone: none has a drift."""
+    """Prices rise in most of their rows, then move five times as much: a bet on more is large."""
     random = np.random.default_rng(5)
-    shocks = random.normal(0, 0.015, (6, 500))
-    shocks[:, -250:] += 0.0015  # as if the last year had been good for all
+    shocks = random.normal(0, 0.01, (6, 500))
+    shocks[:, 200:] += 0.002
+    shocks[:, -60:] *= 5
     frames = [
         pd.DataFrame(
             {
@@ -169,10 +193,10 @@ def test_no_median_lies_beyond_three_standard_errors_of_its_history(config):
         unit = np.take_along_axis(transformed.scale, origins[:, :, None], axis=1)
         moves = mixture.quantiles(np.zeros(mixture.shape)) * unit / np.arange(1, 4)
         changes = np.diff(np.log(panel.channel("close")), axis=1)
-        error = changes.std(1)[:, None, None] / np.sqrt(changes.shape[1])
-        beyond[premium] = np.abs(moves - np.log(1.05) / 261) / error
-    assert beyond[0.05].max() < 3
-    assert beyond[None].max() > 3
+        error = changes.std(1, ddof=1)[:, None, None] / np.sqrt(changes.shape[1])
+        beyond[premium] = np.abs(moves - changes.mean(1)[:, None, None]) / error
+    assert beyond[0.05].max() < 3 + 1e-5
+    assert beyond[None].max() > 6
 
 
 def test_it_is_stored_and_a_file_that_lies_is_named(panel, model, tmp_path):

@@ -25,9 +25,9 @@ from forecaster.evaluation.origins.rolling_origin import Origins
 from forecaster.extras import require
 from forecaster.files import atomic
 from forecaster.forecasting import (
+    change_of,
     check_levels,
     columns_of_quantiles,
-    drift_per_row,
     premium_of,
     quantiles_of,
 )
@@ -280,7 +280,7 @@ class Runner:
         known, drift = y[: steps[0] + 1], None
         if self._premium is not None and logarithmic(known):
             positions = origins.histories.positions[row, first : first + len(known)]
-            drift = drift_per_row(known, origins.panel.times[positions], self._premium)
+            drift = change_of(known, origins.panel.times[positions], self._premium).expected
         return Job(y, steps, self._horizon, self._quantiles, season, drift)
 
     def _results(self, name: str, baseline: Baseline, jobs: dict[int, Job]) -> dict[int, Result]:

@@ -4,8 +4,9 @@ Networks that are trained on ten years of companies that survived learn that pri
 much they rose just then. That is a bet on more of the same. So the mean of what a series' networks
 forecast is replaced by a premium that all prices share (``Config.premium``), moved towards the
 series' own mean change as far as its standard error allows (James & Stein 1961, Fourth Berkeley
-Symposium 1). Of what networks forecast beyond their own mean a quarter is kept. The mean change of
-all series together moves nothing: it is one draw of history, and companies that failed lack in it.
+Symposium 1). Of what networks forecast beyond their own mean a quarter is kept, but nothing beyond
+three standard errors of the mean change. The mean change of all series together moves nothing: it
+is one draw of history, and companies that failed lack in it.
 
 The figures that this was chosen by are in ``docs/evaluation.md``.
 """
@@ -25,33 +26,52 @@ from forecaster.series import Panel, Transformed
 KEPT = 0.25
 """The share that is kept of what a network forecasts beyond its mean."""
 _OWN = 0.025  # standard deviation of yearly drifts around the premium
+_ERRORS = 3  # standard errors of the mean change that a forecast may lie from it
 _YEAR = np.timedelta64(31_557_600, "s")  # 365.25 days
+
+
+class Change(NamedTuple):
+    """The expected change of a price's logarithm from one row to the next.
+
+    - ``expected``: the premium, moved towards the mean of the changes seen
+    - ``low``, ``high``: three standard errors below and above that mean
+    """
+
+    expected: float
+    low: float
+    high: float
+
+
+class Moves(NamedTuple):
+    """Expected changes, and those that no forecast lies beyond, in standardised units."""
+
+    expected: Float[np.ndarray, "series origin horizon"]
+    low: Float[np.ndarray, "series origin horizon"]
+    high: Float[np.ndarray, "series origin horizon"]
 
 
 class Drift(NamedTuple):
     """The drift of some series.
 
-    - ``per_row``: the expected change of the logarithm from one row to the next
+    - ``per_row``: the fields of :class:`Change`
     - ``usual``: the mean location that a series' networks forecast, standardised; NaN for series
       that are new to the model, until it is known
     """
 
-    per_row: Float[np.ndarray, " series"]
+    per_row: Float[np.ndarray, "series 3"]
     usual: Float[np.ndarray, "series horizon"]
 
     def only(self, rows: Int[np.ndarray, " some"]) -> "Drift":
         """Return that of some series, by their rows."""
         return Drift(self.per_row[rows], self.usual[rows])
 
-    def standardised(
-        self, transformed: Transformed, origins: Int[np.ndarray, "series origin"]
-    ) -> Float[np.ndarray, "series origin horizon"]:
-        """Return the expected changes from these steps on, in units of the scale there."""
+    def moves(self, transformed: Transformed, origins: Int[np.ndarray, "series origin"]) -> Moves:
+        """Return the changes from these steps on, in units of the scale there."""
         unit = np.take_along_axis(transformed.scale, origins[:, :, None], axis=1)
         ahead = np.arange(1, unit.shape[-1] + 1)
         with np.errstate(divide="ignore", invalid="ignore"):
-            changes = self.per_row[:, None, None] * ahead / unit
-        return np.where(np.isfinite(changes), changes, 0.0)
+            moves = self.per_row.T[:, :, None, None] * ahead / unit
+        return Moves(*np.where(np.isfinite(moves), moves, 0.0))
 
 
 def premium_of(config: Config, panel: Panel) -> float | None:
@@ -71,32 +91,33 @@ def drift_of(panel: Panel, config: Config) -> Drift | None:
         return None
     prices = panel.channel(panel.target)
     per_row = [
-        drift_per_row(row[seen], panel.times[seen], premium)
+        change_of(row[seen], panel.times[seen], premium)
         for row, seen in zip(prices, panel.mask, strict=True)
     ]
-    return Drift(np.array(per_row, float), np.full((len(per_row), config.horizon), np.nan))
+    usual = np.full((len(per_row), config.horizon), np.nan)
+    return Drift(np.array(per_row, float).reshape(-1, len(Change._fields)), usual)
 
 
-def drift_per_row(
+def change_of(
     prices: Float[np.ndarray, " row"], times: Shaped[np.ndarray, " row"], premium: float
-) -> float:
+) -> Change:
     """Return the expected change of a price's logarithm from one row to the next.
 
-    It is that of the premium, moved towards the mean change of these rows by their evidence.
+    Fewer than three rows tell of none.
 
     - ``prices``: above zero
     - ``times``: dates, in order; the premium of a row is that of the mean time between two
     - ``premium``: the growth of a year, as a share
     """
-    if len(prices) < 2:
-        return 0.0
+    if len(prices) < 3:
+        return Change(0.0, 0.0, 0.0)
     changes = np.diff(np.log(prices))
-    years = float((times[-1] - times[0]) / _YEAR)
-    a_row = years / len(changes)
-    common = np.log1p(premium) * a_row
-    evidence = len(changes) * (_OWN * a_row) ** 2
-    weight = evidence / (evidence + changes.var())
-    return float(common + weight * (changes.mean() - common))
+    years = float((times[-1] - times[0]) / _YEAR) / len(changes)
+    common, own = np.log1p(premium) * years, float(changes.mean())
+    variance = float(changes.var(ddof=1)) / len(changes)  # of the mean change
+    weight = (_OWN * years) ** 2 / ((_OWN * years) ** 2 + variance)
+    reach = _ERRORS * np.sqrt(variance)
+    return Change(float(common + weight * (own - common)), own - reach, own + reach)
 
 
 def join_drifts(drifts: Sequence[Drift | None]) -> Drift | None:
@@ -125,15 +146,16 @@ def usual_location(
 
 
 def with_drift(
-    mixture: Mixture,
-    usual: Float[np.ndarray, "series horizon"],
-    expected: Float[np.ndarray, "series origin horizon"],
+    mixture: Mixture, usual: Float[np.ndarray, "series horizon"], moves: Moves
 ) -> Mixture:
     """Return distributions around the expected change, which networks move a little.
 
+    None of their locations lies beyond the lowest and the highest move.
+
     - ``usual``: of :class:`Drift`
-    - ``expected``: of :meth:`Drift.standardised`
+    - ``moves``: of :meth:`Drift.moves`
     """
     beyond = mixture.location - usual[:, None, :, None]
-    location = KEPT * beyond + expected[..., None]
+    expected, low, high = (part[..., None] for part in moves)
+    location = np.clip(KEPT * beyond + expected, low, high)
     return dataclasses.replace(mixture, location=location.astype(mixture.location.dtype))

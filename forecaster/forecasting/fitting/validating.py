@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from forecaster import swarm
 from forecaster.config import Config
 from forecaster.forecasting.bands.counts import Counted, Units
-from forecaster.forecasting.bands.drift import Drift, usual_location, with_drift
+from forecaster.forecasting.bands.drift import Drift, Moves, usual_location, with_drift
 from forecaster.forecasting.bands.heads import HEADS
 from forecaster.forecasting.bands.mixture import Mixture
 from forecaster.forecasting.model import Networks, Params
@@ -36,8 +36,7 @@ class Span(NamedTuple):
     - ``outcomes`` (series, origin, horizon): in standardised units, NaN where none is known or
       used
     - ``units``: of those series that are counts; None where none is
-    - ``expected`` (series, origin, horizon): standardised changes that prices are expected to make;
-      None for other series
+    - ``moves``: that prices are expected to make; None for other series
     """
 
     params: Params
@@ -46,7 +45,7 @@ class Span(NamedTuple):
     origins: np.ndarray
     outcomes: np.ndarray
     units: Units | None
-    expected: np.ndarray | None
+    moves: Moves | None
 
 
 class Job(NamedTuple):
@@ -157,13 +156,13 @@ def _span(
     begin = max(0, int(origins.min()) - networks.config.lookback + 1)
     features = transformed.features if whole else transformed.features[rows]
     some_units = None if units is None else units.only(rows)
-    expected = None
+    moves = None
     if networks.drift is not None:
         some = transformed if whole else transformed.only(rows)
-        expected = networks.drift.only(rows).standardised(some, origins)
+        moves = networks.drift.only(rows).moves(some, origins)
     return Span(
         networks.params_of(rows), features[:, begin:], np.maximum(first - begin, 0),
-        origins - begin, outcomes, some_units, expected,
+        origins - begin, outcomes, some_units, moves,
     )  # fmt: skip
 
 
@@ -173,8 +172,8 @@ def _validate(job: Job, span: Span) -> Validated:
         job.config, job.network, span.params, span.features, span.first, span.origins
     )
     usual = usual_location(mixture, span.outcomes)
-    if span.expected is not None:
-        mixture = with_drift(mixture, usual, span.expected)
+    if span.moves is not None:
+        mixture = with_drift(mixture, usual, span.moves)
     return Validated(*_compared(Counted.of(mixture, span.units), span.outcomes), usual)
 
 

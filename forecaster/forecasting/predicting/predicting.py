@@ -16,7 +16,7 @@ from forecaster.errors import ForecasterWarning, ModelError, UsageError, name_re
 from forecaster.forecasting.bands.columns import bounds_of, quantile_column
 from forecaster.forecasting.bands.conformal import band_scores
 from forecaster.forecasting.bands.counts import Counted, Units
-from forecaster.forecasting.bands.drift import Drift, usual_location, with_drift
+from forecaster.forecasting.bands.drift import Drift, Moves, usual_location, with_drift
 from forecaster.forecasting.bands.heads import HEADS
 from forecaster.forecasting.bands.mixture import Mixture
 from forecaster.forecasting.model import (
@@ -374,13 +374,14 @@ def _with_drift(
     rows: Int[np.ndarray, " some"],
 ) -> Mixture:
     """Return the distributions of some series by networks with the drift of prices."""
-    usual, expected = drift.usual[rows], drift.standardised(transformed, origins)[rows]
+    usual = drift.usual[rows]
+    moves = Moves(*(part[rows] for part in drift.moves(transformed, origins)))
     new = np.isnan(usual)
     if new.any():  # no rows of these series were held back at the fit: take the latest ones
         latest = config.longest_validation
         outcomes = targets_at(transformed, origins)[rows, -latest:]
         usual = np.where(new, usual_location(made.latest(latest), outcomes), usual)
-    return with_drift(made, usual, expected)
+    return with_drift(made, usual, moves)
 
 
 def mixture_of(

@@ -332,7 +332,7 @@ def _check_arrays(
         "scores": ((series, config.longest_validation, config.horizon), encoding.scores)
     }
     if any(name.startswith("drift/") for name in arrays):  # of prices; older models lack it
-        expected["drift/per_row"] = (series,), "float64"
+        expected["drift/per_row"] = (series, 3), "float64"
         expected["drift/usual"] = (series, config.horizon), "float64"
     for name, shape in shapes.items():
         expected |= encoding.layout(name, shape)
