@@ -165,9 +165,8 @@ def test_models_stand_side_by_side(tmp_path):
 
 def test_beside_the_crps_of_prices_is_that_without_drift(tmp_path):
     scores = scores_of(LSTM=OURS, Naive=NAIVE)
-    assert "CRPS without drift, unchanged = 1" not in numbers.side_by_side(
-        evaluation(tmp_path, scores)
-    )
+    column = "CRPS without drift, unchanged = 1"
+    assert column not in numbers.side_by_side(evaluation(tmp_path, scores))
     moved = np.concatenate([np.multiply(OURS, 1.1), NAIVE])
     made = evaluation(tmp_path, scores.assign(crps_driftless=moved))
     ours, naive = numbers.side_by_side(made).to_dict("records")
