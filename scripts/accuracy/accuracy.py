@@ -12,9 +12,9 @@ differs from the default but the start of the networks:
   year. A row per year, model and days ahead: ``crps``, the mean over stocks of its CRPS (19
   quantiles) relative to that of GARCH(1,1)-t; ``better``, the share of stocks for which it is
   lower; ``driftless``, ``crps`` where every median is moved to the latest price; ``mae``, the
-  absolute error relative to that of the latest price; the shares of outcomes inside the 80 and 95 % bands, below the 5 % and above the 95 %
-  quantile; and the share inside the 80 % band on the tenth of days with the widest bands (``calm``:
-  with the narrowest)
+  absolute error relative to that of the latest price; the shares of outcomes inside the 80 and 95 %
+  bands, below the 5 % and above the 95 % quantile; and the share inside the 80 % band on the tenth
+  of days with the widest bands (``calm``: with the narrowest)
 - ``statistical.csv``: the same with ETS and Theta, on a tenth of these stocks, every fifth day;
   rows of ``AutoETS`` and ``AutoTheta`` were measured with the library statsforecast
 - ``baskets.csv``: how often the five-day return of equally weighted baskets lies inside the 80 %
