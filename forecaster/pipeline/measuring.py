@@ -41,7 +41,7 @@ from forecaster.evaluation import (
     torch_sample,
     usual_windows,
 )
-from forecaster.evaluation.baselines import Runner
+from forecaster.evaluation.baselines import Runner, check_columns
 from forecaster.files import atomic
 from forecaster.forecasting import Model, premium_of, spread_of
 from forecaster.ingest import Store
@@ -123,6 +123,7 @@ def evaluate_shards(
     past = Past.of(job.store, request, job.flags, ends)
     if in_one:
         job.lock.close()  # all series have been read
+    check_columns(options.runner_names, past.layout.channels or ())
     trained = _trained(job, past)
     fitting = time.perf_counter() - began
     parts = _measured(job, past, trained)

@@ -14,7 +14,12 @@ from forecaster.evaluation.backtest.options import LEVELS, BacktestCallbacks, Ba
 from forecaster.evaluation.backtest.parts import join_parts, measure_part, summary_of_parts
 from forecaster.evaluation.backtest.result import Evaluation, check_folder
 from forecaster.evaluation.backtest.summary import Provenance
-from forecaster.evaluation.baselines import Runner, check_available, check_torch
+from forecaster.evaluation.baselines import (
+    Runner,
+    check_available,
+    check_columns,
+    check_torch,
+)
 from forecaster.evaluation.origins.cutoffs import usual_windows
 from forecaster.evaluation.origins.rolling_origin import RollingOrigin
 from forecaster.files import atomic
@@ -54,6 +59,7 @@ def evaluate_to_folder(
     folder = folder.resolve()
     check_folder(folder, overwrite=overwrite)
     check_available(options.runner_names, config.model)
+    check_columns(options.runner_names, panel.channels)
     if options.with_torch:
         check_torch(config, refit=options.refit)
     if options.groups:

@@ -20,6 +20,7 @@ from forecaster import swarm
 from forecaster.config import Config
 from forecaster.errors import ForecasterWarning, UsageError, listed, name_reasons
 from forecaster.evaluation.baselines.processes import cores, end_with_parent, memory_used
+from forecaster.evaluation.baselines.ranges import COLUMNS, session_variance
 from forecaster.evaluation.baselines.simple import logarithmic
 from forecaster.evaluation.origins.rolling_origin import Origins
 from forecaster.extras import require
@@ -46,6 +47,7 @@ class Baseline:
     - ``together``: whether its function takes all series at once, as those of ``statistical`` do
     - ``premium``: whether prices drift as in forecasts of our networks, not as in the past: the
       baseline forecasts how far they move, and says nothing on where to
+    - ``ranges``: whether it sees the range of each session, too
     """
 
     column: str
@@ -55,6 +57,7 @@ class Baseline:
     extra: str = ""
     together: bool = False
     premium: bool = False
+    ranges: bool = False
 
     @property
     def slow(self) -> bool:
@@ -65,7 +68,8 @@ class Baseline:
 class Job(NamedTuple):
     """One series to forecast; arguments as of :mod:`forecaster.evaluation.baselines.simple`.
 
-    ``drift``: expected change of its logarithm from one step to the next; None: a baseline's own
+    - ``drift``: expected change of its logarithm from one step to the next; None: a baseline's own
+    - ``variance`` (step,): of each session, for a baseline that sees ranges
     """
 
     y: np.ndarray
@@ -74,6 +78,7 @@ class Job(NamedTuple):
     quantiles: np.ndarray
     season: int
     drift: float | None = None
+    variance: np.ndarray | None = None
 
 
 class Result(NamedTuple):
@@ -98,6 +103,8 @@ BASELINES = {
     "har": Baseline("HAR", "har", "har", premium=True),
     "garch": Baseline("GARCH", "garch", "garch", "arch", "garch", premium=True),
     "gjr": Baseline("GJR", "garch", "gjr", "arch", "garch", premium=True),
+    "log_har": Baseline("LogHAR", "ranges", "log_har", premium=True, ranges=True),
+    "range_garch": Baseline("RangeGARCH", "ranges", "range_garch", premium=True, ranges=True),
     "ets": Baseline("ETS", "statistical", "ets", together=True),
     "theta": Baseline("Theta", "statistical", "theta", together=True),
     "ces": Baseline("CES", "statistical", "ces", together=True),
@@ -191,6 +198,7 @@ class Runner:
         on_series: Callable[[str, int], None] | None = None,
     ):
         check_available(names)
+        check_columns(names, panel.channels)
         self.baselines = {name: BASELINES[name] for name in dict.fromkeys(names)}
         self.failed: dict[str, dict[str, str]] = {name: {} for name in self.baselines}
         self.by_last_value: dict[str, dict[str, int]] = {name: {} for name in self.baselines}
@@ -251,7 +259,7 @@ class Runner:
     def _forecasts(self, name: str, baseline: Baseline, origins: Origins) -> np.ndarray:
         """Return the quantiles of every entry, (entry, quantile)."""
         out = np.full((len(origins.row), len(self._quantiles)), np.nan)
-        jobs = {int(row): self._job(origins, row) for row in np.unique(origins.row)}
+        jobs = {int(row): self._job(baseline, origins, row) for row in np.unique(origins.row)}
         results = self._results(name, baseline, jobs)
         for done, (row, job) in enumerate(jobs.items(), start=1):
             forecasts, reason, seconds, by_last_value = results[row]
@@ -268,7 +276,7 @@ class Runner:
             self._on_series(name, done)
         return out
 
-    def _job(self, origins: Origins, row: int) -> Job:
+    def _job(self, baseline: Baseline, origins: Origins, row: int) -> Job:
         """Return a series' history from its first observation, and the steps to forecast from."""
         target = origins.panel.channels.index(origins.panel.target)
         first = origins.histories.first[row]
@@ -281,7 +289,11 @@ class Runner:
         if self._premium is not None and logarithmic(known):
             positions = origins.histories.positions[row, first : first + len(known)]
             drift = change_of(known, origins.panel.times[positions], self._premium).expected
-        return Job(y, steps, self._horizon, self._quantiles, season, drift)
+        variance = None
+        if baseline.ranges:
+            columns = [origins.panel.channels.index(name) for name in COLUMNS]
+            variance = session_variance(y, origins.histories.values[row, first:, columns])
+        return Job(y, steps, self._horizon, self._quantiles, season, drift, variance)
 
     def _results(self, name: str, baseline: Baseline, jobs: dict[int, Job]) -> dict[int, Result]:
         """Return the result of every job, cached or new."""
@@ -301,8 +313,12 @@ class Runner:
         fallen = {row: rest for row, job in jobs.items() if (rest := _after_fall(job)) is not None}
         for row, result in self._made(baseline, fallen).items():
             results[row] = _joined(results[row], result)
-        gaps = {row: jobs[row] for row, result in results.items() if _has_gaps(result)}
-        naive = BASELINES["naive"]
+        naive = BASELINES["naive"]  # which sees no ranges
+        gaps = {
+            row: jobs[row]._replace(variance=None)
+            for row, result in results.items()
+            if _has_gaps(result)
+        }
         if gaps and baseline is not naive:
             for row, result in self._throughout(naive, gaps).items():
                 results[row] = _filled(results[row], result)
@@ -347,6 +363,17 @@ def check_available(names: Sequence[str], model: str | None = None) -> None:
             raise UsageError(f"baseline {name} is the model itself: leave one of them out")
         if BASELINES[name].library:
             require(BASELINES[name].library, BASELINES[name].extra, f"baseline {name}")
+
+
+def check_columns(names: Sequence[str], columns: Sequence[str]) -> None:
+    """Raise UsageError for a baseline that sees the ranges of sessions where there are none."""
+    missing = [column for column in COLUMNS if column not in columns]
+    for name in names:
+        if BASELINES[name].ranges and missing:
+            raise UsageError(
+                f"baseline {name} sees the range of each session, from the columns "
+                f"{', '.join(COLUMNS)}; these data lack {', '.join(missing)}. Leave it out"
+            )
 
 
 def check_torch(config: Config, *, refit: bool | int = False) -> None:
@@ -413,10 +440,11 @@ def _make(module: str, function: str, job: Job) -> Result:
             importlib.import_module(f"forecaster.evaluation.baselines.{module}"), function
         )
         cut = _until_not_positive(job)
+        given = [cut.y, cut.origins, cut.horizon, cut.quantiles, cut.season]
+        if cut.variance is not None:
+            given.append(cut.variance)
         with np.errstate(over="ignore"):
-            made = np.asarray(
-                run(cut.y, cut.origins, cut.horizon, cut.quantiles, cut.season), np.float64
-            )
+            made = np.asarray(run(*given), np.float64)
         forecasts = _for_all_origins(made, job)
         if np.isinf(forecasts).any():
             raise ValueError("its forecasts are infinite")
@@ -455,7 +483,8 @@ def _until_not_positive(job: Job) -> Job:
     bad = np.flatnonzero(job.y <= 0)
     if not len(bad) or bad[0] <= job.origins[0]:
         return job
-    return job._replace(y=job.y[: bad[0]], origins=job.origins[job.origins < bad[0]])
+    cut = job._replace(y=job.y[: bad[0]], origins=job.origins[job.origins < bad[0]])
+    return cut if job.variance is None else cut._replace(variance=job.variance[: bad[0]])
 
 
 def _after_fall(job: Job) -> Job | None:
