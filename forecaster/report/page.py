@@ -318,7 +318,8 @@ def _drift(premium: float | None) -> str:
         "what networks and baselines learned from the past"
         if premium is None
         else f"a premium of {100 * premium:g} % a year, a share of the series' own mean change, "
-        "and a quarter of what networks say; baselines that forecast a volatility have the first two"
+        "and a quarter of what networks say; baselines that forecast volatilities have the first "
+        "two"
     )
     return (
         f"The drift of prices is {learned}. “CRPS without drift” compares the same distributions "
