@@ -93,6 +93,10 @@ class Config:
       where times are whole numbers, from the series itself
     - ``market``: a series, such as an index, whose state all networks see beside their own series;
       for prices only; None: each network sees only its own series
+    - ``premium``: the growth of a price's median in a year, as a share, in place of the drift that
+      networks learned from the past; see :mod:`forecaster.forecasting.bands.drift`. 0: prices stay
+      where they are, but for what their own history tells; None, or ``"none"``: the drift is the
+      learned one. Series other than dated prices, and other transforms than log returns, have none
     - ``start``: initial weights of a series' networks: ``pooled``, those of one network trained
       briefly on all series; ``independent``, random, so that series do not influence each other
     - ``members``: networks per series, whose distributions are averaged
@@ -127,6 +131,7 @@ class Config:
     transform: str = "auto"
     season: int | tuple[int, ...] | None = None
     market: str | None = None
+    premium: float | None = 0.05
     start: str = "pooled"
     members: int = 3
     shrinkage: float = 3.0
@@ -151,6 +156,8 @@ class Config:
                 object.__setattr__(self, "season", _checked_season(value))
             elif field.type is int or (field.type == int | None and value is not None):
                 _check_count(field.name, value)
+            elif field.name == "premium":
+                object.__setattr__(self, "premium", _checked_premium(value))
             elif field.type is float:
                 # TOML writes 1 for 1.0.
                 object.__setattr__(self, field.name, _checked_number(field.name, value))
@@ -382,6 +389,17 @@ def _checked_season(value: object) -> int | tuple[int, ...] | None:
     for steps in cast(list[object], value):
         _check_count("season", steps)
     return tuple(sorted(cast(list[int], value)))
+
+
+def _checked_premium(value: object) -> float | None:
+    """Return ``premium``, None for "none", which is how TOML and a command line write it."""
+    if value is None or value == "none":
+        return None
+    if not isinstance(value, int | float) or isinstance(value, bool) or not -0.5 <= value <= 1:
+        raise _wrong(
+            "premium", "a share of -0.5 to 1, such as 0.05 for 5 % a year, or 'none'", value
+        )
+    return float(value)
 
 
 def _checked_number(name: str, value: object) -> float:

@@ -124,7 +124,9 @@ def forecasts(made: Market, refit: bool | int) -> pd.DataFrame:
     known = panel.until(SESSIONS[FIRST])
     with (
         mock.patch.object(rolling_origin, "fit", fit_once),
-        Runner(options.runner_names, CONFIG.horizon, LEVELS, known, workers=1) as runner,
+        Runner(
+            options.runner_names, CONFIG.horizon, LEVELS, known, workers=1, premium=0.05
+        ) as runner,
     ):
         networks = rolling_origin.RollingOrigin.fit(
             panel, CONFIG, WINDOWS, options.step_size, refit=options.refit,

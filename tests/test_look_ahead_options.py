@@ -31,8 +31,8 @@ NAMES = [f"s{row:02d}" for row in range(7)]
 CHOICES: Mapping[str, tuple[str, ...]] = vars(config_module)["_CHOICES"]
 VALUES: Mapping[str, Any] = {  # another value than in the other cases
     "hidden": 3, "layers": 2, "horizon": 3, "lookback": 18, "burn_in": 2, "validation": 30,
-    "season": 5, "market": "s00", "members": 2, "shrinkage": 1.0, "epochs": 3, "patience": 1,
-    "batch_size": 4, "learning_rate": 1e-2, "weight_decay": 1e-2, "clip": 0.5,
+    "season": 5, "market": "s00", "premium": 0.5, "members": 2, "shrinkage": 1.0, "epochs": 3,
+    "patience": 1, "batch_size": 4, "learning_rate": 1e-2, "weight_decay": 1e-2, "clip": 0.5,
     "data_parallel": 2,
 }  # fmt: skip
 MEMBERS = Membership(

@@ -21,6 +21,7 @@ from forecaster.cli.shared import (
     name_skipped,
     name_stale,
     overwrite_option,
+    premium_option,
     ray_option,
     read_tickers,
     say,
@@ -42,7 +43,7 @@ _groups_option = click.option(
     metavar="FILE.csv",
     help="Groups to summarise, such as sectors: a CSV with the columns ticker and group.",
 )
-_SETTINGS = ("horizon", "lookback", "validation", "model", "hidden", "epochs", "market")
+_SETTINGS = ("horizon", "lookback", "validation", "model", "hidden", "epochs", "market", "premium")
 
 
 @click.command()
@@ -55,7 +56,7 @@ _SETTINGS = ("horizon", "lookback", "validation", "model", "hidden", "epochs", "
               help="Steps from one cutoff to the next.")  # fmt: skip
 @click.option("--baselines", default="naive,drift,ewma", show_default=True, metavar="NAMES",
               help="Comma-separated; any of naive, drift, seasonal_naive, empirical, ewma, har, "
-              "garch, gjr, ets, theta, ces, torch.")  # fmt: skip
+              "log_har, garch, gjr, range_garch, ets, theta, ces, torch.")  # fmt: skip
 @click.option("--torch-sample", type=click.IntRange(1), default=50, show_default=True,
               help="Number of series that PyTorch trains, evenly picked.")  # fmt: skip
 @click.option("--refit", type=click.IntRange(0), default=0, show_default=True,
@@ -79,6 +80,7 @@ _SETTINGS = ("horizon", "lookback", "validation", "model", "hidden", "epochs", "
     "[default: 100; 20 if it starts from the pooled network]",
 )
 @market_option
+@premium_option
 @click.option("--config", metavar="FILE.toml", help="More settings; options take precedence.")
 @click.option("--memory", metavar="SIZE",
               help="Memory to work in, such as 2GB; if the series do not fit into it together, "

@@ -18,6 +18,7 @@ from forecaster.cli.shared import (
     model_option,
     name_skipped,
     name_stale,
+    premium_option,
     ray_option,
     read_tickers,
     say,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 _WORSE = 1.02  # multiple of a simple forecast's error above which a fit gets a warning
 _SETTINGS = (
     "horizon", "lookback", "validation", "model", "head", "hidden", "training", "epochs",
-    "transform", "season", "market", "start", "members", "precision",
+    "transform", "season", "market", "premium", "start", "members", "precision",
 )  # fmt: skip
 
 
@@ -82,6 +83,7 @@ _SETTINGS = (
     help="Steps in a season; repeat for a longer one.  [default: from the dates or the values]",
 )
 @market_option
+@premium_option
 @click.option(
     "--start-from",
     "start_from",

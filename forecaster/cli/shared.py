@@ -87,6 +87,28 @@ market_option = click.option(
     help="An index of the same source, such as SPY; all networks see its changes and volatility "
     "beside those of their own series. It is forecast only if it is listed as well.",
 )
+
+
+def _premium(ctx: click.Context, param: click.Parameter, value: str | None) -> float | str | None:
+    """Return the number, or "none"; None where the option is not given."""
+    if value is None or value.strip().casefold() == "none":
+        return None if value is None else "none"
+    try:
+        return float(value)
+    except ValueError:
+        raise click.BadParameter(
+            f"expected a share, such as 0.05 for 5 % a year, or none; got {value!r}"
+        ) from None
+
+
+premium_option = click.option(
+    "--premium",
+    metavar="SHARE",
+    callback=_premium,
+    help="Growth of a price's median in a year, in place of the drift that networks learned from "
+    "the past; 0: prices stay where they are, but for what their own history tells; none: the "
+    "learned drift. Other series have none.  [default: 0.05]",
+)
 ray_option = click.option(
     "--ray",
     metavar="auto|ADDRESS",

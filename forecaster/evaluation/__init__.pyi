@@ -45,6 +45,7 @@ from .origins.rolling_origin import cross_validation as cross_validation
 from .origins.rolling_origin import cross_validation_to_parquet as cross_validation_to_parquet
 from .scores.metrics import crps as crps
 from .scores.metrics import held as held
+from .scores.scores import DRIFTLESS as DRIFTLESS
 from .scores.scores import evaluate as evaluate
 from .scores.scores import horizon_of as horizon_of
 from .scores.tables import ALL as ALL

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 
 from forecaster.config import Config
 from forecaster.errors import UsageError
+from forecaster.forecasting.bands.drift import Drift, join_drifts
 from forecaster.forecasting.networks import OwnNetwork
 from forecaster.forecasting.rungs import FORECAST_BY, Rung
 from forecaster.ingest import ColumnOptions, Table
@@ -45,6 +46,7 @@ class Networks:
     - ``network``: the class of the networks where it is a user's own
     - ``start``: the weights that the networks of all series started from, each array (member, ...);
       None where they were independent
+    - ``drift``: of prices, which stands for what networks have learned of it; None for other series
     - ``computed``: the code that trained them, see :func:`swarm.arithmetic`; empty where unknown
     """
 
@@ -55,6 +57,7 @@ class Networks:
     network: OwnNetwork | None = None
     start: Params | None = None
     computed: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
+    drift: Drift | None = None
 
     def __repr__(self) -> str:
         each = leading_axes(self.params)[1]
@@ -121,6 +124,7 @@ class Networks:
             ids=tuple(ids),
             params=take_members(self.params, of_series[rows[own[rows]]]),
             report=self.report.iloc[rows],
+            drift=None if self.drift is None else self.drift.only(rows),
         )
 
 
@@ -286,6 +290,7 @@ def join_models(models: Sequence[Model]) -> Model:
         ids=tuple(name for model in models for name in model.ids),
         params=jax.tree.map(lambda *leaves: np.concatenate(leaves), *(m.params for m in models)),
         report=pd.concat([model.report for model in models]),
+        drift=join_drifts([model.networks.drift for model in models]),
     )
     return dataclasses.replace(
         first,

@@ -41,9 +41,9 @@ from forecaster.evaluation import (
     torch_sample,
     usual_windows,
 )
-from forecaster.evaluation.baselines import Runner
+from forecaster.evaluation.baselines import Runner, check_columns
 from forecaster.files import atomic
-from forecaster.forecasting import Model, spread_of
+from forecaster.forecasting import Model, premium_of, spread_of
 from forecaster.ingest import Store
 from forecaster.pipeline.past import Known, Past
 from forecaster.pipeline.requests import Callbacks
@@ -123,6 +123,7 @@ def evaluate_shards(
     past = Past.of(job.store, request, job.flags, ends)
     if in_one:
         job.lock.close()  # all series have been read
+    check_columns(options.runner_names, past.layout.channels or ())
     trained = _trained(job, past)
     fitting = time.perf_counter() - began
     parts = _measured(job, past, trained)
@@ -208,10 +209,10 @@ def _measure(
     """Forecast and measure some series, and write the results; return their summary."""
     config, options = past.request.config, job.options
     networks, own = _rolling(past, trained, names)
-    first = trained[0].known
+    known = trained[0].known.with_all_rows(names[:1])
     with Runner(
-        options.runner_names, config.horizon, LEVELS, first.with_all_rows(names[:1]),
-        season=config.season, cache=options.cache, executor=job.executor,
+        options.runner_names, config.horizon, LEVELS, known, season=config.season,
+        cache=options.cache, executor=job.executor, premium=premium_of(config, known),
     ) as runner:  # fmt: skip
         forecasters = Forecasters(networks, runner, *torch.trained())
         try:

@@ -8,6 +8,7 @@ import pandas as pd
 from forecaster.evaluation import (
     ALL,
     ALPHA,
+    DRIFTLESS,
     QUOTED_LEVELS,
     TORCH,
     Evaluation,
@@ -153,10 +154,16 @@ def significant(table: pd.DataFrame) -> pd.Series:
 def side_by_side(evaluation: Evaluation) -> pd.DataFrame:
     """Return a row per model: scores relative to "unchanged", coverage, and how ours compares.
 
-    Where values are not prices, also the weighted quantile loss of all series together.
+    Of prices, also the CRPS where every median is moved to the latest price; of other series, the
+    weighted quantile loss of all together.
     """
     score, rows = evaluation.sharpest_score, []
     tables = {name: relative(evaluation, name) for name in _scores_of(evaluation)}
+    shown: dict[str, pd.DataFrame] = {}
+    for name, table in tables.items():
+        shown[name.upper()] = table
+        if name == "crps" and DRIFTLESS in evaluation.scores:
+            shown["CRPS without drift"] = relative(evaluation, DRIFTLESS)
     held = held_shares(evaluation)
     compared = differences(evaluation, score)
     for name in ordered(evaluation):
@@ -167,7 +174,7 @@ def side_by_side(evaluation: Evaluation) -> pd.DataFrame:
             {
                 "model": name,
                 "series": int(tables[score][name].notna().sum()),
-                **{f"{key.upper()}, unchanged = 1": t[name].mean() for key, t in tables.items()},
+                **{f"{what}, unchanged = 1": table[name].mean() for what, table in shown.items()},
                 **_weighted_loss(evaluation, name),
                 **{f"{level:g} % coverage": table[name].mean() for level, table in held.items()},
                 f"{evaluation.model} better": (ours["difference"] < 0).mean(),

@@ -9,6 +9,7 @@ import pandas as pd
 from forecaster.errors import listed, printable
 from forecaster.evaluation import (
     ALL,
+    DRIFTLESS,
     QUOTED_LEVELS,
     TORCH,
     Comparison,
@@ -300,6 +301,8 @@ def _caveats(evaluation: Evaluation) -> str:
             "averages over series look too good, but not comparisons between methods on the same "
             "series. A universe file with dates of membership avoids it."
         )
+    if DRIFTLESS in evaluation.scores:
+        lines.append(_drift(summary.config.premium))
     lines.append(
         "“Unchanged” is Naive, the last value with the bands of a random walk. A volatility is the "
         "root of a series' mean squared change over one step, at these cutoffs."
@@ -307,6 +310,21 @@ def _caveats(evaluation: Evaluation) -> str:
     lines += [RUNGS] if summary.rungs else []
     items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
     return f"<ul>{items}</ul>{_skipped(evaluation)}"
+
+
+def _drift(premium: float | None) -> str:
+    """Return where the drift of prices comes from, and how to tell its part in a gain."""
+    learned = (
+        "what networks and baselines learned from the past"
+        if premium is None
+        else f"a premium of {100 * premium:g} % a year, a share of the series' own mean change, "
+        "and a quarter of what networks say; baselines that forecast volatilities have the first "
+        "two"
+    )
+    return (
+        f"The drift of prices is {learned}. “CRPS without drift” compares the same distributions "
+        "with their medians moved to the latest price: what is lost there was drift."
+    )
 
 
 def _skipped(evaluation: Evaluation) -> str:

@@ -1,7 +1,7 @@
 """Measure how good forecasts are: stocks beside other methods, baskets, simulated markets, M4.
 
     python scripts/accuracy/accuracy.py [stocks statistical baskets simulated m4] [--every 4]
-        [--quick]
+        [--years 2011 2013 2015] [--output DIR] [--quick]
 
 ``FORECASTER_TEST_DATA`` names the folder with ``us_stocks_2000_2015.parquet`` and M4's training
 files; the other methods need ``pip install -e ".[garch]"``. Each part writes a CSV
@@ -11,9 +11,10 @@ differs from the default but the start of the networks:
 - ``stocks.csv``: every fourth stock, trained on ten years, then forecast on each day of the next
   year. A row per year, model and days ahead: ``crps``, the mean over stocks of its CRPS (19
   quantiles) relative to that of GARCH(1,1)-t; ``better``, the share of stocks for which it is
-  lower; the shares of outcomes inside the 80 and 95 % bands, below the 5 % and above the 95 %
-  quantile; and the share inside the 80 % band on the tenth of days with the widest bands (``calm``:
-  with the narrowest)
+  lower; ``driftless``, ``crps`` where every median is moved to the latest price; ``mae``, the
+  absolute error relative to that of the latest price; the shares of outcomes inside the 80 and 95 %
+  bands, below the 5 % and above the 95 % quantile; and the share inside the 80 % band on the tenth
+  of days with the widest bands (``calm``: with the narrowest)
 - ``statistical.csv``: the same with ETS and Theta, on a tenth of these stocks, every fifth day;
   rows of ``AutoETS`` and ``AutoTheta`` were measured with the library statsforecast
 - ``baskets.csv``: how often the five-day return of equally weighted baskets lies inside the 80 %
@@ -42,6 +43,8 @@ from forecaster.evaluation import BacktestOptions, evaluate_to_folder
 
 HERE = Path(__file__).parent
 YEARS = (2011, 2013, 2015)
+FALLING = (2002, 2008)  # which methods are chosen by, too
+UNSEEN = (2009, 2012)  # which none was chosen by
 SHARES = np.arange(1, 20) / 20
 LEVELS = (10, 20, 30, 40, 50, 60, 70, 80, 90)
 RIVALS = ("naive", "empirical", "ewma", "har", "garch", "gjr")
@@ -72,10 +75,14 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []])
     parser.add_argument("--every", type=int, default=4, help="of the stocks, by name")
+    parser.add_argument(
+        "--years", type=int, nargs="+", default=YEARS, choices=(*FALLING, *UNSEEN, *YEARS)
+    )
+    parser.add_argument("--output", type=Path, default=HERE, help="folder of the tables")
     parser.add_argument("--quick", action="store_true", help="a try; writes to a temporary folder")
     options = parser.parse_args()
-    options.output = Path(tempfile.mkdtemp()) if options.quick else HERE
-    options.years = YEARS[:1] if options.quick else YEARS
+    options.output = Path(tempfile.mkdtemp()) if options.quick else options.output
+    options.years = options.years[:1] if options.quick else options.years
     options.config = fc.Config(epochs=1, members=1) if options.quick else fc.Config()
     options.series = 5 if options.quick else 200
     if options.quick:
@@ -137,7 +144,10 @@ def scored(folder: Path) -> Iterator[dict[str, object]]:
     scores = pd.read_parquet(folder / "scores.parquet")
     frame = pd.read_parquet(folder / "forecasts.parquet")
     ahead = frame.groupby(["unique_id", "cutoff"]).cumcount() + 1
-    crps = scores.pivot_table(index="unique_id", columns=["model", "horizon"], values="crps")
+    crps, driftless, mae = (
+        scores.pivot_table(index="unique_id", columns=["model", "horizon"], values=name)
+        for name in ("crps", "crps_driftless", "mae")
+    )
     for model in scores["model"].unique():
         for horizon in (1, 5):
             ratio = (crps[model][horizon] / crps["GARCH"][horizon]).dropna()
@@ -151,6 +161,8 @@ def scored(folder: Path) -> Iterator[dict[str, object]]:
                 "crps": ratio.mean(),
                 "median": ratio.median(),
                 "better": (ratio < 1).mean(),
+                "driftless": (driftless[model] / driftless["GARCH"])[horizon].mean(),
+                "mae": (mae[model] / mae["Naive"])[horizon].mean(),
                 "inside_80": inside.mean(),
                 "inside_95": y.between(part[f"{model}-lo-95"], part[f"{model}-hi-95"]).mean(),
                 "below_5": (y < part[f"{model}-lo-90"]).mean(),

@@ -9,6 +9,7 @@ from forecaster.errors import UsageError
 from forecaster.evaluation import baselines, evaluate
 from forecaster.evaluation.baselines import BASELINES, running, simple
 from forecaster.extras import has
+from forecaster.forecasting import change_of
 
 QUANTILES = np.array([0.1, 0.5, 0.9])
 INSTALLED = [n for n, b in BASELINES.items() if not b.library or has(b.library)]
@@ -23,7 +24,8 @@ def series(steps=400, seed=0, calm=False) -> np.ndarray:
 
 def run(name: str, y, origins, horizon=3, season=5):
     baseline = BASELINES[name]
-    job = running.Job(y, np.asarray(origins), horizon, QUANTILES, season)
+    variance = np.diff(np.log(np.abs(y)), prepend=0.0) ** 2 if baseline.ranges else None
+    job = running.Job(y, np.asarray(origins), horizon, QUANTILES, season, variance=variance)
     if baseline.together:
         result = running._made_together((baseline.module, baseline.function), {0: job})[0]
     else:
@@ -130,7 +132,11 @@ def test_where_times_count_rows_the_season_is_each_series_own():
     assert error["short"] < 0.1 < 0.5 < error["long"]
 
 
-FAST = [name for name in INSTALLED if not BASELINES[name].slow and name != "har"]
+FAST = [
+    name
+    for name in INSTALLED
+    if not BASELINES[name].slow and name != "har" and not BASELINES[name].ranges
+]
 
 
 def counted(y: np.ndarray) -> fc.Panel:
@@ -306,22 +312,65 @@ def test_a_series_on_which_one_fails_is_named_and_the_others_go_on(panel, monkey
     assert made.loc[made["unique_id"] != "KO", "Drift"].notna().all()
 
 
+@pytest.mark.parametrize("name", INSTALLED)
+def test_of_prices_volatility_models_have_the_drift_of_our_networks(name, panel):
+    panel = panel.only(panel.ids[:2])
+    cutoffs = panel.times[[600, 610]]
+    given = {"horizon": 3, "level": [80], "workers": 1}
+    own, other = (
+        baselines.forecast(panel, cutoffs, name, premium=premium, **given)
+        for premium in (None, 0.05)
+    )
+    column = BASELINES[name].column
+    if name not in ("empirical", "ewma", "har", "garch", "gjr", "log_har", "range_garch"):
+        pd.testing.assert_frame_equal(own, other)
+        return
+    prices = panel.channel("adj_close")
+    for row, each in enumerate(panel.ids):
+        known = panel.mask[row] & (panel.times <= cutoffs[0])  # as their parameters
+        drift = change_of(prices[row, known], panel.times[known], 0.05).expected
+        mine = other[other["unique_id"] == each]
+        now = mine["cutoff"].map(dict(zip(panel.times, prices[row], strict=True)))
+        ahead = mine.groupby("cutoff").cumcount() + 1
+        np.testing.assert_allclose(mine[column], now * np.exp(drift * ahead), rtol=1e-9)
+    for bound in (f"{column}-lo-80", f"{column}-hi-80"):
+        np.testing.assert_allclose(other[bound] / other[column], own[bound] / own[column])
+
+
+def test_other_series_have_no_premium_and_after_a_fall_to_zero_prices_have_none_left(panel):
+    y = panel.only(panel.ids[:1]).to_frame()[["unique_id", "ds", "close"]]
+    series = fc.load_panel(y.rename(columns={"close": "y"}))
+    given = {"cutoffs": series.times[[600]], "name": "empirical", "level": [80]}
+    own, other = (baselines.forecast(series, premium=each, **given) for each in (None, 0.05))
+    pd.testing.assert_frame_equal(own, other)
+    fallen = y.assign(close=np.where(np.arange(len(y)) < 605, y["close"], 0.0))
+    fallen = fc.load_panel(fallen.rename(columns={"unique_id": "ticker", "ds": "date"}))
+    for premium in (None, 0.5):
+        frame = baselines.forecast(fallen, fallen.times[[600, 620]], "ewma", premium=premium)
+        rest = frame[frame["cutoff"] == fallen.times[620]]
+        assert (rest[["EWMA", "EWMA-lo-80", "EWMA-hi-80"]].std(axis=1) >= 0).all()
+        assert (rest["EWMA"] == 0).all()
+
+
 def test_what_slow_baselines_made_is_kept_by_content(panel, tmp_path, monkeypatch):
     pytest.importorskip("arch")
     calls = []
     original = running._make
     monkeypatch.setattr(running, "_make", lambda *args: calls.append(args) or original(*args))
 
-    def made(some):
+    def made(some, premium=None):
         from forecaster.evaluation.origins.rolling_origin import Origins
 
         origins = Origins.of(some, np.array([600, 610]), 2)
-        with baselines.Runner(["garch"], 2, [80], some, cache=tmp_path, workers=1) as runner:
+        with baselines.Runner(
+            ["garch"], 2, [80], some, cache=tmp_path, workers=1, premium=premium
+        ) as runner:
             return runner.run(origins)
 
     once, again = made(panel), made(panel)
     assert len(calls) == len(panel.ids) and once.equals(again)
     made(panel.only(panel.ids[:2]))
+    assert not made(panel, premium=0.05).equals(once)  # which is moved, not made again
     assert len(calls) == len(panel.ids)
     for file in tmp_path.rglob("*.npz"):
         file.write_bytes(file.read_bytes()[:50])

@@ -134,6 +134,24 @@ def test_the_weighted_quantile_loss_is_that_of_utilsforecast():
     assert (nothing["size"] == 0).all() and np.isinf(nothing["wql"]).all()
 
 
+def test_without_drift_a_distribution_of_a_price_lies_around_the_latest_one():
+    days = pd.bdate_range("2024-01-01", periods=30)
+    prices = pd.DataFrame({"ticker": "a", "date": days, "close": np.arange(74.0, 104.0)})
+    frame = pd.DataFrame({"unique_id": ["a"], "ds": days[-1:], "cutoff": days[-2:-1], "y": [103.0]})
+    frame = frame.assign(**{"M": 102.0, "M-lo-80": 98.0, "M-hi-80": 106.0, "Naive": 100.0})
+    (got, _) = fc.evaluate(frame, panel=fc.load_panel(prices)).to_dict("records")
+    # The three quantiles, 0.1, 0.5 and 0.9, stand for 0.3, 0.4 and 0.3 of the probabilities.
+    assert got["crps"] == pytest.approx(2 * (0.3 * 0.1 * 5 + 0.4 * 0.5 * 1 + 0.3 * 0.1 * 3))
+    moved = 2 * (0.3 * 0.1 * (103 - 96) + 0.4 * 0.5 * (103 - 100) + 0.3 * 0.1 * (104 - 103))
+    assert got["crps_driftless"] == pytest.approx(moved) == pytest.approx(1.68)
+    y = prices.rename(columns={"ticker": "unique_id", "date": "ds", "close": "y"})
+    assert "crps_driftless" not in fc.evaluate(frame, panel=fc.load_panel(y))
+    assert "crps_driftless" not in fc.evaluate(
+        frame.drop(columns="Naive"), panel=fc.load_panel(prices)
+    )
+    assert "crps_driftless" not in fc.evaluate(frame)
+
+
 def test_scores_of_bands_by_hand():
     np.testing.assert_allclose(metrics.winkler([0.0, 3, -1], 0, 2, 80), [2, 2 + 10, 2 + 10])
     assert metrics.covered([0.0, 3, 1], [0, 0, np.nan], 2.0).tolist()[:2] == [1, 0]

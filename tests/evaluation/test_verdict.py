@@ -59,6 +59,20 @@ def test_over_all_horizons_ratios_are_means_of_each(tmp_path):
     assert row["ratio"] == pytest.approx(1.5 * np.mean(np.divide(OURS, NAIVE)))
 
 
+def test_how_much_of_a_gain_is_drift_is_said_beside_it(tmp_path):
+    plain = compared(tmp_path, {"Naive": 0.5, "GARCH": 0.8})
+    assert "drift" not in verdict(plain)[2]
+    assert comparison(plain)["driftless"].isna().all()
+    moved = plain.scores["crps"].where(plain.scores["model"] != "LSTM", 0.9 * plain.scores["crps"])
+    made = dataclasses.replace(plain, scores=plain.scores.assign(crps_driftless=moved))
+    table = comparison(made).set_index(["score", "model"])["driftless"]
+    assert table["crps", "Naive"] == pytest.approx(0.9 * 0.5)
+    assert table["crps", "GARCH"] == pytest.approx(0.9 * 0.8) and np.isnan(table["mae", "GARCH"])
+    assert verdict(made)[2].endswith(
+        "; with every median moved to the latest price, so without drift, 0.450 and 0.720."
+    )
+
+
 def test_coverage_is_the_mean_over_series_in_order_of_levels(tmp_path):
     scores = scores_of(LSTM=OURS).assign(
         **{"coverage-95": [1.0, 0.9, 1.0, 0.9], "coverage-80": [0.7, 0.8, 0.9, 1.0]}

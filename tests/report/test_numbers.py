@@ -163,6 +163,17 @@ def test_models_stand_side_by_side(tmp_path):
     assert np.isnan(naive["significantly"]) and naive["LSTM better"] == 0.5
 
 
+def test_beside_the_crps_of_prices_is_that_without_drift(tmp_path):
+    scores = scores_of(LSTM=OURS, Naive=NAIVE)
+    column = "CRPS without drift, unchanged = 1"
+    assert column not in numbers.side_by_side(evaluation(tmp_path, scores))
+    moved = np.concatenate([np.multiply(OURS, 1.1), NAIVE])
+    made = evaluation(tmp_path, scores.assign(crps_driftless=moved))
+    ours, naive = numbers.side_by_side(made).to_dict("records")
+    assert list(ours)[2:5] == ["CRPS, unchanged = 1", column, "MAE, unchanged = 1"]
+    assert naive[column] == 1 and ours[column] == pytest.approx(1.1 * ours["CRPS, unchanged = 1"])
+
+
 def test_the_weighted_quantile_loss_is_of_all_series_together_and_not_of_prices(tmp_path):
     scores = scores_of(LSTM=OURS, Naive=NAIVE).assign(size=[10.0, 0.0, 5.0, 5.0] * 2)
     sales = evaluation(tmp_path, scores, target="y")

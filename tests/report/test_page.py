@@ -71,6 +71,18 @@ def test_real_prices_without_dates_of_membership_come_with_a_warning(report, tmp
     assert "Survivorship" not in page and "point-in-time membership" in page
 
 
+def test_where_the_drift_of_prices_comes_from_is_said(report, tmp_path):
+    page = report.read_text(encoding="utf-8")
+    assert "a premium of 5 % a year" in page and "CRPS without drift, unchanged = 1" in page
+    evaluation = Evaluation.read(report.parent)
+    config = dataclasses.replace(evaluation.summary.config, premium=None)
+    page = build_report(with_summary(evaluation, config=config), tmp_path / "r.html").read_text()
+    assert "The drift of prices is what networks and baselines learned from the past." in page
+    older = dataclasses.replace(evaluation, scores=evaluation.scores.drop(columns="crps_driftless"))
+    page = build_report(older, tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "drift of prices" not in page and "without drift" not in page
+
+
 def test_it_is_one_file_with_everything_in_order(report):
     page = report.read_text(encoding="utf-8")
     assert headings(page) == [

@@ -14,11 +14,16 @@ from forecaster.evaluation.backtest.options import LEVELS, BacktestCallbacks, Ba
 from forecaster.evaluation.backtest.parts import join_parts, measure_part, summary_of_parts
 from forecaster.evaluation.backtest.result import Evaluation, check_folder
 from forecaster.evaluation.backtest.summary import Provenance
-from forecaster.evaluation.baselines import Runner, check_available, check_torch
+from forecaster.evaluation.baselines import (
+    Runner,
+    check_available,
+    check_columns,
+    check_torch,
+)
 from forecaster.evaluation.origins.cutoffs import usual_windows
 from forecaster.evaluation.origins.rolling_origin import RollingOrigin
 from forecaster.files import atomic
-from forecaster.forecasting import with_declared
+from forecaster.forecasting import premium_of, with_declared
 from forecaster.series import OwnEnds, Panel, aligned_if, default_season
 
 
@@ -54,6 +59,7 @@ def evaluate_to_folder(
     folder = folder.resolve()
     check_folder(folder, overwrite=overwrite)
     check_available(options.runner_names, config.model)
+    check_columns(options.runner_names, panel.channels)
     if options.with_torch:
         check_torch(config, refit=options.refit)
     if options.groups:
@@ -78,7 +84,7 @@ def evaluate_to_folder(
     with (
         Runner(
             options.runner_names, config.horizon, LEVELS, known, season=config.season,
-            cache=options.cache, executor=executor,
+            cache=options.cache, executor=executor, premium=premium_of(config, known),
         ) as runner,
         atomic.write_folder(folder, replace=overwrite) as temporary,
     ):  # fmt: skip

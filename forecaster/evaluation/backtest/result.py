@@ -16,6 +16,7 @@ from forecaster.evaluation.backtest.checking import (
     check_tests,
 )
 from forecaster.evaluation.backtest.summary import Summary
+from forecaster.evaluation.scores.scores import DRIFTLESS
 from forecaster.files import open_for_arrow, parquet_groups, read_parquet_file
 from forecaster.forecasting import KEYS
 from forecaster.showing import as_html, as_text, names_in_short
@@ -194,7 +195,7 @@ def _names(path: Path) -> list[str]:
 
 def _quoted_columns(path: Path) -> list[str]:
     """Return the columns of scores that sentences quote."""
-    kept = {"unique_id", "horizon", "model", "mae", "crps", "rmse"}
+    kept = {"unique_id", "horizon", "model", "mae", "crps", DRIFTLESS, "rmse"}
     return [name for name in _names(path) if name in kept or name in _QUOTED]
 
 

@@ -10,6 +10,7 @@ from forecaster.errors import listed
 from forecaster.evaluation.backtest.measures import ratios, relative, tests_at
 from forecaster.evaluation.backtest.result import Evaluation
 from forecaster.evaluation.origins.rolling_origin import NAIVE
+from forecaster.evaluation.scores.scores import DRIFTLESS
 from forecaster.evaluation.scores.significance import FEWEST
 from forecaster.evaluation.scores.tables import ALL
 
@@ -32,6 +33,8 @@ class Comparison(NamedTuple):
     - ``better``, ``significantly_better``, ``significantly_worse``: the share of the series on
       which ours is
     - ``known``: the share of the series with a p-value
+    - ``driftless``: the mean ratio of CRPS where every median is moved to the latest price, so that
+      neither model has a drift; NaN for series that are not prices, and for another score
     """
 
     score: str
@@ -43,6 +46,7 @@ class Comparison(NamedTuple):
     significantly_better: float
     significantly_worse: float
     known: float
+    driftless: float
 
     @property
     def shares(self) -> str:
@@ -139,10 +143,16 @@ def _comparisons(evaluation: Evaluation, horizon: int) -> Iterator[Comparison]:
         score, rows = str(test).removesuffix("_against"), rows[np.isfinite(rows["value"])]
         if rows.empty or model not in known:
             continue  # it failed on all series
-        yield _compared(score, str(model), ratios(evaluation, score, str(model), horizon), rows)
+        ratio = ratios(evaluation, score, str(model), horizon)
+        moved = np.nan
+        if score == "crps" and DRIFTLESS in evaluation.scores:
+            moved = float(ratios(evaluation, DRIFTLESS, str(model), horizon).mean())
+        yield _compared(score, str(model), ratio, rows, moved)
 
 
-def _compared(score: str, model: str, ratio: pd.Series, tests: pd.DataFrame) -> Comparison:
+def _compared(
+    score: str, model: str, ratio: pd.Series, tests: pd.DataFrame, driftless: float
+) -> Comparison:
     significant = tests["p_adjusted"] < ALPHA
     return Comparison(
         score=score,
@@ -154,6 +164,7 @@ def _compared(score: str, model: str, ratio: pd.Series, tests: pd.DataFrame) -> 
         significantly_better=(significant & (tests["value"] == 1)).mean(),
         significantly_worse=(significant & (tests["value"] == 0)).mean(),
         known=tests["p_value"].notna().mean(),
+        driftless=driftless,
     )
 
 
@@ -218,13 +229,21 @@ def _distributions_in_words(evaluation: Evaluation) -> str:
     if evaluation.sharpest_score != "crps" or other is None:
         return "Whole distributions: without bands there is nothing to compare."
     naive, rival = (_compared_with(evaluation, "crps", name) for name in (NAIVE, other))
-    parts = []
+    parts, moved = list[str](), list[float]()
     if naive:
+        moved.append(naive.driftless)
         ends = _at_the_ends(evaluation, "crps")
         parts.append(f"{naive.ratio:.3f} times that of 'unchanged'{ends}")
     if rival and other != NAIVE:
+        moved.append(rival.driftless)
         parts.append(f"{rival.ratio:.3f} times that of {other}, the strongest of the others")
     shares = f", {rival.shares}" if rival else ""
+    known = [f"{ratio:.3f}" for ratio in moved if np.isfinite(ratio)]
+    if known:
+        shares += (
+            "; with every median moved to the latest price, so without drift, "
+            f"{' and '.join(known)}"
+        )
     return f"Whole distributions: a CRPS {' and '.join(parts)}{shares}."
 
 

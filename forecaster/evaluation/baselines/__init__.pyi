@@ -2,6 +2,7 @@ from .processes import memory_used as memory_used
 from .running import BASELINES as BASELINES
 from .running import Runner as Runner
 from .running import check_available as check_available
+from .running import check_columns as check_columns
 from .running import check_torch as check_torch
 from .running import forecast as forecast
 from .simple import naive as naive

@@ -20,10 +20,18 @@ from forecaster import swarm
 from forecaster.config import Config
 from forecaster.errors import ForecasterWarning, UsageError, listed, name_reasons
 from forecaster.evaluation.baselines.processes import cores, end_with_parent, memory_used
+from forecaster.evaluation.baselines.ranges import COLUMNS, session_variance
+from forecaster.evaluation.baselines.simple import logarithmic
 from forecaster.evaluation.origins.rolling_origin import Origins
 from forecaster.extras import require
 from forecaster.files import atomic
-from forecaster.forecasting import check_levels, columns_of_quantiles, quantiles_of
+from forecaster.forecasting import (
+    change_of,
+    check_levels,
+    columns_of_quantiles,
+    premium_of,
+    quantiles_of,
+)
 from forecaster.series import Panel, default_season, find_seasons
 
 _VERSION = 3  # of cached forecasts; raise it when a baseline's numbers change
@@ -37,6 +45,9 @@ class Baseline:
     - ``module``, ``function``: where it is defined in :mod:`forecaster.evaluation.baselines`
     - ``library``: the library it needs; ``extra``: the extra of this package that installs it
     - ``together``: whether its function takes all series at once, as those of ``statistical`` do
+    - ``premium``: whether prices drift as in forecasts of our networks, not as in the past: the
+      baseline forecasts how far they move, and says nothing on where to
+    - ``ranges``: whether it sees the range of each session, too
     """
 
     column: str
@@ -45,6 +56,8 @@ class Baseline:
     library: str = ""
     extra: str = ""
     together: bool = False
+    premium: bool = False
+    ranges: bool = False
 
     @property
     def slow(self) -> bool:
@@ -53,13 +66,19 @@ class Baseline:
 
 
 class Job(NamedTuple):
-    """One series to forecast; arguments as of :mod:`forecaster.evaluation.baselines.simple`."""
+    """One series to forecast; arguments as of :mod:`forecaster.evaluation.baselines.simple`.
+
+    - ``drift``: expected change of its logarithm from one step to the next; None: a baseline's own
+    - ``variance`` (step,): of each session, for a baseline that sees ranges
+    """
 
     y: np.ndarray
     origins: np.ndarray
     horizon: int
     quantiles: np.ndarray
     season: int
+    drift: float | None = None
+    variance: np.ndarray | None = None
 
 
 class Result(NamedTuple):
@@ -79,11 +98,13 @@ BASELINES = {
     "naive": Baseline("Naive", "simple", "naive"),
     "drift": Baseline("Drift", "simple", "drift"),
     "seasonal_naive": Baseline("SeasonalNaive", "simple", "seasonal_naive"),
-    "empirical": Baseline("Empirical", "simple", "empirical"),
-    "ewma": Baseline("EWMA", "simple", "ewma"),
-    "har": Baseline("HAR", "har", "har"),
-    "garch": Baseline("GARCH", "garch", "garch", "arch", "garch"),
-    "gjr": Baseline("GJR", "garch", "gjr", "arch", "garch"),
+    "empirical": Baseline("Empirical", "simple", "empirical", premium=True),
+    "ewma": Baseline("EWMA", "simple", "ewma", premium=True),
+    "har": Baseline("HAR", "har", "har", premium=True),
+    "garch": Baseline("GARCH", "garch", "garch", "arch", "garch", premium=True),
+    "gjr": Baseline("GJR", "garch", "gjr", "arch", "garch", premium=True),
+    "log_har": Baseline("LogHAR", "ranges", "log_har", premium=True, ranges=True),
+    "range_garch": Baseline("RangeGARCH", "ranges", "range_garch", premium=True, ranges=True),
     "ets": Baseline("ETS", "statistical", "ets", together=True),
     "theta": Baseline("Theta", "statistical", "theta", together=True),
     "ces": Baseline("CES", "statistical", "ces", together=True),
@@ -99,6 +120,7 @@ def forecast(
     level: Sequence[float] = (80, 95),
     season: int | Sequence[int] | None = None,
     workers: int | None = None,
+    premium: float | None = None,
 ) -> pd.DataFrame:
     """Forecast all series by one baseline.
 
@@ -108,6 +130,8 @@ def forecast(
     - ``season``: steps in a season, or in several; by default by the frequency, or, where times are
       whole numbers, detected in each series
     - ``workers``: number of processes, by default one per core
+    - ``premium``: of prices, as of :class:`forecaster.Config`, in place of the drift of baselines
+      that forecast a volatility (:class:`Baseline`); None: each has its own
 
     Rows that were flagged at the first cutoff are left out, as in training networks.
 
@@ -124,7 +148,10 @@ def forecast(
         first = panel.times[positions[0]]
         panel, known = panel.masked(first, forecasting=True), panel.until(first)
     origins = Origins.of(panel, positions, horizon)
-    with Runner([name], horizon, level, known, season=season, workers=workers) as runner:
+    premium = premium_of(Config(premium=premium), known)
+    with Runner(
+        [name], horizon, level, known, season=season, workers=workers, premium=premium
+    ) as runner:
         forecasts = runner.run(origins)
     runner.warn()
     return pd.concat([origins.keys, forecasts], axis=1)
@@ -147,6 +174,8 @@ class Runner:
     - ``cache``: a folder for the forecasts of slow baselines
     - ``workers``: number of processes, by default one per core
     - ``executor``: where slow baselines run, if not in this process
+    - ``premium``: growth of a price in a year, see :func:`forecaster.forecasting.premium_of`, which
+      stands for the drift of some baselines (:class:`Baseline`); None: each has its own
     - ``on_series(name, done)``: called after each series of a baseline
 
     While it runs, ``failed`` collects the series that each baseline failed on, with the reason,
@@ -165,9 +194,11 @@ class Runner:
         cache: Path | None = None,
         workers: int | None = None,
         executor: swarm.Executor | None = None,
+        premium: float | None = None,
         on_series: Callable[[str, int], None] | None = None,
     ):
         check_available(names)
+        check_columns(names, panel.channels)
         self.baselines = {name: BASELINES[name] for name in dict.fromkeys(names)}
         self.failed: dict[str, dict[str, str]] = {name: {} for name in self.baselines}
         self.by_last_value: dict[str, dict[str, int]] = {name: {} for name in self.baselines}
@@ -179,6 +210,7 @@ class Runner:
         sought = season is None and frequency.alias == "step"
         given = min(np.atleast_1d(season)) if season is not None else default_season(frequency)
         self._season = None if sought else int(given)
+        self._premium = premium
         self._cache, self._on_series = cache, on_series or (lambda name, done: None)
         self._workers = workers or cores()
         self._pool: concurrent.futures.Executor | None = None
@@ -227,7 +259,7 @@ class Runner:
     def _forecasts(self, name: str, baseline: Baseline, origins: Origins) -> np.ndarray:
         """Return the quantiles of every entry, (entry, quantile)."""
         out = np.full((len(origins.row), len(self._quantiles)), np.nan)
-        jobs = {int(row): self._job(origins, row) for row in np.unique(origins.row)}
+        jobs = {int(row): self._job(baseline, origins, row) for row in np.unique(origins.row)}
         results = self._results(name, baseline, jobs)
         for done, (row, job) in enumerate(jobs.items(), start=1):
             forecasts, reason, seconds, by_last_value = results[row]
@@ -244,7 +276,7 @@ class Runner:
             self._on_series(name, done)
         return out
 
-    def _job(self, origins: Origins, row: int) -> Job:
+    def _job(self, baseline: Baseline, origins: Origins, row: int) -> Job:
         """Return a series' history from its first observation, and the steps to forecast from."""
         target = origins.panel.channels.index(origins.panel.target)
         first = origins.histories.first[row]
@@ -253,7 +285,15 @@ class Runner:
         season = self._season
         if season is None:  # detected in the data known at the first origin
             season = min(find_seasons(y[: steps[0] + 1]), default=1)
-        return Job(y, steps, self._horizon, self._quantiles, season)
+        known, drift = y[: steps[0] + 1], None
+        if self._premium is not None and logarithmic(known):
+            positions = origins.histories.positions[row, first : first + len(known)]
+            drift = change_of(known, origins.panel.times[positions], self._premium).expected
+        variance = None
+        if baseline.ranges:
+            columns = [origins.panel.channels.index(name) for name in COLUMNS]
+            variance = session_variance(y, origins.histories.values[row, first:, columns])
+        return Job(y, steps, self._horizon, self._quantiles, season, drift, variance)
 
     def _results(self, name: str, baseline: Baseline, jobs: dict[int, Job]) -> dict[int, Result]:
         """Return the result of every job, cached or new."""
@@ -265,16 +305,20 @@ class Runner:
         for row, result in made.items():
             if (path := paths[row]) is not None and result.forecasts is not None:
                 _keep(path, result)
-        return kept | made
+        return _drifting(baseline, kept | made, jobs)
 
     def _throughout(self, baseline: Baseline, jobs: dict[int, Job]) -> dict[int, Result]:
         """Forecast from every origin, by the last value where a baseline needs more rows."""
-        results = self._made(baseline, jobs)
+        results = _drifting(baseline, self._made(baseline, jobs), jobs)
         fallen = {row: rest for row, job in jobs.items() if (rest := _after_fall(job)) is not None}
         for row, result in self._made(baseline, fallen).items():
             results[row] = _joined(results[row], result)
-        gaps = {row: jobs[row] for row, result in results.items() if _has_gaps(result)}
-        naive = BASELINES["naive"]
+        naive = BASELINES["naive"]  # which sees no ranges
+        gaps = {
+            row: jobs[row]._replace(variance=None)
+            for row, result in results.items()
+            if _has_gaps(result)
+        }
         if gaps and baseline is not naive:
             for row, result in self._throughout(naive, gaps).items():
                 results[row] = _filled(results[row], result)
@@ -319,6 +363,17 @@ def check_available(names: Sequence[str], model: str | None = None) -> None:
             raise UsageError(f"baseline {name} is the model itself: leave one of them out")
         if BASELINES[name].library:
             require(BASELINES[name].library, BASELINES[name].extra, f"baseline {name}")
+
+
+def check_columns(names: Sequence[str], columns: Sequence[str]) -> None:
+    """Raise UsageError for a baseline that sees the ranges of sessions where there are none."""
+    missing = [column for column in COLUMNS if column not in columns]
+    for name in names:
+        if BASELINES[name].ranges and missing:
+            raise UsageError(
+                f"baseline {name} sees the range of each session, from the columns "
+                f"{', '.join(COLUMNS)}; these data lack {', '.join(missing)}. Leave it out"
+            )
 
 
 def check_torch(config: Config, *, refit: bool | int = False) -> None:
@@ -384,8 +439,12 @@ def _make(module: str, function: str, job: Job) -> Result:
         run = getattr(
             importlib.import_module(f"forecaster.evaluation.baselines.{module}"), function
         )
+        cut = _until_not_positive(job)
+        given = [cut.y, cut.origins, cut.horizon, cut.quantiles, cut.season]
+        if cut.variance is not None:
+            given.append(cut.variance)
         with np.errstate(over="ignore"):
-            made = np.asarray(run(*_until_not_positive(job)), np.float64)
+            made = np.asarray(run(*given), np.float64)
         forecasts = _for_all_origins(made, job)
         if np.isinf(forecasts).any():
             raise ValueError("its forecasts are infinite")
@@ -393,6 +452,27 @@ def _make(module: str, function: str, job: Job) -> Result:
     except Exception as error:
         reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         return Result(None, reason, time.perf_counter() - began)
+
+
+def _drifting(
+    baseline: Baseline, results: dict[int, Result], jobs: dict[int, Job]
+) -> dict[int, Result]:
+    """Return the results with the drift of the jobs, where it stands for the baseline's own."""
+    if not baseline.premium:
+        return results
+    return {row: _moved(result, jobs[row]) for row, result in results.items()}
+
+
+def _moved(result: Result, job: Job) -> Result:
+    """Return forecasts in logarithms moved as a whole, so that the median drifts as expected."""
+    if result.forecasts is None or job.drift is None:
+        return result
+    middle = int(np.abs(job.quantiles - 0.5).argmin())
+    ahead = np.arange(1, job.horizon + 1)
+    wanted = job.y[job.origins][:, None] * np.exp(job.drift * ahead)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        factor = wanted / result.forecasts[..., middle]
+        return result._replace(forecasts=result.forecasts * factor[..., None])
 
 
 def _until_not_positive(job: Job) -> Job:
@@ -403,7 +483,8 @@ def _until_not_positive(job: Job) -> Job:
     bad = np.flatnonzero(job.y <= 0)
     if not len(bad) or bad[0] <= job.origins[0]:
         return job
-    return job._replace(y=job.y[: bad[0]], origins=job.origins[job.origins < bad[0]])
+    cut = job._replace(y=job.y[: bad[0]], origins=job.origins[job.origins < bad[0]])
+    return cut if job.variance is None else cut._replace(variance=job.variance[: bad[0]])
 
 
 def _after_fall(job: Job) -> Job | None:
@@ -412,7 +493,9 @@ def _after_fall(job: Job) -> Job | None:
     None where it leaves out nothing. The values up to its own first origin decide what is taken.
     """
     before = len(_until_not_positive(job).origins)
-    return job._replace(origins=job.origins[before:]) if before < len(job.origins) else None
+    if before == len(job.origins):
+        return None
+    return job._replace(origins=job.origins[before:], drift=None)
 
 
 def _joined(first: Result, rest: Result) -> Result:

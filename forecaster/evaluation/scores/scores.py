@@ -15,6 +15,9 @@ from forecaster.forecasting import (
 )
 from forecaster.series import Panel, Time, common_frequency, default_season
 
+DRIFTLESS = "crps_driftless"
+"""The column of the CRPS where every median is moved to the latest price."""
+
 
 def evaluate(
     frame: pd.DataFrame,
@@ -38,6 +41,8 @@ def evaluate(
 
     - ``mae``, ``rmse``: in the units of the series; ``smape``: in percent
     - ``crps``: in the units of the series, from all quantiles that the frame has bounds for
+    - ``crps_driftless``: with a ``panel`` of prices, where the frame has ``Naive``; that of the
+      same distribution, moved so that its median is the latest price
     - ``mae_relative_to_naive``, ``crps_relative_to_naive``: where the frame has ``Naive``
     - ``size``: the mean absolute outcome, in the units of the series
     - ``wql``: the weighted quantile loss, ``crps`` over ``size``; infinite where that is zero
@@ -53,7 +58,9 @@ def evaluate(
     if by_horizon:
         frame = frame.assign(horizon=horizon_of(frame))
         keys.append("horizon")
-    parts = {name: _scores(frame, name, keys) for name in models_of(frame)}
+    of_prices = panel is not None and panel.target != "y"
+    latest = frame[NAIVE] if of_prices and NAIVE in frame else None
+    parts = {name: _scores(frame, name, keys, latest) for name in models_of(frame)}
     for score in ("mae", "crps"):
         if score in parts.get(NAIVE, ()):
             for part in parts.values():
@@ -82,7 +89,10 @@ def horizon_of(frame: pd.DataFrame) -> pd.Series:
     return frame.groupby(["unique_id", "cutoff"], sort=False).cumcount() + 1
 
 
-def _scores(frame: pd.DataFrame, model: str, keys: list[str]) -> pd.DataFrame:
+def _scores(
+    frame: pd.DataFrame, model: str, keys: list[str], latest: pd.Series | None
+) -> pd.DataFrame:
+    """Return the scores of a model by ``keys``; ``latest``: prices at the cutoffs."""
     y, forecast = frame["y"], frame[model]
     errors = {
         "mae": metrics.absolute_error(y, forecast),
@@ -93,6 +103,9 @@ def _scores(frame: pd.DataFrame, model: str, keys: list[str]) -> pd.DataFrame:
     values, levels = frame[list(quantiles.values())].to_numpy(), list(quantiles)
     if quantiles:
         errors["crps"] = metrics.crps(y, values, levels)
+        if latest is not None:
+            moved = values + (latest - forecast).to_numpy()[:, None]
+            errors[DRIFTLESS] = metrics.crps(y, moved, levels)
         errors["size"] = np.abs(y)
         for quantile, losses in zip(levels, metrics.pinball(y, values, levels).T, strict=True):
             errors[f"pinball-{quantile:g}"] = losses

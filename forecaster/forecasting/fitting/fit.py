@@ -21,6 +21,7 @@ from forecaster import swarm
 from forecaster.config import Config, checked_config
 from forecaster.errors import NoSeries, UsageError
 from forecaster.forecasting.bands.conformal import common_spread
+from forecaster.forecasting.bands.drift import drift_of
 from forecaster.forecasting.fitting.pooled import Pooled, most_sampled, sample_of, train_pooled
 from forecaster.forecasting.fitting.training import train, untrained
 from forecaster.forecasting.fitting.validating import validated
@@ -291,7 +292,9 @@ def _fitted(
     serves = networks.start is not None
     networks = networks.among(panel.ids, rungs_of(panel, config, final, own, common=serves))
     held_back = np.where(own, validation_of(config, rows), rows // 2)
-    scores, errors = validated(networks, transform, transformed, panel, held_back, executor)
+    networks = dataclasses.replace(networks, drift=drift_of(panel, config))
+    scores, errors, drift = validated(networks, transform, transformed, panel, held_back, executor)
+    networks = dataclasses.replace(networks, drift=drift)
     report = networks.report.assign(**errors)
     report.insert(0, "rows", rows)
     spacing = np.array(panel.of_times(spacing_of))

@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float, Int
 from forecaster import swarm
 from forecaster.config import Config
 from forecaster.forecasting.bands.counts import Counted, Units
+from forecaster.forecasting.bands.drift import Drift, Moves, usual_location, with_drift
 from forecaster.forecasting.bands.heads import HEADS
 from forecaster.forecasting.bands.mixture import Mixture
 from forecaster.forecasting.model import Networks, Params
@@ -35,6 +36,7 @@ class Span(NamedTuple):
     - ``outcomes`` (series, origin, horizon): in standardised units, NaN where none is known or
       used
     - ``units``: of those series that are counts; None where none is
+    - ``moves``: that prices are expected to make; None for other series
     """
 
     params: Params
@@ -43,6 +45,7 @@ class Span(NamedTuple):
     origins: np.ndarray
     outcomes: np.ndarray
     units: Units | None
+    moves: Moves | None
 
 
 class Job(NamedTuple):
@@ -60,10 +63,11 @@ class Part(NamedTuple):
 
 
 class Validated(NamedTuple):
-    """The normal score of each forecast's outcome, and its median."""
+    """The normal score of each forecast's outcome, its median, and what networks usually say."""
 
     scores: Float[np.ndarray, "series origin horizon"]
     median: Float[np.ndarray, "series origin horizon"]
+    usual: Float[np.ndarray, "series horizon"]
 
 
 def validated(
@@ -73,8 +77,8 @@ def validated(
     panel: Panel,
     held_back: Int[np.ndarray, " series"],
     executor: swarm.Executor | None = None,
-) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Forecast over the validation span; return normal scores of the outcomes, and errors.
+) -> tuple[np.ndarray, dict[str, np.ndarray], Drift | None]:
+    """Forecast over the validation span; return normal scores of the outcomes, errors, and drift.
 
     - ``held_back``: the latest rows of each series whose outcomes count
     - ``executor``: where the forecasts are made, if not in this process
@@ -97,11 +101,13 @@ def validated(
         if len(rows) == len(origins):
             made = by_networks
         else:
-            made.scores[rows], made.median[rows] = by_networks
+            for whole, part in zip(made, by_networks, strict=True):
+                whole[rows] = part
     with np.errstate(over="ignore", invalid="ignore"):
         seasons = transform.basic_seasons(panel.ids)
         errors = _validation_errors(transformed, origins, inside, made.median, seasons)
-    return made.scores, errors
+    drift = networks.drift
+    return made.scores, errors, None if drift is None else drift._replace(usual=made.usual)
 
 
 def _without_networks(
@@ -114,7 +120,8 @@ def _without_networks(
 
     ``inside``: the origins whose outcomes count; short series have few of them
     """
-    made = Validated(np.full(outcomes.shape, np.nan), np.zeros(outcomes.shape))
+    usual = np.zeros((len(outcomes), outcomes.shape[-1]))
+    made = Validated(np.full(outcomes.shape, np.nan), np.zeros(outcomes.shape), usual)
     rows = np.flatnonzero(~networks.networked)
     if not len(rows):
         return made
@@ -128,9 +135,10 @@ def _without_networks(
     return made
 
 
-def _compared(made: Mixture, outcomes: np.ndarray) -> Validated:
+def _compared(made: Mixture, outcomes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the normal scores of outcomes, and the medians."""
     with np.errstate(over="ignore", invalid="ignore"):
-        return Validated(made.scores(outcomes), made.quantiles(np.zeros(made.shape)))
+        return made.scores(outcomes), made.quantiles(np.zeros(made.shape))
 
 
 def _span(
@@ -148,9 +156,13 @@ def _span(
     begin = max(0, int(origins.min()) - networks.config.lookback + 1)
     features = transformed.features if whole else transformed.features[rows]
     some_units = None if units is None else units.only(rows)
+    moves = None
+    if networks.drift is not None:
+        some = transformed if whole else transformed.only(rows)
+        moves = networks.drift.only(rows).moves(some, origins)
     return Span(
         networks.params_of(rows), features[:, begin:], np.maximum(first - begin, 0),
-        origins - begin, outcomes, some_units,
+        origins - begin, outcomes, some_units, moves,
     )  # fmt: skip
 
 
@@ -159,7 +171,10 @@ def _validate(job: Job, span: Span) -> Validated:
     mixture = mixture_of(
         job.config, job.network, span.params, span.features, span.first, span.origins
     )
-    return _compared(Counted.of(mixture, span.units), span.outcomes)
+    usual = usual_location(mixture, span.outcomes)
+    if span.moves is not None:
+        mixture = with_drift(mixture, usual, span.moves)
+    return Validated(*_compared(Counted.of(mixture, span.units), span.outcomes), usual)
 
 
 def validate_part(job: Job, part: Part) -> Validated:

@@ -8,6 +8,7 @@ import pandas as pd
 from jaxtyping import Int, Shaped
 
 from forecaster.errors import ForecasterWarning, ModelError, listed, name_reasons
+from forecaster.forecasting.bands.drift import drift_of, join_drifts
 from forecaster.forecasting.model import Model, Networks
 from forecaster.forecasting.rungs import FORECAST_BY, rows_to_train, rungs_of
 from forecaster.series import Histories, Panel, behind_market, spaced_otherwise, spacing_of
@@ -50,7 +51,7 @@ def with_newcomers(model: Model, panel: Panel) -> Model:
     rungs = rungs_of(part, model.config, transform, nobody, common=common)
     return dataclasses.replace(
         model,
-        networks=_extended(known, new, rungs),
+        networks=_extended(known, part, rungs),
         transform=transform,
         normal_scores=np.concatenate([model.normal_scores, scores]),
         fitted_until=np.concatenate([model.fitted_until, _scored_from(model, part, held_back)]),
@@ -58,12 +59,15 @@ def with_newcomers(model: Model, panel: Panel) -> Model:
     )
 
 
-def _extended(networks: Networks, new: list[str], rungs: np.ndarray) -> Networks:
+def _extended(networks: Networks, new: Panel, rungs: np.ndarray) -> Networks:
     """Return the networks beside further series, which have none of their own."""
-    ids = (*networks.ids, *new)
+    ids = (*networks.ids, *new.ids)
     report = networks.report.reindex(pd.Index(ids, name="unique_id"))
     report[FORECAST_BY] = np.array([str(rung) for rung in (*networks.rungs, *rungs)], object)
-    return dataclasses.replace(networks, ids=ids, report=report)
+    drift = None
+    if networks.drift is not None:
+        drift = join_drifts([networks.drift, drift_of(new, networks.config)])
+    return dataclasses.replace(networks, ids=ids, report=report, drift=drift)
 
 
 def _spacing(panel: Panel) -> np.ndarray:

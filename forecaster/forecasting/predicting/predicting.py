@@ -16,6 +16,7 @@ from forecaster.errors import ForecasterWarning, ModelError, UsageError, name_re
 from forecaster.forecasting.bands.columns import bounds_of, quantile_column
 from forecaster.forecasting.bands.conformal import band_scores
 from forecaster.forecasting.bands.counts import Counted, Units
+from forecaster.forecasting.bands.drift import Drift, Moves, usual_location, with_drift
 from forecaster.forecasting.bands.heads import HEADS
 from forecaster.forecasting.bands.mixture import Mixture
 from forecaster.forecasting.model import (
@@ -359,7 +360,28 @@ def distributions(
         config, networks.network, networks.params_of(rows), features if whole else features[rows],
         first if whole else first[rows], origins if whole else origins[rows],
     )  # fmt: skip
+    if networks.drift is not None:
+        made = _with_drift(made, networks.drift, config, transformed, origins, rows)
     return Counted.of(made if whole else made.among(rows, others), units)
+
+
+def _with_drift(
+    made: Mixture,
+    drift: Drift,
+    config: Config,
+    transformed: Transformed,
+    origins: Int[np.ndarray, "series origin"],
+    rows: Int[np.ndarray, " some"],
+) -> Mixture:
+    """Return the distributions of some series by networks with the drift of prices."""
+    usual = drift.usual[rows]
+    moves = Moves(*(part[rows] for part in drift.moves(transformed, origins)))
+    new = np.isnan(usual)
+    if new.any():  # no rows of these series were held back at the fit: take the latest ones
+        latest = config.longest_validation
+        outcomes = targets_at(transformed, origins)[rows, -latest:]
+        usual = np.where(new, usual_location(made.latest(latest), outcomes), usual)
+    return with_drift(made, usual, moves)
 
 
 def mixture_of(

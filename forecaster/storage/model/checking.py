@@ -36,6 +36,7 @@ from forecaster.storage.model.fields import (
 
 if TYPE_CHECKING:  # the facts of a run are read without JAX
     from forecaster.forecasting import Model, OwnNetwork
+    from forecaster.forecasting.bands.drift import Drift
 
 Arrays: TypeAlias = Mapping[str, np.ndarray]
 Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
@@ -43,6 +44,7 @@ Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
 _MOST_JSON = 1 << 28  # bytes; a series takes some 300
 _MOST_INT, _MOST_SEASON = 2**63 - 1, 2**31
 _MOST_REASON = 500  # characters of an error
+_MOST_DRIFT = 1e3  # of a logarithm, or of a scale
 _WIDEST = 1e6  # spread of scores; no outcome lies further from its forecast
 _REPORTED = {
     "status": (str,),
@@ -128,6 +130,10 @@ def checked(
     _check_sizes(arrays, config)
     read: Arrays = {}
     report = _report(rest, ids)
+    if any(name.startswith("drift/") for name in arrays) and (
+        config.premium is None or target == "y" or transform.name != "log_return"
+    ):
+        raise ValueError("drift: these series have none")
     if (shapes := shapes_of(config, transform.feature_count(config.horizon))) is not None:
         trained = _trained(report, transform, has_start=any(n.startswith("start/") for n in arrays))
         _check_arrays(arrays, encoding, config, shapes, len(ids), trained)
@@ -167,6 +173,7 @@ def model_of(
     networks = Networks(
         said.config, said.ids, _unflatten(params), said.report, network,
         _unflatten(said.start) if said.start else None,
+        drift=_drift(said.arrays),
     )  # fmt: skip
     return Model(
         networks=networks,
@@ -182,6 +189,22 @@ def model_of(
         skipped=said.skipped,
         provenance=said.provenance,
     )
+
+
+def _drift(arrays: Arrays) -> "Drift | None":
+    """Return the drift of prices, None for other series, and for prices in older models.
+
+    Raises ValueError unless it is finite.
+    """
+    from forecaster.forecasting.bands.drift import Drift
+
+    if "drift/per_row" not in arrays:
+        return None
+    drift = Drift(arrays["drift/per_row"], arrays["drift/usual"])
+    for name, part in drift._asdict().items():
+        if not (np.abs(part) < _MOST_DRIFT).all():  # nor NaN
+            raise ValueError(f"drift/{name}: expected numbers below {_MOST_DRIFT:g} in size")
+    return drift
 
 
 def _weights(arrays: Arrays, kind: str) -> dict[str, np.ndarray]:
@@ -308,6 +331,9 @@ def _check_arrays(
     expected: dict[str, tuple[tuple[int, ...], str]] = {
         "scores": ((series, config.longest_validation, config.horizon), encoding.scores)
     }
+    if any(name.startswith("drift/") for name in arrays):  # of prices; older models lack it
+        expected["drift/per_row"] = (series, 3), "float64"
+        expected["drift/usual"] = (series, config.horizon), "float64"
     for name, shape in shapes.items():
         expected |= encoding.layout(name, shape)
     if unmatched := sorted(expected.keys() ^ arrays.keys()):

@@ -47,6 +47,8 @@ class Encoding:
                 out[name] = self._read(name, leaf, arrays)
             elif name == "scores":
                 out[name] = leaf.astype(np.float32)
+            elif name.startswith("drift/"):
+                out[name] = leaf
         return out
 
     def layout(self, name: str, shape: tuple[int, ...]) -> dict[str, tuple[tuple[int, ...], str]]:

@@ -65,6 +65,8 @@ def write_model(model: "Model", folder: Path, encoding: Encoding | None = None) 
     if model.networks.start is not None:
         arrays |= {f"start/{n}": leaf for n, leaf in _flatten(model.networks.start).items()}
     arrays["scores"] = model.normal_scores
+    if (drift := model.networks.drift) is not None:
+        arrays |= {f"drift/{name}": part for name, part in drift._asdict().items()}
     encoding = encoding or Encoding()
     arrays = encoding.write(arrays)
     raw = to_bytes({name: np.ascontiguousarray(leaf) for name, leaf in arrays.items()})

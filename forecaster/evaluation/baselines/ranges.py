@@ -1,0 +1,176 @@
+"""Baselines that see the range of each session, not only its close: rivals with our inputs.
+
+Arguments as of :mod:`forecaster.evaluation.baselines.simple`, and ``variance`` (step,), that of
+each session (:func:`session_variance`). Parameters are estimated once, like the networks', on the
+data known at the first origin.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from scipy.special import gammaln
+from scipy.stats import t as student_t
+
+from forecaster.evaluation.baselines.simple import logarithmic
+
+COLUMNS = ("open", "high", "low", "close")
+"""The columns that a session's variance is computed from."""
+_STEPS = (1, 5, 22)  # a day, a week and a month of sessions
+_FEWEST = 50  # sessions to estimate on
+_LEAST = 1e-2  # of the mean variance; below it lies that of a session without trade
+_MOST_STEPS = 200  # of the search for the largest likelihood
+
+Row = Float[np.ndarray, " step"]
+
+
+def session_variance(y: Row, bars: Float[np.ndarray, "4 step"]) -> Row:
+    """Return the variance of each session: of its range, and the squared move of the night before.
+
+    Within the session it is that of Garman & Klass (1980), Journal of Business 53. Where a column
+    is missing, or makes no sense, it is the squared change of ``y``.
+
+    - ``y``: the series that is forecast, above zero; its changes allow for splits and dividends
+    - ``bars``: the columns of :data:`COLUMNS`
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        change = np.diff(np.log(y), prepend=np.log(y[:1]))
+        open_, high, low, close = bars
+        within, span = np.log(close / open_), np.log(high / low)
+        inside = np.maximum(0.5 * span**2 - (2 * np.log(2) - 1) * within**2, 0.0)
+        variance = inside + (change - within) ** 2
+    return np.where(np.isfinite(variance), variance, change**2)
+
+
+def log_har(
+    y: Row, origins: np.ndarray, horizon: int, quantiles: np.ndarray, season: int, variance: Row
+) -> np.ndarray:
+    """Forecast the last value, with bands from the volatility that a regression forecasts.
+
+    The logarithm of the mean variance of the next ``h`` sessions is regressed on those of the
+    latest 1, 5 and 22, for each ``h`` separately. Bands are the quantiles of the changes known at
+    the first origin, each divided by the volatility forecast for it.
+
+    Corsi (2009), Journal of Financial Econometrics 7; in logarithms as Andersen, Bollerslev &
+    Diebold (2007), Review of Economics and Statistics 89.
+    """
+    z, known, first = _logarithms(y), int(origins[0]), max(_STEPS)
+    if known - first - horizon < _FEWEST:
+        raise ValueError(
+            f"{known} changes before the first cutoff; expected {first + _FEWEST + horizon} or more"
+        )
+    variance = _floored(variance, known)
+    # A running sum up to a step contains nothing later.
+    sums = np.concatenate([[0.0], np.cumsum(variance)])
+    steps = np.arange(first, len(z))
+    recent = [np.log((sums[steps + 1] - sums[steps + 1 - span]) / span) for span in _STEPS]
+    inputs = np.stack([np.ones(len(steps)), *recent], axis=1)
+    out = np.empty((len(origins), horizon, len(quantiles)))
+    for h in range(1, horizon + 1):
+        fitted = slice(0, known - first - h + 1)  # outcomes known at the first origin
+        outcomes = np.log((sums[steps[fitted] + 1 + h] - sums[steps[fitted] + 1]) / h)
+        coefficients = np.linalg.lstsq(inputs[fitted], outcomes, rcond=None)[0]
+        forecast = np.clip(inputs @ coefficients, outcomes.min(), outcomes.max())
+        volatility = np.exp(forecast / 2)
+        changes = z[steps[fitted] + h] - z[steps[fitted]]
+        unit = np.quantile(changes / volatility[fitted], quantiles)
+        out[:, h - 1] = z[origins][:, None] + volatility[origins - first][:, None] * unit
+    return np.exp(out)
+
+
+def range_garch(
+    y: Row, origins: np.ndarray, horizon: int, quantiles: np.ndarray, season: int, variance: Row
+) -> np.ndarray:
+    """Forecast by GARCH(1,1) with Student-t errors, in which ranges stand for squared returns.
+
+    Several days' returns are taken as Student-t with the summed variance.
+
+    Molnar (2016), Applied Economics 48(51).
+    """
+    z, known = _logarithms(y), int(origins[0])
+    steps = np.diff(z)
+    if known < _FEWEST or not steps[:known].std() > 0:
+        raise ValueError(f"{known} changes before the first cutoff; expected {_FEWEST} or more")
+    size, mean = float(steps[:known].std()), float(steps[:known].mean())
+    seen = _floored(variance, known)[1:] / size**2  # seen[i] is known with steps[i]
+    estimate = _estimated((steps[:known] - mean) / size, seen[:known])
+    ahead = _variances(estimate, seen, float(seen[:known].mean()), horizon)[origins]
+    unit = student_t.ppf(quantiles, estimate.dof) * np.sqrt((estimate.dof - 2) / estimate.dof)
+    middle = z[origins][:, None] + mean * np.arange(1, horizon + 1)
+    return np.exp(middle[..., None] + size * np.sqrt(np.cumsum(ahead, axis=1))[..., None] * unit)
+
+
+def _logarithms(y: Row) -> Row:
+    if not logarithmic(y):
+        raise ValueError("values of zero or below have no range in logarithms")
+    return np.log(y)
+
+
+class _Estimate(NamedTuple):
+    """The parameters of a range-based GARCH."""
+
+    constant: float
+    weight: float
+    persistence: float
+    dof: float
+
+
+def _floored(variance: Row, known: int) -> Row:
+    """Return variances above zero, whose logarithm is a number."""
+    mean = float(variance[1 : known + 1].mean())
+    if not mean > 0:
+        raise ValueError("nothing changes before the first cutoff")
+    return np.maximum(variance, _LEAST * mean)
+
+
+def _filtered(estimate: _Estimate, seen: Row) -> Row:
+    """Return the variance forecast at each step for the next, beginning at the mean."""
+    from scipy.signal import lfilter
+
+    inputs = estimate.constant + estimate.weight * seen
+    start = np.array([estimate.persistence * 1.0])  # returns are in units of their deviation
+    return lfilter([1.0], [1.0, -estimate.persistence], inputs, zi=start)[0]
+
+
+def _estimated(returns: Row, seen: Row) -> _Estimate:
+    """Return the parameters of the largest likelihood; ``returns``: of deviation 1."""
+    from scipy.optimize import minimize
+
+    level = float(seen.mean())
+
+    def loss(values: np.ndarray) -> float:
+        estimate = _Estimate(*values)
+        variance = np.concatenate([[1.0], _filtered(estimate, seen)[:-1]])
+        return -float(_log_likelihood(returns, variance, estimate.dof).sum())
+
+    starts = [_Estimate(0.02, 0.1 / level, 0.88, 6.0), _Estimate(0.05, 0.3 / level, 0.65, 6.0)]
+    bounds = [(1e-6, 10.0), (0.0, 2.0 / level), (0.0, 0.9999), (2.1, 200.0)]
+    found = [
+        minimize(loss, start, bounds=bounds, method="L-BFGS-B", options={"maxiter": _MOST_STEPS})
+        for start in starts
+    ]
+    best = min(found, key=lambda one: one.fun)
+    if not np.isfinite(best.fun):
+        raise ValueError("the likelihood has no largest value")
+    return _Estimate(*map(float, best.x))
+
+
+def _log_likelihood(returns: Row, variance: Row, dof: float) -> Row:
+    """Return that of Student-t returns with these variances."""
+    scaled = variance * (dof - 2) / dof
+    constant = gammaln((dof + 1) / 2) - gammaln(dof / 2) - 0.5 * np.log(dof * np.pi)
+    return constant - 0.5 * np.log(scaled) - (dof + 1) / 2 * np.log1p(returns**2 / scaled / dof)
+
+
+def _variances(
+    estimate: _Estimate, seen: Row, level: float, horizon: int
+) -> Float[np.ndarray, "origin horizon"]:
+    """Return the variance of each of the next steps, forecast at every origin.
+
+    ``level``: the mean of ``seen`` where the variance of returns is 1
+    """
+    ahead = [np.concatenate([[1.0], _filtered(estimate, seen)])]
+    carried = min(estimate.weight * level + estimate.persistence, 1.0)
+    for _ in range(1, horizon):
+        ahead.append(estimate.constant + carried * ahead[-1])
+    return np.stack(ahead, axis=1)

@@ -1,0 +1,161 @@
+"""The drift of prices: how far from the latest price the middle of a distribution lies.
+
+Networks that are trained on ten years of companies that survived learn that prices rise, and by how
+much they rose just then. That is a bet on more of the same. So the mean of what a series' networks
+forecast is replaced by a premium that all prices share (``Config.premium``), moved towards the
+series' own mean change as far as its standard error allows (James & Stein 1961, Fourth Berkeley
+Symposium 1). Of what networks forecast beyond their own mean a quarter is kept, but nothing beyond
+three standard errors of the mean change. The mean change of all series together moves nothing: it
+is one draw of history, and companies that failed lack in it.
+
+The figures that this was chosen by are in ``docs/evaluation.md``.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int, Shaped
+
+from forecaster.config import Config
+from forecaster.errors import ModelError
+from forecaster.forecasting.bands.mixture import Mixture
+from forecaster.series import Panel, Transformed
+
+KEPT = 0.25
+"""The share that is kept of what a network forecasts beyond its mean."""
+_OWN = 0.025  # standard deviation of yearly drifts around the premium
+_ERRORS = 3  # standard errors of the mean change that a forecast may lie from it
+_YEAR = np.timedelta64(31_557_600, "s")  # 365.25 days
+
+
+class Change(NamedTuple):
+    """The expected change of a price's logarithm from one row to the next.
+
+    - ``expected``: the premium, moved towards the mean of the changes seen
+    - ``low``, ``high``: three standard errors below and above that mean
+    """
+
+    expected: float
+    low: float
+    high: float
+
+
+class Moves(NamedTuple):
+    """Expected changes, and those that no forecast lies beyond, in standardised units."""
+
+    expected: Float[np.ndarray, "series origin horizon"]
+    low: Float[np.ndarray, "series origin horizon"]
+    high: Float[np.ndarray, "series origin horizon"]
+
+
+class Drift(NamedTuple):
+    """The drift of some series.
+
+    - ``per_row``: the fields of :class:`Change`
+    - ``usual``: the mean location that a series' networks forecast, standardised; NaN for series
+      that are new to the model, until it is known
+    """
+
+    per_row: Float[np.ndarray, "series 3"]
+    usual: Float[np.ndarray, "series horizon"]
+
+    def only(self, rows: Int[np.ndarray, " some"]) -> "Drift":
+        """Return that of some series, by their rows."""
+        return Drift(self.per_row[rows], self.usual[rows])
+
+    def moves(self, transformed: Transformed, origins: Int[np.ndarray, "series origin"]) -> Moves:
+        """Return the changes from these steps on, in units of the scale there."""
+        unit = np.take_along_axis(transformed.scale, origins[:, :, None], axis=1)
+        ahead = np.arange(1, unit.shape[-1] + 1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            moves = self.per_row.T[:, :, None, None] * ahead / unit
+        return Moves(*np.where(np.isfinite(moves), moves, 0.0))
+
+
+def premium_of(config: Config, panel: Panel) -> float | None:
+    """Return the premium of a panel's series; None where their drift is what networks learned.
+
+    Only dated prices whose logarithm is forecast have a premium.
+    """
+    logarithmic = config.transform in ("auto", "log_return")
+    dated = panel.times.dtype.kind == "M"
+    return config.premium if panel.target != "y" and logarithmic and dated else None
+
+
+def drift_of(panel: Panel, config: Config) -> Drift | None:
+    """Return the drift of a panel's series before networks are asked; None without a premium."""
+    premium = premium_of(config, panel)
+    if premium is None:
+        return None
+    prices = panel.channel(panel.target)
+    per_row = [
+        change_of(row[seen], panel.times[seen], premium)
+        for row, seen in zip(prices, panel.mask, strict=True)
+    ]
+    usual = np.full((len(per_row), config.horizon), np.nan)
+    return Drift(np.array(per_row, float).reshape(-1, len(Change._fields)), usual)
+
+
+def change_of(
+    prices: Float[np.ndarray, " row"], times: Shaped[np.ndarray, " row"], premium: float
+) -> Change:
+    """Return the expected change of a price's logarithm from one row to the next.
+
+    Fewer than three rows tell of none.
+
+    - ``prices``: above zero
+    - ``times``: dates, in order; the premium of a row is that of the mean time between two
+    - ``premium``: the growth of a year, as a share
+    """
+    if len(prices) < 3:
+        return Change(0.0, 0.0, 0.0)
+    changes = np.diff(np.log(prices))
+    years = float((times[-1] - times[0]) / _YEAR) / len(changes)
+    common, own = np.log1p(premium) * years, float(changes.mean())
+    variance = float(changes.var(ddof=1)) / len(changes)  # of the mean change
+    weight = (_OWN * years) ** 2 / ((_OWN * years) ** 2 + variance)
+    reach = _ERRORS * np.sqrt(variance)
+    return Change(float(common + weight * (own - common)), own - reach, own + reach)
+
+
+def join_drifts(drifts: Sequence[Drift | None]) -> Drift | None:
+    """Join the drifts of several parts of a fit; None where they have none.
+
+    Raises ModelError where only some have one.
+    """
+    known = [drift for drift in drifts if drift is not None]
+    if not known:
+        return None
+    if len(known) < len(drifts):
+        raise ModelError(
+            f"{len(drifts) - len(known)} of {len(drifts)} parts of the model lack the drift of "
+            "prices: they are damaged, or of an earlier version. Run `forecaster fit` again"
+        )
+    return Drift(*(np.concatenate(parts) for parts in zip(*known, strict=True)))
+
+
+def usual_location(
+    mixture: Mixture, outcomes: Float[np.ndarray, "series origin horizon"]
+) -> Float[np.ndarray, "series horizon"]:
+    """Return the mean location of forecasts whose outcome is known; 0 where there is none."""
+    known = np.isfinite(outcomes)
+    total = np.where(known, mixture.location.mean(-1), 0.0).sum(1, dtype=float)
+    return total / np.maximum(known.sum(1), 1)
+
+
+def with_drift(
+    mixture: Mixture, usual: Float[np.ndarray, "series horizon"], moves: Moves
+) -> Mixture:
+    """Return distributions around the expected change, which networks move a little.
+
+    None of their locations lies beyond the lowest and the highest move.
+
+    - ``usual``: of :class:`Drift`
+    - ``moves``: of :meth:`Drift.moves`
+    """
+    beyond = mixture.location - usual[:, None, :, None]
+    expected, low, high = (part[..., None] for part in moves)
+    location = np.clip(KEPT * beyond + expected, low, high)
+    return dataclasses.replace(mixture, location=location.astype(mixture.location.dtype))

@@ -1,0 +1,136 @@
+"""Baselines that see the range of each session, by hand and on a market whose truth is known."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import ndtri
+
+import forecaster as fc
+from forecaster.errors import UsageError
+from forecaster.evaluation import BacktestOptions, baselines, evaluate_to_folder
+from forecaster.evaluation.baselines import ranges, simple
+
+QUANTILES = np.arange(1, 20) / 20
+
+
+def market(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Simulate prices whose variance of a day follows its range, and is known.
+
+    Returns closes, bars (column, day) and the variance of each day. The path within a day is a
+    random walk of 100 steps from the close of the day before.
+    """
+    random = np.random.default_rng(seed)
+    closes, bars, variances = np.empty(rows), np.empty((4, rows)), np.empty(rows)
+    last, variance = 100.0, 1e-4
+    for row in range(rows):
+        path = np.cumsum(np.sqrt(variance / 100) * random.normal(size=100))
+        high, low = max(path.max(), 0.0), min(path.min(), 0.0)
+        bars[:, row] = last * np.exp([0.0, high, low, path[-1]])
+        closes[row], variances[row] = bars[3, row], variance
+        within = 0.5 * (high - low) ** 2 - (2 * np.log(2) - 1) * path[-1] ** 2
+        variance = 2e-6 + 0.30 * within + 0.68 * variance
+        last = closes[row]
+    return closes, bars, variances
+
+
+def test_the_variance_of_a_session_is_that_of_its_range_and_of_the_night_before():
+    y = np.array([100.0, 104.0, 99.0, 99.0])
+    bars = np.array(
+        [
+            [100.0, 102.0, 104.0, np.nan],
+            [101.0, 105.0, 104.0, 99.0],
+            [99.0, 101.0, 98.0, 99.0],
+            [100.0, 104.0, 99.0, 99.0],
+        ]
+    )
+    got = ranges.session_variance(y, bars)
+    inside = 0.5 * np.log(105 / 101) ** 2 - (2 * np.log(2) - 1) * np.log(104 / 102) ** 2
+    assert got[1] == pytest.approx(inside + np.log(102 / 100) ** 2)
+    inside = max(0.5 * np.log(104 / 98) ** 2 - (2 * np.log(2) - 1) * np.log(99 / 104) ** 2, 0)
+    assert got[2] == pytest.approx(inside)  # it opened where it had closed
+    assert got[3] == 0.0  # no open: the squared change of the close
+    split = ranges.session_variance(y, bars * np.array([1.0, 0.5, 0.5, 1.0]))
+    np.testing.assert_allclose(split, got)  # of adjusted prices, quoted ones differ by a factor
+
+
+def test_log_har_is_a_regression_on_the_latest_day_week_and_month():
+    y, bars, _ = market(600)
+    variance, z, origins = ranges.session_variance(y, bars), np.log(y), np.array([400, 599])
+    floored = np.maximum(variance, 1e-2 * variance[1:401].mean())
+
+    def inputs(step: int) -> list[float]:
+        spans = (floored[step + 1 - span : step + 1].mean() for span in (1, 5, 22))
+        return [1.0, *(float(np.log(mean)) for mean in spans)]
+
+    rows = range(22, 401 - 2)  # two steps later is known at the first origin
+    x = np.array([inputs(step) for step in rows])
+    came = np.array([np.log(floored[step + 1 : step + 3].mean()) for step in rows])
+    beta = np.linalg.lstsq(x, came, rcond=None)[0]
+    changes = np.array([z[step + 2] - z[step] for step in rows])
+    unit = np.quantile(changes / np.exp(x @ beta / 2), QUANTILES)
+    now = np.exp(np.array([inputs(step) for step in origins]) @ beta / 2)
+    made = ranges.log_har(y, origins, 2, QUANTILES, 5, variance)
+    np.testing.assert_allclose(np.log(made[:, 1]), z[origins][:, None] + now[:, None] * unit)
+
+
+def test_range_garch_goes_on_as_its_recursion_says():
+    y, bars, _ = market(500)
+    variance, origins = ranges.session_variance(y, bars), np.array([450, 451])
+    made = np.log(ranges.range_garch(y, origins, 2, np.array([0.25, 0.5, 0.75]), 5, variance))
+    steps = np.diff(np.log(y))
+    size, mean = steps[:450].std(), steps[:450].mean()
+    seen = np.maximum(variance, 1e-2 * variance[1:451].mean())[1:] / size**2
+    found = ranges._estimated((steps[:450] - mean) / size, seen[:450])
+    now = 1.0
+    for step in range(450):
+        now = found.constant + found.weight * seen[step] + found.persistence * now
+    carried = found.weight * seen[:450].mean() + found.persistence
+    for row, step in enumerate(origins):
+        ahead = [now, found.constant + carried * now]
+        np.testing.assert_allclose(made[row, :, 1], np.log(y[step]) + mean * np.array([1, 2]))
+        width = made[row, :, 2] - made[row, :, 0]
+        np.testing.assert_allclose(width[1] / width[0], np.sqrt(sum(ahead) / now))
+        now = found.constant + found.weight * seen[step] + found.persistence * now
+    widths = made[:, 0, 2] - made[:, 0, 0]
+    before = (now - found.constant - found.weight * seen[451]) / found.persistence
+    first = (before - found.constant - found.weight * seen[450]) / found.persistence
+    np.testing.assert_allclose(widths[1] / widths[0], np.sqrt(before / first))
+
+
+def test_where_the_range_moves_the_variance_they_come_close_to_the_truth():
+    y, bars, truth = market(2500, 1)
+    variance, origins = ranges.session_variance(y, bars), np.arange(2000, 2499)
+    true = y[origins][:, None] * np.exp(np.sqrt(truth[origins + 1])[:, None] * ndtri(QUANTILES))
+
+    def crps(made: np.ndarray) -> float:
+        error = y[origins + 1][:, None] - made
+        return float(np.maximum(QUANTILES * error, (QUANTILES - 1) * error).mean())
+
+    scores = {
+        function.__name__: crps(function(y, origins, 1, QUANTILES, 5, variance)[:, 0]) / crps(true)
+        for function in (ranges.range_garch, ranges.log_har)
+    }
+    closes = simple.ewma(y, origins, 1, QUANTILES, 5)[:, 0]
+    assert max(scores.values()) < 1.005
+    assert max(scores.values()) < crps(closes) / crps(true)
+
+
+@pytest.mark.parametrize("name", ["log_har", "range_garch"])
+def test_without_ranges_they_are_refused_before_the_work(name, panel, config, tmp_path):
+    closes = panel.to_frame()[["unique_id", "ds", "open", "close"]]
+    bare = fc.load_panel(closes.rename(columns={"unique_id": "ticker", "ds": "date"}))
+    with pytest.raises(UsageError, match=f"{name} .* lack high, low. Leave it out"):
+        evaluate_to_folder(tmp_path / "e", bare, config, BacktestOptions(3, baselines=(name,)))
+    assert not (tmp_path / "e").exists()
+
+
+def test_a_series_that_falls_to_zero_has_none_from_then_on(panel):
+    frame = panel.only(panel.ids[:1]).to_frame()
+    for column in ("open", "high", "low", "close", "adj_close"):
+        frame.loc[frame.index[650:], column] = 0.0
+    fallen = fc.load_panel(frame.rename(columns={"unique_id": "ticker", "ds": "date"}))
+    cutoffs = fallen.times[[640, 660]]
+    with pytest.warns(UserWarning, match="log_har"):
+        made = baselines.forecast(fallen, cutoffs, "log_har", horizon=2)
+    assert made["LogHAR"].gt(0)[:2].all() and made["LogHAR"].eq(0)[2:].all()
+    assert pd.notna(made).to_numpy().all()

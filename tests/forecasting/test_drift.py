@@ -1,0 +1,244 @@
+"""The drift of prices is a premium and what a series' own history allows, not what was learned."""
+
+import dataclasses
+import json
+import warnings
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+from safetensors.numpy import load as arrays_of
+from safetensors.numpy import save as as_bytes
+
+import forecaster as fc
+from forecaster.errors import ForecasterWarning, ModelError
+from forecaster.forecasting.bands.drift import (
+    KEPT,
+    Moves,
+    change_of,
+    drift_of,
+    join_drifts,
+    with_drift,
+)
+from forecaster.forecasting.bands.mixture import Mixture
+from forecaster.forecasting.model import Networks
+from forecaster.forecasting.predicting.predicting import distributions
+from tests.storage.mutants import sign
+
+DAY = np.log(1.05) / 365.25  # the premium of 5 % a year for a calendar day
+
+
+def walk(rows: int, drift: float, deviation: float, seed: int = 0) -> np.ndarray:
+    """Return prices of ``rows`` days whose mean change is exactly ``drift``."""
+    steps = deviation * np.random.default_rng(seed).normal(size=rows - 1)
+    return np.exp(np.cumsum(np.concatenate([[0.0], steps - steps.mean() + drift])))
+
+
+def days(rows: int) -> np.ndarray:
+    return np.datetime64("1700-01-01") + np.arange(rows)
+
+
+def test_of_a_short_history_it_is_the_premium():
+    rising = walk(250, 0.004, 0.02)  # by 172 % in these 250 days
+    assert change_of(rising, days(250), 0.05).expected == pytest.approx(DAY, rel=0.1)
+    assert change_of(rising, days(250), 0.0).expected == pytest.approx(0.0, abs=DAY / 10)
+    assert change_of(rising[:2], days(2), 0.05) == (0.0, 0.0, 0.0)
+
+
+def test_of_a_long_history_it_is_its_own_mean_as_far_as_the_standard_error_allows():
+    rows, own = 100_000, np.log(1.2) / 365.25
+    for deviation in (0.0001, 0.01, 0.1):
+        got, low, high = change_of(walk(rows, own, deviation), days(rows), 0.05)
+        error = deviation / np.sqrt(rows - 1) * 365.25  # of the mean change of a year
+        weight = 0.025**2 / (0.025**2 + error**2)
+        assert got == pytest.approx(DAY + weight * (own - DAY), rel=1e-3)
+        assert (high - own, own - low) == pytest.approx((3 * error / 365.25,) * 2, rel=0.01)
+
+
+def test_it_does_not_depend_on_how_often_a_price_is_noted():
+    prices, dates = walk(5001, 0.0005, 0.01), days(5001)
+    daily, weekly = (change_of(prices[::step], dates[::step], 0.05).expected for step in (1, 5))
+    assert weekly == pytest.approx(5 * daily, rel=0.02)
+    moments = dates.astype("datetime64[ns]")
+    assert change_of(prices, moments, 0.05).expected == pytest.approx(daily, rel=1e-12)
+
+
+def test_only_dated_prices_in_logarithms_have_one(panel, config):
+    def none(panel, **changes):
+        return drift_of(panel, dataclasses.replace(config, **changes)) is None
+
+    assert not none(panel) and not none(panel, transform="log_return")
+    assert none(panel, premium=None)
+    assert none(panel, transform="identity") and none(panel, model="ets")
+    numbered = dataclasses.replace(panel, times=np.arange(len(panel.times)))
+    assert none(numbered)
+    series = panel.to_frame()[["unique_id", "ds", "close"]].rename(columns={"close": "y"})
+    assert none(fc.load_panel(series), transform="log_return")
+
+
+def test_a_series_that_is_no_price_has_the_same_bits_under_any_premium(panel, config):
+    series = panel.only(panel.ids[:2]).to_frame()[["unique_id", "ds", "close"]]
+    series = fc.load_panel(series.rename(columns={"close": "y"}))
+    one = dataclasses.replace(config, transform="log_return", epochs=1)
+    forecasts = [
+        fc.predict(fc.fit(series, dataclasses.replace(one, premium=premium)), series)
+        for premium in (0.5, None)
+    ]
+    pd.testing.assert_frame_equal(*forecasts, check_exact=True)
+
+
+@pytest.fixture(scope="module")
+def learned(panel, config) -> fc.Model:
+    """Return the same networks as those of ``model``, with the drift that they learned."""
+    return fc.fit(panel, dataclasses.replace(config, premium=None), seed=1)
+
+
+def mixtures(networks: Networks, model: fc.Model, panel: fc.Panel):
+    transformed = model.transform.apply(panel, model.config.horizon)
+    steps = transformed.z.shape[1]
+    origins = np.tile(np.arange(steps - 90, steps), (len(panel.ids), 1))
+    return distributions(networks, transformed, origins), transformed, origins
+
+
+def test_networks_are_trained_as_without_it_and_a_quarter_of_their_moves_is_kept(
+    panel, model, learned
+):
+    jax.tree.map(np.testing.assert_array_equal, model.params, learned.params)
+    drift = model.networks.drift
+    assert drift is not None and learned.networks.drift is None
+    ours, transformed, origins = mixtures(model.networks, model, panel)
+    theirs, _, _ = mixtures(learned.networks, model, panel)
+    np.testing.assert_array_equal(ours.scale, theirs.scale)
+    moves = theirs.location[..., 0] - drift.usual[:, None]
+    unit = np.take_along_axis(transformed.scale, origins[:, :, None], axis=1)
+    expected, low, high = drift.per_row.T[:, :, None, None] * np.arange(1, 4) / unit
+    location = np.clip(KEPT * moves + expected, low, high)
+    np.testing.assert_allclose(ours.location[..., 0], location, atol=1e-6)
+    # Over the rows that were held back, networks moved by nothing but the drift, on average.
+    known = (ours.location[..., 0] - expected)[:, :-3].mean(1)
+    assert np.abs(known).max() < 0.2 * np.abs(moves).max()
+    series = panel.channel(panel.target)
+    for row, name in enumerate(panel.ids):
+        seen = panel.mask[row]
+        alone = change_of(series[row, seen], panel.times[seen], 0.05)
+        assert tuple(drift.per_row[row]) == alone, name
+
+
+def test_no_network_moves_a_median_beyond_the_lowest_and_the_highest_move():
+    shape = (1, 4, 2, 3)
+    location = np.array([-9.0, -0.1, 0.5, 9.0])[None, :, None, None] * np.ones(shape)
+    mixture = Mixture(location, np.ones(shape), np.full(shape, 5.0))
+    ahead = np.array([1.0, 2.0])
+    moves = Moves(*(part * ahead * np.ones((1, 4, 2)) for part in (0.01, -0.2, 0.3)))
+    made = with_drift(mixture, np.full((1, 2), 0.1), moves)
+    one_ahead, two_ahead = made.quantiles(np.zeros(made.shape))[0].T
+    # A quarter of what is beyond 0.1, and 0.01 a step.
+    np.testing.assert_allclose(one_ahead, [-0.2, -0.05 + 0.01, 0.1 + 0.01, 0.3])
+    np.testing.assert_allclose(two_ahead, [-0.4, -0.05 + 0.02, 0.1 + 0.02, 0.6])
+
+
+def test_medians_bands_the_chance_of_a_rise_and_paths_all_move_with_it(panel, model):
+    drift = model.networks.drift
+    assert drift is not None
+    more = drift._replace(per_row=drift.per_row + 0.002)
+    moved = dataclasses.replace(model, networks=dataclasses.replace(model.networks, drift=more))
+    before, after = fc.predict(model, panel), fc.predict(moved, panel)
+    ahead = np.tile(np.arange(1, 4), len(panel.ids))
+    np.testing.assert_allclose(np.log(after["LSTM"] / before["LSTM"]), 0.002 * ahead, rtol=1e-4)
+    # Bands are calibrated on the errors since the fit, too, few here, which are others then.
+    for column in ("LSTM-lo-95", "LSTM-lo-80", "LSTM-hi-80", "LSTM-hi-95"):
+        change = np.log(after[column] / before[column])
+        np.testing.assert_allclose(change, 0.002 * ahead, atol=0.0005)
+    assert (after["probability_of_rise"] > before["probability_of_rise"]).all()
+    paths = [fc.simulate(one, panel, 20, seed=3)["LSTM"].to_numpy() for one in (model, moved)]
+    change = np.log(paths[1] / paths[0]).reshape(-1, 3)
+    np.testing.assert_allclose(change.mean(0), 0.002 * np.arange(1, 4), rtol=0.05)
+
+
+def test_a_newcomer_has_its_own_whoever_is_forecast_beside_it(panel, config):
+    pooled = dataclasses.replace(config, start="pooled", epochs=1)
+    model = fc.fit(panel.only(panel.ids[:-1]), pooled, seed=1)
+    new, forecasts = panel.ids[-1], []
+    for known in (["AAPL"], ["KO", "MSFT"]):
+        with pytest.warns(ForecasterWarning, match=new):
+            frame = fc.predict(model.only(known), panel.only([*known, new]))
+        forecasts.append(frame[frame["unique_id"] == new].reset_index(drop=True))
+    pd.testing.assert_frame_equal(*forecasts, rtol=1e-6)
+    medians = np.log(forecasts[0]["LSTM"] / panel.channel("close")[-1, -1])
+    assert np.abs(medians).max() < 0.004
+
+
+def test_no_median_lies_beyond_three_standard_errors_of_its_history(config):
+    """Prices rise in most of their rows, then move five times as much: a bet on more is large."""
+    random = np.random.default_rng(5)
+    shocks = random.normal(0, 0.01, (6, 500))
+    shocks[:, 200:] += 0.002
+    shocks[:, -60:] *= 5
+    frames = [
+        pd.DataFrame(
+            {
+                "ticker": f"s{row:02d}",
+                "date": pd.bdate_range("2020-01-01", periods=500),
+                "close": 50 * np.exp(np.cumsum(each)),
+            }
+        )
+        for row, each in enumerate(shocks)
+    ]
+    panel = fc.load_panel(pd.concat(frames))
+    config, beyond = dataclasses.replace(config, epochs=15), {}
+    for premium in (0.05, None):
+        model = fc.fit(panel, dataclasses.replace(config, premium=premium))
+        mixture, transformed, origins = mixtures(model.networks, model, panel)
+        unit = np.take_along_axis(transformed.scale, origins[:, :, None], axis=1)
+        moves = mixture.quantiles(np.zeros(mixture.shape)) * unit / np.arange(1, 4)
+        changes = np.diff(np.log(panel.channel("close")), axis=1)
+        error = changes.std(1, ddof=1)[:, None, None] / np.sqrt(changes.shape[1])
+        beyond[premium] = np.abs(moves - changes.mean(1)[:, None, None]) / error
+    assert beyond[0.05].max() < 3 + 1e-5
+    assert beyond[None].max() > 6
+
+
+def test_it_is_stored_and_a_file_that_lies_is_named(panel, model, tmp_path):
+    folder = fc.save(model, tmp_path / "model")
+    loaded = fc.load(folder)
+    for got, kept in zip(loaded.networks.drift, model.networks.drift, strict=True):
+        np.testing.assert_array_equal(got, kept)
+    arrays = arrays_of((folder / "model.safetensors").read_bytes())
+    rest = json.loads((folder / "model.json").read_text())
+
+    def forged(arrays: dict[str, np.ndarray], **changes: object) -> str:
+        (folder / "model.safetensors").write_bytes(as_bytes(arrays))
+        changed = rest | {"config": rest["config"] | changes}
+        (folder / "model.json").write_text(json.dumps(changed))
+        sign(folder)
+        with pytest.raises(ModelError) as error:
+            fc.load(folder)
+        return str(error.value)
+
+    for wrong in (np.nan, 1e4):
+        lie = arrays["drift/per_row"] + wrong
+        assert "drift/per_row: expected numbers below 1000" in forged(
+            arrays | {"drift/per_row": lie}
+        )
+    few = arrays | {"drift/usual": arrays["drift/usual"][:, :1].copy()}
+    assert "drift/usual: expected float64 (5, 3); got float64 (5, 1)" in forged(few)
+    half = {name: leaf for name, leaf in arrays.items() if name != "drift/usual"}
+    assert "differing: ['drift/usual']" in forged(half)
+    assert "drift: these series have none" in forged(arrays, premium=None)
+
+
+def test_a_model_of_an_earlier_version_forecasts_as_it_did(panel, model, learned, tmp_path):
+    folder = fc.save(learned, tmp_path / "model")
+    rest = json.loads((folder / "model.json").read_text())
+    del rest["config"]["premium"]  # which it did not know
+    (folder / "model.json").write_text(json.dumps(rest))
+    old = fc.load(folder)
+    assert old.config.premium == fc.Config().premium and old.networks.drift is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pd.testing.assert_frame_equal(
+            fc.predict(old, panel), fc.predict(learned, panel), check_exact=True
+        )
+    with pytest.raises(ModelError, match="1 of 2 parts of the model lack the drift of prices"):
+        join_drifts([model.networks.drift, old.networks.drift])
