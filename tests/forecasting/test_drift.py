@@ -46,6 +46,13 @@ def test_of_a_short_history_it_is_the_premium():
     assert change_of(rising[:2], days(2), 0.05) == (0.0, 0.0, 0.0)
 
 
+def test_a_few_rises_alike_are_no_trend():
+    """Their standard error is nearly zero, but it is hardly known."""
+    young = change_of(100 * 1.1 ** np.arange(4), days(4), 0.05)
+    assert young.low <= young.expected <= young.high
+    assert young.expected == pytest.approx(DAY, abs=1e-3)
+
+
 def test_of_a_long_history_it_is_its_own_mean_as_far_as_the_standard_error_allows():
     rows, own = 100_000, np.log(1.2) / 365.25
     for deviation in (0.0001, 0.01, 0.1):

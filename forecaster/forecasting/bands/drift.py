@@ -26,6 +26,7 @@ from forecaster.series import Panel, Transformed
 KEPT = 0.25
 """The share that is kept of what a network forecasts beyond its mean."""
 _OWN = 0.025  # standard deviation of yearly drifts around the premium
+_FEWEST = 60  # changes, with fewer of which the premium is expected
 _ERRORS = 3  # standard errors of the mean change that a forecast may lie from it
 _YEAR = np.timedelta64(31_557_600, "s")  # 365.25 days
 
@@ -34,7 +35,8 @@ class Change(NamedTuple):
     """The expected change of a price's logarithm from one row to the next.
 
     - ``expected``: the premium, moved towards the mean of the changes seen
-    - ``low``, ``high``: three standard errors below and above that mean
+    - ``low``, ``high``: three standard errors below and above that mean; for a series of few rows,
+      far enough for the expected change
     """
 
     expected: float
@@ -117,6 +119,8 @@ def change_of(
     variance = float(changes.var(ddof=1)) / len(changes)  # of the mean change
     weight = (_OWN * years) ** 2 / ((_OWN * years) ** 2 + variance)
     reach = _ERRORS * np.sqrt(variance)
+    if len(changes) < _FEWEST:  # whose standard error is hardly known
+        return Change(common, min(own - reach, common), max(own + reach, common))
     return Change(float(common + weight * (own - common)), own - reach, own + reach)
 
 
