@@ -15,6 +15,7 @@ from forecaster.cli.shared import (
     decimal_option,
     home_option,
     name_partly,
+    name_proposed,
     name_skipped,
     name_stale,
     overwrite_option,
@@ -121,6 +122,8 @@ def ingest(
 
 def _tell(arrived: "Ingested", source: str) -> None:
     """Print what has arrived, and name the series that have not."""
+    from forecaster.ingest import proposed
+
     for name, why in arrived.quarantined.items():
         again = "fetched again" if name in arrived.ids else "could not be fetched again"
         say(
@@ -136,6 +139,8 @@ def _tell(arrived: "Ingested", source: str) -> None:
         show(f"New ({len(arrived.added)}): {', '.join(arrived.added)}")
     name_stale(arrived.stale)
     name_partly(arrived.partly)
+    if arrived.changed:
+        name_proposed(proposed(arrived.store))
     name_skipped(arrived.skipped)
 
 
