@@ -22,6 +22,7 @@ from .sources.source import Source as Source
 from .sources.sources import open_source as open_source
 from .store.export import export_prices as export_prices
 from .store.export import find_store as find_store
+from .store.export import stores_of_other_dates as stores_of_other_dates
 from .store.retiring import retire as retire
 from .store.store import Store as Store
 from .tables.roles import ColumnOptions as ColumnOptions

@@ -66,7 +66,7 @@ def mornings(tmp_path):
     return Mornings(tmp_path)
 
 
-def closes(mornings, name: str = "T3") -> np.ndarray:
+def closes(mornings, name: str = "T3") -> pd.DataFrame:
     done = mornings("export", name, "--output", mornings.path.parent / "e.csv", "--overwrite")
     assert done.exit_code == 0, done.output
     return pd.read_csv(mornings.path.parent / "e.csv")
