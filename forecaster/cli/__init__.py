@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from forecaster import __version__
+from forecaster.cli.adjust import adjust
 from forecaster.cli.benchmark import benchmark
 from forecaster.cli.compress import compress
 from forecaster.cli.evaluate import evaluate, report
@@ -97,6 +98,7 @@ def main() -> None:
     forecaster report                       the latest evaluation as a page
     forecaster ingest --tickers sp500.txt   fetch missing prices, without training
     forecaster tickers retire FB            no more rows of it are to come
+    forecaster adjust                       splits that a source has left out
     forecaster status                       stored data, problems in them, trained runs
     forecaster export --output prices.csv   stored prices for other programs
     forecaster compress                     what a smaller model file would save and cost
@@ -108,7 +110,7 @@ def main() -> None:
 
 
 for command in (
-    ingest, fit, predict, scorecard, runs, evaluate, report, status, tickers, export, compress,
-    benchmark,
+    ingest, fit, predict, scorecard, runs, evaluate, report, status, tickers, adjust, export,
+    compress, benchmark,
 ):  # fmt: skip
     main.add_command(command)

@@ -15,6 +15,7 @@ from forecaster.cli.shared import (
     decimal_option,
     home_option,
     name_partly,
+    name_proposed,
     name_skipped,
     name_stale,
     overwrite_option,
@@ -101,7 +102,7 @@ def ingest(
     """
     from forecaster.files import make_folder
     from forecaster.ingest import ingest as run
-    from forecaster.ingest import open_source
+    from forecaster.ingest import open_source, stores_of_other_dates
 
     wanted, _ = read_tickers(tickers)
     opened = open_source(
@@ -116,11 +117,20 @@ def ingest(
             start=start, refresh=refresh or append, on_series=bar.fetching, on_wait=say,
         )  # fmt: skip
     _tell(arrived, opened.name)
+    if others := stores_of_other_dates(home, opened.name):
+        say(
+            f"Warning: {len(others)} more {'store is' if len(others) == 1 else 'stores are'} of "
+            f"files whose names differ only in digits, such as {others[-1]}. Models of those do "
+            "not forecast from this one: give the file the same name each time, or put all into "
+            "one folder and name that (`--source files:FOLDER`)."
+        )
     ctx.exit(PARTLY if arrived.skipped or arrived.stale or arrived.partly else 0)
 
 
 def _tell(arrived: "Ingested", source: str) -> None:
     """Print what has arrived, and name the series that have not."""
+    from forecaster.ingest import proposed
+
     for name, why in arrived.quarantined.items():
         again = "fetched again" if name in arrived.ids else "could not be fetched again"
         say(
@@ -136,6 +146,8 @@ def _tell(arrived: "Ingested", source: str) -> None:
         show(f"New ({len(arrived.added)}): {', '.join(arrived.added)}")
     name_stale(arrived.stale)
     name_partly(arrived.partly)
+    if arrived.changed:
+        name_proposed(proposed(arrived.store))
     name_skipped(arrived.skipped)
 
 

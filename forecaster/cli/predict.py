@@ -15,6 +15,7 @@ from forecaster.cli.shared import (
     date_format_option,
     decimal_option,
     home_option,
+    name_proposed,
     overwrite_option,
     say,
 )
@@ -189,7 +190,9 @@ def _warn(result: "Prediction") -> None:
         say(f"Retired, not forecast ({len(result.retired)}): {listed(result.retired)}")
     if flat := _without_width(result):
         say(f"Never changed, so the bands have no width: {listed(flat)}")
-    for name, day in list(result.jumped.items())[:_MOST_JUMPS]:
+    name_proposed(result.proposed)
+    jumped = {name: day for name, day in result.jumped.items() if name not in result.proposed}
+    for name, day in list(jumped.items())[:_MOST_JUMPS]:
         say(
             f"Warning: {name} jumped on {day}, its latest session, without a split or dividend. "
             "If that price is wrong, so is the forecast; the next session will tell."

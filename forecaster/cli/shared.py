@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from forecaster.config import Config
     from forecaster.home import Home
-    from forecaster.ingest import Columns, Membership
+    from forecaster.ingest import Columns, Membership, Proposal
     from forecaster.skipped import Skipped
     from forecaster.swarm import Executor
     from forecaster.swarm import Progress as TrainingProgress
@@ -253,6 +253,14 @@ def name_partly(partly: Mapping[str, str]) -> None:
     if partly:
         say(f"Updated in part ({len(partly)}):")
         _say_together(partly)
+
+
+def name_proposed(proposed: "Mapping[str, Proposal]") -> None:
+    """Print the adjustments that prices call for, in one line those for the same reason."""
+    if proposed:
+        say(f"Warning: prices before a session look unadjusted ({len(proposed)}):")
+        _say_together({n: f"before {one.time}: {one.why}" for n, one in proposed.items()})
+        say("  `forecaster adjust` lists the proposals and applies them; till then bands are wide.")
 
 
 def _say_together(reasons: Mapping[str, str]) -> None:

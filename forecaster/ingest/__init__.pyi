@@ -10,6 +10,10 @@ from .loading import ingested as ingested
 from .loading import load_panel as load_panel
 from .loading import masked_rows as masked_rows
 from .loading import panel_from_store as panel_from_store
+from .review.adjusting import adjust as adjust
+from .review.adjusting import proposed as proposed
+from .review.adjustments import Proposal as Proposal
+from .review.adjustments import proposals as proposals
 from .review.quality import WRONG as WRONG
 from .review.quality import flags_of as flags_of
 from .review.quality import frozen_now as frozen_now
@@ -17,6 +21,8 @@ from .sources.source import Date as Date
 from .sources.source import Source as Source
 from .sources.sources import open_source as open_source
 from .store.export import export_prices as export_prices
+from .store.export import find_store as find_store
+from .store.export import stores_of_other_dates as stores_of_other_dates
 from .store.retiring import retire as retire
 from .store.store import Store as Store
 from .tables.roles import ColumnOptions as ColumnOptions

@@ -34,6 +34,7 @@ from forecaster.ingest.review.quality import (
 from forecaster.ingest.review.review import review, review_now
 from forecaster.ingest.sources.source import Date, Fetched, Known, Source, Stored
 from forecaster.ingest.sources.sources import open_source
+from forecaster.ingest.store.adjusting import adjusted, read_adjustments
 from forecaster.ingest.store.index import Origin
 from forecaster.ingest.store.series_file import Arrays, Encoded, encode
 from forecaster.ingest.store.store import Store
@@ -355,6 +356,7 @@ def _written(
     """
     from_network = source.fingerprint() is None
     asked = str(pd.Timestamp(start).date()) if start is not None and from_network else None
+    adjustments = read_adjustments(store.folder)
 
     def work(item: Fetched) -> tuple[Fetched, Encoded | None]:
         if item.frame is None:
@@ -364,7 +366,8 @@ def _written(
         if asked is not None and known is not None:  # an update keeps the earlier start
             asked_from = None if known.asked_from is None else min(asked, known.asked_from)
         zone = item.timezone or (None if known is None else known.timezone)
-        encoded = encode(item.unique_id, item.frame, asked_from=asked_from, timezone=zone)
+        frame = adjusted(item.frame, adjustments.get(item.unique_id, []))
+        encoded = encode(item.unique_id, frame, asked_from=asked_from, timezone=zone)
         store.write_file_of(encoded)
         return item, encoded
 

@@ -25,7 +25,7 @@ from forecaster.forecasting import (
     simulate,
 )
 from forecaster.home import Home, run_name
-from forecaster.ingest import CovariateFiles, Date, Reading
+from forecaster.ingest import CovariateFiles, Date, Proposal, Reading
 from forecaster.pipeline.lateness import ended_before, ends_of, sessions_behind, sessions_late
 from forecaster.record import Made, keep
 from forecaster.series import Panel
@@ -58,6 +58,7 @@ class Prediction:
     - ``run``: the folder of the model's run
     - ``jumped``: series whose latest session is a jump that may be an error, with its day
     - ``frozen``: series whose price has not moved for several sessions, with the first of them
+    - ``proposed``: adjustments that the prices call for, such as a split
     - ``behind``: series that lack sessions which most of the others have, with their number; empty
       for simulated prices, which lack some at random
     - ``ended``: series, other than prices, that lacked them at the fit already; not in ``behind``
@@ -72,6 +73,7 @@ class Prediction:
     run: Path
     jumped: dict[str, str] = dataclasses.field(default_factory=dict)
     frozen: dict[str, str] = dataclasses.field(default_factory=dict)
+    proposed: dict[str, Proposal] = dataclasses.field(default_factory=dict)
     behind: dict[str, int] = dataclasses.field(default_factory=dict)
     ended: Sequence[str] = ()
     retired: Sequence[str] = ()
@@ -265,6 +267,7 @@ def _with_warnings(made: Prediction, stored: StoredRows) -> Prediction:
         made,
         jumped={name: day for name, day in stored.jumped.items() if name in its},
         frozen={name: day for name, day in stored.frozen.items() if name in its},
+        proposed={name: one for name, one in stored.proposed.items() if name in its},
         behind={name: count for name, count in behind.items() if name not in ended},
         ended=[name for name in ended if name in behind],
     )
@@ -332,6 +335,7 @@ def _joined(parts: Sequence[Prediction], most: int) -> Prediction:
         late={name: count for part in parts for name, count in part.late.items()},
         jumped={name: day for part in parts for name, day in part.jumped.items()},
         frozen={name: day for part in parts for name, day in part.frozen.items()},
+        proposed={name: one for part in parts for name, one in part.proposed.items()},
         behind={name: count for part in parts for name, count in part.behind.items()},
         ended=[name for part in parts for name in part.ended],
     )

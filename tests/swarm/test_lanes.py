@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 import zlib
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from forecaster.swarm.arrays.data import Shared
 from forecaster.swarm.checks import SwarmError
-from forecaster.swarm.devices.compiled import remove_damaged
+from forecaster.swarm.devices.compiled import look_after
 from forecaster.swarm.devices.lanes import (
     Layout,
     keep_compiled,
@@ -122,18 +123,31 @@ def test_compiled_programs_that_a_full_disk_left_are_removed(tmp_path):
     }  # fmt: skip
     for name, raw in (sound | damaged).items():
         (tmp_path / name).write_bytes(raw)
-    remove_damaged(tmp_path)
+    look_after(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} - {".looked"} == set(sound)
     (tmp_path / "jit_later-cache").write_bytes(b"")
-    remove_damaged(tmp_path)
+    look_after(tmp_path)
     assert not (tmp_path / "jit_later-cache").exists()
-    remove_damaged(tmp_path / "none")  # nothing is there yet
+    look_after(tmp_path / "none")  # nothing is there yet
     assert not (tmp_path / "none").exists()
 
 
 def test_programs_that_were_looked_at_are_not_read_again(tmp_path, monkeypatch):
     (tmp_path / "jit_a-cache").write_bytes(zstd())
     os.utime(tmp_path / "jit_a-cache", (1e9, 1e9))
-    remove_damaged(tmp_path)
+    look_after(tmp_path)
     monkeypatch.setattr(Path, "read_bytes", lambda *_: pytest.fail("read"))
-    remove_damaged(tmp_path)
+    look_after(tmp_path)
+
+
+def test_of_compiled_programs_the_hundred_that_were_used_last_stay(tmp_path):
+    week = time.time() - 7 * 86_400
+    for number in range(120):
+        program = tmp_path / f"{number:03d}-cache"
+        program.write_bytes(zlib.compress(b"program"))
+        os.utime(program, (week + number, week))
+    fresh = tmp_path / "old-name-cache"
+    fresh.write_bytes(zlib.compress(b"program"))
+    look_after(tmp_path)
+    left = sorted(path.name for path in tmp_path.glob("*-cache"))
+    assert left == [*(f"{number:03d}-cache" for number in range(21, 120)), fresh.name]

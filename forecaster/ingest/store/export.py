@@ -1,5 +1,6 @@
 """Export stored prices as one long table for other programs."""
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from forecaster.home import Home
 from forecaster.ingest.store.store import Store
 
 _AT_ONCE = 200  # series in memory at once
+
+_DIGITS = re.compile(r"\d+")
 
 
 def export_prices(
@@ -91,6 +94,21 @@ def _columns(store: Store, names: Sequence[str]) -> list[str]:
             schema = pq.read_schema(file)
         columns |= dict.fromkeys(schema.names)
     return list(columns)
+
+
+def stores_of_other_dates(home: Home, source: str) -> list[str]:
+    """Return the stored files beside this one whose names differ from its name only in digits.
+
+    Files with a date in their name are sources of their own: a model of one does not forecast from
+    the rows of the next.
+    """
+    if not source.startswith("files:") or not _DIGITS.search(Path(source).name):
+        return []
+    return [
+        store.source
+        for store in Store.all_of(home, lambda message: None)
+        if store.source != source and _DIGITS.sub("0", store.source) == _DIGITS.sub("0", source)
+    ]
 
 
 def find_store(home: Home, source: str | None) -> Store:

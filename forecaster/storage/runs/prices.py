@@ -8,7 +8,16 @@ import numpy as np
 from forecaster.errors import ModelError
 from forecaster.forecasting import Model
 from forecaster.home import Home
-from forecaster.ingest import Date, Store, flags_now, frozen_now, masked_rows, panel_from_store
+from forecaster.ingest import (
+    Date,
+    Proposal,
+    Store,
+    flags_now,
+    frozen_now,
+    masked_rows,
+    panel_from_store,
+    proposals,
+)
 from forecaster.series import Panel, show_time
 from forecaster.skipped import Kind, Skipped
 from forecaster.storage.model.checking import facts_of
@@ -27,12 +36,14 @@ class StoredRows(NamedTuple):
     - ``frozen``: series whose price has not moved for several sessions, with the first of them
     - ``ends``: the latest stored time of each series of the source that is not retired; empty for
       a source whose rows only have numbers, and where a day to forecast from was named
+    - ``proposed``: adjustments that the prices call for
     """
 
     panel: Panel
     jumped: dict[str, str]
     frozen: dict[str, str]
     ends: dict[str, np.datetime64]
+    proposed: dict[str, Proposal]
 
 
 def forecasting_panel(
@@ -65,7 +76,8 @@ def forecasting_panel(
     )  # fmt: skip
     if (market := model.config.market) is not None:
         panel = panel.with_market(market, forecast=market in ids)
-    return StoredRows(panel, jumped, frozen_now(panel), {} if end is not None else _ends(store))
+    ends = {} if end is not None else _ends(store)
+    return StoredRows(panel, jumped, frozen_now(panel), ends, proposals(panel))
 
 
 def _store_of(home: Home, model: Model) -> Store:

@@ -30,7 +30,7 @@ from forecaster.swarm.arrays.data import (
     with_shared,
 )
 from forecaster.swarm.checks import SwarmError, check_counts, warn
-from forecaster.swarm.devices.compiled import remove_damaged
+from forecaster.swarm.devices.compiled import look_after
 from forecaster.swarm.devices.data_parallel import AXIS
 from forecaster.swarm.devices.programs import Program, cores, spread
 from forecaster.swarm.task import Tree
@@ -78,7 +78,7 @@ def keep_compiled(folder: Path) -> None:
         path.encode()
     except UnicodeEncodeError:  # a path that is not text, which XLA cannot open
         return
-    remove_damaged(folder)
+    look_after(folder)
     jax.config.update("jax_compilation_cache_dir", path)
     # A cache that cannot be read or written only costs time.
     warnings.filterwarnings("ignore", module=r"jax\._src\.compil.*")

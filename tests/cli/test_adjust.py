@@ -1,0 +1,126 @@
+"""Splits and changes of currency that a source leaves out are recognised, and then adjusted."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from forecaster.ingest import proposals
+from forecaster.series import Panel
+from tests.cli.test_every_morning import BAR, Mornings
+from tests.conftest import prices
+
+NAMES = [f"T{n}" for n in range(12)]
+TABLE = pd.concat([prices(name, 150) for name in NAMES], ignore_index=True)
+DAYS = sorted(TABLE["date"].unique())
+DAY = DAYS[-20]
+
+
+def split(share: float, name: str = "T3", table: pd.DataFrame = TABLE) -> pd.DataFrame:
+    """Prices of one ticker are ``share`` times as high from a day on, volumes the inverse."""
+    table = table.astype({"volume": float})
+    since = (table["ticker"] == name) & (table["date"] >= DAY)
+    table.loc[since, BAR] *= share
+    table.loc[since, "volume"] /= share
+    return table
+
+
+def found(table: pd.DataFrame):
+    return proposals(Panel.from_frame(table.rename(columns={"ticker": "unique_id", "date": "ds"})))
+
+
+@pytest.mark.parametrize("share", [1 / 2, 1 / 4, 2 / 3, 1 / 20, 10, 3])
+def test_a_split_is_recognised_by_its_exact_ratio(share):
+    (one,) = found(split(share)).items()
+    assert one[0] == "T3" and one[1].time == DAY and one[1].split
+    assert one[1].factor == pytest.approx(share)
+
+
+@pytest.mark.parametrize("share", [0.58, 0.9, 1.3])
+def test_other_jumps_are_no_splits(share):
+    assert found(split(share)) == {} == found(TABLE)
+
+
+def test_a_wrong_price_for_some_sessions_is_no_split():
+    wrong = split(0.25)
+    back = (wrong["ticker"] == "T3") & (wrong["date"] >= DAYS[-15])
+    wrong.loc[back, BAR] *= 4
+    assert found(wrong) == {}
+
+
+def test_another_currency_of_all_is_recognised_and_a_crash_is_not():
+    since = TABLE["date"] >= DAY
+    table = TABLE.copy()
+    table.loc[since, BAR] *= 0.73
+    made = found(table)
+    assert set(made) == set(NAMES) and {one.time for one in made.values()} == {DAY}
+    for one in made.values():
+        assert one.factor == pytest.approx(0.73, rel=0.01) and not one.split
+    crash = TABLE.copy()
+    falls = dict(zip(NAMES, np.linspace(0.78, 0.96, len(NAMES)), strict=True))
+    crash.loc[since, BAR] = crash.loc[since, BAR].mul(crash.loc[since, "ticker"].map(falls), axis=0)
+    assert found(crash) == {}
+
+
+@pytest.fixture
+def mornings(tmp_path):
+    return Mornings(tmp_path)
+
+
+def closes(mornings, name: str = "T3") -> pd.DataFrame:
+    done = mornings("export", name, "--output", mornings.path.parent / "e.csv", "--overwrite")
+    assert done.exit_code == 0, done.output
+    return pd.read_csv(mornings.path.parent / "e.csv")
+
+
+def test_it_is_said_and_applied_on_request_also_to_what_arrives_later(mornings):
+    whole = split(0.25, table=pd.concat([prices(n, 152) for n in NAMES], ignore_index=True))
+    done = mornings.ingest(whole[whole["date"] <= DAYS[-1]])
+    assert done.exit_code == 0 and f"T3: before {DAY}: its open was 0.2" in done.stderr
+    listed = mornings("adjust")
+    assert f"T3: rows before {DAY} times 0.25: " in listed.stdout
+    assert "as in a split 4 for 1" in listed.stdout
+    raw = closes(mornings)
+    done = mornings("adjust", "t3")
+    assert done.exit_code == 0 and f"T3: rows before {DAY} times 0.25" in done.stdout
+    made, before = closes(mornings), raw["date"] < DAY if "date" in raw else raw["ds"] < DAY
+    np.testing.assert_allclose(made["close"][before], raw["close"][before] / 4)
+    np.testing.assert_allclose(made["volume"][before], raw["volume"][before] * 4)
+    np.testing.assert_allclose(made["close"][~before], raw["close"][~before])
+    assert "Nothing to adjust" in mornings("adjust").stdout
+    # The source goes on without it; later it carries the split into earlier rows itself.
+    for table in (whole, whole.assign(**made_whole(whole))):
+        done = mornings.ingest(table)
+        assert done.exit_code == 0 and not done.stderr
+        np.testing.assert_allclose(closes(mornings)["close"][:130], made["close"][:130])
+
+
+def made_whole(table: pd.DataFrame) -> dict[str, pd.Series]:
+    its = (table["ticker"] == "T3") & (table["date"] < DAY)
+    return {name: table[name].mask(its, table[name] / 4) for name in BAR}
+
+
+def test_it_is_undone_and_what_cannot_be_adjusted_is_said(mornings):
+    assert mornings.ingest(split(2)).exit_code == 0
+    raw = closes(mornings)
+    done = mornings("adjust", "T1", "T3")
+    assert done.exit_code == 2 and "no adjustment is proposed for T1; there are T3" in done.stderr
+    assert mornings("adjust", "--all").exit_code == 0
+    assert not np.allclose(closes(mornings)["close"], raw["close"])
+    done = mornings("adjust", "T3", "--undo")
+    assert done.exit_code == 0 and "--refresh` reads the prices" in done.stdout
+    assert mornings.ingest(None, "--refresh").exit_code == 0
+    pd.testing.assert_frame_equal(closes(mornings), raw)
+    done = mornings("adjust", "T3", "--undo")
+    assert done.exit_code == 2 and "no adjustment is kept for T3" in done.stderr
+    assert mornings("adjust", "--undo").exit_code == 2
+
+
+def test_forecasts_say_it_for_as_long_as_it_shows(mornings, settings):
+    mornings.write(split(0.25))
+    assert (
+        mornings("fit", "--source", f"files:{mornings.path}", "--config", settings).exit_code == 0
+    )
+    wide = mornings("predict", "T3", "--end", DAYS[-1])
+    assert f"before {DAY}: its open was" in wide.stderr and "forecaster adjust" in wide.stderr
+    assert mornings("adjust", "T3").exit_code == 0
+    assert "unadjusted" not in mornings("predict", "T3", "--end", DAYS[-1]).stderr
