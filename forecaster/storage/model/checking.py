@@ -35,8 +35,7 @@ from forecaster.storage.model.fields import (
 )
 
 if TYPE_CHECKING:  # the facts of a run are read without JAX
-    from forecaster.forecasting import Model, OwnNetwork
-    from forecaster.forecasting.bands.drift import Drift
+    from forecaster.forecasting import Drift, Model, OwnNetwork
 
 Arrays: TypeAlias = Mapping[str, np.ndarray]
 Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
@@ -196,7 +195,7 @@ def _drift(arrays: Arrays) -> "Drift | None":
 
     Raises ValueError unless it is finite.
     """
-    from forecaster.forecasting.bands.drift import Drift
+    from forecaster.forecasting import Drift
 
     if "drift/per_row" not in arrays:
         return None
