@@ -28,6 +28,7 @@ KEPT = 0.25
 _OWN = 0.025  # standard deviation of yearly drifts around the premium
 _FEWEST = 60  # changes, with fewer of which the premium is expected
 _ERRORS = 3  # standard errors of the mean change that a forecast may lie from it
+_FARTHEST = 1e6  # move, in units of its scale
 _YEAR = np.timedelta64(31_557_600, "s")  # 365.25 days
 
 
@@ -162,4 +163,6 @@ def with_drift(
     beyond = mixture.location - usual[:, None, :, None]
     expected, low, high = (part[..., None] for part in moves)
     location = np.clip(KEPT * beyond + expected, low, high)
+    # What no series reaches comes from a damaged model, whose forecasts are to be seen as such.
+    location = np.where(np.abs(beyond) < _FARTHEST, location, beyond)
     return dataclasses.replace(mixture, location=location.astype(mixture.location.dtype))
