@@ -1,6 +1,7 @@
 """Count the sessions that series lack: until now, and beside the others."""
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -34,8 +35,11 @@ def sessions_late(
     - ``others``: see :func:`sessions_behind`
     """
     behind = sessions_behind(panel, others)
+    missed = functools.cache(
+        lambda frequency, last: _missed(frequency, last, end)
+    )  # most are alike
     return {
-        name: max(_missed(infer_frequency(times), times[-1], end), behind.get(name, 0))
+        name: max(missed(infer_frequency(times), times[-1]), behind.get(name, 0))
         for name, times in _times_of(panel)
     }
 

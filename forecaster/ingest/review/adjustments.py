@@ -4,7 +4,7 @@ Both look like a jump, and widen bands for as long as it is remembered. What is 
 proposal: :mod:`forecaster.ingest.store.adjusting` applies it on request.
 """
 
-from collections.abc import Mapping
+import warnings
 from typing import NamedTuple
 
 import numpy as np
@@ -49,44 +49,69 @@ def proposals(panel: Panel) -> dict[str, Proposal]:
     """
     if panel.target == "y" or panel.times.dtype.kind != "M":
         return {}
-    moves = {name: _moves(panel, row) for row, name in enumerate(panel.ids)}
-    moves = {name: own for name, own in moves.items() if own is not None}
-    common = _moved_together(moves)
+    moves = _Moves.of(panel)
+    together = _moved_together(moves.to_close)
     found: dict[str, Proposal] = {}
-    for name, own in moves.items():
-        if len(days := own.index.intersection(list(common))):
-            day = days[-1]
-            factor = float(np.exp(common[day]))
+    for row, name in enumerate(panel.ids):
+        days = np.flatnonzero(together & np.isfinite(moves.to_close[:, row]))
+        if len(days):
+            factor = float(np.exp(np.nanmedian(moves.to_close[days[-1]])))
             why = f"prices of nearly all series were {factor:.3g} times those of the session before"
-            found[name] = Proposal(show_time(day), factor, why, split=False)
-        elif (split := _split(own)) is not None:
+            found[name] = Proposal(show_time(moves.times[days[-1]]), factor, why, split=False)
+        elif (split := _split(moves, row)) is not None:
             found[name] = split
     return found
 
 
-def _moves(panel: Panel, row: int) -> pd.DataFrame | None:
-    """Return a series' latest moves: to the close, to the open, and the usual size of both."""
-    seen = np.flatnonzero(panel.mask[row])[-2 * LATEST - 1 :]
-    if len(seen) < 2:
-        return None
-    close = panel.channel(panel.target)[row, seen]
-    opened = close
-    if {"open", "close"} <= set(panel.channels):
-        opened = panel.channel("open")[row, seen] * close / panel.channel("close")[row, seen]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        to_close, to_open = (np.log(later[1:] / close[:-1]) for later in (close, opened))
-    usual = 1.4826 * np.nanmedian(np.abs(to_close))
-    frame = pd.DataFrame(
-        {"close": to_close, "open": to_open, "usual": usual}, index=panel.times[seen[1:]]
-    )
-    return frame.iloc[-LATEST:]
+class _Moves(NamedTuple):
+    """The log moves of all series at the latest times, from the close before; NaN in gaps.
+
+    - ``times`` (time,)
+    - ``to_close``, ``to_open`` (time, series): to the close, and to the open
+    - ``usual`` (series,): the usual size of a move to the close
+    """
+
+    times: np.ndarray
+    to_close: np.ndarray
+    to_open: np.ndarray
+    usual: np.ndarray
+
+    @staticmethod
+    def of(panel: Panel) -> "_Moves":
+        """Measure the moves of prices."""
+        low = max(0, len(panel.times) - 2 * LATEST)
+        close = np.where(panel.mask, panel.channel(panel.target), np.nan)[:, low:].T
+        opened = close
+        if {"open", "close"} <= set(panel.channels):
+            within = panel.channel("open")[:, low:] / panel.channel("close")[:, low:]
+            opened = close * within.T
+        before = pd.DataFrame(close).ffill().shift(1).to_numpy()
+        with np.errstate(invalid="ignore", divide="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # of a series without a row
+            to_close, to_open = np.log(close / before), np.log(opened / before)
+            usual = 1.4826 * np.nanmedian(np.abs(to_close), axis=0)
+        return _Moves(panel.times[low:][-LATEST:], to_close[-LATEST:], to_open[-LATEST:], usual)
 
 
-def _split(own: pd.DataFrame) -> Proposal | None:
+def _moved_together(moves: np.ndarray) -> np.ndarray:
+    """Return the times at which nearly all series moved by the same amount, (time,).
+
+    ``moves`` (time, series)
+    """
+    there = np.isfinite(moves).sum(1)
+    same = np.zeros(len(moves), bool)
+    for time in np.flatnonzero(there >= max(_TOGETHER, moves.shape[1] / 2)):
+        middle = np.nanmedian(moves[time])
+        spread = 1.4826 * np.nanmedian(np.abs(moves[time] - middle))
+        same[time] = abs(middle) >= _LEAST_MOVE and abs(middle) > _APART * spread
+    return same
+
+
+def _split(moves: _Moves, row: int) -> Proposal | None:
     """Return the latest move by an exact ratio, unless it was taken back, or took one back."""
     left: list[Proposal] = []
-    for when, move in own[own["close"].abs() > _LEAST_SPLIT].iterrows():
-        one = _exact(when, move)
+    for time in np.flatnonzero(np.abs(moves.to_close[:, row]) > _LEAST_SPLIT):
+        one = _exact(moves.times[time], float(moves.to_open[time, row]), float(moves.usual[row]))
         if one is None:
             continue
         if left and np.isclose(left[-1].factor * one.factor, 1):
@@ -96,24 +121,12 @@ def _split(own: pd.DataFrame) -> Proposal | None:
     return left[-1] if left else None
 
 
-def _exact(when: object, move: pd.Series) -> Proposal | None:
-    """Return a move as a split if the open has moved by its ratio; None where by none."""
-    near = float(np.clip(_NEAR * move["usual"], _LEAST_NEAR, _MOST_NEAR))
+def _exact(when: np.datetime64, move: float, usual: float) -> Proposal | None:
+    """Return a move of the open as a split if it is by the ratio of one; None where by none."""
+    near = float(np.clip(_NEAR * usual, _LEAST_NEAR, _MOST_NEAR))
     for share in _SHARES:
         for factor, terms in ((1 / share, f"{share:g} for 1"), (share, f"1 for {share:g}")):
-            if abs(move["open"] - np.log(factor)) <= near:
-                why = f"its open was {np.exp(move['open']):.4g} times the close before, as in a "
+            if abs(move - np.log(factor)) <= near:
+                why = f"its open was {np.exp(move):.4g} times the close before, as in a "
                 return Proposal(show_time(when), factor, f"{why}split {terms}", split=True)
     return None
-
-
-def _moved_together(moves: Mapping[str, pd.DataFrame]) -> dict[object, float]:
-    """Return the times at which nearly all series moved by the same amount, with that move."""
-    if len(moves) < _TOGETHER:
-        return {}
-    table = pd.DataFrame({name: own["close"] for name, own in moves.items()})
-    middle = table.median(axis=1)
-    spread = 1.4826 * table.sub(middle, axis=0).abs().median(axis=1)
-    there = table.notna().sum(axis=1) >= max(_TOGETHER, len(moves) / 2)
-    same = there & (middle.abs() >= _LEAST_MOVE) & (middle.abs() > _APART * spread)
-    return dict(middle[same].items())
