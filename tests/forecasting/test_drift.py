@@ -81,11 +81,11 @@ def test_a_series_that_is_no_price_has_the_same_bits_under_any_premium(panel, co
     series = panel.only(panel.ids[:2]).to_frame()[["unique_id", "ds", "close"]]
     series = fc.load_panel(series.rename(columns={"close": "y"}))
     one = dataclasses.replace(config, transform="log_return", epochs=1)
-    forecasts = [
+    some, none = (
         fc.predict(fc.fit(series, dataclasses.replace(one, premium=premium)), series)
         for premium in (0.5, None)
-    ]
-    pd.testing.assert_frame_equal(*forecasts, check_exact=True)
+    )
+    pd.testing.assert_frame_equal(some, none, check_exact=True)
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +164,7 @@ def test_a_newcomer_has_its_own_whoever_is_forecast_beside_it(panel, config):
         with pytest.warns(ForecasterWarning, match=new):
             frame = fc.predict(model.only(known), panel.only([*known, new]))
         forecasts.append(frame[frame["unique_id"] == new].reset_index(drop=True))
-    pd.testing.assert_frame_equal(*forecasts, rtol=1e-6)
+    pd.testing.assert_frame_equal(forecasts[0], forecasts[1], rtol=1e-6)
     medians = np.log(forecasts[0]["LSTM"] / panel.channel("close")[-1, -1])
     assert np.abs(medians).max() < 0.004
 
@@ -202,6 +202,7 @@ def test_no_median_lies_beyond_three_standard_errors_of_its_history(config):
 def test_it_is_stored_and_a_file_that_lies_is_named(panel, model, tmp_path):
     folder = fc.save(model, tmp_path / "model")
     loaded = fc.load(folder)
+    assert loaded.networks.drift is not None and model.networks.drift is not None
     for got, kept in zip(loaded.networks.drift, model.networks.drift, strict=True):
         np.testing.assert_array_equal(got, kept)
     arrays = arrays_of((folder / "model.safetensors").read_bytes())
