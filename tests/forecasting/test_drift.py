@@ -171,7 +171,7 @@ def test_a_newcomer_has_its_own_whoever_is_forecast_beside_it(panel, config):
         with pytest.warns(ForecasterWarning, match=new):
             frame = fc.predict(model.only(known), panel.only([*known, new]))
         forecasts.append(frame[frame["unique_id"] == new].reset_index(drop=True))
-    pd.testing.assert_frame_equal(*forecasts, rtol=1e-6)
+    pd.testing.assert_frame_equal(forecasts[0], forecasts[1], rtol=1e-6)
     medians = np.log(forecasts[0]["LSTM"] / panel.channel("close")[-1, -1])
     assert np.abs(medians).max() < 0.004
 
