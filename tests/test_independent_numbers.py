@@ -133,19 +133,30 @@ def test_mase_is_scaled_by_what_was_known_at_the_first_cutoff(scores, adjusted, 
         assert row["mase"] == pytest.approx(row["mae"] / scale, rel=1e-6), (model, horizon)
 
 
+def drift_of_a_row(prices: pd.Series) -> float:
+    """A premium of 5 % a year, moved towards the mean change by the standard error of that."""
+    changes = np.diff(np.log(prices.to_numpy()))
+    years = (prices.index[-1] - prices.index[0]) / pd.Timedelta(days=365.25) / len(changes)
+    premium, spread = math.log(1.05) * years, 0.025 * years
+    error = changes.std(ddof=1) / math.sqrt(len(changes))
+    return premium + spread**2 / (spread**2 + error**2) * (changes.mean() - premium)
+
+
 def test_ewma_by_its_recursion(forecasts, adjusted):
     from statistics import NormalDist
 
     for name in list(adjusted)[:5]:
         series = adjusted[name]
         part = with_horizon(forecasts[forecasts["unique_id"] == name])
+        fitted_until = part["cutoff"].min()
         for row in part.iloc[:: 7 * HORIZON].to_dict("records"):
             returns = np.diff(np.log(series[: row["cutoff"]].to_numpy()))
             weights = 0.94 ** np.arange(len(returns))[::-1]
+            drift = math.exp(row["horizon"] * drift_of_a_row(series[:fitted_until]))
             deviation = math.sqrt((weights * returns**2).sum() / weights.sum() * row["horizon"])
             for level in (80, 95):
                 move = NormalDist().inv_cdf(0.5 + level / 200) * deviation
-                last = series[row["cutoff"]]
+                last = series[row["cutoff"]] * drift
                 assert row[f"EWMA-hi-{level}"] == pytest.approx(last * math.exp(move), rel=1e-5)
                 assert row[f"EWMA-lo-{level}"] == pytest.approx(last * math.exp(-move), rel=1e-5)
 

@@ -6,6 +6,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.series.features.prices import usual_volatility, with_few_changes
+from forecaster.series.features.transforms import Transform
 
 
 def panel(moves: dict[str, np.ndarray]) -> fc.Panel:
@@ -29,8 +30,26 @@ def test_without_long_series_none_is_usual():
 
 
 def test_few_changes_are_shrunk_to_what_is_usual():
-    change = np.array([[np.nan, 0.04, 0.04]])
-    scale = np.array([[np.nan, 0.04, 0.04]])
-    known = np.array([0, 1, 2])
-    expected = np.sqrt((known * 0.04**2 + 10 * 0.02**2) / (known + 10))
-    np.testing.assert_allclose(with_few_changes(scale, change, 0.02)[0], expected)
+    change = np.array([[np.nan, *[0.04] * 30]])
+    known = np.arange(31)
+    weight = 10 * np.maximum(1 - known / 10, 0)
+    expected = np.sqrt((known * 0.04**2 + weight * 0.02**2) / (known + weight))
+    shrunk = with_few_changes(change, change, 0.02)[0]
+    np.testing.assert_allclose(shrunk, expected)
+    assert (shrunk[10:] == 0.04).all()
+    assert (np.diff(shrunk) >= 0).all()  # without a jump
+
+
+def test_later_rows_change_no_early_step():
+    moves = 0.01 * np.random.default_rng(0).standard_normal(40)
+    known = Transform("log_return", volatility=0.03)
+    young, old = (known.apply(panel({"A": moves[:rows]}), 5) for rows in (8, 40))
+    np.testing.assert_array_equal(old.scale[0, :8], young.scale[0])
+    np.testing.assert_array_equal(old.features[0, :8], young.features[0])
+
+
+@pytest.mark.parametrize("value", ["x", -1, 0, np.nan, 1e9, True])
+def test_a_volatility_that_lies_is_refused(value):
+    fields = Transform("log_return").to_dict() | {"volatility": value}
+    with pytest.raises(ValueError, match="transform: volatility"):
+        Transform.from_dict(fields)

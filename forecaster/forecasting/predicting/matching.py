@@ -113,7 +113,7 @@ def match_panel(model: Model, panel: Panel, *, latest: bool = True) -> Panel:
         least = 0
         of_networks = zip(model.ids, model.networks.networked, strict=True)
         networked = {name for name, one in of_networks if one}
-    elif model.transform.name != "log_return":
+    elif model.transform.volatility is None:
         least = needed
     for name, rows in zip(panel.ids, panel.mask.sum(1), strict=True):
         enough = needed if name in networked else least

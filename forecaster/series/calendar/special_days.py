@@ -14,7 +14,7 @@ from jaxtyping import Float, Int, Shaped
 _YEAR = 365.2425  # days
 _HARMONICS = 4
 _EDGE = 5  # days at each end of a month
-_MIDDLE = (14, 15, 16)  # when many are paid
+_MIDDLE = (14, 15, 16)  # pay days
 _EASTER = (-48, -47, -46, -4, -3, -2, -1, 0, 1, 2, 39, 49, 50, 60)
 """Days from Easter Sunday: carnival, its own week, Ascension, Pentecost, Corpus Christi."""
 _DATES = (
@@ -28,6 +28,7 @@ _FLOATING = (  # month, weekday from Monday = 0, which of the month, days after 
 _EXPIRY = (4, 3)  # the third Friday of a month, when options expire
 WEEKS = (7, 5)
 """Days in the week of a daily series: all, or from Monday to Friday."""
+_BLOCK = 1024  # days that are computed at once
 _EPOCH = np.datetime64("1970-01-01")
 
 GROUPS = {
@@ -38,7 +39,6 @@ GROUPS = {
 """The number of columns of each group of :func:`special_days`, in their order."""
 
 
-@functools.lru_cache(maxsize=8)
 def special_days(first: int, last: int, week: int = 7) -> Float[np.ndarray, "day column"]:
     """Return what each day is: 1 on the days of a column, 0 on others; a wave for the time of year.
 
@@ -46,7 +46,16 @@ def special_days(first: int, last: int, week: int = 7) -> Float[np.ndarray, "day
     - ``week``: of :data:`WEEKS`; where weekends have no rows, the first and last days of a month
       are the first and last weekdays
     """
-    steps = np.arange(first, last + 1)
+    numbers = range(first // _BLOCK, last // _BLOCK + 1)
+    blocks = np.concatenate([_block(number, week) for number in numbers])
+    begin = first - numbers[0] * _BLOCK
+    return blocks[begin : begin + last - first + 1]
+
+
+@functools.lru_cache(maxsize=128)
+def _block(number: int, week: int) -> Float[np.ndarray, "day column"]:
+    """Return the days of a block, which all series share, whenever they begin."""
+    steps = np.arange(number * _BLOCK, (number + 1) * _BLOCK)
     weekdays = np.busday_offset(_EPOCH, steps) if week == 5 else steps.astype("datetime64[D]")
     days, numbers = pd.DatetimeIndex(weekdays), weekdays.astype(np.int64)
     month, day = np.asarray(days.month), np.asarray(days.day)

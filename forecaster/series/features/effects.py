@@ -26,11 +26,15 @@ Columns: TypeAlias = Float[np.ndarray, "step column"]
 Matrix: TypeAlias = Float[np.ndarray, "column column"]
 
 COLUMNS = sum(GROUPS.values())
-_GRID = [(level, season) for level in (0.02, 0.1, 0.3) for season in (0.02, 0.1)]
-_FEWEST, _MOST = 180, 60  # rows of a series, and series, from which effects are learned
+_GRID = [(level, season) for level in (0.02, 0.1, 0.3, 0.6, 0.95) for season in (0.02, 0.1)]
+"""Smoothing of level and season; up to a random walk, whose errors otherwise resemble seasons."""
+_FEWEST = 180  # rows of a series from which effects are learned
+_MOST = 60  # series from which effects are learned
 _LEAST = 21  # rows of a series that has effects
 _RIDGE = 1e-6  # for days that never came
-_MANY = 8  # series whose effects of a day differ by a measurable amount
+_MANY = 8  # fewest series that show how much the effects of a single day differ
+_TWICE = 1.6  # squares of a column that is 1 on two days or more, after the filter
+_STICKY = 5.0  # root mean square of errors in their unit, at most
 _KEPT = 16  # filters that are kept
 _TRAINED = 0.75  # of the rows; whether effects help is judged on the rest
 _SURE = 5.0  # standard deviations of chi-squared by which effects exceed those of mere chance
@@ -66,7 +70,7 @@ class CalendarPrior(NamedTuple):
         count = sum(GROUPS[group] for group in prior.groups) if known else -1
         sizes = len(prior.mean) == len(prior.spread) == count
         sizes = sizes and type(smoothing) is int and 0 <= smoothing < len(_GRID)
-        sizes = sizes and week in WEEKS
+        sizes = sizes and type(week) is int and week in WEEKS
         if not (sizes and np.isfinite([*prior.mean, *prior.spread]).all()):
             raise ValueError(f"transform: calendar: {list(fields)!r:.100}")
         return prior
@@ -118,17 +122,17 @@ class CalendarFilter:
 
         ``smoothing``: the number of the exponential smoothing in the grid
         """
-        error, there = one_step_errors(values, days, smoothing, self._week)
+        error, there = _one_step_errors(values, days, smoothing, self._week)
         begin = int(days[0]) - self._first
-        special, matrix = self._of(smoothing, begin, len(error))
-        unit = max(_deviation(error[there]), 1e-12)
+        special, matrix = self._special_of(smoothing, begin, len(error))
+        unit = _unit(error[there])
         error = np.where(there, np.clip(error / unit, -_LARGEST, _LARGEST), 0.0)
         if not there.all():
             missing = special[~there]
             special, matrix = special * there[:, None], matrix - missing.T @ missing
         return _Seen(error, special, unit, begin, matrix, special.T @ error)
 
-    def _of(self, number: int, begin: int, length: int) -> tuple[Columns, Matrix]:
+    def _special_of(self, number: int, begin: int, length: int) -> tuple[Columns, Matrix]:
         """Return the filtered special days of a series, beside any initial state; their squares."""
         if number not in self._filtered:
             self._filtered[number] = _filtered(self._raw, number, self._week)
@@ -153,7 +157,7 @@ def learn_calendar(
     """
     days = [day_numbers(own, week) for own in times]
     long = [number for number, own in enumerate(days) if len(own) >= _FEWEST]
-    long = long[:: max(1, len(long) // _MOST)]
+    long = long[:: max(1, -(-len(long) // _MOST))]
     if not long:
         return NO_EFFECTS
     smoothing = _best_smoothing([rows[n] for n in long], [days[n] for n in long], week)
@@ -212,7 +216,8 @@ def effects_on(
         return np.zeros(times.shape)
     days = day_numbers(times, week)
     first, last = int(days.min()), int(days.max())
-    return (special_days(first, last, week) @ np.asarray(effects))[days - first]
+    # Not a matrix product, which rounds a day by the number of days beside it.
+    return (special_days(first, last, week) * np.asarray(effects)).sum(1)[days - first]
 
 
 def _best_smoothing(rows: Sequence[Row], days: Sequence[Int[np.ndarray, " row"]], week: int) -> int:
@@ -220,12 +225,12 @@ def _best_smoothing(rows: Sequence[Row], days: Sequence[Int[np.ndarray, " row"]]
     errors = [0.0] * len(_GRID)
     for number in range(len(_GRID)):
         for values, own in zip(rows, days, strict=True):
-            error, there = one_step_errors(values, own, number, week)
-            errors[number] += float(np.log(_deviation(error[there]) + 1e-12))
+            error, there = _one_step_errors(values, own, number, week)
+            errors[number] += float(np.log(_unit(error[there])))
     return int(np.argmin(errors))
 
 
-def one_step_errors(
+def _one_step_errors(
     values: Row, days: Int[np.ndarray, " row"], smoothing: int, week: int
 ) -> tuple[Row, Bool[np.ndarray, " step"]]:
     """Return the one-step errors of every day from the first to the last, and where there is a row.
@@ -253,18 +258,21 @@ def _prior(seen: Sequence[_Seen], groups: Sequence[str]) -> CalendarPrior:
     sides = np.array([one.side[columns] for one in seen])
     independent = _independent(seen) / len(seen)
     total = independent * matrices.sum(0) + np.eye(len(columns))
-    mean = _solved(total, independent * sides.sum(0))
-    left = sides - matrices @ mean
     precision = np.diagonal(matrices, axis1=1, axis2=2)
+    few = len(seen) < _MANY
+    rare = few & (precision.mean(0) < _TWICE)  # one day of one series may have been anything
+    mean = np.where(rare, 0.0, _solved(total, independent * sides.sum(0)))
+    left = sides - matrices @ mean
     at = 0
     spreads: list[float] = []
     for group in groups:
         own = slice(at, at := at + GROUPS[group])
         excess = (np.square(left[:, own]) - precision[:, own]).sum(0)
         scale = np.square(precision[:, own]).sum(0)
-        if len(seen) < _MANY:  # which say little of the spread of a single day
+        if few:  # they say little of the spread of a single day
             excess, scale = np.full_like(excess, excess.mean()), np.full_like(scale, scale.mean())
-        spreads += np.sqrt(np.maximum(excess / (scale + 1e-12), 0.0)).tolist()
+        spread = np.sqrt(np.maximum(excess / (scale + 1e-12), 0.0))
+        spreads += np.where(rare[own], 0.0, spread).tolist()
     return CalendarPrior(tuple(groups), tuple(mean.tolist()), tuple(spreads))
 
 
@@ -333,7 +341,7 @@ def _by_day(seen: Sequence[_Seen]) -> Float[np.ndarray, "series day"]:
 
 
 def _solved(matrix: Matrix, side: np.ndarray) -> np.ndarray:
-    """Return what times the matrix is the right side."""
+    """Solve ``matrix @ x = side`` for x."""
     return np.asarray(np.linalg.solve(matrix, side), float)
 
 
@@ -386,6 +394,15 @@ def _on_every_day(
     for step in np.flatnonzero(~there):
         filled[step] = filled[step - week if step >= week else step - 1]
     return filled, there
+
+
+def _unit(errors: Row) -> float:
+    """Return the deviation of errors, also of a series that rarely changes."""
+    largest = float(np.abs(errors).max())
+    if not largest > 0:
+        return 1.0
+    scaled = errors / largest  # whose squares are numbers
+    return largest * max(_deviation(scaled), float(np.sqrt(np.square(scaled).mean())) / _STICKY)
 
 
 def _deviation(errors: Row) -> float:

@@ -92,7 +92,7 @@ class Nature:
 
     def may_have_effects(self, week: int) -> bool:
         """Return whether it is a daily series of such a week, of numbers that are not counts."""
-        return self.week == week and not (self.counts or self.sparse)
+        return week > 0 and self.week == week and not (self.counts or self.sparse)
 
     def effects_on(self, times: np.ndarray) -> np.ndarray:
         """Return the effects of the calendar at some times, in the units that networks see."""
@@ -145,7 +145,7 @@ def calendar_of(
 
     Only those of the more frequent week have effects.
     """
-    weeks = Counter(nature.week for nature in natures if nature.week)
+    weeks = Counter(nature.week for nature in natures if nature.may_have_effects(nature.week))
     week = max(weeks, key=lambda one: (weeks[one], one), default=7)
     daily = [
         (nature.as_features(values), times)

@@ -6,9 +6,9 @@ from forecaster.series.causal import Rows, decayed_mean, shift, squash
 from forecaster.series.features.anniversaries import active_days
 from forecaster.series.panel.panel import Histories, Panel
 
-ROWS_OF_VOLATILITY = 20
-"""Rows with which a series' own volatility stands alone."""
-_USUAL = 10.0  # changes that the volatility of a panel counts for
+_ALONE = 10  # changes with which a series' own volatility stands alone
+_LARGEST = 1e3  # volatility of a file
+_USUAL = 10.0  # changes that the volatility of a panel counts for beside none
 
 
 def usual_volatility(panel: Panel) -> float | None:
@@ -19,16 +19,33 @@ def usual_volatility(panel: Panel) -> float | None:
     found = [
         float(np.sqrt(np.square(np.diff(np.log(values))).mean()))
         for values, _ in panel.rows()
-        if len(values) >= ROWS_OF_VOLATILITY
+        if len(values) > _ALONE
     ]
     return float(np.median(found)) if found and np.median(found) > 0 else None
 
 
-def with_few_changes(scale: Rows, change: Rows, usual: float) -> Rows:
-    """Return the volatility of series of few rows, shrunk to that which is usual in a panel."""
+def with_few_changes(scale: Rows, change: Rows, usual: float | None) -> Rows:
+    """Return the volatility, at the first changes of a series shrunk to what is usual in a panel.
+
+    The more changes are known, the less; with 10 not at all. ``usual``: None where it is unknown
+    """
+    if usual is None:
+        return scale
     known = np.cumsum(np.isfinite(change), axis=1)
+    weight = _USUAL * np.maximum(1 - known / _ALONE, 0.0)
     own = np.where(known > 0, np.nan_to_num(scale), 0.0) ** 2
-    return np.sqrt((known * own + _USUAL * usual**2) / (known + _USUAL))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shrunk = np.sqrt((known * own + weight * usual**2) / (known + weight))
+    return np.where(known < _ALONE, shrunk, scale)
+
+
+def checked_volatility(value: object) -> float | None:
+    """Return the volatility that a file holds. Raises ValueError unless it is a number or None."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < _LARGEST:
+        raise ValueError(f"transform: volatility: expected a number above 0; got {value!r:.50}")
+    return float(value)
 
 
 def price_feature_count(horizon: int) -> int:

@@ -48,7 +48,7 @@ from forecaster.series.features.nature import (
     with_effects,
 )
 from forecaster.series.features.prices import (
-    ROWS_OF_VOLATILITY,
+    checked_volatility,
     price_feature_count,
     price_features,
     usual_volatility,
@@ -82,8 +82,9 @@ class Transform:
       :func:`combine`; empty for equal ones
     - ``common_seasons``: for series whose times are whole numbers and that do not clearly show a
       season of their own
-    - ``unit``: the usual change from one row to the next in units of a series' level, of prices
-      their usual volatility, for series that have hardly any rows; by default wide
+    - ``unit``: the usual change from one row to the next in units of a series' level, for series
+      that have hardly any rows; by default wide
+    - ``volatility``: of prices, which is usual in a panel; None: unknown
     - ``alone``: the classical model that forecasts alone, of :data:`EXPERTS`; None: all of them
       and the anchors are combined
     - ``counts``: what the series of counts have in common
@@ -108,6 +109,7 @@ class Transform:
     counts: CountPrior = NO_PRIOR
     optimism: float = 1.0
     calendar: CalendarPrior = NO_EFFECTS
+    volatility: float | None = None
 
     def __post_init__(self) -> None:
         if self.name not in NAMES:
@@ -142,7 +144,7 @@ class Transform:
         if name == "auto":
             name = "combined" if panel.target == "y" else "log_return"
         given = (season,) if isinstance(season, int) else season
-        known = Scaling.of(panel.future, _times_of(panel))
+        known = Scaling.of(panel.future, panel.times_of_rows())
         market = None if panel.market is None else panel.market.ids[0]
         if name == "combined":
             natures = MappingProxyType(natures_of(panel, given))
@@ -166,7 +168,7 @@ class Transform:
         """Return the transform with further series; ``season`` as for :meth:`choose`."""
         known = self.covariates
         if panel.future is not None and known.future:
-            known = known.with_scales(panel.future, _times_of(panel))
+            known = known.with_scales(panel.future, panel.times_of_rows())
         natures = self.natures
         if self.name == "combined":
             given = (season,) if isinstance(season, int) else season
@@ -181,7 +183,7 @@ class Transform:
         seasons that most others have. Of prices only the usual volatility is learned.
         """
         if self.name == "log_return":
-            return dataclasses.replace(self, unit=usual_volatility(panel) or self.unit)
+            return dataclasses.replace(self, volatility=usual_volatility(panel))
         if self.name != "combined":
             return self
         known = self
@@ -271,6 +273,7 @@ class Transform:
         fields |= {"shares": self.shares, "common_seasons": self.common_seasons}
         fields |= {"unit": self.unit, "alone": self.alone, "counts": self.counts}
         fields |= {"optimism": self.optimism, "calendar": self.calendar}
+        fields |= {"volatility": self.volatility}
         return fields | {"covariates": self.covariates.to_dict()}
 
     @staticmethod
@@ -290,6 +293,7 @@ class Transform:
             fields.get("alone"), CountPrior.from_json(fields.get("counts", NO_PRIOR)),
             float(fields.get("optimism", 1.0)),
             CalendarPrior.from_json(fields.get("calendar", NO_EFFECTS)),
+            checked_volatility(fields.get("volatility")),
         )  # fmt: skip
 
     def check_shares(self, horizon: int) -> None:
@@ -335,7 +339,9 @@ class Transform:
 
     def rows_to_forecast(self, horizon: int) -> int:
         """Return the fewest rows of a series with a base and a scale for each step ahead."""
-        return {"combined": horizon, "seasonal": self.season, "log_return": 1}.get(self.name, 0) + 1
+        of_prices = 1 if self.volatility is not None else _FIRST_CHANGES
+        needed = {"combined": horizon, "seasonal": self.season, "log_return": of_prices}
+        return needed.get(self.name, 0) + 1
 
     def unusable(self, panel: Panel) -> dict[str, Skipped]:
         """Return the series of a panel that cannot be transformed, with the reason."""
@@ -463,13 +469,12 @@ class Transform:
         if self.name in ("seasonal", "identity"):
             features.append(squash((z - decayed_mean(z, 0.99)) / scale))
         if logarithmic:
-            young = np.flatnonzero(z.shape[1] - histories.first < ROWS_OF_VOLATILITY)
-            scale[young] = with_few_changes(scale[young], change[young], self.unit)
             features += price_features(panel, histories, change, scale, horizon)
         if panel.market is not None and self.market is not None:
             features += market_features(
                 panel.market, panel.target, panel.times, histories.positions, scale
             )
+        scale = with_few_changes(scale, change, self.volatility)
         bases, scales = self._counted_from(z, scale, horizon)
         return Transformed(
             features=_without_gaps(np.stack(features, axis=-1)),
@@ -591,8 +596,3 @@ def _cuts(ends: Int[np.ndarray, " series"]) -> Int[np.ndarray, " cut"]:
 
 def _without_gaps(features: Float[np.ndarray, "series step feature"]) -> np.ndarray:
     return np.nan_to_num(features, nan=0.0, posinf=0.0, neginf=0.0).astype(np.float32)
-
-
-def _times_of(panel: Panel) -> dict[str, np.ndarray]:
-    """Return the times at which each series was observed."""
-    return {name: panel.times[seen] for name, seen in zip(panel.ids, panel.mask, strict=True)}

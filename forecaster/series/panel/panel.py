@@ -419,6 +419,10 @@ class Panel:
             out.append((values[row, seen], self.times[seen]))
         return out
 
+    def times_of_rows(self) -> dict[str, Shaped[np.ndarray, " row"]]:
+        """Return the times at which each series was observed."""
+        return {n: self.times[seen] for n, seen in zip(self.ids, self.mask, strict=True)}
+
     def channel(self, name: str) -> Float[np.ndarray, "series time"]:
         """Return the values of one channel."""
         return self.values[:, :, self.channels.index(name)]

@@ -315,6 +315,9 @@ def _sweep_outdated(home: Home) -> list[str]:
                 continue
         except OSError:  # the home is read-only
             continue
+        if not (folder / _REQUEST).exists():  # another process was just removing it
+            _remove(folder, lock)
+            continue
         try:
             request = read_request(folder / _REQUEST)
             store = Store.open(home, request.source)
