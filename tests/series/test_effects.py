@@ -17,6 +17,7 @@ from forecaster.series.features.effects import (
     effects_on,
     learn_calendar,
 )
+from forecaster.series.features.nature import Nature, calendar_of
 from forecaster.series.features.transforms import Transform
 
 EASTERS = pd.to_datetime(["2020-04-12", "2021-04-04", "2022-04-17", "2023-04-09"])
@@ -97,6 +98,33 @@ def test_the_week_of_a_series_is_that_of_its_rows(days, week):
 def test_a_panel_without_effects_has_none(seed):
     z, days = simulated(20, 800, effects=0.0, seed=seed)
     assert learn_calendar(list(z), [days.to_numpy()] * len(z)) == NO_EFFECTS
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_random_walk_has_no_effects(seed):
+    walk = np.cumsum(0.02 * np.random.default_rng(seed).standard_normal(1500))
+    assert learn_calendar([walk], [pd.date_range("2019-02-10", periods=1500).to_numpy()]) == (
+        NO_EFFECTS
+    )
+
+
+def test_no_bit_of_an_effect_depends_on_the_days_beside_it():
+    effects = np.random.default_rng(0).standard_normal(sum(GROUPS.values())).tolist()
+    days = pd.date_range("2019-02-10", periods=800).to_numpy()
+    whole = effects_on(effects, days)
+    for cut in range(1, 800, 37):
+        np.testing.assert_array_equal(effects_on(effects, days[:cut]), whole[:cut])
+
+
+def test_series_that_can_have_no_effects_do_not_choose_the_week():
+    weekday = Nature(logarithmic=True, week=5)
+    z, days = simulated(8, 720)
+    kept = days.day_of_week < 5
+    rows = [(np.exp(own[kept]), days.to_numpy()[kept]) for own in z]
+    counts = [(np.zeros(720), days.to_numpy())] * 9
+    natures = [weekday] * 8 + [Nature(counts=True, week=7)] * 9
+    assert calendar_of(natures, [*rows, *counts]).groups
+    assert calendar_of(natures, [*rows, *counts]) == calendar_of([weekday] * 8, rows)
 
 
 def test_one_series_shows_its_effects():
