@@ -30,6 +30,7 @@ from .tables.roles import Columns as Columns
 from .tables.roles import parse_columns as parse_columns
 from .tickers.groups import Groups as Groups
 from .tickers.groups import read_groups as read_groups
+from .tickers.groups import read_weights as read_weights
 from .tickers.membership import Membership as Membership
 from .tickers.membership import read_membership as read_membership
 from .tickers.universe import listed_tickers as listed_tickers
