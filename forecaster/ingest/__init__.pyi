@@ -11,7 +11,9 @@ from .loading import load_panel as load_panel
 from .loading import masked_rows as masked_rows
 from .loading import panel_from_store as panel_from_store
 from .review.adjusting import adjust as adjust
+from .review.adjusting import adjust_by as adjust_by
 from .review.adjusting import proposed as proposed
+from .review.adjusting import proposed_of as proposed_of
 from .review.adjustments import Proposal as Proposal
 from .review.adjustments import proposals as proposals
 from .review.quality import WRONG as WRONG
