@@ -19,8 +19,10 @@ def fitted() -> tuple[fc.Model, fc.Panel]:
 
 def test_sums_are_those_of_the_same_paths(fitted):
     groups = {"all": {f"s{k}": 1.0 for k in range(6)}, "some": {"s1": 2.0, "S4": -1.5}}
-    made = fc.predict_sums(*fitted, groups, LEVEL, quantiles=[0.3], n_paths=500, seed=3)
-    paths = fc.simulate(*fitted, n_paths=500, seed=3).rename(columns={"LSTM": "value"})
+    made = fc.predict_sums(
+        fitted[0], fitted[1], groups, LEVEL, quantiles=[0.3], n_paths=500, seed=3
+    )
+    paths = fc.simulate(fitted[0], fitted[1], n_paths=500, seed=3).rename(columns={"LSTM": "value"})
     paths["value"] *= paths["unique_id"].map({"s1": 2.0, "s4": -1.5}).fillna(0.0)
     some = paths.groupby(["ds", "sample_id"])["value"].sum().unstack()
     got = made[made["unique_id"] == "some"].set_index("ds")
@@ -39,7 +41,7 @@ def test_means_of_parts_add_up_and_bands_know_what_moves_together(fitted):
     parts = {name: {name: 1.0} for name in names}
     hedge = {"hedge": {names[0]: 1.0, names[1]: -1.0}}
     groups = {**parts, "all": dict.fromkeys(names, 1.0), **hedge}
-    made = fc.predict_sums(*fitted, groups).set_index(["unique_id", "ds"])
+    made = fc.predict_sums(fitted[0], fitted[1], groups).set_index(["unique_id", "ds"])
     width = (made["LSTM-hi-80"] - made["LSTM-lo-80"]).unstack("unique_id").iloc[-1]
     means = made["mean"].unstack("unique_id")
     np.testing.assert_allclose(means["all"], means[list(names)].sum(axis=1), rtol=1e-12)
@@ -50,8 +52,8 @@ def test_means_of_parts_add_up_and_bands_know_what_moves_together(fitted):
 
 
 def test_a_group_of_one_series_has_its_bands(fitted):
-    made = fc.predict_sums(*fitted, {"one": {"s2": 1.0}}, n_paths=4000)
-    bands = fc.predict(*fitted, LEVEL)
+    made = fc.predict_sums(fitted[0], fitted[1], {"one": {"s2": 1.0}}, n_paths=4000)
+    bands = fc.predict(fitted[0], fitted[1], LEVEL)
     bands = bands[bands["unique_id"] == "s2"]
     width = (bands["LSTM-hi-80"] - bands["LSTM-lo-80"]).to_numpy()
     for column in ("LSTM", "LSTM-lo-80", "LSTM-hi-80"):
@@ -60,11 +62,13 @@ def test_a_group_of_one_series_has_its_bands(fitted):
 
 def test_frames_of_groups_are_read(fitted):
     frame = pd.DataFrame({"unique_id": ["s0", "s1", "s1"], "group": ["a", "a", "b"]})
-    weighted = fc.predict_sums(*fitted, frame.assign(weight=[1, 3, 2]))
-    by_hand = fc.predict_sums(*fitted, {"a": {"s0": 1, "s1": 3}, "b": {"s1": 2}})
+    weighted = fc.predict_sums(fitted[0], fitted[1], frame.assign(weight=[1, 3, 2]))
+    by_hand = fc.predict_sums(fitted[0], fitted[1], {"a": {"s0": 1, "s1": 3}, "b": {"s1": 2}})
     pd.testing.assert_frame_equal(weighted, by_hand)
-    plain = fc.predict_sums(*fitted, frame)
-    pd.testing.assert_frame_equal(plain, fc.predict_sums(*fitted, frame.assign(weight=1)))
+    plain = fc.predict_sums(fitted[0], fitted[1], frame)
+    pd.testing.assert_frame_equal(
+        plain, fc.predict_sums(fitted[0], fitted[1], frame.assign(weight=1))
+    )
 
 
 def test_only_days_of_all_series_are_summed():
@@ -99,11 +103,11 @@ def test_only_days_of_all_series_are_summed():
 )
 def test_other_groups_are_refused(fitted, groups, words):
     with pytest.raises(UsageError, match=words):
-        fc.predict_sums(*fitted, groups)
+        fc.predict_sums(fitted[0], fitted[1], groups)
 
 
 def test_a_group_that_lacks_a_forecast_and_too_few_paths_are_errors(fitted):
     with pytest.raises(ModelError, match="a: 1 of its 2 series have no forecast: XYZ"):
-        fc.predict_sums(*fitted, {"a": {"s0": 1, "XYZ": 1}})
+        fc.predict_sums(fitted[0], fitted[1], {"a": {"s0": 1, "XYZ": 1}})
     with pytest.raises(UsageError, match="expected 1,000 or more"):
-        fc.predict_sums(*fitted, {"a": {"s0": 1}}, level=[99], n_paths=999)
+        fc.predict_sums(fitted[0], fitted[1], {"a": {"s0": 1}}, level=[99], n_paths=999)
