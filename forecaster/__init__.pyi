@@ -6,6 +6,7 @@ from .evaluation import evaluate as evaluate
 from .forecasting import Model as Model
 from .forecasting import fit as fit
 from .forecasting import predict as predict
+from .forecasting import predict_sums as predict_sums
 from .forecasting import simulate as simulate
 from .ingest import load_panel as load_panel
 from .plotting import plot_forecast as plot_forecast

@@ -38,13 +38,21 @@ def known_flags(*flags: str) -> str:
 QUICKLY = known_flags("xla_backend_optimization_level=0", "xla_cpu_use_fusion_emitters=false")
 os.environ.setdefault("XLA_FLAGS", QUICKLY)  # workers and other processes inherit it
 
-WINDOWS = [f"forecaster.forecasting.{module}" for module in ("heads", "mixture", "windows")]
-DENSE = ["native", "recurrence", "data", "examples", "history", "keys", "members", "result"]
-CHECKED = {
-    "off": [],
-    "": [*WINDOWS, *(f"forecaster.swarm.{module}" for module in DENSE)],
-    "all": [*WINDOWS, "forecaster.swarm"],
-}[os.environ.get("FORECASTER_TEST_TYPES", "")]
+WINDOWS = [f"forecaster.forecasting.{name}" for name in ("bands.heads", "bands.mixture", "windows")]
+DENSE = [
+    f"forecaster.swarm.{name}"
+    for name in (
+        "native", "recurrence", "arrays.data", "arrays.members", "checkpoints.history",
+        "execution.result", "training.examples", "training.keys",
+    )
+]  # fmt: skip
+CHECKED = {"off": [], "": [*WINDOWS, *DENSE], "all": [*WINDOWS, "forecaster.swarm"]}[
+    os.environ.get("FORECASTER_TEST_TYPES", "")
+]
+PACKAGE = Path(__file__).parents[1]
+for module in CHECKED:  # of one that has moved nothing would be checked
+    place = PACKAGE / module.replace(".", "/")
+    assert place.is_dir() or place.with_suffix(".py").exists(), f"{module} has moved"
 # An int will do for a float, as for static checkers.
 CHECKER = "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))"
 if CHECKED:  # before anything imports them

@@ -1,5 +1,6 @@
 """``forecaster adjust``."""
 
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -9,6 +10,7 @@ from forecaster.errors import UsageError
 
 if TYPE_CHECKING:
     from forecaster.home import Home
+    from forecaster.ingest import Proposal
 
 
 @click.command()
@@ -16,16 +18,33 @@ if TYPE_CHECKING:
 @click.option("--all", "everything", is_flag=True, help="All tickers with a proposal.")
 @click.option("--undo", is_flag=True, help="Forget the adjustments of these tickers; `ingest "
               "--refresh` then reads the source's prices again.")  # fmt: skip
+@click.option("--dismiss", is_flag=True, help="The moves of these tickers are real: leave the rows "
+              "as they are, and propose this no more.")  # fmt: skip
+@click.option("--factor", type=float, help="Adjust a ticker by this factor, such as 0.25 for a "
+              "split 4 for 1, whether it is proposed or not; with --before.")  # fmt: skip
+@click.option("--before", type=click.DateTime(["%Y-%m-%d"]), help="The first day with the new "
+              "prices; earlier ones are multiplied by --factor.")  # fmt: skip
+@click.option("--volume/--no-volume", default=True, help="With --factor: divide earlier volumes by "
+              "it, as of a split.  [default: --volume]")  # fmt: skip
 @click.option("--source", help="Name of the stored source.  [default: the only one]")
 @home_option
 def adjust(
-    *, tickers: tuple[str, ...], everything: bool, undo: bool, source: str | None, home: "Home"
+    *,
+    tickers: tuple[str, ...],
+    everything: bool,
+    undo: bool,
+    dismiss: bool,
+    factor: float | None,
+    before: datetime | None,
+    volume: bool,
+    source: str | None,
+    home: "Home",
 ) -> None:
     """Adjust stored prices for splits and changes of currency that the source has left out.
 
     Without tickers, it lists what is proposed and changes nothing: moves by an exact ratio, as of a
     split, and moves of all tickers by the same amount. Adjustments are kept, and applied to rows
-    that arrive later as long as these still show the jump.
+    that arrive later as long as these still show the jump. --dismiss says that a move is real.
 
     \b
     Examples:
@@ -33,14 +52,28 @@ def adjust(
       forecaster adjust AAPL
       forecaster adjust --all
       forecaster adjust AAPL --undo
+      forecaster adjust AAPL --dismiss
+      forecaster adjust AAPL --factor 0.25 --before 2024-06-10
     """
     from forecaster.ingest import adjust as apply
-    from forecaster.ingest import find_store, proposed
+    from forecaster.ingest import adjust_by, find_store, proposed
 
     if everything and tickers:
         raise UsageError("name tickers, or use --all for every proposal (not both)")
-    if undo and not (everything or tickers):
-        raise UsageError("--undo: name tickers, or use --all")
+    for option, given in (("--undo", undo), ("--dismiss", dismiss)):
+        if given and not (everything or tickers):
+            raise UsageError(f"{option}: name tickers, or use --all")
+    if (factor is None) != (before is None):
+        raise UsageError("--factor and --before go together: by how much, and before which day")
+    if factor is not None and before is not None:
+        if undo or dismiss or len(tickers) != 1:
+            raise UsageError("--factor: name one ticker, without --all, --undo and --dismiss")
+        _, applied = adjust_by(
+            home, tickers[0], factor, before.date(), source, split=volume, on_wait=say
+        )
+        return _show(applied)
+    if undo and dismiss:
+        raise UsageError("--undo forgets, and --dismiss remembers; leave one of them out")
     if not (everything or tickers):
         found = proposed(find_store(home, source))
         for name, one in found.items():
@@ -49,12 +82,20 @@ def adjust(
             show("Nothing to adjust")
         return
     store, applied = apply(
-        home, None if everything else tickers, source, undo=undo, on_wait=say
+        home, None if everything else tickers, source, undo=undo, dismiss=dismiss, on_wait=say
     )  # fmt: skip
-    for name, one in applied.items():
-        show(f"{name}: rows before {one.time} times {one.factor:.6g}")
+    if dismiss:
+        for name, one in applied.items():
+            show(f"{name}: the move of {one.time} is left as it is, and proposed no more")
+        return
+    _show(applied)
     if undo:
         show(
             f"Forgotten; `forecaster ingest --source {store.source} --refresh` reads the prices "
             "as they are in the source"
         )
+
+
+def _show(applied: "dict[str, Proposal]") -> None:
+    for name, one in applied.items():
+        show(f"{name}: rows before {one.time} times {one.factor:.6g}")

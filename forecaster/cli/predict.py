@@ -75,6 +75,9 @@ _PIPED = ("csv", "json")  # formats for standard output
     "--paths", "n_paths", type=click.IntRange(1),
     help="Draw this many sample paths of all series together, instead of bands.",
 )  # fmt: skip
+@click.option("--sum", "sums", metavar="FILE.csv", help="Forecast the sums of groups instead, such "
+              "as portfolios or regions, from paths: a CSV with the columns ticker, group and, if "
+              "wanted, weight.")  # fmt: skip
 @click.option(
     "--end",
     type=click.DateTime(["%Y-%m-%d"]),
@@ -113,6 +116,7 @@ def predict(
     form: str | None,
     output: Path | None,
     n_paths: int | None,
+    sums: str | None,
     end: datetime | None,
     max_late: int | None,
     report: Path | None,
@@ -130,7 +134,9 @@ def predict(
     were not.
 
     --paths draws joint futures of all series, which give the risk of a basket or the spread of a
-    sum. It shows a summary, or writes the paths to --output.
+    sum. It shows a summary, or writes the paths to --output. --sum forecasts the sums of groups
+    from such futures, by default 2,000: each group's values times their weights, such as shares
+    held.
 
     Forecasts are made from the latest stored rows, also of a model that `fit --end` trained on
     earlier ones. With --all, tickers that were retired (see `tickers`) are left out. Series that
@@ -144,22 +150,27 @@ def predict(
       forecaster predict --all --run tech-weekly --output forecasts.csv
       forecaster predict --all --report forecasts.html --groups sectors.csv
       forecaster predict AAPL MSFT --paths 1000 --output paths.parquet
+      forecaster predict --sum portfolios.csv --level 90
       forecaster predict --all --end 2024-06-28
       forecaster predict --all --no-newcomers
       forecaster predict --all --max-late 0 --output forecasts.csv
     """
-    if everything == bool(tickers):
-        raise UsageError("name tickers, or use --all for every series of the model (not both)")
+    if (sums is not None) + everything + bool(tickers) != 1:
+        raise UsageError(
+            "name tickers, use --all for every series of the model, or --sum for those of a file "
+            "(one of the three)"
+        )
+    weights = _read_weights(sums)
+    tickers = tickers or _members(weights)
     if newcomers is not None and not everything:
         raise UsageError("--newcomers is for --all; name the tickers, or leave it out")
     if history is not None and plot is None:
         raise UsageError("--history is for the picture; add --plot FILE.png")
-    if quantile and n_paths is not None:
+    if quantile and n_paths is not None and weights is None:
         raise UsageError("--quantile is of single dates, and --paths draws paths; leave one out")
     _check_reading(reading, covariates)
-    outputs = _Outputs.checked(
-        output, plot, report, form=form, overwrite=overwrite, drawn=n_paths is not None
-    )
+    drawn = "--sum" if weights is not None else None if n_paths is None else "--paths"
+    outputs = _Outputs.checked(output, plot, report, form=form, overwrite=overwrite, drawn=drawn)
     grouped = _read_groups(groups, report)
     from forecaster.forecasting import check_levels, check_quantiles
     from forecaster.pipeline import predict_from_home
@@ -168,11 +179,11 @@ def predict(
     result = predict_from_home(
         home, None if everything else tickers, shown.levels, run, n_paths, covariates,
         history=history, on_notice=say, quantiles=shown.quantiles, end=end, newcomers=newcomers,
-        max_late=max_late,
+        max_late=max_late, sums=weights,
     )  # fmt: skip
     _warn(result)
     if outputs.table(result, whole=not everything):
-        _print_tables(result, shown, n_paths)
+        _print_tables(result, shown, drawn=drawn == "--paths")
     if outputs.page is not None:
         _write_page(home, result, shown.levels, grouped, outputs.page)
     if outputs.picture is not None:
@@ -287,15 +298,15 @@ class _Outputs(NamedTuple):
         *,
         form: str | None,
         overwrite: bool,
-        drawn: bool,
+        drawn: str | None,
     ) -> "_Outputs":
         """Check that all can be written. Raises UsageError where one cannot.
 
-        ``drawn``: whether paths are drawn, which pictures and pages do not show
+        ``drawn``: the option that draws paths, which pictures and pages do not show
         """
         for path, option in ((plot, "--plot draws"), (report, "--report shows")):
             if drawn and path is not None:
-                raise UsageError(f"{option} bands, and --paths makes none; leave one of them out")
+                raise UsageError(f"{option} bands, and {drawn} makes none; leave one of them out")
         form = None if form == "table" else form
         file = output and check_output(output, form=form, overwrite=overwrite)
         picture = plot and check_output(plot, PICTURES, overwrite=overwrite, option="--plot")
@@ -329,13 +340,14 @@ class _Shown(NamedTuple):
         ]
 
 
-def _print_tables(result: "Prediction", shown: _Shown, n_paths: int | None = None) -> None:
-    if n_paths is not None:
+def _print_tables(result: "Prediction", shown: _Shown, *, drawn: bool) -> None:
+    """Print forecasts, or a summary of paths where these are ``drawn``."""
+    if drawn:
         from forecaster.cli.risk import risk_table, values_table
 
         table = values_table if result.panel.target == "y" else risk_table
         print_table(table(result, _FULL_TABLES))
-    elif len(result.panel.ids) <= _FULL_TABLES:
+    elif not result.summed and len(result.panel.ids) <= _FULL_TABLES:
         for name in result.panel.ids:
             print_table(_table(result, name, shown))
     else:
@@ -362,7 +374,7 @@ def _table(result: "Prediction", name: str, shown: _Shown) -> "Table":
 
 
 def _overview(result: "Prediction", shown: _Shown, *, narrow: bool = False) -> "Table":
-    """Return a table of the last date's forecasts, a row per series.
+    """Return a table of the last date's forecasts, a row per series or group.
 
     ``narrow``: without the latest values, and with a date that all series share in the title.
     """
@@ -372,19 +384,24 @@ def _overview(result: "Prediction", shown: _Shown, *, narrow: bool = False) -> "
 
     ends = {show_time(when) for when in result.frame.groupby("unique_id")["ds"].max()}
     title = f"Forecasts for {ends.pop()}" if narrow and len(ends) == 1 else None
-    known = [] if narrow else ["last"]
+    kind, count = ("group", ["series"]) if result.summed else ("series", ["last"])
+    known = [] if narrow else count
     dates = [] if title else ["date"]
     rungs = {} if narrow else _rungs(result)
-    table = Table("series", *known, *dates, "median", *shown.headings, "P(rise)",
+    table = Table(kind, *known, *dates, "median", *shown.headings, "P(rise)",
                   *(["forecast by"] if rungs else []),
                   title=title, title_justify="left")  # fmt: skip
     for column in table.columns[1:]:
         column.justify = "left" if column.header == "forecast by" else "right"
-    lasts = _lasts(result, result.panel.ids)
+    lasts = {} if result.summed else _lasts(result, result.panel.ids)
     for name, part in result.frame.groupby("unique_id", sort=False):
-        last, _ = lasts[str(name)]
         row = part.iloc[-1]
-        cells = {"last": _number(last[1]), "date": show_time(row["ds"])}
+        cells = {"date": show_time(row["ds"])}
+        if result.summed:
+            cells["series"] = f"{row['series']:,}"
+        else:
+            last, _ = lasts[str(name)]
+            cells["last"] = _number(last[1])
         cells = [cells[column] for column in (*known, *dates)]
         rung = [rungs[str(name)]] if rungs else []
         table.add_row(str(name), *cells, *_cells(result, row, shown), *rung)
@@ -449,6 +466,19 @@ def _export(result: "Prediction", form: str | None, file: Output | None) -> None
     text = (write_csv(frame) if form == "csv" else as_json(frame)).rstrip("\n")
     # Files and programs get the text as it is; a terminal would obey control characters in it.
     click.echo(printable(text) if sys.stdout.isatty() else text)
+
+
+def _read_weights(sums: str | None) -> dict[str, dict[str, float]] | None:
+    if sums is None:
+        return None
+    from forecaster.ingest import read_weights
+
+    return read_weights(from_text(sums))
+
+
+def _members(weights: dict[str, dict[str, float]] | None) -> tuple[str, ...]:
+    """Return the series of all groups."""
+    return tuple(dict.fromkeys(name for its in (weights or {}).values() for name in its))
 
 
 def _read_groups(groups: str | None, report: Path | None) -> "Groups | None":

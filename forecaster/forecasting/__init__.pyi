@@ -50,7 +50,15 @@ from .predicting.predicting import forecast_latest as forecast_latest
 from .predicting.predicting import predict as predict
 from .predicting.predicting import price_factor as price_factor
 from .predicting.predicting import targets_at as targets_at
+from .predicting.simulating import draw_paths as draw_paths
 from .predicting.simulating import simulate as simulate
+from .predicting.sums import SERIES as SERIES
+from .predicting.sums import USUAL_PATHS as USUAL_PATHS
+from .predicting.sums import GroupWeights as GroupWeights
+from .predicting.sums import check_paths as check_paths
+from .predicting.sums import possible_sums as possible_sums
+from .predicting.sums import predict_sums as predict_sums
+from .predicting.sums import sums_of as sums_of
 from .rungs import FORECAST_BY as FORECAST_BY
 from .rungs import ROWS_TO_COMBINE as ROWS_TO_COMBINE
 from .rungs import Rung as Rung

@@ -11,7 +11,9 @@ from .loading import load_panel as load_panel
 from .loading import masked_rows as masked_rows
 from .loading import panel_from_store as panel_from_store
 from .review.adjusting import adjust as adjust
+from .review.adjusting import adjust_by as adjust_by
 from .review.adjusting import proposed as proposed
+from .review.adjusting import proposed_of as proposed_of
 from .review.adjustments import Proposal as Proposal
 from .review.adjustments import proposals as proposals
 from .review.quality import WRONG as WRONG
@@ -30,6 +32,7 @@ from .tables.roles import Columns as Columns
 from .tables.roles import parse_columns as parse_columns
 from .tickers.groups import Groups as Groups
 from .tickers.groups import read_groups as read_groups
+from .tickers.groups import read_weights as read_weights
 from .tickers.membership import Membership as Membership
 from .tickers.membership import read_membership as read_membership
 from .tickers.universe import listed_tickers as listed_tickers

@@ -17,12 +17,19 @@ from forecaster.errors import (
     printable,
 )
 from forecaster.forecasting import (
+    SERIES,
+    USUAL_PATHS,
+    GroupWeights,
     Model,
+    check_paths,
+    draw_paths,
     is_quantile,
     match_panel,
+    possible_sums,
     predict,
     resolve_names,
     simulate,
+    sums_of,
 )
 from forecaster.home import Home, run_name
 from forecaster.ingest import CovariateFiles, Date, Proposal, Reading
@@ -84,6 +91,11 @@ class Prediction:
         return self.model.provenance.get("source") == "simulated"
 
     @property
+    def summed(self) -> bool:
+        """Whether the forecasts are those of sums of groups."""
+        return SERIES in self.frame
+
+    @property
     def ends(self) -> dict[str, str]:
         """By series, the time of its latest row."""
         return ends_of(self.panel)
@@ -103,6 +115,7 @@ def predict_from_home(
     *,
     newcomers: bool | None = None,
     max_late: int | None = None,
+    sums: GroupWeights | None = None,
 ) -> Prediction:
     """Forecast tickers, by default all, with a saved model and the stored prices.
 
@@ -119,6 +132,8 @@ def predict_from_home(
     - ``newcomers``: whether all series include stored ones that are new since the fit, or were too
       short for it; None: if the fit took all that the source held
     - ``max_late``: leave out series that lack more sessions than this; None: none
+    - ``sums``: if given, the frame has forecasts of the sums of these groups, from ``n_paths``
+      paths; groups that lack a series are in ``unknown``
 
     Only the shards that hold these series are read, one after another.
 
@@ -131,10 +146,13 @@ def predict_from_home(
     Raises ModelError when there is no model, or it can forecast none of the tickers, UsageError
     when there is no run of this name, and when one from elsewhere needs files of covariates.
     """
+    if sums is not None:
+        n_paths = USUAL_PATHS if n_paths is None else n_paths
+        check_paths(n_paths, level, quantiles)
     swarm.keep_compiled(home.cache)
     options = (
-        home, tuple(level), n_paths, covariates or CovariateFiles(), on_notice, tuple(quantiles),
-        end, max_late, max(_KEPT, history or 0),
+        home, tuple(level), n_paths, sums, covariates or CovariateFiles(), on_notice,
+        tuple(quantiles), end, max_late, max(_KEPT, history or 0),
     )  # fmt: skip
     damaged: dict[Path, str] = {}
     while True:
@@ -211,6 +229,7 @@ class _Asked(NamedTuple):
     home: Home
     level: tuple[float, ...]
     n_paths: int | None
+    sums: GroupWeights | None
     covariates: CovariateFiles
     on_notice: Callable[[str], None] | None
     quantiles: tuple[float, ...]
@@ -249,8 +268,15 @@ def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Pred
         made = Made(usable, frame[of_bands], model.config.column, folder.name, source)
         if asked.recorded:
             _keep(home, made, asked.on_notice)
-    else:
+    elif asked.sums is None:
         frame = simulate(model, usable, asked.n_paths)
+    else:
+        paths = draw_paths(model, usable, asked.n_paths)
+        groups, missing = possible_sums(paths, asked.sums)
+        if not groups:
+            raise ModelError(f"no group can be summed:\n{name_reasons(missing)}")
+        unknown |= missing
+        frame = sums_of(paths, groups, model.config.column, asked.level, asked.quantiles)
     late = {name: late[name] for name in usable.ids}
     return _with_warnings(Prediction(model, usable, frame, unknown | lost, late, folder), stored)
 

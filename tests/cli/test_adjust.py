@@ -124,3 +124,48 @@ def test_forecasts_say_it_for_as_long_as_it_shows(mornings, settings):
     assert f"before {DAY}: its open was" in wide.stderr and "forecaster adjust" in wide.stderr
     assert mornings("adjust", "T3").exit_code == 0
     assert "unadjusted" not in mornings("predict", "T3", "--end", DAYS[-1]).stderr
+
+
+def test_a_real_move_is_dismissed_and_proposed_no_more(mornings, settings):
+    table = pd.concat([split(0.5), split(2, "T5")[lambda t: t["ticker"] == "T5"]])
+    table = table.drop_duplicates(["ticker", "date"], keep="last")
+    assert mornings.ingest(table).exit_code == 0
+    raw = closes(mornings)
+    done = mornings("adjust", "t3", "--dismiss")
+    assert done.exit_code == 0 and f"T3: the move of {DAY} is left as it is" in done.stdout
+    listed = mornings("adjust").stdout
+    assert "T5" in listed and "T3" not in listed
+    pd.testing.assert_frame_equal(closes(mornings), raw)
+    assert "T3" not in mornings.ingest(table, "--refresh").stderr
+    assert (
+        mornings("fit", "--source", f"files:{mornings.path}", "--config", settings).exit_code == 0
+    )
+    assert "unadjusted" not in mornings("predict", "T3", "--end", DAYS[-1]).stderr
+    assert mornings("adjust", "T3", "--undo").exit_code == 0  # forget that it was dismissed
+    assert "T3" in mornings("adjust").stdout
+    assert mornings("adjust", "--dismiss").exit_code == 2
+
+
+def test_a_factor_of_ones_own_is_applied_where_prices_moved_by_it(mornings):
+    assert mornings.ingest(split(0.58)).exit_code == 0
+    assert "Nothing to adjust" in mornings("adjust").stdout
+    raw = closes(mornings)
+    own = ("adjust", "T3", "--factor", "0.58", "--before")
+    done = mornings(*own, DAYS[-30])
+    assert done.exit_code == 2 and "T3: prices did not move by about 0.58" in done.stderr
+    pd.testing.assert_frame_equal(closes(mornings), raw)
+    done = mornings(*own, DAY, "--no-volume")
+    assert done.exit_code == 0 and f"T3: rows before {DAY} times 0.58" in done.stdout
+    made, before = closes(mornings), raw["date"] < DAY if "date" in raw else raw["ds"] < DAY
+    np.testing.assert_allclose(made["close"][before], raw["close"][before] * 0.58)
+    np.testing.assert_allclose(made["volume"], raw["volume"])
+    assert mornings.ingest(split(0.58)).exit_code == 0  # the source sends them unadjusted again
+    pd.testing.assert_frame_equal(closes(mornings), made)
+    for wrong, words in (
+        (("T3", "--factor", "0.5"), "go together"),
+        (("--factor", "0.5", "--before", DAY), "name one ticker"),
+        (("T3", "--factor", "-1", "--before", DAY), "expected a number above 0 other than 1"),
+        (("T99", "--factor", "0.5", "--before", DAY), "T99: not stored"),
+    ):
+        done = mornings("adjust", *wrong)
+        assert done.exit_code == 2 and words in done.stderr

@@ -335,6 +335,27 @@ def test_helps_tell_the_defaults_of_the_configuration(command):
     assert compared == {name: str(settings[name]) for name in compared}
 
 
+def test_sums_of_groups_are_shown_written_and_named_where_one_lacks_a_series(home, tmp_path):
+    groups, file = tmp_path / "groups.csv", tmp_path / "sums.parquet"
+    groups.write_text("ticker,group,shares\naapl,mine,10\nKO,mine,5\nAAPL,long,1\n")
+    shown = run("predict", "--sum", groups, "--home", home)
+    assert shown.exit_code == 0, shown.output
+    assert "mine" in shown.stdout and "group" in shown.stdout
+    done = run("predict", "--sum", groups, "--paths", 300, "--level", 80, "--quantile", 0.05,
+               "--output", file, "--home", home)  # fmt: skip
+    assert done.exit_code == 0, done.output
+    frame = pd.read_parquet(file)
+    assert {"LSTM", "LSTM-lo-80", "LSTM-q-0.05", "mean", "probability_of_rise"}.issubset(frame)
+    assert frame.groupby("unique_id")["series"].first().to_dict() == {"long": 1, "mine": 2}
+    groups.write_text("ticker,group\nAAPL,mine\nKO,mine\nNONE,other\nKO,other\n")
+    partly = run("predict", "--sum", groups, "--home", home)
+    assert partly.exit_code == 3 and "mine" in partly.stdout and "other" not in partly.stdout
+    assert "other: 1 of its 2 series have no forecast: NONE" in partly.stderr
+    page = ("predict", "--sum", groups, "--report", tmp_path / "p.html", "--home", home)
+    assert "leave one of them out" in error(*page, code=2)
+    assert "one of the three" in error("predict", "KO", "--sum", groups, "--home", home, code=2)
+
+
 def test_paths_say_what_a_basket_risks_and_are_written(home, tmp_path):
     result = run("predict", "AAPL", "KO", "--paths", 400, "--home", home)
     assert result.exit_code == 0, result.output

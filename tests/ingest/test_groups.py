@@ -3,7 +3,7 @@
 import pytest
 
 from forecaster.errors import UsageError
-from forecaster.ingest import read_groups
+from forecaster.ingest import read_groups, read_weights
 
 IDS = ["AAPL", "BRK-B", "XOM"]
 
@@ -73,3 +73,33 @@ def test_a_file_of_other_series_is_refused(tmp_path):
 def test_a_missing_file_says_which(tmp_path):
     with pytest.raises(UsageError, match=r"nowhere\.csv: cannot be read"):
         read_groups(tmp_path / "nowhere.csv")
+
+
+def test_weights_of_several_groups_are_read(tmp_path):
+    path = tmp_path / "groups.csv"
+    path.write_text("Ticker;Sector;Shares\nAAPL;Tech;1.5\nBRK.B;Banks;-2\nAAPL;Mine;3\nXOM;;\n")
+    assert read_weights(path) == {
+        "Tech": {"AAPL": 1.5}, "Banks": {"BRK.B": -2.0}, "Mine": {"AAPL": 3.0},
+    }  # fmt: skip
+    path.write_text("ticker,group\nAAPL,Tech\nMSFT,Tech\n")
+    assert read_weights(path) == {"Tech": {"AAPL": 1.0, "MSFT": 1.0}}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("ticker,group,weight\nA,x,0\n", "line 2: weight: expected a number other than 0"),
+        ("ticker,group,weight\nA,x\n", "line 2: weight: expected .* got ''"),
+        ("ticker,group,weight\nA,x,nan\n", "got 'nan'"),
+        ("ticker,group\nA,x\na,x\n", "line 3: a is twice in 'x'"),
+        ("ticker,weight\nA,1\n", "none of them group"),
+        ("ticker,group\nA,\n", "no ticker with a group"),
+        ("ticker,group\n,x\n", "line 2: no ticker"),
+        ("", "nothing in it"),
+    ],
+)
+def test_wrong_weights_are_refused(tmp_path, text, words):
+    path = tmp_path / "groups.csv"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=words):
+        read_weights(path)

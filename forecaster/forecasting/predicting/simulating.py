@@ -5,11 +5,11 @@ copula (the Schaake shuffle: Clark et al. 2004, Journal of Hydrometeorology 5(1)
 occurred together, across series or across steps, occur together in the paths.
 """
 
-from typing import Unpack
+from typing import NamedTuple, Unpack
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 
 from forecaster.errors import UsageError
 from forecaster.forecasting.bands.conformal import SHRINKAGE, spread_at_origins
@@ -30,6 +30,19 @@ from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.series import Panel
 
 _KNOTS = np.linspace(-5, 5, 101)  # normal scores between which quantiles are interpolated
+
+
+class Paths(NamedTuple):
+    """Joint futures of all series of a panel.
+
+    - ``panel``: the series that are forecast, with the rows until now
+    - ``times``: of the steps of each series
+    - ``values``: in the units of :func:`predict`
+    """
+
+    panel: Panel
+    times: Shaped[np.ndarray, "series horizon"]
+    values: Float[np.ndarray, "series path horizon"]
 
 
 def simulate(
@@ -56,6 +69,26 @@ def simulate(
 
     Raises UsageError for less than one path, and ModelError as :func:`predict` does.
     """
+    panel, times, paths = draw_paths(model, panel, n_paths, seed, **columns)
+    _, _, horizon = paths.shape
+    return pd.DataFrame(
+        {
+            "unique_id": np.repeat(np.array(panel.ids, object), n_paths * horizon),
+            "ds": np.repeat(times[:, None], n_paths, axis=1).ravel(),
+            "sample_id": np.tile(np.repeat(np.arange(n_paths), horizon), len(panel.ids)),
+            model.config.column: paths.ravel(),
+        }
+    )
+
+
+def draw_paths(
+    model: Model,
+    panel: Panel | Table,
+    n_paths: int,
+    seed: int = 0,
+    **columns: Unpack[ColumnOptions],
+) -> Paths:
+    """Draw the paths of :func:`simulate`, as arrays. Arguments and errors are the same."""
     check_model(model)
     if not isinstance(n_paths, int | np.integer):
         raise UsageError(f"n_paths: expected a whole number; got {n_paths!r}")
@@ -80,14 +113,7 @@ def simulate(
     check_finite(panel, {model.config.column: paths})
     paths = paths * price_factor(panel)[:, None, None]
     times = np.stack(panel.of_times(lambda times: times_ahead(times, horizon)))
-    return pd.DataFrame(
-        {
-            "unique_id": np.repeat(np.array(panel.ids, object), n_paths * horizon),
-            "ds": np.repeat(times[:, None], n_paths, axis=1).ravel(),
-            "sample_id": np.tile(np.repeat(np.arange(n_paths), horizon), len(panel.ids)),
-            model.config.column: paths.ravel(),
-        }
-    )
+    return Paths(panel, times, paths)
 
 
 def _draw(

@@ -1,6 +1,9 @@
-"""Apply proposed adjustments to a store on request."""
+"""Apply adjustments to a store on request: those proposed, or a factor of one's own."""
 
 from collections.abc import Callable, Sequence
+from datetime import date
+
+import numpy as np
 
 from forecaster.errors import NoSeries, UsageError, listed
 from forecaster.home import Home
@@ -16,14 +19,26 @@ from forecaster.ingest.store.export import find_store
 from forecaster.ingest.store.store import Store
 from forecaster.series import Panel
 
+_NONE = 1.0  # the factor that is kept for a jump that is none of a split
+
 
 def proposed(store: Store) -> dict[str, Proposal]:
     """Return by series the adjustment that the stored prices call for, if any."""
     series, _ = store.read_arrays(store.ids)
     try:
-        return proposals(Panel.from_arrays(series)) if series else {}
+        return proposed_of(store, Panel.from_arrays(series)) if series else {}
     except NoSeries:
         return {}
+
+
+def proposed_of(store: Store, panel: Panel) -> dict[str, Proposal]:
+    """Return the proposals for some of a store's series, without those that were dismissed."""
+    found = proposals(panel)
+    kept = read_adjustments(store.folder) if found else {}
+    dismissed = {
+        (name, one.time) for name, each in kept.items() for one in each if one.factor == _NONE
+    }
+    return {name: one for name, one in found.items() if (name, one.time) not in dismissed}
 
 
 def adjust(
@@ -32,6 +47,7 @@ def adjust(
     source: str | None = None,
     *,
     undo: bool = False,
+    dismiss: bool = False,
     on_wait: Callable[[str], None] | None = None,
 ) -> tuple[Store, dict[str, Proposal]]:
     """Adjust the stored rows of some series as proposed; return the store and what was applied.
@@ -42,6 +58,7 @@ def adjust(
     - ``source``: the source whose store has them; None: the only one
     - ``undo``: forget the adjustments of these series instead. Stored rows stay as they are until
       they are read again
+    - ``dismiss``: leave the rows as they are instead, and propose this no more
     - ``on_wait(message)``: called if another process is updating the same store
 
     Raises UsageError where the source is not stored, or nothing is proposed or kept for a series.
@@ -60,17 +77,64 @@ def adjust(
             write_adjustments(store.folder, left)
             return store, {}
         found = proposed(store)
-        for name in chosen:
-            one = Adjustment(found[name].time, found[name].factor, found[name].split)
-            others = [each for each in kept.get(name, []) if each.time != one.time]
-            kept[name] = [*others, one]
-        # Before the rows: if this is interrupted, the same command does the rest.
-        write_adjustments(store.folder, kept)
-        for name in chosen:
-            _write(store, name, kept[name])
-        store.commit()
-        review(store)
-    return store, {name: found[name] for name in chosen}
+        applied = {name: found[name] for name in chosen}
+        _apply(store, applied, dismiss=dismiss)
+    return store, applied
+
+
+def adjust_by(
+    home: Home,
+    name: str,
+    factor: float,
+    before: date,
+    source: str | None = None,
+    *,
+    split: bool = True,
+    on_wait: Callable[[str], None] | None = None,
+) -> tuple[Store, dict[str, Proposal]]:
+    """Adjust the rows of a series before a day by a factor; returns as :func:`adjust` does.
+
+    - ``name, source, on_wait``: as for :func:`adjust`
+    - ``factor``: what earlier prices are multiplied by, such as 0.25 for a split 4 for 1
+    - ``before``: the first day with the new prices
+    - ``split``: whether earlier volumes are divided by the factor
+
+    Raises UsageError for a series that is not stored, for a factor that is not above 0 or is 1, and
+    where prices did not move by about this factor on that day, as after a wrong date.
+    """
+    if not (np.isfinite(factor) and factor > 0 and factor != _NONE):
+        raise UsageError(f"factor: expected a number above 0 other than 1; got {factor:g}")
+    store = find_store(home, source)
+    with store.locked(on_wait):
+        series = store.spelled(name)
+        if series not in store.ids:
+            raise UsageError(f"{name}: not stored; there are {listed(store.ids)}")
+        one = Proposal(before.isoformat(), factor, "as asked for", split)
+        frame = store.read_one(series)
+        if Adjustment(one.time, factor, split).applied(frame) is frame:
+            raise UsageError(
+                f"{series}: prices did not move by about {factor:g} from the session before "
+                f"{one.time} to it, so nothing was changed. Give the first day with the new "
+                "prices, and what earlier prices are to be multiplied by"
+            )
+        _apply(store, {series: one})
+    return store, {series: one}
+
+
+def _apply(store: Store, chosen: dict[str, Proposal], *, dismiss: bool = False) -> None:
+    """Keep adjustments, and write the rows that they change. The store is locked."""
+    kept = read_adjustments(store.folder)
+    for name, (time, factor, _, split) in chosen.items():
+        one = Adjustment(time, _NONE if dismiss else factor, split)
+        kept[name] = [*(each for each in kept.get(name, []) if each.time != time), one]
+    # Before the rows: if this is interrupted, the same command does the rest.
+    write_adjustments(store.folder, kept)
+    if dismiss:
+        return
+    for name in chosen:
+        _write(store, name, kept[name])
+    store.commit()
+    review(store)
 
 
 def _write(store: Store, name: str, adjustments: Sequence[Adjustment]) -> None:

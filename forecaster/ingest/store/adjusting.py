@@ -22,7 +22,10 @@ _PRICES = ("open", "high", "low", "close", "adj_close")
 
 
 class Adjustment(NamedTuple):
-    """Rows before ``time`` are multiplied by ``factor``; of a split, volumes are divided by it."""
+    """Rows before ``time`` are multiplied by ``factor``; of a split, volumes are divided by it.
+
+    A factor of 1 stands for a jump that is not to be adjusted.
+    """
 
     time: str
     factor: float

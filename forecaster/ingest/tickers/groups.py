@@ -1,6 +1,7 @@
-"""Read groups of series, such as sectors: a CSV file of tickers and the group of each."""
+"""Read groups of series, such as sectors or portfolios: a CSV file of tickers and their groups."""
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from forecaster.ingest.tickers.universe import cells_of, read_lines, ticker_colu
 from forecaster.spelling import spelled, spelling_key, spellings
 
 _GROUP = ("group", "sector", "gics sector", "industry", "category")
+_WEIGHT = ("weight", "shares", "units", "quantity", "amount")
 _EXPECTED = "expected a header ticker,group and a line for each ticker, e.g. AAPL,Technology"
 
 
@@ -71,6 +73,57 @@ def read_groups(path: str | Path) -> Groups:
     if not found:
         raise UsageError(f"{path}: no ticker with a group; {_EXPECTED}")
     return Groups(path, {name: label for name, label, _ in found.values()})
+
+
+def read_weights(path: str | Path) -> dict[str, dict[str, float]]:
+    """Read the series of each group with their weights, such as the shares that a portfolio holds.
+
+    Columns are those of :func:`read_groups`, and ``weight``, ``shares``, ``units``, ``quantity`` or
+    ``amount``; without it each weight is 1. A ticker may be in several groups.
+
+    Raises UsageError with file and line as :func:`read_groups` does, for a ticker that is twice in
+    a group, and for a weight that is not a number other than 0.
+    """
+    path = Path(path)
+    lines, separator = read_lines(path)
+    if not lines:
+        raise UsageError(f"{path}: nothing in it; {_EXPECTED}")
+    header = cells_of(lines[0].text, separator, f"{path}, line {lines[0].number}")
+    ticker, group = _columns(header, path)
+    names = [name.lower() for name in header]
+    weight = next((names.index(name) for name in _WEIGHT if name in names), None)
+    found: dict[str, dict[str, float]] = {}
+    seen: set[tuple[str, str]] = set()
+    for number, text in lines[1:]:
+        where = f"{path}, line {number}"
+        cells = [*cells_of(text, separator, where), *[""] * len(header)]
+        name, label = cells[ticker], cells[group]
+        if not name:
+            raise UsageError(f"{where}: no ticker; {_EXPECTED}")
+        if not label:
+            continue
+        key = label, spelling_key(name)
+        if key in seen:
+            raise UsageError(f"{where}: {name} is twice in {label!r}; add up its weights")
+        seen.add(key)
+        its = found.setdefault(label, {})
+        its[name] = 1.0 if weight is None else _number(cells[weight], where)
+    if not found:
+        raise UsageError(f"{path}: no ticker with a group; {_EXPECTED}")
+    return found
+
+
+def _number(text: str, where: str) -> float:
+    """Return a weight. Raises UsageError unless it is a number other than 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or value == 0:
+        raise UsageError(
+            f"{where}: weight: expected a number other than 0, with a decimal point; got {text!r}"
+        )
+    return value
 
 
 def _columns(header: list[str], path: Path) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from forecaster.ingest import (
     frozen_now,
     masked_rows,
     panel_from_store,
-    proposals,
+    proposed_of,
 )
 from forecaster.series import Panel, show_time
 from forecaster.skipped import Kind, Skipped
@@ -77,7 +77,7 @@ def forecasting_panel(
     if (market := model.config.market) is not None:
         panel = panel.with_market(market, forecast=market in ids)
     ends = {} if end is not None else _ends(store)
-    return StoredRows(panel, jumped, frozen_now(panel), ends, proposals(panel))
+    return StoredRows(panel, jumped, frozen_now(panel), ends, proposed_of(store, panel))
 
 
 def _store_of(home: Home, model: Model) -> Store:

@@ -1,0 +1,220 @@
+"""Forecast sums of series, such as sectors, portfolios, stores or regions, from joint paths."""
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias, Unpack
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+
+from forecaster.errors import ModelError, UsageError, listed, name_reasons
+from forecaster.forecasting.bands.columns import bounds_of, quantile_column
+from forecaster.forecasting.model import Model
+from forecaster.forecasting.predicting.predicting import (
+    RISE,
+    check_levels,
+    check_quantiles,
+    price_factor,
+)
+from forecaster.forecasting.predicting.simulating import Paths, draw_paths
+from forecaster.ingest import ColumnOptions, Table
+from forecaster.series import Panel, show_time
+from forecaster.skipped import Kind, Skipped
+from forecaster.spelling import spelled, spellings
+
+GroupWeights: TypeAlias = Mapping[str, Mapping[str, float]]
+"""By group, the weight of each of its series."""
+USUAL_PATHS = 2000
+SERIES = "series"
+"""The column with the number of series in a group."""
+_BEYOND = 5  # paths beyond a quantile that it needs
+
+
+def predict_sums(
+    model: Model,
+    panel: Panel | Table,
+    groups: GroupWeights | pd.DataFrame,
+    level: Sequence[float] = (80, 95),
+    quantiles: Sequence[float] = (),
+    *,
+    n_paths: int = USUAL_PATHS,
+    seed: int = 0,
+    **columns: Unpack[ColumnOptions],
+) -> pd.DataFrame:
+    """Forecast the sums of groups of series, with bands that know how series move together.
+
+    Returns a long frame with the columns of :func:`predict`, where ``unique_id`` is the group, and
+    ``mean`` and ``series``, the number of series in the group. A sum is that of the same futures
+    as :func:`simulate` draws with this seed, so groups and their parts agree: the ``mean`` of a
+    group is the sum of the means of its parts.
+
+    - ``model, panel, level, quantiles, columns``: as for :func:`predict`
+    - ``groups``: by group, the weight of each of its series, such as the shares held; or a frame
+      with the columns ``unique_id``, ``group``, and optionally ``weight``, which is 1 by default
+    - ``n_paths``, ``seed``: as for :func:`simulate`
+
+    Raises UsageError for groups that cannot be read, for a band that so few paths cannot show, and
+    ModelError where a series of a group has no forecast, or no time has forecasts of all.
+    """
+    weights = _weights_of(groups)
+    level, quantiles = check_levels(level), check_quantiles(quantiles)
+    check_paths(n_paths, level, quantiles)
+    paths = draw_paths(model, panel, n_paths, seed, **columns)
+    weights, missing = possible_sums(paths, weights)
+    if missing:
+        raise ModelError(f"groups that cannot be summed:\n{name_reasons(missing)}")
+    return sums_of(paths, weights, model.config.column, level, quantiles)
+
+
+def possible_sums(
+    paths: Paths, groups: GroupWeights
+) -> tuple[dict[str, dict[str, float]], dict[str, Skipped]]:
+    """Return the groups that have a forecast of each series, and why the others have none.
+
+    In the groups returned, series are named as in the paths.
+    """
+    known = spellings(paths.panel.ids)
+    rows = {name: row for row, name in enumerate(paths.panel.ids)}
+    possible: dict[str, dict[str, float]] = {}
+    missing: dict[str, Skipped] = {}
+    for group, weights in groups.items():
+        names = {name: spelled(known, name) for name in weights}
+        lacking = [name for name, found in names.items() if found is None]
+        if lacking:
+            detail = f"{len(lacking)} of its {len(names)} series have no forecast: "
+            missing[group] = Skipped(Kind.OTHER, detail=detail + listed(lacking))
+            continue
+        its = {str(found): weights[name] for name, found in names.items()}
+        times = paths.times[[rows[name] for name in its]]
+        if not len(_shared(times)):
+            first, last = (show_time(pick(times[:, 0])) for pick in (np.min, np.max))
+            detail = (
+                "its series end at different times, so no time has a forecast of all of them: the "
+                f"forecasts begin between {first} and {last}"
+            )
+            missing[group] = Skipped(Kind.OTHER, detail=detail)
+            continue
+        possible[group] = its
+    return possible, missing
+
+
+def sums_of(
+    paths: Paths,
+    groups: GroupWeights,
+    name: str,
+    level: Sequence[float],
+    quantiles: Sequence[float],
+) -> pd.DataFrame:
+    """Return the sums of groups over paths, as :func:`predict_sums` does.
+
+    - ``groups``: of :func:`possible_sums`
+    - ``name``: of the column of medians
+    """
+    rows = {series: row for row, series in enumerate(paths.panel.ids)}
+    latest = _latest(paths.panel)
+    parts: list[pd.DataFrame] = []
+    for group, weights in groups.items():
+        its = [rows[series] for series in weights]
+        amounts = np.array(list(weights.values()), float)
+        shared = _shared(paths.times[its])
+        steps = np.stack([np.flatnonzero(np.isin(times, shared)) for times in paths.times[its]])
+        values = np.take_along_axis(paths.values[its], steps[:, None, :], axis=2)
+        total = np.einsum("s,sph->ph", amounts, values)
+        parts.append(
+            pd.DataFrame(
+                {
+                    "unique_id": group,
+                    "ds": shared,
+                    **_bands(total, name, level, quantiles),
+                    RISE: (total > amounts @ latest[its]).mean(0),
+                    "mean": total.mean(0),
+                    SERIES: len(its),
+                }
+            )
+        )
+    return pd.concat(parts, ignore_index=True)
+
+
+def _bands(
+    total: Float[np.ndarray, "path step"],
+    name: str,
+    level: Sequence[float],
+    quantiles: Sequence[float],
+) -> dict[str, Float[np.ndarray, " step"]]:
+    """Return the median, the bounds of bands and the quantiles of sums, by column."""
+    columns = {name: np.quantile(total, 0.5, axis=0)}
+    for percent in level:
+        outside = (1 - percent / 100) / 2
+        low, high = bounds_of(name, percent)
+        columns[low], columns[high] = np.quantile(total, [outside, 1 - outside], axis=0)
+    return columns | {
+        quantile_column(name, share): np.quantile(total, share, axis=0) for share in quantiles
+    }
+
+
+def _shared(times: np.ndarray) -> np.ndarray:
+    """Return the times that all series of a group have, in order; ``times``: (series, step)."""
+    shared = times[0]
+    for own in times[1:]:
+        shared = shared[np.isin(shared, own)]
+    return shared
+
+
+def _latest(panel: Panel) -> Float[np.ndarray, " series"]:
+    """Return the latest value of each series, prices as quoted."""
+    last = panel.mask.shape[1] - 1 - np.argmax(panel.mask[:, ::-1], axis=1)
+    return panel.channel(panel.target)[np.arange(len(panel.ids)), last] * price_factor(panel)
+
+
+def check_paths(n_paths: int, level: Sequence[float], quantiles: Sequence[float]) -> None:
+    """Raise UsageError for a band or a quantile that lies beyond the outermost paths."""
+    tails = [(1 - percent / 100) / 2 for percent in level]
+    tails += [min(share, 1 - share) for share in quantiles]
+    needed = int(np.ceil(round(_BEYOND / min(tails, default=1.0), 6)))
+    if isinstance(n_paths, int | np.integer) and 0 < n_paths < needed:
+        raise UsageError(
+            f"paths: expected {needed:,} or more, of which {_BEYOND} lie beyond the outermost "
+            f"quantile; got {n_paths:,}. Draw more paths, or ask for narrower bands"
+        )
+
+
+def _weights_of(groups: GroupWeights | pd.DataFrame) -> dict[str, dict[str, float]]:
+    """Return the weights by group. Raises UsageError for anything else."""
+    expected = (
+        "groups: expected the weights of series by group, such as {'tech': {'AAPL': 10, 'MSFT': "
+        "5}}, or a frame with the columns unique_id, group and perhaps weight"
+    )
+    if isinstance(groups, pd.DataFrame):
+        if not {"unique_id", "group"}.issubset(groups):
+            raise UsageError(f"{expected}; got the columns {listed(map(str, groups))}")
+        twice = groups.duplicated(["unique_id", "group"])
+        if twice.any():
+            name, group = groups.loc[twice, ["unique_id", "group"]].iloc[0]
+            raise UsageError(f"groups: {name} is twice in {group}; add up its weights")
+        amounts = groups["weight"] if "weight" in groups else pd.Series(1.0, groups.index)
+        found: dict[str, dict[str, float]] = {}
+        for name, group, weight in zip(groups["unique_id"], groups["group"], amounts, strict=True):
+            found.setdefault(str(group), {})[str(name)] = weight
+        groups = found
+    if not isinstance(groups, Mapping) or not all(
+        isinstance(weights, Mapping) and weights for weights in groups.values()
+    ):
+        raise UsageError(f"{expected}; got {groups!r:.80}")
+    if not groups:
+        raise UsageError("groups: expected one or more; got none")
+    return {
+        str(group): {str(name): _weight(group, name, one) for name, one in weights.items()}
+        for group, weights in groups.items()
+    }
+
+
+def _weight(group: object, name: object, weight: object) -> float:
+    try:
+        value = float(weight)  # pyright: ignore[reportArgumentType]
+    except (TypeError, ValueError):
+        value = np.nan
+    if not np.isfinite(value) or value == 0:
+        raise UsageError(
+            f"groups: {group}: weight of {name}: expected a number other than 0; got {weight!r:.50}"
+        )
+    return value
