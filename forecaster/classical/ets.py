@@ -45,7 +45,7 @@ _BOUNDS = {
 _TRENDS = ("none", "additive", "damped")
 _KEPT, _LEAST_WEIGHT = 3, 0.05  # forms of a series that are averaged, and the least weight
 _NEAR = 6.0  # above the best criterion on the grid, up to which a form is fitted exactly
-_ROUNDS = 3  # of the search for exact parameters
+_ROUNDS = 16  # of the search for exact parameters
 _LEARNED_FROM = 512  # latest values that parameters are estimated on
 
 

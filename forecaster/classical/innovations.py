@@ -24,6 +24,8 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.lib.stride_tricks import as_strided
 
+from forecaster.classical.least_squares import least_squares
+
 Values: TypeAlias = Float[np.ndarray, "series time"]
 Lengths: TypeAlias = Int[np.ndarray, " series"]
 Parameters: TypeAlias = Float[np.ndarray, "model parameter"]
@@ -32,7 +34,7 @@ _RIDGE = 1e-9  # of the diagonal: states that a short series does not show are k
 _DIRECT = 128  # steps up to which a matrix product is faster than a Fourier transform
 _BLOCK = 2**18  # multiplications of a matrix product; BLAS spreads larger ones over threads
 _MODELS = 64  # models of the grid that are tried at a time
-_ROUNDS = 12  # of the search around the best point of the grid
+_ROUNDS = 30  # of the search around the best point of the grid
 _LEAST = 1e-300
 
 
@@ -75,7 +77,9 @@ def estimate(
 ) -> Estimate:
     """Return the parameters with the least sum of squared errors, for each series.
 
-    All points of the grid are tried, then those around the best one, ever closer.
+    All points of the grid are tried; a search goes on from the best one. Since the initial state is
+    solved for anew at each point, the search is one by variable projection (Golub & Pereyra 1973,
+    SIAM Journal on Numerical Analysis 10).
 
     - ``values``: padded with zeros after each series' last value
     - ``lengths``: the number of values of each series
@@ -88,22 +92,15 @@ def estimate(
         return Estimate(np.empty((0, grid.shape[1])), np.empty((0, 0)), np.empty(0))
     squares = squares_on_grid(values, lengths, space_of(grid))
     parameters = grid[squares.argmin(1)]
-    step = np.tile((bounds[:, 1] - bounds[:, 0]) / 8, (len(values), 1))
-    best, start = squares_of(values, lengths, space_of(parameters))
-    for _ in range(rounds):
-        before = best
-        for number in range(grid.shape[1]):
-            for sign in (-1.0, 1.0):
-                tried = parameters.copy()
-                moved = tried[:, number] + sign * step[:, number]
-                tried[:, number] = np.clip(moved, *bounds[number])
-                new, began = squares_of(values, lengths, space_of(tried))
-                better = new < best
-                parameters = np.where(better[:, None], tried, parameters)
-                start = np.where(better[:, None], began, start)
-                best = np.where(better, new, best)
-        step = np.where((best >= before * (1 - 1e-4))[:, None], step / 2, step)
-    return Estimate(parameters, start, best)
+    if rounds:
+
+        def errors_of(rows: Int[np.ndarray, " some"], tried: Parameters) -> Values:
+            space = space_of(tried)
+            return _least_errors(values[rows], lengths[rows], space)
+
+        parameters = least_squares(errors_of, parameters, bounds, rounds)
+    squares, initial = squares_of(values, lengths, space_of(parameters))
+    return Estimate(parameters, initial, squares)
 
 
 def squares_on_grid(
@@ -153,16 +150,44 @@ def squares_of(
 
     With it the initial state that has it. ``space``: a model for each series.
     """
-    steps = values.shape[1]
-    regressors, response = _regressors(space, steps)
-    seen = np.arange(steps) < lengths[:, None]
-    errors = _own_filter(response, values) * seen
-    regressors = regressors * seen[:, :, None]
-    along = np.matmul(errors[:, None], regressors)[:, 0]
-    gram = _with_ridge(np.matmul(regressors.swapaxes(1, 2), regressors))
-    chosen = np.linalg.solve(gram, along[:, :, None])[:, :, 0]
-    squares = np.maximum((errors**2).sum(1) - (along * chosen).sum(1), _LEAST)
-    return squares, chosen @ space.free.T
+    solved = _Solved.of(values, lengths, space)
+    explained = (solved.along * solved.chosen).sum(1)
+    squares = np.maximum((solved.errors**2).sum(1) - explained, _LEAST)
+    return squares, solved.chosen @ space.free.T
+
+
+def _least_errors(values: Values, lengths: Lengths, space: Space) -> Values:
+    """Return the errors of each series under a model of its own, from the best initial state."""
+    solved = _Solved.of(values, lengths, space)
+    return solved.errors - np.matmul(solved.regressors, solved.chosen[:, :, None])[:, :, 0]
+
+
+class _Solved(NamedTuple):
+    """The initial state with the least squares, and the parts that it is solved from.
+
+    - ``errors``: of an initial state of zero
+    - ``regressors``: X times ``free``, zero after a series' end
+    - ``along``: the products of both
+    - ``chosen``: the part of the initial state that is free
+    """
+
+    errors: Values
+    regressors: Float[np.ndarray, "series time free"]
+    along: Float[np.ndarray, "series free"]
+    chosen: Float[np.ndarray, "series free"]
+
+    @staticmethod
+    def of(values: Values, lengths: Lengths, space: Space) -> "_Solved":
+        """Solve for each series under a model of its own."""
+        steps = values.shape[1]
+        regressors, response = _regressors(space, steps)
+        seen = np.arange(steps) < lengths[:, None]
+        errors = _own_filter(response, values) * seen
+        regressors = regressors * seen[:, :, None]
+        along = np.matmul(errors[:, None], regressors)[:, 0]
+        gram = _with_ridge(np.matmul(regressors.swapaxes(1, 2), regressors))
+        chosen = np.linalg.solve(gram, along[:, :, None])[:, :, 0]
+        return _Solved(errors, regressors, along, chosen)
 
 
 def states_of(
