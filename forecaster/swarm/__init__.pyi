@@ -15,6 +15,7 @@ from .checkpoints.checkpoint import Checkpoint as Checkpoint
 from .checkpoints.checkpoint import arithmetic as arithmetic
 from .checkpoints.writing import SwarmWriteError as SwarmWriteError
 from .checks import SwarmError as SwarmError
+from .checks import SwarmFileNotFoundError as SwarmFileNotFoundError
 from .checks import SwarmWarning as SwarmWarning
 from .checks import broadcast_hyperparams as broadcast_hyperparams
 from .devices.data_parallel import shard_batch as shard_batch

@@ -61,12 +61,18 @@ def schedules(names):
     np.testing.assert_allclose(names["lines"].params["slope"], 2, atol=0.05)
 
 
+def penalties(names):
+    free, bound, tight = np.linalg.norm(names["ridges"].params["slope"], axis=1)
+    np.testing.assert_allclose(free, np.sqrt(5), rtol=0.01)
+    assert tight < 0.7 * free < bound < 0.98 * free
+
+
 def gans(names):
     assert (abs(names["made"].mean((1, 2)) - 3) < 1).all()
 
 
 CHECKS = [ten_networks, regressors, bags, hyperparameters, own_loss]
-CHECKS += [state, one_network, schedules, gans]
+CHECKS += [state, one_network, schedules, penalties, gans]
 
 
 SLOW = {hyperparameters}

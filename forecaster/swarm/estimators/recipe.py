@@ -148,6 +148,14 @@ class Recipe:
 
         return member
 
+    @property
+    def names(self) -> dict[str, str]:
+        """The names of loss and optimiser, as a file of the swarm keeps them."""
+        return {
+            "loss" if self.loss_fn is None else "loss_fn": _short(self.loss or self.loss_fn),
+            "optimizer": _short(self.optimizer),
+        }
+
     def warn_unused(self, hyperparams: Mapping[str, np.ndarray]) -> None:
         """Warn of hyperparameters, each (member,), that neither optimiser, model nor loss takes."""
         made, taken = names_taken(self.optimizer), self.functions.takes
@@ -182,6 +190,13 @@ class Recipe:
                     f"the other swarm has another {name}: expected {_name(ours)}; got "
                     f"{_name(theirs)}. Members of a swarm share it"
                 )
+
+
+def _short(function: Any) -> str:
+    """Return a function's own name, the same in every process."""
+    while isinstance(function, functools.partial):
+        function = cast(Any, function).func
+    return getattr(function, "__name__", type(function).__name__)
 
 
 def _name(value: Any) -> str:

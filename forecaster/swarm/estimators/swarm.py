@@ -329,22 +329,27 @@ class Swarm(Trained):
     def save(self, path: str | Path) -> None:
         """Write weights, optimiser states, histories and hyperparameters to one file.
 
-        Code is not saved: :meth:`load` needs the model again. The file is replaced atomically.
-        Raises SwarmWriteError when it cannot be written.
+        Code is not saved: :meth:`load` needs the model again. The file is replaced atomically;
+        folders that are missing are made. Raises SwarmWriteError when it cannot be written.
         """
         warn_dropped(self._fitted)
-        storage.save(Path(path), self.seed, self.hyperparams, self._known, self._result)
+        made = self._recipe.names
+        storage.save(Path(path), self.seed, self.hyperparams, self._known, made, self._result)
 
     @classmethod
     def load(cls, path: str | Path, model: Model, **options: Any) -> "Swarm":
         """Read a saved swarm; give ``model`` and ``options`` as when it was made.
 
-        Raises SwarmError for a damaged file or another model, FileNotFoundError for a missing file.
+        Warns if loss or optimiser have other names than when it was saved. Raises SwarmError for a
+        damaged file or another model, and for a missing file, which is a FileNotFoundError too.
         """
-        ids, seed, hyperparams, known = storage.read_header(Path(path))
-        made = cls(model, ids[:1], hyperparams=take_members(hyperparams, [0]), seed=seed, **options)
+        header = storage.read_header(Path(path))
+        ids, hyperparams = header.ids, header.hyperparams
+        first = take_members(hyperparams, [0])
+        made = cls(model, ids[:1], hyperparams=first, seed=header.seed, **options)
         result = storage.read(Path(path), ids, made._result.state)
-        made._known = known or made._known
+        storage.warn_changed(Path(path), header.made, made._recipe.names)
+        made._known = header.examples or made._known
         return made._with(result, broadcast_hyperparams(hyperparams, len(ids)))
 
     @classmethod
