@@ -1,7 +1,7 @@
 """Compiled programs: a function of one member, mapped over chunks of members on all lanes.
 
-Programs are cached by the text of their lowered code: a second swarm of equal functions is traced
-again, but uses the first one's executables, even if the functions are other Python objects.
+Programs are cached by the text of their lowered code: functions that are traced again use the
+executables of equal ones, even if they are other Python objects.
 """
 
 import collections

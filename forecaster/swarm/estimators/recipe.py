@@ -1,8 +1,9 @@
 """Model, loss and optimiser that all members share, and the functions of one member from them."""
 
+import collections
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -15,13 +16,14 @@ from forecaster.swarm.adapters.modules import Functions
 from forecaster.swarm.arrays.shapes import naming_arrays
 from forecaster.swarm.checks import SwarmError, warn
 from forecaster.swarm.task import Hyperparams, Params, Task, Tree
+from forecaster.swarm.training.content import Content, Unreadable
 from forecaster.swarm.training.equality import same_function
 from forecaster.swarm.training.keys import typed_key
 from forecaster.swarm.training.loop import State, init_state, train_on_batch
 from forecaster.swarm.training.losses import Batch, applied, filled, loss_of, takes_hyperparams
 from forecaster.swarm.training.metrics import NOTHING, Watched
 from forecaster.swarm.training.optimizers import SWARM_LEARNING_RATE, Optimizer, names_taken
-from forecaster.swarm.training.supervised import supervised
+from forecaster.swarm.training.supervised import Model, functions_of, supervised
 
 
 class Machine(NamedTuple):
@@ -190,6 +192,40 @@ class Recipe:
                     f"the other swarm has another {name}: expected {_name(ours)}; got "
                     f"{_name(theirs)}. Members of a swarm share it"
                 )
+
+
+_MOST = 32  # recipes that are kept
+_recipes: collections.OrderedDict[Hashable, tuple[Recipe, list[Any]]] = collections.OrderedDict()
+
+
+def recipe_of(model: Model, *made: Any) -> Recipe:
+    """Return the recipe of a model and the other fields of :class:`Recipe`.
+
+    Swarms of the same functions share it, and with it everything that was traced. Functions are
+    the same if their code is, and all that they read: closures, defaults and globals. Where that
+    cannot be told, a swarm has a recipe of its own.
+    """
+    try:
+        content = Content()
+        key = content.of((model, *made)), _settings()
+    except (Unreadable, RecursionError):
+        return Recipe(functions_of(model), *made)
+    if key not in _recipes:
+        recipe = Recipe(functions_of(model), *made)
+        while len(_recipes) >= _MOST:
+            _recipes.popitem(last=False)
+        _recipes[key] = recipe, content.kept
+    _recipes.move_to_end(key)
+    return _recipes[key][0]
+
+
+def _settings() -> tuple[Any, ...]:
+    """Return the settings of JAX that decide what is traced."""
+    names = (
+        "jax_enable_x64", "jax_default_matmul_precision", "jax_numpy_dtype_promotion",
+        "jax_numpy_rank_promotion", "jax_debug_nans", "jax_disable_jit", "jax_default_prng_impl",
+    )  # fmt: skip
+    return tuple(getattr(jax.config, name, None) for name in names)
 
 
 def _short(function: Any) -> str:

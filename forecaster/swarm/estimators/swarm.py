@@ -27,7 +27,7 @@ from forecaster.swarm.checks import (
 from forecaster.swarm.devices.lanes import map_members
 from forecaster.swarm.estimators import populations, storage
 from forecaster.swarm.estimators.cost import Cost, cost_of
-from forecaster.swarm.estimators.recipe import Machine, Recipe
+from forecaster.swarm.estimators.recipe import Machine, recipe_of
 from forecaster.swarm.estimators.stepping import OnDevices
 from forecaster.swarm.estimators.trained import Fitted, HostHyperparams, Trained, Use, warn_dropped
 from forecaster.swarm.execution.fitting import Progress, fit, restart_from_best
@@ -38,7 +38,7 @@ from forecaster.swarm.training.keys import checked_seed, key_words
 from forecaster.swarm.training.losses import check_one_loss
 from forecaster.swarm.training.metrics import Metric, watched
 from forecaster.swarm.training.optimizers import SWARM_LEARNING_RATE, Optimizer, adamw, has_own_rate
-from forecaster.swarm.training.supervised import Model, functions_of
+from forecaster.swarm.training.supervised import Model
 
 _Arrays: TypeAlias = Tree | Shared
 """A pytree of arrays with a leading member axis, or of shared ones."""
@@ -88,7 +88,7 @@ class Swarm(Trained):
         memory: int | None = None,
         data_parallel: int = 1,
     ):
-        ids, functions = names_of(ids), functions_of(model)
+        ids = names_of(ids)
         check_one_loss(loss, loss_fn)
         given = named_values(hyperparams, "hyperparams", "{'learning_rate': 0.01}")
         hyperparams = (
@@ -96,7 +96,7 @@ class Swarm(Trained):
         )
         self.hyperparams: HostHyperparams = broadcast_hyperparams(hyperparams, len(ids))
         self.seed, self._machine = checked_seed(seed), Machine(lanes, chunk, memory, data_parallel)
-        self._recipe = Recipe(functions, loss, loss_fn, optimizer, accumulate, compute_dtype)
+        self._recipe = recipe_of(model, loss, loss_fn, optimizer, accumulate, compute_dtype)
         self._recipe.warn_unused(self.hyperparams)
         self._ids, self._devices = ids, cast(OnDevices | None, None)
         self._use, self._fitted = Use(), cast(Fitted | None, None)
