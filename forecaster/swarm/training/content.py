@@ -18,6 +18,7 @@ from typing import Any, cast
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 _MOST_BYTES = 2**24  # of an array that is read
 
@@ -50,7 +51,8 @@ class Content:
             named = cast(Mapping[Any, Any], value)
             return "dict", tuple((self.of(key), self.of(named[key])) for key in named)
         if isinstance(value, tuple | list):
-            return type(value), tuple(map(self.of, cast(list[Any], value)))
+            kind = type(cast(object, value))
+            return kind, tuple(map(self.of, cast(list[Any], value)))
         if isinstance(value, functools.partial):
             part = cast(Any, value)
             return "partial", self.of(part.func), self.of(part.args), self.of(part.keywords)
@@ -63,7 +65,8 @@ class Content:
         if isinstance(value, types.ModuleType) and not _is_library(value.__name__):
             raise Unreadable(value.__name__)  # its names may be bound anew
         if isinstance(value, np.dtype | types.ModuleType) or _is_fixed(value):
-            return "itself", id(value), self.of(getattr(value, "__wrapped__", None))
+            wrapped = getattr(cast(object, value), "__wrapped__", None)
+            return "itself", id(cast(object, value)), self.of(wrapped)
         raise Unreadable(repr(value)[:80])
 
     def _of_function(self, function: types.FunctionType) -> Hashable:
@@ -98,7 +101,7 @@ class Content:
 
 
 def _numbers(array: Any) -> Hashable:
-    if isinstance(array, jax.core.Tracer) or array.nbytes > _MOST_BYTES:
+    if isinstance(array, Tracer) or array.nbytes > _MOST_BYTES:
         raise Unreadable("array")
     if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
         array = jax.random.key_data(array)
