@@ -294,5 +294,5 @@ def test_an_instruction_set_that_the_compiler_lacks_is_left_out(tmp_path, monkey
     monkeypatch.setattr(compiling, "compiler", lambda: ["c++"])
     monkeypatch.setattr(compiling.platform, "machine", lambda: "x86_64")
     compiling.compile_kernel(tmp_path / "kernels.so")
-    (last,) = [line for line in lines if line[-1].endswith("/bfloat16_ffi.o")]
+    (last,) = [line for line in lines[:-1] if line[-1].endswith("/bfloat16_ffi.o")]
     assert "-DWITHOUT_AMX" in last and not any("/amx.o" in part for part in lines[-1])
