@@ -24,6 +24,7 @@ from .devices.lanes import lane_mesh as lane_mesh
 from .devices.lanes import map_members as map_members
 from .devices.lanes import use_all_cores as use_all_cores
 from .estimators.cost import Cost as Cost
+from .estimators.recipe import Pure as Pure
 from .estimators.single import Single as Single
 from .estimators.swarm import Swarm as Swarm
 from .estimators.tuning import Candidate as Candidate

@@ -35,6 +35,21 @@ class Machine(NamedTuple):
     data_parallel: int = 1
 
 
+class Pure(NamedTuple):
+    """How one member begins, learns and predicts: pure functions for ``jit``, ``vmap``, ``scan``.
+
+    - ``initialise(key, hyperparams) -> State``: ``key`` is raw, as of :func:`member_keys`
+    - ``update(state, batch, hyperparams) -> (State, loss)``: a step on a :class:`Batch`
+    - ``apply(params, inputs, hyperparams) -> predictions``
+
+    ``hyperparams`` are scalars by name. ``jax.vmap`` of each is that of all members.
+    """
+
+    initialise: Callable[[UInt32[jax.Array, "2"], Hyperparams], State]
+    update: Callable[[State, Batch, Hyperparams], tuple[State, Float[jax.Array, ""]]]
+    apply: Callable[[Params, Tree, Hyperparams], Tree]
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Recipe:
     """Model, loss and optimiser of all members. Programs are traced once per recipe."""
@@ -129,6 +144,25 @@ class Recipe:
             return train_on_batch(self.task(), state, self._batch(batch), hyperparams, active)
 
         return step
+
+    @functools.cached_property
+    def pure(self) -> Pure:
+        """One member's training as pure functions."""
+
+        def update(
+            state: State, batch: Batch, hyperparams: Hyperparams
+        ) -> tuple[State, Float[jax.Array, ""]]:
+            return self.step(state, hyperparams, Batch(*batch))
+
+        def apply(params: Params, inputs: Tree, hyperparams: Hyperparams) -> Tree:
+            return self.predict(params, hyperparams, inputs)
+
+        return Pure(self.init_state, update, apply)
+
+    @functools.cached_property
+    def predict_all(self) -> Callable[[Params, Hyperparams, Tree], Tree]:
+        """Compiled function that returns all members' predictions."""
+        return jax.jit(jax.vmap(self.predict))
 
     @functools.cached_property
     def _apply(self) -> Callable[..., Tree]:

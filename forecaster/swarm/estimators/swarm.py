@@ -1,5 +1,6 @@
 """Swarm: many independent models of one architecture, trained at once."""
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -27,7 +28,7 @@ from forecaster.swarm.checks import (
 from forecaster.swarm.devices.lanes import map_members
 from forecaster.swarm.estimators import populations, storage
 from forecaster.swarm.estimators.cost import Cost, cost_of
-from forecaster.swarm.estimators.recipe import Machine, recipe_of
+from forecaster.swarm.estimators.recipe import Machine, Pure, recipe_of
 from forecaster.swarm.estimators.stepping import OnDevices
 from forecaster.swarm.estimators.trained import Fitted, HostHyperparams, Trained, Use, warn_dropped
 from forecaster.swarm.execution.fitting import Progress, fit, restart_from_best
@@ -35,6 +36,7 @@ from forecaster.swarm.execution.result import FitResult
 from forecaster.swarm.task import ArrayLike, Params, Tree
 from forecaster.swarm.training.examples import first_of, part, training_data
 from forecaster.swarm.training.keys import checked_seed, key_words
+from forecaster.swarm.training.loop import State
 from forecaster.swarm.training.losses import check_one_loss
 from forecaster.swarm.training.metrics import Metric, watched
 from forecaster.swarm.training.optimizers import SWARM_LEARNING_RATE, Optimizer, adamw, has_own_rate
@@ -229,6 +231,39 @@ class Swarm(Trained):
             inputs = inputs, self._keys, Shared(key_words(key))
         with expecting(self._known, given, "predict"):
             return self._call(function, inputs)
+
+    def bind(self) -> Callable[[Tree], Tree]:
+        """Return the members as one function of inputs (member, example, ...), for quick calls.
+
+        A call is one dispatch of a program that is compiled once for each shape. Nothing is
+        checked, and predictions stay on the device as JAX arrays. It can go through ``jit`` and
+        ``scan``. Its predictions are those of :meth:`predict` up to rounding.
+        """
+        warn_dropped(self._fitted)
+        placed = jax.device_put((self.params, self.hyperparams))
+        return functools.partial(self._recipe.predict_all, *placed)
+
+    @property
+    def pure(self) -> Pure:
+        """One member's training as pure functions; :meth:`with_state` is the way back."""
+        return self._recipe.pure
+
+    @property
+    def state(self) -> State:
+        """The members' states, leaves (member, ...): weights, optimiser states, epochs, keys."""
+        return self._result.state
+
+    def with_state(self, state: State) -> "Swarm":
+        """Return the members with this state, leaves (member, ...), as of :attr:`pure`.
+
+        Losses of epochs that happened elsewhere are NaN. Raises SwarmError for a state of another
+        model or optimiser, or of another number of members.
+        """
+        new: State = jax.tree.map(np.asarray, jax.device_get(state))
+        storage.check_same_shapes(self._result.state, new, "the state")
+        if len(new.epoch) != len(self):
+            raise SwarmError(f"state: expected {len(self)} members; got {len(new.epoch)}")
+        return self._with(self._result.with_state(new))
 
     def evaluate(
         self,
