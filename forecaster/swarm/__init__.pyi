@@ -15,14 +15,16 @@ from .checkpoints.checkpoint import Checkpoint as Checkpoint
 from .checkpoints.checkpoint import arithmetic as arithmetic
 from .checkpoints.writing import SwarmWriteError as SwarmWriteError
 from .checks import SwarmError as SwarmError
+from .checks import SwarmFileNotFoundError as SwarmFileNotFoundError
 from .checks import SwarmWarning as SwarmWarning
 from .checks import broadcast_hyperparams as broadcast_hyperparams
+from .devices.compiled import keep_compiled as keep_compiled
 from .devices.data_parallel import shard_batch as shard_batch
-from .devices.lanes import keep_compiled as keep_compiled
 from .devices.lanes import lane_mesh as lane_mesh
 from .devices.lanes import map_members as map_members
 from .devices.lanes import use_all_cores as use_all_cores
 from .estimators.cost import Cost as Cost
+from .estimators.recipe import Pure as Pure
 from .estimators.single import Single as Single
 from .estimators.swarm import Swarm as Swarm
 from .estimators.tuning import Candidate as Candidate

@@ -2,7 +2,7 @@
 
 import inspect
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -13,6 +13,10 @@ from forecaster.swarm.task import ArrayLike, Limits
 
 class SwarmError(ValueError):
     """An argument does not fit; the message says which, what was expected and what it got."""
+
+
+class SwarmFileNotFoundError(SwarmError, FileNotFoundError):
+    """Raised when a file to load or to continue from is missing."""
 
 
 class SwarmWarning(UserWarning):
@@ -112,6 +116,12 @@ def broadcast_limits(epochs: ArrayLike, patience: ArrayLike | None, members: int
 
 
 def _broadcast(what: str, given: ArrayLike, members: int) -> Shaped[np.ndarray, " member"]:
+    if callable(given):
+        raise SwarmError(
+            f"{what}: expected numbers; got a function, {given!r:.80}. A schedule belongs into the "
+            "optimiser, and its height can be the hyperparameter: optimizer=lambda learning_rate: "
+            "optax.adam(lambda step: learning_rate * schedule(step))"
+        )
     value = np.asarray(given)
     if value.dtype.kind not in "fiub":
         raise SwarmError(f"{what}: expected numbers; got {given!r}")
@@ -163,6 +173,26 @@ def check_callable(function: object, what: str) -> None:
         )
 
 
+def check_takes(function: Callable[..., Any], what: str, arguments: int, *names: str) -> None:
+    """Raise SwarmError unless a function can be called with this many arguments.
+
+    - ``what``: its name and arguments, such as ``"loss(predictions, targets)"``
+    - ``names``: arguments that it gets by name where it has them
+    """
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # a builtin
+        return
+    named = dict.fromkeys(name for name in names if name in signature.parameters)
+    try:
+        signature.bind(*[None] * arguments, **named)
+    except TypeError as error:
+        raise SwarmError(
+            f"{what.partition('(')[0]}: expected a function {what}; got one of the arguments "
+            f"{signature} ({error})"
+        ) from error
+
+
 def is_true(answer: object) -> bool:
     """Return whether an answer is True, as a bool or a scalar of NumPy or JAX; 1 is not."""
     if isinstance(answer, bool):
@@ -174,9 +204,10 @@ def is_true(answer: object) -> bool:
 def row_of(ids: Sequence[str], name: str) -> int:
     """Return a member's position. Raises SwarmError for an unknown name."""
     if name not in ids:
+        hint = "" if isinstance(cast(object, name), str) else f". Names are strings: {str(name)!r}"
         raise SwarmError(
             f"no member {name!r}; there are {len(ids)}: {', '.join(ids[:5])}"
-            f"{', ...' if len(ids) > 5 else ''}"
+            f"{', ...' if len(ids) > 5 else ''}{hint}"
         )
     return ids.index(name)
 

@@ -15,10 +15,11 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from forecaster.swarm import Checkpoint
+from forecaster.swarm import Checkpoint, SwarmError
 from forecaster.swarm.checkpoints import checkpoint
 from forecaster.swarm.execution import schedule as schedules
 from tests.swarm.test_fitting import HYPERPARAMS, IDS, TASKS, data, run, same
+from tests.swarm.test_swarm import X, Y, make
 
 __all__ = ["data"]  # the fixture
 
@@ -81,24 +82,61 @@ def test_a_checkpoint_of_another_fit_is_refused(data, tmp_path):
     path = tmp_path / "fit.checkpoint"
     task = TASKS["Perceptron"]
     resume = Checkpoint(path, resume=True)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(SwarmError, match=r"no checkpoint to resume.* without resume") as missing:
         run(task, data, checkpoint=resume)
+    assert isinstance(missing.value, FileNotFoundError)
     run(task, data, checkpoint=Checkpoint(path, every=0))
     again = run(task, data, checkpoint=resume)  # nothing left to do
     assert same(again.params, run(task, data).params)
-    for change in (
-        {"seed": 6},
-        {"hyperparams": HYPERPARAMS | {"clip": 2.0}},
-        {"patience": 4},
-        {"ids": [*IDS[:-1], "another"]},
-        {"data": data._replace(targets=data.targets + 1)},
+    for change, told in (
+        ({"seed": 6}, r"with another value of seed \(then 5, now 6\)\. Start"),
+        (
+            {"hyperparams": HYPERPARAMS | {"clip": 2.0}},
+            r"another value of clip \(then 1.0, now 2.0",
+        ),
+        ({"patience": 4}, r"with another value of patience( \(|\.)"),
+        ({"ids": [*IDS[:-1], "another"]}, r"with another value of ids\. Start"),
+        ({"data": data._replace(targets=data.targets + 1)}, "data or earlier training differ"),
     ):
-        with pytest.raises(ValueError, match="a checkpoint of another fit"):
+        with pytest.raises(SwarmError, match=f"a checkpoint of another fit.* {told}"):
             changed: Any = {"data": data, "checkpoint": resume} | change
             run(task, **changed)
     path.write_bytes(path.read_bytes()[:-10])
     with pytest.raises(ValueError, match="not a checkpoint, or damaged"):
         run(task, data, checkpoint=resume)
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_more_epochs_on_resuming_are_told_as_such(tmp_path):
+    make(["a"]).fit(X[:1], Y[:1], epochs=2, checkpoint=tmp_path / "c")
+    match = r"another value of epochs \(then 2, now 5\)\. To train longer, .*fit its result again"
+    with pytest.raises(SwarmError, match=match):
+        resume = Checkpoint(tmp_path / "c", resume=True)
+        make(["a"]).fit(X[:1], Y[:1], epochs=5, checkpoint=resume)
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_an_interruption_says_how_to_go_on(tmp_path):
+    def note(after, checkpoint):
+        def interrupt(progress):
+            if progress.epochs_done > after:
+                raise KeyboardInterrupt
+
+        options = {"on_progress": interrupt, "checkpoint": checkpoint}
+        with pytest.raises(KeyboardInterrupt) as caught:
+            make(["a"]).fit(X[:1], Y[:1], epochs=1000, **options)
+        return caught.value.__notes__[0]
+
+    path = tmp_path / "c"
+    assert "is lost. With fit(..., checkpoint='fit.checkpoint')" in note(-1, None)
+
+    def interrupted(params, batch, key):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as early:
+        make(["a"], loss=None, loss_fn=interrupted).fit(X[:1], Y[:1], checkpoint=path)
+    assert f"interrupted before {path} was written" in early.value.__notes__[0]
+    assert f"Checkpoint({str(path)!r}, resume=True)" in note(20, Checkpoint(path, every=0))
 
 
 def test_a_checkpoint_of_another_kernel_is_refused(data, tmp_path, monkeypatch):

@@ -1,5 +1,7 @@
 """Wrong arguments of a swarm: each error names the argument, what was expected and what it got."""
 
+import sys
+from types import SimpleNamespace
 from typing import Any, cast
 
 import jax
@@ -123,6 +125,27 @@ ERRORS = {
         r"at most one loss per number; got \(32, 32\) from predictions \(32, 1\)",
     ),
     "both losses": (lambda: make(loss_fn=needs_key), "give either loss, elementwise, or loss_fn"),
+    "a loss_fn of two arguments": (
+        lambda: make(loss=None, loss_fn=lambda params, batch: 0.0),
+        r"loss_fn: expected a function loss_fn\(params, batch, key\); got .*\(params, batch\)",
+    ),
+    "a loss of one argument": (
+        lambda: make(loss=lambda predictions: predictions),
+        r"loss: expected a function loss\(predictions, targets\); got .*\(predictions\)",
+    ),
+    "an apply of one argument": (
+        lambda: Swarm((lambda key: {}, lambda params: 0.0), IDS, loss=optax.squared_error),
+        r"apply: expected a function apply\(params, inputs\); got .*\(params\)",
+    ),
+    "a schedule for a hyperparameter": (
+        lambda: make(hyperparams={"learning_rate": optax.cosine_decay_schedule(0.1, 9)}),
+        r"got a function.*optax.adam\(lambda step: learning_rate \* schedule\(step\)\)",
+    ),
+    "a member by number": (lambda: make().member(cast(Any, 0)), "Names are strings: '0'"),
+    "a list of numbers, shared": (
+        lambda: make().fit(Shared(X[0].tolist()), Shared(Y[0])),
+        r"got shapes \(\), .* and 91 more. A list is a tree of numbers: give np.asarray\(list\)",
+    ),
     "a loss without the key it needs": (
         lambda: make(loss=None, loss_fn=needs_key).fit(X, Y, validation_data=HELD_BACK),
         "loss_fn failed without a key.*In validation",
@@ -240,6 +263,28 @@ ERRORS = {
         "rows of inputs: expected whole numbers from 0 to 8; got int64 from 1 to 9",
     ),
 }
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_a_module_of_torch_is_told_from_a_function(monkeypatch):
+    class Module:
+        """As torch.nn's, which the tests of the engine need not have."""
+
+        def __call__(self, x):
+            return x
+
+    monkeypatch.setitem(sys.modules, "torch.nn", SimpleNamespace(Module=Module))
+    match = r"got Module, a module of torch.nn.*nnx.Linear\(3, 1, rngs=rngs\)"
+    with pytest.raises(SwarmError, match=match):
+        Swarm(cast(Any, Module()), IDS, loss=optax.squared_error)
+
+
+def test_shared_arrays_are_shown_by_their_shapes():
+    assert repr(Shared(X[0].tolist(), [0, 1])) == "Shared(list of 32, rows=int64 (2,))"
+    assert repr(Shared({"a": X, "b": (Y, 1)})) == (
+        "Shared({a: float32 (9, 32, 3), b: (float32 (9, 32, 1), 1)})"
+    )
+    assert len(repr(Shared({str(n): X for n in range(99)}))) < 250
 
 
 @pytest.mark.usefixtures("unchecked")

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import jax
@@ -17,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forecaster import swarm
-from forecaster.swarm.native import library
+from forecaster.swarm.native import compiling, library
 from forecaster.swarm.native.compiling import NOT_BUILT, CompileError, compile_kernel
 from forecaster.swarm.recurrence import gru, lstm
 from forecaster.swarm.recurrence.lstm import jax_lstm
@@ -257,3 +258,41 @@ def test_derivatives_that_compiled_code_lacks_are_a_named_error(cell):
     difference = (jax.grad(plain)(inputs + step) - jax.grad(plain)(inputs - step)) / 2e-2
     curve = jax.jvp(jax.grad(plain), (inputs,), (np.ones_like(inputs),))[1]
     np.testing.assert_allclose(curve, difference, rtol=0.05, atol=2e-3)
+
+
+def test_as_many_files_are_compiled_at_once_as_there_are_cores(tmp_path, monkeypatch):
+    together = threading.Barrier(3, timeout=20)  # broken unless three wait for each other
+    lines: list[list[str]] = []
+
+    def run(line):
+        lines.append(line)
+        if any(name in line[-1] for name in ("avx512.o", "avx2.o", "plain.o")):
+            together.wait()
+        Path(line[-1] if "-c" in line else line[line.index("-o") + 1]).touch()
+
+    monkeypatch.setattr(compiling, "_run", run)
+    monkeypatch.setattr(compiling, "_cores", lambda: 3)
+    monkeypatch.setattr(compiling, "compiler", lambda: ["c++"])
+    monkeypatch.setattr(compiling.platform, "machine", lambda: "x86_64")
+    compiling.compile_kernel(tmp_path / "kernels.so")
+    assert (tmp_path / "kernels.so").exists() and len(lines) == 9  # eight files, and the library
+    assert [Path(name).stem for name in lines[-1][-8:]] == [
+        "avx512", "avx2", "plain", "ffi", "amx_emulated", "avx512_bf16", "amx", "bfloat16_ffi",
+    ]  # fmt: skip
+
+
+def test_an_instruction_set_that_the_compiler_lacks_is_left_out(tmp_path, monkeypatch):
+    lines: list[list[str]] = []
+
+    def run(line):
+        lines.append(line)
+        if line[-1].endswith("/amx.o"):
+            raise compiling.CompileError("no AMX")
+        Path(line[-1] if "-c" in line else line[line.index("-o") + 1]).touch()
+
+    monkeypatch.setattr(compiling, "_run", run)
+    monkeypatch.setattr(compiling, "compiler", lambda: ["c++"])
+    monkeypatch.setattr(compiling.platform, "machine", lambda: "x86_64")
+    compiling.compile_kernel(tmp_path / "kernels.so")
+    (last,) = [line for line in lines[:-1] if line[-1].endswith("/bfloat16_ffi.o")]
+    assert "-DWITHOUT_AMX" in last and not any("/amx.o" in part for part in lines[-1])

@@ -1,5 +1,6 @@
 """Optimisers take their settings from hyperparameters; all of optax's can be used."""
 
+import functools
 from typing import Any
 
 import jax
@@ -78,6 +79,16 @@ def test_accumulated_batches_are_one_large_batch():
     options = {"optimizer": optax.sgd, "hyperparams": {"learning_rate": 0.1}}
     four = make(accumulate=4, **options).fit(X, Y, epochs=3, batch_size=8)
     close(four.params, make(**options).fit(X, Y, epochs=3, batch_size=None).params)
+
+
+def test_a_search_along_a_line_gets_no_learning_rate():
+    """A rate of 1e-3 would make each step of lbfgs a thousandth of its length."""
+    few = functools.partial(optax.lbfgs, memory_size=3)
+    for optimizer in (optax.lbfgs, few):
+        assert make(optimizer=optimizer, hyperparams={}).hyperparams == {}
+        assert make(optimizer=optimizer, hyperparams={"learning_rate": 0.5}).hyperparams
+    adafactor = make(optimizer=optax.adafactor, hyperparams={})  # has none of its own
+    assert adafactor.hyperparams["learning_rate"][0] == np.float32(1e-3)
 
 
 @pytest.mark.parametrize(

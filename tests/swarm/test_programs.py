@@ -16,7 +16,9 @@ from forecaster.swarm.devices import programs, threefry
 from forecaster.swarm.devices.lanes import lane_mesh
 from forecaster.swarm.devices.programs import Program, spread
 from forecaster.swarm.devices.threefry import hashed
+from forecaster.swarm.estimators.recipe import recipe_of
 from forecaster.swarm.native import library, processor
+from forecaster.swarm.training.content import Content, Unreadable
 from tests.swarm.test_native import needs_kernel
 from tests.swarm.test_swarm import HELD_BACK, N, X, Y, make, same
 
@@ -48,6 +50,86 @@ def test_hyperparameters_are_data_and_compile_nothing(compilations):
     ).fit(X, Y, validation_data=HELD_BACK, epochs=5, patience=np.arange(N) + 1)  # fmt: skip
     assert len(compilations) == before
     assert not same(first.params, second.params)
+
+
+@pytest.fixture
+def traces():
+    """Return a list that grows by one with every function that JAX traces."""
+    traced = []
+
+    def listen(event, *_, **__):
+        if "trace" in event:
+            traced.append(event)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield traced
+    jax.monitoring.unregister_event_duration_listener(listen)
+
+
+HIDDEN = 5
+
+
+class Sized(nnx.Module):
+    def __init__(self, rngs):
+        self.inner, self.out = nnx.Linear(3, HIDDEN, rngs=rngs), nnx.Linear(HIDDEN, 1, rngs=rngs)
+
+    def __call__(self, x):
+        return self.out(jax.nn.relu(self.inner(x)))
+
+
+def parameters_of(model, **options):
+    usual = {"loss": optax.squared_error, "optimizer": optax.adam} | options
+    made = Swarm(model, ["a", "b"], **usual).fit(X[:2], Y[:2], epochs=2)
+    made.step(X[:2], Y[:2])
+    made.predict(X[:2])
+    return made.parameters
+
+
+def test_a_second_swarm_of_the_same_functions_is_not_traced(traces):
+    def made():
+        return lambda rngs: Sized(rngs=rngs)  # another object each time
+
+    assert parameters_of(made()) == 4 * 5 + 6 and traces
+    traces.clear()
+    assert parameters_of(made()) == 4 * 5 + 6
+    assert not traces
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_functions_are_traced_again_if_anything_that_they_read_has_changed(traces, monkeypatch):
+    rates = {"scale": 1.0}
+
+    def loss(predictions, targets):
+        return rates["scale"] * (predictions - targets) ** 2
+
+    first = parameters_of(Sized, loss=loss), Swarm(Sized, 2, loss=loss).evaluate(X[:2], Y[:2])
+    for change in (
+        lambda: monkeypatch.setitem(globals(), "HIDDEN", 7),
+        lambda: monkeypatch.setitem(rates, "scale", 2.0),
+        lambda: monkeypatch.setattr(Sized, "__call__", lambda self, x: self.out(self.inner(x))),
+    ):
+        traces.clear()
+        change()
+        parameters_of(Sized, loss=loss)
+        assert traces
+    assert parameters_of(Sized, loss=loss) == 4 * 7 + 8
+    last = Swarm(Sized, 2, loss=loss).evaluate(X[:2], Y[:2])
+    assert first[0] == 4 * 5 + 6 and not np.allclose(first[1], last)
+
+
+class Changing:
+    """May change without a trace."""
+
+    def __call__(self, predictions, targets):
+        return (predictions - targets) ** 2
+
+
+@pytest.mark.parametrize("value", [Changing(), object(), nnx.Rngs(0), {"a": Changing()}])
+def test_what_may_change_unseen_is_not_shared(value):
+    with pytest.raises(Unreadable):
+        Content().of(lambda rngs: value)
+    one, two = (recipe_of(Sized, Changing(), None, optax.adam, 1, None) for _ in range(2))
+    assert one is not two
 
 
 def test_equal_functions_are_compiled_once_whatever_the_number_of_members(compilations):

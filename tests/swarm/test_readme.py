@@ -61,12 +61,23 @@ def schedules(names):
     np.testing.assert_allclose(names["lines"].params["slope"], 2, atol=0.05)
 
 
+def penalties(names):
+    free, bound, tight = np.linalg.norm(names["ridges"].params["slope"], axis=1)
+    np.testing.assert_allclose(free, np.sqrt(5), rtol=0.01)
+    assert tight < 0.7 * free < bound < 0.98 * free
+
+
+def pure(names):
+    assert (names["trained"].epochs == 200).all() and names["trained"].losses.train.shape[1] == 200
+    assert (np.asarray(names["losses"])[-1] < 0.01 * np.asarray(names["losses"])[0]).all()
+
+
 def gans(names):
     assert (abs(names["made"].mean((1, 2)) - 3) < 1).all()
 
 
 CHECKS = [ten_networks, regressors, bags, hyperparameters, own_loss]
-CHECKS += [state, one_network, schedules, gans]
+CHECKS += [state, one_network, schedules, penalties, gans, pure]
 
 
 SLOW = {hyperparameters}

@@ -8,7 +8,7 @@ import pytest
 from flax import nnx
 
 from forecaster.swarm import Progress, Shared, Swarm
-from forecaster.swarm.checkpoints.checkpoint import Checkpoint, arithmetic, read
+from forecaster.swarm.checkpoints.checkpoint import Checkpoint, Fingerprint, arithmetic, read
 from forecaster.swarm.checks import broadcast_hyperparams, broadcast_limits
 from forecaster.swarm.execution.schedule import Pace, Schedule, run_to_the_end
 from forecaster.swarm.execution.shards import Job, Resources, Settings, Shard
@@ -119,11 +119,12 @@ def test_a_second_fit_that_nobody_watches_takes_one_block(watched, monkeypatch):
 def test_what_is_saved_is_restored(schedule, tmp_path):
     path = tmp_path / "checkpoint"
     schedule.advance()
-    schedule.save(Checkpoint(path), "this fit")
+    this = Fingerprint("this fit")
+    schedule.save(Checkpoint(path), this)
     started, state, history = schedule.started, schedule.state, schedule.history
     run_to_the_end(schedule)
     assert not same(schedule.state, state)
-    schedule.restore(read(path, "this fit", schedule.state, arithmetic())[0])
+    schedule.restore(read(path, this, schedule.state, arithmetic())[0])
     assert same(schedule.started, started) and same(schedule.state, state)
     np.testing.assert_array_equal(schedule.history.losses.train, history.losses.train)
     np.testing.assert_array_equal(schedule.history.latest, history.latest)

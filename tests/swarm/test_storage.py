@@ -9,7 +9,14 @@ import optax
 import pytest
 from flax import nnx
 
-from forecaster.swarm import Swarm, SwarmError, SwarmWriteError
+from forecaster.swarm import (
+    Swarm,
+    SwarmError,
+    SwarmFileNotFoundError,
+    SwarmWarning,
+    SwarmWriteError,
+    adamw,
+)
 from forecaster.swarm.estimators import storage
 from tests.swarm.test_swarm import Network, Widened, X, Y, same, trained, untrained
 
@@ -37,7 +44,7 @@ def test_what_is_saved_is_what_is_loaded(trained, tmp_path):
     file.write_bytes(file.read_bytes()[:-5])
     with pytest.raises(SwarmError, match="not a saved swarm, or damaged"):
         Swarm.load(file, Network, loss=optax.squared_error)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(SwarmFileNotFoundError, match="no such file"):
         Swarm.load(tmp_path / "none", Network, loss=optax.squared_error)
 
 
@@ -50,6 +57,19 @@ def test_arrays_have_the_names_that_older_files_have(trained, tmp_path):
     assert {name.partition("/")[0].partition(".")[0] for name in names} == {
         "hyper", "state", "losses",
     }  # fmt: skip
+
+
+def test_another_loss_or_optimiser_is_told_and_missing_folders_are_made(trained, tmp_path):
+    file = tmp_path / "new" / "folder" / "a.swarm"
+    trained.save(file)
+    with pytest.warns(SwarmWarning, match="saved with loss squared_error, now huber_loss"):
+        Swarm.load(file, Network, loss=optax.huber_loss)
+
+    def slower(learning_rate):
+        return adamw(learning_rate / 2)
+
+    with pytest.warns(SwarmWarning, match="saved with optimizer adamw, now slower"):
+        Swarm.load(file, Network, loss=optax.squared_error, optimizer=slower)
 
 
 def test_a_swarm_that_cannot_be_written_is_a_named_error(untrained, tmp_path):
@@ -97,7 +117,7 @@ def test_a_mutant_is_a_swarm_or_a_swarm_error(trained, untrained, count, tmp_pat
     for number in range(count):
         file.write_bytes(mutate(raw, np.random.default_rng(number)))
         try:
-            ids, seed, hyperparams, _ = storage.read_header(file)
+            ids, seed, hyperparams, *_ = storage.read_header(file)
             assert all(values.shape == (9,) for values in hyperparams.values())
             result = storage.read(file, ids, untrained._result.state)
             assert result.state.epoch.max() <= result.losses.train.shape[1]

@@ -14,7 +14,7 @@ from jaxtyping import Float, Key
 
 from forecaster.swarm.arrays.shapes import Shapes
 from forecaster.swarm.arrays.variables import Variables
-from forecaster.swarm.checks import SwarmError
+from forecaster.swarm.checks import SwarmError, check_takes
 from forecaster.swarm.devices.lanes import use_all_cores
 from forecaster.swarm.task import AnyArray, Hyperparams, Params, Tree
 
@@ -64,6 +64,11 @@ _KINDS = {  # by library: the class of its modules, and what to give instead of 
     "flax.linen": ("Module", "swarm.linen_functions(module, example of its input)"),
     "equinox": ("Module", "swarm.equinox_functions(make), as in make = lambda key: {name}(...)"),
     "keras": ("Model", "swarm.keras_functions(model)"),
+    "torch.nn": (
+        "Module",
+        "the same network of flax.nnx, as in lambda rngs: nnx.Linear(3, 1, rngs=rngs), since JAX "
+        "cannot train PyTorch's",
+    ),
 }
 
 
@@ -412,6 +417,8 @@ def pure_functions(init: Callable[[jax.Array], Params], apply: Callable[..., Tre
 
     ``apply`` may take ``key``: a random key in training, None otherwise.
     """
+    check_takes(init, "init(key)", 1)
+    check_takes(apply, "apply(params, inputs)", 2, "key")
     takes_key = "key" in inspect.signature(apply).parameters
 
     def run(

@@ -69,13 +69,29 @@ def expecting(known: Shapes, given: Shapes, what: str) -> Generator[None]:
     except Exception as error:
         parts = {name.partition("[")[0] for name in given}
         had = {name: shape for name, shape in known.items() if name.partition("[")[0] in parts}
-        difference = _difference(had, given)
-        if not (had and difference and _is_named(error)):
+        difference = _difference(had, given) if had else _not_taken(error)
+        if not (difference and _is_named(error)):
             raise
         message = next(iter(str(error).strip().splitlines()), "no message").rstrip(".")
         raise SwarmError(
             f"{what}: {difference} (refused with {type(error).__name__}: {message})"
         ) from error
+
+
+def _not_taken(error: Exception) -> str:
+    """Return what a model or loss did not take, where no training has told the shapes.
+
+    Empty for an error that arrays of a wrong shape or type do not raise.
+    """
+    if isinstance(error, SwarmError) or not isinstance(error, TypeError | ValueError):
+        return ""
+    notes = cast(list[str], getattr(error, "__notes__", []))
+    arrays = next((note.removeprefix(_NOTE) for note in notes if note.startswith(_NOTE)), "")
+    return (
+        f"the model or the loss did not take the arrays of one member, {arrays}. Expected "
+        "model(inputs) of arrays (example, ...), and loss(predictions, targets) or "
+        "loss_fn(params, batch, key), that take these shapes"
+    )
 
 
 def _difference(known: Shapes, given: Shapes) -> str:

@@ -11,25 +11,28 @@ position of its first member. Either kind of fit continues from the files of the
 import dataclasses
 import glob
 import hashlib
+import json
+import types
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
 import jax
 import numpy as np
-from jaxtyping import Bool, Int, UInt32
+from jaxtyping import Bool, Int, Shaped, UInt32
 
 from forecaster.swarm.arrays.data import Rows, Streamed
 from forecaster.swarm.arrays.members import fill_members, named_leaves
 from forecaster.swarm.checkpoints.history import put_together
 from forecaster.swarm.checkpoints.writing import Replace, remove_file, write_file
-from forecaster.swarm.checks import SwarmError
+from forecaster.swarm.checks import SwarmError, SwarmFileNotFoundError
 from forecaster.swarm.native import kernel_status
 from forecaster.swarm.recurrence import products_of
 from forecaster.swarm.task import Data, Limits
 from forecaster.swarm.training.loop import Losses, State
 
 _VERSION, _SHARD = "2", ".shard-"
+_OF_FIT = "version", "fit", "parts"  # the rest of the metadata is the arithmetic
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,6 +87,18 @@ class Finished(NamedTuple):
 _Kept = TypeVar("_Kept", Saved, Finished)
 
 
+class Fingerprint(NamedTuple):
+    """What decides a fit, as its checkpoints keep it.
+
+    - ``fit``: a hash of everything, and words that describe how members learn
+    - ``parts``: settings by name, so that an error can name those that differ: a number that all
+      members share, or a hash
+    """
+
+    fit: str
+    parts: Mapping[str, str] = types.MappingProxyType({})
+
+
 def fingerprint(
     ids: Sequence[str],
     seed: int,
@@ -94,7 +109,7 @@ def fingerprint(
     precision: str = "float32",
     words: str = "",
     data_parallel: int = 1,
-) -> str:
+) -> Fingerprint:
     """Return a hash of everything that decides the members' training, except the task's code.
 
     ``words`` follow it: how members learn, the metrics, and what chooses the best weights. Streamed
@@ -110,7 +125,17 @@ def fingerprint(
         digest.update(_products(precision).encode())
     if data_parallel != 1:  # sums are rounded differently
         digest.update(f"data_parallel {data_parallel}".encode())
-    return f"{digest.hexdigest()} {words}".rstrip()
+    parts = {"ids": hashlib.sha256(repr(tuple(ids)).encode()).hexdigest(), "seed": str(seed)}
+    parts |= {name: _said(np.asarray(values)) for name, values in settings.items()}
+    parts["data_parallel"] = str(data_parallel)
+    return Fingerprint(f"{digest.hexdigest()} {words}".rstrip(), parts)
+
+
+def _said(values: Shaped[np.ndarray, " member"]) -> str:
+    """Return the number that all members share, or else a hash of all numbers."""
+    if (values == values[0]).all():
+        return str(values[0])
+    return hashlib.sha256(np.ascontiguousarray(values).view(np.uint8).data).hexdigest()
 
 
 def arithmetic(precision: str = "float32") -> dict[str, str]:
@@ -129,7 +154,7 @@ def _products(precision: str) -> str:
     return products_of(precision).partition(" in place of ")[0]
 
 
-def write(checkpoint: Checkpoint, digest: str, saved: Saved) -> None:
+def write(checkpoint: Checkpoint, digest: Fingerprint, saved: Saved) -> None:
     """Replace the checkpoint. ``digest``: the fit's fingerprint.
 
     Raises SwarmWriteError when it cannot be written.
@@ -138,7 +163,7 @@ def write(checkpoint: Checkpoint, digest: str, saved: Saved) -> None:
 
 
 def write_shard(
-    checkpoint: Checkpoint, digest: str, shard: Finished, computed: Mapping[str, str]
+    checkpoint: Checkpoint, digest: Fingerprint, shard: Finished, computed: Mapping[str, str]
 ) -> None:
     """Write a shard beside the checkpoint. ``computed``: the :func:`arithmetic` that computed it.
 
@@ -182,7 +207,7 @@ def _is_checkpoint(path: Path) -> bool:
 
 def read(
     path: Path,
-    digest: str,
+    digest: Fingerprint,
     like: State,
     computes: Mapping[str, str] | None = None,
     metrics: Sequence[str] = (),
@@ -193,13 +218,18 @@ def read(
     - ``computes``: the :func:`arithmetic` of this process; None: take that of the files
     - ``metrics``: the names of the fit's metrics
 
-    Returns the contents, and the arithmetic. Raises FileNotFoundError when there is no checkpoint,
+    Returns the contents, and the arithmetic. Raises SwarmFileNotFoundError when there is none,
     SwarmError when it is damaged, of another fit, or computed by other code than this process has.
     """
+    if not is_there(path):
+        raise SwarmFileNotFoundError(
+            f"{path}: no checkpoint to resume; expected one of an interrupted fit. Start with "
+            "checkpoint=Checkpoint(path), without resume, or give the path of the first attempt"
+        )
     shards, none = _shards(path), np.zeros((len(np.asarray(like.epoch)), 0), np.float32)
     losses = Losses(none, none, dict.fromkeys(metrics, none))
     saved = Saved(np.zeros(len(none), bool), like, losses)
-    if path.exists() or not shards:
+    if path.exists():
         saved, computes = _read(path, digest, saved, computes)
     # A copy: what is read may not be writable.
     started, state = jax.tree.map(np.array, (saved.started.astype(bool), saved.state))
@@ -220,7 +250,7 @@ def _shards(path: Path) -> list[Path]:
 def _write(
     path: Path,
     replace: Replace,
-    digest: str,
+    digest: Fingerprint,
     tree: Saved | Finished,
     computed: Mapping[str, str],
 ) -> None:
@@ -228,12 +258,13 @@ def _write(
 
     leaves = jax.tree.leaves(tree)
     arrays = {f"{number:04d}": np.ascontiguousarray(leaf) for number, leaf in enumerate(leaves)}
-    raw = save(arrays, metadata={**computed, "version": _VERSION, "fit": digest})
+    kept = {"version": _VERSION, "fit": digest.fit, "parts": json.dumps(dict(digest.parts))}
+    raw = save(arrays, metadata={**computed, **kept})
     replace(path, lambda temporary: temporary.write_bytes(raw))
 
 
 def _read(
-    path: Path, digest: str, like: _Kept, computes: Mapping[str, str] | None
+    path: Path, digest: Fingerprint, like: _Kept, computes: Mapping[str, str] | None
 ) -> tuple[_Kept, dict[str, str]]:
     """Read one file, of the structure of ``like``; return its contents and arithmetic."""
     from safetensors import SafetensorError, safe_open
@@ -247,13 +278,9 @@ def _read(
         raise SwarmError(
             f"{path}: not a checkpoint, or damaged ({error}); remove it to start anew"
         ) from error
-    if metadata.get("version") != _VERSION or metadata.get("fit") != digest:
-        _check_words(path, metadata.get("fit", ""), digest)
-        raise SwarmError(
-            f"{path}: a checkpoint of another fit: ids, seed, hyperparameters, data or "
-            "data_parallel differ, or the code that computes bfloat16, or it was written by "
-            "another version. Start anew, or restore what was changed"
-        )
+    if metadata.get("version") != _VERSION or metadata.get("fit") != digest.fit:
+        _check_words(path, metadata.get("fit", ""), digest.fit)
+        raise SwarmError(_another_fit(path, metadata.get("parts", "{}"), digest.parts))
     if computes is not None:
         check_arithmetic(str(path), metadata, computes)
     structure = cast(Any, jax.tree.structure(like))
@@ -262,8 +289,36 @@ def _read(
     kept: _Kept = jax.tree.unflatten(structure, leaves)
     if _shapes(kept.state) != _shapes(like.state):
         raise SwarmError(f"{path}: a checkpoint of another model; start anew")
-    computed = {name: said for name, said in metadata.items() if name not in ("version", "fit")}
+    computed = {name: said for name, said in metadata.items() if name not in _OF_FIT}
     return kept, computed
+
+
+def _another_fit(path: Path, saved: str, parts: Mapping[str, str]) -> str:
+    """Return the error for a checkpoint of another fit: which settings differ, and what to do."""
+    before: dict[str, str] = json.loads(saved)
+    changed = [name for name, value in parts.items() if before.get(name, value) != value]
+    if not changed:
+        which = "data or earlier training" if before else "ids, seed, hyperparameters or data"
+        return (
+            f"{path}: a checkpoint of another fit: {which} differ, or the code that computes "
+            "bfloat16, or it was written by another version. Start anew, or restore what was "
+            "changed"
+        )
+    longer = ""
+    if "epochs" in changed:
+        longer = ". To train longer, end this fit as it began, and fit its result again"
+        if all(had["patience"] == had["epochs"] for had in (before, parts)):
+            changed.remove("patience")  # it follows the epochs
+    told = [
+        f"{name} (then {before[name]}, now {parts[name]})"
+        if max(len(before[name]), len(parts[name])) < 64
+        else name
+        for name in changed
+    ]
+    return (
+        f"{path}: a checkpoint of another fit, with another value of {', '.join(told)}{longer}. "
+        "Start anew, or restore what was changed"
+    )
 
 
 def _check_words(path: Path, saved: str, digest: str) -> None:

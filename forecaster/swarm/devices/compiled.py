@@ -1,16 +1,157 @@
-"""Look after the cache of compiled programs, which JAX writes and reads but never mends."""
+"""Compiled programs on disk, in JAX's cache, so that later processes need not compile them again.
 
+A program whose process has chosen no folder, by ``keep_compiled`` or by JAX's own settings, is kept
+in the user's cache folder. JAX is set to that folder only while one of our programs is compiled:
+other programs of the process are not kept there.
+
+JAX writes and reads its cache but never mends or shortens it; ``look_after`` does.
+"""
+
+import contextlib
+import functools
+import hashlib
 import os
+import platform
+import threading
 import time
+import warnings
 import zlib
+from collections.abc import Generator
 from pathlib import Path
+from typing import Any
+
+import jax
 
 _PROGRAM = "-cache"  # how JAX ends their names
 _LOOKED = ".looked"  # its time is that of the last look
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _AT_ONCE = 1 << 20  # bytes
 _MOST = 100  # programs that are kept; a fit uses some fifteen, each new length of series one more
+_MOST_IN_USE = 1000  # programs that are kept even if all were used within a day
 _IN_USE = 24 * 3600.0  # seconds; the time of the last use is only kept to the day
+
+
+SWITCH = "FORECASTER_CACHE"
+"""The environment variable that turns the cache off, or names a folder for it."""
+
+# Seconds of compiling from which on a program is kept: for a whole process, programs that make
+# forecasts, not single operations; and for our programs alone.
+_WORTH, _WORTH_OF_OURS = 0.05, 0.01
+_DIR, _SECONDS, _BYTES = (
+    "jax_compilation_cache_dir",
+    "jax_persistent_cache_min_compile_time_secs",
+    "jax_persistent_cache_min_entry_size_bytes",
+)
+
+
+def keep_compiled(folder: Path) -> None:
+    """Cache all compiled programs of this process in a folder.
+
+    FORECASTER_CACHE=off keeps none.
+    """
+    path = str(folder.resolve())
+    if _turned_off() or not _is_text(path):
+        return
+    look_after(folder)
+    _ignore_failures()
+    jax.config.update(_DIR, path)
+    jax.config.update(_SECONDS, _WORTH)
+    jax.config.update(_BYTES, 0)
+
+
+_lock = threading.Lock()  # guards the two below
+_compiling = 0  # active calls of kept
+_before: tuple[Any, ...] = ()  # JAX's settings before the first of them
+
+
+@contextlib.contextmanager
+def kept() -> Generator[None]:
+    """Let JAX's cache on disk serve the programs that are compiled meanwhile.
+
+    Where the process or the user has chosen a folder, or turned JAX's cache off, nothing changes.
+    """
+    global _compiling, _before
+    names = _DIR, _SECONDS, _BYTES
+    with _lock:
+        free = _compiling > 0 or not _setting(_DIR)
+        folder = default_folder() if free and _setting("jax_enable_compilation_cache") else None
+        if folder is not None:
+            if _compiling == 0:
+                _before = tuple(map(_setting, names))
+                _choose(names, (folder, _WORTH_OF_OURS, 0))
+            _compiling += 1
+    try:
+        yield
+    finally:
+        if folder is not None:
+            with _lock:
+                _compiling -= 1
+                if _compiling == 0:
+                    _choose(names, _before)
+
+
+def _setting(name: str) -> Any:
+    return getattr(jax.config, name)
+
+
+def _choose(names: tuple[str, ...], values: tuple[Any, ...]) -> None:
+    """Set JAX's cache, which otherwise keeps to the first folder that it uses."""
+    from jax.experimental.compilation_cache import compilation_cache
+
+    for name, value in zip(names, values, strict=True):
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
+
+
+@functools.cache
+def default_folder() -> str | None:
+    """Return the folder of our programs, by processor; None where the cache is turned off.
+
+    JAX's names of programs contain its version. The first call looks after the folder.
+    """
+    import platformdirs  # takes a few milliseconds
+
+    if _turned_off():
+        return None
+    chosen = os.environ.get(SWITCH, "")
+    top = Path(chosen or platformdirs.user_cache_dir("forecaster", appauthor=False))
+    folder = (top / f"swarm-{_processor()}").absolute()
+    if not _is_text(str(folder)):
+        return None
+    look_after(folder)
+    _ignore_failures()
+    return str(folder)
+
+
+def _turned_off() -> bool:
+    return os.environ.get(SWITCH, "").lower() in ("off", "0", "false", "no")
+
+
+def _is_text(path: str) -> bool:
+    """Return whether a path is text, as XLA takes it."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _ignore_failures() -> None:
+    """Ignore JAX's warnings: a cache that cannot be read or written only costs time."""
+    warnings.filterwarnings("ignore", module=r"jax\._src\.compil.*")
+
+
+def _processor() -> str:
+    """Return a short hash of the kind of processor, for which programs are compiled."""
+    said = [platform.machine(), platform.processor()]
+    try:
+        with open("/proc/cpuinfo") as file:
+            first = file.read(16_384).split("\n\n")[0].splitlines()
+        wanted = "vendor_id", "model name", "flags", "Features", "CPU part"
+        said += sorted(line for line in first if line.startswith(wanted))
+    except OSError:
+        pass
+    return hashlib.sha256("\n".join(said).encode()).hexdigest()[:12]
 
 
 def look_after(folder: Path) -> None:
@@ -18,7 +159,8 @@ def look_after(folder: Path) -> None:
 
     JAX would neither use nor replace the former. Only those that were written since the last look
     are read, so that a process that compiles nothing reads none. Of the others the hundred that
-    were used last stay, since daily forecasts compile one a day.
+    were used last stay, since daily forecasts compile one a day, and all of the last day up to a
+    thousand.
     """
     looked = folder / _LOOKED
     try:
@@ -38,8 +180,9 @@ def look_after(folder: Path) -> None:
         for program in new:
             if not _is_whole(program.read_bytes()):
                 program.unlink(missing_ok=True)
-        for when, program in sorted(used)[:-_MOST]:
-            if when < time.time() - _IN_USE:
+        used.sort()
+        for number, (when, program) in enumerate(used[:-_MOST]):
+            if when < time.time() - _IN_USE or number < len(used) - _MOST_IN_USE:
                 program.unlink(missing_ok=True)
     except OSError:
         return

@@ -10,9 +10,7 @@ import functools
 import logging
 import math
 import os
-import warnings
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, cast
 
 import jax
@@ -30,7 +28,6 @@ from forecaster.swarm.arrays.data import (
     with_shared,
 )
 from forecaster.swarm.checks import SwarmError, check_counts, warn
-from forecaster.swarm.devices.compiled import look_after
 from forecaster.swarm.devices.data_parallel import AXIS
 from forecaster.swarm.devices.programs import Program, cores, spread
 from forecaster.swarm.task import Tree
@@ -69,22 +66,6 @@ def _check_not_forked() -> None:
             "before the first fit or forecast"
         )
     _started_in = os.getpid()
-
-
-def keep_compiled(folder: Path) -> None:
-    """Cache compiled programs in a folder, so that later processes need not compile them again."""
-    path = str(folder.resolve())
-    try:
-        path.encode()
-    except UnicodeEncodeError:  # a path that is not text, which XLA cannot open
-        return
-    look_after(folder)
-    jax.config.update("jax_compilation_cache_dir", path)
-    # A cache that cannot be read or written only costs time.
-    warnings.filterwarnings("ignore", module=r"jax\._src\.compil.*")
-    # Keeps the programs that make forecasts, not those of single operations.
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
 
 def lane_mesh(lanes: int | None = None, data_parallel: int = 1) -> Mesh:

@@ -1,7 +1,7 @@
 """Compiled programs: a function of one member, mapped over chunks of members on all lanes.
 
-Programs are cached by the text of their lowered code: a second swarm of equal functions is traced
-again, but uses the first one's executables, even if the functions are other Python objects.
+Programs are cached by the text of their lowered code: functions that are traced again use the
+executables of equal ones, even if they are other Python objects.
 """
 
 import collections
@@ -22,6 +22,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from forecaster.swarm.devices import threefry
+from forecaster.swarm.devices.compiled import kept
 from forecaster.swarm.task import Tree
 
 _CompilerError = cast(type[Exception], jax.errors.JaxRuntimeError)
@@ -63,7 +64,7 @@ class Program:
         return self._by_shape[key]
 
     def compile(self, *args: Tree) -> Any:
-        """Compile an executable for arguments of these shapes, without this process's cache."""
+        """Compile an executable for arguments of these shapes, without the caches of programs."""
         with without_collections():
             return _executable(self._lower(*args), self._options)
 
@@ -109,7 +110,8 @@ def _shared(lowered: Any, mesh: Mesh, options: dict[str, Any]) -> Any:
     )
     key = hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()
     if key not in _compiled:
-        _compiled[key] = _executable(lowered, options)
+        with kept():
+            _compiled[key] = _executable(lowered, options)
     _compiled.move_to_end(key)
     while len(_compiled) > _MOST:
         _compiled.popitem(last=False)

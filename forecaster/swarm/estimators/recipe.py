@@ -1,8 +1,9 @@
 """Model, loss and optimiser that all members share, and the functions of one member from them."""
 
+import collections
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -15,13 +16,14 @@ from forecaster.swarm.adapters.modules import Functions
 from forecaster.swarm.arrays.shapes import naming_arrays
 from forecaster.swarm.checks import SwarmError, warn
 from forecaster.swarm.task import Hyperparams, Params, Task, Tree
+from forecaster.swarm.training.content import Content, Unreadable
 from forecaster.swarm.training.equality import same_function
 from forecaster.swarm.training.keys import typed_key
 from forecaster.swarm.training.loop import State, init_state, train_on_batch
 from forecaster.swarm.training.losses import Batch, applied, filled, loss_of, takes_hyperparams
 from forecaster.swarm.training.metrics import NOTHING, Watched
 from forecaster.swarm.training.optimizers import SWARM_LEARNING_RATE, Optimizer, names_taken
-from forecaster.swarm.training.supervised import supervised
+from forecaster.swarm.training.supervised import Model, functions_of, supervised
 
 
 class Machine(NamedTuple):
@@ -31,6 +33,21 @@ class Machine(NamedTuple):
     chunk: int | None
     memory: int | None
     data_parallel: int = 1
+
+
+class Pure(NamedTuple):
+    """How one member begins, learns and predicts: pure functions for ``jit``, ``vmap``, ``scan``.
+
+    - ``initialise(key, hyperparams) -> State``: ``key`` is raw, as of :func:`member_keys`
+    - ``update(state, batch, hyperparams) -> (State, loss)``: a step on a :class:`Batch`
+    - ``apply(params, inputs, hyperparams) -> predictions``
+
+    ``hyperparams`` are scalars by name. ``jax.vmap`` of each is that of all members.
+    """
+
+    initialise: Callable[[UInt32[jax.Array, "2"], Hyperparams], State]
+    update: Callable[[State, Batch, Hyperparams], tuple[State, Float[jax.Array, ""]]]
+    apply: Callable[[Params, Tree, Hyperparams], Tree]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -129,6 +146,25 @@ class Recipe:
         return step
 
     @functools.cached_property
+    def pure(self) -> Pure:
+        """One member's training as pure functions."""
+
+        def update(
+            state: State, batch: Batch, hyperparams: Hyperparams
+        ) -> tuple[State, Float[jax.Array, ""]]:
+            return self.step(state, hyperparams, Batch(*batch))
+
+        def apply(params: Params, inputs: Tree, hyperparams: Hyperparams) -> Tree:
+            return self.predict(params, hyperparams, inputs)
+
+        return Pure(self.init_state, update, apply)
+
+    @functools.cached_property
+    def predict_all(self) -> Callable[[Params, Hyperparams, Tree], Tree]:
+        """Compiled function that returns all members' predictions."""
+        return jax.jit(jax.vmap(self.predict))
+
+    @functools.cached_property
     def _apply(self) -> Callable[..., Tree]:
         """The model's ``apply`` in ``compute_dtype``."""
         return applied(self.functions, self.compute_dtype)
@@ -147,6 +183,14 @@ class Recipe:
             return apply(params, *inputs, key=key, hyperparams=hyperparams, **options)
 
         return member
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The names of loss and optimiser, as a file of the swarm keeps them."""
+        return {
+            "loss" if self.loss_fn is None else "loss_fn": _short(self.loss or self.loss_fn),
+            "optimizer": _short(self.optimizer),
+        }
 
     def warn_unused(self, hyperparams: Mapping[str, np.ndarray]) -> None:
         """Warn of hyperparameters, each (member,), that neither optimiser, model nor loss takes."""
@@ -182,6 +226,47 @@ class Recipe:
                     f"the other swarm has another {name}: expected {_name(ours)}; got "
                     f"{_name(theirs)}. Members of a swarm share it"
                 )
+
+
+_MOST = 32  # recipes that are kept
+_recipes: collections.OrderedDict[Hashable, tuple[Recipe, list[Any]]] = collections.OrderedDict()
+
+
+def recipe_of(model: Model, *made: Any) -> Recipe:
+    """Return the recipe of a model and the other fields of :class:`Recipe`.
+
+    Swarms of the same functions share it, and with it everything that was traced. Functions are
+    the same if their code is, and all that they read: closures, defaults and globals. Where that
+    cannot be told, a swarm has a recipe of its own.
+    """
+    try:
+        content = Content()
+        key = content.of((model, *made)), _settings()
+    except (Unreadable, RecursionError):
+        return Recipe(functions_of(model), *made)
+    if key not in _recipes:
+        recipe = Recipe(functions_of(model), *made)
+        while len(_recipes) >= _MOST:
+            _recipes.popitem(last=False)
+        _recipes[key] = recipe, content.kept
+    _recipes.move_to_end(key)
+    return _recipes[key][0]
+
+
+def _settings() -> tuple[Any, ...]:
+    """Return the settings of JAX that decide what is traced."""
+    names = (
+        "jax_enable_x64", "jax_default_matmul_precision", "jax_numpy_dtype_promotion",
+        "jax_numpy_rank_promotion", "jax_debug_nans", "jax_disable_jit", "jax_default_prng_impl",
+    )  # fmt: skip
+    return tuple(getattr(jax.config, name, None) for name in names)
+
+
+def _short(function: Any) -> str:
+    """Return a function's own name, the same in every process."""
+    while isinstance(function, functools.partial):
+        function = cast(Any, function).func
+    return getattr(function, "__name__", type(function).__name__)
 
 
 def _name(value: Any) -> str:

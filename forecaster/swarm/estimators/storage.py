@@ -5,7 +5,7 @@ import json
 import operator
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict, TypeVar, cast
+from typing import Any, NamedTuple, TypedDict, TypeVar, cast
 
 import jax
 import numpy as np
@@ -13,7 +13,13 @@ import numpy as np
 from forecaster.swarm.arrays.members import named_leaves
 from forecaster.swarm.arrays.shapes import Shape, Shapes
 from forecaster.swarm.checkpoints.writing import write_file
-from forecaster.swarm.checks import SwarmError, broadcast_hyperparams, check_ids
+from forecaster.swarm.checks import (
+    SwarmError,
+    SwarmFileNotFoundError,
+    broadcast_hyperparams,
+    check_ids,
+    warn,
+)
 from forecaster.swarm.execution.result import FitResult
 from forecaster.swarm.training.loop import Losses, State, Status
 
@@ -31,6 +37,7 @@ class _Header(TypedDict):
     seed: int
     seconds: float
     examples: dict[str, Shape]
+    made: dict[str, str]
 
 
 def save(
@@ -38,22 +45,56 @@ def save(
     seed: int,
     hyperparams: Mapping[str, np.ndarray],
     known: Shapes,
+    made: Mapping[str, str],
     result: FitResult,
 ) -> None:
-    """Write a swarm atomically. Raises SwarmWriteError when it cannot be written."""
+    """Write a swarm atomically. Raises SwarmWriteError when it cannot be written.
+
+    ``made``: the names of its loss and optimiser.
+    """
     from safetensors.numpy import save as to_bytes
 
     arrays = {f"{_HYPERPARAMS}{name}": values for name, values in hyperparams.items()}
     arrays |= {f"state{name}": leaf for name, leaf in named_leaves(result.state)}
     arrays |= {f"losses{name}": leaf for name, leaf in named_leaves(result.losses)}
     header: dict[str, Any] = {"schema": _VERSION, "ids": list(result.ids), "seed": seed}
-    header |= {"seconds": result.seconds, "examples": _listed(known)}
+    header |= {"seconds": result.seconds, "examples": _listed(known), "made": dict(made)}
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     raw = to_bytes(arrays, metadata={"swarm": json.dumps(header, allow_nan=False)})
     write_file(path, lambda temporary: temporary.write_bytes(raw))
 
 
-def read_header(path: Path) -> tuple[tuple[str, ...], int, dict[str, np.ndarray], Shapes]:
+class Header(NamedTuple):
+    """What a file says of a swarm, beside its states and losses.
+
+    - ``ids``, ``seed``: of the members
+    - ``hyperparams``: by name, arrays (member,)
+    - ``examples``: the shapes of the examples that it learned from
+    - ``made``: the names of its loss and optimiser; empty in a file of an older version
+    """
+
+    ids: tuple[str, ...]
+    seed: int
+    hyperparams: dict[str, np.ndarray]
+    examples: Shapes
+    made: Mapping[str, str]
+
+
+def warn_changed(path: Path, saved: Mapping[str, str], now: Mapping[str, str]) -> None:
+    """Warn of a loss or optimiser of another name than when the file was saved."""
+    changed = [
+        f"{what} {saved[what]}, now {now[what]}"
+        for what in now
+        if saved.get(what, now[what]) != now[what]
+    ]
+    if changed:
+        warn(
+            f"{path}: saved with {'; '.join(changed)}. Weights and losses so far are those of the "
+            "former; a further fit goes on with the latter"
+        )
+
+
+def read_header(path: Path) -> Header:
     """Read ids, seed, hyperparameters and the shapes of examples of a saved swarm.
 
     Raises SwarmError for a damaged file, or if an array does not have one row per member (so the
@@ -71,7 +112,7 @@ def read_header(path: Path) -> tuple[tuple[str, ...], int, dict[str, np.ndarray]
             if name.startswith(_HYPERPARAMS)
         }
     hyperparams = broadcast_hyperparams(hyperparams, len(ids))
-    return ids, header["seed"], hyperparams, header["examples"]
+    return Header(ids, header["seed"], hyperparams, header["examples"], header["made"])
 
 
 def read(path: Path, ids: Sequence[str], like: State) -> FitResult:
@@ -145,7 +186,7 @@ def _opened(path: Path) -> Generator[Any]:
     from safetensors import safe_open
 
     if not path.exists():
-        raise FileNotFoundError(f"{path}: no such file")
+        raise SwarmFileNotFoundError(f"{path}: no such file; expected a saved swarm")
     if not path.is_file():  # reading from a pipe or a device might never end
         raise SwarmError(f"{path}: not a saved swarm: not a plain file")
     try:
@@ -191,7 +232,16 @@ def _checked(path: Path, fields: Mapping[str, object]) -> _Header:
     if not isinstance(seconds, int | float) or not 0 <= seconds < float("inf"):
         raise SwarmError(f"{path}: seconds: expected a number; got {seconds!r:.50}")
     examples = _checked_examples(path, fields.get("examples", {}))  # older files have none
-    return {"ids": names, "seed": seed, "seconds": float(seconds), "examples": examples}
+    made = cast(dict[str, str], fields.get("made", {}))  # older files have none
+    if not isinstance(cast(object, made), dict) or set(map(type, made.values())) - {str}:
+        raise SwarmError(f"{path}: made: expected names of functions; got {made!r:.50}")
+    return {
+        "ids": names,
+        "seed": seed,
+        "seconds": float(seconds),
+        "examples": examples,
+        "made": made,
+    }
 
 
 def _listed(shapes: Shapes) -> dict[str, Any]:

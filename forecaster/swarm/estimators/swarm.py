@@ -1,5 +1,6 @@
 """Swarm: many independent models of one architecture, trained at once."""
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -27,7 +28,7 @@ from forecaster.swarm.checks import (
 from forecaster.swarm.devices.lanes import map_members
 from forecaster.swarm.estimators import populations, storage
 from forecaster.swarm.estimators.cost import Cost, cost_of
-from forecaster.swarm.estimators.recipe import Machine, Recipe
+from forecaster.swarm.estimators.recipe import Machine, Pure, recipe_of
 from forecaster.swarm.estimators.stepping import OnDevices
 from forecaster.swarm.estimators.trained import Fitted, HostHyperparams, Trained, Use, warn_dropped
 from forecaster.swarm.execution.fitting import Progress, fit, restart_from_best
@@ -35,10 +36,11 @@ from forecaster.swarm.execution.result import FitResult
 from forecaster.swarm.task import ArrayLike, Params, Tree
 from forecaster.swarm.training.examples import first_of, part, training_data
 from forecaster.swarm.training.keys import checked_seed, key_words
+from forecaster.swarm.training.loop import State
 from forecaster.swarm.training.losses import check_one_loss
 from forecaster.swarm.training.metrics import Metric, watched
 from forecaster.swarm.training.optimizers import SWARM_LEARNING_RATE, Optimizer, adamw, has_own_rate
-from forecaster.swarm.training.supervised import Model, functions_of
+from forecaster.swarm.training.supervised import Model
 
 _Arrays: TypeAlias = Tree | Shared
 """A pytree of arrays with a leading member axis, or of shared ones."""
@@ -88,7 +90,7 @@ class Swarm(Trained):
         memory: int | None = None,
         data_parallel: int = 1,
     ):
-        ids, functions = names_of(ids), functions_of(model)
+        ids = names_of(ids)
         check_one_loss(loss, loss_fn)
         given = named_values(hyperparams, "hyperparams", "{'learning_rate': 0.01}")
         hyperparams = (
@@ -96,7 +98,7 @@ class Swarm(Trained):
         )
         self.hyperparams: HostHyperparams = broadcast_hyperparams(hyperparams, len(ids))
         self.seed, self._machine = checked_seed(seed), Machine(lanes, chunk, memory, data_parallel)
-        self._recipe = Recipe(functions, loss, loss_fn, optimizer, accumulate, compute_dtype)
+        self._recipe = recipe_of(model, loss, loss_fn, optimizer, accumulate, compute_dtype)
         self._recipe.warn_unused(self.hyperparams)
         self._ids, self._devices = ids, cast(OnDevices | None, None)
         self._use, self._fitted = Use(), cast(Fitted | None, None)
@@ -230,6 +232,39 @@ class Swarm(Trained):
         with expecting(self._known, given, "predict"):
             return self._call(function, inputs)
 
+    def bind(self) -> Callable[[Tree], Tree]:
+        """Return the members as one function of inputs (member, example, ...), for quick calls.
+
+        A call is one dispatch of a program that is compiled once for each shape. Nothing is
+        checked, and predictions stay on the device as JAX arrays. It can go through ``jit`` and
+        ``scan``. Its predictions are those of :meth:`predict` up to rounding.
+        """
+        warn_dropped(self._fitted)
+        placed = jax.device_put((self.params, self.hyperparams))
+        return functools.partial(self._recipe.predict_all, *placed)
+
+    @property
+    def pure(self) -> Pure:
+        """One member's training as pure functions; :meth:`with_state` is the way back."""
+        return self._recipe.pure
+
+    @property
+    def state(self) -> State:
+        """The members' states, leaves (member, ...): weights, optimiser states, epochs, keys."""
+        return self._result.state
+
+    def with_state(self, state: State) -> "Swarm":
+        """Return the members with this state, leaves (member, ...), as of :attr:`pure`.
+
+        Losses of epochs that happened elsewhere are NaN. Raises SwarmError for a state of another
+        model or optimiser, or of another number of members.
+        """
+        new: State = jax.tree.map(np.asarray, jax.device_get(state))
+        storage.check_same_shapes(self._result.state, new, "the state")
+        if len(new.epoch) != len(self):
+            raise SwarmError(f"state: expected {len(self)} members; got {len(new.epoch)}")
+        return self._with(self._result.with_state(new))
+
     def evaluate(
         self,
         inputs: _Arrays,
@@ -329,22 +364,27 @@ class Swarm(Trained):
     def save(self, path: str | Path) -> None:
         """Write weights, optimiser states, histories and hyperparameters to one file.
 
-        Code is not saved: :meth:`load` needs the model again. The file is replaced atomically.
-        Raises SwarmWriteError when it cannot be written.
+        Code is not saved: :meth:`load` needs the model again. The file is replaced atomically;
+        folders that are missing are made. Raises SwarmWriteError when it cannot be written.
         """
         warn_dropped(self._fitted)
-        storage.save(Path(path), self.seed, self.hyperparams, self._known, self._result)
+        made = self._recipe.names
+        storage.save(Path(path), self.seed, self.hyperparams, self._known, made, self._result)
 
     @classmethod
     def load(cls, path: str | Path, model: Model, **options: Any) -> "Swarm":
         """Read a saved swarm; give ``model`` and ``options`` as when it was made.
 
-        Raises SwarmError for a damaged file or another model, FileNotFoundError for a missing file.
+        Warns if loss or optimiser have other names than when it was saved. Raises SwarmError for a
+        damaged file or another model, and for a missing file, which is a FileNotFoundError too.
         """
-        ids, seed, hyperparams, known = storage.read_header(Path(path))
-        made = cls(model, ids[:1], hyperparams=take_members(hyperparams, [0]), seed=seed, **options)
+        header = storage.read_header(Path(path))
+        ids, hyperparams = header.ids, header.hyperparams
+        first = take_members(hyperparams, [0])
+        made = cls(model, ids[:1], hyperparams=first, seed=header.seed, **options)
         result = storage.read(Path(path), ids, made._result.state)
-        made._known = known or made._known
+        storage.warn_changed(Path(path), header.made, made._recipe.names)
+        made._known = header.examples or made._known
         return made._with(result, broadcast_hyperparams(hyperparams, len(ids)))
 
     @classmethod

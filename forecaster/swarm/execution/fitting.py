@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +13,13 @@ from jaxtyping import Float, UInt32
 from forecaster.swarm.arrays.data import Streamed, check_data
 from forecaster.swarm.checkpoints.checkpoint import (
     Checkpoint,
+    Fingerprint,
     Finished,
     arithmetic,
     checkpoint_of,
     fingerprint,
     forget,
+    is_there,
     read,
     write_shard,
 )
@@ -135,7 +137,7 @@ def fit(
     Raises SwarmError when ids repeat, when data and ids differ in number, when a member of
     :class:`Supervised` data has no validation example with a weight (of streamed data: when they
     are loaded), or when the checkpoint to resume is of another fit or computed by another kernel;
-    FileNotFoundError when there is none; SwarmWriteError when a checkpoint cannot be written.
+    SwarmFileNotFoundError when there is none; SwarmWriteError when a checkpoint cannot be written.
     """
     began = time.perf_counter()
     ids = tuple(ids)
@@ -158,17 +160,43 @@ def fit(
         origin, losses = previous.state, previous.losses
     settings = Settings(hyperparams, limits, origin, losses)
     work = Work(task, data, ids, settings, Resources(chunk, block, lanes, memory, data_parallel))
-    digest = _digest(work, seed, checkpoint) if checkpoint else ""
+    digest = _digest(work, seed, checkpoint) if checkpoint else Fingerprint("")
     gathered = Gathered(work, {} if previous is None else previous.failed)
     watch = _Watch(work, checkpoint, digest, on_progress, began)
-    _train(work, gathered, executor or Local(), watch)
+    with _naming_checkpoint(checkpoint):
+        _train(work, gathered, executor or Local(), watch)
     seconds = time.perf_counter() - began
     return FitResult(
         ids, gathered.state, gathered.losses, seconds, gathered.failed, gathered.computed
     )
 
 
-def _digest(work: Work, seed: int, checkpoint: Checkpoint) -> str:
+@contextlib.contextmanager
+def _naming_checkpoint(checkpoint: Checkpoint | None) -> Generator[None]:
+    """Add a note to an interruption by Ctrl-C: where the checkpoint is, and how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        if checkpoint is None:
+            error.add_note(
+                "forecaster.swarm: the fit was interrupted without a checkpoint; what it trained "
+                "is lost. With fit(..., checkpoint='fit.checkpoint') it can be continued"
+            )
+        elif is_there(checkpoint.path):
+            error.add_note(
+                "forecaster.swarm: the fit was interrupted. To go on from its last checkpoint, "
+                "call it with the same arguments and "
+                f"checkpoint=Checkpoint({str(checkpoint.path)!r}, resume=True)"
+            )
+        else:
+            error.add_note(
+                f"forecaster.swarm: the fit was interrupted before {checkpoint.path} was written; "
+                "call fit again"
+            )
+        raise
+
+
+def _digest(work: Work, seed: int, checkpoint: Checkpoint) -> Fingerprint:
     said = described(work.task)
     if (
         chunk := work.resources.chunk
@@ -246,7 +274,7 @@ class _Watch:
         self,
         work: Work,
         checkpoint: Checkpoint | None,
-        digest: str,
+        digest: Fingerprint,
         on_progress: Callable[[Progress], object] | None,
         began: float,
     ):

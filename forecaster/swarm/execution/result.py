@@ -109,6 +109,11 @@ class FitResult:
         )
         return dataclasses.replace(self, state=state, losses=losses)
 
+    def with_state(self, state: State) -> "FitResult":
+        """Return the members with this state, (member, ...); losses of further epochs are NaN."""
+        epochs = int(np.asarray(state.epoch).max())
+        return dataclasses.replace(self, state=state, losses=widened_losses(self.losses, epochs))
+
     def with_params(self, params: Params) -> "FitResult":
         """Return the members with these weights, leaves (member, ...), and the rest unchanged."""
         return dataclasses.replace(

@@ -249,7 +249,7 @@ class Schedule:
         state = self._snapshot.state._replace(status=status)
         self._snapshot = self._snapshot._replace(state=state)
 
-    def save(self, checkpoint: Checkpoint, digest: str) -> None:
+    def save(self, checkpoint: Checkpoint, digest: _checkpoint.Fingerprint) -> None:
         """Write a checkpoint. ``digest``: the fit's fingerprint."""
         _checkpoint.write(checkpoint, digest, Saved(self.started, self.state, self.history.losses))
 

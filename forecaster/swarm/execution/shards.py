@@ -255,7 +255,7 @@ class Gathered:
         """The losses of all members, each (member, epoch)."""
         return put_together(self._first, self._parts) if self._parts else self._first
 
-    def restore(self, path: Path, digest: str) -> None:
+    def restore(self, path: Path, digest: _checkpoint.Fingerprint) -> None:
         """Take over the members that had ended before an interruption."""
         metrics = sorted({*self._work.task.metrics, *self._first.metrics})
         saved, self.computed = _checkpoint.read(path, digest, self.state, metrics=metrics)

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -41,6 +42,8 @@ class CompileError(Exception):
 def compile_kernel(output: Path) -> Path:
     """Compile for every instruction set of this processor family into one shared library.
 
+    As many files are compiled at once as there are cores.
+
     The best one is chosen when the library is loaded. Raises CompileError, and leaves no file then.
     """
     try:
@@ -51,25 +54,27 @@ def compile_kernel(output: Path) -> Path:
 
 def _compile(command: list[str], output: Path) -> Path:
     headers = _headers()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(_cores()) as threads:
         common = [*command, *_COMMON.split(), f"-isystem{headers}", f"-I{HERE}", "-c"]
-        objects = []
-        for name, flags in instruction_sets().items():
-            objects.append(str(Path(folder) / f"{name}.o"))
-            _run([*common, *flags, str(HERE / "isa.cc"), "-o", objects[-1]])
-        defined = []
-        for name, (flags, optional) in bfloat16_sets().items():
+
+        def begin(name: str, source: str, flags: list[str]) -> Future[str]:
             target = str(Path(folder) / f"{name}.o")
-            try:
-                _run([*common, *flags, str(HERE / "bfloat16.cc"), "-o", target])
-                objects.append(target)
-            except CompileError:
-                if not optional:
-                    raise
+            line = [*common, *flags, str(HERE / source), "-o", target]
+            return threads.submit(lambda: (_run(line), target)[1])
+
+        # The longest first.
+        bfloat16 = bfloat16_sets().items()
+        begun = [begin(name, "isa.cc", flags) for name, flags in instruction_sets().items()]
+        tried = [(name, begin(name, "bfloat16.cc", of[0]), of[1]) for name, of in bfloat16]
+        begun.append(begin("ffi", "ffi.cc", []))
+        defined: list[str] = []
+        for name, compiled, optional in tried:
+            if compiled.exception() is None or not optional:
+                begun.append(compiled)
+            else:
                 defined.append(f"-DWITHOUT_{name.upper()}")
-        for source in ("ffi", "bfloat16_ffi"):
-            objects.append(str(Path(folder) / f"{source}.o"))
-            _run([*common, *defined, str(HERE / f"{source}.cc"), "-o", objects[-1]])
+        begun.append(begin("bfloat16_ffi", "bfloat16_ffi.cc", defined))
+        objects = [compiled.result() for compiled in begun]
         library = Path(folder) / NAME
         _run([*command, "-shared", "-o", str(library), *objects])
         output.parent.mkdir(parents=True, exist_ok=True)
@@ -77,6 +82,13 @@ def _compile(command: list[str], output: Path) -> Path:
         shutil.copyfile(library, temporary)
         temporary.replace(output)  # processes that use the old file keep it
     return output
+
+
+def _cores() -> int:
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def compiler() -> list[str]:

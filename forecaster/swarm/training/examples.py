@@ -267,9 +267,14 @@ def _examples(ids: Sequence[str], tree: Tree, what: str) -> int:
         axis, leaves = 1, jax.tree.leaves(tree)
     counts = {np.shape(leaf)[axis] if np.ndim(leaf) > axis else -1 for leaf in leaves}
     if len(counts) != 1 or -1 in counts:
+        given = tree.values if isinstance(tree, Shared) else tree
+        shapes = ", ".join(str(np.shape(leaf)) for leaf in leaves[:5])
+        more = f" and {len(leaves) - 5} more" if len(leaves) > 5 else ""
+        lists = isinstance(given, list) and all(np.ndim(leaf) == 0 for leaf in leaves)
         raise SwarmError(
             f"{what}: expected arrays ({'member, ' if axis else ''}example, ...) with the same "
-            f"number of examples; got {[np.shape(leaf) for leaf in leaves]}"
+            f"number of examples; got shapes {shapes}{more}"
+            f"{'. A list is a tree of numbers: give np.asarray(list)' if lists else ''}"
         )
     return counts.pop()
 

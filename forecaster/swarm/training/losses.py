@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Key
 from forecaster.swarm.adapters.modules import Functions
 from forecaster.swarm.arrays.shapes import naming_arrays
 from forecaster.swarm.arrays.variables import Variables
-from forecaster.swarm.checks import SwarmError
+from forecaster.swarm.checks import SwarmError, check_takes
 from forecaster.swarm.devices.data_parallel import first_example
 from forecaster.swarm.task import AnyArray, Hyperparams, Params, Tree
 
@@ -49,12 +49,18 @@ def loss_of(
 
 
 def check_one_loss(loss: object, loss_fn: object) -> None:
-    """Raise SwarmError unless exactly one of the two is given."""
+    """Raise SwarmError unless exactly one of the two is given, with the arguments it needs."""
     if (loss is None) == (loss_fn is None):
         got = "neither. For example loss=optax.squared_error" if loss is None else "both"
         raise SwarmError(
             f"give either loss, elementwise, or loss_fn(params, batch, key); got {got}"
         )
+    name, function = ("loss", loss) if loss_fn is None else ("loss_fn", loss_fn)
+    if not callable(function):
+        raise SwarmError(f"{name}: expected a function; got {function!r:.80}")
+    if name == "loss":
+        return check_takes(function, "loss(predictions, targets)", 2)
+    check_takes(function, "loss_fn(params, batch, key)", 3, "hyperparams")
 
 
 def takes_hyperparams(loss_fn: Callable[..., Any]) -> bool:

@@ -104,14 +104,20 @@ def names_taken(optimizer: Optimizer) -> frozenset[str] | None:
 
 
 def has_own_rate(optimizer: Optimizer) -> bool:
-    """Return whether a function of hyperparameters has a default learning rate of its own."""
+    """Return whether a function of hyperparameters has a default learning rate of its own.
+
+    A default of None is one where the function searches along a line, as ``optax.lbfgs`` does.
+    """
     if isinstance(optimizer, optax.GradientTransformation):
         return False
     try:
-        rate = inspect.signature(optimizer).parameters.get("learning_rate")
+        taken = inspect.signature(optimizer).parameters
     except (TypeError, ValueError):  # a builtin
         return False
-    return rate is not None and rate.default is not rate.empty and rate.default is not None
+    rate = taken.get("learning_rate")
+    if rate is None or rate.default is rate.empty:
+        return False
+    return rate.default is not None or "linesearch" in taken
 
 
 def _called(
