@@ -6,6 +6,7 @@ evaluations/<time>/         an evaluation for which the user named no folder
 cache/                      compiled programs, and results of slow baselines
 unfinished/<time>-<model>/  a fit that is running or was interrupted; named as its run will be
 record/<time>-<hash>        a forecast that was made, see forecaster.record
+daily/<name>.json           the state of the last daily run, see forecaster.daily
 """
 
 import dataclasses
@@ -73,10 +74,15 @@ class Home:
         return self.folder / "record"
 
     @property
+    def daily(self) -> Path:
+        """The folder of the state of daily runs."""
+        return self.folder / "daily"
+
+    @property
     def folders(self) -> tuple[Path, ...]:
         """All folders of the home."""
         known = self.prices, self.models, self.evaluations
-        return *known, self.cache, self.unfinished, self.record
+        return *known, self.cache, self.unfinished, self.record, self.daily
 
     def new_recorded(self, digest: str, now: datetime) -> Path:
         """Return the file for a forecast made now; ``digest``: its hash. Names sort by time."""

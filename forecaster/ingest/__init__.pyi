@@ -17,6 +17,8 @@ from .review.adjustments import proposals as proposals
 from .review.quality import WRONG as WRONG
 from .review.quality import flags_of as flags_of
 from .review.quality import frozen_now as frozen_now
+from .sources.lost import is_shrunk as is_shrunk
+from .sources.lost import is_vanished as is_vanished
 from .sources.source import Date as Date
 from .sources.source import Source as Source
 from .sources.sources import open_source as open_source

@@ -32,6 +32,7 @@ from forecaster.ingest.review.quality import (
     without_flagged,
 )
 from forecaster.ingest.review.review import review, review_now
+from forecaster.ingest.sources.lost import VANISHED
 from forecaster.ingest.sources.source import Date, Fetched, Known, Source, Stored
 from forecaster.ingest.sources.sources import open_source
 from forecaster.ingest.store.adjusting import adjusted, read_adjustments
@@ -46,9 +47,6 @@ from forecaster.spelling import spelled, spellings
 COMMIT_AFTER = 1.0  # seconds between commits, so that an interrupted run loses little
 _COMMITTING = 0.05  # maximum share of the time, since a commit writes the whole manifest
 _WRITTEN_AHEAD = 8  # series
-_VANISHED = (
-    "no longer in the source. If no more rows are to come, `forecaster tickers retire` says so"
-)
 OnSeries: TypeAlias = Callable[[int, int], None]
 
 
@@ -233,7 +231,7 @@ def _with_origin(
     """Commit what the source held when it was read; return the failures, vanished series named."""
     if (fingerprint := source.fingerprint()) is None:
         return failed
-    failed = failed | {name: _VANISHED for name in vanished if name in failed}
+    failed = failed | {name: VANISHED for name in vanished if name in failed}
     asked = set(wanted)
     before = origin.failed if origin else {}
     others = {name: why for name, why in before.items() if name not in asked}

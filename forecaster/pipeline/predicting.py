@@ -103,6 +103,7 @@ def predict_from_home(
     *,
     newcomers: bool | None = None,
     max_late: int | None = None,
+    source: str | None = None,
 ) -> Prediction:
     """Forecast tickers, by default all, with a saved model and the stored prices.
 
@@ -119,6 +120,7 @@ def predict_from_home(
     - ``newcomers``: whether all series include stored ones that are new since the fit, or were too
       short for it; None: if the fit took all that the source held
     - ``max_late``: leave out series that lack more sessions than this; None: none
+    - ``source``: of the run, where none is named; None: any
 
     Only the shards that hold these series are read, one after another.
 
@@ -138,7 +140,7 @@ def predict_from_home(
     )  # fmt: skip
     damaged: dict[Path, str] = {}
     while True:
-        folder = choose_run(home, run, tickers, on_notice, damaged=damaged)
+        folder = choose_run(home, run, tickers, on_notice, damaged=damaged, source=source)
         try:
             opened = OpenRun.of(folder)
             chosen = _Chosen.of(home, opened, tickers, newcomers=newcomers)

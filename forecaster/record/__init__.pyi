@@ -1,11 +1,15 @@
 from .keeping import COLUMN as COLUMN
 from .keeping import Made as Made
 from .keeping import keep as keep
+from .monitoring import RATE as RATE
+from .monitoring import Alarm as Alarm
+from .monitoring import forecast_alarms as forecast_alarms
 from .reading import Record as Record
 from .reading import earlier as earlier
 from .reading import named as named
 from .reading import read_record as read_record
 from .scoring import FEW as FEW
+from .scoring import SPANS as SPANS
 from .scoring import Scorecard as Scorecard
 from .scoring import held_by as held_by
 from .scoring import score_record as score_record

@@ -20,6 +20,8 @@ from forecaster.series import Panel
 KNOWN, OPEN, MISSING, GONE, APART = "known", "open", "missing", "gone", "apart"
 FEW = 20
 """With fewer origins the figures are of too few days to judge by."""
+SPANS = {"month": (30, 21), "quarter": (91, 63)}
+"""Latest spans of a scorecard, in days, and in times where these are numbers."""
 _CORRECTED = 0.5  # usual changes of one step, by which a value is no longer the one forecast from
 _HALF = np.array([0.1, 0.5, 0.9])  # quantiles of "unchanged" that define the unit of errors
 
@@ -60,6 +62,19 @@ class Scorecard:
     def levels(self) -> list[str]:
         """The levels of the bands that were forecast, in percent, the narrowest first."""
         return sorted(levels_of(self.rows, COLUMN), key=float)
+
+    def over(self, span: str) -> "Scorecard":
+        """Return the forecasts whose time is in the latest span of known outcomes.
+
+        ``span``: one of :data:`SPANS`, or ``all``
+        """
+        times = self.known["ds"]
+        if span == "all" or not len(times):
+            return self
+        days, steps = SPANS[span]
+        length = pd.Timedelta(days=days) if times.dtype.kind == "M" else steps
+        inside = (self.rows["ds"] > times.max() - length) & (self.rows["ds"] <= times.max())
+        return dataclasses.replace(self, rows=self.rows[inside])
 
     def count(self, state: str) -> int:
         """Return the number of rows in a state."""
