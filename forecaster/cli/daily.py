@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.option("--json", "json_file", metavar="FILE", help="Write the summary as JSON to a file, or "
               "to standard output for -.")  # fmt: skip
 @click.option("--wait", type=click.FloatRange(0), default=600.0, show_default=True,
-              metavar="SECONDS", help="Time to wait for another daily run on this home to end.")  # fmt: skip
+              metavar="SECONDS", help="Time to wait for another daily run to end.")  # fmt: skip
 @click.option("--example", is_flag=True, help="Print a file to start from, with all settings.")
 @home_option
 @click.pass_context
