@@ -3,6 +3,7 @@ from .keeping import Made as Made
 from .keeping import keep as keep
 from .monitoring import RATE as RATE
 from .monitoring import Alarm as Alarm
+from .monitoring import alarm_lines as alarm_lines
 from .monitoring import forecast_alarms as forecast_alarms
 from .reading import Record as Record
 from .reading import earlier as earlier

@@ -5,6 +5,7 @@ evidence. The tests are those of :mod:`forecaster.record.sequential`. Most of th
 alarms goes to the single series, the rest to all of them together, which have more evidence.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -55,6 +56,16 @@ def forecast_alarms(
     if errors is not None:
         alarms += error_alarms(rows, errors)
     return alarms
+
+
+def alarm_lines(alarms: Sequence[Alarm]) -> list[str]:
+    """Return a sentence for each alarm of :func:`forecast_alarms`."""
+    what = {COVERAGE: "bands have stopped covering", ERRORS: "errors have grown"}
+    return [
+        f"{alarm.series or 'All series together'}: {what[alarm.kind]} (since {alarm.since}): "
+        f"{alarm.text}."
+        for alarm in alarms
+    ]
 
 
 def _first_steps(card: Scorecard) -> pd.DataFrame:

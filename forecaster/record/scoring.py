@@ -147,6 +147,20 @@ class Scorecard:
             )
         return sentences
 
+    def recent_lines(self) -> list[str]:
+        """Return a sentence for each latest span that is shorter than the record."""
+        sentences: list[str] = []
+        for span in SPANS:
+            part = self.over(span)
+            if len(part.known) < len(self.known):
+                total = part.total()
+                held = [f"bands of {lv} % covered {total[f'held-{lv}']:.1%}" for lv in self.levels]
+                crps = [f"CRPS {total['crps']:.3f}"] if np.isfinite(total["crps"]) else []
+                sentences.append(
+                    f"Of the latest {span}, {len(part.known)} values: {'; '.join([*held, *crps])}."
+                )
+        return sentences
+
     def _scores(self, rows: pd.DataFrame) -> dict[str, float | int]:
         rows = rows[rows["state"] != APART]
         known = rows[rows["state"] == KNOWN]

@@ -152,7 +152,7 @@ def test_jumped_and_frozen_prices_are_alarms(desk):
     table = TABLE[TABLE["date"] <= DAYS[312]].copy()
     still = (table["ticker"] == "BBB") & (table["date"] >= DAYS[308])
     table.loc[still, BAR] = 90.0
-    table.loc[(table["ticker"] == "AAA") & (table["date"] >= DAYS[312]), BAR] *= 1.37
+    table.loc[(table["ticker"] == "AAA") & (table["date"] >= DAYS[312]), BAR] *= 1.8
     table.loc[(table["ticker"] == "CCC") & (table["date"] >= DAYS[312]), BAR] /= 4
     desk.write(table)
     assert desk.daily().exit_code == 4
