@@ -19,6 +19,7 @@ from forecaster.cli.evaluate import evaluate, report
 from forecaster.cli.fit import fit
 from forecaster.cli.ingest import export, ingest
 from forecaster.cli.predict import predict
+from forecaster.cli.prune import prune
 from forecaster.cli.runs import runs
 from forecaster.cli.scorecard import scorecard
 from forecaster.cli.shared import say
@@ -102,6 +103,7 @@ def main() -> None:
     forecaster tickers retire FB            no more rows of it are to come
     forecaster adjust                       splits that a source has left out
     forecaster status                       stored data, problems in them, trained runs
+    forecaster prune                        what a home no longer needs; --yes removes it
     forecaster export --output prices.csv   stored prices for other programs
     forecaster compress                     what a smaller model file would save and cost
     forecaster benchmark                    how fast this machine trains, beside PyTorch
@@ -113,7 +115,7 @@ def main() -> None:
 
 
 for command in (
-    ingest, fit, predict, daily, scorecard, runs, evaluate, report, status, tickers, adjust, export,
-    compress, benchmark,
+    ingest, fit, predict, daily, scorecard, runs, evaluate, report, status, tickers, adjust, prune,
+    export, compress, benchmark,
 ):  # fmt: skip
     main.add_command(command)

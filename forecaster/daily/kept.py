@@ -63,11 +63,13 @@ class LastDay(NamedTuple):
 
     - ``state``: that of its summary, or ``running`` or ``interrupted``
     - ``text``: when, and what of
+    - ``run``: the run that forecast, by its name; "" where it is not known
     """
 
     name: str
     state: str
     text: str
+    run: str = ""
 
 
 def last_days(home: Home) -> list[LastDay]:
@@ -79,12 +81,12 @@ def last_days(home: Home) -> list[LastDay]:
 
 
 def _last_day(home: Home, name: str, *, running: bool) -> LastDay:
-    begun = _marker(home, name)
+    begun, summary = _marker(home, name), Kept.read(home, name).summary
+    run = str(summary.get("run") or "")
     if begun.exists():
         with contextlib.suppress(OSError, ValueError):
             since = read_plain(begun).decode("ascii", "replace")[:30]
-            return LastDay(name, "running" if running else "interrupted", f"begun {since}")
-    summary = Kept.read(home, name).summary
+            return LastDay(name, "running" if running else "interrupted", f"begun {since}", run)
     if not summary:
         return LastDay(name, "unknown", f"{_file(home, name)} cannot be read")
     parts = [f"begun {summary.get('began')}", f"{summary.get('forecast')} series forecast"]
@@ -94,7 +96,7 @@ def _last_day(home: Home, name: str, *, running: bool) -> LastDay:
     parts += [f"{len(alarms)} alarms"] if alarms else []
     parts += [f"{len(partly)} series in part"] if partly else []
     parts += [f"{summary.get('stage')}: {summary['error']}"] if summary.get("error") else []
-    return LastDay(name, str(summary.get("state")), "; ".join(parts))
+    return LastDay(name, str(summary.get("state")), "; ".join(parts), run)
 
 
 @contextlib.contextmanager
