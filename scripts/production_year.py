@@ -93,7 +93,7 @@ class Market:
                 parts.append(pd.DataFrame({
                     "ticker": name, "date": self.days[rows].strftime("%Y-%m-%d"),
                     "open": close * 0.999, "high": close * 1.004, "low": close * 0.996,
-                    "close": close, "volume": 1000 + number,
+                    "close": close, "volume": 1000 + np.arange(rows.start, rows.stop),
                 }))  # fmt: skip
         return pd.concat(parts, ignore_index=True)
 
@@ -431,6 +431,24 @@ def _delisting(year: Year, session: int) -> Morning:
     return Morning(year.market.table(session), expected, after=retire)
 
 
+def _renaming(year: Year, session: int) -> Morning:
+    """A ticker has another name from this session on; the user renames it."""
+    number = year.choose(session)
+    old, market, names = year.market.names[number], year.market, year.all_names(session)
+    new = f"R{session}"
+    market.names[number], year.rows = new, {k: v for k, v in year.rows.items() if k != old}
+    alarms = {("changed", old), ("changed", new)}
+    return Morning(
+        market.table(session), Expected(4, alarms, forecast={*names, new}), True,
+        after=lambda: _renamed(year, old, new),
+    )  # fmt: skip
+
+
+def _renamed(year: Year, old: str, new: str) -> None:
+    _succeed(year.command("tickers", "rename", old, new))
+    year.rows.pop(old, None)
+
+
 def _killed(year: Year, session: int) -> Morning:
     """The run is killed at a random moment, and run again."""
     year.write(year.market.table(session))
@@ -472,6 +490,7 @@ EVENTS: dict[str, Callable[[Year, int], Morning]] = {
     "future": _future, "repeated": _repeated, "frozen": _frozen, "bad tick": _bad_tick,
     "revised": _revised, "restated split": _restated_split, "split": _split,
     "currency": _currency, "listing": _listing, "delisting": _delisting,
+    "renaming": _renaming,
 }  # fmt: skip
 IN_PROCESSES: dict[str, Callable[[Year, int], Morning]] = {
     "killed": _killed, "two at once": _two, "full disk": _full_disk,

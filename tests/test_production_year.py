@@ -29,7 +29,7 @@ def test_five_days(script, tmp_path):
         done = CliRunner().invoke(main, words, catch_exceptions=False)
         return script.Done(done.exit_code, done.stdout + done.stderr)
 
-    year = script.Year(tmp_path, tickers=12, sessions=5, seed=0, rate="false", run=run)
+    year = script.Year(tmp_path, tickers=5, sessions=5, seed=0, rate="false", run=run)
     year.fit()
     days = ("torn", "cut", "late", "split", "listing")
     year.live(dict(enumerate(days)))

@@ -30,6 +30,7 @@ from forecaster.ingest import (
     open_source,
     parse_columns,
     read_groups,
+    read_renames,
     read_universe,
 )
 from forecaster.pipeline import Prediction, predict_from_home
@@ -159,6 +160,8 @@ class _Day:
         data = index.digest()
         active = tuple(name for name in arrived.store.ids if name not in retired)
         before = self.kept.known_before(data)
+        if before is not None and (renames := read_renames(arrived.store.folder)):
+            before = tuple(renames.get(name, name) for name in before)
         self.kept = Kept({}, data, before, active)
         summary = self._summary
         summary.source, summary.stored = arrived.store.source, len(arrived.ids)

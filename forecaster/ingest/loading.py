@@ -33,10 +33,12 @@ from forecaster.ingest.review.quality import (
 )
 from forecaster.ingest.review.review import review, review_now
 from forecaster.ingest.sources.lost import VANISHED
+from forecaster.ingest.sources.renamed import Renamed, renamed
 from forecaster.ingest.sources.source import Date, Fetched, Known, Source, Stored
 from forecaster.ingest.sources.sources import open_source
 from forecaster.ingest.store.adjusting import adjusted, read_adjustments
 from forecaster.ingest.store.index import Origin
+from forecaster.ingest.store.renames import read_renames
 from forecaster.ingest.store.series_file import Arrays, Encoded, encode
 from forecaster.ingest.store.store import Store
 from forecaster.ingest.tables.roles import ACTIONS, ColumnOptions, Columns
@@ -183,8 +185,12 @@ def ingested(
     store = Store.open_or_recover(home, source.name)
     with store.locked(on_wait):
         before, active = store.index.origin, _active(store)
+        if renames := read_renames(store.folder):
+            source = Renamed(source, renames)
+            tickers = None if tickers is None else renamed(tickers, renames)
         origin = before if not refresh and _is_as_read(source, before) else None
         wanted = origin.tickers if origin and tickers is None else _wanted(source, tickers)
+        wanted = renamed(wanted, renames)
         vanished = [] if tickers is not None else _vanished(store, before, wanted)
         wanted = [*wanted, *vanished]
         quarantined = store.damages([name for name in wanted if name in store])

@@ -41,6 +41,7 @@ from forecaster.storage import (
     load,
     save_run,
     stored_newcomers,
+    under_new_names,
 )
 
 _KEPT = 252  # latest rows of each series that a prediction from several shards keeps
@@ -142,7 +143,7 @@ def predict_from_home(
     while True:
         folder = choose_run(home, run, tickers, on_notice, damaged=damaged, source=source)
         try:
-            opened = OpenRun.of(folder)
+            opened = under_new_names(home, OpenRun.of(folder))
             chosen = _Chosen.of(home, opened, tickers, newcomers=newcomers)
             return _with_run(_Asked(opened, *options), chosen)
         except DamagedModel as error:

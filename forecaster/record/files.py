@@ -207,3 +207,29 @@ def _months(table: "pa.Table") -> dict[str, "pa.Table"]:
     return {
         month: table.filter(pa.array((made == month).to_numpy())) for month in sorted(made.unique())
     }
+
+
+def rename_in_record(home: Home, source: str, old: str, new: str) -> int:
+    """Give the forecasts of a series another name; return the number of files that have changed.
+
+    Each file is replaced whole; after an interruption the same call does the rest. Raises
+    WriteError.
+    """
+    import pyarrow as pa
+
+    changed = 0
+    for path in home.recorded():
+        try:
+            table = read_table(path)
+        except (OSError, ValueError):
+            continue
+        names = table.column("unique_id").cast(pa.string()).to_pylist()
+        if kind_of(table)[0] != source or old not in names:
+            continue
+        at = table.column_names.index("unique_id")
+        column = pa.array([new if name == old else name for name in names], pa.string())
+        table = table.set_column(at, "unique_id", column)
+        known = digests_of(path) if path.stem.endswith(_JOINED) else ()
+        atomic.write_file(path, lambda to, table=table, all=known: write_table(table, to, all))
+        changed += 1
+    return changed

@@ -289,3 +289,65 @@ def test_kills_at_any_moment_leave_nothing_twice_and_nothing_out(desk):
     assert not record.duplicated(["unique_id", "origin", "ds"]).any()
     assert record.groupby("origin")["unique_id"].nunique().tolist() == [3] * 10
     assert not list(desk.home.daily.glob("*.begun"))
+
+
+def renamed(table: pd.DataFrame, *, since: str | None = None) -> pd.DataFrame:
+    """BBB is called NEW in the file, in all rows or in those from a day on."""
+    rows = table["ticker"] == "BBB"
+    rows &= table["date"] >= (since or "")
+    return table.assign(ticker=table["ticker"].where(~rows, "NEW"))
+
+
+@pytest.mark.parametrize("how", ["all", "since", "both", "only later"])
+def test_a_renamed_ticker_keeps_history_network_and_record(desk, how):
+    desk.until(DAYS[310])
+    assert desk.daily().exit_code == 0
+    band = pd.read_csv(desk.folder / "f.csv").query("unique_id == 'BBB'")
+    table = renamed(TABLE, since=DAYS[311] if how in ("since", "only later") else None)
+    if how == "both":  # the old name goes on as well
+        table = pd.concat([table, TABLE[(TABLE["ticker"] == "BBB") & (TABLE["date"] <= DAYS[310])]])
+    if how == "only later":
+        table = table[table["ticker"] != "BBB"]
+    desk.until(DAYS[311], table)
+    assert desk.daily().exit_code == 4 and ("changed", "NEW") in desk.alarms()
+    done = run("tickers", "rename", "bbb", "NEW", "--home", desk.home)
+    assert done.exit_code == 0, done.output
+    assert f"312 rows, {DAYS[0]} to {DAYS[311]}; 2 files of the record changed" in done.stdout
+    assert run("tickers", "rename", "BBB", "NEW", "--home", desk.home).exit_code == 0  # once more
+    for day_after in (311, 312):
+        desk.until(DAYS[day_after], table)
+        done = desk.daily()
+        assert done.exit_code == 0 and not done.stderr, done.output
+        made = pd.read_csv(desk.folder / "f.csv")
+        assert set(made["unique_id"]) == {"AAA", "CCC", "NEW"}
+        assert "forecast_by" not in made or made["forecast_by"].eq("own network").all()
+    assert set(desk.record()["unique_id"]) == {"AAA", "CCC", "NEW"}
+    assert desk.summary()["scores"]["all"]["outcomes"] >= 9
+    width = made.query("unique_id == 'NEW'")
+    ratio = (width["LSTM-hi-80"] / width["LSTM-lo-80"]).iloc[0] - 1
+    assert ratio == pytest.approx((band["LSTM-hi-80"] / band["LSTM-lo-80"]).iloc[0] - 1, rel=0.3)
+
+
+def test_names_that_cannot_be_are_clear_errors(desk):
+    done = run("tickers", "rename", "NOPE", "NEW", "--home", desk.home)
+    assert done.exit_code == 2 and "NOPE: not among the 3 stored series" in done.stderr
+    done = run("tickers", "rename", "AAA", "AAA", "--home", desk.home)
+    assert done.exit_code == 2 and "expected another name" in done.stderr
+
+
+def test_forecasts_of_a_renamed_ticker_are_those_of_before(desk):
+    desk.until(DAYS[310])
+    assert desk.daily().exit_code == 0
+    before = pd.read_csv(desk.folder / "f.csv")
+    assert run("tickers", "rename", "BBB", "NEW", "--home", desk.home).exit_code == 0
+    desk.until(DAYS[310], renamed(TABLE))
+    assert desk.daily().exit_code == 0
+    after = pd.read_csv(desk.folder / "f.csv")
+    expected = before.assign(unique_id=before["unique_id"].replace("BBB", "NEW"))
+    columns = ["unique_id", "ds"]
+    pd.testing.assert_frame_equal(
+        after.sort_values(columns, ignore_index=True),
+        expected.sort_values(columns, ignore_index=True),
+    )
+    record = desk.record()
+    assert not record.duplicated(["unique_id", "origin", "ds"]).any() and len(record) == 9
