@@ -92,7 +92,7 @@ def test_detectors_equal_their_definition():
     e_values = random.lognormal(-0.5, 1, (30, 2))
     slow = [[sum(np.prod(e_values[j : t + 1, s]) for j in range(t + 1)) for s in range(2)]
             for t in range(30)]  # fmt: skip
-    np.testing.assert_allclose(sequential.detectors([e_values], np.inf), slow, rtol=1e-9)
+    np.testing.assert_allclose(sequential.detectors([e_values], np.inf), np.array(slow), rtol=1e-9)
 
 
 def test_reports_equal_their_definition():
