@@ -33,10 +33,11 @@ def cluttered(home, tmp_path):
     other = tmp_path / "other"
     other.mkdir()
     store(Home(other / "home"), table())
-    shutil.copytree(*(each / "prices" for each in (other / "home", copied.folder)),
-                    dirs_exist_ok=True)  # fmt: skip
+    theirs, ours = other / "home" / "prices", copied.prices
+    shutil.copytree(theirs, ours, dirs_exist_ok=True)
+    past = time.time() - 40 * 86_400
     for path in [copied.cache / "old", *_files_of_store(copied, str(other))]:
-        os.utime(path, (time.time() - 40 * 86_400,) * 2)
+        os.utime(path, (past, past))
     return copied
 
 
