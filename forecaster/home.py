@@ -11,6 +11,7 @@ daily/<name>.json           the state of the last daily run, see forecaster.dail
 
 import dataclasses
 import hashlib
+import os
 import re
 import urllib.parse
 from datetime import UTC, datetime
@@ -184,6 +185,17 @@ class Home:
             f"no evaluation in {self.evaluations}; run `forecaster evaluate` first, or name the "
             "folder of one"
         )
+
+
+def as_home(folder: "Home | str | Path | None" = None) -> Home:
+    """Return a home by its folder; None: FORECASTER_HOME, or else the user's data folder."""
+    if isinstance(folder, Home):
+        return folder
+    if folder := folder or os.environ.get("FORECASTER_HOME"):
+        return Home(Path(folder).expanduser())
+    import platformdirs
+
+    return Home(Path(platformdirs.user_data_dir("forecaster", appauthor=False)))
 
 
 def run_name(folder: Path) -> str:

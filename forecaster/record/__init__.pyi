@@ -17,3 +17,4 @@ from .scoring import SPANS as SPANS
 from .scoring import Scorecard as Scorecard
 from .scoring import held_by as held_by
 from .scoring import score_record as score_record
+from .scoring import scorecard as scorecard

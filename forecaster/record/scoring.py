@@ -1,7 +1,7 @@
 """Score recorded forecasts by the prices that are stored now."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +10,10 @@ import pandas as pd
 from forecaster.errors import StoreError
 from forecaster.evaluation import baselines, crps, held
 from forecaster.forecasting import levels_of, quantile_columns
-from forecaster.home import Home
+from forecaster.home import Home, as_home
 from forecaster.ingest import WRONG, Store, panel_from_store
 from forecaster.record.keeping import BEFORE, COLUMN
-from forecaster.record.reading import Record
+from forecaster.record.reading import Record, read_record
 from forecaster.record.timing import AFTER
 from forecaster.series import Panel
 
@@ -173,6 +173,24 @@ class Scorecard:
             "crps": _ratio(known, "crps"),
             "mae": _ratio(known, "error"),
         }
+
+
+def scorecard(
+    home: Home | str | Path | None = None,
+    tickers: Sequence[str] = (),
+    run: str | None = None,
+) -> Scorecard:
+    """Score the forecasts that were made by the prices that are stored now.
+
+    As ``forecaster scorecard`` does; see :func:`forecaster.record.score_record`.
+
+    - ``home``: the folder of record and prices; None: that of the command line
+    - ``tickers``, ``run``: the series, and the run by its name; by default all
+
+    Raises UsageError if a ticker or the run has no forecast.
+    """
+    home = as_home(home)
+    return score_record(home, read_record(home).of(tickers, run))
 
 
 def score_record(home: Home, record: Record) -> Scorecard:

@@ -121,3 +121,15 @@ def test_the_scorecard_marks_what_no_longer_covers(wrong, tmp_path):
     since = pd.read_csv(scores).set_index("unique_id")["uncovered_since"]
     assert since["AAA"].startswith("2024-") and pd.isna(since["BRK-B"])
     assert "AAA: bands have stopped covering" in page.read_text()
+
+
+def test_record_scores_and_alarms_in_python(wrong, monkeypatch):
+    import forecaster as fc
+
+    (frame,) = fc.read_record(str(wrong.folder)).frames.values()
+    assert frame["origin"].nunique() == 50
+    scored = fc.scorecard(wrong.folder, ["aaa"])
+    assert scored.rows["unique_id"].unique().tolist() == ["AAA"]
+    assert [alarm.series for alarm in fc.forecast_alarms(fc.scorecard(wrong))] == ["AAA", None]
+    monkeypatch.setenv("FORECASTER_HOME", str(wrong.folder))
+    assert len(fc.scorecard().rows) == 100
