@@ -92,7 +92,7 @@ def coverage_alarms(rows: pd.DataFrame, levels: list[str], rate: float) -> list[
     )
     tails = _wide(rows, tail)
     e_values = sequential.e_values_of_tails(tails.to_numpy(float), percent)
-    since = _since(tails, e_values, (1 - _TOGETHER) * rate)
+    since = _since(tails, e_values, (1 - _TOGETHER) * rate, summed=True)
     alarms = [
         Alarm(COVERAGE, name, when, _covered(rows[rows["unique_id"] == name], levels))
         for name, when in since.items()
@@ -148,10 +148,15 @@ def _wide(rows: pd.DataFrame, values: np.ndarray) -> pd.DataFrame:
     return table.pivot(index="ds", columns="unique_id", values="value").sort_index()
 
 
-def _since(table: pd.DataFrame, e_values: list[np.ndarray], rate: float) -> dict[str, str]:
-    """Return the columns that are reported in the last row, and since which row without a break."""
+def _since(
+    table: pd.DataFrame, e_values: list[np.ndarray], rate: float, *, summed: bool = False
+) -> dict[str, str]:
+    """Return the columns that are reported in the last row, and since which row without a break.
+
+    ``summed``: the detector, see :func:`sequential.detectors`
+    """
     most = sequential.most_remembered(table.shape[1], rate)
-    found = sequential.reported(sequential.detectors(e_values, most), rate)
+    found = sequential.reported(sequential.detectors(e_values, most, summed=summed), rate)
     since = {}
     for column in np.flatnonzero(found[-1]).tolist():
         before = np.flatnonzero(~found[:, column])

@@ -1,11 +1,13 @@
 """Test day after day whether forecasts still hold what they promise; arrays only.
 
 Each outcome gives an e-value: a number whose mean is at most 1 as long as the forecasts are sound.
-Their products, started anew each day and added up (the detector of Shiryaev and Roberts), grow
-beyond any bound once the forecasts are not. The mean time until one of several such detectors is
-reported, by the procedure of Benjamini and Hochberg for e-values, is at least ``1 / rate`` days
-however the series depend on each other: the sum of ``count`` detectors grows by ``count`` a day in
-the mean at most, and is ``count / rate`` at least when any is reported.
+Their product grows beyond any bound once the forecasts are not. Since nobody knows from which day
+on, the products of all latest days are added up (the detector of Shiryaev and Roberts), or the
+largest is taken (that of Page, CUSUM): it is later by a day, but does not grow by itself where
+e-values stay near 1. The mean time until one of several detectors is reported, by the procedure of
+Benjamini and Hochberg for e-values, is at least ``1 / rate`` days however the series depend on each
+other: the sum of ``count`` detectors grows by ``count`` a day in the mean at most, and is
+``count / rate`` at least when any is reported.
 
 Sources: Shin, Ramdas and Rinaldo, "E-detectors" (New England Journal of Statistics in Data Science,
 2024); Wang and Ramdas, "False discovery rate control with e-values" (JRSS B, 2022).
@@ -102,19 +104,21 @@ def e_values_of_bets(
 
 
 def detectors(
-    e_values: Sequence[Float[np.ndarray, "time series"]], most: float
+    e_values: Sequence[Float[np.ndarray, "time series"]], most: float, *, summed: bool
 ) -> Float[np.ndarray, "time series"]:
-    """Return the detectors of Shiryaev and Roberts after each time, the mean over alternatives.
+    """Return the detectors after each time, the mean over alternatives.
 
     Times without an e-value (NaN) leave a detector as it is.
 
-    ``most``: where they stop growing, see :func:`most_remembered`
+    - ``most``: where they stop growing, see :func:`most_remembered`
+    - ``summed``: whether products are summed; else the largest is taken
     """
     out = np.zeros(e_values[0].shape)
     now = np.zeros((len(e_values), e_values[0].shape[1]))
     for row, each in enumerate(np.stack(e_values, axis=1)):
         known = ~np.isnan(each)
-        now = np.where(known, np.minimum((now + 1) * np.where(known, each, 1.0), most), now)
+        begun = now + 1 if summed else np.maximum(now, 1)
+        now = np.where(known, np.minimum(begun * np.where(known, each, 1.0), most), now)
         out[row] = now.mean(0)
     return out
 

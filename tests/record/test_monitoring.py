@@ -130,6 +130,6 @@ def test_record_scores_and_alarms_in_python(wrong, monkeypatch):
     assert frame["origin"].nunique() == 50
     scored = fc.scorecard(wrong.folder, ["aaa"])
     assert scored.rows["unique_id"].unique().tolist() == ["AAA"]
-    assert [alarm.series for alarm in fc.forecast_alarms(fc.scorecard(wrong))] == ["AAA", None]
+    assert [alarm.series for alarm in fc.forecast_alarms(fc.scorecard(wrong))] == ["AAA"]
     monkeypatch.setenv("FORECASTER_HOME", str(wrong.folder))
     assert len(fc.scorecard().rows) == 100

@@ -26,7 +26,7 @@ def found(moves: np.ndarray, degrees: float) -> np.ndarray:
     tail = sequential.tail_probabilities(flat, middle, bounds, LEVELS).reshape(moves.shape)
     e_values = sequential.e_values_of_tails(tail, LEVELS)
     most = sequential.most_remembered(moves.shape[1], RATE)
-    return sequential.reported(sequential.detectors(e_values, most), RATE)
+    return sequential.reported(sequential.detectors(e_values, most, summed=True), RATE)
 
 
 @pytest.mark.parametrize(("shared", "degrees"), [(0.0, 5.0), (0.3, 5.0), (0.3, 50.0)])
@@ -90,9 +90,16 @@ def test_tails_beyond_the_bands_are_bounded_from_above():
 def test_detectors_equal_their_definition():
     random = np.random.default_rng(1)
     e_values = random.lognormal(-0.5, 1, (30, 2))
-    slow = [[sum(np.prod(e_values[j : t + 1, s]) for j in range(t + 1)) for s in range(2)]
-            for t in range(30)]  # fmt: skip
-    np.testing.assert_allclose(sequential.detectors([e_values], np.inf), np.array(slow), rtol=1e-9)
+    for total, summed in ((sum, True), (max, False)):
+        slow = [[total(np.prod(e_values[j : t + 1, s]) for j in range(t + 1)) for s in range(2)]
+                for t in range(30)]  # fmt: skip
+        fast = sequential.detectors([e_values], np.inf, summed=summed)
+        np.testing.assert_allclose(fast, np.array(slow), rtol=1e-9)
+
+
+def test_e_values_near_one_are_no_evidence_however_long():
+    bets = sequential.e_values_of_bets(np.full((5_000, 3), 1e-6), -1.0)
+    assert not sequential.reported(sequential.detectors(bets, np.inf, summed=False), 0.005).any()
 
 
 def test_reports_equal_their_definition():
@@ -110,5 +117,5 @@ def test_bets_find_losses_that_last_and_no_others():
     even, worse = random.uniform(-1, 1, (400, 50)) * 0.8, random.uniform(-0.5, 1, (400, 50))
     for excess, least, most in ((even - 0.1, 0, 0), (worse - 0.1, 40, 50)):
         bets = sequential.e_values_of_bets(excess, -1.1)
-        reported = sequential.reported(sequential.detectors(bets, np.inf), 0.01)
+        reported = sequential.reported(sequential.detectors(bets, np.inf, summed=False), 0.01)
         assert least <= reported[-1].sum() <= most
