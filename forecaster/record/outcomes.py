@@ -38,7 +38,7 @@ def with_outcomes(frame: pd.DataFrame, panel: Panel) -> pd.DataFrame:
     joined = _Joined.of(frame)
     row_of = {name: row for row, name in enumerate(panel.ids)}
     groups = frame.groupby(["unique_id", "target"], sort=False, observed=True).indices
-    for (name, target), at in groups.items():
+    for (name, target), at in groups.items():  # pyright: ignore[reportGeneralTypeIssues]
         if str(name) in row_of and target in panel.channels:
             joined.look_up(np.asarray(at), panel, row_of[str(name)], str(target))
     return frame.assign(**joined.columns())
@@ -138,7 +138,7 @@ class _Joined:
 
     def _crps(self, unchanged: np.ndarray) -> dict[str, np.ndarray]:
         """Return the CRPS of each forecast and of "unchanged", over the forecast's quantiles."""
-        scored = np.isfinite(unchanged).all(axis=1)
+        scored = np.asarray(np.isfinite(unchanged).all(axis=1))
         out = {name: np.full(len(scored), np.nan) for name in ("crps", "crps_unchanged")}
         if not self.quantiles:
             return out
