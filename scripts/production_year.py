@@ -213,10 +213,9 @@ class Year:
 
     def morning(self, session: int, event: str) -> int:
         """Do what is due in one morning, and assert what must be so; return the exit code."""
-        sound = self.market.table(session)
-        names = {self.market.names[number] for number in self.market.listed(session)}
         if not event:
-            morning = Morning(sound, Expected(forecast=names - self.retired))
+            sound = self.market.table(session)
+            morning = Morning(sound, Expected(forecast=self.all_names(session)))
         else:
             morning = EVENTS[event](self, session)
         if morning.before is not None:
@@ -228,9 +227,10 @@ class Year:
         if morning.after is not None:
             morning.after()
         if morning.repaired:
-            self.write(sound)
+            self.write(self.market.table(session))  # where the event has not changed the market
             again = self.command(*self.daily)
-            self.check(again, Expected(forecast=names - self.retired), session, f"{event}, mended")
+            expected = Expected(forecast=self.all_names(session))
+            self.check(again, expected, session, f"{event}, mended")
         return done.code
 
     def check(self, done: Done, expected: Expected, session: int, event: str) -> None:

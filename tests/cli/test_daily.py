@@ -284,7 +284,8 @@ def test_kills_at_any_moment_leave_nothing_twice_and_nothing_out(desk):
             process.send_signal(signal.SIGKILL)
             process.wait()
         if number % 2:
-            assert subprocess.run(command, env=environment).returncode == 0
+            done = subprocess.run(command, env=environment, capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
     record = desk.record()
     assert not record.duplicated(["unique_id", "origin", "ds"]).any()
     assert record.groupby("origin")["unique_id"].nunique().tolist() == [3] * 10
