@@ -10,6 +10,12 @@ from .forecasting import predict_sums as predict_sums
 from .forecasting import simulate as simulate
 from .ingest import load_panel as load_panel
 from .plotting import plot_forecast as plot_forecast
+from .record import Alarm as Alarm
+from .record import Record as Record
+from .record import Scorecard as Scorecard
+from .record import forecast_alarms as forecast_alarms
+from .record import read_record as read_record
+from .record import scorecard as scorecard
 from .series import Panel as Panel
 from .storage import load as load
 from .storage import save as save

@@ -6,10 +6,12 @@ evaluations/<time>/         an evaluation for which the user named no folder
 cache/                      compiled programs, and results of slow baselines
 unfinished/<time>-<model>/  a fit that is running or was interrupted; named as its run will be
 record/<time>-<hash>        a forecast that was made, see forecaster.record
+daily/<name>.json           the state of the last daily run, see forecaster.daily
 """
 
 import dataclasses
 import hashlib
+import os
 import re
 import urllib.parse
 from datetime import UTC, datetime
@@ -73,10 +75,15 @@ class Home:
         return self.folder / "record"
 
     @property
+    def daily(self) -> Path:
+        """The folder of the state of daily runs."""
+        return self.folder / "daily"
+
+    @property
     def folders(self) -> tuple[Path, ...]:
         """All folders of the home."""
         known = self.prices, self.models, self.evaluations
-        return *known, self.cache, self.unfinished, self.record
+        return *known, self.cache, self.unfinished, self.record, self.daily
 
     def new_recorded(self, digest: str, now: datetime) -> Path:
         """Return the file for a forecast made now; ``digest``: its hash. Names sort by time."""
@@ -178,6 +185,17 @@ class Home:
             f"no evaluation in {self.evaluations}; run `forecaster evaluate` first, or name the "
             "folder of one"
         )
+
+
+def as_home(folder: "Home | str | Path | None" = None) -> Home:
+    """Return a home by its folder; None: FORECASTER_HOME, or else the user's data folder."""
+    if isinstance(folder, Home):
+        return folder
+    if folder := folder or os.environ.get("FORECASTER_HOME"):
+        return Home(Path(folder).expanduser())
+    import platformdirs
+
+    return Home(Path(platformdirs.user_data_dir("forecaster", appauthor=False)))
 
 
 def run_name(folder: Path) -> str:

@@ -28,7 +28,7 @@ FLOORS: list[set[str]] = [
     {"swarm", "series", "classical"},
     {"ingest", "forecasting", "plotting", "benchmark", "distributed"},
     {"storage", "evaluation", "record"},
-    {"pipeline", "report", "estimator"},
+    {"pipeline", "report", "estimator", "daily"},
     {"cli", "__main__"},
 ]
 HEIGHT = {name: floor for floor, names in enumerate(FLOORS) for name in names}

@@ -14,10 +14,12 @@ from forecaster import __version__
 from forecaster.cli.adjust import adjust
 from forecaster.cli.benchmark import benchmark
 from forecaster.cli.compress import compress
+from forecaster.cli.daily import daily
 from forecaster.cli.evaluate import evaluate, report
 from forecaster.cli.fit import fit
 from forecaster.cli.ingest import export, ingest
 from forecaster.cli.predict import predict
+from forecaster.cli.prune import prune
 from forecaster.cli.runs import runs
 from forecaster.cli.scorecard import scorecard
 from forecaster.cli.shared import say
@@ -92,6 +94,7 @@ def main() -> None:
     \b
     forecaster fit --tickers sp500.txt      train on Yahoo's daily prices
     forecaster predict AAPL                 price forecasts with bands
+    forecaster daily daily.toml             update, forecast, score and raise alarms, for cron
     forecaster scorecard                    how good the past forecasts of `predict` were
     forecaster runs                         saved runs; compare, rename, remove them
     forecaster evaluate --tickers sp500.txt backtest against baselines
@@ -100,17 +103,19 @@ def main() -> None:
     forecaster tickers retire FB            no more rows of it are to come
     forecaster adjust                       splits that a source has left out
     forecaster status                       stored data, problems in them, trained runs
+    forecaster prune                        what a home no longer needs; --yes removes it
     forecaster export --output prices.csv   stored prices for other programs
     forecaster compress                     what a smaller model file would save and cost
     forecaster benchmark                    how fast this machine trains, beside PyTorch
 
     Exit codes: 0 done; 1 error; 2 wrong usage; 3 done for some series, the others named;
-    130 interrupted by Ctrl-C; 143 stopped by SIGTERM; 129 by SIGHUP. A fit keeps its progress.
+    4 done, with alarms (`daily`); 130 interrupted by Ctrl-C; 143 stopped by SIGTERM; 129 by
+    SIGHUP. A fit keeps its progress.
     """
 
 
 for command in (
-    ingest, fit, predict, scorecard, runs, evaluate, report, status, tickers, adjust, export,
-    compress, benchmark,
+    ingest, fit, predict, daily, scorecard, runs, evaluate, report, status, tickers, adjust, prune,
+    export, compress, benchmark,
 ):  # fmt: skip
     main.add_command(command)

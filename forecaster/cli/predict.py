@@ -31,7 +31,6 @@ from forecaster.files import (
     from_text,
     write_csv,
 )
-from forecaster.home import run_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -498,18 +497,9 @@ def _write_page(
     grouped: "Groups | None",
     page: Output,
 ) -> None:
-    from forecaster.record import read_record
-    from forecaster.report import Forecasts, build_forecasts
+    from forecaster.report import build_forecasts, forecasts_of
 
-    source = str(result.model.provenance.get("source"))
-    record = read_record(home, source)
-    for path, why in record.damaged.items():
-        say(f"Warning: {path}: left out, since it cannot be read: {why}")
-    made = Forecasts(
-        result.panel, result.frame, result.model.config.column, tuple(levels),
-        run_name(result.run), source, result.late, result.jumped, record.frames.get(source),
-        grouped.of(list(result.panel.ids)) if grouped else None, result.frozen,
-    )  # fmt: skip
+    made = forecasts_of(home, result, levels, grouped, on_notice=say)
     page.write(lambda to: build_forecasts(made, to))
     say(f"Wrote {page.path}")
 

@@ -1,6 +1,6 @@
 """``forecaster scorecard``."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,14 +21,16 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("tickers", nargs=-1)
 @click.option("--run", metavar="NAME", help="Only the forecasts of this run.  [default: all runs]")
+@click.option("--span", type=click.Choice(["month", "quarter", "all"]), default="all",
+              show_default=True, help="Latest forecasts to score.")  # fmt: skip
 @click.option("--output", type=click.Path(path_type=Path), help="Write the table to a file: .csv, "
               ".json, .parquet or .xlsx.")  # fmt: skip
 @click.option("--report", type=click.Path(path_type=Path), help="Write a page: .html.")
 @overwrite_option
 @home_option
 def scorecard(
-    *, tickers: tuple[str, ...], run: str | None, output: Path | None, report: Path | None,
-    overwrite: bool, home: "Home",
+    *, tickers: tuple[str, ...], run: str | None, span: str, output: Path | None,
+    report: Path | None, overwrite: bool, home: "Home",
 ) -> None:  # fmt: skip
     """Score the past forecasts of `predict` against the outcomes.
 
@@ -38,40 +40,50 @@ def scorecard(
     forecast from the same day more than once, the last one counts that was made before the outcome.
     Forecasts made after it are counted apart.
 
+    Series whose bands have stopped covering are marked with "!" and named. A sequential test finds
+    them, with less than one false mark a month over all series where bands hold.
+
     \b
     Examples:
       forecaster scorecard
       forecaster scorecard AAPL MSFT --run tech-weekly
+      forecaster scorecard --span month
       forecaster scorecard --output scores.csv --report scorecard.html
     """
     file = output and check_output(output, overwrite=overwrite)
     page = report and check_output(report, PAGES, overwrite=overwrite, option="--report")
-    from forecaster.record import read_record, score_record
+    from forecaster.record import alarm_lines, forecast_alarms, read_record, score_record
 
     record = read_record(home)
     for path, why in record.damaged.items():
         say(f"Warning: {path}: left out, since it cannot be read: {why}")
     if not record.frames:
         return show(f"No forecast under {home} yet; `forecaster predict` makes some.")
-    card = score_record(home, record.of(tickers, run))
+    whole = score_record(home, record.of(tickers, run))
+    alarms = forecast_alarms(whole)
+    since = {alarm.series: alarm.since for alarm in alarms if alarm.series is not None}
+    card = whole.over(span)
     if card.simulated:
         say("Simulated prices: these are forecasts of an invented market.")
     if file is None and page is None and len(card.known):
-        print_table(_table(card), _table(card, narrow=True))
+        print_table(_table(card, since), _table(card, since, narrow=True))
     if file is not None:
-        file.write_table(_exported(card))
+        file.write_table(_exported(card, since))
         say(f"Wrote {file.path}")
     if page is not None:
         from forecaster.report import build_scorecard
 
         page.write(lambda to: build_scorecard(card, to))
         say(f"Wrote {page.path}")
-    for line in card.lines():
+    for line in [*card.lines(), *card.recent_lines(), *alarm_lines(alarms)]:
         show(line)
 
 
-def _table(card: "Scorecard", *, narrow: bool = False) -> "Table":
-    """Return the table; ``narrow``: without counts of forecasts, and with shorter headings."""
+def _table(card: "Scorecard", marked: Container[str], *, narrow: bool = False) -> "Table":
+    """Return the table; ``narrow``: without counts of forecasts, and with shorter headings.
+
+    ``marked``: series whose bands have stopped covering
+    """
     from rich.table import Table
 
     def shown(cells: Sequence[str]) -> Sequence[str]:
@@ -85,7 +97,8 @@ def _table(card: "Scorecard", *, narrow: bool = False) -> "Table":
         column.justify = "right"
     scores = card.table()
     for _, row in scores.iterrows():
-        table.add_row(str(row["by"]), *shown(_cells(row, card.levels)))
+        name = str(row["by"])
+        table.add_row(f"{name} !" if name in marked else name, *shown(_cells(row, card.levels)))
     if len(scores) > 1:
         table.add_section()
         table.add_row("all", *shown(_cells(card.total(), card.levels)))
@@ -105,8 +118,11 @@ def _cells(row: "pd.Series", levels: Sequence[str]) -> list[str]:
     return [*counts, *held, *scores]
 
 
-def _exported(card: "Scorecard") -> "pd.DataFrame":
-    """Return the table by series, after a row of all series together, called "(all)"."""
+def _exported(card: "Scorecard", since: Mapping[str, str]) -> "pd.DataFrame":
+    """Return the table by series, after a row of all series together, called "(all)".
+
+    ``since``: of series whose bands have stopped covering, from when on
+    """
     import pandas as pd
 
     total = card.total().to_frame().T.assign(by="(all)")
@@ -115,4 +131,7 @@ def _exported(card: "Scorecard") -> "pd.DataFrame":
     rest = {name: float for name in table.columns if name not in ("by", *counts)}
     table = table.astype(counts | rest).rename(columns={"by": "unique_id"})
     names = ["unique_id", *(name for name in table if name != "unique_id")]
+    if since:
+        table["uncovered_since"] = table["unique_id"].map(since)
+        names.append("uncovered_since")
     return table[names].assign(source="simulated") if card.simulated else table[names]

@@ -216,13 +216,9 @@ def _home_of_group(ctx: click.Context) -> "Home | None":
 
 
 def _home(value: str | None) -> "Home":
-    from forecaster.home import Home
+    from forecaster.home import as_home
 
-    if value:
-        return Home(Path(value).expanduser())
-    import platformdirs
-
-    return Home(Path(platformdirs.user_data_dir("forecaster", appauthor=False)))
+    return as_home(value)
 
 
 def say(message: str) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from forecaster.cli.shared import PARTLY, home_option, say, show
-from forecaster.cli.tables import console, print_table, short_source
+from forecaster.cli.tables import console, print_folded, print_table, short_source
 from forecaster.errors import ModelError, StoreError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _DATED = ("copied", "reversed", "unconfirmed", "jump", "ohlc", "closed")  # the 
 def status(
     ctx: click.Context, *, home: "Home", tickers: tuple[str, ...], everything: bool, verify: bool
 ) -> None:
-    """Show stored data, problems in them, trained runs and interrupted fits.
+    """Show stored data, problems in them, trained runs, interrupted fits and daily runs.
 
     Series with the most problems come first. Flags: copied, reversed and unconfirmed sessions are
     left out of training (--mask); jumps without a split or dividend are for you to judge.
@@ -61,6 +61,7 @@ def status(
         say(f"{name}: not stored")
     _print_models(home)
     _print_unfinished(home)
+    _print_daily(home)
     damaged = sum(_verify(store) for store in stores) if verify else 0
     ctx.exit(1 if damaged else PARTLY if unknown else 0)
 
@@ -183,6 +184,19 @@ def _print_unfinished(home: "Home") -> None:
             f"{' or '.join(commands.values())} continues an interrupted one, `forecaster fit "
             "--discard NAME` removes it."
         )
+
+
+def _print_daily(home: "Home") -> None:
+    """Print how the last daily runs ended."""
+    from rich.table import Table
+
+    from forecaster.daily import last_days
+
+    table = Table("daily run", "state", "last", title="Daily runs", title_justify="left")
+    for day in last_days(home):
+        table.add_row(day.name, day.state, day.text)
+    if table.row_count:
+        print_folded(table)
 
 
 def _describe_run(folder: "Path") -> list[str]:

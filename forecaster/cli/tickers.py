@@ -17,10 +17,11 @@ _source_option = click.option(
 @click.group()
 @home_option
 def tickers(*, home: "Home") -> None:
-    """Retire stored tickers of which no more rows are to come, and restore them.
+    """Rename stored tickers; retire those of which no more rows are to come, and restore them.
 
     \b
     Examples:
+      forecaster tickers rename FB META
       forecaster tickers retire FB GE
       forecaster tickers restore GE --source yahoo
     """
@@ -63,3 +64,30 @@ def restore(*, names: tuple[str, ...], source: str | None, home: "Home") -> None
     store, chosen = mark(home, names, source, retired=False, on_wait=say)
     left = len(store.index.retired)
     show(f"Restored {', '.join(chosen)} of {store.source}; {left} still retired")
+
+
+@tickers.command()
+@click.argument("old")
+@click.argument("new")
+@_source_option
+@home_option
+def rename(*, old: str, new: str, source: str | None, home: "Home") -> None:
+    """Say that a ticker has another name; its history, network and record follow.
+
+    Rows that the source still has under the old name belong to the new one. Rows that are stored
+    under the new name already stay, with the older ones in front.
+
+    \b
+    Example:
+      forecaster tickers rename FB META
+    """
+    from forecaster.ingest import rename_ticker
+    from forecaster.record import rename_in_record
+
+    store, name = rename_ticker(home, old, new, source, on_wait=say)
+    files = rename_in_record(home, store.source, name, new.strip())
+    entry = store.index.series[new.strip()]
+    show(
+        f"{name} of {store.source} is now called {new.strip()}: {entry.rows:,} rows, {entry.first} "
+        f"to {entry.last}; {files} files of the record changed"
+    )

@@ -12,6 +12,7 @@ from .locking import locked_folder as locked_folder
 from .outputs import FORMATS as FORMATS
 from .outputs import PAGES as PAGES
 from .outputs import PICTURES as PICTURES
+from .outputs import TABLES as TABLES
 from .outputs import Output as Output
 from .outputs import as_json as as_json
 from .outputs import check_output as check_output

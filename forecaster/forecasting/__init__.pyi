@@ -34,6 +34,7 @@ from .model import Networks as Networks
 from .model import join_models as join_models
 from .model import leading_axes as leading_axes
 from .model import merge_members as merge_members
+from .model import rename_series as rename_series
 from .model import split_members as split_members
 from .networks import OwnNetwork as OwnNetwork
 from .networks import check_class as check_class

@@ -229,6 +229,20 @@ class Model:
         )
 
 
+def rename_series(model: Model, names: Mapping[str, str]) -> Model:
+    """Return a model whose series have other names; ``names``: the new ones by the old ones."""
+    if not names.keys() & set(model.ids):
+        return model
+    networks = dataclasses.replace(
+        model.networks,
+        ids=tuple(names.get(name, name) for name in model.ids),
+        report=model.report.rename(index=dict(names)),
+    )
+    natures = {names.get(name, name): one for name, one in model.transform.natures.items()}
+    transform = dataclasses.replace(model.transform, natures=MappingProxyType(natures))
+    return dataclasses.replace(model, networks=networks, transform=transform)
+
+
 def _facts_of(model: Model) -> tuple[str, dict[str, str]]:
     """Return the title and the lines that describe a model."""
     config, report = model.config, model.report

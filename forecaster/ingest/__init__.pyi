@@ -19,12 +19,16 @@ from .review.adjustments import proposals as proposals
 from .review.quality import WRONG as WRONG
 from .review.quality import flags_of as flags_of
 from .review.quality import frozen_now as frozen_now
+from .review.renaming import rename_ticker as rename_ticker
+from .sources.lost import is_shrunk as is_shrunk
+from .sources.lost import is_vanished as is_vanished
 from .sources.source import Date as Date
 from .sources.source import Source as Source
 from .sources.sources import open_source as open_source
 from .store.export import export_prices as export_prices
 from .store.export import find_store as find_store
 from .store.export import stores_of_other_dates as stores_of_other_dates
+from .store.renames import read_renames as read_renames
 from .store.retiring import retire as retire
 from .store.store import Store as Store
 from .tables.roles import ColumnOptions as ColumnOptions

@@ -32,10 +32,13 @@ from forecaster.ingest.review.quality import (
     without_flagged,
 )
 from forecaster.ingest.review.review import review, review_now
+from forecaster.ingest.sources.lost import VANISHED
+from forecaster.ingest.sources.renamed import Renamed, renamed
 from forecaster.ingest.sources.source import Date, Fetched, Known, Source, Stored
 from forecaster.ingest.sources.sources import open_source
 from forecaster.ingest.store.adjusting import adjusted, read_adjustments
 from forecaster.ingest.store.index import Origin
+from forecaster.ingest.store.renames import read_renames
 from forecaster.ingest.store.series_file import Arrays, Encoded, encode
 from forecaster.ingest.store.store import Store
 from forecaster.ingest.tables.roles import ACTIONS, ColumnOptions, Columns
@@ -46,9 +49,6 @@ from forecaster.spelling import spelled, spellings
 COMMIT_AFTER = 1.0  # seconds between commits, so that an interrupted run loses little
 _COMMITTING = 0.05  # maximum share of the time, since a commit writes the whole manifest
 _WRITTEN_AHEAD = 8  # series
-_VANISHED = (
-    "no longer in the source. If no more rows are to come, `forecaster tickers retire` says so"
-)
 OnSeries: TypeAlias = Callable[[int, int], None]
 
 
@@ -185,8 +185,12 @@ def ingested(
     store = Store.open_or_recover(home, source.name)
     with store.locked(on_wait):
         before, active = store.index.origin, _active(store)
+        if renames := read_renames(store.folder):
+            source = Renamed(source, renames)
+            tickers = None if tickers is None else renamed(tickers, renames)
         origin = before if not refresh and _is_as_read(source, before) else None
         wanted = origin.tickers if origin and tickers is None else _wanted(source, tickers)
+        wanted = renamed(wanted, renames)
         vanished = [] if tickers is not None else _vanished(store, before, wanted)
         wanted = [*wanted, *vanished]
         quarantined = store.damages([name for name in wanted if name in store])
@@ -233,7 +237,7 @@ def _with_origin(
     """Commit what the source held when it was read; return the failures, vanished series named."""
     if (fingerprint := source.fingerprint()) is None:
         return failed
-    failed = failed | {name: _VANISHED for name in vanished if name in failed}
+    failed = failed | {name: VANISHED for name in vanished if name in failed}
     asked = set(wanted)
     before = origin.failed if origin else {}
     others = {name: why for name, why in before.items() if name not in asked}

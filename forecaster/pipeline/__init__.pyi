@@ -8,6 +8,9 @@ from .memory import parse_memory as parse_memory
 from .predicting import Prediction as Prediction
 from .predicting import compress_from_home as compress_from_home
 from .predicting import predict_from_home as predict_from_home
+from .pruning import Unneeded as Unneeded
+from .pruning import find_unneeded as find_unneeded
+from .pruning import prune as prune
 from .requests import Callbacks as Callbacks
 from .requests import DataRequest as DataRequest
 from .requests import OnTraining as OnTraining

@@ -48,6 +48,7 @@ from forecaster.storage import (
     load,
     save_run,
     stored_newcomers,
+    under_new_names,
 )
 
 _KEPT = 252  # latest rows of each series that a prediction from several shards keeps
@@ -116,6 +117,7 @@ def predict_from_home(
     newcomers: bool | None = None,
     max_late: int | None = None,
     sums: GroupWeights | None = None,
+    source: str | None = None,
 ) -> Prediction:
     """Forecast tickers, by default all, with a saved model and the stored prices.
 
@@ -134,6 +136,7 @@ def predict_from_home(
     - ``max_late``: leave out series that lack more sessions than this; None: none
     - ``sums``: if given, the frame has forecasts of the sums of these groups, from ``n_paths``
       paths; groups that lack a series are in ``unknown``
+    - ``source``: of the run, where none is named; None: any
 
     Only the shards that hold these series are read, one after another.
 
@@ -156,9 +159,9 @@ def predict_from_home(
     )  # fmt: skip
     damaged: dict[Path, str] = {}
     while True:
-        folder = choose_run(home, run, tickers, on_notice, damaged=damaged)
+        folder = choose_run(home, run, tickers, on_notice, damaged=damaged, source=source)
         try:
-            opened = OpenRun.of(folder)
+            opened = under_new_names(home, OpenRun.of(folder))
             chosen = _Chosen.of(home, opened, tickers, newcomers=newcomers)
             return _with_run(_Asked(opened, *options), chosen)
         except DamagedModel as error:

@@ -6,7 +6,9 @@ some small files cannot be removed, their rows are in two files, and are counted
 """
 
 import hashlib
-from collections.abc import Sequence
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +25,7 @@ NEEDED = (
 _TEXTS = ("run", "source", "target", "unique_id")
 _MANY = 64  # small files; joining them takes a second or two
 _JOINED = "-joined"
+_META = b"forecaster"  # of a joined file: the hashes of its predictions
 
 
 def read_table(path: Path) -> "pa.Table":
@@ -86,10 +89,26 @@ def joined(tables: Sequence["pa.Table"]) -> "pa.Table":
     return table.unify_dictionaries()
 
 
-def write_table(table: "pa.Table", path: Path) -> None:
-    """Write a file of the record."""
+def digests_of(path: Path) -> set[str]:
+    """Return the hashes of the predictions in a file; of a damaged one, none."""
     import pyarrow.parquet as pq
 
+    if not path.stem.endswith(_JOINED):
+        return {path.stem.rpartition("-")[2]}
+    try:
+        with open_for_arrow(path) as file:
+            metadata = pq.read_schema(file).metadata or {}
+        return set(map(str, json.loads(metadata.get(_META, b"[]"))))
+    except (OSError, ValueError, TypeError):
+        return set()
+
+
+def write_table(table: "pa.Table", path: Path, digests: Iterable[str] = ()) -> None:
+    """Write a file of the record; ``digests``: the hashes of its predictions, if it has several."""
+    import pyarrow.parquet as pq
+
+    if digests:
+        table = table.replace_schema_metadata({_META: json.dumps(sorted(digests)).encode()})
     with open_for_arrow(path, "wb") as file:
         pq.write_table(table, file, compression="zstd")
 
@@ -118,9 +137,99 @@ def join_small(home: Home) -> None:
         stamp = names[-1].rpartition("-")[0]
         to = home.record / f"{stamp}-{digest}{_JOINED}.parquet"
         table = joined([table for _, table in files])
+        known = set().union(*(digests_of(path) for path, _ in files))
         try:
-            atomic.write_file(to, lambda at, table=table: write_table(table, at))
+            atomic.write_file(to, lambda at, table=table, all=known: write_table(table, at, all))
             for path, _ in files:
                 path.unlink(missing_ok=True)
         except (WriteError, OSError):
             return
+
+
+def to_compact(home: Home) -> list[Path]:
+    """Return the files that :func:`compact` would put into one for each month and source.
+
+    Those are all that hold several months, or share one. Files that cannot be read are left out.
+    """
+    held: dict[Path, list[tuple[str, tuple[str, bool]]]] = {}
+    for path in home.recorded():
+        try:
+            table = read_table(path)
+        except (OSError, ValueError):
+            continue
+        held[path] = [(month, kind_of(table)) for month in _months(table)]
+    count = Counter(key for keys in held.values() for key in keys)
+    return [
+        path for path, keys in held.items() if len(keys) > 1 or any(count[key] > 1 for key in keys)
+    ]
+
+
+def compact(home: Home, paths: Sequence[Path]) -> None:
+    """Put the forecasts of some files into one file for each month and source.
+
+    An interruption loses nothing: the new files are complete before the old ones are removed, and
+    rows in two files count once. Raises WriteError.
+    """
+    groups: dict[tuple[str, bool], list[tuple[Path, pa.Table]]] = {}
+    for path in paths:
+        try:
+            table = read_table(path)
+        except (OSError, ValueError):
+            continue
+        groups.setdefault(kind_of(table), []).append((path, table))
+    for files in groups.values():
+        known = set().union(*(digests_of(path) for path, _ in files))
+        table = joined([table for _, table in files])
+        written = {_write_month(home, month, part, known) for month, part in _months(table).items()}
+        for path, _ in files:
+            if path not in written:
+                atomic.remove_file(path)
+
+
+def _write_month(home: Home, month: str, table: "pa.Table", digests: set[str]) -> Path:
+    """Write the forecasts of a month; return the file, named after its first and its content."""
+    import pyarrow.compute as pc
+
+    first = pc.min(table.column("made")).as_py()  # pyright: ignore[reportAttributeAccessIssue]
+    text = "\n".join([month, str(kind_of(table)), *sorted(digests)])
+    digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+    named = home.new_recorded(digest, first)
+    path = named.with_name(f"{named.stem}{_JOINED}.parquet")
+    atomic.write_file(path, lambda to: write_table(table, to, digests))
+    return path
+
+
+def _months(table: "pa.Table") -> dict[str, "pa.Table"]:
+    """Return the rows of each month in which forecasts were made (UTC)."""
+    import pyarrow as pa
+
+    made = table.column("made").to_pandas().dt.strftime("%Y-%m")
+    return {
+        month: table.filter(pa.array((made == month).to_numpy())) for month in sorted(made.unique())
+    }
+
+
+def rename_in_record(home: Home, source: str, old: str, new: str) -> int:
+    """Give the forecasts of a series another name; return the number of files that have changed.
+
+    Each file is replaced whole; after an interruption the same call does the rest. Raises
+    WriteError.
+    """
+    import pyarrow as pa
+
+    changed = 0
+    for path in home.recorded():
+        try:
+            table = read_table(path)
+        except (OSError, ValueError):
+            continue
+        names = table.column("unique_id").cast(pa.string()).to_pylist()
+        if kind_of(table)[0] != source or old not in names:
+            continue
+        at = table.column_names.index("unique_id")
+        column = pa.array([new if name == old else name for name in names], pa.string())
+        table = table.set_column(at, "unique_id", column)
+        known = digests_of(path) if path.stem.endswith(_JOINED) else ()
+        atomic.write_file(path, lambda to, table=table, all=known: write_table(table, to, all))
+        changed += 1
+    return changed

@@ -27,7 +27,7 @@ import pandas as pd
 from forecaster.files import atomic
 from forecaster.forecasting import FORECAST_BY, price_factor, renamed_columns
 from forecaster.home import Home
-from forecaster.record.files import join_small, write_table
+from forecaster.record.files import digests_of, join_small, write_table
 from forecaster.series import Panel
 
 if TYPE_CHECKING:
@@ -58,13 +58,14 @@ class Made(NamedTuple):
 def keep(home: Home, made: Made) -> Path:
     """Add a prediction to the record, whole or not at all; return its file.
 
-    A prediction that is already in a file of its own is not added again; one that is already in a
-    joined file is added again, but counted once. Raises WriteError if the file cannot be written.
+    A prediction that is already there is not added again. Raises WriteError if the file cannot be
+    written.
     """
     table, now = _table(made), datetime.now(UTC)
     digest = _digest(table)
-    for path in home.record.glob(f"*-{digest}.parquet"):
-        return path
+    for path in home.recorded():
+        if digest in path.name or digest in digests_of(path):
+            return path
     path = home.new_recorded(digest, now)
     atomic.write_file(path, lambda to: write_table(_stamped(table, now), to))
     join_small(home)

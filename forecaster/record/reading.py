@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from forecaster.errors import UsageError, listed
-from forecaster.home import Home, run_name
+from forecaster.home import Home, as_home, run_name
 from forecaster.record.files import joined, kind_of, read_table
 from forecaster.record.keeping import COLUMN
 from forecaster.record.timing import AFTER, made_after
@@ -69,8 +69,15 @@ def named(run: str) -> str:
     return run_name(Path(run))
 
 
-def read_record(home: Home, source: str | None = None) -> Record:
-    """Read the record of all sources or of one; damaged files are named, not read."""
+def read_record(home: Home | str | Path | None = None, source: str | None = None) -> Record:
+    """Read the forecasts that were made, of all sources or of one.
+
+    Damaged files are named, not read.
+
+    - ``home``: the folder of the record; None: that of the command line
+    - ``source``: as the record spells it, such as ``yahoo`` or ``files:/data/prices.csv``
+    """
+    home = as_home(home)
     parts: dict[str, list[pa.Table]] = {}
     damaged: dict[Path, str] = {}
     for path, read in _tables(home):

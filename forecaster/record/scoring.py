@@ -1,27 +1,33 @@
 """Score recorded forecasts by the prices that are stored now."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from forecaster.errors import StoreError
-from forecaster.evaluation import baselines, crps, held
+from forecaster.evaluation import held
 from forecaster.forecasting import levels_of, quantile_columns
-from forecaster.home import Home
+from forecaster.home import Home, as_home
 from forecaster.ingest import WRONG, Store, panel_from_store
-from forecaster.record.keeping import BEFORE, COLUMN
-from forecaster.record.reading import Record
-from forecaster.record.timing import AFTER
-from forecaster.series import Panel
+from forecaster.record.keeping import COLUMN
+from forecaster.record.outcomes import (
+    APART,
+    GONE,
+    KNOWN,
+    MISSING,
+    OPEN,
+    with_outcomes,
+    without_outcomes,
+)
+from forecaster.record.reading import Record, read_record
 
-KNOWN, OPEN, MISSING, GONE, APART = "known", "open", "missing", "gone", "apart"
 FEW = 20
 """With fewer origins the figures are of too few days to judge by."""
-_CORRECTED = 0.5  # usual changes of one step, by which a value is no longer the one forecast from
-_HALF = np.array([0.1, 0.5, 0.9])  # quantiles of "unchanged" that define the unit of errors
+SPANS = {"month": (30, 21), "quarter": (91, 63)}
+"""Latest spans of a scorecard, in days, and in times where these are numbers."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +66,19 @@ class Scorecard:
     def levels(self) -> list[str]:
         """The levels of the bands that were forecast, in percent, the narrowest first."""
         return sorted(levels_of(self.rows, COLUMN), key=float)
+
+    def over(self, span: str) -> "Scorecard":
+        """Return the forecasts whose time is in the latest span of known outcomes.
+
+        ``span``: one of :data:`SPANS`, or ``all``
+        """
+        times = self.known["ds"]
+        if span == "all" or not len(times):
+            return self
+        days, steps = SPANS[span]
+        length = pd.Timedelta(days=days) if times.dtype.kind == "M" else steps
+        inside = (self.rows["ds"] > times.max() - length) & (self.rows["ds"] <= times.max())
+        return dataclasses.replace(self, rows=self.rows[inside])
 
     def count(self, state: str) -> int:
         """Return the number of rows in a state."""
@@ -132,6 +151,20 @@ class Scorecard:
             )
         return sentences
 
+    def recent_lines(self) -> list[str]:
+        """Return a sentence for each latest span that is shorter than the record."""
+        sentences: list[str] = []
+        for span in SPANS:
+            part = self.over(span)
+            if len(part.known) < len(self.known):
+                total = part.total()
+                held = [f"bands of {lv} % covered {total[f'held-{lv}']:.1%}" for lv in self.levels]
+                crps = [f"CRPS {total['crps']:.3f}"] if np.isfinite(total["crps"]) else []
+                sentences.append(
+                    f"Of the latest {span}, {len(part.known)} values: {'; '.join([*held, *crps])}."
+                )
+        return sentences
+
     def _scores(self, rows: pd.DataFrame) -> dict[str, float | int]:
         rows = rows[rows["state"] != APART]
         known = rows[rows["state"] == KNOWN]
@@ -144,6 +177,24 @@ class Scorecard:
             "crps": _ratio(known, "crps"),
             "mae": _ratio(known, "error"),
         }
+
+
+def scorecard(
+    home: Home | str | Path | None = None,
+    tickers: Sequence[str] = (),
+    run: str | None = None,
+) -> Scorecard:
+    """Score the forecasts that were made by the prices that are stored now.
+
+    As ``forecaster scorecard`` does; see :func:`forecaster.record.score_record`.
+
+    - ``home``: the folder of record and prices; None: that of the command line
+    - ``tickers``, ``run``: the series, and the run by its name; by default all
+
+    Raises UsageError if a ticker or the run has no forecast.
+    """
+    home = as_home(home)
+    return score_record(home, read_record(home).of(tickers, run))
 
 
 def score_record(home: Home, record: Record) -> Scorecard:
@@ -190,115 +241,14 @@ def _ratio(known: pd.DataFrame, score: str) -> float:
 
 def _of_source(home: Home, source: str, frame: pd.DataFrame) -> pd.DataFrame:
     """Return the forecasts of one source with their states, outcomes and scores."""
-    empty = ["scale", "y", "error", "error_unchanged", "crps", "crps_unchanged"]
-    state = np.where(frame[AFTER], APART, GONE)
-    frame = frame.assign(state=state, corrected=False, **dict.fromkeys(empty, np.nan))
     store = Store.open(home, source)
     ids = [str(name) for name in frame["unique_id"].unique() if name in store]
     if not ids:
-        return frame
+        return without_outcomes(frame)
     try:
         panel = panel_from_store(store, ids, mask=WRONG)
     except StoreError:
-        return frame
+        return without_outcomes(frame)
     if panel.times.dtype.kind != np.asarray(frame["ds"]).dtype.kind:
-        return frame
-    row_of = {name: row for row, name in enumerate(panel.ids)}
-    parts = []
-    for (name, target), part in frame.groupby(["unique_id", "target"], sort=False, observed=True):  # pyright: ignore[reportGeneralTypeIssues]
-        stored = str(name) in row_of and target in panel.channels
-        parts.append(_scored(part, panel, row_of[str(name)], str(target)) if stored else part)
-    return pd.concat(parts)
-
-
-def _scored(rows: pd.DataFrame, panel: Panel, row: int, target: str) -> pd.DataFrame:
-    """Return the forecasts of one series' channel with their states, outcomes and scores."""
-    seen = panel.mask[row]
-    times, y = panel.times[seen], panel.channel(target)[row, seen]
-    stored = pd.Series(y, index=times)
-    scale = _scale(rows, stored, adjusted=panel.target != "y")
-    outcome = stored.reindex(rows["ds"]).to_numpy() * scale
-    ahead = rows["ds"].to_numpy() > times[-1]
-    state = np.where(ahead, OPEN, np.where(np.isfinite(outcome), KNOWN, MISSING))
-    state[~np.isfinite(scale)] = GONE
-    state[rows[AFTER].to_numpy(bool)] = APART
-    rows = rows.assign(state=state, scale=scale, y=np.where(state == KNOWN, outcome, np.nan))
-    now = stored.reindex(rows["origin"]).to_numpy() * scale
-    return _with_scores(rows, times, y, scale, now)
-
-
-def _scale(rows: pd.DataFrame, stored: pd.Series, *, adjusted: bool) -> np.ndarray:
-    """Return the factor from stored prices to the units of the forecast; NaN if unknown."""
-    pairs = [("value", "origin"), *((f"value_{n}", f"time_{n}") for n in BEFORE)]
-    now = np.stack([stored.reindex(rows[time]).to_numpy() for _, time in pairs])
-    then = np.stack([rows[value].to_numpy(float) for value, _ in pairs])
-    if not adjusted:
-        return np.where(np.isfinite(now).any(0), 1.0, np.nan)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = then / now
-    ratio[~(np.isfinite(ratio) & (ratio > 0))] = np.nan
-    middle = np.full(len(rows), np.nan)
-    known = np.isfinite(ratio).any(0)
-    middle[known] = np.nanmedian(ratio[:, known], axis=0)
-    return middle
-
-
-def _with_scores(
-    rows: pd.DataFrame, times: np.ndarray, y: np.ndarray, scale: np.ndarray, now: np.ndarray
-) -> pd.DataFrame:
-    """Add errors and CRPS, and those of "unchanged", in units of the usual change.
-
-    - ``times``, ``y``: the stored rows; ``scale``: from their units to those of each forecast
-    - ``now``: the value that is stored for the origin, in the units of the forecast
-    """
-    known = (rows["state"] == KNOWN).to_numpy()
-    columns = quantile_columns(rows, COLUMN)
-    at = np.searchsorted(times, rows["origin"].to_numpy(), side="right") - 1
-    usable = known & (at >= 2)
-    if not usable.any():
-        return rows
-    part, scale, at, now = rows[usable], scale[usable], at[usable], now[usable]
-    steps = part["step"].to_numpy(int)
-    quantiles = np.array(list(columns) or [0.5])
-    wanted = np.unique(np.concatenate([quantiles, _HALF]))
-    origins, which = np.unique(at, return_inverse=True)
-    paths = baselines.naive(y, origins, int(steps.max()), wanted, 1)
-    unchanged = paths[which, steps - 1] * scale[:, None]
-    low, middle, high = (unchanged[:, np.searchsorted(wanted, q)] for q in _HALF)
-    # Start from the recorded value, since the stored one may have been corrected.
-    unchanged += (part["value"].to_numpy() - middle)[:, None]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        unit = np.where(high > low, (high - low) / 2, np.nan)
-    outcome = part["y"].to_numpy()
-    moved = np.abs(part["value"].to_numpy() - now) > _CORRECTED * unit / np.sqrt(steps)
-    scores: dict[str, np.ndarray] = {
-        "error": np.abs(outcome - part[COLUMN].to_numpy()) / unit,
-        "error_unchanged": np.abs(outcome - part["value"].to_numpy()) / unit,
-    }
-    for name, values in _crps(part, outcome, unchanged, wanted).items():
-        scores[name] = values / unit
-    rows = rows.copy()
-    rows.loc[usable, "corrected"] = moved
-    for name, values in scores.items():
-        rows.loc[usable, name] = values
-    return rows
-
-
-def _crps(
-    part: pd.DataFrame, outcome: np.ndarray, unchanged: np.ndarray, wanted: np.ndarray
-) -> dict[str, np.ndarray]:
-    """Return the CRPS of each forecast and of "unchanged", over the forecast's quantiles."""
-    columns = quantile_columns(part, COLUMN)
-    out = {name: np.full(len(part), np.nan) for name in ("crps", "crps_unchanged")}
-    if not columns:
-        return out
-    forecast = part[list(columns.values())].to_numpy(float)
-    has = np.isfinite(forecast)
-    for kind in np.unique(has, axis=0):  # predictions may have different levels
-        rows, quantiles = (has == kind).all(1), np.array(list(columns))[kind]
-        if len(quantiles) < 3:
-            continue
-        same = unchanged[np.ix_(rows, np.searchsorted(wanted, quantiles))]
-        out["crps"][rows] = crps(outcome[rows], forecast[np.ix_(rows, kind)], quantiles)
-        out["crps_unchanged"][rows] = crps(outcome[rows], same, quantiles)
-    return out
+        return without_outcomes(frame)
+    return with_outcomes(frame, panel)

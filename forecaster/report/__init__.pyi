@@ -7,4 +7,5 @@ from .page import build_report as build_report
 from .page import write_figures as write_figures
 from .page import write_groups as write_groups
 from .page import write_tables as write_tables
+from .predictions import forecasts_of as forecasts_of
 from .scorecard import build_scorecard as build_scorecard

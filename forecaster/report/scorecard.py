@@ -8,7 +8,7 @@ import pandas as pd
 
 from forecaster.files import atomic
 from forecaster.forecasting import bounds_of
-from forecaster.record import COLUMN, FEW, Scorecard, named
+from forecaster.record import COLUMN, FEW, Scorecard, alarm_lines, forecast_alarms, named
 from forecaster.report import html
 from forecaster.report.details import as_numbers
 from forecaster.report.html import Json
@@ -44,7 +44,10 @@ def build_scorecard(card: Scorecard, path: Path) -> Path:
         lead=f"{total['forecasts']:.0f} forecasts of {card.rows['unique_id'].nunique()} series, "
         f"made from {show_time(card.rows['origin'].min())} to "
         f"{show_time(card.rows['origin'].max())} by {', '.join(runs)}.",
-        notices=["These prices are simulated, not real."] if card.simulated else [],
+        notices=[
+            *(["These prices are simulated, not real."] if card.simulated else []),
+            *alarm_lines(forecast_alarms(card)),
+        ],
         cards=list(_cards(card)),
         sections=list(_sections(card)),
         data=_data(card),

@@ -14,7 +14,7 @@ from forecaster.errors import DataError, UsageError
 from forecaster.files import as_bytes, as_text, check_plain, from_text
 from forecaster.home import Home
 from forecaster.ingest.sources.future import without_future
-from forecaster.ingest.sources.lost import lost_from, why_suspect, with_lost
+from forecaster.ingest.sources.lost import TOO_SHORT, lost_from, why_suspect, with_lost
 from forecaster.ingest.sources.source import Date, Fetched, Known
 from forecaster.ingest.store.store import is_store
 from forecaster.ingest.tables.blocks import Blocks
@@ -25,7 +25,6 @@ from forecaster.series import show_time
 from forecaster.spelling import spelled, spellings
 
 _READER = 5  # raise it when files are read differently
-_TOO_SHORT = "the folder lacks stored rows of it, and holds a file that cannot be read"
 
 Lost: TypeAlias = Literal["suspect", "keep", "replace"]
 """What becomes of a series whose file lacks stored rows: see :class:`Files`."""
@@ -101,7 +100,7 @@ class Files:
         if self._lost == "keep" and stored.frame["ds"].dtype.kind == frame["ds"].dtype.kind:
             return Fetched(name, with_lost(lost, frame), left_out)
         if self._unreadable:
-            return Fetched(name, None, _TOO_SHORT, suspect=True)
+            return Fetched(name, None, TOO_SHORT, suspect=True)
         return Fetched(name, None, why_suspect(lost, stored.frame), suspect=True)
 
     @property

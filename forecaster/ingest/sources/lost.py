@@ -4,6 +4,12 @@ import pandas as pd
 
 from forecaster.series import show_time
 
+VANISHED = (
+    "no longer in the source. If no more rows are to come, `forecaster tickers retire` says so"
+)
+"""The reason of a series that the source held before."""
+TOO_SHORT = "the folder lacks stored rows of it, and holds a file that cannot be read"
+"""The reason of a series that may lack the rows of a damaged file."""
 _VALUES = ("close", "y")  # without a number here a row says nothing
 
 
@@ -30,6 +36,16 @@ def why_suspect(lost: pd.DataFrame, stored: pd.DataFrame) -> str:
         f"lacks {len(lost):,} of the {len(stored):,} stored rows ({span}). If that is meant, "
         "`ingest --append` adds its rows to the stored ones, `ingest --refresh` replaces them"
     )
+
+
+def is_shrunk(reason: str) -> bool:
+    """Return whether a series was not updated because the source lacks stored rows of it."""
+    return reason == TOO_SHORT or (reason.startswith("lacks ") and " stored rows (" in reason)
+
+
+def is_vanished(reason: str) -> bool:
+    """Return whether a series was not updated because the source no longer has it."""
+    return reason == VANISHED or reason.startswith("not in ")
 
 
 def _with_value(frame: pd.DataFrame) -> pd.Series:

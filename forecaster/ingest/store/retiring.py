@@ -30,6 +30,14 @@ def retire(
     Raises UsageError where the source or a series is not stored.
     """
     store = find_store(home, source)
+    chosen = stored_names(store, names)
+    with store.locked(on_wait):
+        store.retire(chosen, retired=retired)
+    return store, chosen
+
+
+def stored_names(store: Store, names: Sequence[str]) -> list[str]:
+    """Return the stored series that names in any spelling stand for. Raises UsageError."""
     known = spellings(store.ids)
     found = {name: spelled(known, name) for name in names}
     if unknown := [name for name, series in found.items() if series is None]:
@@ -42,7 +50,4 @@ def retire(
                 else "; `forecaster status --all` lists them"
             )
         )
-    chosen = [series for series in dict.fromkeys(found.values()) if series is not None]
-    with store.locked(on_wait):
-        store.retire(chosen, retired=retired)
-    return store, chosen
+    return [series for series in dict.fromkeys(found.values()) if series is not None]

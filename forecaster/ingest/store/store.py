@@ -253,6 +253,15 @@ class Store:
             entry = entry.as_retired()
         self._written[series.name] = entry
 
+    def replace(self, name: str, series: Encoded) -> None:
+        """Put a series in the place of another one, and commit; the store must be locked."""
+        file = self.index.series[name].file
+        self.write_encoded(series)
+        with self._committing() as index:
+            index.remove([name])
+        with contextlib.suppress(OSError):  # the next sweep takes it
+            self.path_of(file).unlink()
+
     def retire(self, names: Iterable[str], *, retired: bool = True) -> None:
         """Mark stored series as retired, or as no longer so; the store must be locked."""
         for name in names:

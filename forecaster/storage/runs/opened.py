@@ -1,7 +1,7 @@
 """A run that is forecast with: only the shards that are needed are read."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,12 +41,14 @@ def load(
 class OpenRun:
     """The series of a run, and their networks when they are asked for.
 
-    ``rest``: its ``model.json``
+    - ``rest``: its ``model.json``
+    - ``renames``: new names of series, by those that they had at the fit
     """
 
     folder: Path
     rest: dict[str, Any]
     index: Index
+    renames: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
 
     @staticmethod
     def of(folder: Path) -> "OpenRun":
@@ -56,10 +58,19 @@ class OpenRun:
             check_schema(rest, folder)
         return OpenRun(folder, rest, read_index(folder, rest))
 
+    def renamed(self, names: Mapping[str, str]) -> "OpenRun":
+        """Return the run with series under new names, by the old ones.
+
+        A series keeps its name where the run has a network under the new one as well.
+        """
+        known = set(self.index.ids)
+        new = {old: to for old, to in names.items() if old in known and to not in known}
+        return dataclasses.replace(self, renames=new)
+
     @property
     def ids(self) -> tuple[str, ...]:
         """The series with networks."""
-        return self.index.ids
+        return tuple(self.renames.get(name, name) for name in self.index.ids)
 
     @property
     def skipped(self) -> dict[str, Skipped]:
@@ -82,11 +93,19 @@ class OpenRun:
         ``network``: as for :func:`load`. Raises ModelError when a shard is damaged, KeyError for a
         series without a network.
         """
+        from forecaster.forecasting import rename_series
+
+        then = {new: old for old, new in self.renames.items()}
+        made = self._model([then.get(name, name) for name in ids], network)
+        return rename_series(made, self.renames)
+
+    def _model(self, ids: Sequence[str], network: "OwnNetwork | None") -> "Model":
+        """Return a model of these series, under the names that they had at the fit."""
         from forecaster.forecasting import join_models
 
         if not ids:
             first = np.flatnonzero(self.index.shard == self.index.shard[0])
-            ids = [self.ids[row] for row in first]
+            ids = [self.index.ids[row] for row in first]
         models: list[Model] = []
         wanted = set(ids)
         for number in self.index.numbers(ids):
@@ -97,7 +116,8 @@ class OpenRun:
         if not models:
             raise KeyError(next(iter(ids)))
         _check_alike(models, self.folder)
-        if lacking := (wanted & set(self.ids)) - {name for model in models for name in model.ids}:
+        found = {name for model in models for name in model.ids}
+        if lacking := (wanted & set(self.index.ids)) - found:
             raise ModelError(
                 f"{self.folder}: damaged; {listed(sorted(lacking))}: no network in the shard that "
                 f"the list of series names. {ADVICE}"

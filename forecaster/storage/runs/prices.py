@@ -17,6 +17,7 @@ from forecaster.ingest import (
     masked_rows,
     panel_from_store,
     proposed_of,
+    read_renames,
 )
 from forecaster.series import Panel, show_time
 from forecaster.skipped import Kind, Skipped
@@ -145,6 +146,15 @@ class SinceFit(NamedTuple):
             [name for name in store.ids if name not in known],
             expected,
         )
+
+
+def under_new_names(home: Home, run: OpenRun) -> OpenRun:
+    """Return a run with the tickers that were renamed in its store under their new names."""
+    source = facts_of(run.rest, run.folder)["provenance"].get("source")
+    if source is None or not home.store(source).exists():
+        return run
+    renames = read_renames(home.store(source))
+    return run.renamed(renames) if renames else run
 
 
 def stored_newcomers(home: Home, model: Model, names: Iterable[str]) -> dict[str, str]:

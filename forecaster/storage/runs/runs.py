@@ -164,6 +164,7 @@ def choose_run(
     on_notice: Callable[[str], None] | None = None,
     *,
     damaged: Mapping[Path, str] | None = None,
+    source: str | None = None,
 ) -> Path:
     """Return the folder of a run by its name, or else of the run that fits some tickers best.
 
@@ -176,6 +177,7 @@ def choose_run(
     - ``on_notice(message)``: called where several could be meant, with the chosen run and why newer
       ones were not chosen, and with a damaged one that was passed over
     - ``damaged``: runs that turned out to be damaged when they were opened, with the reason
+    - ``source``: of the run; None: any
 
     Raises ModelError when there is none, the latest is damaged and no older one can take its place,
     or none knows any of the tickers; UsageError when there is none of this name.
@@ -186,6 +188,8 @@ def choose_run(
     every, broken = runs_of(home)
     broken |= damaged or {}
     runs = [run for run in every if run.folder not in broken]
+    if source is not None:
+        return _latest_of(source, runs, every, broken, on_notice).folder
     for wrong in {latest, *(damaged or ())} & broken.keys():
         runs = _in_place_of(wrong, broken[wrong], every, runs)
         if on_notice:
@@ -208,6 +212,29 @@ def choose_run(
         for line in _notices(runs, chosen, candidates, tickers or ()):
             on_notice(line)
     return chosen.folder
+
+
+def _latest_of(
+    source: str,
+    sound: Sequence[Run],
+    every: Sequence[Run],
+    broken: Mapping[Path, str],
+    on_notice: Callable[[str], None] | None,
+) -> Run:
+    """Return the latest sound run of a source. Raises ModelError if there is none.
+
+    Damaged ones after it that are, or may be, of the source are named by ``on_notice``.
+    """
+    others = {run.folder for run in every if run.source != source}
+    wrong = {folder: why for folder, why in broken.items() if folder not in others}
+    chosen = next((run for run in reversed(sound) if run.source == source), None)
+    if chosen is None:
+        more = "".join(f"\n{why}" for why in wrong.values())
+        raise ModelError(f"no run of {source}; `forecaster fit --source {source}` makes one{more}")
+    for folder, why in wrong.items():
+        if on_notice and folder.name > chosen.folder.name:
+            on_notice(f"Warning: passed over, since it is damaged: run {run_name(folder)}: {why}")
+    return chosen
 
 
 def _in_place_of(damaged: Path, why: str, every: Sequence[Run], sound: Sequence[Run]) -> list[Run]:

@@ -1,0 +1,92 @@
+"""``forecaster daily``."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from forecaster.cli.shared import home_option, say, show
+from forecaster.errors import UsageError
+
+if TYPE_CHECKING:
+    from forecaster.daily import Summary
+    from forecaster.home import Home
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path), required=False)
+@click.option("--quiet", is_flag=True, help="Print nothing if all is well.")
+@click.option("--json", "json_file", metavar="FILE", help="Write the summary as JSON to a file, or "
+              "to standard output for -.")  # fmt: skip
+@click.option("--wait", type=click.FloatRange(0), default=600.0, show_default=True,
+              metavar="SECONDS", help="Time to wait for another daily run to end.")  # fmt: skip
+@click.option("--example", is_flag=True, help="Print a file to start from, with all settings.")
+@home_option
+@click.pass_context
+def daily(
+    ctx: click.Context,
+    *,
+    file: Path | None,
+    quiet: bool,
+    json_file: str | None,
+    wait: float,
+    example: bool,
+    home: "Home",
+) -> None:
+    """Update prices, forecast, score past forecasts and raise alarms, all in one.
+
+    FILE.toml says what is watched; --example prints one. A model must have been fitted. An
+    interrupted run is continued by running it again; a second run on the same rows changes nothing.
+    `status` shows how the last run ended.
+
+    Exit codes: 0 all is well; 1 failed; 2 wrong usage; 3 some series were left out or not updated,
+    and are named; 4 there are alarms. Alarms come before series left out.
+
+    \b
+    Examples:
+      forecaster daily --example > daily.toml
+      forecaster daily daily.toml
+      forecaster daily daily.toml --quiet --json summary.json
+    """
+    from forecaster.daily import EXAMPLE, read_watch, run_day
+
+    if example:
+        return click.echo(EXAMPLE, nl=False)
+    if file is None:
+        raise UsageError(
+            "name the file that says what is watched, such as `forecaster daily daily.toml`; "
+            "`forecaster daily --example` prints one"
+        )
+    watch = read_watch(file)
+    to_output = json_file == "-"
+    if json_file is not None and not to_output:
+        _check(Path(json_file))
+    summary = run_day(home, watch, wait=wait)
+    if json_file is not None and not to_output:
+        summary.write(Path(json_file))
+    if to_output:
+        click.echo(summary.as_json(), nl=False)
+    _tell(summary, quiet=quiet, lines=not to_output)
+    ctx.exit(summary.state.exit_code)
+
+
+def _check(path: Path) -> None:
+    """Raise UsageError unless the summary can be written to a file."""
+    from forecaster.files import check_output
+
+    check_output(path, {".json": "json"}, overwrite=True, option="--json")
+
+
+def _tell(summary: "Summary", *, quiet: bool, lines: bool) -> None:
+    """Print what was done, unless it is to be quiet; and what is wrong in any case.
+
+    ``lines``: whether standard output is free for what was done
+    """
+    if not quiet and lines:
+        for line in summary.lines():
+            show(line)
+    if not quiet:
+        for notice in summary.notices:
+            say(notice)
+    for line in summary.wrong():
+        say(line)

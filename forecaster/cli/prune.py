@@ -1,0 +1,49 @@
+"""``forecaster prune``."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from forecaster.cli.shared import home_option, show
+
+if TYPE_CHECKING:
+    from forecaster.home import Home
+    from forecaster.pipeline import Unneeded
+
+
+@click.command()
+@click.option("--runs", type=click.IntRange(1), default=5, show_default=True, metavar="N",
+              help="Latest runs to keep of each source, beside those with a name.")  # fmt: skip
+@click.option("--days", type=click.FloatRange(0), default=30.0, show_default=True, metavar="N",
+              help="Keep compiled programs and stores that were used since.")  # fmt: skip
+@click.option("--yes", is_flag=True, help="Remove it; without this option it is only listed.")
+@home_option
+def prune(*, runs: int, days: float, yes: bool, home: "Home") -> None:
+    """List what a home no longer needs, and remove it with --yes.
+
+    That is: older runs without a name, compiled programs that are no longer used, and price stores
+    that belong to no run and no recorded forecast. The record loses nothing; its files become one a
+    month. Runs of the latest daily runs, unfinished fits, and what a process is using are kept.
+
+    \b
+    Examples:
+      forecaster prune
+      forecaster prune --runs 2 --yes
+    """
+    from forecaster.daily import last_days
+    from forecaster.pipeline import find_unneeded
+    from forecaster.pipeline import prune as remove
+
+    used = [day.run for day in last_days(home)]
+    found = find_unneeded(home, runs=runs, days=days, used=used)
+    if not found:
+        return show(f"Nothing to remove under {home}")
+    if yes:
+        return remove(home, found, on_removed=lambda one: show(f"Done: {_line(one)}"))
+    for one in found:
+        show(_line(one))
+    show("Nothing has been removed; `forecaster prune --yes` does so")
+
+
+def _line(one: "Unneeded") -> str:
+    return f"{one.what} ({one.bytes / 1e6:.2f} MB): {one.why}"

@@ -1,0 +1,235 @@
+"""Do what is due: update the prices, forecast, score past forecasts, and raise alarms.
+
+Each step leaves nothing half-done when it is interrupted, and repeats nothing that is done: rows
+that have arrived are not read again, and a forecast that is in the record is not added again. So an
+interrupted run is continued by running it again, and a second run on the same rows changes nothing.
+"""
+
+import contextlib
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from forecaster.daily.alarms import JUMPED, LATE, alarms_of_prediction, alarms_of_rows
+from forecaster.daily.kept import Kept, only_one
+from forecaster.daily.summary import Summary
+from forecaster.daily.watch import Watch
+from forecaster.errors import ForecasterError, ForecasterWarning, WriteError
+from forecaster.files import PAGES, TABLES, check_output, make_folder
+from forecaster.home import Home, run_name
+from forecaster.ingest import (
+    Columns,
+    Groups,
+    Ingested,
+    Source,
+    ingest,
+    listed_tickers,
+    open_source,
+    parse_columns,
+    read_groups,
+    read_renames,
+    read_universe,
+)
+from forecaster.pipeline import Prediction, predict_from_home
+from forecaster.record import SPANS, Scorecard, forecast_alarms, read_record, score_record
+
+OnStage = Callable[[str], None]
+
+
+class _Due(NamedTuple):
+    """What a daily run is to do, checked before it begins."""
+
+    source: Source
+    tickers: list[str] | None
+    groups: Groups | None
+
+
+def run_day(
+    home: Home, watch: Watch, *, wait: float = 600.0, on_stage: OnStage | None = None
+) -> Summary:
+    """Do what is due, and return what was done, alarms and failures too.
+
+    - ``wait``: seconds to wait for another daily run on this home
+    - ``on_stage(name)``: called before each stage
+
+    The summary is kept for `status`, and written to the watch's file. Raises UsageError for
+    settings that cannot be, and WriteError where the home cannot be written to or another daily run
+    keeps working.
+    """
+    began = datetime.now(UTC)
+    summary = Summary(watch.name, began.isoformat(timespec="seconds"))
+    make_folder(home.folder)
+    with only_one(home, watch.name, summary.began, wait), _noted(summary):
+        day = _Day(home, watch, summary, began, on_stage)
+        day.run()
+        _finish(home, watch, summary, day.kept)
+    return summary
+
+
+def _finish(home: Home, watch: Watch, summary: Summary, kept: Kept) -> None:
+    """Keep the summary, and write it where it is wanted; a failure to do so is one of the run."""
+    if watch.summary is not None:
+        summary.written["summary"] = str(watch.summary)
+    try:
+        if watch.summary is not None:
+            summary.write(watch.summary)
+        kept.write(home, summary)
+    except WriteError as error:
+        summary.stage, summary.error = summary.stage or "summary", summary.error or str(error)
+
+
+@contextlib.contextmanager
+def _noted(summary: Summary) -> Iterator[None]:
+    """Add this package's warnings in the block to the notices."""
+
+    def note(message: Warning | str, category: type[Warning], *where: object) -> None:
+        if category.__module__.partition(".")[0] == "forecaster":
+            summary.notices.append(f"Warning: {message}")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", ForecasterWarning)
+        warnings.showwarning = note
+        yield
+
+
+class _Day:
+    """The stages of one daily run; ``kept`` is what the next one is to know."""
+
+    def __init__(
+        self, home: Home, watch: Watch, summary: Summary, began: datetime, on_stage: OnStage | None
+    ):
+        self._home, self._watch, self._summary = home, watch, summary
+        self._began, self._on_stage = began, on_stage
+        self.kept = Kept.read(home, watch.name)
+
+    def run(self) -> None:
+        """Run all stages; note a failure in the summary."""
+        try:
+            with self._stage("check"):
+                due = self._check()
+            with self._stage("ingest"):
+                arrived = self._ingest(due)
+            with self._stage("predict"):
+                made = self._predict(arrived)
+            with self._stage("score"):
+                card = self._score(arrived)
+            with self._stage("write"):
+                self._write(due, made, card)
+        except (ForecasterError, OSError, MemoryError) as error:
+            self._summary.error = str(error) or type(error).__name__
+        except Exception as error:
+            self._summary.error = f"{type(error).__name__}: {error}"
+            _finish(self._home, self._watch, self._summary, self.kept)
+            raise
+
+    @contextlib.contextmanager
+    def _stage(self, name: str) -> Iterator[None]:
+        """Note how long the block takes, and which one failed."""
+        if self._on_stage is not None:
+            self._on_stage(name)
+        began = time.monotonic()
+        self._summary.stage = name
+        try:
+            yield
+        finally:
+            self._summary.seconds[name] = round(time.monotonic() - began, 3)
+        self._summary.stage = ""
+
+    def _check(self) -> _Due:
+        """Open the source and check the outputs, so that what is wrong is said at once."""
+        watch = self._watch
+        roles = {**parse_columns(watch.columns), "date_format": watch.date_format}
+        source = open_source(
+            watch.source, decimal=watch.decimal, columns=Columns(**roles), append=watch.append
+        )
+        tickers = None
+        if watch.tickers is not None:
+            tickers = listed_tickers(watch.tickers) or read_universe(watch.tickers)
+        for path in (watch.forecasts, watch.page, watch.scorecard, watch.summary):
+            if path is not None:
+                check_output(path, {**TABLES, **PAGES}, overwrite=True, option=watch.name)
+        return _Due(source, tickers, None if watch.groups is None else read_groups(watch.groups))
+
+    def _ingest(self, due: _Due) -> Ingested:
+        """Bring the store up to date, and note which series came, changed or are missing."""
+        arrived = ingest(self._home, due.source, due.tickers, refresh=self._watch.append)
+        index, retired = arrived.store.index, set(arrived.retired)
+        data = index.digest()
+        active = tuple(name for name in arrived.store.ids if name not in retired)
+        before = self.kept.known_before(data)
+        if before is not None and (renames := read_renames(arrived.store.folder)):
+            before = tuple(renames.get(name, name) for name in before)
+        self.kept = Kept({}, data, before, active)
+        summary = self._summary
+        summary.source, summary.stored = arrived.store.source, len(arrived.ids)
+        summary.changed = arrived.changed
+        for name, why in arrived.quarantined.items():
+            summary.notices.append(f"{name}: its damaged file was set aside: {why}")
+        alarms, partly = alarms_of_rows(arrived, before, self._watch.alarms)
+        summary.alarms += alarms
+        summary.partly |= partly
+        return arrived
+
+    def _predict(self, arrived: Ingested) -> Prediction:
+        """Forecast all series, and add the forecasts to the record."""
+        watch, summary = self._watch, self._summary
+        unrecorded: list[str] = []
+
+        def note(message: str) -> None:
+            (unrecorded if "not in the record" in message else summary.notices).append(message)
+
+        made = predict_from_home(
+            self._home, None, watch.levels, watch.run, newcomers=watch.newcomers,
+            max_late=watch.max_late, on_notice=note, source=arrived.store.source,
+        )  # fmt: skip
+        if unrecorded:
+            raise WriteError(unrecorded[0].removeprefix("Warning: "))
+        summary.run, summary.forecast = run_name(made.run), made.frame["unique_id"].nunique()
+        ends = sorted(made.ends.values())
+        summary.session = ends[len(ends) // 2]
+        alarms, partly = alarms_of_prediction(made, watch.alarms, self._began)
+        # Rows that did not come are late for that reason.
+        known = {alarm.series for alarm in summary.alarms if alarm.kind != JUMPED}
+        summary.alarms += [a for a in alarms if a.kind != LATE or a.series not in known - {None}]
+        known |= summary.partly.keys()
+        summary.partly |= {name: why for name, why in partly.items() if name not in known}
+        return made
+
+    def _score(self, arrived: Ingested) -> Scorecard:
+        """Score past forecasts, and test whether they still hold what they promise."""
+        summary, limits = self._summary, self._watch.alarms
+        record = read_record(self._home, arrived.store.source)
+        for path, why in record.damaged.items():
+            summary.notices.append(f"Warning: {path}: left out, since it cannot be read: {why}")
+        card = score_record(self._home, record)
+        for span in (*SPANS, "all"):
+            part = card.over(span)
+            if len(part.known):
+                scores = part.total().drop(["forecasts", "open"])
+                summary.scores[span] = {str(name): float(x) for name, x in scores.items()}
+        retired = set(arrived.retired)
+        found = forecast_alarms(card, limits.coverage, limits.errors)
+        summary.alarms += [alarm for alarm in found if alarm.series not in retired]
+        return card
+
+    def _write(self, due: _Due, made: Prediction, card: Scorecard) -> None:
+        """Write the table and the pages that are wanted, each whole or not at all."""
+        from forecaster.report import build_forecasts, build_scorecard, forecasts_of
+
+        watch = self._watch
+        if watch.page is not None:
+            shown = forecasts_of(self._home, made, watch.levels, due.groups)
+            self._written("page", watch.page, lambda to: build_forecasts(shown, to))
+        if watch.scorecard is not None and len(card.rows):
+            self._written("scorecard", watch.scorecard, lambda to: build_scorecard(card, to))
+        if watch.forecasts is not None:  # last, since other programs wait for it
+            frame = made.frame.assign(source="simulated") if made.simulated else made.frame
+            output = check_output(watch.forecasts, overwrite=True)
+            self._written("forecasts", output.path, lambda _: output.write_table(frame))
+
+    def _written(self, kind: str, path: Path, write: Callable[[Path], object]) -> None:
+        write(path)
+        self._summary.written[kind] = str(path)

@@ -1,0 +1,143 @@
+"""The summary of a daily run, for people, for programs and for `status`."""
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from forecaster.files import atomic
+from forecaster.record import Alarm
+
+
+class State(StrEnum):
+    """How a daily run ended; ``exit_code`` tells a scheduler."""
+
+    exit_code: int
+
+    def __new__(cls, word: str, code: int) -> "State":
+        """Make a state with its exit code."""
+        state = str.__new__(cls, word)
+        state._value_ = word
+        state.exit_code = code
+        return state
+
+    OK = "ok", 0
+    FAILED = "failed", 1
+    PARTLY = "partly", 3
+    ALARM = "alarm", 4
+
+
+@dataclasses.dataclass
+class Summary:
+    """What a daily run did.
+
+    - ``name``: of the daily run
+    - ``began``: when, in UTC, in ISO 8601
+    - ``source``, ``run``: where the rows come from, and the run that forecast; "" where not known
+    - ``session``: the latest time of which most series have a row
+    - ``stored``, ``changed``, ``forecast``: numbers of series
+    - ``partly``: series that were left out or not updated, with the reason
+    - ``alarms``: what to look at
+    - ``notices``: what else was said
+    - ``scores``: by span (``month``, ``quarter``, ``all``), the scores of past forecasts
+    - ``written``: by kind, the files that were written
+    - ``seconds``: by stage, how long it took
+    - ``stage``, ``error``: where and why it failed; "" if it did not
+    """
+
+    name: str
+    began: str
+    source: str = ""
+    run: str = ""
+    session: str = ""
+    stored: int = 0
+    changed: int = 0
+    forecast: int = 0
+    partly: dict[str, str] = dataclasses.field(default_factory=dict)
+    alarms: list[Alarm] = dataclasses.field(default_factory=list)
+    notices: list[str] = dataclasses.field(default_factory=list)
+    scores: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
+    written: dict[str, str] = dataclasses.field(default_factory=dict)
+    seconds: dict[str, float] = dataclasses.field(default_factory=dict)
+    stage: str = ""
+    error: str = ""
+
+    @property
+    def state(self) -> State:
+        """How the run ended: the worst that was found."""
+        if self.error:
+            return State.FAILED
+        if self.alarms:
+            return State.ALARM
+        return State.PARTLY if self.partly else State.OK
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the summary as values of JSON, its state and exit code first."""
+        state = self.state
+        values = {"state": str(state), "exit_code": state.exit_code, **dataclasses.asdict(self)}
+        values["alarms"] = [alarm._asdict() for alarm in self.alarms]
+        return values
+
+    def as_json(self) -> str:
+        """Return the summary as one JSON object; numbers that are unknown are null."""
+        return json.dumps(_finite(self.as_dict()), indent=1, allow_nan=False) + "\n"
+
+    def write(self, path: Path) -> None:
+        """Write the summary, whole or not at all. Raises WriteError."""
+        text = self.as_json()
+        atomic.write_file(path, lambda to: to.write_text(text, "utf-8", "backslashreplace"))
+
+    def lines(self) -> list[str]:
+        """Return the summary in sentences, without what is wrong."""
+        if not self.stored:
+            return []
+        lines = [f"{self.stored} series stored from {self.source}, {self.changed} changed"]
+        if self.forecast:
+            after = f" after {self.session}" if self.session else ""
+            lines.append(f"{self.forecast} series forecast{after} by run {self.run}")
+        for span, scores in self.scores.items():
+            if span != "all" and scores["outcomes"] == self.scores["all"]["outcomes"]:
+                continue
+            held = [f"{name.removeprefix('held-')} % bands covered {value:.0%}"
+                    for name, value in scores.items() if name.startswith("held-")]  # fmt: skip
+            lines.append(f"Past forecasts, {span}: {', '.join(held)}, CRPS {scores['crps']:.3f}")
+        lines += [f"Wrote {path}" for path in self.written.values()]
+        return lines
+
+    def wrong(self) -> list[str]:
+        """Return what is wrong in lines, alarms first."""
+        lines = [f"Failed at {self.stage}: {self.error}"] if self.error else []
+        if self.alarms:
+            lines.append(f"Alarms ({len(self.alarms)}):")
+            lines += [f"  {_shown(alarm)}" for alarm in self.alarms]
+        if self.partly:
+            lines.append(f"In part; left out or not updated ({len(self.partly)}):")
+            lines += _together(self.partly)
+        return lines
+
+
+def _shown(alarm: Alarm) -> str:
+    series = "" if alarm.series is None else f"{alarm.series}: "
+    since = f" (since {alarm.since})" if alarm.since else ""
+    return f"{alarm.kind}: {series}{alarm.text}{since}"
+
+
+def _together(reasons: Mapping[str, str]) -> Sequence[str]:
+    """Return series with their reasons, in one line those with the same."""
+    names: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        names.setdefault(reason, []).append(name)
+    return [f"  {', '.join(each)}: {reason}" for reason, each in names.items()]
+
+
+def _finite(value: Any) -> Any:
+    """Return values with None in place of numbers that JSON has no word for."""
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_finite(each) for each in value]
+    if isinstance(value, float) and not abs(value) < float("inf"):
+        return None
+    return value

@@ -1,0 +1,228 @@
+"""Read the TOML file that says what a daily run watches."""
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from forecaster.config import read_settings
+from forecaster.errors import UsageError, printable
+from forecaster.files import PAGES, TABLES
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,59}")
+
+EXAMPLE = """\
+# What `forecaster daily daily.toml` does each day. Only `source` must be given.
+# Paths are relative to the folder of this file.
+
+source = "files:prices.csv"      # or "yahoo"; as `ingest --source`
+# tickers = "tickers.txt"        # a file or "AAPL,MSFT"; needed for yahoo
+# append = true                  # the file holds only the latest days
+# columns = ["id=symbol"]        # roles of columns; also date_format = "%d.%m.%Y", decimal = ","
+# run = "tech-daily"             # default: the latest run of this source
+levels = [80, 95]                # bands, in percent
+# newcomers = false              # default: as `predict --all`
+# max_late = 5                   # leave out series that lack more sessions
+
+forecasts = "forecasts.csv"      # replaced each day; .csv, .json, .parquet or .xlsx
+# page = "forecasts.html"
+# groups = "sectors.csv"         # groups for the page
+# scorecard = "scorecard.html"
+# summary = "summary.json"       # what was done, for programs
+
+[alarms]                         # false turns one off
+coverage = 0.04                  # bands stopped covering: false alarms a session, at most
+errors = 0.005                   # errors beyond those of "unchanged": false alarms a session
+late = 2                         # sessions that a series may lack
+jumped = true                    # a jump, or prices that look unadjusted
+frozen = true                    # the same price for several sessions
+shrunk = true                    # the source lacks stored rows
+changed = true                   # tickers are new, or no longer in the source
+model_age = 180                  # days since the fit
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """When to raise alarms.
+
+    - ``coverage``, ``errors``: false alarms a session, at most, over all series; None: no alarm
+    - ``late``: the number of sessions that a series may lack; None: any
+    - ``jumped``, ``frozen``, ``shrunk``, ``changed``: whether to look for it
+    - ``model_age``: the number of days for which a model is used without an alarm; None: any
+    """
+
+    coverage: float | None = 0.04
+    errors: float | None = 0.005
+    late: int | None = 2
+    jumped: bool = True
+    frozen: bool = True
+    shrunk: bool = True
+    changed: bool = True
+    model_age: int | None = 180
+
+
+@dataclasses.dataclass(frozen=True)
+class Watch:
+    """What a daily run does; see :data:`EXAMPLE`. Paths are absolute.
+
+    - ``name``: of the file without its ending; the state of the last run is kept under it
+    """
+
+    name: str
+    source: str
+    tickers: str | None = None
+    append: bool = False
+    columns: tuple[str, ...] = ()
+    date_format: str | None = None
+    decimal: str | None = None
+    run: str | None = None
+    levels: tuple[float, ...] = (80.0, 95.0)
+    newcomers: bool | None = None
+    max_late: int | None = None
+    forecasts: Path | None = None
+    page: Path | None = None
+    groups: Path | None = None
+    scorecard: Path | None = None
+    summary: Path | None = None
+    alarms: Limits = dataclasses.field(default_factory=Limits)
+
+
+def read_watch(path: Path) -> Watch:
+    """Read the file of a daily run. Raises UsageError for a setting that is unknown or wrong."""
+    where = printable(path, lines=False)
+    if not _NAME.fullmatch(path.stem):
+        raise UsageError(
+            f"{where}: the name of the file names the daily run; expected at most 60 letters, "
+            "digits, _ and -, such as daily.toml"
+        )
+    given = read_settings(path)
+    limits = given.pop("alarms", {})
+    if not isinstance(limits, dict):
+        raise UsageError(f"{where}: alarms: expected a table, [alarms]; got {limits!r}")
+    _check_names(where, given, [*_KINDS])
+    _check_names(f"{where}: [alarms]", limits, [*_LIMITS])
+    if "source" not in given:
+        raise UsageError(
+            f'{where}: no setting source; expected one, such as source = "files:prices.csv". '
+            "`forecaster daily --example` prints a file to start from"
+        )
+    checked = {name: _KINDS[name](f"{where}: {name}", value) for name, value in given.items()}
+    alarms = {n: _LIMITS[n](f"{where}: [alarms] {n}", value) for n, value in limits.items()}
+    folder = path.resolve().parent
+    for name in _PATHS & checked.keys():
+        checked[name] = folder / Path(checked[name]).expanduser()
+    checked["source"] = _source_in(folder, checked["source"])
+    if "tickers" in checked:
+        checked["tickers"] = _tickers_in(folder, checked["tickers"])
+    _check_outputs(where, checked)
+    return Watch(path.stem, **checked, alarms=Limits(**alarms))
+
+
+def _check_names(where: str, given: Mapping[str, object], known: Sequence[str]) -> None:
+    for name in given:
+        if name in known:
+            continue
+        close = get_close_matches(name, known, n=1)
+        advice = f"did you mean {close[0]}? There are" if close else "there are"
+        raise UsageError(
+            f"{where}: no setting {printable(name, lines=False)!r}; {advice} {', '.join(known)}"
+        )
+
+
+def _check_outputs(where: str, checked: Mapping[str, Any]) -> None:
+    """Raise UsageError for files of a wrong ending, the same file twice, and a lonely option."""
+    endings = {"forecasts": TABLES, "page": PAGES, "scorecard": PAGES, "summary": {".json": "json"}}
+    written: dict[Path, str] = {}
+    for name in endings.keys() & checked.keys():
+        path: Path = checked[name]
+        if path.suffix.lower() not in endings[name]:
+            raise UsageError(
+                f"{where}: {name}: expected a file that ends with {' or '.join(endings[name])}; "
+                f"got {path.name!r}"
+            )
+        if not path.parent.is_dir():
+            raise UsageError(f"{where}: {name}: there is no folder {path.parent}; make it first")
+        if path in written:
+            raise UsageError(f"{where}: {name} and {written[path]} are the same file, {path}")
+        written[path] = name
+    if "groups" in checked and "page" not in checked:
+        raise UsageError(f'{where}: groups is for the page; add page = "forecasts.html"')
+
+
+def _source_in(folder: Path, source: str) -> str:
+    """Return a source whose path, if it has one, begins in a folder."""
+    kind, colon, path = source.partition(":")
+    if kind != "files" or not path:
+        return source
+    return f"{kind}{colon}{folder / Path(path).expanduser()}"
+
+
+def _tickers_in(folder: Path, tickers: str) -> str:
+    """Return tickers, as a path in a folder if there is such a file."""
+    path = folder / Path(tickers).expanduser()
+    return str(path) if "," not in tickers and path.exists() else tickers
+
+
+def _text(where: str, value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise _wrong(where, "text", value)
+    return value
+
+
+def _flag(where: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise _wrong(where, "true or false", value)
+    return value
+
+
+def _count(where: str, value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= 100_000:
+        raise _wrong(where, "a whole number of 0 or more", value)
+    return value
+
+
+def _count_or_off(where: str, value: object) -> int | None:
+    return None if value is False else _count(where, value)
+
+
+def _rate_or_off(where: str, value: object) -> float | None:
+    if value is False:
+        return None
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 1e-6 <= value <= 0.5:
+        raise _wrong(where, "false, or a number of 0.000001 to 0.5, such as 0.04", value)
+    return float(value)
+
+
+def _texts(where: str, value: object) -> tuple[str, ...]:
+    values = value if isinstance(value, list) else [value]
+    return tuple(_text(where, each) for each in values)
+
+
+def _levels(where: str, value: object) -> tuple[float, ...]:
+    levels: set[float] = set()
+    for each in value if isinstance(value, list) else [value]:
+        if not isinstance(each, int | float) or isinstance(each, bool) or not 1 <= each < 100:
+            raise _wrong(where, "percent from 1 to below 100, such as [80, 95]", value)
+        levels.add(float(each))
+    if not levels:
+        raise _wrong(where, "at least one level, such as [80, 95]", value)
+    return tuple(sorted(levels))
+
+
+def _wrong(where: str, expected: str, got: object) -> UsageError:
+    return UsageError(f"{where}: expected {expected}; got {printable(repr(got)[:80])}")
+
+
+_KINDS: Mapping[str, Any] = {
+    "source": _text, "tickers": _text, "append": _flag, "columns": _texts, "date_format": _text,
+    "decimal": _text, "run": _text, "levels": _levels, "newcomers": _flag, "max_late": _count,
+    "forecasts": _text, "page": _text, "groups": _text, "scorecard": _text, "summary": _text,
+}  # fmt: skip
+_LIMITS: Mapping[str, Any] = {
+    "coverage": _rate_or_off, "errors": _rate_or_off, "late": _count_or_off, "jumped": _flag,
+    "frozen": _flag, "shrunk": _flag, "changed": _flag, "model_age": _count_or_off,
+}  # fmt: skip
+_PATHS = {"forecasts", "page", "groups", "scorecard", "summary"}

@@ -1,0 +1,144 @@
+"""Find what a home no longer needs, and remove it."""
+
+import dataclasses
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from forecaster.errors import WriteError
+from forecaster.files import FolderLock, atomic, holder_of, is_held
+from forecaster.home import Home, run_name
+from forecaster.ingest import Store
+from forecaster.record import compact, read_record, to_compact
+from forecaster.storage import Run, remove_run, runs_of
+
+_DAY = 86_400.0
+RUN, CACHE, STORE, RECORD = "run", "cache", "store", "record"
+
+
+@dataclasses.dataclass(frozen=True)
+class Unneeded:
+    """Something that may go.
+
+    - ``kind``: ``run``, ``cache``, ``store`` or ``record`` (files to be joined, not removed)
+    - ``what``, ``why``: what it is, and why it is not needed
+    - ``paths``: its files or folders
+    - ``bytes``: their size
+    """
+
+    kind: str
+    what: str
+    why: str
+    paths: tuple[Path, ...]
+    bytes: int
+
+
+def find_unneeded(
+    home: Home, *, runs: int = 5, days: float = 30.0, used: Iterable[str] = ()
+) -> list[Unneeded]:
+    """Return what a home no longer needs, and change nothing.
+
+    - ``runs``: number of latest runs to keep of each source. Runs with a name of the user's and
+      those of an unfinished fit are kept, too
+    - ``days``: compiled programs, and stores without a run or a record, count as unneeded when they
+      have not been used for this long
+    - ``used``: names of further runs to keep
+
+    Damaged runs and what a process has locked are left alone.
+    """
+    sound, damaged = runs_of(home)
+    old = list(_old_runs(home, sound, runs, set(used)))
+    kept = [run for run in sound if run.folder not in {one.paths[0] for one in old}]
+    found = [*old, *_old_cache(home, days)]
+    if not damaged:  # else a store may be the one that a damaged run reads
+        found += _unread_stores(home, kept, days)
+    if paths := to_compact(home):
+        why = "become one a month; no forecast is lost"
+        found.append(Unneeded(RECORD, f"{len(paths)} files of the record", why, tuple(paths),
+                              _size(paths)))  # fmt: skip
+    return found
+
+
+def prune(
+    home: Home,
+    found: Iterable[Unneeded],
+    on_removed: Callable[[Unneeded], None] | None = None,
+) -> None:
+    """Remove what :func:`find_unneeded` has found; join the files of the record.
+
+    ``on_removed(one)``: called after each. Raises WriteError when a daily run is working, or
+    something cannot be removed; what was removed before stays so.
+    """
+    lock = FolderLock(home.daily)
+    if home.daily.is_dir() and not lock.try_acquire():
+        raise WriteError(
+            f"{home.daily}: a daily run{holder_of(home.daily)} is working; wait for its end"
+        )
+    try:
+        for one in found:
+            if any(is_held(path) for path in one.paths if path.is_dir()):
+                continue  # taken meanwhile
+            _remove(home, one)
+            if on_removed is not None:
+                on_removed(one)
+    finally:
+        lock.release()
+
+
+def _remove(home: Home, one: Unneeded) -> None:
+    if one.kind == RECORD:
+        return compact(home, one.paths)
+    for path in one.paths:
+        if one.kind == RUN:
+            remove_run(home, run_name(path))
+        elif path.is_dir():
+            out_of_sight = path.with_name(f"{atomic.PREFIX}{path.name[-40:]}")
+            with atomic.as_write_error(path, "removed"):
+                path.rename(out_of_sight)
+                shutil.rmtree(out_of_sight)
+        else:
+            atomic.remove_file(path)
+
+
+def _old_runs(home: Home, sound: list[Run], most: int, used: set[str]) -> Iterator[Unneeded]:
+    """Yield the runs without a name beyond the latest ones of their source."""
+    unfinished = {folder.name for folder in home.unfinished_fits()}
+    count: dict[str, int] = {}
+    for run in reversed(sound):
+        count[run.source] = number = count.get(run.source, 0) + 1
+        named = run.name != run.folder.name
+        needed = named or run.name in used or run.folder.name in unfinished
+        if number > most and not needed and not is_held(run.folder):
+            why = f"not among the latest {most} of {run.source or 'models without a source'}"
+            yield Unneeded(RUN, f"run {run.name}", why, (run.folder,), run.bytes)
+
+
+def _old_cache(home: Home, days: float) -> Iterator[Unneeded]:
+    before = time.time() - days * _DAY
+    old = [
+        path
+        for path in home.cache.rglob("*")
+        if path.is_file() and max((stat := path.stat()).st_mtime, stat.st_atime) < before
+    ]
+    if old:
+        why = f"not used for {days:g} days; made again when needed"
+        yield Unneeded(CACHE, f"{len(old)} files of the cache", why, tuple(old), _size(old))
+
+
+def _unread_stores(home: Home, kept: list[Run], days: float) -> Iterator[Unneeded]:
+    """Yield stores that no run and no recorded forecast belongs to, if they are old."""
+    read = {run.source for run in kept} | set(read_record(home).frames)
+    before = time.time() - days * _DAY
+    for store in Store.all_of(home, lambda message: None):
+        newest = max((path.stat().st_mtime for path in store.folder.glob("*")), default=0.0)
+        waited_for = home.unfinished_fits()  # an unfinished fit may be of any source
+        if store.source in read or newest > before or waited_for or is_held(store.folder):
+            continue
+        why = f"no run and no recorded forecast is of it, and it is {days:g} days old"
+        files = [path for path in store.folder.rglob("*") if path.is_file()]
+        yield Unneeded(STORE, f"store of {store.source}", why, (store.folder,), _size(files))
+
+
+def _size(paths: Iterable[Path]) -> int:
+    return sum(path.stat().st_size for path in paths)

@@ -1,0 +1,173 @@
+"""Raise alarms from forecasts that were made: bands that stopped covering, errors that grew.
+
+Only forecasts one step ahead are tested: their outcomes do not overlap, so that each is new
+evidence. The tests are those of :mod:`forecaster.record.sequential`. Most of the rate of false
+alarms goes to the single series, the rest to all of them together, which have more evidence.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from forecaster.forecasting import bounds_of
+from forecaster.record import sequential
+from forecaster.record.keeping import COLUMN
+from forecaster.record.scoring import Scorecard, held_by
+from forecaster.series import show_time
+
+COVERAGE, ERRORS = "coverage", "errors"
+"""Kinds of alarms."""
+RATE = 0.04
+"""False alarms of coverage a session at most, unless it is told otherwise."""
+_TIMES = 252  # latest ones, so that an alarm does not depend on what was years ago
+_SHOWN = 21  # latest outcomes, for the figures of an alarm
+_TOGETHER = 1 / 8  # share of the rate for all series together
+_MARGIN = 0.1  # relative losses beside "unchanged" that are no reason for an alarm
+
+
+class Alarm(NamedTuple):
+    """Something to look at.
+
+    - ``kind``: ``coverage``, ``errors``, or one of :mod:`forecaster.daily.alarms`
+    - ``series``: None: all series together, or the model
+    - ``since``: the time from which on it holds without a break; "" where there is none
+    - ``text``: what is wrong
+    """
+
+    kind: str
+    series: str | None
+    since: str
+    text: str
+
+
+def forecast_alarms(
+    card: Scorecard, coverage: float | None = RATE, errors: float | None = None
+) -> list[Alarm]:
+    """Return the alarms that hold after the latest outcome.
+
+    ``coverage``, ``errors``: false alarms a session at most, over all series; None: no such test
+    """
+    rows = _first_steps(card)
+    alarms: list[Alarm] = []
+    if coverage is not None:
+        alarms += coverage_alarms(rows, card.levels, coverage)
+    if errors is not None:
+        alarms += error_alarms(rows, errors)
+    return alarms
+
+
+def alarm_lines(alarms: Sequence[Alarm]) -> list[str]:
+    """Return a sentence for each alarm of :func:`forecast_alarms`."""
+    what = {COVERAGE: "bands have stopped covering", ERRORS: "errors have grown"}
+    return [
+        f"{alarm.series or 'All series together'}: {what[alarm.kind]} (since {alarm.since}): "
+        f"{alarm.text}."
+        for alarm in alarms
+    ]
+
+
+def _first_steps(card: Scorecard) -> pd.DataFrame:
+    """Return the latest known outcomes of forecasts one step ahead, each once."""
+    known = card.known
+    known = known[known["step"] == 1]
+    known = known[~known.duplicated(["unique_id", "ds"], keep="last")]
+    times = np.sort(known["ds"].unique())[-_TIMES:]
+    return known[known["ds"] >= times[0]] if len(times) else known
+
+
+def coverage_alarms(rows: pd.DataFrame, levels: list[str], rate: float) -> list[Alarm]:
+    """Return alarms of bands that stopped covering.
+
+    ``rows``: outcomes with their forecasts, one step ahead
+    """
+    rows = rows.dropna(subset=[bound for lv in levels for bound in bounds_of(COLUMN, float(lv))])
+    if rows.empty or not levels:
+        return []
+    bounds = [_bounds(rows, level) for level in levels]
+    percent = [float(level) for level in levels]
+    tail = sequential.tail_probabilities(
+        rows["y"].to_numpy(float), rows[COLUMN].to_numpy(float), bounds, percent
+    )
+    tails = _wide(rows, tail)
+    e_values = sequential.e_values_of_tails(tails.to_numpy(float), percent)
+    since = _since(tails, e_values, (1 - _TOGETHER) * rate, summed=True)
+    alarms = [
+        Alarm(COVERAGE, name, when, _covered(rows[rows["unique_id"] == name], levels))
+        for name, when in since.items()
+    ]
+    outside = 1 - percent[0] / 100
+    missed = (tails < 1).where(tails.notna()).mean(axis=1).to_frame() - outside
+    bets = sequential.e_values_of_bets(missed.to_numpy(float), -outside)
+    for when in _since(missed, bets, _TOGETHER * rate).values():
+        latest = rows[rows["ds"].isin(missed.index[-_SHOWN:])]
+        alarms.append(Alarm(COVERAGE, None, when, _covered(latest, levels)))
+    return alarms
+
+
+def error_alarms(rows: pd.DataFrame, rate: float) -> list[Alarm]:
+    """Return alarms of forecasts whose CRPS is above that of "unchanged", day after day.
+
+    ``rows``: outcomes with their scores, one step ahead
+    """
+    rows = rows[~rows["corrected"].astype(bool)].dropna(subset=["crps", "crps_unchanged"])
+    if rows.empty:
+        return []
+    ours, unchanged = rows["crps"].to_numpy(float), rows["crps_unchanged"].to_numpy(float)
+    larger = np.maximum(ours, unchanged)
+    lost = np.where(larger > 0, (ours - unchanged) / np.where(larger > 0, larger, 1.0), 0.0)
+    losses = _wide(rows, lost) - _MARGIN
+    alarms: list[Alarm] = []
+    shares = (1 - _TOGETHER, losses), (_TOGETHER, losses.mean(axis=1).to_frame())
+    for share, table in shares:
+        bets = sequential.e_values_of_bets(table.to_numpy(float), -1 - _MARGIN)
+        for name, when in _since(table, bets, share * rate).items():
+            all_together = table is not losses
+            part = rows if all_together else rows[rows["unique_id"] == name]
+            part = part[part["ds"].isin(table.index[-_SHOWN:])] if all_together else part
+            part = part if all_together else part.tail(_SHOWN)
+            ratio = part["crps"].sum() / part["crps_unchanged"].sum()
+            text = (
+                f"CRPS is {ratio:.2f} times that of 'unchanged' over the latest "
+                f"{part['ds'].nunique()} outcomes"
+            )
+            alarms.append(Alarm(ERRORS, None if all_together else str(name), when, text))
+    return alarms
+
+
+def _bounds(rows: pd.DataFrame, level: str) -> tuple[np.ndarray, np.ndarray]:
+    low, high = bounds_of(COLUMN, float(level))
+    return rows[low].to_numpy(float), rows[high].to_numpy(float)
+
+
+def _wide(rows: pd.DataFrame, values: np.ndarray) -> pd.DataFrame:
+    """Return values in a table with a row per time and a column per series."""
+    names = rows["unique_id"].astype(str)
+    table = pd.DataFrame({"ds": rows["ds"], "unique_id": names, "value": values})
+    return table.pivot(index="ds", columns="unique_id", values="value").sort_index()
+
+
+def _since(
+    table: pd.DataFrame, e_values: list[np.ndarray], rate: float, *, summed: bool = False
+) -> dict[str, str]:
+    """Return the columns that are reported in the last row, and since which row without a break.
+
+    ``summed``: the detector, see :func:`sequential.detectors`
+    """
+    most = sequential.most_remembered(table.shape[1], rate)
+    found = sequential.reported(sequential.detectors(e_values, most, summed=summed), rate)
+    since = {}
+    for column in np.flatnonzero(found[-1]).tolist():
+        before = np.flatnonzero(~found[:, column])
+        first = before[-1] + 1 if len(before) else 0
+        since[str(table.columns[column])] = show_time(table.index[first])
+    return since
+
+
+def _covered(rows: pd.DataFrame, levels: list[str]) -> str:
+    """Say what share of the latest outcomes the bands covered."""
+    rows = rows.sort_values("ds")
+    rows = rows[rows["ds"].isin(np.sort(rows["ds"].unique())[-_SHOWN:])]
+    parts = [f"bands of {level} % covered {held_by(rows, level).mean():.0%}" for level in levels]
+    return f"{' and '.join(parts)} of the latest {rows['ds'].nunique()} outcomes"

@@ -1,0 +1,354 @@
+"""``daily`` does a morning's work in one command, again and again, and says how it ended."""
+
+import dataclasses
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from unittest.mock import Mock
+
+import pandas as pd
+import pytest
+
+from forecaster.daily import EXAMPLE, Limits, Watch, day, last_days, read_watch
+from forecaster.errors import UsageError, WriteError
+from forecaster.files import FolderLock
+from forecaster.home import Home
+from forecaster.record import read_record
+from tests.conftest import prices, run
+
+NAMES, ROWS = ("AAA", "BBB", "CCC"), 330
+TABLE = pd.concat([prices(name, ROWS) for name in NAMES])
+DAYS = sorted(TABLE["date"].unique())
+BAR = ["open", "high", "low", "close"]
+WATCH = """
+source = "files:p.csv"
+forecasts = "f.csv"
+page = "f.html"
+scorecard = "s.html"
+summary = "s.json"
+[alarms]
+late = false
+"""
+
+
+class Desk:
+    """A folder with prices, a home with a model, and the file of a daily run."""
+
+    def __init__(self, folder: Path):
+        self.folder, self.home = folder, Home(folder / "home")
+        self.watch = folder / "daily.toml"
+
+    def write(self, table: pd.DataFrame):
+        table.to_csv(self.folder / "p.csv", index=False)
+
+    def until(self, day: str, table: pd.DataFrame = TABLE):
+        self.write(table[table["date"] <= day])
+
+    def daily(self, *options):
+        return run("daily", self.watch, "--home", self.home, *options)
+
+    def summary(self) -> dict:
+        return json.loads((self.folder / "s.json").read_text())
+
+    def record(self) -> pd.DataFrame:
+        (frame,) = read_record(self.home).frames.values()
+        return frame
+
+    def alarms(self) -> list[tuple[str, str | None]]:
+        return [(alarm["kind"], alarm["series"]) for alarm in self.summary()["alarms"]]
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory, settings):
+    desk = Desk(tmp_path_factory.mktemp("desk"))
+    desk.until(DAYS[309])
+    source = f"files:{desk.folder / 'p.csv'}"
+    done = run("fit", "--source", source, "--config", settings, "--start-from", "pooled",
+               "--home", desk.home)  # fmt: skip
+    assert done.exit_code == 0, done.output
+    desk.watch.write_text(WATCH)
+    return desk
+
+
+@pytest.fixture
+def desk(fitted):
+    """The desk after the fit, as it was, under the same path."""
+    kept = fitted.folder.with_name("kept")
+    shutil.copytree(fitted.folder, kept)
+    yield fitted
+    shutil.rmtree(fitted.folder)
+    kept.rename(fitted.folder)
+
+
+def test_a_morning_is_done_once_however_often_it_is_run(desk):
+    for end in DAYS[310:313]:
+        desk.until(end)
+        done = desk.daily()
+        assert done.exit_code == 0 and not done.stderr, done.output
+    assert f"3 series forecast after {DAYS[312]}" in desk.daily().stdout
+    written = (desk.folder / "f.csv").read_bytes()
+    files, record = set(desk.home.recorded()), desk.record()
+    assert record["origin"].nunique() == 3 and not record["made_after"].any()
+    again = desk.daily()
+    assert again.exit_code == 0 and "0 changed" in again.stdout
+    assert (desk.folder / "f.csv").read_bytes() == written
+    assert set(desk.home.recorded()) == files
+    pd.testing.assert_frame_equal(desk.record(), record)
+    assert {"f.html", "s.html"} <= {path.name for path in desk.folder.iterdir()}
+    summary = desk.summary()
+    assert summary["state"] == "ok" and summary["forecast"] == 3
+    assert summary["session"] == DAYS[312]
+    assert summary["scores"]["all"]["outcomes"] == 9 and summary["scores"]["month"]["crps"] > 0
+
+
+def test_quiet_is_silent_when_all_is_well_and_only_then(desk):
+    desk.until(DAYS[310])
+    done = desk.daily("--quiet")
+    assert done.exit_code == 0 and not done.stdout and not done.stderr
+    done = desk.daily("--quiet", "--json", "-")
+    said = json.loads(done.stdout)
+    assert said["state"] == "ok" and said["written"]["forecasts"].endswith("f.csv")
+    desk.write(TABLE[(TABLE["ticker"] != "BBB") & (TABLE["date"] <= DAYS[311])])
+    done = desk.daily("--quiet", "--json", desk.folder / "other.json")
+    assert done.exit_code == 4 and not done.stdout
+    assert "changed: BBB: no longer in the source" in done.stderr
+    assert json.loads((desk.folder / "other.json").read_text())["exit_code"] == 4
+
+
+def test_late_series_are_named_and_an_alarm_beyond_the_limit(desk):
+    late = TABLE[(TABLE["ticker"] != "BBB") | (TABLE["date"] <= DAYS[310])]
+    desk.until(DAYS[311], late)
+    done = desk.daily()
+    assert done.exit_code == 3 and f"BBB: ends {DAYS[310]}, 1 session behind" in done.stderr
+    assert desk.summary()["partly"].keys() == {"BBB"}
+    desk.watch.write_text(WATCH.replace("late = false", "late = 0"))
+    done = desk.daily()  # all are late by the clock, BBB is behind the others as well
+    assert done.exit_code == 4 and desk.alarms() == [("late", "BBB"), ("late", None)]
+    assert "2 of 3 series" in done.stderr
+
+
+def test_what_changed_in_the_source_is_an_alarm(desk):
+    desk.until(DAYS[310])
+    assert desk.daily().exit_code == 0
+    cut = TABLE[(TABLE["date"] <= DAYS[311]) & (TABLE["date"] != DAYS[20])]
+    new = prices("NEW", 312)
+    desk.write(pd.concat([cut[cut["ticker"] == "AAA"], TABLE[TABLE["ticker"] == "CCC"], new]))
+    for _ in range(2):  # a second run on the same rows says the same
+        assert desk.daily().exit_code == 4
+        assert desk.alarms()[:3] == [("shrunk", "AAA"), ("changed", "BBB"), ("changed", "NEW")]
+    assert pd.read_csv(desk.folder / "f.csv")["unique_id"].nunique() == 4
+    run("tickers", "retire", "BBB", "--home", desk.home)
+    desk.write(pd.concat([TABLE[TABLE["ticker"] != "BBB"], prices("NEW", ROWS)]))
+    assert desk.daily().exit_code == 0 and not desk.alarms()
+
+
+def test_jumped_and_frozen_prices_are_alarms(desk):
+    table = TABLE[TABLE["date"] <= DAYS[312]].copy()
+    still = (table["ticker"] == "BBB") & (table["date"] >= DAYS[308])
+    table.loc[still, BAR] = 90.0
+    table.loc[(table["ticker"] == "AAA") & (table["date"] >= DAYS[312]), BAR] *= 1.8
+    table.loc[(table["ticker"] == "CCC") & (table["date"] >= DAYS[312]), BAR] /= 4
+    desk.write(table)
+    assert desk.daily().exit_code == 4
+    assert set(desk.alarms()) == {("jumped", "AAA"), ("jumped", "CCC"), ("frozen", "BBB")}
+    desk.watch.write_text(WATCH + "jumped = false\nfrozen = false\n")
+    assert desk.daily().exit_code == 0
+
+
+def test_a_model_that_is_too_old_is_an_alarm(desk, monkeypatch):
+    later = Mock(now=lambda zone: datetime.now(UTC) + timedelta(days=181))
+    monkeypatch.setattr(day, "datetime", later)
+    assert desk.daily().exit_code == 4 and desk.alarms() == [("model", None)]
+
+
+def test_the_model_is_one_of_the_watched_source(desk, settings):
+    other = desk.folder / "other.csv"
+    TABLE.to_csv(other, index=False)
+    fitted = run("fit", "--source", f"files:{other}", "--config", settings, "--run", "other",
+                 "--home", desk.home)  # fmt: skip
+    assert fitted.exit_code == 0
+    assert desk.daily().exit_code == 0
+    assert desk.summary()["run"] != "other"
+    desk.watch.write_text(WATCH.replace("p.csv", "third.csv"))
+    shutil.copy(other, desk.folder / "third.csv")
+    done = desk.daily()
+    assert done.exit_code == 1 and "Failed at predict: no run of files:" in done.stderr
+
+
+def test_failures_are_told_and_kept(desk):
+    desk.until(DAYS[310])
+    (desk.folder / "p.csv").rename(desk.folder / "away.csv")
+    done = desk.daily()
+    assert done.exit_code == 1 and "Failed at check: files:" in done.stderr
+    assert desk.summary()["state"] == "failed" and desk.summary()["stage"] == "check"
+    (desk.folder / "away.csv").rename(desk.folder / "p.csv")
+    shutil.rmtree(desk.home.record, ignore_errors=True)
+    desk.home.record.write_text("in the way")
+    done = desk.daily()
+    assert done.exit_code == 1 and "Failed at predict: not in the record" in done.stderr
+    assert "failed" in run("status", "--home", desk.home).stdout
+    desk.home.record.unlink()
+    assert desk.daily().exit_code == 0
+
+
+@pytest.mark.parametrize("stage", ["_check", "_ingest", "_predict", "_score", "_write"])
+def test_an_interrupted_morning_is_finished_by_the_next_run(desk, monkeypatch, stage):
+    desk.until(DAYS[310])
+    with monkeypatch.context() as patch:
+        patch.setattr(day._Day, stage, Mock(side_effect=KeyboardInterrupt))
+        assert desk.daily().exit_code == 130
+    (last,) = last_days(desk.home)
+    assert last.state == "interrupted"
+    assert "interrupted" in run("status", "--home", desk.home).stdout
+    assert desk.daily().exit_code == 0 and desk.record()["origin"].nunique() == 1
+    assert len(desk.home.recorded()) == 1 and last_days(desk.home)[0].state == "ok"
+
+
+def test_only_one_works_at_a_time(desk):
+    desk.home.daily.mkdir()
+    lock = FolderLock(desk.home.daily)
+    assert lock.try_acquire()
+    done = desk.daily("--wait", "0.2")
+    lock.release()
+    assert done.exit_code == 1 and "another daily run" in done.stderr
+    assert not desk.home.recorded() and desk.daily().exit_code == 0
+
+
+def test_the_example_is_a_watch_with_all_settings(tmp_path):
+    (tmp_path / "daily.toml").write_text(EXAMPLE)
+    given = read_watch(tmp_path / "daily.toml")
+    assert given == Watch(
+        "daily", f"files:{tmp_path / 'prices.csv'}", forecasts=tmp_path / "forecasts.csv"
+    )
+    for each in (Watch, Limits):
+        for field in dataclasses.fields(each):
+            assert field.name in ("name", "alarms") or f"{field.name} = " in EXAMPLE, field.name
+    text = "\n".join(line.removeprefix("# ") if " = " in line else line
+                     for line in EXAMPLE.splitlines())  # fmt: skip
+    (tmp_path / "all.toml").write_text(text)
+    assert read_watch(tmp_path / "all.toml").max_late == 5
+    assert run("daily", "--example").stdout == EXAMPLE
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "no setting source; expected one, such as"),
+        ('sorce = "yahoo"', "no setting 'sorce'; did you mean source?"),
+        ('source = "yahoo"\n[alarms]\nlates = 1', r"\[alarms\]: no setting 'lates'; did you mean"),
+        ('source = "yahoo"\n[alarms]\nlate = true', "late: expected a whole number"),
+        ('source = "yahoo"\n[alarms]\ncoverage = 2', "coverage: expected false, or a number"),
+        ('source = "yahoo"\nalarms = 1', r"expected a table, \[alarms\]; got 1"),
+        ('source = 3', "source: expected text; got 3"),
+        ('source = "yahoo"\nlevels = [80, 120]', "levels: expected percent"),
+        ('source = "yahoo"\npage = "p.pdf"', "page: expected a file that ends with .html"),
+        ('source = "yahoo"\nsummary = "no/s.json"', "summary: there is no folder"),
+        ('source = "yahoo"\npage = "a.html"\nscorecard = "a.html"', "are the same file"),
+        ('source = "yahoo"\ngroups = "g.csv"', "groups is for the page"),
+        ("source = yahoo", "cannot be read as TOML"),
+    ],
+)  # fmt: skip
+def test_settings_that_cannot_be_are_clear_errors(tmp_path, text, said):
+    path = tmp_path / "daily.toml"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=said):
+        read_watch(path)
+
+
+def test_a_summary_that_cannot_be_written_is_a_failure(desk, monkeypatch):
+    from forecaster.daily import Summary
+
+    monkeypatch.setattr(Summary, "write", Mock(side_effect=WriteError("disk is full")))
+    done = desk.daily()
+    assert done.exit_code == 1 and "Failed at summary: disk is full" in done.stderr
+
+
+@pytest.mark.slow
+def test_kills_at_any_moment_leave_nothing_twice_and_nothing_out(desk):
+    random.seed(0)
+    command = [sys.executable, "-m", "forecaster", "daily", str(desk.watch), "--home",
+               str(desk.home), "--quiet"]  # fmt: skip
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    for number in range(20):
+        desk.until(DAYS[310 + number // 2])
+        process = subprocess.Popen(command, env=environment)
+        try:
+            process.wait(random.uniform(0.2, 6))
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        if number % 2:
+            done = subprocess.run(command, env=environment, capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+    record = desk.record()
+    assert not record.duplicated(["unique_id", "origin", "ds"]).any()
+    assert record.groupby("origin")["unique_id"].nunique().tolist() == [3] * 10
+    assert not list(desk.home.daily.glob("*.begun"))
+
+
+def renamed(table: pd.DataFrame, *, since: str | None = None) -> pd.DataFrame:
+    """BBB is called NEW in the file, in all rows or in those from a day on."""
+    rows = table["ticker"] == "BBB"
+    rows &= table["date"] >= (since or "")
+    return table.assign(ticker=table["ticker"].where(~rows, "NEW"))
+
+
+@pytest.mark.parametrize("how", ["all", "since", "both", "only later"])
+def test_a_renamed_ticker_keeps_history_network_and_record(desk, how):
+    desk.until(DAYS[310])
+    assert desk.daily().exit_code == 0
+    band = pd.read_csv(desk.folder / "f.csv").query("unique_id == 'BBB'")
+    table = renamed(TABLE, since=DAYS[311] if how in ("since", "only later") else None)
+    if how == "both":  # the old name goes on as well
+        table = pd.concat([table, TABLE[(TABLE["ticker"] == "BBB") & (TABLE["date"] <= DAYS[310])]])
+    if how == "only later":
+        table = table[table["ticker"] != "BBB"]
+    desk.until(DAYS[311], table)
+    assert desk.daily().exit_code == 4 and ("changed", "NEW") in desk.alarms()
+    done = run("tickers", "rename", "bbb", "NEW", "--home", desk.home)
+    assert done.exit_code == 0, done.output
+    assert f"312 rows, {DAYS[0]} to {DAYS[311]}; 2 files of the record changed" in done.stdout
+    assert run("tickers", "rename", "BBB", "NEW", "--home", desk.home).exit_code == 0  # once more
+    for day_after in (311, 312):
+        desk.until(DAYS[day_after], table)
+        done = desk.daily()
+        assert done.exit_code == 0 and not done.stderr, done.output
+        made = pd.read_csv(desk.folder / "f.csv")
+        assert set(made["unique_id"]) == {"AAA", "CCC", "NEW"}
+        assert "forecast_by" not in made or made["forecast_by"].eq("own network").all()
+    assert set(desk.record()["unique_id"]) == {"AAA", "CCC", "NEW"}
+    assert desk.summary()["scores"]["all"]["outcomes"] >= 9
+    width = made.query("unique_id == 'NEW'")
+    ratio = (width["LSTM-hi-80"] / width["LSTM-lo-80"]).iloc[0] - 1
+    assert ratio == pytest.approx((band["LSTM-hi-80"] / band["LSTM-lo-80"]).iloc[0] - 1, rel=0.3)
+
+
+def test_names_that_cannot_be_are_clear_errors(desk):
+    done = run("tickers", "rename", "NOPE", "NEW", "--home", desk.home)
+    assert done.exit_code == 2 and "NOPE: not among the 3 stored series" in done.stderr
+    done = run("tickers", "rename", "AAA", "AAA", "--home", desk.home)
+    assert done.exit_code == 2 and "expected another name" in done.stderr
+
+
+def test_forecasts_of_a_renamed_ticker_are_those_of_before(desk):
+    desk.until(DAYS[310])
+    assert desk.daily().exit_code == 0
+    before = pd.read_csv(desk.folder / "f.csv")
+    assert run("tickers", "rename", "BBB", "NEW", "--home", desk.home).exit_code == 0
+    desk.until(DAYS[310], renamed(TABLE))
+    assert desk.daily().exit_code == 0
+    after = pd.read_csv(desk.folder / "f.csv")
+    expected = before.assign(unique_id=before["unique_id"].replace("BBB", "NEW"))
+    columns = ["unique_id", "ds"]
+    pd.testing.assert_frame_equal(
+        after.sort_values(columns, ignore_index=True),
+        expected.sort_values(columns, ignore_index=True),
+    )
+    record = desk.record()
+    assert not record.duplicated(["unique_id", "origin", "ds"]).any() and len(record) == 9

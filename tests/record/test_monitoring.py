@@ -1,0 +1,135 @@
+"""Alarms from forecasts that were made, and the latest spans of a scorecard."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from forecaster.home import Home
+from forecaster.record import Scorecard, alarm_lines, forecast_alarms
+from tests.conftest import run
+from tests.record.made import DAYS, forecast, store, table
+
+COUNT, NAMES = 100, [f"S{number:02}" for number in range(30)]
+
+
+def card(moves: np.ndarray, *, unchanged: float | np.ndarray = 0.6) -> Scorecard:
+    """Forecasts of 100 with bands of normal moves, and outcomes that are these moves away from it.
+
+    - ``moves``: (day, series)
+    - ``unchanged``: CRPS of "unchanged", beside 0.6 of the forecast
+    """
+    days, series = moves.shape
+    rows = pd.DataFrame(
+        {
+            "unique_id": np.tile(NAMES[:series], days),
+            "ds": np.repeat(pd.bdate_range("2024-01-01", periods=days), series),
+            "origin": pd.Timestamp("2024-01-01"), "run": "r", "step": 1, "state": "known",
+            "y": 100 + moves.ravel(), "value": 100.0, "forecast": 100.0, "corrected": False,
+            "crps": 0.6, "error": 1.0, "error_unchanged": 1.0,
+            "crps_unchanged": np.broadcast_to(unchanged, moves.shape).ravel(),
+        }
+    )  # fmt: skip
+    for level, width in ((80, 1.2816), (95, 1.96)):
+        rows[f"forecast-lo-{level}"], rows[f"forecast-hi-{level}"] = 100 - width, 100 + width
+    return Scorecard(rows, simulated=False)
+
+
+def moves(days: int = COUNT, series: int = 30) -> np.ndarray:
+    return np.random.default_rng(5).normal(size=(days, series))
+
+
+def test_a_series_whose_moves_have_grown_is_named_with_what_its_bands_covered():
+    changed = moves()
+    changed[-15:, 3] *= 4
+    (alarm,) = forecast_alarms(card(changed))
+    assert (alarm.kind, alarm.series) == ("coverage", "S03")
+    assert pd.Timestamp("2024-01-01") + pd.offsets.BDay(85) < pd.Timestamp(alarm.since)
+    held = (np.abs(changed[-21:, 3]) < 1.2816).mean()
+    assert f"bands of 80 % covered {held:.0%}" in alarm.text and "latest 21 outcomes" in alarm.text
+    assert "S03: bands have stopped covering (since" in alarm_lines([alarm])[0]
+    assert not forecast_alarms(card(moves())) and not forecast_alarms(card(changed), None)
+
+
+def test_all_together_are_found_within_days_though_no_series_is_alone():
+    changed = moves()
+    changed[-6:] *= 2.5
+    found = forecast_alarms(card(changed))
+    assert ("coverage", None) in [(alarm.kind, alarm.series) for alarm in found]
+
+
+def test_days_without_an_outcome_are_no_evidence():
+    changed = moves()
+    changed[-15:, 3] *= 4
+    gaps = card(changed)
+    rows = gaps.rows[(gaps.rows["unique_id"] != "S03") | gaps.rows["ds"].dt.day_of_week.isin([0])]
+    assert not forecast_alarms(Scorecard(rows, simulated=False))  # four of its days are left
+    assert not forecast_alarms(Scorecard(rows[:0], simulated=False))
+
+
+def test_errors_beyond_those_of_unchanged_are_an_alarm():
+    better = np.full((COUNT, 30), 0.6)
+    better[-60:, 7] = 0.2
+    (alarm,) = forecast_alarms(card(moves(), unchanged=better), None, 0.005)
+    assert (alarm.kind, alarm.series) == ("errors", "S07")
+    assert "CRPS is 3.00 times that of 'unchanged' over the latest 21 outcomes" in alarm.text
+    better[-60:] = 0.3
+    found = forecast_alarms(card(moves(), unchanged=better), None, 0.005)
+    assert (found[-1].kind, found[-1].series) == ("errors", None)
+    assert not forecast_alarms(card(moves(), unchanged=0.58), None, 0.005)
+
+
+def test_the_latest_month_and_quarter_are_scored_beside_all():
+    scored = card(moves())
+    month, quarter = scored.over("month"), scored.over("quarter")
+    last = scored.rows["ds"].max()
+    assert month.rows["ds"].min() == last - pd.Timedelta(days=29)
+    assert quarter.rows["ds"].min() == last - pd.Timedelta(days=88)  # 90 and 89 were a weekend
+    assert len(month.rows) < len(quarter.rows) < len(scored.rows)
+    assert scored.over("all") is scored
+    lines = scored.recent_lines()
+    assert lines[0].startswith(f"Of the latest month, {len(month.rows)} values: bands of 80 %")
+    assert len(lines) == 2 and not month.recent_lines()
+    steps = scored.rows.assign(ds=np.repeat(np.arange(COUNT), 30))
+    assert Scorecard(steps, simulated=False).over("month").rows["ds"].nunique() == 21
+
+
+@pytest.fixture
+def wrong(tmp_path):
+    """A home whose forecasts of AAA are wrong for the latest month."""
+    home = Home(tmp_path / "home")
+    prices = table()
+    late = (prices["ticker"] == "AAA") & (prices["date"] >= str(DAYS[85].date()))
+    swing = np.exp(np.cumsum(np.random.default_rng(0).choice([-0.08, 0.08], late.sum())))
+    for name in ("open", "high", "low", "close"):
+        prices.loc[late, name] *= swing
+    source = store(home, prices.groupby("ticker").head(110))
+    for until in range(60, 110):
+        forecast(home, source, until, horizon=1)
+    return home
+
+
+def test_the_scorecard_marks_what_no_longer_covers(wrong, tmp_path):
+    shown = run("scorecard", "--home", wrong)
+    assert "│ AAA ! " in shown.stdout and "BRK-B !" not in shown.stdout
+    assert "AAA: bands have stopped covering (since 2024-" in shown.stdout
+    assert "Of the latest month, " in shown.stdout
+    month = run("scorecard", "--home", wrong, "--span", "month").stdout
+    assert "│ AAA ! " in month and "49 values" not in month
+    scores, page = tmp_path / "scores.csv", tmp_path / "s.html"
+    done = run("scorecard", "--output", scores, "--report", page, "--home", wrong)
+    assert done.exit_code == 0
+    since = pd.read_csv(scores).set_index("unique_id")["uncovered_since"]
+    assert since["AAA"].startswith("2024-") and pd.isna(since["BRK-B"])
+    assert "AAA: bands have stopped covering" in page.read_text()
+
+
+def test_record_scores_and_alarms_in_python(wrong, monkeypatch):
+    import forecaster as fc
+
+    (frame,) = fc.read_record(str(wrong.folder)).frames.values()
+    assert frame["origin"].nunique() == 50
+    scored = fc.scorecard(wrong.folder, ["aaa"])
+    assert scored.rows["unique_id"].unique().tolist() == ["AAA"]
+    assert [alarm.series for alarm in fc.forecast_alarms(fc.scorecard(wrong))] == ["AAA"]
+    monkeypatch.setenv("FORECASTER_HOME", str(wrong.folder))
+    assert len(fc.scorecard().rows) == 100

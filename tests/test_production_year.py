@@ -1,0 +1,52 @@
+"""Mornings in production: no event ends with exit code 0 and a wrong or missing forecast."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from forecaster.cli import main
+
+SCRIPT = Path(__file__).parents[1] / "scripts" / "production_year.py"
+
+
+@pytest.fixture(scope="module")
+def script():
+    spec = importlib.util.spec_from_file_location("production_year", SCRIPT)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_five_days(script, tmp_path):
+    """Each day has an event, and those of a torn, a cut and a late file are mended the same day."""
+
+    def run(*words: str):
+        done = CliRunner().invoke(main, words, catch_exceptions=False)
+        return script.Done(done.exit_code, done.stdout + done.stderr)
+
+    year = script.Year(tmp_path, tickers=5, sessions=5, seed=0, rate="false", run=run)
+    year.fit()
+    days = ("torn", "cut", "late", "split", "listing")
+    year.live(dict(enumerate(days)))
+    assert [row["exit_code"] for row in year.log] == [1, 4, 3, 4, 4]
+
+
+def test_a_year_has_all_events(script):
+    events = script.schedule(252, 0)
+    assert set(events.values()) == set(script.EVENTS) and len(events) == 84
+    assert list(events.values()).count("currency") == 1
+    assert events != script.schedule(252, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_a_year(script, tmp_path):
+    year = script.Year(tmp_path, tickers=40, sessions=252, seed=0)
+    year.fit()
+    year.live(script.schedule(252, 0))
+    assert year.log[-1]["home_mb"] < 100
