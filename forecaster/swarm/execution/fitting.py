@@ -115,8 +115,7 @@ def fit(
     - ``keys``: raw random keys, in place of those from seed and names
     - ``chunk``: members that one lane trains at once; by default as many as stay in the cache, 8 at
       most on CPUs. Larger ones pay where a member's step is many small operations, such as the
-      solution of an ODE: a hundred fits of one took 16.5 s by default, 7.8 s with ``chunk=50``.
-      Try 16 and 64, for a few epochs; results differ by rounding
+      solution of an ODE. Try 16 and 64, for a few epochs; results differ by rounding
     - ``block``: epochs between two returns to the host. Blocks become longer where they take less
       than a tenth of a second, or less than half a second with neither validation, ``on_progress``
       nor ``checkpoint``
