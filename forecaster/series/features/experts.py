@@ -5,6 +5,7 @@ which networks start: exponential smoothing, Theta, and complex exponential smoo
 parameters come from the rows that were known when they were fitted; later rows only move the state.
 """
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -104,12 +105,17 @@ def fit_experts(
     - ``names``: the models to fit, of :data:`EXPERTS`
     """
     fitted = [Experts()] * len(rows)
+    alone = len(names) == 1
+    fit: Mapping[str, Callable[..., Any]] = {
+        **_FIT,
+        "ets": functools.partial(fit_ets, exact=alone),
+    }
     steps = np.array(seasons, int)
     for season in np.unique(steps[steps > 0]):
         where = np.flatnonzero(steps == season).tolist()
         some = [rows[row] for row in where]
         with np.errstate(all="ignore"):  # what is not finite is not used
-            models = [(name, _FIT[name](some, int(season))) for name in names]
+            models = [(name, fit[name](some, int(season))) for name in names]
         for number, row in enumerate(where):
             made = {name: of[number] for name, of in models}
             fitted[row] = Experts(**made, learned=len(rows[row]))
