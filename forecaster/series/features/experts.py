@@ -77,6 +77,7 @@ _FIT: dict[str, Callable[[Sequence[Row], int], Sequence[Any]]] = {
     "theta": fit_theta,
     "ces": fit_ces,
 }
+_rough_ets: Callable[[Sequence[Row], int], Sequence[Any]] = functools.partial(fit_ets, exact=False)
 _CES = {"none": (2, 0), "partial": (3, 1), "full": (4, 2)}  # parameters, states of each step
 NO_EXPERTS = Experts()
 
@@ -106,10 +107,7 @@ def fit_experts(
     """
     fitted = [Experts()] * len(rows)
     alone = len(names) == 1
-    fit: Mapping[str, Callable[..., Any]] = {
-        **_FIT,
-        "ets": functools.partial(fit_ets, exact=alone),
-    }
+    fit = _FIT if alone else {**_FIT, "ets": _rough_ets}
     steps = np.array(seasons, int)
     for season in np.unique(steps[steps > 0]):
         where = np.flatnonzero(steps == season).tolist()
