@@ -5,8 +5,9 @@ logarithms of the values stand in for multiplicative errors and seasons, with th
 likelihood, so that the information criteria of both can be compared.
 """
 
+import functools
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -20,6 +21,7 @@ from forecaster.classical.innovations import (
     Values,
     ahead_of,
     estimate,
+    rough_estimate,
     squares_of,
     states_of,
 )
@@ -45,7 +47,6 @@ _BOUNDS = {
 _TRENDS = ("none", "additive", "damped")
 _KEPT, _LEAST_WEIGHT = 3, 0.05  # forms of a series that are averaged, and the least weight
 _NEAR = 6.0  # above the best criterion on the grid, up to which a form is fitted exactly
-_ROUNDS = 16  # of the search for exact parameters
 _LEARNED_FROM = 512  # latest values that parameters are estimated on
 
 
@@ -131,19 +132,21 @@ def forms_of(season: int) -> list[Form]:
     return [Form(*each) for each in itertools.product(_TRENDS, seasons, (False, True))]
 
 
-def fit_ets(rows: Sequence[Row], season: int) -> list[Average]:
+def fit_ets(rows: Sequence[Row], season: int, *, exact: bool = True) -> list[Average]:
     """Return the average over forms of each series, weighted by their corrected Akaike criterion.
 
     Burnham & Anderson (2002), Model Selection and Multimodel Inference, section 2.9. Every form is
-    tried on a grid of parameters; those that come near the best are then fitted exactly.
+    tried on a grid of parameters; those that come near the best are then fitted.
 
     - ``rows``: the values of each series, without gaps
     - ``season``: steps in a season; 1 for none
+    - ``exact``: whether to look for the greatest likelihood, or only near the grid's best point.
+      Beside other models the latter forecasts as well: within 0.2 % in the mean of five panels
     """
     averages: list[Average] = [()] * len(rows)
     for batch in batches([row[-_LEARNED_FROM:] for row in rows]):
         forms = forms_of(season)
-        coarse = [_fit(form, batch.values, batch.lengths, rounds=0)[1] for form in forms]
+        coarse = [_fit(form, batch.values, batch.lengths, _on_grid)[1] for form in forms]
         criteria = np.stack(coarse, axis=1)
         with np.errstate(invalid="ignore"):
             near = criteria - criteria.min(1, keepdims=True) < _NEAR
@@ -151,8 +154,8 @@ def fit_ets(rows: Sequence[Row], season: int) -> list[Average]:
         for number, form in enumerate(forms):
             rows_near = np.flatnonzero(near[:, number])
             values, lengths = batch.values[rows_near], batch.lengths[rows_near]
-            found, exact = _fit(form, values, lengths, rounds=_ROUNDS)
-            criteria[rows_near, number] = exact
+            found, its = _fit(form, values, lengths, estimate if exact else rough_estimate)
+            criteria[rows_near, number] = its
             parameters[number] = np.full((len(batch.values), len(form.names)), np.nan)
             parameters[number][rows_near] = found.parameters
         criteria = np.where(near, criteria, np.inf)
@@ -161,12 +164,15 @@ def fit_ets(rows: Sequence[Row], season: int) -> list[Average]:
     return averages
 
 
+_on_grid = functools.partial(estimate, rounds=0)
+
+
 def _fit(
-    form: Form, values: Values, lengths: Lengths, *, rounds: int
+    form: Form, values: Values, lengths: Lengths, search: Callable[..., Estimate]
 ) -> tuple[Estimate, Float[np.ndarray, " series"]]:
     """Return the best parameters of a form for each series, and its criterion."""
     z, jacobian = _as_smoothed(form, values, lengths)
-    found = estimate(z, lengths, form.space, form.grid(), form.bounds(), rounds=rounds)
+    found = search(z, lengths, form.space, form.grid(), form.bounds())
     return found, criterion(form, found, lengths) + jacobian
 
 

@@ -17,6 +17,7 @@ Products are made in blocks of one size, which depends on a series' length alone
 series do not depend on which others are fitted beside it.
 """
 
+import itertools
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
@@ -34,7 +35,9 @@ _RIDGE = 1e-9  # of the diagonal: states that a short series does not show are k
 _DIRECT = 128  # steps up to which a matrix product is faster than a Fourier transform
 _BLOCK = 2**18  # multiplications of a matrix product; BLAS spreads larger ones over threads
 _MODELS = 64  # models of the grid that are tried at a time
-_ROUNDS = 30  # of the search around the best point of the grid
+ROUNDS = 30
+"""Rounds of a search for exact parameters, at most."""
+_ROUGH_ROUNDS = 3
 _LEAST = 1e-300
 
 
@@ -73,7 +76,7 @@ def estimate(
     grid: Parameters,
     bounds: Float[np.ndarray, "parameter 2"],
     *,
-    rounds: int = _ROUNDS,
+    rounds: int = ROUNDS,
 ) -> Estimate:
     """Return the parameters with the least sum of squared errors, for each series.
 
@@ -86,7 +89,7 @@ def estimate(
     - ``space_of``: the models of parameters (model, parameter)
     - ``grid``: the parameters that are tried first
     - ``bounds``: the least and the greatest value of each parameter
-    - ``rounds``: of the search around the best point of the grid
+    - ``rounds``: of the search, at most; 0: the best point of the grid
     """
     if not len(values):
         return Estimate(np.empty((0, grid.shape[1])), np.empty((0, 0)), np.empty(0))
@@ -101,6 +104,35 @@ def estimate(
         parameters = least_squares(errors_of, parameters, bounds, rounds)
     squares, initial = squares_of(values, lengths, space_of(parameters))
     return Estimate(parameters, initial, squares)
+
+
+def rough_estimate(
+    values: Values,
+    lengths: Lengths,
+    space_of: Callable[[Parameters], Space],
+    grid: Parameters,
+    bounds: Float[np.ndarray, "parameter 2"],
+) -> Estimate:
+    """Return parameters near the best point of the grid; arguments as for :func:`estimate`.
+
+    Each parameter is moved by an eighth of its bounds' width, and less from the second round on.
+    """
+    start = estimate(values, lengths, space_of, grid, bounds, rounds=0)
+    parameters, initial, best = start
+    step = np.tile((bounds[:, 1] - bounds[:, 0]) / 8, (len(values), 1))
+    for _ in range(_ROUGH_ROUNDS if len(values) else 0):
+        before = best
+        for number, sign in itertools.product(range(grid.shape[1]), (-1.0, 1.0)):
+            tried = parameters.copy()
+            moved = tried[:, number] + sign * step[:, number]
+            tried[:, number] = np.clip(moved, *bounds[number])
+            new, began = squares_of(values, lengths, space_of(tried))
+            better = new < best
+            parameters = np.where(better[:, None], tried, parameters)
+            initial = np.where(better[:, None], began, initial)
+            best = np.where(better, new, best)
+        step = np.where((best >= before * (1 - 1e-4))[:, None], step / 2, step)
+    return Estimate(parameters, initial, best)
 
 
 def squares_on_grid(

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from forecaster.classical.ets import _ROUNDS, Form
-from forecaster.classical.innovations import estimate
+from forecaster.classical.ets import Form
+from forecaster.classical.innovations import ROUNDS, estimate
 from forecaster.classical.least_squares import least_squares
 
 TIME = np.linspace(0, 4, 40)
@@ -74,7 +74,7 @@ def test_exponential_smoothing_comes_within_a_thousandth_of_the_likelihood(trend
     lengths = np.full(series, steps)
     found, best = (
         estimate(values, lengths, form.space, form.grid(), form.bounds(), rounds=rounds).squares
-        for rounds in (_ROUNDS, 10 * _ROUNDS)
+        for rounds in (ROUNDS, 10 * ROUNDS)
     )
     likelihood = -steps / 2 * np.log(best)
     lost = likelihood + steps / 2 * np.log(found)

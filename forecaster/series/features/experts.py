@@ -5,6 +5,7 @@ which networks start: exponential smoothing, Theta, and complex exponential smoo
 parameters come from the rows that were known when they were fitted; later rows only move the state.
 """
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -76,6 +77,7 @@ _FIT: dict[str, Callable[[Sequence[Row], int], Sequence[Any]]] = {
     "theta": fit_theta,
     "ces": fit_ces,
 }
+_rough_ets: Callable[[Sequence[Row], int], Sequence[Any]] = functools.partial(fit_ets, exact=False)
 _CES = {"none": (2, 0), "partial": (3, 1), "full": (4, 2)}  # parameters, states of each step
 NO_EXPERTS = Experts()
 
@@ -104,12 +106,14 @@ def fit_experts(
     - ``names``: the models to fit, of :data:`EXPERTS`
     """
     fitted = [Experts()] * len(rows)
+    alone = len(names) == 1
+    fit = _FIT if alone else {**_FIT, "ets": _rough_ets}
     steps = np.array(seasons, int)
     for season in np.unique(steps[steps > 0]):
         where = np.flatnonzero(steps == season).tolist()
         some = [rows[row] for row in where]
         with np.errstate(all="ignore"):  # what is not finite is not used
-            models = [(name, _FIT[name](some, int(season))) for name in names]
+            models = [(name, fit[name](some, int(season))) for name in names]
         for number, row in enumerate(where):
             made = {name: of[number] for name, of in models}
             fitted[row] = Experts(**made, learned=len(rows[row]))
