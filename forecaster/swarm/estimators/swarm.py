@@ -98,7 +98,7 @@ class Swarm(Trained):
         )
         self.hyperparams: HostHyperparams = broadcast_hyperparams(hyperparams, len(ids))
         self.seed, self._machine = checked_seed(seed), Machine(lanes, chunk, memory, data_parallel)
-        self._recipe = recipe_of(model, loss, loss_fn, optimizer, accumulate, compute_dtype)
+        self._made = recipe_of(model, loss, loss_fn, optimizer, accumulate, compute_dtype)
         self._recipe.warn_unused(self.hyperparams)
         self._ids, self._devices = ids, cast(OnDevices | None, None)
         self._use, self._fitted = Use(), cast(Fitted | None, None)
@@ -166,6 +166,8 @@ class Swarm(Trained):
         given, validated = shapes_of(*example[:2]), example.validation_inputs is not None
         check_duration(epochs, patience, validated=validated)
         seen = watched(metrics, monitor, mode, validated=validated, taken=self.hyperparams)
+        if metrics:  # what they read is not known
+            self._made = self._recipe.alone()
         with expecting(self._known, given, "fit"):
             result = fit(
                 self._recipe.task(batch_size, validated=validated, seen=seen),
