@@ -259,12 +259,13 @@ class Swarm(Trained):
         """Return the members with this state, leaves (member, ...), as of :attr:`pure`.
 
         Losses of epochs that happened elsewhere are NaN. Raises SwarmError for a state of another
-        model or optimiser, or of another number of members.
+        model or optimiser, of another number of members, or with a leaf of another type.
         """
         new: State = jax.tree.map(np.asarray, jax.device_get(state))
         storage.check_same_shapes(self._result.state, new, "the state")
         if len(new.epoch) != len(self):
             raise SwarmError(f"state: expected {len(self)} members; got {len(new.epoch)}")
+        storage.check_same_types(self._result.state, new, "the state")
         return self._with(self._result.with_state(new))
 
     def evaluate(

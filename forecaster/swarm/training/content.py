@@ -46,7 +46,9 @@ _BUILTINS = {
     "set", "slice", "sorted", "staticmethod", "str", "sum", "super", "tuple", "type", "zip",
     "NotImplemented", "Ellipsis",
 }  # fmt: skip
-_FILES = {"fromfile", "genfromtxt", "load", "loadtxt", "memmap", "open_memmap"}  # what they read
+_IMPURE = {  # functions of NumPy that read files or the clock
+    "datetime64", "fromfile", "genfromtxt", "load", "loadtxt", "memmap", "open_memmap",
+}  # fmt: skip
 _METHODS = {"__init__", "__call__", "__post_init__", "__setattr__", "__getitem__", "__len__"}
 _NO_MATTER = {  # of a class: no code here reads them, see _names
     "__module__", "__qualname__", "__doc__", "__dict__", "__weakref__", "__annotations__",
@@ -79,18 +81,19 @@ class Content:
         return self._of_object(value)
 
     def _of_object(self, value: Any) -> Hashable:
-        kind = type(value)
+        kind = cast(Any, type(value))
         if isinstance(value, jax.Array) or kind is np.ndarray or _is_scalar(value):
             return _numbers(value)
         if kind is dict:
-            return "dict", tuple((self.of(key), self.of(value[key])) for key in value)
+            return id(value), tuple((self.of(key), self.of(value[key])) for key in value)
         if kind is _NODES:
-            return id(kind), self.of(dict(cast(Any, value)))
+            return "nodes", self._named(dict(value))
         if kind in _LISTED or _is_named_tuple(value):
-            return id(kind), tuple(map(self.of, value))
+            mutable = kind in (list, set)  # changed, it is no longer equal to another
+            return id(value if mutable else kind), tuple(map(self.of, value))
         if kind is functools.partial:
-            parts = value.func, value.args, value.keywords, vars(value)
-            return "partial", tuple(map(self.of, parts))
+            named = self._named(value.keywords), self._named(vars(value))
+            return "partial", self.of(value.func), self.of(value.args), named
         if kind is types.FunctionType:
             return self._of_function(value)
         if kind in _CUSTOM:  # its rules are among its attributes
@@ -107,9 +110,11 @@ class Content:
         code = function.__code__
         self.kept.append(code)
         held = tuple(map(self._held, function.__closure__ or ()))
-        parts = self.of(function.__defaults__), self.of(function.__kwdefaults__), held
-        parts += (self._named(vars(function)),)
+        named = self._named(function.__kwdefaults__ or {}), self._named(vars(function))
+        parts = self.of(function.__defaults__), named, held
         if _is_installed(code.co_filename):
+            if _is_impure(code.co_name):
+                raise Unreadable(code.co_name)
             return id(code), parts
         bound = function.__globals__
         names = sorted(set(_names(code, bound)))
@@ -125,7 +130,7 @@ class Content:
         if type(made) is not type and not _is_of_library(type(made)):
             raise Unreadable(made.__qualname__)  # attributes of the class's own class
         own = self._named({name: _function_of(value) for name, value in vars(made).items()})
-        return "class", id(type(made)), tuple(map(self.of, made.__bases__)), own
+        return "class", id(made), tuple(map(self.of, made.__bases__)), own
 
     def _named(self, attributes: dict[str, Any]) -> Hashable:
         names = sorted(attributes.keys() - _NO_MATTER)
@@ -135,8 +140,9 @@ class Content:
 def _numbers(array: Any) -> Hashable:
     if isinstance(array, Tracer) or array.nbytes > _MOST_BYTES:
         raise Unreadable("array")
-    kind, place = type(array), str(getattr(array, "sharding", ""))
-    about = id(kind), place, str(array.dtype), getattr(array, "weak_type", False)
+    kind, place = cast(Any, type(array)), str(getattr(array, "sharding", ""))
+    whose = id(array if kind is np.ndarray else kind)
+    about = whose, place, str(array.dtype), getattr(array, "weak_type", False)
     if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
         with jax.ensure_compile_time_eval():  # a function that is being traced may be read
             about += (str(jax.random.key_impl(array)),)
@@ -176,7 +182,7 @@ def _names(code: types.CodeType, bound: dict[str, Any]) -> Iterator[str]:
         if kind in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"):
             if name in bound:
                 yield name
-            elif kind == "LOAD_GLOBAL" and not _is_harmless(name):
+            elif (kind == "LOAD_GLOBAL" or hasattr(builtins, name)) and not _is_harmless(name):
                 raise Unreadable(name)
         elif kind == "IMPORT_NAME":
             if steps[at - 2].argval != 0 or not _is_library(name):  # a relative one, or another
@@ -187,7 +193,7 @@ def _names(code: types.CodeType, bound: dict[str, Any]) -> Iterator[str]:
             of_jax = kind != "IMPORT_FROM" and bound.get(steps[at - 1].argval) is jax
             of_jax = of_jax and steps[at - 1].opname == "LOAD_GLOBAL"
             hidden = name.startswith("__") and name not in _METHODS
-            if hidden or name in _FILES or (name == "random" and not of_jax):
+            if hidden or _is_impure(name) or name == ("config" if of_jax else "random"):
                 raise Unreadable(name)  # the module random is harmless in JAX alone
     for inner in code.co_consts:
         if isinstance(inner, types.CodeType):
@@ -200,6 +206,11 @@ def _is_harmless(name: str) -> bool:
     return name in _BUILTINS or (isinstance(made, type) and issubclass(made, BaseException))
 
 
+def _is_impure(name: str) -> bool:
+    """Return whether a library's function may read or write anything, when traced or when run."""
+    return name in _IMPURE or "callback" in name
+
+
 def _is_of_library(value: Any) -> bool:
     """Return whether a value is a module of a library, or is found in one by its name."""
     if type(value) is types.ModuleType:
@@ -210,7 +221,7 @@ def _is_of_library(value: Any) -> bool:
         return False
     if module == "builtins":
         return _is_harmless(name) and getattr(builtins, name, None) is value
-    if not _is_library(module) or name in _FILES:
+    if not _is_library(module) or _is_impure(name):
         return False
     try:
         return operator.attrgetter(name)(sys.modules[module]) is value
@@ -247,5 +258,7 @@ def _installed() -> tuple[Path, ...]:
 @functools.lru_cache(maxsize=1024)
 def _is_installed(file: str) -> bool:
     """Return whether a file belongs to a library, whose names nobody binds anew."""
+    if not Path(file).is_absolute():  # as "<stdin>"
+        return False
     path = Path(file).resolve()
     return any(path.is_relative_to(folder) for folder in _installed())
