@@ -6,6 +6,7 @@ import functools
 import os
 import sys
 import types
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -15,12 +16,18 @@ import optax
 import pytest
 from flax import nnx
 
-from forecaster.swarm import Dropout, Swarm
+import forecaster
+from forecaster.swarm import Dropout, Swarm, use_all_cores
 from forecaster.swarm.estimators.recipe import recipe_of
 from forecaster.swarm.training import content
 
 INPUTS = np.ones((1, 2, 3), np.float32)
 CLIP, FACTOR = 1.0, 1.0
+
+
+@pytest.fixture(autouse=True)
+def cores():
+    use_all_cores()  # before anything starts JAX
 
 
 def init(key):
@@ -67,7 +74,7 @@ def iterator():
 
 
 def random_init():
-    return (lambda key: {"w": jnp.asarray(np.random.random(3))}, plain), lambda: None
+    return (lambda key: {"w": np.random.random(3)}, plain), lambda: None  # noqa: NPY002, the case
 
 
 def environment():
@@ -256,7 +263,7 @@ def test_metrics_are_measured_as_they_are_now():
 
 
 def test_a_folder_whose_name_begins_as_a_library_is_none():
-    library = content._installed()[-1]
+    library = Path(forecaster.__file__).parent
     assert content._is_installed(str(library / "swarm" / "task.py"))
     assert not content._is_installed(f"{library}_mine/task.py")
     assert not content._is_installed(f"{library}_mine.py")

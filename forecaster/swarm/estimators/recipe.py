@@ -296,7 +296,7 @@ def recipe_of(model: Model, *made: Any) -> Recipe:
     except Unreadable:
         return Recipe(functions_of(model), *made)
     if key not in _recipes:
-        recipe = Recipe(functions_of(model), *made, Sharing((model, *made), key, kept))
+        recipe = Recipe(functions_of(model), *made, sharing=Sharing((model, *made), key, kept))
         while len(_recipes) >= _MOST:
             _recipes.popitem(last=False)
         _recipes[key] = recipe

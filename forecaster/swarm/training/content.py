@@ -28,7 +28,7 @@ _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 _LISTED = (tuple, list, set, frozenset)
 _CUSTOM = (jax.custom_jvp, jax.custom_vjp)
 _JITTED = type(jax.jit(lambda: None))
-_NODES = type(getattr(nnx.Module, "_pytree__nodes", None))  # a mapping that Flax gives its classes
+_NODES = cast(Any, type)(getattr(nnx.Module, "_pytree__nodes", None))  # of Flax's classes
 
 # Libraries whose functions depend on nothing but their arguments and the settings of JAX
 _LIBRARIES = {
@@ -82,6 +82,7 @@ class Content:
 
     def _of_object(self, value: Any) -> Hashable:
         kind = cast(Any, type(value))
+        attributes = cast(dict[str, Any], getattr(value, "__dict__", {}))
         if isinstance(value, jax.Array) or kind is np.ndarray or _is_scalar(value):
             return _numbers(value)
         if kind is dict:
@@ -92,12 +93,12 @@ class Content:
             mutable = kind in (list, set)  # changed, it is no longer equal to another
             return id(value if mutable else kind), tuple(map(self.of, value))
         if kind is functools.partial:
-            named = self._named(value.keywords), self._named(vars(value))
+            named = self._named(value.keywords), self._named(attributes)
             return "partial", self.of(value.func), self.of(value.args), named
         if kind is types.FunctionType:
             return self._of_function(value)
         if kind in _CUSTOM:  # its rules are among its attributes
-            return "custom", id(value), self._named(vars(value))
+            return "custom", id(value), self._named(attributes)
         if kind is _JITTED:
             return "jitted", id(value), self.of(value.__wrapped__)
         if isinstance(value, type):
