@@ -284,12 +284,15 @@ def recipe_of(model: Model, *made: Any) -> Recipe:
     """Return the recipe of a model and the other fields of :class:`Recipe`.
 
     Swarms of the same functions share it, and with it everything that was traced. Functions are
-    the same if their code is, and if all that they read has equal values: closures, defaults,
-    globals, attributes and classes, which may hold numbers, texts, plain containers and arrays,
-    functions, and whatever belongs to JAX, Flax, Optax or NumPy. A swarm has a recipe of its own
-    if its functions read anything else, as objects of other classes, bound methods, other modules,
-    files, the environment or random numbers of NumPy; and from the moment when they are traced
-    while something that they read has other values than when the swarm was made.
+    the same if their code is, and all that they read (closures, defaults, globals, attributes): it
+    is numbers, texts, tuples and JAX arrays of equal values, the same lists, dicts, sets, NumPy
+    arrays and classes with unchanged values, other such functions, or belongs to JAX, Flax, Optax,
+    NumPy and the few other libraries that ``content`` lists. A swarm has a recipe of its own if its
+    functions read anything else, as objects of other classes, bound methods, other modules, files,
+    the environment or random numbers of NumPy, or call back from compiled code; and from the
+    moment when they are traced while something that they read has changed since it was made.
+    Attributes of those libraries, and variables of an enclosing function that are bound anew
+    between making a second swarm and using it, are not noticed.
     """
     try:
         key, kept = _key((model, *made))
