@@ -61,3 +61,6 @@ def test_a_state_of_others_is_refused():
         made.with_state(make(["a"]).state)
     with pytest.raises(SwarmError, match="the state: of another model or optimiser"):
         made.with_state(make(optimizer=optax.sgd).state)
+    wide = made.state._replace(params=jax.tree.map(np.float64, made.params))
+    with pytest.raises(SwarmError, match=r"the state: \S*params\S*: expected float32; got float64"):
+        made.with_state(wide)

@@ -50,9 +50,22 @@ class Pure(NamedTuple):
     apply: Callable[[Params, Tree, Hyperparams], Tree]
 
 
+@dataclasses.dataclass
+class Sharing:
+    """What a recipe that several swarms share was made of; ``stale`` once that has changed."""
+
+    made: tuple[Any, ...]
+    key: Hashable
+    kept: list[Any]
+    stale: bool = False
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Recipe:
-    """Model, loss and optimiser of all members. Programs are traced once per recipe."""
+    """Model, loss and optimiser of all members. Programs are traced once per recipe.
+
+    ``sharing``: None if the recipe is one swarm's own.
+    """
 
     functions: Functions
     loss: Callable[[Tree, Tree], jax.Array] | None
@@ -60,6 +73,35 @@ class Recipe:
     optimizer: Optimizer
     accumulate: int
     compute_dtype: DTypeLike | None
+    sharing: Sharing | None = None
+
+    def current(self) -> "Recipe":
+        """Return this recipe, or one of the caller's own if its functions read other values now."""
+        return self.alone() if self.sharing and self.sharing.stale else self
+
+    def alone(self) -> "Recipe":
+        """Return this recipe, or a copy that is not shared."""
+        return dataclasses.replace(self, sharing=None) if self.sharing else self
+
+    def _notice(self) -> None:
+        """Stop sharing if what the functions read has changed; called whenever they are traced."""
+        sharing = self.sharing
+        if sharing is None or sharing.stale:
+            return
+        try:
+            sharing.stale = _key(sharing.made)[0] != sharing.key
+        except Unreadable:
+            sharing.stale = True
+        if sharing.stale and _recipes.get(sharing.key) is self:
+            del _recipes[sharing.key]
+
+    def _noticing(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def noticing(*args: Any, **options: Any) -> Any:
+            self._notice()
+            return function(*args, **options)
+
+        return noticing
 
     @functools.lru_cache(maxsize=32)  # noqa: B019, keeps few recipes alive
     def task(
@@ -70,7 +112,7 @@ class Recipe:
         seen: Watched = NOTHING,
     ) -> Task:
         """Return the task of a fit."""
-        return supervised(
+        task = supervised(
             self.functions,
             self.loss,
             loss_fn=self.loss_fn,
@@ -82,6 +124,9 @@ class Recipe:
             metrics=dict(seen.metrics),
             monitor=seen.monitor,
             mode=seen.mode,
+        )
+        return dataclasses.replace(
+            task, init=self._noticing(task.init), loss=self._noticing(task.loss)
         )
 
     @functools.cached_property
@@ -98,6 +143,7 @@ class Recipe:
         """Function that returns a member's predictions."""
 
         def predict(params: Params, hyperparams: Hyperparams, inputs: Tree) -> Tree:
+            self._notice()
             with naming_arrays(inputs=inputs):
                 return self._apply(params, inputs, hyperparams=hyperparams)
 
@@ -111,6 +157,7 @@ class Recipe:
         """
 
         def sample(params: Params, hyperparams: Hyperparams, given: Tree) -> Tree:
+            self._notice()
             inputs, own, words = given
             key = typed_key(own)
             for word in (words[0], words[1]):
@@ -126,6 +173,7 @@ class Recipe:
         loss = loss_of(self.functions, self.loss, self.loss_fn, self.compute_dtype)
 
         def evaluate(params: Params, hyperparams: Hyperparams, batch: Batch) -> jax.Array:
+            self._notice()
             found = loss(params, self._batch(batch), None, hyperparams)
             return jnp.where((jnp.asarray(batch[2]) > 0).any(), found, jnp.nan)
 
@@ -229,28 +277,43 @@ class Recipe:
 
 
 _MOST = 32  # recipes that are kept
-_recipes: collections.OrderedDict[Hashable, tuple[Recipe, list[Any]]] = collections.OrderedDict()
+_recipes: collections.OrderedDict[Hashable, Recipe] = collections.OrderedDict()
 
 
 def recipe_of(model: Model, *made: Any) -> Recipe:
     """Return the recipe of a model and the other fields of :class:`Recipe`.
 
     Swarms of the same functions share it, and with it everything that was traced. Functions are
-    the same if their code is, and all that they read: closures, defaults and globals. Where that
-    cannot be told, a swarm has a recipe of its own.
+    the same if their code is, and all that they read (closures, defaults, globals, attributes): it
+    is numbers, texts, tuples and JAX arrays of equal values, the same lists, dicts, sets, NumPy
+    arrays and classes with unchanged values, other such functions, or belongs to JAX, Flax, Optax,
+    NumPy and the few other libraries that ``content`` lists. A swarm has a recipe of its own if its
+    functions read anything else, as objects of other classes, bound methods, other modules, files,
+    the environment or random numbers of NumPy, or call back from compiled code; and from the
+    moment when they are traced while something that they read has changed since it was made.
+    Attributes of those libraries, and variables of an enclosing function that are bound anew
+    between making a second swarm and using it, are not noticed.
     """
     try:
-        content = Content()
-        key = content.of((model, *made)), _settings()
-    except (Unreadable, RecursionError):
+        key, kept = _key((model, *made))
+    except Unreadable:
         return Recipe(functions_of(model), *made)
     if key not in _recipes:
-        recipe = Recipe(functions_of(model), *made)
+        recipe = Recipe(functions_of(model), *made, sharing=Sharing((model, *made), key, kept))
         while len(_recipes) >= _MOST:
             _recipes.popitem(last=False)
-        _recipes[key] = recipe, content.kept
+        _recipes[key] = recipe
     _recipes.move_to_end(key)
-    return _recipes[key][0]
+    return _recipes[key]
+
+
+def _key(made: tuple[Any, ...]) -> tuple[Hashable, list[Any]]:
+    """Return what decides the programs of a recipe, and the objects that it names by identity."""
+    content = Content()
+    try:
+        return (content.of(made), _settings()), content.kept
+    except RecursionError as error:
+        raise Unreadable("nested too deeply") from error
 
 
 def _settings() -> tuple[Any, ...]:

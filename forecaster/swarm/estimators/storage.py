@@ -180,6 +180,17 @@ def check_same_shapes(state: State, other: State, whose: str) -> None:
             )
 
 
+def check_same_types(state: State, other: State, whose: str) -> None:
+    """Raise SwarmError unless the leaves of both states, of the same names, have the same types."""
+    got = {name: leaf.dtype for name, leaf in named_leaves(other)}
+    for name, leaf in named_leaves(state):
+        if leaf.dtype != got[name]:
+            raise SwarmError(
+                f"{whose}: {name}: expected {leaf.dtype}; got {got[name]}. Convert it: "
+                f"array.astype('{leaf.dtype}')"
+            )
+
+
 @contextlib.contextmanager
 def _opened(path: Path) -> Generator[Any]:
     """Open a safetensors file. Raises SwarmError for any other or damaged file."""

@@ -98,7 +98,7 @@ class Swarm(Trained):
         )
         self.hyperparams: HostHyperparams = broadcast_hyperparams(hyperparams, len(ids))
         self.seed, self._machine = checked_seed(seed), Machine(lanes, chunk, memory, data_parallel)
-        self._recipe = recipe_of(model, loss, loss_fn, optimizer, accumulate, compute_dtype)
+        self._made = recipe_of(model, loss, loss_fn, optimizer, accumulate, compute_dtype)
         self._recipe.warn_unused(self.hyperparams)
         self._ids, self._devices = ids, cast(OnDevices | None, None)
         self._use, self._fitted = Use(), cast(Fitted | None, None)
@@ -166,6 +166,8 @@ class Swarm(Trained):
         given, validated = shapes_of(*example[:2]), example.validation_inputs is not None
         check_duration(epochs, patience, validated=validated)
         seen = watched(metrics, monitor, mode, validated=validated, taken=self.hyperparams)
+        if metrics:  # what they read is not known
+            self._made = self._recipe.alone()
         with expecting(self._known, given, "fit"):
             result = fit(
                 self._recipe.task(batch_size, validated=validated, seen=seen),
@@ -257,12 +259,13 @@ class Swarm(Trained):
         """Return the members with this state, leaves (member, ...), as of :attr:`pure`.
 
         Losses of epochs that happened elsewhere are NaN. Raises SwarmError for a state of another
-        model or optimiser, or of another number of members.
+        model or optimiser, of another number of members, or with a leaf of another type.
         """
         new: State = jax.tree.map(np.asarray, jax.device_get(state))
         storage.check_same_shapes(self._result.state, new, "the state")
         if len(new.epoch) != len(self):
             raise SwarmError(f"state: expected {len(self)} members; got {len(new.epoch)}")
+        storage.check_same_types(self._result.state, new, "the state")
         return self._with(self._result.with_state(new))
 
     def evaluate(

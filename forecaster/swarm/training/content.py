@@ -1,26 +1,60 @@
 """What a function computes, as a value to compare by: its code and all that it reads.
 
 Two functions of the same content give the same programs, so that the second one need not be traced.
-What cannot be read with certainty has no content, and nothing is shared.
+Only kinds of values that are listed here are read; of anything else nothing is shared.
 """
 
+import builtins
 import dis
 import functools
 import hashlib
+import operator
 import site
 import sys
 import sysconfig
 import types
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import nnx
 from jax.core import Tracer
 
 _MOST_BYTES = 2**24  # of an array that is read
+_PLAIN = (type(None), bool, int, float, complex, str, bytes)
+_LISTED = (tuple, list, set, frozenset)
+_CUSTOM = (jax.custom_jvp, jax.custom_vjp)
+_JITTED = type(jax.jit(lambda: None))
+_NODES = cast(Any, type)(getattr(nnx.Module, "_pytree__nodes", None))  # of Flax's classes
+
+# Libraries whose functions depend on nothing but their arguments and the settings of JAX
+_LIBRARIES = {
+    "chex", "distrax", "einops", "equinox", "flax", "forecaster", "jax", "jaxlib", "jaxtyping",
+    "ml_dtypes", "numpy", "optax",
+}  # fmt: skip
+_STANDARD = {
+    "__future__", "_abc", "_functools", "_operator", "abc", "collections", "dataclasses",
+    "functools", "itertools", "math", "operator", "typing",
+}  # fmt: skip
+_BUILTINS = {
+    "abs", "all", "any", "bool", "bytes", "callable", "classmethod", "complex", "dict", "divmod",
+    "enumerate", "filter", "float", "frozenset", "int", "isinstance", "issubclass", "len", "list",
+    "map", "max", "min", "object", "pow", "print", "property", "range", "repr", "reversed", "round",
+    "set", "slice", "sorted", "staticmethod", "str", "sum", "super", "tuple", "type", "zip",
+    "NotImplemented", "Ellipsis",
+}  # fmt: skip
+_IMPURE = {  # functions of NumPy that read files or the clock
+    "datetime64", "fromfile", "genfromtxt", "load", "loadtxt", "memmap", "open_memmap",
+}  # fmt: skip
+_METHODS = {"__init__", "__call__", "__post_init__", "__setattr__", "__getitem__", "__len__"}
+_NO_MATTER = {  # of a class: no code here reads them, see _names
+    "__module__", "__qualname__", "__doc__", "__dict__", "__weakref__", "__annotations__",
+    "__abstractmethods__", "__parameters__", "__orig_bases__", "_abc_impl", "__annotate_func__",
+    "__annotations_cache__", "__firstlineno__", "__static_attributes__",
+}  # fmt: skip
 
 
 class Unreadable(Exception):
@@ -36,52 +70,56 @@ class Content:
 
     def of(self, value: Any) -> Hashable:
         """Return what decides the behaviour of a value. Raises Unreadable."""
-        if value is None or isinstance(value, bool | int | float | complex | str | bytes):
+        if type(value) in _PLAIN:
             return type(value).__name__, repr(value)
         if id(value) in self._seen:  # a function may refer to itself
             return "seen", self._seen[id(value)]
         self._seen[id(value)] = len(self._seen)
         self.kept.append(value)
+        if _is_of_library(value):
+            return "itself", id(value)
         return self._of_object(value)
 
     def _of_object(self, value: Any) -> Hashable:
-        if isinstance(value, np.ndarray | jax.Array | np.generic):
+        kind = cast(Any, type(value))
+        attributes = cast(dict[str, Any], getattr(value, "__dict__", {}))
+        if isinstance(value, jax.Array) or kind is np.ndarray or _is_scalar(value):
             return _numbers(value)
-        if isinstance(value, Mapping):
-            named = cast(Mapping[Any, Any], value)
-            return "dict", tuple((self.of(key), self.of(named[key])) for key in named)
-        if isinstance(value, tuple | list):
-            kind = type(cast(object, value))
-            return kind, tuple(map(self.of, cast(list[Any], value)))
-        if isinstance(value, functools.partial):
-            part = cast(Any, value)
-            return "partial", self.of(part.func), self.of(part.args), self.of(part.keywords)
-        if isinstance(value, types.MethodType):
-            return "method", self.of(value.__func__), self.of(value.__self__)
-        if isinstance(value, types.FunctionType):
+        if kind is dict:
+            return id(value), tuple((self.of(key), self.of(value[key])) for key in value)
+        if kind is _NODES:
+            return "nodes", self._named(dict(value))
+        if kind in _LISTED or _is_named_tuple(value):
+            mutable = kind in (list, set)  # changed, it is no longer equal to another
+            return id(value if mutable else kind), tuple(map(self.of, value))
+        if kind is functools.partial:
+            named = self._named(value.keywords), self._named(attributes)
+            return "partial", self.of(value.func), self.of(value.args), named
+        if kind is types.FunctionType:
             return self._of_function(value)
+        if kind in _CUSTOM:  # its rules are among its attributes
+            return "custom", id(value), self._named(attributes)
+        if kind is _JITTED:
+            return "jitted", id(value), self.of(value.__wrapped__)
         if isinstance(value, type):
             return self._of_class(value)
-        if isinstance(value, types.ModuleType) and not _is_library(value.__name__):
-            raise Unreadable(value.__name__)  # its names may be bound anew
-        if isinstance(value, np.dtype | types.ModuleType) or _is_fixed(value):
-            wrapped = getattr(cast(object, value), "__wrapped__", None)
-            return "itself", id(cast(object, value)), self.of(wrapped)
-        raise Unreadable(repr(value)[:80])
+        if isinstance(value, np.dtype) and not value.hasobject and value.names is None:
+            return "dtype", str(cast(object, value))
+        raise Unreadable(kind.__qualname__)
 
     def _of_function(self, function: types.FunctionType) -> Hashable:
-        held = tuple(map(self._held, function.__closure__ or ()))
-        parts = self.of(function.__defaults__), self.of(function.__kwdefaults__), held
         code = function.__code__
         self.kept.append(code)
+        held = tuple(map(self._held, function.__closure__ or ()))
+        named = self._named(function.__kwdefaults__ or {}), self._named(vars(function))
+        parts = self.of(function.__defaults__), named, held
         if _is_installed(code.co_filename):
+            if _is_impure(code.co_name):
+                raise Unreadable(code.co_name)
             return id(code), parts
-        read = tuple(
-            (name, self.of(function.__globals__[name]))
-            for name in sorted(_globals(code))
-            if name in function.__globals__
-        )
-        return id(code), parts, read
+        bound = function.__globals__
+        names = sorted(set(_names(code, bound)))
+        return id(code), parts, tuple((name, self.of(bound[name])) for name in names)
 
     def _held(self, cell: types.CellType) -> Hashable:
         try:
@@ -90,74 +128,138 @@ class Content:
             return "empty"
 
     def _of_class(self, made: type) -> Hashable:
-        if _is_library(made.__module__):
-            return "itself", id(made)
-        own = tuple(
-            (name, self.of(_function_of(value)))
-            for name, value in sorted(vars(made).items())
-            if _counts(name, value)
-        )
-        return "class", made.__qualname__, tuple(map(self.of, made.__bases__)), own
+        if type(made) is not type and not _is_of_library(type(made)):
+            raise Unreadable(made.__qualname__)  # attributes of the class's own class
+        own = self._named({name: _function_of(value) for name, value in vars(made).items()})
+        return "class", id(made), tuple(map(self.of, made.__bases__)), own
+
+    def _named(self, attributes: dict[str, Any]) -> Hashable:
+        names = sorted(attributes.keys() - _NO_MATTER)
+        return tuple((name, self.of(attributes[name])) for name in names)
 
 
 def _numbers(array: Any) -> Hashable:
     if isinstance(array, Tracer) or array.nbytes > _MOST_BYTES:
         raise Unreadable("array")
+    kind, place = cast(Any, type(array)), str(getattr(array, "sharding", ""))
+    whose = id(array if kind is np.ndarray else kind)
+    about = whose, place, str(array.dtype), getattr(array, "weak_type", False)
     if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
-        array = jax.random.key_data(array)
-    raw = np.ascontiguousarray(np.asarray(array))
-    return "array", raw.shape, str(raw.dtype), hashlib.sha256(raw.tobytes()).hexdigest()
+        with jax.ensure_compile_time_eval():  # a function that is being traced may be read
+            about += (str(jax.random.key_impl(array)),)
+            array = jax.random.key_data(array)
+    raw = np.asarray(array)
+    if raw.dtype.hasobject or raw.dtype.names is not None:
+        raise Unreadable("array of objects")
+    digest = hashlib.sha256(np.ascontiguousarray(raw).tobytes()).hexdigest()
+    return "array", about, raw.shape, raw.strides, digest
 
 
-def _is_fixed(value: object) -> bool:
-    """Return whether a value is a function of a library that is no Python function."""
-    library = type(value).__module__.partition(".")[0]
-    return callable(value) and library in ("builtins", "jax", "jaxlib", "numpy")
+def _is_scalar(value: object) -> bool:
+    library = type(value).__module__
+    return isinstance(value, np.generic) and library in ("numpy", "ml_dtypes")
 
 
-def _counts(name: str, value: object) -> bool:
-    """Return whether an attribute of a class may decide what its objects compute."""
-    if isinstance(value, types.FunctionType | classmethod | staticmethod | property):
-        return True
-    return not (name.startswith("__") or name.startswith("_pytree_") or name == "_abc_impl")
+def _is_named_tuple(value: Any) -> bool:
+    """Return whether a value is a named tuple of a library and has no other attributes."""
+    named = isinstance(value, tuple) and _is_of_library(type(cast(object, value)))
+    return named and not getattr(cast(object, value), "__dict__", None)
 
 
 def _function_of(value: Any) -> Any:
-    if isinstance(value, classmethod | staticmethod):
-        return cast(Any, value).__func__
-    return (value.fget, value.fset) if isinstance(value, property) else value
+    if type(value) in (classmethod, staticmethod):
+        return type(value).__name__, value.__func__
+    return ("property", value.fget, value.fset) if type(value) is property else value
 
 
-def _globals(code: types.CodeType) -> Iterator[str]:
-    """Yield the names of globals that a code and the functions inside it read."""
-    for step in dis.get_instructions(code):
-        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-            yield step.argval
-        if step.opname == "IMPORT_NAME" and not _is_library(step.argval):
-            raise Unreadable(step.argval)
+def _names(code: types.CodeType, bound: dict[str, Any]) -> Iterator[str]:
+    """Yield the names of globals that a code and the functions inside it read.
+
+    Raises Unreadable where it may read anything else, as files, the environment or the clock.
+    """
+    steps = [step for step in dis.get_instructions(code) if step.opname != "CACHE"]
+    for at, step in enumerate(steps):
+        name, kind = step.argval, step.opname
+        if kind in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"):
+            if name in bound:
+                yield name
+            elif (kind == "LOAD_GLOBAL" or hasattr(builtins, name)) and not _is_harmless(name):
+                raise Unreadable(name)
+        elif kind == "IMPORT_NAME":
+            if steps[at - 2].argval != 0 or not _is_library(name):  # a relative one, or another
+                raise Unreadable(name)
+        elif kind in ("IMPORT_STAR", "STORE_GLOBAL", "DELETE_GLOBAL"):
+            raise Unreadable(kind)
+        elif kind in ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM", "LOAD_SUPER_ATTR"):
+            of_jax = kind != "IMPORT_FROM" and bound.get(steps[at - 1].argval) is jax
+            of_jax = of_jax and steps[at - 1].opname == "LOAD_GLOBAL"
+            hidden = name.startswith("__") and name not in _METHODS
+            if hidden or _is_impure(name) or name == ("config" if of_jax else "random"):
+                raise Unreadable(name)  # the module random is harmless in JAX alone
     for inner in code.co_consts:
         if isinstance(inner, types.CodeType):
-            yield from _globals(inner)
+            yield from _names(inner, bound)
+
+
+def _is_harmless(name: str) -> bool:
+    """Return whether a builtin gives the same at any time."""
+    made = getattr(builtins, name, None)
+    return name in _BUILTINS or (isinstance(made, type) and issubclass(made, BaseException))
+
+
+def _is_impure(name: str) -> bool:
+    """Return whether a library's function may read or write anything, when traced or when run."""
+    return name in _IMPURE or "callback" in name
+
+
+def _is_of_library(value: Any) -> bool:
+    """Return whether a value is a module of a library, or is found in one by its name."""
+    if type(value) is types.ModuleType:
+        return sys.modules.get(value.__name__) is value and _is_library(value.__name__)
+    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+    name = name or getattr(value, "__name__", None)
+    if type(module) is not str or type(name) is not str:
+        return False
+    if module == "builtins":
+        return _is_harmless(name) and getattr(builtins, name, None) is value
+    if not _is_library(module) or _is_impure(name):
+        return False
+    try:
+        return operator.attrgetter(name)(sys.modules[module]) is value
+    except AttributeError:
+        return False
 
 
 def _is_library(name: str) -> bool:
-    """Return whether a module is one of Python or of an installed library."""
-    if name in sys.builtin_module_names:
-        return True
+    """Return whether a module belongs to one of the libraries that are known."""
+    top = name.partition(".")[0]
+    if name == "numpy.random" or name.startswith("numpy.random."):
+        return False
     file = getattr(sys.modules.get(name), "__file__", None)
-    return file is not None and _is_installed(file)
+    if top in _STANDARD:
+        standard = Path(sysconfig.get_path("stdlib")).resolve()
+        return (
+            top in sys.builtin_module_names
+            or (file is not None and Path(file).resolve().is_relative_to(standard))
+            or (name in sys.modules and file is None)
+        )  # frozen
+    return top in _LIBRARIES and file is not None and _is_installed(file)
 
 
 @functools.cache
-def _installed() -> tuple[str, ...]:
-    paths = {*site.getsitepackages(), site.getusersitepackages(), sysconfig.get_path("stdlib")}
-    ours = Path(__file__).parents[2]
-    return (*(str(Path(path).resolve()) for path in paths if path), str(ours))
+def _installed() -> tuple[Path, ...]:
+    sites = [Path(path) for path in (*site.getsitepackages(), site.getusersitepackages())]
+    sites += [Path(sysconfig.get_path("purelib")), Path(sysconfig.get_path("platlib"))]
+    folders = {folder.resolve() / name for folder in sites for name in _LIBRARIES}
+    stdlib = Path(sysconfig.get_path("stdlib")).resolve()
+    files = {stdlib / f"{name}.py" for name in _STANDARD} | {stdlib / "collections"}
+    return (*folders, *files, Path(__file__).resolve().parents[2])
 
 
 @functools.lru_cache(maxsize=1024)
 def _is_installed(file: str) -> bool:
     """Return whether a file belongs to a library, whose names nobody binds anew."""
-    if file.startswith("<frozen"):
-        return True
-    return str(Path(file).resolve()).startswith(_installed())
+    if not Path(file).is_absolute():  # as "<stdin>"
+        return False
+    path = Path(file).resolve()
+    return any(path.is_relative_to(folder) for folder in _installed())
