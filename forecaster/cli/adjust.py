@@ -63,11 +63,13 @@ def adjust(
     for option, given in (("--undo", undo), ("--dismiss", dismiss)):
         if given and not (everything or tickers):
             raise UsageError(f"{option}: name tickers, or use --all")
+    if factor is not None and (undo or dismiss):
+        raise UsageError("--factor adjusts; leave out --undo and --dismiss")
     if (factor is None) != (before is None):
         raise UsageError("--factor and --before go together: by how much, and before which day")
     if factor is not None and before is not None:
-        if undo or dismiss or len(tickers) != 1:
-            raise UsageError("--factor: name one ticker, without --all, --undo and --dismiss")
+        if len(tickers) != 1:
+            raise UsageError("--factor: name one ticker, without --all")
         _, applied = adjust_by(
             home, tickers[0], factor, before.date(), source, split=volume, on_wait=say
         )

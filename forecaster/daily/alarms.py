@@ -85,7 +85,8 @@ def _late(made: Prediction, most: int | None) -> tuple[list[Alarm], dict[str, st
     if together:
         name, count = max(together.items(), key=lambda item: item[1])
         text = (
-            f"{len(together)} of {len(made.late)} series; {name} {_lacks(count, made.ends[name])}"
+            f"{len(together)} of {len(made.late)} series; {name} {_lacks(count, made.ends[name])}. "
+            "Is the source brought up to date? late = false turns this alarm off"
         )
         alarms.append(Alarm(LATE, None, "", text))
     return alarms, partly

@@ -104,6 +104,9 @@ class _Day:
         self._home, self._watch, self._summary = home, watch, summary
         self._began, self._on_stage = began, on_stage
         self.kept = Kept.read(home, watch.name)
+        self._last_source = str(self.kept.summary.get("source") or "")
+        # Until another one has forecast, this run stays the one that is used.
+        summary.run = str(self.kept.summary.get("run") or "")
 
     def run(self) -> None:
         """Run all stages; note a failure in the summary."""
@@ -159,7 +162,8 @@ class _Day:
         index, retired = arrived.store.index, set(arrived.retired)
         data = index.digest()
         active = tuple(name for name in arrived.store.ids if name not in retired)
-        before = self.kept.known_before(data)
+        known = self._last_source in ("", arrived.store.source)
+        before = self.kept.known_before(data) if known else None
         if before is not None and (renames := read_renames(arrived.store.folder)):
             before = tuple(renames.get(name, name) for name in before)
         self.kept = Kept({}, data, before, active)
@@ -176,13 +180,17 @@ class _Day:
     def _predict(self, arrived: Ingested) -> Prediction:
         """Forecast all series, and add the forecasts to the record."""
         watch, summary = self._watch, self._summary
+        wanted = None
+        if watch.tickers is not None:
+            retired = set(arrived.retired)
+            wanted = [name for name in arrived.ids if name not in retired]
         unrecorded: list[str] = []
 
         def note(message: str) -> None:
             (unrecorded if "not in the record" in message else summary.notices).append(message)
 
         made = predict_from_home(
-            self._home, None, watch.levels, watch.run, newcomers=watch.newcomers,
+            self._home, wanted, watch.levels, watch.run, newcomers=watch.newcomers,
             max_late=watch.max_late, on_notice=note, source=arrived.store.source,
         )  # fmt: skip
         if unrecorded:

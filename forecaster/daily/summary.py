@@ -35,7 +35,8 @@ class Summary:
 
     - ``name``: of the daily run
     - ``began``: when, in UTC, in ISO 8601
-    - ``source``, ``run``: where the rows come from, and the run that forecast; "" where not known
+    - ``source``, ``run``: where the rows come from, and the run that forecast, or did so last; ""
+      where not known
     - ``session``: the latest time of which most series have a row
     - ``stored``, ``changed``, ``forecast``: numbers of series
     - ``partly``: series that were left out or not updated, with the reason
@@ -93,7 +94,7 @@ class Summary:
         """Return the summary in sentences, without what is wrong."""
         if not self.stored:
             return []
-        lines = [f"{self.stored} series stored from {self.source}, {self.changed} changed"]
+        lines = [f"{self.stored} series stored from {self.source}, {self.changed} with new rows"]
         if self.forecast:
             after = f" after {self.session}" if self.session else ""
             lines.append(f"{self.forecast} series forecast{after} by run {self.run}")

@@ -18,7 +18,7 @@ EXAMPLE = """\
 # Paths are relative to the folder of this file.
 
 source = "files:prices.csv"      # or "yahoo"; as `ingest --source`
-# tickers = "tickers.txt"        # a file or "AAPL,MSFT"; needed for yahoo
+# tickers = "tickers.txt"        # only these; a file or "AAPL,MSFT"; needed for yahoo
 # append = true                  # the file holds only the latest days
 # columns = ["id=symbol"]        # roles of columns; also date_format = "%d.%m.%Y", decimal = ","
 # run = "tech-daily"             # default: the latest run of this source
@@ -185,7 +185,11 @@ def _count(where: str, value: object) -> int:
 
 
 def _count_or_off(where: str, value: object) -> int | None:
-    return None if value is False else _count(where, value)
+    if isinstance(value, bool):
+        if value:
+            raise _wrong(where, "false, or a whole number of 0 or more", value)
+        return None
+    return _count(where, value)
 
 
 def _rate_or_off(where: str, value: object) -> float | None:

@@ -96,7 +96,7 @@ def test_a_morning_is_done_once_however_often_it_is_run(desk):
     files, record = set(desk.home.recorded()), desk.record()
     assert record["origin"].nunique() == 3 and not record["made_after"].any()
     again = desk.daily()
-    assert again.exit_code == 0 and "0 changed" in again.stdout
+    assert again.exit_code == 0 and "0 with new rows" in again.stdout
     assert (desk.folder / "f.csv").read_bytes() == written
     assert set(desk.home.recorded()) == files
     pd.testing.assert_frame_equal(desk.record(), record)
@@ -242,7 +242,7 @@ def test_the_example_is_a_watch_with_all_settings(tmp_path):
         ("", "no setting source; expected one, such as"),
         ('sorce = "yahoo"', "no setting 'sorce'; did you mean source?"),
         ('source = "yahoo"\n[alarms]\nlates = 1', r"\[alarms\]: no setting 'lates'; did you mean"),
-        ('source = "yahoo"\n[alarms]\nlate = true', "late: expected a whole number"),
+        ('source = "yahoo"\n[alarms]\nlate = true', "late: expected false, or a whole number"),
         ('source = "yahoo"\n[alarms]\ncoverage = 2', "coverage: expected false, or a number"),
         ('source = "yahoo"\nalarms = 1', r"expected a table, \[alarms\]; got 1"),
         ('source = 3', "source: expected text; got 3"),
@@ -352,3 +352,51 @@ def test_forecasts_of_a_renamed_ticker_are_those_of_before(desk):
     )
     record = desk.record()
     assert not record.duplicated(["unique_id", "origin", "ds"]).any() and len(record) == 9
+
+
+def test_a_ticker_is_not_renamed_to_another_series(desk):
+    desk.until(DAYS[309])
+    assert desk.daily().exit_code in (0, 4)
+    before = run("export", "--home", desk.home, "--output", desk.folder / "a.csv").exit_code
+    done = run("tickers", "rename", "BBB", "CCC", "--home", desk.home)
+    assert done.exit_code == 2 and "CCC: is another series than BBB: from " in done.stderr
+    assert before == run("export", "--home", desk.home, "--output", desk.folder / "b.csv").exit_code
+    assert (desk.folder / "a.csv").read_bytes() == (desk.folder / "b.csv").read_bytes()
+    assert set(desk.record()["unique_id"]) == set(NAMES)
+
+
+def test_after_a_failure_the_run_that_is_used_is_still_known(desk):
+    desk.until(DAYS[309])
+    assert desk.daily().exit_code in (0, 4)
+    used = desk.summary()["run"]
+    assert used
+    (desk.folder / "p.csv").unlink()
+    assert desk.daily().exit_code == 1 and desk.summary()["run"] == used
+    assert [one.run for one in last_days(desk.home)] == [used]
+
+
+def test_named_tickers_alone_are_forecast(desk):
+    desk.until(DAYS[309])
+    text = desk.watch.read_text()
+    desk.watch.write_text(text.replace("[alarms]", 'tickers = "AAA,CCC"\n[alarms]'))
+    assert desk.daily().exit_code in (0, 4)
+    assert set(pd.read_csv(desk.folder / "f.csv")["unique_id"]) == {"AAA", "CCC"}
+    desk.watch.write_text(text.replace("[alarms]", 'tickers = "AAA,NOPE"\n[alarms]'))
+    assert desk.daily().exit_code in (3, 4)
+    assert set(pd.read_csv(desk.folder / "f.csv")["unique_id"]) == {"AAA"}
+    assert "NOPE" in desk.summary()["partly"]
+
+
+def test_another_source_under_the_same_name_raises_no_alarm_of_its_series(desk, settings):
+    desk.until(DAYS[309])
+    assert desk.daily().exit_code in (0, 4)
+    other = desk.folder / "other"
+    other.mkdir()
+    few = pd.concat([prices(name, ROWS) for name in ("X", "Y")])
+    few[few["date"] <= DAYS[309]].to_csv(other / "q.csv", index=False)
+    (other / "daily.toml").write_text(WATCH.replace("p.csv", "q.csv"))
+    source = f"files:{other / 'q.csv'}"
+    assert run("fit", "--source", source, "--home", desk.home, "--config", settings).exit_code == 0
+    run("daily", other / "daily.toml", "--home", desk.home)
+    summary = json.loads((other / "s.json").read_text())
+    assert not [alarm for alarm in summary["alarms"] if alarm["kind"] == "changed"]

@@ -77,7 +77,7 @@ def test_a_missing_file_says_which(tmp_path):
 
 def test_weights_of_several_groups_are_read(tmp_path):
     path = tmp_path / "groups.csv"
-    path.write_text("Ticker;Sector;Shares\nAAPL;Tech;1.5\nBRK.B;Banks;-2\nAAPL;Mine;3\nXOM;;\n")
+    path.write_text("Ticker;Sector;Shares\nAAPL;Tech;1.5\nBRK.B;Banks;-2\nAAPL;Mine;3\n")
     assert read_weights(path) == {
         "Tech": {"AAPL": 1.5}, "Banks": {"BRK.B": -2.0}, "Mine": {"AAPL": 3.0},
     }  # fmt: skip
@@ -93,7 +93,8 @@ def test_weights_of_several_groups_are_read(tmp_path):
         ("ticker,group,weight\nA,x,nan\n", "got 'nan'"),
         ("ticker,group\nA,x\na,x\n", "line 3: a is twice in 'x'"),
         ("ticker,weight\nA,1\n", "none of them group"),
-        ("ticker,group\nA,\n", "no ticker with a group"),
+        ("ticker,group\nA,x\nB,\n", "line 3: B has no group"),
+        ("ticker,group\n", "no ticker in it"),
         ("ticker,group\n,x\n", "line 2: no ticker"),
         ("", "nothing in it"),
     ],

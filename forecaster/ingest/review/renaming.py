@@ -2,6 +2,9 @@
 
 from collections.abc import Callable
 
+import numpy as np
+import pandas as pd
+
 from forecaster.errors import UsageError
 from forecaster.home import Home
 from forecaster.ingest.review.review import review
@@ -12,6 +15,9 @@ from forecaster.ingest.store.renames import read_renames, with_rename, write_ren
 from forecaster.ingest.store.retiring import stored_names
 from forecaster.ingest.store.series_file import encode
 from forecaster.ingest.store.store import Store
+from forecaster.series import show_time
+
+_SAME = 0.02  # spread of the log ratio of two closes, up to which they are of one series
 
 
 def rename_ticker(
@@ -31,8 +37,9 @@ def rename_ticker(
     - ``source``: the source whose store has it; None: the only one
     - ``on_wait(message)``: called if another process is updating the same store
 
-    Raises UsageError where the source or the ticker is not stored, and for a new name that is empty
-    or the old one.
+    Raises UsageError where the source or the ticker is not stored, for a new name that is empty or
+    the old one, and where another series is stored under it: both have other prices on the same
+    days.
     """
     store = find_store(home, source)
     new = new.strip()
@@ -43,6 +50,8 @@ def rename_ticker(
     if not new or name == new:
         raise UsageError(f"{name}: expected another name; got {new!r}")
     with store.locked(on_wait):
+        if new in store:
+            _check_same(name, store.read_one(name), new, store.read_one(new))
         # Before the rows: if this is interrupted, the same command does the rest.
         write_renames(store.folder, with_rename(done, name, new))
         kept = read_adjustments(store.folder)
@@ -56,3 +65,26 @@ def rename_ticker(
         store.replace(name, series)
         review(store)
     return store, name
+
+
+def _check_same(old: str, before: pd.DataFrame, new: str, after: pd.DataFrame) -> None:
+    """Raise UsageError where two series have rows at the same times that are not of one series."""
+    column = next(name for name in ("close", "y", *before) if name in before and name in after)
+    both = before[["ds", column]].merge(after[["ds", column]], on="ds", suffixes=("", " new"))
+    values = both[[column, f"{column} new"]].to_numpy(float)
+    values = values[np.isfinite(values).all(1)]
+    if not len(values):
+        return
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = np.log(values[:, 1] / values[:, 0])  # of adjusted prices, they may differ
+    ratios = ratios[np.isfinite(ratios)]
+    same = np.allclose(values[:, 0], values[:, 1]) or (
+        len(ratios) > 1 and len(ratios) == len(values) and float(ratios.std()) <= _SAME
+    )
+    if not same:
+        first, last = (show_time(both["ds"].iloc[row]) for row in (0, -1))
+        raise UsageError(
+            f"{new}: is another series than {old}: from {first} to {last} both have rows, with "
+            f"other values. A renaming joins the rows of an old name with those after them; use "
+            f"`forecaster tickers retire {old}` if no more rows of it are to come"
+        )

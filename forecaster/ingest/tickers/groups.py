@@ -101,7 +101,7 @@ def read_weights(path: str | Path) -> dict[str, dict[str, float]]:
         if not name:
             raise UsageError(f"{where}: no ticker; {_EXPECTED}")
         if not label:
-            continue
+            raise UsageError(f"{where}: {printable(name, lines=False)} has no group; {_EXPECTED}")
         key = label, spelling_key(name)
         if key in seen:
             raise UsageError(f"{where}: {name} is twice in {label!r}; add up its weights")
@@ -109,7 +109,7 @@ def read_weights(path: str | Path) -> dict[str, dict[str, float]]:
         its = found.setdefault(label, {})
         its[name] = 1.0 if weight is None else _number(cells[weight], where)
     if not found:
-        raise UsageError(f"{path}: no ticker with a group; {_EXPECTED}")
+        raise UsageError(f"{path}: no ticker in it; {_EXPECTED}")
     return found
 
 
