@@ -13,6 +13,7 @@ import gc
 import importlib.util
 import mmap
 import os
+import sys
 from pathlib import Path
 
 import jaxtyping
@@ -66,6 +67,13 @@ from forecaster.cli import main  # noqa: E402
 gc.set_threshold(50_000, 20, 50)
 
 TICKERS = ["AAPL", "MSFT", "KO", "IBM", "XOM"]
+
+
+@pytest.fixture(autouse=True)
+def untraced():
+    """No swarm of an earlier test shares what it traced, so that no test depends on their order."""
+    if (recipe := sys.modules.get("forecaster.swarm.estimators.recipe")) is not None:
+        recipe._recipes.clear()
 
 
 @pytest.fixture(scope="session", autouse=True)

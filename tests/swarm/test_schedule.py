@@ -100,8 +100,9 @@ def test_a_second_fit_that_nobody_watches_takes_one_block(watched, monkeypatch):
         return train(self, call, epochs, only)
 
     monkeypatch.setattr(Schedule, "_trained", trained)
-    data = np.ones((3, 8, 2), np.float32), np.ones((3, 8, 1), np.float32)
-    swarm = Swarm(lambda rngs: nnx.Linear(2, 1, rngs=rngs), 3, loss=optax.squared_error)
+    width = 2 + watched  # so that no swarm has told yet how long an epoch takes
+    data = np.ones((3, 8, width), np.float32), np.ones((3, 8, 1), np.float32)
+    swarm = Swarm(lambda rngs: nnx.Linear(width, 1, rngs=rngs), 3, loss=optax.squared_error)
     told: Callable[[Progress], None] | None = (lambda progress: None) if watched else None
     first = swarm.fit(*data, epochs=30, on_progress=told)
     blocks = len(lengths)

@@ -91,7 +91,6 @@ class Swarm(Trained):
         data_parallel: int = 1,
     ):
         ids = names_of(ids)
-        check_one_loss(loss, loss_fn)
         given = named_values(hyperparams, "hyperparams", "{'learning_rate': 0.01}")
         hyperparams = (
             given if has_own_rate(optimizer) else {"learning_rate": SWARM_LEARNING_RATE} | given
@@ -99,6 +98,7 @@ class Swarm(Trained):
         self.hyperparams: HostHyperparams = broadcast_hyperparams(hyperparams, len(ids))
         self.seed, self._machine = checked_seed(seed), Machine(lanes, chunk, memory, data_parallel)
         self._made = recipe_of(model, loss, loss_fn, optimizer, accumulate, compute_dtype)
+        check_one_loss(loss, loss_fn)
         self._recipe.warn_unused(self.hyperparams)
         self._ids, self._devices = ids, cast(OnDevices | None, None)
         self._use, self._fitted = Use(), cast(Fitted | None, None)
