@@ -70,10 +70,8 @@ def adjust(
     if factor is not None and before is not None:
         if len(tickers) != 1:
             raise UsageError("--factor: name one ticker, without --all")
-        _, applied = adjust_by(
-            home, tickers[0], factor, before.date(), source, split=volume, on_wait=say
-        )
-        return _show(applied)
+        day, name = before.date(), tickers[0]
+        return _show(adjust_by(home, name, factor, day, source, split=volume, on_wait=say)[1])
     if undo and dismiss:
         raise UsageError("--undo forgets, and --dismiss remembers; leave one of them out")
     if not (everything or tickers):

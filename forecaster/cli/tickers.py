@@ -17,7 +17,7 @@ _source_option = click.option(
 @click.group()
 @home_option
 def tickers(*, home: "Home") -> None:
-    """Rename stored tickers; retire those of which no more rows are to come, and restore them.
+    """Rename stored tickers, retire the ones that get no more rows, and restore them.
 
     \b
     Examples:
@@ -74,8 +74,9 @@ def restore(*, names: tuple[str, ...], source: str | None, home: "Home") -> None
 def rename(*, old: str, new: str, source: str | None, home: "Home") -> None:
     """Say that a ticker has another name; its history, network and record follow.
 
-    Rows that the source still has under the old name belong to the new one. Rows that are stored
-    under the new name already stay, with the older ones in front.
+    Rows that the source still has under the old name belong to the new one. If rows are stored
+    under the new name already, the older rows are put in front of them. Nothing is changed if these
+    are another series: if both have rows on the same days, with other values.
 
     \b
     Example:

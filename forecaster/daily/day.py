@@ -104,9 +104,10 @@ class _Day:
         self._home, self._watch, self._summary = home, watch, summary
         self._began, self._on_stage = began, on_stage
         self.kept = Kept.read(home, watch.name)
-        self._last_source = str(self.kept.summary.get("source") or "")
-        # Until another one has forecast, this run stays the one that is used.
-        summary.run = str(self.kept.summary.get("run") or "")
+        # After a failure, these stay those of the last run that forecast.
+        summary.source, summary.run = (
+            str(self.kept.summary.get(name) or "") for name in ("source", "run")
+        )
 
     def run(self) -> None:
         """Run all stages; note a failure in the summary."""
@@ -162,7 +163,7 @@ class _Day:
         index, retired = arrived.store.index, set(arrived.retired)
         data = index.digest()
         active = tuple(name for name in arrived.store.ids if name not in retired)
-        known = self._last_source in ("", arrived.store.source)
+        known = self._summary.source in ("", arrived.store.source)
         before = self.kept.known_before(data) if known else None
         if before is not None and (renames := read_renames(arrived.store.folder)):
             before = tuple(renames.get(name, name) for name in before)

@@ -35,8 +35,8 @@ class Summary:
 
     - ``name``: of the daily run
     - ``began``: when, in UTC, in ISO 8601
-    - ``source``, ``run``: where the rows come from, and the run that forecast, or did so last; ""
-      where not known
+    - ``source``, ``run``: where the rows come from, and the run that forecast; after a failure, of
+      the last daily run that forecast; "" if none has
     - ``session``: the latest time of which most series have a row
     - ``stored``, ``changed``, ``forecast``: numbers of series
     - ``partly``: series that were left out or not updated, with the reason

@@ -5,10 +5,11 @@ of a source are joined whenever there are many. The large file holds all of thei
 some small files cannot be removed, their rows are in two files, and are counted once.
 """
 
+import contextlib
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -122,28 +123,40 @@ def join_small(home: Home) -> None:
     small = [path for path in home.recorded() if not path.stem.endswith(_JOINED)]
     if not small or len(small) % _MANY:
         return
-    groups: dict[tuple[str, bool], list[tuple[Path, pa.Table]]] = {}
-    for path in small:
-        try:
-            table = read_table(path)
-        except (OSError, ValueError):
-            continue
-        groups.setdefault(kind_of(table), []).append((path, table))
-    for files in groups.values():
+    for files in _by_kind(small):
         if len(files) < 2:
             continue
-        names = [path.name for path, _ in files]
+        names = [path.name for path in files]
         digest = hashlib.sha256("\n".join(names).encode()).hexdigest()[:12]
         stamp = names[-1].rpartition("-")[0]
         to = home.record / f"{stamp}-{digest}{_JOINED}.parquet"
-        table = joined([table for _, table in files])
-        known = set().union(*(digests_of(path) for path, _ in files))
+        table, known = _together(files)
         try:
             atomic.write_file(to, lambda at, table=table, all=known: write_table(table, at, all))
-            for path, _ in files:
+            for path in files:
                 path.unlink(missing_ok=True)
         except (WriteError, OSError):
             return
+
+
+def _by_kind(paths: Iterable[Path]) -> list[dict[Path, "pa.Table"]]:
+    """Return the tables of files of each kind, see :func:`kind_of`, without unreadable files."""
+    groups: dict[tuple[str, bool], dict[Path, pa.Table]] = {}
+    for path, table in _readable(paths):
+        groups.setdefault(kind_of(table), {})[path] = table
+    return list(groups.values())
+
+
+def _readable(paths: Iterable[Path]) -> Iterator[tuple[Path, "pa.Table"]]:
+    """Yield the files that can be read, with their tables."""
+    for path in paths:
+        with contextlib.suppress(OSError, ValueError):
+            yield path, read_table(path)
+
+
+def _together(files: Mapping[Path, "pa.Table"]) -> tuple["pa.Table", set[str]]:
+    """Return one table of all files of a kind, and the hashes of its predictions."""
+    return joined(list(files.values())), set().union(*map(digests_of, files))
 
 
 def to_compact(home: Home) -> list[Path]:
@@ -151,13 +164,10 @@ def to_compact(home: Home) -> list[Path]:
 
     Those are all that hold several months, or share one. Files that cannot be read are left out.
     """
-    held: dict[Path, list[tuple[str, tuple[str, bool]]]] = {}
-    for path in home.recorded():
-        try:
-            table = read_table(path)
-        except (OSError, ValueError):
-            continue
-        held[path] = [(month, kind_of(table)) for month in _months(table)]
+    held = {
+        path: [(month, kind_of(table)) for month in _months(table)]
+        for path, table in _readable(home.recorded())
+    }
     count = Counter(key for keys in held.values() for key in keys)
     return [
         path for path, keys in held.items() if len(keys) > 1 or any(count[key] > 1 for key in keys)
@@ -170,18 +180,10 @@ def compact(home: Home, paths: Sequence[Path]) -> None:
     An interruption loses nothing: the new files are complete before the old ones are removed, and
     rows in two files count once. Raises WriteError.
     """
-    groups: dict[tuple[str, bool], list[tuple[Path, pa.Table]]] = {}
-    for path in paths:
-        try:
-            table = read_table(path)
-        except (OSError, ValueError):
-            continue
-        groups.setdefault(kind_of(table), []).append((path, table))
-    for files in groups.values():
-        known = set().union(*(digests_of(path) for path, _ in files))
-        table = joined([table for _, table in files])
+    for files in _by_kind(paths):
+        table, known = _together(files)
         written = {_write_month(home, month, part, known) for month, part in _months(table).items()}
-        for path, _ in files:
+        for path in files:
             if path not in written:
                 atomic.remove_file(path)
 
@@ -218,11 +220,7 @@ def rename_in_record(home: Home, source: str, old: str, new: str) -> int:
     import pyarrow as pa
 
     changed = 0
-    for path in home.recorded():
-        try:
-            table = read_table(path)
-        except (OSError, ValueError):
-            continue
+    for path, table in _readable(home.recorded()):
         names = table.column("unique_id").cast(pa.string()).to_pylist()
         if kind_of(table)[0] != source or old not in names:
             continue

@@ -64,7 +64,7 @@ def keep(home: Home, made: Made) -> Path:
     table, now = _table(made), datetime.now(UTC)
     digest = _digest(table)
     for path in home.recorded():
-        if digest in path.name or digest in digests_of(path):
+        if digest in digests_of(path):
             return path
     path = home.new_recorded(digest, now)
     atomic.write_file(path, lambda to: write_table(_stamped(table, now), to))

@@ -20,7 +20,7 @@ from forecaster.series import show_time
 COVERAGE, ERRORS = "coverage", "errors"
 """Kinds of alarms."""
 RATE = 0.04
-"""False alarms of coverage a session at most, unless it is told otherwise."""
+"""The usual limit of false alarms of coverage, in alarms a session."""
 _TIMES = 252  # latest ones, so that an alarm does not depend on what was years ago
 _SHOWN = 21  # latest outcomes, for the figures of an alarm
 _TOGETHER = 1 / 8  # share of the rate for all series together
@@ -101,8 +101,7 @@ def coverage_alarms(rows: pd.DataFrame, levels: list[str], rate: float) -> list[
     missed = (tails < 1).where(tails.notna()).mean(axis=1).to_frame() - outside
     bets = sequential.e_values_of_bets(missed.to_numpy(float), -outside)
     for when in _since(missed, bets, _TOGETHER * rate).values():
-        latest = rows[rows["ds"].isin(missed.index[-_SHOWN:])]
-        alarms.append(Alarm(COVERAGE, None, when, _covered(latest, levels)))
+        alarms.append(Alarm(COVERAGE, None, when, _covered(rows, levels)))
     return alarms
 
 
@@ -117,23 +116,32 @@ def error_alarms(rows: pd.DataFrame, rate: float) -> list[Alarm]:
     ours, unchanged = rows["crps"].to_numpy(float), rows["crps_unchanged"].to_numpy(float)
     larger = np.maximum(ours, unchanged)
     lost = np.where(larger > 0, (ours - unchanged) / np.where(larger > 0, larger, 1.0), 0.0)
-    losses = _wide(rows, lost) - _MARGIN
-    alarms: list[Alarm] = []
-    shares = (1 - _TOGETHER, losses), (_TOGETHER, losses.mean(axis=1).to_frame())
-    for share, table in shares:
-        bets = sequential.e_values_of_bets(table.to_numpy(float), -1 - _MARGIN)
-        for name, when in _since(table, bets, share * rate).items():
-            all_together = table is not losses
-            part = rows if all_together else rows[rows["unique_id"] == name]
-            part = part[part["ds"].isin(table.index[-_SHOWN:])] if all_together else part
-            part = part if all_together else part.tail(_SHOWN)
-            ratio = part["crps"].sum() / part["crps_unchanged"].sum()
-            text = (
-                f"CRPS is {ratio:.2f} times that of 'unchanged' over the latest "
-                f"{part['ds'].nunique()} outcomes"
-            )
-            alarms.append(Alarm(ERRORS, None if all_together else str(name), when, text))
+    each = _wide(rows, lost) - _MARGIN
+    together = each.mean(axis=1).to_frame()
+    found = _losing(each, (1 - _TOGETHER) * rate)
+    alarms = [
+        Alarm(ERRORS, name, when, _lost(rows[rows["unique_id"] == name]))
+        for name, when in found.items()
+    ]
+    for when in _losing(together, _TOGETHER * rate).values():
+        alarms.append(Alarm(ERRORS, None, when, _lost(rows)))
     return alarms
+
+
+def _losing(losses: pd.DataFrame, rate: float) -> dict[str, str]:
+    """Return the columns of relative losses, less the margin, that :func:`_since` reports."""
+    bets = sequential.e_values_of_bets(losses.to_numpy(float), -1 - _MARGIN)
+    return _since(losses, bets, rate)
+
+
+def _lost(rows: pd.DataFrame) -> str:
+    """Say how large CRPS was at the latest outcomes."""
+    rows = _latest(rows)
+    ratio = rows["crps"].sum() / rows["crps_unchanged"].sum()
+    return (
+        f"CRPS is {ratio:.2f} times that of 'unchanged' over the latest {rows['ds'].nunique()} "
+        "outcomes"
+    )
 
 
 def _bounds(rows: pd.DataFrame, level: str) -> tuple[np.ndarray, np.ndarray]:
@@ -167,7 +175,11 @@ def _since(
 
 def _covered(rows: pd.DataFrame, levels: list[str]) -> str:
     """Say what share of the latest outcomes the bands covered."""
-    rows = rows.sort_values("ds")
-    rows = rows[rows["ds"].isin(np.sort(rows["ds"].unique())[-_SHOWN:])]
+    rows = _latest(rows)
     parts = [f"bands of {level} % covered {held_by(rows, level).mean():.0%}" for level in levels]
     return f"{' and '.join(parts)} of the latest {rows['ds'].nunique()} outcomes"
+
+
+def _latest(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the outcomes of the latest times."""
+    return rows[rows["ds"].isin(np.sort(rows["ds"].unique())[-_SHOWN:])]

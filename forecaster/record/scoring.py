@@ -132,6 +132,11 @@ class Scorecard:
             sentences.append(
                 "`forecaster ingest` fetches what has come since; then run this again."
             )
+        return [*sentences, *self._not_scored()]
+
+    def _not_scored(self) -> list[str]:
+        """Return a sentence for each kind of values that do not count, or count in part."""
+        sentences: list[str] = []
         if missing := self.count(MISSING):
             sentences.append(f"{missing} values have no outcome: none is stored for their time.")
         if gone := self.count(GONE):

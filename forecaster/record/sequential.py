@@ -74,7 +74,7 @@ def e_values_of_tails(
 
 
 def _edges(levels: tuple[float, ...]) -> tuple[float, ...]:
-    """Return the upper ends of the ranges of tail probabilities that are told apart, falling."""
+    """Return where tail probabilities are cut into ranges: the upper end of each, falling."""
     outside = [round(1 - level / 100, 12) for level in levels]
     return (1.0, *outside, *(share for share in _FURTHER if share < outside[-1] / 2))
 

@@ -372,6 +372,7 @@ def test_after_a_failure_the_run_that_is_used_is_still_known(desk):
     assert used
     (desk.folder / "p.csv").unlink()
     assert desk.daily().exit_code == 1 and desk.summary()["run"] == used
+    assert desk.summary()["source"].startswith("files:")
     assert [one.run for one in last_days(desk.home)] == [used]
 
 

@@ -1,4 +1,4 @@
-"""Mark stored series of which no more rows are to come: delisted, renamed or given up."""
+"""Mark stored series that get no more rows, since they were delisted or given up."""
 
 from collections.abc import Callable, Sequence
 
