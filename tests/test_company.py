@@ -28,6 +28,7 @@ def test_a_network_beside_others_is_the_one_it_is_alone():
     assert len(set(hashes.values())) == 1, hashes
 
 
+@pytest.mark.slow
 def test_a_single_series_has_the_bits_that_it_has_in_company():
     config = fc.Config(
         hidden=2, lookback=20, burn_in=5, horizon=2, validation=60, epochs=3, members=2

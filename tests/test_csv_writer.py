@@ -39,9 +39,12 @@ def test_no_cell_is_a_formula_wherever_a_program_parts_them(names, separator):
 @pytest.mark.parametrize("sign", SIGNS)
 def test_nothing_unseen_hides_a_formula(sign):
     """Programs that strip invisible characters would run the formula behind them."""
-    for unseen in [*UNSEEN, "\u200b \ufeff", "\u3164", "\ufe0f"]:
-        text = write_csv(pd.DataFrame({"unique_id": [f"{unseen}{sign}1"]}))
-        assert next(iter(csv.reader(text.split("\n", 1)[1:])))[0].startswith("'"), ascii(unseen)
+    names = [f"{unseen}{sign}1" for unseen in [*UNSEEN, "\u200b \ufeff", "\u3164", "\ufe0f"]]
+    text = write_csv(pd.DataFrame({"unique_id": names}))
+    rows = list(csv.reader(io.StringIO(text, newline="")))[1:]
+    assert len(rows) == len(names)
+    for (cell,), name in zip(rows, names, strict=True):
+        assert cell.startswith("'"), ascii(name)
 
 
 def test_what_is_no_formula_stays_as_it_is():

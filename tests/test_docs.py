@@ -68,6 +68,7 @@ def test_the_site_builds_without_a_warning(site):
     assert not [name for name, text in html.items() if re.search(r":(class|func|mod|meth):", text)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     ["[a page](nowhere.md)", pytest.param("[a heading](index.md#nowhere)", marks=pytest.mark.slow)],
@@ -263,6 +264,7 @@ def prices_here(panel, tmp_path, monkeypatch):
     frame.to_parquet("prices.parquet")
 
 
+@pytest.mark.slow
 def test_the_notebook_section_works(prices_here):
     matplotlib.use("agg")
     section, _, _, baselines = blocks(DOCS / "guide" / "notebooks.md", "python")

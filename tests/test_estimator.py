@@ -27,6 +27,7 @@ def fitted(df):
     return fc.Forecaster(horizon=3, seed=1, **SETTINGS).fit(df)
 
 
+@pytest.mark.slow
 def test_it_gives_what_the_functions_give(fitted, df, config):
     panel = fc.load_panel(df)
     expected = fc.predict(fc.fit(panel, config, seed=1), panel, level=[80])
@@ -55,6 +56,7 @@ def test_columns_keep_the_names_that_they_came_with(fitted, df):
     assert list(crossed) == ["store", "day", "cutoff", "net", "LSTM"]
 
 
+@pytest.mark.slow
 def test_nixtlas_functions_score_its_frames(fitted, df):
     crossed = fitted.cross_validation(df, n_windows=3, step_size=2, level=[80])
     table = evaluate(crossed.drop(columns="cutoff"), metrics=[mae, coverage], level=[80])

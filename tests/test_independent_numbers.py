@@ -89,6 +89,7 @@ def with_horizon(forecasts):
     return forecasts.assign(horizon=forecasts.groupby(["unique_id", "cutoff"]).cumcount() + 1)
 
 
+@pytest.mark.slow
 def test_every_forecast_stands_beside_what_came(forecasts, adjusted):
     assert len(forecasts) == len(adjusted) * WINDOWS * HORIZON
     for name, part in forecasts.groupby("unique_id"):

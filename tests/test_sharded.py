@@ -253,6 +253,7 @@ class Losing(Elsewhere):
         return super().run(function, common, parts, per_core=per_core)
 
 
+@pytest.mark.slow
 def test_what_is_lost_with_its_workers_is_named_and_tried_again(data, tmp_path):
     home, whole = Home(tmp_path), fc.load(Home(data / "whole").latest_run())
     with with_executor(Losing([2])):
@@ -291,6 +292,7 @@ def test_the_more_lanes_the_more_series_are_trained_at_a_time(data, tmp_path, mo
     assert model.provenance["training_seconds"] == pytest.approx(total, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_where_everything_is_lost_the_reasons_are_named_and_all_is_tried_again(data, tmp_path):
     with with_executor(Losing([1, 2, 3])):
         message = error(*fitting(data), "--home", tmp_path, code=1)

@@ -77,6 +77,7 @@ def same(one, other):
     }
 
 
+@pytest.mark.slow
 def test_an_evaluation_in_shards_has_the_bits_of_one_in_one_piece(data, tmp_path):
     done = run(*evaluating(data), "--home", tmp_path, "--output", tmp_path / "out")
     assert done.exit_code == 3, done.output
@@ -161,6 +162,7 @@ def test_an_evaluation_of_a_single_shard_is_resumed_too(data, tmp_path, monkeypa
     assert not Home(tmp_path).unfinished.exists()
 
 
+@pytest.mark.slow
 def test_an_evaluation_that_cannot_be_made_leaves_nothing_to_resume(data, tmp_path):
     members = tmp_path / "members.csv"
     members.write_text("ticker,start,end\nAAA,1990-01-01,1990-02-01\n")
@@ -186,6 +188,7 @@ def test_one_that_was_killed_once_it_was_written_is_not_made_again(data, tmp_pat
     assert (out / "summary.json").read_bytes() == written and not Home(tmp_path).unfinished.exists()
 
 
+@pytest.mark.slow
 def test_pages_are_left_out_where_the_tables_are_too_large_for_them(data, tmp_path, monkeypatch):
     monkeypatch.setattr("forecaster.free_memory.free_memory", lambda: 10**4)
     done = run(*evaluating(data), "--home", tmp_path, "--output", tmp_path / "out")

@@ -51,6 +51,7 @@ def test_a_fault_at_some_writes_leaves_the_old_state_or_the_new(disk, tmp_path):
     assert faults(disk, tmp_path, "export", "ENOSPC", 2, 3) >= 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
     [kind if kind == "kill" else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS],

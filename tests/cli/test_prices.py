@@ -130,6 +130,7 @@ def test_export_writes_what_is_stored(home, tmp_path):
     assert "exists" in error("export", "--output", tmp_path / "a.csv", "--home", home, code=2)
 
 
+@pytest.mark.slow
 def test_members_over_time_are_counted_while_they_belonged(tmp_path, settings):
     tickers = tmp_path / "members.csv"
     tickers.write_text("ticker,start,end\nAAPL,2000-01-01,\nXOM,2000-01-01,2025-11-28\n")

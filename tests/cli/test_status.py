@@ -53,6 +53,7 @@ def test_mutants_of_models_are_shown_or_named(count, home, tmp_path, unchecked):
     assert 0 < sound < count / 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [200, pytest.param(2000, marks=pytest.mark.slow)])
 def test_mutants_of_interrupted_fits_are_shown_and_resumed_or_refused(count, tmp_path):
     skipped = {"GE": Skipped(Kind.OTHER, detail="no rows")}

@@ -20,6 +20,7 @@ def loads(tmp_path):
     return tmp_path / "loads.csv"
 
 
+@pytest.mark.slow
 def test_paths_are_shown_as_values_with_their_sum_and_nothing_is_called_a_price(
     loads, tmp_path, settings
 ):
@@ -40,6 +41,7 @@ def test_paths_are_shown_as_values_with_their_sum_and_nothing_is_called_a_price(
         assert not re.search("price|close|risk|session", done.output, re.I), done.output
 
 
+@pytest.mark.slow
 def test_what_few_months_are_refused_for_is_named_and_works(tmp_path, settings):
     months = pd.DataFrame({"unique_id": "a", "ds": pd.date_range("2020-01-01", periods=60,
                            freq="MS"), "y": np.arange(60.0) % 12 + 20})  # fmt: skip
@@ -60,6 +62,7 @@ def test_what_few_months_are_refused_for_is_named_and_works(tmp_path, settings):
     assert frame.count("\na,") == horizon and f"a,{2025 + (horizon - 1) // 12}-" in frame
 
 
+@pytest.mark.slow
 def test_a_series_that_falls_to_zero_is_counted_and_the_exit_code_is_3(settings, tmp_path):
     """It is scored up to there; fewer forecasts than asked for are no full success."""
     sound = prices("AAA", 300)
@@ -112,6 +115,7 @@ def test_forecasts_say_what_they_rest_on(tmp_path):
     assert table["new"] == table["still"] == "last value" and table["years"] == "combination"
 
 
+@pytest.mark.slow
 def test_a_series_that_could_not_be_updated_is_evaluated_as_stored_and_the_exit_code_is_3(
     settings, tmp_path
 ):

@@ -86,6 +86,7 @@ def test_the_verdict_is_what_the_tables_say(evaluation):
     assert f"{relative(evaluation, 'crps')['LSTM'].idxmin()} (CRPS" in ends
 
 
+@pytest.mark.slow
 def test_few_cutoffs_give_no_test_and_say_so(panel, config, tmp_path):
     quick = dataclasses.replace(config, epochs=1)
     few = evaluate_to_folder(
@@ -293,6 +294,7 @@ def test_forecasts_are_stored_in_single_precision_and_outcomes_as_they_are():
     assert stored["LSTM"].dtype == np.float32 and stored["y"].dtype == np.float64
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("as_for_users")
 def test_a_score_does_not_depend_on_the_series_beside_it(panel, config, tmp_path, monkeypatch):
     """One that joins the universe late is scaled by its changes up to the evaluation's start."""
@@ -336,6 +338,7 @@ def test_baselines_of_the_options_are_each_run_once_naive_first():
     assert not BacktestOptions().with_torch
 
 
+@pytest.mark.slow
 def test_series_of_dates_are_evaluated_at_their_own_ends_on_request(panel, config, tmp_path):
     quick = dataclasses.replace(config, epochs=1)
     rows = panel.only(panel.ids[:3]).to_frame().rename(columns={"adj_close": "y"})

@@ -56,6 +56,7 @@ def test_series_that_may_be_short_keep_rows_at_every_cutoff(rows, horizon, step,
     assert usual_windows(np.array(rows), panel_times, "y", config, step) == expected
 
 
+@pytest.mark.slow
 def test_a_series_is_not_forecast_from_its_first_rows_where_it_has_later_cutoffs():
     lengths = {"long": 40, "short": 7, "shortest": 5}
     parts = [

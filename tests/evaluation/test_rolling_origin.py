@@ -12,6 +12,7 @@ from forecaster.evaluation import BacktestOptions, Origins, cutoffs_of, evaluate
 from forecaster.evaluation.backtest.verdict import caveats
 from forecaster.evaluation.origins.cutoffs import groups_of
 from forecaster.evaluation.origins.rolling_origin import FrameWriter, write_frames
+from tests.slow import slow
 
 DAYS = pd.bdate_range("2024-01-01", periods=10)
 
@@ -93,6 +94,7 @@ def test_without_a_frame_there_is_no_file(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_each_series_is_forecast_towards_its_own_end_where_times_count_rows(config):
     rows = {"long": 260, "short": 200}
     values = np.random.default_rng(0).normal(size=260).cumsum() + 50
@@ -131,8 +133,8 @@ def fallen(column: str, at: int, value: float, length: int = ROWS) -> fc.Panel:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("column", ["y", "close"])
-@pytest.mark.parametrize(("value", "length"), [(0.0, ROWS), (-37.63, 1)])
+@pytest.mark.parametrize("column", ["y", slow("close")])
+@pytest.mark.parametrize(("value", "length"), [(0.0, ROWS), slow(-37.63, 1)])
 def test_outcomes_of_zero_or_below_are_scored(column, value, length):
     """From the first of them on the series cannot be forecast, which is said."""
     bad = FIRST + 10  # the last cutoff is one row before

@@ -53,6 +53,7 @@ def rungs_in(table: pd.DataFrame) -> dict[str, str]:
     return {str(name): str(rung) for name, rung in each.items()}
 
 
+@pytest.mark.slow
 def test_frames_of_past_forecasts_have_the_column(frame):
     made = fc.cross_validation(frame, SMALL, 5)
     assert rungs_in(made) == EXPECTED
@@ -69,6 +70,7 @@ def test_a_series_changes_its_rung_from_cutoff_to_cutoff(frame):
     assert set(latest) == {Rung.OWN}
 
 
+@pytest.mark.slow
 def test_prices_have_no_such_column():
     days = pd.bdate_range("2024-01-01", periods=90)
     close = 50 * np.exp(np.random.default_rng(0).normal(0, 0.01, 90).cumsum())
@@ -101,6 +103,7 @@ def test_the_page_says_it_of_each_series_and_in_words(evaluation, tmp_path):
     assert "“Forecast by” says what" in page
 
 
+@pytest.mark.slow
 def test_an_evaluation_of_before_is_still_read(evaluation, tmp_path):
     path = tmp_path / "old"
     path.mkdir()
@@ -162,6 +165,7 @@ def test_odd_series_are_evaluated_beside_all_baselines(tmp_path):
     assert 1 <= len(lines) <= len(fast)
 
 
+@pytest.mark.slow
 def test_a_series_that_falls_to_zero_is_evaluated_after_the_next_training(tmp_path):
     y = np.r_[np.linspace(9, 12, 24), 0, 3, 1, 2, 4, 3, 2, 1, 2, 3]
     frame = frame_of({"falls": list(y), "stays": list(y + 1)})
@@ -171,6 +175,7 @@ def test_a_series_that_falls_to_zero_is_evaluated_after_the_next_training(tmp_pa
     assert made.scores["mae"].notna().all() and set(made.summary.failed) <= {"LSTM"}
 
 
+@pytest.mark.slow
 def test_a_series_that_begins_after_the_first_cutoff_is_named_and_what_would_help(tmp_path):
     late = frame_of({"late": [3.0, 4, 5, 4, 6, 5]}).assign(ds=lambda table: table["ds"] + 54)
     frame = pd.concat([frame_of({"long": list(np.arange(60) % 7.0)}), late])

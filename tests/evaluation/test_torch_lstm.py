@@ -11,6 +11,7 @@ from forecaster.errors import UsageError
 pytest.importorskip("torch")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [

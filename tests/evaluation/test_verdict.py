@@ -159,6 +159,7 @@ def test_failures_and_few_cutoffs_are_caveats(tmp_path):
     assert "made by an earlier version" in caveats(old)[0]
 
 
+@pytest.mark.slow
 def test_errors_that_always_differ_a_little_are_told_apart(tmp_path):
     """Five per cent on every one of twelve series, whose own errors are from 1 to 12."""
     apart = np.arange(1.0, 13)

@@ -66,6 +66,7 @@ def test_the_forecast_is_that_of_the_model_alone(name, tmp_path):
     assert np.isfinite(past[name.upper()]).all()
 
 
+@pytest.mark.slow
 def test_a_kind_of_network_asked_for_is_trained_where_auto_does_not():
     short = seasonal(20, rows=24)
     long = seasonal(1, rows=100).assign(unique_id="long")

@@ -7,6 +7,7 @@ import pytest
 from scipy.special import ndtri
 
 from forecaster.forecasting.bands.conformal import band_scores, common_spread
+from tests.slow import rest_slow
 
 MEAN_SIZE = np.sqrt(2 / np.pi)
 
@@ -55,7 +56,7 @@ def slow(scores, level, memory, count, prior, shrinkage):
     return out
 
 
-@pytest.mark.parametrize("count", [1, 12])
+@pytest.mark.parametrize("count", rest_slow([12, 1]))
 def test_bounds_are_those_of_the_definition(count):
     random = np.random.default_rng(0)
     scores = random.standard_t(4, (3, 70, 2)) + 0.3

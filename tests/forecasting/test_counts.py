@@ -68,6 +68,7 @@ def test_scores_of_counts_are_normal_where_the_distribution_holds(mean, variance
     np.testing.assert_allclose(above, (values > 2).mean(), atol=0.03)
 
 
+@pytest.mark.slow
 def test_forecasts_of_counts_are_whole_and_hold_what_they_say(tmp_path):
     frame = demand(72)
     known, came = frame[frame["ds"] < 66], frame[frame["ds"] >= 66]
@@ -113,6 +114,7 @@ def test_bands_of_counts_are_better_than_those_of_the_median():
     )
 
 
+@pytest.mark.slow
 def test_counts_with_a_week_follow_it():
     random = np.random.default_rng(1)
     week = np.array([0.2, 0.2, 0.2, 1.0, 3.0, 9.0, 0.2])

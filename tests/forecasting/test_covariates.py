@@ -129,6 +129,7 @@ def test_rows_without_a_name_are_those_of_all_series(shops):
     assert features[0].shape[-1] == Transform.choose("auto", plain).feature_count(3) + 4
 
 
+@pytest.mark.slow
 def test_what_a_series_is_tells_it_apart_for_a_common_start(shops, tmp_path):
     panel = Panel.from_frame(shops[0])
     panel = panel.only(panel.ids[:4])
@@ -182,6 +183,7 @@ def test_they_move_with_series_that_are_set_side_by_side_by_their_ends(shops):
         assert np.corrcoef(known, y)[0, 1] > 0.9
 
 
+@pytest.mark.slow
 def test_which_rows_come_after_a_cutoff_moves_no_forecast_made_at_it(panel):
     """The steps ahead are times of the calendar, as in a forecast, not the rows that came."""
     config = dataclasses.replace(SETTINGS, epochs=1)
@@ -195,6 +197,7 @@ def test_which_rows_come_after_a_cutoff_moves_no_forecast_made_at_it(panel):
     np.testing.assert_array_equal(whole.features[:, at], now.features[:, -1])
 
 
+@pytest.mark.slow
 def test_a_series_that_comes_later_changes_no_scale_of_static_covariates(shops):
     sales = shops[0]
     later = sales[sales["unique_id"] == "s00"].assign(unique_id="new")
@@ -216,6 +219,7 @@ def test_a_series_that_comes_later_changes_no_scale_of_static_covariates(shops):
     pd.testing.assert_frame_equal(made[0], ours, check_exact=True)
 
 
+@pytest.mark.slow
 def test_constants_are_the_same_however_a_file_writes_them(shops):
     """A number beside a blank becomes a float, and cells keep the spaces around them."""
     panel = Panel.from_frame(shops[0])

@@ -176,6 +176,7 @@ def test_a_newcomer_has_its_own_whoever_is_forecast_beside_it(panel, config):
     assert np.abs(medians).max() < 0.004
 
 
+@pytest.mark.slow
 def test_no_median_lies_beyond_three_standard_errors_of_its_history(config):
     """Prices rise in most of their rows, then move five times as much: a bet on more is large."""
     random = np.random.default_rng(5)

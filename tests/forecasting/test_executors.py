@@ -14,6 +14,7 @@ from tests.swarm.test_fitting import same
 from tests.swarm.test_shards import Elsewhere
 
 
+@pytest.mark.slow
 def test_a_model_from_shards_is_the_same(panel, config, model):
     away = fc.fit(panel, config, seed=1, executor=(executor := Elsewhere(2)))
     assert same(away.networks.params, model.networks.params)
@@ -53,6 +54,7 @@ def test_a_part_of_the_validation_has_only_the_steps_that_it_needs(panel, config
     assert sent and all(shape[1] <= steps < panel.mask.sum(1).max() for shape in sent), sent
 
 
+@pytest.mark.slow
 def test_a_series_that_no_worker_could_train_is_skipped_by_name(panel, config, model):
     away = fc.fit(panel, config, seed=1, executor=Elsewhere(1, lost=[3]))
     assert away.skipped == {TICKERS[3]: Skipped(Kind.NOT_TRAINED, detail="lost three times")}

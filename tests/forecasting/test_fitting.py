@@ -11,6 +11,7 @@ from forecaster.errors import DataError
 from forecaster.evaluation.scores.metrics import covered
 from forecaster.series.panel.panel import Panel
 from tests.conftest import TICKERS
+from tests.slow import slow
 
 
 def forecasts(panel, config, seed=1) -> pd.DataFrame:
@@ -99,12 +100,12 @@ def test_untrained_means_the_premium_where_there_is_one(panel, config):
     [
         {"model": "gru"},
         {"model": "mlp"},
-        {"model": "transformer"},
-        {"model": "tcn"},
-        pytest.param({"model": "nhits"}, marks=pytest.mark.slow),  # three blocks to compile
-        {"model": "dlinear"},
         {"model": "nlinear", "head": "point"},
-        {"training": "windowed", "head": "point", "layers": 2},
+        slow({"model": "transformer"}),
+        slow({"model": "tcn"}),
+        slow({"model": "nhits"}),
+        slow({"model": "dlinear"}),
+        slow({"training": "windowed", "head": "point", "layers": 2}),
     ],
 )
 def test_every_kind_of_model_learns(panel, config, change, tmp_path):

@@ -16,13 +16,16 @@ from forecaster.forecasting.networks.nhits import between, pooled
 from forecaster.forecasting.networks.tcn import dilations
 from forecaster.forecasting.networks.transformer import by_distance
 from forecaster.forecasting.task import trained_apply
+from tests.slow import rest_slow, slow
 
 CAUSAL = ["lstm", "gru", "transformer", "tcn"]
 WHOLE = ["mlp", "nhits", "dlinear", "nlinear"]
 
 
-@pytest.mark.parametrize("kind", ["lstm", "gru", "mlp", "transformer", "tcn", "nhits"])
-@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize(
+    "kind", rest_slow(["lstm", "mlp", "gru", "transformer", "tcn", "nhits"], 2)
+)
+@pytest.mark.parametrize("layers", [slow(1), 2])
 def test_a_widened_network_says_the_same(kind, layers):
     small = fc.Config(model=kind, hidden=3, layers=layers, lookback=20, validation=50)
     wide = dataclasses.replace(small, hidden=7)

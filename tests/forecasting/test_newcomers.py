@@ -37,6 +37,7 @@ def test_one_that_came_later_is_forecast_and_named(panel, fitted, tmp_path):
     assert set(paths["unique_id"]) == set(panel.ids)
 
 
+@pytest.mark.slow
 def test_it_is_what_an_untrained_network_of_its_own_would_say(panel, config):
     """Without fine-tuning, every series' network is the common start."""
     still = dataclasses.replace(config, start="pooled", members=2, shrinkage=0.0, epochs=1)
@@ -91,6 +92,7 @@ def test_one_with_a_network_of_its_own_needs_rows_for_it(panel, fitted):
         match_panel(fitted, few)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("transform", "needed"),
     [("seasonal", 25)],

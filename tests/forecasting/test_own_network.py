@@ -144,6 +144,7 @@ def test_it_is_evaluated_like_any_other(panel, config):
     assert scores["mae_relative_to_naive"].between(0.7, 1.3).all()
 
 
+@pytest.mark.slow
 def test_a_saved_model_is_loaded_by_its_import_path(panel, own, tmp_path):
     again = fc.load(fc.save(own, tmp_path / "run"))
     assert again.networks.network is Decays and again.config == own.config

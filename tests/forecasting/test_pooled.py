@@ -103,6 +103,7 @@ def test_a_start_learns_nothing_from_the_validation_span(panel, pooled):
     np.testing.assert_array_equal(*kernels)
 
 
+@pytest.mark.slow
 def test_short_series_hold_back_what_they_can_spare(waves):
     settings = fc.Config(hidden=4, lookback=20, horizon=2, epochs=1, members=1)
     parts = waves.to_frame()

@@ -129,6 +129,7 @@ def test_parts_of_a_classical_model_are_the_same(model):
         assert (got[FORECAST_BY] == of_whole[FORECAST_BY]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [10, 60])
 def test_saved_models_and_parts_are_the_same(rows, tmp_path):
     frame = pd.concat([trends(rows, 5), frame_of(ODD)])
@@ -199,6 +200,7 @@ def test_the_median_of_sparse_demand_is_zero_unless_it_has_a_season():
     assert (sold[:4] > 10).all() and (sold[4:] < 10).all()
 
 
+@pytest.mark.slow
 def test_series_outside_the_sample_have_the_common_season_too(monkeypatch):
     monkeypatch.setattr(pooled, "MOST_SERIES", 10)
     random = np.random.default_rng(0)

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -38,6 +39,7 @@ def test_training_windows_never_predict_beyond_the_boundary(
     assert active[0] and starts.shape[1] == batch_size and np.asarray(used).all()
 
 
+@pytest.mark.slow
 @settings(max_examples=5, deadline=None)
 @given(splits, st.integers(0, 40), st.integers(0, 40), st.integers(0, 99), st.integers(1, 9))
 def test_windowed_training_predicts_from_each_origin_once(

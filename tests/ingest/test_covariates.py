@@ -134,6 +134,7 @@ def test_a_row_that_names_no_series_is_refused(panel, tmp_path, kind):
         added(panel, tmp_path / "t.parquet", kind)
 
 
+@pytest.mark.slow
 def test_many_columns_are_refused_at_once(panel, tmp_path):
     header = ",".join(f"c{n}" for n in range(9000))
     (tmp_path / "plans.csv").write_text(f"ds,{header}\n2024-01-31" + ",1" * 9000 + "\n")

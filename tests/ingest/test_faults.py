@@ -14,6 +14,7 @@ from forecaster.errors import StoreError, WriteError
 from forecaster.home import Home
 from forecaster.ingest import Store, ingest, open_source
 from tests.ingest.standin import Company, slowly, standing_in
+from tests.slow import rest_slow
 
 SLOW = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
@@ -33,6 +34,7 @@ def test_a_fault_at_any_write_leaves_the_old_state_or_the_new(tmp_path, kind, st
     assert int(done.stdout) * step > 20
 
 
+@pytest.mark.slow
 def test_a_thousand_flipped_bytes_are_all_found(tmp_path):
     store = ingest(Home(tmp_path), open_source("simulated"), ["AAPL", "KO", "GE"]).store
     assert store.is_reviewed
@@ -71,7 +73,7 @@ def tickers(tmp_path) -> Path:
     return path
 
 
-@pytest.fixture(params=["in front", "behind"])
+@pytest.fixture(params=rest_slow(["in front", "behind"]))
 def shell_job(request):
     """In front, or behind as after ``nohup ... &``, which children inherit: SIGINT is ignored."""
     before = signal.getsignal(signal.SIGINT)

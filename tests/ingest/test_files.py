@@ -17,6 +17,7 @@ from forecaster.ingest import open_source
 from forecaster.skipped import Kind, Skipped
 from tests.conftest import prices, run
 from tests.limits import within_limits
+from tests.slow import rest_slow
 
 
 def both() -> pd.DataFrame:
@@ -360,7 +361,7 @@ def test_packed_files(tmp_path):
             open_source(f"files:{path}").tickers()
 
 
-@pytest.mark.parametrize("ending", ["gz", "bz2", "xz", "zip"])
+@pytest.mark.parametrize("ending", rest_slow(["gz", "bz2", "xz", "zip"]))
 @pytest.mark.parametrize(
     ("row", "count", "message"),
     [
@@ -396,7 +397,7 @@ def few_bytes_of(series: int, rows: int, path, *, own_times: bool) -> None:
     assert path.stat().st_size <= 1 << 20
 
 
-@pytest.mark.parametrize("ending", ["csv", "csv.gz", "csv.xz", "csv.zip", "parquet"])
+@pytest.mark.parametrize("ending", rest_slow(["csv", "csv.gz", "parquet", "csv.xz", "csv.zip"]))
 @pytest.mark.parametrize(
     ("series", "rows", "own_times", "message"),
     [
@@ -424,6 +425,7 @@ def test_a_small_file_of_ever_so_many_series_or_times_is_refused(
             fc.load_panel(f"files:{path}")
 
 
+@pytest.mark.slow
 def test_a_small_file_of_the_most_series_that_it_may_have_is_stored_in_time(tmp_path):
     from forecaster.ingest import ingest
 
@@ -435,6 +437,7 @@ def test_a_small_file_of_the_most_series_that_it_may_have_is_stored_in_time(tmp_
     assert len(arrived.ids) == 5000
 
 
+@pytest.mark.slow
 def test_larger_files_hold_any_number_of_series(tmp_path):
     table = pd.DataFrame({"unique_id": np.arange(6000), "ds": 1, "y": 1.0, "pad": np.pi * 1e9})
     for more in range(12):

@@ -168,7 +168,7 @@ def check(table: tuple[pd.DataFrame, list[datetime.date] | None], kind: str, fol
 
 KINDS = st.sampled_from(["objects", "inferred", "csv", "parquet"])
 quick = settings(
-    max_examples=300, deadline=None,
+    max_examples=150, deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )  # fmt: skip
 

@@ -40,7 +40,7 @@ numbers = st.one_of(
 
 
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
     table=st.lists(st.tuples(numbers, numbers, numbers), min_size=1, max_size=3),

@@ -198,6 +198,7 @@ MARKETS = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(*MARKETS)
 @example([("copies", 0, 91, 2), ("again", 0, 91, 30)], 10, 0)  # known by its day, then its volume

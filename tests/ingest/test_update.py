@@ -34,6 +34,7 @@ def update(server: StandIn, home, names=NAMES, start=None, **options):
     return ingest(Home(home), source, names, start=start)
 
 
+@pytest.mark.slow
 def test_a_month_of_daily_updates_ends_as_one_download(server, tmp_path):
     company = server.companies["KO"]
     company.splits[pd.Timestamp("2024-06-12")] = 2.0

@@ -18,6 +18,7 @@ from forecaster.ingest.sources.yahoo.source import ATTEMPTS
 from forecaster.ingest.sources.yahoo.transport import open_session
 from forecaster.series.calendar.exchanges import exchange_of, sessions
 from tests.ingest.standin import Company, StandIn, standing_in
+from tests.slow import rest_slow
 
 
 @pytest.fixture(autouse=True)
@@ -145,6 +146,7 @@ def test_no_network_is_one_clear_error(server):
         list(nowhere.fetch(["AAPL"]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [150, pytest.param(500, marks=pytest.mark.slow)])
 def test_many_tickers_arrive_through_refusals_and_garbage(server, count):
     """Answer 30 % of the requests with 429 and 5 % with garbage: only these are sent again."""
@@ -259,7 +261,7 @@ CLOCKS = [
 ]
 
 
-@pytest.mark.parametrize(("symbol", "zone", "opening", "calendar"), CLOCKS)
+@pytest.mark.parametrize(("symbol", "zone", "opening", "calendar"), rest_slow(CLOCKS, 3))
 def test_days_are_those_of_the_exchange_across_changes_of_the_clock(
     symbol, zone, opening, calendar, server
 ):

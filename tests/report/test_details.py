@@ -77,6 +77,7 @@ def test_series_with_gaps_stand_where_they_were_observed(tmp_path):
     assert not set(times[shown["S001"]["at"]]) & set(closed)
 
 
+@pytest.mark.slow
 def test_five_hundred_series_stay_under_five_megabytes(tmp_path):
     """Measure the size per series for a year of days, five steps and eight models."""
     models = ("LSTM", "Naive", "EWMA", "GARCH", "GJR", "Drift", "Empirical", "PyTorch")

@@ -138,6 +138,7 @@ def test_bands_of_other_levels_are_not_compared(tmp_path):
     assert data_of(path)["compared"] == {} and data_of(path)["level"] == "50"
 
 
+@pytest.mark.slow
 def test_five_hundred_series_stay_below_five_megabytes(tmp_path):
     ids = tuple(f"S{n:03d}" for n in range(500))
     path = build_forecasts(forecasts(Home(tmp_path / "home"), ids), tmp_path / "f.html")

@@ -16,6 +16,7 @@ from flax import nnx
 from forecaster import swarm
 from forecaster.swarm import LSTM, Status
 from forecaster.swarm.execution.schedule import compiled
+from tests.slow import rest_slow, slow
 
 MEMBERS, EXAMPLES = 11, 24
 IDS = [f"member {i}" for i in range(MEMBERS)]
@@ -79,7 +80,7 @@ def same(a, b) -> bool:
     return all(np.array_equal(x, y) for x, y in pairs)
 
 
-@pytest.mark.parametrize("kind", TASKS)
+@pytest.mark.parametrize("kind", rest_slow(TASKS))
 def test_a_swarm_is_a_loop_over_single_members(kind, data):
     result = run(TASKS[kind], data)
     keys = swarm.member_keys(5, IDS)
@@ -251,7 +252,7 @@ def test_progress_reaches_the_end(data):
     assert seen[-1].epochs_done == seen[-1].epochs_at_most
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-4), ("float64", 1e-9)])
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-4), slow("float64", 1e-9)])
 def test_learning_is_torchs_learning(data, dtype, tolerance):
     """Same initial weights, batches and optimiser: after 50 steps member k has the weights that
     torch.nn.LSTM has. In float32 by the compiled kernel, where there is one."""

@@ -102,6 +102,7 @@ def test_every_script_is_checked():
     assert set(NAMES) == CHECKS.keys()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[] if n in CHEAP else [pytest.mark.slow]) for n in NAMES]
 )

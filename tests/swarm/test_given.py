@@ -19,6 +19,7 @@ from forecaster.swarm import (
     random_candidates,
     use_all_cores,
 )
+from tests.slow import slow
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(40, 3)).astype(np.float32)
@@ -46,7 +47,9 @@ def of_a_tenth(learning_rate=0.1):
     return optax.sgd(learning_rate)
 
 
-@pytest.mark.parametrize("optimizer", [functools.partial(optax.sgd, learning_rate=0.1), of_a_tenth])
+@pytest.mark.parametrize(
+    "optimizer", [functools.partial(optax.sgd, learning_rate=0.1), slow(of_a_tenth)]
+)
 def test_a_learning_rate_of_the_optimisers_own_is_its_own(optimizer):
     made = swarm_of(optimizer=optimizer)
     expected = swarm_of(optimizer=optax.sgd, hyperparams={"learning_rate": 0.1})
@@ -91,6 +94,7 @@ def test_a_checkpoint_replaces_no_other_file(raw, tmp_path):
     assert path.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_examples_and_weights_of_bfloat16_can_be_kept(tmp_path):
     path, x = tmp_path / "fit", Shared(X.astype(jnp.bfloat16))
     options = {"epochs": 60, "on_progress": stopping}

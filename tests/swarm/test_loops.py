@@ -299,6 +299,7 @@ class Oscillator(nnx.Module):
         return self.out(self.cell(jnp.stack([times] * 2), last_only=True))[:, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cell", [swarm.LSTM, pytest.param(swarm.GRU, marks=pytest.mark.slow)])
 def test_losses_of_second_derivatives(cell):
     """A free fall: x'' = -1, x(0) = 1, x'(0) = 0, through a recurrence without its kernel."""

@@ -98,6 +98,7 @@ def test_counts_of_steps_stay_whole(trained):
     assert merged.epochs[0] == 3
 
 
+@pytest.mark.slow
 def test_what_a_fit_left_is_a_swarm_again():
     task = swarm.supervised(Network, optax.squared_error)
     data = swarm.Supervised(X, Y, np.ones(X.shape[:2], np.float32), *HELD_BACK, np.ones((N, 8)))

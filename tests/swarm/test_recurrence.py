@@ -64,6 +64,7 @@ def problem(random, gates, steps, batch, features, hidden):
     return tuple(map(jnp.asarray, (kernel, bias, inputs, valid, weights)))
 
 
+@pytest.mark.slow
 @settings(max_examples=3, deadline=None)
 @given(st.integers(0, 2**31), sizes, sizes, sizes, sizes, st.sampled_from([1, 2, 9]))
 def test_lstm_values_and_gradients_are_those_of_the_textbook(

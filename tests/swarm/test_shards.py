@@ -15,6 +15,7 @@ import pytest
 from forecaster import swarm
 from forecaster.swarm import Checkpoint, Failed, Local, Shared, Status
 from forecaster.swarm.execution import schedule, shards
+from tests.slow import slow
 from tests.swarm.test_fitting import HYPERPARAMS, IDS, MEMBERS, TASKS, data, rows, run, same
 
 __all__ = ["data"]  # the fixture
@@ -61,7 +62,9 @@ def whole(data):
     return run(TASK, data)
 
 
-@pytest.mark.parametrize("executor", [Local(1), Local(4), Elsewhere(3)], ids=["1", "4", "away"])
+@pytest.mark.parametrize(
+    "executor", [slow(Local(1)), Local(4), slow(Elsewhere(3))], ids=["1", "4", "away"]
+)
 def test_shards_do_not_matter(data, whole, executor):
     reports = []
     assert_same(run(TASK, data, executor=executor, on_progress=reports.append), whole)
@@ -71,6 +74,7 @@ def test_shards_do_not_matter(data, whole, executor):
     np.testing.assert_array_equal(reports[-1].validation_loss, latest)
 
 
+@pytest.mark.slow
 def test_shards_of_streamed_and_continued_members(data, whole):
     streamed = swarm.Streamed(lambda at: rows(data, at))
     assert_same(run(TASK, streamed, executor=Elsewhere(4)), whole)
@@ -79,6 +83,7 @@ def test_shards_of_streamed_and_continued_members(data, whole):
     assert_same(again, run(TASK, data, **longer))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("small", [0, pytest.param(2**20, marks=pytest.mark.slow)])
 def test_a_shard_is_sent_only_the_series_that_it_looks_at(data, monkeypatch, small):
     monkeypatch.setattr(shards, "_SMALL", small)
@@ -101,6 +106,7 @@ def test_a_shard_is_sent_only_the_series_that_it_looks_at(data, monkeypatch, sma
     assert sent == ([] if small else [4, 4, 4])  # the last padded, so that nothing is compiled
 
 
+@pytest.mark.slow
 def test_what_is_done_is_not_done_again(data, whole, tmp_path):
     path = tmp_path / "fit.checkpoint"
     first = Elsewhere(2, most=2)
@@ -123,6 +129,7 @@ def test_what_is_done_is_not_done_again(data, whole, tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
+@pytest.mark.slow
 def test_shards_go_on_from_a_fit_of_this_process(data, tmp_path):
     path = tmp_path / "fit.checkpoint"
     options: dict[str, Any] = {"epochs": np.arange(MEMBERS) + 2}
@@ -153,6 +160,7 @@ def test_a_fit_that_a_callback_stopped_goes_on_to_the_same_end(data, whole, tmp_
     assert_same(resumed(), whole)
 
 
+@pytest.mark.slow
 def test_shards_go_on_with_metrics_of_the_training_before(data, tmp_path):
     def measure(params, data, hyperparams):
         return {"zero": np.float32(0)}
@@ -169,6 +177,7 @@ def test_shards_go_on_with_metrics_of_the_training_before(data, tmp_path):
     assert same(again.state, run(TASK, data, **longer).state)
 
 
+@pytest.mark.slow
 def test_a_shard_of_another_kernel_is_refused(data, tmp_path, monkeypatch):
     path = tmp_path / "fit.checkpoint"
     with pytest.raises(KeyboardInterrupt):

@@ -37,6 +37,7 @@ def data(examples=5, padded=2, **options):
     return Supervised(x, x, weight, **options)
 
 
+@pytest.mark.slow
 def test_every_valid_example_comes_once_and_padding_changes_nothing(key):
     valid = jnp.array([True] * 5 + [False] * 4)
     index, is_example, active = shuffled_batches(key, valid, 3)
@@ -46,6 +47,7 @@ def test_every_valid_example_comes_once_and_padding_changes_nothing(key):
     np.testing.assert_array_equal(index[is_example], unpadded.ravel()[:5])
 
 
+@pytest.mark.slow
 def test_a_batch_that_is_not_full_repeats_its_own_examples(key):
     index, is_example, _ = shuffled_batches(key, jnp.ones(3, bool), 8)
     counts = np.unique(index, return_counts=True)[1]

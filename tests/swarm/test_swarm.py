@@ -16,6 +16,7 @@ from flax import linen, nnx
 from forecaster import swarm
 from forecaster.swarm import Shared, Status, Streamed, Swarm, SwarmError
 from forecaster.swarm.training.supervised import bootstrap_sample
+from tests.slow import slow
 
 N, EXAMPLES = 9, 32
 IDS = [f"m{i}" for i in range(N)]
@@ -81,6 +82,7 @@ def test_training_learns_and_says_how_it_went(untrained, trained):
     assert "9" in repr(trained) and "41 parameters" in repr(trained)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("as_for_users")
 def test_without_validation_training_in_pieces_is_training_at_once(untrained):
     pieces = untrained.fit(X, Y, epochs=3).fit(X, Y, epochs=4)
@@ -128,6 +130,7 @@ def test_shared_data_are_the_same_data(untrained):
     np.testing.assert_allclose(shared.predict(Shared(X, rows)), copied.predict(X[rows]), rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_a_bootstrap_is_training_on_the_sample_that_the_key_draws(untrained):
     keys = swarm.member_keys(3, IDS)
     valid = jnp.ones(EXAMPLES, bool)
@@ -146,7 +149,7 @@ def test_a_bootstrap_draws_no_padding():
     assert set(drawn) <= {0, 3, 6, 9} and len(drawn) == 10
 
 
-@pytest.mark.parametrize("memory", [None, 1])
+@pytest.mark.parametrize("memory", [slow(None), 1])
 def test_streamed_data_are_the_same_data(memory):
     most = []
 
@@ -252,6 +255,7 @@ def test_shared_inputs_with_each_members_own_targets(untrained):
     close(shared.params, untrained.fit(np.repeat(X[:1], N, 0), Y, epochs=3).params)
 
 
+@pytest.mark.slow
 def test_inputs_may_be_trees_and_whole_numbers():
     class Embedded(nnx.Module):
         def __init__(self, rngs):

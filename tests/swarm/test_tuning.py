@@ -57,6 +57,7 @@ def tuned(data):
     return tune(data)
 
 
+@pytest.mark.slow
 def test_the_winner_is_what_a_plain_fit_would_have_trained(data, tuned):
     assert sorted(np.concatenate([w.rows for w in tuned.winners])) == list(range(SERIES))
     for winners in tuned.winners:
@@ -107,6 +108,7 @@ def test_a_series_searches_alone(data, tuned):
     assert (alone.best_loss == tuned.best_loss[[4, 1]]).all()
 
 
+@pytest.mark.slow
 def test_the_winners_are_swarms_that_train_on(data, tuned):
     swarms = tuned.swarms(lambda hidden: lambda rngs: Network(hidden, rngs), loss=squared)
     assert sorted(name for found in swarms for name in found.ids) == IDS
@@ -153,6 +155,7 @@ def test_interrupted_and_resumed(data, tuned, tmp_path):
         assert same(a.result.params, b.result.params)
 
 
+@pytest.mark.slow
 def test_progress_comes_to_its_end(data):
     compiled.cache_clear()  # a rung reports before it compiles
     seen = []

@@ -87,6 +87,7 @@ def test_state_is_carried_by_training_and_frozen_in_use(untrained, trained):
     assert (trained.evaluate(X, Y) < untrained.evaluate(X, Y)).all()
 
 
+@pytest.mark.slow
 def test_a_member_alone_has_the_bits_that_it_has_in_company(trained):
     alone = make(["m3"]).fit(X[3:4], Y[3:4], epochs=6, batch_size=8)
     assert same(alone.params, trained.select(["m3"]).params)
@@ -158,6 +159,7 @@ def test_lower_precision_leaves_statistics_whole():
     )
 
 
+@pytest.mark.slow
 def test_spectral_norm():
     class Critic(nnx.Module):
         def __init__(self, rngs):
@@ -191,6 +193,7 @@ class LinenNormed(linen.Module):
         return linen.Dense(1)(x)
 
 
+@pytest.mark.slow
 def test_linen_collections_are_carried_too():
     model = swarm.linen_functions(LinenNormed(), X[0])
     fitted = make(model=model).fit(X, Y, epochs=4, batch_size=8)
