@@ -11,6 +11,7 @@ from .bands.columns import quantile_column as quantile_column
 from .bands.columns import quantile_columns as quantile_columns
 from .bands.columns import quantiles_of as quantiles_of
 from .bands.columns import renamed_columns as renamed_columns
+from .bands.counts import smallest_count as smallest_count
 from .bands.drift import Drift as Drift
 from .bands.drift import change_of as change_of
 from .bands.drift import premium_of as premium_of
