@@ -74,13 +74,15 @@ def without_networks(config: Config, target: str, most: int) -> Config:
     """Return the settings of prices of which no series has rows enough for networks.
 
     They are then forecast by the last value, without a market. All other settings are returned as
-    they are.
+    they are. So are those with a ``validation`` that alone is too long for the series, since
+    another would admit them.
 
     - ``target``: the panel's channel that is forecast
     - ``most``: rows of the longest series
     """
     prices = config.transform == "auto" and target != "y"
-    if not prices or not 0 < most < config.rows_to_fit:
+    needed = dataclasses.replace(config, validation=None).rows_to_fit
+    if not prices or not 0 < most < min(needed, config.rows_to_fit):
         return config
     return dataclasses.replace(config, transform="last_value", market=None)
 

@@ -66,8 +66,9 @@ def test_that_a_series_will_fall_below_zero_is_not_known_before(name):
     assert np.isnan(after[2]).all()
 
 
-@pytest.mark.parametrize("name", INSTALLED)
+@pytest.mark.parametrize("name", [name for name in INSTALLED if name != "sba"])
 def test_bands_hold_about_what_they_say(name):
+    # SBA lies 5 % below the mean of what is never zero; its bands are tested on sparse demand.
     y, origins = series(1500, 1, calm=True), np.arange(1200, 1490)
     made = run(name, y, origins, horizon=1)[:, 0]
     inside = (made[:, 0] < y[origins + 1]) & (y[origins + 1] < made[:, 2])

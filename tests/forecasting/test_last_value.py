@@ -105,6 +105,13 @@ def test_other_transforms_still_say_how_many_rows_they_need():
         fc.fit(prices_of([25] * 3), fc.Config(transform="log_return"))
 
 
+def test_a_validation_that_is_too_long_is_named_while_another_would_do():
+    config = fc.Config(lookback=20, validation=60)
+    with pytest.raises(DataError, match="60 rows; 85 needed"):
+        fc.fit(prices_of([60] * 3), config)
+    assert not fitted(prices_of([25] * 3), config).skipped
+
+
 def test_a_market_is_left_out():
     config = fc.Config(market="T0", start="independent")
     model = fitted(prices_of([25] * 3), config)
