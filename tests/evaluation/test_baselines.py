@@ -170,16 +170,16 @@ def test_constant_and_zero_series_have_their_value_as_forecast(name):
 def test_methods_for_sparse_demand_forecast_counts_whose_bands_hold(name):
     random = np.random.default_rng(0)
     column = BASELINES[name].column
-    inside = []
+    inside, some = [], np.zeros(0)
     for _ in range(10):
-        y = random.poisson(0.4, 60) * random.poisson(3, 60).astype(float)
-        y[0] = 1
-        made = baselines.forecast(counted(y), [50, 54], name, horizon=4, level=[80])
+        some = random.poisson(0.4, 60) * random.poisson(3, 60).astype(float)
+        some[0] = 1
+        made = baselines.forecast(counted(some), [50, 54], name, horizon=4, level=[80])
         low, median, high = (made[f"{column}{end}"] for end in ("-lo-80", "", "-hi-80"))
         assert (np.rint(high) == high).all() and (low >= 0).all() and (median <= high).all()
         inside += list((low <= made["y"]) & (made["y"] <= high))
     assert 0.8 <= np.mean(inside) <= 0.97, "a bound at zero holds more than its share"
-    halves = baselines.forecast(counted(y / 2 + 0.25), [50], name, horizon=2)
+    halves = baselines.forecast(counted(some / 2 + 0.25), [50], name, horizon=2)
     assert (halves[f"{column}-lo-95"] == 0).all() and halves[f"{column}-hi-95"].min() > 0
     short = baselines.forecast(counted(np.zeros(20)), [2, 12], name, horizon=3)
     np.testing.assert_array_equal(short[column], 0.0)
