@@ -16,7 +16,9 @@ _WHOLE_WINDOW = ("mlp", "nhits", "dlinear", "nlinear")  # models with one output
 NETWORKS = ("lstm", "gru", "transformer", "tcn", *_WHOLE_WINDOW)
 CLASSICAL = ("ets", "theta", "ces")
 MODELS = ("auto", *NETWORKS, *CLASSICAL)
-TRANSFORMS = ("auto", "log_return", "combined", "difference", "seasonal", "identity")
+TRANSFORMS = (
+    "auto", "log_return", "combined", "difference", "seasonal", "identity", "last_value",
+)  # fmt: skip
 _CHOICES = {
     "model": MODELS,
     "head": ("student_t", "point"),
@@ -88,7 +90,9 @@ class Config:
       windows
     - ``transform``: how a series is presented to its networks: ``log_return``, ``difference``,
       ``seasonal``, ``identity``, or ``combined``, as errors of a combination of simple forecasts;
-      ``auto`` takes log returns for prices and the combination for everything else
+      ``auto`` takes log returns for prices and the combination for everything else. With
+      ``last_value`` there are no networks: a series is expected to stay where it is, and its bands
+      tell how far it may move; ``auto`` takes it for prices where no series has rows for networks
     - ``season``: steps in a season, or several such numbers; by default from the frequency, or,
       where times are whole numbers, from the series itself
     - ``market``: a series, such as an index, whose state all networks see beside their own series;

@@ -7,6 +7,11 @@ from .ets import Component as Component
 from .ets import Form as Form
 from .ets import ets_ahead as ets_ahead
 from .ets import fit_ets as fit_ets
+from .intermittent import INTERMITTENT as INTERMITTENT
+from .intermittent import adida as adida
+from .intermittent import croston as croston
+from .intermittent import sba as sba
+from .intermittent import tsb as tsb
 from .theta import Theta as Theta
 from .theta import fit_theta as fit_theta
 from .theta import theta_ahead as theta_ahead

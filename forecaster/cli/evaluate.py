@@ -56,7 +56,8 @@ _SETTINGS = ("horizon", "lookback", "validation", "model", "hidden", "epochs", "
               help="Steps from one cutoff to the next.")  # fmt: skip
 @click.option("--baselines", default="naive,drift,ewma", show_default=True, metavar="NAMES",
               help="Comma-separated; any of naive, drift, seasonal_naive, empirical, ewma, har, "
-              "log_har, garch, gjr, range_garch, ets, theta, ces, torch.")  # fmt: skip
+              "log_har, garch, gjr, range_garch, ets, theta, ces, croston, sba, tsb, adida, "
+              "torch.")  # fmt: skip
 @click.option("--torch-sample", type=click.IntRange(1), default=50, show_default=True,
               help="Number of series that PyTorch trains, evenly picked.")  # fmt: skip
 @click.option("--refit", type=click.IntRange(0), default=0, show_default=True,

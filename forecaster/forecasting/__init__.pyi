@@ -11,6 +11,7 @@ from .bands.columns import quantile_column as quantile_column
 from .bands.columns import quantile_columns as quantile_columns
 from .bands.columns import quantiles_of as quantiles_of
 from .bands.columns import renamed_columns as renamed_columns
+from .bands.counts import smallest_count as smallest_count
 from .bands.drift import Drift as Drift
 from .bands.drift import change_of as change_of
 from .bands.drift import premium_of as premium_of
@@ -20,12 +21,15 @@ from .fitting.fit import Sampling as Sampling
 from .fitting.fit import Scores as Scores
 from .fitting.fit import bytes_of_sample as bytes_of_sample
 from .fitting.fit import bytes_of_series as bytes_of_series
+from .fitting.fit import changing_rows as changing_rows
 from .fitting.fit import check_search as check_search
 from .fitting.fit import check_static as check_static
 from .fitting.fit import fit as fit
 from .fitting.fit import fit_part as fit_part
 from .fitting.fit import fit_with as fit_with
 from .fitting.fit import learn_common as learn_common
+from .fitting.fit import settled as settled
+from .fitting.fit import settled_by_rows as settled_by_rows
 from .fitting.fit import spread_of as spread_of
 from .fitting.fit import usable_rows as usable_rows
 from .fitting.fit import with_declared as with_declared

@@ -6,6 +6,7 @@ weekly, daily cash withdrawals, random walks) networks lower the error by up to 
 it is; on the shorter ones (yearly, quarterly and monthly series of M1 and NN3) they raise it.
 """
 
+import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
@@ -65,12 +66,30 @@ def takes_any(config: Config, target: str) -> bool:
 
     ``target``: the panel's channel that is forecast
     """
-    return config.transform == "combined" or (config.transform == "auto" and target == "y")
+    given = config.transform in ("combined", "last_value")
+    return given or (config.transform == "auto" and target == "y")
+
+
+def without_networks(config: Config, target: str, most: int) -> Config:
+    """Return the settings of prices of which no series has rows enough for networks.
+
+    They are then forecast by the last value, without a market. All other settings are returned as
+    they are. So are those with a ``validation`` that alone is too long for the series, since
+    another would admit them.
+
+    - ``target``: the panel's channel that is forecast
+    - ``most``: rows of the longest series
+    """
+    prices = config.transform == "auto" and target != "y"
+    needed = dataclasses.replace(config, validation=None).rows_to_fit
+    if not prices or not 0 < most < min(needed, config.rows_to_fit):
+        return config
+    return dataclasses.replace(config, transform="last_value", market=None)
 
 
 def trains(panel: Panel, config: Config, transform: Transform) -> Bool[np.ndarray, " series"]:
     """Return which series of a panel have networks of their own."""
-    if config.is_classical:
+    if config.is_classical or transform.name == "last_value":
         return np.zeros(len(panel.ids), bool)
     enough = panel.mask.sum(1) >= rows_to_train(config, transform)
     return enough & ~panel.constant() if transform.takes_any else enough
@@ -99,6 +118,8 @@ def rungs_of(
     least = (rows < ROWS_TO_COMBINE) | panel.constant()
     if not transform.takes_any:
         return np.where(own, Rung.OWN, Rung.COMMON).astype(object)
+    if transform.name == "last_value":
+        return np.full(len(rows), Rung.LAST_VALUE, object)
     others = np.where((rows >= needed) & common, Rung.COMMON, Rung.COMBINATION)
     if transform.alone is not None:  # which a short series may lack
         alone = transform.stands_alone(panel.ids)

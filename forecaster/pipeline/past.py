@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Int, Shaped
 
 from forecaster.errors import NoSeries
+from forecaster.forecasting import settled_by_rows
 from forecaster.ingest import Store, panel_from_store
 from forecaster.pipeline.training import each_shard, kind_of_times
 from forecaster.series import (
@@ -81,7 +82,10 @@ class Past:
             spans, _ = past._scan()
         assert ends in ENDS
         own = ends == "own" or (ends == "auto" and spans.own)
-        request = dataclasses.replace(request, skipped=spans.skipped)
+        config = settled_by_rows(request.config, spans.target, int(spans.rows.max(initial=0)))
+        if config.market is None and past.held is not None:
+            past = dataclasses.replace(past, held=dataclasses.replace(past.held, market=None))
+        request = dataclasses.replace(request, skipped=spans.skipped, config=config)
         return Past(
             store, request, flags, spans.layout, spans.times, own, spans.target, spans.rows,
             past.held,
@@ -172,6 +176,9 @@ class Known:
         if self.frequency is None:
             return known
         return dataclasses.replace(known, frequency=self.frequency)
+
+    def without_networks(self, most: int) -> None:
+        """Return None: whether there are networks is settled by all rows, not those of a cutoff."""
 
     def knowing(self, layout: Layout, frequency: Frequency) -> "Known":
         """Return a reader of panels with the frequency of all series."""

@@ -15,14 +15,18 @@ from typing import Any, NamedTuple, Protocol, Self, TypeVar
 import pandas as pd
 
 from forecaster import swarm
+from forecaster.config import Config
 from forecaster.errors import ModelError, NoSeries, StoreError
 from forecaster.forecasting import (
     Common,
     Sampling,
+    changing_rows,
     check_search,
     check_static,
     fit_part,
     learn_common,
+    settled,
+    settled_by_rows,
     usable_rows,
 )
 from forecaster.ingest import Store, panel_from_store
@@ -46,7 +50,8 @@ class Scanned(NamedTuple):
     - ``ids``: the series to train; where there are several shards, series that cannot be learned
       from are left out
     - ``trained``: those that networks of their own are trained on; empty where there is one shard
-    - ``steps``: rows of the longest series
+    - ``steps``: rows of the longest series to train; where there is none, of the longest that is
+      not constant
     - ``skipped``: the skipped series, with the reason
     - ``first``, ``last``: the earliest and the latest time
     """
@@ -88,6 +93,13 @@ class Reads(Protocol):
         """Return a reader of panels with the layout and the frequency of all series."""
         ...
 
+    def without_networks(self, most: int) -> Self | None:
+        """Return a reader for a fit without networks; None where the settings need them.
+
+        ``most``: rows of the longest series
+        """
+        ...
+
 
 @dataclasses.dataclass(frozen=True)
 class Reader:
@@ -113,8 +125,9 @@ class Reader:
         if request.series_per_shard is not None:
             return reader
         panel = request.covariates.added_to(reader.panel(request.ids))
-        check_static(panel, request.config, tune=request.tune)
-        return dataclasses.replace(reader, held=panel)
+        config, panel = settled(request.config, panel)
+        check_static(panel, config, tune=request.tune)
+        return dataclasses.replace(reader, request=_with(request, config), held=panel)
 
     def panel(self, ids: Sequence[str]) -> Panel:
         """Read some series. Raises NoSeries or StoreError when none of them can be read."""
@@ -132,9 +145,25 @@ class Reader:
             return panel
         return dataclasses.replace(panel, frequency=self.frequency)
 
+    def without_networks(self, most: int) -> "Reader | None":
+        """Return a reader for a fit without networks; None where the settings need them.
+
+        ``most``: rows of the longest series
+        """
+        config = self.request.config
+        target = "y" if "y" in (self.layout.channels or ()) else "close"
+        made = settled_by_rows(config, target, most)
+        return (
+            None if made is config else dataclasses.replace(self, request=_with(self.request, made))
+        )
+
     def knowing(self, layout: Layout, frequency: Frequency) -> "Reader":
         """Return a reader of panels with the layout and the frequency of all series."""
         return dataclasses.replace(self, layout=layout, frequency=frequency)
+
+
+def _with(request: FitRequest, config: Config) -> FitRequest:
+    return request if config is request.config else dataclasses.replace(request, config=config)
 
 
 def check_covariates(request: FitRequest, command: str) -> None:
@@ -164,6 +193,8 @@ def scan(reader: _R) -> tuple[_R, Scanned]:
     reader = reader.knowing(layout, frequency)
     if not same:  # some series look different with the layout or the frequency of all
         scanned = _scan(reader)[2]
+    if not scanned.ids and (without := reader.without_networks(scanned.steps)) is not None:
+        reader, scanned = without, _scan(without)[2]
     if not scanned.ids:
         raise NoSeries({**request.skipped, **scanned.skipped})
     return reader, scanned
@@ -179,8 +210,10 @@ def _scan(reader: Reads) -> tuple[Layout, Frequency, Scanned, bool]:
     frequencies: Counter[Frequency] = Counter()
     seen: set[tuple[tuple[str, ...], Frequency]] = set()
     ends: list[Any] = []
+    most = 0
     for panel in each_shard(reader.panel, reader.store, request, skipped):
         found = usable_rows(panel, request.config)
+        most = max(most, changing_rows(panel))
         rows |= found.rows
         trained += found.trained
         skipped |= found.skipped
@@ -196,7 +229,7 @@ def _scan(reader: Reads) -> tuple[Layout, Frequency, Scanned, bool]:
         part == layout.channels and (kind == frequency or not seasonal) for part, kind in seen
     )
     ends = ends or [0]
-    steps = max(rows.values(), default=0)
+    steps = max(rows.values(), default=most)
     return (
         layout,
         frequency,
@@ -250,7 +283,7 @@ def train_shards(
     ``executor``: where the networks of each shard train. A shard is trained again if some of its
     series were lost with their workers. Raises NoSeries when no network of any shard can be used.
     """
-    request, ids = unfinished.request, scanned.ids
+    request, ids = reader.request, scanned.ids
     shards = list(shards_of(ids, request.series_per_shard))
     together = (request.series_at_a_time or len(ids)) // (request.series_per_shard or len(ids))
     common: Common | None = None
@@ -336,7 +369,7 @@ def _train(
     - ``first``: the number of the first shard, with which all seconds are counted, also those given
     - ``before``: finished shards, which must have been computed in the same way
     """
-    request = unfinished.request
+    request = reader.request
     part = None
     try:
         part = fit_part(

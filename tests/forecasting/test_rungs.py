@@ -174,12 +174,14 @@ def test_networks_need_several_horizons_of_validation():
     assert set(fc.fit(trends(12 * HORIZON, 3), SMALL).report[FORECAST_BY]) == {Rung.OWN}
 
 
-def test_prices_are_as_before():
+def test_prices_too_short_for_networks_have_the_last_value_unless_log_returns_are_asked_for():
     rows = 30
     frame = trends(rows, 3).rename(columns={"y": "close"})
     frame["ds"] = pd.date_range("2024-01-01", periods=rows, freq="B").to_numpy()[frame["ds"]]
     with pytest.raises(DataError, match="30 rows; 31 needed"):
-        fc.fit(frame, SMALL)
+        fc.fit(frame, dataclasses.replace(SMALL, transform="log_return"))
+    with pytest.warns(ForecasterWarning, match="30 at most; 31 needed"):
+        assert (fc.fit(frame, SMALL).report[FORECAST_BY] == Rung.LAST_VALUE).all()
 
 
 def test_a_panel_of_short_series_is_evaluated():

@@ -23,7 +23,7 @@ from forecaster.evaluation.baselines import (
 from forecaster.evaluation.origins.cutoffs import usual_windows
 from forecaster.evaluation.origins.rolling_origin import RollingOrigin
 from forecaster.files import atomic
-from forecaster.forecasting import premium_of, with_declared
+from forecaster.forecasting import premium_of, settled, with_declared
 from forecaster.series import OwnEnds, Panel, aligned_if, default_season
 
 
@@ -66,6 +66,7 @@ def evaluate_to_folder(
         options.groups.of(panel.ids)  # raises before the work
     config, panel = with_declared(config, panel)
     panel, own = _aligned(panel, options)
+    config, panel = settled(config, panel)
     windows = options.n_windows or usual_windows(
         panel.mask.sum(1), len(panel.times), panel.target, config, options.step_size
     )

@@ -108,6 +108,10 @@ BASELINES = {
     "ets": Baseline("ETS", "statistical", "ets", together=True),
     "theta": Baseline("Theta", "statistical", "theta", together=True),
     "ces": Baseline("CES", "statistical", "ces", together=True),
+    "croston": Baseline("Croston", "intermittent", "croston"),
+    "sba": Baseline("SBA", "intermittent", "sba"),
+    "tsb": Baseline("TSB", "intermittent", "tsb"),
+    "adida": Baseline("ADIDA", "intermittent", "adida"),
 }
 
 

@@ -27,10 +27,12 @@ from forecaster.forecasting import (
     Model,
     OwnNetwork,
     check_levels,
-    fit,
+    check_static,
+    fit_part,
     forecast_columns,
     forecast_latest,
     match_panel,
+    settled,
     with_declared,
 )
 from forecaster.ingest import ColumnOptions, Table, as_panel
@@ -182,16 +184,18 @@ class RollingOrigin:
         config, panel = with_declared(config, panel)
         check_market(panel)
         panel, own = aligned_if(ends, panel)
+        config, panel = settled(config, panel)
+        check_static(panel, config, tune=False)
         cutoffs = cutoffs_of(panel, config.horizon, n_windows, step_size)
         parts = []
         for group in groups_of(cutoffs, refit=refit):
             known = panel.until(panel.times[group[0]])
             most = int(panel.mask.sum(1).max())
             with advised_of_windows(most, config, n_windows, step_size):
-                model = fit(
+                part = fit_part(
                     known, config, seed, network=network, executor=executor, on_progress=on_progress
                 )
-            parts.append((model, group))
+            parts.append((part.model, group))
         return RollingOrigin.of_models(panel, parts, levels, own)
 
     @staticmethod

@@ -8,6 +8,7 @@ takes; so the parts together equal that fit, bit for bit.
 import dataclasses
 import functools
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias, Unpack
@@ -19,7 +20,7 @@ from jaxtyping import Bool, Float
 
 from forecaster import swarm
 from forecaster.config import Config, checked_config
-from forecaster.errors import NoSeries, UsageError
+from forecaster.errors import ForecasterWarning, NoSeries, UsageError
 from forecaster.forecasting.bands.conformal import common_spread
 from forecaster.forecasting.bands.drift import drift_of
 from forecaster.forecasting.fitting.pooled import Pooled, most_sampled, sample_of, train_pooled
@@ -27,7 +28,14 @@ from forecaster.forecasting.fitting.training import train, untrained
 from forecaster.forecasting.fitting.validating import validated
 from forecaster.forecasting.model import Model, Networks
 from forecaster.forecasting.networks import OwnNetwork, with_network
-from forecaster.forecasting.rungs import FORECAST_BY, Rung, rungs_of, trains, worth_networks
+from forecaster.forecasting.rungs import (
+    FORECAST_BY,
+    Rung,
+    rungs_of,
+    trains,
+    without_networks,
+    worth_networks,
+)
 from forecaster.forecasting.task import param_shapes, series_data, split_of, validation_of
 from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.series import Panel, Transform, Transformed, behind_market, spacing_of
@@ -81,7 +89,7 @@ def fit(
     panel = as_panel(panel, **columns)
     check_search(config, tune=tune)
     check_static(panel, config, tune=tune)
-    config, panel = with_declared(config, panel)
+    config, panel = settled(*with_declared(config, panel))
     return fit_part(
         panel, config, seed, tune=tune, network=network, checkpoint=checkpoint, executor=executor,
         on_progress=on_progress,
@@ -140,6 +148,40 @@ def with_declared(config: Config, panel: Panel) -> tuple[Config, Panel]:
     if panel.market is not None:
         return dataclasses.replace(config, market=panel.market.ids[0]), panel
     return config, panel
+
+
+def settled(config: Config, panel: Panel) -> tuple[Config, Panel]:
+    """Return both as prices are forecast of which no series has rows enough for networks.
+
+    Warns that they are then forecast by the last value. Everything else is returned as it is.
+    """
+    made = settled_by_rows(config, panel.target, changing_rows(panel.masked()))
+    return made, panel if made is config else dataclasses.replace(panel, market=None)
+
+
+def changing_rows(panel: Panel) -> int:
+    """Return the rows of the longest series of a panel that is not constant.
+
+    Where all are, it is the longest of them.
+    """
+    rows, still = panel.mask.sum(1), panel.constant()
+    return int((rows if still.all() else rows[~still]).max(initial=0))
+
+
+def settled_by_rows(config: Config, target: str, most: int) -> Config:
+    """Return the settings of :func:`settled`; ``most``: rows of the longest series."""
+    made = without_networks(config, target, most)
+    if made is config:
+        return config
+    option = config.option_for(most)
+    warnings.warn(
+        f"no series has rows enough for networks ({most} at most; {config.rows_to_fit} needed: "
+        f"{config.why_rows}), so each is forecast by its last value, with a band from its own "
+        f"changes and what is usual{'' if option is None else f'. {option} would admit some'}",
+        ForecasterWarning,
+        stacklevel=4,
+    )
+    return made
 
 
 class Common(NamedTuple):

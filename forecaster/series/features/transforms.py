@@ -38,6 +38,12 @@ from forecaster.series.features.experts import (
     experts_ahead,
     fit_experts,
 )
+from forecaster.series.features.last_value import (
+    learned_unit,
+    unit_of_prices,
+    usual_changes,
+    walk_scale,
+)
 from forecaster.series.features.market import MARKET_FEATURES, market_features
 from forecaster.series.features.nature import (
     Nature,
@@ -60,7 +66,7 @@ from forecaster.series.panel.covariates import Scaling
 from forecaster.series.panel.panel import Histories, Panel
 from forecaster.skipped import Kind, Skipped
 
-NAMES = ("log_return", "difference", "seasonal", "identity", "combined")
+NAMES = ("log_return", "difference", "seasonal", "identity", "combined", "last_value")
 _LARGEST = 1e150  # value whose square is a number
 _FARTHEST = 80  # orders of magnitude between two values whose logarithms are compared
 _FIRST_CHANGES = 10  # changes that a volatility needs
@@ -74,8 +80,8 @@ class Transform:
 
     - ``name``: of the transform
     - ``season``: steps in a season, for the seasonal transform
-    - ``natures``: properties of each series by name, for the combined transform; fixed at the fit,
-      so that later rows do not change the features
+    - ``natures``: properties of each series by name, for the transforms that take any; fixed at the
+      fit, so that later rows do not change the features
     - ``covariates``: how covariates become features
     - ``doubt``: about the combination of anchors, see :func:`combine`
     - ``shares``: of the anchors and of each classical model, by stretch of the horizon, see
@@ -149,6 +155,10 @@ class Transform:
         if name == "combined":
             natures = MappingProxyType(natures_of(panel, given))
             return Transform(name, natures=natures, covariates=known, market=market, alone=alone)
+        if name == "last_value":
+            natures = MappingProxyType(natures_of(panel, ()))
+            made = Transform(name, natures=natures, covariates=known, market=market)
+            return made if panel.target == "y" else made._with_unit(unit_of_prices(panel))
         if name != "seasonal":
             return Transform(name, covariates=known, market=market)
         steps = given[0] if given else default_season(panel.frequency)
@@ -170,8 +180,9 @@ class Transform:
         if panel.future is not None and known.future:
             known = known.with_scales(panel.future, panel.times_of_rows())
         natures = self.natures
-        if self.name == "combined":
+        if self.takes_any:
             given = (season,) if isinstance(season, int) else season
+            given = given if self.name == "combined" else ()
             made = natures_of(panel, given, self.common_seasons)
             natures = MappingProxyType({**natures, **made})
         return dataclasses.replace(self, natures=natures, covariates=known)
@@ -184,6 +195,10 @@ class Transform:
         """
         if self.name == "log_return":
             return dataclasses.replace(self, volatility=usual_volatility(panel))
+        if self.name == "last_value":
+            natures = {name: self._nature(name) for name in panel.ids}
+            usual = self.unit if panel.target == "y" else unit_of_prices(panel)
+            return self._with_unit(learned_unit(panel, natures, usual))
         if self.name != "combined":
             return self
         known = self
@@ -209,6 +224,9 @@ class Transform:
         return dataclasses.replace(
             known, doubt=doubt, shares=kept, unit=unit, counts=counts, optimism=optimism
         )
+
+    def _with_unit(self, unit: float) -> "Transform":
+        return dataclasses.replace(self, unit=unit)
 
     def _with_common(self, panel: Panel, seasons: tuple[int, ...]) -> "Transform":
         """Return the transform with seasons for the series that do not clearly show their own."""
@@ -317,14 +335,14 @@ class Transform:
 
     def logarithmic(self, ids: Sequence[str]) -> Bool[np.ndarray, " series"]:
         """Return for each series whether networks see its logarithm."""
-        if self.name == "combined":
+        if self.takes_any:
             return np.array([self._nature(name).logarithmic for name in ids], bool)
         return np.full(len(ids), self.name == "log_return")
 
     @property
     def takes_any(self) -> bool:
         """Whether every series can be forecast, also a short or a constant one."""
-        return self.name == "combined"
+        return self.name in ("combined", "last_value")
 
     def stands_alone(self, ids: Sequence[str]) -> Bool[np.ndarray, " series"]:
         """Return for each series whether it has the classical model that forecasts alone."""
@@ -348,8 +366,7 @@ class Transform:
         values = np.where(panel.mask, panel.channel(panel.target), np.nan)
         reasons: dict[str, Skipped] = {}
         bad = panel.mask & ~(values > 0) & self.logarithmic(panel.ids)[:, None]
-        combined = self.name == "combined"
-        kind = Kind.NO_LONGER_POSITIVE if combined else Kind.NOT_POSITIVE
+        kind = Kind.NO_LONGER_POSITIVE if self.takes_any else Kind.NOT_POSITIVE
         for row in np.flatnonzero(bad.any(1)):
             position = int(np.argmax(bad[row]))
             day = show_time(panel.times[position])
@@ -362,7 +379,7 @@ class Transform:
 
     def too_far_apart(self, panel: Panel) -> dict[str, Skipped]:
         """Return the series whose errors no number could hold, with the reason."""
-        if self.name != "combined":
+        if not self.takes_any:
             return {}
         values = np.where(panel.mask, panel.channel(panel.target), np.nan)
         reasons: dict[str, Skipped] = {}
@@ -438,7 +455,7 @@ class Transform:
 
     def _least(self, ids: Sequence[str]) -> Float[np.ndarray, " series"]:
         """Return the value that no forecast of each series lies below."""
-        nonnegative = self.name == "combined" and [self._nature(n).nonnegative for n in ids]
+        nonnegative = self.takes_any and [self._nature(n).nonnegative for n in ids]
         return np.where(nonnegative or np.zeros(len(ids), bool), 0.0, -np.inf)
 
     def _counted(self, ids: Sequence[str]) -> Bool[np.ndarray, " series"]:
@@ -448,7 +465,7 @@ class Transform:
 
     def basic_seasons(self, ids: Sequence[str]) -> Int[np.ndarray, " series"]:
         """Return the steps in the shortest season of each series; 0 for none."""
-        if self.name == "combined":
+        if self.takes_any:
             return np.array([min(self._nature(name).seasons, default=0) for name in ids], int)
         return np.full(len(ids), self.season if self.season > 1 else 0)
 
@@ -475,6 +492,8 @@ class Transform:
                 panel.market, panel.target, panel.times, histories.positions, scale
             )
         scale = with_few_changes(scale, change, self.volatility)
+        if self.name == "last_value":
+            scale = walk_scale(change, usual_changes(z, self.logarithmic(panel.ids), self.unit))
         bases, scales = self._counted_from(z, scale, horizon)
         return Transformed(
             features=_without_gaps(np.stack(features, axis=-1)),

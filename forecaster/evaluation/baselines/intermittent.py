@@ -1,0 +1,59 @@
+"""Croston's method, SBA, TSB and ADIDA, by :mod:`forecaster.classical.intermittent`.
+
+They forecast the mean of what is asked for. Its variance at a horizon is the mean square of the
+errors known at the origin. Whole numbers have the quantiles of a negative binomial distribution of
+this mean and variance; others those of a normal one, none of them below zero.
+
+Arguments and results are those of :mod:`forecaster.evaluation.baselines.simple`. All raise
+ValueError for a series with values below zero, which are no demand.
+"""
+
+import numpy as np
+from scipy.special import ndtri
+
+from forecaster.classical import INTERMITTENT
+from forecaster.evaluation.baselines.statistical import deviations
+from forecaster.forecasting import smallest_count
+
+
+def croston(
+    y: np.ndarray, origins: np.ndarray, horizon: int, quantiles: np.ndarray, season: int
+) -> np.ndarray:
+    """Forecast the mean demand over the mean interval between two; Croston (1972)."""
+    return _forecast("croston", y, origins, horizon, quantiles)
+
+
+def sba(
+    y: np.ndarray, origins: np.ndarray, horizon: int, quantiles: np.ndarray, season: int
+) -> np.ndarray:
+    """Forecast 95 % of Croston's, which is too high; Syntetos & Boylan (2005)."""
+    return _forecast("sba", y, origins, horizon, quantiles)
+
+
+def tsb(
+    y: np.ndarray, origins: np.ndarray, horizon: int, quantiles: np.ndarray, season: int
+) -> np.ndarray:
+    """Forecast the mean demand times its probability; Teunter, Syntetos & Babai (2011)."""
+    return _forecast("tsb", y, origins, horizon, quantiles)
+
+
+def adida(
+    y: np.ndarray, origins: np.ndarray, horizon: int, quantiles: np.ndarray, season: int
+) -> np.ndarray:
+    """Forecast smoothed sums over the mean interval, spread evenly; Nikolopoulos et al. (2011)."""
+    return _forecast("adida", y, origins, horizon, quantiles)
+
+
+def _forecast(
+    name: str, y: np.ndarray, origins: np.ndarray, horizon: int, quantiles: np.ndarray
+) -> np.ndarray:
+    known = y[: origins[0] + 1]
+    if (known < 0).any():
+        raise ValueError("its values below zero are no demand")
+    demand = np.maximum(y, 0.0)
+    made = np.repeat(INTERMITTENT[name](demand)[:, None], horizon, axis=1)
+    mean, deviation = (of[origins][..., None] for of in (made, deviations(y, made)))
+    if (known != np.rint(known)).any():
+        return np.maximum(mean + deviation * ndtri(quantiles), 0.0)
+    out = smallest_count(quantiles, mean, np.nan_to_num(deviation) ** 2)
+    return np.where(np.isfinite(deviation), out, np.nan)
