@@ -14,3 +14,4 @@ from .pruning import prune as prune
 from .requests import Callbacks as Callbacks
 from .requests import DataRequest as DataRequest
 from .requests import OnTraining as OnTraining
+from .updating import update_run as update_run
