@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from forecaster.ingest import loading
+from forecaster.pipeline.layout import COLUMNS
 from tests.conftest import prices, run
 
 ROWS, NAMES = 330, ("AAA", "BBB", "CCC")
@@ -393,3 +394,34 @@ def test_an_alarm_chooses_the_series_to_update(mornings, monkeypatch):
     )
     done = mornings("fit", "--update", "--alarmed")
     assert "Updated 2 series: AAA, BBB" in " ".join(done.stdout.split()), done.output
+
+
+def test_a_fixed_layout_has_the_same_columns_and_numbers_whatever_is_asked_for(mornings):
+    frozen = TABLE.copy()
+    frozen.loc[(frozen["ticker"] == "BBB") & (frozen["date"] > DAYS[-8]), BAR] = 50.0
+    assert mornings.ingest(frozen, "--refresh").exit_code in (0, 3)
+    fixed = mornings.forecasts("--all", "--layout", "fixed")
+    again = mornings.forecasts("AAA", "BBB", "CCC", "--layout", "fixed", "--level", "50")
+    assert list(fixed) == list(again) == [*COLUMNS]
+    wide = mornings.forecasts("--all", "--quantile", "0.35", "--quantile", "0.95")
+    for column, other in (("median", "LSTM"), ("q35", "LSTM-q-0.35"), ("q95", "LSTM-q-0.95")):
+        pd.testing.assert_series_equal(fixed[column], wide[other], check_names=False)
+    quantiles = fixed[sorted(name for name in COLUMNS if name[:1] == "q")].assign(
+        q50=fixed["median"]
+    )
+    assert (quantiles.sort_index(axis=1).diff(axis=1).iloc[:, 1:] > 0).all(axis=None)
+    assert set(fixed["origin"]) == {LAST} and set(fixed["run"]) == set(again["run"])
+    flags = fixed.fillna({"flags": ""}).groupby("unique_id")["flags"].first()
+    assert "frozen" in flags["BBB"].split(",") and "frozen" not in flags["AAA"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["AAA", "--layout", "fixed"], "is of files; add --output FILE, or --format csv"),
+        (["AAA", "--layout", "fixed", "--paths", "9", "--format", "csv"], "or --paths"),
+    ],
+)
+def test_a_layout_that_cannot_be_says_why(first, options, message):
+    done = first("predict", *options)
+    assert done.exit_code == 2 and message in done.stderr, done.output
