@@ -2,19 +2,21 @@
 
     python scripts/accuracy/refits.py [--stocks 50] [--quarters 20] [--output refits.csv]
 
-``FORECASTER_TEST_DATA`` names the folder with ``us_stocks_2000_2015.parquet``. Models learn from all
-rows before 2011; then three of them go on:
+``FORECASTER_TEST_DATA`` names the folder with ``us_stocks_2000_2015.parquet``. Models learn from
+all rows before 2011; then three of them go on:
 
 - ``once``: the first fit, never again
 - ``fit``: fitted anew at the end of each quarter, on all rows up to there
-- ``update``: :func:`forecaster.update` at the end of each quarter, of the model of the quarter before
+- ``update``: by :func:`forecaster.update` at the end of each quarter, from that of the one before
 
 Each forecasts every fifth session of the next quarter. Prices are adjusted closes; losses are of
-their logarithms. The CSV has a row per quarter, method and step (1 and 5): the mean ``crps``, over
-quantiles of 0.05 to 0.95, and its ratio to that of ``fit``, the ``coverage`` of 80 % bands, the mean
-move of the median from one model to the next on the day of the refit (``moved``, in percent of
-the price), and of the width of the 80 % band (``widened``, in percent of it), and the
-seconds of the processor (``seconds``) that the refit took.
+their logarithms. The CSV has a row per quarter, method and step (1 and 5):
+
+- ``crps``, the mean over quantiles of 0.05 to 0.95, ``crps_to_fit``, its ratio to that of ``fit``,
+  and ``coverage``, of 80 % bands
+- ``moved, widened``: how far the refit moved the median, in percent of the price, and the width of
+  the 80 % band, in percent of it; means over stocks, on the first day
+- ``seconds`` of the processor that the refit took
 """
 
 import argparse
