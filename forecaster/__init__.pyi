@@ -8,6 +8,7 @@ from .forecasting import fit as fit
 from .forecasting import predict as predict
 from .forecasting import predict_sums as predict_sums
 from .forecasting import simulate as simulate
+from .forecasting import update as update
 from .ingest import load_panel as load_panel
 from .plotting import plot_forecast as plot_forecast
 from .record import Alarm as Alarm

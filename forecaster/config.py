@@ -37,12 +37,14 @@ _MOST_SEASONS, _MOST_INT = 10, 2**31 - 1
 _MOST_BYTES, _MOST_DOTS = 1 << 20, 100  # of a file of settings, which is a flat table
 _MOST_SHOWN = 100  # characters of a value in an error
 
-Stage: TypeAlias = Literal["independent", "pooled", "from pooled"]
+Stage: TypeAlias = Literal["independent", "pooled", "from pooled", "update"]
 _LIMITS: dict[Stage, tuple[int, int]] = {  # default epochs and patience
     "independent": (100, 15),
     # An epoch goes through all series once; a patience of 500 steps was worse on stocks.
     "pooled": (100, 5),
     "from pooled": (20, 5),
+    # A patience of 5 takes four times as long, and forecasts no better (docs/evaluation.md).
+    "update": (6, 2),
 }
 # Factor on the learning rate in training that starts from the pooled networks.
 _FINE_TUNING = 1 / 3
@@ -254,7 +256,8 @@ class Config:
         """Return the maximum number of epochs of a stage of training, and its patience in epochs.
 
         ``stage``: ``pooled``, the network of all series; ``from pooled``, each series' networks
-        that start from it; ``independent``, networks that start from random weights.
+        that start from it; ``update``, those that train on with new rows; ``independent``, networks
+        that start from random weights.
         """
         epochs, patience = _LIMITS[stage]
         return self.epochs or epochs, self.patience or patience
@@ -262,7 +265,7 @@ class Config:
     def hyperparams(self, stage: Stage) -> dict[str, float]:
         """Return the arguments of :func:`forecaster.swarm.adamw` in a stage, see :meth:`limits`."""
         rate, decay = self.learning_rate, self.weight_decay
-        if stage == "from pooled":
+        if stage in ("from pooled", "update"):
             rate, decay = rate * _FINE_TUNING, self.shrinkage
         return {"learning_rate": rate, "weight_decay": decay, "clip": self.clip}
 

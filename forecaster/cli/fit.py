@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from forecaster.cli.resuming import THE_ONLY, refuse_others, resumable
+from forecaster.cli.resuming import THE_LATEST, THE_ONLY, refuse_others, resumable
 from forecaster.cli.shared import (
     PARTLY,
     as_columns,
@@ -126,6 +126,26 @@ _SETTINGS = (
     metavar="[NAME]",
     help="Continue an interrupted fit; NAME chooses one of several (see `status`).",
 )
+@click.option(
+    "--update",
+    is_flag=False,
+    flag_value=THE_LATEST,
+    metavar="[RUN]",
+    help="Train the networks of a run on with the rows that are stored by now, as a new run; by "
+    "default the latest. Fetches nothing: run `forecaster ingest` before.",
+)
+@click.option(
+    "--older-than",
+    type=click.IntRange(min=1),
+    metavar="ROWS",
+    help="With --update: only series that have so many rows since they learned.  [default: 1]",
+)
+@click.option(
+    "--alarmed",
+    is_flag=True,
+    help="With --update: only series that an alarm of past forecasts names (see `scorecard`), and "
+    "those of --older-than if it is given.",
+)
 @click.option("--discard", metavar="NAME", help="Delete an interrupted fit or evaluation.")
 @home_option
 @click.pass_context
@@ -134,6 +154,9 @@ def fit(
     *,
     home: "Home",
     resume: str | None,
+    update: str | None,
+    older_than: int | None,
+    alarmed: bool,
     discard: str | None,
     tickers: str | None,
     source: str,
@@ -172,7 +195,12 @@ def fit(
       forecaster fit --source files:meters.parquet --memory 4GB
       forecaster fit --tickers sp500.txt --ray auto
       forecaster fit --resume
+      forecaster fit --update --older-than 21 --alarmed
     """
+    if update is not None:
+        return _update(ctx, home, update or None, ray)
+    if older_than is not None or alarmed:
+        raise UsageError("--older-than and --alarmed choose the series of --update; add it")
     if resume is not None:
         return _resume(ctx, home, resume or None, ray)
     if discard is not None:
@@ -228,6 +256,42 @@ def _resume(ctx: click.Context, home: "Home", name: str | None, ray: str | None)
         )
         result = resume_fit(home, name, executor=executor, callbacks=callbacks)
     _finish(ctx, result)
+
+
+def _update(ctx: click.Context, home: "Home", before: str | None, ray: str | None) -> None:
+    """Train the networks of a run on."""
+    allowed = ("ray", "older_than", "alarmed", "tickers", "run", "seed")
+    refuse_others(ctx, "update", "trains with the settings of the run and what is stored", allowed)
+    from click.core import ParameterSource
+
+    from forecaster.home import run_name
+    from forecaster.pipeline import update_run
+    from forecaster.showing import names_in_short
+
+    given = ctx.get_parameter_source("seed") is ParameterSource.COMMANDLINE
+    params = ctx.params
+    wanted, _ = read_tickers(params["tickers"])
+    with cluster(ray) as executor, bars() as bar:
+        result = update_run(
+            home, before, wanted, older_than=params["older_than"], alarmed=params["alarmed"],
+            seed=params["seed"] if given else None, name=params["run"], executor=executor,
+            on_training=bar.training, on_notice=say,
+        )  # fmt: skip
+    report, names = result.facts.report, result.series
+    rest = len(report) - len(names)
+    show_facts(
+        {
+            "Continues": f"run {result.before}",
+            "Updated": f"{len(names):,} series: {names_in_short(names)}",
+            "As before": f"{rest:,} series",
+            "Error": _error(report.loc[names]),
+            "Time": f"{result.seconds:.1f} s",
+            "Run": run_name(result.folder),
+            "Saved": str(result.folder),
+        }
+    )
+    name_stale({name: str(why) for name, why in result.gone.items()})
+    ctx.exit(PARTLY if result.gone else 0)
 
 
 def _check_tuned(settings: dict[str, Any]) -> None:

@@ -68,6 +68,14 @@ _PIPED = ("csv", "json")  # formats for standard output
     type=click.Choice(["table", *FORMATS]),
     help="[default: table, or by the ending of --output]",
 )
+@click.option(
+    "--layout",
+    type=click.Choice(["wide", "fixed"]),
+    default="wide",
+    show_default=True,
+    help="Columns of the output: named by the model and its bands, as in Nixtla's libraries; or "
+    "always the same, with quantiles q05 to q95, run, origin, step and flags.",
+)
 @click.option("--output", type=click.Path(path_type=Path), help="Write to a file: .csv, .json, "
               ".parquet or .xlsx.")  # fmt: skip
 @click.option(
@@ -113,6 +121,7 @@ def predict(
     level: tuple[float, ...],
     quantile: tuple[float, ...],
     form: str | None,
+    layout: str,
     output: Path | None,
     n_paths: int | None,
     sums: str | None,
@@ -147,6 +156,7 @@ def predict(
       forecaster predict AAPL MSFT --level 50 --level 90 --plot fan.png
       forecaster predict --all --quantile 0.95 --output stock.csv
       forecaster predict --all --run tech-weekly --output forecasts.csv
+      forecaster predict --all --layout fixed --output forecasts.parquet
       forecaster predict --all --report forecasts.html --groups sectors.csv
       forecaster predict AAPL MSFT --paths 1000 --output paths.parquet
       forecaster predict --sum portfolios.csv --level 90
@@ -169,15 +179,18 @@ def predict(
         raise UsageError("--quantile is of single dates, and --paths draws paths; leave one out")
     _check_reading(reading, covariates)
     drawn = "--sum" if weights is not None else None if n_paths is None else "--paths"
-    outputs = _Outputs.checked(output, plot, report, form=form, overwrite=overwrite, drawn=drawn)
+    outputs = _Outputs.checked(
+        output, plot, report, form=form, layout=layout, overwrite=overwrite, drawn=drawn
+    )
     grouped = _read_groups(groups, report)
     from forecaster.forecasting import check_levels, check_quantiles
-    from forecaster.pipeline import predict_from_home
+    from forecaster.pipeline import FIXED_QUANTILES, predict_from_home
 
     shown = _Shown(check_levels(level), check_quantiles(quantile))
     result = predict_from_home(
         home, None if everything else tickers, shown.levels, run, n_paths, covariates,
-        history=history, on_notice=say, quantiles=shown.quantiles, end=end, newcomers=newcomers,
+        history=history, on_notice=say, end=end, newcomers=newcomers,
+        quantiles=sorted({*shown.quantiles, *(FIXED_QUANTILES if layout == "fixed" else ())}),
         max_late=max_late, sums=weights,
     )  # fmt: skip
     _warn(result)
@@ -285,6 +298,7 @@ class _Outputs(NamedTuple):
     """Where forecasts go: a file or standard output in a format, a picture and a page."""
 
     form: str | None
+    layout: str
     file: Output | None
     picture: Output | None
     page: Output | None
@@ -296,6 +310,7 @@ class _Outputs(NamedTuple):
         report: Path | None,
         *,
         form: str | None,
+        layout: str,
         overwrite: bool,
         drawn: str | None,
     ) -> "_Outputs":
@@ -312,7 +327,14 @@ class _Outputs(NamedTuple):
         page = report and check_output(report, PAGES, overwrite=overwrite, option="--report")
         if file is None and form not in (None, *_PIPED):
             raise UsageError(f"--format {form} needs --output FILE")
-        return _Outputs(form, file, picture, page)
+        if layout == "fixed":
+            if drawn:
+                raise UsageError(f"--layout fixed is of quantiles; leave it out, or {drawn}")
+            if file is None and form is None:
+                raise UsageError(
+                    "--layout fixed is of files; add --output FILE, or --format csv or json"
+                )
+        return _Outputs(form, layout, file, picture, page)
 
     def table(self, result: "Prediction", *, whole: bool) -> bool:
         """Write forecasts to the file or in the format; return whether to show a table instead.
@@ -320,7 +342,7 @@ class _Outputs(NamedTuple):
         ``whole``: whether to show it beside a page, too
         """
         if self.file is not None or self.form is not None:
-            _export(result, self.form, self.file)
+            _export(result, self)
             return False
         return self.page is None or whole
 
@@ -455,8 +477,14 @@ def _number(value: float) -> str:
     return f"{value:,.2f}" if abs(value) >= 1 else f"{value:.4g}"
 
 
-def _export(result: "Prediction", form: str | None, file: Output | None) -> None:
-    frame = result.frame.assign(source="simulated") if result.simulated else result.frame
+def _export(result: "Prediction", outputs: _Outputs) -> None:
+    form, file = outputs.form, outputs.file
+    if outputs.layout == "fixed":
+        from forecaster.pipeline import fixed_columns
+
+        frame = fixed_columns(result)
+    else:
+        frame = result.frame.assign(source="simulated") if result.simulated else result.frame
     if file is not None:
         file.write_table(frame)
         if not file.streamed:

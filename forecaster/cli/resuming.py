@@ -1,7 +1,7 @@
 """Say how to continue interrupted work, and refuse options that contradict --resume."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -15,18 +15,23 @@ if TYPE_CHECKING:
 
 THE_ONLY = ""
 """The value of --resume without a name: resume the only interrupted fit."""
+THE_LATEST = ""
+"""The value of --update without a name: continue the run that a prediction would take."""
 
 
-def refuse_others(ctx: click.Context, option: str, why: str, but: str = "") -> None:
-    """Raise UsageError if other options were given beside this one, apart from ``but``.
+def refuse_others(
+    ctx: click.Context, option: str, why: str, but: str | Collection[str] = ()
+) -> None:
+    """Raise UsageError if other options were given beside this one, apart from those in ``but``.
 
     ``why``: continues "--option" in the message.
     """
     from click.core import ParameterSource
 
-    for name in ctx.params.keys() - {"home", option, but}:
+    allowed = {but} if isinstance(but, str) else set(but)
+    for name in ctx.params.keys() - {"home", option} - allowed:
         if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise UsageError(f"--{option} {why}; leave out --{name}")
+            raise UsageError(f"--{option} {why}; leave out --{name.replace('_', '-')}")
 
 
 @contextlib.contextmanager

@@ -33,7 +33,7 @@ from forecaster.ingest import (
     read_renames,
     read_universe,
 )
-from forecaster.pipeline import Prediction, predict_from_home
+from forecaster.pipeline import FIXED_QUANTILES, Prediction, fixed_columns, predict_from_home
 from forecaster.record import SPANS, Scorecard, forecast_alarms, read_record, score_record
 
 OnStage = Callable[[str], None]
@@ -193,6 +193,7 @@ class _Day:
         made = predict_from_home(
             self._home, wanted, watch.levels, watch.run, newcomers=watch.newcomers,
             max_late=watch.max_late, on_notice=note, source=arrived.store.source,
+            quantiles=FIXED_QUANTILES if watch.layout == "fixed" else (),
         )  # fmt: skip
         if unrecorded:
             raise WriteError(unrecorded[0].removeprefix("Warning: "))
@@ -235,7 +236,10 @@ class _Day:
         if watch.scorecard is not None and len(card.rows):
             self._written("scorecard", watch.scorecard, lambda to: build_scorecard(card, to))
         if watch.forecasts is not None:  # last, since other programs wait for it
-            frame = made.frame.assign(source="simulated") if made.simulated else made.frame
+            if watch.layout == "fixed":
+                frame = fixed_columns(made, self._began)
+            else:
+                frame = made.frame.assign(source="simulated") if made.simulated else made.frame
             output = check_output(watch.forecasts, overwrite=True)
             self._written("forecasts", output.path, lambda _: output.write_table(frame))
 

@@ -27,6 +27,7 @@ levels = [80, 95]                # bands, in percent
 # max_late = 5                   # leave out series that lack more sessions
 
 forecasts = "forecasts.csv"      # replaced each day; .csv, .json, .parquet or .xlsx
+# layout = "fixed"               # columns that never change, see `predict --layout`
 # page = "forecasts.html"
 # groups = "sectors.csv"         # groups for the page
 # scorecard = "scorecard.html"
@@ -83,6 +84,7 @@ class Watch:
     newcomers: bool | None = None
     max_late: int | None = None
     forecasts: Path | None = None
+    layout: str = "wide"
     page: Path | None = None
     groups: Path | None = None
     scorecard: Path | None = None
@@ -148,6 +150,8 @@ def _check_outputs(where: str, checked: Mapping[str, Any]) -> None:
         if path in written:
             raise UsageError(f"{where}: {name} and {written[path]} are the same file, {path}")
         written[path] = name
+    if "layout" in checked and "forecasts" not in checked:
+        raise UsageError(f'{where}: layout is of a file; add forecasts = "forecasts.csv"')
     if "groups" in checked and "page" not in checked:
         raise UsageError(f'{where}: groups is for the page; add page = "forecasts.html"')
 
@@ -205,6 +209,12 @@ def _texts(where: str, value: object) -> tuple[str, ...]:
     return tuple(_text(where, each) for each in values)
 
 
+def _layout(where: str, value: object) -> str:
+    if value not in ("wide", "fixed"):
+        raise _wrong(where, '"wide" or "fixed"', value)
+    return str(value)
+
+
 def _levels(where: str, value: object) -> tuple[float, ...]:
     levels: set[float] = set()
     for each in value if isinstance(value, list) else [value]:
@@ -223,7 +233,8 @@ def _wrong(where: str, expected: str, got: object) -> UsageError:
 _KINDS: Mapping[str, Any] = {
     "source": _text, "tickers": _text, "append": _flag, "columns": _texts, "date_format": _text,
     "decimal": _text, "run": _text, "levels": _levels, "newcomers": _flag, "max_late": _count,
-    "forecasts": _text, "page": _text, "groups": _text, "scorecard": _text, "summary": _text,
+    "forecasts": _text, "layout": _layout, "page": _text, "groups": _text, "scorecard": _text,
+    "summary": _text,
 }  # fmt: skip
 _LIMITS: Mapping[str, Any] = {
     "coverage": _rate_or_off, "errors": _rate_or_off, "late": _count_or_off, "jumped": _flag,

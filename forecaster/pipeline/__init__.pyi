@@ -4,6 +4,8 @@ from .fitting import RunFacts as RunFacts
 from .fitting import SavedFit as SavedFit
 from .fitting import fit_to_home as fit_to_home
 from .fitting import resume_fit as resume_fit
+from .layout import FIXED_QUANTILES as FIXED_QUANTILES
+from .layout import fixed_columns as fixed_columns
 from .memory import parse_memory as parse_memory
 from .predicting import Prediction as Prediction
 from .predicting import compress_from_home as compress_from_home
@@ -14,3 +16,4 @@ from .pruning import prune as prune
 from .requests import Callbacks as Callbacks
 from .requests import DataRequest as DataRequest
 from .requests import OnTraining as OnTraining
+from .updating import update_run as update_run

@@ -19,6 +19,7 @@ from forecaster.daily import EXAMPLE, Limits, Watch, day, last_days, read_watch
 from forecaster.errors import UsageError, WriteError
 from forecaster.files import FolderLock
 from forecaster.home import Home
+from forecaster.pipeline.layout import COLUMNS
 from forecaster.record import read_record
 from tests.conftest import prices, run
 
@@ -401,3 +402,16 @@ def test_another_source_under_the_same_name_raises_no_alarm_of_its_series(desk, 
     run("daily", other / "daily.toml", "--home", desk.home)
     summary = json.loads((other / "s.json").read_text())
     assert not [alarm for alarm in summary["alarms"] if alarm["kind"] == "changed"]
+
+
+def test_the_file_of_forecasts_may_have_columns_that_never_change(desk):
+    desk.watch.write_text(WATCH.replace('"f.csv"', '"f.csv"\nlayout = "fixed"'))
+    done = desk.daily()
+    assert done.exit_code == 0, done.output
+    frame = pd.read_csv(desk.folder / "f.csv", keep_default_na=False)
+    assert list(frame) == [*COLUMNS] and frame["step"].tolist() == [1, 2, 3] * 3
+    assert pd.Timestamp(desk.summary()["began"]) == pd.Timestamp(frame["made"].iloc[0])
+    recorded = desk.record()
+    assert not [name for name in recorded if "-q-" in name]  # the same record, whatever the layout
+    pd.testing.assert_series_equal(frame["median"], recorded["forecast"], check_names=False)
+    pd.testing.assert_series_equal(frame["q90"], recorded["forecast-hi-80"], check_names=False)

@@ -1,6 +1,7 @@
 """Forecasts of a model over the days after its fit: rows that come, lack or change each morning."""
 
 import io
+import re
 import shutil
 from unittest.mock import Mock
 
@@ -9,6 +10,7 @@ import pandas as pd
 import pytest
 
 from forecaster.ingest import loading
+from forecaster.pipeline.layout import COLUMNS
 from tests.conftest import prices, run
 
 ROWS, NAMES = 330, ("AAA", "BBB", "CCC")
@@ -341,3 +343,85 @@ def test_a_file_with_a_date_in_its_name_is_no_source_of_each_day(mornings):
     done = mornings("ingest", "--source", f"files:{second}")
     assert "1 more store is of files whose names differ only in digits" in done.stderr
     assert f"such as files:{first}." in done.stderr
+
+
+def test_an_update_learns_from_what_is_stored_and_leaves_the_rest_as_it_is(mornings):
+    before = mornings.forecasts("--all")
+    done = mornings("fit", "--update", "--tickers", "bbb", "--run", "second")
+    assert done.exit_code == 0, done.output
+    shown = " ".join(done.stdout.split())
+    assert "Updated 1 series: BBB As before 2 series" in shown and "Run second" in shown
+    after = mornings.forecasts("--all", "--run", "second")
+    same = (before.drop(columns="unique_id") == after.drop(columns="unique_id")).all(axis=1)
+    assert same.groupby(before["unique_id"]).all().to_dict() == {
+        "AAA": True, "BBB": False, "CCC": True
+    }  # fmt: skip
+    rest = mornings("fit", "--update", "--older-than", "30")
+    assert "Continues run second" in " ".join(rest.stdout.split()), rest.output
+    assert "Updated 2 series: AAA, CCC" in " ".join(rest.stdout.split())
+    nothing = mornings("fit", "--update")
+    assert nothing.exit_code == 1 and "the most new rows of a series is 0" in nothing.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (["--update", "--older-than", "31"], 1, "none has 31 or more stored rows .* is 30. Run"),
+        (["--update", "--alarmed"], 1, "nothing to update: no series has an alarm"),
+        (["--update", "--tickers", "AAA,XYZ"], 2, "no networks for:\n  XYZ: not among the 3"),
+        (["--update", "--horizon", "3"], 2, "the settings of the run .*leave out --horizon"),
+        (["--update", "--date-format", "%Y-%m-%d"], 2, "leave out --date-format"),
+        (["--update", "nope"], 2, "nope"),
+        (["--older-than", "3"], 2, "choose the series of --update; add it"),
+    ],
+)
+def test_an_update_that_cannot_be_says_why(first, options, code, message):
+    done = first("fit", *options)
+    assert done.exit_code == code and re.search(message, done.stderr), done.output
+
+
+def test_an_alarm_chooses_the_series_to_update(mornings, monkeypatch):
+    from forecaster.pipeline import updating
+    from forecaster.record import Alarm
+
+    mornings.forecasts("--all")  # recorded
+    alarm = Alarm("coverage", "CCC", "", "")
+    monkeypatch.setattr(updating, "forecast_alarms", lambda card, errors: [alarm])
+    done = mornings("fit", "--update", "--alarmed")
+    assert "Updated 1 series: CCC" in " ".join(done.stdout.split()), done.output
+    monkeypatch.setattr(
+        updating, "forecast_alarms", lambda card, errors: [alarm._replace(series=None)]
+    )
+    done = mornings("fit", "--update", "--alarmed")
+    assert "Updated 2 series: AAA, BBB" in " ".join(done.stdout.split()), done.output
+
+
+def test_a_fixed_layout_has_the_same_columns_and_numbers_whatever_is_asked_for(mornings):
+    frozen = TABLE.copy()
+    frozen.loc[(frozen["ticker"] == "BBB") & (frozen["date"] > DAYS[-8]), BAR] = 50.0
+    assert mornings.ingest(frozen, "--refresh").exit_code in (0, 3)
+    fixed = mornings.forecasts("--all", "--layout", "fixed")
+    again = mornings.forecasts("AAA", "BBB", "CCC", "--layout", "fixed", "--level", "50")
+    assert list(fixed) == list(again) == [*COLUMNS]
+    wide = mornings.forecasts("--all", "--quantile", "0.35", "--quantile", "0.95")
+    for column, other in (("median", "LSTM"), ("q35", "LSTM-q-0.35"), ("q95", "LSTM-q-0.95")):
+        pd.testing.assert_series_equal(fixed[column], wide[other], check_names=False)
+    quantiles = fixed[sorted(name for name in COLUMNS if name[:1] == "q")].assign(
+        q50=fixed["median"]
+    )
+    assert (quantiles.sort_index(axis=1).diff(axis=1).iloc[:, 1:] > 0).all(axis=None)
+    assert set(fixed["origin"]) == {LAST} and set(fixed["run"]) == set(again["run"])
+    flags = fixed.fillna({"flags": ""}).groupby("unique_id")["flags"].first()
+    assert "frozen" in flags["BBB"].split(",") and "frozen" not in flags["AAA"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["AAA", "--layout", "fixed"], "is of files; add --output FILE, or --format csv"),
+        (["AAA", "--layout", "fixed", "--paths", "9", "--format", "csv"], "or --paths"),
+    ],
+)
+def test_a_layout_that_cannot_be_says_why(first, options, message):
+    done = first("predict", *options)
+    assert done.exit_code == 2 and message in done.stderr, done.output

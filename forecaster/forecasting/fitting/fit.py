@@ -260,6 +260,7 @@ def fit_part(
     *,
     tune: bool = False,
     network: OwnNetwork | None = None,
+    before: Networks | None = None,
     checkpoint: swarm.Checkpoint | None = None,
     executor: swarm.Executor | None = None,
     on_progress: Callable[[swarm.Progress], None] | None = None,
@@ -269,6 +270,7 @@ def fit_part(
     - ``panel``: the series; of a part of a larger fit, only those that can be learned from
     - ``common``: of :func:`learn_common`; None: these series are all, and what they share is
       learned from them
+    - ``before``: the networks of these series that training begins with
     - others as for :func:`fit`
 
     The model's spread comes from these series; :func:`spread_of` joins several parts. Raises
@@ -280,8 +282,8 @@ def fit_part(
     else:
         common = common._replace(transform=common.transform.with_series(panel, config.season))
     trainer = functools.partial(
-        train, tune=tune, network=network, pooled=common.pooled, checkpoint=checkpoint,
-        executor=executor, on_progress=on_progress,
+        train, tune=tune, network=network, pooled=common.pooled, before=before,
+        checkpoint=checkpoint, executor=executor, on_progress=on_progress,
     )  # fmt: skip
     return _fitted(
         trainer, panel, common, config, seed, network=network, tuned=tune, executor=executor

@@ -11,7 +11,7 @@ import pandas as pd
 from forecaster import swarm
 from forecaster.config import Config, Stage
 from forecaster.forecasting.fitting.pooled import Pooled, sample_of, train_pooled
-from forecaster.forecasting.model import Networks, Params, split_members
+from forecaster.forecasting.model import Networks, Params, merge_members, split_members
 from forecaster.forecasting.networks import OwnNetwork, widen
 from forecaster.forecasting.task import (
     Series,
@@ -35,6 +35,7 @@ def train(
     tune: bool = False,
     network: OwnNetwork | None = None,
     pooled: Pooled | None = None,
+    before: Networks | None = None,
     checkpoint: swarm.Checkpoint | None = None,
     executor: swarm.Executor | None = None,
     on_progress: Callable[[swarm.Progress], None] | None = None,
@@ -49,6 +50,7 @@ def train(
     - ``network``: a user's own class, which the config's model names
     - ``pooled``: the networks to start from, if they are trained already; otherwise they are
       trained in this process
+    - ``before``: networks of these series to train on from, see :func:`update`
     - ``checkpoint, executor, on_progress``: as for :func:`forecaster.swarm.fit`
     """
     features = transformed.features.shape[-1]
@@ -57,6 +59,12 @@ def train(
     if checkpoint is not None:
         checkpoint = dataclasses.replace(checkpoint, precision=config.precision)
     options = _Options(seed, checkpoint, executor, on_progress)
+    if before is not None:
+        start = merge_members(before.params_of(before.rows_of(ids)))
+        networks, seconds = _fine_tuned(
+            config, split, network, data, ids, start, options, stage="update"
+        )
+        return dataclasses.replace(networks, start=before.start), seconds
     if tune:
         return _search(config, split, features, network, data, ids, options)
     if config.start == "independent":
@@ -74,8 +82,10 @@ def train(
         some = data if len(sample) == len(ids) else Series(*(part[sample] for part in data))
         pooled = train_pooled(config, split, features, network, some, seed, on_progress=on_progress)
         seconds = pooled.seconds
-    networks, more = _fine_tuned(config, split, network, data, ids, pooled, options)
-    return networks, seconds + more
+    common = swarm.Shared(pooled.params, np.tile(np.arange(config.members), len(ids)))
+    networks, more = _fine_tuned(config, split, network, data, ids, common, options)
+    start = jax.tree.map(np.asarray, pooled.params)
+    return dataclasses.replace(networks, start=start), seconds + more
 
 
 def untrained(config: Config, features: int, network: OwnNetwork | None) -> Networks:
@@ -106,24 +116,24 @@ def _fine_tuned(
     network: OwnNetwork | None,
     data: Series[np.ndarray],
     ids: Sequence[str],
-    pooled: Pooled,
+    start: Params | swarm.Shared,
     options: "_Options",
+    stage: Stage = "from pooled",
 ) -> tuple[Networks, float]:
-    """Fine-tune the pooled networks on each series; return the networks and the seconds."""
+    """Fine-tune networks on each series; return the networks and the seconds.
+
+    ``start``: the weights of each series' networks at first, (series x member, ...), or those that
+    all series share, one for each member
+    """
     rows, names = np.repeat(np.arange(len(ids)), config.members), member_names(ids, config.members)
     task = cached_task(config, split, data.features.shape[-1], network, started=True)
-    start = swarm.Shared(pooled.params, np.tile(np.arange(config.members), len(ids)))
     started = Started(cast(Any, swarm.Shared(data, rows)), cast(Any, start))
-    fitted = swarm.fit(task, started, names, **options.of(config, "from pooled"))
-
-    def added(difference: np.ndarray, common: np.ndarray) -> np.ndarray:
-        return difference + np.tile(common, (len(ids), *[1] * (common.ndim - 1)))
-
-    params = jax.tree.map(added, fitted.params, pooled.params)
+    fitted = swarm.fit(task, started, names, **options.of(config, stage))
+    if isinstance(start, swarm.Shared):
+        start = swarm.take_members(start.values, start.rows)
+    params = jax.tree.map(np.add, fitted.params, start)
     networks = _networks(config, ids, params, _report(fitted), network)
-    start = jax.tree.map(np.asarray, pooled.params)
-    networks = dataclasses.replace(networks, start=start, computed=fitted.computed)
-    return networks, fitted.seconds
+    return dataclasses.replace(networks, computed=fitted.computed), fitted.seconds
 
 
 def member_names(ids: Sequence[str], members: int) -> list[str]:

@@ -1,9 +1,10 @@
-"""Read the stored prices that a saved model forecasts from."""
+"""Read the stored prices that a saved model forecasts from, or learns from."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from forecaster.errors import ModelError
 from forecaster.forecasting import Model
@@ -71,14 +72,46 @@ def forecasting_panel(
     latest = masked_rows(store, read, ("unconfirmed",), end, flags=flags)
     jumped = {str(row.unique_id): show_time(row.ds) for row in latest.itertuples()}
     flagged = masked_rows(store, read, mask, end, flags=flags)
+    panel = _panel(store, model, ids, flagged, mask, gone, end)
+    ends = {} if end is not None else _ends(store)
+    return StoredRows(panel, jumped, frozen_now(panel), ends, proposed_of(store, panel))
+
+
+def learning_panel(home: Home, model: Model, ids: Sequence[str]) -> Panel:
+    """Read the stored prices that a model may learn from, as the fit of its run read them.
+
+    Series that are no longer stored are named in the panel's ``skipped``. Raises ModelError as
+    :func:`forecasting_panel`.
+
+    - ``model``: of a run; its provenance names the source
+    - ``ids``: the series to learn from; the model's market is read beside them
+    """
+    store = _store_of(home, model)
+    read = ids_to_read(ids, model.config)
+    gone = _no_longer_stored(store, model, ids, read)
+    mask = tuple(model.provenance.get("mask", ()))
+    read = [name for name in read if name not in gone]
+    flagged = masked_rows(store, read, mask, flags=flags_now(store))
+    return _panel(store, model, ids, flagged, mask, gone)
+
+
+def _panel(
+    store: Store,
+    model: Model,
+    ids: Sequence[str],
+    flagged: pd.DataFrame,
+    mask: Sequence[str],
+    gone: Mapping[str, Skipped],
+    end: Date | None = None,
+) -> Panel:
+    """Read series of a store as a panel, with the start of a model's fit and its market."""
+    read = [name for name in ids_to_read(ids, model.config) if name not in gone]
     panel = panel_from_store(
         store, read, start=model.provenance.get("start"), end=end, mask=mask, known_by=end,
         skipped=gone, flagged=flagged,
     )  # fmt: skip
-    if (market := model.config.market) is not None:
-        panel = panel.with_market(market, forecast=market in ids)
-    ends = {} if end is not None else _ends(store)
-    return StoredRows(panel, jumped, frozen_now(panel), ends, proposed_of(store, panel))
+    market = model.config.market
+    return panel if market is None else panel.with_market(market, forecast=market in ids)
 
 
 def _store_of(home: Home, model: Model) -> Store:

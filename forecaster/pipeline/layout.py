@@ -1,0 +1,73 @@
+"""Lay forecasts out as a table whose columns never change, for databases and other programs.
+
+The columns are the same whatever the model, its bands and the kind of series. There is a median and
+no mean: the mean of a price whose logarithm has a Student-t distribution is infinite.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import numpy as np
+import pandas as pd
+
+from forecaster.forecasting import FORECAST_BY, Rung, quantile_column
+from forecaster.home import run_name
+from forecaster.pipeline.predicting import Prediction
+
+FIXED_QUANTILES = tuple(round(number / 20, 2) for number in range(1, 20))
+"""The quantiles of the layout: 0.05, 0.1 ... 0.95, of which 0.5 is the column ``median``."""
+FLAGS = ("simulated", "jumped", "unadjusted", "frozen", "behind", "late", "ended")
+"""Words of the column ``flags``, in their order."""
+_COLUMN = {q: "median" if q == 0.5 else f"q{round(100 * q):02d}" for q in FIXED_QUANTILES}
+COLUMNS = (
+    "run", "model", "made", "origin", "unique_id", "ds", "step", "median",
+    *(name for name in _COLUMN.values() if name != "median"), "forecast_by", "flags",
+)  # fmt: skip
+"""The columns, in their order."""
+
+
+def fixed_columns(made: Prediction, now: datetime | None = None) -> pd.DataFrame:
+    """Return forecasts with :data:`COLUMNS`, a row per series and time.
+
+    - ``run``, ``model``: the name of the run, and of the kind of model; ``made``: when, in UTC
+    - ``origin``: the time of the series' latest row; ``step``: steps from there to ``ds``
+    - ``median``, ``q05`` ... ``q95``: quantiles, in the units of the series
+    - ``forecast_by``: what the forecast rests on, see :class:`forecaster.forecasting.Rung`
+    - ``flags``: words of :data:`FLAGS` that hold for the series, with commas between; "" for none
+
+    ``made``: with all of :data:`FIXED_QUANTILES`; ``now``: when it was made, by default now
+    """
+    frame, model = made.frame, made.model.config.column
+    ids = frame["unique_id"].astype(str)
+    ends = {
+        name: made.panel.times[seen][-1]
+        for name, seen in zip(made.panel.ids, made.panel.mask, strict=True)
+    }
+    moment = pd.Timestamp(now or datetime.now(UTC)).tz_convert("UTC").floor("s")
+    flags = {name: ",".join(_flags_of(made, name)) for name in ends}
+    columns = {
+        "run": run_name(made.run),
+        "model": model,
+        "made": moment,
+        "origin": np.array([ends[name] for name in ids]),
+        "unique_id": frame["unique_id"],
+        "ds": frame["ds"],
+        "step": frame.groupby(ids.to_numpy()).cumcount() + 1,
+        **{name: frame[quantile_column(model, q)] for q, name in _COLUMN.items()},
+        "forecast_by": frame.get(FORECAST_BY, Rung.OWN.value),
+        "flags": [flags[name] for name in ids],
+    }
+    return pd.DataFrame(columns, index=frame.index)[list(COLUMNS)]
+
+
+def _flags_of(made: Prediction, name: str) -> Iterator[str]:
+    held = {
+        "simulated": made.simulated,
+        "jumped": name in made.jumped,
+        "unadjusted": name in made.proposed,
+        "frozen": name in made.frozen,
+        "behind": name in made.behind,
+        "late": bool(made.late.get(name)) and not made.simulated,
+        "ended": name in made.ended,
+    }
+    return (flag for flag in FLAGS if held[flag])

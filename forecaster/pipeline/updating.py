@@ -1,0 +1,161 @@
+"""Update the model of a run with the rows that are stored by now, and save it as a new run."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from forecaster import __version__, swarm
+from forecaster.errors import DataError, UsageError, name_reasons
+from forecaster.forecasting import Model, predict, resolve_names, rows_since, update
+from forecaster.home import Home, run_name
+from forecaster.pipeline.fitting import RunFacts
+from forecaster.record import RATE, forecast_alarms, read_record, score_record
+from forecaster.series import Panel, show_time
+from forecaster.skipped import Skipped
+from forecaster.storage import OpenRun, choose_run, learning_panel, save_run, under_new_names
+
+
+class UpdatedRun(NamedTuple):
+    """A run that was updated.
+
+    - ``facts``: about the new model
+    - ``folder``: of the new run
+    - ``before``: the name of the run that it continues
+    - ``series``: those that learned from new rows
+    - ``gone``: series of the run that are no longer stored, with the reason; they are as before
+    - ``seconds``: the time that it took
+    """
+
+    facts: RunFacts
+    folder: Path
+    before: str
+    series: list[str]
+    gone: dict[str, Skipped]
+    seconds: float
+
+
+def update_run(
+    home: Home,
+    run: str | None = None,
+    tickers: Sequence[str] | None = None,
+    *,
+    older_than: int | None = None,
+    alarmed: bool = False,
+    seed: int | None = None,
+    name: str | None = None,
+    executor: swarm.Executor | None = None,
+    on_training: Callable[[swarm.Progress], None] | None = None,
+    on_notice: Callable[[str], None] | None = None,
+) -> UpdatedRun:
+    """Train the networks of a run on with the rows that are stored by now, and save a new run.
+
+    Series that are not updated keep every bit of their forecasts. Nothing is fetched.
+
+    - ``run``: the run to continue; by default the one that :func:`predict_from_home` would take
+    - ``tickers``: the only series to update; by default any
+    - ``older_than``: update series with at least so many new rows; by default one, and none but
+      those with alarms where these are asked for
+    - ``alarmed``: also update series that an alarm of past forecasts names
+    - ``seed``: by default that of the run
+    - ``name``: of the new run; by default its time
+    - ``executor, on_training``: as for :func:`forecaster.fit`
+
+    Raises UsageError for a run with searched settings or with covariates, DataError where no series
+    is to be updated, ModelError where there is no run or its prices are not stored.
+    """
+    began = time.perf_counter()
+    swarm.keep_compiled(home.cache)
+    if name is not None:
+        home.check_new_name(name, fits=False)
+    folder = choose_run(home, run, tickers, on_notice)
+    opened = under_new_names(home, OpenRun.of(folder))
+    model = opened.model(opened.ids)
+    _check(model, folder)
+    panel = learning_panel(home, model, model.ids)
+    wanted = _wanted(home, model, panel, tickers, older_than, alarmed=alarmed)
+    trained = time.perf_counter()
+    new = update(
+        model, panel, wanted, executor=executor, on_progress=on_training,
+        seed=int(model.provenance.get("seed", 0)) if seed is None else seed,
+    )  # fmt: skip
+    provenance = _provenance(new, panel, run_name(folder), time.perf_counter() - trained)
+    new = dataclasses.replace(new, provenance=provenance)
+    predict(new.only(wanted[:1]), panel.only(wanted[:1]))  # the saved model must forecast
+    saved = save_run(home, new, name=name)
+    facts = RunFacts.of(OpenRun.of(saved), new.only(new.ids[:1]))
+    seconds = time.perf_counter() - began
+    return UpdatedRun(facts, saved, run_name(folder), wanted, dict(panel.skipped), seconds)
+
+
+def _check(model: Model, folder: Path) -> None:
+    """Raise UsageError for a model whose covariates would have to be read again."""
+    if model.transform.covariates.future or model.provenance.get("static"):
+        raise UsageError(
+            f"run {run_name(folder)} sees covariates, whose files an update does not read. Run "
+            "`forecaster fit` with them again"
+        )
+
+
+def _wanted(
+    home: Home,
+    model: Model,
+    panel: Panel,
+    tickers: Sequence[str] | None,
+    older_than: int | None,
+    *,
+    alarmed: bool,
+) -> list[str]:
+    """Return the series to update. Raises DataError where there is none."""
+    rows = rows_since(model, panel)
+    if tickers is not None:
+        named, unknown = resolve_names(model.ids, model.skipped, tickers)
+        if unknown:
+            raise UsageError(f"tickers that the run has no networks for:\n{name_reasons(unknown)}")
+        rows = {each: rows[each] for each in named if each in rows}
+    alarms = _alarmed(home, model) if alarmed else set()
+    least = older_than if older_than is not None else None if alarmed else 1
+    wanted = [
+        each
+        for each, new in rows.items()
+        if new and (each in alarms or (least is not None and new >= least))
+    ]
+    if not wanted:
+        most = max(rows.values(), default=0)
+        raise DataError(
+            f"nothing to update: {_asked(least, alarmed=alarmed)}; the most new rows of a series "
+            f"is {most}. Run `forecaster ingest` first, or lower --older-than"
+        )
+    return wanted
+
+
+def _alarmed(home: Home, model: Model) -> set[str]:
+    """Return the series that alarms of past forecasts name; all, where one names all together."""
+    card = score_record(home, read_record(home, model.provenance.get("source")))
+    if not len(card.rows):
+        return set()
+    named = {alarm.series for alarm in forecast_alarms(card, errors=RATE)}
+    return set(model.ids) if None in named else {name for name in named if name is not None}
+
+
+def _asked(least: int | None, *, alarmed: bool) -> str:
+    parts = ["no series has an alarm"] if alarmed else []
+    if least is not None:
+        parts.append(f"none has {least:,} or more stored rows that it has not learned from")
+    return " and ".join(parts)
+
+
+def _provenance(model: Model, panel: Panel, before: str, seconds: float) -> dict[str, Any]:
+    """Return what the new run stores about its data and the program."""
+    kept = {k: v for k, v in model.provenance.items() if k not in ("fit", "data_sha256")}
+    return {
+        **kept,
+        "training_seconds": seconds,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "last": show_time(panel.times[-1]),
+        "end": None,
+        "continues": before,
+        "versions": {**kept.get("versions", {}), "forecaster": __version__},
+    }

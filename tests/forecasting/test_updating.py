@@ -1,0 +1,129 @@
+"""A model learns from new rows: who is updated, who is not, and from what."""
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import forecaster as fc
+from forecaster.errors import DataError, UsageError
+
+NAMES = ["AAA", "BBB", "CCC"]
+QUICK = {"horizon": 2, "lookback": 12, "burn_in": 4, "members": 2, "hidden": 4, "epochs": 3}
+
+
+def prices(rows: int, names=NAMES) -> pd.DataFrame:
+    """Return the first rows of simulated prices, the same for any number of rows."""
+    parts = []
+    for name in names:
+        random = np.random.default_rng([ord(letter) for letter in name])
+        walk = 50 * np.exp(np.cumsum(random.standard_t(5, 400) * 0.01))[:rows]
+        days = pd.bdate_range("2022-01-03", periods=rows)
+        parts.append(pd.DataFrame({"unique_id": name, "ds": days, "close": walk}))
+    return pd.concat(parts, ignore_index=True)
+
+
+def values(rows: int, short: int = 12) -> pd.DataFrame:
+    """Return series that are no prices, of which the last is too short for networks."""
+    random = np.random.default_rng(3)
+    parts = []
+    for number, name in enumerate(["a", "b", "c", "d"]):
+        y = (
+            20
+            + np.cumsum(random.normal(size=300)) * 0.2
+            + 3 * np.sin(np.arange(300) * 2 * np.pi / 7)
+        )
+        count = short if number == 3 else rows
+        parts.append(pd.DataFrame({"unique_id": name, "ds": np.arange(count), "y": y[:count]}))
+    return pd.concat(parts, ignore_index=True)
+
+
+@pytest.fixture(scope="module", params=["pooled", "independent"])
+def model(request):
+    return fc.fit(prices(300), fc.Config(**QUICK, start=request.param), seed=5)
+
+
+def forecasts(model, frame, name: str) -> pd.DataFrame:
+    return fc.predict(model, frame[frame["unique_id"] == name]).reset_index(drop=True)
+
+
+def test_a_series_that_is_not_updated_keeps_its_bits_and_the_others_learn(model):
+    new = prices(360)
+    updated = fc.update(model, new, ["BBB"])
+    assert updated.ids == model.ids
+    for name in ("AAA", "CCC"):
+        pd.testing.assert_frame_equal(
+            forecasts(updated, new, name), forecasts(model, new, name), check_exact=True
+        )
+    before, now = (one.report.loc["BBB"] for one in (model, updated))
+    assert (before["rows"], now["rows"]) == (300, 360)
+    until = dict(zip(updated.ids, updated.fitted_until, strict=True))
+    assert until["BBB"] == new["ds"].max() > until["AAA"] == prices(300)["ds"].max()
+    assert not forecasts(updated, new, "BBB").equals(forecasts(model, new, "BBB"))
+    far = (
+        np.abs(updated.params["head"]["kernel"] - model.params["head"]["kernel"]).max((1, 2, 3))
+        if "head" in updated.params
+        else None
+    )
+    assert far is None or (far[1] > 0 and far[0] == far[2] == 0)
+
+
+def test_an_update_does_not_depend_on_the_series_that_are_updated_with_it(model):
+    new = prices(360)
+    together = fc.update(model, new)
+    alone = fc.update(model, new, ["CCC"])
+    pd.testing.assert_frame_equal(
+        forecasts(together, new, "CCC"), forecasts(alone, new, "CCC"), check_exact=True
+    )
+
+
+def test_networks_train_on_from_where_they_are(model):
+    """Without an epoch of any length the weights are those of before."""
+    still = dataclasses.replace(
+        model, networks=dataclasses.replace(
+            model.networks, config=dataclasses.replace(model.config, learning_rate=1e-12)
+        ),
+    )  # fmt: skip
+    updated = fc.update(still, prices(360))
+    import jax
+
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), updated.params, model.params
+    )
+
+
+def test_series_without_new_rows_are_left_out_and_named_ones_must_be_known(model):
+    frame = prices(360)
+    only = frame[(frame["unique_id"] == "AAA") | (frame["ds"] < prices(300)["ds"].max())]
+    updated = fc.update(model, only)
+    assert updated.report["rows"].to_dict() == {"AAA": 360, "BBB": 300, "CCC": 300}
+    with pytest.raises(DataError, match="no series of the model has rows after those"):
+        fc.update(model, prices(300))
+    with pytest.raises(UsageError, match="series of the model that the panel has too; got XXX"):
+        fc.update(model, frame, ["AAA", "XXX"])
+    with pytest.raises(UsageError, match=r"searched for each series.*Fit it again"):
+        fc.update(dataclasses.replace(model, provenance={"tuned": True}), frame)
+
+
+def test_the_rung_of_a_series_follows_its_rows():
+    model = fc.fit(values(120), fc.Config(**QUICK), seed=1)
+    assert model.report.loc["d", "forecast_by"] == "combination"
+    new = values(130, short=130)
+    updated = fc.update(model, new)
+    assert updated.report["forecast_by"].tolist() == ["own networks"] * 4
+    assert np.isfinite(fc.predict(updated, new)["LSTM"]).all()
+    one = fc.update(model, values(130))  # the short series has no new rows
+    pd.testing.assert_frame_equal(
+        forecasts(one, new[new["ds"] < 12], "d"), forecasts(model, new[new["ds"] < 12], "d"),
+        check_exact=True,
+    )  # fmt: skip
+
+
+def test_what_is_saved_is_what_was_updated(model, tmp_path):
+    new = prices(360)
+    updated = fc.update(model, new, ["AAA"])
+    fc.save(updated, tmp_path / "m")
+    pd.testing.assert_frame_equal(
+        fc.predict(fc.load(tmp_path / "m"), new), fc.predict(updated, new), check_exact=True
+    )
