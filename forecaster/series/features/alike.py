@@ -8,6 +8,7 @@ from jaxtyping import Float
 
 _CELLS = 2**18  # of an array, so that it stays in the processor's cache
 _LONGER = 1.5  # times the shortest of those that are joined
+_AT_ONCE = 2**22  # forecasts of classical models that are in memory at a time
 
 
 def alike(sizes: Sequence[int], kinds: Sequence[Hashable]) -> Iterator[list[int]]:
@@ -37,3 +38,12 @@ def padded(arrays: Sequence[np.ndarray]) -> Float[np.ndarray, "series step *colu
     for own, one in zip(out, arrays, strict=True):
         own[: len(one)] = one
     return out
+
+
+def few_at_a_time(sizes: Sequence[int]) -> list[list[int]]:
+    """Return the positions of series in parts, each with a limited number of forecasts.
+
+    ``sizes``: how many forecasts each series has
+    """
+    cuts = np.flatnonzero(np.diff(np.cumsum(sizes) // _AT_ONCE)) + 1
+    return [part.tolist() for part in np.split(np.arange(len(sizes)), cuts)]

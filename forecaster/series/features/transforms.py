@@ -20,7 +20,7 @@ from forecaster.series.calendar.ahead import times_after_rows
 from forecaster.series.calendar.seasons import default_season
 from forecaster.series.calendar.times import show_time
 from forecaster.series.causal import Rows, change_features, decayed_mean, shift, squash
-from forecaster.series.features.alike import alike, padded
+from forecaster.series.features.alike import alike, few_at_a_time, padded
 from forecaster.series.features.anchors import DOUBT, count_of_stretches
 from forecaster.series.features.combined import (
     FEATURES,
@@ -61,6 +61,7 @@ from forecaster.series.features.prices import (
     with_few_changes,
 )
 from forecaster.series.features.sample import Sample
+from forecaster.series.features.simple import by_horizon
 from forecaster.series.features.transformed import Ahead, Transformed
 from forecaster.series.panel.covariates import Scaling
 from forecaster.series.panel.panel import Histories, Panel
@@ -70,7 +71,6 @@ NAMES = ("log_return", "difference", "seasonal", "identity", "combined", "last_v
 _LARGEST = 1e150  # value whose square is a number
 _FARTHEST = 80  # orders of magnitude between two values whose logarithms are compared
 _FIRST_CHANGES = 10  # changes that a volatility needs
-_AT_ONCE = 2**22  # forecasts of classical models that are in memory at a time
 _FEW = 4  # first rows, whose errors hardly say how wide bands are
 
 
@@ -494,7 +494,7 @@ class Transform:
         scale = with_few_changes(scale, change, self.volatility)
         if self.name == "last_value":
             scale = walk_scale(change, usual_changes(z, self.logarithmic(panel.ids), self.unit))
-        bases, scales = self._counted_from(z, scale, horizon)
+        bases, scales = by_horizon(self.name, self.season, z, scale, horizon)
         return Transformed(
             features=_without_gaps(np.stack(features, axis=-1)),
             z=z,
@@ -582,8 +582,7 @@ class Transform:
             for nature in natures.values()
         ]
         sizes = [len(row) * horizon for row in filled]
-        for part in np.split(np.arange(len(filled)), _cuts(np.cumsum(sizes))):
-            rows: list[int] = part.tolist()
+        for rows in few_at_a_time(sizes):
             experts = [natures[panel.ids[row]].experts for row in rows]
             made = experts_ahead([filled[row] for row in rows], experts, horizon)
             for some in alike([sizes[row] for row in rows], [kinds[row] for row in rows]):
@@ -593,24 +592,6 @@ class Transform:
                     if experts[number].learned
                 ]
                 yield [rows[n] for n in some], [padded(of) for of in zip(*own, strict=True)]
-
-    def _counted_from(self, z: Rows, scale: Rows, horizon: int) -> tuple[Ahead, Ahead]:
-        """Return base and scale by horizon."""
-        ahead = np.arange(1, horizon + 1)
-        if self.name == "seasonal":
-            # The base is the latest known value one or more whole seasons before the target.
-            back = np.ceil(ahead / self.season).astype(int) * self.season - ahead
-            base = np.stack([shift(z, b) for b in back], axis=-1)
-            return base, np.repeat(scale[:, :, None], horizon, axis=-1)
-        if self.name == "identity":
-            base = np.repeat(decayed_mean(z, 0.99)[:, :, None], horizon, axis=-1)
-            return base, np.repeat(scale[:, :, None], horizon, axis=-1)
-        return np.repeat(z[:, :, None], horizon, axis=-1), scale[:, :, None] * np.sqrt(ahead)
-
-
-def _cuts(ends: Int[np.ndarray, " series"]) -> Int[np.ndarray, " cut"]:
-    """Return where to cut the series so that each part has few forecasts; ``ends``: a total."""
-    return np.flatnonzero(np.diff(ends // _AT_ONCE)) + 1
 
 
 def _without_gaps(features: Float[np.ndarray, "series step feature"]) -> np.ndarray:
