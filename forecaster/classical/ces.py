@@ -152,5 +152,3 @@ def _criterion(
     free = form.parameters + 1
     penalty = 2 * free + 2 * free * (free + 1) / np.maximum(lengths - free - 1, 0.5)
     return lengths * np.log(squares / lengths + _LEAST) + penalty
-
-

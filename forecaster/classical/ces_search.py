@@ -40,8 +40,9 @@ _ROUNDS, _FULL_ROUNDS = 12, 6  # of that search
 _STEEPEST = 10.0  # squares beside the best point over those there, in that search
 _FARTHEST = 4.0  # steps, of a step downhill
 _LEAST = 1e-30  # a square, in those of a series' mean absolute value
-_STARTS = 4  # of the exact search, beside the result of the rough one
-_EXACT_ROUNDS = 20
+_STARTS = 3  # of the exact search, beside the result of the rough one
+_CLOSE = (0.2, 0.1, 0.15, 0.03)  # parameters of two points of which only one is a start
+_EXACT_ROUNDS = 15
 _LARGEST = 1e100  # error that is counted
 
 
@@ -74,6 +75,7 @@ class Problem(NamedTuple):
         return Problem(self.form, self.piece.of(rows), self.whole[rows], self.guess[:, rows])
 
     def stable(self, parameters: Parameters) -> Bool[np.ndarray, "series model"]:
+        """Return whether parameters are stable over the whole length of each series."""
         return is_stable(self.form, parameters, self.whole)
 
     def squares(
@@ -115,16 +117,32 @@ def exact_search(problem: Problem, grid: Parameters) -> Found:
     ways = np.zeros(len(grid), bool), np.ones(len(grid), bool)
     squares = [_on_grid(problem, grid, stable, onwards=way) for way in ways]
     best = _rough(problem, grid, squares[0])
-    order = np.concatenate(squares, axis=1).argsort(1, kind="stable")[:, :_STARTS]
-    starts = np.take_along_axis(grid, (order % grid.shape[1])[:, :, None], 1)
+    starts, onwards = _apart(grid, np.stack(squares, axis=1))
     starts = np.concatenate([best.parameters[:, None], starts], axis=1)
-    onwards = np.concatenate([best.onwards[:, None], order >= grid.shape[1]], axis=1)
+    onwards = np.concatenate([best.onwards[:, None], onwards], axis=1)
     rows = np.arange(len(grid)).repeat(starts.shape[1])
     many = problem.of(rows)
     found = _refined(many, starts.reshape(len(rows), -1), onwards.ravel())
     left = many.squares(found[:, None], onwards=onwards.ravel()).reshape(starts.shape[:2])
     each, least = np.arange(len(grid)), left.argmin(1)
     return Found(found.reshape(starts.shape)[each, least], left.min(1), onwards[each, least])
+
+
+def _apart(
+    grid: Parameters, squares: Float[np.ndarray, "series way model"]
+) -> tuple[Parameters, Bool[np.ndarray, "series model"]]:
+    """Return the best points of a grid that are not close to each other, and their ways.
+
+    The best ones lie side by side, and lead to the same least.
+    """
+    each, left, chosen, ways = np.arange(len(grid)), squares.copy(), [], []
+    for _ in range(_STARTS):
+        way, point = np.divmod(left.reshape(len(grid), -1).argmin(1), grid.shape[1])
+        chosen.append(grid[each, point])
+        ways.append(way.astype(bool))
+        close = (np.abs(grid - chosen[-1][:, None]) < _CLOSE[: grid.shape[2]]).all(2)
+        left = np.where(close[:, None], np.inf, left)
+    return np.stack(chosen, axis=1), np.stack(ways, axis=1)
 
 
 def _refined(

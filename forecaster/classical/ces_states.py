@@ -44,10 +44,12 @@ class CesForm(NamedTuple):
 
     @property
     def seasonal(self) -> bool:
+        """Whether the form has a season."""
         return self.kind != "none"
 
     @property
     def parameters(self) -> int:
+        """The number of parameters."""
         return {"none": 2, "partial": 3, "full": 4}[self.kind]
 
     @property
@@ -122,6 +124,7 @@ def pieces(rows: Sequence[Row], most: int) -> Iterator[Piece]:
 
 
 def guesses(form: CesForm, rows: Sequence[Row]) -> Float[np.ndarray, "state series"]:
+    """Return states to begin the back-casting with."""
     return np.array([form.guess(row) for row in rows]).T
 
 
@@ -384,5 +387,3 @@ def _inside(
         last = np.where(inside, last, 0.0)
         rest = (rest - last * rest[::-1])[:-1]
     return inside
-
-

@@ -17,7 +17,9 @@ Bounds: TypeAlias = Float[np.ndarray, "parameter 2"]
 Errors: TypeAlias = Float[np.ndarray, "series time"]
 ErrorsOf: TypeAlias = Callable[[Int[np.ndarray, " series"], ByParameter], Errors]
 """Returns the errors of some series, given their rows and their parameters."""
-Allowed: TypeAlias = Callable[[Int[np.ndarray, " series"], ByParameter], Bool[np.ndarray, " series"]]
+Allowed: TypeAlias = Callable[
+    [Int[np.ndarray, " series"], ByParameter], Bool[np.ndarray, " series"]
+]
 """Returns whether some series may have these parameters, given their rows."""
 
 _APART = 1e-5  # two points of a derivative, in widths of the bounds
