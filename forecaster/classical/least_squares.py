@@ -137,4 +137,5 @@ def _slopes(
     signed = np.where(parameters + apart > bounds[:, 1], -apart, apart)
     tried = (parameters[:, None] + signed[:, :, None] * np.eye(size)).reshape(-1, size)
     made = errors_of(rows.repeat(size), tried).reshape(len(rows), size, errors.shape[1])
-    return ((made - errors[:, None]) / signed[:, :, None]).swapaxes(1, 2)
+    slopes = (made - errors[:, None]) / signed[:, :, None]
+    return np.ascontiguousarray(slopes.swapaxes(1, 2))
