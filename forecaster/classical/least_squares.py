@@ -17,6 +17,10 @@ Bounds: TypeAlias = Float[np.ndarray, "parameter 2"]
 Errors: TypeAlias = Float[np.ndarray, "series time"]
 ErrorsOf: TypeAlias = Callable[[Int[np.ndarray, " series"], ByParameter], Errors]
 """Returns the errors of some series, given their rows and their parameters."""
+Allowed: TypeAlias = Callable[
+    [Int[np.ndarray, " series"], ByParameter], Bool[np.ndarray, " series"]
+]
+"""Returns whether some series may have these parameters, given their rows."""
 
 _APART = 1e-5  # two points of a derivative, in widths of the bounds
 _FARTHEST = 1 / 3  # of the bounds' width, in one round
@@ -27,7 +31,12 @@ _RIDGE = 1e-12
 
 
 def least_squares(
-    errors_of: ErrorsOf, parameters: ByParameter, bounds: Bounds, rounds: int
+    errors_of: ErrorsOf,
+    parameters: ByParameter,
+    bounds: Bounds,
+    rounds: int,
+    *,
+    allowed: Allowed | None = None,
 ) -> ByParameter:
     """Return parameters whose squared errors are no larger than those of the given ones.
 
@@ -35,6 +44,8 @@ def least_squares(
     - ``parameters``: to begin with
     - ``bounds``: the least and the greatest value of each parameter
     - ``rounds``: the maximum number for each series
+    - ``allowed``: which parameters within the bounds may be returned; all by default. Errors must
+      be finite a little beyond them, too, as derivatives are taken there
     """
     best, rows = parameters.copy(), np.arange(len(parameters))
     errors = errors_of(rows, best)
@@ -47,6 +58,8 @@ def least_squares(
         step = _step(best[rows], errors, slopes, damping, bounds)
         made = errors_of(rows, step.to)
         better = (made**2).sum(1) < squares
+        if allowed:
+            better &= allowed(rows, step.to)
         best[rows[better]] = step.to[better]
         errors = np.where(better[:, None], made, errors)
         small = step.gain < _WORTH * squares
@@ -119,11 +132,10 @@ def _slopes(
     bounds: Bounds,
 ) -> Float[np.ndarray, "series time parameter"]:
     """Return the derivatives of errors by each parameter."""
-    slopes = np.empty((*errors.shape, parameters.shape[1]))
-    for number, (low, high) in enumerate(bounds):
-        apart = _APART * (high - low)
-        signed = np.where(parameters[:, number] + apart > high, -apart, apart)
-        tried = parameters.copy()
-        tried[:, number] += signed
-        slopes[:, :, number] = (errors_of(rows, tried) - errors) / signed[:, None]
-    return slopes
+    size = parameters.shape[1]
+    apart = _APART * (bounds[:, 1] - bounds[:, 0])
+    signed = np.where(parameters + apart > bounds[:, 1], -apart, apart)
+    tried = (parameters[:, None] + signed[:, :, None] * np.eye(size)).reshape(-1, size)
+    made = errors_of(rows.repeat(size), tried).reshape(len(rows), size, errors.shape[1])
+    slopes = (made - errors[:, None]) / signed[:, :, None]
+    return np.ascontiguousarray(slopes.swapaxes(1, 2))

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from forecaster.classical import Ces, ces_ahead, fit_ces
-from forecaster.classical.ces import _HIGHEST, _Form, _initial, _is_stable
+from forecaster.classical.ces_search import HIGHEST
+from forecaster.classical.ces_states import CesForm, initial_of, is_stable
 
 
 def one_by_one(y: np.ndarray, model: Ces, horizon: int) -> tuple[np.ndarray, np.ndarray]:
@@ -98,12 +99,14 @@ def test_no_parameters_near_by_are_better():
         for number in range(len(model.parameters)):
             for step in (-0.004, 0.004):
                 near = list(model.parameters)
-                near[number] = np.clip(near[number] + step, 0.01, _HIGHEST[number])
-                form = _Form(model.form, model.season)
-                if _is_stable(form, np.array([[near]]), np.array([len(row)])):
-                    begin = tuple(_initial(form, [row], np.array([near]))[:, 0])
-                    other = model._replace(parameters=tuple(near), initial=begin)
-                    assert (one_by_one(row, other, 1)[0] ** 2).sum() > best * 0.998
+                near[number] = np.clip(near[number] + step, 0.01, HIGHEST[number])
+                form = CesForm(model.form, model.season)
+                if not is_stable(form, np.array([[near]]), np.array([len(row)])):
+                    continue
+                for onwards in (False, True):
+                    begin = initial_of(form, [row], np.array([near]), np.array([onwards]))[:, 0]
+                    other = model._replace(parameters=tuple(near), initial=tuple(begin))
+                    assert (one_by_one(row, other, 1)[0] ** 2).sum() > best * 0.999
 
 
 @pytest.mark.parametrize("form", ["none", "partial", "full"])
@@ -134,7 +137,7 @@ def test_a_season_and_growth_go_on():
 def test_stability_is_that_of_the_eigenvalues(kind, length):
     """Errors of a state move as the state does where every value is 0."""
     rng = np.random.default_rng(3)
-    form = _Form(kind, 4 if kind != "none" else 1)
+    form = CesForm(kind, 4 if kind != "none" else 1)
     parameters = rng.uniform(0.01, 1.9, (1, 400, form.parameters))
     parameters[..., 2:] *= 0.2 if kind == "partial" else 1
     if kind == "full":
@@ -157,7 +160,7 @@ def test_stability_is_that_of_the_eigenvalues(kind, length):
             columns.append(state)
         roots = np.abs(np.linalg.eigvals(np.array(columns).T)) ** (1 / form.season)
         largest.append(roots.max())
-    stable = _is_stable(form, parameters, np.array([length]))[0]
+    stable = is_stable(form, parameters, np.array([length]))[0]
     expected = np.array(largest) < 1 + 0.25 / length
     clear = np.abs(np.array(largest) - (1 + 0.25 / length)) > 1e-6
     np.testing.assert_array_equal(stable[clear], expected[clear])

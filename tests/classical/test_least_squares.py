@@ -61,6 +61,22 @@ def test_no_series_influences_another_and_rounds_never_harm():
     assert (np.diff(squares, axis=0) <= 0).all()
 
 
+def test_what_is_not_allowed_is_not_returned():
+    true = np.array([[2.0, 0.5], [4.0, 2.0]])
+    _, errors_of = errors_from(true)
+
+    def allowed(rows, tried):
+        return tried.sum(1) < np.array([3.0, 5.0])[rows]
+
+    start = np.full(true.shape, 1.0)
+    found = least_squares(errors_of, start, BOUNDS, rounds=40, allowed=allowed)
+    anywhere = least_squares(errors_of, start, BOUNDS, rounds=40)
+    np.testing.assert_array_equal(found[0], anywhere[0])
+    assert anywhere[1].sum() > 5 > found[1].sum() > 3
+    before, after = ((errors_of(np.arange(2), each) ** 2).sum(1)[1] for each in (start, found))
+    assert after < before
+
+
 @pytest.mark.parametrize("trend", ["additive", "damped"])
 def test_exponential_smoothing_comes_within_a_thousandth_of_the_likelihood(trend):
     """Of that of ten times as many rounds, on 95 of 100 series."""

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from forecaster.classical import fit_ces, fit_ets
 from forecaster.series.calendar.gaps import regular_spacing, without_gaps
 from forecaster.series.features.anchors import combine, log_errors, shares_of
 from forecaster.series.features.combined import widened_for
@@ -147,3 +148,14 @@ def test_the_scale_of_fitted_errors_is_widened_and_later_ones_less_and_less():
     assert (np.diff(widened[19:, 0]) < 0).all() and widened[-1, 0] == pytest.approx(1.0)
     np.testing.assert_array_equal(widened_for(20, scale[:30], 1.2), widened[:30])
     np.testing.assert_array_equal(widened_for(0, scale, 1.2), scale)
+
+
+def test_models_alone_are_searched_for_exactly_and_others_roughly():
+    rows = [seasonal(seed=seed) for seed in range(4)]
+    together = fit_experts(rows, [12] * 4)
+    assert [one.ets for one in together] == fit_ets(rows, 12, exact=False)
+    assert [one.ces for one in together] == fit_ces(rows, 12, exact=False)
+    exact = fit_ces(rows, 12)
+    assert [one.ces for one in fit_experts(rows, [12] * 4, ["ces"])] == exact
+    assert exact != [one.ces for one in together]
+    assert [one.ets for one in fit_experts(rows, [12] * 4, ["ets"])] == fit_ets(rows, 12)

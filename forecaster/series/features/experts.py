@@ -77,7 +77,11 @@ _FIT: dict[str, Callable[[Sequence[Row], int], Sequence[Any]]] = {
     "theta": fit_theta,
     "ces": fit_ces,
 }
-_rough_ets: Callable[[Sequence[Row], int], Sequence[Any]] = functools.partial(fit_ets, exact=False)
+_ROUGHLY: dict[str, Callable[[Sequence[Row], int], Sequence[Any]]] = {
+    "ets": functools.partial(fit_ets, exact=False),
+    "theta": fit_theta,
+    "ces": functools.partial(fit_ces, exact=False),
+}
 _CES = {"none": (2, 0), "partial": (3, 1), "full": (4, 2)}  # parameters, states of each step
 NO_EXPERTS = Experts()
 
@@ -107,7 +111,7 @@ def fit_experts(
     """
     fitted = [Experts()] * len(rows)
     alone = len(names) == 1
-    fit = _FIT if alone else {**_FIT, "ets": _rough_ets}
+    fit = _FIT if alone else _ROUGHLY
     steps = np.array(seasons, int)
     for season in np.unique(steps[steps > 0]):
         where = np.flatnonzero(steps == season).tolist()

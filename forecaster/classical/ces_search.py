@@ -1,0 +1,269 @@
+"""The search for the parameters of complex exponential smoothing, of all series at once.
+
+A rough one tries a grid, and then ever closer points around the best one. An exact one begins at
+several points of the grid, and there and at the rough one's result goes on by Levenberg's and
+Marquardt's method; each point is tried with initial states back-cast in both ways.
+"""
+
+import itertools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from forecaster.classical.ces_states import (
+    STABLE,
+    CesForm,
+    Parameters,
+    PerModel,
+    Piece,
+    errors_of,
+    is_stable,
+    squares_of,
+)
+from forecaster.classical.least_squares import ByParameter, least_squares
+
+LEARNED_FROM = 256
+"""The greatest number of values that parameters are searched for on: a series' latest ones."""
+
+LOWEST, HIGHEST = (0.01, 0.01, 0.01, 0.01), (1.8, 1.9, 1.5, 1.5)
+"""The least and the greatest value of each parameter, those of statsforecast."""
+
+_REAL = (0.1, 0.4, 0.7, 0.9, 1.05, 1.15, 1.3, 1.45, 1.6, 1.75)
+_IMAGINARY = (0.4, 0.7, 0.85, 0.95, 0.985, 1.0, 1.01, 1.025, 1.05, 1.15, 1.3, 1.6)
+_SEASONAL = (0.02, 0.1, 0.3, 0.7)
+_SEASONAL_REAL, _SEASONAL_IMAGINARY = (1.005, 1.03, 1.1, 1.3), (0.97, 1.0, 1.01, 1.03)
+_STEPS = (0.08, 0.05, 0.06)  # of the search around the best point of the grid, at first
+_FULL_STEPS = (0.04, 0.02, 0.02, 0.01)
+_ROUNDS, _FULL_ROUNDS = 12, 6  # of that search
+_STEEPEST = 10.0  # squares beside the best point over those there, in that search
+_FARTHEST = 4.0  # steps, of a step downhill
+_LEAST = 1e-30  # a square, in those of a series' mean absolute value
+_STARTS = 3  # of the exact search, beside the result of the rough one
+_CLOSE = (0.2, 0.1, 0.15, 0.03)  # parameters of two points of which only one is a start
+_EXACT_ROUNDS = 15
+_LARGEST = 1e100  # error that is counted
+
+
+class Found(NamedTuple):
+    """The parameters of each series.
+
+    - ``squares``: the sum of its squared errors
+    - ``onwards``: in which of two ways its initial state is back-cast
+    """
+
+    parameters: ByParameter
+    squares: Float[np.ndarray, " series"]
+    onwards: Bool[np.ndarray, " series"]
+
+
+class Problem(NamedTuple):
+    """What parameters are searched for.
+
+    - ``whole``: the length of each series, also of what is not learned from
+    - ``guess``: a state of each series that back-casting begins with
+    """
+
+    form: CesForm
+    piece: Piece
+    whole: Int[np.ndarray, " series"]
+    guess: Float[np.ndarray, "state series"]
+
+    def of(self, rows: Int[np.ndarray, " some"]) -> "Problem":
+        """Return that of the series in ascending rows, some of them several times."""
+        return Problem(self.form, self.piece.of(rows), self.whole[rows], self.guess[:, rows])
+
+    def stable(self, parameters: Parameters) -> Bool[np.ndarray, "series model"]:
+        """Return whether parameters are stable over the whole length of each series."""
+        return is_stable(self.form, parameters, self.whole)
+
+    def squares(
+        self,
+        parameters: Parameters,
+        *,
+        onwards: Bool[np.ndarray, " series"] | None = None,
+    ) -> PerModel:
+        """Return the sums of squared errors; infinite where parameters are not stable."""
+        stable = self.stable(parameters)
+        return squares_of(self.form, self.piece, parameters, stable, self.guess, onwards=onwards)
+
+
+def rough_search(problem: Problem, grid: Parameters) -> Found:
+    """Return the stable parameters with the least squared errors found near the best of a grid.
+
+    ``grid``: one for all series, or one for each
+    """
+    grid, stable = _for_each(problem, grid)
+    return _rough(problem, grid, _on_grid(problem, grid, stable))
+
+
+def _rough(problem: Problem, grid: Parameters, squares: PerModel) -> Found:
+    form = problem.form
+    parameters, best = grid[np.arange(len(grid)), squares.argmin(1)], squares.min(1)
+    steps, rounds = _STEPS[: form.parameters], _ROUNDS
+    if form.kind == "full":
+        steps, rounds = _FULL_STEPS, _FULL_ROUNDS
+    parameters, best = _closer(problem, parameters, best, steps, rounds)
+    return Found(parameters, best, np.zeros(len(best), bool))
+
+
+def exact_search(problem: Problem, grid: Parameters) -> Found:
+    """Return stable parameters with squared errors no larger than those of the rough search.
+
+    Initial states are back-cast in the way that leaves the smaller errors. ``grid``: as there
+    """
+    grid, stable = _for_each(problem, grid)
+    ways = np.zeros(len(grid), bool), np.ones(len(grid), bool)
+    squares = [_on_grid(problem, grid, stable, onwards=way) for way in ways]
+    best = _rough(problem, grid, squares[0])
+    starts, onwards = _apart(grid, np.stack(squares, axis=1))
+    starts = np.concatenate([best.parameters[:, None], starts], axis=1)
+    onwards = np.concatenate([best.onwards[:, None], onwards], axis=1)
+    rows = np.arange(len(grid)).repeat(starts.shape[1])
+    many = problem.of(rows)
+    found = _refined(many, starts.reshape(len(rows), -1), onwards.ravel())
+    left = many.squares(found[:, None], onwards=onwards.ravel()).reshape(starts.shape[:2])
+    each, least = np.arange(len(grid)), left.argmin(1)
+    return Found(found.reshape(starts.shape)[each, least], left.min(1), onwards[each, least])
+
+
+def _apart(
+    grid: Parameters, squares: Float[np.ndarray, "series way model"]
+) -> tuple[Parameters, Bool[np.ndarray, "series model"]]:
+    """Return the best points of a grid that are not close to each other, and their ways.
+
+    The best ones lie side by side, and lead to the same least.
+    """
+    each, left, chosen, ways = np.arange(len(grid)), squares.copy(), [], []
+    for _ in range(_STARTS):
+        way, point = np.divmod(left.reshape(len(grid), -1).argmin(1), grid.shape[1])
+        chosen.append(grid[each, point])
+        ways.append(way.astype(bool))
+        close = (np.abs(grid - chosen[-1][:, None]) < _CLOSE[: grid.shape[2]]).all(2)
+        left = np.where(close[:, None], np.inf, left)
+    return np.stack(chosen, axis=1), np.stack(ways, axis=1)
+
+
+def _refined(
+    problem: Problem, starts: ByParameter, onwards: Bool[np.ndarray, " series"]
+) -> ByParameter:
+    """Return what Levenberg's and Marquardt's method finds from one start of each series."""
+    form = problem.form
+
+    def errors(rows: Int[np.ndarray, " some"], tried: ByParameter) -> np.ndarray:
+        some = problem.of(rows)
+        # The bits of sums over time depend on the size, which must not be that of other series.
+        out = np.zeros((len(rows), LEARNED_FROM))
+        # Unstable parameters, which are tried and then refused, may let errors overflow.
+        with np.errstate(over="ignore", invalid="ignore"):
+            made = errors_of(form, some.piece, tried, some.guess, onwards=onwards[rows]).T
+        out[:, : made.shape[1]] = np.clip(np.nan_to_num(made, nan=_LARGEST), -_LARGEST, _LARGEST)
+        return out
+
+    def allowed(rows: Int[np.ndarray, " some"], tried: ByParameter) -> np.ndarray:
+        return is_stable(form, tried[:, None], problem.whole[rows])[:, 0]
+
+    bounds = np.array([LOWEST, HIGHEST]).T[: form.parameters]
+    return least_squares(errors, starts, bounds, _EXACT_ROUNDS, allowed=allowed)
+
+
+def _for_each(
+    problem: Problem, grid: Parameters
+) -> tuple[Parameters, Bool[np.ndarray, "series model"]]:
+    """Return a grid for each series, and whether its points are stable."""
+    if len(grid) == len(problem.whole):
+        return grid, problem.stable(grid)
+    lengths, which = np.unique(problem.whole, return_inverse=True)
+    stable = is_stable(problem.form, grid.repeat(len(lengths), axis=0), lengths)[which]
+    return grid.repeat(len(which), axis=0), stable
+
+
+def _on_grid(
+    problem: Problem,
+    grid: Parameters,
+    stable: Bool[np.ndarray, "series model"],
+    *,
+    onwards: Bool[np.ndarray, " series"] | None = None,
+) -> PerModel:
+    return squares_of(problem.form, problem.piece, grid, stable, problem.guess, onwards=onwards)
+
+
+def _closer(
+    problem: Problem,
+    parameters: ByParameter,
+    best: Float[np.ndarray, " series"],
+    steps: Sequence[float],
+    rounds: int,
+) -> tuple[ByParameter, Float[np.ndarray, " series"]]:
+    """Return parameters with smaller squared errors beside given ones, and the sums of these.
+
+    - ``best``: the sums of squared errors of the given parameters
+    - ``steps``: the first steps to the sides, by parameter
+    """
+    sides = _sides(problem.form.parameters)
+    step = np.tile(steps, (len(parameters), 1))
+    for _ in range(rounds):
+        tried = _bounded(parameters[:, None] + step[:, None] * sides)
+        around = problem.squares(tried)
+        moves = _downhill(best, around, problem.form.parameters)
+        downhill = _bounded(parameters + step * moves)[:, None]
+        tried = np.concatenate([tried, downhill], axis=1)
+        below = problem.squares(downhill)
+        squares = np.concatenate([around, below], axis=1)
+        new = squares.argmin(1)
+        least = np.take_along_axis(squares, new[:, None], 1)[:, 0]
+        found = np.take_along_axis(tried, new[:, None, None], 1)[:, 0]
+        better, far = (least < best)[:, None], np.abs(moves).max(1, keepdims=True)
+        parameters = np.where(better, found, parameters)
+        best = np.minimum(best, least)
+        longer = np.where((new < len(sides))[:, None], 1.0, np.clip(far, 0.25, 2.0))
+        step = step * np.where(better, longer, 0.5)
+    return parameters, best
+
+
+def grid_of(form: CesForm, partial: ByParameter | None) -> Parameters:
+    """Return the parameters that are tried on each series, those that are stable on any.
+
+    ``partial``: the best of the partial form, whose level and potential the full one begins at
+    """
+    if form.kind == "full" and partial is not None:
+        season = np.array(list(itertools.product(_SEASONAL_REAL, _SEASONAL_IMAGINARY)))
+        level = np.repeat(partial[:, None, :2], len(season), axis=1)
+        points = np.concatenate([level, np.tile(season, (len(partial), 1, 1))], axis=2)
+        return np.concatenate([points, np.tile(STABLE[1], (len(partial), 1, 1))], axis=1)
+    axes = (_REAL, _IMAGINARY, _SEASONAL)[: form.parameters]
+    points = np.array(list(itertools.product(*axes)))[None]
+    return points[:, is_stable(form, points, np.array([form.fewest]))[0]]
+
+
+def _bounded(parameters: np.ndarray) -> np.ndarray:
+    size = parameters.shape[-1]
+    return np.clip(parameters, LOWEST[:size], HIGHEST[:size])
+
+
+def _sides(size: int) -> Float[np.ndarray, "side parameter"]:
+    """Return steps forwards in each parameter, backwards in each, and forwards in each pair."""
+    forwards = np.eye(size)
+    one, other = np.triu_indices(size, 1)
+    return np.concatenate([forwards, -forwards, forwards[one] + forwards[other]])
+
+
+def _downhill(
+    best: Float[np.ndarray, " series"], around: Float[np.ndarray, "series side"], size: int
+) -> Float[np.ndarray, "series parameter"]:
+    """Return Newton's step in the logarithm of the squares, in units of the steps to the sides.
+
+    Where the squares bend downwards it goes downhill, too.
+    """
+    rise = np.log(np.minimum((around + _LEAST) / (best[:, None] + _LEAST), _STEEPEST))
+    forwards, backwards, pairs = np.split(rise, [size, 2 * size], axis=1)
+    one, other = np.triu_indices(size, 1)
+    bend = np.zeros((len(best), size, size))
+    bend[:, one, other] = bend[:, other, one] = pairs - forwards[:, one] - forwards[:, other]
+    bend[:, range(size), range(size)] = forwards + backwards
+    size_of, directions = np.linalg.eigh(bend)
+    slope = np.matmul((forwards - backwards)[:, None] / 2, directions)[:, 0]
+    along = -slope / np.maximum(np.abs(size_of), 1e-3 * np.abs(slope) + _LEAST)
+    along = np.clip(along, -_FARTHEST, _FARTHEST)
+    return np.matmul(directions, along[:, :, None])[:, :, 0]
