@@ -36,8 +36,8 @@ HEIGHT = {name: floor for floor, names in enumerate(FLOORS) for name in names}
 # A file beside the rooms is a room of its own.
 ROOMS: dict[str, list[str]] = {
     "swarm": [
-        "task", "checks", "arrays", "native", "devices", "recurrence", "adapters", "training",
-        "checkpoints", "execution", "estimators",
+        "task", "checks", "canonical", "arrays", "native", "devices", "recurrence", "adapters",
+        "training", "checkpoints", "execution", "estimators",
     ],
     "series": ["calendar", "causal", "panel", "features"],
     "ingest": [

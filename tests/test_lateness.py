@@ -84,3 +84,13 @@ def test_series_that_had_ended_at_the_fit_are_known_to_have():
     assert lateness.ended_before(made, {**then, "AAA": np.datetime64("2024-04-22")}) == []
     close = dataclasses.replace(made, channels=("close",), target="close")
     assert lateness.ended_before(close, then) == []
+
+
+def test_a_series_that_ends_after_the_fit_has_not_ended_before_it_though_others_were_updated():
+    last = dict.fromkeys("abc", "2024-06-28")
+    there = panel(**last, dead="2024-05-28", old="2023-06-28")
+    fit = np.datetime64("2024-05-28", "ns")
+    until = dict.fromkeys("abc", np.datetime64("2024-06-28", "ns"))
+    until |= {"dead": fit, "old": np.datetime64("2023-06-28", "ns")}
+    assert lateness.ended_before(there, until, fit) == ["old"]
+    assert lateness.ended_before(there, until) == ["dead", "old"]

@@ -58,18 +58,23 @@ def sessions_behind(
     return _behind({name: times[-1] for name, times in rows.items()}, frequencies, others or {})
 
 
-def ended_before(panel: Panel, until: Mapping[str, np.datetime64]) -> list[str]:
+def ended_before(
+    panel: Panel, until: Mapping[str, np.datetime64], fit: np.datetime64 | None = None
+) -> list[str]:
     """Return the series without a row since the fit that were behind the others at the fit.
 
     Such series ended on purpose: it was known when they were learned from. Prices never end so,
     since a price that is not today's is no price to forecast from.
 
-    ``until``: by series, the time of its last row at the fit
+    - ``until``: by series, the time of its last row at the fit
+    - ``fit``: the latest time of any series at the first fit, if the model was updated since
     """
     if panel.target != "y":
         return []
     rows = {name: times for name, times in _times_of(panel) if times.dtype.kind == "M"}
     then = {name: until[name] for name in rows if name in until}
+    if fit is not None:
+        then = {name: min(time, fit) for name, time in then.items()}
     behind = _behind(then, {name: _without_day(rows[name]) for name in then}, {})
     return [name for name in behind if rows[name][-1] <= then[name]]
 

@@ -29,7 +29,8 @@ COLUMNS = (
 def fixed_columns(made: Prediction, now: datetime | None = None) -> pd.DataFrame:
     """Return forecasts with :data:`COLUMNS`, a row per series and time.
 
-    - ``run``, ``model``: the name of the run, and of the kind of model; ``made``: when, in UTC
+    - ``run``, ``model``: the name of the run, and of the kind of model
+    - ``made``: when, in UTC, without a time zone, which some formats do not have
     - ``origin``: the time of the series' latest row; ``step``: steps from there to ``ds``
     - ``median``, ``q05`` ... ``q95``: quantiles, in the units of the series
     - ``forecast_by``: what the forecast rests on, see :class:`forecaster.forecasting.Rung`
@@ -43,7 +44,7 @@ def fixed_columns(made: Prediction, now: datetime | None = None) -> pd.DataFrame
         name: made.panel.times[seen][-1]
         for name, seen in zip(made.panel.ids, made.panel.mask, strict=True)
     }
-    moment = pd.Timestamp(now or datetime.now(UTC)).tz_convert("UTC").floor("s")
+    moment = pd.Timestamp(now or datetime.now(UTC)).tz_convert("UTC").tz_localize(None).floor("s")
     flags = {name: ",".join(_flags_of(made, name)) for name in ends}
     columns = {
         "run": run_name(made.run),

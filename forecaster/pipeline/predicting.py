@@ -1,10 +1,12 @@
 """Forecast with a saved model, and compare smaller files of it."""
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from forecaster import swarm
@@ -291,7 +293,8 @@ def _with_warnings(made: Prediction, stored: StoredRows) -> Prediction:
     if not made.simulated:
         active = stored.ends or its  # whoever names a retired series knows that it has ended
         behind = {n: k for n, k in sessions_behind(panel, stored.ends).items() if n in active}
-    ended = ended_before(panel, dict(zip(model.ids, model.fitted_until, strict=True)))
+    until = dict(zip(model.ids, model.fitted_until, strict=True))
+    ended = ended_before(panel, until, _first_fit(model))
     return dataclasses.replace(
         made,
         jumped={name: day for name, day in stored.jumped.items() if name in its},
@@ -446,3 +449,13 @@ def compress_from_home(
     provenance = {**model.provenance, "compressed_from": run_name(folder), "compressed_by": method}
     model = dataclasses.replace(model, provenance=provenance)
     return table, save_run(home, model, METHODS[method])
+
+
+def _first_fit(model: Model) -> np.datetime64 | None:
+    """Return the latest time of the fit, if the model was updated since; None without dates."""
+    fitted = model.provenance.get("fitted_until")
+    if fitted is None or model.fitted_until.dtype.kind != "M":
+        return None
+    with contextlib.suppress(ValueError):  # of a damaged file
+        return np.datetime64(fitted, "ns")
+    return None

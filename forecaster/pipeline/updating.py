@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from forecaster import __version__, swarm
 from forecaster.errors import DataError, UsageError, name_reasons
-from forecaster.forecasting import Model, predict, resolve_names, rows_since, update
+from forecaster.forecasting import Model, learnable, predict, resolve_names, rows_since, update
 from forecaster.home import Home, run_name
 from forecaster.pipeline.fitting import RunFacts
 from forecaster.record import RATE, forecast_alarms, read_record, score_record
@@ -25,7 +25,7 @@ class UpdatedRun(NamedTuple):
     - ``folder``: of the new run
     - ``before``: the name of the run that it continues
     - ``series``: those that learned from new rows
-    - ``gone``: series of the run that are no longer stored, with the reason; they are as before
+    - ``gone``: series of the run that could not learn, with the reason; they are as before
     - ``seconds``: the time that it took
     """
 
@@ -52,7 +52,7 @@ def update_run(
 ) -> UpdatedRun:
     """Train the networks of a run on with the rows that are stored by now, and save a new run.
 
-    Series that are not updated keep every bit of their forecasts. Nothing is fetched.
+    Series that are not updated keep their networks and bands, bit for bit. Nothing is fetched.
 
     - ``run``: the run to continue; by default the one that :func:`predict_from_home` would take
     - ``tickers``: the only series to update; by default any
@@ -74,7 +74,8 @@ def update_run(
     opened = under_new_names(home, OpenRun.of(folder))
     model = opened.model(opened.ids)
     _check(model, folder)
-    panel = learning_panel(home, model, model.ids)
+    stored = learning_panel(home, model, model.ids)
+    panel = learnable(model, stored)
     wanted = _wanted(home, model, panel, tickers, older_than, alarmed=alarmed)
     trained = time.perf_counter()
     new = update(
@@ -82,12 +83,15 @@ def update_run(
         seed=int(model.provenance.get("seed", 0)) if seed is None else seed,
     )  # fmt: skip
     provenance = _provenance(new, panel, run_name(folder), time.perf_counter() - trained)
+    done = provenance["updated"]
     new = dataclasses.replace(new, provenance=provenance)
-    predict(new.only(wanted[:1]), panel.only(wanted[:1]))  # the saved model must forecast
+    predict(new.only(done[:1]), panel.only(done[:1]))  # the saved model must forecast
     saved = save_run(home, new, name=name)
     facts = RunFacts.of(OpenRun.of(saved), new.only(new.ids[:1]))
     seconds = time.perf_counter() - began
-    return UpdatedRun(facts, saved, run_name(folder), wanted, dict(panel.skipped), seconds)
+    named = set(model.ids if tickers is None else wanted)
+    gone = {each: why for each, why in panel.skipped.items() if each in named}
+    return UpdatedRun(facts, saved, run_name(folder), done, gone, seconds)
 
 
 def _check(model: Model, folder: Path) -> None:
@@ -149,7 +153,8 @@ def _asked(least: int | None, *, alarmed: bool) -> str:
 
 def _provenance(model: Model, panel: Panel, before: str, seconds: float) -> dict[str, Any]:
     """Return what the new run stores about its data and the program."""
-    kept = {k: v for k, v in model.provenance.items() if k not in ("fit", "data_sha256")}
+    dropped = ("fit", "data_sha256", "masked", "compressed_from", "compressed_by")
+    kept = {name: value for name, value in model.provenance.items() if name not in dropped}
     return {
         **kept,
         "training_seconds": seconds,

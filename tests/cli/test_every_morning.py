@@ -411,6 +411,9 @@ def test_a_fixed_layout_has_the_same_columns_and_numbers_whatever_is_asked_for(m
     )
     assert (quantiles.sort_index(axis=1).diff(axis=1).iloc[:, 1:] > 0).all(axis=None)
     assert set(fixed["origin"]) == {LAST} and set(fixed["run"]) == set(again["run"])
+    book = mornings.home.parent / "f.xlsx"
+    assert mornings("predict", "--all", "--layout", "fixed", "--output", book).exit_code == 0
+    assert list(pd.read_excel(book)) == [*COLUMNS]
     flags = fixed.fillna({"flags": ""}).groupby("unique_id")["flags"].first()
     assert "frozen" in flags["BBB"].split(",") and "frozen" not in flags["AAA"]
 
@@ -425,3 +428,12 @@ def test_a_fixed_layout_has_the_same_columns_and_numbers_whatever_is_asked_for(m
 def test_a_layout_that_cannot_be_says_why(first, options, message):
     done = first("predict", *options)
     assert done.exit_code == 2 and message in done.stderr, done.output
+
+
+def test_a_series_that_cannot_learn_keeps_no_other_from_it(mornings):
+    table = TABLE[(TABLE["ticker"] != "BBB") | (TABLE["date"] > DAYS[-8])]
+    assert mornings.ingest(table, "--refresh").exit_code in (0, 3)
+    done = mornings("fit", "--update")
+    assert done.exit_code == 3 and "Updated 2 series: AAA, CCC" in " ".join(done.stdout.split())
+    assert "BBB" in done.stderr and "7 rows" in done.stderr, done.output
+    assert mornings("fit", "--update", "--tickers", "BBB").exit_code == 1

@@ -73,7 +73,7 @@ def test_the_fewer_rows_the_closer_a_band_is_to_that_of_usual_stocks():
     assert thirty[1] > 10 * thirty[0]
 
 
-def test_odd_prices_have_bands_too():
+def test_a_price_that_never_changes_has_bands_and_what_is_no_price_is_named():
     days = pd.bdate_range("2024-01-02", periods=12)
     odd = {"still": [5.0] * 12, "zeros": [0.0] * 12, "one zero": [1.0, 0.0, *[2.0] * 10]}
     odd["spread"] = list(np.linspace(-1, 1, 12))
@@ -81,11 +81,9 @@ def test_odd_prices_have_bands_too():
         pd.DataFrame({"unique_id": n, "ds": days, "close": v}) for n, v in odd.items()
     )
     model = fitted(frame)
-    made = fc.predict(model, frame).set_index("unique_id")
-    assert not model.skipped and np.isfinite(made[LEVELS].to_numpy()).all()
-    assert (made["LSTM-hi-80"] > made["LSTM-lo-80"]).all()
-    assert (made.loc[["still", "zeros", "one zero"], "LSTM-lo-95"] >= 0).all()
-    assert (made.filter(like="spread", axis=0)["LSTM-lo-95"] < 1).all()
+    assert model.ids == ("still",) and {*model.skipped} == {"zeros", "one zero", "spread"}
+    made = fc.predict(model, frame)
+    assert (made["LSTM-hi-80"] > made["LSTM-lo-80"]).all() and (made["LSTM-lo-95"] > 0).all()
 
 
 def test_what_is_enough_for_one_series_stays_as_it_is():
@@ -153,3 +151,15 @@ def test_the_scale_is_causal_and_shrunk_to_the_usual_change():
     for end in range(1, 5):
         np.testing.assert_array_equal(walk_scale(change[:, :end], unit[:, :end]), scale[:, :end])
     assert dataclasses.replace(fc.Config(), transform="last_value").transform == "last_value"
+
+
+@pytest.mark.parametrize("value", [0.0, -5.0])
+def test_a_price_that_is_none_is_named_and_widens_no_other_band(value):
+    frame = prices_of([8, 8, 8])
+    clean = fc.predict(fitted(frame[frame["unique_id"] != "T1"]), frame, level=[80])
+    frame.loc[(frame["unique_id"] == "T1").to_numpy().nonzero()[0][-1], "close"] = value
+    model = fitted(frame)
+    assert str(model.skipped["T1"]).endswith("; a price must be above zero")
+    made = fc.predict(model, frame[frame["unique_id"] != "T1"], level=[80])
+    others = clean[clean["unique_id"] != "T1"].reset_index(drop=True)
+    pd.testing.assert_frame_equal(made, others, check_exact=True)

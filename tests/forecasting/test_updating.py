@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.errors import DataError, UsageError
+from forecaster.errors import DataError, ModelError, UsageError
 
 NAMES = ["AAA", "BBB", "CCC"]
 QUICK = {"horizon": 2, "lookback": 12, "burn_in": 4, "members": 2, "hidden": 4, "epochs": 3}
@@ -98,7 +98,7 @@ def test_series_without_new_rows_are_left_out_and_named_ones_must_be_known(model
     only = frame[(frame["unique_id"] == "AAA") | (frame["ds"] < prices(300)["ds"].max())]
     updated = fc.update(model, only)
     assert updated.report["rows"].to_dict() == {"AAA": 360, "BBB": 300, "CCC": 300}
-    with pytest.raises(DataError, match="no series of the model has rows after those"):
+    with pytest.raises(DataError, match="no series of the model: no rows after those"):
         fc.update(model, prices(300))
     with pytest.raises(UsageError, match="series of the model that the panel has too; got XXX"):
         fc.update(model, frame, ["AAA", "XXX"])
@@ -127,3 +127,45 @@ def test_what_is_saved_is_what_was_updated(model, tmp_path):
     pd.testing.assert_frame_equal(
         fc.predict(fc.load(tmp_path / "m"), new), fc.predict(updated, new), check_exact=True
     )
+
+
+def test_a_series_that_grew_has_no_network_to_begin_with_where_each_is_independent():
+    model = fc.fit(values(120), fc.Config(**QUICK, start="independent"), seed=1)
+    new = values(130, short=130)
+    updated = fc.update(model, new)
+    assert updated.report["forecast_by"].tolist() == [*["own networks"] * 3, "combination"]
+    assert updated.report.loc["d", "rows"] == 130
+    assert np.isfinite(fc.predict(updated, new)["LSTM"]).all()
+
+
+def test_a_series_that_lost_rows_stays_as_it_was_and_is_named(model):
+    new = prices(360)
+    few = new[(new["unique_id"] != "BBB") | (new["ds"] >= new["ds"].unique()[-100])]
+    updated = fc.update(model, few)
+    assert updated.report["rows"].to_dict() == {"AAA": 360, "BBB": 300, "CCC": 360}
+    why = r"BBB: 100 rows; 300 needed \(it has learned from 300, and an update needs them, too\)"
+    with pytest.raises(UsageError, match=why):
+        fc.update(model, few, ["BBB"])
+
+
+@pytest.mark.parametrize(
+    ("rows", "ids", "message"),
+    [
+        (200, ["AAA"], "AAA: no rows after those that were learned from"),
+        (300, ["AAA"], "AAA: no rows after those"),
+        (360, [], r"a list of names, or None for all; got \[\]"),
+        (360, "AAA", "a list of names, or None for all; got 'AAA'"),
+    ],
+)
+def test_names_that_cannot_be_updated_are_an_error(model, rows, ids, message):
+    with pytest.raises((UsageError, DataError), match=message):
+        fc.update(model, prices(rows), ids)
+
+
+def test_the_market_must_reach_as_far_as_what_learns():
+    model = fc.fit(prices(300), fc.Config(**QUICK, market="AAA"), seed=5)
+    new = prices(360)
+    behind = new[(new["unique_id"] != "AAA") | (new["ds"] <= prices(300)["ds"].max())]
+    with pytest.raises((UsageError, ModelError), match="the market AAA"):
+        fc.update(model, behind, ["BBB"])
+    assert fc.update(model, new).report["rows"].eq(360).all()

@@ -194,14 +194,15 @@ class Common(NamedTuple):
     - ``pooled``: the networks that each series' networks start from; None where they start from
       random weights, or where the part itself trains them
     - ``networks``: whether the series that are long enough have networks, and a common network
-      forecasts the others; otherwise the combination forecasts all
+      forecasts the others; otherwise the combination forecasts all. In an update, which of its
+      series may have networks
     """
 
     sample: tuple[str, ...]
     steps: int
     transform: Transform
     pooled: Pooled | None = None
-    networks: bool = True
+    networks: bool | Bool[np.ndarray, " series"] = True
 
 
 class Scores(NamedTuple):

@@ -1,8 +1,8 @@
 """Update a model with new rows: the networks of its series train on from where they are.
 
 What all series share stays as it was: the common network, the weights of simple forecasts, the
-widths of bands. So a series that is not updated keeps every bit of its forecasts, and the others
-need a short training. What is shared ages slowly; a full fit learns it anew.
+widths of bands. So a series that is not updated stays as it was, bit for bit, and the others need a
+short training. What is shared ages slowly; a full fit learns it anew.
 """
 
 import dataclasses
@@ -13,14 +13,16 @@ from typing import Unpack
 import numpy as np
 
 from forecaster import swarm
-from forecaster.errors import DataError, UsageError
+from forecaster.errors import DataError, NoSeries, UsageError, name_reasons
 from forecaster.forecasting.fitting.fit import Common, fit_part
 from forecaster.forecasting.fitting.pooled import Pooled
 from forecaster.forecasting.model import Model, check_model, join_models
 from forecaster.forecasting.predicting.matching import match_panel
+from forecaster.forecasting.rungs import rows_to_train
 from forecaster.ingest import ColumnOptions, Table, as_panel
-from forecaster.series import Panel
+from forecaster.series import Panel, show_time
 from forecaster.showing import names_in_short
+from forecaster.skipped import Kind, Skipped
 
 
 def update(
@@ -33,7 +35,7 @@ def update(
     on_progress: Callable[[swarm.Progress], None] | None = None,
     **columns: Unpack[ColumnOptions],
 ) -> Model:
-    """Return a model that has learned from new rows; series without any keep all their bits.
+    """Return a model that has learned from new rows; series without any stay as they are.
 
     The networks of a series train on from their weights, which weight decay pulls back to, with the
     model's settings. Its bands are calibrated, and its drift and classical models estimated, on all
@@ -49,38 +51,65 @@ def update(
     Raises UsageError for settings that were searched, and for a name that is not in both model and
     panel; DataError where no series has new rows, or a frame cannot be understood.
     """
+    panel = learnable(model, as_panel(panel, **columns))
+    wanted = _wanted(model, panel, ids)
+    steps = int(panel.mask.sum(1).max())
+    return _updated(model, panel.only(wanted), steps, seed, executor, on_progress)
+
+
+def learnable(model: Model, panel: Panel) -> Panel:
+    """Return the series of a model that it can learn from again, without rows that look wrong.
+
+    Left out, with the reason, are those of which a fit could not learn, whose rows are spaced
+    otherwise than before, or that lack most of the rows that they learned from.
+
+    Raises UsageError for settings that were searched, and ModelError when no series is left.
+    """
     check_model(model)
     if model.provenance.get("tuned"):
         raise UsageError(
             "the settings of this model were searched for each series, and an update trains with "
             "those of all. Fit it again"
         )
-    panel = match_panel(model, as_panel(panel, **columns), latest=False).masked()
-    wanted = _wanted(model, panel, ids)
-    steps = int(panel.mask.sum(1).max())
-    return updated_part(model, panel.only(wanted), steps, seed, executor, on_progress)
+    panel = match_panel(model, panel).masked()
+    config = model.config
+    needed = rows_to_train(config, model.transform)
+    of_model = dict(zip(model.ids, zip(model.networks.trained, model.report["rows"], strict=True),
+                        strict=True))  # fmt: skip
+    known = [name for name in panel.ids if name in of_model]
+    rows = dict(zip(panel.ids, map(int, panel.mask.sum(1)), strict=True))
+    reasons: dict[str, Skipped] = {}
+    for name in known:
+        own, before = of_model[name]
+        if own and rows[name] < needed:
+            reasons[name] = Skipped(Kind.TOO_SHORT, rows[name], needed, detail="of its networks")
+        elif 2 * rows[name] < before:
+            why = f"it has learned from {before:,}, and an update needs them, too"
+            reasons[name] = Skipped(Kind.TOO_SHORT, rows[name], int(before), detail=why)
+    kept = [name for name in known if name not in reasons]
+    if not kept:
+        raise NoSeries({**panel.skipped, **reasons})
+    return panel.only(kept, reasons)
 
 
-def updated_part(
+def _updated(
     model: Model,
     panel: Panel,
     steps: int,
     seed: int,
-    executor: swarm.Executor | None = None,
-    on_progress: Callable[[swarm.Progress], None] | None = None,
+    executor: swarm.Executor | None,
+    on_progress: Callable[[swarm.Progress], None] | None,
 ) -> Model:
-    """Update series of a model that may be a part of a larger one.
-
-    - ``panel``: the series to update, all in the model, without rows that look wrong
-    - ``steps``: rows of the longest history of the whole fit
-    - others as for :func:`update`
-    """
+    """Update the series of a panel; ``steps``: rows of the longest history of all series."""
     networks = model.networks
     bare = dataclasses.replace(model.transform, natures=MappingProxyType({}))
     pooled = None
     if networks.start is not None:
         pooled = Pooled(networks.start, np.zeros(0, int), np.zeros(0), 0.0)
-    common = Common((), steps, bare, pooled, networks=bool(networks.networked.any()))
+    # Independent networks have no common start, so a series that has grown cannot begin with one.
+    able = networks.networked.any() if pooled is not None else networks.trained
+    able = np.broadcast_to(able, len(model.ids))[networks.rows_of(panel.ids)]
+    common = Common((), steps, bare, pooled, networks=able)
     part = fit_part(
         panel, model.config, seed, common, network=networks.network, before=networks,
         executor=executor, on_progress=on_progress,
@@ -97,7 +126,12 @@ def updated_part(
         joined,
         networks=dataclasses.replace(joined.networks, start=networks.start),
         skipped=model.skipped,
-        provenance={**model.provenance, "updated": sorted(done)},
+        provenance={
+            **model.provenance,
+            **{name: part.model.provenance[name] for name in ("computed", "products")},
+            "fitted_until": model.provenance.get("fitted_until", _latest(model)),
+            "updated": sorted(done),
+        },
     )
 
 
@@ -115,17 +149,26 @@ def rows_since(model: Model, panel: Panel) -> dict[str, int]:
 
 def _wanted(model: Model, panel: Panel, ids: Sequence[str] | None) -> list[str]:
     """Return the series to update. Raises UsageError or DataError as :func:`update`."""
-    if ids is None:
-        new = [name for name, rows in rows_since(model, panel).items() if rows]
-        if not new:
-            raise DataError(
-                "no series of the model has rows after those it learned from: nothing is updated"
-            )
-        return new
-    unknown = [name for name in ids if name not in set(model.ids) & set(panel.ids)]
+    if ids is not None and (isinstance(ids, str) or not len(ids)):
+        raise UsageError(f"ids: expected a list of names, or None for all; got {ids!r}")
+    there = set(panel.ids)
+    unknown = [name for name in ids or () if name not in there]
     if unknown:
+        why = {name: panel.skipped[name] for name in unknown if name in panel.skipped}
         raise UsageError(
-            f"ids: expected series of the model that the panel has too; got "
-            f"{names_in_short(unknown)}"
+            "ids: expected series of the model that the panel has too; got "
+            + (name_reasons(why) if why else names_in_short(unknown))
         )
-    return [name for name in panel.ids if name in set(ids)]
+    new = {name for name, rows in rows_since(model, panel).items() if rows}
+    old = [name for name in ids or () if name not in new]
+    if old or not new:
+        raise DataError(
+            f"{names_in_short(old) if old else 'no series of the model'}: no rows after those that "
+            "were learned from: nothing is updated"
+        )
+    return [name for name in panel.ids if name in (new if ids is None else set(ids))]
+
+
+def _latest(model: Model) -> str:
+    """Return the latest time that any series learned from."""
+    return show_time(model.fitted_until.max())

@@ -365,8 +365,10 @@ class Transform:
         """Return the series of a panel that cannot be transformed, with the reason."""
         values = np.where(panel.mask, panel.channel(panel.target), np.nan)
         reasons: dict[str, Skipped] = {}
-        bad = panel.mask & ~(values > 0) & self.logarithmic(panel.ids)[:, None]
-        kind = Kind.NO_LONGER_POSITIVE if self.takes_any else Kind.NOT_POSITIVE
+        price = self.name == "last_value" and panel.target != "y"
+        bad = panel.mask & ~(values > 0) & (price | self.logarithmic(panel.ids))[:, None]
+        any_value = self.takes_any and not price
+        kind = Kind.NO_LONGER_POSITIVE if any_value else Kind.NOT_POSITIVE
         for row in np.flatnonzero(bad.any(1)):
             position = int(np.argmax(bad[row]))
             day = show_time(panel.times[position])

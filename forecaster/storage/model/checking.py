@@ -417,7 +417,7 @@ def _provenance(provenance: dict[str, Any]) -> dict[str, Any]:
         is_a(str, value or "", "provenance: reading")
     Reading(**reading)
     for name in ("source", "first", "last", "created", "fit", "compressed_from", "compressed_by",
-                 "products"):  # fmt: skip
+                 "products", "fitted_until", "continues"):  # fmt: skip
         is_a(str, provenance.get(name, ""), f"provenance: {name}")
     for name in ("start", "end"):
         if (day := provenance.get(name)) is not None:

@@ -12,6 +12,7 @@ from jaxtyping import Int
 from numpy.typing import ArrayLike
 
 from forecaster.swarm.arrays.members import take_members
+from forecaster.swarm.canonical import shape_in_jax
 from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.task import Data, Tree
 
@@ -209,7 +210,7 @@ def _padded(leaf: ArrayLike) -> np.ndarray:
 
 
 def _shape_of_one(leaf: ArrayLike) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(np.shape(leaf)[1:], np.asarray(leaf).dtype)
+    return shape_in_jax(np.shape(leaf)[1:], np.asarray(leaf).dtype)
 
 
 def _is_plain(leaf: Any) -> bool:

@@ -21,6 +21,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from forecaster.swarm.canonical import shape_in_jax
 from forecaster.swarm.devices import threefry
 from forecaster.swarm.devices.compiled import kept
 from forecaster.swarm.task import Tree
@@ -91,7 +92,7 @@ def _as_placed(sharding: NamedSharding, leaf: Any) -> Any:
     if not isinstance(leaf, np.ndarray):
         return leaf
     array = cast(np.ndarray, leaf)
-    return jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=sharding)
+    return shape_in_jax(array.shape, array.dtype, sharding)
 
 
 def _shared(lowered: Any, mesh: Mesh, options: dict[str, Any]) -> Any:

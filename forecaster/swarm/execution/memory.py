@@ -13,6 +13,7 @@ from jaxtyping import Shaped, UInt32
 
 from forecaster.swarm.arrays.data import Held, total_bytes, with_shared
 from forecaster.swarm.arrays.variables import count_weights, loss_of_weights, trained
+from forecaster.swarm.canonical import shape_in_jax
 from forecaster.swarm.devices.programs import without_collections
 from forecaster.swarm.devices.threefry import has_operation
 from forecaster.swarm.task import Data, Hyperparams, Params, Task, Tree
@@ -157,7 +158,7 @@ def _counted(
 
 
 def _shape(leaf: Any) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(np.shape(leaf), np.result_type(leaf))
+    return shape_in_jax(np.shape(leaf), np.result_type(leaf))
 
 
 def members_at_once(
