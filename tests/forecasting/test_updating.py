@@ -1,6 +1,7 @@
 """A model learns from new rows: who is updated, who is not, and from what."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,14 @@ import forecaster as fc
 from forecaster.errors import DataError, ModelError, UsageError
 
 NAMES = ["AAA", "BBB", "CCC"]
-QUICK = {"horizon": 2, "lookback": 12, "burn_in": 4, "members": 2, "hidden": 4, "epochs": 3}
+QUICK: dict[str, Any] = {
+    "horizon": 2,
+    "lookback": 12,
+    "burn_in": 4,
+    "members": 2,
+    "hidden": 4,
+    "epochs": 3,
+}
 
 
 def prices(rows: int, names=NAMES) -> pd.DataFrame:
