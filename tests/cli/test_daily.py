@@ -410,7 +410,8 @@ def test_the_file_of_forecasts_may_have_columns_that_never_change(desk):
     assert done.exit_code == 0, done.output
     frame = pd.read_csv(desk.folder / "f.csv", keep_default_na=False)
     assert list(frame) == [*COLUMNS] and frame["step"].tolist() == [1, 2, 3] * 3
-    assert pd.Timestamp(desk.summary()["began"]) == pd.Timestamp(frame["made"].iloc[0])
+    began = pd.Timestamp(desk.summary()["began"]).tz_localize(None)
+    assert began == pd.Timestamp(frame["made"].iloc[0])
     recorded = desk.record()
     assert not [name for name in recorded if "-q-" in name]  # the same record, whatever the layout
     pd.testing.assert_series_equal(frame["median"], recorded["forecast"], check_names=False)
