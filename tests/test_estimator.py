@@ -43,6 +43,7 @@ def test_it_gives_what_the_functions_give(fitted, df, config):
     pd.testing.assert_frame_equal(crossed, same, check_exact=True)
 
 
+@pytest.mark.slow
 def test_columns_keep_the_names_that_they_came_with(fitted, df):
     own: dict[str, Any] = {"id_col": "store", "time_col": "day", "target_col": "net"}
     named = df.rename(columns={"unique_id": "store", "ds": "day", "y": "net"})

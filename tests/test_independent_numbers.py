@@ -99,6 +99,7 @@ def test_every_forecast_stands_beside_what_came(forecasts, adjusted):
         assert (ahead.reshape(-1, HORIZON) == [1, 2, 3]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["LSTM", "EWMA", "GARCH", "Naive"])
 def test_crps_and_coverage_by_their_formulas(forecasts, scores, model):
     quantiles = [q for q in QUANTILES if column(model, q) in forecasts.columns]

@@ -19,7 +19,7 @@ from forecaster.evaluation import LEVELS, BacktestOptions, Forecasters, evaluate
 from forecaster.evaluation.backtest.result import FORECASTS
 from forecaster.evaluation.baselines import Runner
 from forecaster.evaluation.origins import rolling_origin
-from forecaster.forecasting import KEYS, fit
+from forecaster.forecasting import KEYS, Part, fit_part
 from forecaster.home import Home
 from forecaster.ingest import open_source
 from forecaster.ingest.review.quality import WRONG, find_flags, flags_of
@@ -95,10 +95,10 @@ def edited(before: Market, cutoff: int, edits: list, new: int) -> Market:
     return after
 
 
-_MODELS: dict[str, fc.Model] = {}
+_PARTS: dict[str, Part] = {}
 
 
-def fit_once(panel: fc.Panel, config: fc.Config, seed: int = 0, **_: object) -> fc.Model:
+def fit_once(panel: fc.Panel, config: fc.Config, seed: int = 0, **_: object) -> Part:
     """A fit, or the model of an earlier fit to the same rows, bit for bit."""
     rows = panel.masked()
     there = rows.mask.any(1)
@@ -106,9 +106,9 @@ def fit_once(panel: fc.Panel, config: fc.Config, seed: int = 0, **_: object) -> 
     for array in (rows.values[there], rows.mask[there], rows.times.astype(int)):
         content.update(array.tobytes())
     key = content.hexdigest()
-    if key not in _MODELS:
-        _MODELS[key] = fit(panel, config, seed)
-    return _MODELS[key]
+    if key not in _PARTS:
+        _PARTS[key] = fit_part(panel, config, seed)
+    return _PARTS[key]
 
 
 def panel_of(made: Market) -> fc.Panel:
@@ -123,7 +123,7 @@ def forecasts(made: Market, refit: bool | int) -> pd.DataFrame:
     options = dataclasses.replace(OPTIONS, refit=refit)
     known = panel.until(SESSIONS[FIRST])
     with (
-        mock.patch.object(rolling_origin, "fit", fit_once),
+        mock.patch.object(rolling_origin, "fit_part", fit_once),
         Runner(
             options.runner_names, CONFIG.horizon, LEVELS, known, workers=1, premium=0.05
         ) as runner,
@@ -224,6 +224,7 @@ def test_no_future_changes_what_the_command_writes(tmp_path, number, refit):
         check_equal_up_to(known, written, FIRST + later)
 
 
+@pytest.mark.slow
 def test_a_notebook_and_the_command_forecast_alike(tmp_path):
     """Flags travel with a panel: learned from where they are known, and targets all stay."""
     made = past(0)

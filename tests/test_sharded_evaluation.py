@@ -88,6 +88,7 @@ def test_an_evaluation_in_shards_has_the_bits_of_one_in_one_piece(data, tmp_path
     assert (tmp_path / "out" / "figures").is_dir() and not Home(tmp_path).unfinished.exists()
 
 
+@pytest.mark.slow
 def test_what_is_finished_is_not_done_again(data, tmp_path, monkeypatch):
     fit_part, measure_part, trained = training.fit_part, measuring.measure_part, []
 

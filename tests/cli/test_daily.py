@@ -22,6 +22,7 @@ from forecaster.home import Home
 from forecaster.pipeline.layout import COLUMNS
 from forecaster.record import read_record
 from tests.conftest import prices, run
+from tests.slow import rest_slow
 
 NAMES, ROWS = ("AAA", "BBB", "CCC"), 330
 TABLE = pd.concat([prices(name, ROWS) for name in NAMES])
@@ -300,7 +301,7 @@ def renamed(table: pd.DataFrame, *, since: str | None = None) -> pd.DataFrame:
     return table.assign(ticker=table["ticker"].where(~rows, "NEW"))
 
 
-@pytest.mark.parametrize("how", ["all", "since", "both", "only later"])
+@pytest.mark.parametrize("how", rest_slow(["since", "all", "both", "only later"]))
 def test_a_renamed_ticker_keeps_history_network_and_record(desk, how):
     desk.until(DAYS[310])
     assert desk.daily().exit_code == 0

@@ -156,6 +156,7 @@ def test_new_tickers_are_forecast_by_the_network_of_all(mornings):
     )
 
 
+@pytest.mark.slow
 def test_a_fit_of_named_tickers_takes_newcomers_only_when_told(mornings, settings):
     fitted = mornings(
         "fit", "--source", f"files:{mornings.path}", "--tickers", "AAA,BBB", "--config", settings,
@@ -246,6 +247,7 @@ def demand(name: str, rows: int) -> pd.DataFrame:
     return pd.DataFrame({"unique_id": name, "ds": days, "y": 50.0 + days.day_of_week + rows % 7})
 
 
+@pytest.mark.slow
 def test_series_of_demand_may_have_ended_before_the_fit(tmp_path, settings):
     table = pd.concat([demand("old", 90), *(demand(name, 150) for name in ("a", "b", "c"))])
     mornings = begun(tmp_path, table, settings)

@@ -46,6 +46,7 @@ def faults(disk: Path, folder: Path, command: str, kind: str, first: int, step: 
     return int(done.stdout)
 
 
+@pytest.mark.slow
 def test_a_fault_at_some_writes_leaves_the_old_state_or_the_new(disk, tmp_path):
     """Test a sample; the slow test below takes every write of every command."""
     assert faults(disk, tmp_path, "export", "ENOSPC", 2, 3) >= 2

@@ -162,6 +162,7 @@ def test_outcomes_of_zero_or_below_are_scored(column, value, length):
     np.testing.assert_allclose(both["LSTM_x"], both["LSTM_y"], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_an_evaluation_counts_the_cutoffs_without_forecasts(tmp_path):
     panel = fallen("close", FIRST + 6, 0.0)
     options = BacktestOptions(10, 1, ("empirical", "ewma"))

@@ -79,6 +79,7 @@ def test_prices_have_no_such_column():
     assert FORECAST_BY not in made and FORECAST_BY not in fc.evaluate(made)
 
 
+@pytest.mark.slow
 def test_an_evaluation_has_the_column_in_its_files_and_counts_in_words(evaluation):
     assert rungs_in(evaluation.scores) == EXPECTED
     stored = evaluation.forecasts([FORECAST_BY, "LSTM"])
@@ -151,6 +152,7 @@ def test_an_evaluation_in_shards_says_the_same(frame, tmp_path, monkeypatch):
     assert told[0] == told[1] and COUNTS in told[0]
 
 
+@pytest.mark.slow
 def test_odd_series_are_evaluated_beside_all_baselines(tmp_path):
     odd = {name: y for name, y in ODD.items() if len(y) > 2 and name != "large"}
     fast = ("drift", "seasonal_naive", "empirical", "ewma", "ets", "theta", "ces")

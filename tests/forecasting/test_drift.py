@@ -163,6 +163,7 @@ def test_medians_bands_the_chance_of_a_rise_and_paths_all_move_with_it(panel, mo
     np.testing.assert_allclose(change.mean(0), 0.002 * np.arange(1, 4), rtol=0.05)
 
 
+@pytest.mark.slow
 def test_a_newcomer_has_its_own_whoever_is_forecast_beside_it(panel, config):
     pooled = dataclasses.replace(config, start="pooled", epochs=1)
     model = fc.fit(panel.only(panel.ids[:-1]), pooled, seed=1)

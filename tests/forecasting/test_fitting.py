@@ -25,6 +25,7 @@ def test_the_same_seed_gives_the_same_bits(panel, config):
     assert not forecasts(panel, config).equals(forecasts(panel, config, seed=2))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("as_for_users")
 def test_no_series_is_changed_by_the_others(panel, config):
     """Invariant 3: one removed, one edited, all permuted, one much longer than the rest."""
@@ -224,6 +225,7 @@ def test_a_bad_row_to_come_does_not_remove_forecasts_made_before_it(panel, confi
     )
 
 
+@pytest.mark.slow
 def test_errors_are_set_against_the_last_value_and_the_season_before():
     """By written-out loops over the validation span of each series."""
     random = np.random.default_rng(0)

@@ -42,6 +42,7 @@ def test_a_sample_of_long_series_is_smaller():
     assert len(sampling.sample_of(names, sampling.MOST_ROWS)) == 30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["adj_close", pytest.param("y", marks=pytest.mark.slow)])
 def test_parts_together_are_the_fit_in_one_piece(panel, config, few, target, as_for_users):
     config = dataclasses.replace(config, start="pooled", epochs=2)
@@ -73,6 +74,7 @@ def test_parts_together_are_the_fit_in_one_piece(panel, config, few, target, as_
     np.testing.assert_array_equal(spread_of(config, scores, tune=True), 1)
 
 
+@pytest.mark.slow
 def test_a_sample_changes_what_is_shared(panel, config, few):
     config = dataclasses.replace(config, start="pooled", epochs=1)
     sampled_from = fc.fit(panel, config, seed=1)

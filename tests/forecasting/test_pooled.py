@@ -37,6 +37,7 @@ def waves() -> Panel:
     return Panel.from_frame(pd.concat(parts))
 
 
+@pytest.mark.slow
 def test_a_common_start_helps_series_that_are_short(waves):
     settings = fc.Config(
         hidden=4, lookback=20, burn_in=5, horizon=1, validation=40, epochs=6, transform="difference"
@@ -128,6 +129,7 @@ def assert_same_start(panel, settings, devices):
     assert one.report["epochs"].equals(several.report["epochs"])
 
 
+@pytest.mark.slow
 def test_devices_that_share_a_batch_give_the_start_of_one(panel, pooled):
     there = swarm.lane_mesh().size
     message = (

@@ -163,6 +163,7 @@ def test_a_new_series_is_forecast_without_a_network():
     assert np.isfinite(made["LSTM"]).all()
 
 
+@pytest.mark.slow
 def test_networks_need_several_horizons_of_validation():
     from forecaster.series import Transform
 

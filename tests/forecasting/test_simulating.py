@@ -105,6 +105,7 @@ def test_the_seed_decides_and_the_frame_is_long(fitted, paths):
         fc.simulate(model, panel, 0)
 
 
+@pytest.mark.slow
 def test_series_that_end_at_different_times_have_paths_of_their_own():
     frame = market(3, 400)
     early = frame[(frame["ticker"] != "s1") | (frame["date"] < "2020-08-01")]

@@ -9,6 +9,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import DataError, ModelError, UsageError
+from tests.slow import rest_slow
 
 NAMES = ["AAA", "BBB", "CCC"]
 QUICK: dict[str, Any] = {
@@ -47,7 +48,7 @@ def values(rows: int, short: int = 12) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-@pytest.fixture(scope="module", params=["pooled", "independent"])
+@pytest.fixture(scope="module", params=rest_slow(["pooled", "independent"]))
 def model(request):
     return fc.fit(prices(300), fc.Config(**QUICK, start=request.param), seed=5)
 
@@ -114,6 +115,7 @@ def test_series_without_new_rows_are_left_out_and_named_ones_must_be_known(model
         fc.update(dataclasses.replace(model, provenance={"tuned": True}), frame)
 
 
+@pytest.mark.slow
 def test_the_rung_of_a_series_follows_its_rows():
     model = fc.fit(values(120), fc.Config(**QUICK), seed=1)
     assert model.report.loc["d", "forecast_by"] == "combination"
@@ -137,6 +139,7 @@ def test_what_is_saved_is_what_was_updated(model, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_a_series_that_grew_has_no_network_to_begin_with_where_each_is_independent():
     model = fc.fit(values(120), fc.Config(**QUICK, start="independent"), seed=1)
     new = values(130, short=130)

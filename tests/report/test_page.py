@@ -61,6 +61,7 @@ def headings(page: str) -> list[str]:
     return re.findall("<h2[^>]*>([^<]*)", page)
 
 
+@pytest.mark.slow
 def test_real_prices_without_dates_of_membership_come_with_a_warning(report, tmp_path):
     evaluation = Evaluation.read(report.parent)
     evaluation = with_summary(evaluation, provenance=REAL)

@@ -19,6 +19,7 @@ from forecaster.series.features.effects import (
 )
 from forecaster.series.features.nature import Nature, calendar_of
 from forecaster.series.features.transforms import Transform
+from tests.slow import rest_slow
 
 EASTERS = pd.to_datetime(["2020-04-12", "2021-04-04", "2022-04-17", "2023-04-09"])
 
@@ -173,6 +174,7 @@ def test_the_base_of_networks_knows_the_holiday():
     assert abs((base - usual)[:, :easter].mean()) < 0.1
 
 
+@pytest.mark.slow
 def test_effects_come_from_the_rows_that_are_not_held_back():
     z, days = simulated(12, 800)
     calendar = learn_calendar(list(z), [days.to_numpy()] * len(z))
@@ -186,7 +188,7 @@ def test_effects_come_from_the_rows_that_are_not_held_back():
     assert a != known.with_experts(edited).natures["s0"].effects
 
 
-@pytest.mark.parametrize("kind", ["counts", "sparse", "weekly", "numbers", "prices"])
+@pytest.mark.parametrize("kind", rest_slow(["prices", "counts", "sparse", "weekly", "numbers"], 2))
 def test_other_series_have_no_effects(kind):
     z, days = simulated(2, 200)
     values = np.exp(z)

@@ -172,6 +172,7 @@ def test_a_fit_in_bfloat16_goes_on_where_that_is_computed_alike(data, tmp_path, 
         run(task, data, checkpoint=resume)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("as_for_users")
 def test_too_little_memory_is_met_with_smaller_chunks(data, monkeypatch, caplog):
     whole = run(TASKS["SmallLSTM"], data)

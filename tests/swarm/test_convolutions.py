@@ -12,6 +12,7 @@ from jax import lax
 
 from forecaster import swarm
 from forecaster.swarm.training.convolutions import with_products
+from tests.slow import rest_slow
 
 NHWC, NCHW = ("NHWC", "HWIO", "NHWC"), ("NCHW", "OIHW", "NCHW")
 CASES = {
@@ -71,7 +72,7 @@ def convolve(kernel, inputs, **options):
     return lax.conv_general_dilated(inputs, kernel, **options)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", rest_slow(CASES, ordinary=4))
 def test_values_and_gradients_are_those_of_jax(case):
     inputs_shape, kernel_shape, options = CASES[case]
     inputs, kernel = arrays(inputs_shape, kernel_shape)
@@ -156,6 +157,7 @@ class Images(nnx.Module):
         return self.out(self.drop(nnx.relu(self.two(x))).mean((1, 2)))
 
 
+@pytest.mark.slow
 def test_a_swarm_learns_from_images_as_with_jaxs_own(monkeypatch):
     """With state, dropout and batches: equal up to rounding, and alone as in company."""
     x, scores = arrays((40, 8, 8, 1), (40, 3))

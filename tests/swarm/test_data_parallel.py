@@ -101,6 +101,7 @@ def in_four_devices(code, *arguments):
     assert done.returncode == 0, done.stderr[-3000:]
 
 
+@pytest.mark.slow
 def test_a_split_batch_trains_as_a_whole_one_and_only_sums_are_sent():
     """Train on two lanes of two devices; batch, examples and epoch do not divide evenly."""
     in_four_devices(

@@ -118,6 +118,7 @@ def test_changing_one_members_data_changes_no_other(data):
     assert not same(rows(before.params, 4), rows(after.params, 4))
 
 
+@pytest.mark.slow
 def test_many_devices_and_the_form_for_gpus_learn_the_same(data, tmp_path):
     """Eight devices in a process of its own, scans as GPUs get them, all members in one launch."""
     code = (

@@ -95,6 +95,7 @@ def test_a_second_swarm_of_the_same_functions_is_not_traced(traces):
     assert not traces
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unchecked")
 def test_functions_are_traced_again_if_anything_that_they_read_has_changed(traces, monkeypatch):
     rates = {"scale": 1.0}

@@ -81,6 +81,7 @@ def test_the_winner_is_what_a_plain_fit_would_have_trained(data, tuned):
         np.testing.assert_allclose(plain.best_loss, winners.result.best_loss, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_each_series_keeps_its_own_best(tuned):
     best = tuned.best_loss[np.arange(SERIES), tuned.choice]
     assert (best == tuned.best_loss.min(1)).all() and np.isfinite(best).all()
