@@ -199,6 +199,7 @@ def test_without_a_kernel_jax_does_it_and_says_why(what, reason, tmp_path, monke
     write_library(what, file)
     if what == "not built":
         file.with_name(NOT_BUILT).write_text("the compiler was out of order\n")
+    monkeypatch.delenv("FORECASTER_KERNEL", raising=False)
     if what in ("turned off", "misspelt"):
         monkeypatch.setenv("FORECASTER_KERNEL", {"turned off": "off"}.get(what, "AVX1024"))
     before = library.kernel_status()
