@@ -138,7 +138,7 @@ _SETTINGS = (
     "--older-than",
     type=click.IntRange(min=1),
     metavar="ROWS",
-    help="With --update: only series that have so many rows since they learned.  [default: 1]",
+    help="With --update: only series with at least ROWS new rows.  [default: 1]",
 )
 @click.option(
     "--alarmed",

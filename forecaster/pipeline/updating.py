@@ -12,7 +12,7 @@ from forecaster.errors import DataError, UsageError, name_reasons
 from forecaster.forecasting import Model, learnable, predict, resolve_names, rows_since, update
 from forecaster.home import Home, run_name
 from forecaster.pipeline.fitting import RunFacts
-from forecaster.record import RATE, forecast_alarms, read_record, score_record
+from forecaster.record import ERRORS_RATE, forecast_alarms, read_record, score_record
 from forecaster.series import Panel, show_time
 from forecaster.skipped import Skipped
 from forecaster.storage import OpenRun, choose_run, learning_panel, save_run, under_new_names
@@ -24,9 +24,9 @@ class UpdatedRun(NamedTuple):
     - ``facts``: about the new model
     - ``folder``: of the new run
     - ``before``: the name of the run that it continues
-    - ``series``: those that learned from new rows
-    - ``gone``: series of the run that could not learn, with the reason; they are as before
-    - ``seconds``: the time that it took
+    - ``series``: the names of the series that learned from new rows
+    - ``gone``: the series that could not learn, with the reason; their forecasts are as before
+    - ``seconds``: the time of the whole update
     """
 
     facts: RunFacts
@@ -56,9 +56,9 @@ def update_run(
 
     - ``run``: the run to continue; by default the one that :func:`predict_from_home` would take
     - ``tickers``: the only series to update; by default any
-    - ``older_than``: update series with at least so many new rows; by default one, and none but
-      those with alarms where these are asked for
-    - ``alarmed``: also update series that an alarm of past forecasts names
+    - ``older_than``: the fewest new rows of a series to update; by default 1, or with ``alarmed``
+      any number, as series are then chosen by their alarms alone
+    - ``alarmed``: also update the series that alarms of past forecasts name
     - ``seed``: by default that of the run
     - ``name``: of the new run; by default its time
     - ``executor, on_training``: as for :func:`forecaster.fit`
@@ -140,7 +140,7 @@ def _alarmed(home: Home, model: Model) -> set[str]:
     card = score_record(home, read_record(home, model.provenance.get("source")))
     if not len(card.rows):
         return set()
-    named = {alarm.series for alarm in forecast_alarms(card, errors=RATE)}
+    named = {alarm.series for alarm in forecast_alarms(card, errors=ERRORS_RATE)}
     return set(model.ids) if None in named else {name for name in named if name is not None}
 
 

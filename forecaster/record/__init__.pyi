@@ -4,6 +4,7 @@ from .files import to_compact as to_compact
 from .keeping import COLUMN as COLUMN
 from .keeping import Made as Made
 from .keeping import keep as keep
+from .monitoring import ERRORS_RATE as ERRORS_RATE
 from .monitoring import RATE as RATE
 from .monitoring import Alarm as Alarm
 from .monitoring import alarm_lines as alarm_lines

@@ -21,6 +21,8 @@ COVERAGE, ERRORS = "coverage", "errors"
 """Kinds of alarms."""
 RATE = 0.04
 """The usual limit of false alarms of coverage, in alarms a session."""
+ERRORS_RATE = 0.005
+"""The usual limit of false alarms of errors, in alarms a session."""
 _TIMES = 252  # latest ones, so that an alarm does not depend on what was years ago
 _SHOWN = 21  # latest outcomes, for the figures of an alarm
 _TOGETHER = 1 / 8  # share of the rate for all series together

@@ -1,4 +1,4 @@
-"""The shape and type that JAX gives to an array of NumPy."""
+"""Describe an array of NumPy to JAX: its shape, and the type that JAX will give it."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Arrays of 64 bits are told to JAX as it keeps them, which newer versions warn of otherwise."""
+"""JAX 0.12 warns of types of 64 bits that it does not keep; it is never asked for them."""
 
 import jax
 import numpy as np

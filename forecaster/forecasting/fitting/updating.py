@@ -1,8 +1,8 @@
 """Update a model with new rows: the networks of its series train on from where they are.
 
 What all series share stays as it was: the common network, the weights of simple forecasts, the
-widths of bands. So a series that is not updated stays as it was, bit for bit, and the others need a
-short training. What is shared ages slowly; a full fit learns it anew.
+widths of bands. A series that is not updated keeps its networks and bands, bit for bit; the others
+need a short training. What is shared ages slowly; a full fit learns it anew.
 """
 
 import dataclasses
@@ -60,10 +60,12 @@ def update(
 def learnable(model: Model, panel: Panel) -> Panel:
     """Return the series of a model that it can learn from again, without rows that look wrong.
 
-    Left out, with the reason, are those of which a fit could not learn, whose rows are spaced
-    otherwise than before, or that lack most of the rows that they learned from.
+    Series are left out, and named in the panel's ``skipped``, that have too few rows for their
+    networks, rows of another spacing than before, less than half of the rows that they learned
+    from, or a market that ends before them.
 
-    Raises UsageError for settings that were searched, and ModelError when no series is left.
+    Raises UsageError for settings that were searched, and ModelError or NoSeries when no series is
+    left.
     """
     check_model(model)
     if model.provenance.get("tuned"):
