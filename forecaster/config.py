@@ -43,7 +43,7 @@ _LIMITS: dict[Stage, tuple[int, int]] = {  # default epochs and patience
     # An epoch goes through all series once; a patience of 500 steps was worse on stocks.
     "pooled": (100, 5),
     "from pooled": (20, 5),
-    # A patience of 5 takes four times as long, and forecasts no better (docs/evaluation.md).
+    # 20 and 5 took four times as long for fifty stocks, and over two quarters forecast no better.
     "update": (6, 2),
 }
 # Factor on the learning rate in training that starts from the pooled networks.

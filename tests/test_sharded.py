@@ -423,3 +423,33 @@ def test_workers_elsewhere_see_the_market(data, tmp_path, monkeypatch):
     away, here = (fc.load(Home(tmp_path / name).latest_run()) for name in ("away", "here"))
     assert away.config.market == "CCC" and "CCC" not in away.ids
     same_model(here, away)
+
+
+def test_an_update_of_a_run_in_shards_is_that_of_one_in_one_piece(data, sharded, tmp_path):
+    table = data / "p.csv"
+    before = table.read_bytes()
+    rows = pd.read_csv(table)["ticker"].value_counts()
+    pd.concat([prices(name, rows[name] + 20) for name in NAMES]).to_csv(table, index=False)
+    updated: list[fc.Model] = []
+    try:
+        for number, folder in enumerate((data / "whole", data / "home")):
+            home = shutil.copytree(folder, tmp_path / str(number))
+            done = run("fit", "--update", "--home", home)
+            assert done.exit_code == 1 and "nothing to update" in done.stderr
+            assert run("ingest", "--source", f"files:{table}", "--home", home).exit_code == 0
+            done = run("fit", "--update", "--tickers", "AAA,GGG", "--home", home)
+            assert done.exit_code == 0, done.output
+            updated.append(fc.load(Home(home).latest_run()))
+    finally:
+        table.write_bytes(before)
+    one, other = updated
+    old = fc.load(sharded.latest_run())
+    rows_of = one.networks.rows_of(["AAA", "GGG"])
+    rest = np.setdiff1d(np.arange(len(one.ids)), rows_of)
+    jax.tree.map(np.testing.assert_array_equal, one.params, other.params)
+    np.testing.assert_array_equal(one.normal_scores, other.normal_scores)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_array_equal(a[rest], b[rest]), other.params, old.params
+    )
+    assert (one.report["rows"] - old.report["rows"])[["AAA", "GGG"]].tolist() == [20, 20]
+    assert other.fitted_until[rest].tolist() == old.fitted_until[rest].tolist()

@@ -71,11 +71,10 @@ def takes_any(config: Config, target: str) -> bool:
 
 
 def without_networks(config: Config, target: str, most: int) -> Config:
-    """Return the settings of prices of which no series has rows enough for networks.
+    """Return the settings, changed to the last value if no price has rows enough for networks.
 
-    They are then forecast by the last value, without a market. All other settings are returned as
-    they are. So are those with a ``validation`` that alone is too long for the series, since
-    another would admit them.
+    They stay as they are if the series are too short only for the ``validation`` that was asked
+    for: a shorter one would admit them.
 
     - ``target``: the panel's channel that is forecast
     - ``most``: rows of the longest series

@@ -151,19 +151,16 @@ def with_declared(config: Config, panel: Panel) -> tuple[Config, Panel]:
 
 
 def settled(config: Config, panel: Panel) -> tuple[Config, Panel]:
-    """Return both as prices are forecast of which no series has rows enough for networks.
+    """Return settings and panel, changed if no price series is long enough for networks.
 
-    Warns that they are then forecast by the last value. Everything else is returned as it is.
+    The series are then forecast by the last value, without a market, and a warning says so.
     """
     made = settled_by_rows(config, panel.target, changing_rows(panel.masked()))
     return made, panel if made is config else dataclasses.replace(panel, market=None)
 
 
 def changing_rows(panel: Panel) -> int:
-    """Return the rows of the longest series of a panel that is not constant.
-
-    Where all are, it is the longest of them.
-    """
+    """Return the rows of the longest series that changes, or of the longest if none changes."""
     rows, still = panel.mask.sum(1), panel.constant()
     return int((rows if still.all() else rows[~still]).max(initial=0))
 

@@ -68,14 +68,7 @@ def train(
     if tune:
         return _search(config, split, features, network, data, ids, options)
     if config.start == "independent":
-        task = cached_task(config, split, features, network, started=False)
-        rows = np.repeat(np.arange(len(ids)), config.members)
-        shared = data if config.members == 1 else swarm.Shared(data, rows)
-        fitted = swarm.fit(
-            task, shared, member_names(ids, config.members), **options.of(config, "independent")
-        )
-        networks = _networks(config, ids, fitted.params, _report(fitted), network)
-        return dataclasses.replace(networks, computed=fitted.computed), fitted.seconds
+        return _independent(config, split, network, data, ids, options)
     seconds = 0.0
     if pooled is None:
         sample = sample_of(ids, split.steps)
@@ -108,6 +101,25 @@ def untrained(config: Config, features: int, network: OwnNetwork | None) -> Netw
         index=pd.Index([], name="unique_id", dtype=object),
     )
     return Networks(config, (), params, report, network)
+
+
+def _independent(
+    config: Config,
+    split: Split,
+    network: OwnNetwork | None,
+    data: Series[np.ndarray],
+    ids: Sequence[str],
+    options: "_Options",
+) -> tuple[Networks, float]:
+    """Train the networks of each series from random weights; return them and the seconds."""
+    task = cached_task(config, split, data.features.shape[-1], network, started=False)
+    rows = np.repeat(np.arange(len(ids)), config.members)
+    shared = data if config.members == 1 else swarm.Shared(data, rows)
+    fitted = swarm.fit(
+        task, shared, member_names(ids, config.members), **options.of(config, "independent")
+    )
+    networks = _networks(config, ids, fitted.params, _report(fitted), network)
+    return dataclasses.replace(networks, computed=fitted.computed), fitted.seconds
 
 
 def _fine_tuned(

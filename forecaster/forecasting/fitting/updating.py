@@ -76,18 +76,17 @@ def learnable(model: Model, panel: Panel) -> Panel:
     panel = match_panel(model, panel).masked()
     config = model.config
     needed = rows_to_train(config, model.transform)
-    of_model = dict(zip(model.ids, zip(model.networks.trained, model.report["rows"], strict=True),
-                        strict=True))  # fmt: skip
-    known = [name for name in panel.ids if name in of_model]
+    own = dict(zip(model.ids, model.networks.trained, strict=True))
+    learned = dict(zip(model.ids, model.report["rows"].to_numpy(int).tolist(), strict=True))
+    known = [name for name in panel.ids if name in own]
     rows = dict(zip(panel.ids, map(int, panel.mask.sum(1)), strict=True))
     reasons: dict[str, Skipped] = {}
     for name in known:
-        own, before = of_model[name]
-        if own and rows[name] < needed:
+        if own[name] and rows[name] < needed:
             reasons[name] = Skipped(Kind.TOO_SHORT, rows[name], needed, detail="of its networks")
-        elif 2 * rows[name] < before:
+        elif 2 * rows[name] < (before := learned[name]):
             why = f"it has learned from {before:,}, and an update needs them, too"
-            reasons[name] = Skipped(Kind.TOO_SHORT, rows[name], int(before), detail=why)
+            reasons[name] = Skipped(Kind.TOO_SHORT, rows[name], before, detail=why)
     kept = [name for name in known if name not in reasons]
     if not kept:
         raise NoSeries({**panel.skipped, **reasons})

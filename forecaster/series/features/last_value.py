@@ -1,11 +1,11 @@
-"""The transform of the last value: nothing is forecast but that a series stays where it is.
+"""Forecast that a series stays where it is, and how far it may move.
 
-So are forecast the prices of a panel in which no stock has rows enough for networks; with ten or
-twenty of them, trends that a combination of methods would follow are mostly chance. What is left to
-say is how far a price may move: the variance of its own changes, shrunk to that of its panel, and
-the panel's to what is usual of stocks. Each prior counts for ten changes. That was chosen on stocks
-of 2013 to 2018, cut to 1 to 33 days, and is within 1 % of the best weight on others of 2000 to 2015
-(by the mean logarithm of the density at the outcome).
+It is the transform of prices where no stock has rows enough for networks. In ten or twenty rows,
+the trends that a combination of methods would follow are mostly chance. The width of a band comes
+from the variance of a series' own changes, shrunk to that of its panel, and the panel's to what is
+usual of stocks. Each of the two priors counts for ten changes. This weight was chosen on stocks of
+2013 to 2018, cut to 1 to 33 days; on others of 2000 to 2015 it is within 1 % of the best one, by
+the mean logarithm of the density at the outcome.
 """
 
 import numpy as np
