@@ -112,8 +112,24 @@ def test_a_validation_that_is_too_long_is_named_while_another_would_do():
 
 def test_a_market_is_left_out():
     config = fc.Config(market="T0", start="independent")
-    model = fitted(prices_of([25] * 3), config)
+    with pytest.warns(ForecasterWarning, match="the market T0 is left out"):
+        model = fc.fit(prices_of([25] * 3), config)
     assert model.config.market is None and set(model.ids) >= {"T1", "T2"}
+
+
+def test_a_forecast_says_when_networks_can_be_trained():
+    frame = prices_of([40, 40, 30])
+    early = frame[frame.groupby("unique_id").cumcount() < 28]
+    model = fitted(early)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ForecasterWarning)
+        fc.predict(model, early)
+    with pytest.warns(ForecasterWarning, match="2 of 3 series now have the 34 rows"):
+        fc.predict(model, frame)
+    asked = fc.fit(frame, fc.Config(transform="last_value"))  # who asked for it knows
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ForecasterWarning)
+        fc.predict(asked, frame)
 
 
 def test_networks_are_never_trained_for_the_last_value():

@@ -5,9 +5,11 @@ import dataclasses
 import numpy as np
 import pandas as pd
 import pytest
+from dateutil.easter import easter
+from scipy.signal import lfilter
 
 import forecaster as fc
-from forecaster.series.calendar.seasons import days_of_week
+from forecaster.series.calendar.rhythms import RHYTHMS, rhythm_of
 from forecaster.series.calendar.special_days import GROUPS
 from forecaster.series.features.effects import (
     NO_EFFECTS,
@@ -73,26 +75,12 @@ def test_series_without_weekends_have_effects_too():
     z, days = simulated(12, 720)  # Christmas Eve is a Thursday, then a Friday
     kept = (days.day_of_week < 5) & ~((days.month == 12) & (days.day == 25))
     times = [days.to_numpy()[kept]] * len(z)
-    prior = learn_calendar(list(z[:, kept]), times, 5)
+    prior = learn_calendar(list(z[:, kept]), times, "B")
     assert prior.groups[0] == "holidays"
-    assert prior.week == 5
-    found = [effects_on(own, times[0], 5) for own in effects_of(prior, list(z[:, kept]), times)]
+    assert prior.rhythm == "B"
+    found = [effects_on(own, times[0], "B") for own in effects_of(prior, list(z[:, kept]), times)]
     eve = np.flatnonzero(days[kept] == "2020-12-24")
     assert np.mean(found, axis=0)[eve] == pytest.approx(1.5, abs=0.2)
-
-
-@pytest.mark.parametrize(
-    ("days", "week"),
-    [
-        (pd.date_range("2024-01-01", periods=60), 7),
-        (pd.bdate_range("2024-01-01", periods=60), 5),
-        (pd.date_range("2024-01-01", periods=60, freq="W"), 0),
-        (pd.date_range("2024-01-01", periods=60, freq="h"), 0),
-        (pd.Index(np.arange(60)), 0),
-    ],
-)
-def test_the_week_of_a_series_is_that_of_its_rows(days, week):
-    assert days_of_week(days.to_numpy()) == week
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -117,13 +105,13 @@ def test_no_bit_of_an_effect_depends_on_the_days_beside_it():
         np.testing.assert_array_equal(effects_on(effects, days[:cut]), whole[:cut])
 
 
-def test_series_that_can_have_no_effects_do_not_choose_the_week():
-    weekday = Nature(logarithmic=True, week=5)
+def test_series_that_can_have_no_effects_do_not_choose_the_rhythm():
+    weekday = Nature(logarithmic=True, rhythm="B")
     z, days = simulated(8, 720)
     kept = days.day_of_week < 5
     rows = [(np.exp(own[kept]), days.to_numpy()[kept]) for own in z]
     counts = [(np.zeros(720), days.to_numpy())] * 9
-    natures = [weekday] * 8 + [Nature(counts=True, week=7)] * 9
+    natures = [weekday] * 8 + [Nature(counts=True, rhythm="D")] * 9
     assert calendar_of(natures, [*rows, *counts]).groups
     assert calendar_of(natures, [*rows, *counts]) == calendar_of([weekday] * 8, rows)
 
@@ -188,7 +176,7 @@ def test_effects_come_from_the_rows_that_are_not_held_back():
     assert a != known.with_experts(edited).natures["s0"].effects
 
 
-@pytest.mark.parametrize("kind", rest_slow(["prices", "counts", "sparse", "weekly", "numbers"], 2))
+@pytest.mark.parametrize("kind", rest_slow(["prices", "counts", "sparse", "yearly", "numbers"], 2))
 def test_other_series_have_no_effects(kind):
     z, days = simulated(2, 200)
     values = np.exp(z)
@@ -198,7 +186,7 @@ def test_other_series_have_no_effects(kind):
     if kind == "sparse":
         values[:, ::2], values[:, 1::4] = 0, 0
     name = "close" if kind == "prices" else "y"
-    times = pd.date_range("2010-01-03", periods=200, freq="W") if kind == "weekly" else days
+    times = pd.date_range("1820-01-01", periods=200, freq="YS") if kind == "yearly" else days
     frame = pd.concat(
         pd.DataFrame({"unique_id": f"s{row}", "ds": times, name: own})
         for row, own in enumerate(values)
@@ -226,12 +214,13 @@ def test_effects_are_kept_in_a_file():
 
 
 WRONG = {
-    "a group": [["moon"], [], [], 0, 7],
-    "too few": [["month"], [0.0], [0.0], 0, 7],
-    "twice": [["month"] * 2, [0.0] * 26, [0.0] * 26, 0, 7],
-    "not a number": [["month"], [np.nan] * GROUPS["month"], [0.0] * GROUPS["month"], 0, 7],
+    "a group": [["moon"], [], [], 0, "D"],
+    "too few": [["month"], [0.0], [0.0], 0, "D"],
+    "twice": [["month"] * 2, [0.0] * 26, [0.0] * 26, 0, "D"],
+    "not a number": [["month"], [np.nan] * GROUPS["month"], [0.0] * GROUPS["month"], 0, "D"],
     "smoothing": [[], [], [], 99, 7],
-    "week": [[], [], [], 0, 6],
+    "rhythm": [[], [], [], 0, "Y"],
+    "another rhythm": [["trading days"], [0.0] * 7, [0.0] * 7, 0, "D"],
 }
 
 
@@ -244,4 +233,90 @@ def test_a_prior_that_lies_is_refused(case):
 @pytest.mark.parametrize("effects", [[0.0], [np.inf] * sum(GROUPS.values())])
 def test_effects_that_lie_are_refused(effects):
     with pytest.raises(ValueError, match="effects: expected"):
-        checked_effects(effects)
+        checked_effects(effects, "D")
+
+
+def of_days(days: pd.DatetimeIndex) -> pd.Series:
+    """Sales of each day: Saturdays are strong, Sundays weak, the week before Easter is very strong.
+
+    The weeks before Christmas and Thanksgiving are strong, too.
+    """
+    sold = np.array([1.0, 1.0, 1.0, 1.1, 1.2, 1.5, 0.5])[days.day_of_week]
+    easters = pd.to_datetime([easter(year) for year in range(days.year.min(), days.year.max() + 2)])
+    ahead = (easters.to_numpy() - days.to_numpy()[:, None]) // np.timedelta64(1, "D")
+    sold = sold * np.where(((ahead >= 0) & (ahead < 8)).any(1), 1.6, 1.0)
+    sold *= np.where((days.month == 12) & (days.day > 14) & (days.day < 25), 1.6, 1.0)
+    return pd.Series(sold, days)
+
+
+def sold_by(freq: str, count: int, start: str, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """The logarithms of what several shops sold in each step, and its true effects included."""
+    rng = np.random.default_rng(seed)
+    steps = of_days(pd.date_range(start, "2023-12-31")).resample(freq).sum()[1:-1]
+    size = np.linspace(0.8, 1.2, count)[:, None]
+    level = np.cumsum(0.01 * rng.standard_normal((count, len(steps))), 1)
+    noise = 0.01 * rng.standard_normal((count, len(steps)))
+    return level + noise + size * np.log(steps.to_numpy()), steps.index.to_numpy()
+
+
+@pytest.mark.parametrize(
+    ("freq", "start", "groups"),
+    [
+        ("MS", "2012-01-01", ("trading days", "holidays")),
+        ("ME", "2012-01-01", ("trading days", "holidays")),
+        ("QS", "2002-01-01", ("holidays",)),
+        ("W-SUN", "2016-01-01", ("holidays",)),
+        ("W-MON", "2016-01-01", ("holidays",)),
+    ],
+)
+def test_weeks_months_and_quarters_have_effects_that_improve_forecasts(freq, start, groups):
+    z, times = sold_by(freq, 9, start)
+    horizon = {"M": 12, "Q": 4, "W": 26}[freq[0]]
+    prior = learn_calendar(
+        list(z[:, :-horizon]), [times[:-horizon]] * len(z), rhythm_of(times[:-horizon])
+    )
+    assert set(groups) <= set(prior.groups)
+    panel = panel_of(z[:, :-horizon], pd.DatetimeIndex(times[:-horizon]))
+    plain = Transform.choose("auto", panel)
+    errors = [
+        np.abs(
+            dataclasses.replace(plain, calendar=one)
+            .with_experts(panel)
+            .apply(panel, horizon)
+            .base[:, -1]
+            - z[:, -horizon:]
+        ).mean()
+        for one in (prior, NO_EFFECTS)
+    ]
+    assert errors[0] < 0.93 * errors[1]
+
+
+@pytest.mark.parametrize("freq", rest_slow(["MS", "QS", "W-SUN", "h"], 2))
+@pytest.mark.parametrize("seed", range(2))
+def test_other_rhythms_without_effects_have_none(freq, seed):
+    rng = np.random.default_rng(seed)
+    rows = 2400 if freq == "h" else 320
+    times = pd.date_range("1960-01-03", periods=rows, freq=freq).to_numpy()
+    season = RHYTHMS[rhythm_of(times)].season
+    pattern = rng.standard_normal((8, season))[:, np.arange(rows) % season]
+    z = np.cumsum(0.02 * rng.standard_normal((8, rows)), 1) + pattern
+    z += 0.1 * rng.standard_normal((8, rows)) + 0.05 * rng.standard_normal(rows)
+    assert learn_calendar(list(z), [times] * 8, rhythm_of(times)) == NO_EFFECTS
+
+
+@pytest.mark.slow
+def test_holidays_change_the_hours_of_working_days():
+    rng = np.random.default_rng(0)
+    times = pd.date_range("2019-11-01", "2023-12-23 23:00", freq="h")
+    off = (times.month == 12) & times.day.isin([24, 25, 26]) | (times.day_of_year == 1)
+    busy = np.where((times.day_of_week >= 5) | off, 0.1, 0.4)
+    load = busy * np.exp(-np.square((times.hour.to_numpy() - 14) / 5))
+    z = load + lfilter([1], [1, -0.95], 0.02 * rng.standard_normal((6, len(times))), axis=1)
+    prior = learn_calendar(list(z), [times.to_numpy()] * 6, "h")
+    assert prior.groups == ("holidays",)
+    ahead = pd.date_range("2024-12-24", periods=24, freq="h").to_numpy()  # a Tuesday
+    found = np.mean(
+        [effects_on(e, ahead, "h") for e in effects_of(prior, list(z), [times.to_numpy()] * 6)], 0
+    )
+    assert found[14] == pytest.approx(-0.3, abs=0.06)
+    assert abs(found[2]) < 0.06

@@ -59,6 +59,24 @@ def with_newcomers(model: Model, panel: Panel) -> Model:
     )
 
 
+def warn_of_networks_to_come(model: Model, panel: Panel) -> None:
+    """Warn if prices that were too short for networks when they were fitted no longer are.
+
+    ``panel``: as :func:`match_panel` returns it
+    """
+    if model.transform.name != "last_value" or panel.target == "y":
+        return
+    needed = dataclasses.replace(model.config, validation=None).rows_to_fit
+    enough = int((panel.mask.sum(1) >= needed).sum())
+    if enough and int(model.report["rows"].max()) < needed:
+        warnings.warn(
+            f"{enough} of {len(panel.ids)} series now have the {needed} rows that networks need; "
+            "this model forecasts by the last value. Fit again for networks",
+            ForecasterWarning,
+            stacklevel=3,
+        )
+
+
 def _extended(networks: Networks, new: Panel, rungs: np.ndarray) -> Networks:
     """Return the networks beside further series, which have none of their own."""
     ids = (*networks.ids, *new.ids)

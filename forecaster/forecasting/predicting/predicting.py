@@ -29,7 +29,11 @@ from forecaster.forecasting.model import (
     split_members,
 )
 from forecaster.forecasting.networks import OwnNetwork
-from forecaster.forecasting.predicting.matching import match_panel, with_newcomers
+from forecaster.forecasting.predicting.matching import (
+    match_panel,
+    warn_of_networks_to_come,
+    with_newcomers,
+)
 from forecaster.forecasting.rungs import FORECAST_BY
 from forecaster.forecasting.task import trained_apply
 from forecaster.forecasting.windows import gather
@@ -155,6 +159,7 @@ def predict(
     panel = as_panel(panel, **columns)
     warn_of_jumps(panel)
     panel = match_panel(model, panel.masked(forecasting=True))
+    warn_of_networks_to_come(model, panel)
     warn_of_hindsight(model, panel)
     warn_of_few_scores(model, panel, level)
     check_known_ahead(model, panel)

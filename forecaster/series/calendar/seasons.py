@@ -47,12 +47,6 @@ def usual_seasons(
     return _BY_ALIAS.get(alias.split("-")[0], ())
 
 
-def days_of_week(times: Shaped[np.ndarray, " row"]) -> int:
-    """Return the days in the week of a daily series, 7 or 5 without weekends; 0 for others."""
-    alias = infer_frequency(times).alias if times.dtype.kind == "M" and len(times) > 1 else ""
-    return {"D": 7, "B": 5}.get(alias, 0)
-
-
 def default_season(frequency: Frequency) -> int:
     """Return the steps in the shortest usual season of a frequency; 1 where there is none.
 

@@ -62,11 +62,11 @@ def _block(number: int, week: int) -> Float[np.ndarray, "day column"]:
     begins = weekdays.astype("datetime64[M]")
     since = steps - day_numbers(begins.astype("datetime64[D]"), week)
     to_end = day_numbers((begins + 1).astype("datetime64[D]"), week) - steps - 1
-    after_easter = numbers - _easter_of(np.asarray(days.year))
+    after_easter = days_from_easter(numbers)
     date = 100 * month + day
     columns = [after_easter == offset for offset in _EASTER]
     columns += [date == one for one in _DATES]
-    columns += [_floating(numbers, *rule) for rule in _FLOATING]
+    columns += [floating_days(numbers, *rule) for rule in _FLOATING]
     columns += [since == one for one in range(_EDGE)]
     columns += [to_end == one for one in range(_EDGE)]
     columns += [day == one for one in _MIDDLE]
@@ -87,16 +87,17 @@ def day_numbers(times: Shaped[np.ndarray, "..."], week: int = 7) -> Int[np.ndarr
     return days.astype(np.int64)
 
 
-def _easter_of(years: np.ndarray) -> Int[np.ndarray, " day"]:
-    """Return the day number of Easter Sunday in each year."""
+def days_from_easter(numbers: Int[np.ndarray, " day"]) -> Int[np.ndarray, " day"]:
+    """Return how many days each day lies after Easter Sunday of its year; before: negative."""
     from dateutil.easter import easter
 
+    years = 1970 + numbers.astype("datetime64[D]").astype("datetime64[Y]").astype(np.int64)
     unique, which = np.unique(years, return_inverse=True)
     found = [np.datetime64(easter(int(year)), "D").astype(int) for year in unique]
-    return np.array(found, np.int64)[which]
+    return numbers - np.array(found, np.int64)[which]
 
 
-def _floating(
+def floating_days(
     numbers: Int[np.ndarray, " day"], month: int, weekday: int, which: int, after: int
 ) -> np.ndarray:
     """Return which days are ``after`` days behind a certain weekday of a month; -1: its last."""

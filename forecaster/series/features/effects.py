@@ -1,76 +1,72 @@
-"""Effects of the calendar on daily series: holidays, the ends of months, the time of year.
+"""Effects of the calendar: holidays, the ends of months, trading days, the time of year.
 
-A series is a level that wanders, a week that changes slowly, and effects of the days of
-:mod:`forecaster.series.calendar.special_days`. The effects are estimated by generalised least
-squares: values and days go through the filter of an exponential smoothing with a season, whose
-errors are then regressed on the filtered days (Hyndman, Koehler, Ord & Snyder 2008, Forecasting
-with Exponential Smoothing, chapter 9). Each series' effects are shrunk to the mean effects of the
-panel, by as much as the panel's series agree (empirical Bayes; Efron & Morris 1973, JASA 68), since
-a series of two years has seen only one Christmas or two.
+A series is a level that wanders, a season that changes slowly, and effects of the special steps of
+its :class:`Rhythm`, such as the holidays of daily rows and the trading days of monthly ones. The
+effects are estimated by generalised least squares: values and steps go through the filter of an
+exponential smoothing with a season, whose errors are then regressed on the filtered columns
+(Hyndman, Koehler, Ord & Snyder 2008, Forecasting with Exponential Smoothing, chapter 9). Each
+series' effects are shrunk to the mean effects of the panel, by as much as the panel's series agree
+(empirical Bayes; Efron & Morris 1973, JASA 68), since a series of two years has seen only one
+Christmas or two.
 
-A group of days is used where its mean effects exceed those of mere chance (Wald's test), and where
-effects learned from the earlier part of the panel made the errors of the later part smaller.
+A group of columns is used where its mean effects exceed those of mere chance (Wald's test), and
+where effects learned from the earlier part of the panel made the errors of the later part smaller.
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 
-from forecaster.series.calendar.special_days import GROUPS, WEEKS, day_numbers, special_days
+from forecaster.series.calendar.rhythms import RHYTHMS, Rhythm
 
 Row: TypeAlias = Float[np.ndarray, " step"]
 Columns: TypeAlias = Float[np.ndarray, "step column"]
 Matrix: TypeAlias = Float[np.ndarray, "column column"]
 
-COLUMNS = sum(GROUPS.values())
 _GRID = [(level, season) for level in (0.02, 0.1, 0.3, 0.6, 0.95) for season in (0.02, 0.1)]
 """Smoothing of level and season; up to a random walk, whose errors otherwise resemble seasons."""
-_FEWEST = 180  # rows of a series from which effects are learned
-_MOST = 60  # series from which effects are learned
-_LEAST = 21  # rows of a series that has effects
 _RIDGE = 1e-6  # for days that never came
 _MANY = 8  # fewest series that show how much the effects of a single day differ
 _TWICE = 1.6  # squares of a column that is 1 on two days or more, after the filter
 _STICKY = 5.0  # root mean square of errors in their unit, at most
-_KEPT = 16  # filters that are kept
+_KEPT = 1 << 25  # numbers in the filtered columns that are kept
 _TRAINED = 0.75  # of the rows; whether effects help is judged on the rest
 _SURE = 5.0  # standard deviations of chi-squared by which effects exceed those of mere chance
 _LARGEST = 50.0  # deviations; a day that a shop is closed has an effect of dozens
 _FARTHEST = 8.0  # deviations; errors beyond count as this when effects are judged
-_YEARS = {"holidays": 1.0, "month": 0.5, "year": 2.0}  # of rows that a group needs
 
 
 class CalendarPrior(NamedTuple):
     """What the series of a panel have in common, in units of their one-step errors.
 
-    - ``groups``: that are used, of :data:`GROUPS`
-    - ``mean``: the mean effect of each day; empty where no group is used
-    - ``spread``: of the effects around it, by day
+    - ``groups``: that are used, of those of the rhythm
+    - ``mean``: the mean effect of each column; empty where no group is used
+    - ``spread``: of the effects around it, by column
     - ``smoothing``: the number of the exponential smoothing in the grid
-    - ``week``: the days in the week of these series, 7 or 5
+    - ``rhythm``: of these series, of :data:`RHYTHMS`
     """
 
     groups: tuple[str, ...] = ()
     mean: tuple[float, ...] = ()
     spread: tuple[float, ...] = ()
     smoothing: int = 0
-    week: int = 7
+    rhythm: str = "D"
 
     @staticmethod
     def from_json(fields: Sequence[Any]) -> "CalendarPrior":
-        """Read three lists and two numbers. Raises TypeError or ValueError for anything else."""
-        groups, mean, spread, smoothing, week = fields
+        """Read what JSON made of the fields. Raises TypeError or ValueError for anything else."""
+        groups, mean, spread, smoothing, rhythm = fields
         prior = CalendarPrior(
-            tuple(groups), tuple(map(float, mean)), tuple(map(float, spread)), smoothing, week
+            tuple(groups), tuple(map(float, mean)), tuple(map(float, spread)), smoothing, rhythm
         )
-        known = set(prior.groups) <= set(GROUPS) and len(set(prior.groups)) == len(prior.groups)
-        count = sum(GROUPS[group] for group in prior.groups) if known else -1
-        sizes = len(prior.mean) == len(prior.spread) == count
+        columns: Mapping[str, int] = RHYTHMS[rhythm].sizes if rhythm in RHYTHMS else {}
+        known = set(prior.groups) <= set(columns) and len(set(prior.groups)) == len(prior.groups)
+        count = sum(columns[group] for group in prior.groups) if known else -1
+        sizes = len(prior.mean) == len(prior.spread) == count and rhythm in RHYTHMS
         sizes = sizes and type(smoothing) is int and 0 <= smoothing < len(_GRID)
-        sizes = sizes and type(week) is int and week in WEEKS
         if not (sizes and np.isfinite([*prior.mean, *prior.spread]).all()):
             raise ValueError(f"transform: calendar: {list(fields)!r:.100}")
         return prior
@@ -80,17 +76,17 @@ NO_EFFECTS = CalendarPrior()
 
 
 class _Seen(NamedTuple):
-    """What one daily series says of its effects, in units of its one-step errors.
+    """What one series says of its effects, in units of its one-step errors.
 
-    - ``error``: of each day; 0 where there is no row
-    - ``days``: the filtered special days; 0 where there is no row
+    - ``error``: of each step; 0 where there is no row
+    - ``special``: the filtered columns of special steps; 0 where there is no row
     - ``unit``: the deviation of the errors
-    - ``begin``: the day of the first row, counted from the panel's first
+    - ``begin``: the step of the first row, counted from the panel's first
     - ``matrix``, ``side``: the normal equations of the effects
     """
 
     error: Row
-    days: Columns
+    special: Columns
     unit: float
     begin: int
     matrix: Matrix
@@ -98,32 +94,33 @@ class _Seen(NamedTuple):
 
     def part(self, rows: slice) -> "_Seen":
         """Return what some rows say."""
-        error, days = self.error[rows], self.days[rows]
+        error, special = self.error[rows], self.special[rows]
         begin = self.begin + (rows.start or 0)
-        return _Seen(error, days, self.unit, begin, days.T @ days, days.T @ error)
+        return _Seen(error, special, self.unit, begin, special.T @ special, special.T @ error)
 
 
 class CalendarFilter:
-    """The filtered special days of a panel; series that begin on the same day share them."""
+    """The filtered special steps of a panel; series that begin at the same step share them."""
 
-    def __init__(self, first: int, last: int, week: int) -> None:
-        self._first, self._week = first, week
-        self._raw = special_days(first, last, week)
+    def __init__(self, first: int, last: int, rhythm: Rhythm) -> None:
+        self._first, self._season = first, rhythm.season
+        self._raw = rhythm.special(first, last)
         self._filtered: dict[int, np.ndarray] = {}
         self._projected: dict[tuple[int, int, int], tuple[Columns, Matrix]] = {}
 
     @staticmethod
-    def of(days: Sequence[Int[np.ndarray, " row"]], week: int) -> "CalendarFilter":
-        """Return that of the days of several series."""
-        return CalendarFilter(min(int(d[0]) for d in days), max(int(d[-1]) for d in days), week)
+    def of(steps: Sequence[Int[np.ndarray, " row"]], rhythm: Rhythm) -> "CalendarFilter":
+        """Return that of the steps of several series."""
+        first, last = min(int(own[0]) for own in steps), max(int(own[-1]) for own in steps)
+        return CalendarFilter(first, last, rhythm)
 
-    def seen(self, values: Row, days: Int[np.ndarray, " row"], smoothing: int) -> _Seen:
-        """Return what a series of at least three weeks says of its effects.
+    def seen(self, values: Row, steps: Int[np.ndarray, " row"], smoothing: int) -> _Seen:
+        """Return what a series of more than two seasons says of its effects.
 
         ``smoothing``: the number of the exponential smoothing in the grid
         """
-        error, there = _one_step_errors(values, days, smoothing, self._week)
-        begin = int(days[0]) - self._first
+        error, there = _one_step_errors(values, steps, smoothing, self._season)
+        begin = int(steps[0]) - self._first
         special, matrix = self._special_of(smoothing, begin, len(error))
         unit = _unit(error[there])
         error = np.where(there, np.clip(error / unit, -_LARGEST, _LARGEST), 0.0)
@@ -133,72 +130,75 @@ class CalendarFilter:
         return _Seen(error, special, unit, begin, matrix, special.T @ error)
 
     def _special_of(self, number: int, begin: int, length: int) -> tuple[Columns, Matrix]:
-        """Return the filtered special days of a series, beside any initial state; their squares."""
+        """Return the filtered columns of a series, beside any initial state; their squares."""
         if number not in self._filtered:
-            self._filtered[number] = _filtered(self._raw, number, self._week)
+            self._filtered[number] = _filtered(self._raw, number, self._season)
         key = number, begin, length
         if key not in self._projected:
             special = self._filtered[number][begin : begin + length]
-            if len(self._projected) > _KEPT:
+            if sum(kept.size for kept, _ in self._projected.values()) + special.size > _KEPT:
                 self._projected.clear()
-            special = _beside_start(special, number, self._week)
+            special = _beside_start(special, number, self._season)
             self._projected[key] = special, special.T @ special
         return self._projected[key]
 
 
 def learn_calendar(
-    rows: Sequence[Row], times: Sequence[Shaped[np.ndarray, " row"]], week: int = 7
+    rows: Sequence[Row], times: Sequence[Shaped[np.ndarray, " row"]], rhythm: str = "D"
 ) -> CalendarPrior:
-    """Return what the daily series of a panel have in common; ``NO_EFFECTS`` where that is nothing.
+    """Return what the series of a panel have in common; ``NO_EFFECTS`` where that is nothing.
 
     - ``rows``: the values of each series, or their logarithms
     - ``times``: their dates
-    - ``week``: the days in their week, 7 or 5
+    - ``rhythm``: of the series, of :data:`RHYTHMS`
     """
-    days = [day_numbers(own, week) for own in times]
-    long = [number for number, own in enumerate(days) if len(own) >= _FEWEST]
-    long = long[:: max(1, -(-len(long) // _MOST))]
+    known = RHYTHMS[rhythm]
+    steps = [known.numbers(own) for own in times]
+    long = [number for number, own in enumerate(steps) if len(own) >= known.fewest]
+    long = long[:: max(1, -(-len(long) // known.most))]
     if not long:
         return NO_EFFECTS
-    smoothing = _best_smoothing([rows[n] for n in long], [days[n] for n in long], week)
-    shared = CalendarFilter.of([days[number] for number in long], week)
-    seen = [shared.seen(rows[number], days[number], smoothing) for number in long]
+    chosen = [rows[number] for number in long], [steps[number] for number in long]
+    smoothing = _best_smoothing(*chosen, known.season)
+    shared = CalendarFilter.of(chosen[1], known)
+    seen = [shared.seen(values, own, smoothing) for values, own in zip(*chosen, strict=True)]
     spans = [float((times[n][-1] - times[n][0]) / np.timedelta64(1, "D")) for n in long]
     years = float(np.median(spans)) / 365
     earlier = [one.part(slice(int(_TRAINED * len(one.error)))) for one in seen]
     later = [one.part(slice(int(_TRAINED * len(one.error)), None)) for one in seen]
     prior = NO_EFFECTS
     error = _judged(earlier, later, prior)
-    for group, needed in _YEARS.items():
+    for group, needed in known.years.items():
         if years < needed:
             continue
         groups = (*prior.groups, group)
-        if _excess(seen, groups) < _SURE:
+        if _excess(seen, groups, known) < _SURE:
             continue
-        tried = _prior(earlier, groups)
+        tried = _prior(earlier, groups, known)
         new = _judged(earlier, later, tried)
         if np.nanmean(error - new) > 0:
             prior, error = tried, new
     if not prior.groups:
         return NO_EFFECTS
-    return _prior(seen, prior.groups)._replace(smoothing=smoothing, week=week)
+    return _prior(seen, prior.groups, known)._replace(smoothing=smoothing)
 
 
 def effects_of(
     prior: CalendarPrior, rows: Sequence[Row], times: Sequence[Shaped[np.ndarray, " row"]]
 ) -> list[tuple[float, ...]]:
-    """Return the effect of each special day on each series; () for none.
+    """Return the effect of each column of special steps on each series; () for none.
 
     Arguments as of :func:`learn_calendar`.
     """
-    days = [day_numbers(own, prior.week) for own in times]
-    enough = [len(own) >= _LEAST for own in days]
+    known = RHYTHMS[prior.rhythm]
+    steps = [known.numbers(own) for own in times]
+    enough = [len(own) >= known.least for own in steps]
     if not prior.groups or not any(enough):
         return [()] * len(rows)
-    usable_days = [own for own, usable in zip(days, enough, strict=True) if usable]
-    shared = CalendarFilter.of(usable_days, prior.week)
+    usable_steps = [own for own, usable in zip(steps, enough, strict=True) if usable]
+    shared = CalendarFilter.of(usable_steps, known)
     out: list[tuple[float, ...]] = []
-    for values, own, usable in zip(rows, days, enough, strict=True):
+    for values, own, usable in zip(rows, steps, enough, strict=True):
         if not usable:
             out.append(())
             continue
@@ -209,84 +209,88 @@ def effects_of(
 
 
 def effects_on(
-    effects: Sequence[float], times: Shaped[np.ndarray, "..."], week: int = 7
+    effects: Sequence[float], times: Shaped[np.ndarray, "..."], rhythm: str = "D"
 ) -> np.ndarray:
     """Return the effects of the calendar at some times; 0 where a series has none."""
     if not len(effects) or not times.size:
         return np.zeros(times.shape)
-    days = day_numbers(times, week)
-    first, last = int(days.min()), int(days.max())
-    # Not a matrix product, which rounds a day by the number of days beside it.
-    return (special_days(first, last, week) * np.asarray(effects)).sum(1)[days - first]
+    known = RHYTHMS[rhythm]
+    steps = known.numbers(times)
+    first, last = int(steps.min()), int(steps.max())
+    # Not a matrix product, which rounds a step by the number of steps beside it.
+    return (known.special(first, last) * np.asarray(effects)).sum(1)[steps - first]
 
 
-def _best_smoothing(rows: Sequence[Row], days: Sequence[Int[np.ndarray, " row"]], week: int) -> int:
+def _best_smoothing(
+    rows: Sequence[Row], steps: Sequence[Int[np.ndarray, " row"]], season: int
+) -> int:
     """Return the number of the exponential smoothing with the smallest errors in a panel."""
     errors = [0.0] * len(_GRID)
     for number in range(len(_GRID)):
-        for values, own in zip(rows, days, strict=True):
-            error, there = _one_step_errors(values, own, number, week)
+        for values, own in zip(rows, steps, strict=True):
+            error, there = _one_step_errors(values, own, number, season)
             errors[number] += float(np.log(_unit(error[there])))
     return int(np.argmin(errors))
 
 
 def _one_step_errors(
-    values: Row, days: Int[np.ndarray, " row"], smoothing: int, week: int
+    values: Row, steps: Int[np.ndarray, " row"], smoothing: int, season: int
 ) -> tuple[Row, Bool[np.ndarray, " step"]]:
-    """Return the one-step errors of every day from the first to the last, and where there is a row.
+    """Return the errors at every step from the first to the last, and where there is a row.
 
     ``smoothing``: the number of the exponential smoothing in the grid; its initial state is the
     best one
     """
-    filled, there = _on_every_day(values, days, week)
-    error = _filtered(filled[:, None] - filled[0], smoothing, week)
-    return _beside_start(error, smoothing, week)[:, 0], there
+    filled, there = _on_every_step(values, steps, season)
+    error = _filtered(filled[:, None] - filled[0], smoothing, season)
+    return _beside_start(error, smoothing, season)[:, 0], there
 
 
-def checked_effects(effects: Sequence[Any]) -> tuple[float, ...]:
+def checked_effects(effects: Sequence[Any], rhythm: str) -> tuple[float, ...]:
     """Return effects that a file holds. Raises TypeError or ValueError unless they are numbers."""
     read = tuple(map(float, effects))
-    if len(read) not in (0, COLUMNS) or not np.isfinite(read).all():
-        raise ValueError(f"effects: expected {COLUMNS} numbers or none; got {len(read)}")
+    columns = RHYTHMS[rhythm].columns if rhythm in RHYTHMS else 0
+    if len(read) not in (0, columns) or not np.isfinite(read).all():
+        raise ValueError(f"effects: expected {columns} numbers or none; got {len(read)}")
     return read
 
 
-def _prior(seen: Sequence[_Seen], groups: Sequence[str]) -> CalendarPrior:
-    """Return the mean effects of some groups of days and their spread, by moments."""
-    columns = _columns(groups)
+def _prior(seen: Sequence[_Seen], groups: Sequence[str], rhythm: Rhythm) -> CalendarPrior:
+    """Return the mean effects of some groups of columns and their spread, by moments."""
+    columns = _columns(groups, rhythm)
     matrices = np.array([one.matrix[columns][:, columns] for one in seen])
     sides = np.array([one.side[columns] for one in seen])
     independent = _independent(seen) / len(seen)
     total = independent * matrices.sum(0) + np.eye(len(columns))
     precision = np.diagonal(matrices, axis1=1, axis2=2)
     few = len(seen) < _MANY
-    rare = few & (precision.mean(0) < _TWICE)  # one day of one series may have been anything
+    rare = few & (precision.mean(0) < _TWICE)  # one step of one series may have been anything
     mean = np.where(rare, 0.0, _solved(total, independent * sides.sum(0)))
     left = sides - matrices @ mean
     at = 0
     spreads: list[float] = []
     for group in groups:
-        own = slice(at, at := at + GROUPS[group])
+        own = slice(at, at := at + rhythm.sizes[group])
         excess = (np.square(left[:, own]) - precision[:, own]).sum(0)
         scale = np.square(precision[:, own]).sum(0)
-        if few:  # they say little of the spread of a single day
+        if few:  # they say little of the spread of a single column
             excess, scale = np.full_like(excess, excess.mean()), np.full_like(scale, scale.mean())
         spread = np.sqrt(np.maximum(excess / (scale + 1e-12), 0.0))
         spreads += np.where(rare[own], 0.0, spread).tolist()
-    return CalendarPrior(tuple(groups), tuple(mean.tolist()), tuple(spreads))
+    return CalendarPrior(tuple(groups), tuple(mean.tolist()), tuple(spreads), rhythm=rhythm.name)
 
 
-def _excess(seen: Sequence[_Seen], groups: Sequence[str]) -> float:
+def _excess(seen: Sequence[_Seen], groups: Sequence[str], rhythm: Rhythm) -> float:
     """Return how far the mean effects of the last group exceed those of mere chance.
 
     It is Wald's statistic less its expectation, in its standard deviations (chi-squared).
     """
-    columns = _columns(groups)
+    columns = _columns(groups, rhythm)
     matrix = np.mean([one.matrix for one in seen], axis=0)[columns][:, columns]
-    sides = [one.days.T @ np.clip(one.error, -_FARTHEST, _FARTHEST) for one in seen]
+    sides = [one.special.T @ np.clip(one.error, -_FARTHEST, _FARTHEST) for one in seen]
     side: np.ndarray = np.mean(sides, axis=0)[columns]
     inverse = _solved(matrix + _RIDGE * np.eye(len(columns)), np.eye(len(columns)))
-    freedom = GROUPS[groups[-1]]
+    freedom = rhythm.sizes[groups[-1]]
     effects = (inverse @ side)[-freedom:]
     alone = _solved(inverse[-freedom:, -freedom:], effects)
     statistic = _independent(seen) * float(effects @ alone)
@@ -294,48 +298,49 @@ def _excess(seen: Sequence[_Seen], groups: Sequence[str]) -> float:
 
 
 def _posterior(seen: _Seen, prior: CalendarPrior) -> Float[np.ndarray, " column"]:
-    """Return the effects of all special days on one series, in units of its errors."""
-    columns = _columns(prior.groups)
+    """Return the effects of all columns on one series, in units of its errors."""
+    rhythm = RHYTHMS[prior.rhythm]
+    columns = _columns(prior.groups, rhythm)
     mean, spread = np.array(prior.mean), np.array(prior.spread)
     own = seen.matrix[columns][:, columns]
     # With S the spread: mean + S (S A S + 1)^-1 S (c - A mean), also where S is 0.
     inner = spread[:, None] * own * spread + np.eye(len(columns))
-    out = np.zeros(COLUMNS)
+    out = np.zeros(rhythm.columns)
     out[columns] = mean + spread * _solved(inner, spread * (seen.side[columns] - own @ mean))
     return out
 
 
 def _judged(
     earlier: Sequence[_Seen], later: Sequence[_Seen], prior: CalendarPrior
-) -> Float[np.ndarray, "series day"]:
+) -> Float[np.ndarray, "series step"]:
     """Return the squared errors of later rows, with effects learned from earlier ones.
 
-    NaN on days without a row.
+    NaN at steps without a row.
     """
     left = [
-        one._replace(error=one.error - one.days @ _posterior(before, prior))
+        one._replace(error=one.error - one.special @ _posterior(before, prior))
         if prior.groups
         else one
         for before, one in zip(earlier, later, strict=True)
     ]
-    return np.minimum(np.square(_by_day(left)), _FARTHEST**2)
+    return np.minimum(np.square(_by_step(left)), _FARTHEST**2)
 
 
 def _independent(seen: Sequence[_Seen]) -> float:
-    """Return how many independent series a panel stands for, as errors of one day are alike."""
-    by_day = _by_day(seen)
-    by_day = by_day[:, np.isfinite(by_day).any(0)]
-    common = _deviation(np.nanmean(by_day, axis=0))
+    """Return how many independent series a panel stands for, as errors of one step are alike."""
+    by_step = _by_step(seen)
+    by_step = by_step[:, np.isfinite(by_step).any(0)]
+    common = _deviation(np.nanmean(by_step, axis=0))
     return float(np.clip(1 / max(common**2, 1e-12), 1, len(seen)))
 
 
-def _by_day(seen: Sequence[_Seen]) -> Float[np.ndarray, "series day"]:
-    """Return the errors of several series by day; NaN on days without a row."""
+def _by_step(seen: Sequence[_Seen]) -> Float[np.ndarray, "series step"]:
+    """Return the errors of several series by step; NaN at steps without a row."""
     first = min(one.begin for one in seen)
     last = max(one.begin + len(one.error) for one in seen)
     out = np.full((len(seen), last - first), np.nan)
     for row, one in enumerate(seen):
-        there = one.days.any(1) | (one.error != 0)
+        there = one.special.any(1) | (one.error != 0)
         out[row, one.begin - first :][: len(one.error)] = np.where(there, one.error, np.nan)
     return out
 
@@ -345,54 +350,54 @@ def _solved(matrix: Matrix, side: np.ndarray) -> np.ndarray:
     return np.asarray(np.linalg.solve(matrix, side), float)
 
 
-def _columns(groups: Sequence[str]) -> Int[np.ndarray, " column"]:
+def _columns(groups: Sequence[str], rhythm: Rhythm) -> Int[np.ndarray, " column"]:
     """Return the columns of some groups, in the order of the groups."""
-    ends = np.cumsum(list(GROUPS.values()))
-    begins = dict(zip(GROUPS, ends - list(GROUPS.values()), strict=True))
-    parts = [begins[group] + np.arange(GROUPS[group]) for group in groups]
+    sizes = list(rhythm.sizes.values())
+    begins = dict(zip(rhythm.sizes, np.cumsum(sizes) - sizes, strict=True))
+    parts = [begins[group] + np.arange(rhythm.sizes[group]) for group in groups]
     return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
 
-def _filtered(columns: Columns, number: int, week: int) -> Columns:
+def _filtered(columns: Columns, number: int, season: int) -> Columns:
     """Return the one-step errors of an exponential smoothing that starts at zero.
 
     ``number``: of its smoothing parameters in the grid
     """
     from scipy.signal import lfilter  # pyright: ignore[reportUnknownVariableType]
 
-    level, season = _GRID[number]
-    above, below = np.zeros(week + 2), np.zeros(week + 2)
-    above[[0, 1, week, week + 1]] = 1, -1, -1, 1
-    below[[0, 1, week, week + 1]] = 1, level - 1, season - 1, 1 - level - season
+    of_level, of_season = _GRID[number]
+    above, below = np.zeros(season + 2), np.zeros(season + 2)
+    above[[0, 1, season, season + 1]] = 1, -1, -1, 1
+    below[[0, 1, season, season + 1]] = 1, of_level - 1, of_season - 1, 1 - of_level - of_season
     return np.asarray(lfilter(above, below, columns, axis=0))
 
 
-def _beside_start(columns: Columns, number: int, week: int) -> Columns:
+def _beside_start(columns: Columns, number: int, season: int) -> Columns:
     """Return filtered columns less what a change of the initial state would explain."""
-    free = _start(len(columns), number, week)
+    free = _start(len(columns), number, season)
     return columns - free @ (free.T @ columns)
 
 
 @functools.lru_cache(maxsize=16)
-def _start(length: int, number: int, week: int) -> Columns:
+def _start(length: int, number: int, season: int) -> Columns:
     """Return how errors depend on the initial state, as orthonormal columns."""
-    days = np.arange(length)[:, None] % week == np.arange(week)
-    return np.linalg.qr(_filtered(days.astype(float), number, week))[0]
+    steps = np.arange(length)[:, None] % season == np.arange(season)
+    return np.linalg.qr(_filtered(steps.astype(float), number, season))[0]
 
 
-def _on_every_day(
-    values: Row, days: Int[np.ndarray, " row"], week: int
+def _on_every_step(
+    values: Row, steps: Int[np.ndarray, " row"], season: int
 ) -> tuple[Row, Bool[np.ndarray, " step"]]:
-    """Return the values on every day from the first to the last, and where there is a row.
+    """Return the values at every step from the first to the last, and where there is a row.
 
-    A missing day has the value of the week before.
+    A missing step has the value of the season before.
     """
-    steps = days - days[0]
+    steps = steps - steps[0]
     filled = np.full(steps[-1] + 1, np.nan)
     filled[steps] = values
     there = np.isfinite(filled)
     for step in np.flatnonzero(~there):
-        filled[step] = filled[step - week if step >= week else step - 1]
+        filled[step] = filled[step - season if step >= season else step - 1]
     return filled, there
 
 

@@ -9,9 +9,11 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from forecaster.series.calendar.gaps import regular_spacing, without_gaps
-from forecaster.series.calendar.seasons import days_of_week, seasons_of
+from forecaster.series.calendar.rhythms import rhythm_of
+from forecaster.series.calendar.seasons import seasons_of
 from forecaster.series.features.counts import are_counts
 from forecaster.series.features.effects import (
+    NO_EFFECTS,
     CalendarPrior,
     checked_effects,
     effects_of,
@@ -34,8 +36,8 @@ class Nature:
     - ``seasons``: the steps in each season, shortest first; empty where it has none
     - ``spacing``: at which rows are expected, see :func:`regular_spacing`
     - ``experts``: classical models, fitted on its first rows
-    - ``effects``: of the calendar, on each of the special days; empty where there are none
-    - ``week``: the days in its week, 7 or 5 without weekends; 0 for a series that is not daily
+    - ``effects``: of the calendar, by column of special steps; empty where there are none
+    - ``rhythm``: how its rows follow each other, of :data:`RHYTHMS`; empty for any other way
     - ``nonnegative``: whether it has zeros but nothing below, as counts do; then no forecast lies
       below zero
     - ``sparse``: whether more than half of its values are zero, so that zero is its median
@@ -51,7 +53,7 @@ class Nature:
     sparse: bool = False
     counts: bool = False
     effects: tuple[float, ...] = ()
-    week: int = 0
+    rhythm: str = ""
 
     @staticmethod
     def of(times: np.ndarray, values: np.ndarray, seasons: Sequence[int] | None) -> "Nature":
@@ -64,7 +66,7 @@ class Nature:
         sparse = zeros and bool((values == 0).mean() > 0.5)
         return Nature(
             logarithmic, found, regular_spacing(times),
-            nonnegative=zeros, sparse=sparse, counts=counts, week=days_of_week(times),
+            nonnegative=zeros, sparse=sparse, counts=counts, rhythm=rhythm_of(times),
         )  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
@@ -86,17 +88,17 @@ class Nature:
             bool(fields.get("nonnegative", False)),
             bool(fields.get("sparse", False)),
             bool(fields.get("counts", False)),
-            checked_effects(fields.get("effects", ())),
-            int(fields.get("week", 0)),
+            checked_effects(fields.get("effects", ()), str(fields.get("rhythm", ""))),
+            str(fields.get("rhythm", "")),
         )
 
-    def may_have_effects(self, week: int) -> bool:
-        """Return whether it is a daily series of such a week, of numbers that are not counts."""
-        return week > 0 and self.week == week and not (self.counts or self.sparse)
+    def may_have_effects(self, rhythm: str) -> bool:
+        """Return whether it is a series of such a rhythm, of numbers that are not counts."""
+        return rhythm != "" and self.rhythm == rhythm and not (self.counts or self.sparse)
 
     def effects_on(self, times: np.ndarray) -> np.ndarray:
         """Return the effects of the calendar at some times, in the units that networks see."""
-        return effects_on(self.effects, times, self.week)
+        return effects_on(self.effects, times, self.rhythm)
 
     def without_effects(
         self, values: Float[np.ndarray, " row"], times: np.ndarray
@@ -141,18 +143,20 @@ def natures_of(
 def calendar_of(
     natures: Sequence[Nature], rows: Sequence[tuple[Float[np.ndarray, " row"], np.ndarray]]
 ) -> CalendarPrior:
-    """Return what the daily series of a panel have in common; ``rows``: their values and times.
+    """Return what the series of a panel have in common; ``rows``: their values and times.
 
-    Only those of the more frequent week have effects.
+    Only those of the most frequent rhythm have effects.
     """
-    weeks = Counter(nature.week for nature in natures if nature.may_have_effects(nature.week))
-    week = max(weeks, key=lambda one: (weeks[one], one), default=7)
-    daily = [
+    rhythms = Counter(one.rhythm for one in natures if one.may_have_effects(one.rhythm))
+    if not rhythms:
+        return NO_EFFECTS
+    rhythm = max(rhythms, key=lambda one: (rhythms[one], one))
+    alike = [
         (nature.as_features(values), times)
         for nature, (values, times) in zip(natures, rows, strict=True)
-        if nature.may_have_effects(week)
+        if nature.may_have_effects(rhythm)
     ]
-    return learn_calendar([values for values, _ in daily], [times for _, times in daily], week)
+    return learn_calendar([values for values, _ in alike], [times for _, times in alike], rhythm)
 
 
 def with_effects(
@@ -164,13 +168,13 @@ def with_effects(
 
     ``rows``: the values and times of each
     """
-    daily = {
+    alike = {
         name: (nature.as_features(values), times)
         for (name, nature), (values, times) in zip(natures.items(), rows, strict=True)
-        if nature.may_have_effects(calendar.week)
+        if nature.may_have_effects(calendar.rhythm)
     }
-    values, times = ([own[part] for own in daily.values()] for part in (0, 1))
-    found = dict(zip(daily, effects_of(calendar, values, times), strict=True))
+    values, times = ([own[part] for own in alike.values()] for part in (0, 1))
+    found = dict(zip(alike, effects_of(calendar, values, times), strict=True))
     return {
         name: dataclasses.replace(nature, effects=found[name]) if name in found else nature
         for name, nature in natures.items()

@@ -94,7 +94,7 @@ class Transform:
     - ``alone``: the classical model that forecasts alone, of :data:`EXPERTS`; None: all of them
       and the anchors are combined
     - ``counts``: what the series of counts have in common
-    - ``calendar``: the effects of holidays, months and the time of year that daily series share
+    - ``calendar``: the effects of holidays, trading days and the time of year that series share
     - ``optimism``: how much larger errors are than those that classical models were fitted to
     - ``market``: the declared index that networks see beside each series, see
       :meth:`Panel.with_market`
