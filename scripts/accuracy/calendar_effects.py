@@ -88,8 +88,12 @@ def main() -> None:
                 frame, pd.Timestamp(cutoff), horizon, name in PERIODS
             )
             panel = f"volumes {name}" if name in PERIODS else name
-            row: dict[str, Any] = {"panel": panel, "horizon": horizon, "from": cutoff, "groups": " ".join(groups)}
-            row |= {"without": round(without, 4), "with": round(beside, 4)}
+            row: dict[str, Any] = {"panel": panel, "horizon": horizon, "from": cutoff}
+            row |= {
+                "groups": " ".join(groups),
+                "without": round(without, 4),
+                "with": round(beside, 4),
+            }
             rows.append(row | {"ratio": round(beside / without, 3)})
             print(*rows[-1].values(), sep="\t", flush=True)
     pd.DataFrame(rows).to_csv(options.output, index=False)

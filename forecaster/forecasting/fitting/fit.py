@@ -171,11 +171,12 @@ def settled_by_rows(config: Config, target: str, most: int) -> Config:
     if made is config:
         return config
     option = config.option_for(most)
-    left_out = "" if config.market is None else f"; the market {config.market} is left out"
+    more = "" if config.market is None else f"; the market {config.market} is left out"
+    more += "" if option is None else f". {option} would admit some"
     warnings.warn(
         f"no series has rows enough for networks ({most} at most; {config.rows_to_fit} needed: "
         f"{config.why_rows}), so each is forecast by its last value, with a band from its own "
-        f"changes and what is usual{left_out}{'' if option is None else f'. {option} would admit some'}",
+        f"changes and what is usual{more}",
         ForecasterWarning,
         stacklevel=4,
     )
