@@ -421,7 +421,12 @@ def _masked(facts: "RunFacts") -> dict[str, str]:
 def _covariates(facts: "RunFacts") -> dict[str, str]:
     """Return the covariates that the networks see."""
     known = facts.covariates
-    parts = {"known ahead": known.future, "of each series": (*known.numbers, *known.words)}
+    factors = [*facts.events, *[1.0] * (len(known.future) - len(facts.events))]
+    ahead = [
+        name if factor == 1 else f"{name}, which widens moves {factor:.1f} times"
+        for name, factor in zip(known.future, factors, strict=True)
+    ]
+    parts = {"known ahead": ahead, "of each series": (*known.numbers, *known.words)}
     words = [f"{', '.join(names)} ({what})" for what, names in parts.items() if names]
     return {"Covariates": "; ".join(words)} if words else {}
 

@@ -47,6 +47,8 @@ class RunFacts:
     - ``config, target, provenance, skipped``: as of a :class:`forecaster.Model`
     - ``report``: how the training of each series went, a row each
     - ``covariates``: further inputs of the networks
+    - ``events``: by what the days that each future covariate marks multiply the volatility of
+      prices; empty where there are none
     - ``shards``: their number; None for a run of one shard
     """
 
@@ -56,6 +58,7 @@ class RunFacts:
     skipped: Mapping[str, Skipped]
     report: pd.DataFrame
     covariates: Scaling
+    events: Sequence[float] = ()
     shards: int | None = None
 
     @staticmethod
@@ -64,7 +67,7 @@ class RunFacts:
         shards = len(run.index.folders)
         return RunFacts(
             model.config, model.target, model.provenance, run.skipped, run.index.frame(),
-            model.transform.covariates, None if shards == 1 else shards,
+            model.transform.covariates, model.transform.events, None if shards == 1 else shards,
         )  # fmt: skip
 
 

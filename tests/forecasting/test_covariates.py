@@ -100,7 +100,7 @@ def test_what_is_missing_is_named(panel, fitted, shops):
     with pytest.raises(DataError, match="fitted with the future covariates promotion; this panel"):
         fc.predict(fitted, plain)
     cases = [
-        (promotions.drop(columns="promotion"), "one or more of numbers; got unique_id, ds"),
+        (promotions.drop(columns="ds"), "none for a list of events; got unique_id, promotion"),
         (promotions.assign(promotion="yes"), "column 'promotion' holds text; expected numbers"),
         (pd.concat([promotions, promotions[:1]]), "two rows of s00 for 2023-01-01"),
         (

@@ -30,6 +30,7 @@ from forecaster.series.features.combined import (
 )
 from forecaster.series.features.counts import NO_PRIOR, CountPrior
 from forecaster.series.features.effects import NO_EFFECTS, CalendarPrior
+from forecaster.series.features.events import checked_factors, event_factors, event_volatility
 from forecaster.series.features.experts import (
     COUNT,
     EXPERTS,
@@ -38,6 +39,7 @@ from forecaster.series.features.experts import (
     experts_ahead,
     fit_experts,
 )
+from forecaster.series.features.known import covariate_features
 from forecaster.series.features.last_value import (
     learned_unit,
     unit_of_prices,
@@ -91,6 +93,8 @@ class Transform:
     - ``unit``: the usual change from one row to the next in units of a series' level, for series
       that have hardly any rows; by default wide
     - ``volatility``: of prices, which is usual in a panel; None: unknown
+    - ``events``: of prices: for each future covariate, by what the days that it marks multiply the
+      volatility; empty where there are none
     - ``alone``: the classical model that forecasts alone, of :data:`EXPERTS`; None: all of them
       and the anchors are combined
     - ``counts``: what the series of counts have in common
@@ -116,6 +120,7 @@ class Transform:
     optimism: float = 1.0
     calendar: CalendarPrior = NO_EFFECTS
     volatility: float | None = None
+    events: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if self.name not in NAMES:
@@ -194,7 +199,8 @@ class Transform:
         seasons that most others have. Of prices only the usual volatility is learned.
         """
         if self.name == "log_return":
-            return dataclasses.replace(self, volatility=usual_volatility(panel))
+            volatility, events = usual_volatility(panel), event_factors(panel)
+            return dataclasses.replace(self, volatility=volatility, events=events)
         if self.name == "last_value":
             natures = {name: self._nature(name) for name in panel.ids}
             usual = self.unit if panel.target == "y" else unit_of_prices(panel)
@@ -291,7 +297,7 @@ class Transform:
         fields |= {"shares": self.shares, "common_seasons": self.common_seasons}
         fields |= {"unit": self.unit, "alone": self.alone, "counts": self.counts}
         fields |= {"optimism": self.optimism, "calendar": self.calendar}
-        fields |= {"volatility": self.volatility}
+        fields |= {"volatility": self.volatility, "events": self.events}
         return fields | {"covariates": self.covariates.to_dict()}
 
     @staticmethod
@@ -301,17 +307,17 @@ class Transform:
             str(name): Nature.from_json(nature)
             for name, nature in dict(fields.get("natures", {})).items()
         }
-        known = fields.get("covariates")
+        known = Scaling.from_dict(fields["covariates"]) if fields.get("covariates") else Scaling()
         return Transform(
             str(fields["name"]), int(fields["season"]), MappingProxyType(natures),
-            Scaling() if known is None else Scaling.from_dict(known),
-            float(fields.get("doubt", DOUBT)), fields.get("market"),
+            known, float(fields.get("doubt", DOUBT)), fields.get("market"),
             tuple(tuple(map(float, one)) for one in fields.get("shares", ())),
             tuple(map(int, fields.get("common_seasons", ()))), float(fields.get("unit", 0.2)),
             fields.get("alone"), CountPrior.from_json(fields.get("counts", NO_PRIOR)),
             float(fields.get("optimism", 1.0)),
             CalendarPrior.from_json(fields.get("calendar", NO_EFFECTS)),
             checked_volatility(fields.get("volatility")),
+            checked_factors(fields.get("events", ()), known.future),
         )  # fmt: skip
 
     def check_shares(self, horizon: int) -> None:
@@ -431,25 +437,9 @@ class Transform:
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             apply = self._apply_combined if self.name == "combined" else self._apply
             made = apply(panel, Histories.of(panel, steps), horizon)
-        return self._with_covariates(made, panel, horizon)
-
-    def _with_covariates(self, made: "Transformed", panel: Panel, horizon: int) -> "Transformed":
-        """Add the features of covariates."""
-        known = self.covariates
-        if not known.count(horizon):
+        if not self.covariates.count(horizon):
             return made
-        known.check(panel.future, panel.static, panel.ids)
-        more = np.zeros((*made.z.shape, known.count(horizon)), np.float32)
-        of_future = len(known.future) * (horizon + 1)
-        for row, name in enumerate(panel.ids):
-            rows = made.positions[row][made.positions[row] >= 0]
-            if panel.future is not None and known.future:
-                own = panel.times[rows]
-                ahead = times_after_rows(own, horizon)
-                features = known.future_features(panel.future, name, own, ahead)
-                more[row, -len(rows) :, :of_future] = features
-            if panel.static is not None:
-                more[row, -len(rows) :, of_future:] = known.static_features(panel.static, name)
+        more = covariate_features(self.covariates, panel, made.positions, horizon)
         return dataclasses.replace(made, features=np.concatenate([made.features, more], axis=-1))
 
     def _nature(self, name: str) -> Nature:
@@ -484,11 +474,17 @@ class Transform:
         z = self._z(panel, y)
         change = z - shift(z, self.season)  # one-step, or one-season, change
         floor = 1e-8 if logarithmic else 1e-12 + 1e-8 * decayed_mean(z**2, 0.999)
+        widened, raw = 1.0, change
+        if self.events and panel.future is not None:
+            own, widened = event_volatility(
+                self.events, panel.future, panel, histories.positions, horizon
+            )
+            change = change / own  # a move on such a day says as much of others as a smaller one
         features, scale = change_features(change, floor)
         if self.name in ("seasonal", "identity"):
             features.append(squash((z - decayed_mean(z, 0.99)) / scale))
         if logarithmic:
-            features += price_features(panel, histories, change, scale, horizon)
+            features += price_features(panel, histories, raw, scale, horizon)
         if panel.market is not None and self.market is not None:
             features += market_features(
                 panel.market, panel.target, panel.times, histories.positions, scale
@@ -501,7 +497,7 @@ class Transform:
             features=_without_gaps(np.stack(features, axis=-1)),
             z=z,
             base=bases,
-            scale=scales,
+            scale=scales * widened,
             first=np.minimum(histories.first + max(_FIRST_CHANGES, self.season), z.shape[1]),
             positions=histories.positions,
             logarithmic=self.logarithmic(panel.ids),

@@ -6,6 +6,7 @@ is stored with the model, so that later data do not change the features.
 """
 
 import dataclasses
+import warnings
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -14,10 +15,11 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Shaped
 
-from forecaster.errors import DataError, listed
+from forecaster.errors import DataError, ForecasterWarning, listed
 from forecaster.series.calendar.numbered import dates_of_numbers
 from forecaster.series.calendar.times import show_time
 from forecaster.series.causal import squash
+from forecaster.series.panel.events import lists_events, warn_of_odd_events, with_kinds
 from forecaster.series.panel.stacking import as_times
 
 _EVERY = ""  # the name of rows that hold for all series
@@ -35,27 +37,35 @@ class Future:
 
     - ``columns``: their names
     - ``rows``: for each series the sorted times, and the numbers at them, NaN where unknown
+    - ``otherwise``: the numbers at other times; NaN: unknown, 0 in a list of events
     """
 
     columns: tuple[str, ...]
     rows: Mapping[str, Rows]
+    otherwise: float = float("nan")
 
     @staticmethod
     def from_frame(frame: pd.DataFrame, *, dated: bool) -> "Future":
         """Read a long frame ``unique_id, ds`` and columns of numbers.
 
-        Without ``unique_id`` the rows hold for every series. ``dated``: whether the series' times
+        Without ``unique_id`` the rows hold for every series. A frame without columns of numbers
+        lists events: 1 at its times and 0 at all others, in a column ``event``, or in one for each
+        kind that its column ``event`` names. ``dated``: whether the series' times
         are dates rather than whole numbers. Raises DataError when ``ds`` is missing or holds other
         times, a column holds no numbers or one that is infinite or beyond 1e150, a row names no
         series, a time is repeated, or there are no rows or more than 500 columns.
         """
         frame = frame.rename(columns={"ticker": "unique_id", "date": "ds"})
         columns = [str(name) for name in frame if name not in ("unique_id", "ds")]
-        if "ds" not in frame or not columns:
+        if "ds" not in frame:
             raise DataError(
                 "future covariates: expected columns ds, unique_id (unless the numbers hold for "
-                f"all series) and one or more of numbers; got {listed(frame)}"
+                "all series) and some of numbers, or none for a list of events; got "
+                f"{listed(frame)}"
             )
+        if events := lists_events(frame, columns):
+            frame = with_kinds(frame)
+            columns = [str(name) for name in frame if name not in ("unique_id", "ds")]
         _check_table(frame, len(columns), "future covariates")
         for name in columns:
             if not pd.api.types.is_numeric_dtype(frame[name]):
@@ -66,6 +76,8 @@ class Future:
         _check_real(frame, columns, "future covariates")
         named = frame["unique_id"].astype(str) if "unique_id" in frame else _EVERY
         frame = frame.assign(unique_id=named, ds=_times(frame["ds"], dated=dated)).sort_values("ds")
+        if events:  # of which several kinds may fall on one day, and one may be listed twice
+            frame = frame.groupby(["unique_id", "ds"], as_index=False)[columns].max()
         if (again := frame.duplicated(["unique_id", "ds"])).any():
             row = frame[again].iloc[0]
             of = f" of {row['unique_id']}" if row["unique_id"] else ""
@@ -74,12 +86,32 @@ class Future:
             str(name): (part["ds"].to_numpy(), part[columns].to_numpy(float, na_value=np.nan))
             for name, part in frame.groupby("unique_id", sort=False)
         }
-        return Future(tuple(columns), MappingProxyType(rows))
+        return Future(tuple(columns), MappingProxyType(rows), 0.0 if events else float("nan"))
+
+    def warn_of_odd_events(self, rows: Mapping[str, np.ndarray]) -> None:
+        """Warn if listed events are at times without a row, or the list seems to have ended.
+
+        ``rows``: the times of each series' rows
+        """
+        if self.otherwise != 0:
+            return
+        known = {name: self.rows.get(name) or self.rows.get(_EVERY) for name in rows}
+        warn_of_odd_events({name: own[0] for name, own in known.items() if own}, rows)
 
     def checked(self, ids: Sequence[str]) -> "Future":
-        """Return the covariates. Raises DataError when one of these series has no row."""
+        """Return the covariates. Raises DataError when one of these series has no row.
+
+        In a list of events, only if none has one; a warning names the series without.
+        """
         missing = [] if _EVERY in self.rows else [name for name in ids if name not in self.rows]
         if not missing:
+            return self
+        if self.otherwise == 0 and len(missing) < len(ids):
+            warnings.warn(
+                f"future covariates: no event is listed for {listed(missing)}",
+                ForecasterWarning,
+                stacklevel=3,
+            )
             return self
         raise DataError(
             f"future covariates: no row for {listed(missing)}; there are rows for "
@@ -96,12 +128,12 @@ class Future:
         for name, by in shifts.items():
             to = times[by:]
             rows[name] = (to, self.at(name, times[: len(to)]))
-        return Future(self.columns, MappingProxyType(rows))
+        return dataclasses.replace(self, rows=MappingProxyType(rows))
 
     def at(self, name: str, times: Shaped[np.ndarray, " time"]) -> Float[np.ndarray, "time column"]:
-        """Return the numbers of one series at some times, NaN where unknown."""
+        """Return the numbers of one series at some times; ``otherwise`` where none is known."""
         known, values = self.rows.get(name) or self.rows.get(_EVERY) or (times[:0], np.zeros((0,)))
-        out = np.full((len(times), len(self.columns)), np.nan)
+        out = np.full((len(times), len(self.columns)), self.otherwise)
         if not len(known) or known.dtype.kind != times.dtype.kind:
             return out
         times = times.astype(known.dtype)

@@ -265,9 +265,11 @@ class Panel:
 
         ``frame``: long, ``unique_id, ds`` and columns of numbers, or without ``unique_id`` where
         the numbers hold for all series. To forecast, it must reach a horizon beyond the series'
-        ends. Raises DataError for any other frame, and where a series has no row.
+        ends. Without columns of numbers it lists events, such as earnings: 1 at the given times, 0
+        at all others. Raises DataError for any other frame, and where a series has no row.
         """
         future = Future.from_frame(frame, dated=self.times.dtype.kind == "M").checked(self.ids)
+        future.warn_of_odd_events(self.times_of_rows())
         return dataclasses.replace(self, future=future)
 
     def constant(self) -> Bool[np.ndarray, " series"]:

@@ -1,0 +1,163 @@
+"""Known events, such as earnings, widen the forecasts of their days alone."""
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import forecaster as fc
+from forecaster.errors import DataError, ForecasterWarning
+from forecaster.series import Panel, Transform
+from forecaster.series.features.events import checked_factors, event_factors
+
+ROWS, QUARTER, WIDER = 800, 63, 4.0
+DAYS = pd.bdate_range("2020-01-01", periods=ROWS + 5)
+
+
+def marked(count: int) -> np.ndarray:
+    """Which days of each ticker are those of its earnings, also of the days to come."""
+    out = np.zeros((count, len(DAYS)), bool)
+    for row in range(count):
+        out[row, 10 + row :: QUARTER] = True
+    return out
+
+
+def market(count: int, seed: int = 0) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Prices that move four times as much on days of earnings, and the list of these days."""
+    rng = np.random.default_rng(seed)
+    events = marked(count)
+    moves = 0.01 * rng.standard_t(6, (count, ROWS)) * np.where(events[:, :ROWS], WIDER, 1.0)
+    names = [f"T{row}" for row in range(count)]
+    prices = pd.concat(
+        pd.DataFrame({"unique_id": name, "ds": DAYS[:ROWS], "close": 100 * np.exp(np.cumsum(own))})
+        for name, own in zip(names, moves, strict=True)
+    )
+    listed = pd.concat(
+        pd.DataFrame({"ticker": name, "date": DAYS[own]})
+        for name, own in zip(names, events, strict=True)
+    )
+    return prices, listed
+
+
+def test_the_factor_of_a_panel_is_found():
+    prices, listed = market(8)
+    (factor,) = event_factors(fc.load_panel(prices).with_future(listed))
+    assert factor == pytest.approx(WIDER, rel=0.25)
+    (none,) = event_factors(fc.load_panel(prices).with_future(listed.head(10)))
+    assert none == 1.0  # too few days
+    assert event_factors(fc.load_panel(prices)) == ()
+
+
+def test_columns_that_are_no_events_have_no_factor():
+    prices, _ = market(4)
+    days = pd.DataFrame({"ds": DAYS, "often": 1.0, "wide": np.arange(len(DAYS)) % 2})
+    assert event_factors(fc.load_panel(prices).with_future(days)) == (1.0, 1.0)
+    days = pd.DataFrame({"ds": DAYS, "level": np.where(np.arange(len(DAYS)) % 50, 0.0, 2.0)})
+    assert event_factors(fc.load_panel(prices).with_future(days)) == (1.0,)
+
+
+def test_the_scale_widens_from_the_event_on_and_is_as_before_after_it():
+    prices, listed = market(6)
+    panel = fc.load_panel(prices).with_future(listed)
+    known = Transform.choose("auto", panel).learned_from(panel, 5)
+    scale = known.apply(panel, 5).scale
+    plain = dataclasses.replace(known, events=()).apply(panel, 5).scale
+    (factor,) = known.events
+    step = int(np.flatnonzero(marked(6)[0])[8])  # of the first ticker, with all steps known
+    over = scale[0] / scale[0, :, :1]
+    steps = np.arange(1, 6)
+    np.testing.assert_allclose(over[step + 1], np.sqrt(steps))  # no event within the horizon
+    # From three days before, the third day is that of the event.
+    variance = np.where(steps >= 3, steps - 1 + factor**2, steps)
+    np.testing.assert_allclose(over[step - 3], np.sqrt(variance))
+    # What moved on that day does not widen what comes after.
+    assert (scale / plain)[:, 100:, 0][~marked(6)[:, 101 : ROWS + 1]].mean() < 0.95
+
+
+def test_no_later_row_or_event_changes_an_earlier_scale():
+    prices, listed = market(4)
+    panel = fc.load_panel(prices).with_future(listed)
+    known = Transform.choose("auto", panel).learned_from(panel, 5)
+    whole = known.apply(panel, 5)
+    end = DAYS[600]
+    cut = fc.load_panel(prices[prices["ds"] <= end])
+    part = known.apply(cut.with_future(listed[listed["date"] <= DAYS[605]]), 5)
+    np.testing.assert_array_equal(part.scale, whole.scale[:, :601])
+
+
+def test_bands_are_wide_on_days_of_events_alone():
+    prices, listed = market(6)
+    settings = fc.Config(hidden=4, members=1, epochs=2, horizon=1, validation=200)
+    panel = fc.load_panel(prices).with_future(listed)
+    made = fc.cross_validation(panel, settings, n_windows=130, level=[80])
+    inside = (made["y"] >= made["LSTM-lo-80"]) & (made["y"] <= made["LSTM-hi-80"])
+    days = dict(zip(panel.ids, marked(6), strict=True))
+    on = np.array(
+        [
+            days[name][DAYS.get_loc(day)]
+            for name, day in zip(made["unique_id"], made["ds"], strict=True)
+        ]
+    )
+    width = (made["LSTM-hi-80"] - made["LSTM-lo-80"]) / made["y"]
+    assert width[on].mean() / width[~on].mean() == pytest.approx(WIDER, rel=0.35)
+    assert 0.5 < inside[on].mean() <= 1.0
+    assert inside[~on].mean() == pytest.approx(0.8, abs=0.06)
+
+
+def test_a_saved_model_keeps_its_factors(tmp_path):
+    prices, listed = market(4)
+    panel = fc.load_panel(prices).with_future(listed)
+    model = fc.fit(panel, fc.Config(hidden=2, members=1, epochs=1))
+    assert model.transform.events[0] > 2
+    read = fc.load(fc.save(model, tmp_path / "model"))
+    assert read.transform == model.transform
+    with pytest.raises(ValueError, match="events: expected 1 factors or none"):
+        checked_factors([1.0, 2.0], ["event"])
+    with pytest.raises(ValueError, match="events"):
+        checked_factors([float("nan")], ["event"])
+
+
+def test_a_list_names_kinds_or_none():
+    prices, listed = market(3)
+    panel = fc.load_panel(prices)
+    kinds = listed.assign(event=np.where(np.arange(len(listed)) % 2, "earnings", "dividend"))
+    future = panel.with_future(pd.concat([kinds, kinds])).future  # listed twice is listed
+    assert future is not None and future.columns == ("dividend", "earnings")
+    at = future.at("T0", DAYS.to_numpy())
+    assert at.sum(0).tolist() == [7, 6] and set(at.ravel()) == {0.0, 1.0}
+    alone = panel.with_future(listed[["date"]].drop_duplicates()).future  # of all series
+    assert alone is not None and alone.columns == ("event",)
+    assert alone.at("T1", DAYS.to_numpy()).sum() == 39
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda f: f.assign(event=[None, *["a"] * (len(f) - 1)]), "row 1, column 'event': names"),
+        (lambda f: f.assign(event="ds"), "'ds' is no name for a kind"),
+        (lambda f: f.assign(event="a", company="b"), "'event' holds text"),
+        (lambda f: f.assign(ticker="X"), "no row for T0, T1, T2"),
+    ],
+)
+def test_a_list_that_cannot_be_read_is_refused(change, said):
+    prices, listed = market(3)
+    with pytest.raises(DataError, match=said):
+        Panel.from_frame(prices).with_future(change(listed))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda f: f[f["ticker"] != "T1"], "no event is listed for T1"),
+        (
+            lambda f: f.assign(date=f["date"] + pd.Timedelta(days=3)),
+            "between rows count nowhere: T",
+        ),
+        (lambda f: f[f["date"] < "2022-01-01"], "have stopped coming, the latest are: T0 2021"),
+    ],
+)
+def test_a_list_that_seems_wrong_is_questioned(change, said):
+    prices, listed = market(3)
+    with pytest.warns(ForecasterWarning, match=said):
+        Panel.from_frame(prices).with_future(change(listed))
