@@ -53,6 +53,7 @@ class Rhythm:
     - ``fewest``, ``most``: the rows of a series, and the number of series, that effects are learned
       from
     - ``least``: the rows of a series that has effects
+    - ``latest``: the number of latest rows of a series that its effects are learned from
     """
 
     name: str
@@ -62,6 +63,7 @@ class Rhythm:
     fewest: int
     least: int
     most: int
+    latest: int
     _numbers: Callable[[Shaped[np.ndarray, "..."]], Int[np.ndarray, "..."]]
     _special: Callable[[int, int], Float[np.ndarray, "step column"]]
 
@@ -185,7 +187,7 @@ def _between(
 def _of_days(name: str, week: int) -> Rhythm:
     years = {"holidays": 1.0, "month": 0.5, "year": 2.0}
     return Rhythm(
-        name, week, years, GROUPS, fewest=180, least=21, most=60,
+        name, week, years, GROUPS, fewest=180, least=21, most=60, latest=30 * 365,
         _numbers=functools.partial(day_numbers, week=week),
         _special=functools.partial(special_days, week=week),
     )  # fmt: skip
@@ -199,7 +201,7 @@ def _of_weeks(name: str, weekday: int) -> Rhythm:
 
     return Rhythm(
         name, 52, {"holidays": 3.0, "month": 3.0}, sizes, fewest=156, least=130, most=60,
-        _numbers=functools.partial(_weeks, weekday=weekday), _special=special,
+        latest=30 * 52, _numbers=functools.partial(_weeks, weekday=weekday), _special=special,
     )  # fmt: skip
 
 
@@ -213,7 +215,7 @@ def _of_months(name: str, months: int) -> Rhythm:
     years = dict.fromkeys(sizes, 5.0)
     return Rhythm(
         name, season, years, sizes, fewest=5 * season, least=3 * season, most=200,
-        _numbers=_months if months == 1 else _quarters, _special=special,
+        latest=100 * season, _numbers=_months if months == 1 else _quarters, _special=special,
     )  # fmt: skip
 
 
@@ -226,7 +228,8 @@ RHYTHMS: Mapping[str, Rhythm] = MappingProxyType(
         "h": Rhythm(
             "h", 168, {"holidays": 1.0, "month": 0.5, "year": 2.0},
             GROUPS | {"holidays": (1 + 2 * _HARMONICS) * GROUPS["holidays"]},
-            fewest=24 * 90, least=24 * 21, most=20, _numbers=_hours, _special=_hours_between,
+            fewest=24 * 90, least=24 * 21, most=8, latest=4 * 365 * 24, _numbers=_hours,
+            _special=_hours_between,
         ),
         **{
             f"W-{name}": _of_weeks(f"W-{name}", weekday) for weekday, name in enumerate(_WEEKDAYS)

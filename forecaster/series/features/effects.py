@@ -33,6 +33,7 @@ _MANY = 8  # fewest series that show how much the effects of a single day differ
 _TWICE = 1.6  # squares of a column that is 1 on two days or more, after the filter
 _STICKY = 5.0  # root mean square of errors in their unit, at most
 _KEPT = 1 << 25  # numbers in the filtered columns that are kept
+_COMPARED = 5_000  # latest rows by which smoothings are compared
 _TRAINED = 0.75  # of the rows; whether effects help is judged on the rest
 _SURE = 5.0  # standard deviations of chi-squared by which effects exceed those of mere chance
 _LARGEST = 50.0  # deviations; a day that a shop is closed has an effect of dozens
@@ -153,6 +154,7 @@ def learn_calendar(
     - ``rhythm``: of the series, of :data:`RHYTHMS`
     """
     known = RHYTHMS[rhythm]
+    rows, times = _latest(rows, times, known)
     steps = [known.numbers(own) for own in times]
     long = [number for number, own in enumerate(steps) if len(own) >= known.fewest]
     long = long[:: max(1, -(-len(long) // known.most))]
@@ -191,6 +193,7 @@ def effects_of(
     Arguments as of :func:`learn_calendar`.
     """
     known = RHYTHMS[prior.rhythm]
+    rows, times = _latest(rows, times, known)
     steps = [known.numbers(own) for own in times]
     enough = [len(own) >= known.least for own in steps]
     if not prior.groups or not any(enough):
@@ -221,6 +224,13 @@ def effects_on(
     return (known.special(first, last) * np.asarray(effects)).sum(1)[steps - first]
 
 
+def _latest(
+    rows: Sequence[Row], times: Sequence[Shaped[np.ndarray, " row"]], rhythm: Rhythm
+) -> tuple[list[Row], list[Shaped[np.ndarray, " row"]]]:
+    """Return the latest rows of each series, as many as effects are learned from."""
+    return [own[-rhythm.latest :] for own in rows], [own[-rhythm.latest :] for own in times]
+
+
 def _best_smoothing(
     rows: Sequence[Row], steps: Sequence[Int[np.ndarray, " row"]], season: int
 ) -> int:
@@ -228,7 +238,8 @@ def _best_smoothing(
     errors = [0.0] * len(_GRID)
     for number in range(len(_GRID)):
         for values, own in zip(rows, steps, strict=True):
-            error, there = _one_step_errors(values, own, number, season)
+            some = values[-_COMPARED:], own[-_COMPARED:]
+            error, there = _one_step_errors(*some, number, season)
             errors[number] += float(np.log(_unit(error[there])))
     return int(np.argmin(errors))
 
