@@ -14,13 +14,14 @@ from forecaster.evaluation.scores.realized import Realized
 
 VALUE_AT_RISK = (0.05, 0.025)
 """The probabilities at which values at risk are tested and scored."""
-QLIKE, QLIKE_RANGE, LOG_SCORE = "qlike", "qlike_range", "log_score"
-"""The columns of these scores."""
-
-
-def column_of(probability: float) -> str:
-    """Return the column of the joint score of value at risk and expected shortfall."""
-    return f"fz0-{probability:g}"
+RETURN_SCORES: Mapping[str, str] = {
+    "qlike": "QLIKE",
+    "qlike_range": "QLIKE by ranges",
+    "fz0-0.05": "VaR and ES of 5 %",
+    "fz0-0.025": "VaR and ES of 2.5 %",
+    "log_score": "log score",
+}
+"""The columns of these scores, with a heading for each."""
 
 
 def return_scores(
@@ -41,18 +42,18 @@ def return_scores(
         returns = np.log(values / realized.latest[:, None])
     implied = Implied.of(np.where(np.isfinite(returns), returns, np.nan), quantiles)
     variance = implied.second_moment()
-    scores = {QLIKE: metrics.qlike(realized.change**2, variance)}
-    outcomes = {QLIKE: realized.change}
+    scores = {"qlike": metrics.qlike(realized.change**2, variance)}
+    outcomes = dict[str, np.ndarray]()
     if realized.variance is not None:
-        scores[QLIKE_RANGE] = metrics.qlike(realized.variance, variance)
-        outcomes[QLIKE_RANGE] = realized.variance
+        scores["qlike_range"] = metrics.qlike(realized.variance, variance)
+        outcomes["qlike_range"] = realized.variance
     for probability in VALUE_AT_RISK:
         if probability in quantiles:
             bound = implied.values[:, list(quantiles).index(probability)]
             shortfall = implied.shortfall(probability)
-            name = column_of(probability)
-            scores[name] = metrics.fz0(realized.change, bound, shortfall, probability)
-    scores[LOG_SCORE] = -implied.log_density(realized.change)
+            fz0 = metrics.fz0(realized.change, bound, shortfall, probability)
+            scores[f"fz0-{probability:g}"] = fz0
+    scores["log_score"] = -implied.log_density(realized.change)
     return {
         name: np.where(np.isnan(outcomes.get(name, realized.change)), np.nan, _or_infinite(score))
         for name, score in scores.items()
