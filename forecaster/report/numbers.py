@@ -14,9 +14,9 @@ from forecaster.evaluation import (
     TORCH,
     Evaluation,
     confidence_set,
+    confidence_set_lacks,
     differences,
     excess,
-    lacking,
     ratios,
     relative,
     volatility,
@@ -196,7 +196,7 @@ def side_by_side(evaluation: Evaluation) -> pd.DataFrame:
 
 def _p_values_in_set(evaluation: Evaluation) -> Mapping[str, float]:
     """Return each model's p-value in the confidence set; empty where there is none."""
-    if not evaluation.summary.of_prices or lacking():
+    if not evaluation.summary.of_prices or confidence_set_lacks():
         return {}
     table = confidence_set(evaluation).set_index("model")["p_value"]
     return {} if table.isna().all() else {str(name): float(p) for name, p in table.items()}

@@ -16,8 +16,8 @@ from forecaster.evaluation import (
     Evaluation,
     caveats,
     comparison,
+    confidence_set_lacks,
     coverage,
-    lacking,
     strongest,
     value_at_risk,
     verdict,
@@ -322,7 +322,7 @@ def _caveats(evaluation: Evaluation) -> str:
     if DRIFTLESS in evaluation.scores:
         lines.append(_drift(summary.config.premium))
     if summary.of_prices:
-        lines.append(lacking() or _IN_SET)
+        lines.append(confidence_set_lacks() or _IN_SET)
     lines.append(
         "“Unchanged” is Naive, the last value with the bands of a random walk. A volatility is the "
         "root of a series' mean squared change over one step, at these cutoffs."

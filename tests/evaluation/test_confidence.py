@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from forecaster.errors import UsageError
-from forecaster.evaluation import confidence_set, lacking, verdict
+from forecaster.evaluation import confidence_set, confidence_set_lacks, verdict
 from forecaster.evaluation.scores.confidence import p_values_of_set
 from tests.evaluation.handmade import evaluation, outcomes, scores_of
 
@@ -86,5 +86,5 @@ def test_without_the_library_its_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"the model confidence set needs arch.*\[garch\]"):
         confidence_set(made(tmp_path))
-    assert "[garch]" in str(lacking())
+    assert "[garch]" in str(confidence_set_lacks())
     assert "confidence set" not in verdict(made(tmp_path))[2]

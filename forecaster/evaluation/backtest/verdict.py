@@ -10,7 +10,7 @@ from forecaster.errors import listed
 from forecaster.evaluation.backtest.measures import ratios, relative, tests_at
 from forecaster.evaluation.backtest.result import Evaluation
 from forecaster.evaluation.origins.rolling_origin import NAIVE
-from forecaster.evaluation.scores.confidence import lacking, p_values_of_set
+from forecaster.evaluation.scores.confidence import confidence_set_lacks, p_values_of_set
 from forecaster.evaluation.scores.scores import DRIFTLESS
 from forecaster.evaluation.scores.significance import FEWEST
 from forecaster.evaluation.scores.tables import ALL
@@ -272,7 +272,7 @@ def _distributions_in_words(evaluation: Evaluation) -> str:
 
 def _kept_in_words(evaluation: Evaluation) -> str:
     """Return the models in the confidence set of an evaluation of prices, where it is known."""
-    if not evaluation.summary.of_prices or lacking():
+    if not evaluation.summary.of_prices or confidence_set_lacks():
         return ""
     table = confidence_set(evaluation)
     if table["p_value"].isna().all():

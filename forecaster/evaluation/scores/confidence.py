@@ -13,7 +13,7 @@ _DRAWS = 1000
 _SEED = 0  # so that the same evaluation has the same p-values
 
 
-def lacking() -> str | None:
+def confidence_set_lacks() -> str | None:
     """Return what to install for the model confidence set; None where it can be computed."""
     if has(_LIBRARY):
         return None

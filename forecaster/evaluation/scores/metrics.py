@@ -125,3 +125,39 @@ def fz0(
     below = np.where(shortfall < 0, shortfall, np.nan)
     excess = np.where(np.isnan(actual), np.nan, np.maximum(bound - actual, 0.0))
     return -excess / (probability * below) + bound / below + np.log(-below) - 1
+
+
+def energy_score(actual: ArrayLike, draws: ArrayLike) -> float:
+    """Return the energy score of a joint forecast, in its units; lower is better.
+
+    It is the CRPS of several dimensions: the mean distance of the draws from the outcome, less half
+    the mean distance between two draws.
+
+    - ``actual`` (dimension,), ``draws`` (draw, dimension): two draws or more
+
+    Gneiting & Raftery (2007), Journal of the American Statistical Association 102.
+    """
+    from scipy.spatial.distance import pdist
+
+    actual, draws = np.asarray(actual, float), np.asarray(draws, float)
+    return float(np.linalg.norm(draws - actual, axis=1).mean() - pdist(draws).mean() / 2)
+
+
+def variogram_score(actual: ArrayLike, draws: ArrayLike, power: float = 0.5) -> float:
+    """Return the variogram score of a joint forecast; lower is better.
+
+    It is the mean over all pairs of dimensions of the squared difference between the distance of
+    the two outcomes, to this ``power``, and its mean over the draws. So it depends on the
+    correlations more than the energy score does, and not on a shift common to all dimensions.
+
+    - ``actual`` (dimension,), ``draws`` (draw, dimension): two dimensions or more
+
+    Scheuerer & Hamill (2015), Monthly Weather Review 143, with equal weights.
+    """
+    actual, draws = np.asarray(actual, float), np.asarray(draws, float)
+    errors = [
+        np.abs(actual[one] - actual[one + 1 :]) ** power
+        - (np.abs(draws[:, [one]] - draws[:, one + 1 :]) ** power).mean(0)
+        for one in range(len(actual) - 1)
+    ]
+    return float((np.concatenate(errors) ** 2).mean())
