@@ -258,9 +258,9 @@ def baskets(options: argparse.Namespace) -> Iterator[dict[str, object]]:
 def joint_scores(
     drawn: np.ndarray, came: np.ndarray, random: np.random.Generator
 ) -> list[list[float]]:
-    """Return energy and variogram score, each of the paths (stock, path) and without dependence."""
+    """Return energy and variogram score, each of the paths (path, stock) and without dependence."""
     known = np.isfinite(came)
-    paths, came = drawn[known].T, came[known]
+    paths, came = drawn[:, known], came[known]
     alone = random.permuted(paths, axis=0)
     scores = (metrics.energy_score, metrics.variogram_score)
     return [[score(came, paths), score(came, alone)] for score in scores]
