@@ -5,6 +5,7 @@ from .backtest.forecasters import by_torch as by_torch
 from .backtest.forecasters import torch_sample as torch_sample
 from .backtest.measures import MEASURES as MEASURES
 from .backtest.measures import differences as differences
+from .backtest.measures import excess as excess
 from .backtest.measures import in_volatility as in_volatility
 from .backtest.measures import ratios as ratios
 from .backtest.measures import relative as relative
@@ -28,6 +29,7 @@ from .backtest.verdict import TORCH as TORCH
 from .backtest.verdict import Comparison as Comparison
 from .backtest.verdict import caveats as caveats
 from .backtest.verdict import comparison as comparison
+from .backtest.verdict import confidence_set as confidence_set
 from .backtest.verdict import coverage as coverage
 from .backtest.verdict import strongest as strongest
 from .backtest.verdict import value_at_risk as value_at_risk
@@ -43,8 +45,10 @@ from .origins.rolling_origin import Origins as Origins
 from .origins.rolling_origin import RollingOrigin as RollingOrigin
 from .origins.rolling_origin import cross_validation as cross_validation
 from .origins.rolling_origin import cross_validation_to_parquet as cross_validation_to_parquet
+from .scores.confidence import confidence_set_lacks as confidence_set_lacks
 from .scores.metrics import crps as crps
 from .scores.metrics import held as held
+from .scores.returns import RETURN_SCORES as RETURN_SCORES
 from .scores.scores import DRIFTLESS as DRIFTLESS
 from .scores.scores import evaluate as evaluate
 from .scores.scores import horizon_of as horizon_of

@@ -10,9 +10,13 @@ from forecaster.evaluation import (
     ALPHA,
     DRIFTLESS,
     QUOTED_LEVELS,
+    RETURN_SCORES,
     TORCH,
     Evaluation,
+    confidence_set,
+    confidence_set_lacks,
     differences,
+    excess,
     ratios,
     relative,
     volatility,
@@ -22,6 +26,8 @@ from forecaster.forecasting import forecast_columns, quantile_columns
 SMOOTHED = 21
 """Number of cutoffs in a rolling mean by date."""
 UNGROUPED = "(no group)"
+IN_SET = "confidence set, p"
+"""The column of the p-values in the model confidence set."""
 RUNGS = (
     "“Forecast by” says what the forecasts of a series rest on, by the rows that it has: networks "
     "of its own; the common network of all series; the combination of simple forecasts and "
@@ -154,8 +160,9 @@ def significant(table: pd.DataFrame) -> pd.Series:
 def side_by_side(evaluation: Evaluation) -> pd.DataFrame:
     """Return a row per model: scores relative to "unchanged", coverage, and how ours compares.
 
-    Of prices, also the CRPS where every median is moved to the latest price; of other series, the
-    weighted quantile loss of all together.
+    Of prices, also the CRPS where every median is moved to the latest price, and, where the library
+    for it is installed, the p-value in the model confidence set; of other series, the weighted
+    quantile loss of all together.
     """
     score, rows = evaluation.sharpest_score, []
     tables = {name: relative(evaluation, name) for name in _scores_of(evaluation)}
@@ -166,6 +173,7 @@ def side_by_side(evaluation: Evaluation) -> pd.DataFrame:
             shown["CRPS without drift"] = relative(evaluation, DRIFTLESS)
     held = held_shares(evaluation)
     compared = differences(evaluation, score)
+    in_set = _p_values_in_set(evaluation)
     for name in ordered(evaluation):
         ours = compared[(compared["model"] == name) & compared["difference"].notna()]
         tested = ours[ours["p_adjusted"].notna()]
@@ -180,9 +188,33 @@ def side_by_side(evaluation: Evaluation) -> pd.DataFrame:
                 f"{evaluation.model} better": (ours["difference"] < 0).mean(),
                 "significantly": (signs < 0).mean(),
                 "significantly worse": (signs > 0).mean(),
+                **({IN_SET: in_set[name]} if in_set else {}),
             }
         )
     return pd.DataFrame(rows)
+
+
+def _p_values_in_set(evaluation: Evaluation) -> Mapping[str, float]:
+    """Return each model's p-value in the confidence set; empty where there is none."""
+    if not evaluation.summary.of_prices or confidence_set_lacks():
+        return {}
+    table = confidence_set(evaluation).set_index("model")["p_value"]
+    return {} if table.isna().all() else {str(name): float(p) for name, p in table.items()}
+
+
+def of_returns(evaluation: Evaluation) -> pd.DataFrame:
+    """Return a row per model with the scores of log returns less those of "unchanged".
+
+    Means over series of the mean over horizons; lower is better. There are only columns that the
+    evaluation has, so none but ``model`` for series that are not prices.
+    """
+    known = {name: what for name, what in RETURN_SCORES.items() if name in evaluation.scores}
+    models = ordered(evaluation)
+    columns = {
+        what: excess(evaluation, name).mean().reindex(models).to_numpy()
+        for name, what in known.items()
+    }
+    return pd.DataFrame({"model": models, **columns})
 
 
 def _weighted_loss(evaluation: Evaluation, model: str) -> dict[str, float]:

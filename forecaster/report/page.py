@@ -16,6 +16,7 @@ from forecaster.evaluation import (
     Evaluation,
     caveats,
     comparison,
+    confidence_set_lacks,
     coverage,
     strongest,
     value_at_risk,
@@ -28,6 +29,17 @@ from forecaster.report.figures import figures_of
 from forecaster.report.numbers import RUNGS
 
 GROUPS = "groups.csv"
+_IN_SET = (
+    f"“{numbers.IN_SET}” is from the model confidence set of Hansen, Lunde and Nason, by the daily "
+    "means of the errors: a model with less than 0.05 is shown to be worse than another one, and "
+    "the others hold the best one with 95 % probability."
+)
+_OF_RETURNS = (
+    "<p>In the next table lower is better, and 0.01 is a small difference. QLIKE judges the "
+    "variance, beside squared returns or, with less noise, beside that of daily ranges; "
+    "“VaR and ES” value at risk and expected shortfall together (Fissler and Ziegel); the log "
+    "score the density at the outcome. All are read from the quantiles by one rule.</p>"
+)
 SERIES = (
     "<p id='one-help'>Choose a series in the table above, or in any figure by a click. The table "
     "can be used with the keyboard alone.</p><div id='one' tabindex='-1'></div>"
@@ -237,10 +249,11 @@ def _more_figures(evaluation: Evaluation) -> Iterator[html.Section]:
 
 def _side_by_side(evaluation: Evaluation) -> str:
     table = numbers.side_by_side(evaluation)
-    forms = {name: ".3f" for name in table if str(name).endswith("= 1")} | {"series": "d"}
+    forms = {name: ".3f" for name in table if str(name).endswith("= 1")}
+    forms |= {"series": "d", numbers.IN_SET: ".3f"}
     caption = (
-        "All models, means over series and over all horizons; the last columns give the share of "
-        f"the series on which {evaluation.model} is better than the model"
+        "All models, means over series and over all horizons; “better” and “significantly” give "
+        f"the share of the series on which {evaluation.model} is better than the model"
     )
     return html.table(table, caption, {str(k): v for k, v in forms.items()})
 
@@ -279,6 +292,11 @@ def _risk(evaluation: Evaluation) -> str:
     names = {"probability": "value at risk", "kupiec": "Kupiec rejects", "christoffersen":
              "in clusters"}  # fmt: skip
     tables = [html.table(risk.rename(columns=names), "Value at risk, one step ahead")]
+    returns = numbers.of_returns(evaluation)
+    if len(returns.columns) > 1:
+        caption = "Scores of log returns less those of “unchanged”, means over all horizons"
+        forms = {str(name): ".3f" for name in returns}
+        tables.append(f"{_OF_RETURNS}{html.table(returns, caption, forms)}")
     held = coverage(evaluation)
     for level in QUOTED_LEVELS:
         rows = held[held["level"] == level].pivot(index="model", columns="horizon", values="held")
@@ -303,6 +321,8 @@ def _caveats(evaluation: Evaluation) -> str:
         )
     if DRIFTLESS in evaluation.scores:
         lines.append(_drift(summary.config.premium))
+    if summary.of_prices:
+        lines.append(confidence_set_lacks() or _IN_SET)
     lines.append(
         "“Unchanged” is Naive, the last value with the bands of a random walk. A volatility is the "
         "root of a series' mean squared change over one step, at these cutoffs."

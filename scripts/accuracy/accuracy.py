@@ -1,6 +1,6 @@
 """Measure how good forecasts are: stocks beside other methods, baskets, simulated markets, M4.
 
-    python scripts/accuracy/accuracy.py [stocks statistical baskets simulated m4] [--every 4]
+    python scripts/accuracy/accuracy.py [stocks statistical rivals baskets simulated m4] [--every 4]
         [--years 2011 2013 2015] [--output DIR] [--quick]
 
 ``FORECASTER_TEST_DATA`` names the folder with ``us_stocks_2000_2015.parquet`` and M4's training
@@ -17,8 +17,14 @@ differs from the default but the start of the networks:
   of days with the widest bands (``calm``: with the narrowest)
 - ``statistical.csv``: the same with ETS and Theta, on a tenth of these stocks, every fifth day;
   rows of ``AutoETS`` and ``AutoTheta`` were measured with the library statsforecast
+- ``rivals.csv``: the default beside the baselines that forecast volatilities, those with our inputs
+  among them. A row per year, model and days ahead: ``crps``, ``better`` as above; the scores of log
+  returns less those of GARCH(1,1)-t, means over stocks; ``set``, the p-value in the model
+  confidence set, which is over all days ahead
 - ``baskets.csv``: how often the five-day return of equally weighted baskets lies inside the 80 %
-  band of sample paths: of a basket of all these stocks, and of a hundred random baskets of ten
+  band of sample paths: of a basket of all these stocks, and of a hundred random baskets of ten; the
+  energy and the variogram score of the joint five-day log returns of all, relative to those of the
+  same paths drawn for each stock by itself (``energy``, ``variogram``)
 - ``simulated.csv``: CRPS relative to that of the true distribution, 200 series each: random walks
   one and five steps ahead, and GARCH(1,1) with Student-t errors one step ahead
 - ``m4.csv``: M4's hourly and weekly series, and every twentieth with ETS and Theta, see ``m4.py``
@@ -39,7 +45,13 @@ from m4 import m4
 from scipy import stats
 
 import forecaster as fc
-from forecaster.evaluation import BacktestOptions, evaluate_to_folder
+from forecaster.evaluation import (
+    RETURN_SCORES,
+    BacktestOptions,
+    confidence_set,
+    evaluate_to_folder,
+)
+from forecaster.evaluation.scores import metrics
 
 HERE = Path(__file__).parent
 YEARS = (2011, 2013, 2015)
@@ -47,9 +59,10 @@ FALLING = (2002, 2008)  # which methods are chosen by, too
 UNSEEN = (2009, 2012)  # which none was chosen by
 SHARES = np.arange(1, 20) / 20
 LEVELS = (10, 20, 30, 40, 50, 60, 70, 80, 90)
+VOLATILITIES = ("naive", "ewma", "har", "garch", "gjr", "log_har", "range_garch")
 RIVALS = ("naive", "empirical", "ewma", "har", "garch", "gjr")
 STATISTICAL = ("naive", "garch", "ets", "theta")
-PARTS = ("stocks", "statistical", "baskets", "simulated", "m4")
+PARTS = ("stocks", "statistical", "rivals", "baskets", "simulated", "m4")
 
 
 def main() -> None:
@@ -57,6 +70,7 @@ def main() -> None:
     parts = {
         "stocks": stocks,
         "statistical": statistical,
+        "rivals": rivals,
         "baskets": baskets,
         "simulated": simulated,
         "m4": competition,
@@ -116,6 +130,28 @@ def statistical(options: argparse.Namespace) -> Iterator[dict[str, object]]:
             )
             for row in compared(panel, options.config, backtest):
                 yield {"year": year, **row}
+
+
+def rivals(options: argparse.Namespace) -> Iterator[dict[str, object]]:
+    """Yield rows, year by year, of the default and of baselines that forecast volatilities."""
+    with tempfile.TemporaryDirectory() as folder:
+        for year in options.years:
+            panel, days = prices(year, options.every)
+            backtest = BacktestOptions(days, baselines=VOLATILITIES, cache=Path(folder) / "cache")
+            evaluation = evaluate_to_folder(
+                Path(folder) / str(year), panel, options.config, backtest
+            )
+            in_set = confidence_set(evaluation).set_index("model")["p_value"]
+            scores = evaluation.scores.set_index(["horizon", "model", "unique_id"]).sort_index()
+            for horizon in (1, 5):
+                garch = scores.loc[horizon, "GARCH"]
+                for model in evaluation.summary.models:
+                    own = scores.loc[horizon, model]
+                    ratio = (own["crps"] / garch["crps"]).dropna()
+                    row = {"year": year, "stocks": len(ratio), "model": model, "ahead": horizon}
+                    row |= {"crps": ratio.mean(), "better": (ratio < 1).mean()}
+                    row |= {name: (own[name] - garch[name]).mean() for name in RETURN_SCORES}
+                    yield {**row, "set": in_set[model]}
 
 
 def compared(
@@ -191,7 +227,7 @@ def baskets(options: argparse.Namespace) -> Iterator[dict[str, object]]:
         random = np.random.default_rng(0)
         members = [np.arange(len(ids))]
         members += [random.permutation(len(ids))[:10] for _ in range(100)]
-        hits = []
+        hits, joint = [], []
         for at in range(first, end - horizon + 1, horizon)[: 3 if options.quick else None]:
             known = panel.only(ids).until(panel.times[at])
             table = fc.simulate(model, known, 1000).groupby(["unique_id", "sample_id"], sort=False)
@@ -201,10 +237,12 @@ def baskets(options: argparse.Namespace) -> Iterator[dict[str, object]]:
             drawn = ends.to_numpy() / close[:, at] - 1  # paths are in units of the latest close
             came = moved[:, at + horizon] / moved[:, at] - 1
             usable = [one[one < len(came)] for one in members]
+            joint.append(joint_scores(np.log1p(drawn), np.log1p(came), random))
             low, high = np.quantile([drawn[:, one].mean(1) for one in usable], [0.1, 0.9], axis=1)
             hits.append([low, high, [came[one].mean() for one in usable]])
         low, high, came = np.array(hits).transpose(1, 0, 2)
         inside = (came >= low) & (came <= high)
+        (energy, alone), (variogram, alone_too) = np.mean(joint, axis=0)
         yield {
             "year": year,
             "stocks": len(ids),
@@ -212,7 +250,20 @@ def baskets(options: argparse.Namespace) -> Iterator[dict[str, object]]:
             "inside_80_all": inside[:, 0].mean(),
             "inside_80_of_ten": inside[:, 1:].mean(),
             "below_10_of_ten": (came < low)[:, 1:].mean(),
+            "energy": energy / alone,
+            "variogram": variogram / alone_too,
         }
+
+
+def joint_scores(
+    drawn: np.ndarray, came: np.ndarray, random: np.random.Generator
+) -> list[list[float]]:
+    """Return energy and variogram score, each of the paths (path, stock) and without dependence."""
+    known = np.isfinite(came)
+    paths, came = drawn[:, known], came[known]
+    alone = random.permuted(paths, axis=0)
+    scores = (metrics.energy_score, metrics.variogram_score)
+    return [[score(came, paths), score(came, alone)] for score in scores]
 
 
 def simulated(options: argparse.Namespace) -> Iterator[dict[str, object]]:

@@ -5,7 +5,15 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from forecaster.evaluation import ALL, differences, in_volatility, ratios, relative, volatility
+from forecaster.evaluation import (
+    ALL,
+    differences,
+    excess,
+    in_volatility,
+    ratios,
+    relative,
+    volatility,
+)
 from tests.evaluation.handmade import SERIES, evaluation, outcomes, scores_of
 
 OURS, NAIVE = [1.0, 2.0, 3.0, 4.0], [2.0, 2.5, 3.0, 2.0]
@@ -25,6 +33,16 @@ def test_relative_is_the_mean_over_horizons_of_ratios_at_each(two_steps):
     np.testing.assert_array_equal(table["Naive"], 1)
     np.testing.assert_allclose(relative(two_steps, "crps", 2)["LSTM"], 1.5 * at_one)
     assert table.index.tolist() == list(SERIES)
+
+
+def test_excess_is_the_mean_over_horizons_of_differences_at_each(two_steps):
+    at_one, at_two = (
+        np.subtract(OURS, NAIVE),
+        np.subtract(np.multiply(3, OURS), np.multiply(2, NAIVE)),
+    )
+    np.testing.assert_allclose(excess(two_steps, "crps")["LSTM"], (at_one + at_two) / 2)
+    np.testing.assert_array_equal(excess(two_steps, "crps")["Naive"], 0)
+    np.testing.assert_allclose(excess(two_steps, "crps", 2)["LSTM"], at_two)
 
 
 def test_volatility_is_the_naives_squared_error_one_step_ahead(two_steps):

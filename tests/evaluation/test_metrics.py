@@ -1,7 +1,8 @@
-"""Elementwise errors and scores, by hand; test_scores.py has them against the field's library."""
+"""Scores of single forecasts, by hand; test_scores.py has them against the field's library."""
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from forecaster.evaluation.scores import metrics
 
@@ -62,3 +63,37 @@ def test_counts_of_a_known_distribution_are_held_as_often_as_a_band_says():
     forecasts = np.tile(stats.poisson.ppf(quantiles, 0.7), (len(actual), 1))
     assert metrics.held(actual, forecasts, quantiles, 80).mean() == pytest.approx(0.8, abs=0.03)
     assert metrics.covered(actual, forecasts[:, 1], forecasts[:, -2]).mean() > 0.93
+
+
+def test_the_energy_score_of_one_dimension_is_the_crps():
+    random = np.random.default_rng(0)
+    draws = random.normal(size=(4000, 1))
+    for y in (0.0, 1.3, -2.0):
+        crps = y * (2 * stats.norm.cdf(y) - 1) + 2 * stats.norm.pdf(y) - 1 / np.sqrt(np.pi)
+        assert metrics.energy_score([y], draws) == pytest.approx(crps, abs=0.02)
+    by_hand = np.mean([np.hypot(3, 4), np.hypot(3, 4), 0.0]) - (5 + 5 + np.hypot(6, 8)) / 3 / 2
+    draws = np.array([[3.0, 4.0], [-3.0, -4.0], [0.0, 0.0]])
+    assert metrics.energy_score([0.0, 0.0], draws) == pytest.approx(by_hand)
+
+
+def test_the_variogram_score_by_hand_and_without_what_is_common():
+    draws = np.array([[0.0, 4.0, 1.0], [0.0, 0.0, 1.0]])
+    # The distances of pairs: outcomes 1, 3, 4; draws 4, 1, 3 and 0, 1, 1; all as square roots.
+    means = [(2 + 0) / 2, 1.0, (np.sqrt(3) + 1) / 2]
+    by_hand = np.mean((np.sqrt([1.0, 3.0, 4.0]) - means) ** 2)
+    assert metrics.variogram_score([0.0, 1.0, -3.0], draws) == pytest.approx(by_hand)
+    assert metrics.variogram_score([9.0, 10.0, 6.0], draws) == pytest.approx(by_hand)
+
+
+@pytest.mark.parametrize("score", [metrics.energy_score, metrics.variogram_score])
+def test_scores_of_joint_forecasts_are_least_for_the_true_dependence(score):
+    random = np.random.default_rng(0)
+
+    def sample(correlation: float, count: int) -> np.ndarray:
+        covariance = np.where(np.eye(6) > 0, 1.0, correlation)
+        return random.multivariate_normal(np.zeros(6), covariance, count)
+
+    outcomes = sample(0.6, 400)
+    draws = {correlation: sample(correlation, 500) for correlation in (0.0, 0.6, 0.95)}
+    means = {name: np.mean([score(y, some) for y in outcomes]) for name, some in draws.items()}
+    assert min(means, key=lambda name: means[name]) == 0.6

@@ -9,6 +9,7 @@ import forecaster as fc
 from forecaster.errors import UsageError
 from forecaster.evaluation import BacktestOptions, baselines, evaluate_to_folder
 from forecaster.evaluation.baselines import ranges, simple
+from forecaster.evaluation.scores.realized import session_variance
 
 QUANTILES = np.arange(1, 20) / 20
 
@@ -43,19 +44,19 @@ def test_the_variance_of_a_session_is_that_of_its_range_and_of_the_night_before(
             [100.0, 104.0, 99.0, 99.0],
         ]
     )
-    got = ranges.session_variance(y, bars)
+    got = session_variance(y, bars)
     inside = 0.5 * np.log(105 / 101) ** 2 - (2 * np.log(2) - 1) * np.log(104 / 102) ** 2
     assert got[1] == pytest.approx(inside + np.log(102 / 100) ** 2)
     inside = max(0.5 * np.log(104 / 98) ** 2 - (2 * np.log(2) - 1) * np.log(99 / 104) ** 2, 0)
     assert got[2] == pytest.approx(inside)  # it opened where it had closed
     assert got[3] == 0.0  # no open: the squared change of the close
-    split = ranges.session_variance(y, bars * np.array([1.0, 0.5, 0.5, 1.0]))
+    split = session_variance(y, bars * np.array([1.0, 0.5, 0.5, 1.0]))
     np.testing.assert_allclose(split, got)  # of adjusted prices, quoted ones differ by a factor
 
 
 def test_log_har_is_a_regression_on_the_latest_day_week_and_month():
     y, bars, _ = market(600)
-    variance, z, origins = ranges.session_variance(y, bars), np.log(y), np.array([400, 599])
+    variance, z, origins = session_variance(y, bars), np.log(y), np.array([400, 599])
     floored = np.maximum(variance, 1e-2 * variance[1:401].mean())
 
     def inputs(step: int) -> list[float]:
@@ -75,7 +76,7 @@ def test_log_har_is_a_regression_on_the_latest_day_week_and_month():
 
 def test_range_garch_goes_on_as_its_recursion_says():
     y, bars, _ = market(500)
-    variance, origins = ranges.session_variance(y, bars), np.array([450, 451])
+    variance, origins = session_variance(y, bars), np.array([450, 451])
     made = np.log(ranges.range_garch(y, origins, 2, np.array([0.25, 0.5, 0.75]), 5, variance))
     steps = np.diff(np.log(y))
     size, mean = steps[:450].std(), steps[:450].mean()
@@ -99,7 +100,7 @@ def test_range_garch_goes_on_as_its_recursion_says():
 
 def test_where_the_range_moves_the_variance_they_come_close_to_the_truth():
     y, bars, truth = market(2500, 1)
-    variance, origins = ranges.session_variance(y, bars), np.arange(2000, 2499)
+    variance, origins = session_variance(y, bars), np.arange(2000, 2499)
     true = y[origins][:, None] * np.exp(np.sqrt(truth[origins + 1])[:, None] * ndtri(QUANTILES))
 
     def crps(made: np.ndarray) -> float:

@@ -183,3 +183,31 @@ def test_the_weighted_quantile_loss_is_of_all_series_together_and_not_of_prices(
     prices = numbers.side_by_side(evaluation(tmp_path, scores))
     older = numbers.side_by_side(evaluation(tmp_path, scores.drop(columns="size"), target="y"))
     assert not {"weighted quantile loss"} & {*prices, *older}
+
+
+def test_the_confidence_set_is_beside_the_models_of_prices_alone(tmp_path, monkeypatch):
+    pytest.importorskip("arch")
+    random = np.random.default_rng(0)
+    good = random.gamma(2.0, size=(40, 1))
+    losses = good + [[0.0, 1.0]] + 0.1 * random.normal(size=(40, 2))
+    daily = pd.DataFrame(losses, columns=["LSTM", "Naive"]).rename_axis("cutoff").reset_index()
+    daily = daily.melt("cutoff", var_name="model", value_name="crps")
+    scores = scores_of(LSTM=OURS, Naive=NAIVE)
+    table = numbers.side_by_side(evaluation(tmp_path, scores, daily=daily))
+    assert table.columns[-1] == numbers.IN_SET and table[numbers.IN_SET].tolist() == [1.0, 0.0]
+    few = evaluation(tmp_path, scores, daily=daily[daily["cutoff"] < 10])
+    other = evaluation(tmp_path, scores, daily=daily, target="y")
+    assert not {numbers.IN_SET} & {*numbers.side_by_side(few), *numbers.side_by_side(other)}
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert numbers.IN_SET not in numbers.side_by_side(evaluation(tmp_path, scores, daily=daily))
+
+
+def test_scores_of_returns_are_less_those_of_unchanged(tmp_path):
+    scores = scores_of(LSTM=OURS, Naive=NAIVE)
+    assert list(numbers.of_returns(evaluation(tmp_path, scores))) == ["model"]
+    scores = scores.assign(qlike=-scores["crps"], **{"fz0-0.05": scores["mae"]})
+    table = numbers.of_returns(evaluation(tmp_path, scores))
+    assert list(table) == ["model", "QLIKE", "VaR and ES of 5 %"]
+    less = np.subtract(OURS, NAIVE).mean()
+    np.testing.assert_allclose(table["QLIKE"], [-less, 0])
+    np.testing.assert_allclose(table["VaR and ES of 5 %"], [2 * less, 0])

@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 from forecaster.errors import UsageError
-from forecaster.evaluation import BacktestOptions, Evaluation, Provenance, evaluate_to_folder
+from forecaster.evaluation import (
+    RETURN_SCORES,
+    BacktestOptions,
+    Evaluation,
+    Provenance,
+    evaluate_to_folder,
+)
 from forecaster.ingest import Groups
 from forecaster.report import build_report, html, write_tables
 from forecaster.skipped import Kind, Skipped
@@ -82,6 +88,20 @@ def test_where_the_drift_of_prices_comes_from_is_said(report, tmp_path):
     older = dataclasses.replace(evaluation, scores=evaluation.scores.drop(columns="crps_driftless"))
     page = build_report(older, tmp_path / "r.html").read_text(encoding="utf-8")
     assert "drift of prices" not in page and "without drift" not in page
+
+
+def test_of_prices_scores_of_returns_and_a_confidence_set_are_shown(report, tmp_path, monkeypatch):
+    page = report.read_text(encoding="utf-8")
+    for heading in ("QLIKE", "QLIKE by ranges", "VaR and ES of 5 %", "log score"):
+        assert page.count(f"<th scope='col'>{heading}</th>") == 1
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    page = build_report(Evaluation.read(report.parent), tmp_path / "r.html").read_text("utf-8")
+    assert "The model confidence set needs arch" in page and "[garch]" in page
+    assert "confidence set, p</th>" not in page
+    other = with_summary(Evaluation.read(report.parent), target="y")
+    older = dataclasses.replace(other, scores=other.scores.drop(columns=list(RETURN_SCORES)))
+    page = build_report(older, tmp_path / "y.html").read_text("utf-8")
+    assert "confidence set" not in page and "QLIKE" not in page
 
 
 def test_it_is_one_file_with_everything_in_order(report):

@@ -37,7 +37,7 @@ def check_scores(scores: pd.DataFrame, summary: Summary) -> None:
             )
     for column in map(str, scores.columns):
         kind, _, level = column.partition("-")
-        if kind in ("pinball", "coverage", "width", "winkler") and not _is_number(level):
+        if kind in ("pinball", "coverage", "width", "winkler", "fz0") and not _is_number(level):
             raise ValueError(f"scores: column {column!r}: expected {kind}- and a number")
     if unknown := set(scores["model"]) - set(summary.models):
         raise ValueError(f"scores: model: {sorted(unknown)[0]!r} is not in the summary")

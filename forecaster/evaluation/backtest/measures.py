@@ -33,6 +33,16 @@ def in_volatility(evaluation: Evaluation, score: str, horizon: int = ALL) -> pd.
     return _mean(table.div(unit, axis=0), evaluation)
 
 
+def excess(evaluation: Evaluation, score: str, horizon: int = ALL) -> pd.DataFrame:
+    """Return a score less that of "unchanged" at the same horizon.
+
+    It is for scores of which only differences say something, such as ``qlike``. The table has a row
+    per series and a column per model.
+    """
+    table = _by_horizon(evaluation, score, horizon)
+    return _mean(table.sub(table[NAIVE], axis=0), evaluation)
+
+
 MEASURES: Mapping[str, Callable[[Evaluation, str, int], pd.DataFrame]] = {
     "relative": relative,
     "volatility": in_volatility,

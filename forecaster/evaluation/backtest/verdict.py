@@ -10,6 +10,7 @@ from forecaster.errors import listed
 from forecaster.evaluation.backtest.measures import ratios, relative, tests_at
 from forecaster.evaluation.backtest.result import Evaluation
 from forecaster.evaluation.origins.rolling_origin import NAIVE
+from forecaster.evaluation.scores.confidence import confidence_set_lacks, p_values_of_set
 from forecaster.evaluation.scores.scores import DRIFTLESS
 from forecaster.evaluation.scores.significance import FEWEST
 from forecaster.evaluation.scores.tables import ALL
@@ -202,6 +203,28 @@ def value_at_risk(evaluation: Evaluation) -> pd.DataFrame:
     return shares.rename("exceeded").to_frame().join(rejected).reset_index()
 
 
+def confidence_set(evaluation: Evaluation) -> pd.DataFrame:
+    """Test which models no other one is shown to be better than; return a row per model.
+
+    By the daily means of the CRPS over all series and horizons (of the absolute error without
+    bands); see :func:`.confidence.p_values_of_set`.
+
+    - ``p_value``: NaN with too few cutoffs, and for a model without a score of every series, which
+      is not compared
+    - ``kept``: whether the model is in the set that contains the best one with 95 % probability
+
+    Raises UsageError unless the library ``arch`` is installed (the extra ``garch``).
+    """
+    score, summary = evaluation.sharpest_score, evaluation.summary
+    known = evaluation.scores.groupby("model")[score].count()
+    whole = [name for name in summary.models if known.get(name) == known[summary.model]]
+    days = evaluation.daily.pivot(index="cutoff", columns="model", values=score).sort_index()
+    losses = days.reindex(columns=whole)
+    p_values = p_values_of_set(losses, -(-summary.horizon // summary.step_size))
+    table = p_values.reindex(summary.models).rename("p_value").rename_axis("model").reset_index()
+    return table.assign(kept=table["p_value"] > ALPHA)
+
+
 def _what_was_forecast(evaluation: Evaluation) -> str:
     summary = evaluation.summary
     others = [name for name in summary.models if name not in (summary.model, TORCH)]
@@ -244,7 +267,17 @@ def _distributions_in_words(evaluation: Evaluation) -> str:
             "; with every median moved to the latest price, so without drift, "
             f"{' and '.join(known)}"
         )
-    return f"Whole distributions: a CRPS {' and '.join(parts)}{shares}."
+    return f"Whole distributions: a CRPS {' and '.join(parts)}{shares}{_kept_in_words(evaluation)}."
+
+
+def _kept_in_words(evaluation: Evaluation) -> str:
+    """Return the models in the confidence set of an evaluation of prices, where it is known."""
+    if not evaluation.summary.of_prices or confidence_set_lacks():
+        return ""
+    table = confidence_set(evaluation)
+    if table["p_value"].isna().all():
+        return ""
+    return f"; the model confidence set (95 %) keeps {listed(table['model'][table['kept']])}"
 
 
 def _at_the_ends(evaluation: Evaluation, score: str) -> str:

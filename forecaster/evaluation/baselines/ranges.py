@@ -1,8 +1,8 @@
 """Baselines that see the range of each session, not only its close: rivals with our inputs.
 
 Arguments as of :mod:`forecaster.evaluation.baselines.simple`, and ``variance`` (step,), that of
-each session (:func:`session_variance`). Parameters are estimated once, like the networks', on the
-data known at the first origin.
+each session (:func:`forecaster.evaluation.scores.realized.session_variance`). Parameters are
+estimated once, like the networks', on the data known at the first origin.
 """
 
 from typing import NamedTuple
@@ -14,32 +14,12 @@ from scipy.stats import t as student_t
 
 from forecaster.evaluation.baselines.simple import logarithmic
 
-COLUMNS = ("open", "high", "low", "close")
-"""The columns that a session's variance is computed from."""
 _STEPS = (1, 5, 22)  # a day, a week and a month of sessions
 _FEWEST = 50  # sessions to estimate on
 _LEAST = 1e-2  # of the mean variance; below it lies that of a session without trade
 _MOST_STEPS = 200  # of the search for the largest likelihood
 
 Row = Float[np.ndarray, " step"]
-
-
-def session_variance(y: Row, bars: Float[np.ndarray, "4 step"]) -> Row:
-    """Return the variance of each session: of its range, and the squared move of the night before.
-
-    Within the session it is that of Garman & Klass (1980), Journal of Business 53. Where a column
-    is missing, or makes no sense, it is the squared change of ``y``.
-
-    - ``y``: the series that is forecast, above zero; its changes allow for splits and dividends
-    - ``bars``: the columns of :data:`COLUMNS`
-    """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        change = np.diff(np.log(y), prepend=np.log(y[:1]))
-        open_, high, low, close = bars
-        within, span = np.log(close / open_), np.log(high / low)
-        inside = np.maximum(0.5 * span**2 - (2 * np.log(2) - 1) * within**2, 0.0)
-        variance = inside + (change - within) ** 2
-    return np.where(np.isfinite(variance), variance, change**2)
 
 
 def log_har(

@@ -20,9 +20,9 @@ from forecaster import swarm
 from forecaster.config import Config
 from forecaster.errors import ForecasterWarning, UsageError, listed, name_reasons
 from forecaster.evaluation.baselines.processes import cores, end_with_parent, memory_used
-from forecaster.evaluation.baselines.ranges import COLUMNS, session_variance
 from forecaster.evaluation.baselines.simple import logarithmic
 from forecaster.evaluation.origins.rolling_origin import Origins
+from forecaster.evaluation.scores.realized import COLUMNS, session_variance
 from forecaster.extras import require
 from forecaster.files import atomic
 from forecaster.forecasting import (

@@ -88,3 +88,76 @@ def crps(actual: ArrayLike, forecasts: ArrayLike, quantiles: ArrayLike) -> np.nd
     # A matrix product would round a row differently for another number of rows.
     losses = np.ascontiguousarray(pinball(actual, forecasts, quantiles) * np.diff(edges))
     return 2 * losses.sum(-1)
+
+
+def qlike(realized: ArrayLike, variance: ArrayLike) -> np.ndarray:
+    """Return log(variance) + realized / variance, a loss of forecast variances; lower is better.
+
+    It is least in the mean where the forecast is the mean of ``realized``, an unbiased proxy of the
+    variance, such as the squared return or that of a range. This form is finite where the proxy is
+    zero; a factor common to both adds its logarithm, so only differences between forecasts say
+    something. NaN for a variance that is not above zero.
+
+    Patton (2011), Journal of Econometrics 160.
+    """
+    realized, variance = np.asarray(realized, float), np.asarray(variance, float)
+    positive = np.where(variance > 0, variance, np.nan)
+    return np.log(positive) + realized / positive
+
+
+def fz0(
+    actual: ArrayLike, value_at_risk: ArrayLike, shortfall: ArrayLike, probability: float
+) -> np.ndarray:
+    """Return the joint loss of a value at risk and an expected shortfall; lower is better.
+
+    It is least in the mean where both are right. Only differences between forecasts say something:
+    a factor common to all arguments adds its logarithm.
+
+    - ``actual``, ``value_at_risk``, ``shortfall``: returns, so that both forecasts are below zero;
+      NaN where the shortfall is not
+    - ``probability``: of a return below the value at risk
+
+    Fissler & Ziegel (2016), Annals of Statistics 44, in the form of Patton, Ziegel & Chen (2019),
+    Journal of Econometrics 211: the one whose differences do not depend on the unit.
+    """
+    actual, bound = np.asarray(actual, float), np.asarray(value_at_risk, float)
+    shortfall = np.asarray(shortfall, float)
+    below = np.where(shortfall < 0, shortfall, np.nan)
+    excess = np.where(np.isnan(actual), np.nan, np.maximum(bound - actual, 0.0))
+    return -excess / (probability * below) + bound / below + np.log(-below) - 1
+
+
+def energy_score(actual: ArrayLike, draws: ArrayLike) -> float:
+    """Return the energy score of a joint forecast, in its units; lower is better.
+
+    It is the CRPS of several dimensions: the mean distance of the draws from the outcome, less half
+    the mean distance between two draws.
+
+    - ``actual`` (dimension,), ``draws`` (draw, dimension): two draws or more
+
+    Gneiting & Raftery (2007), Journal of the American Statistical Association 102.
+    """
+    from scipy.spatial.distance import pdist
+
+    actual, draws = np.asarray(actual, float), np.asarray(draws, float)
+    return float(np.linalg.norm(draws - actual, axis=1).mean() - pdist(draws).mean() / 2)
+
+
+def variogram_score(actual: ArrayLike, draws: ArrayLike, power: float = 0.5) -> float:
+    """Return the variogram score of a joint forecast; lower is better.
+
+    It is the mean over all pairs of dimensions of the squared difference between the distance of
+    the two outcomes, to this ``power``, and its mean over the draws. So it depends on the
+    correlations more than the energy score does, and not on a shift common to all dimensions.
+
+    - ``actual`` (dimension,), ``draws`` (draw, dimension): two dimensions or more
+
+    Scheuerer & Hamill (2015), Monthly Weather Review 143, with equal weights.
+    """
+    actual, draws = np.asarray(actual, float), np.asarray(draws, float)
+    errors = [
+        np.abs(actual[one] - actual[one + 1 :]) ** power
+        - (np.abs(draws[:, [one]] - draws[:, one + 1 :]) ** power).mean(0)
+        for one in range(len(actual) - 1)
+    ]
+    return float((np.concatenate(errors) ** 2).mean())

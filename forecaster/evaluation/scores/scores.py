@@ -1,11 +1,15 @@
 """Score forecasts by series, model and horizon."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import pandas as pd
 from jaxtyping import Shaped
 
 from forecaster.evaluation.origins.rolling_origin import NAIVE
 from forecaster.evaluation.scores import metrics
+from forecaster.evaluation.scores.realized import Realized
+from forecaster.evaluation.scores.returns import return_scores
 from forecaster.forecasting import (
     FORECAST_BY,
     bounds_of,
@@ -43,6 +47,9 @@ def evaluate(
     - ``crps``: in the units of the series, from all quantiles that the frame has bounds for
     - ``crps_driftless``: with a ``panel`` of prices, where the frame has ``Naive``; that of the
       same distribution, moved so that its median is the latest price
+    - ``qlike``, ``qlike_range``, ``fz0-0.05``, ``fz0-0.025``, ``log_score``: of prices, under the
+      same conditions and with a band of 90 % or more and another inside it, of the log return since
+      the cutoff (below); only differences between models say something
     - ``mae_relative_to_naive``, ``crps_relative_to_naive``: where the frame has ``Naive``
     - ``size``: the mean absolute outcome, in the units of the series
     - ``wql``: the weighted quantile loss, ``crps`` over ``size``; infinite where that is zero
@@ -53,14 +60,27 @@ def evaluate(
       cutoff (Hyndman & Koehler 2006)
     - ``forecast_by``: where the frame has it, what our forecasts of the series rest on at its
       latest cutoff, in the rows of all models
+
+    Scores of log returns, all lower where forecasts are better. The whole distribution is read from
+    the quantiles, see :mod:`forecaster.evaluation.scores.implied`. A score is missing where any of
+    the forecasts has none.
+
+    - ``qlike``: :func:`.metrics.qlike` of the expected squared return, which is the variance where
+      returns have no drift, beside the squared return; ``qlike_range``: where the panel has open,
+      high, low and close, beside the variance of the sessions by their ranges, which says more
+      about it (:class:`.realized.Realized`)
+    - ``fz0-0.05``: :func:`.metrics.fz0` of the value at risk and the expected shortfall of 5 %
+    - ``log_score``: the negative logarithm of the density at the outcome
     """
     keys = ["unique_id"]
     if by_horizon:
         frame = frame.assign(horizon=horizon_of(frame))
         keys.append("horizon")
-    of_prices = panel is not None and panel.target != "y"
-    latest = frame[NAIVE] if of_prices and NAIVE in frame else None
-    parts = {name: _scores(frame, name, keys, latest) for name in models_of(frame)}
+    first = frame["cutoff"].min() if first_cutoff is None else first_cutoff
+    realized = None
+    if panel is not None and panel.target != "y" and NAIVE in frame:
+        realized = Realized.of(frame, panel, first)
+    parts = {name: _scores(frame, name, keys, realized) for name in models_of(frame)}
     for score in ("mae", "crps"):
         if score in parts.get(NAIVE, ()):
             for part in parts.values():
@@ -69,7 +89,6 @@ def evaluate(
                         part[f"{score}_relative_to_naive"] = part[score] / parts[NAIVE][score]
     table = pd.concat(parts, names=["model"]).reset_index()
     if panel is not None:
-        first = frame["cutoff"].min() if first_cutoff is None else first_cutoff
         scale = _in_sample(panel, first, season_at(panel, first) if season is None else season)
         table["mase"] = table["mae"] / table["unique_id"].map(scale["absolute"])
         table["rmsse"] = table["rmse"] / np.sqrt(table["unique_id"].map(scale["squared"]))
@@ -90,22 +109,25 @@ def horizon_of(frame: pd.DataFrame) -> pd.Series:
 
 
 def _scores(
-    frame: pd.DataFrame, model: str, keys: list[str], latest: pd.Series | None
+    frame: pd.DataFrame, model: str, keys: list[str], realized: Realized | None
 ) -> pd.DataFrame:
-    """Return the scores of a model by ``keys``; ``latest``: prices at the cutoffs."""
+    """Return the scores of a model by ``keys``; ``realized``: what prices did."""
     y, forecast = frame["y"], frame[model]
     errors = {
         "mae": metrics.absolute_error(y, forecast),
         "rmse": metrics.squared_error(y, forecast),
         "smape": metrics.symmetric_error(y, forecast),
     }
+    of_returns: Mapping[str, np.ndarray] = {}
     quantiles = quantile_columns(frame, model)
     values, levels = frame[list(quantiles.values())].to_numpy(), list(quantiles)
     if quantiles:
         errors["crps"] = metrics.crps(y, values, levels)
-        if latest is not None:
-            moved = values + (latest - forecast).to_numpy()[:, None]
+        if realized is not None:
+            moved = values + (realized.latest - forecast.to_numpy())[:, None]
             errors[DRIFTLESS] = metrics.crps(y, moved, levels)
+            of_returns = return_scores(values, levels, realized)
+            errors |= of_returns
         errors["size"] = np.abs(y)
         for quantile, losses in zip(levels, metrics.pinball(y, values, levels).T, strict=True):
             errors[f"pinball-{quantile:g}"] = losses
@@ -117,6 +139,7 @@ def _scores(
     table = pd.concat([frame[keys], pd.DataFrame(errors, index=frame.index)], axis=1)
     means = table.groupby(keys, sort=False).mean()
     means["rmse"] = np.sqrt(means["rmse"])
+    means = means.replace({name: {np.inf: np.nan} for name in of_returns})
     if quantiles:
         with np.errstate(divide="ignore", invalid="ignore"):
             means["wql"] = means["crps"] / means["size"]

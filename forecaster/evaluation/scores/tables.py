@@ -13,6 +13,7 @@ from jaxtyping import Shaped
 
 from forecaster.evaluation.origins.rolling_origin import NAIVE
 from forecaster.evaluation.scores import metrics, significance
+from forecaster.evaluation.scores.returns import VALUE_AT_RISK
 from forecaster.evaluation.scores.scores import evaluate, horizon_of
 from forecaster.forecasting import HORIZON, models_of, quantile_columns
 from forecaster.series import Panel, Time
@@ -23,8 +24,6 @@ ALL = 0
 """The horizon in rows that are means over all horizons, each in its own units."""
 TOGETHER = ("horizon", "test", "model")
 """P-values are adjusted together, over series, for tests that agree in these columns."""
-VALUE_AT_RISK = (0.05, 0.025)
-"""The probabilities at which values at risk are tested."""
 
 Losses: TypeAlias = Mapping[tuple[str, str], np.ndarray]
 """The loss of each forecast (row,), by score and model."""

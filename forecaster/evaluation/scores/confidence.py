@@ -1,0 +1,49 @@
+"""The set of models that no other one is shown to be better than."""
+
+import math
+
+import numpy as np
+import pandas as pd
+
+from forecaster.evaluation.scores.significance import FEWEST
+from forecaster.extras import has, pip_command, require
+
+_LIBRARY, _EXTRA = "arch", "garch"
+_DRAWS = 1000
+_SEED = 0  # so that the same evaluation has the same p-values
+
+
+def confidence_set_lacks() -> str | None:
+    """Return what to install for the model confidence set; None where it can be computed."""
+    if has(_LIBRARY):
+        return None
+    return f"The model confidence set needs {_LIBRARY}: {pip_command(_EXTRA)}."
+
+
+def p_values_of_set(losses: pd.DataFrame, overlap: int = 1) -> pd.Series:
+    """Return the p-value of each model in the model confidence set; NaN with too few cutoffs.
+
+    The models with a p-value above a level form a set that contains the best one with a probability
+    of one less the level. One of equal models does not drive out another. The range statistic,
+    on a thousand draws of a stationary bootstrap, whose blocks are as long as the root of the
+    number of cutoffs in the mean, and twice as long as the errors overlap at least.
+
+    - ``losses``: a row per cutoff, in order of time, and a column per model
+    - ``overlap``: number of cutoffs whose forecasts overlap
+
+    Hansen, Lunde & Nason (2011), Econometrica 79. Raises UsageError unless ``arch`` is installed.
+    """
+    require(_LIBRARY, _EXTRA, "the model confidence set")
+    from arch.bootstrap import MCS
+
+    known = losses.dropna().to_numpy(float)
+    # The difference of two equal columns has no variance to divide by.
+    distinct, column = np.unique(known, axis=1, return_inverse=True)
+    cutoffs, models = distinct.shape
+    if cutoffs < max(FEWEST, 2 * overlap) or models < 2:
+        return pd.Series(np.nan, index=losses.columns)
+    block = max(math.isqrt(cutoffs), 2 * overlap)
+    found = MCS(distinct, 0.05, _DRAWS, block_size=block, seed=_SEED)
+    found.compute()
+    p_values = found.pvalues["Pvalue"].sort_index().to_numpy()
+    return pd.Series(p_values[column.ravel()], index=losses.columns)

@@ -1,0 +1,188 @@
+"""What the quantiles of a forecast imply of its whole distribution: moments, tails, density.
+
+Forecasts are kept as quantiles, so all models are read by one rule, whatever they were made from.
+Between two neighbouring quantiles the distribution is a piece of a normal one: its quantile
+function is a straight line in normal scores. Beyond the outermost quantile it is the tail of a
+Student-t around the median that goes through this quantile and the one nearest to the quartile of
+the same side, with three degrees of freedom or more. A normal distribution is read exactly, and so
+are the tails of a Student-t.
+"""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import gammaln, ndtri, stdtr, stdtrit
+
+HEAVIEST = 3.0
+"""The fewest degrees of freedom of a tail; with two its variance would be infinite."""
+_LIGHTEST = 1e5  # degrees of freedom that are a normal distribution
+_GRID = 400  # degrees of freedom in the table of tails
+_ROOT = np.sqrt(2 * np.pi)
+
+
+class Implied(NamedTuple):
+    """Distributions (...) that quantiles imply, see the module's docstring.
+
+    - ``values`` (..., quantile): ascending in the last axis
+    - ``quantiles`` (quantile,): ascending probabilities, with 0.5 and a quantile between it and the
+      outermost of either side (:func:`enough`)
+    """
+
+    values: np.ndarray
+    quantiles: np.ndarray
+
+    @staticmethod
+    def of(values: ArrayLike, quantiles: ArrayLike) -> "Implied":
+        """Return the distributions with these quantiles; arguments as the fields."""
+        values, quantiles = np.asarray(values, float), np.asarray(quantiles, float)
+        if not enough(quantiles):
+            raise ValueError(
+                "quantiles: expected 0.5, one of 5 % or less and one of 95 % or more, and others "
+                f"between them; got {', '.join(f'{q:g}' for q in quantiles)}"
+            )
+        return Implied(values, quantiles)
+
+    def second_moment(self) -> np.ndarray:
+        """Return the expected squares (...), the variance where the mean is zero."""
+        scores = ndtri(self.quantiles)
+        slope = np.diff(self.values) / np.diff(scores)
+        base = self.values[..., :-1] - slope * scores[:-1]
+        density = np.exp(-(scores**2) / 2) / _ROOT
+        mass, first = np.diff(self.quantiles), -np.diff(density)
+        second = mass - np.diff(scores * density)
+        inside = _sum(base**2 * mass + 2 * base * slope * first + slope**2 * second)
+        return inside + self._tail(lower=True).second() + self._tail(lower=False).second()
+
+    def shortfall(self, probability: float) -> np.ndarray:
+        """Return the mean below the quantile of a probability (...), one of ``quantiles``."""
+        at = int(np.abs(self.quantiles - probability).argmin())
+        scores = ndtri(self.quantiles[: at + 1])
+        slope = np.diff(self.values[..., : at + 1]) / np.diff(scores)
+        base = self.values[..., :at] - slope * scores[:-1]
+        density = np.exp(-(scores**2) / 2) / _ROOT
+        inside = base * np.diff(self.quantiles[: at + 1]) - slope * np.diff(density)
+        return (_sum(inside) + self._tail(lower=True).first()) / self.quantiles[at]
+
+    def log_density(self, outcomes: ArrayLike) -> np.ndarray:
+        """Return the logarithm of the density at outcomes (...).
+
+        It is infinite where an outcome lies between two quantiles that are equal.
+        """
+        outcomes, scores = np.asarray(outcomes, float), ndtri(self.quantiles)
+        position = (self.values < outcomes[..., None]).sum(-1)
+        last = len(scores) - 1
+        piece = np.clip(position - 1, 0, last - 1)
+        low, high = (
+            np.take_along_axis(self.values, part[..., None], -1)[..., 0]
+            for part in (piece, piece + 1)
+        )
+        with np.errstate(divide="ignore", invalid="ignore"):
+            slope = (high - low) / (scores[piece + 1] - scores[piece])
+            score = np.where(slope > 0, scores[piece] + (outcomes - low) / slope, scores[piece])
+            inside = -(score**2) / 2 - np.log(_ROOT) - np.log(slope)
+            below = self._tail(lower=True).log_density(outcomes)
+            above = self._tail(lower=False).log_density(outcomes)
+        beyond = np.where(position > last, above, inside)
+        known = np.isfinite(self.values).all(-1) & np.isfinite(outcomes)
+        return np.where(known, np.where(outcomes < self.values[..., 0], below, beyond), np.nan)
+
+    def _tail(self, *, lower: bool) -> "_Tail":
+        """Return the tails beyond the outermost quantile of one side."""
+        quarter = 0.25 if lower else 0.75
+        outer = 0 if lower else len(self.quantiles) - 1
+        middle = int(np.abs(self.quantiles - 0.5).argmin())
+        between = np.arange(1, middle) if lower else np.arange(middle + 1, outer)
+        inner = int(between[np.abs(self.quantiles[between] - quarter).argmin()])
+        probabilities = self.quantiles if lower else 1 - self.quantiles
+        centre = self.values[..., middle]
+        distance = self.values[..., outer] - centre
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = np.nan_to_num(distance / (self.values[..., inner] - centre), posinf=np.inf)
+        table = _table(round(float(probabilities[outer]), 9), round(float(probabilities[inner]), 9))
+        return _Tail(centre, distance, float(probabilities[outer]), ratio, table)
+
+
+class _Table(NamedTuple):
+    """Student-t distributions by degrees of freedom, ascending in ``ratio``.
+
+    - ``ratio``: the outer over the inner quantile
+    - ``inverse``: one over the degrees of freedom
+    - ``quantile``: the outer one, below zero
+    - ``first``, ``second``: E[u; u > 1] and E[u^2; u > 1] of the side's outcome ``u``, in units of
+      the outer quantile
+    """
+
+    ratio: np.ndarray
+    inverse: np.ndarray
+    quantile: np.ndarray
+    first: np.ndarray
+    second: np.ndarray
+
+
+class _Tail(NamedTuple):
+    """Tails beyond an outer quantile, ``distance`` from the ``centre`` (below zero: lower ones)."""
+
+    centre: np.ndarray
+    distance: np.ndarray
+    probability: float
+    ratio: np.ndarray
+    table: _Table
+
+    def first(self) -> np.ndarray:
+        """Return E[x; x in the tail]."""
+        return self.centre * self.probability + self.distance * self._at(self.table.first)
+
+    def second(self) -> np.ndarray:
+        """Return E[x^2; x in the tail]."""
+        mixed = 2 * self.centre * self.distance * self._at(self.table.first)
+        square = self.distance**2 * self._at(self.table.second)
+        return self.centre**2 * self.probability + mixed + square
+
+    def log_density(self, outcomes: np.ndarray) -> np.ndarray:
+        """Return the logarithm of the density at outcomes in the tail."""
+        dof = 1 / self._at(self.table.inverse)
+        unit = self.distance / self._at(self.table.quantile)
+        constant = gammaln((dof + 1) / 2) - gammaln(dof / 2) - 0.5 * np.log(dof * np.pi)
+        scaled = (outcomes - self.centre) / unit
+        return constant - np.log(np.abs(unit)) - (dof + 1) / 2 * np.log1p(scaled**2 / dof)
+
+    def _at(self, column: np.ndarray) -> np.ndarray:
+        """Look up a column of the table; ratios outside it count as its first or last."""
+        return np.interp(self.ratio, self.table.ratio, column)
+
+
+def enough(quantiles: ArrayLike) -> bool:
+    """Return whether a distribution can be read from quantiles of these probabilities.
+
+    The median and one of 5 % or less on either side are needed, and another between them.
+    """
+    known = np.asarray(quantiles, float)
+    if len(known) < 5 or not np.isclose(known, 0.5).any():
+        return False
+    tails = known[0] <= 0.05 + 1e-9 and known[-1] >= 0.95 - 1e-9
+    return bool(tails and (known < 0.5 - 1e-9).sum() > 1 and (known > 0.5 + 1e-9).sum() > 1)
+
+
+@lru_cache(maxsize=64)
+def _table(outer: float, inner: float) -> _Table:
+    """Return the table for quantiles of these probabilities, both in the lower tail.
+
+    The moments are those of McNeil, Frey & Embrechts (2015), Quantitative Risk Management, section
+    2.3, and by integration by parts.
+    """
+    inverse = np.linspace(1 / _LIGHTEST, 1 / HEAVIEST, _GRID)
+    dof = 1 / inverse
+    quantile, ratio = stdtrit(dof, outer), stdtrit(dof, outer) / stdtrit(dof, inner)
+    log_density = gammaln((dof + 1) / 2) - gammaln(dof / 2) - 0.5 * np.log(dof * np.pi)
+    density = np.exp(log_density - (dof + 1) / 2 * np.log1p(quantile**2 / dof))
+    first = -density * (dof + quantile**2) / (dof - 1)
+    heavier = stdtr(dof - 2, quantile * np.sqrt((dof - 2) / dof))
+    second = dof * ((dof - 1) / (dof - 2) * heavier - outer)
+    return _Table(ratio, inverse, quantile, first / quantile, second / quantile**2)
+
+
+def _sum(parts: np.ndarray) -> np.ndarray:
+    """Sum over the last axis, with the same bits for any number of rows."""
+    return np.ascontiguousarray(parts).sum(-1)

@@ -1,0 +1,65 @@
+"""Scores of the log returns that forecasts of prices imply.
+
+Prices are forecast by quantiles; their logarithms, less that of the price at the cutoff, are those
+of the log return. A Student-t logarithm has no finite mean as a price, but a variance as a return.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from forecaster.evaluation.scores import metrics
+from forecaster.evaluation.scores.implied import Implied, enough
+from forecaster.evaluation.scores.realized import Realized
+
+VALUE_AT_RISK = (0.05, 0.025)
+"""The probabilities at which values at risk are tested and scored."""
+RETURN_SCORES: Mapping[str, str] = {
+    "qlike": "QLIKE",
+    "qlike_range": "QLIKE by ranges",
+    "fz0-0.05": "VaR and ES of 5 %",
+    "fz0-0.025": "VaR and ES of 2.5 %",
+    "log_score": "log score",
+}
+"""The columns of these scores, with a heading for each."""
+
+
+def return_scores(
+    values: np.ndarray, quantiles: Sequence[float], realized: Realized
+) -> Mapping[str, np.ndarray]:
+    """Return the scores of forecast log returns by column, each (row,); see :func:`evaluate`.
+
+    - ``values`` (row, quantile): forecast prices
+    - ``quantiles``: their probabilities, ascending
+
+    Empty where the quantiles do not tell the variance. A score is NaN where the outcome is not
+    known, and infinite where the forecast has no such score: where a quantile of the price is not
+    above zero, or, for the logarithmic one, where the outcome lies between two equal quantiles.
+    """
+    if not enough(quantiles):
+        return {}
+    with np.errstate(divide="ignore", invalid="ignore"):
+        returns = np.log(values / realized.latest[:, None])
+    implied = Implied.of(np.where(np.isfinite(returns), returns, np.nan), quantiles)
+    variance = implied.second_moment()
+    scores = {"qlike": metrics.qlike(realized.change**2, variance)}
+    outcomes = dict[str, np.ndarray]()
+    if realized.variance is not None:
+        scores["qlike_range"] = metrics.qlike(realized.variance, variance)
+        outcomes["qlike_range"] = realized.variance
+    for probability in VALUE_AT_RISK:
+        if probability in quantiles:
+            bound = implied.values[:, list(quantiles).index(probability)]
+            shortfall = implied.shortfall(probability)
+            fz0 = metrics.fz0(realized.change, bound, shortfall, probability)
+            scores[f"fz0-{probability:g}"] = fz0
+    scores["log_score"] = -implied.log_density(realized.change)
+    return {
+        name: np.where(np.isnan(outcomes.get(name, realized.change)), np.nan, _or_infinite(score))
+        for name, score in scores.items()
+    }
+
+
+def _or_infinite(score: np.ndarray) -> np.ndarray:
+    """Return a score, infinite where the forecast has none."""
+    return np.where(np.isfinite(score), score, np.inf)

@@ -1,0 +1,90 @@
+"""The model confidence set, on losses whose truth is known."""
+
+import dataclasses
+import importlib.util
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from forecaster.errors import UsageError
+from forecaster.evaluation import confidence_set, confidence_set_lacks, verdict
+from forecaster.evaluation.scores.confidence import p_values_of_set
+from tests.evaluation.handmade import evaluation, outcomes, scores_of
+
+needs_arch = pytest.mark.skipif(
+    importlib.util.find_spec("arch") is None, reason="the library arch is not installed"
+)
+
+
+def losses(cutoffs: int = 200) -> pd.DataFrame:
+    """Two models as good as each other, one with the same losses as the first, and a worse one."""
+    random = np.random.default_rng(0)
+    common = random.gamma(2.0, size=cutoffs)
+    one, other = common + 0.3 * random.normal(size=(2, cutoffs))
+    worse = common + 0.2 + 0.3 * random.normal(size=cutoffs)
+    return pd.DataFrame({"LSTM": one, "GARCH": other, "Naive": worse, "Twin": one})
+
+
+@needs_arch
+def test_equal_models_stay_and_a_worse_one_goes():
+    p = p_values_of_set(losses())
+    assert p["LSTM"] > 0.05 and p["GARCH"] > 0.05 and p["Twin"] == p["LSTM"]
+    assert p["Naive"] == 0.0 and p.max() == 1.0
+    pd.testing.assert_series_equal(p, p_values_of_set(losses()))  # a fixed seed
+    turned = p_values_of_set(losses().iloc[:, ::-1])
+    pd.testing.assert_series_equal(turned[::-1], p)
+
+
+@needs_arch
+def test_a_set_of_equal_models_keeps_the_best_as_often_as_its_level_says():
+    """Of sixty draws; with correlated losses, as those of overlapping forecasts are."""
+    random, kept = np.random.default_rng(1), 0
+    for _ in range(60):
+        noise = random.normal(size=(204, 3))
+        moving = sum(noise[lag : 200 + lag] for lag in range(5)) / np.sqrt(5)
+        kept += p_values_of_set(pd.DataFrame(moving, columns=list("abc")), 5)["a"] > 0.05
+    assert kept >= 52  # 57 would be 95 %
+
+
+@needs_arch
+def test_with_too_few_cutoffs_or_models_there_is_none():
+    assert p_values_of_set(losses(19)).isna().all()
+    assert p_values_of_set(losses(30), overlap=16).isna().all()
+    assert p_values_of_set(losses()[["LSTM", "Twin"]]).isna().all()
+    holes = losses()
+    holes.loc[::2, "GARCH"] = np.nan
+    expected = p_values_of_set(losses()[1::2])
+    pd.testing.assert_series_equal(p_values_of_set(holes), expected)
+
+
+def made(folder, **changes):
+    """An evaluation of these losses; PyTorch has no score of one series."""
+    known = [1.0, 1.0, 1.0, 1.0]
+    scores = scores_of(LSTM=known, GARCH=known, Naive=known, PyTorch=[*known[:3], np.nan])
+    days = losses().rename(columns={"Twin": "PyTorch"}).rename_axis("cutoff").reset_index()
+    daily = days.melt("cutoff", var_name="model", value_name="crps")
+    tests = outcomes(Naive=[1.0] * 4, GARCH=[1.0] * 4)
+    return evaluation(folder, scores, tests, daily.assign(mae=daily["crps"]), **changes)
+
+
+@needs_arch
+def test_an_evaluation_of_prices_says_which_models_are_kept(tmp_path):
+    table = confidence_set(made(tmp_path)).set_index("model")
+    assert table["kept"].to_dict() == {
+        "LSTM": True, "GARCH": True, "Naive": False, "PyTorch": False,
+    }  # fmt: skip
+    assert table["p_value"].isna().to_list() == [False, False, False, True]
+    said = "; the model confidence set (95 %) keeps LSTM, GARCH."
+    assert verdict(made(tmp_path))[2].endswith(said)
+    assert "confidence set" not in verdict(made(tmp_path, target="y"))[2]
+    empty = dataclasses.replace(made(tmp_path), daily=made(tmp_path).daily[:0])
+    assert "confidence set" not in verdict(empty)[2]
+
+
+def test_without_the_library_its_extra_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"the model confidence set needs arch.*\[garch\]"):
+        confidence_set(made(tmp_path))
+    assert "[garch]" in str(confidence_set_lacks())
+    assert "confidence set" not in verdict(made(tmp_path))[2]

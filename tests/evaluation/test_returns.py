@@ -1,0 +1,160 @@
+"""Scores of log returns, beside formulas written out and the truth of simulations."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+import forecaster as fc
+from forecaster.evaluation.scores import metrics
+from forecaster.evaluation.scores.realized import COLUMNS, Realized, session_variance
+
+LEVELS = (95, 90, 80, 50)
+DAYS = pd.bdate_range("2024-01-01", periods=60)
+CUTOFFS = range(40, 58)
+OF_RETURNS = ["qlike", "qlike_range", "fz0-0.05", "fz0-0.025", "log_score"]
+
+
+def bars(seed: int = 0) -> pd.DataFrame:
+    """Sixty sessions of one stock, the third last without any change."""
+    random = np.random.default_rng(seed)
+    steps = 0.02 * random.normal(size=60)
+    steps[57] = 0.0
+    close = 50 * np.exp(np.cumsum(steps))
+    open_ = np.concatenate([[50.0], close[:-1]]) * np.exp(0.005 * random.normal(size=60))
+    top, bottom = np.maximum(open_, close), np.minimum(open_, close)
+    high = top * np.exp(np.abs(0.01 * random.normal(size=60)))
+    low = bottom * np.exp(-np.abs(0.01 * random.normal(size=60)))
+    return pd.DataFrame(
+        {"ticker": "a", "date": DAYS, "open": open_, "high": high, "low": low, "close": close}
+    )
+
+
+def forecasts(prices: pd.DataFrame, **deviations: float) -> pd.DataFrame:
+    """Forecasts one and two days ahead, normal in logarithms around the latest price."""
+    close, rows = prices["close"].to_numpy(), []
+    for cutoff in CUTOFFS:
+        for ahead in (1, 2):
+            row = {"unique_id": "a", "ds": DAYS[cutoff + ahead], "cutoff": DAYS[cutoff]}
+            row |= {"y": close[cutoff + ahead], "Naive": close[cutoff]}
+            for model, deviation in deviations.items():
+                row[model] = close[cutoff]
+                for level in LEVELS:
+                    reach = stats.norm.ppf(0.5 + level / 200) * deviation * np.sqrt(ahead)
+                    row[f"{model}-lo-{level}"] = close[cutoff] * np.exp(-reach)
+                    row[f"{model}-hi-{level}"] = close[cutoff] * np.exp(reach)
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def test_scores_of_normal_log_returns_are_those_written_out():
+    prices = bars()
+    frame = forecasts(prices, M=0.02)
+    got = fc.evaluate(frame, panel=fc.load_panel(prices), by_horizon=True)
+    got = got[got["model"] == "M"].set_index("horizon")
+    for ahead in (1, 2):
+        part = frame.groupby("cutoff").nth(ahead - 1)
+        r, deviation = np.log(part["y"] / part["Naive"]), 0.02 * np.sqrt(ahead)
+        qlike = np.log(deviation**2) + (r**2).mean() / deviation**2
+        assert got.loc[ahead, "qlike"] == pytest.approx(qlike, rel=1e-4)
+        log_score = -stats.norm.logpdf(r, 0, deviation).mean()
+        assert got.loc[ahead, "log_score"] == pytest.approx(log_score, rel=1e-3)
+        for tail in (0.05, 0.025):
+            var = deviation * stats.norm.ppf(tail)
+            es = -deviation * stats.norm.pdf(stats.norm.ppf(tail)) / tail
+            hits = (r <= var).astype(float)
+            fz0 = -hits * (var - r) / (tail * es) + var / es + np.log(-es) - 1
+            assert got.loc[ahead, f"fz0-{tail:g}"] == pytest.approx(fz0.mean(), rel=1e-3)
+
+
+def test_the_proxy_of_ranges_is_the_sum_of_the_sessions_in_units_of_squared_returns():
+    prices = bars()
+    frame = forecasts(prices, M=0.02)
+    panel = fc.load_panel(prices)
+    realized = Realized.of(frame, panel, DAYS[40])
+    variance = session_variance(prices["close"].to_numpy(), prices[list(COLUMNS)].to_numpy().T)
+    changes = np.diff(np.log(prices["close"]), prepend=np.log(prices["close"].iloc[0]))
+    unit = (changes[:41] ** 2).sum() / variance[:41].sum()
+    assert realized.variance is not None
+    np.testing.assert_allclose(realized.variance[2:4], unit * np.cumsum(variance[42:44]))
+    got = fc.evaluate(frame, panel=panel, by_horizon=True).query("model == 'M'")
+    expected = np.log(0.02**2) + realized.variance[::2].mean() / 0.02**2
+    assert got["qlike_range"].iloc[0] == pytest.approx(expected, rel=1e-4)
+    # The factor is that of the rows up to the first cutoff: later ones have no part in it.
+    later = prices.assign(close=prices["close"] * np.where(np.arange(60) > 45, 1.5, 1.0))
+    after = Realized.of(frame, fc.load_panel(later), DAYS[40]).variance
+    assert after is not None
+    np.testing.assert_array_equal(after[:8], realized.variance[:8])
+
+
+def test_a_day_without_change_has_a_finite_score():
+    prices = bars()
+    frame = forecasts(prices, M=0.02)
+    still = frame[(frame["cutoff"] == DAYS[56]) & (frame["ds"] == DAYS[57])]
+    assert still["y"].item() == pytest.approx(still["Naive"].item())
+    got, _ = fc.evaluate(still, panel=fc.load_panel(prices)).to_dict("records")
+    assert got["model"] == "M" and np.isfinite([got[name] for name in OF_RETURNS]).all()
+    assert got["qlike"] == pytest.approx(np.log(0.02**2), rel=1e-4)
+
+
+def test_only_prices_with_bands_and_a_latest_price_have_these_scores():
+    prices = bars()
+    frame = forecasts(prices, M=0.02)
+    panel = fc.load_panel(prices)
+    y = fc.load_panel(prices.rename(columns={"ticker": "unique_id", "date": "ds", "close": "y"}))
+    plain = [f"M-{side}-{level}" for side in ("lo", "hi") for level in LEVELS[:2]]
+    for got in (
+        fc.evaluate(frame),
+        fc.evaluate(frame, panel=y),
+        fc.evaluate(frame.drop(columns="Naive"), panel=panel),
+        fc.evaluate(frame.drop(columns=plain), panel=panel),
+    ):
+        assert not {*OF_RETURNS} & {*got}
+    closes = fc.load_panel(prices[["ticker", "date", "close"]])
+    assert {*OF_RETURNS} - {*fc.evaluate(frame, panel=closes)} == {"qlike_range"}
+
+
+def test_a_model_with_a_forecast_that_has_no_score_has_no_mean():
+    prices = bars()
+    frame = forecasts(prices, M=0.02, N=0.02)
+    frame.loc[3, "N-lo-95"] = -1.0  # a price below zero
+    got = fc.evaluate(frame, panel=fc.load_panel(prices)).set_index("model")[OF_RETURNS]
+    assert got.isna().to_numpy().tolist() == [[False] * 5, [True] * 5, [True] * 5]  # M, N, Naive
+    flat = forecasts(prices, M=0.0)
+    got = fc.evaluate(flat, panel=fc.load_panel(prices)).set_index("model")
+    assert got[OF_RETURNS].isna().to_numpy().all() and got["crps"].to_list()[0] > 0
+
+
+def test_qlike_is_least_where_the_variance_is_true():
+    """By simulation, with squared returns and with a proxy of less noise."""
+    random = np.random.default_rng(0)
+    variance = np.exp(random.normal(size=40_000))
+    squared = variance * random.standard_t(6, size=40_000) ** 2 * (4 / 6)
+    ranged = variance * random.gamma(5.0, 0.2, size=40_000)
+    for proxy in (squared, ranged):
+        losses = {f: metrics.qlike(proxy, f * variance).mean() for f in (0.8, 0.9, 1.0, 1.1, 1.25)}
+        assert min(losses, key=lambda factor: losses[factor]) == 1.0
+    # Between two forecasts its difference is that of log(v / f) + f / v - 1, the usual form.
+    true, other = (metrics.qlike(ranged, f * variance) for f in (1.0, 1.3))
+    usual = [ranged / (f * variance) - np.log(ranged / (f * variance)) - 1 for f in (1.0, 1.3)]
+    np.testing.assert_allclose(other - true, usual[1] - usual[0])
+    assert np.isnan(metrics.qlike([1.0, 1.0], [0.0, np.nan])).all()
+
+
+def test_fz0_is_least_where_value_at_risk_and_shortfall_are_true():
+    """By integration over a Student-t, so that no sample decides."""
+    student, tail = stats.t(5), 0.05
+    outcomes = student.ppf((np.arange(400_000) + 0.5) / 400_000)
+    var = student.ppf(tail)
+    es = student.expect(lambda x: x, ub=var) / tail
+    losses = {
+        (v, e): metrics.fz0(outcomes, var * v, es * e, tail).mean()
+        for v in (0.9, 0.97, 1.0, 1.03, 1.1)
+        for e in (0.9, 0.97, 1.0, 1.03, 1.1)
+    }
+    assert min(losses, key=lambda pair: losses[pair]) == (1.0, 1.0)
+    # Its least value is log(-es), as Patton, Ziegel & Chen derive.
+    assert losses[1.0, 1.0] == pytest.approx(np.log(-es), abs=1e-3)
+    scaled = metrics.fz0(3 * outcomes, 3 * var, 3 * es, tail) - np.log(3)
+    np.testing.assert_allclose(scaled, metrics.fz0(outcomes, var, es, tail))
+    assert np.isnan(metrics.fz0([0.0, np.nan], [-1.0, -1.0], [0.5, -2.0], tail)).all()
