@@ -111,7 +111,8 @@ def ingest(
     wanted, _ = read_tickers(tickers)
     opened = open_source(
         source, decimal=decimal, columns=as_columns(columns, date_format),
-        append=append, query=query, refresh=refresh, requests_per_second=requests_per_second, workers=workers,
+        append=append, query=query, refresh=refresh, requests_per_second=requests_per_second,
+        workers=workers,
         on_wait=lambda seconds: say(f"Yahoo refuses requests; continuing in {seconds:.0f} s"),
     )  # fmt: skip
     make_folder(home.folder)

@@ -236,10 +236,10 @@ def _wrong(where: str, expected: str, got: object) -> UsageError:
 
 
 _KINDS: Mapping[str, Any] = {
-    "source": _text, "query": _text, "tickers": _text, "append": _flag, "columns": _texts, "date_format": _text,
-    "decimal": _text, "run": _text, "levels": _levels, "newcomers": _flag, "max_late": _count,
-    "forecasts": _text, "layout": _layout, "page": _text, "groups": _text, "scorecard": _text,
-    "summary": _text,
+    "source": _text, "query": _text, "tickers": _text, "append": _flag, "columns": _texts,
+    "date_format": _text, "decimal": _text, "run": _text, "levels": _levels, "newcomers": _flag,
+    "max_late": _count, "forecasts": _text, "layout": _layout, "page": _text, "groups": _text,
+    "scorecard": _text, "summary": _text,
 }  # fmt: skip
 _LIMITS: Mapping[str, Any] = {
     "coverage": _rate_or_off, "errors": _rate_or_off, "late": _count_or_off, "jumped": _flag,

@@ -51,7 +51,9 @@ def open_source(
     kind, _, path = name.partition(":")
     shown = hide_secrets(name)
     given = {"--decimal": decimal is not None, "--append": append}
-    given[(columns and columns.first_option) or "--columns"] = bool(columns and columns.first_option)
+    given[(columns and columns.first_option) or "--columns"] = bool(
+        columns and columns.first_option
+    )
     if kind not in ("files", "sql"):
         for option in (option for option, is_given in given.items() if is_given):
             raise UsageError(
@@ -75,7 +77,8 @@ def open_source(
 
         if query is None:
             raise UsageError(
-                "--source sql:URL needs --query: a SELECT, or the name of a table (in Python query=)"
+                "--source sql:URL needs --query (in Python query=): a SELECT, or the name of a "
+                "table"
             )
         return Database(path, query, sign, columns, lost=lost)
     if name == "yahoo":

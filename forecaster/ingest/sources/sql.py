@@ -120,7 +120,7 @@ class Database:
 
     def _table(self) -> pd.DataFrame:
         """Run the query; return its rows as they are."""
-        import sqlalchemy as sa
+        from sqlalchemy.exc import SQLAlchemyError
 
         try:
             with self._engine.connect() as connection:
@@ -131,7 +131,13 @@ class Database:
                 ).exec_driver_sql(self._statement())
                 chunks: Any = result.partitions(_CHUNK)
                 return frame_of_rows(list(result.keys()), chunks, self._where, self._columns)
-        except (sa.exc.SQLAlchemyError, OSError, ValueError, RuntimeError, sqlite3.Warning) as error:
+        except (
+            SQLAlchemyError,
+            OSError,
+            ValueError,
+            RuntimeError,
+            sqlite3.Warning,
+        ) as error:
             # Not "from error": drivers put passwords into their messages.
             raise self._failed(error) from None
 
@@ -161,6 +167,7 @@ class Database:
     def _opened(self) -> "sa.Engine":
         """Return an engine that connects when it is used. Raises UsageError without a driver."""
         import sqlalchemy as sa
+        from sqlalchemy.exc import NoSuchModuleError
 
         url, file = self._url.url, self._url.file
         backend = url.get_backend_name()
@@ -175,8 +182,8 @@ class Database:
             options["connect_args"] = {"connect_timeout": _WAIT}
         try:
             return sa.create_engine(url, poolclass=sa.NullPool, hide_parameters=True, **options)
-        except (ImportError, sa.exc.NoSuchModuleError):
+        except (ImportError, NoSuchModuleError):
+            driver = DRIVERS[backend] or url.drivername
             raise UsageError(
-                f"{self._where} needs a driver, which is not installed: "
-                f'`pip install "{DRIVERS[backend]}"`'
+                f'{self._where} needs a driver, which is not installed: `pip install "{driver}"`'
             ) from None

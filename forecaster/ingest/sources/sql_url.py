@@ -56,17 +56,16 @@ def read_database_url(text: str) -> DatabaseUrl:
     """
     require("sqlalchemy", "sql", "--source sql:URL")
     import sqlalchemy as sa
+    from sqlalchemy.exc import ArgumentError
 
     try:
         url = sa.make_url(_filled(text))
-    except (sa.exc.ArgumentError, ValueError, TypeError):
+    except (ArgumentError, ValueError, TypeError):
         raise UsageError(f"--source sql:URL: the URL is not understood; {_EXPECTED}") from None
     url = url.set(drivername=_DEFAULT_DRIVER.get(url.drivername, url.drivername))
     backend = url.get_backend_name()
     if backend not in DRIVERS:
-        raise UsageError(
-            f"--source sql:URL: databases of this kind are not supported; {_EXPECTED}"
-        )
+        raise UsageError(f"--source sql:URL: databases of this kind are not supported; {_EXPECTED}")
     if "@" in (url.host or "") or (backend == "postgresql" and "@" in (url.database or "")):
         raise UsageError(
             "--source sql:URL: more than one @ in the URL. Write @ as %40, / as %2F and : as %3A "
@@ -127,7 +126,9 @@ def _file(url: "sa.URL") -> Path | None:
     backend, name = url.get_backend_name(), url.database or ""
     if name in ("", ":memory:"):
         if backend == "sqlite":
-            raise UsageError("--source sql:sqlite: expected a file, as in sqlite:////data/prices.db")
+            raise UsageError(
+                "--source sql:sqlite: expected a file, as in sqlite:////data/prices.db"
+            )
         return None
     if backend == "duckdb" and name.startswith(("md:", "motherduck:")):
         return None
