@@ -90,6 +90,6 @@ def open_source(
 
         return Simulated(seed)
     raise UsageError(
-        f"source {shown!r}: expected yahoo, simulated, sql:URL (a database) or files:PATH, where "
-        "PATH is a CSV file, a Parquet file or a folder of them"
+        f"source {shown!r}: expected yahoo, simulated or files:PATH, where PATH is a CSV file, a "
+        "Parquet file or a folder of them; or sql:URL, a database"
     )
