@@ -233,7 +233,18 @@ def test_csv_has_one_writer():
     assert sorted(calls) == ["files/csv_writer.py", "storage/runs/request.py"]
 
 
-HEAVY = ("jax", "flax", "optax", "pandas", "numpy", "scipy", "matplotlib", "pyarrow", "torch")
+HEAVY = (
+    "jax",
+    "flax",
+    "optax",
+    "pandas",
+    "numpy",
+    "scipy",
+    "matplotlib",
+    "pyarrow",
+    "torch",
+    "sqlalchemy",
+)
 
 
 def loaded_by(code: str) -> list[str]:

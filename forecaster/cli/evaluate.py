@@ -99,7 +99,8 @@ _SETTINGS = ("horizon", "lookback", "validation", "model", "hidden", "epochs", "
 @home_option
 @click.pass_context
 def evaluate(
-    ctx: click.Context, home: "Home", tickers: str | None, source: str, start: datetime | None,
+    ctx: click.Context, home: "Home", tickers: str | None, source: str,
+    query: str | None, start: datetime | None,
     end: datetime | None, mask: tuple[str, ...], decimal: str | None,
     covariates: "CovariateFiles", columns: tuple[str, ...],
     date_format: str | None, windows: int | None, step: int, baselines: str, torch_sample: int,
@@ -142,7 +143,9 @@ def evaluate(
 
     wanted, membership = read_tickers(tickers)
     grouped = read_groups(from_text(groups)) if groups is not None else None
-    opened = open_source(source, decimal=decimal, columns=as_columns(columns, date_format))
+    opened = open_source(
+        source, decimal=decimal, columns=as_columns(columns, date_format), query=query
+    )
     from forecaster.pipeline import DataRequest, evaluate_from_home, parse_memory
     from forecaster.report import check_uplot
 

@@ -160,6 +160,7 @@ def fit(
     discard: str | None,
     tickers: str | None,
     source: str,
+    query: str | None,
     start: datetime | None,
     end: datetime | None,
     mask: tuple[str, ...],
@@ -190,6 +191,7 @@ def fit(
       forecaster fit --tickers dow30.txt --source simulated
       forecaster fit --source files:prices.parquet --horizon 10
       forecaster fit --source files:sales.csv --columns id=store,time=day,target=net
+      forecaster fit --source 'sql:postgresql://me:${PGPASSWORD}@db/market' --query prices
       forecaster fit --tickers AAPL,MSFT --market SPY
       forecaster fit --tickers dow30.txt --tune --run dow-tuned
       forecaster fit --source files:meters.parquet --memory 4GB
@@ -219,7 +221,9 @@ def fit(
     from forecaster.ingest import open_source
 
     wanted, _ = read_tickers(tickers)
-    opened = open_source(source, decimal=decimal, columns=as_columns(columns, date_format))
+    opened = open_source(
+        source, decimal=decimal, columns=as_columns(columns, date_format), query=query
+    )
     from forecaster.files import make_folder
 
     make_folder(home.folder)

@@ -19,6 +19,7 @@ from forecaster.cli.shared import (
     name_skipped,
     name_stale,
     overwrite_option,
+    query_option,
     read_tickers,
     say,
     show,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 @click.command()
 @tickers_option
 @source_option
+@query_option
 @decimal_option
 @columns_option
 @date_format_option
@@ -72,6 +74,7 @@ def ingest(
     home: "Home",
     tickers: str | None,
     source: str,
+    query: str | None,
     decimal: str | None,
     columns: tuple[str, ...],
     date_format: str | None,
@@ -99,6 +102,7 @@ def ingest(
       forecaster ingest --source files:today.csv --append
       forecaster ingest --source files:kurse.csv --decimal ,
       forecaster ingest --source files:sales.csv --columns id=store,time=day,target=net
+      forecaster ingest --source sql:sqlite:///market.db --query "SELECT ticker, date, close FROM p"
     """
     from forecaster.files import make_folder
     from forecaster.ingest import ingest as run
@@ -107,7 +111,8 @@ def ingest(
     wanted, _ = read_tickers(tickers)
     opened = open_source(
         source, decimal=decimal, columns=as_columns(columns, date_format),
-        append=append, refresh=refresh, requests_per_second=requests_per_second, workers=workers,
+        append=append, query=query, refresh=refresh, requests_per_second=requests_per_second,
+        workers=workers,
         on_wait=lambda seconds: say(f"Yahoo refuses requests; continuing in {seconds:.0f} s"),
     )  # fmt: skip
     make_folder(home.folder)

@@ -1,5 +1,6 @@
 """``forecaster predict``."""
 
+import shlex
 import sys
 from collections.abc import Sequence
 from datetime import datetime
@@ -276,6 +277,14 @@ def _without_width(result: "Prediction") -> list[str]:
 
 def _how_to_update(source: str) -> str:
     command = f"`forecaster ingest --source {source}`"
+    if source.startswith("sql:"):
+        from forecaster.ingest import split_name
+
+        url, query = map(shlex.quote, split_name(source))
+        return (
+            f"Once there are new rows, `forecaster ingest --source {url} --query {query}` reads "
+            "them; add user and password to the URL, and repeat --columns and the like, if used."
+        )
     if not source.startswith("files:"):
         return f"{command} updates them."
     return f"Once there are new rows, {command} reads them; repeat --columns and the like, if used."

@@ -40,7 +40,13 @@ source_option = click.option(
     "--source",
     default="yahoo",
     show_default=True,
-    help="yahoo, simulated, or files:PATH (a CSV, a Parquet file or a folder of them).",
+    help="yahoo, simulated, files:PATH (a CSV, a Parquet file or a folder of them), or sql:URL (a "
+    "PostgreSQL, SQLite or DuckDB database; ${NAME} in it is taken from the environment).",
+)
+query_option = click.option(
+    "--query",
+    metavar="SQL",
+    help="Of a database: one SELECT, or the name of a table.",
 )
 decimal_option = click.option(
     "--decimal",
@@ -169,6 +175,7 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
         date_format_option,
         columns_option,
         decimal_option,
+        query_option,
         source_option,
         tickers_option,
     ):

@@ -147,8 +147,9 @@ class _Day:
         watch = self._watch
         roles = {**parse_columns(watch.columns), "date_format": watch.date_format}
         source = open_source(
-            watch.source, decimal=watch.decimal, columns=Columns(**roles), append=watch.append
-        )
+            watch.source, decimal=watch.decimal, columns=Columns(**roles), append=watch.append,
+            query=watch.query,
+        )  # fmt: skip
         tickers = None
         if watch.tickers is not None:
             tickers = listed_tickers(watch.tickers) or read_universe(watch.tickers)

@@ -11,6 +11,7 @@ from forecaster.config import read_settings
 from forecaster.errors import UsageError, printable
 from forecaster.files import PAGES, TABLES
 
+_DATABASE_FILE = re.compile(r"(sql:(?:sqlite|duckdb):///)([^:/$?][^:?]*)(\?.*)?")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,59}")
 
 EXAMPLE = """\
@@ -18,6 +19,7 @@ EXAMPLE = """\
 # Paths are relative to the folder of this file.
 
 source = "files:prices.csv"      # or "yahoo"; as `ingest --source`
+# query = "SELECT ..."           # of source = "sql:URL"; or the name of a table
 # tickers = "tickers.txt"        # only these; a file or "AAPL,MSFT"; needed for yahoo
 # append = true                  # the file holds only the latest days
 # columns = ["id=symbol"]        # roles of columns; also date_format = "%d.%m.%Y", decimal = ","
@@ -74,6 +76,7 @@ class Watch:
 
     name: str
     source: str
+    query: str | None = None
     tickers: str | None = None
     append: bool = False
     columns: tuple[str, ...] = ()
@@ -158,6 +161,8 @@ def _check_outputs(where: str, checked: Mapping[str, Any]) -> None:
 
 def _source_in(folder: Path, source: str) -> str:
     """Return a source whose path, if it has one, begins in a folder."""
+    if database := _DATABASE_FILE.fullmatch(source):
+        return f"{database[1]}{folder / Path(database[2]).expanduser()}{database[3] or ''}"
     kind, colon, path = source.partition(":")
     if kind != "files" or not path:
         return source
@@ -231,10 +236,10 @@ def _wrong(where: str, expected: str, got: object) -> UsageError:
 
 
 _KINDS: Mapping[str, Any] = {
-    "source": _text, "tickers": _text, "append": _flag, "columns": _texts, "date_format": _text,
-    "decimal": _text, "run": _text, "levels": _levels, "newcomers": _flag, "max_late": _count,
-    "forecasts": _text, "layout": _layout, "page": _text, "groups": _text, "scorecard": _text,
-    "summary": _text,
+    "source": _text, "query": _text, "tickers": _text, "append": _flag, "columns": _texts,
+    "date_format": _text, "decimal": _text, "run": _text, "levels": _levels, "newcomers": _flag,
+    "max_late": _count, "forecasts": _text, "layout": _layout, "page": _text, "groups": _text,
+    "scorecard": _text, "summary": _text,
 }  # fmt: skip
 _LIMITS: Mapping[str, Any] = {
     "coverage": _rate_or_off, "errors": _rate_or_off, "late": _count_or_off, "jumped": _flag,

@@ -85,13 +85,14 @@ def load_panel(
     seed: int = 0,
     decimal: str | None = None,
     mask: Sequence[str] = WRONG,
+    query: str | None = None,
     **columns: Unpack[ColumnOptions],
 ) -> Panel:
     """Load a panel straight from a source, without storing it.
 
-    - ``source``: ``yahoo``, ``simulated``, ``files:PATH``, or a frame of pandas, polars or pyarrow:
-      with a row per series and time, with a column per series and the times in the index or a
-      column, or as ``yfinance.download`` returns it
+    - ``source``: ``yahoo``, ``simulated``, ``files:PATH``, ``sql:URL``, or a frame of pandas,
+      polars or pyarrow: with a row per series and time, with a column per series and the times in
+      the index or a column, or as ``yfinance.download`` returns it
     - ``tickers``: the series to load; None: all that the source holds
     - ``start``, ``end``: the first and the last day, both included
     - ``seed``: of the simulated market
@@ -99,6 +100,7 @@ def load_panel(
     - ``mask``: flags whose rows are left out of training, see
       :mod:`forecaster.ingest.review.quality`. The panel still holds these rows, with their flags;
       see :meth:`Panel.masked`. A frame is not reviewed
+    - ``query``: of a database: one SELECT, or the name of a table
     - ``id_col, time_col, target_col, date_format, wide``: what the columns hold, if their names do
       not show it; see :class:`forecaster.ingest.ColumnOptions`
 
@@ -109,9 +111,11 @@ def load_panel(
     check_flags(mask)
     roles = Columns(**columns)
     if not isinstance(source, str):
+        if query is not None:
+            raise UsageError("query is for a database; leave it out with a frame")
         panel = panel_of_frame(source, tickers, decimal=decimal, columns=roles)
         return panel.between(start, end)
-    opened = open_source(source, seed=seed, decimal=decimal, columns=roles)
+    opened = open_source(source, seed=seed, decimal=decimal, columns=roles, query=query)
     series, skipped = {}, {}
     for item in opened.fetch(_wanted(opened, tickers), start):
         if item.frame is None:

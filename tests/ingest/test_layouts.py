@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from forecaster.errors import DataError, ForecasterError
 from forecaster.home import Home
-from forecaster.ingest import open_source
+from forecaster.ingest import load_panel, open_source
 from forecaster.ingest.tables.file_reader import read_series
+from tests.conftest import prices
 
 DOWNLOADS = {
     "AAPL.csv": "Date,Open,High,Low,Close,Adj Close,Volume\n"
@@ -200,3 +201,8 @@ def test_any_bytes_are_read_or_refused(tmp_path, raw):
         (tmp_path / name).write_bytes(raw)
         with contextlib.suppress(ForecasterError):
             read_series(tmp_path / name)
+
+
+def test_a_column_of_names_without_any_is_a_clear_error():
+    with pytest.raises(DataError, match="row 1, column 'ticker': empty; expected a name"):
+        load_panel(prices().assign(ticker=None))

@@ -6,28 +6,22 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Literal, TypeAlias
 
 import pandas as pd
 
 from forecaster.errors import DataError, UsageError
 from forecaster.files import as_bytes, as_text, check_plain, from_text
 from forecaster.home import Home
-from forecaster.ingest.sources.future import without_future
-from forecaster.ingest.sources.lost import TOO_SHORT, lost_from, why_suspect, with_lost
+from forecaster.ingest.sources.compared import Lost, compared, repeated_time
 from forecaster.ingest.sources.source import Date, Fetched, Known
 from forecaster.ingest.store.store import is_store
 from forecaster.ingest.tables.blocks import Blocks
 from forecaster.ingest.tables.file_reader import ENDINGS, is_parquet, join, read_series, series_name
 from forecaster.ingest.tables.numbers import Decimal
 from forecaster.ingest.tables.roles import Columns
-from forecaster.series import show_time
 from forecaster.spelling import spelled, spellings
 
 _READER = 5  # raise it when files are read differently
-
-Lost: TypeAlias = Literal["suspect", "keep", "replace"]
-"""What becomes of a series whose file lacks stored rows: see :class:`Files`."""
 
 
 class Files:
@@ -88,25 +82,7 @@ class Files:
                 yield self._compared(name, frames[series], known)
 
     def _compared(self, name: str, frame: pd.DataFrame, known: Known | None) -> Fetched:
-        """Return a series of the files, unless it lacks stored rows that it should not lack.
-
-        Rows in the future are left out, with a reason beside the frame.
-        """
-        frame = frame if frame["unique_id"].iloc[0] == name else frame.assign(unique_id=name)
-        frame, left_out = without_future(frame)
-        stored = None if known is None or self._keeps_nothing else known(name)
-        if stored is None or (lost := lost_from(stored.frame, frame)).empty:
-            return Fetched(name, frame, left_out)
-        if self._lost == "keep" and stored.frame["ds"].dtype.kind == frame["ds"].dtype.kind:
-            return Fetched(name, with_lost(lost, frame), left_out)
-        if self._unreadable:
-            return Fetched(name, None, TOO_SHORT, suspect=True)
-        return Fetched(name, None, why_suspect(lost, stored.frame), suspect=True)
-
-    @property
-    def _keeps_nothing(self) -> bool:
-        """Whether stored rows give way: never to a folder in which a file cannot be read."""
-        return self._lost == "replace" and not self._unreadable
+        return compared(name, frame, known, self._lost, unreadable=self._unreadable)
 
     @functools.cached_property
     def _blocks(self) -> Blocks | None:
@@ -126,11 +102,10 @@ class Files:
             else:
                 asked.setdefault(series, []).append(name)
         for series, frame in blocks.read(set(asked), self._decimal):
-            repeated = frame["ds"].duplicated()
+            why = repeated_time(frame)
             for name in asked[series]:
-                if repeated.any():
-                    day = show_time(frame["ds"][repeated].iloc[0])
-                    yield Fetched(name, None, f"more than one row for {day}")
+                if why is not None:
+                    yield Fetched(name, None, why)
                 else:
                     yield self._compared(name, frame, known)
         if self._hash() != before:
@@ -168,11 +143,8 @@ class Files:
             if self._hash() != before:
                 raise DataError(f"{self.path}: changed while it was read; run the same again")
             for name, frame in frames.items():
-                times = frame["ds"].to_numpy()
-                if (repeated := times[1:] == times[:-1]).any():  # they are sorted
-                    self._failed[name] = (
-                        f"more than one row for {show_time(times[1:][repeated][0])}"
-                    )
+                if why := repeated_time(frame):
+                    self._failed[name] = why
             self._frames = {n: frame for n, frame in frames.items() if n not in self._failed}
         return self._frames
 

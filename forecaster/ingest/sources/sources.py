@@ -5,6 +5,7 @@ from typing import TypedDict, Unpack
 
 from forecaster.errors import UsageError
 from forecaster.ingest.sources.source import Source
+from forecaster.ingest.sources.sql_url import hide_secrets
 from forecaster.ingest.tables.numbers import as_decimal
 from forecaster.ingest.tables.roles import Columns
 
@@ -27,40 +28,59 @@ def open_source(
     decimal: str | None = None,
     columns: Columns | None = None,
     append: bool = False,
+    query: str | None = None,
     **options: Unpack[YahooOptions],
 ) -> Source:
-    """Open the source ``yahoo``, ``simulated`` or ``files:PATH``.
+    """Open the source ``yahoo``, ``simulated``, ``files:PATH`` or ``sql:URL``.
 
     - ``seed``: of the simulated market
-    - ``decimal``: the decimal sign in CSV files, a point or a comma; None: inferred for each file
-    - ``columns``: which columns of files hold series, times and target, if their names do not show
-      it
-    - ``append``: add the rows of files to the stored ones, which they need not repeat
+    - ``decimal``: the decimal sign in numbers that are text, a point or a comma; None: inferred for
+      each file
+    - ``columns``: which columns of files and databases hold series, times and target, if their
+      names do not show it
+    - ``append``: add the rows of files or of a database to the stored ones, which they need not
+      repeat
+    - ``query``: of a database: one SELECT, or the name of a table
     - ``options``: of :class:`forecaster.ingest.sources.yahoo.Yahoo`; with ``refresh`` the rows of
-      files, too, take the place of the stored ones, even if they are fewer
+      files and databases, too, take the place of the stored ones, even if they are fewer
 
     Raises UsageError for any other name or sign, for options of files with another source, and for
-    ``append`` with ``refresh``.
+    ``append`` with ``refresh``. No message holds a password.
     """
     sign = as_decimal(decimal)
     kind, _, path = name.partition(":")
-    if decimal is not None and kind != "files":
-        raise UsageError(f"--decimal {decimal} is for files; leave it out with source {name!r}")
-    if kind != "files" and (option := columns and columns.first_option):
-        raise UsageError(f"{option} is for files; leave it out with source {name!r}")
+    shown = hide_secrets(name)
+    given = {"--decimal": decimal is not None, "--append": append}
+    given[(columns and columns.first_option) or "--columns"] = bool(
+        columns and columns.first_option
+    )
+    if kind not in ("files", "sql"):
+        for option in (option for option, is_given in given.items() if is_given):
+            raise UsageError(
+                f"{option} is for files and databases; leave it out with source {shown!r}"
+            )
+    if query is not None and kind != "sql":
+        raise UsageError(f"--query is for databases; leave it out with source {shown!r}")
     refresh = options.get("refresh", False)
-    if append and kind != "files":
-        raise UsageError(f"--append is for files; leave it out with source {name!r}")
     if append and refresh:
         raise UsageError(
             "--append keeps stored rows that a file lacks, and --refresh gives them up; leave one "
             "of them out"
         )
+    lost = "keep" if append else "replace" if refresh else "suspect"
     if kind == "files" and path:
         from forecaster.ingest.sources.files import Files
 
-        lost = "keep" if append else "replace" if refresh else "suspect"
         return Files(path, sign, columns, lost=lost)
+    if kind == "sql" and path:
+        from forecaster.ingest.sources.sql import Database
+
+        if query is None:
+            raise UsageError(
+                "--source sql:URL needs --query (in Python query=): a SELECT, or the name of a "
+                "table"
+            )
+        return Database(path, query, sign, columns, lost=lost)
     if name == "yahoo":
         from forecaster.ingest.sources.yahoo import Yahoo
 
@@ -70,6 +90,6 @@ def open_source(
 
         return Simulated(seed)
     raise UsageError(
-        f"source {name!r}: expected yahoo, simulated or files:PATH, where PATH is a CSV file, a "
-        "Parquet file or a folder of them"
+        f"source {shown!r}: expected yahoo, simulated or files:PATH, where PATH is a CSV file, a "
+        "Parquet file or a folder of them; or sql:URL, a database"
     )

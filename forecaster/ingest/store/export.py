@@ -127,5 +127,7 @@ def find_store(home: Home, source: str | None) -> Store:
         else f"files:{as_text(Path(source.removeprefix('files:')).expanduser().resolve())}"
     )
     if wanted not in known:
-        raise UsageError(f"source {source!r} is not stored; there are {', '.join(known)}")
+        # A URL as typed may hold a password.
+        said = "of this URL" if "://" in source else repr(source)
+        raise UsageError(f"source {said} is not stored; there are {', '.join(known)}")
     return stores[known.index(wanted)]

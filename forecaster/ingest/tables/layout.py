@@ -277,7 +277,8 @@ def _ids(column: pd.Series, where: TableLocation) -> pd.Series:
     kinds = column if isinstance(column.dtype, pd.CategoricalDtype) else column.astype("category")
     names = pd.Series(kinds.cat.categories.astype(str)).str.strip()
     codes = kinds.cat.codes.to_numpy()
-    missing = pd.Series((codes < 0) | (names == "").to_numpy()[codes], index=column.index)
+    blank = np.append((names == "").to_numpy(), True)  # the last one is of code -1, no name
+    missing = pd.Series(blank[codes], index=column.index)
     if missing.any():
         raise DataError(f"{where.cell(missing, 'unique_id')}: empty; expected a name")
     if (bad := names.str.contains(_CONTROL, regex=True)).any():

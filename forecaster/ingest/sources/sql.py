@@ -1,0 +1,189 @@
+"""Read series from a database: PostgreSQL, SQLite or DuckDB, by a query that only reads."""
+
+import hashlib
+import re
+import sqlite3
+import urllib.parse
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from forecaster.errors import DataError, SourceError, UsageError
+from forecaster.ingest.sources.compared import Lost, compared, repeated_time
+from forecaster.ingest.sources.source import Date, Fetched, Known
+from forecaster.ingest.sources.sql_url import DRIVERS, read_database_url
+from forecaster.ingest.tables.layout import each_series, tidy
+from forecaster.ingest.tables.location import TableLocation
+from forecaster.ingest.tables.numbers import Decimal
+from forecaster.ingest.tables.roles import Columns
+from forecaster.ingest.tables.rows import frame_of_rows
+from forecaster.spelling import spelled, spellings
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+_READER = 1  # raise it when rows are read differently
+_CHUNK = 20_000  # rows that are in memory as Python objects
+_WAIT = 10  # seconds to wait for a server, or for a file that another program has locked
+_COMMENTS = r"(?:\s+|--[^\n]*(?:\n|$)|/\*.*?\*/)*"
+_SELECT = re.compile(
+    rf"{_COMMENTS}\(*{_COMMENTS}(?:select\b.|with\s|from\s|values\s*\()", re.IGNORECASE | re.DOTALL
+)
+
+
+class Database:
+    """The rows that a query of a database returns, in any layout that files may have.
+
+    The query runs in a transaction that can only read, and all its rows are read at each update.
+
+    - ``url``: as SQLAlchemy writes it; ``${NAME}`` is taken from the environment
+    - ``query``: one SELECT, or the name of a table
+    - ``decimal``, ``columns``, ``lost``: as in :class:`forecaster.ingest.sources.files.Files`
+
+    ``name`` holds neither user nor password. Raises UsageError for a URL that is not understood,
+    and if a library is missing.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        query: str,
+        decimal: Decimal | None = None,
+        columns: Columns | None = None,
+        *,
+        lost: Lost = "suspect",
+    ):
+        self._url = read_database_url(url)
+        if not (said := " ".join(query.split())):
+            raise UsageError("--query is empty; expected a SELECT, or the name of a table")
+        self.name = f"sql:{self._url.shown}#{said}"
+        self._where = f"sql:{self._url.shown}"
+        self._query = query.strip().rstrip(";")
+        self._decimal: Decimal | None = decimal
+        self._columns = columns or Columns()
+        self._lost: Lost = lost
+        self._engine = self._opened()
+        self._frames: dict[str, pd.DataFrame] | None = None
+        self._fingerprint = ""
+
+    def tickers(self) -> list[str]:
+        """Return all series that the query returns."""
+        return list(self._read())
+
+    def fetch(
+        self, tickers: Sequence[str], start: Date | None = None, known: Known | None = None
+    ) -> Iterator[Fetched]:
+        """Yield each series as a whole; ``start`` is ignored. See :class:`Source`."""
+        frames = self._read()
+        names = spellings(frames)
+        for name in tickers:
+            if (series := spelled(names, name)) is None:
+                yield Fetched(name, None, f"not in {self._where}")
+            elif why := repeated_time(frames[series]):
+                yield Fetched(name, None, why)
+            else:
+                yield compared(name, frames[series], known, self._lost)
+
+    def fingerprint(self) -> str | None:
+        """Return a hash of all rows, in any order, and of the version of their reader."""
+        self._read()
+        return self._fingerprint
+
+    def _read(self) -> dict[str, pd.DataFrame]:
+        """Return all series by name; the database is asked once."""
+        if self._frames is None:
+            table = self._table()
+            if table.empty:
+                raise DataError(f"{self._where}: the query returns no rows")
+            location = TableLocation(self._where, counts_rows=True)
+            rows = tidy(table, location, decimal=self._decimal, columns=self._columns)
+            rows.attrs.clear()  # pandas would copy them for each series
+            frames: dict[str, pd.DataFrame] = {}
+            for series, part in each_series(rows):
+                frames[series] = part.reset_index(drop=True)
+                frames[series].insert(0, "unique_id", series)
+            self._fingerprint = self._hash(frames)
+            self._frames = frames
+        return self._frames
+
+    def _hash(self, frames: dict[str, pd.DataFrame]) -> str:
+        said = f"reader {_READER}{self._decimal or ''}{self._columns!r}\n"
+        digest = hashlib.sha256(said.encode("utf-8", "surrogateescape"))
+        for name, frame in frames.items():
+            digest.update(f"{name}\n{len(frame)}\n".encode("utf-8", "surrogateescape"))
+            for column in sorted(frame.columns.drop("unique_id")):
+                values = frame[column].to_numpy()
+                digest.update(f"{column} {values.dtype}\n".encode("utf-8", "surrogateescape"))
+                digest.update(values.tobytes())
+        return digest.hexdigest()
+
+    def _table(self) -> pd.DataFrame:
+        """Run the query; return its rows as they are."""
+        from sqlalchemy.exc import SQLAlchemyError
+
+        try:
+            with self._engine.connect() as connection:
+                if self._engine.dialect.name == "postgresql":
+                    connection.execution_options(postgresql_readonly=True)
+                result = connection.execution_options(
+                    no_parameters=True, stream_results=True, max_row_buffer=_CHUNK
+                ).exec_driver_sql(self._statement())
+                chunks: Any = result.partitions(_CHUNK)
+                return frame_of_rows(list(result.keys()), chunks, self._where, self._columns)
+        except (
+            SQLAlchemyError,
+            OSError,
+            ValueError,
+            RuntimeError,
+            sqlite3.Warning,
+        ) as error:
+            # Not "from error": drivers put passwords into their messages.
+            raise self._failed(error) from None
+
+    def _statement(self) -> str:
+        """Return the statement to run: the query as a part of another, so that it can be only one.
+
+        A second statement in it is then an error of its syntax. SQLite never runs more than one.
+        """
+        if _SELECT.match(self._query):
+            if self._engine.dialect.name == "sqlite":
+                return self._query
+            return f"SELECT * FROM ({self._query}\n) AS forecaster_query"
+        quote = self._engine.dialect.identifier_preparer.quote
+        return f"SELECT * FROM {'.'.join(map(quote, self._query.split('.')))}"
+
+    def _failed(self, error: BaseException) -> SourceError:
+        """Return the error of a database in one line, without secrets."""
+        lines = str(getattr(error, "orig", None) or error).strip().splitlines()
+        reason = self._url.hidden(lines[0] if lines else type(error).__name__)
+        advice = ""
+        if not _SELECT.match(self._query) and re.search("no such table|not exist", reason):
+            advice = ". --query takes one SELECT, or the name of a table"
+        elif "locked" in reason or "lock on file" in reason:
+            advice = ". Another program is writing to it; run the same again when it has ended"
+        return SourceError(f"{self._where}: {reason}{advice}")
+
+    def _opened(self) -> "sa.Engine":
+        """Return an engine that connects when it is used. Raises UsageError without a driver."""
+        import sqlalchemy as sa
+        from sqlalchemy.exc import NoSuchModuleError
+
+        url, file = self._url.url, self._url.file
+        backend = url.get_backend_name()
+        options: dict[str, Any] = {}
+        if backend == "sqlite":
+            address = f"file:{urllib.parse.quote(str(file))}?mode=ro"
+            options["creator"] = lambda: sqlite3.connect(address, timeout=_WAIT, uri=True)
+            url = sa.make_url("sqlite://")
+        elif backend == "duckdb":
+            options["connect_args"] = {"read_only": file is not None}
+        elif "connect_timeout" not in url.query:
+            options["connect_args"] = {"connect_timeout": _WAIT}
+        try:
+            return sa.create_engine(url, poolclass=sa.NullPool, hide_parameters=True, **options)
+        except (ImportError, NoSuchModuleError):
+            driver = DRIVERS[backend] or url.drivername
+            raise UsageError(
+                f'{self._where} needs a driver, which is not installed: `pip install "{driver}"`'
+            ) from None

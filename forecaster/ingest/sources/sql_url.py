@@ -1,0 +1,159 @@
+"""Read the URL of a database, and name the database without its secrets."""
+
+import os
+import re
+import urllib.parse
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from forecaster.errors import UsageError
+from forecaster.extras import require
+from forecaster.files import as_text
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+DRIVERS = {"postgresql": "psycopg[binary]", "sqlite": "", "duckdb": "duckdb-engine"}
+"""What to install for each database, beside SQLAlchemy."""
+_DEFAULT_DRIVER = {"postgres": "postgresql+psycopg", "postgresql": "postgresql+psycopg"}
+_PUBLIC = ("host", "port", "service", "dbname")  # other parts of a query may hold secrets
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
+_USERINFO = re.compile(r"^[\w+]+://[^/@]*@")
+_EXPECTED = (
+    "expected one such as postgresql://USER:${PGPASSWORD}@HOST/DATABASE, sqlite:///FILE or "
+    "duckdb:///FILE, where ${NAME} is taken from the environment"
+)
+_HIDDEN = "***"
+
+
+class DatabaseUrl(NamedTuple):
+    """A database.
+
+    - ``url``: with all secrets
+    - ``shown``: without user, password and options, for names and messages
+    - ``file``: of SQLite or DuckDB; None: a server, or a database in memory
+    - ``secrets``: texts that no message may hold
+    """
+
+    url: "sa.URL"
+    shown: str
+    file: Path | None
+    secrets: tuple[str, ...]
+
+    def hidden(self, text: str) -> str:
+        """Return text without the secrets."""
+        for secret in sorted(self.secrets, key=len, reverse=True):
+            text = text.replace(secret, _HIDDEN)
+        return text
+
+
+def read_database_url(text: str) -> DatabaseUrl:
+    """Read a URL, with ``${NAME}`` replaced from the environment.
+
+    Raises UsageError for a URL that is not understood, a variable that is not set, a file that does
+    not exist, and if SQLAlchemy is not installed. No message holds the URL.
+    """
+    require("sqlalchemy", "sql", "--source sql:URL")
+    import sqlalchemy as sa
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        url = sa.make_url(_filled(text))
+    except (ArgumentError, ValueError, TypeError):
+        raise UsageError(f"--source sql:URL: the URL is not understood; {_EXPECTED}") from None
+    url = url.set(drivername=_DEFAULT_DRIVER.get(url.drivername, url.drivername))
+    backend = url.get_backend_name()
+    if backend not in DRIVERS:
+        raise UsageError(f"--source sql:URL: databases of this kind are not supported; {_EXPECTED}")
+    if "@" in (url.host or "") or (backend == "postgresql" and "@" in (url.database or "")):
+        raise UsageError(
+            "--source sql:URL: more than one @ in the URL. Write @ as %40, / as %2F and : as %3A "
+            "within a password, or take it from the environment by ${NAME}, where nothing needs "
+            "to be replaced"
+        )
+    file = None if backend == "postgresql" else _file(url)
+    if file is not None:
+        url = url.set(database=as_text(file))
+    return DatabaseUrl(url, _shown(url), file, _secrets(url))
+
+
+def hide_secrets(source: str) -> str:
+    """Return the name of a source as typed, without what may be a secret."""
+    if "://" not in source or source.startswith("files:"):
+        return source
+    source = re.sub(r"://.*@", f"://{_HIDDEN}@", source, flags=re.DOTALL)
+    return re.sub(r"\?[^#]*", "", source)
+
+
+def split_name(source: str) -> tuple[str, str]:
+    """Return URL and query of the name of a database source, each as it may be typed."""
+    url, _, query = source.partition("#")
+    return url.replace("%23", "#"), query
+
+
+def _filled(text: str) -> str:
+    """Return a URL with the values of its variables, quoted where a URL needs it."""
+    quoted: Callable[[re.Match[str]], str] = lambda match: urllib.parse.quote(  # noqa: E731
+        _value(match), safe=""
+    )
+    if text.startswith("${"):
+        return _VARIABLE.sub(_value, text)
+    end = found.end() if (found := _USERINFO.match(text)) else 0
+    address, mark, options = text[end:].partition("?")
+    return (
+        _VARIABLE.sub(quoted, text[:end])
+        + _VARIABLE.sub(_value, address)
+        + mark
+        + _VARIABLE.sub(quoted, options)
+    )
+
+
+def _value(match: re.Match[str]) -> str:
+    value = os.environ.get(match[1])
+    if value is None:
+        raise UsageError(
+            f"--source sql:URL: the URL names ${{{match[1]}}}, which is not set in the environment"
+        )
+    return value
+
+
+def _file(url: "sa.URL") -> Path | None:
+    """Return the file of a database; None for one that is not in a file.
+
+    Raises UsageError for a file that does not exist.
+    """
+    backend, name = url.get_backend_name(), url.database or ""
+    if name in ("", ":memory:"):
+        if backend == "sqlite":
+            raise UsageError(
+                "--source sql:sqlite: expected a file, as in sqlite:////data/prices.db"
+            )
+        return None
+    if backend == "duckdb" and name.startswith(("md:", "motherduck:")):
+        return None
+    # The full path, since later commands may be started in another folder.
+    file = Path(name).expanduser().resolve()
+    if not file.is_file():
+        raise UsageError(f"--source sql:{backend}: no such file: {file}")
+    return file
+
+
+def _shown(url: "sa.URL") -> str:
+    """Return a URL without user, password, driver and the options that say nothing of the place."""
+    host = f"[{url.host}]" if ":" in (url.host or "") else url.host or ""
+    port = "" if url.port is None else f":{url.port}"
+    place = f"{url.get_backend_name()}://{host}{port}/{url.database or ''}"
+    options = urllib.parse.urlencode(
+        [(name, url.query[name]) for name in _PUBLIC if name in url.query], doseq=True, safe="/"
+    )
+    return (f"{place}?{options}" if options else place).replace("#", "%23")
+
+
+def _secrets(url: "sa.URL") -> tuple[str, ...]:
+    values = [str(url.password)] if url.password else []
+    for name, value in url.query.items():
+        if name not in _PUBLIC:
+            values += [value] if isinstance(value, str) else value
+    quoted = [urllib.parse.quote(value, safe="") for value in values]
+    return tuple(dict.fromkeys(value for value in (*values, *quoted) if value))

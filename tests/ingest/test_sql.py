@@ -1,0 +1,441 @@
+"""Prices from a database: SQLite always, DuckDB and PostgreSQL where they are installed."""
+
+import contextlib
+import os
+import pwd
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from forecaster.daily import read_watch
+from forecaster.errors import DataError, ForecasterError, ForecasterWarning, SourceError, UsageError
+from forecaster.home import Home
+from forecaster.ingest import Store, ingest, load_panel, open_source, split_name
+from forecaster.ingest.sources import sql
+from forecaster.ingest.sources.sql_url import read_database_url
+from forecaster.ingest.tables import rows as rows_module
+from tests.conftest import error, prices, run
+
+pytest.importorskip("sqlalchemy")
+BOTH = pd.concat([prices("AAA", 60), prices("BÖ.B", 50)], ignore_index=True)
+SECRET = "ge/h#im@%2F:1"
+
+
+@pytest.fixture
+def database(tmp_path) -> Path:
+    """A SQLite file with a table of prices."""
+    path = tmp_path / "market.db"
+    put(path, BOTH)
+    return path
+
+
+def put(path: Path, table: pd.DataFrame, name: str = "prices") -> None:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        table.to_sql(name, connection, index=False, if_exists="replace")
+        connection.commit()
+
+
+def load(path: Path, query: str = "prices", **options):
+    return load_panel(f"sql:sqlite:///{path}", query=query, **options)
+
+
+def said(kind: type[ForecasterError], call: Callable[[], object]) -> str:
+    with pytest.raises(kind) as caught:
+        call()
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "prices",
+        "SELECT * FROM prices",
+        "-- all of them\nwith p as (select * from prices) select * from p;",
+        "select * from prices where ticker like '%' and ':a' = ':a' and 5 % 2 = 1",
+    ],
+)
+def test_a_query_gives_what_a_file_with_its_rows_gives(tmp_path, database, query):
+    BOTH.to_csv(tmp_path / "p.csv", index=False)
+    want, got = load_panel(f"files:{tmp_path / 'p.csv'}"), load(database, query)
+    assert got.ids == want.ids == ("AAA", "BÖ.B")
+    assert got.channels == want.channels and (got.times == want.times).all()
+    np.testing.assert_allclose(got.values, want.values, rtol=1e-15)
+
+
+def test_chunks_do_not_matter(database, monkeypatch):
+    whole = load(database)
+    monkeypatch.setattr(sql, "_CHUNK", 7)
+    np.testing.assert_array_equal(load(database).values, whole.values)
+
+
+def test_columns_may_have_any_names_and_layout(database):
+    odd = BOTH[["ticker", "date", "close"]].set_axis(["date", "close", "ticker"], axis=1)
+    put(database, odd, "my odd")
+    got = load(database, "my odd", id_col="date", time_col="close", target_col="ticker")
+    np.testing.assert_array_equal(got.values[..., 0], load(database).values[..., 3])
+    put(database, BOTH.pivot(index="date", columns="ticker", values="close").reset_index(), "wide")
+    assert load(database, "wide").ids == ("AAA", "BÖ.B")
+
+
+def test_dates_and_numbers_may_be_text(database):
+    shown = "SELECT ticker, strftime('%d/%m/%Y', date) AS date, {} AS close FROM prices"
+    text = shown.format("replace(printf('%.2f', close), '.', ',')")
+    got = load(database, text, date_format="%d/%m/%Y", decimal=",")
+    np.testing.assert_allclose(got.values[..., 0], load(database).values[..., 3], atol=0.0051)
+
+
+@pytest.mark.parametrize(
+    ("query", "kind", "what"),
+    [
+        ("nowhere", SourceError, "no such table: nowhere. --query takes one SELECT"),
+        ("SELECT * FROM nowhere", SourceError, "no such table: nowhere"),
+        ("SELECT 1; DROP TABLE prices", SourceError, "one statement at a time"),
+        ("DROP TABLE prices", SourceError, "--query takes one SELECT"),
+        ("WITH x AS (SELECT 1) DELETE FROM prices", SourceError, "readonly database"),
+        ("SELECT * FROM prices WHERE 0", DataError, "the query returns no rows"),
+        ("SELECT ticker, date, close, open AS close FROM prices", DataError, "appears twice"),
+        ("SELECT ticker, date, 9e999 AS close FROM prices", DataError, "row 1, column 'close'"),
+        ("SELECT ticker, date, nullif('x', date) AS close FROM prices", DataError, "not a number"),
+        ("SELECT ticker, NULL AS date, close FROM prices", DataError, "column 'date'"),
+        ("SELECT NULL AS ticker, date, close FROM prices", DataError, "empty; expected a name"),
+        ("SELECT date, close FROM prices", DataError, "no column 'ticker', and dates repeat"),
+        ("SELECT ticker, date FROM prices", DataError, "no column 'close'"),
+        ("SELECT *, iif(volume > 5000, 'EUR', 'USD') AS currency FROM prices", DataError, "'USD'"),
+        ("SELECT * FROM prices UNION ALL SELECT * FROM prices", DataError, "more than one row"),
+        (" ", UsageError, "--query is empty"),
+    ],
+)  # fmt: skip
+def test_bad_queries_and_rows_are_clear_errors(database, query, kind, what):
+    before = database.read_bytes()
+    message = said(kind, lambda: load(database, query))
+    assert what in message and "Traceback" not in message
+    assert database.read_bytes() == before
+
+
+def test_missing_values_are_kept_as_such_and_other_columns_left_out(database):
+    query = (
+        "SELECT ticker, date, nullif(close, (SELECT close FROM prices)) AS close, {} FROM prices"
+    )
+    got = load(database, query.format("x'00' AS photo, 'words' AS note, 1.5 AS extra"))
+    assert got.channels == ("close", "extra") and np.isnan(got.values[0, 0, 0])
+
+
+def test_a_column_of_numbers_and_text_is_one_of_text(database, monkeypatch):
+    monkeypatch.setattr(sql, "_CHUNK", 10)
+    mixed = "SELECT ticker, date, iif(volume > 5000, close, '' || close) AS close FROM prices"
+    np.testing.assert_allclose(load(database, mixed).values[..., 0], load(database).values[..., 3])
+
+
+def test_rows_that_do_not_fit_into_memory_are_refused(database, monkeypatch):
+    monkeypatch.setattr(rows_module, "free_memory", lambda: 1_000)
+    assert "do not fit into memory" in said(DataError, lambda: load(database))
+
+
+def test_a_locked_file_is_said_to_be_locked(database, monkeypatch):
+    monkeypatch.setattr(sql, "_WAIT", 0.05)
+    with contextlib.closing(sqlite3.connect(database, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        message = said(SourceError, lambda: load(database))
+        assert "database is locked. Another program is writing to it" in message
+        other.execute("ROLLBACK")
+    assert load(database).ids
+
+
+def test_rows_that_are_lost_are_not_lost_from_the_store(tmp_path, database):
+    home, query = Home(tmp_path), "prices"
+
+    def opened(**options):
+        return open_source(f"sql:sqlite:///{database}", query=query, **options)
+
+    assert ingest(home, opened(), None).changed == 2
+    assert ingest(home, opened(), None).changed == 0
+    put(database, BOTH.iloc[40:60])
+    arrived = ingest(home, opened(), None)
+    assert "lacks 40 of the 60 stored rows" in arrived.stale["AAA"]
+    assert "no longer in the source" in arrived.stale["BÖ.B"] and arrived.changed == 0
+    tomorrow = BOTH.iloc[[59]].assign(date="2020-03-25")
+    put(database, tomorrow)
+    arrived = ingest(home, opened(append=True), ["AAA"], refresh=True)
+    assert arrived.changed == 1 and len(arrived.store.read_one("AAA")) == 61
+    arrived = ingest(home, opened(refresh=True), ["AAA"], refresh=True)
+    assert len(arrived.store.read_one("AAA")) == 1
+
+
+def test_the_store_is_of_the_query(tmp_path, database, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    one = open_source("sql:sqlite:///market.db", query="prices").name
+    assert one == f"sql:sqlite:///{database}#prices"
+    query = "SELECT *\n  FROM prices"
+    other = open_source(f"sql:sqlite:///{database}", query=query).name
+    assert split_name(other) == (f"sql:sqlite:///{database}", "SELECT * FROM prices")
+
+
+def test_a_new_order_of_rows_is_no_change(database):
+    def fingerprint(query: str) -> str | None:
+        return open_source(f"sql:sqlite:///{database}", query=query).fingerprint()
+
+    forth = fingerprint("SELECT * FROM prices ORDER BY date")
+    assert forth == fingerprint("SELECT * FROM prices ORDER BY date DESC")
+    assert forth != fingerprint("SELECT * FROM prices WHERE date > '2020-01-02'")
+
+
+@pytest.mark.parametrize(
+    ("url", "what"),
+    [
+        ("postgresql://me:ge/h#im@x@h/db", "more than one @"),
+        ("postgresql://me:geheim@host:geheim/db", "not understood"),
+        ("geheim", "not understood"),
+        ("mysql://me:geheim@host/db", "not supported"),
+        ("postgresql://me:${NOT_SET_HERE}@host/db", "${NOT_SET_HERE}, which is not set"),
+        ("sqlite:////nowhere/x.db", "no such file: /nowhere/x.db"),
+        ("sqlite://", "expected a file"),
+    ],
+)
+def test_a_bad_url_is_a_clear_error_without_secrets(url, what):
+    message = said(UsageError, lambda: open_source(f"sql:{url}", query="prices"))
+    assert what in message and "geheim" not in message and "ge/h" not in message
+
+
+def test_options_of_other_sources_are_refused_without_secrets():
+    url = "SQL:postgresql://me:geheim@host/db?sslpassword=geheim"
+    calls: list[Callable[[], object]] = [
+        lambda: open_source(url), lambda: open_source(url, query="x"),
+        lambda: open_source(url, append=True), lambda: open_source(url, decimal=","),
+    ]  # fmt: skip
+    for call in calls:
+        message = said(UsageError, call)
+        assert "geheim" not in message and "host" in message
+    needs = said(UsageError, lambda: open_source("sql:sqlite:///x.db"))
+    assert "needs --query" in needs
+    with pytest.raises(UsageError, match="query is for a database"):
+        load_panel(BOTH, query="prices")
+
+
+def test_names_and_values_of_the_environment(monkeypatch):
+    monkeypatch.setenv("PW", SECRET)
+    monkeypatch.setenv("HOST_HERE", "db.example")
+    found = read_database_url("postgresql://me:${PW}@${HOST_HERE}:5433/m?sslpassword=${PW}")
+    assert found.url.password == SECRET == found.url.query["sslpassword"]
+    assert found.shown == "postgresql://db.example:5433/m"
+    assert found.hidden(f"bad {SECRET}") == "bad ***"
+    monkeypatch.setenv("ALL", "postgres://me:geheim@h/m?host=/run/pg")
+    assert read_database_url("${ALL}").shown == "postgresql://h/m?host=/run/pg"
+
+
+def test_what_is_missing_is_named_with_what_installs_it(monkeypatch, database):
+    def without(name: str) -> str:
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, name, None)
+            if name == "sqlalchemy":
+                patch.setattr("forecaster.extras.has", lambda library: library != name)
+            url = "postgresql://me@host/db" if name == "psycopg" else f"sqlite:///{database}"
+            return said(UsageError, lambda: open_source(f"sql:{url}", query="prices"))
+
+    assert "psycopg[binary]" in without("psycopg")
+    assert "forecaster-swarm[sql]" in without("sqlalchemy")
+
+
+def test_a_watch_may_name_a_database_beside_it(tmp_path):
+    path = tmp_path / "daily.toml"
+    path.write_text('source = "sql:sqlite:///market.db?x=1"\nquery = "prices"\n')
+    watch = read_watch(path)
+    assert watch.source == f"sql:sqlite:///{tmp_path}/market.db?x=1" and watch.query == "prices"
+    for source in ("sql:sqlite:////a/b.db", "sql:${URL}", "sql:duckdb:///:memory:"):
+        path.write_text(f'source = "{source}"\n')
+        assert read_watch(path).source == source
+
+
+def test_commands_work_from_a_database_and_keep_no_secret(tmp_path, settings, monkeypatch):
+    monkeypatch.setenv("DB_KEY", "geheimnis")
+    database, home = tmp_path / "market.db", tmp_path / "home"
+    put(database, pd.concat([prices("AAA"), prices("BÖ.B")]))
+    url, query = f"sql:sqlite:///{database}?key=${{DB_KEY}}", "SELECT * FROM prices"
+    source = ("--source", url, "--query", query, "--home", home)
+    result = run("fit", *source, "--config", settings)
+    assert result.exit_code == 0, result.output
+    outputs = [result, run("predict", "--all", "--home", home), run("status", "--home", home)]
+    assert f"`forecaster ingest --source sql:sqlite:///{database} --query '{query}'`" in (
+        outputs[1].stderr
+    )
+    assert "has 2 series" in outputs[2].stdout or query in outputs[2].stdout
+    watch = tmp_path / "daily.toml"
+    watch.write_text(f'source = "{url}"\nquery = "{query}"\nforecasts = "f.csv"\n')
+    daily = run("daily", watch, "--home", home)
+    assert (tmp_path / "f.csv").exists(), daily.output
+    database.rename(tmp_path / "gone.db")
+    failed = error("ingest", *source, code=2)
+    text = "".join(each.output for each in (*outputs, daily)) + failed
+    assert "geheimnis" not in text
+    assert not holding("geheimnis", home)
+
+
+def holding(secret: str, folder: Path) -> list[Path]:
+    """The files below a folder that hold a text, as it is or as in a URL."""
+    texts = {secret.encode(), secret.encode("utf-16-le")}
+    found = [path for path in folder.rglob("*") if path.is_file()]
+    assert len(found) > 5
+    return [path for path in found if any(text in path.read_bytes() for text in texts)]
+
+
+def test_duckdb(tmp_path):
+    pytest.importorskip("duckdb_engine", reason="duckdb-engine is not installed")
+    duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
+    path = tmp_path / "market.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.register("given", BOTH)
+        connection.execute(
+            "CREATE TABLE prices AS SELECT ticker, date::DATE AS date, "
+            "close::DECIMAL(18, 8) AS close FROM given"
+        )
+    url = f"sql:duckdb:///{path}"
+    got = load_panel(url, query="FROM prices")
+    np.testing.assert_allclose(got.values[0, :, 0], BOTH["close"][:60], atol=1e-8)
+    message = said(SourceError, lambda: load_panel(url, query="SELECT 1; DROP TABLE prices"))
+    assert "yntax" in message
+    assert "--query takes" in said(SourceError, lambda: load_panel(url, query="DELETE FROM prices"))
+    parquet = tmp_path / "p.parquet"
+    BOTH.to_parquet(parquet)
+    query = f"SELECT * FROM read_parquet('{parquet}')"
+    assert load_panel("sql:duckdb:///:memory:", query=query).ids == got.ids
+
+
+class Server(NamedTuple):
+    """A PostgreSQL server on a socket: its URLs, and what runs SQL as its owner."""
+
+    url: str
+    wrong: str
+    run: Callable[[str], object]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """PostgreSQL with a password, as a user of its own where the tests run as root."""
+    psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+    program = Path(found[-1]) if found else Path(shutil.which("postgres") or "missing")
+    if not program.exists():
+        pytest.skip("PostgreSQL is not installed")
+    names = [user.pw_name for user in pwd.getpwall()]
+    owner = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+    if os.geteuid() != 0:
+        owner = []
+    elif "postgres" not in names or shutil.which("setpriv") is None:
+        pytest.skip("PostgreSQL does not run as root, and there is no user postgres or no setpriv")
+    folder = Path(tempfile.mkdtemp(prefix="pg", dir="/tmp"))  # a short path, for the socket
+    (folder / "pw").write_text(SECRET)
+    if owner:
+        for path in (folder, folder / "pw"):
+            shutil.chown(path, "postgres")
+    data = str(folder / "data")
+    initdb = [str(program.with_name("initdb")), "-D", data, "-U", "me", "-A", "scram-sha-256"]
+    ctl = [str(program.with_name("pg_ctl")), "-D", data]
+    start = ["-w", "-o", f"-k {folder} -c listen_addresses= -F", "-l", str(folder / "log")]
+    try:
+        for words in (
+            [*initdb, "--no-sync", "-E", "UTF8", f"--pwfile={folder / 'pw'}"],
+            [*ctl, *start, "start"],
+        ):  # fmt: skip
+            subprocess.run([*owner, *words], check=True, capture_output=True, cwd="/")
+        address = f"/postgres?host={folder}"
+
+        def execute(text: str) -> object:
+            with psycopg.connect(
+                host=str(folder), user="me", password=SECRET, dbname="postgres", autocommit=True
+            ) as connection:
+                return connection.execute(text.encode()).statusmessage
+
+        yield Server(
+            f"sql:postgresql://me:${{PG_TEST_SECRET}}@{address}",
+            f"sql:postgresql://me:${{PG_TEST_WRONG}}@{address}", execute,
+        )  # fmt: skip
+    finally:
+        subprocess.run([*owner, *ctl, "-m", "immediate", "stop"], capture_output=True, cwd="/")
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def secrets(monkeypatch) -> None:
+    monkeypatch.setenv("PG_TEST_SECRET", SECRET)
+    monkeypatch.setenv("PG_TEST_WRONG", f"{SECRET}-but-wrong")
+
+
+@pytest.fixture(scope="module")
+def kurse(server) -> Server:
+    """A server with a table of prices in columns of the database's own types."""
+    server.run('CREATE TABLE "Kürse" (symbol text, day date, close numeric, at timestamptz)')
+    table = pd.concat([prices("AAA"), prices("BÖ.B")])
+    values = ", ".join(
+        f"('{row.ticker}', '{row.date}', {row.close:.6f}, '{row.date} 22:00-05')"
+        for row in table.itertuples()
+    )
+    server.run(f'INSERT INTO "Kürse" VALUES {values}')
+    return server
+
+
+@pytest.mark.usefixtures("secrets")
+def test_postgresql_gives_the_rows_of_a_query_that_can_only_read(kurse):
+    server = kurse
+    got = load_panel(server.url, query="Kürse", time_col="day")
+    assert got.ids == ("AAA", "BÖ.B") and got.values.shape[1] == 400
+    np.testing.assert_allclose(got.values[0, :, 0], prices("AAA")["close"], atol=1e-6)
+    query = "SELECT symbol, at, close FROM \"Kürse\" WHERE symbol LIKE 'A%'"
+    zoned = load_panel(server.url, query=query)
+    assert zoned.times[0] == np.datetime64("2020-01-02T03:00"), "times are those of UTC"
+
+    changes = (
+        "DROP TABLE \"Kürse\"",
+        "SELECT 1; DROP TABLE \"Kürse\"",
+        "SELECT 1) AS a; DROP TABLE \"Kürse\"; SELECT * FROM (SELECT 2",
+        "WITH gone AS (DELETE FROM \"Kürse\" RETURNING *) SELECT * FROM gone",
+        "SELECT lo_create(0)",
+        "SELECT 'infinity'::date AS day",
+        "SELECT symbol, day, 'Infinity'::float8 AS close FROM \"Kürse\"",
+    )  # fmt: skip
+    for change in changes:
+        assert SECRET not in said(ForecasterError, lambda q=change: load_panel(server.url, query=q))
+    assert load_panel(server.url, query="public.Kürse", time_col="day").ids == got.ids
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("secrets")
+def test_nothing_keeps_the_password_of_postgresql(kurse, tmp_path, settings):
+    server = kurse
+    home, query = tmp_path / "home", 'SELECT symbol, day, close FROM "Kürse"'
+    source = ("--source", server.url, "--query", query, "--home", home)
+    outputs = [
+        run("fit", *source, "--config", settings),
+        run("evaluate", *source, "--config", settings, "--windows", "5"),
+        run("predict", "--all", "--home", home),
+        run("ingest", *source, "--refresh"),
+        run("status", "--home", home),
+    ]
+    assert [each.exit_code for each in outputs] == [0] * 5, [each.output for each in outputs]
+    wrong = run("ingest", "--source", server.wrong, "--query", query, "--home", home)
+    assert wrong.exit_code == 1 and "authentication failed" in wrong.stderr
+    for secret in (SECRET, "ge%2Fh%23im", "ge/h#im"):
+        assert not any(secret in each.output for each in (*outputs, wrong))
+        assert not holding(secret, home)
+    (store,) = Store.all_of(Home(home))
+    assert "me:" not in store.source and store.source.endswith(f"#{query}")
+
+
+def test_a_server_that_cannot_be_reached_is_said_without_secrets(tmp_path):
+    pytest.importorskip("psycopg", reason="psycopg is not installed")
+    url = f"sql:postgresql://me:geheim@/db?host={tmp_path}"
+    message = said(SourceError, lambda: load_panel(url, query="prices"))
+    assert "connection" in message and "geheim" not in message
+
+
+def test_a_row_in_the_future_is_left_out_and_said(database):
+    put(database, pd.concat([BOTH, BOTH.iloc[[59]].assign(date="2099-01-02")]))
+    with pytest.warns(ForecasterWarning, match="rows in the future are left out"):
+        assert load(database).times[-1] < np.datetime64("2021-01-01")
