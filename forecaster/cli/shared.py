@@ -145,7 +145,8 @@ def covariate_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("--static", type=file, metavar="FILE", help="Facts about each series: rows "
                   "unique_id,... with numbers or words, such as a sector.")  # fmt: skip
     @click.option("--future", type=file, metavar="FILE", help="Numbers known in advance: rows "
-                  "unique_id,ds,... (or ds,... for all series), up to the horizon.")  # fmt: skip
+                  "unique_id,ds,... (or ds,... for all series), up to the horizon; or a list of "
+                  "events, such as earnings: rows ticker,date.")  # fmt: skip
     @functools.wraps(command)
     def with_files(*args: Any, future: Path | None, static: Path | None, **options: Any) -> Any:
         from forecaster.ingest import CovariateFiles, Reading

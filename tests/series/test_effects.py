@@ -320,3 +320,33 @@ def test_holidays_change_the_hours_of_working_days():
     )
     assert found[14] == pytest.approx(-0.3, abs=0.06)
     assert abs(found[2]) < 0.06
+
+
+def test_a_gap_of_decades_costs_nothing():
+    z, days = simulated(9, 1100)
+    times = days.to_numpy()
+    old = np.concatenate([np.array(["1700-01-01"], times.dtype), times])
+    rows = [np.concatenate([own[:1], own]) for own in z]
+    prior = learn_calendar(rows, [old] * 9)
+    assert prior == learn_calendar(list(z), [times] * 9)
+    assert prior.groups
+    assert effects_of(prior, rows, [old] * 9) == effects_of(prior, list(z), [times] * 9)
+
+
+def test_series_of_another_era_have_no_effects():
+    z, days = simulated(9, 1100)
+    times = [days.to_numpy()] * 9
+    long_ago = times[0] - np.timedelta64(200 * 365, "D")
+    prior = learn_calendar([*z, z[0]], [*times, long_ago])
+    assert prior == learn_calendar(list(z), times)
+    assert effects_of(prior, [*z, z[0]], [*times, long_ago])[-1] == ()
+
+
+def test_series_too_short_to_learn_from_do_not_choose_the_rhythm():
+    z, days = simulated(8, 720)
+    daily = [Nature(logarithmic=True, rhythm="D")] * 8
+    rows = [(np.exp(own), days.to_numpy()) for own in z]
+    months = pd.date_range("2022-01-01", periods=24, freq="MS").to_numpy()
+    short = [(np.ones(24), months)] * 9
+    both = calendar_of([*daily, *[Nature(logarithmic=True, rhythm="M")] * 9], [*rows, *short])
+    assert both.groups and both == calendar_of(daily, rows)

@@ -156,7 +156,8 @@ def learn_calendar(
     known = RHYTHMS[rhythm]
     rows, times = _latest(rows, times, known)
     steps = [known.numbers(own) for own in times]
-    long = [number for number, own in enumerate(steps) if len(own) >= known.fewest]
+    enough = _in_one_era(steps, [len(own) >= known.fewest for own in steps], known)
+    long = [number for number, usable in enumerate(enough) if usable]
     long = long[:: max(1, -(-len(long) // known.most))]
     if not long:
         return NO_EFFECTS
@@ -195,7 +196,7 @@ def effects_of(
     known = RHYTHMS[prior.rhythm]
     rows, times = _latest(rows, times, known)
     steps = [known.numbers(own) for own in times]
-    enough = [len(own) >= known.least for own in steps]
+    enough = _in_one_era(steps, [len(own) >= known.least for own in steps], known)
     if not prior.groups or not any(enough):
         return [()] * len(rows)
     usable_steps = [own for own, usable in zip(steps, enough, strict=True) if usable]
@@ -227,8 +228,37 @@ def effects_on(
 def _latest(
     rows: Sequence[Row], times: Sequence[Shaped[np.ndarray, " row"]], rhythm: Rhythm
 ) -> tuple[list[Row], list[Shaped[np.ndarray, " row"]]]:
-    """Return the latest rows of each series, as many as effects are learned from."""
-    return [own[-rhythm.latest :] for own in rows], [own[-rhythm.latest :] for own in times]
+    """Return the latest rows of each series, within the steps that effects are learned from.
+
+    Of a series with more gaps than rows, only those after the last gap of a season or more: what
+    comes before it may be of another era, or have a wrong year.
+    """
+    begins: list[int] = []
+    for own in times:
+        steps = rhythm.numbers(own)
+        begin = 0
+        if len(steps):
+            begin = int(np.searchsorted(steps, steps[-1] - rhythm.latest, side="right"))
+            if int(steps[-1] - steps[begin]) > 2 * (len(steps) - begin):
+                gaps: Int[np.ndarray, " gap"] = np.diff(steps[begin:])
+                far = np.flatnonzero(gaps > rhythm.season)
+                begin += int(far[-1]) + 1 if len(far) else 0
+        begins.append(begin)
+    return (
+        [own[begin:] for own, begin in zip(rows, begins, strict=True)],
+        [own[begin:] for own, begin in zip(times, begins, strict=True)],
+    )
+
+
+def _in_one_era(
+    steps: Sequence[Int[np.ndarray, " row"]], usable: Sequence[bool], rhythm: Rhythm
+) -> list[bool]:
+    """Return which usable series do not end long before the others, whose steps they would add."""
+    newest = max((int(own[-1]) for own, one in zip(steps, usable, strict=True) if one), default=0)
+    return [
+        one and int(own[0]) > newest - 2 * rhythm.latest
+        for own, one in zip(steps, usable, strict=True)
+    ]
 
 
 def _best_smoothing(

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from forecaster.series.calendar.gaps import regular_spacing, without_gaps
-from forecaster.series.calendar.rhythms import rhythm_of
+from forecaster.series.calendar.rhythms import RHYTHMS, rhythm_of
 from forecaster.series.calendar.seasons import seasons_of
 from forecaster.series.features.counts import are_counts
 from forecaster.series.features.effects import (
@@ -145,9 +145,14 @@ def calendar_of(
 ) -> CalendarPrior:
     """Return what the series of a panel have in common; ``rows``: their values and times.
 
-    Only those of the most frequent rhythm have effects.
+    Only those of the most frequent rhythm have effects. Series that are too short to learn from do
+    not count.
     """
-    rhythms = Counter(one.rhythm for one in natures if one.may_have_effects(one.rhythm))
+    rhythms = Counter(
+        one.rhythm
+        for one, (values, _) in zip(natures, rows, strict=True)
+        if one.may_have_effects(one.rhythm) and len(values) >= RHYTHMS[one.rhythm].fewest
+    )
     if not rhythms:
         return NO_EFFECTS
     rhythm = max(rhythms, key=lambda one: (rhythms[one], one))
