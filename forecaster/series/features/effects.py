@@ -238,7 +238,7 @@ def _latest(
         steps = rhythm.numbers(own)
         begin = 0
         if len(steps):
-            begin = int(np.searchsorted(steps, steps[-1] - rhythm.latest, side="right"))
+            begin = int(np.argmax(steps > int(steps[-1]) - rhythm.latest))
             if int(steps[-1] - steps[begin]) > 2 * (len(steps) - begin):
                 gaps: Int[np.ndarray, " gap"] = np.diff(steps[begin:])
                 far = np.flatnonzero(gaps > rhythm.season)
