@@ -203,13 +203,13 @@ class Recipe:
         member whose step did not count: see :func:`latest_params`.
         """
 
-        def step_best(
+        def step(
             state: State, hyperparams: Hyperparams, batch: Batch
         ) -> tuple[State, Float[jax.Array, ""]]:
             state, loss = self.step(state._replace(params=state.best_params), hyperparams, batch)
             return state._replace(params=None), loss
 
-        return step_best
+        return step
 
     @functools.cached_property
     def pure(self) -> Pure:
@@ -295,7 +295,7 @@ class Recipe:
 
 
 def latest_params(state: State, before: Params) -> Params:
-    """Return ``params`` after ``step_best`` returned a state; ``before`` it they were these."""
+    """Return ``params`` after ``step_best`` returned a state; ``before``: those before it."""
     counted = (state.best_epoch == state.epoch) & (state.status != Status.DIVERGED)
     return where(cast(jax.Array, counted), state.best_params, before)
 
