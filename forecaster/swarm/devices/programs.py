@@ -100,7 +100,8 @@ def _shared(lowered: Any, mesh: Mesh, options: dict[str, Any]) -> Any:
     text: str = lowered.as_text()
     if "callback" in text:  # it refers to objects of this process
         return _executable(lowered, options)
-    devices = [device.id for device in mesh.devices.flat]
+    # Devices of other clients may have the same numbers.
+    devices = [(id(device.client), device.id) for device in mesh.devices.flat]
     parts = (
         text,
         lowered.in_tree,

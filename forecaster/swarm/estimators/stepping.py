@@ -2,21 +2,32 @@
 
 import functools
 import math
-import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Optional, TypeAlias
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 from jaxtyping import Float
 
 from forecaster.swarm.arrays.data import is_shared, total_bytes
 from forecaster.swarm.arrays.members import take_members
+from forecaster.swarm.arrays.variables import Variables
 from forecaster.swarm.checkpoints.history import widened_losses
-from forecaster.swarm.devices.lanes import CHUNK, Layout, Placed, lane_mesh, map_placed, place
+from forecaster.swarm.devices.inline import inline_mesh
+from forecaster.swarm.devices.lanes import (
+    CHUNK,
+    Layout,
+    Placed,
+    lane_mesh,
+    map_placed,
+    place,
+    use_all_cores,
+)
+from forecaster.swarm.estimators.recipe import Recipe, latest_params
 from forecaster.swarm.execution.result import FitResult
 from forecaster.swarm.task import Tree
-from forecaster.swarm.training.loop import State
+from forecaster.swarm.training.loop import State, Status
 
 _Hyperparams: TypeAlias = Mapping[str, np.ndarray]
 
@@ -33,6 +44,18 @@ class Spread(NamedTuple):
 
     lanes: int | None
     chunk: int
+
+    @property
+    def mesh(self) -> Mesh:
+        """The mesh of the lanes; that of a small call runs in the thread that calls."""
+        use_all_cores()
+        inline = inline_mesh() if self.is_small else None
+        return lane_mesh(self.lanes) if inline is None else inline
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it is the spread of a small call."""
+        return self.chunk != CHUNK
 
 
 def spread_of(lanes: int | None, weights: int, data: Tree) -> Spread:
@@ -73,27 +96,63 @@ class Step(NamedTuple):
     before: Optional["Step"]
 
 
+class Values(NamedTuple):
+    """Hyperparameters on the devices, and what they were: arrays (member,), and their bytes."""
+
+    host: _Hyperparams
+    bytes: dict[str, bytes]
+    placed: Placed
+
+
+class States(NamedTuple):
+    """States on the devices.
+
+    - ``state``: without ``params``, except of models with untrained state: the compiler would round
+      their running statistics otherwise
+    - ``latest``: ``params``; None where they are the best ones, which is usual: they need neither
+      memory nor a place among the arrays of a call
+    """
+
+    spread: Spread
+    state: Placed
+    latest: Placed | None
+
+    @property
+    def whole(self) -> bool:
+        """Whether ``state`` has ``params``."""
+        return self.state.by_call[0].params is not None
+
+    @property
+    def host(self) -> State:
+        """The states on the host."""
+        state = self.state.host
+        if self.whole:
+            return state
+        latest = state.best_params if self.latest is None else self.latest.host
+        return state._replace(params=latest)
+
+
 class OnDevices:
     """Members' states on the devices, with the losses of the steps since ``start``.
 
     - ``start``: the members before these steps, on the host
     - ``lanes``: how many lanes to use; None for all
-    - ``state``: the current states; None while no step has been taken
+    - ``states``: the current ones; None while no step has been taken
     - ``last``: the latest step; None before the first
-    - ``placed``: hyperparameters that are already on the devices
+    - ``values``: hyperparameters that are already on the devices
     """
 
     def __init__(
         self,
         start: FitResult,
         lanes: int | None,
-        state: tuple[Spread, Placed] | None = None,
+        states: States | None = None,
         last: Step | None = None,
-        placed: dict[Spread, tuple[_Hyperparams, Placed]] | None = None,
+        values: dict[Spread, Values] | None = None,
     ):
         self.start, self.last = start, last
-        self._lanes, self._state, self._placed = lanes, state, {} if placed is None else placed
-        self._best = dict[Spread, Placed]()
+        self._lanes, self._states, self._values = lanes, states, {} if values is None else values
+        self._best: dict[Spread, Placed] = {}
 
     @staticmethod
     def of(result: FitResult, lanes: int | None) -> Optional["OnDevices"]:
@@ -101,67 +160,99 @@ class OnDevices:
         return None if total_bytes(result.state) > MOST_BYTES else OnDevices(result, lanes)
 
     def step(
-        self, function: Callable[..., Tree], hyperparams: _Hyperparams, batch: Tree
+        self, recipe: Recipe, hyperparams: _Hyperparams, batch: Tree
     ) -> tuple["OnDevices", Float[np.ndarray, " member"]]:
         """Take one step of every member; return the members after it and the losses."""
-        spread = self._spread(batch)
-        if self._state is None or self._state[0] != spread:
-            self._state = spread, _on_devices(self.result.state, len(self.start.ids), spread)
-        out = self._map(function, spread, self._state[1], hyperparams, batch, stay=True)
+        spread = self.spread(batch)
+        states, values = self.states_on(spread), self.values_on(spread, hyperparams)
+        function = self.function(recipe, spread)
+        out = self._map(function, spread, states.state, values, batch, stay=True)
+        return self.after(spread, out.by_call)
 
-        def part(tree: Callable[[tuple[State, jax.Array]], Tree]) -> Placed:
-            return Placed([tree(call) for call in out.by_call], out.layout, out.members)
+    def function(self, recipe: Recipe, spread: Spread) -> Callable[..., Tree]:
+        """Return the function of one member that takes a step from states like these."""
+        return recipe.step if self.states_on(spread).whole else recipe.step_best
 
-        loss = part(operator.itemgetter(1)).host
-        last = Step(part(lambda call: call[0].epoch), loss, self.last)
-        state = spread, part(operator.itemgetter(0))
-        return OnDevices(self.start, self._lanes, state, last, self._placed), loss
+    def after(
+        self, spread: Spread, calls: Sequence[tuple[State, jax.Array]]
+    ) -> tuple["OnDevices", Float[np.ndarray, " member"]]:
+        """Return the members after a step, and the losses, from what each call returned."""
+        before, members = self.states_on(spread), self._members
+        layout, states = before.state.layout, [state for state, _ in calls]
+        state = Placed(states, layout, members)
+        loss = Placed([loss for _, loss in calls], layout, members).host
+        latest = None
+        if before.latest is not None and not all(map(_all_counted, states)):
+            latest = self._map(latest_params, spread, state, before.latest, stay=True)
+        last = Step(Placed([state.epoch for state in states], layout, members), loss, self.last)
+        now = States(spread, state, latest)
+        return OnDevices(self.start, self._lanes, now, last, self._values), loss
 
     def apply(self, function: Callable[..., Tree], hyperparams: _Hyperparams, data: Tree) -> Tree:
         """Apply a function to every member's best weights, hyperparameters and data."""
-        spread = self._spread(data)
-        if spread not in self._best:
-            self._best[spread] = self._best_on(spread)
-        return self._map(function, spread, self._best[spread], hyperparams, data).host
+        spread = self.spread(data)
+        values = self.values_on(spread, hyperparams)
+        return self._map(function, spread, self.best_on(spread), values, data).host
 
-    def _best_on(self, spread: Spread) -> Placed:
-        if self._state is None or self._state[0] != spread:
-            return _on_devices(self.result.params, len(self.start.ids), spread)
-        state = self._state[1]
+    def states_on(self, spread: Spread) -> States:
+        """Return the states, spread like this."""
+        if self._states is None or self._states.spread != spread:
+            state, latest = self.result.state, None
+            if not isinstance(state.params, Variables):
+                if not _same_bits(state.params, state.best_params):
+                    latest = _on_devices(state.params, self._members, spread)
+                state = state._replace(params=None)
+            self._states = States(spread, _on_devices(state, self._members, spread), latest)
+        return self._states
+
+    def best_on(self, spread: Spread) -> Placed:
+        """Return the best weights, spread like this."""
+        if spread not in self._best:
+            self._best[spread] = self._best_of_states(spread)
+        return self._best[spread]
+
+    def _best_of_states(self, spread: Spread) -> Placed:
+        if self._states is None or self._states.spread != spread:
+            return _on_devices(self.result.params, self._members, spread)
+        state = self._states.state
         return Placed([call.best_params for call in state.by_call], state.layout, state.members)
 
-    def _spread(self, data: Tree) -> Spread:
+    def values_on(self, spread: Spread, hyperparams: _Hyperparams) -> Placed:
+        """Return hyperparameters, spread like this; copied anew where they have changed."""
+        bytes = {name: np.asarray(values).tobytes() for name, values in hyperparams.items()}
+        known = self._values.get(spread)
+        if known and (known.bytes == bytes or _equal(known.host, hyperparams)):
+            return known.placed
+        kept = {name: values.copy() for name, values in hyperparams.items()}
+        placed = _on_devices(kept, self._members, spread)
+        self._values[spread] = Values(kept, bytes, placed)
+        return placed
+
+    def spread(self, data: Tree) -> Spread:
+        """Return how to spread a call on these data."""
         return spread_of(self._lanes, self._weights, data)
 
     @functools.cached_property
     def _weights(self) -> int:
         return _values_per_member(self.start.params)
 
+    @property
+    def _members(self) -> int:
+        return len(self.start.ids)
+
     def _map(
-        self,
-        function: Callable[..., Tree],
-        spread: Spread,
-        state: Placed,
-        hyperparams: _Hyperparams,
-        data: Tree,
-        *,
-        stay: bool = False,
+        self, function: Callable[..., Tree], spread: Spread, *trees: Tree, stay: bool = False
     ) -> Placed:
-        members = state.members
-        if spread not in self._placed or not _equal(self._placed[spread][0], hyperparams):
-            kept = {name: values.copy() for name, values in hyperparams.items()}
-            self._placed[spread] = kept, _on_devices(kept, members, spread)
-        placed = self._placed[spread][1]
         return map_placed(
-            function, state, placed, data, members=members, stay=stay, **spread._asdict()
+            function, *trees, members=self._members, chunk=spread.chunk, mesh=spread.mesh, stay=stay
         )
 
     @functools.cached_property
     def result(self) -> FitResult:
         """The members on the host."""
-        if self.last is None or self._state is None:
+        if self.last is None or self._states is None:
             return self.start
-        rows, steps, step = np.arange(len(self.start.ids)), list[Step](), self.last
+        rows, steps, step = np.arange(self._members), list[Step](), self.last
         while step is not None:
             steps.append(step)
             step = step.before
@@ -169,18 +260,30 @@ class OnDevices:
         for step in reversed(steps):
             known = ~np.isnan(step.loss)  # the members that trained
             np.asarray(losses.train)[rows[known], step.epochs.host[known] - 1] = step.loss[known]
-        return FitResult(self.start.ids, self._state[1].host, losses, self.start.seconds)
+        return FitResult(self.start.ids, self._states.host, losses, self.start.seconds)
 
 
 def _on_devices(tree: Tree, members: int, spread: Spread) -> Placed:
     """Copy numpy arrays (member, ...) to the devices."""
-    mesh = lane_mesh(spread.lanes)
+    mesh = spread.mesh
     layout = Layout.of(members, mesh.size, spread.chunk)
 
     def put(rows: np.ndarray) -> Tree:
         return place(lambda rows: take_members(tree, rows), rows, layout, mesh)
 
     return Placed([put(rows) for rows in layout.by_call(np.arange(members))], layout, members)
+
+
+def _all_counted(state: State) -> bool:
+    """Return whether the step that led to these states counted for all members."""
+    counted = np.asarray(state.best_epoch) == np.asarray(state.epoch)
+    return bool((counted & (np.asarray(state.status) != Status.DIVERGED)).all())
+
+
+def _same_bits(first: Tree, second: Tree) -> bool:
+    """Return whether two trees of arrays of the same shapes and types have the same bits."""
+    pairs = zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True)
+    return all(a is b or np.asarray(a).tobytes() == np.asarray(b).tobytes() for a, b in pairs)
 
 
 def _equal(first: _Hyperparams, second: _Hyperparams) -> bool:

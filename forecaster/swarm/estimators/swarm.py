@@ -25,11 +25,12 @@ from forecaster.swarm.checks import (
     named_values,
     names_of,
 )
-from forecaster.swarm.devices.lanes import map_members
-from forecaster.swarm.estimators import populations, storage
+from forecaster.swarm.devices.lanes import Placed, map_members
+from forecaster.swarm.estimators import calls, populations, storage
+from forecaster.swarm.estimators.calls import Calls, Given
 from forecaster.swarm.estimators.cost import Cost, cost_of
 from forecaster.swarm.estimators.recipe import Machine, Pure, recipe_of
-from forecaster.swarm.estimators.stepping import OnDevices
+from forecaster.swarm.estimators.stepping import OnDevices, Spread
 from forecaster.swarm.estimators.trained import Fitted, HostHyperparams, Trained, Use, warn_dropped
 from forecaster.swarm.execution.fitting import Progress, fit, restart_from_best
 from forecaster.swarm.execution.result import FitResult
@@ -100,7 +101,7 @@ class Swarm(Trained):
         self._made = recipe_of(model, loss, loss_fn, optimizer, accumulate, compute_dtype)
         check_one_loss(loss, loss_fn)
         self._recipe.warn_unused(self.hyperparams)
-        self._ids, self._devices = ids, cast(OnDevices | None, None)
+        self._ids, self._devices, self._calls = ids, cast(OnDevices | None, None), Calls()
         self._use, self._fitted = Use(), cast(Fitted | None, None)
         self._known: Shapes = self._recipe.functions.examples or {}
         self._at_host: FitResult | None = self._untrained(ids, self.hyperparams)
@@ -201,17 +202,28 @@ class Swarm(Trained):
         sample weights are all 0.0, does not change. ``check``: as in :meth:`fit`.
         """
         warn_dropped(self._fitted)
-        batch = part(self.ids, inputs, targets, sample_weight, "", check=check)
-        given, function = shapes_of(*batch[:2]), self._recipe.step
+        trees = inputs, targets, sample_weight
+        arrays, now = calls.given("step", *trees), self._devices
+        if arrays and now and (call := self._calls.get(arrays, self._recipe)):
+            spread, values = call.spread, now.values_on(call.spread, self.hyperparams)
+            state = now.states_on(spread).state
+            if (out := call.repeat(arrays.leaves, state, values, check=check)) is not None:
+                return self._stepped(call.known, *now.after(spread, out))
+        batch = part(self.ids, *trees, "", check=check)
+        given = shapes_of(*batch[:2])
         with expecting(self._known, given, "step"):
             if (now := self._on_devices()) is None:
-                state, loss = self._map(function, self._result.state, self.hyperparams, batch)
+                step = self._recipe.step
+                state, loss = self._map(step, self._result.state, self.hyperparams, batch)
                 new = self._with(self._result.after_step(state, loss))
-            else:
-                new = self._with(None)
-                new._devices, loss = now.step(function, self.hyperparams, batch)
-        new._known = given
-        return new, loss
+                new._known = given
+                return new, loss
+            new = self._stepped(given, *now.step(self._recipe, self.hyperparams, batch))
+        spread = now.spread(batch)
+        function, state = now.function(self._recipe, spread), now.states_on(spread).state
+        self._learn(arrays, trees, batch, given, now, function, spread, state)
+        new[0]._calls = self._calls
+        return new
 
     # Using
 
@@ -226,13 +238,16 @@ class Swarm(Trained):
         - ``check``: raise SwarmError for inputs that are not finite
         """
         warn_dropped(self._fitted)
-        inputs = part(self.ids, inputs, None, None, "", check=check, at_least=0)[0]
-        function, given = self._recipe.predict, shapes_of(inputs)
+        arrays = calls.given("predict", inputs) if key is None else None
+        if (out := self._called_again(arrays, check=check)) is not None:
+            return out
+        data = part(self.ids, inputs, None, None, "", check=check, at_least=0)[0]
+        function, given = self._recipe.predict, shapes_of(data)
         if key is not None:
             function = self._recipe.sample
-            inputs = inputs, self._keys, Shared(key_words(key))
+            data = data, self._keys, Shared(key_words(key))
         with expecting(self._known, given, "predict"):
-            return self._call(function, inputs)
+            return self._call(function, data, arrays, (inputs,), given)
 
     def bind(self) -> Callable[[Tree], Tree]:
         """Return the members as one function of inputs (member, example, ...), for quick calls.
@@ -281,9 +296,14 @@ class Swarm(Trained):
         ``check``: as in :meth:`predict`.
         """
         warn_dropped(self._fitted)
-        batch = part(self.ids, inputs, targets, sample_weight, "", check=check)
-        with expecting(self._known, shapes_of(*batch[:2]), "evaluate"):
-            return self._call(self._recipe.evaluate, batch)
+        trees = inputs, targets, sample_weight
+        arrays = calls.given("evaluate", *trees)
+        if (out := self._called_again(arrays, check=check)) is not None:
+            return out
+        batch = part(self.ids, *trees, "", check=check)
+        given = shapes_of(*batch[:2])
+        with expecting(self._known, given, "evaluate"):
+            return self._call(self._recipe.evaluate, batch, arrays, trees, given)
 
     def cost(
         self, inputs: _Arrays, targets: _Arrays | None = None, *, batch_size: int | None = 32
@@ -427,6 +447,8 @@ class Swarm(Trained):
         new.__dict__ |= self.__dict__
         new._at_host, new._devices, new._use, new._fitted = result, None, Use(), None
         new._ids = self._ids if result is None else result.ids
+        if len(new._ids) != len(self._ids):
+            new._calls = Calls()
         new.hyperparams = dict(self.hyperparams if values is None else values)
         return new
 
@@ -440,10 +462,58 @@ class Swarm(Trained):
         init = self._recipe.init_state
         return populations.untrained_members(init, ids, self.seed, hyperparams, self._machine.lanes)
 
-    def _call(self, function: Callable[..., Tree], data: Tree) -> Tree:
-        if now := self._on_devices():
-            return now.apply(function, self.hyperparams, data)
-        return self._map(function, self.params, self.hyperparams, data)
+    def _stepped(
+        self, known: Shapes, devices: OnDevices, loss: Float[np.ndarray, " member"]
+    ) -> tuple["Swarm", Float[np.ndarray, " member"]]:
+        new = self._with(None)
+        new._devices, new._known = devices, known
+        return new, loss
+
+    def _call(
+        self,
+        function: Callable[..., Tree],
+        data: Tree,
+        arrays: Given | None,
+        trees: tuple[Tree, ...],
+        known: Shapes,
+    ) -> Tree:
+        """Apply a function to the best weights and data, which were made of ``trees``."""
+        if (now := self._on_devices()) is None:
+            return self._map(function, self.params, self.hyperparams, data)
+        out, spread = now.apply(function, self.hyperparams, data), now.spread(data)
+        self._learn(arrays, trees, data, known, now, function, spread, now.best_on(spread))
+        return out
+
+    def _learn(
+        self,
+        arrays: Given | None,
+        trees: tuple[Tree, ...],
+        data: Tree,
+        known: Shapes,
+        now: OnDevices,
+        function: Callable[..., Tree],
+        spread: Spread,
+        states: Placed,
+    ) -> None:
+        """Remember a call that went the whole way."""
+        if arrays is not None:
+            values = now.values_on(spread, self.hyperparams)
+            call = calls.learned(
+                arrays, trees, data, recipe=self._recipe, function=function, spread=spread,
+                states=states, hyperparams=values, known=known,
+            )  # fmt: skip
+            self._calls = self._calls.adding(arrays, call)
+
+    def _called_again(self, arrays: Given | None, *, check: bool) -> Tree | None:
+        """Return what a remembered call returns; None if it has to go the whole way."""
+        now = self._devices
+        if arrays is None or now is None:
+            return None
+        if (call := self._calls.get(arrays, self._recipe)) is None:
+            return None
+        values, best = now.values_on(call.spread, self.hyperparams), now.best_on(call.spread)
+        out = call.repeat(arrays.leaves, best, values, check=check)
+        return None if out is None else call.on_host(out, len(self._ids))
 
     def _map(self, function: Callable[..., Tree], *trees: Tree) -> Tree:
         return map_members(function, *trees, members=len(self), lanes=self._machine.lanes)

@@ -299,7 +299,7 @@ def _finite(ids: Sequence[str], tree: Tree, weight: _Weight, what: str) -> None:
     shared = isinstance(tree, Shared)
     axes = 1 if shared and tree.rows is None else 2  # leading ones
     for leaf in jax.tree.leaves(tree.values if shared else tree):
-        if (finite := _representable(leaf)).all():
+        if (finite := representable(leaf)).all():
             continue
         bad = ~finite.all(tuple(range(axes, leaf.ndim))) & _counting(tree, weight)
         if bad.any():
@@ -311,7 +311,7 @@ def _finite(ids: Sequence[str], tree: Tree, weight: _Weight, what: str) -> None:
             )
 
 
-def _representable(leaf: AnyArray) -> Bool[np.ndarray, "..."]:
+def representable(leaf: AnyArray) -> Bool[np.ndarray, "..."]:
     """Return where numbers are finite, and representable in the type that JAX computes with."""
     array = np.asarray(leaf)
     if jax.numpy.issubdtype(array.dtype, np.inexact):

@@ -1,0 +1,282 @@
+"""Single calls that are repeated: what depends on shapes and types is worked out once.
+
+The first call with arrays of some structure, shapes and types goes the whole way, through every
+check. What it learned is a :class:`Call`, with which the next ones check only what depends on
+values. A call that cannot go this way (numbers that are not finite, rows of Shared arrays, lists)
+goes the whole way again, so all errors come from there.
+"""
+
+import enum
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias, cast
+
+import jax
+import numpy as np
+
+from forecaster.swarm.arrays.data import Shared, is_shared, split_shared
+from forecaster.swarm.arrays.shapes import Shapes
+from forecaster.swarm.devices.lanes import (
+    Layout,
+    Placed,
+    check_not_forked,
+    packed_leaf,
+    place_packed,
+    program_of,
+    replicate,
+)
+from forecaster.swarm.estimators.recipe import Recipe
+from forecaster.swarm.estimators.stepping import Spread
+from forecaster.swarm.task import Tree
+from forecaster.swarm.training.examples import representable
+
+Key: TypeAlias = tuple[Any, ...]
+
+_MOST = 32  # calls that a swarm remembers
+_MOST_TURNS = 4  # of the program; with more, results are fetched in between
+_WEIGHT = 2  # its number among the trees of a call
+
+
+class Given(NamedTuple):
+    """The arrays of a call in the order of its trees, and what makes it the same as another."""
+
+    leaves: list[np.ndarray]
+    key: Key
+
+
+class _Check(enum.Enum):
+    """What of an array's values is checked in every call."""
+
+    NOTHING = 0
+    FINITE = 1
+    FITS = 2  # whole numbers of 64 bits, of which JAX may keep 32
+    WEIGHT = 3
+
+
+class _Leaf(NamedTuple):
+    """What is done with an array: checked, converted and, unless shared, packed by member."""
+
+    check: _Check
+    dtype: np.dtype[Any] | None  # None: already of the type
+    shared: bool
+
+
+_PLAIN = _Leaf(_Check.FINITE, None, shared=False)
+_all, _is_finite = np.logical_and.reduce, np.isfinite
+
+
+class Call(NamedTuple):
+    """A call that went the whole way once.
+
+    - ``recipe``: of which its program was made
+    - ``spread``, ``layout``: how members are spread over the devices
+    - ``program``: executable, called with shared arrays, None, states, hyperparameters and data
+    - ``leaves``: what to do with each array that is given
+    - ``shared_weight``, ``weight``: arrays of a weight that is not given: shared ones, and those of
+      each turn of the program
+    - ``axes``: lanes and chunk
+    - ``full``: whether the members fill every turn
+    - ``shared``, ``data``: the structures that the program takes
+    - ``known``: shapes of single examples
+    """
+
+    recipe: Recipe
+    spread: Spread
+    layout: Layout
+    program: Callable[..., Tree]
+    leaves: tuple[_Leaf, ...]
+    shared_weight: list[Any]
+    weight: list[list[Any]]
+    axes: tuple[int, int]
+    full: bool
+    shared: Any
+    data: Any
+    known: Shapes
+
+    def repeat(
+        self, given: Sequence[np.ndarray], states: Placed, hyperparams: Placed, *, check: bool
+    ) -> list[Tree] | None:
+        """Return what each turn of the program returns; None if a call has to go the whole way.
+
+        ``check``: whether numbers of inputs and targets must be finite; weights are checked anyway.
+        """
+        check_not_forked()
+        if (ready := self.arguments(given, check=check)) is None:
+            return None
+        shared, data = ready
+        try:
+            if len(data) == 1:
+                first = states.by_call[0], hyperparams.by_call[0], data[0]
+                return [self.program(shared, None, *first)]
+            turns = zip(states.by_call, hyperparams.by_call, data, strict=True)
+            return [self.program(shared, None, *each) for each in turns]
+        except TypeError:  # the program takes other types, as when x64 was turned on since
+            return None
+
+    def arguments(
+        self, given: Sequence[np.ndarray], *, check: bool
+    ) -> tuple[Tree, list[Tree]] | None:
+        """Return the shared arrays and the data of each turn; None if a value is not as it should.
+
+        Arguments as of :meth:`repeat`.
+        """
+        whole: list[Any] = []  # list[Any]() would take a quarter of a microsecond longer
+        by_member: list[Any] = []
+        for leaf, array in zip(self.leaves, given, strict=True):
+            if leaf is _PLAIN and (not check or _all(_is_finite(array), None)):
+                by_member.append(array)
+            elif (ready := _taken(leaf, array, check=check)) is None:
+                return None
+            else:
+                (whole if leaf.shared else by_member).append(ready)
+        shared = self.shared.unflatten(whole + self.shared_weight)
+        if len(self.weight) == 1 and self.full:
+            packed = [array.reshape(*self.axes, *array.shape[1:]) for array in by_member]
+            return shared, [self.data.unflatten(packed + self.weight[0])]
+        data = [
+            self.data.unflatten(
+                [packed_leaf(each, turn, self.layout) for each in by_member] + weight
+            )
+            for turn, weight in enumerate(self.weight)
+        ]
+        return shared, data
+
+    def on_host(self, turns: Sequence[Tree], members: int) -> Tree:
+        """Return what the turns of the program returned as arrays (member, ...)."""
+        if len(turns) > 1 or not isinstance(turns[0], jax.Array):
+            return Placed(turns, self.layout, members).host
+        leaf = np.asarray(turns[0])  # the same for a single array, in a fifth of the time
+        lanes, chunk = self.axes
+        return leaf.reshape(lanes * chunk, *leaf.shape[2:])[:members]
+
+
+class Calls:
+    """The calls that a swarm remembers, by the arrays that were given.
+
+    It never changes, so that swarms and threads may share it.
+    """
+
+    def __init__(self, known: dict[Key, Call] | None = None):
+        self._known = known or {}
+
+    def get(self, given: Given, recipe: Recipe) -> Call | None:
+        """Return the call for such arrays, made of this recipe."""
+        if (call := self._known.get(given.key)) is None:
+            return None
+        return call if call.recipe is recipe else None
+
+    def adding(self, given: Given, call: Call | None) -> "Calls":
+        """Return these and one more; the oldest makes room."""
+        if call is None:
+            return self
+        others = [pair for pair in self._known.items() if pair[0] != given.key]
+        return Calls(dict([*others[1 - _MOST :], (given.key, call)]))
+
+
+def given(kind: str, *trees: Tree) -> Given | None:
+    """Return the arrays of a call of this kind; None if it has to go the whole way.
+
+    ``trees``: inputs; or inputs, targets and weight.
+    """
+    for tree in trees:
+        if isinstance(tree, list) or (isinstance(tree, Shared) and tree.rows is not None):
+            return None  # lists of arrays are stacked, and rows checked
+    leaves, structure = cast(tuple[list[Any], Any], jax.tree.flatten(trees))
+    arrays: list[np.ndarray] = []
+    key: list[Any] = [kind, structure, getattr(jax.config, "jax_enable_x64")]  # noqa: B009
+    for leaf in leaves:
+        array = leaf
+        if type(leaf) is not np.ndarray:
+            if not isinstance(leaf, jax.Array):
+                return None
+            array = np.asarray(leaf)
+        arrays.append(array)
+        key.append(array.shape)
+        key.append(array.dtype)
+    return Given(arrays, tuple(key))
+
+
+def learned(
+    given: Given,
+    trees: Sequence[Tree],
+    data: Tree,
+    *,
+    recipe: Recipe,
+    function: Callable[..., Tree],
+    spread: Spread,
+    states: Placed,
+    hyperparams: Placed,
+    known: Shapes,
+) -> Call | None:
+    """Return what a call that went the whole way has taught; None if others must go it too.
+
+    - ``given``, ``trees``: what the caller gave
+    - ``data``: what was made of it
+    - ``function``: of one member's state, hyperparameters and data
+    - ``recipe``, ``spread``, ``known``: as of :class:`Call`
+    - ``states``, ``hyperparams``: what the program took beside the data
+    """
+    layout, mesh = states.layout, spread.mesh
+    if layout.calls > _MOST_TURNS or any(map(_hides_shared, trees)):
+        return None
+    kinds = [_leaf(leaf, tree, number) for number, tree in enumerate(trees) for leaf in _in(tree)]
+    shared_weight, weight = list[Any](), [list[Any]() for _ in range(layout.calls)]
+    if len(trees) > _WEIGHT and trees[_WEIGHT] is None:
+        ones = data[_WEIGHT]
+        if isinstance(ones, Shared):
+            shared_weight = _in(replicate(ones.values, mesh))
+        else:
+            weight = [[place_packed(ones, turn, layout, mesh)] for turn in range(layout.calls)]
+    by_member, shared = split_shared(data)
+    structures = cast(Any, jax.tree.structure(shared)), cast(Any, jax.tree.structure(by_member))
+    call = Call(
+        recipe, spread, layout, _no_program, tuple(kinds), shared_weight, weight,
+        (layout.lanes, layout.chunk), layout.capacity == states.members, *structures, known,
+    )  # fmt: skip
+    if (ready := call.arguments(given.leaves, check=False)) is None:
+        return None
+    args = ready[0], None, states.by_call[0], hyperparams.by_call[0], ready[1][0]
+    return call._replace(program=program_of(function, mesh).compiled(*args))
+
+
+def _no_program(*_: Tree) -> Tree:
+    raise NotImplementedError
+
+
+def _in(tree: Tree) -> list[Any]:
+    return jax.tree.leaves(tree)
+
+
+def _hides_shared(tree: Tree) -> bool:
+    """Return whether there are Shared arrays inside a tree."""
+    leaves = jax.tree.leaves(tree, is_leaf=is_shared)
+    return not is_shared(tree) and any(map(is_shared, leaves))
+
+
+def _leaf(leaf: Any, tree: Tree, number: int) -> _Leaf:
+    """Return what is done with an array of inputs (number 0), targets (1) or weight (2)."""
+    dtype, shared = np.dtype(leaf.dtype), isinstance(tree, Shared)
+    if number == _WEIGHT:
+        return _Leaf(_Check.WEIGHT, None, shared)
+    kept, check = jax.dtypes.canonicalize_dtype(dtype), _Check.NOTHING
+    if jax.numpy.issubdtype(dtype, np.inexact):
+        check = _Check.FINITE
+    elif kept != dtype:
+        check = _Check.FITS
+    found = _Leaf(check, None if kept == dtype else kept, shared)
+    return _PLAIN if found == _PLAIN else found
+
+
+def _taken(leaf: _Leaf, array: np.ndarray, *, check: bool) -> np.ndarray | None:
+    """Return an array of the type that the program takes; None if a value is not as it should."""
+    kind, dtype, _ = leaf
+    if kind is _Check.WEIGHT:
+        weight = array.astype(np.float32, copy=False)
+        return weight if (np.isfinite(weight) & (weight >= 0)).all() else None
+    if check and kind is _Check.FITS and not representable(array).all():
+        return None
+    if dtype is not None:
+        with np.errstate(over="ignore" if check else None):
+            array = array.astype(dtype)
+    if check and kind is _Check.FINITE and not _all(_is_finite(array), None):
+        return None
+    return array

@@ -1,0 +1,280 @@
+"""A repeated call checks only what depends on values, and gives what the whole way gives."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+
+from forecaster.swarm import Shared, Swarm, SwarmError
+from forecaster.swarm.devices import inline
+from forecaster.swarm.devices.lanes import map_members
+from forecaster.swarm.estimators import calls
+from forecaster.swarm.estimators.stepping import OnDevices
+from tests.swarm.test_swarm import same
+
+N = 5
+RANDOM = np.random.default_rng(0)
+X = RANDOM.normal(size=(N, 6, 3)).astype(np.float32)
+Y = np.sin(X).sum(-1, keepdims=True)
+WEIGHT = np.ones((N, 6), np.float32)
+WEIGHT[1, 2:] = 0
+EMPTY = np.where(np.arange(N)[:, None] == 3, 0, WEIGHT)
+HOLE = np.where(WEIGHT[..., None] > 0, X, np.nan)
+
+
+class Network(nnx.Module):
+    def __init__(self, rngs):
+        self.inner, self.out = nnx.Linear(3, 4, rngs=rngs), nnx.Linear(4, 1, rngs=rngs)
+        self.norm = nnx.BatchNorm(4, rngs=rngs)
+
+    def __call__(self, x):
+        return self.out(self.norm(self.inner(x)))
+
+
+class Named(nnx.Module):
+    def __init__(self, rngs):
+        self.out = nnx.Linear(3, 1, rngs=rngs)
+
+    def __call__(self, x):
+        return {"mean": self.out(x["a"]), "twice": 2 * self.out(x["a"])}
+
+
+def loss_fn(params, batch, key):
+    error = optax.huber_loss(jnp.tanh(batch.inputs @ params), batch.targets)[:, 0]
+    return (batch.weight * error).sum() / jnp.maximum(batch.weight.sum(), 1)
+
+
+PAIR = (lambda key: jax.random.normal(key, (3, 1))), (lambda params, x: x @ params)
+LINE = {"loss": optax.squared_error, "optimizer": optax.adam}
+NAMED = {"loss": lambda p, t: optax.squared_error(p["mean"], t["mean"])}
+CASES = {
+    "arrays": (PAIR, LINE, (X, Y)),
+    "weights": (PAIR, LINE, (X, Y, WEIGHT)),
+    "weights of another type": (PAIR, LINE, (X, Y, WEIGHT.astype(np.int64))),
+    "a member without examples": (PAIR, LINE, (X, Y, EMPTY)),
+    "holes where the weight is zero": (PAIR, LINE, (HOLE, Y, WEIGHT)),
+    "shared": (PAIR, LINE, (Shared(X[0]), Shared(Y[0]))),
+    "shared, with weights": (PAIR, LINE, (Shared(X[0]), Shared(Y[0]), Shared(WEIGHT[1]))),
+    "shared inputs": (PAIR, LINE, (Shared(X[0]), Y)),
+    "shared rows": (PAIR, LINE, (Shared(X, np.arange(N)[::-1]), Y)),
+    "64 bits": (PAIR, LINE, (X.astype(float), Y.astype(float))),
+    "on a device": (PAIR, LINE, (X, Y)),
+    "a list": (PAIR, LINE, (list(X), list(Y))),
+    "not contiguous": (PAIR, LINE, (np.broadcast_to(X[0], X.shape), Y[:, ::-1])),
+    "a tree": (lambda rngs: Named(rngs), NAMED, ({"a": X, "b": X}, {"mean": Y})),
+    "own loss": (PAIR, {"loss_fn": loss_fn}, (X, Y, WEIGHT)),
+    "untrained state": (lambda rngs: Network(rngs), LINE, (X, Y)),
+    "in bfloat16": (PAIR, LINE | {"compute_dtype": jnp.bfloat16}, (X, Y)),
+}
+
+
+def case(name: str) -> tuple:
+    """Model, options and data of a case. (To import this file must not start JAX.)"""
+    model, options, data = CASES[name]
+    return model, options, tuple(map(jnp.asarray, data)) if name == "on a device" else data
+
+
+def results(made: Swarm, data: tuple) -> list:
+    """What three rounds of single calls return, and the state and losses after them."""
+    found = []
+    for _ in range(3):
+        made, losses = made.step(*data)
+        found += [losses, made.predict(data[0], check=False), made.evaluate(*data), made.state]
+    return [*found, made.losses.train]
+
+
+def bits(tree) -> list:
+    return [
+        (leaf.dtype, leaf.shape, leaf.flags.writeable, leaf.tobytes())
+        for leaf in jax.tree.leaves(tree)
+    ]
+
+
+def without_the_whole_way(monkeypatch):
+    monkeypatch.setattr("forecaster.swarm.estimators.swarm.part", None)  # would fail
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_repeated_calls_give_what_the_whole_way_gives(name, monkeypatch):
+    model, options, data = case(name)
+    repeated = results(Swarm(model, N, **options), data)
+    monkeypatch.setattr(calls, "given", lambda *_: None)
+    assert bits(repeated) == bits(results(Swarm(model, N, **options), data))
+
+
+@pytest.mark.parametrize(
+    "name", sorted(set(CASES) - {"holes where the weight is zero", "shared rows", "a list"})
+)
+def test_a_repeated_call_does_not_go_the_whole_way(name, monkeypatch):
+    model, options, data = case(name)
+    made = Swarm(model, N, **options)
+    after, _ = made.step(*data)
+    after.predict(data[0]), after.evaluate(*data)
+    without_the_whole_way(monkeypatch)
+    for _ in range(2):
+        after, _ = after.step(*data)  # the swarm that a step returns knows what the step learned
+        after.predict(data[0]), after.evaluate(*data)
+    made.step(*data)
+
+
+@pytest.mark.parametrize("members", [1, 16, 17, 70, 130])
+def test_turns_that_members_do_not_fill(members, monkeypatch):
+    x = RANDOM.normal(size=(members, 6, 3)).astype(np.float32)
+    repeated = results(Swarm(PAIR, members, **LINE), (x, x[..., :1]))
+    monkeypatch.setattr(calls, "given", lambda *_: None)
+    assert bits(repeated) == bits(results(Swarm(PAIR, members, **LINE), (x, x[..., :1])))
+
+
+@pytest.fixture
+def known() -> Swarm:
+    """A swarm that has learned from calls with arrays of usual shapes."""
+    made = Swarm(PAIR, N, **LINE)
+    made.predict(X), made.evaluate(X, Y), made.step(X, Y), made.step(X, Y, WEIGHT)
+    made.predict(X.astype(float)), made.predict(np.ones(X.shape, int))
+    return made
+
+
+def with_value(array: np.ndarray, value: float) -> np.ndarray:
+    array = array.copy()
+    array[1, 0] = value
+    return array
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ((with_value(X, np.nan),), "inputs: expected finite numbers; got NaN or infinity"),
+        ((with_value(X.astype(float), 1e300),), "inputs: expected finite numbers"),
+        ((with_value(np.ones(X.shape, int), 2**40),), "inputs: .* got larger ones"),
+        ((X, with_value(Y, np.inf)), "targets: expected finite numbers"),
+        ((X, Y, with_value(WEIGHT, -1)), "sample_weight: .* got -1"),
+        ((X, Y, with_value(WEIGHT, np.nan)), "sample_weight: .* got nan"),
+        ((X[:3],), "inputs: expected a leading axis of 5 members"),
+        ((X[:, :, :2],), "did not take the arrays of one member"),
+        ((X, Y[:, :3]), "targets: expected 6 examples"),
+        ((np.full(X.shape, "a"),), "inputs: expected numbers"),
+    ],
+)
+def test_everything_is_checked_in_repeated_calls(known, data, message):
+    for _ in range(2):
+        with pytest.raises(SwarmError, match=message):
+            known.predict(*data) if len(data) == 1 else known.step(*data)
+
+
+def test_numbers_that_are_not_finite_pass_unchecked_as_they_do_the_first_time(known):
+    bad = with_value(X, np.nan)
+    first = Swarm(PAIR, N, **LINE).predict(bad, check=False)
+    assert bits(known.predict(bad, check=False)) == bits(first)
+
+
+def test_arrays_may_change_between_calls(known):
+    changing = X.copy()
+    for _ in range(3):
+        changing[:] = RANDOM.normal(size=X.shape)
+        fresh = changing.copy()
+        assert bits(known.predict(changing)) == bits(Swarm(PAIR, N, **LINE).predict(fresh))
+
+
+def test_results_do_not_change_with_later_calls(known):
+    first = known.predict(X)
+    kept = first.copy()
+    for _ in range(10):
+        known.predict(2 * X)
+    np.testing.assert_array_equal(first, kept)
+
+
+def test_hyperparameters_are_those_of_the_call(known):
+    fast = known.with_hyperparams(learning_rate=0.5)
+    expected = Swarm(PAIR, N, hyperparams={"learning_rate": 0.5}, **LINE).step(X, Y)[0]
+    assert same(fast.step(X, Y)[0].params, expected.params)
+    known.hyperparams["learning_rate"] = np.full(N, 0.5, np.float32)
+    assert same(known.step(X, Y)[0].params, expected.params)
+
+
+def test_other_members_and_weights_are_those_of_the_call(known):
+    turned = list(known.ids[::-1])
+    assert same(known.select(turned).predict(X[::-1])[::-1], known.predict(X))
+    zero = known.with_params(np.zeros((3, 1), np.float32))
+    np.testing.assert_array_equal(zero.predict(X), 0)
+    assert len(known.drop(turned[:2]).predict(X[:3])) == 3
+
+
+def test_x64_may_be_turned_on_in_between(known):
+    inputs = X.astype(float)
+    first = known.predict(inputs)
+    with jax.enable_x64(True):
+        assert known.predict(inputs).dtype == np.float64
+        known.step(X, Y)
+    assert bits(known.predict(inputs)) == bits(first)
+
+
+def test_only_so_many_calls_are_remembered(known):
+    for examples in range(1, calls._MOST + 5):
+        known.predict(np.ones((N, examples, 3), np.float32))
+    assert len(known._calls._known) == calls._MOST
+
+
+def test_a_recipe_that_was_replaced_is_not_called_again(known):
+    before = known._recipe
+    known._made = before.alone()
+    given = calls.given("predict", X)
+    assert given and known._calls.get(given, before)
+    assert known._calls.get(given, known._recipe) is None
+
+
+@pytest.mark.parametrize("weight", [WEIGHT, EMPTY], ids=["all step", "one does not"])
+def test_latest_weights_are_those_of_the_whole_step(weight):
+    """After validation the best weights are not the latest, until a step counts."""
+    validated = Swarm(PAIR, N, loss=optax.squared_error, optimizer=optax.sgd)
+    validated = validated.fit(X, Y, validation_data=(X, -Y), epochs=3)
+    assert not same(validated.state.params, validated.state.best_params)
+    values = {"learning_rate": np.where(np.arange(N) == 2, 1e38, 1e-3).astype(np.float32)}
+    changed, data = validated.with_hyperparams(**values), (X, Y, weight)
+    expected = changed.state
+    for _ in range(3):
+        changed, _ = changed.step(*data)
+        expected, _ = map_members(
+            changed._recipe.step, expected, changed.hyperparams, data, members=N, lanes=1, chunk=64
+        )
+    assert list(changed.diverged) == ["2"]
+    assert jax.tree.structure(changed.state) == jax.tree.structure(expected)
+    for found, wanted in zip(
+        jax.tree.leaves(changed.state), jax.tree.leaves(expected), strict=True
+    ):
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    still = [2, 3] if weight is EMPTY else [2]  # of which nothing was computed
+    np.testing.assert_array_equal(
+        np.asarray(changed.state.params)[still], validated.state.params[still]
+    )
+
+
+def test_small_calls_run_in_the_thread_that_calls(known):
+    mesh = inline.inline_mesh()
+    devices = jax.local_devices()
+    assert mesh is not None, "this version of JAX makes no such devices"
+    assert isinstance(known._devices, OnDevices)
+    (spread,) = known._devices._best
+    weights = known._devices.best_on(spread).by_call[0]
+    assert weights.devices() == set(mesh.devices.flat)
+    assert not weights.devices() & set(devices)
+    assert known.bind()(X).devices() <= set(devices)  # the caller's own programs can take it
+
+
+def test_without_such_devices_calls_give_the_same(known, monkeypatch):
+    monkeypatch.setattr("forecaster.swarm.estimators.stepping.inline_mesh", lambda: None)
+    made = Swarm(PAIR, N, **LINE)
+    for _ in range(2):
+        assert bits(made.predict(X)) == bits(known.predict(X))
+    assert isinstance(made._devices, OnDevices)
+    (spread,) = made._devices._best
+    assert made._devices.best_on(spread).by_call[0].devices() <= set(jax.local_devices())
+
+
+def test_a_version_of_jax_that_makes_no_such_devices(monkeypatch):
+    def make_cpu_client(asynchronous=True):
+        raise AssertionError
+
+    monkeypatch.setattr("jaxlib.xla_client.make_cpu_client", make_cpu_client)
+    assert inline._inline_mesh() is None
