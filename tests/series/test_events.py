@@ -118,6 +118,22 @@ def test_a_saved_model_keeps_its_factors(tmp_path):
         checked_factors([float("nan")], ["event"])
 
 
+def test_a_kind_that_no_longer_comes_has_no_events():
+    prices, listed = market(4)
+    panel = fc.load_panel(prices)
+    both = pd.concat([listed.assign(event="earnings"), listed.iloc[::9].assign(event="vote")])
+    model = fc.fit(panel.with_future(both), fc.Config(hidden=2, members=1, epochs=1))
+    vote = pd.DataFrame({"ticker": ["T0"], "date": [DAYS[0]], "event": ["vote"]})
+    made = [
+        fc.predict(model, panel.with_future(frame))
+        for frame in (listed.assign(event="earnings"), pd.concat([both[: len(listed)], vote]))
+    ]
+    others = [frame[frame["unique_id"] != "T0"] for frame in made]
+    pd.testing.assert_frame_equal(*others)
+    with pytest.raises(DataError, match="fitted with the future covariates earnings, vote"):
+        fc.predict(model, panel.with_future(listed.assign(event="split")))
+
+
 def test_a_list_names_kinds_or_none():
     prices, listed = market(3)
     panel = fc.load_panel(prices)

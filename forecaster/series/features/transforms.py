@@ -433,6 +433,9 @@ class Transform:
         if reasons := self.unusable(panel):
             name, reason = next(iter(reasons.items()))
             raise DataError(f"{name}: {reason}")
+        if panel.future is not None:
+            known = panel.future.with_kinds(self.covariates.future)
+            panel = dataclasses.replace(panel, future=known)
         # Values that end up NaN or infinite are detected and named after the fit.
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             apply = self._apply_combined if self.name == "combined" else self._apply

@@ -88,6 +88,21 @@ class Future:
         }
         return Future(tuple(columns), MappingProxyType(rows), 0.0 if events else float("nan"))
 
+    def with_kinds(self, columns: Sequence[str]) -> "Future":
+        """Return a list of events with these kinds, where it has no others; else unchanged.
+
+        A kind that a list does not have has no events.
+        """
+        if self.otherwise != 0 or not set(self.columns) < set(columns):
+            return self
+        places = [columns.index(name) for name in self.columns]
+        rows: dict[str, Rows] = {}
+        for name, (times, values) in self.rows.items():
+            wide = np.zeros((len(times), len(columns)))
+            wide[:, places] = values
+            rows[name] = (times, wide)
+        return dataclasses.replace(self, columns=tuple(columns), rows=MappingProxyType(rows))
+
     def warn_of_odd_events(self, rows: Mapping[str, np.ndarray]) -> None:
         """Warn if listed events are at times without a row, or the list seems to have ended.
 
