@@ -111,11 +111,13 @@ def test_a_repeated_call_does_not_go_the_whole_way(name, monkeypatch):
     model, options, data = case(name)
     made = Swarm(model, N, **options)
     after, _ = made.step(*data)
-    after.predict(data[0]), after.evaluate(*data)
+    after.predict(data[0])
+    after.evaluate(*data)
     without_the_whole_way(monkeypatch)
     for _ in range(2):
         after, _ = after.step(*data)  # the swarm that a step returns knows what the step learned
-        after.predict(data[0]), after.evaluate(*data)
+        after.predict(data[0])
+        after.evaluate(*data)
     made.step(*data)
 
 
@@ -131,8 +133,11 @@ def test_turns_that_members_do_not_fill(members, monkeypatch):
 def known() -> Swarm:
     """A swarm that has learned from calls with arrays of usual shapes."""
     made = Swarm(PAIR, N, **LINE)
-    made.predict(X), made.evaluate(X, Y), made.step(X, Y), made.step(X, Y, WEIGHT)
-    made.predict(X.astype(float)), made.predict(np.ones(X.shape, int))
+    for call in (made.evaluate, made.step):
+        call(X, Y)
+    made.step(X, Y, WEIGHT)
+    for inputs in (X, X.astype(float), np.ones(X.shape, int)):
+        made.predict(inputs)
     return made
 
 

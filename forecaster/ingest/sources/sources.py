@@ -50,7 +50,7 @@ def open_source(
     sign = as_decimal(decimal)
     kind, _, path = name.partition(":")
     shown = hide_secrets(name)
-    given = {"--decimal": decimal is not None, "--append": append}
+    given = {f"--decimal {decimal}": decimal is not None, "--append": append}
     given[(columns and columns.first_option) or "--columns"] = bool(
         columns and columns.first_option
     )
