@@ -129,7 +129,7 @@ def test_a_kind_that_no_longer_comes_has_no_events():
         for frame in (listed.assign(event="earnings"), pd.concat([both[: len(listed)], vote]))
     ]
     others = [frame[frame["unique_id"] != "T0"] for frame in made]
-    pd.testing.assert_frame_equal(*others)
+    pd.testing.assert_frame_equal(others[0], others[1])
     with pytest.raises(DataError, match="fitted with the future covariates earnings, vote"):
         fc.predict(model, panel.with_future(listed.assign(event="split")))
 
