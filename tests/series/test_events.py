@@ -116,6 +116,20 @@ def test_a_saved_model_keeps_its_factors(tmp_path):
         checked_factors([1.0, 2.0], ["event"])
     with pytest.raises(ValueError, match="events"):
         checked_factors([float("nan")], ["event"])
+    with pytest.raises(TypeError, match="events: expected numbers"):
+        checked_factors([True], ["event"])
+
+
+@pytest.mark.parametrize("moment", ["2023-01-28", "2023-01-25 16:30"])  # a Saturday, an evening
+def test_an_event_to_come_that_is_no_session_is_named(moment):
+    prices, listed = market(4)
+    panel = fc.load_panel(prices)
+    assert panel.times[-1] == np.datetime64("2023-01-24")
+    model = fc.fit(panel.with_future(listed), fc.Config(hidden=2, members=1, epochs=1))
+    known = listed[listed["date"] <= panel.times[-1]]
+    more = pd.DataFrame({"ticker": ["T0"], "date": [pd.Timestamp(moment)]})
+    with pytest.warns(ForecasterWarning, match=f"count nowhere: T0 {moment}"):
+        fc.predict(model, panel.with_future(pd.concat([known, more])))
 
 
 def test_a_kind_that_no_longer_comes_has_no_events():

@@ -31,15 +31,40 @@ def test_a_rhythm_counts_its_rows_without_gaps(freq):
         np.arange(60),
         pd.date_range("2024-01-01", periods=60, freq="YS").to_numpy(),
         pd.date_range("2024-01-01", periods=60, freq="QS-FEB").to_numpy(),
+        pd.date_range("2024-01-01", periods=60, freq="QE-JAN").to_numpy(),
         pd.date_range("2024-01-01", periods=60, freq="15min").to_numpy(),
         pd.date_range("2024-01-01", periods=60, freq="2MS").to_numpy(),
         pd.date_range("2024-01-01", periods=60, freq="2W").to_numpy(),
         pd.date_range("2024-01-01", periods=1).to_numpy(),
     ],
-    ids=["numbers", "years", "fiscal quarters", "15 minutes", "2 months", "2 weeks", "one row"],
+    ids=[
+        "numbers",
+        "years",
+        "fiscal quarters",
+        "their ends",
+        "15 minutes",
+        "2 months",
+        "2 weeks",
+        "one row",
+    ],
 )
 def test_other_series_have_no_rhythm(times):
     assert rhythm_of(times) == ""
+
+
+@pytest.mark.parametrize("freq", ["QS", "QE"])
+def test_a_quarter_that_is_missing_leaves_the_rhythm(freq):
+    times = np.delete(pd.date_range("2004-01-01", periods=60, freq=freq).to_numpy(), 30)
+    assert rhythm_of(times) == "Q"
+    assert np.diff(RHYTHMS["Q"].numbers(times)).tolist() == [1] * 29 + [2] + [1] * 28
+
+
+def test_a_week_that_is_named_by_the_day_after_a_holiday_is_the_same():
+    mondays = pd.date_range("2020-01-06", periods=200, freq="W-MON")
+    moved = mondays + pd.to_timedelta(np.where(mondays.day > 24, 1, 0), unit="D")
+    weeks = RHYTHMS["W-MON"].numbers(mondays.to_numpy())
+    np.testing.assert_array_equal(RHYTHMS["W-MON"].numbers(moved.to_numpy()), weeks)
+    np.testing.assert_array_equal(np.diff(weeks), 1)
 
 
 def months(first: str, last: str) -> np.ndarray:
@@ -69,7 +94,7 @@ def test_a_week_knows_its_holidays_and_those_beside_it(weekday, begin):
     rhythm = RHYTHMS[f"W-{weekday}"]
     first = pd.Timestamp(begin)
     days = pd.date_range(first, periods=7).to_numpy()
-    (step,) = np.unique(rhythm.numbers(days))  # the week ends on its weekday
+    step = rhythm.numbers(days[-1:])[0]  # the week ends on its weekday
     week = rhythm.special(int(step), int(step))[0, : rhythm.sizes["holidays"]].reshape(3, -1)
     after, within, before = week  # of the following week, of this one, of the week before
     christmas, new_year = 5, 6

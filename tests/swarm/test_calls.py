@@ -1,4 +1,4 @@
-"""A repeated call checks only what depends on values, and gives what the whole way gives."""
+"""A repeated call checks only what depends on values, and gives what an ordinary call gives."""
 
 import jax
 import jax.numpy as jnp

@@ -182,13 +182,19 @@ def predict(
 
 
 def check_known_ahead(model: Model, panel: Panel) -> None:
-    """Raise ModelError where a future covariate is not known for a time that is forecast."""
+    """Raise ModelError where a future covariate is not known for a time that is forecast.
+
+    Warns of events to come that fall on none of these times.
+    """
     if panel.future is None or not model.transform.covariates.future:
         return
     times = panel.of_times(lambda times: times_ahead(times, model.config.horizon))
     ahead = dict(zip(panel.ids, times, strict=True))
     if missing := missing_ahead(panel.future, panel.ids, ahead):
         raise ModelError(f"{missing}. Add the rows that are missing")
+    latest = panel.of_times(lambda times: times[-1:])
+    joined = map(np.concatenate, zip(latest, times, strict=True))
+    panel.future.warn_of_missed_events(dict(zip(panel.ids, joined, strict=True)))
 
 
 def check_finite(panel: Panel, forecast: dict[str, ByHorizon]) -> None:

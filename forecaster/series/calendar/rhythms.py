@@ -26,10 +26,8 @@ from forecaster.series.calendar.special_days import (
 
 _BLOCK = 256  # steps that are computed at once
 _MONTHS = {"MS": "M", "ME": "M", "BMS": "M", "BME": "M"}
-_QUARTERS = (
-    *(f"{begin}-{month}" for begin in ("QS", "BQS") for month in ("JAN", "APR", "JUL", "OCT")),
-    *(f"{end}-{month}" for end in ("QE", "BQE") for month in ("MAR", "JUN", "SEP", "DEC")),
-)
+_QUARTERS = ("QS", "BQS", "QE", "BQE")
+_HALF = 15  # the last day of the first half of a month
 _WEEKDAYS = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
 _MONTH = 30.436875  # days in the mean
 _WINDOWS = ((-7, 0), (-2, 1), (39, 50))
@@ -38,6 +36,7 @@ _DATES = ((2, 14), (7, 4), (10, 31), (12, 25), (1, 1))
 _FLOATING = ((5, 0, -1, 0), (9, 0, 1, 0), (11, 3, 4, 0))
 """Memorial Day, Labor Day and Thanksgiving, as :func:`floating_days` takes them."""
 _AROUND = (-1, 0, 1)  # weeks from that of a holiday; a row may be named by its week's first day
+_NEAR = 3  # days before and after the last of a week
 _EDGE = 5  # days at each end of a month
 _HARMONICS = 2  # of a day
 
@@ -91,10 +90,18 @@ def rhythm_of(times: Shaped[np.ndarray, " row"]) -> str:
         return "M"
     if alias == "3600s" and frequency.hours is None:
         return "h"
-    if alias in _QUARTERS:
-        return "Q"
+    if alias.split("-")[0] in _QUARTERS or (alias == "months" and frequency.step == 3):
+        return "Q" if _are_quarters(times) else ""
     name = _MONTHS.get(alias, alias)
     return name if name in RHYTHMS else ""
+
+
+def _are_quarters(times: Shaped[np.ndarray, " row"]) -> bool:
+    """Return whether rows are named by the begin or by the end of a calendar's quarters."""
+    months = times.astype("datetime64[M]")
+    late = (times.astype("datetime64[D]") - months).astype(np.int64) >= _HALF
+    place = months.astype(np.int64) % 3
+    return bool(((place == 0) & ~late).all() or ((place == 2) & late).all())
 
 
 def _months(times: Shaped[np.ndarray, "..."]) -> Int[np.ndarray, "..."]:
@@ -110,8 +117,11 @@ def _hours(times: Shaped[np.ndarray, "..."]) -> Int[np.ndarray, "..."]:
 
 
 def _weeks(times: Shaped[np.ndarray, "..."], weekday: int) -> Int[np.ndarray, "..."]:
-    """Return the weeks of dates, of which each ends on a weekday; Monday is 0."""
-    return -((weekday - 3 - times.astype("datetime64[D]").astype(np.int64)) // 7)
+    """Return the week whose last day, a weekday, is nearest to each date; Monday is 0.
+
+    Where that day is a holiday, a row may be named by the day before or after it.
+    """
+    return (times.astype("datetime64[D]").astype(np.int64) - weekday + 3 + _NEAR) // 7
 
 
 def _days_of_months(first: int, count: int, months: int) -> Int[np.ndarray, " step"]:

@@ -230,8 +230,8 @@ def _latest(
 ) -> tuple[list[Row], list[Shaped[np.ndarray, " row"]]]:
     """Return the latest rows of each series, within the steps that effects are learned from.
 
-    Of a series with more gaps than rows, only those after the last gap of a season or more: what
-    comes before it may be of another era, or have a wrong year.
+    Where more steps are missing than there, only rows after the last gap of a season or more count:
+    those before it may have a wrong year.
     """
     begins: list[int] = []
     for own in times:
@@ -253,7 +253,10 @@ def _latest(
 def _in_one_era(
     steps: Sequence[Int[np.ndarray, " row"]], usable: Sequence[bool], rhythm: Rhythm
 ) -> list[bool]:
-    """Return which usable series do not end long before the others, whose steps they would add."""
+    """Return which usable series do not begin long before the latest row of all.
+
+    The special steps are computed from the first row of all to the last.
+    """
     newest = max((int(own[-1]) for own, one in zip(steps, usable, strict=True) if one), default=0)
     return [
         one and int(own[0]) > newest - 2 * rhythm.latest

@@ -1,63 +1,55 @@
 """How much wider prices move on known days, such as those of earnings.
 
-A covariate of zeros and ones marks days. The volatility of the others times a factor is that of the
-marked ones; the factor is learned from all series of a panel, since each has few such days. Moves
-on marked days are divided by it before they enter a series' volatility, which they would raise for
-weeks, and forecasts of them are multiplied by it.
+A covariate of zeros and ones marks days. On marked days the volatility is that of other days times
+a factor, which is learned from all series of a panel, since each has few such days. Moves on marked
+days are divided by it before they enter a series' volatility, which they would raise for weeks, and
+the widths of forecasts for marked days are multiplied by it.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 
 from forecaster.series.calendar.ahead import times_after_rows
 from forecaster.series.causal import Rows, change_features, shift
 from forecaster.series.panel.covariates import Future
 from forecaster.series.panel.panel import Histories, Panel
 
-_OFTEN = 0.2  # of the rows; what is marked more often is no event
+_OFTEN = 0.2  # of the rows; a covariate that marks more of them is no event
 _FEWEST = 20  # marked rows of a panel from which a factor is learned
 _PRIOR = 20.0  # rows that a factor of one counts for
 _SMALLEST, _LARGEST = 0.2, 20.0  # factors
 _PASSES = 3  # as the volatility depends on the factors, and they on it
+_FLOOR = 1e-8  # added to each variance
+
+Columns = Sequence[int] | Int[np.ndarray, " column"]
 
 
 def event_factors(panel: Panel) -> tuple[float, ...]:
-    """Return for each future covariate by what it multiplies the volatility on the days it marks.
+    """Return for each future covariate the factor of the volatility on the days that it marks.
 
     It is 1 for a covariate that holds other numbers than 0 and 1, that marks more than a fifth of
-    the rows, or fewer than 20. Empty for a panel without such covariates.
+    the rows, or fewer than 20. Empty for a panel without future covariates.
 
     ``panel``: of prices
     """
     if panel.future is None:
         return ()
+    factors = np.ones(len(panel.future.columns))
+    columns = np.flatnonzero(_holds_marks(panel.future))
     histories = Histories.of(panel)
-    marks = _marks(panel.future, panel, histories.positions)
-    known = histories.positions >= 0
-    with np.errstate(invalid="ignore"):  # 0 and 1 alone, and seldom
-        marking = ~((marks != 0) & (marks != 1) & np.isfinite(marks)).any((0, 1))
-    marking &= (marks == 1).sum((0, 1)) <= _OFTEN * known.sum()
-    marking &= (marks == 1).sum((0, 1)) >= _FEWEST
-    factors = np.ones(len(marking))
-    if not marking.any():
-        return tuple(factors.tolist()) if len(factors) else ()
+    marks = _marks(panel.future, panel, histories.positions, columns)
+    counts = marks.sum((0, 1))
+    seldom = (counts >= _FEWEST) & (counts <= _OFTEN * (histories.positions >= 0).sum())
+    columns, marks = columns[seldom], marks[..., seldom]
+    if not len(columns):
+        return tuple(factors.tolist())
     z = np.log(histories.values[:, :, panel.channels.index(panel.target)])
     change = z - shift(z, 1)
     for _ in range(_PASSES):
-        calm = change / _product(marks, factors)
-        _, scale = change_features(calm, 1e-8)
-        size = np.abs(change) / shift(scale, 1)
-        usual = np.isfinite(size) & ~(marks == 1).any(-1)
-        if not usual.any():
-            break
-        for column in np.flatnonzero(marking):
-            own = np.isfinite(size) & (marks[..., column] == 1)
-            count = int(own.sum())
-            if count >= _FEWEST and np.median(size[usual]) > 0:
-                ratio = np.clip(np.median(size[own]) / np.median(size[usual]), _SMALLEST, _LARGEST)
-                factors[column] = np.exp(np.log(ratio) * count / (count + _PRIOR))
+        factors[columns] = _estimated(change, marks, factors[columns])
     return tuple(factors.tolist())
 
 
@@ -68,49 +60,93 @@ def event_volatility(
     positions: Int[np.ndarray, "series step"],
     horizon: int,
 ) -> tuple[Rows, Float[np.ndarray, "series step horizon"]]:
-    """Return what events multiply the volatility by.
+    """Return by what events multiply the volatility of each step, and over the steps to a horizon.
 
-    First at each step itself, then over the steps from it to each horizon, in units of the root of
-    the number of steps.
+    The second are relative to the volatility over as many steps without an event.
 
     - ``factors``: of :func:`event_factors`
     - ``positions``: of steps on the panel's time axis; -1: padding
     """
-    own = _product(_marks(future, panel, positions), np.array(factors))
+    known = np.array(factors)
+    columns = np.flatnonzero(known != 1)
+    own = _product(_marks(future, panel, positions, columns), known[columns])
     ahead = np.ones((*positions.shape, horizon))
     for row, name in enumerate(panel.ids):
         there = positions[row] >= 0
         times = times_after_rows(panel.times[positions[row, there]], horizon)
-        marks = future.at(name, times.ravel()).reshape(*times.shape, -1)
-        ahead[row, there] = _product(marks, np.array(factors))
+        marks = _marked(future, name, times.ravel(), columns).reshape(*times.shape, -1)
+        ahead[row, there] = _product(marks, known[columns])
     steps = np.arange(1, horizon + 1)
     return own, np.sqrt(np.cumsum(ahead**2, axis=-1) / steps)
 
 
-def checked_factors(factors: Sequence[float], columns: Sequence[str]) -> tuple[float, ...]:
-    """Return the factors that a file holds. Raises ValueError unless there are some or none."""
+def checked_factors(factors: Sequence[Any], columns: Sequence[str]) -> tuple[float, ...]:
+    """Return the factors that a file holds: one for each column, or none.
+
+    Raises TypeError or ValueError for anything else.
+    """
+    if any(isinstance(factor, bool) or not isinstance(factor, int | float) for factor in factors):
+        raise TypeError(f"transform: events: expected numbers; got {list(factors)!r:.80}")
     read = tuple(map(float, factors))
-    if len(read) not in (0, len(columns)) or not all(
-        _SMALLEST <= factor <= _LARGEST for factor in read
-    ):
+    fits = all(_SMALLEST <= factor <= _LARGEST for factor in read)
+    if len(read) not in (0, len(columns)) or not fits:
         raise ValueError(f"transform: events: expected {len(columns)} factors or none; got {read}")
     return read
 
 
-def _marks(
-    future: Future, panel: Panel, positions: Int[np.ndarray, "series step"]
-) -> Float[np.ndarray, "series step column"]:
-    """Return the covariates at the steps of each series; NaN where one is not known."""
-    out = np.full((*positions.shape, len(future.columns)), np.nan)
-    for row, name in enumerate(panel.ids):
-        there = positions[row] >= 0
-        times: Shaped[np.ndarray, " step"] = panel.times[positions[row, there]]
-        out[row, there] = future.at(name, times)
+def _estimated(
+    change: Rows,
+    marks: Bool[np.ndarray, "series step column"],
+    factors: Float[np.ndarray, " column"],
+) -> Float[np.ndarray, " column"]:
+    """Return better factors: median moves on marked days over those on other days.
+
+    ``change``: of the logarithm from one step to the next; ``factors``: the best so far
+    """
+    _, scale = change_features(change / _product(marks, factors), _FLOOR)
+    size = np.abs(change) / shift(scale, 1)
+    known = np.isfinite(size)
+    others = size[known & ~marks.any(-1)]
+    usual = float(np.median(others)) if len(others) else 0.0
+    if not usual > 0:  # prices that rarely change
+        return factors
+    better = np.ones(len(factors))
+    for column in range(len(factors)):
+        own = size[known & marks[..., column]]
+        if len(own) >= _FEWEST:
+            ratio = np.clip(np.median(own) / usual, _SMALLEST, _LARGEST)
+            better[column] = np.exp(np.log(ratio) * len(own) / (len(own) + _PRIOR))
+    return better
+
+
+def _holds_marks(future: Future) -> Bool[np.ndarray, " column"]:
+    """Return which covariates hold 0 and 1 alone."""
+    out = np.ones(len(future.columns), bool)
+    for _, values in future.rows.values():
+        out &= ((values == 0) | (values == 1) | np.isnan(values)).all(0)
     return out
 
 
+def _marks(
+    future: Future, panel: Panel, positions: Int[np.ndarray, "series step"], columns: Columns
+) -> Bool[np.ndarray, "series step column"]:
+    """Return which steps of each series some covariates mark."""
+    out = np.zeros((*positions.shape, len(columns)), bool)
+    for row, name in enumerate(panel.ids):
+        there = positions[row] >= 0
+        out[row, there] = _marked(future, name, panel.times[positions[row, there]], columns)
+    return out
+
+
+def _marked(
+    future: Future, name: str, times: Shaped[np.ndarray, " time"], columns: Columns
+) -> Bool[np.ndarray, "time column"]:
+    """Return which times some covariates mark for a series."""
+    return future.at(name, times)[:, columns] == 1
+
+
 def _product(
-    marks: Float[np.ndarray, "*shape column"], factors: Float[np.ndarray, " column"]
+    marks: Bool[np.ndarray, "*shape column"], factors: Float[np.ndarray, " column"]
 ) -> Float[np.ndarray, "*shape"]:
     """Return the product of the factors of all covariates that mark each step."""
-    return np.where(marks == 1, factors, 1.0).prod(-1)
+    return np.where(marks, factors, 1.0).prod(-1)

@@ -434,7 +434,7 @@ class Transform:
             name, reason = next(iter(reasons.items()))
             raise DataError(f"{name}: {reason}")
         if panel.future is not None:
-            known = panel.future.with_kinds(self.covariates.future)
+            known = panel.future.of_kinds(self.covariates.future)
             panel = dataclasses.replace(panel, future=known)
         # Values that end up NaN or infinite are detected and named after the fit.
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):

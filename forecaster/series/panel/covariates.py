@@ -7,7 +7,7 @@ is stored with the model, so that later data do not change the features.
 
 import dataclasses
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -19,7 +19,12 @@ from forecaster.errors import DataError, ForecasterWarning, listed
 from forecaster.series.calendar.numbered import dates_of_numbers
 from forecaster.series.calendar.times import show_time
 from forecaster.series.causal import squash
-from forecaster.series.panel.events import lists_events, warn_of_odd_events, with_kinds
+from forecaster.series.panel.events import (
+    lists_events,
+    warn_of_missed_events,
+    warn_of_odd_events,
+    with_kinds,
+)
 from forecaster.series.panel.stacking import as_times
 
 _EVERY = ""  # the name of rows that hold for all series
@@ -71,7 +76,7 @@ class Future:
             if not pd.api.types.is_numeric_dtype(frame[name]):
                 raise DataError(
                     f"future covariates: column {name!r} holds text; expected numbers. Give each "
-                    "kind a column of 0 and 1"
+                    "kind a column of 0 and 1; a list of events has no column beside 'event'"
                 )
         _check_real(frame, columns, "future covariates")
         named = frame["unique_id"].astype(str) if "unique_id" in frame else _EVERY
@@ -88,7 +93,7 @@ class Future:
         }
         return Future(tuple(columns), MappingProxyType(rows), 0.0 if events else float("nan"))
 
-    def with_kinds(self, columns: Sequence[str]) -> "Future":
+    def of_kinds(self, columns: Sequence[str]) -> "Future":
         """Return a list of events with these kinds, where it has no others; else unchanged.
 
         A kind that a list does not have has no events.
@@ -108,10 +113,21 @@ class Future:
 
         ``rows``: the times of each series' rows
         """
+        warn_of_odd_events(self._events_of(rows), rows)
+
+    def warn_of_missed_events(self, ahead: Mapping[str, np.ndarray]) -> None:
+        """Warn of listed events that fall between the times that are forecast.
+
+        ``ahead``: the latest time of each series, and those that it is forecast for
+        """
+        warn_of_missed_events(self._events_of(ahead), ahead)
+
+    def _events_of(self, names: Iterable[str]) -> dict[str, np.ndarray]:
+        """Return the times of the listed events of each series that has some."""
         if self.otherwise != 0:
-            return
-        known = {name: self.rows.get(name) or self.rows.get(_EVERY) for name in rows}
-        warn_of_odd_events({name: own[0] for name, own in known.items() if own}, rows)
+            return {}
+        known = {name: self.rows.get(name) or self.rows.get(_EVERY) for name in names}
+        return {name: own[0] for name, own in known.items() if own}
 
     def checked(self, ids: Sequence[str]) -> "Future":
         """Return the covariates. Raises DataError when one of these series has no row.

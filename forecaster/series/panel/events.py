@@ -60,17 +60,37 @@ def warn_of_odd_events(events: Mapping[str, np.ndarray], rows: Mapping[str, np.n
         gaps = np.diff(times)
         if len(gaps) >= _FEWEST_GAPS and own[-1] - times[-1] > _TOO_LONG * np.median(gaps):
             ended.append(f"{name} {show_time(times[-1])}")
-    if between:
-        warnings.warn(
-            f"future covariates: events between rows count nowhere: {listed(between)}. Write the "
-            "time of the row that each of them moves",
-            ForecasterWarning,
-            stacklevel=4,
-        )
+    _warn_of_missed(between, "between rows")
     if ended:
         warnings.warn(
             "future covariates: events have stopped coming, the latest are: "
             f"{listed(ended)}. List those to come, too: without them none is expected",
             ForecasterWarning,
             stacklevel=4,
+        )
+
+
+def warn_of_missed_events(
+    events: Mapping[str, np.ndarray], ahead: Mapping[str, np.ndarray]
+) -> None:
+    """Warn of events to come that fall on none of the times that are forecast, but between them.
+
+    - ``events``: the sorted times of the events of each series
+    - ``ahead``: the times that each series is forecast for, behind the time of its latest row
+    """
+    missed: list[str] = []
+    for name, times in events.items():
+        own = ahead[name]
+        inside = times[(times > own[0]) & (times < own[-1])]
+        missed += [f"{name} {show_time(time)}" for time in inside[~np.isin(inside, own)]]
+    _warn_of_missed(missed, "between the times that are forecast")
+
+
+def _warn_of_missed(missed: Sequence[str], where: str) -> None:
+    if missed:
+        warnings.warn(
+            f"future covariates: events {where} count nowhere: {listed(missed)}. Write the time of "
+            "the row that each of them moves: a session, without a time of day if rows have none",
+            ForecasterWarning,
+            stacklevel=5,
         )

@@ -1,9 +1,9 @@
 """Single calls that are repeated: what depends on shapes and types is worked out once.
 
-The first call with arrays of some structure, shapes and types goes the whole way, through every
-check. What it learned is a :class:`Call`, with which the next ones check only what depends on
-values. A call that cannot go this way (numbers that are not finite, rows of Shared arrays, lists)
-goes the whole way again, so all errors come from there.
+The first call with arrays of some structure, shapes and types makes every check. It leaves a
+:class:`Call`, by which the next ones check only what depends on values. A call that does not fit
+(numbers that are not finite, rows of Shared arrays, lists) makes every check again, so that all
+errors come from the ordinary code.
 """
 
 import enum
@@ -65,7 +65,7 @@ _all, _is_finite = np.logical_and.reduce, np.isfinite
 
 
 class Call(NamedTuple):
-    """A call that went the whole way once.
+    """What a first call leaves to the next ones with arrays of the same shapes and types.
 
     - ``recipe``: of which its program was made
     - ``spread``, ``layout``: how members are spread over the devices
@@ -95,7 +95,7 @@ class Call(NamedTuple):
     def repeat(
         self, given: Sequence[np.ndarray], states: Placed, hyperparams: Placed, *, check: bool
     ) -> list[Tree] | None:
-        """Return what each turn of the program returns; None if a call has to go the whole way.
+        """Return what each turn of the program returns; None if every check is needed.
 
         ``check``: whether numbers of inputs and targets must be finite; weights are checked anyway.
         """
@@ -173,7 +173,7 @@ class Calls:
 
 
 def given(kind: str, *trees: Tree) -> Given | None:
-    """Return the arrays of a call of this kind; None if it has to go the whole way.
+    """Return the arrays of a call of this kind; None if every check is needed.
 
     ``trees``: inputs; or inputs, targets and weight.
     """
@@ -207,7 +207,7 @@ def learned(
     hyperparams: Placed,
     known: Shapes,
 ) -> Call | None:
-    """Return what a call that went the whole way has taught; None if others must go it too.
+    """Return what a call with every check leaves to the next ones; None if they need it, too.
 
     - ``given``, ``trees``: what the caller gave
     - ``data``: what was made of it

@@ -97,10 +97,13 @@ class Step(NamedTuple):
 
 
 class Values(NamedTuple):
-    """Hyperparameters on the devices, and what they were: arrays (member,), and their bytes."""
+    """Hyperparameters on the devices.
+
+    - ``host``: the same as arrays (member,); ``held``: their bytes, which are compared first
+    """
 
     host: _Hyperparams
-    bytes: dict[str, bytes]
+    held: dict[str, bytes]
     placed: Placed
 
 
@@ -219,13 +222,13 @@ class OnDevices:
 
     def values_on(self, spread: Spread, hyperparams: _Hyperparams) -> Placed:
         """Return hyperparameters, spread like this; copied anew where they have changed."""
-        bytes = {name: np.asarray(values).tobytes() for name, values in hyperparams.items()}
+        held = {name: np.asarray(values).tobytes() for name, values in hyperparams.items()}
         known = self._values.get(spread)
-        if known and (known.bytes == bytes or _equal(known.host, hyperparams)):
+        if known and (known.held == held or _equal(known.host, hyperparams)):
             return known.placed
         kept = {name: values.copy() for name, values in hyperparams.items()}
         placed = _on_devices(kept, self._members, spread)
-        self._values[spread] = Values(kept, bytes, placed)
+        self._values[spread] = Values(kept, held, placed)
         return placed
 
     def spread(self, data: Tree) -> Spread:

@@ -495,7 +495,7 @@ class Swarm(Trained):
         spread: Spread,
         states: Placed,
     ) -> None:
-        """Remember a call that went the whole way."""
+        """Remember a call that made every check."""
         if arrays is not None:
             values = now.values_on(spread, self.hyperparams)
             call = calls.learned(
@@ -505,7 +505,7 @@ class Swarm(Trained):
             self._calls = self._calls.adding(arrays, call)
 
     def _called_again(self, arrays: Given | None, *, check: bool) -> Tree | None:
-        """Return what a remembered call returns; None if it has to go the whole way."""
+        """Return what a remembered call returns; None if every check is needed."""
         now = self._devices
         if arrays is None or now is None:
             return None
