@@ -33,9 +33,9 @@ def by_ours(work: Work) -> Callable[[], Any]:
         return float(fitted.losses.train[:, -1].mean())
 
     def predict() -> float:
-        out = None
+        out, call = None, made.bind() if work.kind == "bound" else made.predict
         for _ in range(work.steps):
-            out = made.predict(many)
+            out = call(many)
         return float(np.asarray(out).mean())
 
     def step() -> float:
@@ -44,7 +44,7 @@ def by_ours(work: Work) -> Callable[[], Any]:
             swarm, losses = swarm.step(many, targets)
         return float(np.asarray(losses).mean())
 
-    return {"fit": fit, "predict": predict, "step": step}[work.kind]
+    return {"fit": fit, "predict": predict, "bound": predict, "step": step}[work.kind]
 
 
 def by_vmap(work: Work) -> Callable[[], Any]:
@@ -81,7 +81,7 @@ def by_vmap(work: Work) -> Callable[[], Any]:
             carry, losses = one(carry, many, targets)
         return float(np.asarray(losses).mean())
 
-    return predict if work.kind == "predict" else steps
+    return predict if work.kind in ("predict", "bound") else steps
 
 
 def by_turbanet(work: Work) -> Callable[[], Any]:
@@ -113,7 +113,7 @@ def by_turbanet(work: Work) -> Callable[[], Any]:
             out = made.predict(many)
         return float(np.asarray(out).mean())
 
-    return predict if work.kind == "predict" else train
+    return predict if work.kind in ("predict", "bound") else train
 
 
 def by_torch(work: Work) -> Callable[[], Any]:
@@ -156,7 +156,7 @@ def by_torch(work: Work) -> Callable[[], Any]:
                 out = torch.vmap(outputs, in_dims=(0, None))(start, x)
         return float(out.mean())
 
-    return predict if work.kind == "predict" else train
+    return predict if work.kind in ("predict", "bound") else train
 
 
 def _torch_loss(work: Work, predicted: Any, y: Any) -> Any:

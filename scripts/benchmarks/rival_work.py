@@ -16,7 +16,8 @@ class Work:
       transformer: features, width, outputs; for a convolutional network: channels of each layer,
       outputs
     - ``members``, ``steps``, ``examples``: their numbers
-    - ``kind``: ``fit``; or ``predict`` and ``step``: single calls on new data, ``steps`` times
+    - ``kind``: ``fit``; or single calls on new data, ``steps`` times: ``predict``, ``step``, and
+      ``bound``, which is ``predict`` by the function that ``Swarm.bind`` returns
     - ``network``: ``mlp``, ``cnn``, ``transformer``, ``lstm`` or ``gru``
     - ``time``: steps of a sequence
     - ``digits``: whether a perceptron's data are the digits' pixels
@@ -78,6 +79,7 @@ WORK = {
     "16 of 2-256-256-1": Work((2, 256, 256, 1), 16, 64, 128),
     "64 of 2-256-256-1": Work((2, 256, 256, 1), 64, 32, 128),
     "predict, 16 of 8-64-64-4": Work((8, 64, 64, 4), 16, 200, 8, "predict"),
+    "bound predict, 16 of 8-64-64-4": Work((8, 64, 64, 4), 16, 200, 8, "bound"),
     "step, 16 of 8-64-64-4": Work((8, 64, 64, 4), 16, 200, 8, "step"),
     "128 of 64-32-10 (digits)": Work((64, 32, 10), 128, 50, 1024),
     "1000 of 4-8-1": Work((4, 8, 1), 1000, 500, 64),
