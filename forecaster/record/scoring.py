@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float, Int
 
 from forecaster.errors import StoreError
 from forecaster.evaluation import held
@@ -93,12 +94,13 @@ class Scorecard:
         - ``crps``, ``mae``: relative to "unchanged"
         """
         parts = self.rows.groupby(by, sort=True, observed=True)
-        table = pd.DataFrame([self._scores(part) for _, part in parts], index=[n for n, _ in parts])
-        return table.rename_axis("by").reset_index()
+        names = parts.size().index
+        table = self._scores(parts.ngroup().to_numpy(), len(names))
+        return table.assign(by=names.tolist())[["by", *table]]
 
     def total(self) -> pd.Series:
         """Return the scores of :meth:`table` over all rows."""
-        return pd.Series(self._scores(self.rows))
+        return self._scores(np.zeros(len(self.rows), int), 1).iloc[0]
 
     @property
     def origins(self) -> int:
@@ -170,18 +172,29 @@ class Scorecard:
                 )
         return sentences
 
-    def _scores(self, rows: pd.DataFrame) -> dict[str, float | int]:
-        rows = rows[rows["state"] != APART]
-        known = rows[rows["state"] == KNOWN]
-        held = {f"held-{level}": _mean(held_by(known, level)) for level in self.levels}
-        return {
-            "forecasts": len(rows[["run", "unique_id", "origin"]].drop_duplicates()),
-            "outcomes": len(known),
-            "open": int((rows["state"] == OPEN).sum()),
-            **held,
-            "crps": _ratio(known, "crps"),
-            "mae": _ratio(known, "error"),
+    def _scores(self, group: Int[np.ndarray, " row"], groups: int) -> pd.DataFrame:
+        """Return a row of scores for each group; ``group``: that of each row, or -1 for none."""
+        state = self.rows["state"].to_numpy()
+        inside = (group >= 0) & (state != APART)
+        known = inside & (state == KNOWN)
+        made = self.rows.loc[inside, ["run", "unique_id", "origin"]].assign(group=group[inside])
+        outcomes, of_outcome = self.rows[known], group[known]
+
+        def count(of_row: Int[np.ndarray, " some"]) -> Int[np.ndarray, " group"]:
+            return np.bincount(of_row, minlength=groups)
+
+        held = {
+            f"held-{level}": _means(held_by(outcomes, level).to_numpy(), of_outcome, groups)
+            for level in self.levels
         }
+        return pd.DataFrame({
+            "forecasts": count(made.drop_duplicates()["group"].to_numpy()),
+            "outcomes": count(of_outcome),
+            "open": count(group[inside & (state == OPEN)]),
+            **held,
+            "crps": _ratios(outcomes, "crps", of_outcome, groups),
+            "mae": _ratios(outcomes, "error", of_outcome, groups),
+        })  # fmt: skip
 
 
 def scorecard(
@@ -234,14 +247,26 @@ def held_by(known: pd.DataFrame, level: str) -> pd.Series:
     return pd.Series(share, index=known.index)
 
 
-def _mean(values: pd.Series) -> float:
-    return float(values.mean()) if len(values) else float("nan")
+def _means(
+    values: Float[np.ndarray, " row"], group: Int[np.ndarray, " row"], groups: int
+) -> Float[np.ndarray, " group"]:
+    """Return the mean of each group's values that are known; NaN where there are none."""
+    known = ~np.isnan(values)
+    total = np.bincount(group[known], values[known], minlength=groups)
+    count = np.bincount(group[known], minlength=groups)
+    return np.divide(total, count, out=np.full(groups, np.nan), where=count > 0)
 
 
-def _ratio(known: pd.DataFrame, score: str) -> float:
-    """Return the mean of a score divided by that of "unchanged"."""
-    both = known.loc[~known["corrected"], [score, f"{score}_unchanged"]].dropna().sum()
-    return float(both.iloc[0] / both.iloc[1]) if both.iloc[1] > 0 else float("nan")
+def _ratios(
+    outcomes: pd.DataFrame, score: str, group: Int[np.ndarray, " row"], groups: int
+) -> Float[np.ndarray, " group"]:
+    """Return the mean of each group's scores divided by that of "unchanged"; NaN for none."""
+    both = outcomes[[score, f"{score}_unchanged"]].to_numpy(float)
+    counts = ~outcomes["corrected"].to_numpy(bool) & ~np.isnan(both).any(1)
+    ours, unchanged = (
+        np.bincount(group[counts], column, minlength=groups) for column in both[counts].T
+    )
+    return np.divide(ours, unchanged, out=np.full(groups, np.nan), where=unchanged > 0)
 
 
 def _of_source(home: Home, source: str, frame: pd.DataFrame) -> pd.DataFrame:

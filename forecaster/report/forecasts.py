@@ -261,6 +261,9 @@ def _data(
     """Return the data that ``forecasts.js`` draws."""
     base = latest["base"].to_numpy()[:, None]
     at = [step - 1 for step in made.steps]
+    levels = sorted(made.levels, reverse=True)
+    names = [made.model, *(name for level in levels for name in bounds_of(made.model, level))]
+    shown = np.stack([made.column(name) for name in names], axis=1)  # (series, column, horizon)
     width = _widths(made, latest)
     median = (made.column(made.model)[:, at] - latest["value"].to_numpy()[:, None]) / base
     times = pd.Index(np.unique(np.concatenate([part.index.to_numpy() for part in known.values()])))
@@ -272,7 +275,7 @@ def _data(
         "ungrouped": UNGROUPED,
         "rungs": made.rungs,
         "dated": pd.api.types.is_datetime64_any_dtype(times),
-        "levels": [f"{level:g}" for level in sorted(made.levels, reverse=True)],
+        "levels": [f"{level:g}" for level in levels],
         "level": f"{made.level:g}",
         "steps": made.steps,
         "value": _rounded(latest["value"].to_numpy()),
@@ -296,19 +299,18 @@ def _data(
         "week": WEEK,
         "times": as_numbers(times),
         "series": {
-            name: _series(made, row, known[name], times, ahead[row])
+            name: _series(shown[row], known[name], times, ahead[row])
             for row, name in enumerate(made.ids)
         },
     }
 
 
-def _series(
-    made: Forecasts, row: int, known: pd.Series, times: pd.Index, ahead: np.ndarray
-) -> Json:
-    """Return a series' latest values and forecasts, packed between the two numbers of ``range``."""
-    levels = sorted(made.levels, reverse=True)
-    names = [made.model, *(name for level in levels for name in bounds_of(made.model, level))]
-    parts = [made.column(name)[row] for name in names]
+def _series(parts: np.ndarray, known: pd.Series, times: pd.Index, ahead: np.ndarray) -> Json:
+    """Return a series' latest values and forecasts, packed between the two numbers of ``range``.
+
+    - ``parts`` (column, horizon): its medians and bounds
+    - ``known``: its latest values by time; ``times``: of all series; ``ahead``: of the forecasts
+    """
     values = known.to_numpy(float)
     low, high = (
         float(f"{edge(np.concatenate([values, *parts])):.7g}") for edge in (np.min, np.max)

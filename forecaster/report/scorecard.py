@@ -105,10 +105,7 @@ def _data(card: Scorecard) -> Json:
         "table": _columns(series.rename(columns={"by": "id"})),
         "origins": _columns(by_origin),
         "steps": _columns(by_step),
-        "series": {
-            str(name): _series(rows, card.levels)
-            for name, rows in card.rows.groupby("unique_id", sort=False, observed=True)
-        },
+        "series": _every_series(card),
     }
 
 
@@ -126,29 +123,44 @@ def _columns(table: pd.DataFrame) -> dict[str, Json]:
     return out
 
 
-def _series(rows: pd.DataFrame, levels: list[str]) -> Json:
+def _every_series(card: Scorecard) -> dict[str, Json]:
+    """Return what is drawn of each series, see :func:`_series`."""
+    rows = card.rows[np.isfinite(card.rows["scale"])]
+    last = rows.sort_values("made", kind="stable")
+    last = last.drop_duplicates(["unique_id", "origin", "ds"], keep="last")
+    last = last.sort_values(["unique_id", "origin", "ds"])
+    bounds = [name for level in card.levels[::-1] for name in bounds_of(COLUMN, level)]
+    values = last[["value", "y", COLUMN, *bounds]].to_numpy(float)
+    scale, origin, ds = (last[name].to_numpy() for name in ("scale", "origin", "ds"))
+    code, names = pd.factorize(last["unique_id"])
+    begins = np.append(np.searchsorted(code, np.arange(len(names))), len(code))
+    drawn: dict[str, Json] = {str(name): {"from": []} for name in card.rows["unique_id"].unique()}
+    for name, begin, end in zip(names, begins[:-1], begins[1:], strict=True):
+        part = slice(begin, end)
+        drawn[str(name)] = _series(values[part], scale[part], origin[part], ds[part])
+    return drawn
+
+
+def _series(values: np.ndarray, scale: np.ndarray, origin: np.ndarray, ds: np.ndarray) -> Json:
     """Return a series' latest forecasts and their outcomes, in the units of the last forecast.
 
     ``from``, ``steps``: each forecast's origin and number of steps; ``ds``: the times forecast;
     ``parts``: values at the origins, outcomes, medians and bounds, each packed between the two
     numbers of ``range``.
+
+    Arguments, sorted by origin and time: ``values`` (row, part), and of each row the ``scale`` of
+    its units, its ``origin`` and its time ``ds``.
     """
-    rows = rows[np.isfinite(rows["scale"])]
-    last = rows.sort_values("made").drop_duplicates(["origin", "ds"], keep="last")
-    last = last.sort_values(["origin", "ds"])
-    last = last[last["origin"].isin(last["origin"].unique()[-_FANS:])]
-    unit = last["scale"].iloc[-1:].sum() / last["scale"]
-    bounds = [name for level in levels[::-1] for name in bounds_of(COLUMN, level)]
-    parts = {name: (last[name] * unit).to_numpy(float) for name in ("value", "y", COLUMN,
-             *bounds)}  # fmt: skip
-    shown = np.concatenate([*parts.values(), [np.nan]])
+    origins, begins = np.unique(origin, return_index=True)
+    first = begins[-_FANS:][0]
+    shown = values[first:] * (scale[-1] / scale[first:, None])
     if not np.isfinite(shown).any():
         return {"from": []}
     low, high = float(f"{np.nanmin(shown):.7g}"), float(f"{np.nanmax(shown):.7g}")
     return {
         "range": [low, high],
-        "from": as_numbers(pd.Index(last["origin"].unique())),
-        "steps": last.groupby("origin").size().tolist(),
-        "ds": as_numbers(pd.Index(last["ds"])),
-        "parts": [pack(part, low, high, 3) for part in parts.values()],
+        "from": as_numbers(pd.Index(origins[-_FANS:])),
+        "steps": np.diff(np.append(begins[-_FANS:], len(origin))).tolist(),
+        "ds": as_numbers(pd.Index(ds[first:])),
+        "parts": [pack(part, low, high, 3) for part in shown.T],
     }

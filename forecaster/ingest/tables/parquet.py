@@ -84,7 +84,7 @@ def read_parquet(
             table = table.set_column(index, field.name, table.column(index).cast(pa.float64()))
     table = table.drop_columns(_unnamed(table.schema))
     unread = [name for name in schema.names if name not in wanted]
-    frame = table.to_pandas(ignore_metadata=True, self_destruct=True)
+    frame = table.to_pandas(ignore_metadata=True, date_as_object=False, self_destruct=True)
     frame.attrs["unread"] = unread
     frame.index = pd.RangeIndex(before, before + len(frame))
     return frame

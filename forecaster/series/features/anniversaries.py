@@ -35,29 +35,32 @@ def active_days(
     if times.dtype.kind != "M":
         nothing = np.full(activity.shape, np.nan)
         return [nothing] * min(2, horizon)
+    features = [np.full(activity.shape, np.nan) for _ in range(min(2, horizon))]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # nanmean of NaN alone
-        ahead = np.nanmean(_at_anniversaries(activity, times, positions, offsets), axis=0)
-        following = [np.nanmax(ahead[2:], axis=0)] if horizon > 1 else []
-    return [ahead[0] / 2 + ahead[1] + ahead[2] / 2, *following]
+        for series, own in enumerate(positions):  # one at a time, to save memory
+            begin = int((own < 0).sum())
+            known = activity[series, begin:]
+            ahead = np.nanmean(_at_anniversaries(known, times[own[begin:]], offsets), axis=0)
+            features[0][series, begin:] = ahead[0] / 2 + ahead[1] + ahead[2] / 2
+            if horizon > 1:
+                features[1][series, begin:] = np.nanmax(ahead[2:], axis=0)
+    return features
 
 
 def _at_anniversaries(
-    values: Rows, times: np.ndarray, positions: np.ndarray, offsets: Sequence[int]
-) -> Float[np.ndarray, "week offset series step"]:
+    values: Float[np.ndarray, " step"], times: np.ndarray, offsets: Sequence[int]
+) -> Float[np.ndarray, "week offset step"]:
     """Return the values ``offset`` rows after the latest row at least ``week`` weeks old.
 
     NaN where unknown.
     """
-    found = np.full((len(WEEKS), len(offsets), *values.shape), np.nan)
-    for series, own_positions in enumerate(positions):
-        begin = int((own_positions < 0).sum())
-        own, known = times[own_positions[begin:]], values[series, begin:]
-        for number, weeks in enumerate(WEEKS):
-            before = own - np.timedelta64(weeks, "W")
-            latest = np.searchsorted(own, before, side="right") - 1
-            for offset in offsets:
-                row = latest + offset
-                seen = np.flatnonzero((latest >= 0) & (row <= np.arange(len(own))))
-                found[number, offset, series, begin + seen] = known[row[seen]]
+    found = np.full((len(WEEKS), len(offsets), len(values)), np.nan)
+    for number, weeks in enumerate(WEEKS):
+        before = times - np.timedelta64(weeks, "W")
+        latest = np.searchsorted(times, before, side="right") - 1
+        for offset in offsets:
+            row = latest + offset
+            seen = np.flatnonzero((latest >= 0) & (row <= np.arange(len(times))))
+            found[number, offset, seen] = values[row[seen]]
     return found

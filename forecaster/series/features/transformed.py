@@ -1,6 +1,7 @@
 """Features and targets of histories, as a transform makes them, and the way back into values."""
 
 import dataclasses
+from collections.abc import Iterable
 from typing import TypeAlias
 
 import numpy as np
@@ -63,3 +64,11 @@ class Transformed:
             return z
         rows = self.logarithmic.reshape(-1, *ones)
         return np.where(rows, np.exp(np.where(rows, z, 0.0)), z)
+
+
+def stacked(features: Iterable[Rows]) -> Float[np.ndarray, "series step feature"]:
+    """Stack features as inputs of networks, float32; 0 where unknown."""
+    known = [  # one at a time, to save memory
+        np.nan_to_num(each, nan=0.0, posinf=0.0, neginf=0.0).astype(np.float32) for each in features
+    ]
+    return np.stack(known, axis=-1)

@@ -64,7 +64,7 @@ from forecaster.series.features.prices import (
 )
 from forecaster.series.features.sample import Sample
 from forecaster.series.features.simple import by_horizon
-from forecaster.series.features.transformed import Ahead, Transformed
+from forecaster.series.features.transformed import Ahead, Transformed, stacked
 from forecaster.series.panel.covariates import Scaling
 from forecaster.series.panel.panel import Histories, Panel
 from forecaster.skipped import Kind, Skipped
@@ -497,7 +497,7 @@ class Transform:
             scale = walk_scale(change, usual_changes(z, self.logarithmic(panel.ids), self.unit))
         bases, scales = by_horizon(self.name, self.season, z, scale, horizon)
         return Transformed(
-            features=_without_gaps(np.stack(features, axis=-1)),
+            features=stacked(features),
             z=z,
             base=bases,
             scale=scales * widened,
@@ -535,7 +535,7 @@ class Transform:
                 base[row, begin:] += nature.effects_on(ahead)
         first = histories.first + max(_FIRST_CHANGES, horizon)  # when all errors are known
         return Transformed(
-            features=_without_gaps(features),
+            features=stacked(np.moveaxis(features, -1, 0)),
             z=z,
             base=base,
             scale=scale,
@@ -593,7 +593,3 @@ class Transform:
                     if experts[number].learned
                 ]
                 yield [rows[n] for n in some], [padded(of) for of in zip(*own, strict=True)]
-
-
-def _without_gaps(features: Float[np.ndarray, "series step feature"]) -> np.ndarray:
-    return np.nan_to_num(features, nan=0.0, posinf=0.0, neginf=0.0).astype(np.float32)
