@@ -36,7 +36,7 @@ Params: TypeAlias = Mapping[Any, Any]
 class Networks:
     """Trained networks: one per series, or several whose distributions are averaged.
 
-    Some series may have none of their own; they are forecast by the common start, or without one.
+    Series without networks of their own are forecast by the common start, or without a network.
 
     - ``config``: the settings of training; after a search, with the largest hidden size tried
     - ``ids``: the series
@@ -46,7 +46,8 @@ class Networks:
     - ``network``: the class of the networks where it is a user's own
     - ``start``: the weights that the networks of all series started from, each array (member, ...);
       None where they were independent
-    - ``drift``: of prices, which stands for what networks have learned of it; None for other series
+    - ``drift``: the drift of prices, used in place of the one that networks learned; None for other
+      series
     - ``computed``: the code that trained them, see :func:`swarm.arithmetic`; empty where unknown
     """
 
@@ -137,9 +138,9 @@ class Model:
     - ``transform``: turns series into features, and forecasts back into values
     - ``normal_scores``: of the outcomes in the validation span, in order of time, NaN where a span
       is shorter; bands are calibrated on them
-    - ``spread``: of all scores of forecasts by networks, by horizon, to which the spread of each
-      series is shrunk; 1 where series are independent
-    - ``spread_without``: the same of forecasts without a network
+    - ``spread``: the spread of all scores of forecasts by networks, by horizon; the spread of each
+      series is shrunk to it. It is 1 where series are independent
+    - ``spread_without``: the same for forecasts without a network
     - ``fitted_until``: the latest time in the training of each network
     - ``spacing``: the usual gap between the rows of each series, see
       :func:`forecaster.series.spacing_of`

@@ -19,11 +19,11 @@ from forecaster.series import Panel, Transform
 
 FORECAST_BY = "forecast_by"
 """The column of reports and forecasts that holds a :class:`Rung`."""
-_ROWS_PER_STEP = 12  # rows for each step ahead: three horizons in the fourth that is held back
+_ROWS_PER_STEP = 12  # rows for each step ahead: three horizons in the quarter that is held back
 ROWS_TO_COMBINE = 4
 """Rows that the simplest model needs."""
 _FIRST_ERRORS = 10  # rows before the first input of a network
-_FOR_EACH_OTHER = 0.25  # series that are long enough, for each other one
+_FOR_EACH_OTHER = 0.25  # fewest long enough series, for each shorter one
 
 
 class Rung(StrEnum):
@@ -39,7 +39,7 @@ class Rung(StrEnum):
 
 
 def counted(rungs: Iterable[object] | Mapping[str, int]) -> str:
-    """Return how many series rest on what, in words: "294 by own networks".
+    """Return, in words, how many series have each rung: "294 by own networks".
 
     ``rungs``: that of each series, or the counts
     """
@@ -73,8 +73,8 @@ def takes_any(config: Config, target: str) -> bool:
 def without_networks(config: Config, target: str, most: int) -> Config:
     """Return the settings, changed to the last value if no price has rows enough for networks.
 
-    They stay as they are if the series are too short only for the ``validation`` that was asked
-    for: a shorter one would admit them.
+    The settings stay as they are if series are too short only for the ``validation`` that the user
+    chose: with a shorter one they would be long enough.
 
     - ``target``: the panel's channel that is forecast
     - ``most``: rows of the longest series
@@ -97,8 +97,8 @@ def trains(panel: Panel, config: Config, transform: Transform) -> Bool[np.ndarra
 def worth_networks(config: Config, long: int, series: int) -> bool:
     """Return whether enough series of a panel are long enough for networks.
 
-    Otherwise what networks learn from a few would stand for many shorter ones. Networks of a kind
-    that was asked for are trained all the same.
+    If only a few are, what networks learn from them would have to hold for many shorter series. If
+    the user chose a kind of network, it is trained all the same.
     """
     enough = config.model != "auto" or long >= _FOR_EACH_OTHER * (series - long)
     return long > 0 and enough
@@ -120,7 +120,7 @@ def rungs_of(
     if transform.name == "last_value":
         return np.full(len(rows), Rung.LAST_VALUE, object)
     others = np.where((rows >= needed) & common, Rung.COMMON, Rung.COMBINATION)
-    if transform.alone is not None:  # which a short series may lack
+    if transform.alone is not None:  # a short series may lack that model
         alone = transform.stands_alone(panel.ids)
         return np.where(alone, Rung(transform.alone), np.where(least, Rung.LAST_VALUE, others))
     return np.where(own, Rung.OWN, np.where(least, Rung.LAST_VALUE, others)).astype(object)

@@ -61,7 +61,7 @@ def series_data(config: Config, transformed: Transformed) -> Series[np.ndarray]:
 
 
 def validation_of(config: Config, rows: Int[np.ndarray, " series"]) -> Int[np.ndarray, " series"]:
-    """Return how many of its latest rows each series holds back; ``rows``: of each series."""
+    """Return how many latest rows each series holds back, from its number of ``rows``."""
     if config.validation is not None:
         return np.full(len(rows), config.validation)
     return np.clip(rows // 4, config.shortest_validation, config.longest_validation)

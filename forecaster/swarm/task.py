@@ -36,7 +36,7 @@ Hyperparams: TypeAlias = Mapping[str, int | float | np.generic | AnyArray]
 class Limits(NamedTuple):
     """When a member stops training. Like hyperparameters, limits are data and may differ."""
 
-    epochs: Int[AnyArray, "*member"]  # in all, those of earlier fits included
+    epochs: Int[AnyArray, "*member"]  # in all, including those of earlier fits
     patience: Int[AnyArray, "*member"]  # epochs in a row without a better validation loss
 
 
@@ -68,8 +68,8 @@ class Task:
     - ``criterion(metrics) -> scalar``: decides in place of the validation loss; lower is better
     - ``optimizer(hyperparams) -> optax.GradientTransformation``: called while tracing, so that
       learning rates and the like may differ between members without recompiling
-    - ``said``: a text of everything else that decides the result, so that a checkpoint is not
-      continued with another batch size or loss
+    - ``said``: a text that describes everything else that decides the result, so that a checkpoint
+      is not continued with another batch size or loss
 
     Two tasks share a compiled program when they are the same object.
     """

@@ -80,7 +80,7 @@ def common_spread(scores: Float[np.ndarray, "series origin horizon"]) -> np.ndar
     prior_weight = _PRIOR * np.arange(1, scores.shape[-1] + 1)
     total = np.where(known, np.abs(scores), 0.0).sum((0, 1)) / _MEAN_SIZE
     spread = (total + prior_weight) / (known.sum((0, 1)) + prior_weight)
-    # Horizons beyond all outcomes are as the longest that is known.
+    # Horizons without any outcome get the spread of the longest horizon with one.
     longest = np.maximum.accumulate(np.where(known.any((0, 1)), np.arange(len(spread)), -1))
     return np.where(longest >= 0, spread[np.maximum(longest, 0)], 1.0)
 
@@ -102,7 +102,7 @@ def spread_at_origins(
     recent = _Average(1.0, _NO_CHANGE, _RECENT, (series,))
     spread = np.empty(scores.shape)
     for now in range(origins):
-        # For each horizon, the latest origin whose outcome is known: now - h - 1.
+        # For each horizon h, the latest origin whose outcome is known: now - h - 1.
         latest = np.full((series, horizon), np.nan)
         for h in range(min(now, horizon)):
             latest[:, h] = scores[:, now - h - 1, h]

@@ -17,7 +17,7 @@ from forecaster.forecasting.bands.mixture import FARTHEST, Mixture, ndtr, ndtri
 from forecaster.series import Transformed
 
 _POISSON = 1 + 1e-6  # ratio of variance to mean up to which counts are Poisson's
-_STEPS = 64  # of a bisection, at most
+_STEPS = 64  # maximum number in a bisection
 _GOLDEN, _SILVER = 0.6180339887498949, 0.4142135623730951  # fractions that spread evenly
 
 
@@ -36,7 +36,7 @@ class Units(NamedTuple):
 
     @staticmethod
     def of(transformed: Transformed, origins: Int[np.ndarray, "series origin"]) -> "Units | None":
-        """Return those of forecasts made at these steps; None where no series is a count."""
+        """Return the units of forecasts made at these steps; None where no series is a count."""
         if not transformed.counted.any():
             return None
         at = origins[:, :, None]
@@ -51,7 +51,7 @@ class Units(NamedTuple):
         )
 
     def only(self, rows: Int[np.ndarray, " some"], first: int = 0) -> "Units":
-        """Return those of some series, from an origin on."""
+        """Return the units of some series, from an origin on."""
         return Units(self.counted[rows], *(part[rows, first:] for part in self[1:]))
 
 
@@ -106,7 +106,7 @@ class Counted(Mixture):
         chances = super().probability_above(threshold)
         rows, base, unit, _ = self._of_counts()
         counts = base + unit * np.broadcast_to(threshold, self.shape)[rows]
-        # What is a whole number but for rounding is one.
+        # A number that is whole except for rounding counts as whole.
         nearest = np.rint(counts)
         whole = np.where(np.abs(counts - nearest) < 1e-6 * (1 + nearest), nearest, counts)
         chances[rows] = 1 - probability_up_to(np.floor(whole), *self._moments())

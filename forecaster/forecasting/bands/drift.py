@@ -4,9 +4,9 @@ Networks that are trained on ten years of companies that survived learn that pri
 much they rose just then. That is a bet on more of the same. So the mean of what a series' networks
 forecast is replaced by a premium that all prices share (``Config.premium``), moved towards the
 series' own mean change as far as its standard error allows (James & Stein 1961, Fourth Berkeley
-Symposium 1). Of what networks forecast beyond their own mean a quarter is kept, but nothing beyond
-three standard errors of the mean change. The mean change of all series together moves nothing: it
-is one draw of history, and companies that failed lack in it.
+Symposium 1). A quarter of what networks forecast beyond their own mean is kept, within three
+standard errors of the mean change. The mean change of all series together has no influence: it is a
+single draw of history, in which companies that failed are missing.
 
 The figures that this was chosen by are in ``docs/evaluation.md``.
 """
@@ -26,9 +26,9 @@ from forecaster.series import Panel, Transformed
 KEPT = 0.25
 """The share that is kept of what a network forecasts beyond its mean."""
 _OWN = 0.025  # standard deviation of yearly drifts around the premium
-_FEWEST = 60  # changes, with fewer of which the premium is expected
-_ERRORS = 3  # standard errors of the mean change that a forecast may lie from it
-_FARTHEST = 1e6  # move, in units of its scale
+_FEWEST = 60  # changes; with fewer the expected change is the premium
+_ERRORS = 3  # largest distance of a forecast from the mean change, in its standard errors
+_FARTHEST = 1e6  # largest move, in units of its scale
 _YEAR = np.timedelta64(31_557_600, "s")  # 365.25 days
 
 
@@ -46,7 +46,7 @@ class Change(NamedTuple):
 
 
 class Moves(NamedTuple):
-    """Expected changes, and those that no forecast lies beyond, in standardised units."""
+    """Expected changes, and the lowest and highest allowed ones, in standardised units."""
 
     expected: Float[np.ndarray, "series origin horizon"]
     low: Float[np.ndarray, "series origin horizon"]
@@ -65,7 +65,7 @@ class Drift(NamedTuple):
     usual: Float[np.ndarray, "series horizon"]
 
     def only(self, rows: Int[np.ndarray, " some"]) -> "Drift":
-        """Return that of some series, by their rows."""
+        """Return the drift of some series, by their rows."""
         return Drift(self.per_row[rows], self.usual[rows])
 
     def moves(self, transformed: Transformed, origins: Int[np.ndarray, "series origin"]) -> Moves:
@@ -106,11 +106,11 @@ def change_of(
 ) -> Change:
     """Return the expected change of a price's logarithm from one row to the next.
 
-    Fewer than three rows tell of none.
+    With fewer than three rows it is zero.
 
     - ``prices``: above zero
-    - ``times``: dates, in order; the premium of a row is that of the mean time between two
-    - ``premium``: the growth of a year, as a share
+    - ``times``: dates, in order; the premium of a row is that of the mean time between two rows
+    - ``premium``: the growth in a year, as a share
     """
     if len(prices) < 3:
         return Change(0.0, 0.0, 0.0)
@@ -120,7 +120,7 @@ def change_of(
     variance = float(changes.var(ddof=1)) / len(changes)  # of the mean change
     weight = (_OWN * years) ** 2 / ((_OWN * years) ** 2 + variance)
     reach = _ERRORS * np.sqrt(variance)
-    if len(changes) < _FEWEST:  # whose standard error is hardly known
+    if len(changes) < _FEWEST:  # the standard error is then hardly known
         return Change(common, min(own - reach, common), max(own + reach, common))
     return Change(float(common + weight * (own - common)), own - reach, own + reach)
 
@@ -163,6 +163,6 @@ def with_drift(
     beyond = mixture.location - usual[:, None, :, None]
     expected, low, high = (part[..., None] for part in moves)
     location = np.clip(KEPT * beyond + expected, low, high)
-    # What no series reaches comes from a damaged model, whose forecasts are to be seen as such.
+    # A move that no series makes comes from a damaged model; it is kept, so that users see it.
     location = np.where(np.abs(beyond) < _FARTHEST, location, beyond)
     return dataclasses.replace(mixture, location=location.astype(mixture.location.dtype))

@@ -64,7 +64,7 @@ class Mixture:
         return self.location.shape[:-1]
 
     def among(self, rows: Int[np.ndarray, " some"], others: "Mixture") -> "Mixture":
-        """Return the others with these distributions at some rows of the first axis."""
+        """Return ``others`` with these distributions at ``rows`` of the first axis."""
         parts = [part.copy() for part in (others.location, others.scale, others.dof)]
         for part, own in zip(parts, (self.location, self.scale, self.dof), strict=True):
             part[rows] = own

@@ -192,8 +192,8 @@ class Common(NamedTuple):
       series yet
     - ``pooled``: the networks that each series' networks start from; None where they start from
       random weights, or where the part itself trains them
-    - ``networks``: whether the series that are long enough have networks, and a common network
-      forecasts the others; otherwise the combination forecasts all. In an update, which of its
+    - ``networks``: if True, series that are long enough have networks, and a common network
+      forecasts the others; if False, the combination forecasts all. In an update: which of its
       series may have networks
     """
 
@@ -205,7 +205,7 @@ class Common(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """Normal scores of the outcomes of forecasts by networks, and of forecasts without one."""
+    """Normal scores of outcomes, under forecasts by networks and under forecasts without one."""
 
     networks: Float[np.ndarray, "series origin horizon"]
     without: Float[np.ndarray, "series origin horizon"]
@@ -372,7 +372,7 @@ def _fitted(
 def _without_training(
     config: Config, transformed: Transformed, pooled: Pooled | None, network: OwnNetwork | None
 ) -> Networks:
-    """Return networks of no series; ``pooled``: of a fit whose other parts have networks."""
+    """Return networks without any series; ``pooled``: from the parts that have networks."""
     networks = untrained(config, transformed.features.shape[-1], network)
     if pooled is None:
         return networks
@@ -380,7 +380,7 @@ def _without_training(
 
 
 def _usual(spacing: Float[np.ndarray, " series"]) -> float:
-    """Return the median spacing, for series of one row; 1 where there is none."""
+    """Return the median spacing, to use for series of one row; 1 where no series has one."""
     known = spacing[np.isfinite(spacing)]
     return float(np.percentile(known, 50, method="lower")) if len(known) else 1.0
 
@@ -391,7 +391,7 @@ def spread_of(
     *,
     tune: bool = False,
 ) -> Float[np.ndarray, "2 horizon"]:
-    """Return the initial width of all series' bands by horizon: of networks, and without one.
+    """Return the initial width of all bands by horizon: with networks, and without.
 
     - ``scores``: of the series of each part that are in the sample, in the order of the fit
     - ``tune``: whether settings were searched, by networks that share nothing
@@ -454,11 +454,11 @@ def learn_common(
 
 
 class Sampling(NamedTuple):
-    """The series that stand for all of a fit in what they share.
+    """The samples from which a fit learns what all of its series share.
 
-    - ``ids``: all of them, in the order of the fit
-    - ``weighed``: those that weights and widths are learned from
-    - ``trained``: those that the common networks are trained on
+    - ``ids``: all sampled series, in the order of the fit
+    - ``weighed``: the series that weights and widths are learned from
+    - ``trained``: the series that the common networks are trained on
     - ``steps``: rows of the longest history of all series
     - ``networks``: see :class:`Common`
     """
@@ -541,7 +541,7 @@ def usable(panel: Panel, config: Config, transform: Transform) -> Panel:
 def _broken(report: pd.DataFrame) -> dict[str, Skipped]:
     """Return the series whose network cannot be used, with the reason."""
     sound = np.isfinite(report["validation_loss"]) & np.isfinite(report["mae"])
-    sound |= report[FORECAST_BY] != Rung.OWN  # whose forecasts come from no network of their own
+    sound |= report[FORECAST_BY] != Rung.OWN  # their forecasts come from no network of their own
     reasons = report["why_not"] if "why_not" in report else pd.Series("", report.index)
     return {
         str(name): Skipped(Kind.NOT_TRAINED, detail=str(reasons[name]))

@@ -27,7 +27,7 @@ from forecaster.forecasting.task import Examples, Series, cut, functions, make_l
 from forecaster.forecasting.windows import MODES, Split
 
 _LARGEST_BATCH = 256  # windows
-_STEPS = 20  # fewest per epoch, unless batches would be smaller than those of a single series
+_STEPS = 20  # fewest steps per epoch, unless batches would be smaller than those of a single series
 
 
 class Pooled(NamedTuple):

@@ -35,8 +35,8 @@ class Span(NamedTuple):
     - ``origins`` (series, origin): the steps to forecast from, counted in these
     - ``outcomes`` (series, origin, horizon): in standardised units, NaN where none is known or
       used
-    - ``units``: of those series that are counts; None where none is
-    - ``moves``: that prices are expected to make; None for other series
+    - ``units``: the units of the series that are counts; None if there are no such series
+    - ``moves``: the moves that prices are expected to make; None for other series
     """
 
     params: Params
@@ -63,7 +63,7 @@ class Part(NamedTuple):
 
 
 class Validated(NamedTuple):
-    """The normal score of each forecast's outcome, its median, and what networks usually say."""
+    """Each outcome's normal score, each forecast's median, and the networks' mean location."""
 
     scores: Float[np.ndarray, "series origin horizon"]
     median: Float[np.ndarray, "series origin horizon"]
@@ -78,7 +78,7 @@ def validated(
     held_back: Int[np.ndarray, " series"],
     executor: swarm.Executor | None = None,
 ) -> tuple[np.ndarray, dict[str, np.ndarray], Drift | None]:
-    """Forecast over the validation span; return normal scores of the outcomes, errors, and drift.
+    """Forecast over the validation span; return normal scores of outcomes, errors, and drift.
 
     - ``held_back``: the latest rows of each series whose outcomes count
     - ``executor``: where the forecasts are made, if not in this process

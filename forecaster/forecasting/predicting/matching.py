@@ -95,10 +95,11 @@ def _spacing(panel: Panel) -> np.ndarray:
 def _scored_from(
     model: Model, panel: Panel, held_back: Int[np.ndarray, " series"]
 ) -> Shaped[np.ndarray, " series"]:
-    """Return the time of each series since which the errors of its forecasts calibrate its bands.
+    """Return, for each series, the time from which errors of its forecasts calibrate its bands.
 
-    Networks have not seen any of its rows, and classical models not those held back. So these
-    count, up to the memory of bands; without classical models all rows count.
+    No network has seen any row of these series, and classical models have not seen the rows held
+    back. So the errors of the rows held back count, up to the memory of bands. Without classical
+    models the errors of all rows count.
     """
     positions = Histories.of(panel).positions
     count = np.minimum(held_back, model.config.longest_validation)

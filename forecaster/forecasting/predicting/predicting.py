@@ -87,7 +87,7 @@ def _highest(count: int) -> float:
 
 
 def warn_of_jumps(panel: Panel) -> None:
-    """Warn of jumps at the latest row, which is forecast from though it may be an error."""
+    """Warn of jumps at the latest row: forecasts start from it, although it may be an error."""
     jumped = panel.flagged() & ~panel.flagged(forecasting=True)
     if names := [panel.ids[row] for row in np.flatnonzero(jumped.any(1))]:
         warnings.warn(
@@ -99,7 +99,7 @@ def warn_of_jumps(panel: Panel) -> None:
 
 
 def warn_of_hindsight(model: Model, panel: Panel) -> None:
-    """Warn of series that end before their networks' training did, which has seen the future."""
+    """Warn of series that end before their networks' training: the networks saw their future."""
     until = dict(zip(model.ids, model.fitted_until, strict=True))
     early = {
         name: f"ends {show_time(times[-1])}; its networks have seen rows up to "
@@ -148,11 +148,11 @@ def predict(
     Rows that are known to look wrong are left out, see :meth:`Panel.masked`, except for a jump at
     the latest row: most jumps are true, so it is forecast from, with a warning.
 
-    Series that are new to the model are forecast by the common network that all others started
-    from, with a warning, or where that does not reach by the combination of simple forecasts. A
-    model of independent networks of prices has neither, and leaves them out. Raises ModelError when
-    no series can be forecast, when channels are missing, or when a forecast is not finite;
-    UsageError for a level outside 0 to 100.
+    Series that are new to the model are forecast, with a warning, by the common network from which
+    all others started. Series that are too short for it are forecast by the combination of simple
+    forecasts. A model of independent networks of prices has neither, and leaves new series out.
+    Raises ModelError when no series can be forecast, when channels are missing, or when a forecast
+    is not finite; UsageError for a level outside 0 to 100.
     """
     check_model(model)
     level, quantiles = check_levels(level), check_quantiles(quantiles)
@@ -354,7 +354,8 @@ def distributions(
 ) -> Mixture:
     """Return the distributions of all series' forecasts made at these steps, standardised.
 
-    Without a network it is the base, with errors as large as the scale.
+    Without a network, a distribution has the base as its location, and errors as large as the
+    scale.
     """
     units = Units.of(transformed, origins)
     rows = np.flatnonzero(networks.networked)
@@ -384,7 +385,7 @@ def _with_drift(
     origins: Int[np.ndarray, "series origin"],
     rows: Int[np.ndarray, " some"],
 ) -> Mixture:
-    """Return the distributions of some series by networks with the drift of prices."""
+    """Return the networks' distributions of some series, with the drift of prices."""
     usual = drift.usual[rows]
     moves = Moves(*(part[rows] for part in drift.moves(transformed, origins)))
     new = np.isnan(usual)

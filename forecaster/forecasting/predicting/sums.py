@@ -27,7 +27,7 @@ GroupWeights: TypeAlias = Mapping[str, Mapping[str, float]]
 USUAL_PATHS = 2000
 SERIES = "series"
 """The column with the number of series in a group."""
-_BEYOND = 5  # paths beyond a quantile that it needs
+_BEYOND = 5  # number of paths that a quantile needs beyond it
 
 
 def predict_sums(
@@ -44,8 +44,8 @@ def predict_sums(
     """Forecast the sums of groups of series, with bands that know how series move together.
 
     Returns a long frame with the columns of :func:`predict`, where ``unique_id`` is the group, and
-    ``mean`` and ``series``, the number of series in the group. A sum is that of the same futures
-    as :func:`simulate` draws with this seed, so groups and their parts agree: the ``mean`` of a
+    ``mean`` and ``series``, the number of series in the group. Sums are taken over the same futures
+    that :func:`simulate` draws with this seed, so groups and their parts agree: the ``mean`` of a
     group is the sum of the means of its parts.
 
     - ``model, panel, level, quantiles, columns``: as for :func:`predict`

@@ -16,9 +16,10 @@ from forecaster.series.calendar.hours import Hours, infer_hours
 from forecaster.series.calendar.times import Time
 
 _DAY = pd.Timedelta(days=1)
-_RARE = 0.02  # the most of the holidays that may have a row, where holidays are kept
-_LATELY, _SOME = 60, 0.1  # where more of the latest rows are on weekends, all days are sessions
-_NEARLY_ALL = 0.9  # of the dates, for a day of the month that all are said to have
+_RARE = 0.02  # largest share of the holidays that have a row, in a series that keeps holidays
+# If a larger share than _SOME of the latest rows is on weekends, all days are sessions.
+_LATELY, _SOME = 60, 0.1
+_NEARLY_ALL = 0.9  # share of the dates that a common day of the month must have
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +90,7 @@ def most_common(counts: Mapping[Frequency, int]) -> Frequency:
     """Return the most common frequency, from the number of series of each."""
     if not counts:
         return Frequency("B")
-    kinds = Counter[Frequency]()  # the day of the month makes no other frequency
+    kinds = Counter[Frequency]()  # frequencies that differ only in the day of the month are one
     for kind, count in counts.items():
         kinds[dataclasses.replace(kind, day=0)] += count
     most = min(
@@ -168,7 +169,7 @@ def _keeps_holidays(index: pd.DatetimeIndex) -> bool:
 _LATEST = 61  # rows that are compared; in fewer, too many gaps might be weekends and holidays
 _FEWEST = 3  # gaps that are needed to compare; one or two might be a weekend
 _ALIKE = 1.25  # gaps are alike up to this ratio; the lengths of months differ by a ninth
-_COMMON = 0.1  # the share of gaps of the usual length from which on series are spaced alike
+_COMMON = 0.1  # share of gaps of the usual length that makes a series spaced as usual
 
 _UNITS = {86_400: "day", 3_600: "hour", 60: "minute", 1: "second"}
 
@@ -176,7 +177,8 @@ _UNITS = {86_400: "day", 3_600: "hour", 60: "minute", 1: "second"}
 def spacing_of(times: Shaped[np.ndarray, " row"]) -> float:
     """Return the median gap between a series' latest rows, in seconds, or in whole numbers.
 
-    Of the two gaps in the middle it is the shorter. NaN for less than two rows.
+    Of an even number of gaps, it is the shorter of the two in the middle. NaN for less than two
+    rows.
 
     ``times``: sorted and unique, dates or whole numbers.
     """

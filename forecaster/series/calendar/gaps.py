@@ -30,8 +30,8 @@ def without_gaps(
 ) -> tuple[Float[np.ndarray, " step"], Int[np.ndarray, " row"]]:
     """Return the values with missing rows filled, and the steps of the rows that were there.
 
-    A missing row has the value of one season before. Of a long gap only as much is filled as keeps
-    the season, so later rows never change an earlier step.
+    A missing row has the value of one season before. A long gap is filled only with the part of a
+    season that keeps later rows in season. Later rows never change an earlier step.
 
     - ``values``, ``times``: of a series' rows
     - ``spacing``: of :func:`regular_spacing`

@@ -33,7 +33,7 @@ def dates_of_numbers(numbers: Int[np.ndarray, " row"]) -> pd.Series | None:
 
 
 def other_meaning(numbers: Int[np.ndarray, " row"]) -> str | None:
-    """Say what numbers may mean that seem to count steps, and how to write that; None if nothing.
+    """Say what else numbers that seem to count steps may mean, and how to write it; else None.
 
     These patterns are suspected: spreadsheets' serial days without weekends, or all on the first or
     the last day of a month; weeks (202152, 202201) and quarters (20214, 20221) over the end of a
@@ -64,7 +64,7 @@ def _written(number: int, base: int, letter: str) -> str:
 
 
 def _parts_of_years(ordered: Int[np.ndarray, " kind"], base: int, most: int) -> bool:
-    """Return whether all numbers are a year followed by a number from 1 to ``most``, not all one.
+    """Return whether all numbers are a year and a number from 1 to ``most``, which is not always 1.
 
     Numbers that end alike, such as 20001, 20011, 20021, rather count steps.
     """

@@ -1,4 +1,4 @@
-"""How the rows of a series follow each other, and what is unlike in each of their steps.
+"""The rhythms of series, such as hours or weeks, and what makes each of their steps special.
 
 A step is an hour, a day, a weekday, a week, a month or a quarter. Days have the special days of
 :mod:`forecaster.series.calendar.special_days`, hours those of their day. Months and quarters have
@@ -43,15 +43,15 @@ _HARMONICS = 2  # of a day
 
 @dataclasses.dataclass(frozen=True)
 class Rhythm:
-    """How the rows of a series follow each other, and what is unlike in each step.
+    """How the rows of a series follow each other, and what makes each step special.
 
-    - ``name``: of :data:`RHYTHMS`
-    - ``season``: the number of steps after which the same is expected
-    - ``years``: of rows that each group of special steps needs before its effects are learned
+    - ``name``: one of :data:`RHYTHMS`
+    - ``season``: the number of steps in a season
+    - ``years``: by group of special steps, the years of rows needed to learn its effects
     - ``sizes``: the number of columns of each group, in their order
-    - ``fewest``, ``most``: the rows of a series, and the number of series, that effects are learned
-      from
-    - ``least``: the rows of a series that has effects
+    - ``fewest``: the minimum rows of a series that effects of the panel are learned from
+    - ``most``: the maximum number of such series
+    - ``least``: the minimum rows of a series that gets effects
     - ``latest``: the number of latest rows of a series that its effects are learned from
     """
 
@@ -76,7 +76,7 @@ class Rhythm:
         return self._numbers(times)
 
     def special(self, first: int, last: int) -> Float[np.ndarray, "step column"]:
-        """Return how special each step is, from one of :meth:`numbers` to another."""
+        """Return how special each step is, from step ``first`` of :meth:`numbers` to ``last``."""
         return self._special(first, last)
 
 

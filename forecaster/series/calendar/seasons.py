@@ -9,9 +9,9 @@ _DAY = 86_400  # seconds
 _BY_ALIAS = {"B": (5,), "D": (7,), "MS": (12,), "ME": (12,), "QS": (4,), "QE": (4,), "W": (52,)}
 _A_DAY = {"900s": 96, "1800s": 48, "3600s": 24}
 _LEAST_CORRELATION = 0.2  # of changes one season apart
-_LARGEST = 1e140  # mean change whose square is a number
+_LARGEST = 1e140  # largest mean change whose square does not overflow
 _AS_GOOD = 0.8  # the basic season is the shortest with this share of the largest correlation
-_DAYS = (24, 48, 96, 144, 288)  # a basic season of these steps is taken for a day, with a week
+_DAYS = (24, 48, 96, 144, 288)  # a basic season of so many steps is a day, and may have a week
 _BETTER = 1.05  # a longer season needs a correlation higher by this factor
 
 
@@ -88,7 +88,7 @@ def find_seasons(values: Float[np.ndarray, " row"]) -> tuple[int, ...]:
         return ()
     if spread > _LARGEST:
         return ()
-    changes = np.clip(changes - changes.mean(), -5 * spread, 5 * spread)  # of outliers, a part
+    changes = np.clip(changes - changes.mean(), -5 * spread, 5 * spread)  # outliers count in part
     size = 1 << (2 * len(changes) - 1).bit_length()
     power = np.abs(np.fft.rfft(changes, size)) ** 2
     longest = len(values) // 3

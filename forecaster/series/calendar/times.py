@@ -55,7 +55,8 @@ def means_now(text: pd.Series) -> pd.Series:
 def split_offset(text: pd.Series) -> tuple[pd.Series, pd.Series | None]:
     """Return times that are text without their offset from UTC, and the offsets.
 
-    The local time of day is kept. A time without an offset has zero; None: no time has one.
+    The local time of day is kept. A time without an offset gets the offset zero; if no time has
+    one, the offsets are None.
     """
     ends = pd.Series(text.str.slice(_SHORTEST_DATE).unique(), dtype="string")
     if not ends.str.contains(_HAS_OFFSET, regex=True).any():

@@ -93,12 +93,12 @@ def errors_by_doubt(
     shares: Shares | None = None,
     since: int | None = None,
 ) -> Float[np.ndarray, " doubt"]:
-    """Return, for each doubt, the error in the later part of a series over that of the last value.
+    """Return the error of each doubt in the later part of a series, over that of the last value.
 
     Errors are mean absolute errors. NaN where the series does not change.
 
-    ``since``: the step from which on errors count; by default half of the series. Other arguments
-    as of :func:`combine`.
+    ``since``: the first step whose errors count; by default the middle of the series. Other
+    arguments as of :func:`combine`.
     """
     naive = _flat(z, horizon)
     difference = _mixed(z, seasons, horizon, experts, shares)
@@ -186,7 +186,7 @@ def _mixed(
         usable = np.isfinite(difference)
         total += np.where(usable, weight * np.where(usable, difference, 0.0), 0.0)
         weights += np.where(usable, weight, 0.0)
-    return total / weights  # the anchors' is always there
+    return total / weights  # the weight of the anchors is never zero
 
 
 def _from_last_value(z: Steps, seasons: Sequence[int], horizon: int) -> Ahead:
@@ -283,9 +283,9 @@ def _anchors(z: Steps, seasons: Sequence[int], horizon: int) -> list[Ahead]:
 
 
 def _seasonal(z: Steps, season: int, horizon: int) -> list[Ahead]:
-    """Return five anchors of one season: its last value, the mean of three, and these adjusted.
+    """Return five anchors of one season: its last value, the mean of its last three, and variants.
 
-    Two are adjusted by the change of level since, one by the latest surprise, which fades.
+    Two variants add the change of level since then. One adds the latest surprise, which fades.
     """
     ahead = np.arange(1, horizon + 1)
     last = _lagged(z, season, horizon)
@@ -305,7 +305,7 @@ def _seasonal(z: Steps, season: int, horizon: int) -> list[Ahead]:
 
 
 def _level(z: Steps, season: int) -> Steps:
-    """Return the mean of the latest season, or of a seventh of it, as of a day in a week."""
+    """Return the mean of the latest season, or of a seventh of it, such as a day of a week."""
     window = season // 7 if season % 7 == 0 and season > 7 else season
     return _moving_mean(z, window)
 
@@ -320,9 +320,9 @@ def _lagged_both(z: Steps, short: int, long: int, horizon: int) -> Ahead:
 
 
 def _lagged(z: Steps, season: int, horizon: int, more: int = 0) -> Ahead:
-    """Return, for each step ahead, the latest known value a multiple of the season before it.
+    """Return, for each step ahead, the latest known value that lies whole seasons before it.
 
-    ``more``: seasons before that one.
+    ``more``: further seasons to go back
     """
     out = np.full((*z.shape, horizon), np.nan)
     for column in range(horizon):

@@ -27,9 +27,9 @@ def active_days(
     - ``positions``: of the steps on the time axis; -1 in the padding
     - ``horizon``: the number of rows ahead
 
-    The first feature is that of the next row, with half the weight for each of its neighbours.
-    Where the horizon is longer than one row, the second is the highest of the rows after it. NaN
-    where no anniversary is known.
+    The first feature is the activity of the next row, averaged with its neighbours at half the
+    weight. Where the horizon is longer than one row, the second is the highest activity of the
+    later rows. NaN where no anniversary is known.
     """
     offsets = range(max(3, min(horizon, _FARTHEST) + 1))
     if times.dtype.kind != "M":

@@ -19,8 +19,9 @@ from forecaster.series.features.counts import CountPrior, count_forecasts
 
 FEATURES = 10
 _MEMORY = 100  # rows of the mean error of zero
-_SURE = 0.8  # of the error of zero, below which a sparse series is forecast by the combination
-_USUAL = 2.0  # errors that the usual change counts for
+# A sparse series is forecast by the combination if its error is below this share of zero's error.
+_SURE = 0.8
+_USUAL = 2.0  # number of errors that the usual change counts for
 _TO_DEVIATION = 1.2533  # standard deviation over mean absolute value, of a normal distribution
 
 
@@ -40,8 +41,8 @@ def combined(
 
     Shapes are those of ``z`` and a last axis: (..., step, horizon) and (..., step, feature).
 
-    - ``sparse``: whether they are sparse, see :class:`~forecaster.series.Nature`; their base is
-      zero, unless the errors of the combination have been much smaller
+    - ``sparse``: whether the series are sparse, see :class:`~forecaster.series.Nature`. Their base
+      is then zero, unless the errors of the combination have been much smaller than those of zero
     - ``counts``: what the counts of a panel have in common, for series of counts; base and scale
       are then mean and standard deviation of the counts
     - others as of :func:`forecaster.series.features.anchors.combine`
@@ -98,7 +99,7 @@ def _features(
 
 
 def _known_throughout(scale: Ahead) -> Ahead:
-    """Return the scale, for horizons without an error yet as that of a random walk."""
+    """Return the scale; horizons without an error yet get that of a random walk."""
     for column in range(1, scale.shape[-1]):
         unknown = np.isnan(scale[..., column])
         longer = np.sqrt((column + 1) / column)
@@ -122,10 +123,10 @@ def with_few_errors(scale: Ahead, unit: Float[np.ndarray, "*series step 1"] | fl
 def widened_for(
     learned: int | Int[np.ndarray, "*series 1 1"], scale: Ahead, optimism: float
 ) -> Float[np.ndarray, "*series step horizon"]:
-    """Return the scale of errors that classical models were fitted to, as of those that come.
+    """Return the scale, widened where it comes from errors that classical models were fitted to.
 
-    The more rows follow those that the models were fitted on, the less it is widened: with as many
-    again not at all.
+    The widening shrinks as rows follow those that the models were fitted on. After as many further
+    rows there is none.
 
     - ``learned``: the number of first rows that the models were fitted on; 0 without models
     - ``optimism``: of :meth:`forecaster.series.features.sample.Sample.optimism`

@@ -23,9 +23,9 @@ Ahead: TypeAlias = Float[np.ndarray, "*series step horizon"]
 _LARGEST_MEAN = 100.0  # of counts; beyond it whole numbers are as good as any
 _DECAYS = (0.05, 0.1, 0.2)
 _SHARES = (0.0, 0.5, 1.0)
-_LEAST_OF_LEVEL = 0.25  # of the running mean, that the combination counts for
-_MOST_WEIGHT = 5.0  # of the panel's mean, in rows
-_ROWS_OF_DISPERSION = 10.0  # that the panel's ratio of variance to mean counts for
+_LEAST_OF_LEVEL = 0.25  # minimum of the combination, as a share of the running mean
+_MOST_WEIGHT = 5.0  # largest weight of the panel's mean, in rows
+_ROWS_OF_DISPERSION = 10.0  # weight of the panel's ratio of variance to mean, in rows
 _FEWEST = 8  # series and rows from which a panel's properties are learned
 
 
@@ -33,8 +33,8 @@ class CountPrior(NamedTuple):
     """What the counts of a panel have in common.
 
     - ``decay``: weight of the latest count in the running mean
-    - ``share``: of the combination of anchors in the forecast mean
-    - ``mean``: of all series, which counts for ``weight`` rows
+    - ``share``: weight of the combination of anchors in the forecast mean
+    - ``mean``: the mean of all series, which counts as much as ``weight`` rows
     - ``dispersion``: ratio of variance to mean
     """
 
@@ -65,7 +65,7 @@ def are_counts(values: Steps) -> bool:
 
 
 def count_forecasts(z: Steps, combination: Ahead, prior: CountPrior) -> tuple[Ahead, Ahead]:
-    """Return the mean of each count that comes, and its standard deviation, from every step.
+    """Return mean and standard deviation of each count ahead, as forecast at every step.
 
     - ``z``: the counts, of one series or of several
     - ``combination``: forecasts made at every step; those far below the running mean are raised
@@ -73,7 +73,7 @@ def count_forecasts(z: Steps, combination: Ahead, prior: CountPrior) -> tuple[Ah
     known = _effective(z.shape[-1], prior.decay)
     own = _own_mean(z, combination, prior.decay, prior.share)
     mean = (known * own + prior.weight * prior.mean) / (known + prior.weight)
-    # By the rule of succession: of n zeros the next is one, too, with n + 1 of n + 2.
+    # By the rule of succession: after n zeros, the next is zero with probability (n + 1) / (n + 2).
     mean = np.maximum(mean, 1 / (np.arange(int(z.shape[-1])) + 3)[:, None] / known)
     squares = np.square(by_target_step(mean) - z[..., None])
     variance = decayed(squares, 1 - prior.decay)
@@ -84,7 +84,7 @@ def count_forecasts(z: Steps, combination: Ahead, prior: CountPrior) -> tuple[Ah
 
 
 def learn_counts(rows: Sequence[Steps], combinations: Sequence[Ahead]) -> CountPrior:
-    """Return what suits a panel: the forecasts of the smallest squared errors in its past.
+    """Return the settings whose forecasts had the smallest squared errors in a panel's past.
 
     - ``rows``: the counts of each series
     - ``combinations``: forecasts made at every step of each series
@@ -111,7 +111,7 @@ def learn_counts(rows: Sequence[Steps], combinations: Sequence[Ahead]) -> CountP
 
 def _own_mean(z: Steps, combination: Ahead, decay: float, share: float) -> Ahead:
     level = decayed(z[..., None], 1 - decay)
-    # A trend that leads below zero says little of how much comes.
+    # A trend that leads below zero says little about the next counts.
     combination = np.maximum(combination, _LEAST_OF_LEVEL * level)
     return (1 - share) * level + share * combination
 

@@ -28,10 +28,10 @@ Matrix: TypeAlias = Float[np.ndarray, "column column"]
 
 _GRID = [(level, season) for level in (0.02, 0.1, 0.3, 0.6, 0.95) for season in (0.02, 0.1)]
 """Smoothing of level and season; up to a random walk, whose errors otherwise resemble seasons."""
-_RIDGE = 1e-6  # for days that never came
+_RIDGE = 1e-6  # for special days on which no row fell
 _MANY = 8  # fewest series that show how much the effects of a single day differ
 _TWICE = 1.6  # squares of a column that is 1 on two days or more, after the filter
-_STICKY = 5.0  # root mean square of errors in their unit, at most
+_STICKY = 5.0  # largest root mean square of errors, in their unit
 _KEPT = 1 << 25  # numbers in the filtered columns that are kept
 _COMPARED = 5_000  # latest rows by which smoothings are compared
 _TRAINED = 0.75  # of the rows; whether effects help is judged on the rest
@@ -43,11 +43,11 @@ _FARTHEST = 8.0  # deviations; errors beyond count as this when effects are judg
 class CalendarPrior(NamedTuple):
     """What the series of a panel have in common, in units of their one-step errors.
 
-    - ``groups``: that are used, of those of the rhythm
+    - ``groups``: the groups of the rhythm that are used
     - ``mean``: the mean effect of each column; empty where no group is used
-    - ``spread``: of the effects around it, by column
+    - ``spread``: the spread of the effects around the mean, by column
     - ``smoothing``: the number of the exponential smoothing in the grid
-    - ``rhythm``: of these series, of :data:`RHYTHMS`
+    - ``rhythm``: the rhythm of these series, one of :data:`RHYTHMS`
     """
 
     groups: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ NO_EFFECTS = CalendarPrior()
 
 
 class _Seen(NamedTuple):
-    """What one series says of its effects, in units of its one-step errors.
+    """The evidence of one series on its effects, in units of its one-step errors.
 
     - ``error``: of each step; 0 where there is no row
     - ``special``: the filtered columns of special steps; 0 where there is no row
@@ -94,7 +94,7 @@ class _Seen(NamedTuple):
     side: Float[np.ndarray, " column"]
 
     def part(self, rows: slice) -> "_Seen":
-        """Return what some rows say."""
+        """Return the evidence of some rows."""
         error, special = self.error[rows], self.special[rows]
         begin = self.begin + (rows.start or 0)
         return _Seen(error, special, self.unit, begin, special.T @ special, special.T @ error)
@@ -111,12 +111,12 @@ class CalendarFilter:
 
     @staticmethod
     def of(steps: Sequence[Int[np.ndarray, " row"]], rhythm: Rhythm) -> "CalendarFilter":
-        """Return that of the steps of several series."""
+        """Return the filter for the steps of several series."""
         first, last = min(int(own[0]) for own in steps), max(int(own[-1]) for own in steps)
         return CalendarFilter(first, last, rhythm)
 
     def seen(self, values: Row, steps: Int[np.ndarray, " row"], smoothing: int) -> _Seen:
-        """Return what a series of more than two seasons says of its effects.
+        """Return the evidence of a series on its effects; it must be longer than two seasons.
 
         ``smoothing``: the number of the exponential smoothing in the grid
         """
@@ -131,7 +131,7 @@ class CalendarFilter:
         return _Seen(error, special, unit, begin, matrix, special.T @ error)
 
     def _special_of(self, number: int, begin: int, length: int) -> tuple[Columns, Matrix]:
-        """Return the filtered columns of a series, beside any initial state; their squares."""
+        """Return a series' filtered columns, whatever its initial state, and their products."""
         if number not in self._filtered:
             self._filtered[number] = _filtered(self._raw, number, self._season)
         key = number, begin, length
@@ -230,8 +230,8 @@ def _latest(
 ) -> tuple[list[Row], list[Shaped[np.ndarray, " row"]]]:
     """Return the latest rows of each series, within the steps that effects are learned from.
 
-    Where more steps are missing than there, only rows after the last gap of a season or more count:
-    those before it may have a wrong year.
+    If more steps are missing than present, only rows after the last gap of more than a season
+    count: rows before it may have a wrong year.
     """
     begins: list[int] = []
     for own in times:
@@ -308,7 +308,7 @@ def _prior(seen: Sequence[_Seen], groups: Sequence[str], rhythm: Rhythm) -> Cale
     total = independent * matrices.sum(0) + np.eye(len(columns))
     precision = np.diagonal(matrices, axis1=1, axis2=2)
     few = len(seen) < _MANY
-    rare = few & (precision.mean(0) < _TWICE)  # one step of one series may have been anything
+    rare = few & (precision.mean(0) < _TWICE)  # a single step of one series proves nothing
     mean = np.where(rare, 0.0, _solved(total, independent * sides.sum(0)))
     left = sides - matrices @ mean
     at = 0
@@ -317,7 +317,7 @@ def _prior(seen: Sequence[_Seen], groups: Sequence[str], rhythm: Rhythm) -> Cale
         own = slice(at, at := at + rhythm.sizes[group])
         excess = (np.square(left[:, own]) - precision[:, own]).sum(0)
         scale = np.square(precision[:, own]).sum(0)
-        if few:  # they say little of the spread of a single column
+        if few:  # few series say little about the spread of a single column
             excess, scale = np.full_like(excess, excess.mean()), np.full_like(scale, scale.mean())
         spread = np.sqrt(np.maximum(excess / (scale + 1e-12), 0.0))
         spreads += np.where(rare[own], 0.0, spread).tolist()
@@ -371,7 +371,7 @@ def _judged(
 
 
 def _independent(seen: Sequence[_Seen]) -> float:
-    """Return how many independent series a panel stands for, as errors of one step are alike."""
+    """Return how many independent series a panel is worth, as errors of one step are alike."""
     by_step = _by_step(seen)
     by_step = by_step[:, np.isfinite(by_step).any(0)]
     common = _deviation(np.nanmean(by_step, axis=0))
@@ -417,7 +417,7 @@ def _filtered(columns: Columns, number: int, season: int) -> Columns:
 
 
 def _beside_start(columns: Columns, number: int, season: int) -> Columns:
-    """Return filtered columns less what a change of the initial state would explain."""
+    """Return filtered columns minus what a change of the initial state would explain."""
     free = _start(len(columns), number, season)
     return columns - free @ (free.T @ columns)
 
@@ -450,10 +450,10 @@ def _unit(errors: Row) -> float:
     largest = float(np.abs(errors).max())
     if not largest > 0:
         return 1.0
-    scaled = errors / largest  # whose squares are numbers
+    scaled = errors / largest  # so that squares do not overflow
     return largest * max(_deviation(scaled), float(np.sqrt(np.square(scaled).mean())) / _STICKY)
 
 
 def _deviation(errors: Row) -> float:
-    """Return the standard deviation of errors, but for a few far ones."""
+    """Return the standard deviation of errors, without a few extreme ones."""
     return 1.4826 * float(np.median(np.abs(errors)))

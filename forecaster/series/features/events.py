@@ -2,8 +2,8 @@
 
 A covariate of zeros and ones marks days. On marked days the volatility is that of other days times
 a factor, which is learned from all series of a panel, since each has few such days. Moves on marked
-days are divided by it before they enter a series' volatility, which they would raise for weeks, and
-the widths of forecasts for marked days are multiplied by it.
+days are divided by the factor before they enter a series' volatility, which they would otherwise
+raise for weeks. The widths of forecasts for marked days are multiplied by it.
 """
 
 from collections.abc import Sequence
@@ -19,9 +19,9 @@ from forecaster.series.panel.panel import Histories, Panel
 
 _OFTEN = 0.2  # of the rows; a covariate that marks more of them is no event
 _FEWEST = 20  # marked rows of a panel from which a factor is learned
-_PRIOR = 20.0  # rows that a factor of one counts for
+_PRIOR = 20.0  # weight of a factor of one, in rows
 _SMALLEST, _LARGEST = 0.2, 20.0  # factors
-_PASSES = 3  # as the volatility depends on the factors, and they on it
+_PASSES = 3  # rounds of estimation: volatility and factors depend on each other
 _FLOOR = 1e-8  # added to each variance
 
 Columns = Sequence[int] | Int[np.ndarray, " column"]
@@ -60,9 +60,9 @@ def event_volatility(
     positions: Int[np.ndarray, "series step"],
     horizon: int,
 ) -> tuple[Rows, Float[np.ndarray, "series step horizon"]]:
-    """Return by what events multiply the volatility of each step, and over the steps to a horizon.
+    """Return the factors of events on the volatility of each step, and up to each horizon.
 
-    The second are relative to the volatility over as many steps without an event.
+    Factors up to a horizon are relative to the volatility over as many steps without an event.
 
     - ``factors``: of :func:`event_factors`
     - ``positions``: of steps on the panel's time axis; -1: padding
@@ -99,7 +99,7 @@ def _estimated(
     marks: Bool[np.ndarray, "series step column"],
     factors: Float[np.ndarray, " column"],
 ) -> Float[np.ndarray, " column"]:
-    """Return better factors: median moves on marked days over those on other days.
+    """Return better factors: median moves on marked days, divided by those on other days.
 
     ``change``: of the logarithm from one step to the next; ``factors``: the best so far
     """

@@ -38,7 +38,7 @@ COUNT = len(EXPERTS)
 class Experts(NamedTuple):
     """The classical models of one series; those for which it is too short are missing.
 
-    - ``learned``: the number of its first rows that they were fitted on
+    - ``learned``: the number of first rows of the series that the models were fitted on
     """
 
     ets: Average = ()
@@ -89,10 +89,10 @@ NO_EXPERTS = Experts()
 def basic_season(seasons: Sequence[int], *, alone: bool = False) -> int:
     """Return the season that the classical models have; 1 for none, 0 where they do not apply.
 
-    They know one season. Of several they would miss all but one: networks then learn less from
-    their errors than from those of the anchors (M4's hourly series).
+    The models know only one season, so series with several get no models: networks would learn less
+    from the models' errors than from those of the anchors (M4's hourly series).
 
-    ``alone``: whether they stand alone, also with the shortest of several seasons
+    ``alone``: whether one model forecasts alone; it then has the shortest of several seasons
     """
     if len(seasons) > 1 and not alone:
         return 0

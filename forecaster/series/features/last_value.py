@@ -15,7 +15,7 @@ from forecaster.series.causal import Rows, decayed_mean
 from forecaster.series.features.nature import Nature
 from forecaster.series.panel.panel import Panel
 
-_PRIOR = 10.0  # changes that what is usual counts for
+_PRIOR = 10.0  # weight of the usual change, in changes
 _DECAYS = (0.94, 0.985)  # volatility of about a month and a quarter, as of the other transforms
 _VOLATILITY = 0.32  # of a stock in a year; the medians of two markets' decades are 0.23 and 0.37
 _SESSIONS = 252  # in a year, where times do not tell

@@ -25,7 +25,8 @@ from forecaster.series.panel.panel import Panel
 
 _FEWEST = 8  # series from which common seasons are learned
 _CLEAR = 20  # cycles in which a series clearly shows a season of its own
-_VOTES, _MAJORITY = 0.2, 0.5  # of all series, and of those with a season, for a common one
+# A common season needs this share of all series, and this share of the series with any season.
+_VOTES, _MAJORITY = 0.2, 0.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,10 +35,10 @@ class Nature:
 
     - ``logarithmic``: whether networks see its logarithm
     - ``seasons``: the steps in each season, shortest first; empty where it has none
-    - ``spacing``: at which rows are expected, see :func:`regular_spacing`
+    - ``spacing``: the spacing at which rows are expected, see :func:`regular_spacing`
     - ``experts``: classical models, fitted on its first rows
-    - ``effects``: of the calendar, by column of special steps; empty where there are none
-    - ``rhythm``: how its rows follow each other, of :data:`RHYTHMS`; empty for any other way
+    - ``effects``: effects of the calendar, by column of special steps; empty where there are none
+    - ``rhythm``: one of :data:`RHYTHMS`; empty if its rows follow none of them
     - ``nonnegative``: whether it has zeros but nothing below, as counts do; then no forecast lies
       below zero
     - ``sparse``: whether more than half of its values are zero, so that zero is its median
@@ -187,7 +188,7 @@ def with_effects(
 
 
 def common_seasons(natures: Mapping[str, Nature]) -> tuple[int, ...]:
-    """Return the seasons that most of those series share which have any; empty for none.
+    """Return the seasons shared by most of the series that have a season; empty for none.
 
     A short series may not show the season that its neighbours have.
     """
@@ -202,7 +203,7 @@ def common_seasons(natures: Mapping[str, Nature]) -> tuple[int, ...]:
 def with_common(nature: Nature, common: Sequence[int], rows: int) -> Nature:
     """Return the properties of a series with common seasons, unless it clearly shows its own.
 
-    ``rows``: of the series; those found in a few cycles are less sure than those of a panel
+    ``rows``: the number of its rows; seasons found in few cycles are less certain than common ones
     """
     own = set(nature.seasons)
     clear = bool(own) and rows >= _CLEAR * max(own)

@@ -6,9 +6,9 @@ from forecaster.series.causal import Rows, decayed_mean, shift, squash
 from forecaster.series.features.anniversaries import active_days
 from forecaster.series.panel.panel import Histories, Panel
 
-_ALONE = 10  # changes with which a series' own volatility stands alone
-_LARGEST = 1e3  # volatility of a file
-_USUAL = 10.0  # changes that the volatility of a panel counts for beside none
+_ALONE = 10  # number of changes from which on a series' own volatility stands alone
+_LARGEST = 1e3  # largest volatility that a file may hold
+_USUAL = 10.0  # weight of a panel's volatility before any change is known, in changes
 
 
 def usual_volatility(panel: Panel) -> float | None:
@@ -25,9 +25,9 @@ def usual_volatility(panel: Panel) -> float | None:
 
 
 def with_few_changes(scale: Rows, change: Rows, usual: float | None) -> Rows:
-    """Return the volatility, at the first changes of a series shrunk to what is usual in a panel.
+    """Return the volatility, shrunk to the panel's usual one at the first changes of a series.
 
-    The more changes are known, the less; with 10 not at all. ``usual``: None where it is unknown
+    The shrinkage falls with each known change; from 10 on there is none. ``usual``: None if unknown
     """
     if usual is None:
         return scale

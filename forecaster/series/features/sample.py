@@ -1,4 +1,4 @@
-"""What a panel's past says of all its series, learned from a sample of them."""
+"""Learn what all series of a panel share, from the past of a sample of them."""
 
 from collections.abc import Sequence
 
@@ -31,7 +31,7 @@ _FEWEST, _MOST = 8, 60  # series from which weights are learned
 _MOST_COUNTS = 250  # series from which the properties of counts are learned
 _JUDGED = 20  # horizons at the end of a series that its models are judged on, at most
 _MOST_OPTIMISM = 0.25  # logarithm of a ratio of scales, at most
-_FEW_ROWS = 8  # up to which a series says little of what is usual
+_FEW_ROWS = 8  # a series of at most so many rows says little about what is usual
 
 
 class Sample:
@@ -86,10 +86,10 @@ class Sample:
         return _choose_doubt(np.array(by_doubt)), shares
 
     def optimism(self, horizon: int, doubt: float, shares: Shares | None) -> float:
-        """Return how much larger errors are than those that classical models were fitted to.
+        """Return how much larger new errors are than the errors classical models were fitted to.
 
-        It is the mean ratio of the latest scale by models that were fitted on the earlier half of a
-        series to that by models that were fitted on the whole; 1 at least.
+        It is the mean ratio of two latest scales: by models fitted on the earlier half of a series,
+        and by models fitted on the whole series. It is at least 1.
 
         ``doubt, shares``: of :meth:`weights`
         """

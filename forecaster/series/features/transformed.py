@@ -46,7 +46,7 @@ class Transformed:
         """Return the standardised targets, float32; NaN where unknown."""
         horizon = self.base.shape[-1]
         ahead = np.stack([shift(self.z, -h) for h in range(1, horizon + 1)], axis=-1)
-        # A scale may be zero; such targets count as unknown, or are named after the fit.
+        # A scale may be zero; such targets count as unknown, or are reported after the fit.
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             return ((ahead - self.base) / self.scale).astype(np.float32)
 

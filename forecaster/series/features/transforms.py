@@ -70,10 +70,10 @@ from forecaster.series.panel.panel import Histories, Panel
 from forecaster.skipped import Kind, Skipped
 
 NAMES = ("log_return", "difference", "seasonal", "identity", "combined", "last_value")
-_LARGEST = 1e150  # value whose square is a number
+_LARGEST = 1e150  # largest value; its square does not overflow
 _FARTHEST = 80  # orders of magnitude between two values whose logarithms are compared
 _FIRST_CHANGES = 10  # changes that a volatility needs
-_FEW = 4  # first rows, whose errors hardly say how wide bands are
+_FEW = 4  # number of first rows; their errors hardly say how wide bands are
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,9 +92,9 @@ class Transform:
       season of their own
     - ``unit``: the usual change from one row to the next in units of a series' level, for series
       that have hardly any rows; by default wide
-    - ``volatility``: of prices, which is usual in a panel; None: unknown
-    - ``events``: of prices: for each future covariate, by what the days that it marks multiply the
-      volatility; empty where there are none
+    - ``volatility``: the usual volatility of a panel's prices; None: unknown
+    - ``events``: for prices, the factor of each future covariate on the volatility of the days that
+      it marks; empty where there are none
     - ``alone``: the classical model that forecasts alone, of :data:`EXPERTS`; None: all of them
       and the anchors are combined
     - ``counts``: what the series of counts have in common
@@ -386,7 +386,7 @@ class Transform:
         return reasons
 
     def too_far_apart(self, panel: Panel) -> dict[str, Skipped]:
-        """Return the series whose errors no number could hold, with the reason."""
+        """Return the series whose errors would overflow, with the reason."""
         if not self.takes_any:
             return {}
         values = np.where(panel.mask, panel.channel(panel.target), np.nan)
@@ -407,9 +407,10 @@ class Transform:
         return reasons
 
     def ends_of_positive(self, panel: Panel) -> Int[np.ndarray, " series"]:
-        """Return for each series the position of the first row that no logarithm can be taken of.
+        """Return the position of each series' first row that has no logarithm.
 
-        It is the number of the panel's times where there is none, or no logarithm is taken.
+        It is the number of the panel's times if there is no such row, or if networks do not see the
+        logarithm of the series.
         """
         logarithmic = self.logarithmic(panel.ids)
         bad = panel.mask & ~(panel.channel(panel.target) > 0) & logarithmic[:, None]
@@ -482,7 +483,7 @@ class Transform:
             own, widened = event_volatility(
                 self.events, panel.future, panel, histories.positions, horizon
             )
-            change = change / own  # a move on such a day says as much of others as a smaller one
+            change = change / own  # a move on a marked day counts as the smaller move of other days
         features, scale = change_features(change, floor)
         if self.name in ("seasonal", "identity"):
             features.append(squash((z - decayed_mean(z, 0.99)) / scale))

@@ -31,7 +31,7 @@ _EVERY = ""  # the name of rows that hold for all series
 _MOST_CATEGORIES = 50
 _MOST_COLUMNS = 500  # a network has some weights for each at each step ahead
 _WIDEST = 1e6  # deviations of a constant number from its mean, or float32 would overflow
-_LARGEST = 1e150  # number whose square is a number
+_LARGEST = 1e150  # largest number; its square does not overflow
 
 Rows = tuple[Shaped[np.ndarray, " row"], Float[np.ndarray, "row column"]]
 
@@ -81,7 +81,7 @@ class Future:
         _check_real(frame, columns, "future covariates")
         named = frame["unique_id"].astype(str) if "unique_id" in frame else _EVERY
         frame = frame.assign(unique_id=named, ds=_times(frame["ds"], dated=dated)).sort_values("ds")
-        if events:  # of which several kinds may fall on one day, and one may be listed twice
+        if events:  # several kinds may fall on one day, and one may be listed twice
             frame = frame.groupby(["unique_id", "ds"], as_index=False)[columns].max()
         if (again := frame.duplicated(["unique_id", "ds"])).any():
             row = frame[again].iloc[0]
@@ -132,7 +132,7 @@ class Future:
     def checked(self, ids: Sequence[str]) -> "Future":
         """Return the covariates. Raises DataError when one of these series has no row.
 
-        In a list of events, only if none has one; a warning names the series without.
+        A list of events raises only if none of them has a row; else a warning names those without.
         """
         missing = [] if _EVERY in self.rows else [name for name in ids if name not in self.rows]
         if not missing:
@@ -237,7 +237,7 @@ class Scaling:
     )
 
     def count(self, horizon: int) -> int:
-        """Return the number of features; a future column is one now and at every step ahead."""
+        """Return the number of features: a future column gives one now and one per step ahead."""
         kinds = sum(len(kinds) for kinds in self.words.values())
         return len(self.future) * (horizon + 1) + len(self.numbers) + kinds
 
@@ -304,7 +304,8 @@ class Scaling:
         An unknown number counts as average.
 
         - ``times``: of its rows
-        - ``ahead``: the times after each row, by the calendar: which rows come is not known yet
+        - ``ahead``: the times after each row, taken from the calendar, since later rows are not
+          known yet
         """
         centre, scale = np.array(self.scales[name], float).reshape(-1, 2).T
         every = np.concatenate([times[:, None], ahead], axis=1)

@@ -67,8 +67,8 @@ class OwnEnds:
 def counts_from_one(panel: Panel) -> bool:
     """Return whether times only number the rows of each series, so that equal times mean nothing.
 
-    So it is where they are whole numbers, and all series start at the same one but end at different
-    ones.
+    That is assumed if times are whole numbers, and all series start at the same one but end at
+    different ones.
     """
     if panel.times.dtype.kind == "M":
         return False

@@ -11,7 +11,7 @@ from forecaster.series.calendar.times import show_time
 
 _EVENT = "event"  # the column that names kinds of events
 _FEWEST_GAPS = 3  # between events, which then tell how often they come
-_TOO_LONG = 1.5  # usual gaps after the latest event
+_TOO_LONG = 1.5  # usual gaps without an event, after which a list seems to have ended
 
 
 def lists_events(frame: pd.DataFrame, columns: Sequence[str]) -> bool:

@@ -39,11 +39,11 @@ _OF_FIT = "version", "fit", "parts"  # the rest of the metadata is the arithmeti
 class Checkpoint:
     """Where and how a fit keeps its state.
 
-    - ``path``: of the file
+    - ``path``: the path of the file
     - ``every``: seconds of training after which it is written again
     - ``resume``: continue from the file; otherwise the fit starts anew and overwrites it
-    - ``precision``: of the task's recurrences. A fit that is not of float32 is continued only where
-      the same code computes it
+    - ``precision``: the precision of the task's recurrences. A fit in another precision than
+      float32 continues only where the same code computes it
     - ``replace(path, write)``: replaces a file as a whole by what ``write(temporary_path)`` writes
     - ``remove(path)``: removes a file if it is there
     """
@@ -69,7 +69,7 @@ def checkpoint_of(given: Checkpoint | str | Path | None) -> Checkpoint | None:
 
 
 class Saved(NamedTuple):
-    """The contents of a checkpoint: who has started, all states, losses (member, epoch)."""
+    """The contents of a checkpoint: which members started, all states, losses (member, epoch)."""
 
     started: Bool[np.ndarray, " member"]
     state: State
@@ -88,7 +88,7 @@ _Kept = TypeVar("_Kept", Saved, Finished)
 
 
 class Fingerprint(NamedTuple):
-    """What decides a fit, as its checkpoints keep it.
+    """The inputs that determine a fit, as its checkpoints store them.
 
     - ``fit``: a hash of everything, and words that describe how members learn
     - ``parts``: settings by name, so that an error can name those that differ: a number that all
@@ -112,8 +112,8 @@ def fingerprint(
 ) -> Fingerprint:
     """Return a hash of everything that decides the members' training, except the task's code.
 
-    ``words`` follow it: how members learn, the metrics, and what chooses the best weights. Streamed
-    data do not enter the hash: the caller must see to it that they are the same.
+    ``words`` are appended to the hash: how members learn, the metrics, and what chooses the best
+    weights. Streamed data do not enter the hash: the caller must make sure that they are the same.
     """
     digest = hashlib.sha256(repr((tuple(ids), seed)).encode())
     settings = {**hyperparams, **limits._asdict()}
@@ -143,8 +143,8 @@ def arithmetic(precision: str = "float32") -> dict[str, str]:
 
     - ``backend``: JAX's, such as ``cpu``
     - ``kernel``: the instruction set of the compiled recurrence, or ``off``
-    - ``products``: of another precision than float32, the first part of
-      :func:`recurrence.products_of`; the reason after it may differ where bits do not
+    - ``products``: only in another precision than float32, how products are computed: the text of
+      :func:`recurrence.products_of` without its reason, which may differ although the bits agree
     """
     known = {"backend": jax.default_backend(), "kernel": kernel_status()[0] or "off"}
     return known if precision == "float32" else known | {"products": _products(precision)}
@@ -308,7 +308,7 @@ def _another_fit(path: Path, saved: str, parts: Mapping[str, str]) -> str:
     if "epochs" in changed:
         longer = ". To train longer, end this fit as it began, and fit its result again"
         if all(had["patience"] == had["epochs"] for had in (before, parts)):
-            changed.remove("patience")  # it follows the epochs
+            changed.remove("patience")  # its default is the number of epochs
     told = [
         f"{name} (then {before[name]}, now {parts[name]})"
         if max(len(before[name]), len(parts[name])) < 64
@@ -341,11 +341,11 @@ def _check_words(path: Path, saved: str, digest: str) -> None:
 
 
 def check_arithmetic(what: str, computed: Mapping[str, str], computes: Mapping[str, str]) -> None:
-    """Raise SwarmError where another code computed the beginning than would compute the rest."""
+    """Raise SwarmError unless this process has the code that computed the beginning of a fit."""
     changed = [
         f"{name} {computed[name]} (now {now})"
         for name, now in computes.items()
-        if computed.get(name, now) != now  # older ones do not say
+        if computed.get(name, now) != now  # older files do not say
     ]
     if changed:
         raise SwarmError(

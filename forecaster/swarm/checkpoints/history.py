@@ -119,7 +119,7 @@ def write_latest(
     epochs: Int[np.ndarray, " member"],
     latest: Float[np.ndarray, " member"] | float,
 ) -> Float[np.ndarray, "member later_epoch"]:
-    """Return a copy of the losses with those of each member's latest epoch; NaN is ignored."""
+    """Return a copy of the losses with ``latest`` in each member's latest epoch; NaN is ignored."""
     longer, rows = widened(losses, int(epochs.max())), np.arange(len(epochs))
     longer[rows, epochs - 1] = np.where(np.isnan(latest), longer[rows, epochs - 1], latest)
     return longer

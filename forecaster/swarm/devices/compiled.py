@@ -22,8 +22,8 @@ from typing import Any
 
 import jax
 
-_PROGRAM = "-cache"  # how JAX ends their names
-_LOOKED = ".looked"  # its time is that of the last look
+_PROGRAM = "-cache"  # how JAX ends the names of compiled programs
+_LOOKED = ".looked"  # its modification time is the time of the last look
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _AT_ONCE = 1 << 20  # bytes
 _MOST = 100  # programs that are kept; a fit uses some fifteen, each new length of series one more
@@ -61,7 +61,7 @@ def keep_compiled(folder: Path) -> None:
 
 _lock = threading.Lock()  # guards the two below
 _compiling = 0  # active calls of kept
-_before: tuple[Any, ...] = ()  # JAX's settings before the first of them
+_before: tuple[Any, ...] = ()  # JAX's settings before the first active call
 
 
 @contextlib.contextmanager
@@ -95,7 +95,7 @@ def _setting(name: str) -> Any:
 
 
 def _choose(names: tuple[str, ...], values: tuple[Any, ...]) -> None:
-    """Set JAX's cache, which otherwise keeps to the first folder that it uses."""
+    """Set JAX's cache and reset it; without the reset it stays with the folder it used first."""
     from jax.experimental.compilation_cache import compilation_cache
 
     for name, value in zip(names, values, strict=True):
@@ -128,7 +128,7 @@ def _turned_off() -> bool:
 
 
 def _is_text(path: str) -> bool:
-    """Return whether a path is text, as XLA takes it."""
+    """Return whether a path is valid text; XLA takes no other path."""
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -155,11 +155,11 @@ def _processor() -> str:
 
 
 def look_after(folder: Path) -> None:
-    """Remove compiled programs that a full disk left empty or cut short, and those long unused.
+    """Remove damaged programs, which a full disk left empty or cut short, and long unused ones.
 
-    JAX would neither use nor replace the former. Only those that were written since the last look
-    are read, so that a process that compiles nothing reads none. Of the others the hundred that
-    were used last stay, since daily forecasts compile one a day, and all of the last day up to a
+    JAX would neither use nor replace a damaged program. Only programs written since the last look
+    are read, so a process that compiles nothing reads none. The hundred programs used last stay,
+    because daily forecasts compile one a day. So do all that were used within the last day, up to a
     thousand.
     """
     looked = folder / _LOOKED

@@ -40,7 +40,7 @@ def use_all_cores() -> None:
     """Ask JAX for one CPU device per core, which works only before JAX is first used.
 
     Warns if JAX has started with fewer devices. Raises SwarmError in a process that was forked
-    after that, where JAX would hang.
+    after JAX had started, where JAX would hang.
     """
     check_not_forked()
     chosen: int = getattr(jax.config, "jax_num_cpu_devices")  # noqa: B009

@@ -98,7 +98,7 @@ def _as_placed(sharding: NamedSharding, leaf: Any) -> Any:
 def _shared(lowered: Any, mesh: Mesh, options: dict[str, Any]) -> Any:
     """Return a lowered program's executable; programs of the same text are compiled once."""
     text: str = lowered.as_text()
-    if "callback" in text:  # it refers to objects of this process
+    if "callback" in text:  # a callback refers to objects of this process
         return _executable(lowered, options)
     # Devices of other clients may have the same numbers.
     devices = [(id(device.client), device.id) for device in mesh.devices.flat]

@@ -1,4 +1,4 @@
-"""Single calls that are repeated: what depends on shapes and types is worked out once.
+"""Speed up repeated calls: what depends only on shapes and types is worked out once.
 
 The first call with arrays of some structure, shapes and types makes every check. It leaves a
 :class:`Call`, by which the next ones check only what depends on values. A call that does not fit
@@ -32,23 +32,23 @@ from forecaster.swarm.training.examples import representable
 Key: TypeAlias = tuple[Any, ...]
 
 _MOST = 32  # calls that a swarm remembers
-_MOST_TURNS = 4  # of the program; with more, results are fetched in between
-_WEIGHT = 2  # its number among the trees of a call
+_MOST_TURNS = 4  # calls of the program; with more, results are fetched in between
+_WEIGHT = 2  # position of the weight among the trees of a call
 
 
 class Given(NamedTuple):
-    """The arrays of a call in the order of its trees, and what makes it the same as another."""
+    """The arrays of a call in the order of its trees, and a key that equal calls share."""
 
     leaves: list[np.ndarray]
     key: Key
 
 
 class _Check(enum.Enum):
-    """What of an array's values is checked in every call."""
+    """Which check of an array's values is made in every call."""
 
     NOTHING = 0
     FINITE = 1
-    FITS = 2  # whole numbers of 64 bits, of which JAX may keep 32
+    FITS = 2  # whole numbers of 64 bits must fit into the 32 that JAX may keep
     WEIGHT = 3
 
 
@@ -67,12 +67,12 @@ _all, _is_finite = np.logical_and.reduce, np.isfinite
 class Call(NamedTuple):
     """What a first call leaves to the next ones with arrays of the same shapes and types.
 
-    - ``recipe``: of which its program was made
+    - ``recipe``: the recipe that the program was made from
     - ``spread``, ``layout``: how members are spread over the devices
     - ``program``: executable, called with shared arrays, None, states, hyperparameters and data
     - ``leaves``: what to do with each array that is given
-    - ``shared_weight``, ``weight``: arrays of a weight that is not given: shared ones, and those of
-      each turn of the program
+    - ``shared_weight``, ``weight``: the weights to use where the caller gives none: shared arrays,
+      and arrays for each turn of the program
     - ``axes``: lanes and chunk
     - ``full``: whether the members fill every turn
     - ``shared``, ``data``: the structures that the program takes
@@ -115,7 +115,7 @@ class Call(NamedTuple):
     def arguments(
         self, given: Sequence[np.ndarray], *, check: bool
     ) -> tuple[Tree, list[Tree]] | None:
-        """Return the shared arrays and the data of each turn; None if a value is not as it should.
+        """Return the shared arrays and the data of each turn; None if a value fails its check.
 
         Arguments as of :meth:`repeat`.
         """
@@ -165,7 +165,7 @@ class Calls:
         return call if call.recipe is recipe else None
 
     def adding(self, given: Given, call: Call | None) -> "Calls":
-        """Return these and one more; the oldest makes room."""
+        """Return the calls with one more; beyond the limit, the oldest is dropped."""
         if call is None:
             return self
         others = [pair for pair in self._known.items() if pair[0] != given.key]
@@ -207,11 +207,11 @@ def learned(
     hyperparams: Placed,
     known: Shapes,
 ) -> Call | None:
-    """Return what a call with every check leaves to the next ones; None if they need it, too.
+    """Return what a fully checked call leaves to later calls; None if they need every check too.
 
     - ``given``, ``trees``: what the caller gave
-    - ``data``: what was made of it
-    - ``function``: of one member's state, hyperparameters and data
+    - ``data``: the data that were made from them
+    - ``function``: takes one member's state, hyperparameters and data
     - ``recipe``, ``spread``, ``known``: as of :class:`Call`
     - ``states``, ``hyperparams``: what the program took beside the data
     """
@@ -267,7 +267,7 @@ def _leaf(leaf: Any, tree: Tree, number: int) -> _Leaf:
 
 
 def _taken(leaf: _Leaf, array: np.ndarray, *, check: bool) -> np.ndarray | None:
-    """Return an array of the type that the program takes; None if a value is not as it should."""
+    """Return an array of the type that the program takes; None if a value fails its check."""
     kind, dtype, _ = leaf
     if kind is _Check.WEIGHT:
         weight = array.astype(np.float32, copy=False)

@@ -52,7 +52,7 @@ class Pure(NamedTuple):
 
 @dataclasses.dataclass
 class Sharing:
-    """What a recipe that several swarms share was made of; ``stale`` once that has changed."""
+    """What a shared recipe was made of; ``stale`` is True once any of it has changed."""
 
     made: tuple[Any, ...]
     key: Hashable
@@ -76,7 +76,7 @@ class Recipe:
     sharing: Sharing | None = None
 
     def current(self) -> "Recipe":
-        """Return this recipe, or one of the caller's own if its functions read other values now."""
+        """Return this recipe, or an unshared copy if its functions read other values now."""
         return self.alone() if self.sharing and self.sharing.stale else self
 
     def alone(self) -> "Recipe":
@@ -295,7 +295,7 @@ class Recipe:
 
 
 def latest_params(state: State, before: Params) -> Params:
-    """Return ``params`` after ``step_best`` returned a state; ``before``: those before it."""
+    """Return the ``params`` after ``step_best``, from its state and the ``params`` before it."""
     counted = (state.best_epoch == state.epoch) & (state.status != Status.DIVERGED)
     return where(cast(jax.Array, counted), state.best_params, before)
 
@@ -307,16 +307,22 @@ _recipes: collections.OrderedDict[Hashable, Recipe] = collections.OrderedDict()
 def recipe_of(model: Model, *made: Any) -> Recipe:
     """Return the recipe of a model and the other fields of :class:`Recipe`.
 
-    Swarms of the same functions share it, and with it everything that was traced. Functions are
-    the same if their code is, and all that they read (closures, defaults, globals, attributes): it
-    is numbers, texts, tuples and JAX arrays of equal values, the same lists, dicts, sets, NumPy
-    arrays and classes with unchanged values, other such functions, or belongs to JAX, Flax, Optax,
-    NumPy and the few other libraries that ``content`` lists. A swarm has a recipe of its own if its
-    functions read anything else, as objects of other classes, bound methods, other modules, files,
-    the environment or random numbers of NumPy, or call back from compiled code; and from the
-    moment when they are traced while something that they read has changed since it was made.
-    Attributes of those libraries, and variables of an enclosing function that are bound anew
-    between making a second swarm and using it, are not noticed.
+    Swarms of the same functions share it, and with it everything that was traced. Two functions are
+    the same if they have the same code and everything that they read (closures, defaults, globals,
+    attributes) is the same. What they read may be
+
+    - numbers, texts, tuples and JAX arrays, of equal values
+    - the same lists, dicts, sets, NumPy arrays and classes, with unchanged values
+    - other functions that are the same in this sense
+    - anything of JAX, Flax, Optax, NumPy and the few other libraries that ``content`` lists
+
+    A swarm gets a recipe of its own if its functions read anything else (objects of other classes,
+    bound methods, other modules, files, the environment, NumPy's random numbers) or call back from
+    compiled code. It also gets one when its functions are traced after something that they read has
+    changed since the swarm was made.
+
+    Two kinds of changes are not noticed: in attributes of those libraries, and in variables of an
+    enclosing function that are bound anew between making a second swarm and using it.
     """
     try:
         key, kept = _key((model, *made))

@@ -110,10 +110,10 @@ class Values(NamedTuple):
 class States(NamedTuple):
     """States on the devices.
 
-    - ``state``: without ``params``, except of models with untrained state: the compiler would round
-      their running statistics otherwise
-    - ``latest``: ``params``; None where they are the best ones, which is usual: they need neither
-      memory nor a place among the arrays of a call
+    - ``state``: the states without ``params``. Models with untrained state keep ``params``, because
+      the compiler would otherwise round their running statistics
+    - ``latest``: the latest ``params``; None where they equal the best ones, the usual case: they
+      then need neither memory nor a place among the arrays of a call
     """
 
     spread: Spread

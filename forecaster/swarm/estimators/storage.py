@@ -81,7 +81,7 @@ class Header(NamedTuple):
 
 
 def warn_changed(path: Path, saved: Mapping[str, str], now: Mapping[str, str]) -> None:
-    """Warn of a loss or optimiser of another name than when the file was saved."""
+    """Warn if the loss or the optimiser has another name than when the file was saved."""
     changed = [
         f"{what} {saved[what]}, now {now[what]}"
         for what in now

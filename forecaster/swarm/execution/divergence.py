@@ -1,8 +1,7 @@
 """Find members that diverged within a block, and take them back to their last finite weights.
 
 Where nothing is measured after an epoch, a member trains to the end of its block whatever happens,
-see :func:`train_block`. What it was like before it diverged is found by training parts of the block
-again.
+see :func:`train_block`. Its state before it diverged is found by training parts of the block again.
 """
 
 from collections.abc import Callable
@@ -67,7 +66,7 @@ def _last_sound(train_again: TrainAgain, row: int, bad: int) -> State:
 
 
 def _before(train_again: TrainAgain, row: int, ill: int) -> State:
-    """Return states in which the member has its last finite weights, those after ``ill`` being bad.
+    """Return states in which the member has its last finite weights; after ``ill`` they are bad.
 
     Weights that are not finite stay so. So it steps back by ever more epochs until weights are
     finite, and then bisects between the last two.

@@ -12,7 +12,7 @@ _Result = TypeVar("_Result")
 
 
 class Failed(NamedTuple):
-    """Stands for the result of a part that no worker could do. ``reason``: of the last attempt."""
+    """Stands for the result of a part that no worker could do; ``reason``: of the last failure."""
 
     reason: str
 
@@ -21,8 +21,8 @@ class Executor(Protocol):
     """Does the parts of some work, each on a worker that is free.
 
     - ``is_local``: whether parts are done in this process, one after another
-    - ``members_per_shard``: of a fit; None: all members where ``is_local``, elsewhere a number that
-      trains for about ten seconds
+    - ``members_per_shard``: the size of a fit's shards; None: all members where ``is_local``,
+      elsewhere as many as train in about ten seconds
     """
 
     @property
@@ -60,14 +60,14 @@ class Executor(Protocol):
 class Local:
     """Does all work in this process; fits train on its lanes.
 
-    ``members_per_shard``: of a fit; None: all members in one shard, which is fastest.
+    ``members_per_shard``: the size of a fit's shards; None: all members in one, which is fastest.
     """
 
     members_per_shard: int | None = None
 
     @property
     def is_local(self) -> bool:
-        """Yes."""
+        """True: parts are done in this process."""
         return True
 
     def lanes(self) -> Sequence[int]:

@@ -98,17 +98,18 @@ def fit(
 ) -> FitResult:
     """Train one member per id, all at the same time and each on its own.
 
-    A member's result depends on its name, data, hyperparameters and limits and on the seed alone.
-    Its bits are the same alone and in company where all members have equally many examples. Where
-    some are padded, sums are rounded over the padded length: differences of about 1e-7 in a step.
+    A member's result depends only on the seed and on its own name, data, hyperparameters and
+    limits. If all members have equally many examples, a member has the same bits whether it trains
+    alone or beside others. If some are padded, sums are rounded over the padded length, which makes
+    differences of about 1e-7 in a step.
 
     - ``task``: what a member is and how it learns
     - ``data``: a pytree of arrays with a leading member axis, or :class:`Shared` ones, or
       :class:`Streamed`
     - ``ids``: the members' names, all different
-    - ``seed``: decides, with its name, a member's random key
-    - ``epochs``: the most epochs of a member, those of ``previous`` included; a number, or an array
-      (member,)
+    - ``seed``: determines each member's random key, together with its name
+    - ``epochs``: the maximum number of epochs of a member, including those of ``previous``; a
+      number, or an array (member,)
     - ``patience``: epochs without a better validation loss after which a member stops; a number, an
       array (member,), or None for the same as ``epochs``
     - ``hyperparams``: of optimiser and loss; by name, a scalar or an array (member,)
@@ -126,13 +127,14 @@ def fit(
     - ``memory``: bytes that the process may take (on a CPU), or all devices (on GPUs). A swarm that
       needs more has only some of its members on the devices at once
     - ``previous``: the training to continue
-    - ``checkpoint``: or its path; makes the fit resumable after an interruption at any moment, also
-      by ``kill -9``: on the same machine it ends with the same bits as without the interruption
+    - ``checkpoint``: a :class:`Checkpoint`, or its path; makes the fit resumable after an
+      interruption at any moment, also by ``kill -9``. On the same machine the resumed fit ends with
+      the same bits as one without the interruption
     - ``executor``: where members train; by default on the lanes of this process. Another one takes
       them in shards, and the checkpoint keeps each shard when it is done; the bits are the same
-    - ``on_progress``: called after every block (of an executor elsewhere: every shard), and before
-      the first where it is compiled. Where it returns True, all members stop where they are, and a
-      checkpoint can be resumed from there
+    - ``on_progress``: called after every block, or after every shard if an executor trains
+      elsewhere; also before the first block if that has to be compiled. If it returns True, all
+      members stop where they are, and a checkpoint can be resumed from there
 
     Members whose workers were lost at every attempt are in the result's ``failed``.
 
@@ -259,7 +261,7 @@ def _take(
 
 
 def _stop_where_they_are(work: Work, gathered: Gathered) -> None:
-    """Start the members that are left, and train them for no epoch."""
+    """Give the members that are left their initial state, without training them."""
     limits = work.settings.limits
     limits = limits._replace(epochs=np.zeros_like(limits.epochs))
     rest = dataclasses.replace(work, settings=work.settings._replace(limits=limits))

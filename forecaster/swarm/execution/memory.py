@@ -24,7 +24,7 @@ _HostHyperparams: TypeAlias = Mapping[str, Shaped[np.ndarray, " member"]]
 _KeyData: TypeAlias = UInt32[jax.Array, "2"]
 
 CACHE = 4 * 2**20  # bytes
-MOST, MOST_ON_GPU = 4, 512  # members of a chunk
+MOST, MOST_ON_GPU = 4, 512  # largest chunks, in members
 # Chunks are larger where a member saves at most LITTLE bytes, and its data are small too. Chunks of
 # 16 instead of 8 took 0.9 to 1.1 of the time for a thousand of the smallest members, and 1.4 to 1.5
 # for ten.
@@ -78,7 +78,7 @@ def _params(task: Task) -> Params:
 
 @functools.lru_cache(maxsize=64)
 def _params_as(task: Task, _: np.dtype[Any]) -> Params:
-    """Return the same where JAX computes with this type; the model is made only once."""
+    """Return the shapes of the weights, made once for each task and float type of JAX."""
 
     def init(key: _KeyData) -> Params:
         return task.init(typed_key(key))

@@ -167,9 +167,9 @@ class Schedule:
         task, held, lanes = self._task, self.held, self.mesh.shape["lane"]
         chunk = resources.chunk or chunk_size(task, held, self.hyperparams)
         most = members_at_once(resources.memory, task, held, self.hyperparams, self.mesh.size)
-        most //= resources.data_parallel  # whose devices have the same members
+        most //= resources.data_parallel  # the devices of a lane hold the same members
         layout = Layout.of(held.members, lanes, chunk, max(most, lanes * chunk))
-        # The number of members and lanes does not enter, so that another one compiles nothing new.
+        # This does not depend on the numbers of members and lanes: others compile nothing new.
         in_one_call = _CHUNKS * chunk * (held.bytes_each + 2 * self._form.bytes)
         return layout.with_chunks(_CHUNKS) if in_one_call <= _SMALL else layout
 
@@ -317,7 +317,7 @@ class Schedule:
         """Return these rows of arrays (member, ...) as (lane, chunk, member, ...); states flat."""
 
         def load(rows: Rows) -> Tree:
-            if isinstance(tree, State):  # whose numbers are copied when they are put together
+            if isinstance(tree, State):  # joining its leaves copies them anyway
                 return self._form.flat_rows(take_members(tree, consecutive(rows)))
             return take_members(tree, rows)
 
@@ -396,7 +396,7 @@ class Schedule:
 
     def _results(self, blocks: Sequence["Trained"], epochs: int) -> list[Tree]:
         """Return counts, losses and soundness of blocks, on the host; losses of ``epochs`` only."""
-        one_loss = measures_nothing(self._task)  # of which training and validation loss are copies
+        one_loss = measures_nothing(self._task)  # both losses are then equal
         results = jax.device_get(
             [
                 (
@@ -465,12 +465,13 @@ def compiled(
 ) -> tuple[Program, Program]:
     """Return the two programs of a fit: one starts members, the other trains them for a block.
 
-    - ``max_epochs``: the most epochs of a block
+    - ``max_epochs``: the maximum number of epochs in a block
     - ``form``: of a member's state
     - ``begin``: :func:`start`, or :func:`resume` where states are given instead of keys
 
-    They take the shared data, then for each chunk of each lane whether a member starts, or how many
-    epochs are trained, 0 where no member trains; then keys or states, and :class:`Member`.
+    Both take four arguments: the shared data; a number for each chunk of each lane; keys or states;
+    and :class:`Member`. For the first program the number tells whether a member of the chunk
+    starts; for the second it is the number of epochs to train, 0 where no member trains.
     """
 
     def first(
@@ -512,12 +513,12 @@ def _train_as_vector(
     return block._replace(state=vector.state(block.state))
 
 
-# The most epochs of a block, unless the first has more: with validation, and without.
+# The maximum number of epochs in a block, unless the first has more: with validation, and without.
 _MOST_VALIDATED, _MOST = 128, 1024
-# Seconds of a block that counts as short, and of the longest to which blocks are lengthened; and
-# the share of a block that moving states may take.
+# Seconds: a shorter block counts as short; blocks are lengthened up to the next two, without and
+# with validation. Then the share of a block's time that moving states may take.
 _SHORT, _LONG, _LONG_VALIDATED, _IDLE = 0.1, 4.0, 0.5, 0.05
-_GROWTH = 8  # the most by which a block is longer than the one before
+_GROWTH = 8  # maximum ratio of a block's length to the length of the one before
 # Seconds that a block takes if nobody watches; an interruption waits for its end.
 _UNWATCHED = 0.5
 
@@ -527,14 +528,14 @@ _KEPT = 64  # kinds of calls of a program
 
 
 class Pace:
-    """The length of blocks: longer where they are short, or where moving states takes long.
+    """Choose the length of blocks: longer if a block took little time, or moving states took long.
 
-    - ``epochs``: of the next block
-    - ``longest``: the most epochs of a block
+    - ``epochs``: the number of epochs in the next block
+    - ``longest``: the maximum number of epochs in a block
 
-    Blocks stay shorter, and grow more slowly, where members are validated and may stop early. Where
-    they are neither validated nor ``watched`` nothing happens between two blocks: then blocks are
-    longer, and the first is already as long as an earlier fit's times allow.
+    Blocks stay shorter, and grow more slowly, where members are validated and may stop early. If
+    they are neither validated nor ``watched``, nothing happens between two blocks. Blocks are then
+    longer, and the times of earlier fits decide how long the first one is.
     """
 
     def __init__(self, epochs: int, *, validated: bool, watched: bool = True):
@@ -568,7 +569,7 @@ class Pace:
         self._known = True
 
     def adapt(self, seconds: float, moving: float) -> None:
-        """Choose the next length after a block of ``seconds``, ``moving`` of which moved states."""
+        """Choose the next length after a block of ``seconds``, of which ``moving`` moved states."""
         longest = _LONG_VALIDATED if self._validated else _LONG
         idle = seconds < self._short or moving > _IDLE * seconds
         if idle and 2 * seconds < longest:

@@ -106,7 +106,7 @@ class Cutter:
 
     - ``work``: the fit
     - ``left``: the members that are still to train
-    - ``executor``: whose workers ask
+    - ``executor``: its workers ask for shards
     """
 
     def __init__(self, work: Work, left: Rows, executor: Executor):
@@ -187,7 +187,7 @@ def next_size(left: int, usual: int, workers: int, at_once: int) -> int:
 
     - ``left``: members that are still to train
     - ``usual``: members of a shard before the end comes near
-    - ``workers``: that share the members
+    - ``workers``: the number of workers that share the members
     - ``at_once``: members that a worker trains at once
     """
     fair = math.ceil(left / (_LEAST * workers))

@@ -17,8 +17,8 @@ Steps: TypeAlias = Literal["all", "last"]
 """The hidden states to return."""
 
 MOST_EXACT_INPUTS = 7
-"""Up to this many inputs per step their products stay float32 under bfloat16: they are little work,
-and the compiled kernel (``BFLOAT16_EXACT`` in kernels.h) has room for them."""
+"""With at most this many inputs per step, products of inputs stay float32 even under bfloat16: they
+are little work, and the compiled kernel (``BFLOAT16_EXACT`` in kernels.h) has room for them."""
 
 
 def check_shapes(kernel: Array, gates: int, inputs: Array, valid: Array, *biases: Array) -> None:

@@ -50,7 +50,7 @@ _IMPURE = {  # functions of NumPy that read files or the clock
     "datetime64", "fromfile", "genfromtxt", "load", "loadtxt", "memmap", "open_memmap",
 }  # fmt: skip
 _METHODS = {"__init__", "__call__", "__post_init__", "__setattr__", "__getitem__", "__len__"}
-_NO_MATTER = {  # of a class: no code here reads them, see _names
+_NO_MATTER = {  # attributes of a class that no code here reads, see _names
     "__module__", "__qualname__", "__doc__", "__dict__", "__weakref__", "__annotations__",
     "__abstractmethods__", "__parameters__", "__orig_bases__", "_abc_impl", "__annotate_func__",
     "__annotations_cache__", "__firstlineno__", "__static_attributes__",
@@ -202,7 +202,7 @@ def _names(code: types.CodeType, bound: dict[str, Any]) -> Iterator[str]:
 
 
 def _is_harmless(name: str) -> bool:
-    """Return whether a builtin gives the same at any time."""
+    """Return whether a builtin gives the same result at any time."""
     made = getattr(builtins, name, None)
     return name in _BUILTINS or (isinstance(made, type) and issubclass(made, BaseException))
 

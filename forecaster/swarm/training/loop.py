@@ -268,7 +268,7 @@ def train_epoch(task: Task, state: State, member: Member) -> tuple[State, Losses
 def _criterion(
     task: Task, params: Params, member: Member, loss: Float[jax.Array, ""]
 ) -> tuple[Float[jax.Array, ""], dict[str, Float[jax.Array, ""]]]:
-    """Return what decides the best weights, and the metrics. ``loss``: of these weights."""
+    """Return the number that decides the best weights, and the metrics, from the weights' loss."""
     metrics = {}
     if task.measure is not None:
         metrics = task.measure(params, member.data, member.hyperparams)
@@ -338,7 +338,7 @@ class Block(NamedTuple):
     state: State
     losses: Losses  # each (epoch of the block,), NaN where it did not train
     sound: Bool[AnyArray, "*member"]  # whether all weights are finite
-    # False: weights and optimiser are to be put back to those before the block. None: True for all.
+    # Where False, the caller restores weights and optimiser from before the block. None: all True.
     changed: Bool[AnyArray, "*member"] | None = None
 
 
@@ -350,12 +350,13 @@ def measures_nothing(task: Task) -> bool:
 def train_block(
     task: Task, state: State, member: Member, epochs: int | Int32[AnyArray, ""], max_epochs: int
 ) -> Block:
-    """Train a member for several epochs; from its last one on nothing of it changes.
+    """Train a member for several epochs; after its last one nothing of it changes.
 
     - ``task``, ``state``, ``member``: as for :func:`train_epoch`
-    - ``epochs``: how many; as data, so that blocks of other lengths compile nothing new. Where
-      nothing is measured after an epoch, no more than any member that trains has left
-    - ``max_epochs``: how many the arrays of losses have room for
+    - ``epochs``: the number of epochs, passed as data so that blocks of other lengths compile
+      nothing new. Where nothing is measured after an epoch, it must not exceed what any training
+      member has left
+    - ``max_epochs``: the number of epochs that the arrays of losses have room for
 
     Where nothing is measured after an epoch, a member that diverges trains to the end of the block,
     and the caller has to take it back to the last epoch whose losses and weights were finite.
@@ -382,7 +383,7 @@ def train_block(
 def _unmeasured_block(
     task: Task, state: State, member: Member, epochs: int | Int32[AnyArray, ""], max_epochs: int
 ) -> Block:
-    """Train a member for a block whose latest weights are the best, with no look at single epochs.
+    """Train a member for a block without checking single epochs; the latest weights are the best.
 
     Members that do not train are computed too, and the caller puts their weights back at the end:
     that costs less than to hold them still at every step.

@@ -69,7 +69,7 @@ def takes_hyperparams(loss_fn: Callable[..., Any]) -> bool:
 
 
 def _takes_none_for_zero(loss: ElementwiseLoss) -> bool:
-    """Return whether targets are None by default, which means 0.0 in optax's losses."""
+    """Return whether a loss's targets default to None, which means 0.0 in optax's losses."""
     try:
         taken = list(inspect.signature(loss).parameters.values())
     except (TypeError, ValueError):  # of a function that is not Python's

@@ -106,7 +106,7 @@ def names_taken(optimizer: Optimizer) -> frozenset[str] | None:
 def has_own_rate(optimizer: Optimizer) -> bool:
     """Return whether a function of hyperparameters has a default learning rate of its own.
 
-    A default of None is one where the function searches along a line, as ``optax.lbfgs`` does.
+    A default of None counts if the function searches along a line, as ``optax.lbfgs`` does.
     """
     if isinstance(optimizer, optax.GradientTransformation):
         return False
