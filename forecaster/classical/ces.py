@@ -38,7 +38,7 @@ from forecaster.classical.ces_states import (
 )
 from forecaster.classical.ets import MOST_SEASON
 
-_SERIES = 1024  # that are fitted at a time
+_SERIES = 1024  # number of series that are fitted at a time
 _LEAST = 1e-30  # mean squared error, in squares of a series' mean absolute value
 
 
@@ -49,7 +49,8 @@ class Ces(NamedTuple):
     - ``season``: steps in a season; 1 for none
     - ``parameters``: a0, a1 and what smooths the season: in the partial form b, in the full b0, b1
     - ``initial``: the state before the first value, in units of the values: level, potential, what
-      the season adds to each of its steps and, in the full form, the potential of each of these
+      the season adds to each of its steps and, in the full form, the potential of each such
+      addition
     """
 
     form: str
@@ -148,7 +149,7 @@ def _scale(row: Row) -> float:
 def _criterion(
     form: CesForm, squares: Float[np.ndarray, " series"], lengths: Int[np.ndarray, " series"]
 ) -> Float[np.ndarray, " series"]:
-    """Return Akaike's criterion corrected for short series, as far as forms differ in it."""
+    """Return Akaike's corrected criterion for short series, without terms that all forms share."""
     free = form.parameters + 1
     penalty = 2 * free + 2 * free * (free + 1) / np.maximum(lengths - free - 1, 0.5)
     return lengths * np.log(squares / lengths + _LEAST) + penalty

@@ -1,8 +1,9 @@
 """The search for the parameters of complex exponential smoothing, of all series at once.
 
-A rough one tries a grid, and then ever closer points around the best one. An exact one begins at
-several points of the grid, and there and at the rough one's result goes on by Levenberg's and
-Marquardt's method; each point is tried with initial states back-cast in both ways.
+The rough search tries a grid, and then ever closer points around the best one. The exact search
+starts from the result of the rough one and from several points of the grid, and improves each by
+the method of Levenberg and Marquardt. It tries each point of the grid with initial states back-cast
+in both ways.
 """
 
 import itertools
@@ -25,7 +26,7 @@ from forecaster.classical.ces_states import (
 from forecaster.classical.least_squares import ByParameter, least_squares
 
 LEARNED_FROM = 256
-"""The greatest number of values that parameters are searched for on: a series' latest ones."""
+"""Parameters are searched for on a series' latest values, at most this many."""
 
 LOWEST, HIGHEST = (0.01, 0.01, 0.01, 0.01), (1.8, 1.9, 1.5, 1.5)
 """The least and the greatest value of each parameter, those of statsforecast."""
@@ -34,23 +35,23 @@ _REAL = (0.1, 0.4, 0.7, 0.9, 1.05, 1.15, 1.3, 1.45, 1.6, 1.75)
 _IMAGINARY = (0.4, 0.7, 0.85, 0.95, 0.985, 1.0, 1.01, 1.025, 1.05, 1.15, 1.3, 1.6)
 _SEASONAL = (0.02, 0.1, 0.3, 0.7)
 _SEASONAL_REAL, _SEASONAL_IMAGINARY = (1.005, 1.03, 1.1, 1.3), (0.97, 1.0, 1.01, 1.03)
-_STEPS = (0.08, 0.05, 0.06)  # of the search around the best point of the grid, at first
+_STEPS = (0.08, 0.05, 0.06)  # first steps of the search around the best point of the grid
 _FULL_STEPS = (0.04, 0.02, 0.02, 0.01)
-_ROUNDS, _FULL_ROUNDS = 12, 6  # of that search
-_STEEPEST = 10.0  # squares beside the best point over those there, in that search
-_FARTHEST = 4.0  # steps, of a step downhill
-_LEAST = 1e-30  # a square, in those of a series' mean absolute value
-_STARTS = 3  # of the exact search, beside the result of the rough one
-_CLOSE = (0.2, 0.1, 0.15, 0.03)  # parameters of two points of which only one is a start
+_ROUNDS, _FULL_ROUNDS = 12, 6  # rounds of that search
+_STEEPEST = 10.0  # largest ratio of squares beside the best point to squares at it, in that search
+_FARTHEST = 4.0  # largest step downhill, in units of the present steps
+_LEAST = 1e-30  # smallest square, in squares of a series' mean absolute value
+_STARTS = 3  # starts of the exact search, beside the result of the rough one
+_CLOSE = (0.2, 0.1, 0.15, 0.03)  # of points closer than this, by parameter, only one is a start
 _EXACT_ROUNDS = 15
-_LARGEST = 1e100  # error that is counted
+_LARGEST = 1e100  # larger errors count as this
 
 
 class Found(NamedTuple):
     """The parameters of each series.
 
     - ``squares``: the sum of its squared errors
-    - ``onwards``: in which of two ways its initial state is back-cast
+    - ``onwards``: whether its initial state is back-cast *onwards*, see :mod:`.ces_states`
     """
 
     parameters: ByParameter
@@ -61,7 +62,7 @@ class Found(NamedTuple):
 class Problem(NamedTuple):
     """What parameters are searched for.
 
-    - ``whole``: the length of each series, also of what is not learned from
+    - ``whole``: the length of each series, including values that are not learned from
     - ``guess``: a state of each series that back-casting begins with
     """
 
@@ -71,7 +72,7 @@ class Problem(NamedTuple):
     guess: Float[np.ndarray, "state series"]
 
     def of(self, rows: Int[np.ndarray, " some"]) -> "Problem":
-        """Return that of the series in ascending rows, some of them several times."""
+        """Return the problem for the series in ``rows``, which ascend and may repeat."""
         return Problem(self.form, self.piece.of(rows), self.whole[rows], self.guess[:, rows])
 
     def stable(self, parameters: Parameters) -> Bool[np.ndarray, "series model"]:
@@ -111,7 +112,8 @@ def _rough(problem: Problem, grid: Parameters, squares: PerModel) -> Found:
 def exact_search(problem: Problem, grid: Parameters) -> Found:
     """Return stable parameters with squared errors no larger than those of the rough search.
 
-    Initial states are back-cast in the way that leaves the smaller errors. ``grid``: as there
+    Initial states are back-cast in the way that leaves the smaller errors. ``grid``: as for the
+    rough search
     """
     grid, stable = _for_each(problem, grid)
     ways = np.zeros(len(grid), bool), np.ones(len(grid), bool)
@@ -133,7 +135,7 @@ def _apart(
 ) -> tuple[Parameters, Bool[np.ndarray, "series model"]]:
     """Return the best points of a grid that are not close to each other, and their ways.
 
-    The best ones lie side by side, and lead to the same least.
+    The very best points lie side by side, and lead to the same minimum.
     """
     each, left, chosen, ways = np.arange(len(grid)), squares.copy(), [], []
     for _ in range(_STARTS):

@@ -4,9 +4,10 @@ The equations are those of :mod:`forecaster.classical.ces`. Every operation is o
 so the bits of a series do not depend on those beside it.
 
 An initial state is back-cast: values are filtered forwards from a guess, backwards from where that
-ends, and forwards again. A state that forecasts the step after the last value may be taken for one
-that forecasts the last value when the direction turns, or move one more step before it turns
-(*onwards*), as in the library statsforecast 2.1. Neither has the smaller errors in general.
+ends, and forwards again. There are two ways to turn round at the last value. At that point, the
+state forecasts the step after the last value. Either it is used as it is, as though it forecast the
+last value; or it first moves one more step (*onwards*), as in the library statsforecast 2.1.
+Neither way has smaller errors in general.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,12 +25,12 @@ PerModel: TypeAlias = Float[np.ndarray, "series model"]
 STABLE = np.array([1.3, 1.0, 0.0]), np.array([1.3, 1.0, 1.0, 1.0])
 """Parameters that are stable: without a season or in the partial form; in the full form."""
 
-_GROWTH = 0.25  # of what is wrong with an initial state, over the whole series, at most
-_FIRST = 10  # values, whose mean the guess of a level is
-_POTENTIAL = 1.1  # a level over its potential, as guessed
+_GROWTH = 0.25  # an initial state's error may grow by about this share over the whole series
+_FIRST = 10  # number of first values whose mean is the guess of the level
+_POTENTIAL = 1.1  # guessed ratio of a level to its potential
 _FEWEST = 5  # values
 _ELEMENTS = 2**16  # series times models that are filtered at a time; they fit in a cache
-_MOST = 1e150  # times the latest state, which forecasts stay below
+_MOST = 1e150  # bound of forecasts, in multiples of the latest state
 
 
 class CesForm(NamedTuple):
@@ -79,7 +80,7 @@ class State(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """The states of one model of each series after every value; seasons begin with the initial."""
+    """The states of one model per series after every value; seasons also hold the initial ones."""
 
     level: Float[np.ndarray, "time series"]
     potential: Float[np.ndarray, "time series"]
@@ -102,7 +103,7 @@ class Piece(NamedTuple):
     active: list[int]
 
     def of(self, rows: Int[np.ndarray, " some"]) -> "Piece":
-        """Return those series that stand in ascending rows, some of them several times."""
+        """Return the series in ``rows``, which ascend and may repeat."""
         lengths = self.lengths[rows]
         longest = int(lengths.max(initial=0))
         active = (lengths > np.arange(longest)[:, None]).sum(1)
@@ -177,10 +178,10 @@ def back_cast(
     *,
     onwards: Bool[np.ndarray, " series"] | None = None,
 ) -> State:
-    """Return initial states: filtered forwards from a guess, and back from where that ends.
+    """Return initial states, by filtering forwards from a guess and then backwards.
 
-    ``onwards``: the series whose states move one step on, and those of a season one season, at
-    each end; none by default
+    ``onwards``: the series whose states move on at each end, by one step, and by one season for the
+    states of the season; none by default
     """
     state = form.split(np.repeat(guess[:, :, None], parameters.shape[1], axis=2))
     for backwards in (False, True):
@@ -208,7 +209,7 @@ def errors_of(
 def _move_on(
     form: CesForm, parameters: Parameters, state: State, rows: Int[np.ndarray, " some"]
 ) -> None:
-    """Move states of some series one step on, and of seasons one season, without an error."""
+    """Move some series' states on without an error: by one step, seasonal ones by a season."""
     moved = [(state.level, state.potential, parameters[rows, :, :2])]
     if form.kind == "full":
         seasons = zip(state.season, state.hidden, strict=True)
@@ -263,7 +264,7 @@ def filtered(
 
 
 def _weights(real: PerModel, imaginary: PerModel) -> tuple[PerModel, ...]:
-    """Return what potential and error add to the level, and what both add to the potential."""
+    """Return the factors by which potential and error change the level, and the potential."""
     return imaginary - 1, real - imaginary, 1 - real, real + imaginary
 
 
@@ -335,7 +336,7 @@ def _onwards(
     on_potential: np.ndarray,
     parameters: Float[np.ndarray, "series 2"],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return what the latest level and potential count one step further ahead."""
+    """Return the weights of the latest level and potential, one step further ahead."""
     real, imaginary = parameters.T
     return (
         np.clip(on_level + on_potential, -_MOST, _MOST),
@@ -346,7 +347,7 @@ def _onwards(
 def is_stable(
     form: CesForm, parameters: Parameters, lengths: Int[np.ndarray, " series"]
 ) -> Bool[np.ndarray, "series model"]:
-    """Return whether errors of the initial state fade, or grow hardly at all.
+    """Return whether errors of the initial state fade, or hardly grow.
 
     The roots of the moving-average polynomial, the determinant of zI - D, must lie inside a circle.
     """

@@ -46,7 +46,7 @@ _BOUNDS = {
 }
 _TRENDS = ("none", "additive", "damped")
 _KEPT, _LEAST_WEIGHT = 3, 0.05  # forms of a series that are averaged, and the least weight
-_NEAR = 6.0  # above the best criterion on the grid, up to which a form is fitted exactly
+_NEAR = 6.0  # forms within this distance of the best criterion on the grid are fitted exactly
 _LEARNED_FROM = 512  # latest values that parameters are estimated on
 
 
@@ -66,7 +66,8 @@ class Form(NamedTuple):
     def names(self) -> tuple[str, ...]:
         """The names of its parameters.
 
-        The trend's is a share of the level's, and the season's a share of one less the level's.
+        The trend's parameter is a share of the level's. The season's is a share of one minus the
+        level's.
         """
         names = {
             "level": True,
@@ -141,7 +142,8 @@ def fit_ets(rows: Sequence[Row], season: int, *, exact: bool = True) -> list[Ave
     - ``rows``: the values of each series, without gaps
     - ``season``: steps in a season; 1 for none
     - ``exact``: whether to look for the greatest likelihood, or only near the grid's best point.
-      Beside other models the latter forecasts as well: within 0.2 % in the mean of five panels
+      Combined with other models, the latter forecasts as well: within 0.2 % in the mean of five
+      panels
     """
     averages: list[Average] = [()] * len(rows)
     for batch in batches([row[-_LEARNED_FROM:] for row in rows]):
@@ -208,7 +210,7 @@ def ets_ahead(
             space = form.space(np.array([component.parameters for _, component in chosen]))
             z, _ = _as_smoothed(form, batch.values, batch.lengths)
             known = np.minimum(batch.lengths, [learned[position] for position, _ in chosen])
-            seen = np.arange(z.shape[1]) < known[:, None]  # a transform spreads all others' bits
+            seen = np.arange(z.shape[1]) < known[:, None]  # later values would change bits
             _, initial = squares_of(np.where(seen, z, 0.0), known, space)
             weights, _ = ahead_of(space, horizon)
             mean = np.matmul(states_of(z, batch.lengths, space, initial), weights.swapaxes(1, 2))
@@ -226,7 +228,7 @@ def _as_smoothed(
 ) -> tuple[Values, Float[np.ndarray, " series"]]:
     """Return what a form smooths, and what the change of units adds to the criterion.
 
-    Both count from the first value, so that a high level costs no digits.
+    Values are counted from the first one, so that a high level costs no digits.
     """
     seen = np.arange(values.shape[1]) < lengths[:, None]
     if not form.logarithmic:

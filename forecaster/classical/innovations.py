@@ -31,7 +31,7 @@ Values: TypeAlias = Float[np.ndarray, "series time"]
 Lengths: TypeAlias = Int[np.ndarray, " series"]
 Parameters: TypeAlias = Float[np.ndarray, "model parameter"]
 
-_RIDGE = 1e-9  # of the diagonal: states that a short series does not show are kept small
+_RIDGE = 1e-9  # added to the diagonal: keeps states small that a short series does not show
 _DIRECT = 128  # steps up to which a matrix product is faster than a Fourier transform
 _BLOCK = 2**18  # multiplications of a matrix product; BLAS spreads larger ones over threads
 _MODELS = 64  # models of the grid that are tried at a time
@@ -178,9 +178,9 @@ def _filter(
 def squares_of(
     values: Values, lengths: Lengths, space: Space
 ) -> tuple[Float[np.ndarray, " series"], Float[np.ndarray, "series state"]]:
-    """Return the least sum of squared errors of each series under a model of its own.
+    """Return the least sum of squared errors of each series under its own model, and its state.
 
-    With it the initial state that has it. ``space``: a model for each series.
+    The state is the initial one with this sum. ``space``: a model for each series.
     """
     solved = _Solved.of(values, lengths, space)
     explained = (solved.along * solved.chosen).sum(1)
@@ -244,9 +244,9 @@ def states_of(
 def ahead_of(space: Space, horizon: int) -> tuple[np.ndarray, np.ndarray]:
     """Return what forecasts are made of: w'F^(h-1), and the growth of their variance.
 
-    - first (model, horizon, state): times the latest state it is the mean ``h`` steps ahead
-    - second (model, horizon): times the variance of an error it is the variance ``h`` steps ahead
-      (class 1 of Hyndman et al. 2008, section 6.1)
+    - first (model, horizon, state): its product with the latest state is the mean ``h`` steps ahead
+    - second (model, horizon): its product with the variance of an error is the variance ``h`` steps
+      ahead (class 1 of Hyndman et al. 2008, section 6.1)
     """
     row, rows = space.output, []
     for _ in range(horizon):

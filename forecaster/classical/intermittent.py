@@ -1,12 +1,12 @@
 """Forecast demand that is zero at most steps: Croston's method, those after it, and aggregation.
 
-- Croston (1972), Operational Research Quarterly 23: the mean demand, where there is any, over the
-  mean interval between two, each smoothed whenever there is demand.
-- SBA: Syntetos & Boylan (2005), International Journal of Forecasting 21: less half of the smoothing
-  weight, as the ratio of two means is too large.
+- Croston (1972), Operational Research Quarterly 23: the mean size of demands above zero, divided by
+  the mean interval between them. Both means are smoothed whenever there is demand.
+- SBA: Syntetos & Boylan (2005), International Journal of Forecasting 21: Croston's forecast times
+  one minus half of the smoothing weight, since the ratio of two means is too large.
 - TSB: Teunter, Syntetos & Babai (2011), European Journal of Operational Research 214: the mean
-  demand times the probability of any, which is smoothed at every step, so that what is no longer
-  asked for is no longer forecast.
+  demand times the probability of any demand. This probability is smoothed at every step, so that
+  goods without further demand are no longer forecast.
 - ADIDA: Nikolopoulos et al. (2011), Journal of the Operational Research Society 62: sums over the
   mean interval are smoothed, and spread evenly.
 
@@ -27,11 +27,11 @@ Steps: TypeAlias = Float[np.ndarray, "*series step"]
 WEIGHT = 0.1
 """The usual weight of the latest value in a smoothed mean."""
 _TRIED = tuple(sorted(np.arange(10, 31) / 100, key=lambda weight: abs(weight - 0.2)))
-_AS_GOOD = 1 + 1e-9  # times the smallest errors; of weights that are as good, that next to 0.2
+_AS_GOOD = 1 + 1e-9  # times the smallest errors: of weights up to this, the one nearest to 0.2
 
 
 def croston(z: Steps, weight: float = WEIGHT) -> Steps:
-    """Forecast the mean demand over the mean interval; ``weight``: of the latest of each."""
+    """Forecast the mean demand divided by the mean interval; ``weight``: of their latest values."""
     some = z > 0
     size = _smoothed(z, some, weight)
     interval = _smoothed(_intervals(some), some, weight)
@@ -40,22 +40,22 @@ def croston(z: Steps, weight: float = WEIGHT) -> Steps:
 
 
 def sba(z: Steps, weight: float = WEIGHT) -> Steps:
-    """Forecast as :func:`croston`, less half of the weight."""
+    """Forecast as :func:`croston`, times one minus half of the weight."""
     return (1 - weight / 2) * croston(z, weight)
 
 
 def tsb(z: Steps, weight: float = WEIGHT, weight_of_probability: float = WEIGHT) -> Steps:
-    """Forecast the mean demand times the probability of any."""
+    """Forecast the mean demand times the probability of any demand."""
     some = z > 0
     probability = _smoothed(some.astype(float), np.isfinite(z), weight_of_probability)
     return _from_first(_smoothed(z, some, weight) * probability, z)
 
 
 def adida(z: Steps) -> Steps:
-    """Forecast the smoothed sum over blocks as long as the mean interval, over their length.
+    """Forecast the smoothed sum of blocks as long as the mean interval, divided by that length.
 
     The blocks end at the step that the forecast is made at; what is left over at the beginning is
-    not used. The weight is that with the smallest squared errors so far, of 0.1, 0.11 to 0.3.
+    not used. The weight is the one of 0.1, 0.11, ..., 0.3 with the smallest squared errors so far.
     """
     flat = np.asarray(z, float).reshape(-1, z.shape[-1])
     lengths = _block_lengths(flat > 0)

@@ -22,11 +22,11 @@ Allowed: TypeAlias = Callable[
 ]
 """Returns whether some series may have these parameters, given their rows."""
 
-_APART = 1e-5  # two points of a derivative, in widths of the bounds
-_FARTHEST = 1 / 3  # of the bounds' width, in one round
+_APART = 1e-5  # distance of the two points of a derivative, in widths of the bounds
+_FARTHEST = 1 / 3  # largest change in one round, as a share of the bounds' width
 _DAMPING, _FACTOR = 1e-2, 10.0
 _LEAST_DAMPING, _DAMPED, _MOST_DAMPING = 1e-7, 1e2, 1e6
-_WORTH = 1e-4  # share of the squares that a round has to gain
+_WORTH = 1e-4  # share of the squares that a round must gain for the search to go on
 _RIDGE = 1e-12
 
 

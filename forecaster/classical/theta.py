@@ -24,8 +24,8 @@ PerSeries: TypeAlias = Float[np.ndarray, " series"]
 
 _SMOOTHING = np.linspace(0.1, 0.99, 31)
 _UNSCORED = 3  # first errors, which do not count: the line has hardly been seen before them
-_SEASONAL = 1.645  # standard errors of the autocorrelation at a season above which there is one
-_LEAST_FACTOR = 0.01  # of a season: with a smaller one the pattern is added instead
+_SEASONAL = 1.645  # a larger autocorrelation, in its standard errors, shows a season
+_LEAST_FACTOR = 0.01  # smallest factor of a season; otherwise the pattern is added
 _FEWEST = 4  # values
 
 
@@ -33,10 +33,10 @@ class Theta(NamedTuple):
     """The model of one series.
 
     - ``smoothing``: a
-    - ``share``: of the line, 1 - 1/theta
-    - ``level``: before the first value
-    - ``pattern``: of the season, from the first value on; empty where there is none
-    - ``multiplied``: whether values are the adjusted ones times the pattern, not plus it
+    - ``share``: the share of the line, 1 - 1/theta
+    - ``level``: the level before the first value
+    - ``pattern``: the pattern of the season, from the first value on; empty without a season
+    - ``multiplied``: whether the pattern multiplies the adjusted values; otherwise it is added
     """
 
     smoothing: float
@@ -203,7 +203,7 @@ def _lines(values: Values) -> tuple[Values, Values, Values]:
 def _with_value(
     value: np.ndarray, step: np.ndarray, mean: np.ndarray, slope: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return mean, intercept and slope with one value more, of which ``step`` came before."""
+    """Return mean, intercept and slope after one more value, which ``step`` values precede."""
     new_mean = (step * mean + value) / (step + 1)
     slope = np.where(
         step == 0, 0.0, ((step - 1) * slope + 6 * (value - mean) / (step + 1)) / (step + 2)
@@ -214,7 +214,7 @@ def _with_value(
 def _line(
     intercept: np.ndarray, slope: np.ndarray, smoothing: np.ndarray | float, at: np.ndarray
 ) -> np.ndarray:
-    """Return what a whole share of the line adds to the mean of the value at a step."""
+    """Return what the line, with a share of 1, adds to the mean of the value at a step."""
     fade = (1 - smoothing) ** at
     return fade * intercept + (1 - fade * (1 - smoothing)) / smoothing * slope
 
@@ -222,7 +222,7 @@ def _line(
 def _ahead(
     values: Values, models: Sequence[Theta], horizon: int
 ) -> Float[np.ndarray, "series time horizon"]:
-    """Return the forecasts made at every value; each forecast stands for the value it is of."""
+    """Return the forecasts made at every value; each is used as a value for the next one."""
     smoothing = np.array([model.smoothing for model in models])
     share = np.array([model.share for model in models])[:, None]
     level = _smoothed(values, smoothing, np.array([model.level for model in models]))[:, 1:]

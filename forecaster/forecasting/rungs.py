@@ -39,7 +39,7 @@ class Rung(StrEnum):
 
 
 def counted(rungs: Iterable[object] | Mapping[str, int]) -> str:
-    """Return, in words, how many series have each rung: "294 by own networks".
+    """Return, in words, how many series are forecast by which means: "294 by own networks".
 
     ``rungs``: that of each series, or the counts
     """

@@ -142,7 +142,7 @@ def _summarise(
     *,
     own_ends: bool,
 ) -> Summary:
-    """Return the summary of a part, without what only all parts together know."""
+    """Return the summary of a part, without the fields that depend on all parts."""
     networks, torch = forecasters.networks, forecasters.torch
     panel, cutoffs = networks.panel, networks.panel.times[networks.cutoffs]
     return Summary(
@@ -181,7 +181,7 @@ def _summarise(
 
 
 def _counts_of_rungs(scores: pd.DataFrame) -> dict[str, int]:
-    """Return how many series rest on what, in the order of :class:`Rung`."""
+    """Return the number of series with each :class:`Rung`, in the order of the rungs."""
     if FORECAST_BY not in scores:
         return {}
     counts = Counter(scores.drop_duplicates("unique_id")[FORECAST_BY])
@@ -208,7 +208,7 @@ def _failed(forecasters: Forecasters) -> dict[str, Mapping[str, str]]:
 
 
 def _peak_memory(forecasters: Forecasters) -> dict[str, float]:
-    """Return the GB of this process, and those of the processes of baselines and of PyTorch."""
+    """Return the peak memory in GB of this process, of baselines' processes and of PyTorch's."""
     memory = {"forecaster": memory_used()[1], "baselines": sum(forecasters.runner.memory.values())}
     if forecasters.torch is not None:
         report = forecasters.torch.parts[0][0].report

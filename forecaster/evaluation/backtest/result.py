@@ -112,13 +112,13 @@ class Evaluation:
 
     @property
     def sharpest_score(self) -> str:
-        """The score of whole distributions where there are any, else that of point forecasts."""
+        """The score of whole distributions if there are any, else the score of point forecasts."""
         return "crps" if "crps" in self.scores else "mae"
 
     def forecasts(self, columns: Sequence[str]) -> pd.DataFrame:
         """Read these columns of the forecasts, after ``unique_id, ds, cutoff, y``.
 
-        Raises DataError when they cannot be read, as do all that read forecasts.
+        Like all methods that read forecasts, raises DataError when they cannot be read.
         """
         with self._read_forecasts():
             table = read_parquet_file(self.folder / FORECASTS, [*KEYS, *columns])
@@ -163,7 +163,7 @@ class Evaluation:
 
     @contextlib.contextmanager
     def _read_forecasts(self) -> Iterator[None]:
-        """Raise what reading the forecasts raises as a DataError that names the file."""
+        """Turn any error of reading the forecasts into a DataError that names the file."""
         try:
             yield
         except (OSError, ValueError) as error:

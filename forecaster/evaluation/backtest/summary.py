@@ -138,12 +138,12 @@ class Summary:
 
     @property
     def rungs(self) -> str:
-        """How many series rest on what, in words; empty where that is not known."""
+        """How many series are forecast by which means, in words; empty where unknown."""
         return counted(self.forecast_by)
 
     @property
     def cutoffs_in_words(self) -> str:
-        """The number of cutoffs and their times, if those mean the same for all series."""
+        """The number of cutoffs, and their times if these mean the same for all series."""
         number = "one cutoff" if self.cutoffs == 1 else f"{self.cutoffs} cutoffs"
         if self.own_ends:
             return f"{number} before the end of each"

@@ -32,7 +32,7 @@ class Comparison(NamedTuple):
     - ``series``: number of series compared
     - ``ratio``, ``median_ratio``: mean and median over series of our score over the other's
     - ``better``, ``significantly_better``, ``significantly_worse``: the share of the series on
-      which ours is
+      which our model is better, significantly better, or significantly worse
     - ``known``: the share of the series with a p-value
     - ``driftless``: the mean ratio of CRPS where every median is moved to the latest price, so that
       neither model has a drift; NaN for series that are not prices, and for another score
@@ -204,13 +204,13 @@ def value_at_risk(evaluation: Evaluation) -> pd.DataFrame:
 
 
 def confidence_set(evaluation: Evaluation) -> pd.DataFrame:
-    """Test which models no other one is shown to be better than; return a row per model.
+    """Find the models that no other model is shown to beat; return a row per model.
 
-    By the daily means of the CRPS over all series and horizons (of the absolute error without
-    bands); see :func:`.confidence.p_values_of_set`.
+    The test uses daily means over all series and horizons of the CRPS, or of the absolute error if
+    there are no bands; see :func:`.confidence.p_values_of_set`.
 
-    - ``p_value``: NaN with too few cutoffs, and for a model without a score of every series, which
-      is not compared
+    - ``p_value``: NaN with too few cutoffs. A model without a score for every series is not
+      compared, and gets NaN too
     - ``kept``: whether the model is in the set that contains the best one with 95 % probability
 
     Raises UsageError unless the library ``arch`` is installed (the extra ``garch``).

@@ -1,8 +1,8 @@
 """Croston's method, SBA, TSB and ADIDA, by :mod:`forecaster.classical.intermittent`.
 
-They forecast the mean of what is asked for. Its variance at a horizon is the mean square of the
-errors known at the origin. Whole numbers have the quantiles of a negative binomial distribution of
-this mean and variance; others those of a normal one, none of them below zero.
+They forecast the mean demand. Its variance at a horizon is the mean square of the errors known at
+the origin. Series of whole numbers get the quantiles of a negative binomial distribution with this
+mean and variance. Other series get those of a normal distribution, none of them below zero.
 
 Arguments and results are those of :mod:`forecaster.evaluation.baselines.simple`. All raise
 ValueError for a series with values below zero, which are no demand.
@@ -19,14 +19,14 @@ from forecaster.forecasting import smallest_count
 def croston(
     y: np.ndarray, origins: np.ndarray, horizon: int, quantiles: np.ndarray, season: int
 ) -> np.ndarray:
-    """Forecast the mean demand over the mean interval between two; Croston (1972)."""
+    """Forecast the mean demand divided by the mean interval between demands; Croston (1972)."""
     return _forecast("croston", y, origins, horizon, quantiles)
 
 
 def sba(
     y: np.ndarray, origins: np.ndarray, horizon: int, quantiles: np.ndarray, season: int
 ) -> np.ndarray:
-    """Forecast 95 % of Croston's, which is too high; Syntetos & Boylan (2005)."""
+    """Forecast 95 % of Croston's forecast, which is too high; Syntetos & Boylan (2005)."""
     return _forecast("sba", y, origins, horizon, quantiles)
 
 
@@ -40,7 +40,7 @@ def tsb(
 def adida(
     y: np.ndarray, origins: np.ndarray, horizon: int, quantiles: np.ndarray, season: int
 ) -> np.ndarray:
-    """Forecast smoothed sums over the mean interval, spread evenly; Nikolopoulos et al. (2011)."""
+    """Smooth sums over the mean interval, and spread them evenly; Nikolopoulos et al. (2011)."""
     return _forecast("adida", y, origins, horizon, quantiles)
 
 

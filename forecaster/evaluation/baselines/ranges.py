@@ -16,7 +16,7 @@ from forecaster.evaluation.baselines.simple import logarithmic
 
 _STEPS = (1, 5, 22)  # a day, a week and a month of sessions
 _FEWEST = 50  # sessions to estimate on
-_LEAST = 1e-2  # of the mean variance; below it lies that of a session without trade
+_LEAST = 1e-2  # share of the mean variance; a session without trade has less
 _MOST_STEPS = 200  # of the search for the largest likelihood
 
 Row = Float[np.ndarray, " step"]
@@ -136,7 +136,7 @@ def _estimated(returns: Row, seen: Row) -> _Estimate:
 
 
 def _log_likelihood(returns: Row, variance: Row, dof: float) -> Row:
-    """Return that of Student-t returns with these variances."""
+    """Return the log-likelihood of Student-t returns with these variances."""
     scaled = variance * (dof - 2) / dof
     constant = gammaln((dof + 1) / 2) - gammaln(dof / 2) - 0.5 * np.log(dof * np.pi)
     return constant - 0.5 * np.log(scaled) - (dof + 1) / 2 * np.log1p(returns**2 / scaled / dof)

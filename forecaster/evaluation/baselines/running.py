@@ -45,8 +45,8 @@ class Baseline:
     - ``module``, ``function``: where it is defined in :mod:`forecaster.evaluation.baselines`
     - ``library``: the library it needs; ``extra``: the extra of this package that installs it
     - ``together``: whether its function takes all series at once, as those of ``statistical`` do
-    - ``premium``: whether prices drift as in forecasts of our networks, not as in the past: the
-      baseline forecasts how far they move, and says nothing on where to
+    - ``premium``: whether prices get the drift of our networks' forecasts instead of their past
+      drift; for baselines that forecast how far prices move, but not in which direction
     - ``ranges``: whether it sees the range of each session, too
     """
 
@@ -317,7 +317,7 @@ class Runner:
         fallen = {row: rest for row, job in jobs.items() if (rest := _after_fall(job)) is not None}
         for row, result in self._made(baseline, fallen).items():
             results[row] = _joined(results[row], result)
-        naive = BASELINES["naive"]  # which sees no ranges
+        naive = BASELINES["naive"]  # ``naive`` sees no ranges
         gaps = {
             row: jobs[row]._replace(variance=None)
             for row, result in results.items()
@@ -358,7 +358,7 @@ class Runner:
 def check_available(names: Sequence[str], model: str | None = None) -> None:
     """Raise UsageError for a baseline that is unknown or whose library is not installed.
 
-    ``model``: that is compared with the baselines, and may be none of them
+    ``model``: the model compared with the baselines; none of them may have its name
     """
     for name in names:
         if name not in BASELINES:
@@ -461,7 +461,7 @@ def _make(module: str, function: str, job: Job) -> Result:
 def _drifting(
     baseline: Baseline, results: dict[int, Result], jobs: dict[int, Job]
 ) -> dict[int, Result]:
-    """Return the results with the drift of the jobs, where it stands for the baseline's own."""
+    """Return the results; a baseline with ``premium`` gets the drift of the jobs."""
     if not baseline.premium:
         return results
     return {row: _moved(result, jobs[row]) for row, result in results.items()}
@@ -494,7 +494,8 @@ def _until_not_positive(job: Job) -> Job:
 def _after_fall(job: Job) -> Job | None:
     """Return the part of a job that :func:`_until_not_positive` leaves out, without logarithms.
 
-    None where it leaves out nothing. The values up to its own first origin decide what is taken.
+    None if nothing is left out. The values up to the part's own first origin decide that no
+    logarithms are taken.
     """
     before = len(_until_not_positive(job).origins)
     if before == len(job.origins):
@@ -516,7 +517,7 @@ def _has_gaps(result: Result) -> bool:
 
 
 def _filled(result: Result, naive: Result) -> Result:
-    """Return a result with the naive forecasts from origins where some of its own are missing."""
+    """Return a result with naive forecasts at origins where any of its own forecasts is missing."""
     if result.forecasts is None or naive.forecasts is None:
         return result
     missing = np.isnan(result.forecasts).any((1, 2), keepdims=True)

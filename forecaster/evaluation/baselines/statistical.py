@@ -2,8 +2,8 @@
 
 A model is estimated on the data known at the first origin with enough of them, and applied
 unchanged to later data, like the networks. Its quantiles are normal; their deviation is the root
-mean square of all errors ``h`` steps ahead that are known at an origin. So they hold where a model
-is wrong, too, but errors that it was fitted to are among them.
+mean square of all errors ``h`` steps ahead that are known at an origin. So bands hold even where a
+model is wrong; but some of the errors are those it was fitted to.
 
 Each method takes all series at once. ``horizon`` and ``quantiles``: as of
 :mod:`forecaster.evaluation.baselines.simple`; so is what it returns for each series.
@@ -27,8 +27,8 @@ from forecaster.classical import (
 from forecaster.evaluation.baselines.simple import logarithmic
 
 _FEWEST = 4  # errors that a deviation is taken from
-_FEWEST_VALUES = 5  # that a model is estimated on
-_UNSETTLED = 3  # first steps, whose forecasts do not count: those of Theta rest on no line yet
+_FEWEST_VALUES = 5  # values that a model needs
+_UNSETTLED = 3  # first steps whose forecasts do not count: Theta has no line yet
 
 Row: TypeAlias = Float[np.ndarray, " step"]
 
@@ -42,10 +42,11 @@ class Series(NamedTuple):
 
     @property
     def known(self) -> int:
-        """The number of values that its model is estimated on.
+        """The number of first values that the model of the series is estimated on.
 
-        They are those known at the first origin with enough. Before it no error is known, hence no
-        forecast is made by a model that knows later values.
+        These are the values known at the first origin with enough of them. At earlier origins no
+        error is known and no forecast is made; so no forecast comes from a model that knows later
+        values.
         """
         enough = self.origins[self.origins >= _FEWEST_VALUES - 1]
         return int(enough[0] if len(enough) else self.origins[0]) + 1
@@ -115,7 +116,7 @@ def _smoothed(y: np.ndarray) -> np.ndarray:
 
 
 def _from_first(y: np.ndarray) -> np.ndarray:
-    """Return what is smoothed, counted from its first value, which has no logarithm again."""
+    """Return the series to smooth minus its first value, so that no second logarithm is taken."""
     z = _smoothed(y)
     return z - z[0]
 
@@ -123,7 +124,7 @@ def _from_first(y: np.ndarray) -> np.ndarray:
 def _with_errors(
     series: Series, z: Row, made: Float[np.ndarray, "step horizon"], quantiles: np.ndarray
 ) -> Float[np.ndarray, "origin horizon quantile"]:
-    """Return normal quantiles of a series around the forecasts of what is smoothed of it."""
+    """Return normal quantiles of a series around its smoothed forecasts, in its own units."""
     spread = deviations(z, made)[series.origins, :, None] * ndtri(quantiles)
     out = made[series.origins, :, None] + spread + (_smoothed(series.y)[0] - z[0])
     return np.exp(out) if logarithmic(series.y) else out
@@ -134,7 +135,8 @@ def deviations(
 ) -> Float[np.ndarray, "step horizon"]:
     """Return the deviation of forecasts made at each step, from errors known by then.
 
-    Where hardly any are known so far ahead, that of fewer steps ahead grows like a random walk's.
+    Where hardly any errors are known so many steps ahead, the deviation for fewer steps ahead is
+    scaled up as for a random walk.
     """
     steps, horizon = made.shape
     out = np.full((steps, horizon), np.nan)

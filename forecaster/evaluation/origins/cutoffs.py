@@ -13,7 +13,7 @@ from forecaster.series import Panel, Time, show_time
 from forecaster.skipped import Kind, Skipped
 
 _MOST = 250  # a year of sessions
-_FEWEST_ROWS = 10  # that make a forecast worth evaluating, unless the horizon is longer
+_FEWEST_ROWS = 10  # rows that make a forecast worth evaluating, unless the horizon is longer
 _SHORTER = 0.25  # share of the series that may be shorter than the number of cutoffs is chosen for
 _WITHOUT = 0.01  # share of the series that may begin only after the first cutoff
 
@@ -76,11 +76,13 @@ def _windows_by_times(times: int, config: Config, step_size: int) -> int:
 def _windows_by_rows(rows: Int[np.ndarray, " series"], config: Config, step_size: int) -> int:
     """Return the number of cutoffs for series that may be short.
 
-    The rows that the last forecast needs, and those that make the first worth evaluating, are set
-    aside; the cutoffs lie in the later half of the rest. A series long enough for networks of its
-    own at the last cutoff is so at the first, too: an evaluation tells of the forecasts to come
-    only where they rest on the same. Nearly all series that can be evaluated at all have rows at
-    the first cutoff, since those without cannot be forecast from any.
+    Two spans are set aside: the rows that the last forecast needs, and the rows that make the first
+    forecast worth evaluating. The cutoffs lie in the later half of the rest.
+
+    A series that is long enough for networks of its own at the last cutoff is long enough at the
+    first one, too. Otherwise the evaluated forecasts would not be of the kind that is made later.
+    Nearly all series that can be evaluated at all have rows at the first cutoff: a series without
+    rows there cannot be forecast from any cutoff.
     """
     known, networks = rows - config.horizon, rows_for_networks(config)
     worth = max(_FEWEST_ROWS, config.horizon)
@@ -116,7 +118,7 @@ def advised_of_windows(most: int, config: Config, n_windows: int, step_size: int
 def as_of_cutoff(
     skipped: Mapping[str, Skipped], cutoff: Time | Shaped[np.ndarray, ""]
 ) -> dict[str, Skipped]:
-    """Return why a fit at a cutoff skipped series, where they had no rows yet in those words."""
+    """Return why a fit at a cutoff skipped series; those without any row yet begin later."""
     later = Skipped(Kind.BEGINS_LATER, first=show_time(cutoff))
     return {
         name: later if why.kind is Kind.TOO_SHORT and why.rows == 0 else why

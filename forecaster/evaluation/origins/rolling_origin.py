@@ -75,12 +75,13 @@ class Origins:
     ) -> "Origins":
         """Return the entries of all series.
 
-        A series is forecast from the cutoffs at which it was observed, but for its first row, as
-        far ahead as it was observed afterwards.
+        A series is forecast from each cutoff at which it was observed, except at its first row, and
+        as far ahead as it was observed afterwards.
 
         - ``cutoffs``: positions on the panel's time axis
         - ``left_out`` (series, time): rows that are not forecast from
-        - ``fewest``: rows that a forecast is made from, where a series has a cutoff with as many
+        - ``fewest``: minimum rows to forecast from; ignored for a series that has fewer at every
+          cutoff
         """
         histories = Histories.of(panel)
         at, steps = histories.positions, histories.positions.shape[1]
@@ -134,8 +135,9 @@ class RollingOrigin:
 
     A model neither learns nor forecasts from rows that were known at its first cutoff to look wrong
     (but it forecasts from a jump at the cutoff). Forecasts are compared with all rows, also with
-    those of zero or below. From the first of these after the cutoff on, a series whose logarithm is
-    forecast has no forecasts; nor has a series from cutoffs whose model has no network for it.
+    rows of zero or below. A series that is forecast in logarithms has no forecasts from its first
+    such row after the cutoff on. No series is forecast from cutoffs whose model has no network for
+    it.
 
     - ``panel``: the series that have networks, without the rows that were known at the very first
       cutoff to look wrong
@@ -216,9 +218,9 @@ class RollingOrigin:
         known = panel.masked(panel.times[cutoffs[0]], forecasting=True)
         skipped = as_of_cutoff(first.skipped, panel.times[cutoffs[0]])
         fitted = known.only(first.ids, skipped)
-        # Nor may the spacing of later rows, which `latest` would check.
+        # Nor must the spacing of later rows decide; ``latest=True`` would check it.
         matched = match_panel(first, first.transform.while_positive(fitted), latest=False)
-        # All rows are outcomes, also those that no logarithm can be taken of.
+        # All rows are outcomes, also those without a logarithm.
         panel = dataclasses.replace(matched, mask=fitted.only(matched.ids).mask)
         return RollingOrigin(panel, tuple(parts), tuple(level), ends)
 
@@ -229,7 +231,7 @@ class RollingOrigin:
 
     @property
     def says_rungs(self) -> bool:
-        """Whether forecasts rest on different things, which a column says."""
+        """Whether frames have the column ``forecast_by``: what each forecast rests on."""
         return self.parts[0][0].transform.takes_any
 
     @property

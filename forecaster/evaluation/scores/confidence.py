@@ -1,4 +1,4 @@
-"""The set of models that no other one is shown to be better than."""
+"""The set of models that no other model is shown to beat."""
 
 import math
 
@@ -23,10 +23,10 @@ def confidence_set_lacks() -> str | None:
 def p_values_of_set(losses: pd.DataFrame, overlap: int = 1) -> pd.Series:
     """Return the p-value of each model in the model confidence set; NaN with too few cutoffs.
 
-    The models with a p-value above a level form a set that contains the best one with a probability
-    of one less the level. One of equal models does not drive out another. The range statistic,
-    on a thousand draws of a stationary bootstrap, whose blocks are as long as the root of the
-    number of cutoffs in the mean, and twice as long as the errors overlap at least.
+    The models with a p-value above a level form a set that contains the best model with a
+    probability of one minus the level. Models with equal losses get equal p-values. The test uses
+    the range statistic on a thousand draws of a stationary bootstrap. The mean length of its blocks
+    is the square root of the number of cutoffs, but at least twice ``overlap``.
 
     - ``losses``: a row per cutoff, in order of time, and a column per model
     - ``overlap``: number of cutoffs whose forecasts overlap

@@ -17,7 +17,7 @@ from scipy.special import gammaln, ndtri, stdtr, stdtrit
 
 HEAVIEST = 3.0
 """The fewest degrees of freedom of a tail; with two its variance would be infinite."""
-_LIGHTEST = 1e5  # degrees of freedom that are a normal distribution
+_LIGHTEST = 1e5  # degrees of freedom that count as a normal distribution
 _GRID = 400  # degrees of freedom in the table of tails
 _ROOT = np.sqrt(2 * np.pi)
 

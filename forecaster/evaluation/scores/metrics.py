@@ -93,10 +93,10 @@ def crps(actual: ArrayLike, forecasts: ArrayLike, quantiles: ArrayLike) -> np.nd
 def qlike(realized: ArrayLike, variance: ArrayLike) -> np.ndarray:
     """Return log(variance) + realized / variance, a loss of forecast variances; lower is better.
 
-    It is least in the mean where the forecast is the mean of ``realized``, an unbiased proxy of the
-    variance, such as the squared return or that of a range. This form is finite where the proxy is
-    zero; a factor common to both adds its logarithm, so only differences between forecasts say
-    something. NaN for a variance that is not above zero.
+    Its mean is smallest where the forecast is the mean of ``realized``, an unbiased proxy of the
+    variance, such as the squared return or a variance from ranges. This form is finite where the
+    proxy is zero. A factor common to both arguments adds its logarithm, so only differences between
+    forecasts mean something. NaN for a variance that is not above zero.
 
     Patton (2011), Journal of Econometrics 160.
     """
@@ -110,12 +110,12 @@ def fz0(
 ) -> np.ndarray:
     """Return the joint loss of a value at risk and an expected shortfall; lower is better.
 
-    It is least in the mean where both are right. Only differences between forecasts say something:
-    a factor common to all arguments adds its logarithm.
+    Its mean is smallest where both are right. Only differences between forecasts mean something: a
+    factor common to all arguments adds its logarithm.
 
     - ``actual``, ``value_at_risk``, ``shortfall``: returns, so that both forecasts are below zero;
       NaN where the shortfall is not
-    - ``probability``: of a return below the value at risk
+    - ``probability``: the probability of a return below the value at risk
 
     Fissler & Ziegel (2016), Annals of Statistics 44, in the form of Patton, Ziegel & Chen (2019),
     Journal of Econometrics 211: the one whose differences do not depend on the unit.
@@ -146,9 +146,10 @@ def energy_score(actual: ArrayLike, draws: ArrayLike) -> float:
 def variogram_score(actual: ArrayLike, draws: ArrayLike, power: float = 0.5) -> float:
     """Return the variogram score of a joint forecast; lower is better.
 
-    It is the mean over all pairs of dimensions of the squared difference between the distance of
-    the two outcomes, to this ``power``, and its mean over the draws. So it depends on the
-    correlations more than the energy score does, and not on a shift common to all dimensions.
+    For each pair of dimensions, the distance of the two outcomes to this ``power`` is compared with
+    its mean over the draws; the score is the mean squared difference over all pairs. So it depends
+    on the correlations more than the energy score does, and not on a shift common to all
+    dimensions.
 
     - ``actual`` (dimension,), ``draws`` (draw, dimension): two dimensions or more
 

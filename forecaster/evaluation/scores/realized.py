@@ -48,10 +48,10 @@ class Realized(NamedTuple):
 
 
 def session_variance(y: Row, bars: Float[np.ndarray, "4 step"]) -> Row:
-    """Return the variance of each session: of its range, and the squared move of the night before.
+    """Return the variance of each session: by its range, plus the squared move of the night before.
 
-    Within the session it is that of Garman & Klass (1980), Journal of Business 53. Where a column
-    is missing, or makes no sense, it is the squared change of ``y``.
+    The variance by the range is the estimator of Garman & Klass (1980), Journal of Business 53.
+    Where a column is missing, or makes no sense, the result is the squared change of ``y``.
 
     - ``y``: the series that is forecast, above zero; its changes allow for splits and dividends
     - ``bars``: the columns of :data:`COLUMNS`

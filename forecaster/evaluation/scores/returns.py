@@ -1,7 +1,8 @@
 """Scores of the log returns that forecasts of prices imply.
 
-Prices are forecast by quantiles; their logarithms, less that of the price at the cutoff, are those
-of the log return. A Student-t logarithm has no finite mean as a price, but a variance as a return.
+Prices are forecast by quantiles. The logarithms of these, minus the logarithm of the price at the
+cutoff, are the quantiles of the log return. A Student-t logarithm has no finite mean as a price,
+but a variance as a return.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,9 +33,10 @@ def return_scores(
     - ``values`` (row, quantile): forecast prices
     - ``quantiles``: their probabilities, ascending
 
-    Empty where the quantiles do not tell the variance. A score is NaN where the outcome is not
-    known, and infinite where the forecast has no such score: where a quantile of the price is not
-    above zero, or, for the logarithmic one, where the outcome lies between two equal quantiles.
+    Empty where the variance cannot be computed from the quantiles. A score is NaN where the outcome
+    is not known, and infinite where the forecast has no such score: where a quantile of the price
+    is not above zero, or, for the logarithmic one, where the outcome lies between two equal
+    quantiles.
     """
     if not enough(quantiles):
         return {}

@@ -45,11 +45,11 @@ def evaluate(
 
     - ``mae``, ``rmse``: in the units of the series; ``smape``: in percent
     - ``crps``: in the units of the series, from all quantiles that the frame has bounds for
-    - ``crps_driftless``: with a ``panel`` of prices, where the frame has ``Naive``; that of the
-      same distribution, moved so that its median is the latest price
-    - ``qlike``, ``qlike_range``, ``fz0-0.05``, ``fz0-0.025``, ``log_score``: of prices, under the
-      same conditions and with a band of 90 % or more and another inside it, of the log return since
-      the cutoff (below); only differences between models say something
+    - ``crps_driftless``: the CRPS of the same distribution, moved so that its median is the latest
+      price; with a ``panel`` of prices, where the frame has ``Naive``
+    - ``qlike``, ``qlike_range``, ``fz0-0.05``, ``fz0-0.025``, ``log_score``: scores of the log
+      return since the cutoff (below), under the same conditions, if the frame has a band of 90 % or
+      more and another inside it. Only differences between models mean something
     - ``mae_relative_to_naive``, ``crps_relative_to_naive``: where the frame has ``Naive``
     - ``size``: the mean absolute outcome, in the units of the series
     - ``wql``: the weighted quantile loss, ``crps`` over ``size``; infinite where that is zero
@@ -65,10 +65,10 @@ def evaluate(
     the quantiles, see :mod:`forecaster.evaluation.scores.implied`. A score is missing where any of
     the forecasts has none.
 
-    - ``qlike``: :func:`.metrics.qlike` of the expected squared return, which is the variance where
-      returns have no drift, beside the squared return; ``qlike_range``: where the panel has open,
-      high, low and close, beside the variance of the sessions by their ranges, which says more
-      about it (:class:`.realized.Realized`)
+    - ``qlike``: :func:`.metrics.qlike` of the expected squared return (the variance, if returns
+      have no drift), compared with the squared return. ``qlike_range`` compares it with the
+      variance of the sessions by their ranges, a more exact measure (:class:`.realized.Realized`);
+      it needs open, high, low and close in the panel
     - ``fz0-0.05``: :func:`.metrics.fz0` of the value at risk and the expected shortfall of 5 %
     - ``log_score``: the negative logarithm of the density at the outcome
     """

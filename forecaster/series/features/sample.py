@@ -88,8 +88,8 @@ class Sample:
     def optimism(self, horizon: int, doubt: float, shares: Shares | None) -> float:
         """Return how much larger new errors are than the errors classical models were fitted to.
 
-        It is the mean ratio of two latest scales: by models fitted on the earlier half of a series,
-        and by models fitted on the whole series. It is at least 1.
+        It is the mean ratio of two latest scales, at least 1: the scale by models fitted on the
+        earlier half of a series, over the scale by models fitted on the whole series.
 
         ``doubt, shares``: of :meth:`weights`
         """

@@ -191,7 +191,7 @@ def model_of(
 
 
 def _drift(arrays: Arrays) -> "Drift | None":
-    """Return the drift of prices, None for other series, and for prices in older models.
+    """Return the drift of prices; None for other series, and in older models for prices too.
 
     Raises ValueError unless it is finite.
     """
@@ -347,7 +347,7 @@ def _check_arrays(
 def _trained(report: pd.DataFrame, transform: Transform, *, has_start: bool) -> int:
     """Return how many series have networks of their own; older models have them for all.
 
-    Raises ValueError for a series that is said to be forecast by what the model does not have.
+    Raises ValueError if the report says that a series is forecast by something the model lacks.
     """
     if (column := FORECAST_BY) not in report:
         return len(report)

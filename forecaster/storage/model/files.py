@@ -207,7 +207,7 @@ def check_schema(rest: Mapping[str, Any], folder: Path) -> None:
 def _with_network(
     rest: dict[str, Any], network: "OwnNetwork | None", folder: Path
 ) -> "tuple[dict[str, Any], OwnNetwork | None]":
-    """Return ``rest`` naming the class of the networks, and that class if it is a user's own."""
+    """Return ``rest`` with the name of the networks' class, and the class if it is a user's own."""
     config = rest.get("config")
     config = config if isinstance(config, dict) else {}
     path = config.get("model")

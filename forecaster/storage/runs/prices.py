@@ -26,7 +26,7 @@ from forecaster.storage.model.checking import facts_of
 from forecaster.storage.runs.opened import OpenRun
 from forecaster.storage.runs.request import ids_to_read
 
-# Reasons of a fit to skip a series that further rows put an end to.
+# Reasons to skip a series that no longer hold once it has further rows.
 _PASSES = (Kind.TOO_SHORT, Kind.NO_ROWS, Kind.OUTSIDE, Kind.MASKED, Kind.NOT_LOADED)
 
 
@@ -151,9 +151,10 @@ def _ends(store: Store) -> dict[str, np.datetime64]:
 class SinceFit(NamedTuple):
     """How the stored series of a run's source have changed since its fit.
 
-    - ``retired``: series with networks of which no more rows are to come
+    - ``retired``: series with networks for which no more rows are expected
     - ``new``: stored series without networks that were not there at the fit, or too short
-    - ``expected``: whether these belong to the run, which was fitted on all that the source held
+    - ``expected``: whether the new series belong to the run: it was fitted on all that the source
+      held
     """
 
     retired: list[str]

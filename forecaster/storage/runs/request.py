@@ -67,11 +67,12 @@ class FitRequest:
     - ``config``, ``seed``, ``tune``: how to train
     - ``start``, ``end``: the first and the last day, both included; None: no limit
     - ``mask``: flags whose rows are left out
-    - ``covariates``, ``covariates_sha256``: their files, and a hash of the content
+    - ``covariates``, ``covariates_sha256``: the files of covariates, and a hash of their content
     - ``versions``: see :func:`versions`; entries that an older program did not write are missing
     - ``series_per_shard``: number of series that are saved together; None: all
     - ``series_at_a_time``: number of series in memory together, those of one or more shards
-    - ``whole_source``: whether no tickers were named, so that later ones of the source belong to it
+    - ``whole_source``: whether no tickers were named; later tickers of the source then belong to
+      the fit
     - ``evaluation``: set for an evaluation, whose networks are trained on the data known at its
       cutoffs
     """

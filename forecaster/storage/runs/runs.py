@@ -34,7 +34,7 @@ class Run:
     - ``provenance``: seed, dates, versions and more that the fit stored
     - ``error``, ``seasonal_error``: mean absolute errors over the validation span by series,
       relative to "unchanged" and to the season before; None where a series has none
-    - ``covariates``: the names of future covariates, and of static ones
+    - ``covariates``: the names of future covariates, and of static covariates
     - ``rungs``: what the forecasts of each series rest on; empty for models of older versions
     """
 

@@ -1,7 +1,7 @@
 """Finished shards of a fit that is under way, and the run that they become.
 
 A shard lies in ``unfinished/<fit>/shards``: a model as :mod:`forecaster.storage.model.files` writes
-it, with ``part.json`` and, in two files of scores, those of its series that are in the sample.
+it, with ``part.json`` and two files with the scores of its series that are in the sample.
 """
 
 import contextlib
@@ -35,7 +35,8 @@ class SavedPart(NamedTuple):
 
     - ``scores``: of its series in the sample, see :class:`forecaster.forecasting.Scores`
     - ``skipped``: its series without a network, with the reason
-    - ``seconds``: training time counted with this shard; that of a group counts with its first
+    - ``seconds``: training time counted with this shard; the time of a group of shards is counted
+      with its first
     - ``empty``: whether it has no model, since none of its networks can be used
     - ``lost``: the skipped series that no worker could train, which may be tried again
     - ``computed``: which code trained its networks; empty where there is none
@@ -93,7 +94,7 @@ def read_part(folder: Path) -> SavedPart | None:
 
 
 def _read_scores(path: Path) -> np.ndarray:
-    """Read scores; those that an older version has not written are of no series."""
+    """Read scores; without a file, as in older versions, they are of no series."""
     if not path.exists():
         return np.zeros((0, 0, 0))
     # Mapped, so that its header cannot ask for more memory than the file takes.
@@ -117,7 +118,7 @@ def part_ids(part: SavedPart) -> tuple[str, ...]:
 def load_parts(parts: Mapping[Path, Sequence[str]], spread: np.ndarray) -> "Model":
     """Read some series of finished shards as one model.
 
-    - ``parts``: by the folder of a shard, which of its series
+    - ``parts``: the series to read, by the folder of their shard
     - ``spread`` (2, horizon): the initial width of bands, see
       :func:`forecaster.forecasting.spread_of`
     """

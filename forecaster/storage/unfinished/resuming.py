@@ -286,8 +286,8 @@ def sweep(home: Home) -> list[str]:
 def tell_of_others(home: Home, on_notice: Callable[[str], None]) -> None:
     """Give notice of interrupted fits; those without any progress or with other data are removed.
 
-    A fit is only resumed on the data that it began with, so one whose series have been updated
-    since would never be.
+    A fit is only resumed on the data that it began with. If its series have been updated since, it
+    could never be resumed.
     """
     for name in sweep(home):
         on_notice(f"Removed {name}: that fit ended before it had any progress to keep.")
