@@ -195,7 +195,7 @@ def ets_ahead(
     """Return the mean forecasts made at every value of each series; NaN where there are none.
 
     - ``rows``: the values, which may go on after those that the averages were fitted on
-    - ``averages``: of each series, from :func:`fit_ets`
+    - ``averages``: the average of each series, from :func:`fit_ets`
     - ``learned``: how many of its first values decide on the initial state
     """
     out = [np.full((len(row), horizon), np.nan) for row in rows]

@@ -89,7 +89,7 @@ def estimate(
     - ``space_of``: the models of parameters (model, parameter)
     - ``grid``: the parameters that are tried first
     - ``bounds``: the least and the greatest value of each parameter
-    - ``rounds``: of the search, at most; 0: the best point of the grid
+    - ``rounds``: maximum rounds of the search; 0: take the best point of the grid
     """
     if not len(values):
         return Estimate(np.empty((0, grid.shape[1])), np.empty((0, 0)), np.empty(0))
@@ -197,7 +197,7 @@ def _least_errors(values: Values, lengths: Lengths, space: Space) -> Values:
 class _Solved(NamedTuple):
     """The initial state with the least squares, and the parts that it is solved from.
 
-    - ``errors``: of an initial state of zero
+    - ``errors``: the errors from an initial state of zero
     - ``regressors``: X times ``free``, zero after a series' end
     - ``along``: the products of both
     - ``chosen``: the part of the initial state that is free

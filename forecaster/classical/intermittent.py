@@ -84,7 +84,7 @@ def _aggregated(
 ) -> Float[np.ndarray, "series block"]:
     """Return the forecast at the end of each block of a length, the first of them after ``offset``.
 
-    ``totals``: of all values before each step
+    ``totals``: the sum of all values before each step
     """
     sums = np.diff(totals[:, offset::length], axis=1)
     each = np.broadcast_to(sums, (len(_TRIED), *sums.shape))

@@ -76,7 +76,7 @@ class _Step(NamedTuple):
     """A step of each series.
 
     - ``to``: the parameters that it leads to
-    - ``gain``: by how much it is expected to lower the sum of squares
+    - ``gain``: the expected decrease of the sum of squares
     - ``bent``: whether it would have left the bounds
     """
 

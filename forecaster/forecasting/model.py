@@ -84,7 +84,7 @@ class Networks:
     def params_of(self, rows: Int[np.ndarray, " some"]) -> Params:
         """Return the weights that forecast some series, each array (some, member, ...).
 
-        ``rows``: of series that are :attr:`networked`
+        ``rows``: the rows of series that are :attr:`networked`
         """
         own = self.trained
         if own[rows].all():
@@ -98,7 +98,7 @@ class Networks:
         )
 
     def among(self, ids: Sequence[str], rungs: Shaped[np.ndarray, " series"]) -> "Networks":
-        """Return the networks beside series that were not trained; ``rungs``: of all of them."""
+        """Return the networks beside series that were not trained; ``rungs``: of all series."""
         report = self.report.reindex(pd.Index(ids, name="unique_id"))
         if len(ids) > len(self.ids):
             report["status"] = report["status"].fillna(NOT_TRAINED)
@@ -134,10 +134,10 @@ class Model:
     """The trained networks of many series, and everything else that a forecast needs.
 
     - ``networks``: the networks; ``config, ids, params, report`` are also properties of the model
-    - ``channels, target, frequency``: of the panel that it was fitted on
+    - ``channels, target, frequency``: those of the panel that it was fitted on
     - ``transform``: turns series into features, and forecasts back into values
-    - ``normal_scores``: of the outcomes in the validation span, in order of time, NaN where a span
-      is shorter; bands are calibrated on them
+    - ``normal_scores``: normal scores of the outcomes in the validation span, in order of time, NaN
+      where a span is shorter; bands are calibrated on them
     - ``spread``: the spread of all scores of forecasts by networks, by horizon; the spread of each
       series is shrunk to it. It is 1 where series are independent
     - ``spread_without``: the same for forecasts without a network
@@ -182,9 +182,9 @@ class Model:
 
         - ``panel``: the latest rows of the series, or a frame with them
         - ``unique_id``: the series; by default the panel's first
-        - ``level``: of the bands, in percent
+        - ``level``: levels of the bands, in percent
         - ``ax``: where to draw; by default on a new figure, which a notebook shows
-        - ``columns``: of a frame, see :class:`forecaster.ingest.ColumnOptions`
+        - ``columns``: meaning of a frame's columns, see :class:`forecaster.ingest.ColumnOptions`
         """
         from forecaster.plotting import plot_model
 

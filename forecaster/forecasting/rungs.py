@@ -41,7 +41,7 @@ class Rung(StrEnum):
 def counted(rungs: Iterable[object] | Mapping[str, int]) -> str:
     """Return, in words, how many series are forecast by which means: "294 by own networks".
 
-    ``rungs``: that of each series, or the counts
+    ``rungs``: the rung of each series, or the counts
     """
     counts = Counter(rungs if isinstance(rungs, Mapping) else map(str, rungs))
     return ", ".join(f"{counts[rung]:,} by {rung.value}" for rung in Rung if counts[rung])

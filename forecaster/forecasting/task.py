@@ -31,8 +31,8 @@ from forecaster.series import Transformed
 class Series(NamedTuple, Generic[AnyArray]):
     """The data of one member. In a swarm each array has a leading member axis.
 
-    - ``features``: of every step
-    - ``targets``: of the forecasts made at every step, NaN where unknown
+    - ``features``: features of every step
+    - ``targets``: targets of the forecasts made at every step, NaN where unknown
     - ``first``: the first step that may be an input
     - ``boundary``: the last step that may be a target in training
     """
@@ -199,7 +199,7 @@ class Examples(NamedTuple):
 
     - ``inputs``: zero in the padding
     - ``valid``: 1.0 for an input, 0.0 in the padding
-    - ``targets``: of the predicting steps, which are the last of a window; NaN for those left out
+    - ``targets``: targets of the predicting steps, which end a window; NaN for those left out
     """
 
     inputs: Float[Array, "window lookback feature"]
@@ -217,7 +217,7 @@ def cut(
     """Cut windows and their targets out of a member's history.
 
     - ``mode``: which steps of a window predict
-    - ``data``: of one member
+    - ``data``: the data of one member
     - ``starts``: the first step of each window
     - ``earliest``: the first step whose forecasts have targets
     - ``latest``: the last step that may be a target

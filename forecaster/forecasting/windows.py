@@ -31,7 +31,7 @@ Steps: TypeAlias = int | Int[Array, "..."]
 class Split:
     """The sizes of windows and spans, the same for every member.
 
-    - ``steps``: of the longest history
+    - ``steps``: steps of the longest history
     - ``lookback``: steps of a window
     - ``burn_in``: steps of a window that only warm up the state
     - ``horizon``: steps ahead that are forecast
@@ -109,7 +109,7 @@ class TrainingMode(Protocol):
 
         The windows do not depend on the length of other members' histories.
 
-        ``span``: of the member
+        ``span``: the member's training span
         """
         ...
 
@@ -229,7 +229,7 @@ def gather(
 ) -> tuple[Float[Array, "window lookback feature"], Float[Array, "window lookback"]]:
     """Cut windows out of one history.
 
-    - ``features``: of every step
+    - ``features``: the features of every step
     - ``first``: the first step that may be an input
     - ``starts``: the first step of each window, which may be negative
     - ``lookback``: steps of a window

@@ -21,7 +21,7 @@ class BacktestOptions:
     - ``baselines``: names of :data:`forecaster.evaluation.baselines.BASELINES`, and ``torch``, the
       same networks trained by PyTorch; ``naive`` is always among them
     - ``refit``: train at the first cutoff only (False), at each (True), or after this many cutoffs
-    - ``seed``: of our networks and PyTorch's
+    - ``seed``: the seed of our networks and of PyTorch's
     - ``torch_sample``: number of series that PyTorch trains, evenly spaced among all
     - ``membership``: if given, only forecasts from cutoffs at which the series belonged to the
       universe count

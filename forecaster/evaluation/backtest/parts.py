@@ -332,7 +332,7 @@ def _write_tables(
 ) -> None:
     """Write tables of the same columns into one Parquet file.
 
-    ``schema``: of the file; None: that of the first table
+    ``schema``: the schema of the file; None: the schema of the first table
     """
     import pyarrow.parquet as pq
 

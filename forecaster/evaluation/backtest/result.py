@@ -26,7 +26,7 @@ SCORES, TESTS, DAILY, SUMMARY = (
     "scores.parquet", "tests.parquet", "daily.parquet", "summary.json",
 )  # fmt: skip
 _QUOTED = ("coverage-80", "coverage-95")
-_BYTES = {SCORES: 500, TESTS: 250, FORECASTS: 100}  # of memory for a row while a page is made
+_BYTES = {SCORES: 500, TESTS: 250, FORECASTS: 100}  # bytes of memory for a row while a page is made
 _REQUIRED = {FORECASTS, SCORES, TESTS, DAILY, SUMMARY}
 _ADDED = {"figures", "report.html", "comparison.csv", "coverage.csv", "groups.csv"}
 

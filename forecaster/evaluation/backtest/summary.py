@@ -88,7 +88,7 @@ class Summary:
     - ``model``: the column of our model; ``models``: the columns of all scored models
     - ``series``: number of series with scores
     - ``cutoffs``: number of cutoffs, ``step_size`` times apart
-    - ``levels``: of the bands, as they are written in column names
+    - ``levels``: levels of the bands, as they are written in column names
     - ``first_cutoff``, ``last_cutoff``: the first and the last cutoff
     - ``first``, ``last``: the first and the last time of the panel
     - ``refit``: False, True (at every cutoff), or the number of cutoffs after which training starts

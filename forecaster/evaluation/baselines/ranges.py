@@ -113,7 +113,7 @@ def _filtered(estimate: _Estimate, seen: Row) -> Row:
 
 
 def _estimated(returns: Row, seen: Row) -> _Estimate:
-    """Return the parameters of the largest likelihood; ``returns``: of deviation 1."""
+    """Return the parameters of the largest likelihood; ``returns`` have the deviation 1."""
     from scipy.optimize import minimize
 
     level = float(seen.mean())

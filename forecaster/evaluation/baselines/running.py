@@ -34,7 +34,7 @@ from forecaster.forecasting import (
 )
 from forecaster.series import Panel, default_season, find_seasons
 
-_VERSION = 3  # of cached forecasts; raise it when a baseline's numbers change
+_VERSION = 3  # version of cached forecasts; raise it when a baseline's numbers change
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,13 +129,13 @@ def forecast(
     """Forecast all series by one baseline.
 
     - ``cutoffs``: times of the panel
-    - ``name``: of :data:`BASELINES`
-    - ``horizon``: number of steps ahead; ``level``: of the bands, in percent
+    - ``name``: one of :data:`BASELINES`
+    - ``horizon``: number of steps ahead; ``level``: levels of the bands, in percent
     - ``season``: steps in a season, or in several; by default by the frequency, or, where times are
       whole numbers, detected in each series
     - ``workers``: number of processes, by default one per core
-    - ``premium``: of prices, as of :class:`forecaster.Config`, in place of the drift of baselines
-      that forecast a volatility (:class:`Baseline`); None: each has its own
+    - ``premium``: the premium of prices, as in :class:`forecaster.Config`; it replaces the drift of
+      baselines that forecast a volatility (:class:`Baseline`). None: each has its own drift
 
     Rows that were flagged at the first cutoff are left out, as in training networks.
 
@@ -170,8 +170,8 @@ def _start_process() -> None:
 class Runner:
     """Makes the forecasts of some baselines, in processes that keep running.
 
-    - ``names``: of :data:`BASELINES`
-    - ``horizon``, ``level``: of the forecasts
+    - ``names``: names of :data:`BASELINES`
+    - ``horizon``, ``level``: horizon of the forecasts, and levels of their bands in percent
     - ``panel``: its frequency decides the length of a season; where times are whole numbers, the
       shortest season of each series counts
     - ``season``: steps in a season, in place of the panel's; of several, the shortest is used

@@ -55,7 +55,7 @@ def usual_windows(
 ) -> int:
     """Return the default number of cutoffs of a panel: 250, or fewer where it is short.
 
-    - ``rows``: of each series; ``times``: of the panel
+    - ``rows``: number of rows of each series; ``times``: number of times of the panel
     - ``target``: the channel that is forecast
     """
     if takes_any(config, target):

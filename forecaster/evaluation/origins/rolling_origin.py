@@ -142,7 +142,7 @@ class RollingOrigin:
     - ``panel``: the series that have networks, without the rows that were known at the very first
       cutoff to look wrong
     - ``parts``: each model, with its cutoffs as positions on the panel's time axis
-    - ``level``: of the bands, in percent
+    - ``level``: levels of the bands, in percent
     - ``ends``: restores the series' own times where their ends were aligned
     - ``lost``: filled by :meth:`batches`: the series without forecasts from some cutoffs, with the
       reason
@@ -175,7 +175,7 @@ class RollingOrigin:
         - ``n_windows``: number of cutoffs; ``step_size``: times between two of them
         - ``refit``: train at the first cutoff only (False), at each (True), or after this many
           cutoffs
-        - ``level``: of the bands, in percent
+        - ``level``: levels of the bands, in percent
         - ``seed``: determines every random draw, together with a series' name
         - ``ends``: as for :func:`cross_validation`
         - ``network``: a Flax module of your own, as for :func:`forecaster.fit`
@@ -365,7 +365,7 @@ def cross_validation(
     - ``n_windows``: number of cutoffs; the last is ``horizon`` times before the panel's end
     - ``step_size``: times between two cutoffs
     - ``refit``: True trains again at every cutoff, a number after this many cutoffs
-    - ``level``: of the bands, in percent
+    - ``level``: levels of the bands, in percent
     - ``seed``: decides on the initial weights and the batches
     - ``ends``: ``common``: cutoffs are the same times for all series, and a series that ends before
       them is skipped. ``own``: each series is forecast towards its own end, as in the M

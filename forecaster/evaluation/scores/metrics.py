@@ -39,7 +39,7 @@ def held(actual: ArrayLike, forecasts: ArrayLike, quantiles: ArrayLike, level: f
 
     - ``actual`` (...), ``forecasts`` (..., quantile)
     - ``quantiles``: ascending probabilities, those of the band's bounds among them
-    - ``level``: of the band, in percent
+    - ``level``: level of the band, in percent
     """
     actual, forecasts = np.asarray(actual)[..., None], np.asarray(forecasts)
     quantiles = np.asarray(quantiles)

@@ -72,7 +72,7 @@ class Tables(NamedTuple):
         - ``panel``: the history of the series
         - ``model``: the model that is tested against the others
         - ``step_size``: times between two cutoffs
-        - ``first_cutoff``, ``season``: of the evaluation; by default those of the batch
+        - ``first_cutoff``, ``season``: those of the evaluation; by default those of the batch
         """
         forecasts = frame.drop(columns=LATEST)
         scores = evaluate(

@@ -26,12 +26,12 @@ from jaxtyping import Float
 from forecaster.forecasting.bands.mixture import ndtri
 
 # The weights of prior values, as numbers of independent scores.
-SHRINKAGE = 400.0  # of the forecast distribution's shape
-_PRIOR = 25.0  # of 1, in the spread of all series
-_COMMON = 100.0  # of the spread of all series, in the long-run spread of one
-_NO_CHANGE = 25.0  # of 1, in the recent factor
-_DECAY = 0.998  # of the weights in the long-run spread, per score
-_RECENT = 0.98  # of the weights in the recent factor, per origin
+SHRINKAGE = 400.0  # weight of the forecast distribution's shape
+_PRIOR = 25.0  # weight of the value 1, in the spread of all series
+_COMMON = 100.0  # weight of the spread of all series, in the long-run spread of one series
+_NO_CHANGE = 25.0  # weight of the value 1, in the recent factor
+_DECAY = 0.998  # decay of the weights in the long-run spread, per score
+_RECENT = 0.98  # decay of the weights in the recent factor, per origin
 _MEAN_SIZE = np.sqrt(2 / np.pi)  # the mean absolute value of normal scores
 
 
@@ -48,7 +48,7 @@ def band_scores(
 
     - ``scores``: normal scores of past outcomes, in order of time, NaN where unknown; the last
       origin is "now"
-    - ``levels``: of the bands, in percent
+    - ``levels``: levels of the bands, in percent
     - ``memory``: how many of the latest scores the shape of a band is estimated from
     - ``count``: the number of latest origins to return bounds for
     - ``prior``: the spread of all series' scores, see :func:`common_spread`; by default 1
@@ -122,8 +122,8 @@ class _Average:
 
     - ``prior``: the means before any value
     - ``prior_weight``: as a number of values; it does not decay
-    - ``decay``: of the weight of a value, with each later value
-    - ``shape``: of the means
+    - ``decay``: factor on the weight of a value, with each later value
+    - ``shape``: the shape of the means
     """
 
     def __init__(

@@ -157,8 +157,8 @@ def with_drift(
 
     None of their locations lies beyond the lowest and the highest move.
 
-    - ``usual``: of :class:`Drift`
-    - ``moves``: of :meth:`Drift.moves`
+    - ``usual``: as in :class:`Drift`
+    - ``moves``: from :meth:`Drift.moves`
     """
     beyond = mixture.location - usual[:, None, :, None]
     expected, low, high = (part[..., None] for part in moves)

@@ -37,15 +37,15 @@ from scipy.special import gammaln, ndtr, ndtri, stdtr, stdtrit  # noqa: E402
 
 FARTHEST = 8.0
 """Where normal scores are clipped."""
-_STEPS = 60  # of the root search, at most
-_PRECISION = 1e-10  # of quantiles, in units of the members' scale
+_STEPS = 60  # maximum steps of the root search
+_PRECISION = 1e-10  # precision of quantiles, in units of the members' scale
 
 
 @dataclasses.dataclass(frozen=True)
 class Mixture:
     """The distributions of each forecast, all with the same weight.
 
-    - ``location, scale``: of each network's distribution
+    - ``location, scale``: location and scale of each network's distribution
     - ``dof``: its degrees of freedom
     """
 

@@ -268,8 +268,8 @@ def fit_part(
     """Fit series that are all of a fit, or with ``common`` a part of a larger one.
 
     - ``panel``: the series; of a part of a larger fit, only those that can be learned from
-    - ``common``: of :func:`learn_common`; None: these series are all, and what they share is
-      learned from them
+    - ``common``: from :func:`learn_common`; None if these are all series of the fit: what they
+      share is then learned from them
     - ``before``: the networks of these series that training begins with
     - others as for :func:`fit`
 
@@ -393,7 +393,7 @@ def spread_of(
 ) -> Float[np.ndarray, "2 horizon"]:
     """Return the initial width of all bands by horizon: with networks, and without.
 
-    - ``scores``: of the series of each part that are in the sample, in the order of the fit
+    - ``scores``: by part, the scores of its series that are in the sample, in the order of the fit
     - ``tune``: whether settings were searched, by networks that share nothing
     """
     spreads = np.ones((2, config.horizon))
@@ -473,7 +473,7 @@ class Sampling(NamedTuple):
     def of(config: Config, ids: Sequence[str], trained: Sequence[str], steps: int) -> "Sampling":
         """Draw the sample.
 
-        - ``config``: of the fit
+        - ``config``: the config of the fit
         - ``ids``: all series of the fit, those that networks are ``trained`` on among them
         - ``steps``: rows of the longest
         """
@@ -491,8 +491,8 @@ class Sampling(NamedTuple):
 class Usable(NamedTuple):
     """The series of a panel that can be forecast.
 
-    - ``rows``: of each
-    - ``trained``: those that networks of their own are trained on
+    - ``rows``: the number of rows of each series
+    - ``trained``: the series that networks of their own are trained on
     - ``skipped``: the others, with the reason
     """
 

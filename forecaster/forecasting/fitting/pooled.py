@@ -34,7 +34,7 @@ class Pooled(NamedTuple):
     """Networks trained on all series.
 
     - ``params``: their weights, each array (member, ...)
-    - ``best_epoch, best_loss``: of each network, (member,)
+    - ``best_epoch, best_loss``: best epoch of each network and its loss, (member,)
     - ``seconds``: the time of their training
     """
 
@@ -57,7 +57,7 @@ def train_pooled(
     """Train ``config.members`` networks, each on all series.
 
     - ``config, split, features, network``: as for the networks of single series
-    - ``data``: of all series, arrays (series, ...)
+    - ``data``: the data of all series, arrays (series, ...)
     - ``seed``: determines the initial weights and the batches
     """
     windows = _windows_in(split, data)
@@ -170,7 +170,7 @@ def _named(
 
 
 MOST_SERIES = 1_000
-MOST_ROWS = 10_000_000  # of all series in a sample, unless these are fewer than _ENOUGH
+MOST_ROWS = 10_000_000  # maximum rows of a sample together, unless it has fewer than _ENOUGH series
 _ENOUGH = 30  # series
 
 

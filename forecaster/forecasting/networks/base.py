@@ -36,7 +36,7 @@ class Sizes:
     - ``hidden``: units of a layer
     - ``layers``: the number of layers
     - ``head``: the head that takes the outputs
-    - ``precision``: of the matrix products of an LSTM or GRU
+    - ``precision``: precision of the matrix products of an LSTM or GRU
     """
 
     features: int

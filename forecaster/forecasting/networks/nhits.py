@@ -46,7 +46,7 @@ class NHITS(Network):
     """Blocks of increasing resolution, each on the window less the backcasts of those before.
 
     Challu et al. (2023), "N-HiTS: neural hierarchical interpolation for time series forecasting",
-    AAAI 37. ``layers``: of each block. It has outputs for the last step only.
+    AAAI 37. ``layers``: layers of each block. It has outputs for the last step only.
     """
 
     def __init__(self, sizes: Sizes, *, rngs: nnx.Rngs):

@@ -137,10 +137,10 @@ def predict(
     value", or the classical model that was asked for.
 
     - ``panel``: the series, or a frame with them as :func:`forecaster.load_panel` takes it
-    - ``level``: of the bands, in percent
+    - ``level``: levels of the bands, in percent
     - ``quantiles``: probabilities, each with a column such as ``LSTM-q-0.95``: the value that is
       not exceeded with this probability, such as the stock that covers a service level
-    - ``columns``: of a frame, see :class:`forecaster.ingest.ColumnOptions`
+    - ``columns``: meaning of a frame's columns, see :class:`forecaster.ingest.ColumnOptions`
 
     Series of counts (small whole numbers, zeros among them) have distributions of counts: their
     medians, bounds and quantiles are whole numbers, none below zero.
@@ -225,7 +225,7 @@ def forecast_latest(
     - ``panel``: as :func:`match_panel` returns it
     - ``transformed``: the panel under the model's transform
     - ``count``: the number of latest steps
-    - ``level``: of the bands, in percent, sorted
+    - ``level``: levels of the bands, in percent, sorted
     """
     latest = latest_scores(model, panel, transformed, count)
     memory = model.config.longest_validation
@@ -334,7 +334,7 @@ def _append(stored: ByHorizon, recent: ByHorizon, keep: Int[np.ndarray, " series
     The last origin of the result is "now"; NaN where there is no score.
 
     - ``stored``: ends one origin before the fit's last row
-    - ``recent``: of the latest origins; the last ``keep`` of them replace stored ones
+    - ``recent``: scores of the latest origins; the last ``keep`` of them replace stored ones
     """
     series, span, horizon = stored.shape
     n_recent = recent.shape[1]

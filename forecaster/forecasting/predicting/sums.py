@@ -107,8 +107,8 @@ def sums_of(
 ) -> pd.DataFrame:
     """Return the sums of groups over paths, as :func:`predict_sums` does.
 
-    - ``groups``: of :func:`possible_sums`
-    - ``name``: of the column of medians
+    - ``groups``: from :func:`possible_sums`
+    - ``name``: the name of the column of medians
     """
     rows = {series: row for row, series in enumerate(paths.panel.ids)}
     latest = _latest(paths.panel)

@@ -18,7 +18,7 @@ def times_after_rows(
     The frequency of a row is inferred from the rows up to it, and anew at each row that came at
     another time than expected. Later rows change nothing.
 
-    ``times``: of the rows, sorted and unique, dates or whole numbers.
+    ``times``: the times of the rows, sorted and unique, dates or whole numbers.
     """
     return _after(times.dtype.str, times.tobytes(), horizon)
 

@@ -191,7 +191,7 @@ def spaced_otherwise(times: Shaped[np.ndarray, " row"], spacing: float) -> str |
 
     Weekends, nights and holidays make no difference where some gaps have the usual length.
 
-    - ``times``: of the series, sorted and unique
+    - ``times``: the times of the series, sorted and unique
     - ``spacing``: the usual gap at the fit, as :func:`spacing_of` returns it; NaN: not known
     """
     gaps, now = _gaps(times), spacing_of(times)

@@ -33,8 +33,8 @@ def without_gaps(
     A missing row has the value of one season before. A long gap is filled only with the part of a
     season that keeps later rows in season. Later rows never change an earlier step.
 
-    - ``values``, ``times``: of a series' rows
-    - ``spacing``: of :func:`regular_spacing`
+    - ``values``, ``times``: values and times of a series' rows
+    - ``spacing``: from :func:`regular_spacing`
     - ``season``: steps in a season; 1 for none, then nothing is filled
     """
     steps = np.arange(len(values))

@@ -8,7 +8,7 @@ from forecaster.series.calendar.frequency import Frequency, infer_frequency
 _DAY = 86_400  # seconds
 _BY_ALIAS = {"B": (5,), "D": (7,), "MS": (12,), "ME": (12,), "QS": (4,), "QE": (4,), "W": (52,)}
 _A_DAY = {"900s": 96, "1800s": 48, "3600s": 24}
-_LEAST_CORRELATION = 0.2  # of changes one season apart
+_LEAST_CORRELATION = 0.2  # smallest correlation of changes one season apart
 _LARGEST = 1e140  # largest mean change whose square does not overflow
 _AS_GOOD = 0.8  # the basic season is the shortest with this share of the largest correlation
 _DAYS = (24, 48, 96, 144, 288)  # a basic season of so many steps is a day, and may have a week

@@ -42,9 +42,9 @@ GROUPS = {
 def special_days(first: int, last: int, week: int = 7) -> Float[np.ndarray, "day column"]:
     """Return what each day is: 1 on the days of a column, 0 on others; a wave for the time of year.
 
-    - ``first``, ``last``: of :func:`day_numbers`
-    - ``week``: of :data:`WEEKS`; where weekends have no rows, the first and last days of a month
-      are the first and last weekdays
+    - ``first``, ``last``: the first and the last day, as numbers of :func:`day_numbers`
+    - ``week``: one of :data:`WEEKS`. If weekends have no rows, the first and last days of a month
+      are its first and last weekdays
     """
     numbers = range(first // _BLOCK, last // _BLOCK + 1)
     blocks = np.concatenate([_block(number, week) for number in numbers])

@@ -6,8 +6,8 @@ from collections.abc import Hashable, Iterator, Sequence
 import numpy as np
 from jaxtyping import Float
 
-_CELLS = 2**18  # of an array, so that it stays in the processor's cache
-_LONGER = 1.5  # times the shortest of those that are joined
+_CELLS = 2**18  # cells of an array, so few that it stays in the processor's cache
+_LONGER = 1.5  # largest ratio of the lengths of joined series
 _AT_ONCE = 2**22  # forecasts of classical models that are in memory at a time
 
 
@@ -15,7 +15,7 @@ def alike(sizes: Sequence[int], kinds: Sequence[Hashable]) -> Iterator[list[int]
     """Yield the numbers of series of one kind and of similar sizes, few enough to compute at once.
 
     - ``sizes``: the cells of each series
-    - ``kinds``: of each series
+    - ``kinds``: the kind of each series
     """
     by_kind: dict[Hashable, list[int]] = defaultdict(list)
     for number in np.argsort(sizes, kind="stable").tolist():

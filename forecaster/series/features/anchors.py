@@ -32,9 +32,9 @@ Ahead: TypeAlias = Float[np.ndarray, "*series step horizon"]
 ByStretch: TypeAlias = Float[np.ndarray, "*series step stretch"]
 Shares: TypeAlias = Float[np.ndarray, "forecast stretch"]
 
-_POWER = 6  # of the inverse errors; 4 to 12 are about as good on M4's hourly and weekly series
+_POWER = 6  # of the inverse errors; powers of 4 to 12 are about as good on M4 Hourly and Weekly
 _MEMORY, _MEMORY_OF_HORIZON = 100, 7  # steps of the mean error: at least, and per step ahead
-_STRETCHES = 6  # of the horizon, each with its own weights
+_STRETCHES = 6  # parts of the horizon, each with its own weights
 _FAST, _SLOW = 0.7, 0.95  # decay of the smoothed levels
 _TRENDS = ((0.9, 0.9), (0.98, 1.0))  # decay of the mean change, and its damping per step ahead
 _FADING = 0.9  # decay per step ahead of the latest seasonal surprise
@@ -43,7 +43,7 @@ DOUBT = 0.2
 _EVIDENCE, _EVIDENCE_OF_HORIZON = 300, 20  # steps of the t-statistic: at least, and per step ahead
 _HANDICAP = 1.05  # on the errors of all anchors but the last value, in favour of a random walk
 _OWN = 20  # independent errors with which a series' own weights count half
-_PANEL_POWER = 3  # of the inverse errors over a panel
+_PANEL_POWER = 3  # power of the inverse errors over a panel
 _PANEL_PRIOR = 10  # series without a difference, which the errors over a panel are shrunk to
 
 
@@ -73,7 +73,7 @@ def combine(
     - ``seasons``: the steps in each season, of all these series
     - ``doubt``: the squared t-statistic up to which the last value is forecast instead
     - ``experts``: forecasts made at each step by other models; NaN where there is none
-    - ``shares``: of the anchors and of each expert, see :func:`shares_of`; by default equal
+    - ``shares``: weights of the anchors and of each expert, see :func:`shares_of`; by default equal
     - ``alone``: the number of the expert whose forecast stands alone, wherever it has one
     """
     naive = _flat(z, horizon)
@@ -146,7 +146,7 @@ def shares_of(errors: Float[np.ndarray, "series forecast stretch"]) -> Shares:
     They are a power of the inverse of their errors over the panel, shrunk to equal shares where few
     series have errors.
 
-    ``errors``: of :func:`log_errors`, of each series
+    ``errors``: from :func:`log_errors`, for each series
     """
     known = np.isfinite(errors).sum(0)
     mean = np.nansum(errors, 0) / (known + _PANEL_PRIOR)
@@ -334,7 +334,7 @@ def _lagged(z: Steps, season: int, horizon: int, more: int = 0) -> Ahead:
 def _recent_errors(forecasts: Ahead, z: Steps, stretches: np.ndarray, decay: float) -> ByStretch:
     """Return the mean absolute error known at each step, by stretch; NaN before the first.
 
-    ``stretches``: of :func:`_stretches`.
+    ``stretches``: from :func:`_stretches`.
     """
     return decayed(_means(_known_errors(forecasts, z), stretches), decay)
 

@@ -24,7 +24,7 @@ def active_days(
     - ``activity``: how much happened at each step, such as the surprise in its volume; NaN where
       unknown
     - ``times``: the time axis; whole numbers have no anniversaries
-    - ``positions``: of the steps on the time axis; -1 in the padding
+    - ``positions``: positions of the steps on the time axis; -1 in the padding
     - ``horizon``: the number of rows ahead
 
     The first feature is the activity of the next row, averaged with its neighbours at half the

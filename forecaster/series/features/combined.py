@@ -113,7 +113,7 @@ def with_few_errors(scale: Ahead, unit: Float[np.ndarray, "*series step 1"] | fl
     ``unit``: the usual change from one row to the next
     """
     horizon = int(scale.shape[-1])
-    errors = np.arange(int(scale.shape[-2]), dtype=float)[:, None]  # that are known
+    errors = np.arange(int(scale.shape[-2]), dtype=float)[:, None]  # number of known errors
     ahead = np.arange(1, horizon + 1, dtype=float)
     own = np.square(np.where(errors > 0, scale, 0.0))
     usual = np.square(np.asarray(unit, float)) * ahead
@@ -129,7 +129,7 @@ def widened_for(
     rows there is none.
 
     - ``learned``: the number of first rows that the models were fitted on; 0 without models
-    - ``optimism``: of :meth:`forecaster.series.features.sample.Sample.optimism`
+    - ``optimism``: from :meth:`forecaster.series.features.sample.Sample.optimism`
     """
     rows = np.arange(1, int(scale.shape[-2]) + 1)[:, None]
     share = learned / np.maximum(rows, learned)

@@ -34,7 +34,7 @@ _TWICE = 1.6  # squares of a column that is 1 on two days or more, after the fil
 _STICKY = 5.0  # largest root mean square of errors, in their unit
 _KEPT = 1 << 25  # numbers in the filtered columns that are kept
 _COMPARED = 5_000  # latest rows by which smoothings are compared
-_TRAINED = 0.75  # of the rows; whether effects help is judged on the rest
+_TRAINED = 0.75  # share of the rows; the rest shows whether effects help
 _SURE = 5.0  # standard deviations of chi-squared by which effects exceed those of mere chance
 _LARGEST = 50.0  # deviations; a day that a shop is closed has an effect of dozens
 _FARTHEST = 8.0  # deviations; errors beyond count as this when effects are judged
@@ -79,7 +79,7 @@ NO_EFFECTS = CalendarPrior()
 class _Seen(NamedTuple):
     """The evidence of one series on its effects, in units of its one-step errors.
 
-    - ``error``: of each step; 0 where there is no row
+    - ``error``: the error of each step; 0 where there is no row
     - ``special``: the filtered columns of special steps; 0 where there is no row
     - ``unit``: the deviation of the errors
     - ``begin``: the step of the first row, counted from the panel's first
@@ -151,7 +151,7 @@ def learn_calendar(
 
     - ``rows``: the values of each series, or their logarithms
     - ``times``: their dates
-    - ``rhythm``: of the series, of :data:`RHYTHMS`
+    - ``rhythm``: the rhythm of the series, one of :data:`RHYTHMS`
     """
     known = RHYTHMS[rhythm]
     rows, times = _latest(rows, times, known)
@@ -405,7 +405,7 @@ def _columns(groups: Sequence[str], rhythm: Rhythm) -> Int[np.ndarray, " column"
 def _filtered(columns: Columns, number: int, season: int) -> Columns:
     """Return the one-step errors of an exponential smoothing that starts at zero.
 
-    ``number``: of its smoothing parameters in the grid
+    ``number``: the number of its smoothing parameters in the grid
     """
     from scipy.signal import lfilter  # pyright: ignore[reportUnknownVariableType]
 

@@ -17,7 +17,7 @@ from forecaster.series.causal import Rows, change_features, shift
 from forecaster.series.panel.covariates import Future
 from forecaster.series.panel.panel import Histories, Panel
 
-_OFTEN = 0.2  # of the rows; a covariate that marks more of them is no event
+_OFTEN = 0.2  # share of the rows; a covariate that marks more rows is no event
 _FEWEST = 20  # marked rows of a panel from which a factor is learned
 _PRIOR = 20.0  # weight of a factor of one, in rows
 _SMALLEST, _LARGEST = 0.2, 20.0  # factors
@@ -33,7 +33,7 @@ def event_factors(panel: Panel) -> tuple[float, ...]:
     It is 1 for a covariate that holds other numbers than 0 and 1, that marks more than a fifth of
     the rows, or fewer than 20. Empty for a panel without future covariates.
 
-    ``panel``: of prices
+    ``panel``: a panel of prices
     """
     if panel.future is None:
         return ()
@@ -64,8 +64,8 @@ def event_volatility(
 
     Factors up to a horizon are relative to the volatility over as many steps without an event.
 
-    - ``factors``: of :func:`event_factors`
-    - ``positions``: of steps on the panel's time axis; -1: padding
+    - ``factors``: from :func:`event_factors`
+    - ``positions``: positions of steps on the panel's time axis; -1: padding
     """
     known = np.array(factors)
     columns = np.flatnonzero(known != 1)
@@ -101,7 +101,7 @@ def _estimated(
 ) -> Float[np.ndarray, " column"]:
     """Return better factors: median moves on marked days, divided by those on other days.
 
-    ``change``: of the logarithm from one step to the next; ``factors``: the best so far
+    ``change``: change of the logarithm at each step; ``factors``: the best so far
     """
     _, scale = change_features(change / _product(marks, factors), _FLOOR)
     size = np.abs(change) / shift(scale, 1)

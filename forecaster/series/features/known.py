@@ -14,7 +14,7 @@ def covariate_features(
     """Return the features of covariates at every step of each series; 0 at padding.
 
     - ``known``: how a fit scales covariates
-    - ``positions``: of steps on the panel's time axis; -1: padding
+    - ``positions``: positions of steps on the panel's time axis; -1: padding
 
     Raises DataError unless the panel has the covariates of the fit.
     """

@@ -18,7 +18,7 @@ from forecaster.series.panel.panel import Panel
 _PRIOR = 10.0  # weight of the usual change, in changes
 _DECAYS = (0.94, 0.985)  # volatility of about a month and a quarter, as of the other transforms
 _VOLATILITY = 0.32  # of a stock in a year; the medians of two markets' decades are 0.23 and 0.37
-_SESSIONS = 252  # in a year, where times do not tell
+_SESSIONS = 252  # sessions in a year, where times are whole numbers
 _YEAR = np.timedelta64(31_557_600, "s")  # 365.25 days
 
 
@@ -35,7 +35,7 @@ def learned_unit(panel: Panel, natures: dict[str, Nature], usual: float) -> floa
 
     Series move together, so all changes of a row count for one.
 
-    ``usual``: of other panels, which it is shrunk to
+    ``usual``: the usual change of other panels, to which it is shrunk
     """
     squares: list[np.ndarray] = []
     for name, (values, _) in zip(panel.ids, panel.rows(), strict=True):

@@ -130,7 +130,7 @@ def natures_of(
     """Return the :class:`Nature` of each series of a panel, by name, without classical models.
 
     - ``seasons``: given by the user, or None to find
-    - ``common``: of :func:`common_seasons`, for series that do not clearly show their own
+    - ``common``: from :func:`common_seasons`, for series that do not clearly show their own
     """
     values = panel.channel(panel.target)
     natures = {

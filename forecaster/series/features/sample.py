@@ -38,7 +38,7 @@ class Sample:
     """Series that stand for all of a panel; their classical models are fitted once.
 
     - ``rows``: the values of each series, without gaps
-    - ``natures``: of each series
+    - ``natures``: the nature of each series
     - ``alone``: the classical model that forecasts alone; None: all are combined
     """
 
@@ -91,7 +91,7 @@ class Sample:
         It is the mean ratio of two latest scales, at least 1: the scale by models fitted on the
         earlier half of a series, over the scale by models fitted on the whole series.
 
-        ``doubt, shares``: of :meth:`weights`
+        ``doubt, shares``: as returned by :meth:`weights`
         """
         some = [number for number, nature in enumerate(self._natures) if not nature.counts]
         some = some[:: max(1, len(some) // _MOST)]
@@ -118,7 +118,7 @@ class Sample:
     def count_prior(self, horizon: int, doubt: float, shares: Shares | None) -> CountPrior:
         """Return what the series of counts have in common, see :func:`learn_counts`.
 
-        ``doubt, shares``: of :meth:`weights`
+        ``doubt, shares``: as returned by :meth:`weights`
         """
         some = [number for number, nature in enumerate(self._natures) if nature.counts]
         some = some[:: max(1, len(some) // _MOST_COUNTS)]
@@ -166,7 +166,7 @@ class Sample:
 def _choose_doubt(errors: Float[np.ndarray, "series doubt"]) -> float:
     """Return the doubt with the smallest mean error over all series, unless the default is close.
 
-    ``errors``: of :func:`errors_by_doubt` for each series
+    ``errors``: from :func:`errors_by_doubt` for each series
     """
     errors = errors[np.isfinite(errors).all(1)]
     if len(errors) < _FEWEST:

@@ -9,9 +9,9 @@ from forecaster.series.features.anchors import Ahead
 def by_horizon(name: str, season: int, z: Rows, scale: Rows, horizon: int) -> tuple[Ahead, Ahead]:
     """Return base and scale of the forecasts made at every step, (series, step, horizon).
 
-    - ``name, season``: of the transform, any but the combined one
+    - ``name, season``: name and season of the transform, any but the combined one
     - ``z``: the values as networks see them
-    - ``scale``: of a change from one step, or season, to the next
+    - ``scale``: the scale of a change from one step, or season, to the next
     """
     ahead = np.arange(1, horizon + 1)
     if name == "seasonal":

@@ -21,7 +21,7 @@ class Transformed:
     - ``base``: the value that the future is counted from
     - ``scale``: the volatility, by horizon
     - ``first``: the first step of each series that may be an input
-    - ``positions``: of the steps on the panel's time axis; -1 in the padding
+    - ``positions``: positions of the steps on the panel's time axis; -1 in the padding
     - ``logarithmic``: whether ``z`` is the logarithm, for each series
     - ``least``: the value that no forecast of a series lies below; minus infinity for most
     - ``counted``: which series are counts, whose base and scale are their mean and deviation

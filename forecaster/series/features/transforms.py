@@ -80,13 +80,13 @@ _FEW = 4  # number of first rows; their errors hardly say how wide bands are
 class Transform:
     """One of the transforms of :data:`NAMES`, with what it needs to know of the series.
 
-    - ``name``: of the transform
+    - ``name``: the name of the transform
     - ``season``: steps in a season, for the seasonal transform
     - ``natures``: properties of each series by name, for the transforms that take any; fixed at the
       fit, so that later rows do not change the features
     - ``covariates``: how covariates become features
     - ``doubt``: about the combination of anchors, see :func:`combine`
-    - ``shares``: of the anchors and of each classical model, by stretch of the horizon, see
+    - ``shares``: weights of the anchors and of each classical model, by stretch of the horizon, see
       :func:`combine`; empty for equal ones
     - ``common_seasons``: for series whose times are whole numbers and that do not clearly show a
       season of their own
@@ -427,7 +427,8 @@ class Transform:
     def apply(self, panel: Panel, horizon: int, steps: int | None = None) -> "Transformed":
         """Transform all histories of a panel, with targets up to ``horizon`` steps ahead.
 
-        ``steps``: of the longest history of the whole panel, where this is a part of it.
+        ``steps``: the steps of the longest history of the whole panel, if ``panel`` is a part of
+        it.
 
         Raises DataError for a series of :meth:`unusable`.
         """
@@ -553,7 +554,7 @@ class Transform:
         """Return base, scale and features of series that :func:`alike` joined.
 
         - ``z``: without gaps, NaN after the end of shorter ones
-        - ``forecasts``: of their classical models
+        - ``forecasts``: the forecasts of their classical models
         """
         nature = natures[0]
         base, scale, features = combined(
@@ -562,7 +563,7 @@ class Transform:
             alone=None if self.alone is None else EXPERTS.index(self.alone),
             sparse=nature.sparse, counts=self.counts if nature.counts else None,
         )  # fmt: skip
-        if not nature.counts:  # whose scale never rests on a few errors alone
+        if not nature.counts:  # the scale of counts never rests on a few errors alone
             learned, logarithmic = (
                 np.array(of)[:, None, None]
                 for of in zip(*((n.experts.learned, n.logarithmic) for n in natures), strict=True)

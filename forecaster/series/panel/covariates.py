@@ -153,7 +153,7 @@ class Future:
     def shifted(self, shifts: Mapping[str, int], times: Shaped[np.ndarray, " time"]) -> "Future":
         """Return the covariates with the rows of each series later on a time axis.
 
-        ``shifts``: by how many positions of ``times``, by series.
+        ``shifts``: the number of positions of ``times``, by series.
         """
         rows: dict[str, Rows] = {}
         for name, by in shifts.items():
@@ -303,7 +303,7 @@ class Scaling:
 
         An unknown number counts as average.
 
-        - ``times``: of its rows
+        - ``times``: the times of its rows
         - ``ahead``: the times after each row, taken from the calendar, since later rows are not
           known yet
         """

@@ -17,7 +17,7 @@ class OwnEnds:
     """The shifts of series that were aligned at the last time of the axis.
 
     - ``ids``: the series
-    - ``shifts``: by how many positions each was shifted towards the end of the axis
+    - ``shifts``: the number of positions that each was shifted towards the end of the axis
     - ``times``: the axis, which holds the true times of series that were not shifted
     """
 

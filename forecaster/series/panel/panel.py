@@ -62,7 +62,7 @@ class Panel:
     - ``times``: datetime64 or whole numbers, sorted
     - ``channels``: the columns
     - ``target``: the channel that is forecast
-    - ``frequency``: of most series
+    - ``frequency``: the frequency of most series
     - ``skipped``: series that were left out, with the reason
     - ``flags``: rows that look wrong, with the time since which that is known; a fit leaves out the
       rows that are flagged at the panel's end (:meth:`masked`)
@@ -171,7 +171,7 @@ class Panel:
 
         - ``series``: by name, sorted times (row,), values (row, channel), and the channels
         - ``skipped``: series that are missing already, with the reason
-        - ``layout``: of the whole panel, where these series are a part of it
+        - ``layout``: layout of the whole panel, if these series are a part of it
         """
         skipped = dict(skipped or {})
         if not series:
@@ -239,7 +239,7 @@ class Panel:
     ) -> "Panel":
         """Return the panel without some observations.
 
-        ``rows`` and ``positions``: of each observation, the index of its series and of its time.
+        ``rows`` and ``positions``: for each observation, the indices of its series and of its time.
 
         Series without any observation left are named in ``skipped``.
         """
@@ -439,7 +439,7 @@ class Histories:
 
     - ``values``: NaN in the padding
     - ``first``: the step of each series' first row
-    - ``positions``: of the rows on the panel's time axis; -1 in the padding
+    - ``positions``: positions of the rows on the panel's time axis; -1 in the padding
     """
 
     values: Float[np.ndarray, "series step channel"]

@@ -16,8 +16,8 @@ from forecaster.skipped import Kind, Skipped
 class Layout(NamedTuple):
     """What all series of a panel have in common, for panels of some of its series.
 
-    - ``kind``: of their times, "M" for dates or "i" for whole numbers
-    - ``channels``: of all of them, in order; None: not known yet
+    - ``kind``: the kind of their times, "M" for dates or "i" for whole numbers
+    - ``channels``: the channels of all of them, in order; None: not known yet
     """
 
     kind: str
@@ -29,7 +29,7 @@ def kind_of_most(
 ) -> tuple[str, dict[str, Skipped]]:
     """Return the kind of most series' times, "M" or "i", and the series of the other kind.
 
-    ``kind``: of most, where that is known.
+    ``kind``: the kind of most series, if that is known.
     """
     dated = sum(times.dtype.kind == "M" for times, _, _ in series.values())
     kind = kind or ("M" if 2 * dated >= len(series) else "i")

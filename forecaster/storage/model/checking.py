@@ -43,7 +43,7 @@ Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
 _MOST_JSON = 1 << 28  # bytes; a series takes some 300
 _MOST_INT, _MOST_SEASON = 2**63 - 1, 2**31
 _MOST_REASON = 500  # characters of an error
-_MOST_DRIFT = 1e3  # of a logarithm, or of a scale
+_MOST_DRIFT = 1e3  # largest drift, of a logarithm or in units of a scale
 _WIDEST = 1e6  # spread of scores; no outcome lies further from its forecast
 _REPORTED = {
     "status": (str,),

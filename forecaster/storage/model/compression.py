@@ -50,7 +50,7 @@ def compare(
 ) -> pd.DataFrame:
     """Compare the size and the accuracy of all :data:`METHODS`, a row each.
 
-    - ``bytes``: of the arrays; ``size``: relative to ``none``
+    - ``bytes``: size of the arrays; ``size``: their size relative to ``none``
     - ``crps``: relative to ``none``, on the latest ``validation`` rows of the panel; the mean over
       series. ``crps_99``: its 99th percentile over series
     - ``width_99``: relative change of a series' 80 % band, the 99th percentile over series
@@ -108,7 +108,7 @@ def _held_back(model: Model, panel: Panel) -> tuple[Transformed, np.ndarray]:
 def _crps(model: Model, panel: Panel, held: tuple[Transformed, np.ndarray]) -> np.ndarray:
     """Return the mean CRPS of each series in standardised units, over origins and horizons.
 
-    ``held``: of :func:`_held_back`. The CRPS of a point forecast is its absolute error.
+    ``held``: from :func:`_held_back`. The CRPS of a point forecast is its absolute error.
     """
     transformed, origins = held
     networks = model.networks.only(panel.ids)

@@ -105,8 +105,8 @@ def as_new_run(home: Home, kind: str, name: str | None, write: Callable[[Path], 
     """Write a new run; other processes may save theirs in the same millisecond.
 
     - ``kind``: the kind of model, for the folder's name
-    - ``name``: of the run; where it has been taken meanwhile, the run is named by its time, so that
-      nothing is lost
+    - ``name``: the name of the run; if it has been taken meanwhile, the run is named by its time,
+      so that nothing is lost
     - ``write``: writes the folder, whole or not at all, and returns it
 
     Also removes temporary folders of processes that were killed. Raises WriteError when it cannot

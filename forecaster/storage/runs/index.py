@@ -45,7 +45,7 @@ def shard_name(number: int) -> str:
 class Index:
     """Which series of a run is in which shard.
 
-    - ``folders``: of the shards, each a model
+    - ``folders``: the folders of the shards, each a model
     - ``ids``: the series with networks, in the order of the fit
     - ``shard``: the number of the shard of each, (series,)
     - ``skipped``: the series without networks, with the reason

@@ -33,7 +33,7 @@ _PASSES = (Kind.TOO_SHORT, Kind.NO_ROWS, Kind.OUTSIDE, Kind.MASKED, Kind.NOT_LOA
 class StoredRows(NamedTuple):
     """The stored rows that a model forecasts from.
 
-    - ``panel``: of the series to forecast, without flagged rows
+    - ``panel``: the series to forecast, without flagged rows
     - ``jumped``: series whose latest session is a jump that may be an error, with its day
     - ``frozen``: series whose price has not moved for several sessions, with the first of them
     - ``ends``: the latest stored time of each series of the source that is not retired; empty for
@@ -56,7 +56,7 @@ def forecasting_panel(
     Start and mask are those of the fit, but unconfirmed jumps are kept, since most are true. The
     fit's end is where it stopped learning, not where forecasts are made.
 
-    - ``model``: of a run; its provenance names the source
+    - ``model``: the model of a run; its provenance names the source
     - ``ids``: the series to forecast; the model's market is read beside them
     - ``end``: the last day, as if nothing after it were known; None: all that is stored
 
@@ -83,7 +83,7 @@ def learning_panel(home: Home, model: Model, ids: Sequence[str]) -> Panel:
     Series that are no longer stored are named in the panel's ``skipped``. Raises ModelError as
     :func:`forecasting_panel`.
 
-    - ``model``: of a run; its provenance names the source
+    - ``model``: the model of a run; its provenance names the source
     - ``ids``: the series to learn from; the model's market is read beside them
     """
     store = _store_of(home, model)

@@ -38,7 +38,8 @@ class EvaluationRequest:
     - ``folder``, ``overwrite``: where it is written; see :func:`forecaster.files.as_text`
     - ``n_windows, step_size, baselines, refit, torch_sample, ends``: as of
       :class:`forecaster.evaluation.BacktestOptions`
-    - ``spans``: of membership in a universe, ``unique_id, start, end`` each; None: all are members
+    - ``spans``: spans of membership in a universe, each ``unique_id, start, end``; None: all are
+      members
     - ``groups``, ``groups_file``: the group of each name, and the file that says so
     - ``stale``: series that could not be updated before, with the reason
     """

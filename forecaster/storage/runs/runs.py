@@ -177,7 +177,7 @@ def choose_run(
     - ``on_notice(message)``: called where several could be meant, with the chosen run and why newer
       ones were not chosen, and with a damaged one that was passed over
     - ``damaged``: runs that turned out to be damaged when they were opened, with the reason
-    - ``source``: of the run; None: any
+    - ``source``: the source of the run; None: any
 
     Raises ModelError when there is none, the latest is damaged and no older one can take its place,
     or none knows any of the tickers; UsageError when there is none of this name.

@@ -33,7 +33,7 @@ _PART, _SCORES = "part.json", ("scores.npy", "scores_without.npy")
 class SavedPart(NamedTuple):
     """A finished shard of a fit that is under way.
 
-    - ``scores``: of its series in the sample, see :class:`forecaster.forecasting.Scores`
+    - ``scores``: scores of its series in the sample, see :class:`forecaster.forecasting.Scores`
     - ``skipped``: its series without a network, with the reason
     - ``seconds``: training time counted with this shard; the time of a group of shards is counted
       with its first
@@ -131,7 +131,7 @@ def load_parts(parts: Mapping[Path, Sequence[str]], spread: np.ndarray) -> "Mode
 def finished_parts(folder: Path) -> list[Path]:
     """Return the ``part.json`` of each finished shard of which no series was lost.
 
-    ``folder``: of an unfinished fit. Raises ModelError when one cannot be read.
+    ``folder``: the folder of an unfinished fit. Raises ModelError when one cannot be read.
     """
     paths = (folder / SHARDS).glob(f"[0-9]*/{_PART}")
     return [path for path in paths if not read_json(path).get("lost")]
@@ -156,8 +156,8 @@ def save_shards(
     - ``spread`` (2, horizon): the initial width of bands, see
       :func:`forecaster.forecasting.spread_of`
     - ``skipped``: series that cannot be forecast, with the reason
-    - ``provenance``: of the whole, see :class:`forecaster.forecasting.Model`
-    - ``name``: of the run; by default its time
+    - ``provenance``: provenance of the whole run, see :class:`forecaster.forecasting.Model`
+    - ``name``: the name of the run; by default its time
 
     Raises WriteError when it cannot be written.
     """

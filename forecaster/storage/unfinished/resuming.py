@@ -57,8 +57,8 @@ class UnfinishedStatus:
     - ``what``: series, source and kind of network, or why it cannot be read
     - ``saved``: when its progress was last stored, in seconds since 1970; None: there is none yet
     - ``running``: whether a process trains it
-    - ``holder``: that process, where it is known
-    - ``shards``: of a fit of several shards, how many are finished, and of how many; else None
+    - ``holder``: the process that trains it, if known
+    - ``shards``: for a fit of several shards, the numbers of finished and of all shards; else None
     """
 
     name: str

@@ -259,7 +259,7 @@ def map_members(
     """Apply a function of one member to all members, over all lanes, in bounded memory.
 
     - ``function``: takes one member's part of each tree and returns a pytree of arrays.
-    - ``trees``: of arrays (member, ...) or :class:`Shared`.
+    - ``trees``: trees of arrays (member, ...) or :class:`Shared`.
     - ``members``: the number of members.
     - ``chunk``: members that a lane works on at once.
     - ``lanes``: the number of lanes to use; by default all.

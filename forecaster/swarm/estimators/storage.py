@@ -65,9 +65,9 @@ def save(
 
 
 class Header(NamedTuple):
-    """What a file says of a swarm, beside its states and losses.
+    """What a file holds about a swarm, beside its states and losses.
 
-    - ``ids``, ``seed``: of the members
+    - ``ids``, ``seed``: ids and seed of the members
     - ``hyperparams``: by name, arrays (member,)
     - ``examples``: the shapes of the examples that it learned from
     - ``made``: the names of its loss and optimiser; empty in a file of an older version

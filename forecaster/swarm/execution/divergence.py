@@ -28,7 +28,7 @@ def first_bad(
     That is the first epoch whose loss is not finite, or the last where only the weights at the end
     are not finite.
 
-    - ``losses``: of the epochs of the block
+    - ``losses``: the losses of the block's epochs
     - ``sound``: whether the weights at the end are finite
     - ``trained``: the number of epochs that each member trained
     """

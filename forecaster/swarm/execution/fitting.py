@@ -112,7 +112,8 @@ def fit(
       number, or an array (member,)
     - ``patience``: epochs without a better validation loss after which a member stops; a number, an
       array (member,), or None for the same as ``epochs``
-    - ``hyperparams``: of optimiser and loss; by name, a scalar or an array (member,)
+    - ``hyperparams``: hyperparameters of optimiser and loss; by name, a scalar or an array
+      (member,)
     - ``keys``: raw random keys, in place of those from seed and names
     - ``chunk``: members that one lane trains at once; by default as many as stay in the cache, 8 at
       most on CPUs. Larger ones pay where a member's step is many small operations, such as the

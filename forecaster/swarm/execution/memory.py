@@ -170,7 +170,7 @@ def members_at_once(
       default, beyond what the process uses already, a quarter of the machine's memory, 4 GiB at
       most; or half of the GPUs'. On a CPU, where host and devices share it, the states of all
       members count too.
-    - ``task``, ``held``, ``hyperparams``: of the members
+    - ``task``, ``held``, ``hyperparams``: task, data and hyperparameters of the members
     - ``lanes``: the number of devices
     """
     state = state_bytes(task, held, hyperparams)

@@ -466,7 +466,7 @@ def compiled(
     """Return the two programs of a fit: one starts members, the other trains them for a block.
 
     - ``max_epochs``: the maximum number of epochs in a block
-    - ``form``: of a member's state
+    - ``form``: the form of a member's state
     - ``begin``: :func:`start`, or :func:`resume` where states are given instead of keys
 
     Both take four arguments: the shared data; a number for each chunk of each lane; keys or states;
@@ -549,7 +549,7 @@ class Pace:
         """Choose the length of the first block from the times of earlier fits, if there are any.
 
         - ``program``, ``kind``: decide how long an epoch of a chunk takes
-        - ``chunks``: of each lane
+        - ``chunks``: the number of chunks of each lane
         """
         self._taken, self._kind = _taken.setdefault(program, {}), kind
         self._known = kind in self._taken

@@ -28,7 +28,7 @@ from forecaster.swarm.execution.memory import chunk_size
 from forecaster.swarm.task import Data, Limits, Task, Tree
 from forecaster.swarm.training.loop import Losses, Origin, State, Status
 
-_CHUNKS = 32  # of each lane in a shard, until it is known how long they take
+_CHUNKS = 32  # chunks of each lane in a shard, until it is known how long they take
 _SHORTEST, _USUAL, _LONGEST = 3.0, 10.0, 60.0  # seconds of a shard
 _LEAST = 3  # shards that each worker gets
 _SMALL = 2**20  # bytes of shared arrays that are sent whole, not only the rows in use

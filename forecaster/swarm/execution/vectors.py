@@ -29,7 +29,7 @@ _MOST = 2**14
 class Vector:
     """How weights, and an optimiser's state, are laid out in vectors.
 
-    - ``structure``, ``shapes``: of the tree of weights
+    - ``structure``, ``shapes``: structure and shapes of the tree of weights
     - ``joined``: a tree like the optimiser's state of a vector: for each array, whether it is a
       vector made of a tree like that of the weights
     """

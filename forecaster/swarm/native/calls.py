@@ -28,7 +28,7 @@ def check_shapes(kernel: Array, gates: int, inputs: Array, valid: Array, *biases
     - ``gates``: 4 for an LSTM, 3 for a GRU.
     - ``inputs``: (time, batch, F).
     - ``valid``: (time, batch).
-    - ``biases``: that of all gates, (gates x H,), and for a GRU that of the new gate, (H,).
+    - ``biases``: the bias of all gates, (gates x H,), and for a GRU the bias of the new gate, (H,).
     """
     size = kernel.shape[-1] // gates
     expected = (inputs.shape[-1] + size, gates * size)

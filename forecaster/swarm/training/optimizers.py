@@ -82,8 +82,8 @@ def is_elementwise(optimizer: Callable[[Hyperparams], object]) -> bool:
 
     Its results are then the same, up to rounding, for one long vector of all weights.
 
-    ``optimizer``: that of a task. :func:`adamw` and many functions of optax are known; inside
-    another function they are not recognised.
+    ``optimizer``: the optimiser of a task. :func:`adamw` and many functions of optax are known;
+    inside another function they are not recognised.
     """
     if not isinstance(optimizer, _Injected):
         return False

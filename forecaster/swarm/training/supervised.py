@@ -135,8 +135,8 @@ def supervised(
     - ``batch_size``: by default all examples.
     - ``optimizer``, ``accumulate``: see :func:`inject_hyperparams`.
     - ``validated``: whether the data have validation examples, which decide when to stop.
-    - ``compute_dtype``: of the model's arithmetic, such as ``bfloat16``; weights and losses stay
-      float32.
+    - ``compute_dtype``: type of the model's arithmetic, such as ``bfloat16``; weights and losses
+      stay float32.
     - ``metrics``, ``monitor``, ``mode``: see :meth:`Swarm.fit`.
 
     Raises SwarmError unless exactly one of ``loss`` and ``loss_fn`` is given, and unless
