@@ -66,7 +66,7 @@ class Networks:
 
     @property
     def rungs(self) -> Shaped[np.ndarray, " series"]:
-        """What the forecasts of each series rest on."""
+        """The means by which each series is forecast."""
         if FORECAST_BY not in self.report:
             return np.full(len(self.ids), Rung.OWN, object)
         return self.report[FORECAST_BY].to_numpy(object)

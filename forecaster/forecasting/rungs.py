@@ -1,4 +1,4 @@
-"""What the forecasts of a series rest on, by the rows that it has.
+"""The means by which a series is forecast, chosen by the number of its rows.
 
 Beside a combination of classical models, networks gain something only where they are validated over
 several horizons. Measured on nine panels: on the four whose rows reach for three horizons (hourly,
@@ -27,7 +27,7 @@ _FOR_EACH_OTHER = 0.25  # fewest long enough series, for each shorter one
 
 
 class Rung(StrEnum):
-    """What the forecasts of a series rest on."""
+    """The means by which a series is forecast."""
 
     OWN = "own networks"
     COMMON = "common network"

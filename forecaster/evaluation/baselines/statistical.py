@@ -135,7 +135,7 @@ def deviations(
 ) -> Float[np.ndarray, "step horizon"]:
     """Return the deviation of forecasts made at each step, from errors known by then.
 
-    Where hardly any errors are known so many steps ahead, the deviation for fewer steps ahead is
+    Where hardly any errors are known for a number of steps ahead, the deviation for fewer steps is
     scaled up as for a random walk.
     """
     steps, horizon = made.shape

@@ -22,7 +22,7 @@ _GOLDEN, _SILVER = 0.6180339887498949, 0.4142135623730951  # fractions that spre
 
 
 class Units(NamedTuple):
-    """What turns standardised forecasts back into counts, each array (series, origin, horizon).
+    """Arrays (series, origin, horizon) that turn standardised forecasts back into counts.
 
     - ``counted`` (series,): which series are counts
     - ``base, unit``: what counts are standardised by

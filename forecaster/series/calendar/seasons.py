@@ -11,7 +11,7 @@ _A_DAY = {"900s": 96, "1800s": 48, "3600s": 24}
 _LEAST_CORRELATION = 0.2  # smallest correlation of changes one season apart
 _LARGEST = 1e140  # largest mean change whose square does not overflow
 _AS_GOOD = 0.8  # the basic season is the shortest with this share of the largest correlation
-_DAYS = (24, 48, 96, 144, 288)  # a basic season of so many steps is a day, and may have a week
+_DAYS = (24, 48, 96, 144, 288)  # basic seasons, in steps, that are a day and may have a week
 _BETTER = 1.05  # a longer season needs a correlation higher by this factor
 
 

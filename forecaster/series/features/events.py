@@ -1,4 +1,4 @@
-"""How much wider prices move on known days, such as those of earnings.
+"""Learn how much wider prices move on known days, such as days of earnings.
 
 A covariate of zeros and ones marks days. On marked days the volatility is that of other days times
 a factor, which is learned from all series of a panel, since each has few such days. Moves on marked

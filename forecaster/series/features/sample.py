@@ -31,7 +31,7 @@ _FEWEST, _MOST = 8, 60  # series from which weights are learned
 _MOST_COUNTS = 250  # series from which the properties of counts are learned
 _JUDGED = 20  # horizons at the end of a series that its models are judged on, at most
 _MOST_OPTIMISM = 0.25  # logarithm of a ratio of scales, at most
-_FEW_ROWS = 8  # a series of at most so many rows says little about what is usual
+_FEW_ROWS = 8  # a series of at most 8 rows says little about what is usual
 
 
 class Sample:

@@ -65,7 +65,7 @@ _all, _is_finite = np.logical_and.reduce, np.isfinite
 
 
 class Call(NamedTuple):
-    """What a first call leaves to the next ones with arrays of the same shapes and types.
+    """What a first call prepares for later calls with arrays of the same shapes and types.
 
     - ``recipe``: the recipe that the program was made from
     - ``spread``, ``layout``: how members are spread over the devices

@@ -65,7 +65,7 @@ class Work:
 
 
 class Job(NamedTuple):
-    """What all shards of a fit have in common; ``shared``: arrays, by the number of a reference."""
+    """What all shards of a fit share; ``shared``: arrays, by the number of their reference."""
 
     task: Task
     resources: Resources

@@ -1,7 +1,7 @@
-"""What a function computes, as a value to compare by: its code and all that it reads.
+"""Describe what a function computes by a comparable value: its code and all that it reads.
 
 Two functions of the same content give the same programs, so that the second one need not be traced.
-Only kinds of values that are listed here are read; of anything else nothing is shared.
+Only the kinds of values listed here are read; a function that reads anything else is not shared.
 """
 
 import builtins

@@ -42,7 +42,7 @@ class Watched(NamedTuple):
 
     @property
     def criterion(self) -> Criterion | None:
-        """What decides in place of the validation loss; None where that decides."""
+        """The criterion that replaces the validation loss; None where the loss decides."""
         return None if self.monitor is None else Criterion(self.monitor, self.mode)
 
     def values(
