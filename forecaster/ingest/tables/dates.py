@@ -29,7 +29,11 @@ def check_date_format(date_format: str | None) -> None:
     That is one of strftime that holds at least the year, with an offset (%z) only at its end, or
     ``excel`` (days of a spreadsheet since 1899-12-30) or ``steps`` (whole numbers count steps).
     """
-    if date_format is None or date_format in (EXCEL, STEPS):
+    if date_format is None:
+        return
+    if not isinstance(date_format, str):
+        raise _bad_format(date_format)
+    if date_format in (EXCEL, STEPS):
         return
     utc = datetime.UTC
     days = [
@@ -44,7 +48,7 @@ def check_date_format(date_format: str | None) -> None:
         raise _bad_format(date_format)
 
 
-def _bad_format(date_format: str) -> UsageError:
+def _bad_format(date_format: object) -> UsageError:
     return UsageError(
         f"date format {date_format!r}: expected one such as %d/%m/%Y (day first) or "
         "%Y-%m-%d %H:%M, in the codes of strftime; or excel (days of a spreadsheet), or steps "
