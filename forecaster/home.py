@@ -17,7 +17,7 @@ import urllib.parse
 from datetime import UTC, datetime
 from pathlib import Path
 
-from forecaster.errors import ModelError, UsageError, listed
+from forecaster.errors import ModelError, UsageError, listed, printable
 from forecaster.files import as_bytes, atomic
 
 _RUN_FILE, _EVALUATION_FILE = "model.json", "summary.json"  # a folder with it is complete
@@ -187,10 +187,19 @@ class Home:
         )
 
 
+def as_folder(folder: object) -> Path:
+    """Return a folder that a caller names. Raises UsageError for anything but a path."""
+    if not isinstance(folder, str | Path):
+        raise UsageError(f"expected the path of a folder; got {printable(repr(folder)[:80])}")
+    return Path(folder)
+
+
 def as_home(folder: "Home | str | Path | None" = None) -> Home:
     """Return a home by its folder; None: FORECASTER_HOME, or else the user's data folder."""
     if isinstance(folder, Home):
         return folder
+    if folder is not None:
+        as_folder(folder)
     if folder := folder or os.environ.get("FORECASTER_HOME"):
         return Home(Path(folder).expanduser())
     import platformdirs

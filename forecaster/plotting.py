@@ -44,9 +44,10 @@ def plot_forecast(
     - ``legend``: whether to draw a legend
     - ``columns``: the names of a frame's columns, see :class:`forecaster.ingest.ColumnOptions`
     """
+    panel = as_panel(panel, **columns).masked(forecasting=True)  # the rows behind the forecast
+    _check_drawn(panel, forecast, unique_id, history)
     if ax is None:
         ax = new_axes()
-    panel = as_panel(panel, **columns).masked(forecasting=True)  # the rows behind the forecast
     row = panel.ids.index(unique_id)
     channel = "close" if "close" in panel.channels else panel.target
     seen = panel.mask[row]
@@ -93,6 +94,17 @@ def plot_forecasts(
         figure.legend(handles, labels, loc="outside lower left", ncols=len(labels), frameon=False)
     )
     return figure
+
+
+def _check_drawn(panel: Panel, forecast: pd.DataFrame, unique_id: str, history: int) -> None:
+    """Raise UsageError for a series that is not there, and for a frame that is no forecast."""
+    if not isinstance(forecast, pd.DataFrame) or not {"unique_id", "ds"} < {*forecast.columns}:
+        raise UsageError(f"forecast: expected a frame of predict; got {type(forecast).__name__}")
+    if not isinstance(history, int | np.integer) or history < 1:
+        raise UsageError(f"history: expected a whole number of 1 or more; got {history!r:.80}")
+    for what, names in (("panel", panel.ids), ("forecast", forecast["unique_id"].unique())):
+        if unique_id not in list(names):
+            raise UsageError(f"{unique_id!r} is not in the {what}; there are {listed(names)}")
 
 
 def _row_by_row(ax: "Axes", times: np.ndarray, ahead: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -2,10 +2,11 @@
 
 from typing import Any, cast
 
+import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.errors import UsageError
+from forecaster.errors import DataError, UsageError
 
 
 @pytest.mark.parametrize("settings", [{}, {"hidden": 4}, "lstm"])
@@ -34,3 +35,63 @@ def test_a_model_is_not_its_name(panel, model):
 def test_levels_are_numbers(panel, config, level):
     with pytest.raises(UsageError, match="level: expected percent, such as 80; got"):
         fc.cross_validation(panel, config, level=level)
+
+
+SERIES = pd.Series([1.0, 2.0], name="y")
+
+
+@pytest.mark.parametrize("given", [SERIES, None, [1], {"a": 1}])
+def test_covariates_are_frames(panel, given):
+    for name in ("future", "static"):
+        with pytest.raises(DataError, match=f"{name} covariates: expected a pandas frame; got"):
+            getattr(panel, f"with_{name}")(given)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tickers": 5}, "tickers: expected a list of texts; got 5"),
+        ({"tickers": "AAA"}, "tickers: expected a list of texts; got 'AAA'"),
+        ({"mask": None}, "mask: expected a list of texts; got None"),
+        ({"date_format": 5}, "date format 5: expected one such as"),
+        ({"date_format": SERIES}, r"date format [\s\S]*: expected one such as"),
+        ({"id_col": ["a"]}, r"id_col: expected the name of a column; got \['a'\]"),
+        ({"time_col": 1}, "time_col: expected the name of a column; got 1"),
+        ({"wide": SERIES}, "wide: expected True, False or None; got"),
+        ({"decimal": [","]}, "decimal .*: expected a point or a comma"),
+    ],
+)
+def test_what_tells_how_to_read_a_frame_is_text(options, message):
+    frame = pd.DataFrame({"unique_id": "AAA", "ds": range(9), "y": range(9)})
+    with pytest.raises(UsageError, match=message):
+        fc.load_panel(frame, **options)
+
+
+def test_names_of_series_and_channels_are_those_of_the_panel(panel):
+    forecast = pd.DataFrame({"unique_id": list(panel.ids), "ds": panel.times[-1], "LSTM": 1.0})
+    with pytest.raises(UsageError, match="'TYPO' is not in the panel; there are"):
+        fc.plot_forecast(panel, forecast, "TYPO")
+    with pytest.raises(UsageError, match=f"'{panel.ids[0]}' is not in the forecast; there are"):
+        fc.plot_forecast(panel, forecast[1:], panel.ids[0])
+    with pytest.raises(UsageError, match="forecast: expected a frame of predict; got NoneType"):
+        fc.plot_forecast(panel, cast(Any, None), panel.ids[0])
+    with pytest.raises(UsageError, match="history: expected a whole number of 1 or more; got None"):
+        fc.plot_forecast(panel, forecast, panel.ids[0], history=cast(Any, None))
+    with pytest.raises(UsageError, match=r"channel 'typo': expected one of .*adj_close"):
+        panel.channel("typo")
+    for name in (None, [panel.ids[0]]):
+        with pytest.raises(UsageError, match="market: expected one of the series"):
+            panel.with_market(name)
+
+
+@pytest.mark.parametrize("given", [None, 5, SERIES])
+def test_what_is_saved_is_a_model_and_where_is_a_folder(tmp_path, given):
+    with pytest.raises(UsageError, match=r"model: expected a forecaster\.Model; got"):
+        fc.save(given, tmp_path / "model")
+    with pytest.raises(UsageError, match="expected the path of a folder; got"):
+        fc.load(given)
+    with pytest.raises(UsageError, match="card: expected one of scorecard"):
+        fc.forecast_alarms(given)
+    if given is not None:
+        with pytest.raises(UsageError, match="expected the path of a folder; got"):
+            fc.read_record(given)

@@ -147,8 +147,12 @@ def world(option: str, *, edited: bool, sessions: int = len(SESSIONS)) -> fc.Pan
     if option == "panel.future":
         days = pd.bdate_range(SESSIONS[0], periods=200)
         plans = np.random.default_rng(2).random((len(every), len(days)))
+        marks = np.where(np.arange(len(days)) % 12 == 5, 1.0, 0.0)  # as of earnings
+        if edited:  # what is beyond the last forecast
+            far = days > SESSIONS[CUTOFF + 8]
+            plans[:, far], marks[far] = 9.0, 2.0
         rows = [
-            pd.DataFrame({"unique_id": name, "ds": days, "plan": plan})
+            pd.DataFrame({"unique_id": name, "ds": days, "plan": plan, "mark": marks})
             for name, plan in zip(every, plans, strict=True)
         ]
         panel = panel.with_future(pd.concat(rows))

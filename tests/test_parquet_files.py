@@ -206,7 +206,7 @@ def test_the_footer_says_what_pyarrow_says(group, tmp_path):
             their.total_compressed_size,
         )  # fmt: skip
         offsets = [their.data_page_offset, their.dictionary_page_offset or their.data_page_offset]
-        assert chunk.begin == min(offsets)
+        assert chunk.begin == min(offsets) and chunk.group == group
 
 
 @pytest.mark.parametrize(

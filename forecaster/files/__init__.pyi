@@ -24,6 +24,7 @@ from .parquet import most_series as most_series
 from .parquet import most_unpacked as most_unpacked
 from .parquet import parquet_groups as parquet_groups
 from .parquet import read_parquet_file as read_parquet_file
+from .parquet_pages import Footer as Footer
 from .parquet_pages import read_footer as read_footer
 from .parquet_pages import unpacked_bytes as unpacked_bytes
 from .paths import as_bytes as as_bytes

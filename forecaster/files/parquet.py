@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from forecaster.files.parquet_pages import read_footer, unpacked_bytes
+from forecaster.files.parquet_pages import Footer, read_footer, unpacked_bytes
 from forecaster.files.paths import open_for_arrow
 
 if TYPE_CHECKING:
@@ -49,14 +49,17 @@ def most_grid(size: int) -> int | None:
     return _GRID if size <= _SMALL else None
 
 
-def check_parquet(opened: "pa.NativeFile", columns: Sequence[str] | None = None) -> None:
-    """Raise ValueError for a table that is much larger than its file.
+def check_parquet(opened: "pa.NativeFile", columns: Sequence[str] | None = None) -> Footer:
+    """Return what a file says that it holds.
 
     Only the file's own list of contents is read, and the headers of the pages of ``columns``, those
     to be read (None: all).
+
+    Raises ValueError for a table that is much larger than its file.
     """
     size = opened.size()
-    rows, chunks = read_footer(opened)
+    footer = read_footer(opened)
+    rows, chunks = footer.rows, footer.chunks
     if rows > (most := most_rows(size)):
         raise ValueError(f"{rows:,} rows in {size:,} bytes; expected {most:,} at most")
     cells = sum(max(0, chunk.values) for chunk in chunks)
@@ -67,6 +70,7 @@ def check_parquet(opened: "pa.NativeFile", columns: Sequence[str] | None = None)
     unpacked = max(unpacked, unpacked_bytes(opened, chunks, most, columns and set(columns)))
     if unpacked > most:
         raise ValueError(f"{unpacked:,} bytes when unpacked; expected {most:,} at most")
+    return footer
 
 
 def read_parquet_file(

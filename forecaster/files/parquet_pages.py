@@ -30,6 +30,7 @@ class Chunk(NamedTuple):
     - ``values``: their number
     - ``unpacked, packed``: the bytes of its pages
     - ``begin``: the position of its first page
+    - ``group``: the number of the row group
     """
 
     path: str
@@ -37,6 +38,7 @@ class Chunk(NamedTuple):
     unpacked: int
     packed: int
     begin: int
+    group: int
 
 
 class Footer(NamedTuple):
@@ -55,7 +57,11 @@ def read_footer(opened: "pa.NativeFile") -> Footer:
     try:
         footer, _ = read_struct(opened.read_at(length, size - _TAIL - length))
         groups = _list_of(footer, _GROUPS)
-        chunks = [_chunk_of(chunk) for group in groups for chunk in _list_of(group, _CHUNKS)]
+        chunks = [
+            _chunk_of(chunk, number)
+            for number, group in enumerate(groups)
+            for chunk in _list_of(group, _CHUNKS)
+        ]
         rows = [_number_of(footer, _ROWS), *(_number_of(group, _ROWS_OF_GROUP) for group in groups)]
         return Footer(max([*rows, *(chunk.values for chunk in chunks)]), chunks)
     except (IndexError, ValueError) as error:
@@ -97,7 +103,7 @@ def unpacked_bytes(
     return total
 
 
-def _chunk_of(chunk: object) -> Chunk:
+def _chunk_of(chunk: object, group: int) -> Chunk:
     fields = chunk.get(_CHUNK) if isinstance(chunk, dict) else None
     if not isinstance(fields, dict):
         raise ValueError("a column without metadata")
@@ -108,7 +114,7 @@ def _chunk_of(chunk: object) -> Chunk:
     path = b".".join(parts).decode("utf-8", "replace")
     numbers = (_number_of(fields, field) for field in (_VALUES, _UNPACKED_SIZE, _PACKED_SIZE))
     values, unpacked, packed = numbers
-    return Chunk(path, values, unpacked, packed, begin)
+    return Chunk(path, values, unpacked, packed, begin, group)
 
 
 def _list_of(fields: object, field: int) -> list[Any]:

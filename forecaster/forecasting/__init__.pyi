@@ -38,6 +38,7 @@ from .fitting.updating import rows_since as rows_since
 from .fitting.updating import update as update
 from .model import Model as Model
 from .model import Networks as Networks
+from .model import check_model as check_model
 from .model import join_models as join_models
 from .model import leading_axes as leading_axes
 from .model import merge_members as merge_members

@@ -3,7 +3,7 @@
 import contextlib
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias, Unpack
@@ -109,6 +109,7 @@ def load_panel(
     Raises DataError if no series can be loaded, UsageError if the source is unknown.
     """
     check_flags(mask)
+    check_names(tickers, "tickers")
     roles = Columns(**columns)
     if not isinstance(source, str):
         if query is not None:
@@ -492,8 +493,17 @@ def _without_actions(series: Arrays) -> Arrays:
     return Arrays(series.times, series.values[:, kept], channels)
 
 
+def check_names(names: object, what: str) -> None:
+    """Raise UsageError for anything but a sequence of texts; None is one."""
+    if names is None and what == "tickers":
+        return
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise UsageError(f"{what}: expected a list of texts; got {names!r:.80}")
+
+
 def check_flags(flags: Sequence[str]) -> None:
     """Raise UsageError for an unknown flag, or for one whose rows cannot be left out."""
+    check_names(flags, "mask")
     unknown = [flag for flag in flags if flag not in MASKS]
     if unknown:
         why = "rows that have it are shown, not left out; " if unknown[0] in FLAGS else ""

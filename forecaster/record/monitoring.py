@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from forecaster.errors import UsageError
 from forecaster.forecasting import bounds_of
 from forecaster.record import sequential
 from forecaster.record.keeping import COLUMN
@@ -51,6 +52,8 @@ def forecast_alarms(
 
     ``coverage``, ``errors``: false alarms a session at most, over all series; None: no such test
     """
+    if not isinstance(card, Scorecard):
+        raise UsageError(f"card: expected one of scorecard(); got {type(card).__name__}")
     rows = _first_steps(card)
     alarms: list[Alarm] = []
     if coverage is not None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from forecaster.errors import listed, printable
+from forecaster.errors import DataError, listed, printable
 from forecaster.evaluation import (
     ALL,
     DRIFTLESS,
@@ -50,11 +50,17 @@ def build_report(evaluation: Evaluation, path: Path | None = None) -> Path:
     """Write the report as one HTML file that opens offline; return its path.
 
     ``path``: by default ``report.html`` in the evaluation's folder. Raises UsageError if the
-    library that draws figures is missing.
+    library that draws figures is missing, DataError if no series has scores as many steps ahead as
+    were forecast.
     """
     html.check_uplot()
     path = path or evaluation.folder / "report.html"
     summary = evaluation.summary
+    if summary.horizon not in set(steps := evaluation.scores["horizon"]):
+        raise DataError(
+            f"{evaluation.folder}: there are scores up to {steps.max()} steps ahead, but forecasts "
+            f"of {summary.horizon} steps; a report needs scores at each"
+        )
     page = html.page(
         title=f"{evaluation.model}: {summary.series} series",
         heading="How good are the forecasts?",

@@ -125,6 +125,17 @@ def test_a_model_with_a_forecast_that_has_no_score_has_no_mean():
     assert got[OF_RETURNS].isna().to_numpy().all() and got["crps"].to_list()[0] > 0
 
 
+@pytest.mark.parametrize("price", [0.0, -37.63])
+def test_an_outcome_of_zero_or_below_is_not_left_out_of_a_mean(price):
+    """Or a stock that becomes worthless would improve the scores."""
+    prices = bars()
+    frame = forecasts(prices, M=0.02)
+    frame.loc[frame.index[-4:], "y"] = price
+    got = fc.evaluate(frame, panel=fc.load_panel(prices)).set_index("model").loc["M"]
+    left_out = ["qlike", "fz0-0.05", "fz0-0.025", "log_score"]
+    assert got[left_out].isna().all() and np.isfinite(got["crps"])
+
+
 def test_qlike_is_least_where_the_variance_is_true():
     """By simulation, with squared returns and with a proxy of less noise."""
     random = np.random.default_rng(0)

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 import forecaster as fc
-from forecaster.errors import DataError, UsageError
+from forecaster.errors import DataError, ForecasterWarning, UsageError
 from forecaster.evaluation.scores.scores import metrics, season_at
 from forecaster.forecasting import KEYS
 
@@ -218,6 +218,80 @@ def test_scores_by_hand():
     assert scores["coverage-80"] == pytest.approx((1 + 0.8) / 4) and scores["width-80"] == 1.25
     first = fc.evaluate(frame, by_horizon=True).query("model == 'M' and horizon == 1").iloc[0]
     assert first["mae"] == 0.5
+
+
+def by_hand() -> pd.DataFrame:
+    """Forecasts one to three steps ahead from four cutoffs, each step with errors of its own."""
+    cutoff, ahead = np.repeat([0, 1, 2, 3], 3), np.tile([1, 2, 3], 4)
+    y = 10.0 + cutoff + ahead
+    return pd.DataFrame(
+        {
+            "unique_id": "a", "ds": cutoff + ahead, "cutoff": cutoff, "y": y, "M": y + ahead,
+            "M-lo-80": y - 1, "M-hi-80": y + 4, "Naive": 10.0 + cutoff,
+        }
+    )  # fmt: skip
+
+
+def test_the_order_of_rows_does_not_change_their_horizons():
+    expected = fc.evaluate(by_hand(), by_horizon=True)
+    assert expected.query("model == 'M'")["mae"].tolist() == [1.0, 2.0, 3.0]
+    for shuffled in (by_hand().iloc[::-1], by_hand().sample(frac=1, random_state=1)):
+        pd.testing.assert_frame_equal(fc.evaluate(shuffled, by_horizon=True), expected)
+
+
+def test_a_model_without_some_of_its_bands_has_no_scores_of_bands():
+    whole, lacking = by_hand(), by_hand()
+    lacking.loc[3, "M-lo-80"] = np.nan
+    expected, got = (
+        fc.evaluate(frame).set_index("model").loc["M"].dropna() for frame in (whole, lacking)
+    )
+    of_bands = {"crps", "wql", "coverage-80", "width-80", "winkler-80"}
+    assert of_bands < {*expected.index} and not of_bands & {*got.index}
+    pd.testing.assert_series_equal(expected.loc[["mae", "rmse", "smape"]],
+                                   got.loc[["mae", "rmse", "smape"]])  # fmt: skip
+
+
+def test_forecasts_without_an_outcome_are_counted_in_a_warning():
+    frame = by_hand()
+    frame.loc[[0, 5], "y"] = np.nan
+    with pytest.warns(ForecasterWarning, match="2 of 12 forecasts have no outcome.*: those of a"):
+        fc.evaluate(frame)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda frame: None, "expected one of cross_validation; got NoneType"),
+        (lambda frame: frame.drop(columns="y"), "no column y; expected"),
+        (lambda frame: frame.drop(columns="M-hi-80"), "no column 'M-hi-80'"),
+        (lambda frame: frame.drop(columns=[*frame][4:]), "no column with the forecasts"),
+        (lambda frame: frame.assign(y="1"), "column 'y': expected numbers; got"),
+        (lambda frame: frame.assign(M=1j), "column 'M': expected numbers; got complex"),
+        (lambda frame: frame.assign(unique_id=[None, *"aaaaaaaaaaa"]), "row 1, .*'unique_id': emp"),
+        (lambda frame: pd.concat([frame, frame[:1]]), "two rows for a, 1, from the cutoff 0"),
+        (lambda frame: pd.concat([frame, frame[["M"]]], axis=1), "column 'M' appears twice"),
+        (lambda frame: frame.rename(columns=lambda name: name.replace("80", "200")), "of 200 %"),
+    ],
+)
+def test_a_frame_that_is_none_of_forecasts_is_refused(change, message):
+    with pytest.raises(DataError, match=message):
+        fc.evaluate(change(by_hand()))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"season": 0}, "season: expected a whole number of 1 or more; got 0"),
+        ({"season": -1}, "season: expected a whole number"),
+        ({"season": 1.5}, "season: expected a whole number"),
+        ({"first_cutoff": "2024-01-01"}, "times are whole numbers; expected one of them"),
+        ({"panel": by_hand()}, "panel: expected one of load_panel; got DataFrame"),
+    ],
+)
+def test_options_that_are_none_are_refused(options, message):
+    panel = fc.load_panel(pd.DataFrame({"unique_id": "a", "ds": range(9), "y": range(9)}))
+    with pytest.raises(UsageError, match=message):
+        fc.evaluate(by_hand(), **{"panel": panel, **options})
 
 
 @pytest.mark.parametrize(

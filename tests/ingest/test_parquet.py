@@ -1,5 +1,8 @@
 """Parquet files: those too large for memory are refused, and dates as text are read as dates."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -44,6 +47,23 @@ def test_a_parquet_file_that_swells_is_refused_before_it_does(kind, tmp_path):
     with pytest.raises(DataError, match=message):
         open_source(f"files:{tmp_path / 'bomb.parquet'}").tickers()
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000  # KiB
+
+
+def test_a_footer_that_ends_pyarrows_process_does_not_end_ours(tmp_path):
+    """Of a column that has become required, pyarrow's metadata abort."""
+    days = np.arange(3).astype("datetime64[D]")
+    table = pa.table({"unique_id": ["a"] * 3, "ds": days, "y": [1.0, 2.0, None]})
+    pq.write_table(table, tmp_path / "forged.parquet")
+    raw = (tmp_path / "forged.parquet").read_bytes()
+    optional, required = b"\x25\x02\x18\x01y", b"\x25\x00\x18\x01y"
+    assert raw.count(optional) == 1
+    (tmp_path / "forged.parquet").write_bytes(raw.replace(optional, required))
+    code = "import sys, forecaster as fc; fc.load_panel(f'files:{sys.argv[1]}')"
+    done = subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "forged.parquet"],
+        capture_output=True, check=False, text=True,
+    )  # fmt: skip
+    assert done.returncode == 1 and "DataError" in done.stderr, done.stderr
 
 
 def test_dates_as_texts_are_read_from_parquet_as_before(tmp_path):

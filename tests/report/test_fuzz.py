@@ -1,5 +1,6 @@
 """A damaged or hostile evaluation folder: a report, or one clear error."""
 
+import json
 import shutil
 import warnings
 
@@ -173,3 +174,19 @@ def test_the_command_names_a_summary_that_is_none(text, original, tmp_path):
     (folder / "summary.json").write_text(text)
     said = error("report", folder, code=1)
     assert "the evaluation cannot be read: summary.json is not a summary: " in said
+
+
+@pytest.mark.parametrize(
+    ("entry", "value", "message"),
+    [
+        ("horizon", 10**9, r"scores up to \d steps ahead, but forecasts of 1000000000"),
+        ("models", ["LSTM", "Naive", "<b>"], "scores: model '<b>': no rows, but it is in the summ"),
+    ],
+)
+def test_a_summary_of_other_scores_is_named(entry, value, message, original, tmp_path):
+    folder = shutil.copytree(original, tmp_path / "mutant")
+    summary = json.loads((folder / "summary.json").read_text())
+    value = [*summary["models"], "<b>"] if entry == "models" else value
+    (folder / "summary.json").write_text(json.dumps(summary | {entry: value}))
+    with pytest.raises(DataError, match=message):
+        build_report(Evaluation.read(folder))

@@ -181,6 +181,12 @@ def zstd(cut: int | None = None) -> bytes:
     return (b"\x28\xb5\x2f\xfd\x04\x58" + blocks + b"1234")[:cut]
 
 
+def test_a_pipe_among_compiled_programs_is_removed_before_anyone_waits_for_it(tmp_path):
+    os.mkfifo(tmp_path / "jit_f-0123-cache")
+    look_after(tmp_path)
+    assert not (tmp_path / "jit_f-0123-cache").exists()
+
+
 def test_compiled_programs_that_a_full_disk_left_are_removed(tmp_path):
     whole = zlib.compress(bytes(range(256)) * 100)
     sound = {"jit_a-cache": whole, "jit_b-cache": zstd(), "other": b""}

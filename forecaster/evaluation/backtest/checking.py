@@ -41,6 +41,8 @@ def check_scores(scores: pd.DataFrame, summary: Summary) -> None:
             raise ValueError(f"scores: column {column!r}: expected {kind}- and a number")
     if unknown := set(scores["model"]) - set(summary.models):
         raise ValueError(f"scores: model: {sorted(unknown)[0]!r} is not in the summary")
+    if lacking := set(summary.models) - set(scores["model"]):
+        raise ValueError(f"scores: model {sorted(lacking)[0]!r}: no rows, but it is in the summary")
 
 
 def check_tests(tests: pd.DataFrame) -> None:

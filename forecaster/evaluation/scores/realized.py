@@ -19,7 +19,8 @@ class Realized(NamedTuple):
     """What prices did from the cutoff of each forecast to its time, (row,).
 
     - ``latest``: the price at the cutoff
-    - ``change``: the log return; NaN where a price is zero or below
+    - ``change``: the log return; NaN where the outcome is not known, minus infinity where it, or
+      the price at the cutoff, is zero or below
     - ``variance``: the sum of the sessions' variances by their ranges, in units of squared returns;
       NaN where it is not known, None without the columns for it
     """
@@ -38,10 +39,10 @@ class Realized(NamedTuple):
         - ``first_cutoff``: the time up to which the variances of sessions are compared with squared
           returns
         """
-        latest = frame[NAIVE].to_numpy(float)
+        latest, y = frame[NAIVE].to_numpy(float), frame["y"].to_numpy(float)
         with np.errstate(divide="ignore", invalid="ignore"):
-            change = np.log(frame["y"].to_numpy(float) / latest)
-        change = np.where(np.isfinite(change), change, np.nan)
+            change = np.log(y / latest)
+        change = np.where((y <= 0) | (latest <= 0), -np.inf, change)  # not to be left out of a mean
         ranges = set(COLUMNS) <= set(panel.channels)
         variance = _summed(frame, panel, first_cutoff) if ranges else None
         return Realized(latest, change, variance)

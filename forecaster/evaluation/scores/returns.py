@@ -34,9 +34,9 @@ def return_scores(
     - ``quantiles``: their probabilities, ascending
 
     Empty where the variance cannot be computed from the quantiles. A score is NaN where the outcome
-    is not known, and infinite where the forecast has no such score: where a quantile of the price
-    is not above zero, or, for the logarithmic one, where the outcome lies between two equal
-    quantiles.
+    is not known, and infinite where the forecast has no such score: where the price at the cutoff,
+    the outcome or a quantile is not above zero, or, for the logarithmic one, where the outcome lies
+    between two equal quantiles.
     """
     if not enough(quantiles):
         return {}
@@ -55,7 +55,8 @@ def return_scores(
             shortfall = implied.shortfall(probability)
             fz0 = metrics.fz0(realized.change, bound, shortfall, probability)
             scores[f"fz0-{probability:g}"] = fz0
-    scores["log_score"] = -implied.log_density(realized.change)
+    with np.errstate(invalid="ignore"):  # a return of minus infinity
+        scores["log_score"] = -implied.log_density(realized.change)
     return {
         name: np.where(np.isnan(outcomes.get(name, realized.change)), np.nan, _or_infinite(score))
         for name, score in scores.items()

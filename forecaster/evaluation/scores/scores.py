@@ -1,26 +1,30 @@
 """Score forecasts by series, model and horizon."""
 
+import warnings
 from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Shaped
 
+from forecaster.errors import DataError, ForecasterWarning, UsageError, listed, printable
 from forecaster.evaluation.origins.rolling_origin import NAIVE
 from forecaster.evaluation.scores import metrics
 from forecaster.evaluation.scores.realized import Realized
 from forecaster.evaluation.scores.returns import return_scores
 from forecaster.forecasting import (
     FORECAST_BY,
+    KEYS,
     bounds_of,
     levels_of,
     models_of,
     quantile_columns,
 )
-from forecaster.series import Panel, Time, common_frequency, default_season
+from forecaster.series import Panel, Time, as_time, common_frequency, default_season, show_time
 
 DRIFTLESS = "crps_driftless"
 """The column of the CRPS where every median is moved to the latest price."""
+_OF_MEDIANS = ("mae", "rmse", "smape", "size")  # scores that need no band
 
 
 def evaluate(
@@ -71,12 +75,23 @@ def evaluate(
       it needs open, high, low and close in the panel
     - ``fz0-0.05``: :func:`.metrics.fz0` of the value at risk and the expected shortfall of 5 %
     - ``log_score``: the negative logarithm of the density at the outcome
+
+    All forecasts count, but for those whose outcome is missing: a warning counts them. A score is
+    missing where a model lacks one of the forecasts that it is made of.
+
+    Raises DataError for a frame that is none of a cross-validation: a column is missing, holds no
+    real numbers, or a forecast is there twice. Raises UsageError for a bad option.
     """
+    _check_frame(frame)
+    _check_options(panel, season)
+    _warn_of_missing(frame)
     keys = ["unique_id"]
     if by_horizon:
         frame = frame.assign(horizon=horizon_of(frame))
         keys.append("horizon")
     first = frame["cutoff"].min() if first_cutoff is None else first_cutoff
+    if panel is not None and len(frame):
+        first = _first_of(first, panel)
     realized = None
     if panel is not None and panel.target != "y" and NAIVE in frame:
         realized = Realized.of(frame, panel, first)
@@ -104,15 +119,96 @@ def _latest_rungs(frame: pd.DataFrame) -> pd.Series:
 
 
 def horizon_of(frame: pd.DataFrame) -> pd.Series:
-    """Return the horizon of each row, counted in rows from its cutoff."""
-    return frame.groupby(["unique_id", "cutoff"], sort=False).cumcount() + 1
+    """Return the horizon of each row: its number among those of its cutoff, by ``ds``."""
+    ordered = frame[["unique_id", "ds", "cutoff"]].reset_index(drop=True).sort_values("ds")
+    ahead = ordered.groupby(["unique_id", "cutoff"], sort=False).cumcount() + 1
+    return pd.Series(ahead.sort_index().to_numpy(), frame.index)
+
+
+def _check_frame(frame: pd.DataFrame) -> None:
+    """Raise DataError unless a frame holds forecasts beside the outcomes, each once."""
+    if not isinstance(frame, pd.DataFrame):
+        raise DataError(
+            f"frame: expected one of cross_validation; got {printable(type(frame).__name__)}"
+        )
+    names = list(map(str, frame.columns))
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise DataError(f"frame: column {twice[0]!r} appears twice; keep one")
+    if missing := [name for name in KEYS if name not in names]:
+        raise DataError(
+            f"frame: no column {listed(missing)}; expected those of cross_validation "
+            f"({', '.join(KEYS)}, and one for each model); got {listed(names)}"
+        )
+    models = models_of(frame)
+    if not models:
+        raise DataError(f"frame: no column with the forecasts of a model; got {listed(names)}")
+    levels = [(model, level) for model in models for level in levels_of(frame, model)]
+    if wrong := [level for _, level in levels if not 0 < float(level) < 100]:
+        raise DataError(f"frame: a band of {wrong[0]} %; expected levels above 0 and below 100")
+    bounds = [bound for model, level in levels for bound in bounds_of(model, level)]
+    bounds += [column for model in models for column in quantile_columns(frame, model).values()]
+    for name in dict.fromkeys(["y", *models, *bounds]):
+        if name not in names:
+            raise DataError(f"frame: no column {name!r}, the other bound of a band that it has")
+        kind = frame[name].dtype
+        numbers = pd.api.types.is_numeric_dtype(kind) and not pd.api.types.is_bool_dtype(kind)
+        if not numbers or pd.api.types.is_complex_dtype(kind):
+            raise DataError(
+                f"frame: column {name!r}: expected numbers; got {kind}. All columns other than "
+                f"{', '.join(KEYS)} are forecasts of models; leave out what is none"
+            )
+    keys = ["unique_id", "ds", "cutoff"]
+    for name in keys:
+        if (empty := frame[name].isna().to_numpy()).any():
+            raise DataError(f"frame: row {int(empty.argmax()) + 1}, column {name!r}: empty")
+    if (again := frame.duplicated(keys).to_numpy()).any():
+        row = frame.iloc[int(again.argmax())]
+        raise DataError(
+            f"frame: two rows for {printable(row['unique_id'])}, {show_time(row['ds'])}, from the "
+            f"cutoff {show_time(row['cutoff'])}; keep one"
+        )
+
+
+def _check_options(panel: Panel | None, season: int | None) -> None:
+    """Raise UsageError for a panel or a season that is none."""
+    if not isinstance(panel, Panel | None):
+        raise UsageError(
+            f"panel: expected one of load_panel; got {printable(type(panel).__name__)}"
+        )
+    whole = isinstance(season, int | np.integer) and not isinstance(season, bool)
+    if season is not None and not (whole and season >= 1):
+        raise UsageError(f"season: expected a whole number of 1 or more; got {season!r}")
+
+
+def _first_of(first: Time | Shaped[np.ndarray, ""], panel: Panel) -> Shaped[np.ndarray, ""]:
+    """Return the first cutoff as a time of a panel. Raises UsageError for one of another kind."""
+    try:
+        return as_time(first, panel.times.dtype.kind)
+    except (TypeError, ValueError) as error:
+        kind = "dates" if panel.times.dtype.kind == "M" else "whole numbers"
+        raise UsageError(
+            f"first cutoff {first!r}: the panel's times are {kind}; expected one of them"
+        ) from error
+
+
+def _warn_of_missing(frame: pd.DataFrame) -> None:
+    """Warn of forecasts that no score counts, since their outcome is missing."""
+    missing = frame["y"].isna()
+    if missing.any():
+        names = frame.loc[missing, "unique_id"].unique()
+        warnings.warn(
+            f"{int(missing.sum()):,} of {len(frame):,} forecasts have no outcome, and count in no "
+            f"score: those of {listed(names)}",
+            ForecasterWarning,
+            stacklevel=3,
+        )
 
 
 def _scores(
     frame: pd.DataFrame, model: str, keys: list[str], realized: Realized | None
 ) -> pd.DataFrame:
     """Return the scores of a model by ``keys``; ``realized``: what prices did."""
-    y, forecast = frame["y"], frame[model]
+    y, forecast = frame["y"].astype(float), frame[model].astype(float)
     errors = {
         "mae": metrics.absolute_error(y, forecast),
         "rmse": metrics.squared_error(y, forecast),
@@ -120,7 +216,7 @@ def _scores(
     }
     of_returns: Mapping[str, np.ndarray] = {}
     quantiles = quantile_columns(frame, model)
-    values, levels = frame[list(quantiles.values())].to_numpy(), list(quantiles)
+    values, levels = frame[list(quantiles.values())].to_numpy(float), list(quantiles)
     if quantiles:
         errors["crps"] = metrics.crps(y, values, levels)
         if realized is not None:
@@ -136,6 +232,7 @@ def _scores(
         errors[f"coverage-{level}"] = metrics.held(y, values, levels, float(level))
         errors[f"width-{level}"] = (high - low).to_numpy()
         errors[f"winkler-{level}"] = metrics.winkler(y, low, high, float(level))
+    errors = {name: np.asarray(each, float) for name, each in errors.items()}
     table = pd.concat([frame[keys], pd.DataFrame(errors, index=frame.index)], axis=1)
     means = table.groupby(keys, sort=False).mean()
     means["rmse"] = np.sqrt(means["rmse"])
@@ -144,8 +241,12 @@ def _scores(
         with np.errstate(divide="ignore", invalid="ignore"):
             means["wql"] = means["crps"] / means["size"]
     # A mean over some cutoffs cannot be compared with means over all.
-    missing = (forecast.isna() & y.notna()).groupby([frame[key] for key in keys], sort=False).any()
+    by = [frame[key] for key in keys]
+    missing = (forecast.isna() & y.notna()).groupby(by, sort=False).any()
     means[missing.to_numpy()] = np.nan
+    without_band = frame[list(quantiles.values())].isna().any(axis=1) & y.notna()
+    lacking = without_band.groupby(by, sort=False).any().to_numpy()
+    means.loc[lacking, [name for name in means if name not in _OF_MEDIANS]] = np.nan
     return means
 
 

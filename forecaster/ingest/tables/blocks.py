@@ -61,8 +61,8 @@ class Blocks:
                 sizes = [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)]
                 if column is None or sum(sizes) < LEAST_ROWS or max(sizes) > LARGEST_GROUP:
                     return None
-                check_parquet(opened, [column])
-                check_content(path, file.metadata, [column], [column], range(len(sizes)))
+                footer = check_parquet(opened, [column])
+                check_content(path, footer, [column], [column], range(len(sizes)))
             with (
                 open_for_arrow(path) as opened,
                 pq.ParquetFile(opened, read_dictionary=[column]) as file,

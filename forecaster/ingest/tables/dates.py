@@ -18,6 +18,8 @@ _DATE_FORMATS = (
 _QUARTER = r"^(?:(\d{4})[- ]?Q([1-4])|Q([1-4])[-/ ]?(\d{4}))$"
 _WEEK = r"^(\d{4})-?W(\d\d)(?:-?([1-7]))?$"
 _MONTH = r"^(\d{4})-?M(\d\d)$"
+_ONE_DIGIT = r"\d{4}\.\d"  # 2024.1 is January, or October of a table that holds fractions
+_FURTHER_OFFSET = r"[T ]\d\d(?::?\d\d){0,2}(?:[.,]\d+)?\s*[+-]\d"
 _LAST_SERIAL = 2_958_465  # 9999-12-31
 
 
@@ -27,7 +29,11 @@ def check_date_format(date_format: str | None) -> None:
     That is one of strftime that holds at least the year, with an offset (%z) only at its end, or
     ``excel`` (days of a spreadsheet since 1899-12-30) or ``steps`` (whole numbers count steps).
     """
-    if date_format is None or date_format in (EXCEL, STEPS):
+    if date_format is None:
+        return
+    if not isinstance(date_format, str):
+        raise _bad_format(date_format)
+    if date_format in (EXCEL, STEPS):
         return
     utc = datetime.UTC
     days = [
@@ -42,7 +48,7 @@ def check_date_format(date_format: str | None) -> None:
         raise _bad_format(date_format)
 
 
-def _bad_format(date_format: str) -> UsageError:
+def _bad_format(date_format: object) -> UsageError:
     return UsageError(
         f"date format {date_format!r}: expected one such as %d/%m/%Y (day first) or "
         "%Y-%m-%d %H:%M, in the codes of strftime; or excel (days of a spreadsheet), or steps "
@@ -182,6 +188,12 @@ def _parse(text: pd.Series) -> pd.Series:
     weekends. If none fits, cells that are not in ISO 8601 become NaT. Raises ValueError if several
     readings remain, or if a year of two digits may be in this century or the last.
     """
+    if (bare := text.str.fullmatch(_ONE_DIGIT)).any():
+        raise ValueError(
+            f"{text[bare].iloc[0]!r} may be January, October as a fraction, or a part of a year; "
+            "write months as 2024-10"
+        )
+    text = text.mask(text.str.contains(_FURTHER_OFFSET, regex=True), "")  # beyond those on earth
     iso = pd.to_datetime(text, format="ISO8601", errors="coerce")
     if not iso.isna().any():
         return iso

@@ -37,7 +37,7 @@ _HEAD = 1000  # cells that are read first; they nearly always decide
 
 def as_decimal(sign: str | None) -> Decimal | None:
     """Return the caller's decimal sign, checked. Raises UsageError unless it is ``.`` or ``,``."""
-    if sign is not None and sign not in _OTHER:
+    if sign is not None and (not isinstance(sign, str) or sign not in _OTHER):
         raise UsageError(f"decimal {sign!r}: expected a point or a comma")
     return cast(Decimal | None, sign)
 

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from forecaster.errors import DataError
-from forecaster.files import check_parquet, open_for_arrow
+from forecaster.files import Footer, check_parquet, open_for_arrow
 from forecaster.free_memory import free_memory
 from forecaster.ingest.tables.roles import Columns, canonical, is_needed
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
 _COPIES = 3  # of a table, in memory at once
 _MOST_COLUMNS = 10_000
@@ -63,12 +62,12 @@ def read_parquet(
         texts = [name for name in wanted if is_text(path, schema.field(name))]
         _check_size(path, rows, max(1, len(wanted)))
         try:
-            check_parquet(opened, wanted)
+            footer = check_parquet(opened, wanted)
         except ValueError as error:
             raise DataError(
                 f"{path}: {error}. Check that its content is what you expect"
             ) from error
-        check_content(path, file.metadata, wanted, texts, groups)
+        check_content(path, footer, wanted, texts, groups)
     # Dictionaries keep a repeated text once, so that a small file stays small in memory.
     with open_for_arrow(path) as opened, pq.ParquetFile(opened, read_dictionary=texts) as file:
         table = file.read_row_groups(list(groups), columns=wanted)
@@ -128,30 +127,29 @@ def is_text(path: Path, field: "pa.Field") -> bool:
 
 def check_content(
     path: Path,
-    metadata: "pq.FileMetaData",
+    footer: Footer,
     wanted: list[str],
     texts: list[str],
     groups: Sequence[int],
 ) -> None:
     """Raise DataError if columns do not fit into memory, or if texts are too long.
 
+    - ``footer``: of :func:`forecaster.files.check_parquet`, as pyarrow ends the process for some
+      that are damaged
     - ``wanted``: the columns to read; ``texts``: those of them that hold text
     - ``groups``: the row groups to read
     """
-    unpacked = dict.fromkeys(wanted, 0)
-    for group in groups:
-        chunks = metadata.row_group(group)
-        for number in range(chunks.num_columns):
-            chunk = chunks.column(number)
-            if chunk.path_in_schema in unpacked:
-                unpacked[chunk.path_in_schema] += max(0, chunk.total_uncompressed_size)
+    unpacked, read = dict.fromkeys(wanted, 0), set(groups)
+    for chunk in footer.chunks:
+        if chunk.group in read and chunk.path in unpacked:
+            unpacked[chunk.path] += max(0, chunk.unpacked)
     if (total := sum(unpacked.values())) > (free := free_memory()):
         raise DataError(
             f"{path}: its columns need {total / 2**30:,.1f} GiB unpacked; {free / 2**30:,.1f} GiB "
             "are free. Split it, or leave columns out"
         )
     for name in texts:
-        if unpacked[name] > _LONGEST_TEXT * (metadata.num_rows + _LONGEST_TEXT):
+        if unpacked[name] > _LONGEST_TEXT * (footer.rows + _LONGEST_TEXT):
             raise _too_long(path, name)
 
 

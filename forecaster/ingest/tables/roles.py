@@ -101,6 +101,11 @@ class Columns:
 
     def __post_init__(self) -> None:
         check_date_format(self.date_format)
+        for role in ("id_col", "time_col", "target_col"):
+            if not isinstance(name := getattr(self, role), str | None):
+                raise UsageError(f"{role}: expected the name of a column; got {name!r:.80}")
+        if not isinstance(self.wide, bool | None):
+            raise UsageError(f"wide: expected True, False or None; got {self.wide!r:.80}")
         named = [name for name in (self.id_col, self.time_col, self.target_col) if name is not None]
         if len(set(named)) < len(named):
             raise UsageError(f"columns {listed(named)}: expected a different one for each role")

@@ -7,6 +7,7 @@ from jaxtyping import Int
 _MOST_WRONG = 0.5  # if more of the numbers are not dates, they count steps
 _YEARS = (1800, 2199)
 _SERIAL_DAYS = (25569, 73050)  # 1970 to 2099
+_SURE = 8  # numbers of three or four digits that are hardly all months by chance
 SERIAL_START = pd.Timestamp("1899-12-30")
 """Day 0 of spreadsheets."""
 
@@ -37,7 +38,8 @@ def other_meaning(numbers: Int[np.ndarray, " row"]) -> str | None:
 
     These patterns are suspected: spreadsheets' serial days without weekends, or all on the first or
     the last day of a month; weeks (202152, 202201) and quarters (20214, 20221) over the end of a
-    year; days of the year (2024001); months among days (202401, 20240215).
+    year; days of the year (2024001); months among days (202401, 20240215); days and months with the
+    year last (31122024, 122024) or of two digits (241231, 2412).
     """
     ordered = np.sort(pd.unique(numbers))
     if _mix_months_and_days(ordered):
@@ -52,6 +54,8 @@ def other_meaning(numbers: Int[np.ndarray, " row"]) -> str | None:
     over_years = len(np.unique(ordered // 10)) > 1
     if over_years and _parts_of_years(ordered, 10, 4):
         return f"quarters of a year; if they are, write them as {_written(ordered[0], 10, 'Q')}"
+    if kind := _short_or_reversed(ordered):
+        return f"{kind}; if they are, write them as 2024-03-28 or 2024-03"
     if _are_serial_days(ordered):
         day = SERIAL_START + pd.Timedelta(days=int(ordered[0]))
         return f"days of a spreadsheet ({day:%Y-%m-%d}); if they are, say --date-format excel"
@@ -72,6 +76,36 @@ def _parts_of_years(ordered: Int[np.ndarray, " kind"], base: int, most: int) -> 
     plausible = (years >= _YEARS[0]) & (years <= _YEARS[1])
     possible = (plausible & (parts >= 1) & (parts <= most)).all()
     return bool(possible) and len(np.unique(parts)) > 1
+
+
+def _short_or_reversed(ordered: Int[np.ndarray, " kind"]) -> str | None:
+    """Say what numbers may be that have the year last or in two digits; None if nothing.
+
+    Numbers at equal distances rather count steps.
+    """
+    if len(np.unique(np.diff(ordered))) == 1 or ordered[0] < 0:
+        return None
+    rest, year = np.divmod(ordered, 10_000)  # a leading zero is lost in numbers
+    if ((year >= _YEARS[0]) & (year <= _YEARS[1])).all() and len(np.unique(rest)) > 1:
+        for first, second, order in ((31, 12, "day, month"), (12, 31, "month, day")):
+            one, other = np.divmod(rest, 100)
+            if _between(one, first) and _between(other, second):
+                return f"days written as {order} and year"
+        if _between(rest, 12):
+            return "months with the year last"
+    months, days = np.divmod(ordered % 10_000, 100)
+    short = (ordered >= 10_101) & (ordered <= 991_231)
+    if short.all() and _between(months, 12) and _between(days, 31) and len(np.unique(months)) > 1:
+        return "days with a year of two digits"
+    short = (ordered >= 101) & (ordered <= 9912)
+    if len(ordered) >= _SURE and short.all() and _between(ordered % 100, 12):
+        return "months with a year of two digits"
+    return None
+
+
+def _between(numbers: Int[np.ndarray, " kind"], most: int) -> bool:
+    """Return whether all numbers lie from 1 to ``most``."""
+    return bool(((numbers >= 1) & (numbers <= most)).all())
 
 
 def _mix_months_and_days(ordered: Int[np.ndarray, " kind"]) -> bool:

@@ -30,15 +30,15 @@ Columns = Sequence[int] | Int[np.ndarray, " column"]
 def event_factors(panel: Panel) -> tuple[float, ...]:
     """Return for each future covariate the factor of the volatility on the days that it marks.
 
-    It is 1 for a covariate that holds other numbers than 0 and 1, that marks more than a fifth of
-    the rows, or fewer than 20. Empty for a panel without future covariates.
+    It is 1 for a covariate that holds other numbers than 0 and 1 up to the panel's end, that marks
+    more than a fifth of the rows, or fewer than 20. Empty for a panel without future covariates.
 
     ``panel``: a panel of prices
     """
     if panel.future is None:
         return ()
     factors = np.ones(len(panel.future.columns))
-    columns = np.flatnonzero(_holds_marks(panel.future))
+    columns = np.flatnonzero(_holds_marks(panel.future, panel.times))
     histories = Histories.of(panel)
     marks = _marks(panel.future, panel, histories.positions, columns)
     counts = marks.sum((0, 1))
@@ -119,10 +119,11 @@ def _estimated(
     return better
 
 
-def _holds_marks(future: Future) -> Bool[np.ndarray, " column"]:
-    """Return which covariates hold 0 and 1 alone."""
+def _holds_marks(future: Future, times: Shaped[np.ndarray, " time"]) -> Bool[np.ndarray, " column"]:
+    """Return which covariates hold 0 and 1 alone up to the last of the times."""
     out = np.ones(len(future.columns), bool)
-    for _, values in future.rows.values():
+    for name in future.rows:
+        values = future.at(name, times)
         out &= ((values == 0) | (values == 1) | np.isnan(values)).all(0)
     return out
 

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Shaped
 
-from forecaster.errors import DataError, ForecasterWarning, listed
+from forecaster.errors import DataError, ForecasterWarning, listed, printable
 from forecaster.series.calendar.numbered import dates_of_numbers
 from forecaster.series.calendar.times import show_time
 from forecaster.series.causal import squash
@@ -60,6 +60,7 @@ class Future:
         times, a column holds no numbers or one that is infinite or beyond 1e150, a row names no
         series, a time is repeated, or there are no rows or more than 500 columns.
         """
+        _check_frame(frame, "future covariates")
         frame = frame.rename(columns={"ticker": "unique_id", "date": "ds"})
         columns = [str(name) for name in frame if name not in ("unique_id", "ds")]
         if "ds" not in frame:
@@ -190,6 +191,7 @@ class Static:
         Raises DataError when a series has two rows, a row names none, there are no rows, no other
         column or more than 500, or a number is infinite, complex or beyond 1e150.
         """
+        _check_frame(frame, "static covariates")
         frame = frame.rename(columns={"ticker": "unique_id"})
         if "unique_id" not in frame or frame.shape[1] < 2:
             raise DataError(
@@ -377,6 +379,15 @@ def missing_ahead(
                 f"{show_time(ahead[name][-1])}"
             )
     return None
+
+
+def _check_frame(frame: object, what: str) -> None:
+    """Raise DataError for anything but a frame."""
+    if not isinstance(frame, pd.DataFrame):
+        raise DataError(
+            f"{what}: expected a pandas frame; got {printable(type(frame).__name__)}. Of a series "
+            "make one by .reset_index(), of another frame by .to_pandas()"
+        )
 
 
 def _check_table(frame: pd.DataFrame, columns: int, what: str) -> None:

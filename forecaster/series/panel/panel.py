@@ -426,7 +426,9 @@ class Panel:
         return {n: self.times[seen] for n, seen in zip(self.ids, self.mask, strict=True)}
 
     def channel(self, name: str) -> Float[np.ndarray, "series time"]:
-        """Return the values of one channel."""
+        """Return the values of one channel. Raises UsageError when there is none of this name."""
+        if name not in self.channels:
+            raise UsageError(f"channel {name!r}: expected one of {listed(self.channels)}")
         return self.values[:, :, self.channels.index(name)]
 
 
@@ -475,6 +477,7 @@ def on_axis(panel: "Panel", times: Shaped[np.ndarray, " time"]) -> "Panel":
 
 def index_of(panel: Panel, name: str) -> Panel:
     """Return one series of a panel as its market. Raises UsageError for an unknown name."""
+    name = str(name)  # which may be None or a list
     if name not in panel.ids:
         why = f" ({panel.skipped[name]})" if name in panel.skipped else ""
         raise UsageError(

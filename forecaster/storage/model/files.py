@@ -19,7 +19,7 @@ import numpy as np
 
 from forecaster.errors import DamagedModel, ModelError, UsageError, WriteError
 from forecaster.files import atomic
-from forecaster.home import Home, run_name
+from forecaster.home import Home, as_folder, run_name
 from forecaster.skipped import skipped_to_json
 from forecaster.storage.model.checking import (
     ADVICE,
@@ -45,7 +45,10 @@ def save(model: "Model", folder: str | Path, encoding: Encoding | None = None) -
 
     Raises ModelError when the folder exists, WriteError when it cannot be written.
     """
-    folder = Path(folder)
+    from forecaster.forecasting import check_model
+
+    check_model(model)
+    folder = as_folder(folder)
     if folder.exists():
         raise ModelError(f"{folder}: exists already; choose another folder")
     with atomic.write_folder(folder) as temporary:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from forecaster.errors import ModelError, listed
+from forecaster.home import as_folder
 from forecaster.skipped import Skipped
 from forecaster.storage.model.checking import ADVICE
 from forecaster.storage.model.files import check_schema, load_whole, read_rest
@@ -33,7 +34,7 @@ def load(
     Raises ModelError when there is no model, when a file is damaged or holds anything else, or when
     this program does not read its schema version; KeyError for a series without a network.
     """
-    run = OpenRun.of(Path(folder))
+    run = OpenRun.of(as_folder(folder))
     return run.model(run.ids if ids is None else ids, network)
 
 

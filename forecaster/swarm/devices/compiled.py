@@ -169,7 +169,10 @@ def look_after(folder: Path) -> None:
         used: list[tuple[float, Path]] = []
         with os.scandir(folder) as entries:
             for entry in entries:
-                if not entry.name.endswith(_PROGRAM):
+                if not entry.name.endswith(_PROGRAM) or entry.is_dir():
+                    continue
+                if not entry.is_file():  # JAX would wait for what comes out of a pipe
+                    Path(entry.path).unlink()
                     continue
                 times = entry.stat()
                 used.append((max(times.st_atime, times.st_mtime), Path(entry.path)))
