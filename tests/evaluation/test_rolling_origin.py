@@ -1,5 +1,6 @@
 """Cutoffs, entries and files of a rolling origin; forecasts themselves are in test_scores.py."""
 
+import dataclasses
 import warnings
 
 import numpy as np
@@ -176,6 +177,16 @@ def test_an_evaluation_counts_the_cutoffs_without_forecasts(tmp_path):
     of_series = evaluation.scores[evaluation.scores["unique_id"] == "s0"]
     assert set(of_series["model"]) == {"LSTM", "Naive", "Empirical", "EWMA"}
     assert any("LSTM could not forecast 1 series" in line for line in caveats(evaluation))
+
+
+def test_a_series_that_ends_early_is_named():
+    whole = fallen("close", FIRST, 1.0)
+    rows = whole.mask.copy()
+    rows[1, FIRST + 4 :] = False  # from the fourth cutoff on there is nothing to compare with
+    with pytest.warns(ForecasterWarning, match=r"1 series end early, .*: s1 \(3 of 10\)"):
+        frame = fc.cross_validation(dataclasses.replace(whole, mask=rows), SMALL, 10)
+    own = frame[frame["unique_id"] == "s1"]
+    assert own["cutoff"].nunique() == 3
 
 
 def test_a_series_without_any_forecast_says_why(tmp_path):

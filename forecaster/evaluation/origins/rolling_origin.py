@@ -12,7 +12,7 @@ import pandas as pd
 
 from forecaster import swarm
 from forecaster.config import Config, checked_config
-from forecaster.errors import DataError, ForecasterWarning, name_reasons
+from forecaster.errors import DataError, ForecasterWarning, listed, name_reasons
 from forecaster.evaluation.origins.cutoffs import (
     advised_of_windows,
     as_of_cutoff,
@@ -264,6 +264,21 @@ class RollingOrigin:
                 stacklevel=3,
             )
 
+    def warn_of_ended(self) -> None:
+        """Warn of series that end early, and so are forecast from fewer cutoffs than others."""
+        mask, cutoffs = self.panel.mask, self.cutoffs
+        last = mask.shape[1] - 1 - mask[:, ::-1].argmax(1)
+        count = (cutoffs < last[:, None]).sum(1)
+        if not (ended := np.flatnonzero(count < len(cutoffs))).size:
+            return
+        names = [f"{self.panel.ids[row]} ({count[row]} of {len(cutoffs)})" for row in ended]
+        warnings.warn(
+            f"{len(names)} series end early, and are scored from fewer cutoffs than the others: "
+            f"{listed(names)}",
+            ForecasterWarning,
+            stacklevel=3,
+        )
+
     def _with_forecasts(self, origins: Origins) -> Origins:
         """Return the entries that a model can forecast; add the other series to ``lost``."""
         panel, at = origins.panel, origins.positions
@@ -390,6 +405,7 @@ def cross_validation(
     )  # fmt: skip
     frame = pd.concat(_frames(rolling), ignore_index=True)
     rolling.warn_of_lost()
+    rolling.warn_of_ended()
     return frame
 
 
@@ -423,6 +439,7 @@ def cross_validation_to_parquet(
     )  # fmt: skip
     write_frames(Path(path), _frames(rolling))
     rolling.warn_of_lost()
+    rolling.warn_of_ended()
     return Path(path)
 
 
