@@ -2,8 +2,8 @@
 
 Each path takes the errors of one past time, of all series and steps ahead at once: an empirical
 copula (the Schaake shuffle: Clark et al. 2004, Journal of Hydrometeorology 5(1)). So errors that
-occurred together, across series or across steps, occur together in the paths. How much of them is common to
-all series changes, so it is not the average of the past but a forecast (``common_factor.py``).
+occurred together, across series or across steps, occur together in the paths. How much of them all
+series share is not the average of the past but a forecast (``common_factor.py``).
 """
 
 from typing import NamedTuple, Unpack
