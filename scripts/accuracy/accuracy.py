@@ -1,7 +1,7 @@
 """Measure how good forecasts are: stocks beside other methods, baskets, simulated markets, M4.
 
-    python scripts/accuracy/accuracy.py [stocks statistical rivals baskets markets simulated m4]
-        [--every 4] [--years 2011 2013 2015] [--output DIR] [--quick]
+    python scripts/accuracy/accuracy.py [stocks statistical rivals baskets simulated m4] [--every 4]
+        [--years 2011 2013 2015] [--output DIR] [--quick]
 
 ``FORECASTER_TEST_DATA`` names the folder with ``us_stocks_2000_2015.parquet`` and M4's training
 files; the other methods need ``pip install -e ".[garch]"``. Each part writes a CSV
@@ -25,10 +25,6 @@ differs from the default but the start of the networks:
   band of sample paths: of a basket of all these stocks, and of a hundred random baskets of ten; the
   energy and the variogram score of the joint five-day log returns of all, relative to those of the
   same paths drawn for each stock by itself (``energy``, ``variogram``)
-- ``markets.csv``: the same of baskets in simulated markets, and of paths drawn from their true
-  distribution (``true_``): fifty stocks with a common factor of GARCH volatility, and fifty that
-  move independently. ``crps`` is that of the basket of all, ``energy`` and ``variogram`` are the
-  scores of the joint log returns, each relative to those of the true distribution
 - ``simulated.csv``: CRPS relative to that of the true distribution, 200 series each: random walks
   one and five steps ahead, and GARCH(1,1) with Student-t errors one step ahead
 - ``m4.csv``: M4's hourly and weekly series, and every twentieth with ETS and Theta, see ``m4.py``
@@ -66,7 +62,7 @@ LEVELS = (10, 20, 30, 40, 50, 60, 70, 80, 90)
 VOLATILITIES = ("naive", "ewma", "har", "garch", "gjr", "log_har", "range_garch")
 RIVALS = ("naive", "empirical", "ewma", "har", "garch", "gjr")
 STATISTICAL = ("naive", "garch", "ets", "theta")
-PARTS = ("stocks", "statistical", "rivals", "baskets", "markets", "simulated", "m4")
+PARTS = ("stocks", "statistical", "rivals", "baskets", "simulated", "m4")
 
 
 def main() -> None:
@@ -76,7 +72,6 @@ def main() -> None:
         "statistical": statistical,
         "rivals": rivals,
         "baskets": baskets,
-        "markets": markets,
         "simulated": simulated,
         "m4": competition,
     }
@@ -276,56 +271,6 @@ def bounds_and_outcomes(
     return low, high, [came[one].mean() for one in usable]
 
 
-def markets(options: argparse.Namespace) -> Iterator[dict[str, object]]:
-    """Yield a row for each simulated market: three years to train on, then four to forecast."""
-    stocks, first, rows = (10, 760, 800) if options.quick else (50, 760, 1760)
-    random = np.random.default_rng(0)
-    horizon = options.config.horizon
-    for name, share in (("factor of GARCH volatility", 1.0), ("independent", 0.0)):
-        own = 0.015 * random.normal(size=(stocks, rows))
-        factor, variance = garch_factor(rows, 1, random)
-        closes = 100 * np.exp(np.cumsum(own + share * factor, axis=1))
-        panel = fc.load_panel(frame_of(closes))
-        model = fc.fit(panel.until(panel.times[first]), options.config)
-        members = members_of(stocks)
-        hits, scores = [], []
-        for at in range(first, rows - horizon, horizon):
-            drawn, came = returns_from(model, panel, at)
-            ahead, _ = garch_factor(horizon, 1000, random, variance[0, at + 1])
-            noise = 0.015 * np.sqrt(horizon) * random.normal(size=drawn.shape)
-            true = np.expm1(share * ahead.sum(1)[:, None] + noise)
-            pair = [bounds_and_outcomes(one, came, members) for one in (drawn, true)]
-            hits.append([(one >= low) & (one <= high) for low, high, one in pair])
-            scores.append([market_scores(one, came) for one in (drawn, true)])
-        inside, (ours, best) = np.mean(hits, axis=0), np.mean(scores, axis=0)
-        row = {"market": name, "stocks": stocks, "periods": len(hits)}
-        for of, (everything, *tens) in zip(("", "true_"), inside, strict=True):
-            row |= {f"{of}inside_80_all": everything, f"{of}inside_80_of_ten": np.mean(tens)}
-        yield row | dict(zip(("crps", "energy", "variogram"), ours / best, strict=True))
-
-
-def garch_factor(
-    rows: int, paths: int, random: np.random.Generator, start: float = 0.008**2
-) -> tuple[np.ndarray, np.ndarray]:
-    """Simulate a factor (path, row) of GARCH(1,1), and its variances, from the first one on."""
-    alpha, beta = 0.08, 0.91
-    variance, factor = np.empty((2, paths, rows))
-    latest = np.full(paths, start)
-    for row in range(rows):
-        variance[:, row] = latest
-        factor[:, row] = np.sqrt(latest) * random.normal(size=paths)
-        latest = 0.008**2 * (1 - alpha - beta) + alpha * factor[:, row] ** 2 + beta * latest
-    return factor, variance
-
-
-def market_scores(drawn: np.ndarray, came: np.ndarray) -> list[float]:
-    """Return the CRPS of the basket of all, and the energy and variogram scores of log returns."""
-    basket = metrics.energy_score(came.mean(keepdims=True), drawn.mean(1, keepdims=True))
-    paths, came = np.log1p(drawn), np.log1p(came)
-    joint = (metrics.energy_score(came, paths), metrics.variogram_score(came, paths))
-    return [basket, *joint]
-
-
 def joint_scores(
     drawn: np.ndarray, came: np.ndarray, random: np.random.Generator
 ) -> list[list[float]]:
@@ -375,22 +320,17 @@ def validated(
     shocks: np.ndarray, options: argparse.Namespace, days: int
 ) -> tuple[pd.DataFrame, np.ndarray]:
     """Return forecasts of each of the latest days, and the prices that they were made from."""
+    dates = pd.bdate_range("2010-01-01", periods=shocks.shape[1])
     closes = 100 * np.exp(np.cumsum(shocks, axis=1))
-    panel = fc.load_panel(frame_of(closes))
+    parts = [
+        pd.DataFrame({"ticker": f"s{k}", "date": dates, "close": closes[k]})
+        for k in range(len(closes))
+    ]
+    panel = fc.load_panel(pd.concat(parts))
     frame = fc.cross_validation(panel, options.config, days, level=LEVELS)
     frame["ahead"] = frame.groupby(["unique_id", "cutoff"]).cumcount() + 1
     series = frame["unique_id"].str[1:].astype(int).to_numpy()
-    return frame, closes[series, panel.times.searchsorted(frame["cutoff"].to_numpy())]
-
-
-def frame_of(closes: np.ndarray) -> pd.DataFrame:
-    """Return closes (stock, row) as a frame of stocks named s0, s1 and so on."""
-    dates = pd.bdate_range("2010-01-01", periods=closes.shape[1])
-    parts = [
-        pd.DataFrame({"ticker": f"s{k}", "date": dates, "close": row})
-        for k, row in enumerate(closes)
-    ]
-    return pd.concat(parts)
+    return frame, closes[series, dates.get_indexer(frame["cutoff"])]
 
 
 def relative(part: pd.DataFrame, true: np.ndarray) -> float:

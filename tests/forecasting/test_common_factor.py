@@ -1,8 +1,10 @@
 """The common factor of errors: as large as forecast, and nothing else changes."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
+import forecaster as fc
 from forecaster.forecasting.predicting import simulating
 from forecaster.forecasting.predicting.common_factor import factor_of, scaled_to_now
 
@@ -77,7 +79,8 @@ def test_each_series_by_itself_keeps_its_distribution():
     """Of as many paths as times, one lies between each two neighbouring quantiles."""
     random = np.random.default_rng(2)
     units = errors(changed(0.2, 0.8), random)
-    drawn = simulating._draw(units, every_time(), TIMES, random)[:, :, 0]
+    scaled = scaled_to_now(units, every_time())
+    drawn = simulating._draw(units, scaled, every_time(), TIMES, random)[:, :, 0]
     for row, pool in zip(drawn, units[:, :, 0], strict=True):
         lowest = np.argsort(pool)
         edges = simulating._smoothed(pool, pool, lowest, np.zeros(TIMES), 0)
@@ -86,16 +89,43 @@ def test_each_series_by_itself_keeps_its_distribution():
         )
 
 
-def test_paths_are_drawn_with_the_factor_of_now(monkeypatch):
+def test_sums_are_drawn_with_the_factor_of_now():
     units = errors(changed(0.2, 0.8), np.random.default_rng(3))
 
-    def spread_of_sums() -> float:
+    def deviation_of_sums(ranked_by: np.ndarray) -> float:
         random = np.random.default_rng(0)
-        return float(simulating._draw(units, every_time(), 2000, random).sum(0).std())
+        return float(simulating._draw(units, ranked_by, every_time(), 2000, random).sum(0).std())
 
-    ours = spread_of_sums()
+    assert deviation_of_sums(scaled_to_now(units, every_time())) > 1.15 * deviation_of_sums(units)
+
+
+def walks(common: np.ndarray) -> dict[str, np.ndarray]:
+    """Return values by series, whose changes have this common share."""
+    moves = 0.01 * errors(common, np.random.default_rng(5), 6)[:, :, 0]
+    return {f"s{row}": 100 * np.exp(np.cumsum(one)) for row, one in enumerate(moves)}
+
+
+@pytest.mark.parametrize(("column", "wider"), [("close", True), ("y", False)])
+def test_paths_of_prices_and_no_others_follow_the_factor(column, wider, monkeypatch):
+    common = np.where(np.arange(400) < 375, 0.1, 0.9)
+    days = pd.bdate_range("2020-01-01", periods=400)
+    names = ("ticker", "date") if column == "close" else ("unique_id", "ds")
+    parts = [
+        pd.DataFrame({names[0]: name, names[1]: days, column: values})
+        for name, values in walks(common).items()
+    ]
+    panel = fc.load_panel(pd.concat(parts))
+    config = fc.Config(horizon=1, hidden=4, members=1, epochs=2, lookback=20)
+    model = fc.fit(panel, config)
+
+    def deviation_of_sums() -> float:
+        paths = fc.simulate(model, panel, 1000)
+        return float(paths.groupby("sample_id")["LSTM"].sum().std())
+
+    ours = deviation_of_sums()
     monkeypatch.setattr(simulating, "scaled_to_now", lambda units, positions: units)
-    assert ours > 1.15 * spread_of_sums()
+    assert (ours > 1.05 * deviation_of_sums()) == wider
+    assert wider or ours == deviation_of_sums()
 
 
 def test_the_factor_is_the_mean_of_the_series_known_at_a_time():

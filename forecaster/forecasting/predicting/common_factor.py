@@ -1,4 +1,4 @@
-"""The common factor of forecast errors, and how large it is now.
+"""The common factor of the errors of prices, and how large it is now.
 
 The common factor is the mean error of all series at one time. Its share of the errors changes: in a
 crisis stocks move together, in calm years each for itself. So before past errors are ranked for

@@ -2,8 +2,8 @@
 
 Each path takes the errors of one past time, of all series and steps ahead at once: an empirical
 copula (the Schaake shuffle: Clark et al. 2004, Journal of Hydrometeorology 5(1)). So errors that
-occurred together, across series or across steps, occur together in the paths. How much of them all
-series share is not the average of the past but a forecast (``common_factor.py``).
+occurred together, across series or across steps, occur together in the paths. Of prices, how much
+of them all series share is a forecast, not the average of the past (``common_factor.py``).
 """
 
 from typing import NamedTuple, Unpack
@@ -62,9 +62,9 @@ def simulate(
     by itself has the distribution of :func:`predict`.
 
     The dependence between series and between steps is that of the errors of past forecasts, at the
-    latest times at which most series have errors; how much of them is common to all series is
-    forecast from the latest errors. A series without errors at such a time takes those of another
-    time of its own, and is then independent of the others.
+    latest times at which most series have errors. Of prices, how much of these errors is common to
+    all series is forecast from the latest ones. A series without errors at such a time takes those
+    of another time of its own, and is then independent of the others.
 
     - ``model, panel, columns``: as for :func:`predict`, which leaves out the same series and rows
     - ``n_paths``: the number of paths
@@ -108,9 +108,13 @@ def draw_paths(
     latest = latest_scores(model, panel, transformed, 1)
     spread = spread_at_origins(latest.scores, model.only(panel.ids).spreads())
     memory = model.config.longest_validation + horizon
-    units = (latest.scores / spread)[:, -memory:]
-    drawn = _draw(units, transformed.positions[:, -memory:], n_paths, np.random.default_rng(seed))
-    standardised = _values(latest.mixture.latest(1), drawn * spread[:, -1:])
+    rows = min(memory, spread.shape[1], transformed.positions.shape[1])
+    units, positions = (latest.scores / spread)[:, -rows:], transformed.positions[:, -rows:]
+    prices = not model.transform.takes_any
+    ranked_by = scaled_to_now(units, positions) if prices else units
+    drawn = _draw(units, ranked_by, positions, n_paths, np.random.default_rng(seed))
+    drawn = drawn * spread[:, -1:]
+    standardised = _values(latest.mixture.latest(1), drawn)
     base, scale = transformed.base[:, -1:], transformed.scale[:, -1:]
     paths = transformed.invert(base + scale * standardised)  # (series, path, horizon)
     check_finite(panel, {model.config.column: paths})
@@ -121,6 +125,7 @@ def draw_paths(
 
 def _draw(
     units: Float[np.ndarray, "series origin horizon"],
+    ranked_by: Float[np.ndarray, "series origin horizon"],
     positions: Int[np.ndarray, "series origin"],
     n_paths: int,
     random: np.random.Generator,
@@ -128,11 +133,9 @@ def _draw(
     """Draw scores of all series jointly, in units of their spread.
 
     - ``units``: past scores in these units, in order of time, NaN where unknown
+    - ``ranked_by``: what decides the rank of each score among those of its series and step
     - ``positions``: of their origins on the panel's time axis
     """
-    units = units[:, units.shape[1] - positions.shape[1] :]
-    positions = positions[:, -units.shape[1] :]
-    ranked_by = scaled_to_now(units, positions)
     known = np.asarray(np.isfinite(units).all(axis=2))
     times, count = np.unique(positions[known], return_counts=True)
     common = times[count >= 0.5 * count.max()] if len(times) else np.zeros(1, int)
