@@ -223,29 +223,20 @@ def baskets(options: argparse.Namespace) -> Iterator[dict[str, object]]:
         end, horizon = len(panel.times) - 1, options.config.horizon
         first = end - horizon - (days - 1)
         model = fc.fit(panel.until(panel.times[first]), options.config)
-        ids = [name for name in panel.ids if name in model.ids]
+        panel = panel.only([name for name in panel.ids if name in model.ids])
+        members = members_of(len(panel.ids))
         random = np.random.default_rng(0)
-        members = [np.arange(len(ids))]
-        members += [random.permutation(len(ids))[:10] for _ in range(100)]
         hits, joint = [], []
         for at in range(first, end - horizon + 1, horizon)[: 3 if options.quick else None]:
-            known = panel.only(ids).until(panel.times[at])
-            table = fc.simulate(model, known, 1000).groupby(["unique_id", "sample_id"], sort=False)
-            ends = table["LSTM"].last().unstack("unique_id")
-            close = panel.only(list(ends)).channel("close")
-            moved = panel.only(list(ends)).channel("adj_close")
-            drawn = ends.to_numpy() / close[:, at] - 1  # paths are in units of the latest close
-            came = moved[:, at + horizon] / moved[:, at] - 1
-            usable = [one[one < len(came)] for one in members]
+            drawn, came = returns_from(model, panel, at)
             joint.append(joint_scores(np.log1p(drawn), np.log1p(came), random))
-            low, high = np.quantile([drawn[:, one].mean(1) for one in usable], [0.1, 0.9], axis=1)
-            hits.append([low, high, [came[one].mean() for one in usable]])
+            hits.append(bounds_and_outcomes(drawn, came, members))
         low, high, came = np.array(hits).transpose(1, 0, 2)
         inside = (came >= low) & (came <= high)
         (energy, alone), (variogram, alone_too) = np.mean(joint, axis=0)
         yield {
             "year": year,
-            "stocks": len(ids),
+            "stocks": len(panel.ids),
             "periods": len(hits),
             "inside_80_all": inside[:, 0].mean(),
             "inside_80_of_ten": inside[:, 1:].mean(),
@@ -253,6 +244,31 @@ def baskets(options: argparse.Namespace) -> Iterator[dict[str, object]]:
             "energy": energy / alone,
             "variogram": variogram / alone_too,
         }
+
+
+def members_of(stocks: int) -> list[np.ndarray]:
+    """Return the stocks in each basket: all, then a hundred times ten."""
+    random = np.random.default_rng(0)
+    return [np.arange(stocks)] + [random.permutation(stocks)[:10] for _ in range(100)]
+
+
+def returns_from(model: fc.Model, panel: fc.Panel, at: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the returns over the horizon that are drawn at a row, (path, stock), and that came."""
+    table = fc.simulate(model, panel.until(panel.times[at]), 1000)
+    ends = table.groupby(["unique_id", "sample_id"], sort=False)["LSTM"].last().unstack("unique_id")
+    panel = panel.only(list(ends))
+    moved = panel.channel(panel.target)
+    drawn = ends.to_numpy() / panel.channel("close")[:, at] - 1  # paths are in units of the close
+    return drawn, moved[:, at + model.config.horizon] / moved[:, at] - 1
+
+
+def bounds_and_outcomes(
+    drawn: np.ndarray, came: np.ndarray, members: list[np.ndarray]
+) -> tuple[np.ndarray, np.ndarray, list[float]]:
+    """Return the bounds of the 80 % bands of baskets, and the returns of these."""
+    usable = [one[one < len(came)] for one in members]
+    low, high = np.quantile([drawn[:, one].mean(1) for one in usable], [0.1, 0.9], axis=1)
+    return low, high, [came[one].mean() for one in usable]
 
 
 def joint_scores(

@@ -2,7 +2,8 @@
 
 Each path takes the errors of one past time, of all series and steps ahead at once: an empirical
 copula (the Schaake shuffle: Clark et al. 2004, Journal of Hydrometeorology 5(1)). So errors that
-occurred together, across series or across steps, occur together in the paths.
+occurred together, across series or across steps, occur together in the paths. Of prices, how much
+of them all series share is a forecast, not the average of the past (``common_factor.py``).
 """
 
 from typing import NamedTuple, Unpack
@@ -16,6 +17,7 @@ from forecaster.forecasting.bands.conformal import SHRINKAGE, spread_at_origins
 from forecaster.forecasting.bands.counts import Counted
 from forecaster.forecasting.bands.mixture import Mixture, ndtri
 from forecaster.forecasting.model import Model, check_model
+from forecaster.forecasting.predicting.common_factor import scaled_to_now
 from forecaster.forecasting.predicting.matching import match_panel, with_newcomers
 from forecaster.forecasting.predicting.predicting import (
     check_finite,
@@ -60,8 +62,9 @@ def simulate(
     by itself has the distribution of :func:`predict`.
 
     The dependence between series and between steps is that of the errors of past forecasts, at the
-    latest times at which most series have errors. A series without errors at such a time takes
-    those of another time of its own, and is then independent of the others.
+    latest times at which most series have errors. Of prices, how much of these errors is common to
+    all series is forecast from the latest ones. A series without errors at such a time takes those
+    of another time of its own, and is then independent of the others.
 
     - ``model, panel, columns``: as for :func:`predict`, which leaves out the same series and rows
     - ``n_paths``: the number of paths
@@ -105,9 +108,13 @@ def draw_paths(
     latest = latest_scores(model, panel, transformed, 1)
     spread = spread_at_origins(latest.scores, model.only(panel.ids).spreads())
     memory = model.config.longest_validation + horizon
-    units = (latest.scores / spread)[:, -memory:]
-    drawn = _draw(units, transformed.positions[:, -memory:], n_paths, np.random.default_rng(seed))
-    standardised = _values(latest.mixture.latest(1), drawn * spread[:, -1:])
+    rows = min(memory, spread.shape[1], transformed.positions.shape[1])
+    units, positions = (latest.scores / spread)[:, -rows:], transformed.positions[:, -rows:]
+    prices = not model.transform.takes_any
+    ranked_by = scaled_to_now(units, positions) if prices else units
+    drawn = _draw(units, ranked_by, positions, n_paths, np.random.default_rng(seed))
+    drawn = drawn * spread[:, -1:]
+    standardised = _values(latest.mixture.latest(1), drawn)
     base, scale = transformed.base[:, -1:], transformed.scale[:, -1:]
     paths = transformed.invert(base + scale * standardised)  # (series, path, horizon)
     check_finite(panel, {model.config.column: paths})
@@ -118,6 +125,7 @@ def draw_paths(
 
 def _draw(
     units: Float[np.ndarray, "series origin horizon"],
+    ranked_by: Float[np.ndarray, "series origin horizon"],
     positions: Int[np.ndarray, "series origin"],
     n_paths: int,
     random: np.random.Generator,
@@ -125,32 +133,34 @@ def _draw(
     """Draw scores of all series jointly, in units of their spread.
 
     - ``units``: past scores in these units, in order of time, NaN where unknown
+    - ``ranked_by``: what decides the rank of each score among those of its series and step
     - ``positions``: of their origins on the panel's time axis
     """
-    units = units[:, units.shape[1] - positions.shape[1] :]
     known = np.asarray(np.isfinite(units).all(axis=2))
-    times, count = np.unique(positions[:, -units.shape[1] :][known], return_counts=True)
+    times, count = np.unique(positions[known], return_counts=True)
     common = times[count >= 0.5 * count.max()] if len(times) else np.zeros(1, int)
     # Each time is drawn equally often, so that the distribution of each series stays exact.
     rounds = -(-n_paths // len(common))
     drawn = np.concatenate([random.permutation(common) for _ in range(rounds)])[:n_paths]
     within = random.uniform(size=n_paths)  # a position between neighbouring ranks
     out = np.empty((len(units), n_paths, units.shape[2]))
-    for row, (pool, at) in enumerate(zip(units, positions, strict=True)):
-        pool, at = pool[known[row]], at[known[row]]
+    for row in range(len(units)):
+        pool, order, at = (part[row][known[row]] for part in (units, ranked_by, positions))
         if not len(pool):
             out[row] = ndtri(random.uniform(size=(n_paths, 1)))
             continue
         chosen = np.minimum(np.searchsorted(at, drawn), len(at) - 1)
         chosen = np.where(at[chosen] == drawn, chosen, random.integers(len(at), size=n_paths))
         out[row] = np.stack(
-            [_smoothed(pool[:, h], chosen, within, h) for h in range(pool.shape[1])], axis=-1
+            [_smoothed(pool[:, h], order[:, h], chosen, within, h) for h in range(pool.shape[1])],
+            axis=-1,
         )
     return out
 
 
 def _smoothed(
     pool: Float[np.ndarray, " origin"],
+    ranked_by: Float[np.ndarray, " origin"],
     chosen: Int[np.ndarray, " path"],
     within: Float[np.ndarray, " path"],
     h: int,
@@ -160,13 +170,14 @@ def _smoothed(
     Like those of bands, the quantiles of past errors are shrunk towards the forecast distribution.
 
     - ``pool``: past scores of one series and step ahead, in units of their spread
+    - ``ranked_by``: what decides the rank of each entry of the pool
     - ``chosen``: the entry of the pool for each path
     - ``within``: a number in [0, 1) for each path, added to the rank of its entry
     - ``h``: the step ahead, from 0
     """
     count = len(pool)
     rank = np.empty(count)
-    rank[np.argsort(pool, kind="stable")] = np.arange(count)
+    rank[np.argsort(ranked_by, kind="stable")] = np.arange(count)
     share = (rank[chosen] + within) / count
     empirical = np.interp(share, np.arange(1, count + 1) / (count + 1), np.sort(pool))
     weight = count / (count + SHRINKAGE * (h + 1))

@@ -1,0 +1,151 @@
+"""The common factor of errors: as large as forecast, and nothing else changes."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import forecaster as fc
+from forecaster.forecasting.predicting import simulating
+from forecaster.forecasting.predicting.common_factor import factor_of, scaled_to_now
+
+SERIES, TIMES = 20, 250
+
+
+def every_time(series: int = SERIES, times: int = TIMES) -> np.ndarray:
+    return np.tile(np.arange(times), (series, 1))
+
+
+def errors(common: np.ndarray, random: np.random.Generator, series: int = SERIES) -> np.ndarray:
+    """Return errors (series, time, 1) of unit variance; ``common``: its share, by time."""
+    shared = np.sqrt(common) * random.normal(size=len(common))
+    own = np.sqrt(1 - common) * random.normal(size=(series, len(common)))
+    return (shared + own)[:, :, None]
+
+
+def correlation(units: np.ndarray) -> float:
+    return float(np.corrcoef(units[:, :, 0])[np.triu_indices(len(units), 1)].mean())
+
+
+def changed(before: float, after: float) -> np.ndarray:
+    """Return a share of common variance that changes thirty times before now."""
+    return np.where(np.arange(TIMES) < TIMES - 30, before, after)
+
+
+@pytest.mark.parametrize(("before", "after"), [(0.2, 0.7), (0.6, 0.1)])
+def test_series_move_together_more_like_lately(before, after):
+    """At least a quarter of the way: the forecast is shrunk towards the average."""
+    units = errors(changed(before, after), np.random.default_rng(0))
+    found, average = correlation(scaled_to_now(units, every_time())), correlation(units)
+    assert abs(found - after) < 0.75 * abs(average - after)
+
+
+def test_a_factor_with_persistent_volatility_is_forecast():
+    """The standard deviation of a sum is nearer to the true one than that of the average past."""
+    random = np.random.default_rng(1)
+    times = 3000
+    level = np.zeros(times)
+    for row in range(1, times):
+        level[row] = 0.98 * level[row - 1] + 0.2 * random.normal()
+    common = 1 / (1 + np.exp(0.5 - level))
+    units = errors(common, random)
+    off = []
+    for now in range(TIMES, times, 10):
+        past = units[:, now - TIMES : now]
+        true = np.sqrt(SERIES * (1 + (SERIES - 1) * common[now]))
+        pair = (past, scaled_to_now(past, every_time()))
+        drawn = [one / one.std(1, keepdims=True) for one in pair]
+        off.append([np.log(one.sum(0).std() / true) for one in drawn])
+    plain, ours = np.sqrt(np.square(off).mean(0))
+    assert ours < 0.85 * plain
+
+
+def test_independent_series_stay_independent():
+    """What is left of chance in the deviation of their sum is far below that of its estimate."""
+    off = []
+    for seed in range(40):
+        units = errors(np.zeros(TIMES), np.random.default_rng(seed))
+        scaled = scaled_to_now(units, every_time())
+        off.append(np.log(scaled.sum(0).std() / units.sum(0).std()))
+    assert abs(np.mean(off)) < 0.01
+    assert np.sqrt(np.mean(np.square(off))) < 0.02
+
+
+def test_a_single_series_stays_as_it_is():
+    units = np.random.default_rng(0).normal(size=(1, TIMES, 3))
+    np.testing.assert_array_equal(scaled_to_now(units, every_time(1)), units)
+
+
+def test_each_series_by_itself_keeps_its_distribution():
+    """Of as many paths as times, one lies between each two neighbouring quantiles."""
+    random = np.random.default_rng(2)
+    units = errors(changed(0.2, 0.8), random)
+    scaled = scaled_to_now(units, every_time())
+    drawn = simulating._draw(units, scaled, every_time(), TIMES, random)[:, :, 0]
+    for row, pool in zip(drawn, units[:, :, 0], strict=True):
+        lowest = np.argsort(pool)
+        edges = simulating._smoothed(pool, pool, lowest, np.zeros(TIMES), 0)
+        np.testing.assert_array_equal(
+            np.searchsorted(edges, np.sort(row), side="right"), np.arange(1, TIMES + 1)
+        )
+
+
+def test_sums_are_drawn_with_the_factor_of_now():
+    units = errors(changed(0.2, 0.8), np.random.default_rng(3))
+
+    def deviation_of_sums(ranked_by: np.ndarray) -> float:
+        random = np.random.default_rng(0)
+        return float(simulating._draw(units, ranked_by, every_time(), 2000, random).sum(0).std())
+
+    assert deviation_of_sums(scaled_to_now(units, every_time())) > 1.15 * deviation_of_sums(units)
+
+
+def walks(common: np.ndarray) -> dict[str, np.ndarray]:
+    """Return values by series, whose changes have this common share."""
+    moves = 0.01 * errors(common, np.random.default_rng(5), 6)[:, :, 0]
+    return {f"s{row}": 100 * np.exp(np.cumsum(one)) for row, one in enumerate(moves)}
+
+
+@pytest.mark.parametrize(("column", "wider"), [("close", True), ("y", False)])
+def test_paths_of_prices_and_no_others_follow_the_factor(column, wider, monkeypatch):
+    common = np.where(np.arange(400) < 375, 0.1, 0.9)
+    days = pd.bdate_range("2020-01-01", periods=400)
+    names = ("ticker", "date") if column == "close" else ("unique_id", "ds")
+    parts = [
+        pd.DataFrame({names[0]: name, names[1]: days, column: values})
+        for name, values in walks(common).items()
+    ]
+    panel = fc.load_panel(pd.concat(parts))
+    config = fc.Config(horizon=1, hidden=4, members=1, epochs=2, lookback=20)
+    model = fc.fit(panel, config)
+
+    def deviation_of_sums() -> float:
+        paths = fc.simulate(model, panel, 1000)
+        return float(paths.groupby("sample_id")["LSTM"].sum().std())
+
+    ours = deviation_of_sums()
+    monkeypatch.setattr(simulating, "scaled_to_now", lambda units, positions: units)
+    assert (ours > 1.05 * deviation_of_sums()) == wider
+    assert wider or ours == deviation_of_sums()
+
+
+def test_the_factor_is_the_mean_of_the_series_known_at_a_time():
+    units = np.full((4, 3, 2), np.nan)
+    units[:, 0] = [[1, 10], [2, 20], [3, 30], [6, 60]]
+    units[:2, 1] = [[1, 1], [3, np.nan]]
+    units[0, 2] = 5
+    positions = np.array([[4, 5, 6], [4, 5, -1], [4, -1, -1], [4, -1, -1]])
+    factor = factor_of(units, positions)
+    np.testing.assert_array_equal(factor.values[1:, 0], [3, 2, np.nan])  # of one series: unknown
+    np.testing.assert_array_equal(factor.values[1:, 1], [30, np.nan, np.nan])
+    assert factor.series == 3
+    assert np.isnan(factor.values[0]).all()  # the padding
+    np.testing.assert_array_equal(factor.time[0], [1, 2, 3])
+
+
+def test_errors_that_are_unknown_stay_unknown():
+    units = errors(changed(0.2, 0.8), np.random.default_rng(4))
+    units[3, :100] = np.nan
+    scaled = scaled_to_now(units, every_time())
+    np.testing.assert_array_equal(np.isnan(scaled), np.isnan(units))
+    nothing = np.full_like(units, np.nan)
+    assert np.isnan(scaled_to_now(nothing, every_time())).all()
