@@ -33,7 +33,13 @@ from forecaster.ingest import (
     read_renames,
     read_universe,
 )
-from forecaster.pipeline import FIXED_QUANTILES, Prediction, fixed_columns, predict_from_home
+from forecaster.pipeline import (
+    FIXED_QUANTILES,
+    ForecastTable,
+    Prediction,
+    fixed_columns,
+    predict_from_home,
+)
 from forecaster.record import SPANS, Scorecard, forecast_alarms, read_record, score_record
 
 OnStage = Callable[[str], None]
@@ -45,6 +51,7 @@ class _Due(NamedTuple):
     source: Source
     tickers: list[str] | None
     groups: Groups | None
+    database: ForecastTable | None
 
 
 def run_day(
@@ -156,7 +163,12 @@ class _Day:
         for path in (watch.forecasts, watch.page, watch.scorecard, watch.summary):
             if path is not None:
                 check_output(path, {**TABLES, **PAGES}, overwrite=True, option=watch.name)
-        return _Due(source, tickers, None if watch.groups is None else read_groups(watch.groups))
+        database = None
+        if watch.database is not None:
+            database = ForecastTable(watch.database, f"{watch.name}: forecasts =")
+            database.check()
+        groups = None if watch.groups is None else read_groups(watch.groups)
+        return _Due(source, tickers, groups, database)
 
     def _ingest(self, due: _Due) -> Ingested:
         """Bring the store up to date, and note which series came, changed or are missing."""
@@ -243,6 +255,9 @@ class _Day:
                 frame = made.frame.assign(source="simulated") if made.simulated else made.frame
             output = check_output(watch.forecasts, overwrite=True)
             self._written("forecasts", output.path, lambda _: output.write_table(frame))
+        if due.database is not None:
+            due.database.write(fixed_columns(made, self._began))
+            self._summary.written["forecasts"] = due.database.shown
 
     def _written(self, kind: str, path: Path, write: Callable[[Path], object]) -> None:
         write(path)

@@ -9,7 +9,7 @@ from typing import Any
 
 from forecaster.config import read_settings
 from forecaster.errors import UsageError, printable
-from forecaster.files import PAGES, TABLES
+from forecaster.files import PAGES, TABLES, is_database
 
 _DATABASE_FILE = re.compile(r"(sql:(?:sqlite|duckdb):///)([^:/$?][^:?]*)(\?.*)?")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,59}")
@@ -28,7 +28,8 @@ levels = [80, 95]                # bands, in percent
 # newcomers = false              # default: as `predict --all`
 # max_late = 5                   # leave out series that lack more sessions
 
-forecasts = "forecasts.csv"      # replaced each day; .csv, .json, .parquet or .xlsx
+forecasts = "forecasts.csv"      # replaced each day; .csv, .json, .parquet or .xlsx; or a table
+                                 # of a database: "sql:sqlite:///desk.db#forecasts"
 # layout = "fixed"               # columns that never change, see `predict --layout`
 # page = "forecasts.html"
 # groups = "sectors.csv"         # groups for the page
@@ -72,6 +73,7 @@ class Watch:
     """What a daily run does; see :data:`EXAMPLE`. Paths are absolute.
 
     - ``name``: of the file without its ending; the state of the last run is kept under it
+    - ``forecasts``, ``database``: the file of forecasts, or the table as ``sql:URL#TABLE``
     """
 
     name: str
@@ -87,6 +89,7 @@ class Watch:
     newcomers: bool | None = None
     max_late: int | None = None
     forecasts: Path | None = None
+    database: str | None = None
     layout: str = "wide"
     page: Path | None = None
     groups: Path | None = None
@@ -117,6 +120,8 @@ def read_watch(path: Path) -> Watch:
     checked = {name: _KINDS[name](f"{where}: {name}", value) for name, value in given.items()}
     alarms = {n: _LIMITS[n](f"{where}: [alarms] {n}", value) for n, value in limits.items()}
     folder = path.resolve().parent
+    if is_database(checked.get("forecasts", "")):
+        checked |= _database_in(folder, where, checked.pop("forecasts"), checked.get("layout"))
     for name in _PATHS & checked.keys():
         checked[name] = folder / Path(checked[name]).expanduser()
     checked["source"] = _source_in(folder, checked["source"])
@@ -153,10 +158,21 @@ def _check_outputs(where: str, checked: Mapping[str, Any]) -> None:
         if path in written:
             raise UsageError(f"{where}: {name} and {written[path]} are the same file, {path}")
         written[path] = name
-    if "layout" in checked and "forecasts" not in checked:
+    if "layout" in checked and not checked.keys() & {"forecasts", "database"}:
         raise UsageError(f'{where}: layout is of a file; add forecasts = "forecasts.csv"')
     if "groups" in checked and "page" not in checked:
         raise UsageError(f'{where}: groups is for the page; add page = "forecasts.html"')
+
+
+def _database_in(folder: Path, where: str, name: str, layout: str | None) -> dict[str, str]:
+    """Return the settings of a table in a database, whose file begins in a folder."""
+    if layout == "wide":
+        raise UsageError(
+            f'{where}: layout = "wide" is of files, as its columns change with the model; leave it '
+            "out, since forecasts is a table of a database"
+        )
+    url, mark, table = name.rpartition("#")
+    return {"database": f"{_source_in(folder, url)}{mark}{table}", "layout": "fixed"}
 
 
 def _source_in(folder: Path, source: str) -> str:
