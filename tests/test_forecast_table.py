@@ -1,6 +1,7 @@
 """Forecasts in a table of a database: SQLite always, DuckDB and PostgreSQL where installed."""
 
 import contextlib
+import re
 import sqlite3
 import subprocess
 import sys
@@ -112,6 +113,22 @@ def test_a_repeated_run_leaves_each_forecast_once(url):
     assert len(rows(url)) == 12, "another model's forecasts stand beside"
 
 
+def test_the_sql_of_the_guide_works(url):
+    guide = Path(__file__).parents[1] / "docs" / "guide" / "every-morning.md"
+    latest, made = re.findall(r"```sql\n(.*?);\n```", guide.read_text(), re.DOTALL)
+    execute(url, made)
+    table = ForecastTable(f"{url}#forecasts")
+    table.check()
+    table.write(forecasts())
+    table.write(forecasts(run="later", made="2024-03-29 08:00:00"))
+    tomorrow = forecasts(["AAA"], run="later", made="2024-03-30 08:00:00")
+    tomorrow["origin"] += pd.Timedelta("1D")
+    table.write(tomorrow)
+    found = rows(url, f"({latest.partition('ORDER BY f.')[0]}) AS found")
+    assert found["unique_id"].tolist() == ["AAA"] * 3 + ["BÖ.B"] * 3
+    assert found["run"].eq("later").all() and found["origin"].nunique() == 2
+
+
 def test_whole_numbers_may_be_times(url):
     table = ForecastTable(f"{url}#forecasts")
     given = forecasts().assign(origin=202403, ds=[1, 2, 3] * 2)
@@ -143,8 +160,8 @@ def test_a_schema_may_be_named(url):
     ],
 )
 def test_a_table_of_others_is_an_error_before_anything_is_written(url, made, what):
-    numbers = {name: "double precision" for name in COLUMNS[7:-2]}
-    types = {name: "text" for name in COLUMNS} | numbers | {"step": "bigint"}
+    numbers = dict.fromkeys(COLUMNS[7:-2], "double precision")
+    types = dict.fromkeys(COLUMNS, "text") | numbers | {"step": "bigint"}
     types |= dict.fromkeys(("made", "origin", "ds"), "timestamp")
     types |= {"note": "text"} if "note" in made else {"q95": "text"} if "q95" in made else {}
     said_types = ", ".join(f"{name} {kind}" for name, kind in types.items())
@@ -183,34 +200,30 @@ def test_a_failure_leaves_no_empty_file(tmp_path):
 
 
 def test_writers_at_the_same_time_both_write(url):
-    """Also where both find no table."""
-    for turn in range(3):
-        name = f"forecasts{turn}" if "postgresql" in url else f"f{turn}"
-        if "postgresql" in url:
-            execute(url, f"DROP TABLE IF EXISTS {name}")
-        frames = [forecasts(["AAA", "BBB"], made=f"2024-03-29 0{n}:00:00") for n in range(4)]
-        frames += [forecasts([f"N{n}"]) for n in range(4)]
-        threads, failed = [], []
+    """Also where both find no table. Those of DuckDB may fail, but then as a whole."""
+    frames = [forecasts(["AAA", "BBB"], made=f"2024-03-29 0{n}:00:00") for n in range(4)]
+    frames += [forecasts([f"N{n}"]) for n in range(4)]
+    failed: list[Exception] = []
 
-        def write(frame: pd.DataFrame, name: str = name, failed: list = failed) -> None:
-            try:
-                ForecastTable(f"{url}#{name}").write(frame)
-            except Exception as error:
-                failed.append(error)
+    def write(frame: pd.DataFrame) -> None:
+        try:
+            ForecastTable(f"{url}#forecasts").write(frame)
+        except Exception as error:
+            failed.append(error)
 
-        for frame in frames:
-            threads.append(threading.Thread(target=write, args=(frame,)))
+    for _ in range(3):
+        threads = [threading.Thread(target=write, args=(frame,)) for frame in frames]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        if "duckdb" in url:  # whose writers may contradict each other; each is whole or not at all
+        if "duckdb" in url:
             assert all(isinstance(error, WriteError) for error in failed)
+            failed.clear()
             for frame in frames:
-                write(frame, failed=[])
-        else:
-            assert not failed
-        assert len(rows(url, name)) == 6 + 12
+                write(frame)
+        assert not failed and len(rows(url)) == 6 + 12
+        execute(url, "DROP TABLE forecasts")
 
 
 WRITE = """
