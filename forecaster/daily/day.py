@@ -155,7 +155,7 @@ class _Day:
         roles = {**parse_columns(watch.columns), "date_format": watch.date_format}
         source = open_source(
             watch.source, decimal=watch.decimal, columns=Columns(**roles), append=watch.append,
-            query=watch.query,
+            query=watch.query, downloads=self._home.downloads,
         )  # fmt: skip
         tickers = None
         if watch.tickers is not None:

@@ -180,7 +180,7 @@ def _source_in(folder: Path, source: str) -> str:
     if database := _DATABASE_FILE.fullmatch(source):
         return f"{database[1]}{folder / Path(database[2]).expanduser()}{database[3] or ''}"
     kind, colon, path = source.partition(":")
-    if kind != "files" or not path:
+    if kind != "files" or not path or "://" in path:
         return source
     return f"{kind}{colon}{folder / Path(path).expanduser()}"
 

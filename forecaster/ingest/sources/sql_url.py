@@ -105,7 +105,7 @@ def read_database_url(
     from sqlalchemy.exc import ArgumentError
 
     try:
-        url = sa.make_url(_filled(text, what))
+        url = sa.make_url(fill_in(text, what))
     except (ArgumentError, ValueError, TypeError):
         raise UsageError(f"{what}: the URL is not understood; {_EXPECTED}") from None
     url = url.set(drivername=_DEFAULT_DRIVER.get(url.drivername, url.drivername))
@@ -126,7 +126,7 @@ def read_database_url(
 
 def hide_secrets(source: str) -> str:
     """Return the name of a source as typed, without what may be a secret."""
-    if "://" not in source or source.startswith("files:"):
+    if "://" not in source:
         return source
     source = re.sub(r"://.*@", f"://{_HIDDEN}@", source, flags=re.DOTALL)
     return re.sub(r"\?[^#]*", "", source)
@@ -138,8 +138,11 @@ def split_name(source: str) -> tuple[str, str]:
     return url.replace("%23", "#"), query
 
 
-def _filled(text: str, what: str) -> str:
-    """Return a URL with the values of its variables, quoted where a URL needs it."""
+def fill_in(text: str, what: str) -> str:
+    """Return a URL with ``${NAME}`` replaced from the environment, quoted where a URL needs it.
+
+    ``what``: the option, for the error if a variable is not set
+    """
 
     def value(match: re.Match[str]) -> str:
         return _value(match[1], what)
