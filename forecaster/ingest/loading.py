@@ -91,8 +91,8 @@ def load_panel(
     """Load a panel straight from a source, without storing it.
 
     - ``source``: ``yahoo``, ``simulated``, ``files:PATH``, ``files:URL``, ``sql:URL``, or a frame
-      of pandas, polars or pyarrow: with a row per series and time, with a column per series and the times in
-      the index or a column, or as ``yfinance.download`` returns it
+      of pandas, polars or pyarrow: with a row per series and time, with a column per series and
+      the times in the index or a column, or as ``yfinance.download`` returns it
     - ``tickers``: the series to load; None: all that the source holds
     - ``start``, ``end``: the first and the last day, both included
     - ``seed``: of the simulated market

@@ -24,7 +24,7 @@ from forecaster.files import FolderLock
 from forecaster.home import Home
 from forecaster.ingest import Store
 from forecaster.pipeline.layout import COLUMNS
-from forecaster.record import read_record
+from forecaster.record import read_record, scorecard
 from tests.conftest import prices, run
 from tests.slow import rest_slow
 
@@ -489,3 +489,23 @@ def test_a_setting_of_files_does_not_go_with_a_table(tmp_path, more, what):
     path.write_text(head.replace(more, ""))
     watch = read_watch(path)
     assert watch.database == f"sql:sqlite:///{tmp_path}/d.db#f" and watch.layout == "fixed"
+
+
+def test_the_example_for_mlflow_runs(desk, monkeypatch):
+    mlflow = pytest.importorskip("mlflow", reason="mlflow-skinny is not installed")
+    pytest.importorskip("alembic", reason="alembic is not installed")
+    for end in DAYS[310:312]:
+        desk.until(end)
+        desk.daily()
+    guide = Path(__file__).parents[2] / "docs" / "guide" / "every-morning.md"
+    (example,) = [part for part in guide.read_text().split("```") if "import mlflow" in part]
+    database = f"sqlite:///{desk.folder}/mlflow.db"
+    example = example.removeprefix("python").replace("/srv/forecaster/home", str(desk.home))
+    monkeypatch.chdir(desk.folder)  # for the files beside the database
+    exec(example.replace("sqlite:////srv/forecaster/mlflow.db", database), {})
+    client = mlflow.MlflowClient(database)
+    (one,) = client.search_runs([client.get_experiment_by_name("forecasts").experiment_id])
+    total = scorecard(desk.home).total()
+    assert one.data.metrics["held-80"] == total["held-80"] and total["outcomes"] == 3
+    assert one.data.metrics["outcomes"] == 3
+    assert [file.path for file in client.list_artifacts(one.info.run_id)] == ["series.csv"]
