@@ -190,6 +190,29 @@ def test_a_failure_in_the_middle_leaves_the_table_as_it_was(url, monkeypatch):
     pd.testing.assert_frame_equal(rows(url), forecasts(), check_dtype=False)
 
 
+KILLED = """
+import os, sys
+from tests.test_forecast_table import ForecastTable, forecast_table, forecasts
+forecast_table._CHUNK, upsert = 2, ForecastTable._upsert
+def once(self, connection, table, part):
+    if part is not None and part.index[0] > 2:
+        os._exit(9)
+    upsert(self, connection, table, part)
+ForecastTable._upsert = once
+ForecastTable(sys.argv[1]).write(forecasts(shift=1.0))
+"""
+
+
+def test_a_process_that_is_killed_leaves_the_table_as_it_was(url):
+    table = ForecastTable(f"{url}#forecasts")
+    table.write(forecasts(["AAA"]))
+    command = [sys.executable, "-c", KILLED, f"{url}#forecasts"]
+    assert subprocess.run(command, cwd=Path(__file__).parents[1], check=False).returncode == 9
+    pd.testing.assert_frame_equal(rows(url), forecasts(["AAA"]), check_dtype=False)
+    table.write(forecasts())
+    assert len(rows(url)) == 6
+
+
 def test_a_failure_leaves_no_empty_file(tmp_path):
     table = ForecastTable(f"sql:sqlite:///{tmp_path}/new.db#forecasts")
     table.check()
@@ -317,3 +340,15 @@ def test_a_table_with_a_time_zone_is_refused(request):
     found.run("ALTER TABLE forecasts ALTER made TYPE timestamptz")
     message = said(UsageError, table.check)
     assert "column made is timestamp with time zone, expected timestamp without" in message
+
+
+def test_a_writer_that_keeps_a_server_s_table_locked_is_said(request, monkeypatch):
+    psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
+    request.getfixturevalue("secrets")
+    found = request.getfixturevalue("server")
+    monkeypatch.setattr(forecast_table, "_LOCK_WAIT", 0.2)
+    where = found.url.partition("host=")[2]
+    with psycopg.connect(host=where, user="me", password=SECRET, dbname="postgres") as other:
+        other.execute("SELECT pg_advisory_xact_lock(hashtext('forecaster'))")
+        message = said(WriteError, ForecastTable(f"{found.url}#forecasts").check)
+    assert "lock timeout. Another program is writing to it" in message

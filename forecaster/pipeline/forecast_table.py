@@ -25,7 +25,7 @@ KEY = ("run", "origin", "unique_id", "step")
 """The columns that name a forecast. Not ``ds``: a new holiday moves the time of a step."""
 _CHUNK = 10_000  # rows that are in memory as Python objects
 _WAIT = 10.0  # seconds for which a file may be locked by another program
-_LOCK_WAIT = 60  # seconds for which another writer may hold a table of a server
+_LOCK_WAIT = 60.0  # seconds for which another writer may hold a table of a server
 _LONGEST = 63  # bytes of a name in PostgreSQL, which cuts longer ones
 _TIMES, _TEXTS = ("made", "origin", "ds"), ("run", "model", "unique_id", "forecast_by", "flags")
 _KINDS = {
@@ -132,7 +132,7 @@ class ForecastTable:
         if self._kind == "sqlite":
             connection.exec_driver_sql("BEGIN IMMEDIATE")
         elif self._kind == "postgresql":
-            connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_LOCK_WAIT}s'")
+            connection.exec_driver_sql(f"SET LOCAL lock_timeout = {round(1000 * _LOCK_WAIT)}")
             connection.exec_driver_sql("SELECT pg_advisory_xact_lock(hashtext('forecaster'))")
 
     def _present(self, connection: "sa.Connection") -> dict[str, str]:
