@@ -51,7 +51,7 @@ class _Due(NamedTuple):
     source: Source
     tickers: list[str] | None
     groups: Groups | None
-    database: ForecastTable | None
+    table: ForecastTable | None
 
 
 def run_day(
@@ -161,14 +161,14 @@ class _Day:
         if watch.tickers is not None:
             tickers = listed_tickers(watch.tickers) or read_universe(watch.tickers)
         for path in (watch.forecasts, watch.page, watch.scorecard, watch.summary):
-            if path is not None:
+            if isinstance(path, Path):
                 check_output(path, {**TABLES, **PAGES}, overwrite=True, option=watch.name)
-        database = None
-        if watch.database is not None:
-            database = ForecastTable(watch.database, f"{watch.name}: forecasts =")
-            database.check()
+        table = None
+        if isinstance(watch.forecasts, str):
+            table = ForecastTable(watch.forecasts, f"{watch.name}: forecasts =")
+            table.check()
         groups = None if watch.groups is None else read_groups(watch.groups)
-        return _Due(source, tickers, groups, database)
+        return _Due(source, tickers, groups, table)
 
     def _ingest(self, due: _Due) -> Ingested:
         """Bring the store up to date, and note which series came, changed or are missing."""
@@ -248,16 +248,16 @@ class _Day:
             self._written("page", watch.page, lambda to: build_forecasts(shown, to))
         if watch.scorecard is not None and len(card.rows):
             self._written("scorecard", watch.scorecard, lambda to: build_scorecard(card, to))
-        if watch.forecasts is not None:  # last, since other programs wait for it
+        if due.table is not None:  # last, since other programs wait for it
+            due.table.write(fixed_columns(made, self._began))
+            self._summary.written["forecasts"] = due.table.shown
+        elif isinstance(watch.forecasts, Path):
             if watch.layout == "fixed":
                 frame = fixed_columns(made, self._began)
             else:
                 frame = made.frame.assign(source="simulated") if made.simulated else made.frame
             output = check_output(watch.forecasts, overwrite=True)
             self._written("forecasts", output.path, lambda _: output.write_table(frame))
-        if due.database is not None:
-            due.database.write(fixed_columns(made, self._began))
-            self._summary.written["forecasts"] = due.database.shown
 
     def _written(self, kind: str, path: Path, write: Callable[[Path], object]) -> None:
         write(path)

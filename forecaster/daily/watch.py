@@ -73,7 +73,7 @@ class Watch:
     """What a daily run does; see :data:`EXAMPLE`. Paths are absolute.
 
     - ``name``: of the file without its ending; the state of the last run is kept under it
-    - ``forecasts``, ``database``: the file of forecasts, or the table as ``sql:URL#TABLE``
+    - ``forecasts``: a file, or a table of a database as ``sql:URL#TABLE``
     """
 
     name: str
@@ -88,8 +88,7 @@ class Watch:
     levels: tuple[float, ...] = (80.0, 95.0)
     newcomers: bool | None = None
     max_late: int | None = None
-    forecasts: Path | None = None
-    database: str | None = None
+    forecasts: Path | str | None = None
     layout: str = "wide"
     page: Path | None = None
     groups: Path | None = None
@@ -120,10 +119,11 @@ def read_watch(path: Path) -> Watch:
     checked = {name: _KINDS[name](f"{where}: {name}", value) for name, value in given.items()}
     alarms = {n: _LIMITS[n](f"{where}: [alarms] {n}", value) for n, value in limits.items()}
     folder = path.resolve().parent
-    if is_database(checked.get("forecasts", "")):
-        checked |= _database_in(folder, where, checked.pop("forecasts"), checked.get("layout"))
     for name in _PATHS & checked.keys():
-        checked[name] = folder / Path(checked[name]).expanduser()
+        if name == "forecasts" and is_database(checked[name]):
+            checked |= _table_in(folder, where, checked[name], checked.get("layout"))
+        else:
+            checked[name] = folder / Path(checked[name]).expanduser()
     checked["source"] = _source_in(folder, checked["source"])
     if "tickers" in checked:
         checked["tickers"] = _tickers_in(folder, checked["tickers"])
@@ -147,7 +147,9 @@ def _check_outputs(where: str, checked: Mapping[str, Any]) -> None:
     endings = {"forecasts": TABLES, "page": PAGES, "scorecard": PAGES, "summary": {".json": "json"}}
     written: dict[Path, str] = {}
     for name in endings.keys() & checked.keys():
-        path: Path = checked[name]
+        path: Path | str = checked[name]
+        if isinstance(path, str):
+            continue  # a table of a database
         if path.suffix.lower() not in endings[name]:
             raise UsageError(
                 f"{where}: {name}: expected a file that ends with {' or '.join(endings[name])}; "
@@ -158,13 +160,13 @@ def _check_outputs(where: str, checked: Mapping[str, Any]) -> None:
         if path in written:
             raise UsageError(f"{where}: {name} and {written[path]} are the same file, {path}")
         written[path] = name
-    if "layout" in checked and not checked.keys() & {"forecasts", "database"}:
+    if "layout" in checked and "forecasts" not in checked:
         raise UsageError(f'{where}: layout is of a file; add forecasts = "forecasts.csv"')
     if "groups" in checked and "page" not in checked:
         raise UsageError(f'{where}: groups is for the page; add page = "forecasts.html"')
 
 
-def _database_in(folder: Path, where: str, name: str, layout: str | None) -> dict[str, str]:
+def _table_in(folder: Path, where: str, name: str, layout: str | None) -> dict[str, str]:
     """Return the settings of a table in a database, whose file begins in a folder."""
     if layout == "wide":
         raise UsageError(
@@ -172,7 +174,7 @@ def _database_in(folder: Path, where: str, name: str, layout: str | None) -> dic
             "out, since forecasts is a table of a database"
         )
     url, mark, table = name.rpartition("#")
-    return {"database": f"{_source_in(folder, url)}{mark}{table}", "layout": "fixed"}
+    return {"forecasts": f"{_source_in(folder, url)}{mark}{table}", "layout": "fixed"}
 
 
 def _source_in(folder: Path, source: str) -> str:

@@ -488,7 +488,7 @@ def test_a_setting_of_files_does_not_go_with_a_table(tmp_path, more, what):
         read_watch(path)
     path.write_text(head.replace(more, ""))
     watch = read_watch(path)
-    assert watch.database == f"sql:sqlite:///{tmp_path}/d.db#f" and watch.layout == "fixed"
+    assert watch.forecasts == f"sql:sqlite:///{tmp_path}/d.db#f" and watch.layout == "fixed"
 
 
 def test_the_example_for_mlflow_runs(desk, monkeypatch):
