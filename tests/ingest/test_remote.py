@@ -381,6 +381,8 @@ def test_s3(tmp_path, s3, monkeypatch):
     system.mkdir("desk")
     for name, table in TABLES.items():
         system.pipe_file(f"desk/p/{name}.csv", csv(table.drop(columns="ticker")))
+    for key in ("p/", "p/empty/", "p/.csv/"):  # as consoles mark folders
+        system.call_s3("put_object", Bucket="desk", Key=key, Body=b"")
     home = Home(tmp_path)
     for url, ids in (("p/*.csv", 3), ("p", 3), ("p/AAA.csv", 1)):
         assert ingest(home, opened(home, f"s3://desk/{url}"), None).changed == ids

@@ -9,6 +9,7 @@ if it has changed:
 """
 
 import contextlib
+import importlib
 import json
 import shutil
 import tempfile
@@ -135,30 +136,29 @@ class Remote:
     def _listed(self) -> tuple[str | None, list[_File]]:
         """Return the remote files, and the name of the only one where the URL is of a file."""
         url = self._url.url
+        system: Any = self._system  # its methods are typed as what they return in all cases
         with self._as_error():
             if self._url.kind in WEB:
-                infos, single = {url: self._system.info(url)}, True
-                base, name = self._url.shown.partition("?")[0].rsplit("/", 1)
-                self._base = base
-                return name, [_file(url, name, infos[url])]
-            path = str(self._system._strip_protocol(url))
-            base, infos, single = path, {}, False
+                self._base, name = self._url.shown.partition("?")[0].rsplit("/", 1)
+                return name, [_file(url, name, system.info(url))]
+            path = str(system._strip_protocol(url))
+            base, found, single = path, {}, None
             if any(sign in path for sign in _MAGIC):
                 base = path[: min(path.find(s) for s in _MAGIC if s in path)].rpartition("/")[0]
-                infos = _as_mapping(self._system.glob(path, detail=True))
-            elif (info := self._system.info(path))["type"] == "file":
-                base, infos, single = path.rpartition("/")[0], {path: info}, True
+                found = dict(system.glob(path, detail=True))
+            elif (info := system.info(path))["type"] == "file":
+                base, single = path.rpartition("/")[0], info
             else:
-                infos = _as_mapping(self._system.find(path, detail=True))
+                found = dict(system.find(path, detail=True))
         self._base = f"{self._url.kind}://{base.lstrip('/')}".rstrip("/")
+        if single is not None:
+            file = _file(path, self._name_below(base, path), single)
+            return file.name, [file]
         files = [
             _file(each, self._name_below(base, each), info)
-            for each, info in sorted(infos.items())
-            if info["type"] == "file"
+            for each, info in sorted(found.items())
+            if info["type"] == "file" and _is_wanted(each.removeprefix(base).lstrip("/"))
         ]
-        if single:
-            return files[0].name, files
-        files = [file for file in files if _is_wanted(file.name)]
         if not files:
             raise DataError(f"{self.name}: no .csv or .parquet file there")
         return None, files
@@ -234,8 +234,11 @@ class Remote:
             copied = 0
 
             def relative_update(self, inc: int = 1) -> None:
-                self.copied += inc
-                if self.copied > limit:
+                self.absolute_update(self.copied + inc)
+
+            def absolute_update(self, value: int) -> None:
+                self.copied = value
+                if value > limit:
                     raise _TooLarge
 
         counting: Any = Counting()
@@ -271,9 +274,8 @@ class Remote:
         try:
             kind = fsspec.get_filesystem_class(self._url.kind)
             if self._url.kind in WEB:
-                import aiohttp
-
-                timeout = aiohttp.ClientTimeout(total=None, connect=_CONNECT, sock_read=_READ)
+                client: Any = importlib.import_module("aiohttp")
+                timeout = client.ClientTimeout(total=None, connect=_CONNECT, sock_read=_READ)
                 options["client_kwargs"] = {"trust_env": True, "timeout": timeout}
             return kind(**options)
         except ImportError:
@@ -302,14 +304,10 @@ def _file(path: str, name: str, info: Mapping[str, Any]) -> _File:
     return _File(path, name, size, state)
 
 
-def _as_mapping(found: Any) -> dict[str, dict[str, Any]]:
-    return dict(found)
-
-
 def _is_wanted(name: str) -> bool:
     """Return whether a file of a folder is read; those whose names begin with a dot are not."""
-    parts = name.split("/")
-    return name.lower().endswith(ENDINGS) and not any(part.startswith(".") for part in parts)
+    hidden = any(part.startswith(".") and part != ".." for part in name.split("/"))
+    return name.lower().endswith(ENDINGS) and not hidden
 
 
 def _read_state(folder: Path) -> dict[str, str]:
