@@ -330,6 +330,25 @@ def test_a_server_that_cannot_be_reached_or_refuses_is_said_without_secrets(
     assert "nowhere" in said(WriteError, reader.check)
 
 
+def test_a_user_without_rights_is_told_before_anything_is_made(request):
+    request.getfixturevalue("secrets")
+    found = request.getfixturevalue("server")
+    found.run("DROP TABLE IF EXISTS forecasts")
+    found.run("DROP ROLE IF EXISTS reader")
+    found.run(f"CREATE ROLE reader LOGIN PASSWORD '{SECRET}'")
+    theirs = ForecastTable(f"{found.url.replace('me:', 'reader:')}#forecasts")
+    assert "permission denied for schema public" in said(WriteError, theirs.check)
+    ForecastTable(f"{found.url}#forecasts").write(forecasts())
+    found.run("GRANT SELECT ON forecasts TO reader")
+    assert "permission denied for table forecasts" in said(WriteError, theirs.check)
+    found.run("GRANT SELECT, INSERT, UPDATE ON forecasts TO reader")
+    theirs.check()
+    theirs.write(forecasts(["CCC"]))
+    assert len(rows(found.url)) == 9
+    found.run("DROP TABLE forecasts")
+    found.run("DROP ROLE reader")
+
+
 def test_a_table_with_a_time_zone_is_refused(request):
     """Its times would be those of the session."""
     request.getfixturevalue("secrets")
