@@ -38,7 +38,7 @@ from forecaster.ingest.sources.source import Date, Fetched, Known, Source, Store
 from forecaster.ingest.sources.sources import open_source
 from forecaster.ingest.store.adjusting import adjusted, read_adjustments
 from forecaster.ingest.store.index import Origin
-from forecaster.ingest.store.renames import read_renames
+from forecaster.ingest.store.renames import read_renames, read_since
 from forecaster.ingest.store.series_file import Arrays, Encoded, encode
 from forecaster.ingest.store.store import Store
 from forecaster.ingest.tables.roles import ACTIONS, ColumnOptions, Columns
@@ -190,7 +190,8 @@ def ingested(
     with store.locked(on_wait):
         before, active = store.index.origin, _active(store)
         if renames := read_renames(store.folder):
-            source = Renamed(source, renames)
+            since = {} if refresh else read_since(store.folder)  # rows may be lost with --append
+            source = Renamed(source, renames, since)
             tickers = None if tickers is None else renamed(tickers, renames)
         origin = before if not refresh and _is_as_read(source, before) else None
         wanted = origin.tickers if origin and tickers is None else _wanted(source, tickers)

@@ -360,6 +360,28 @@ def test_forecasts_of_a_renamed_ticker_are_those_of_before(desk):
     assert not record.duplicated(["unique_id", "origin", "ds"]).any() and len(record) == 9
 
 
+@pytest.mark.parametrize("how", ["since", "all"])
+def test_a_cut_file_is_noticed_for_a_renamed_ticker_too(desk, how):
+    table = renamed(TABLE, since=DAYS[311] if how == "since" else None)
+    for end in DAYS[310:312]:
+        desk.until(end, TABLE if end == DAYS[310] else table)
+        desk.daily()
+    assert run("tickers", "rename", "BBB", "NEW", "--home", desk.home).exit_code == 0
+    desk.until(DAYS[312], table)
+    assert desk.daily().exit_code == 0
+    desk.write(table[table["date"] == DAYS[313]])
+    assert desk.daily().exit_code == 4
+    assert set(desk.alarms()) == {("shrunk", name) for name in ("AAA", "CCC", "NEW")}
+    (store,) = Store.all_of(desk.home)
+    assert {len(store.read_one(name)) for name in store.ids} == {313}
+    source = f"files:{desk.folder / 'p.csv'}"
+    assert run("ingest", "--source", source, "--append", "--home", desk.home).exit_code == 0
+    (store,) = Store.all_of(desk.home)
+    assert {len(store.read_one(name)) for name in store.ids} == {314}
+    desk.until(DAYS[314], table)
+    assert desk.daily().exit_code == 0 and not desk.alarms()
+
+
 def test_a_renamed_ticker_keeps_its_adjustments(desk):
     """The source sends its whole history under the new name, with the split as it was."""
     split = TABLE.copy()

@@ -11,7 +11,12 @@ from forecaster.ingest.review.review import review
 from forecaster.ingest.sources.renamed import joined_rows
 from forecaster.ingest.store.adjusting import adjusted, read_adjustments, write_adjustments
 from forecaster.ingest.store.export import find_store
-from forecaster.ingest.store.renames import read_renames, with_rename, write_renames
+from forecaster.ingest.store.renames import (
+    read_renames,
+    with_rename,
+    write_renames,
+    write_since,
+)
 from forecaster.ingest.store.retiring import stored_names
 from forecaster.ingest.store.series_file import encode
 from forecaster.ingest.store.store import Store
@@ -55,6 +60,7 @@ def rename_ticker(
         if new in store:  # with the whole history, as the source sends it: not adjusted
             later = adjusted(store.read_one(new), kept.get(name, []))
             _check_same(name, frame, new, later)
+            write_since(store.folder, new, later)
         # Before the rows: if this is interrupted, the same command does the rest.
         write_renames(store.folder, with_rename(done, name, new))
         if name in kept:
