@@ -190,7 +190,7 @@ def ingested(
     with store.locked(on_wait):
         before, active = store.index.origin, _active(store)
         if renames := read_renames(store.folder):
-            since = {} if refresh else read_since(store.folder)  # rows may be lost with --append
+            since = {} if refresh else read_since(store.folder)  # else rows may be missing
             source = Renamed(source, renames, since)
             tickers = None if tickers is None else renamed(tickers, renames)
         origin = before if not refresh and _is_as_read(source, before) else None
