@@ -7,6 +7,7 @@ cache/                      compiled programs, and results of slow baselines
 unfinished/<time>-<model>/  a fit that is running or was interrupted; named as its run will be
 record/<time>-<hash>        a forecast that was made, see forecaster.record
 daily/<name>.json           the state of the last daily run, see forecaster.daily
+downloads/<source>/         copies of the remote files of a source, see forecaster.ingest
 """
 
 import dataclasses
@@ -80,10 +81,15 @@ class Home:
         return self.folder / "daily"
 
     @property
+    def downloads(self) -> Path:
+        """The folder of copies of remote files, which may be deleted at any time."""
+        return self.folder / "downloads"
+
+    @property
     def folders(self) -> tuple[Path, ...]:
         """All folders of the home."""
         known = self.prices, self.models, self.evaluations
-        return *known, self.cache, self.unfinished, self.record, self.daily
+        return *known, self.cache, self.unfinished, self.record, self.daily, self.downloads
 
     def new_recorded(self, digest: str, now: datetime) -> Path:
         """Return the file for a forecast made now; ``digest``: its hash. Names sort by time."""

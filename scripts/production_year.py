@@ -31,6 +31,7 @@ from forecaster.ingest import Store
 from forecaster.record import read_record
 
 LEARNED = 400  # sessions before the year
+COLUMNS = ("session", "event", "exit_code", "seconds", "home_mb", "files", "record_files")
 PLAIN_DAYS = 2  # sessions between two events, in which all must be well again
 SETTINGS = """
 hidden = 4
@@ -197,19 +198,27 @@ class Year:
         """The words of the daily run."""
         return "daily", str(self.folder / "daily.toml"), "--quiet"
 
-    def live(self, events: dict[int, str]) -> None:
-        """Live through all sessions; ``events``: by session of the year, what happens."""
+    def live(
+        self,
+        events: dict[int, str],
+        on_session: Callable[[dict[str, object]], object] | None = None,
+    ) -> None:
+        """Live through all sessions.
+
+        - ``events``: by session of the year, what happens
+        - ``on_session(row)``: called after each, with the row of the CSV
+        """
         for number in range(self.sessions):
             name = events.get(number, "")
             began = time.monotonic()
             code = self.morning(LEARNED + number, name)
             files = [path for path in self.home.folder.rglob("*") if path.is_file()]
-            self.log.append({
-                "session": number, "event": name, "exit_code": code,
-                "seconds": round(time.monotonic() - began, 2),
-                "home_mb": round(sum(path.stat().st_size for path in files) / 1e6, 3),
-                "files": len(files), "record_files": len(self.home.recorded()),
-            })  # fmt: skip
+            seconds = round(time.monotonic() - began, 2)
+            size = round(sum(path.stat().st_size for path in files) / 1e6, 3)
+            values = number, name, code, seconds, size, len(files), len(self.home.recorded())
+            self.log.append(dict(zip(COLUMNS, values, strict=True)))
+            if on_session is not None:
+                on_session(self.log[-1])
 
     def morning(self, session: int, event: str) -> int:
         """Do what is due in one morning, and assert what must be so; return the exit code."""
@@ -527,14 +536,14 @@ def main() -> None:
     given = parser.parse_args()
     year = Year(given.folder, tickers=given.tickers, sessions=given.sessions, seed=given.seed)
     year.fit()
-    try:
-        year.live(schedule(given.sessions, given.seed))
-    finally:
-        if given.csv is not None and year.log:
-            with given.csv.open("w", newline="") as file:
-                writer = csv.DictWriter(file, list(year.log[0]))
-                writer.writeheader()
-                writer.writerows(year.log)
+    events = schedule(given.sessions, given.seed)
+    if given.csv is None:
+        year.live(events)
+    else:
+        with given.csv.open("w", newline="", buffering=1) as file:  # a line at a time
+            writer = csv.writer(file)
+            writer.writerow(COLUMNS)
+            year.live(events, lambda row: writer.writerow(row.values()))
     last = year.log[-1]
     print(f"{len(year.log)} sessions without a wrong number; the home has {last['home_mb']} MB")
 

@@ -22,18 +22,36 @@ def script():
     return module
 
 
-def test_five_days(script, tmp_path):
-    """Each day has an event, and those of a torn, a cut and a late file are mended the same day."""
+@pytest.fixture
+def run(script):
+    """Run a command in this process."""
 
     def run(*words: str):
         done = CliRunner().invoke(main, words, catch_exceptions=False)
         return script.Done(done.exit_code, done.stdout + done.stderr)
 
+    return run
+
+
+def test_five_days(script, tmp_path, run):
+    """Each day has an event, and those of a torn, a cut and a late file are mended the same day."""
     year = script.Year(tmp_path, tickers=5, sessions=5, seed=0, rate="false", run=run)
     year.fit()
     days = ("torn", "cut", "late", "split", "listing")
     year.live(dict(enumerate(days)))
     assert [row["exit_code"] for row in year.log] == [1, 4, 3, 4, 4]
+
+
+@pytest.mark.slow
+def test_events_that_follow_a_renaming(script, tmp_path, run):
+    """A year failed where prices had been adjusted before it, and where a file was cut after it."""
+    days = ("split", "", "renaming", "", "cut", "", "half", "late", "renaming", "cut", "frozen")
+    year = script.Year(tmp_path, tickers=3, sessions=len(days), seed=1, rate="false", run=run)
+    year.fit()
+    year.live(dict(enumerate(days)))
+    codes = {name: row["exit_code"] for name, row in zip(days, year.log, strict=True)}
+    assert codes == {"split": 4, "": 0, "renaming": 4, "cut": 4, "half": 4, "late": 3,
+                     "frozen": 4}  # fmt: skip
 
 
 def test_a_year_has_all_events(script):

@@ -55,7 +55,7 @@ def test_systemd():
 
 
 def test_airflow():
-    (text,) = blocks("python")
+    (text,) = [text for text in blocks("python") if "airflow" in text]
     tree = ast.parse(text)
     compile(tree, "dag.py", "exec")
     texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]

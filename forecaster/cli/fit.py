@@ -222,8 +222,9 @@ def fit(
 
     wanted, _ = read_tickers(tickers)
     opened = open_source(
-        source, decimal=decimal, columns=as_columns(columns, date_format), query=query
-    )
+        source, decimal=decimal, columns=as_columns(columns, date_format), query=query,
+        downloads=home.downloads,
+    )  # fmt: skip
     from forecaster.files import make_folder
 
     make_folder(home.folder)

@@ -99,6 +99,7 @@ def ingest(
       forecaster ingest --tickers sp500.txt --start 2010-01-01
       forecaster ingest --tickers sp500.txt --requests-per-second 1
       forecaster ingest --source files:prices.parquet
+      forecaster ingest --source 'files:s3://bucket/prices/*.parquet'
       forecaster ingest --source files:today.csv --append
       forecaster ingest --source files:kurse.csv --decimal ,
       forecaster ingest --source files:sales.csv --columns id=store,time=day,target=net
@@ -112,7 +113,7 @@ def ingest(
     opened = open_source(
         source, decimal=decimal, columns=as_columns(columns, date_format),
         append=append, query=query, refresh=refresh, requests_per_second=requests_per_second,
-        workers=workers,
+        workers=workers, downloads=home.downloads,
         on_wait=lambda seconds: say(f"Yahoo refuses requests; continuing in {seconds:.0f} s"),
     )  # fmt: skip
     make_folder(home.folder)

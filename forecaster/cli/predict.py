@@ -30,6 +30,7 @@ from forecaster.files import (
     as_json,
     check_output,
     from_text,
+    is_database,
     write_csv,
 )
 
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
     from forecaster.home import Home
     from forecaster.ingest import CovariateFiles, Groups
-    from forecaster.pipeline import Prediction
+    from forecaster.pipeline import ForecastTable, Prediction
 
 _FULL_TABLES = 5  # for more series than this, one line each
 _MOST_JUMPS = 10
@@ -72,13 +73,13 @@ _PIPED = ("csv", "json")  # formats for standard output
 @click.option(
     "--layout",
     type=click.Choice(["wide", "fixed"]),
-    default="wide",
-    show_default=True,
     help="Columns of the output: named by the model and its bands, as in Nixtla's libraries; or "
-    "always the same, with quantiles q05 to q95, run, origin, step and flags.",
+    "always the same, with quantiles q05 to q95, run, origin, step and flags.  "
+    "[default: wide; fixed in a database]",
 )
-@click.option("--output", type=click.Path(path_type=Path), help="Write to a file: .csv, .json, "
-              ".parquet or .xlsx.")  # fmt: skip
+@click.option("--output", metavar="FILE|sql:URL#TABLE", help="Write to a file: .csv, .json, "
+              ".parquet or .xlsx; or to a table of a database, in one transaction: a repeated "
+              "run leaves each forecast once.")  # fmt: skip
 @click.option(
     "--paths", "n_paths", type=click.IntRange(1),
     help="Draw this many sample paths of all series together, instead of bands.",
@@ -122,8 +123,8 @@ def predict(
     level: tuple[float, ...],
     quantile: tuple[float, ...],
     form: str | None,
-    layout: str,
-    output: Path | None,
+    layout: str | None,
+    output: str | None,
     n_paths: int | None,
     sums: str | None,
     end: datetime | None,
@@ -158,6 +159,8 @@ def predict(
       forecaster predict --all --quantile 0.95 --output stock.csv
       forecaster predict --all --run tech-weekly --output forecasts.csv
       forecaster predict --all --layout fixed --output forecasts.parquet
+      forecaster predict --all --output sql:sqlite:///desk.db#forecasts
+      forecaster predict --all --output 'sql:postgresql://me:${PGPASSWORD}@db.example/desk#forecasts'
       forecaster predict --all --report forecasts.html --groups sectors.csv
       forecaster predict AAPL MSFT --paths 1000 --output paths.parquet
       forecaster predict --sum portfolios.csv --level 90
@@ -180,6 +183,11 @@ def predict(
         raise UsageError("--quantile is of single dates, and --paths draws paths; leave one out")
     _check_reading(reading, covariates)
     drawn = "--sum" if weights is not None else None if n_paths is None else "--paths"
+    if end is not None and output is not None and is_database(output):
+        raise UsageError(
+            "--end makes forecasts as if later rows were unknown, and a table of a database holds "
+            "those that were really made; leave it out, or write to a file"
+        )
     outputs = _Outputs.checked(
         output, plot, report, form=form, layout=layout, overwrite=overwrite, drawn=drawn
     )
@@ -188,11 +196,11 @@ def predict(
     from forecaster.pipeline import FIXED_QUANTILES, predict_from_home
 
     shown = _Shown(check_levels(level), check_quantiles(quantile))
+    fixed = FIXED_QUANTILES if outputs.layout == "fixed" else ()
     result = predict_from_home(
         home, None if everything else tickers, shown.levels, run, n_paths, covariates,
         history=history, on_notice=say, end=end, newcomers=newcomers,
-        quantiles=sorted({*shown.quantiles, *(FIXED_QUANTILES if layout == "fixed" else ())}),
-        max_late=max_late, sums=weights,
+        quantiles=sorted({*shown.quantiles, *fixed}), max_late=max_late, sums=weights,
     )  # fmt: skip
     _warn(result)
     if outputs.table(result, whole=not everything):
@@ -304,22 +312,23 @@ def _check_reading(
 
 
 class _Outputs(NamedTuple):
-    """Where forecasts go: a file or standard output in a format, a picture and a page."""
+    """Where forecasts go: a file, a database or standard output, a picture and a page."""
 
     form: str | None
     layout: str
     file: Output | None
+    database: "ForecastTable | None"
     picture: Output | None
     page: Output | None
 
     @staticmethod
     def checked(
-        output: Path | None,
+        output: str | None,
         plot: Path | None,
         report: Path | None,
         *,
         form: str | None,
-        layout: str,
+        layout: str | None,
         overwrite: bool,
         drawn: str | None,
     ) -> "_Outputs":
@@ -331,29 +340,57 @@ class _Outputs(NamedTuple):
             if drawn and path is not None:
                 raise UsageError(f"{option} bands, and {drawn} makes none; leave one of them out")
         form = None if form == "table" else form
-        file = output and check_output(output, form=form, overwrite=overwrite)
+        if output is not None and is_database(output):
+            database, file = _checked_table(output, form, layout, drawn), None
+            layout = "fixed"
+        else:
+            database = None
+            file = output and check_output(Path(output), form=form, overwrite=overwrite)
         picture = plot and check_output(plot, PICTURES, overwrite=overwrite, option="--plot")
         page = report and check_output(report, PAGES, overwrite=overwrite, option="--report")
         if file is None and form not in (None, *_PIPED):
             raise UsageError(f"--format {form} needs --output FILE")
-        if layout == "fixed":
+        if layout == "fixed" and database is None:
             if drawn:
                 raise UsageError(f"--layout fixed is of quantiles; leave it out, or {drawn}")
             if file is None and form is None:
                 raise UsageError(
                     "--layout fixed is of files; add --output FILE, or --format csv or json"
                 )
-        return _Outputs(form, layout, file, picture, page)
+        return _Outputs(form, layout or "wide", file or None, database, picture, page)
 
     def table(self, result: "Prediction", *, whole: bool) -> bool:
-        """Write forecasts to the file or in the format; return whether to show a table instead.
+        """Write forecasts where they are to go; return whether to show a table instead.
 
         ``whole``: whether to show it beside a page, too
         """
-        if self.file is not None or self.form is not None:
+        if self.file is not None or self.database is not None or self.form is not None:
             _export(result, self)
             return False
         return self.page is None or whole
+
+
+def _checked_table(
+    output: str, form: str | None, layout: str | None, drawn: str | None
+) -> "ForecastTable":
+    """Return the table of a database to write to, once it is known that it can be written to."""
+    from forecaster.pipeline import ForecastTable
+
+    if form is not None:
+        raise UsageError(f"--format {form} is of files; leave it out with --output sql:URL#TABLE")
+    if layout == "wide":
+        raise UsageError(
+            "--layout wide is of files, as its columns change with the model; leave it out with "
+            "--output sql:URL#TABLE"
+        )
+    if drawn:
+        raise UsageError(
+            f"--output sql:URL#TABLE holds quantiles of single dates, and {drawn} draws paths; "
+            "write them to a file"
+        )
+    table = ForecastTable(output)
+    table.check()
+    return table
 
 
 class _Shown(NamedTuple):
@@ -494,6 +531,9 @@ def _export(result: "Prediction", outputs: _Outputs) -> None:
         frame = fixed_columns(result)
     else:
         frame = result.frame.assign(source="simulated") if result.simulated else result.frame
+    if outputs.database is not None:
+        outputs.database.write(frame)
+        return say(f"Wrote {len(frame):,} rows into {outputs.database.shown}")
     if file is not None:
         file.write_table(frame)
         if not file.streamed:

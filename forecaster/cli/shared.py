@@ -40,8 +40,9 @@ source_option = click.option(
     "--source",
     default="yahoo",
     show_default=True,
-    help="yahoo, simulated, files:PATH (a CSV, a Parquet file or a folder of them), or sql:URL (a "
-    "PostgreSQL, SQLite or DuckDB database; ${NAME} in it is taken from the environment).",
+    help="yahoo, simulated, files:PATH (a CSV, a Parquet file or a folder of them), files:URL (the "
+    "same at s3://, gs:// or https://), or sql:URL (a PostgreSQL, SQLite or DuckDB database). "
+    "${NAME} in a URL is taken from the environment.",
 )
 query_option = click.option(
     "--query",

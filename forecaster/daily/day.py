@@ -33,7 +33,13 @@ from forecaster.ingest import (
     read_renames,
     read_universe,
 )
-from forecaster.pipeline import FIXED_QUANTILES, Prediction, fixed_columns, predict_from_home
+from forecaster.pipeline import (
+    FIXED_QUANTILES,
+    ForecastTable,
+    Prediction,
+    fixed_columns,
+    predict_from_home,
+)
 from forecaster.record import SPANS, Scorecard, forecast_alarms, read_record, score_record
 
 OnStage = Callable[[str], None]
@@ -45,6 +51,7 @@ class _Due(NamedTuple):
     source: Source
     tickers: list[str] | None
     groups: Groups | None
+    table: ForecastTable | None
 
 
 def run_day(
@@ -148,15 +155,20 @@ class _Day:
         roles = {**parse_columns(watch.columns), "date_format": watch.date_format}
         source = open_source(
             watch.source, decimal=watch.decimal, columns=Columns(**roles), append=watch.append,
-            query=watch.query,
+            query=watch.query, downloads=self._home.downloads,
         )  # fmt: skip
         tickers = None
         if watch.tickers is not None:
             tickers = listed_tickers(watch.tickers) or read_universe(watch.tickers)
         for path in (watch.forecasts, watch.page, watch.scorecard, watch.summary):
-            if path is not None:
+            if isinstance(path, Path):
                 check_output(path, {**TABLES, **PAGES}, overwrite=True, option=watch.name)
-        return _Due(source, tickers, None if watch.groups is None else read_groups(watch.groups))
+        table = None
+        if isinstance(watch.forecasts, str):
+            table = ForecastTable(watch.forecasts, f"{watch.name}: forecasts =")
+            table.check()
+        groups = None if watch.groups is None else read_groups(watch.groups)
+        return _Due(source, tickers, groups, table)
 
     def _ingest(self, due: _Due) -> Ingested:
         """Bring the store up to date, and note which series came, changed or are missing."""
@@ -236,7 +248,10 @@ class _Day:
             self._written("page", watch.page, lambda to: build_forecasts(shown, to))
         if watch.scorecard is not None and len(card.rows):
             self._written("scorecard", watch.scorecard, lambda to: build_scorecard(card, to))
-        if watch.forecasts is not None:  # last, since other programs wait for it
+        if due.table is not None:  # last, since other programs wait for it
+            due.table.write(fixed_columns(made, self._began))
+            self._summary.written["forecasts"] = due.table.shown
+        elif isinstance(watch.forecasts, Path):
             if watch.layout == "fixed":
                 frame = fixed_columns(made, self._began)
             else:

@@ -9,7 +9,7 @@ from typing import Any
 
 from forecaster.config import read_settings
 from forecaster.errors import UsageError, printable
-from forecaster.files import PAGES, TABLES
+from forecaster.files import PAGES, TABLES, is_database
 
 _DATABASE_FILE = re.compile(r"(sql:(?:sqlite|duckdb):///)([^:/$?][^:?]*)(\?.*)?")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,59}")
@@ -28,7 +28,8 @@ levels = [80, 95]                # bands, in percent
 # newcomers = false              # default: as `predict --all`
 # max_late = 5                   # leave out series that lack more sessions
 
-forecasts = "forecasts.csv"      # replaced each day; .csv, .json, .parquet or .xlsx
+forecasts = "forecasts.csv"      # replaced each day; .csv, .json, .parquet or .xlsx; or a table
+                                 # of a database: "sql:sqlite:///desk.db#forecasts"
 # layout = "fixed"               # columns that never change, see `predict --layout`
 # page = "forecasts.html"
 # groups = "sectors.csv"         # groups for the page
@@ -72,6 +73,7 @@ class Watch:
     """What a daily run does; see :data:`EXAMPLE`. Paths are absolute.
 
     - ``name``: of the file without its ending; the state of the last run is kept under it
+    - ``forecasts``: a file, or a table of a database as ``sql:URL#TABLE``
     """
 
     name: str
@@ -86,7 +88,7 @@ class Watch:
     levels: tuple[float, ...] = (80.0, 95.0)
     newcomers: bool | None = None
     max_late: int | None = None
-    forecasts: Path | None = None
+    forecasts: Path | str | None = None
     layout: str = "wide"
     page: Path | None = None
     groups: Path | None = None
@@ -118,7 +120,10 @@ def read_watch(path: Path) -> Watch:
     alarms = {n: _LIMITS[n](f"{where}: [alarms] {n}", value) for n, value in limits.items()}
     folder = path.resolve().parent
     for name in _PATHS & checked.keys():
-        checked[name] = folder / Path(checked[name]).expanduser()
+        if name == "forecasts" and is_database(checked[name]):
+            checked |= _table_in(folder, where, checked[name], checked.get("layout"))
+        else:
+            checked[name] = folder / Path(checked[name]).expanduser()
     checked["source"] = _source_in(folder, checked["source"])
     if "tickers" in checked:
         checked["tickers"] = _tickers_in(folder, checked["tickers"])
@@ -142,7 +147,9 @@ def _check_outputs(where: str, checked: Mapping[str, Any]) -> None:
     endings = {"forecasts": TABLES, "page": PAGES, "scorecard": PAGES, "summary": {".json": "json"}}
     written: dict[Path, str] = {}
     for name in endings.keys() & checked.keys():
-        path: Path = checked[name]
+        path: Path | str = checked[name]
+        if isinstance(path, str):
+            continue  # a table of a database
         if path.suffix.lower() not in endings[name]:
             raise UsageError(
                 f"{where}: {name}: expected a file that ends with {' or '.join(endings[name])}; "
@@ -159,12 +166,23 @@ def _check_outputs(where: str, checked: Mapping[str, Any]) -> None:
         raise UsageError(f'{where}: groups is for the page; add page = "forecasts.html"')
 
 
+def _table_in(folder: Path, where: str, name: str, layout: str | None) -> dict[str, str]:
+    """Return the settings of a table in a database, whose file begins in a folder."""
+    if layout == "wide":
+        raise UsageError(
+            f'{where}: layout = "wide" is of files, as its columns change with the model; leave it '
+            "out, since forecasts is a table of a database"
+        )
+    url, mark, table = name.rpartition("#")
+    return {"forecasts": f"{_source_in(folder, url)}{mark}{table}", "layout": "fixed"}
+
+
 def _source_in(folder: Path, source: str) -> str:
     """Return a source whose path, if it has one, begins in a folder."""
     if database := _DATABASE_FILE.fullmatch(source):
         return f"{database[1]}{folder / Path(database[2]).expanduser()}{database[3] or ''}"
     kind, colon, path = source.partition(":")
-    if kind != "files" or not path:
+    if kind != "files" or not path or "://" in path:
         return source
     return f"{kind}{colon}{folder / Path(path).expanduser()}"
 

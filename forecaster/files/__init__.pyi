@@ -9,6 +9,7 @@ from .locking import FolderLock as FolderLock
 from .locking import holder_of as holder_of
 from .locking import is_held as is_held
 from .locking import locked_folder as locked_folder
+from .outputs import DATABASE as DATABASE
 from .outputs import FORMATS as FORMATS
 from .outputs import PAGES as PAGES
 from .outputs import PICTURES as PICTURES
@@ -17,6 +18,7 @@ from .outputs import Output as Output
 from .outputs import as_json as as_json
 from .outputs import check_output as check_output
 from .outputs import check_parent as check_parent
+from .outputs import is_database as is_database
 from .parquet import check_parquet as check_parquet
 from .parquet import most_cells as most_cells
 from .parquet import most_grid as most_grid

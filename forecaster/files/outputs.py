@@ -28,6 +28,8 @@ TABLES = {
 """Formats of tables by ending."""
 PICTURES = {".png": "png", ".svg": "svg", ".pdf": "pdf"}
 PAGES = {".html": "html", ".htm": "html"}
+DATABASE = "sql:"
+"""What the name of a table in a database begins with, where an output may be one."""
 _OWN = Path("/dev/fd")
 FORMATS = tuple(dict.fromkeys(TABLES.values()))
 
@@ -98,6 +100,11 @@ def check_output(
     if path.exists() and not streamed and not overwrite:
         raise UsageError(f"{option} {path} exists; choose another file, or add --overwrite")
     return Output(path, form, streamed)
+
+
+def is_database(name: str) -> bool:
+    """Return whether the name of an output is that of a table in a database, not of a file."""
+    return name.lower().startswith(DATABASE)
 
 
 def check_parent(path: Path, option: str = "--output") -> None:

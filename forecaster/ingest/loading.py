@@ -38,7 +38,7 @@ from forecaster.ingest.sources.source import Date, Fetched, Known, Source, Store
 from forecaster.ingest.sources.sources import open_source
 from forecaster.ingest.store.adjusting import adjusted, read_adjustments
 from forecaster.ingest.store.index import Origin
-from forecaster.ingest.store.renames import read_renames
+from forecaster.ingest.store.renames import read_renames, read_since
 from forecaster.ingest.store.series_file import Arrays, Encoded, encode
 from forecaster.ingest.store.store import Store
 from forecaster.ingest.tables.roles import ACTIONS, ColumnOptions, Columns
@@ -90,9 +90,9 @@ def load_panel(
 ) -> Panel:
     """Load a panel straight from a source, without storing it.
 
-    - ``source``: ``yahoo``, ``simulated``, ``files:PATH``, ``sql:URL``, or a frame of pandas,
-      polars or pyarrow: with a row per series and time, with a column per series and the times in
-      the index or a column, or as ``yfinance.download`` returns it
+    - ``source``: ``yahoo``, ``simulated``, ``files:PATH``, ``files:URL``, ``sql:URL``, or a frame
+      of pandas, polars or pyarrow: with a row per series and time, with a column per series and
+      the times in the index or a column, or as ``yfinance.download`` returns it
     - ``tickers``: the series to load; None: all that the source holds
     - ``start``, ``end``: the first and the last day, both included
     - ``seed``: of the simulated market
@@ -191,7 +191,8 @@ def ingested(
     with store.locked(on_wait):
         before, active = store.index.origin, _active(store)
         if renames := read_renames(store.folder):
-            source = Renamed(source, renames)
+            since = {} if refresh else read_since(store.folder)  # else rows may be missing
+            source = Renamed(source, renames, since)
             tickers = None if tickers is None else renamed(tickers, renames)
         origin = before if not refresh and _is_as_read(source, before) else None
         wanted = origin.tickers if origin and tickers is None else _wanted(source, tickers)

@@ -4,6 +4,7 @@ from .fitting import RunFacts as RunFacts
 from .fitting import SavedFit as SavedFit
 from .fitting import fit_to_home as fit_to_home
 from .fitting import resume_fit as resume_fit
+from .forecast_table import ForecastTable as ForecastTable
 from .layout import FIXED_QUANTILES as FIXED_QUANTILES
 from .layout import fixed_columns as fixed_columns
 from .memory import parse_memory as parse_memory

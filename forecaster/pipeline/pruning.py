@@ -136,8 +136,10 @@ def _unread_stores(home: Home, kept: list[Run], days: float) -> Iterator[Unneede
         if store.source in read or newest > before or waited_for or is_held(store.folder):
             continue
         why = f"no run and no recorded forecast is of it, and it is {days:g} days old"
-        files = [path for path in store.folder.rglob("*") if path.is_file()]
-        yield Unneeded(STORE, f"store of {store.source}", why, (store.folder,), _size(files))
+        folders = [store.folder, home.downloads / store.folder.name]
+        folders = tuple(folder for folder in folders if folder.is_dir())
+        files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+        yield Unneeded(STORE, f"store of {store.source}", why, folders, _size(files))
 
 
 def _size(paths: Iterable[Path]) -> int:

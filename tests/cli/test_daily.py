@@ -1,17 +1,20 @@
 """``daily`` does a morning's work in one command, again and again, and says how it ended."""
 
+import contextlib
 import dataclasses
 import json
 import os
 import random
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from unittest.mock import Mock
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -19,8 +22,9 @@ from forecaster.daily import EXAMPLE, Limits, Watch, day, last_days, read_watch
 from forecaster.errors import UsageError, WriteError
 from forecaster.files import FolderLock
 from forecaster.home import Home
+from forecaster.ingest import Store
 from forecaster.pipeline.layout import COLUMNS
-from forecaster.record import read_record
+from forecaster.record import read_record, scorecard
 from tests.conftest import prices, run
 from tests.slow import rest_slow
 
@@ -356,6 +360,48 @@ def test_forecasts_of_a_renamed_ticker_are_those_of_before(desk):
     assert not record.duplicated(["unique_id", "origin", "ds"]).any() and len(record) == 9
 
 
+@pytest.mark.parametrize("how", ["since", "all"])
+def test_a_cut_file_is_noticed_for_a_renamed_ticker_too(desk, how):
+    table = renamed(TABLE, since=DAYS[311] if how == "since" else None)
+    for end in DAYS[310:312]:
+        desk.until(end, TABLE if end == DAYS[310] else table)
+        desk.daily()
+    assert run("tickers", "rename", "BBB", "NEW", "--home", desk.home).exit_code == 0
+    desk.until(DAYS[312], table)
+    assert desk.daily().exit_code == 0
+    desk.write(table[table["date"] == DAYS[313]])
+    assert desk.daily().exit_code == 4
+    assert set(desk.alarms()) == {("shrunk", name) for name in ("AAA", "CCC", "NEW")}
+    (store,) = Store.all_of(desk.home)
+    assert {len(store.read_one(name)) for name in store.ids} == {313}
+    source = f"files:{desk.folder / 'p.csv'}"
+    assert run("ingest", "--source", source, "--append", "--home", desk.home).exit_code == 0
+    (store,) = Store.all_of(desk.home)
+    assert {len(store.read_one(name)) for name in store.ids} == {314}
+    desk.until(DAYS[314], table)
+    assert desk.daily().exit_code == 0 and not desk.alarms()
+
+
+def test_a_renamed_ticker_keeps_its_adjustments(desk):
+    """The source sends its whole history under the new name, with the split as it was."""
+    split = TABLE.copy()
+    rows = (split["ticker"] == "BBB") & (split["date"] >= DAYS[311])
+    split.loc[rows, BAR] /= 4
+    desk.until(DAYS[311], split)
+    assert desk.daily().exit_code == 4 and ("jumped", "BBB") in desk.alarms()
+    assert run("adjust", "BBB", "--home", desk.home).exit_code == 0
+    desk.until(DAYS[312], renamed(split))
+    desk.daily()
+    done = run("tickers", "rename", "BBB", "NEW", "--home", desk.home)
+    assert done.exit_code == 0, done.output
+    for _ in range(2):
+        (store,) = Store.all_of(desk.home)
+        moves = np.diff(np.log(store.read_one("NEW")["close"]))
+        assert len(moves) == 312 and np.abs(moves).max() < 0.5, "no jump of a split"
+        done = desk.daily()
+        assert done.exit_code == 0, done.output
+
+
 def test_a_ticker_is_not_renamed_to_another_series(desk):
     desk.until(DAYS[309])
     assert desk.daily().exit_code in (0, 4)
@@ -417,3 +463,71 @@ def test_the_file_of_forecasts_may_have_columns_that_never_change(desk):
     assert not [name for name in recorded if "-q-" in name]  # the same record, whatever the layout
     pd.testing.assert_series_equal(frame["median"], recorded["forecast"], check_names=False)
     pd.testing.assert_series_equal(frame["q90"], recorded["forecast-hi-80"], check_names=False)
+
+
+def test_forecasts_may_go_into_a_table_of_a_database(desk, monkeypatch):
+    pytest.importorskip("sqlalchemy")
+    monkeypatch.setenv("DESK_KEY", "geheimnis")
+    name = "sql:sqlite:///desk.db?key=${DESK_KEY}#forecasts"
+    desk.watch.write_text(WATCH.replace('"f.csv"', f'"{name}"'))
+    for end in (DAYS[310], DAYS[311], DAYS[311]):
+        desk.until(end)
+        done = desk.daily()
+        assert done.exit_code == 0, done.output
+    shown = f"sql:sqlite:///{desk.folder}/desk.db#forecasts"
+    assert desk.summary()["written"]["forecasts"] == shown and f"Wrote {shown}" in done.stdout
+    assert desk.summary()["forecast"] == 3 and not (desk.folder / "f.csv").exists()
+    with contextlib.closing(sqlite3.connect(desk.folder / "desk.db")) as connection:
+        frame = pd.read_sql("SELECT * FROM forecasts ORDER BY origin, unique_id, step", connection)
+    assert list(frame) == [*COLUMNS] and len(frame) == 18
+    record = desk.record().sort_values(["origin", "unique_id", "ds"], ignore_index=True)
+    pd.testing.assert_series_equal(frame["median"], record["forecast"], check_names=False)
+    written = [path for path in desk.home.folder.rglob("*") if path.is_file()]
+    assert not [path for path in written if b"geheimnis" in path.read_bytes()]
+    with contextlib.closing(sqlite3.connect(desk.folder / "desk.db")) as connection:
+        connection.execute("ALTER TABLE forecasts DROP COLUMN q95")
+        connection.commit()
+    record = desk.record()
+    desk.until(DAYS[312])
+    done = desk.daily()
+    assert done.exit_code == 1 and desk.summary()["stage"] == "check"
+    assert f"{shown}: is no table of such forecasts: it lacks q95" in done.stderr
+    assert "geheimnis" not in done.output and len(desk.record()) == len(record)
+
+
+@pytest.mark.parametrize(
+    ("more", "what"),
+    [
+        ('layout = "wide"', "as its columns change with the model"),
+        ('page = "sql:x"', "page: expected a file that ends with .html"),
+    ],
+)
+def test_a_setting_of_files_does_not_go_with_a_table(tmp_path, more, what):
+    path = tmp_path / "daily.toml"
+    head = f'source = "yahoo"\nforecasts = "sql:sqlite:///d.db#f"\n{more}'
+    path.write_text(head)
+    with pytest.raises(UsageError, match=what):
+        read_watch(path)
+    path.write_text(head.replace(more, ""))
+    watch = read_watch(path)
+    assert watch.forecasts == f"sql:sqlite:///{tmp_path}/d.db#f" and watch.layout == "fixed"
+
+
+def test_the_example_for_mlflow_runs(desk, monkeypatch):
+    mlflow = pytest.importorskip("mlflow", reason="mlflow-skinny is not installed")
+    pytest.importorskip("alembic", reason="alembic is not installed")
+    for end in DAYS[310:312]:
+        desk.until(end)
+        desk.daily()
+    guide = Path(__file__).parents[2] / "docs" / "guide" / "every-morning.md"
+    (example,) = [part for part in guide.read_text().split("```") if "import mlflow" in part]
+    database = f"sqlite:///{desk.folder}/mlflow.db"
+    example = example.removeprefix("python").replace("/srv/forecaster/home", str(desk.home))
+    monkeypatch.chdir(desk.folder)  # for the files beside the database
+    exec(example.replace("sqlite:////srv/forecaster/mlflow.db", database), {})
+    client = mlflow.MlflowClient(database)
+    (one,) = client.search_runs([client.get_experiment_by_name("forecasts").experiment_id])
+    total = scorecard(desk.home).total()
+    assert one.data.metrics["held-80"] == total["held-80"] and total["outcomes"] == 3
+    assert one.data.metrics["outcomes"] == 3
+    assert [file.path for file in client.list_artifacts(one.info.run_id)] == ["series.csv"]

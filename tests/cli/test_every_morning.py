@@ -1,8 +1,10 @@
 """Forecasts of a model over the days after its fit: rows that come, lack or change each morning."""
 
+import contextlib
 import io
 import re
 import shutil
+import sqlite3
 from unittest.mock import Mock
 
 import numpy as np
@@ -430,6 +432,39 @@ def test_a_fixed_layout_has_the_same_columns_and_numbers_whatever_is_asked_for(m
 def test_a_layout_that_cannot_be_says_why(first, options, message):
     done = first("predict", *options)
     assert done.exit_code == 2 and message in done.stderr, done.output
+
+
+def test_forecasts_may_go_into_a_table_of_a_database(mornings):
+    pytest.importorskip("sqlalchemy")
+    name = f"sql:sqlite:///{mornings.home.parent}/desk.db#forecasts"
+    for turn in range(2):
+        done = mornings("predict", "--all", "--output", name)
+        assert done.exit_code == 0 and f"Wrote 9 rows into {name}" in done.stderr, done.output
+        assert not done.stdout, turn
+    with contextlib.closing(sqlite3.connect(mornings.home.parent / "desk.db")) as connection:
+        frame = pd.read_sql("SELECT * FROM forecasts ORDER BY rowid", connection)
+    file = mornings.forecasts("--all", "--layout", "fixed").fillna({"flags": ""})
+    assert list(frame) == list(file) == [*COLUMNS]
+    same = [column for column in COLUMNS if column not in ("made", "origin", "ds")]
+    pd.testing.assert_frame_equal(frame[same], file[same])
+    assert (pd.to_datetime(frame["ds"]) == pd.to_datetime(file["ds"])).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--layout", "wide"], "its columns change with the model"),
+        (["--format", "csv"], "--format csv is of files"),
+        (["--paths", "9"], "--paths draws paths"),
+        (["--end", LEARNED], "those that were really made"),
+    ],
+)
+def test_what_does_not_go_with_a_table_says_why(first, options, message):
+    pytest.importorskip("sqlalchemy")
+    name = f"sql:sqlite:///{first.home.parent}/none.db#forecasts"
+    done = first("predict", "AAA", *options, "--output", name)
+    assert done.exit_code == 2 and message in done.stderr, done.output
+    assert not (first.home.parent / "none.db").exists()
 
 
 def test_a_series_that_cannot_learn_keeps_no_other_from_it(mornings):

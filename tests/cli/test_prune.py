@@ -66,7 +66,11 @@ def test_it_lists_what_it_would_remove_and_removes_nothing(cluttered):
 
 def test_it_removes_what_it_listed_and_nothing_else(cluttered):
     frames = read_record(cluttered).frames
+    for folder in cluttered.stores():
+        (cluttered.downloads / folder.name / "files").mkdir(parents=True)
     assert run("prune", "--runs", 2, "--yes", "--home", cluttered).exit_code == 0
+    copies = {path.name for path in cluttered.downloads.iterdir()}
+    assert copies == {folder.name for folder in cluttered.stores()}
     left = {path.name for path in cluttered.models.iterdir()}
     assert left == {*RUNS[2:], "20240101-000000-001.weekly"}
     assert [path.name for path in cluttered.cache.iterdir()] == ["new"]

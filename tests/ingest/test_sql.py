@@ -1,16 +1,10 @@
 """Prices from a database: SQLite always, DuckDB and PostgreSQL where they are installed."""
 
 import contextlib
-import os
-import pwd
-import shutil
 import sqlite3
-import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -24,10 +18,11 @@ from forecaster.ingest.sources import sql
 from forecaster.ingest.sources.sql_url import read_database_url
 from forecaster.ingest.tables import rows as rows_module
 from tests.conftest import error, prices, run
+from tests.postgresql import SECRET, Server, secrets, server
 
 pytest.importorskip("sqlalchemy")
+__all__ = ["secrets", "server"]  # fixtures
 BOTH = pd.concat([prices("AAA", 60), prices("BÖ.B", 50)], ignore_index=True)
-SECRET = "ge/h#im@%2F:1"
 
 
 @pytest.fixture
@@ -306,66 +301,6 @@ def test_duckdb(tmp_path):
     BOTH.to_parquet(parquet)
     query = f"SELECT * FROM read_parquet('{parquet}')"
     assert load_panel("sql:duckdb:///:memory:", query=query).ids == got.ids
-
-
-class Server(NamedTuple):
-    """A PostgreSQL server on a socket: its URLs, and what runs SQL as its owner."""
-
-    url: str
-    wrong: str
-    run: Callable[[str], object]
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    """PostgreSQL with a password, as a user of its own where the tests run as root."""
-    psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
-    program = Path(found[-1]) if found else Path(shutil.which("postgres") or "missing")
-    if not program.exists():
-        pytest.skip("PostgreSQL is not installed")
-    names = [user.pw_name for user in pwd.getpwall()]
-    owner = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
-    if os.geteuid() != 0:
-        owner = []
-    elif "postgres" not in names or shutil.which("setpriv") is None:
-        pytest.skip("PostgreSQL does not run as root, and there is no user postgres or no setpriv")
-    folder = Path(tempfile.mkdtemp(prefix="pg", dir="/tmp"))  # a short path, for the socket
-    (folder / "pw").write_text(SECRET)
-    if owner:
-        for path in (folder, folder / "pw"):
-            shutil.chown(path, "postgres")
-    data = str(folder / "data")
-    initdb = [str(program.with_name("initdb")), "-D", data, "-U", "me", "-A", "scram-sha-256"]
-    ctl = [str(program.with_name("pg_ctl")), "-D", data]
-    start = ["-w", "-o", f"-k {folder} -c listen_addresses= -F", "-l", str(folder / "log")]
-    try:
-        for words in (
-            [*initdb, "--no-sync", "-E", "UTF8", f"--pwfile={folder / 'pw'}"],
-            [*ctl, *start, "start"],
-        ):  # fmt: skip
-            subprocess.run([*owner, *words], check=True, capture_output=True, cwd="/")
-        address = f"/postgres?host={folder}"
-
-        def execute(text: str) -> object:
-            with psycopg.connect(
-                host=str(folder), user="me", password=SECRET, dbname="postgres", autocommit=True
-            ) as connection:
-                return connection.execute(text.encode()).statusmessage
-
-        yield Server(
-            f"sql:postgresql://me:${{PG_TEST_SECRET}}@{address}",
-            f"sql:postgresql://me:${{PG_TEST_WRONG}}@{address}", execute,
-        )  # fmt: skip
-    finally:
-        subprocess.run([*owner, *ctl, "-m", "immediate", "stop"], capture_output=True, cwd="/")
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-@pytest.fixture
-def secrets(monkeypatch) -> None:
-    monkeypatch.setenv("PG_TEST_SECRET", SECRET)
-    monkeypatch.setenv("PG_TEST_WRONG", f"{SECRET}-but-wrong")
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,14 @@ from forecaster.errors import UsageError
 from forecaster.home import Home
 from forecaster.ingest.review.review import review
 from forecaster.ingest.sources.renamed import joined_rows
-from forecaster.ingest.store.adjusting import read_adjustments, write_adjustments
+from forecaster.ingest.store.adjusting import adjusted, read_adjustments, write_adjustments
 from forecaster.ingest.store.export import find_store
-from forecaster.ingest.store.renames import read_renames, with_rename, write_renames
+from forecaster.ingest.store.renames import (
+    read_renames,
+    with_rename,
+    write_renames,
+    write_since,
+)
 from forecaster.ingest.store.retiring import stored_names
 from forecaster.ingest.store.series_file import encode
 from forecaster.ingest.store.store import Store
@@ -50,17 +55,19 @@ def rename_ticker(
     if not new or name == new:
         raise UsageError(f"{name}: expected another name; got {new!r}")
     with store.locked(on_wait):
-        if new in store:
-            _check_same(name, store.read_one(name), new, store.read_one(new))
+        kept = read_adjustments(store.folder)
+        frame, later = store.read_one(name), None
+        if new in store:  # with the whole history, as the source sends it: not adjusted
+            later = adjusted(store.read_one(new), kept.get(name, []))
+            _check_same(name, frame, new, later)
+            write_since(store.folder, new, later)
         # Before the rows: if this is interrupted, the same command does the rest.
         write_renames(store.folder, with_rename(done, name, new))
-        kept = read_adjustments(store.folder)
         if name in kept:
             write_adjustments(store.folder, {**kept, new: [*kept.get(new, []), *kept[name]]})
         entry = store.index.series[name]
-        frame = store.read_one(name)
-        if new in store:
-            frame, entry = joined_rows(frame, store.read_one(new)), store.index.series[new]
+        if later is not None:
+            frame, entry = joined_rows(frame, later), store.index.series[new]
         series = encode(new, frame, asked_from=entry.asked_from, timezone=entry.timezone)
         store.replace(name, series)
         review(store)

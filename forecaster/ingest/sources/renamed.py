@@ -15,11 +15,17 @@ class Renamed:
 
     The source may have all rows under the new name, only those since the renaming, or still those
     before it under the old name. Rows that it has no longer are taken from the store, up to the
-    first row that it has under the new name.
+    first row that it has under the new name; a series that now begins after the time in ``since``
+    lacks rows that the source had.
     """
 
-    def __init__(self, source: Source, renames: Mapping[str, str]):
-        self._source, self._renames = source, renames
+    def __init__(
+        self,
+        source: Source,
+        renames: Mapping[str, str],
+        since: Mapping[str, pd.Timestamp] | None = None,
+    ):
+        self._source, self._renames, self._since = source, renames, since or {}
         self.name = source.name
 
     def fingerprint(self) -> str | None:
@@ -50,7 +56,8 @@ class Renamed:
         earlier = {one.unique_id: one.frame for one in self._source.fetch(olds, start)}
         for item in self._source.fetch(asked, start):
             parts = [earlier[old] for old in olds if self._renames[old] == item.unique_id]
-            yield _joined(item, [part for part in parts if part is not None], known)
+            since = self._since.get(item.unique_id)
+            yield _joined(item, [part for part in parts if part is not None], known, since)
 
 
 def renamed(names: Sequence[str], renames: Mapping[str, str]) -> list[str]:
@@ -65,7 +72,12 @@ def joined_rows(earlier: pd.DataFrame, later: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([before.assign(unique_id=name), later], ignore_index=True)
 
 
-def _joined(item: Fetched, earlier: Sequence[pd.DataFrame], known: Known | None) -> Fetched:
+def _joined(
+    item: Fetched,
+    earlier: Sequence[pd.DataFrame],
+    known: Known | None,
+    since: pd.Timestamp | None,
+) -> Fetched:
     """Return a series with the rows of its earlier names, and stored ones before all of these."""
     frame = item.frame
     for part in sorted(earlier, key=lambda part: part["ds"].iloc[-1], reverse=True):
@@ -74,7 +86,11 @@ def _joined(item: Fetched, earlier: Sequence[pd.DataFrame], known: Known | None)
         return item
     stored = None if known is None else known(item.unique_id)
     if stored is not None and len(stored.frame):
-        frame = joined_rows(stored.frame, frame)
+        if since is not None and not frame.empty and frame["ds"].iloc[0] > since:
+            before = stored.frame[stored.frame["ds"] < since]
+        else:
+            before = stored.frame
+        frame = joined_rows(before, frame)
         if not (lost := lost_from(stored.frame, frame)).empty:
             why = why_suspect(lost, stored.frame)
             return Fetched(item.unique_id, None, why, suspect=True)

@@ -1,9 +1,11 @@
 """Open a source by name. Each is imported only when it is used: yfinance takes a second."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypedDict, Unpack
 
 from forecaster.errors import UsageError
+from forecaster.ingest.sources.remote_url import is_remote
 from forecaster.ingest.sources.source import Source
 from forecaster.ingest.sources.sql_url import hide_secrets
 from forecaster.ingest.tables.numbers import as_decimal
@@ -29,9 +31,10 @@ def open_source(
     columns: Columns | None = None,
     append: bool = False,
     query: str | None = None,
+    downloads: Path | None = None,
     **options: Unpack[YahooOptions],
 ) -> Source:
-    """Open the source ``yahoo``, ``simulated``, ``files:PATH`` or ``sql:URL``.
+    """Open the source ``yahoo``, ``simulated``, ``files:PATH``, ``files:URL`` or ``sql:URL``.
 
     - ``seed``: of the simulated market
     - ``decimal``: the decimal sign in numbers that are text, a point or a comma; None: inferred for
@@ -41,6 +44,8 @@ def open_source(
     - ``append``: add the rows of files or of a database to the stored ones, which they need not
       repeat
     - ``query``: of a database: one SELECT, or the name of a table
+    - ``downloads``: a folder in which copies of remote files are kept, so that only those that have
+      changed are copied again; None: copies last as long as the source
     - ``options``: of :class:`forecaster.ingest.sources.yahoo.Yahoo`; with ``refresh`` the rows of
       files and databases, too, take the place of the stored ones, even if they are fewer
 
@@ -68,6 +73,11 @@ def open_source(
             "of them out"
         )
     lost = "keep" if append else "replace" if refresh else "suspect"
+    if kind == "files" and is_remote(path):
+        from forecaster.ingest.sources.remote import Remote, folder_of
+
+        folder = None if downloads is None else folder_of(downloads, path)
+        return Remote(path, sign, columns, lost=lost, folder=folder)
     if kind == "files" and path:
         from forecaster.ingest.sources.files import Files
 
@@ -91,5 +101,6 @@ def open_source(
         return Simulated(seed)
     raise UsageError(
         f"source {shown!r}: expected yahoo, simulated or files:PATH, where PATH is a CSV file, a "
-        "Parquet file or a folder of them; or sql:URL, a database"
+        "Parquet file or a folder of them, here or at a URL (s3://, gs://, https://); or "
+        "sql:URL, a database"
     )

@@ -3,16 +3,15 @@
 import hashlib
 import re
 import sqlite3
-import urllib.parse
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from forecaster.errors import DataError, SourceError, UsageError
 from forecaster.ingest.sources.compared import Lost, compared, repeated_time
 from forecaster.ingest.sources.source import Date, Fetched, Known
-from forecaster.ingest.sources.sql_url import DRIVERS, read_database_url
+from forecaster.ingest.sources.sql_url import read_database_url
 from forecaster.ingest.tables.layout import each_series, tidy
 from forecaster.ingest.tables.location import TableLocation
 from forecaster.ingest.tables.numbers import Decimal
@@ -20,12 +19,9 @@ from forecaster.ingest.tables.roles import Columns
 from forecaster.ingest.tables.rows import frame_of_rows
 from forecaster.spelling import spelled, spellings
 
-if TYPE_CHECKING:
-    import sqlalchemy as sa
-
 _READER = 1  # raise it when rows are read differently
 _CHUNK = 20_000  # rows that are in memory as Python objects
-_WAIT = 10  # seconds to wait for a server, or for a file that another program has locked
+_WAIT = 10.0  # seconds to wait for a server, or for a file that another program has locked
 _COMMENTS = r"(?:\s+|--[^\n]*(?:\n|$)|/\*.*?\*/)*"
 _SELECT = re.compile(
     rf"{_COMMENTS}\(*{_COMMENTS}(?:select\b.|with\s|from\s|values\s*\()", re.IGNORECASE | re.DOTALL
@@ -63,7 +59,7 @@ class Database:
         self._decimal: Decimal | None = decimal
         self._columns = columns or Columns()
         self._lost: Lost = lost
-        self._engine = self._opened()
+        self._engine = self._url.open(_WAIT)
         self._frames: dict[str, pd.DataFrame] | None = None
         self._fingerprint = ""
 
@@ -155,35 +151,9 @@ class Database:
 
     def _failed(self, error: BaseException) -> SourceError:
         """Return the error of a database in one line, without secrets."""
-        lines = str(getattr(error, "orig", None) or error).strip().splitlines()
-        reason = self._url.hidden(lines[0] if lines else type(error).__name__)
-        advice = ""
+        reason, advice = self._url.reason(error), ""
         if not _SELECT.match(self._query) and re.search("no such table|not exist", reason):
             advice = ". --query takes one SELECT, or the name of a table"
         elif "locked" in reason or "lock on file" in reason:
             advice = ". Another program is writing to it; run the same again when it has ended"
         return SourceError(f"{self._where}: {reason}{advice}")
-
-    def _opened(self) -> "sa.Engine":
-        """Return an engine that connects when it is used. Raises UsageError without a driver."""
-        import sqlalchemy as sa
-        from sqlalchemy.exc import NoSuchModuleError
-
-        url, file = self._url.url, self._url.file
-        backend = url.get_backend_name()
-        options: dict[str, Any] = {}
-        if backend == "sqlite":
-            address = f"file:{urllib.parse.quote(str(file))}?mode=ro"
-            options["creator"] = lambda: sqlite3.connect(address, timeout=_WAIT, uri=True)
-            url = sa.make_url("sqlite://")
-        elif backend == "duckdb":
-            options["connect_args"] = {"read_only": file is not None}
-        elif "connect_timeout" not in url.query:
-            options["connect_args"] = {"connect_timeout": _WAIT}
-        try:
-            return sa.create_engine(url, poolclass=sa.NullPool, hide_parameters=True, **options)
-        except (ImportError, NoSuchModuleError):
-            driver = DRIVERS[backend] or url.drivername
-            raise UsageError(
-                f'{self._where} needs a driver, which is not installed: `pip install "{driver}"`'
-            ) from None

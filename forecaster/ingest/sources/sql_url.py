@@ -1,11 +1,11 @@
-"""Read the URL of a database, and name the database without its secrets."""
+"""Read the URL of a database, name the database without its secrets, and open it."""
 
 import os
 import re
+import sqlite3
 import urllib.parse
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from forecaster.errors import UsageError
 from forecaster.extras import require
@@ -47,32 +47,78 @@ class DatabaseUrl(NamedTuple):
             text = text.replace(secret, _HIDDEN)
         return text
 
+    def open(self, wait: float, *, writable: bool = False) -> "sa.Engine":
+        """Return an engine that connects when it is used, by default only to read.
 
-def read_database_url(text: str) -> DatabaseUrl:
+        - ``wait``: seconds to wait for a server, or for a file of SQLite that is locked
+        - ``writable``: whether it may write. A transaction of SQLite then begins with a ``BEGIN``
+          of the caller's, since sqlite3 would begin it too late to keep other writers out
+
+        Raises UsageError without a driver.
+        """
+        import sqlalchemy as sa
+        from sqlalchemy.exc import NoSuchModuleError
+
+        url, backend = self.url, self.url.get_backend_name()
+        options: dict[str, Any] = {}
+        if backend == "sqlite":
+            options["creator"] = lambda: self._connect_sqlite(wait, writable=writable)
+            url = sa.make_url("sqlite://")
+        elif backend == "duckdb":
+            options["connect_args"] = {"read_only": self.file is not None and not writable}
+        elif "connect_timeout" not in url.query:
+            options["connect_args"] = {"connect_timeout": round(wait)}
+        try:
+            return sa.create_engine(url, poolclass=sa.NullPool, hide_parameters=True, **options)
+        except (ImportError, NoSuchModuleError):
+            driver = DRIVERS[backend] or url.drivername
+            raise UsageError(
+                f'sql:{self.shown} needs a driver, which is not installed: `pip install "{driver}"`'
+            ) from None
+
+    def _connect_sqlite(self, wait: float, *, writable: bool) -> sqlite3.Connection:
+        mode = "rwc" if writable else "ro"
+        address = f"file:{urllib.parse.quote(str(self.file))}?mode={mode}"
+        level: Any = {"isolation_level": None} if writable else {}
+        return sqlite3.connect(address, timeout=wait, uri=True, **level)
+
+    def reason(self, error: BaseException) -> str:
+        """Return what a database says of an error, in one line and without secrets."""
+        lines = str(getattr(error, "orig", None) or error).strip().splitlines()
+        return self.hidden(lines[0] if lines else type(error).__name__)
+
+
+def read_database_url(
+    text: str, what: str = "--source sql:URL", *, create: bool = False
+) -> DatabaseUrl:
     """Read a URL, with ``${NAME}`` replaced from the environment.
+
+    - ``what``: the option, for messages
+    - ``create``: whether the file of a database need not exist yet, only its folder; a database
+      in memory is then an error
 
     Raises UsageError for a URL that is not understood, a variable that is not set, a file that does
     not exist, and if SQLAlchemy is not installed. No message holds the URL.
     """
-    require("sqlalchemy", "sql", "--source sql:URL")
+    require("sqlalchemy", "sql", what)
     import sqlalchemy as sa
     from sqlalchemy.exc import ArgumentError
 
     try:
-        url = sa.make_url(_filled(text))
+        url = sa.make_url(fill_in(text, what))
     except (ArgumentError, ValueError, TypeError):
-        raise UsageError(f"--source sql:URL: the URL is not understood; {_EXPECTED}") from None
+        raise UsageError(f"{what}: the URL is not understood; {_EXPECTED}") from None
     url = url.set(drivername=_DEFAULT_DRIVER.get(url.drivername, url.drivername))
     backend = url.get_backend_name()
     if backend not in DRIVERS:
-        raise UsageError(f"--source sql:URL: databases of this kind are not supported; {_EXPECTED}")
+        raise UsageError(f"{what}: databases of this kind are not supported; {_EXPECTED}")
     if "@" in (url.host or "") or (backend == "postgresql" and "@" in (url.database or "")):
         raise UsageError(
-            "--source sql:URL: more than one @ in the URL. Write @ as %40, / as %2F and : as %3A "
+            f"{what}: more than one @ in the URL. Write @ as %40, / as %2F and : as %3A "
             "within a password, or take it from the environment by ${NAME}, where nothing needs "
             "to be replaced"
         )
-    file = None if backend == "postgresql" else _file(url)
+    file = None if backend == "postgresql" else _file(url, what, create=create)
     if file is not None:
         url = url.set(database=as_text(file))
     return DatabaseUrl(url, _shown(url), file, _secrets(url))
@@ -80,7 +126,7 @@ def read_database_url(text: str) -> DatabaseUrl:
 
 def hide_secrets(source: str) -> str:
     """Return the name of a source as typed, without what may be a secret."""
-    if "://" not in source or source.startswith("files:"):
+    if "://" not in source:
         return source
     source = re.sub(r"://.*@", f"://{_HIDDEN}@", source, flags=re.DOTALL)
     return re.sub(r"\?[^#]*", "", source)
@@ -92,50 +138,56 @@ def split_name(source: str) -> tuple[str, str]:
     return url.replace("%23", "#"), query
 
 
-def _filled(text: str) -> str:
-    """Return a URL with the values of its variables, quoted where a URL needs it."""
-    quoted: Callable[[re.Match[str]], str] = lambda match: urllib.parse.quote(  # noqa: E731
-        _value(match), safe=""
-    )
+def fill_in(text: str, what: str) -> str:
+    """Return a URL with ``${NAME}`` replaced from the environment, quoted where a URL needs it.
+
+    ``what``: the option, for the error if a variable is not set
+    """
+
+    def value(match: re.Match[str]) -> str:
+        return _value(match[1], what)
+
+    def quoted(match: re.Match[str]) -> str:
+        return urllib.parse.quote(value(match), safe="")
+
     if text.startswith("${"):
-        return _VARIABLE.sub(_value, text)
+        return _VARIABLE.sub(value, text)
     end = found.end() if (found := _USERINFO.match(text)) else 0
     address, mark, options = text[end:].partition("?")
     return (
         _VARIABLE.sub(quoted, text[:end])
-        + _VARIABLE.sub(_value, address)
+        + _VARIABLE.sub(value, address)
         + mark
         + _VARIABLE.sub(quoted, options)
     )
 
 
-def _value(match: re.Match[str]) -> str:
-    value = os.environ.get(match[1])
+def _value(name: str, what: str) -> str:
+    value = os.environ.get(name)
     if value is None:
-        raise UsageError(
-            f"--source sql:URL: the URL names ${{{match[1]}}}, which is not set in the environment"
-        )
+        raise UsageError(f"{what}: the URL names ${{{name}}}, which is not set in the environment")
     return value
 
 
-def _file(url: "sa.URL") -> Path | None:
+def _file(url: "sa.URL", what: str, *, create: bool) -> Path | None:
     """Return the file of a database; None for one that is not in a file.
 
-    Raises UsageError for a file that does not exist.
+    Raises UsageError for a file that does not exist, or whose folder does not with ``create``.
     """
+    kind = what.replace(":URL", f":{url.get_backend_name()}")
     backend, name = url.get_backend_name(), url.database or ""
     if name in ("", ":memory:"):
-        if backend == "sqlite":
-            raise UsageError(
-                "--source sql:sqlite: expected a file, as in sqlite:////data/prices.db"
-            )
+        if backend == "sqlite" or create:
+            raise UsageError(f"{kind}: expected a file, as in {backend}:////data/prices.db")
         return None
     if backend == "duckdb" and name.startswith(("md:", "motherduck:")):
         return None
     # The full path, since later commands may be started in another folder.
     file = Path(name).expanduser().resolve()
-    if not file.is_file():
-        raise UsageError(f"--source sql:{backend}: no such file: {file}")
+    if create and not file.parent.is_dir():
+        raise UsageError(f"{kind}: there is no folder {file.parent}; make it first")
+    if not file.is_file() and not (create and not file.exists()):
+        raise UsageError(f"{kind}: no such file: {file}")
     return file
 
 

@@ -1,16 +1,19 @@
 """Keep which tickers of a store were renamed, so that rows under either name belong to the new one.
 
-prices/<source>/renames.json   the new name by the old one
+prices/<source>/renames.json         the new name by the old one
+prices/<source>/renamed_since.json   by new name, the first row that the source had under it
 """
 
 import json
 from collections.abc import Mapping
 from pathlib import Path
 
+import pandas as pd
+
 from forecaster.errors import StoreError
 from forecaster.files import atomic, read_plain
 
-FILE = "renames.json"
+FILE, SINCE = "renames.json", "renamed_since.json"
 
 
 def read_renames(folder: Path) -> dict[str, str]:
@@ -35,3 +38,24 @@ def with_rename(renames: Mapping[str, str], old: str, new: str) -> dict[str, str
     """Return the renames with one more; earlier names of ``old`` lead to ``new`` as well."""
     chained = {name: new if to == old else to for name, to in renames.items() if name != new}
     return {**chained, old: new}
+
+
+def read_since(folder: Path) -> dict[str, pd.Timestamp]:
+    """Return the times of the first rows under new names, where these are dates and are known.
+
+    A source that has only later rows under such a name has lost some.
+    """
+    try:
+        content = json.loads(read_plain(folder / SINCE))
+        return {str(name): pd.Timestamp(time) for name, time in content.items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}  # as after renamings by earlier versions
+
+
+def write_since(folder: Path, name: str, rows: pd.DataFrame) -> None:
+    """Keep the first of the rows that came under a new name. Raises WriteError."""
+    if rows.empty or rows["ds"].dtype.kind != "M":
+        return
+    since = {**read_since(folder), name: rows["ds"].iloc[0]}
+    text = json.dumps({name: time.isoformat() for name, time in since.items()})
+    atomic.write_file(folder / SINCE, lambda to: to.write_text(text, "utf-8"))

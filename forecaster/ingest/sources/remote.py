@@ -1,0 +1,331 @@
+"""Read series from files in an object store or on a web server, by fsspec.
+
+The files are copied to a folder, and read from there as the user's own files are. What a copy was
+made of (size, ETag, time of the last change) is kept beside it, so that a file is copied again only
+if it has changed:
+
+    downloads/<source>/files/...       the copies, under the names below the URL
+    downloads/<source>/copied.json     by name, what each was copied of
+"""
+
+import contextlib
+import importlib
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from forecaster.errors import DataError, ForecasterError, SourceError, UsageError, WriteError
+from forecaster.extras import require
+from forecaster.files import atomic, locked_folder, read_plain
+from forecaster.home import file_name
+from forecaster.ingest.sources.compared import Lost
+from forecaster.ingest.sources.files import Files
+from forecaster.ingest.sources.remote_url import DRIVERS, WEB, read_remote_url
+from forecaster.ingest.sources.source import Date, Fetched, Known
+from forecaster.ingest.tables.file_reader import ENDINGS
+from forecaster.ingest.tables.numbers import Decimal
+from forecaster.ingest.tables.roles import Columns
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
+
+_COPIED = "copied.json"
+_FOLDER = "files"
+_AT_ONCE = 8  # files that are copied at the same time
+_RESERVE = 500_000_000  # bytes of the disk that are left free
+_CONNECT, _READ = 30, 60  # seconds to wait for a web server
+_CHANGES = {  # what tells that a file has changed, by the names of all kinds of stores
+    "etag", "lastmodified", "mtime", "updated", "generation", "md5hash", "contentmd5", "digest",
+    "versionid", "created",
+}  # fmt: skip
+_MAGIC = "*?["
+
+
+class _File(NamedTuple):
+    """A remote file: its path for fsspec, its name below the URL, its size, and what it is of.
+
+    ``size``: None: not known; ``state``: None: nothing tells whether it has changed
+    """
+
+    path: str
+    name: str
+    size: int | None
+    state: str | None
+
+
+class Remote:
+    """CSV or Parquet files below a URL, which may end in a pattern such as ``*.csv``.
+
+    - ``url``: of a file, a folder or a pattern; ``${NAME}`` is taken from the environment
+    - ``decimal``, ``columns``, ``lost``: as in :class:`forecaster.ingest.sources.files.Files`
+    - ``folder``: where copies are kept until the next time; None: only as long as this object is
+
+    ``name`` holds no user, password or query. Raises UsageError for a URL that is not understood,
+    and if a library is missing. The files are listed and copied when they are first asked for.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        decimal: Decimal | None = None,
+        columns: Columns | None = None,
+        *,
+        lost: Lost = "suspect",
+        folder: Path | None = None,
+    ):
+        self._url = read_remote_url(url)
+        self.name = f"files:{self._url.shown}"
+        require("fsspec", "remote", self.name)
+        self._system = self._opened()
+        self._options = decimal, columns, lost
+        self._folder = folder
+        self._files: Files | None = None
+        self._base = ""  # of the names of messages
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+
+    def tickers(self) -> list[str]:
+        """Return all series, including those of unreadable files in a folder."""
+        with self._named() as files:
+            return files.tickers()
+
+    def fetch(
+        self, tickers: Sequence[str], start: Date | None = None, known: Known | None = None
+    ) -> Iterator[Fetched]:
+        """Yield each series as a whole; ``start`` is ignored. See :class:`Source`."""
+        with self._named() as files:
+            for item in files.fetch(tickers, start, known):
+                reason = None if item.reason is None else self._in_words(item.reason)
+                yield item._replace(reason=reason)
+
+    def fingerprint(self) -> str | None:
+        """Return a hash of the names and contents of all files and the version of their reader."""
+        with self._named() as files:
+            return files.fingerprint()
+
+    @contextlib.contextmanager
+    def _named(self) -> Iterator[Files]:
+        """Yield the copies; name the remote files in errors, not the copies."""
+        if self._files is None:
+            self._files = self._copied()
+        try:
+            yield self._files
+        except ForecasterError as error:
+            error.args = tuple(self._in_words(str(text)) for text in error.args)
+            raise
+
+    def _in_words(self, text: str) -> str:
+        assert self._folder is not None
+        return self._url.hidden(text.replace(str(self._folder / _FOLDER), self._base))
+
+    def _copied(self) -> Files:
+        """Bring the copies up to date, and open them."""
+        if self._folder is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="forecaster-")
+            self._folder = Path(self._temporary.name)
+        with locked_folder(self._folder):
+            single, files = self._listed()
+            self._copy(self._folder, files)
+        decimal, columns, lost = self._options
+        path = self._folder / _FOLDER
+        return Files(str(path / single if single else path), decimal, columns, lost=lost)
+
+    def _listed(self) -> tuple[str | None, list[_File]]:
+        """Return the remote files, and the name of the only one where the URL is of a file."""
+        url = self._url.url
+        system: Any = self._system  # its methods are typed as what they return in all cases
+        with self._as_error():
+            if self._url.kind in WEB:
+                self._base, name = self._url.shown.partition("?")[0].rsplit("/", 1)
+                return name, [_file(url, name, system.info(url))]
+            path = str(system._strip_protocol(url))
+            base, found, single = path, {}, None
+            if any(sign in path for sign in _MAGIC):
+                base = path[: min(path.find(s) for s in _MAGIC if s in path)].rpartition("/")[0]
+                found = dict(system.glob(path, detail=True))
+            elif (info := system.info(path))["type"] == "file":
+                base, single = path.rpartition("/")[0], info
+            else:
+                found = dict(system.find(path, detail=True))
+        self._base = f"{self._url.kind}://{base.lstrip('/')}".rstrip("/")
+        if single is not None:
+            file = _file(path, self._name_below(base, path), single)
+            return file.name, [file]
+        files = [
+            _file(each, self._name_below(base, each), info)
+            for each, info in sorted(found.items())
+            if info["type"] == "file" and _is_wanted(each.removeprefix(base).lstrip("/"))
+        ]
+        if not files:
+            raise DataError(f"{self.name}: no .csv or .parquet file there")
+        return None, files
+
+    def _name_below(self, base: str, path: str) -> str:
+        """Return the name of a remote file below a folder. Raises DataError for one that leaves it.
+
+        The names of objects are any text; as those of copies they must not lead elsewhere.
+        """
+        name = path.removeprefix(base).lstrip("/") if path.startswith(base) else ""
+        parts = name.split("/")
+        if not all(part and part not in (".", "..") and not set(part) & set("\\:\0")
+                   for part in parts):  # fmt: skip
+            raise DataError(
+                f"{self.name}: there is a file {path!r}, whose name cannot be that of a file "
+                "here; rename it, or name others by a pattern such as *.csv"
+            )
+        return name
+
+    def _copy(self, folder: Path, files: list[_File]) -> None:
+        """Copy the files that are new or have changed, and remove copies of those that are gone."""
+        copies, before = folder / _FOLDER, _read_state(folder)
+        here = {name: before[name] for name in before if (copies / name).is_file()}
+        wanted = [
+            file for file in files
+            if file.state is None or here.get(file.name) != file.state
+            or (copies / file.name).stat().st_size != file.size
+        ]  # fmt: skip
+        names = {file.name for file in files}
+        state = {name: each for name, each in here.items() if name in names}
+        for file in wanted:
+            state.pop(file.name, None)
+        with atomic.as_write_error(folder):
+            copies.mkdir(parents=True, exist_ok=True)
+            for path in [path for path in copies.rglob("*") if path.is_file()]:
+                if path.relative_to(copies).as_posix() not in names:
+                    path.unlink()
+        limits = self._limits(folder, wanted)
+        try:
+            with ThreadPoolExecutor(_AT_ONCE) as pool:
+                tasks = [pool.submit(self._copy_one, file, copies, limits[file]) for file in wanted]
+                try:
+                    for file, task in zip(wanted, tasks, strict=True):
+                        task.result()
+                        if file.state is not None:
+                            state[file.name] = file.state
+                finally:
+                    for task in tasks:
+                        task.cancel()
+        finally:  # what was copied before a failure is not copied again
+            text = json.dumps(state)
+            atomic.write_file(folder / _COPIED, lambda to: to.write_text(text, "utf-8"))
+
+    def _limits(self, folder: Path, wanted: list[_File]) -> dict[_File, int]:
+        """Return the most bytes of each copy. Raises WriteError if the disk cannot hold all."""
+        free = max(shutil.disk_usage(folder).free - _RESERVE, 0)
+        known = sum(file.size or 0 for file in wanted)
+        if known > free:
+            raise WriteError(
+                f"{self.name}: {known:,} bytes are to be copied to {folder}, where "
+                f"{free:,} bytes are free; make room, or choose another --home"
+            )
+        rest = (free - known) // max(1, sum(file.size is None for file in wanted))
+        return {file: rest if file.size is None else file.size for file in wanted}
+
+    def _copy_one(self, file: _File, copies: Path, limit: int) -> None:
+        """Copy a file, whole or not at all."""
+        from fsspec.callbacks import Callback
+
+        class Counting(Callback):
+            """Stop a copy that becomes larger than it may."""
+
+            copied = 0
+
+            def relative_update(self, inc: int = 1) -> None:
+                self.absolute_update(self.copied + inc)
+
+            def absolute_update(self, value: int) -> None:
+                self.copied = value
+                if value > limit:
+                    raise _TooLarge
+
+        counting: Any = Counting()
+
+        def copy(to: Path) -> None:
+            with self._as_error(file):
+                self._system.get_file(file.path, str(to), callback=counting)
+                if file.size is not None and (got := to.stat().st_size) != file.size:
+                    raise EOFError(f"ended after {got:,} of {file.size:,} bytes")
+
+        atomic.write_file(copies / file.name, copy, last=False)
+
+    @contextlib.contextmanager
+    def _as_error(self, file: _File | None = None) -> Iterator[None]:
+        """Raise SourceError, in one line and without secrets, for whatever fails in the block."""
+        where = self.name if file is None else f"files:{self._base}/{file.name}"
+        try:
+            yield
+        except ForecasterError:
+            raise
+        except _TooLarge:
+            raise SourceError(
+                f"{where}: larger than it was said to be, or than the disk can hold"
+            ) from None
+        except Exception as error:  # each kind of store has errors of its own
+            raise SourceError(f"{where}: {self._url.hidden(_reason(error))}") from None
+
+    def _opened(self) -> "AbstractFileSystem":
+        """Return the file system of the URL. Raises UsageError if its library is missing."""
+        import fsspec
+
+        options: dict[str, Any] = {"skip_instance_cache": True, "use_listings_cache": False}
+        try:
+            kind = fsspec.get_filesystem_class(self._url.kind)
+            if self._url.kind in WEB:
+                client: Any = importlib.import_module("aiohttp")
+                timeout = client.ClientTimeout(total=None, connect=_CONNECT, sock_read=_READ)
+                options["client_kwargs"] = {"trust_env": True, "timeout": timeout}
+            return kind(**options)
+        except ImportError:
+            driver = DRIVERS[self._url.kind]
+            raise UsageError(
+                f"{self.name} needs {driver}, which is not installed: `pip install {driver}`"
+            ) from None
+
+
+def folder_of(downloads: Path, url: str) -> Path:
+    """Return the folder of a source's copies, named as its price store is."""
+    return downloads / file_name(f"files:{read_remote_url(url).shown}")
+
+
+class _TooLarge(Exception):
+    """A copy is larger than it may be."""
+
+
+def _file(path: str, name: str, info: Mapping[str, Any]) -> _File:
+    size = info.get("size")
+    told = {
+        key: str(value) for key, value in sorted(info.items())
+        if key.lower().replace("-", "").replace("_", "") in _CHANGES and value
+    }  # fmt: skip
+    state = json.dumps({"size": size, **told}) if told and size is not None else None
+    return _File(path, name, size, state)
+
+
+def _is_wanted(name: str) -> bool:
+    """Return whether a file of a folder is read; those whose names begin with a dot are not."""
+    hidden = any(part.startswith(".") and part != ".." for part in name.split("/"))
+    return name.lower().endswith(ENDINGS) and not hidden
+
+
+def _read_state(folder: Path) -> dict[str, str]:
+    """Return what the copies are of; empty where it is not known, so that all is copied again."""
+    try:
+        content = json.loads(read_plain(folder / _COPIED))
+        return {str(name): str(state) for name, state in content.items()}
+    except (OSError, ValueError, AttributeError):
+        return {}
+
+
+def _reason(error: BaseException) -> str:
+    """Return what failed: the first cause, as fsspec calls many failures a missing file."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    lines = str(error).strip().splitlines()
+    if isinstance(error, FileNotFoundError):
+        return "no such file or folder"
+    if isinstance(error, TimeoutError):
+        return "the connection was lost: no answer in time"
+    return lines[0] if lines else type(error).__name__

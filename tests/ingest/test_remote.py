@@ -1,0 +1,396 @@
+"""Files at a URL: of memory and a web server here always, of S3 where moto and s3fs are there."""
+
+import contextlib
+import gzip
+import http.server
+import io
+import json
+import socket
+import sys
+import threading
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from forecaster.daily import read_watch
+from forecaster.errors import DataError, ForecasterError, SourceError, UsageError, WriteError
+from forecaster.home import Home
+from forecaster.ingest import Store, ingest, load_panel, open_source
+from forecaster.ingest.sources import remote
+from forecaster.ingest.sources.remote_url import read_remote_url
+from tests.conftest import error, prices, run
+
+fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed")
+NAMES = ("AAA", "BBB", "CCC")
+TABLES = {name: prices(name, 60) for name in NAMES}
+
+
+def said(kind: type[ForecasterError], call: Callable[[], object]) -> str:
+    with pytest.raises(kind) as caught:
+        call()
+    text = str(caught.value)
+    assert "geheim" not in text and "Traceback" not in text and "\n" not in text
+    return text
+
+
+def csv(table: pd.DataFrame) -> bytes:
+    return table.to_csv(index=False).encode()
+
+
+class Bucket:
+    """Objects of fsspec's file system in memory, and how often each was read."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch):
+        self.system = fsspec.filesystem("memory")
+        self.folder = f"/{uuid.uuid4().hex}"
+        self.url = f"memory:/{self.folder}"
+        self.read: Counter[str] = Counter()
+        get = type(self.system).get_file
+
+        def counted(system, path, *args, **options):
+            self.read[path.removeprefix(f"{self.folder}/")] += 1
+            return get(system, path, *args, **options)
+
+        monkeypatch.setattr(type(self.system), "get_file", counted)
+
+    def put(self, name: str, content: bytes) -> None:
+        self.system.pipe_file(f"{self.folder}/{name}", content)
+
+    def remove(self, name: str) -> None:
+        self.system.rm_file(f"{self.folder}/{name}")
+
+
+@pytest.fixture
+def bucket(monkeypatch) -> Iterator[Bucket]:
+    bucket = Bucket(monkeypatch)
+    for name, table in TABLES.items():
+        bucket.put(f"daily/{name}.csv", csv(table.drop(columns="ticker")))
+    yield bucket
+    for path in [path for path in bucket.system.store if path.startswith(bucket.folder)]:
+        del bucket.system.store[path]
+
+
+def opened(home: Home, url: str, **options):
+    return open_source(f"files:{url}", downloads=home.downloads, **options)
+
+
+def test_files_at_a_url_give_what_files_here_give(tmp_path, bucket):
+    bucket.put("daily/readme.md", b"x")
+    bucket.put("daily/.hidden/a.csv", b"x")
+    for name, table in TABLES.items():
+        table.drop(columns="ticker").to_csv(tmp_path / f"{name}.csv", index=False)
+    want = load_panel(f"files:{tmp_path}")
+    for url in ("daily", "daily/", "daily/*.csv", "daily/[A-C]*.csv", "dai*/*.csv"):
+        got = load_panel(f"files:{bucket.url}/{url}")
+        assert got.ids == want.ids == NAMES, url
+        np.testing.assert_array_equal(got.values, want.values)
+    assert load_panel(f"files:{bucket.url}/daily/B*.csv").ids == ("BBB",)
+    one = load_panel(f"files:{bucket.url}/daily/BBB.csv")
+    np.testing.assert_array_equal(one.values[0], want.values[1])
+
+
+def test_folders_name_series_and_parquet_is_read(bucket):
+    for name, table in TABLES.items():
+        stream = io.BytesIO()
+        table.drop(columns="ticker").to_parquet(stream)
+        bucket.put(f"lake/ticker={name}/part.parquet", stream.getvalue())
+        bucket.put("all.parquet", stream.getvalue())
+    assert load_panel(f"files:{bucket.url}/lake").ids == NAMES
+    assert load_panel(f"files:{bucket.url}/lake/*/*.parquet").ids == NAMES
+    assert load_panel(f"files:{bucket.url}/all.parquet").ids == ("all",)
+
+
+def test_only_files_that_have_changed_are_copied_again(tmp_path, bucket):
+    home = Home(tmp_path)
+    assert ingest(home, opened(home, f"{bucket.url}/daily"), None).changed == 3
+    assert bucket.read == {f"daily/{name}.csv": 1 for name in NAMES}
+    assert ingest(home, opened(home, f"{bucket.url}/daily"), None).changed == 0
+    assert bucket.read.total() == 3
+    more = pd.concat([TABLES["BBB"], prices("BBB", 62).iloc[60:]]).drop(columns="ticker")
+    bucket.put("daily/BBB.csv", csv(more))
+    assert ingest(home, opened(home, f"{bucket.url}/daily"), None).changed == 1
+    assert bucket.read["daily/BBB.csv"] == 2 and bucket.read.total() == 4
+    (store,) = Store.all_of(home)
+    assert len(store.read_one("BBB")) == 62 and store.source == f"files:{bucket.url}/daily"
+    copies = home.downloads / store.folder.name
+    assert sorted(path.name for path in (copies / "files").iterdir()) == [
+        f"{name}.csv" for name in NAMES
+    ]
+    for broken in ("{", '["a"]', "7"):
+        (copies / "copied.json").write_text(broken)
+        assert ingest(home, opened(home, f"{bucket.url}/daily"), None).changed == 0
+    assert bucket.read.total() == 4 + 9, "what is not known is copied"
+    (copies / "files" / "AAA.csv").write_text("cut")
+    assert ingest(home, opened(home, f"{bucket.url}/daily"), None).changed == 0
+
+
+def test_lost_rows_and_files_are_treated_as_those_of_files_here(tmp_path, bucket):
+    home, url = Home(tmp_path), f"{bucket.url}/daily"
+    ingest(home, opened(home, url), None)
+    bucket.put("daily/AAA.csv", csv(TABLES["AAA"].iloc[50:].drop(columns="ticker")))
+    bucket.remove("daily/CCC.csv")
+    arrived = ingest(home, opened(home, url), None)
+    assert "lacks 50 of the 60 stored rows" in arrived.stale["AAA"]
+    assert "no longer in the source" in arrived.stale["CCC"]
+    bucket.put("daily/BBB.csv", b"date,close\n2020-01-02,\xff\xfe\n")
+    arrived = ingest(home, opened(home, url), None)
+    assert arrived.stale["BBB"].startswith(f"{url}/BBB.csv"), "not the copy is named"
+    assert all(len(arrived.store.read_one(name)) == 60 for name in NAMES)
+    bucket.put("daily/BBB.csv", csv(TABLES["BBB"].drop(columns="ticker")))
+    arrived = ingest(home, opened(home, url, append=True), None, refresh=True)
+    assert "AAA" not in arrived.stale and len(arrived.store.read_one("AAA")) == 60
+
+
+def test_a_packed_file_that_swells_is_refused(bucket):
+    swollen = b"date,close\n" + b"2020-01-02,1.0000000000\n" * 6_000_000
+    bucket.put("one.csv.gz", gzip.compress(swollen, 9))
+    text = said(DataError, lambda: load_panel(f"files:{bucket.url}/one.csv.gz"))
+    assert text.startswith(f"{bucket.url}/one.csv.gz: ")
+
+
+def test_files_that_the_disk_cannot_hold_are_not_copied(tmp_path, bucket, monkeypatch):
+    home = Home(tmp_path)
+    usage = remote.shutil.disk_usage(tmp_path)._replace(free=remote._RESERVE + 3_000)
+    monkeypatch.setattr(remote.shutil, "disk_usage", lambda folder: usage)
+    source = opened(home, f"{bucket.url}/daily")
+    text = said(WriteError, source.tickers)
+    assert "bytes are to be copied" in text and "3,000 bytes are free" in text
+    assert not bucket.read
+
+
+@pytest.mark.parametrize("name", ["../evil.csv", "a/../../evil.csv", "a\\b.csv", "c:d.csv"])
+def test_names_that_lead_elsewhere_are_refused(tmp_path, bucket, monkeypatch, name):
+    home, path = Home(tmp_path), f"{bucket.folder}/{name}"
+    info = {"name": path, "type": "file", "size": 4, "created": "now"}
+    monkeypatch.setattr(type(bucket.system), "find", lambda *args, **options: {path: info})
+    text = said(DataError, opened(home, bucket.url).tickers)
+    assert "cannot be that of a file here" in text
+    assert not bucket.read and not list(tmp_path.rglob("*.csv"))
+
+
+@pytest.mark.parametrize(
+    ("url", "kind", "what"),
+    [
+        ("ftp://me:geheim@host/a.csv", UsageError, "URLs of this kind are not supported"),
+        ("simplecache::s3://b/a.csv", UsageError, "URLs of this kind are not supported"),
+        ("https://me:geheim@host/", UsageError, "expected the URL of one file"),
+        ("https://me:geheim@host/prices/*.csv", UsageError, "expected the URL of one file"),
+        ("https://host/a.csv?k=${NOT_SET_HERE}", UsageError, "${NOT_SET_HERE}, which is not set"),
+        ("memory://nowhere/at/all", SourceError, "no such file or folder"),
+        ("memory://nowhere/*.csv", DataError, "no .csv or .parquet file there"),
+    ],
+)
+def test_a_bad_url_is_a_clear_error_without_secrets(url, kind, what):
+    assert what in said(kind, lambda: load_panel(f"files:{url}"))
+
+
+def test_names_hold_no_secret_and_tell_queries_apart(monkeypatch):
+    monkeypatch.setenv("TOKEN", "geh/eim&1")
+    one = read_remote_url("https://me:geheim@host:8000/a/p.csv?symbol=A&key=${TOKEN}")
+    assert one.url.endswith("/p.csv?symbol=A&key=geh%2Feim%261")
+    assert one.shown.startswith("https://host:8000/a/p.csv?") and "geh" not in one.shown
+    other = read_remote_url("https://me:geheim@host:8000/a/p.csv?symbol=B&key=${TOKEN}")
+    assert one.shown != other.shown
+    monkeypatch.setenv("TOKEN", "another")
+    again = read_remote_url("https://you@host:8000/a/p.csv?symbol=A&key=${TOKEN}")
+    assert again.shown == one.shown, "a new password is no new source"
+    text = one.hidden("no geh/eim&1 or geh%2Feim%261 of me:geheim at all")
+    assert "geh" not in text
+    calls: list[Callable[[], object]] = [
+        lambda: open_source("files:https://me:geheim@h/p.csv?k=geheim", query="x"),
+        lambda: open_source("FILES:https://me:geheim@h/p.csv?k=geheim"),
+    ]
+    for call in calls:
+        said(UsageError, call)
+
+
+def test_what_is_missing_is_named_with_what_installs_it(monkeypatch):
+    def without(name: str, url: str) -> str:
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, name, None)
+            if name == "fsspec":
+                patch.setattr("forecaster.extras.has", lambda library: library != name)
+            return said(UsageError, lambda: open_source(f"files:{url}"))
+
+    assert "forecaster-swarm[remote]" in without("fsspec", "s3://b/a.csv")
+    assert "`pip install s3fs`" in without("s3fs", "s3://b/a.csv")
+    assert "`pip install gcsfs`" in without("gcsfs", "gs://b/a.csv")
+    assert "`pip install aiohttp`" in without("aiohttp", "https://h/a.csv")
+
+
+def test_a_watch_may_name_a_url(tmp_path):
+    path = tmp_path / "daily.toml"
+    for source in ("files:s3://bucket/a/*.csv", "files:https://h/p.csv?key=${KEY}"):
+        path.write_text(f"source = '{source}'\n")
+        assert read_watch(path).source == source
+
+
+class Server:
+    """A web server with one file, its counts of requests by method, and ways to fail."""
+
+    def __init__(self):
+        self.content, self.etag, self.needs = csv(pd.concat(TABLES.values())), '"1"', ""
+        self.asked: Counter[str] = Counter()
+        self.cut, self.code, self.sizes = False, 200, True
+        server = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_HEAD(self):
+                self.answer(b"")
+
+            def do_GET(self):
+                self.answer(server.content)
+
+            def answer(self, body: bytes):
+                server.asked[self.command] += 1
+                code = server.code if server.needs in self.path else 403
+                self.send_response(code)
+                if server.sizes:
+                    self.send_header("Content-Length", str(len(server.content)))
+                if server.etag:
+                    self.send_header("ETag", server.etag)
+                self.end_headers()
+                with contextlib.suppress(OSError):
+                    self.wfile.write(body[: len(body) // 2] if server.cut else body)
+                if server.cut:
+                    self.wfile.flush()
+                    self.connection.shutdown(socket.SHUT_RDWR)
+
+            def log_message(self, format, *args):
+                pass
+
+        self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.http.server_port}/data/prices.csv"
+        threading.Thread(target=self.http.serve_forever, daemon=True).start()
+
+
+@pytest.fixture
+def web() -> Iterator[Server]:
+    pytest.importorskip("aiohttp", reason="aiohttp is not installed")
+    server = Server()
+    yield server
+    server.http.shutdown()
+    server.http.server_close()
+
+
+def test_a_file_of_a_web_server_is_copied_only_if_it_has_changed(tmp_path, web, monkeypatch):
+    monkeypatch.setenv("WEB_KEY", "geheim&nis")
+    home, url = Home(tmp_path), f"{web.url}?key=${{WEB_KEY}}"
+    web.needs = "key=geheim%26nis"
+    assert ingest(home, opened(home, url), None).changed == 3
+    assert web.asked["GET"] == 1
+    assert ingest(home, opened(home, url), None).changed == 0
+    assert web.asked["GET"] == 1, "the same ETag and size"
+    web.content, web.etag = csv(pd.concat(prices(name, 61) for name in NAMES)), '"2"'
+    assert ingest(home, opened(home, url), None).changed == 3 and web.asked["GET"] == 2
+    web.etag = ""
+    for _ in range(2):  # nothing tells whether it has changed
+        assert ingest(home, opened(home, url), None).changed == 0
+    assert web.asked["GET"] == 4
+    web.sizes = False
+    web.content = csv(pd.concat(prices(name, 62) for name in NAMES))
+    assert ingest(home, opened(home, url), None).changed == 3
+    assert not holding(b"geheim", tmp_path)
+
+
+def holding(secret: bytes, folder: Path) -> list[Path]:
+    """The files below a folder that hold a text, or are named so."""
+    found = [path for path in folder.rglob("*") if path.is_file()]
+    assert len(found) > 3
+    return [p for p in found if secret in p.read_bytes() or secret.decode() in str(p)]
+
+
+def test_what_fails_on_the_way_is_one_clear_error_and_changes_nothing(tmp_path, web, monkeypatch):
+    home, url = Home(tmp_path), web.url.replace("http://", "http://me:geheim@")
+    ingest(home, opened(home, url), None)
+    (store,) = Store.all_of(home)
+    assert store.source == f"files:{web.url}"
+    web.etag, web.cut = '"2"', True
+    text = said(SourceError, lambda: ingest(home, opened(home, url), None))
+    assert text.startswith(f"files:{web.url}: ")
+    web.cut, web.code = False, 500
+    assert "500" in said(SourceError, lambda: ingest(home, opened(home, url), None))
+    web.code, web.needs = 200, "a key"
+    assert "403" in said(SourceError, lambda: ingest(home, opened(home, url), None))
+    monkeypatch.setattr(remote, "_READ", 0.2)
+    web.http.shutdown()
+    web.http.server_close()
+    text = said(SourceError, lambda: ingest(home, opened(home, url), None))
+    assert "onnect" in text
+    done = run("ingest", "--source", f"files:{url}", "--home", home)
+    assert done.exit_code in (1, 3) and "geheim" not in done.output, done.output
+    assert len(store.read_one("AAA")) == 60
+    assert not list(home.downloads.rglob(".tmp-*"))
+    state = json.loads(next(home.downloads.rglob("copied.json")).read_text())
+    assert state == {}, "the old copy is not taken for the new file"
+
+
+def test_a_file_that_is_larger_than_was_said_is_not_copied_to_the_end(
+    tmp_path, bucket, monkeypatch
+):
+    info = type(bucket.system).info
+    lied = lambda *args, **options: {**info(*args, **options), "size": 100}  # noqa: E731
+    monkeypatch.setattr(type(bucket.system), "info", lied)
+    url = f"{bucket.url}/daily/AAA.csv"
+    assert "larger than it was said" in said(SourceError, lambda: load_panel(f"files:{url}"))
+
+
+def test_commands_work_from_a_url(tmp_path, bucket, settings):
+    home, source = tmp_path / "home", f"files:{bucket.url}/daily/*.csv"
+    for name in ("AAA", "BBB"):
+        bucket.put(f"daily/{name}.csv", csv(prices(name).drop(columns="ticker")))
+    bucket.remove("daily/CCC.csv")
+    result = run("fit", "--source", source, "--config", settings, "--home", home)
+    assert result.exit_code == 0, result.output
+    assert (
+        f"`forecaster ingest --source {source}`" in run("predict", "--all", "--home", home).stderr
+    )
+    watch = tmp_path / "daily.toml"
+    watch.write_text(f'source = "{source}"\nforecasts = "f.csv"\n[alarms]\nlate = false\n')
+    assert run("daily", watch, "--home", home).exit_code in (0, 4)
+    assert bucket.read.total() == 2 and (tmp_path / "f.csv").exists()
+    bucket.remove("daily/AAA.csv")
+    bucket.remove("daily/BBB.csv")
+    failed = error("ingest", "--source", source, "--home", home, code=1)
+    assert "no .csv or .parquet file there" in failed
+
+
+@pytest.fixture(scope="module")
+def s3(request) -> Iterator[str]:
+    """A server of S3's protocol here; its address."""
+    server = pytest.importorskip("moto.server", reason="moto[server] is not installed")
+    pytest.importorskip("s3fs", reason="s3fs is not installed")
+    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    running.start()
+    yield "http://{}:{}".format(*running.get_host_and_port())
+    running.stop()
+
+
+def test_s3(tmp_path, s3, monkeypatch):
+    for name, value in {
+        "AWS_ENDPOINT_URL": s3, "AWS_ACCESS_KEY_ID": "geheim", "AWS_SECRET_ACCESS_KEY": "geheimnis",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    system = fsspec.filesystem("s3", skip_instance_cache=True)
+    system.mkdir("desk")
+    for name, table in TABLES.items():
+        system.pipe_file(f"desk/p/{name}.csv", csv(table.drop(columns="ticker")))
+    for key in ("p/", "p/empty/", "p/.csv/"):  # as consoles mark folders
+        system.call_s3("put_object", Bucket="desk", Key=key, Body=b"")
+    home = Home(tmp_path)
+    for url, ids in (("p/*.csv", 3), ("p", 3), ("p/AAA.csv", 1)):
+        assert ingest(home, opened(home, f"s3://desk/{url}"), None).changed == ids
+        copies = {path: path.stat().st_mtime_ns for path in home.downloads.rglob("*.csv")}
+        assert ingest(home, opened(home, f"s3://desk/{url}"), None).changed == 0
+        assert copies == {path: path.stat().st_mtime_ns for path in home.downloads.rglob("*.csv")}
+    system.pipe_file("desk/p/AAA.csv", csv(prices("AAA", 61).drop(columns="ticker")))
+    assert ingest(home, opened(home, "s3://desk/p"), None).changed == 1
+    text = said(SourceError, lambda: ingest(home, opened(home, "s3://nowhere/p"), None))
+    assert text.startswith("files:s3://nowhere/p: ")
+    assert not holding(b"geheim", tmp_path)
