@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import jax
 import numpy as np
 
-from forecaster.swarm.arrays.data import Shared, is_shared, split_shared
+from forecaster.swarm.arrays.data import Shared, is_shared, split_shared, total_bytes
 from forecaster.swarm.arrays.shapes import Shapes
 from forecaster.swarm.devices.lanes import (
     Layout,
@@ -33,6 +33,7 @@ Key: TypeAlias = tuple[Any, ...]
 
 _MOST = 32  # calls that a swarm remembers
 _MOST_TURNS = 4  # of the program; with more, results are fetched in between
+_MOST_BYTES = 2**20  # of a weight that is not given, which a call keeps
 _WEIGHT = 2  # its number among the trees of a call
 
 
@@ -222,6 +223,8 @@ def learned(
     shared_weight, weight = list[Any](), [list[Any]() for _ in range(layout.calls)]
     if len(trees) > _WEIGHT and trees[_WEIGHT] is None:
         ones = data[_WEIGHT]
+        if total_bytes(ones) > _MOST_BYTES:
+            return None
         if isinstance(ones, Shared):
             shared_weight = _in(replicate(ones.values, mesh))
         else:
@@ -232,7 +235,9 @@ def learned(
         recipe, spread, layout, _no_program, tuple(kinds), shared_weight, weight,
         (layout.lanes, layout.chunk), layout.capacity == states.members, *structures, known,
     )  # fmt: skip
-    if (ready := call.arguments(given.leaves, check=False)) is None:
+    with np.errstate(over="ignore"):  # of which the call itself has warned
+        ready = call.arguments(given.leaves, check=False)
+    if ready is None:
         return None
     args = ready[0], None, states.by_call[0], hyperparams.by_call[0], ready[1][0]
     return call._replace(program=program_of(function, mesh).compiled(*args))

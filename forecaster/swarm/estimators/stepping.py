@@ -187,9 +187,12 @@ class OnDevices:
         latest = None
         if before.latest is not None and not all(map(_all_counted, states)):
             latest = self._map(latest_params, spread, state, before.latest, stay=True)
-        last = Step(Placed([state.epoch for state in states], layout, members), loss, self.last)
+        # Losses that are on the host already need not be collected from each step again.
+        collected = "result" in self.__dict__
+        start, steps = (self.result, None) if collected else (self.start, self.last)
+        last = Step(Placed([state.epoch for state in states], layout, members), loss, steps)
         now = States(spread, state, latest)
-        return OnDevices(self.start, self._lanes, now, last, self._values), loss
+        return OnDevices(start, self._lanes, now, last, self._values), loss
 
     def apply(self, function: Callable[..., Tree], hyperparams: _Hyperparams, data: Tree) -> Tree:
         """Apply a function to every member's best weights, hyperparameters and data."""
@@ -199,14 +202,16 @@ class OnDevices:
 
     def states_on(self, spread: Spread) -> States:
         """Return the states, spread like this."""
-        if self._states is None or self._states.spread != spread:
+        states = self._states  # read once: another thread may replace them by others
+        if states is None or states.spread != spread:
             state, latest = self.result.state, None
             if not isinstance(state.params, Variables):
                 if not _same_bits(state.params, state.best_params):
                     latest = _on_devices(state.params, self._members, spread)
                 state = state._replace(params=None)
-            self._states = States(spread, _on_devices(state, self._members, spread), latest)
-        return self._states
+            states = States(spread, _on_devices(state, self._members, spread), latest)
+            self._states = states
+        return states
 
     def best_on(self, spread: Spread) -> Placed:
         """Return the best weights, spread like this."""
@@ -215,9 +220,10 @@ class OnDevices:
         return self._best[spread]
 
     def _best_of_states(self, spread: Spread) -> Placed:
-        if self._states is None or self._states.spread != spread:
+        states = self._states  # read once: another thread may replace them by others
+        if states is None or states.spread != spread:
             return _on_devices(self.result.params, self._members, spread)
-        state = self._states.state
+        state = states.state
         return Placed([call.best_params for call in state.by_call], state.layout, state.members)
 
     def values_on(self, spread: Spread, hyperparams: _Hyperparams) -> Placed:
