@@ -337,3 +337,13 @@ def test_a_first_call_warns_once():
     with pytest.warns(RuntimeWarning, match="overflow") as warned:
         Swarm(PAIR, N, **LINE).predict(large, check=False)
     assert len(warned) == 1
+
+
+@pytest.mark.parametrize("members", [1, 5, 40, 64])
+def test_results_of_few_members_do_not_keep_free_rows(members):
+    x = RANDOM.normal(size=(members, 6, 3)).astype(np.float32)
+    made = Swarm(PAIR, members, **LINE)
+    for _ in range(2):  # the ordinary call, then a repeated one
+        for found in (made.predict(x), made.evaluate(x, x[..., :1])):
+            held = found if found.base is None else np.asarray(found.base)
+            assert held.nbytes < 2 * found.nbytes

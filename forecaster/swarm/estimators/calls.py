@@ -23,6 +23,7 @@ from forecaster.swarm.devices.lanes import (
     place_packed,
     program_of,
     replicate,
+    unpacked_leaf,
 )
 from forecaster.swarm.estimators.recipe import Recipe
 from forecaster.swarm.estimators.stepping import Spread
@@ -145,9 +146,7 @@ class Call(NamedTuple):
         """Return what the turns of the program returned as arrays (member, ...)."""
         if len(turns) > 1 or not isinstance(turns[0], jax.Array):
             return Placed(turns, self.layout, members).host
-        leaf = np.asarray(turns[0])  # the same for a single array, in a fifth of the time
-        lanes, chunk = self.axes
-        return leaf.reshape(lanes * chunk, *leaf.shape[2:])[:members]
+        return unpacked_leaf(np.asarray(turns[0]), members)  # the same, in a fifth of the time
 
 
 class Calls:
