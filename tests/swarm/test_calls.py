@@ -198,6 +198,13 @@ def test_hyperparameters_are_those_of_the_call(known):
     assert same(known.step(X, Y)[0].params, expected.params)
 
 
+def test_hyperparameters_of_another_type_with_the_same_bytes(known):
+    known.hyperparams["learning_rate"] = np.full(N, 0.25, np.float32)
+    fast = known.step(X, Y)[0].params
+    known.hyperparams["learning_rate"] = np.full(N, 0.25, np.float32).view(np.int32)
+    assert not same(known.step(X, Y)[0].params, fast)
+
+
 def test_other_members_and_weights_are_those_of_the_call(known):
     turned = list(known.ids[::-1])
     assert same(known.select(turned).predict(X[::-1])[::-1], known.predict(X))

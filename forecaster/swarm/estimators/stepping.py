@@ -3,7 +3,7 @@
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Optional, TypeAlias
+from typing import Any, NamedTuple, Optional, TypeAlias
 
 import jax
 import numpy as np
@@ -97,13 +97,9 @@ class Step(NamedTuple):
 
 
 class Values(NamedTuple):
-    """Hyperparameters on the devices.
+    """Hyperparameters on the devices; ``held``: the type and bytes of each on the host."""
 
-    - ``host``: the same as arrays (member,); ``held``: their bytes, which are compared first
-    """
-
-    host: _Hyperparams
-    held: dict[str, bytes]
+    held: dict[str, tuple[np.dtype[Any], bytes]]
     placed: Placed
 
 
@@ -228,13 +224,13 @@ class OnDevices:
 
     def values_on(self, spread: Spread, hyperparams: _Hyperparams) -> Placed:
         """Return hyperparameters, spread like this; copied anew where they have changed."""
-        held = {name: np.asarray(values).tobytes() for name, values in hyperparams.items()}
+        held = {name: (values.dtype, values.tobytes()) for name, values in hyperparams.items()}
         known = self._values.get(spread)
-        if known and (known.held == held or _equal(known.host, hyperparams)):
+        if known and known.held == held:
             return known.placed
         kept = {name: values.copy() for name, values in hyperparams.items()}
         placed = _on_devices(kept, self._members, spread)
-        self._values[spread] = Values(kept, held, placed)
+        self._values[spread] = Values(held, placed)
         return placed
 
     def spread(self, data: Tree) -> Spread:
@@ -293,9 +289,3 @@ def _same_bits(first: Tree, second: Tree) -> bool:
     """Return whether two trees of arrays of the same shapes and types have the same bits."""
     pairs = zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True)
     return all(a is b or np.asarray(a).tobytes() == np.asarray(b).tobytes() for a, b in pairs)
-
-
-def _equal(first: _Hyperparams, second: _Hyperparams) -> bool:
-    return first.keys() == second.keys() and all(
-        np.array_equal(values, second[name]) for name, values in first.items()
-    )
