@@ -11,7 +11,7 @@ from forecaster.swarm import Shared, Swarm, SwarmError
 from forecaster.swarm.devices import inline
 from forecaster.swarm.devices.lanes import map_members
 from forecaster.swarm.estimators import calls
-from forecaster.swarm.estimators.stepping import OnDevices
+from forecaster.swarm.estimators.stepping import OnDevices, Spread
 from tests.swarm.test_swarm import same
 
 N = 5
@@ -198,6 +198,13 @@ def test_hyperparameters_are_those_of_the_call(known):
     assert same(known.step(X, Y)[0].params, expected.params)
 
 
+def test_hyperparameters_of_another_type_with_the_same_bytes(known):
+    known.hyperparams["learning_rate"] = np.full(N, 0.25, np.float32)
+    fast = known.step(X, Y)[0].params
+    known.hyperparams["learning_rate"] = np.full(N, 0.25, np.float32).view(np.int32)
+    assert not same(known.step(X, Y)[0].params, fast)
+
+
 def test_other_members_and_weights_are_those_of_the_call(known):
     turned = list(known.ids[::-1])
     assert same(known.select(turned).predict(X[::-1])[::-1], known.predict(X))
@@ -277,9 +284,73 @@ def test_without_such_devices_calls_give_the_same(known, monkeypatch):
     assert made._devices.best_on(spread).by_call[0].devices() <= set(jax.local_devices())
 
 
-def test_a_version_of_jax_that_makes_no_such_devices(monkeypatch):
-    def make_cpu_client(asynchronous=True):
-        raise AssertionError
+@pytest.mark.usefixtures("known")  # which starts JAX by the same function
+@pytest.mark.parametrize(
+    "error", [AttributeError, TypeError, ValueError, jax.errors.JaxRuntimeError("UNAVAILABLE")]
+)
+def test_a_version_of_jax_that_makes_no_such_devices(error, monkeypatch):
+    def make_cpu_client(**_):
+        raise error
 
     monkeypatch.setattr("jaxlib.xla_client.make_cpu_client", make_cpu_client)
     assert inline._inline_mesh() is None
+
+
+@pytest.mark.usefixtures("known")
+def test_a_client_without_devices(monkeypatch):
+    class Client:
+        def local_devices(self):
+            return []
+
+    monkeypatch.setattr("jaxlib.xla_client.make_cpu_client", lambda **_: Client())
+    assert inline._inline_mesh() is None
+
+
+def test_states_that_another_thread_replaces_meanwhile(known, monkeypatch):
+    """Threads that step on batches of other sizes spread the same states in other ways."""
+    now = known.step(X, Y)[0]._devices
+    one, other = Spread(1, 16), Spread(1, 64)
+    before, after = now.states_on(one), now.states_on(other)
+    reads = []
+    monkeypatch.setattr(OnDevices, "_states", property(lambda _: reads.pop()), raising=False)
+    reads[:] = after, before, before
+    assert now.states_on(one).state.layout.chunk == 16
+    reads[:] = after, before, before
+    assert now.best_on(one).layout.chunk == 16
+
+
+def test_losses_that_were_read_are_not_collected_again():
+    unread = read = Swarm(PAIR, N, **LINE)
+    for weight in (WEIGHT, EMPTY, WEIGHT, WEIGHT):
+        unread, _ = unread.step(X, Y, weight)
+        read, _ = read.step(X, Y, weight)
+        assert isinstance(read._devices, OnDevices) and read._devices.last
+        assert read._devices.last.before is None  # else a loop that looks at each step is quadratic
+        assert np.isfinite(read.losses.train).any()
+    assert bits((read.losses, read.state)) == bits((unread.losses, unread.state))
+
+
+def test_a_large_weight_that_was_not_given_is_not_kept(monkeypatch):
+    monkeypatch.setattr(calls, "_MOST_BYTES", WEIGHT.nbytes - 1)
+    made = Swarm(PAIR, N, **LINE)
+    made.evaluate(X, Y)
+    assert not made._calls._known
+    made.evaluate(X, Y, WEIGHT)
+    assert made._calls._known
+
+
+def test_a_first_call_warns_once():
+    large = with_value(X.astype(float), 1e300)
+    with pytest.warns(RuntimeWarning, match="overflow") as warned:
+        Swarm(PAIR, N, **LINE).predict(large, check=False)
+    assert len(warned) == 1
+
+
+@pytest.mark.parametrize("members", [1, 5, 40, 64])
+def test_results_of_few_members_do_not_keep_free_rows(members):
+    x = RANDOM.normal(size=(members, 6, 3)).astype(np.float32)
+    made = Swarm(PAIR, members, **LINE)
+    for _ in range(2):  # the ordinary call, then a repeated one
+        for found in (made.predict(x), made.evaluate(x, x[..., :1])):
+            held = found if found.base is None else np.asarray(found.base)
+            assert held.nbytes < 2 * found.nbytes

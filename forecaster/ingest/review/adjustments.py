@@ -18,8 +18,10 @@ _SHARES = (1.5, 2, 3, 4, 5, 6, 7, 8, 10, 15, 20, 25, 30, 40, 50, 100)
 _LEAST_SPLIT = np.log(1.3)
 _NEAR = 2.0  # usual moves by which the open may differ from the exact ratio
 _LEAST_NEAR, _MOST_NEAR = 0.01, 0.05
-_TOGETHER = 10  # least number of series that move together
-_LEAST_MOVE = 0.05  # least move of all together
+_TOGETHER = 10  # number of series from which on a move of all together stands out
+_LEAST_MOVE = 0.05  # smallest move of so many series together
+_FEW_TOGETHER = 3  # smallest number of series that can move together
+_LEAST_OF_FEW = 0.2  # smallest move of fewer series than _TOGETHER
 _APART = 5.0  # least size of that move, in spreads of the series around it
 
 
@@ -100,10 +102,14 @@ def _moved_together(moves: np.ndarray) -> np.ndarray:
     """
     there = np.isfinite(moves).sum(1)
     same = np.zeros(len(moves), bool)
-    for time in np.flatnonzero(there >= max(_TOGETHER, moves.shape[1] / 2)):
-        middle = np.nanmedian(moves[time])
-        spread = 1.4826 * np.nanmedian(np.abs(moves[time] - middle))
-        same[time] = abs(middle) >= _LEAST_MOVE and abs(middle) > _APART * spread
+    for time in np.flatnonzero(there >= max(_FEW_TOGETHER, moves.shape[1] / 2)):
+        known = moves[time][np.isfinite(moves[time])]
+        middle = np.median(known)
+        if len(known) >= _TOGETHER:
+            least, spread = _LEAST_MOVE, 1.4826 * np.median(np.abs(known - middle))
+        else:  # of so few, none may lie apart
+            least, spread = _LEAST_OF_FEW, np.ptp(known)
+        same[time] = abs(middle) >= least and abs(middle) > _APART * spread
     return same
 
 

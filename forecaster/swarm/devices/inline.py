@@ -21,7 +21,8 @@ _made: list[Mesh | None] = []  # empty until the mesh is first asked for
 def inline_mesh() -> Mesh | None:
     """Return a mesh of one CPU device that runs its programs in the thread that calls them.
 
-    None where this version of JAX does not offer it: the function that makes devices is private.
+    None where this version of JAX does not offer it: the function that makes devices is private,
+    so that it may be missing, take other arguments or fail.
     """
     with _making:
         if not _made:
@@ -30,12 +31,12 @@ def inline_mesh() -> Mesh | None:
 
 
 def _inline_mesh() -> Mesh | None:
+    # As many devices as JAX has: the threads that large products share depend on it.
+    count = len(cast(list[Any], jax.local_devices(backend="cpu")))
     try:
         from jaxlib import xla_client
 
-        # As many devices as JAX has: the threads that large products share depend on it.
-        count = len(cast(list[Any], jax.local_devices(backend="cpu")))
         client = cast(Any, xla_client).make_cpu_client(asynchronous=False, num_devices=count)
-        return Mesh(np.array(client.local_devices()[:1]), ("lane",))
-    except (ImportError, AttributeError, TypeError):
+        return Mesh(np.array([client.local_devices()[0]]), ("lane",))
+    except (ImportError, AttributeError, TypeError, ValueError, IndexError, RuntimeError):
         return None

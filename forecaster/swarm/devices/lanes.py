@@ -200,15 +200,33 @@ def unpack(calls: Sequence[Tree], members: Sequence[int]) -> Tree:
     """
 
     def join(*leaves: np.ndarray) -> np.ndarray:
-        flat = [
-            leaf.reshape(leaf.shape[0] * leaf.shape[1], *leaf.shape[2:])[:count]
-            for leaf, count in zip(leaves, members, strict=True)
-        ]
-        return flat[0] if len(flat) == 1 else np.concatenate(flat)
+        if len(leaves) == 1:
+            return unpacked_leaf(leaves[0], members[0])
+        pairs = zip(leaves, members, strict=True)
+        return np.concatenate([_flat(leaf)[:count] for leaf, count in pairs])
 
     if len(calls) == 1 and isinstance(calls[0], jax.Array):
         return join(np.asarray(calls[0]))  # in a tenth of the time
     return jax.tree.map(join, *jax.device_get(list(calls)))
+
+
+def unpacked_leaf(leaf: np.ndarray, members: int) -> np.ndarray:
+    """Return one array of a single call as :func:`unpack` does.
+
+    It is a copy where members fill at most half of the array: a caller who keeps many results of
+    few members would keep the free rows as well.
+    """
+    flat = _flat(leaf)
+    rows = flat[:members]
+    if 2 * members <= len(flat):
+        rows = rows.copy()
+        rows.flags.writeable = leaf.flags.writeable
+    return rows
+
+
+def _flat(leaf: np.ndarray) -> np.ndarray:
+    """Return an array (lane, member, ...) as (lane*member, ...)."""
+    return leaf.reshape(leaf.shape[0] * leaf.shape[1], *leaf.shape[2:])
 
 
 def unpack_chunks(calls: Sequence[Tree], members: Sequence[int]) -> Tree:

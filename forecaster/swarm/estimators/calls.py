@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import jax
 import numpy as np
 
-from forecaster.swarm.arrays.data import Shared, is_shared, split_shared
+from forecaster.swarm.arrays.data import Shared, is_shared, split_shared, total_bytes
 from forecaster.swarm.arrays.shapes import Shapes
 from forecaster.swarm.devices.lanes import (
     Layout,
@@ -23,6 +23,7 @@ from forecaster.swarm.devices.lanes import (
     place_packed,
     program_of,
     replicate,
+    unpacked_leaf,
 )
 from forecaster.swarm.estimators.recipe import Recipe
 from forecaster.swarm.estimators.stepping import Spread
@@ -33,6 +34,7 @@ Key: TypeAlias = tuple[Any, ...]
 
 _MOST = 32  # calls that a swarm remembers
 _MOST_TURNS = 4  # calls of the program; with more, results are fetched in between
+_MOST_BYTES = 2**20  # size up to which a call keeps the weight of ones that stands for no weight
 _WEIGHT = 2  # position of the weight among the trees of a call
 
 
@@ -144,9 +146,7 @@ class Call(NamedTuple):
         """Return what the turns of the program returned as arrays (member, ...)."""
         if len(turns) > 1 or not isinstance(turns[0], jax.Array):
             return Placed(turns, self.layout, members).host
-        leaf = np.asarray(turns[0])  # the same for a single array, in a fifth of the time
-        lanes, chunk = self.axes
-        return leaf.reshape(lanes * chunk, *leaf.shape[2:])[:members]
+        return unpacked_leaf(np.asarray(turns[0]), members)  # the same, in a fifth of the time
 
 
 class Calls:
@@ -222,6 +222,8 @@ def learned(
     shared_weight, weight = list[Any](), [list[Any]() for _ in range(layout.calls)]
     if len(trees) > _WEIGHT and trees[_WEIGHT] is None:
         ones = data[_WEIGHT]
+        if total_bytes(ones) > _MOST_BYTES:
+            return None
         if isinstance(ones, Shared):
             shared_weight = _in(replicate(ones.values, mesh))
         else:
@@ -232,7 +234,9 @@ def learned(
         recipe, spread, layout, _no_program, tuple(kinds), shared_weight, weight,
         (layout.lanes, layout.chunk), layout.capacity == states.members, *structures, known,
     )  # fmt: skip
-    if (ready := call.arguments(given.leaves, check=False)) is None:
+    with np.errstate(over="ignore"):  # of which the call itself has warned
+        ready = call.arguments(given.leaves, check=False)
+    if ready is None:
         return None
     args = ready[0], None, states.by_call[0], hyperparams.by_call[0], ready[1][0]
     return call._replace(program=program_of(function, mesh).compiled(*args))

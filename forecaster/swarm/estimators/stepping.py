@@ -3,7 +3,7 @@
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Optional, TypeAlias
+from typing import Any, NamedTuple, Optional, TypeAlias
 
 import jax
 import numpy as np
@@ -97,13 +97,9 @@ class Step(NamedTuple):
 
 
 class Values(NamedTuple):
-    """Hyperparameters on the devices.
+    """Hyperparameters on the devices; ``held``: the type and bytes of each on the host."""
 
-    - ``host``: the same as arrays (member,); ``held``: their bytes, which are compared first
-    """
-
-    host: _Hyperparams
-    held: dict[str, bytes]
+    held: dict[str, tuple[np.dtype[Any], bytes]]
     placed: Placed
 
 
@@ -187,9 +183,12 @@ class OnDevices:
         latest = None
         if before.latest is not None and not all(map(_all_counted, states)):
             latest = self._map(latest_params, spread, state, before.latest, stay=True)
-        last = Step(Placed([state.epoch for state in states], layout, members), loss, self.last)
+        # Losses that are on the host already need not be collected from each step again.
+        collected = "result" in self.__dict__
+        start, steps = (self.result, None) if collected else (self.start, self.last)
+        last = Step(Placed([state.epoch for state in states], layout, members), loss, steps)
         now = States(spread, state, latest)
-        return OnDevices(self.start, self._lanes, now, last, self._values), loss
+        return OnDevices(start, self._lanes, now, last, self._values), loss
 
     def apply(self, function: Callable[..., Tree], hyperparams: _Hyperparams, data: Tree) -> Tree:
         """Apply a function to every member's best weights, hyperparameters and data."""
@@ -199,14 +198,16 @@ class OnDevices:
 
     def states_on(self, spread: Spread) -> States:
         """Return the states, spread like this."""
-        if self._states is None or self._states.spread != spread:
+        states = self._states  # read once: another thread may replace them by others
+        if states is None or states.spread != spread:
             state, latest = self.result.state, None
             if not isinstance(state.params, Variables):
                 if not _same_bits(state.params, state.best_params):
                     latest = _on_devices(state.params, self._members, spread)
                 state = state._replace(params=None)
-            self._states = States(spread, _on_devices(state, self._members, spread), latest)
-        return self._states
+            states = States(spread, _on_devices(state, self._members, spread), latest)
+            self._states = states
+        return states
 
     def best_on(self, spread: Spread) -> Placed:
         """Return the best weights, spread like this."""
@@ -215,20 +216,21 @@ class OnDevices:
         return self._best[spread]
 
     def _best_of_states(self, spread: Spread) -> Placed:
-        if self._states is None or self._states.spread != spread:
+        states = self._states  # read once: another thread may replace them by others
+        if states is None or states.spread != spread:
             return _on_devices(self.result.params, self._members, spread)
-        state = self._states.state
+        state = states.state
         return Placed([call.best_params for call in state.by_call], state.layout, state.members)
 
     def values_on(self, spread: Spread, hyperparams: _Hyperparams) -> Placed:
         """Return hyperparameters, spread like this; copied anew where they have changed."""
-        held = {name: np.asarray(values).tobytes() for name, values in hyperparams.items()}
+        held = {name: (values.dtype, values.tobytes()) for name, values in hyperparams.items()}
         known = self._values.get(spread)
-        if known and (known.held == held or _equal(known.host, hyperparams)):
+        if known and known.held == held:
             return known.placed
         kept = {name: values.copy() for name, values in hyperparams.items()}
         placed = _on_devices(kept, self._members, spread)
-        self._values[spread] = Values(kept, held, placed)
+        self._values[spread] = Values(held, placed)
         return placed
 
     def spread(self, data: Tree) -> Spread:
@@ -287,9 +289,3 @@ def _same_bits(first: Tree, second: Tree) -> bool:
     """Return whether two trees of arrays of the same shapes and types have the same bits."""
     pairs = zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True)
     return all(a is b or np.asarray(a).tobytes() == np.asarray(b).tobytes() for a, b in pairs)
-
-
-def _equal(first: _Hyperparams, second: _Hyperparams) -> bool:
-    return first.keys() == second.keys() and all(
-        np.array_equal(values, second[name]) for name, values in first.items()
-    )
