@@ -61,6 +61,21 @@ def test_another_currency_of_all_is_recognised_and_a_crash_is_not():
     assert found(crash) == {}
 
 
+def test_another_currency_of_three_series_is_recognised_and_moves_of_two_are_not():
+    since = TABLE["date"] >= DAY
+    table = TABLE.copy()
+    table.loc[since, BAR] *= 0.73
+    of_three = table[table["ticker"].isin(NAMES[:3])]
+    factors = [one.factor for one in found(of_three).values()]
+    assert factors == [pytest.approx(0.73, rel=0.02)] * 3
+    assert found(table[table["ticker"].isin(NAMES[:2])]) == {}
+    crash = TABLE[TABLE["ticker"].isin(NAMES[:3])].copy()
+    falls = dict(zip(NAMES[:3], (0.68, 0.73, 0.78), strict=True))
+    later = crash["date"] >= DAY
+    crash.loc[later, BAR] = crash.loc[later, BAR].mul(crash.loc[later, "ticker"].map(falls), axis=0)
+    assert found(crash) == {}
+
+
 @pytest.fixture
 def mornings(tmp_path):
     return Mornings(tmp_path)
