@@ -61,12 +61,12 @@ class Scorecard:
 
     @property
     def known(self) -> pd.DataFrame:
-        """Return the rows whose outcome is known."""
+        """The rows whose outcome is known."""
         return self.rows[self.rows["state"] == KNOWN]
 
     @property
     def levels(self) -> list[str]:
-        """Return the levels of the bands that were forecast, in percent, the narrowest first."""
+        """The levels of the bands that were forecast, in percent, the narrowest first."""
         return sorted(levels_of(self.rows, COLUMN), key=float)
 
     def over(self, span: str) -> "Scorecard":
@@ -105,7 +105,7 @@ class Scorecard:
 
     @property
     def origins(self) -> int:
-        """Return the number of distinct origins of forecasts with an outcome."""
+        """The number of distinct origins of forecasts with an outcome."""
         return self.known["origin"].nunique()
 
     def lines(self) -> list[str]:

@@ -59,34 +59,34 @@ class Forecasts(NamedTuple):
 
     @property
     def level(self) -> float:
-        """Return the level of the band whose width is quoted: the one nearest to 80 %."""
+        """The level of the band whose width is quoted: the one nearest to 80 %."""
         return min(self.levels, key=lambda level: abs(level - 80))
 
     @property
     def ids(self) -> list[str]:
-        """Return the series, in the order of the frame."""
+        """The series, in the order of the frame."""
         return [str(name) for name in self.frame["unique_id"].unique()]
 
     @property
     def rungs(self) -> list[str] | None:
-        """Return the basis (rung) of each series' forecast; None without such a column."""
+        """The basis (rung) of each series' forecast; None without such a column."""
         if FORECAST_BY not in self.frame:
             return None
         return [str(rung) for rung in self.frame.drop_duplicates("unique_id")[FORECAST_BY]]
 
     @property
     def unit(self) -> str:
-        """Return the unit in which series are late: sessions of an exchange, or steps."""
+        """The unit in which series are late: sessions of an exchange, or steps."""
         return "sessions" if self.panel.frequency.nyse else "steps"
 
     @property
     def horizon(self) -> int:
-        """Return the number of steps ahead."""
+        """The number of steps ahead."""
         return len(self.frame) // len(self.ids)
 
     @property
     def steps(self) -> list[int]:
-        """Return the steps ahead that can be chosen for the table."""
+        """The steps ahead that can be chosen for the table."""
         return sorted({int(n) for n in np.linspace(1, self.horizon, _STEPS).round()})
 
     def column(self, name: str) -> np.ndarray:
@@ -330,8 +330,7 @@ def _series(parts: np.ndarray, known: pd.Series, times: pd.Index, ahead: np.ndar
 
 
 def _rounded(values: np.ndarray, digits: int = 5) -> Json:
-    """Round an array to significant digits, as lists; None stands for a number that is not
-    finite."""
+    """Round an array to significant digits, as lists; None stands for NaN or infinity."""
     if values.ndim > 1:
         return [_rounded(part, digits) for part in values]
     return [float(f"{v:.{digits}g}") if np.isfinite(v) else None for v in values]
