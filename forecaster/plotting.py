@@ -175,7 +175,7 @@ def plot_model(
     ax: "Axes | None" = None,
     **columns: Unpack[ColumnOptions],
 ) -> "Axes":
-    """Draw a model's errors, or, given a panel, its forecast of a series; see :meth:`Model.plot`."""
+    """Draw a model's errors or, given a panel, its forecast of a series; see :meth:`Model.plot`."""
     if panel is None:
         if unique_id is not None:
             raise UsageError(f"a forecast of {unique_id!r} needs its latest rows; pass a panel too")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-_COPIES = 3  # of a table, in memory at once
+_COPIES = 3  # number of copies of a table that are in memory at once
 _MOST_COLUMNS = 10_000
 _LONGEST_TEXT = 1_000
 
@@ -32,7 +32,7 @@ def read_parquet(
     The frame's index counts the rows of the file. Columns that are not read are listed in
     ``frame.attrs["unread"]``.
 
-    - ``columns``: which columns hold series, times and target, if their names do not show it
+    - ``columns``: the columns with series, times and target, if their names do not show it
     - ``everything``: whether to read all other columns, too
     - ``groups``: the row groups to read; None: all
 
@@ -69,7 +69,7 @@ def read_parquet(
                 f"{path}: {error}. Check that its content is what you expect"
             ) from error
         check_content(path, file.metadata, wanted, texts, groups)
-    # Dictionaries keep a repeated text once, so that a small file stays small in memory.
+    # Dictionaries keep a repeated text only once, so that a small file stays small in memory.
     with open_for_arrow(path) as opened, pq.ParquetFile(opened, read_dictionary=texts) as file:
         table = file.read_row_groups(list(groups), columns=wanted)
     for name in texts:
@@ -91,7 +91,7 @@ def read_parquet(
 
 
 def _unnamed(schema: "pa.Schema") -> list[str]:
-    """Return the columns in which pandas has stored an unnamed index that holds no times."""
+    """Return the columns in which pandas stored an index without name and without times."""
     return [
         field.name
         for field in schema
@@ -135,7 +135,7 @@ def check_content(
 ) -> None:
     """Raise DataError if columns do not fit into memory, or if texts are too long.
 
-    - ``wanted``: the columns to read; ``texts``: those of them that hold text
+    - ``wanted``: the columns to read; ``texts``: the columns among them that hold text
     - ``groups``: the row groups to read
     """
     unpacked = dict.fromkeys(wanted, 0)
