@@ -345,8 +345,7 @@ class Store:
                 yield self._move_aside(name, path.name, f"cannot be read, and {why}")
 
     def damages(self, names: Sequence[str] | None = None) -> dict[str, str]:
-        """Read the files of series, by default of all; return the damage of damaged ones by
-        name."""
+        """Read series' files, by default all; return the damage of each damaged series by name."""
 
         def check(name: str) -> str | None:
             try:
