@@ -245,7 +245,7 @@ def each_shard(
     request: FitRequest,
     skipped: dict[str, Skipped],
 ) -> Iterator[Panel]:
-    """Yield the panel of each shard; add to ``skipped`` series that cannot be read, with reasons."""
+    """Yield the panel of each shard; add unreadable series, with reasons, to ``skipped``."""
     for names in shards_of(request.ids, request.series_per_shard):
         try:
             panel = read(names)
