@@ -72,7 +72,7 @@ class Forecaster:
         """Forecast each series from its latest row; return a row per series and step.
 
         - ``h``: number of steps, at most the horizon, which is the default
-        - ``level``: coverage of the bands in percent; None: the median only
+        - ``level``: coverage of the bands in percent; None: only the median
         - ``df``: the series with newer rows; by default the rows that were fitted
         - ``columns``: the names of the columns of ``df``, by default as for :meth:`fit`
 
@@ -106,7 +106,7 @@ class Forecaster:
         """Forecast from ``n_windows`` cutoffs, ``step_size`` steps apart; return also the outcomes.
 
         - ``h``: number of steps ahead, by default the horizon
-        - ``level``: coverage of the bands in percent; None: the median only
+        - ``level``: coverage of the bands in percent; None: only the median
         - ``refit``: train at the first cutoff only (False), at each (True), or at every n-th (n)
         - ``df, columns``: as for :meth:`fit`, which need not be called before
 

@@ -2,7 +2,8 @@
 
     python scripts/gallery.py [NAME ...]
 
-Drawing all takes ten minutes on two cores. Each figure is reduced to 64 colours, without visible loss.
+Drawing all takes ten minutes on two cores. Each figure is reduced to 64 colours, without visible
+loss.
 """
 
 import os

@@ -1,7 +1,7 @@
 """The worker that runs on a node of the cluster.
 
 Its class is pickled by value, so it can report the installed versions even if the node has another
-version of this package, or none.
+version of this package, or if the package is not installed there.
 """
 
 import os

@@ -72,7 +72,8 @@ def evaluate_from_home(
     Forecasts are compared with all rows.
 
     - ``home``, ``data``, ``config``: as for :func:`fit_to_home`
-    - ``options``: what to evaluate; forecasts of slow baselines are cached under ``home``
+    - ``options``: the options of the evaluation; forecasts of slow baselines are cached under
+      ``home``
     - ``folder``: by default a new one under ``home``; an existing folder must hold an evaluation,
       and needs ``overwrite``
     - ``memory``: bytes to work in; by default a share of the free memory. Series that need more are

@@ -1,9 +1,9 @@
 """Train the networks of an evaluation, then forecast and measure its series, shard by shard.
 
-First the networks of all series are trained, as many times as the options ask for. Then some series
-at a time are forecast and measured. Finished parts are stored, so that an interrupted evaluation
-can be continued. Results do not depend on the number of shards, bit for bit, except for the time
-and the memory in the summary.
+First the networks of all series are trained, once for each training that the options ask for. Then
+some series at a time are forecast and measured. Finished parts are stored, so that an interrupted
+evaluation can be continued. Results do not depend on the number of shards, bit for bit, except for
+the time and the memory in the summary.
 """
 
 import contextlib
@@ -145,7 +145,7 @@ def evaluate_shards(
 
 
 def _trained(job: Job, past: Past) -> list[Trained]:
-    """Train all networks, or find those that have been trained already."""
+    """Train all networks, or find networks that have been trained already."""
     config, options, times = past.request.config, job.options, past.times
     assert times is not None
     windows = options.n_windows or usual_windows(

@@ -49,7 +49,7 @@ class Callbacks:
     - ``on_series(done, total)``: after each series that has arrived from the source
     - ``on_wait(message)``: when the program waits for another process
     - ``on_training(progress)``: from time to time while networks train
-    - ``on_shard(done, total)``: before each shard, where there are several
+    - ``on_shard(done, total)``: before each shard, if there are several
     - ``on_begin(fit)``: when training begins, with the unfinished fit, which can be resumed
     - ``on_notice(message)``: about other, interrupted fits, which can be resumed
     """

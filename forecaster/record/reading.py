@@ -75,7 +75,7 @@ def read_record(home: Home | str | Path | None = None, source: str | None = None
 
     Damaged files are listed with the reason, and their forecasts are missing.
 
-    - ``home``: the folder of the record; None: that of the command line
+    - ``home``: the folder of the record; None: the default home of the command line
     - ``source``: as the record spells it, such as ``yahoo`` or ``files:/data/prices.csv``
     """
     home = as_home(home)

@@ -207,7 +207,7 @@ def scorecard(
 
     The command ``forecaster scorecard`` does the same; see :func:`forecaster.record.score_record`.
 
-    - ``home``: the folder of record and prices; None: that of the command line
+    - ``home``: the folder of record and prices; None: the default home of the command line
     - ``tickers``, ``run``: the series, and the name of the run; by default all
 
     Raises UsageError if a ticker or the run has no forecast.
@@ -217,7 +217,7 @@ def scorecard(
 
 
 def score_record(home: Home, record: Record) -> Scorecard:
-    """Join forecasts with the stored prices, and score those whose outcome is stored.
+    """Join forecasts with the stored prices, and score forecasts whose outcome is stored.
 
     Simulated sources count only if there are no others.
 

@@ -1,4 +1,4 @@
-"""The page of forecasts: for each series its median, its bands, and what changed."""
+"""Build the page of forecasts: for each series its median, its bands, and what changed."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Gather what the page of forecasts shows from a prediction and the record."""
+"""Gather the data that the page of forecasts shows, from a prediction and the record."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING

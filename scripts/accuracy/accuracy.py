@@ -165,7 +165,7 @@ def compared(
 
 
 def prices(year: int, every: int) -> tuple[fc.Panel, int]:
-    """Return the prices of ten years and the next year, and the number of days in the latter."""
+    """Return the prices of ten years and the next year, and the number of days in the next year."""
     table = pd.read_parquet(
         Path(os.environ["FORECASTER_TEST_DATA"]) / "us_stocks_2000_2015.parquet"
     )

@@ -4,7 +4,7 @@
 
 ``KNOWN`` has all ``values``, the ``lengths`` of series, ``season`` and ``horizon``; ``MADE`` gets
 ``mean``, ``low`` and ``high`` (series, horizon), NaN where there are none, and in ``took`` the
-seconds and the peak memory in MB. Imports neither our package nor what it needs.
+seconds and the peak memory in MB. Imports neither our package nor its dependencies.
 """
 
 import resource

@@ -197,8 +197,8 @@ class _Rows(NamedTuple):
     """The observed rows of a panel: series, position in time, and rank within the series.
 
     Each array is (observed,). They convert arrays (series, time), with gaps, to arrays (series,
-    rank) and back. In the latter a series' rows follow each other, and the rest is NaN. Most panels
-    have fewer ranks than times.
+    rank) and back. In an array (series, rank) a series' rows follow each other, and the rest is
+    NaN. Most panels have fewer ranks than times.
     """
 
     panel: Panel
@@ -240,7 +240,7 @@ class _Rows(NamedTuple):
 def _flag_prices(
     panel: Panel, flagged: dict[str, np.ndarray], together: Together | None
 ) -> np.ndarray:
-    """Set all flags but ``closed``; return the positions at which copies are known."""
+    """Set all flags except ``closed``; return the positions at which copies are known."""
     if together is None:
         begun = first_rows(panel).cumsum()
         day_scale = day_scale_of(relative_moves(panel), begun)
@@ -298,7 +298,7 @@ def _marks(rows: _Rows, day_scale: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _moves(price: np.ndarray) -> np.ndarray:
-    """Return log changes from row to row; 0 where there is none."""
+    """Return log changes from row to row; 0 for a row without a change."""
     moves = np.diff(np.log(np.where(price > 0, price, np.nan)), axis=1, prepend=np.nan)
     return np.where(np.isfinite(moves), moves, 0.0)
 

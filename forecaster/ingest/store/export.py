@@ -112,7 +112,7 @@ def stores_of_other_dates(home: Home, source: str) -> list[str]:
 
 
 def find_store(home: Home, source: str | None) -> Store:
-    """Return the store of a source; for None that of the only source. Raises UsageError."""
+    """Return the store of a source; None: the store of the only source. Raises UsageError."""
     stores = list(Store.all_of(home))
     known = [store.source for store in stores]
     if not stores:

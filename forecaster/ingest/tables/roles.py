@@ -70,7 +70,7 @@ _MOST_NAMED = 12
 
 
 class ColumnOptions(TypedDict, total=False):
-    """What the columns of a table hold, if their names do not show it.
+    """The roles of a table's columns, for tables whose column names do not show them.
 
     - ``id_col``, ``time_col``, ``target_col``: the columns with the series, the time and the value
       to forecast; other columns that could have these roles are left out. A wide table has no
