@@ -195,7 +195,7 @@ def _holds_numbers(column: pd.Series) -> bool:
 
 
 def _without_infinite(numbers: pd.Series, where: TableLocation, name: str) -> pd.Series:
-    """Return an unused column with NaN for infinite numbers, and warn of them."""
+    """Return a column that no model learns from, with NaN for infinite numbers; warn of them."""
     if not (infinite := numbers.abs() == np.inf).any():
         return numbers
     warnings.warn(
