@@ -28,31 +28,33 @@ _CHOICES = {
     "precision": ("float32", "bfloat16"),
 }
 
-# Beyond these a fit asks for more memory than any machine has, or runs for years.
+# Upper limits. Beyond them a fit asks for more memory than any machine has, or runs for years.
 _MOST = {
     "hidden": 10_000, "layers": 100, "horizon": 10_000, "members": 1_000, "season": 1_000_000,
-    "lookback": math.inf,  # which is cut to the histories
+    "lookback": math.inf,  # a longer lookback is cut to the histories
 }  # fmt: skip
 _MOST_SEASONS, _MOST_INT = 10, 2**31 - 1
-_MOST_BYTES, _MOST_DOTS = 1 << 20, 100  # of a file of settings, which is a flat table
-_MOST_SHOWN = 100  # characters of a value in an error
+# Bytes, and points in a line, of a file of settings, which is a flat table.
+_MOST_BYTES, _MOST_DOTS = 1 << 20, 100
+_MOST_SHOWN = 100  # characters of a value in an error message
 
 Stage: TypeAlias = Literal["independent", "pooled", "from pooled", "update"]
-_LIMITS: dict[Stage, tuple[int, int]] = {  # default epochs and patience
+_LIMITS: dict[Stage, tuple[int, int]] = {  # default number of epochs, and patience
     "independent": (100, 15),
     # An epoch goes through all series once; a patience of 500 steps was worse on stocks.
     "pooled": (100, 5),
     "from pooled": (20, 5),
-    # 20 and 5 took four times as long for fifty stocks, and over two quarters forecast no better.
+    # With 20 and 5 fifty stocks took four times as long, and forecasts of two quarters were no
+    # better.
     "update": (6, 2),
 }
 # Factor on the learning rate in training that starts from the pooled networks.
 _FINE_TUNING = 1 / 3
-_SHORTEST_LOOKBACK = 20  # rows; the shortest that is suggested to a user
+_SHORTEST_LOOKBACK = 20  # in rows; the shortest that is suggested to a user
 
 
 def checked_config(config: "Config | None") -> "Config":
-    """Return the settings, by default those of :class:`Config`. Raises UsageError for others."""
+    """Return the settings, by default ``Config()``. Raises UsageError for anything else."""
     if config is None:
         return Config()
     if not isinstance(config, Config):
@@ -69,57 +71,63 @@ class Config:
 
     Counts of steps are in rows of a series: sessions for daily prices.
 
-    - ``model``: ``auto``, an LSTM for each series, which for series other than prices is trained
-      only where enough of them are long, and otherwise the combination of ``transform`` alone; a
-      network for every series that is long enough: ``lstm``, ``gru``, ``transformer`` or ``tcn``,
-      which go through a window step by step, or ``mlp``, ``nhits``, ``dlinear`` or ``nlinear``,
-      which see it as a whole; or a classical model without any network: ``ets``, ``theta`` or
-      ``ces``. A network of your own is passed to :func:`forecaster.fit`, and ``model`` is then its
-      import path, ``package.module:Class``
-    - ``head``: the predicted distribution: ``student_t``, location, scale and degrees of freedom,
-      whose tails suit returns; ``point``, one number under squared error, for same-work comparisons
-    - ``hidden``: units of a layer; few, since a series has only a few thousand rows
-    - ``layers``: layers of the network
-    - ``horizon``: steps ahead, each forecast directly; by default a week of sessions
+    - ``model``: ``auto``, a network or a classical model. ``auto`` is an LSTM for each series;
+      series other than prices get one only if enough of them are long, otherwise the combination of
+      ``transform`` alone. A network is trained for every series that is long enough: ``lstm``,
+      ``gru``, ``transformer`` or ``tcn`` go through a window step by step; ``mlp``, ``nhits``,
+      ``dlinear`` or ``nlinear`` see it as a whole. A classical model, ``ets``, ``theta`` or
+      ``ces``, has no network. A network of your own is passed to :func:`forecaster.fit`; ``model``
+      is then its import path, ``package.module:Class``
+    - ``head``: the predicted distribution: ``student_t``, with location, scale and degrees of
+      freedom, whose tails suit returns; or ``point``, one number under squared error, for
+      comparisons in which other programs do the same work
+    - ``hidden``: number of units in a layer; few, since a series has only a few thousand rows
+    - ``layers``: number of layers in the network
+    - ``horizon``: number of steps ahead, each forecast directly; by default a week of sessions
     - ``lookback``: number of latest rows that a forecast is made from; by default a quarter of
       sessions
-    - ``burn_in``: steps of a window that only warm up the state and predict nothing; by default a
-      third of the lookback, 20 at most
-    - ``validation``: the latest rows, held back to stop early, choose weights and calibrate bands;
-      by default a quarter of a series' rows, at most 252, a year of sessions
-    - ``training``: ``sequence``, every step of a window after ``burn_in`` predicts; ``windowed``,
-      only the last one does; ``auto``, sequence if the model supports it, since it takes fewer
+    - ``burn_in``: number of first steps of a window that only warm up the state and predict
+      nothing; by default a third of the lookback, at most 20
+    - ``validation``: number of latest rows that are held back to stop early, choose weights and
+      calibrate bands; by default a quarter of a series' rows, at most 252, a year of sessions
+    - ``training``: ``sequence``: every step of a window after ``burn_in`` predicts; ``windowed``:
+      only the last step does; ``auto``: ``sequence`` if the model supports it, since it takes fewer
       windows
     - ``transform``: how a series is presented to its networks: ``log_return``, ``difference``,
       ``seasonal``, ``identity``, or ``combined``, as errors of a combination of simple forecasts;
       ``auto`` takes log returns for prices and the combination for everything else. With
       ``last_value`` there are no networks: a series is expected to stay where it is, and its bands
-      tell how far it may move; ``auto`` takes it for prices where no series has rows for networks
-    - ``season``: steps in a season, or several such numbers; by default from the frequency, or,
-      where times are whole numbers, from the series itself
+      show how far it may move; ``auto`` takes it for prices if no series has enough rows for
+      networks
+    - ``season``: number of steps in a season, or several such numbers; by default from the
+      frequency, or, if times are whole numbers, from the series itself
     - ``market``: a series, such as an index, whose state all networks see beside their own series;
       for prices only; None: each network sees only its own series
-    - ``premium``: the growth of a price's median in a year, as a share, in place of the drift that
-      networks learned from the past; see :mod:`forecaster.forecasting.bands.drift`. 0: prices stay
-      where they are, but for what their own history tells; None, or ``"none"``: the drift is the
-      learned one. Series other than dated prices, and other transforms than log returns, have none
-    - ``start``: initial weights of a series' networks: ``pooled``, those of one network trained
-      briefly on all series; ``independent``, random, so that series do not influence each other
-    - ``members``: networks per series, whose distributions are averaged
-    - ``shrinkage``: weight decay towards the pooled network
+    - ``premium``: the growth of a price's median in a year, as a share. It replaces the drift that
+      networks learned from the past; see :mod:`forecaster.forecasting.bands.drift`. With 0 prices
+      stay where they are, apart from the drift that their own history shows; with None, or
+      ``"none"``, the learned drift stays. It does not apply to series other than dated prices, nor
+      to transforms other than log returns
+    - ``start``: initial weights of a series' networks: ``pooled``, the weights of a network trained
+      briefly on all series; ``independent``, random weights, so that series do not influence each
+      other
+    - ``members``: number of networks per series; their distributions are averaged
+    - ``shrinkage``: strength of the weight decay towards the pooled network
     - ``epochs``: maximum number of passes over the training rows; by default 100, and 20 for
       networks that start from the pooled one
-    - ``patience``: epochs without a better validation loss until training stops; by default 5, and
-      15 for networks that start from random weights
-    - ``batch_size``: windows per gradient step
-    - ``learning_rate``: of AdamW; networks that start from the pooled one take a third of it
-    - ``weight_decay``: of AdamW, towards zero, for networks that do not use ``shrinkage``
+    - ``patience``: number of epochs without a better validation loss after which training stops; by
+      default 5, and 15 for networks that start from random weights
+    - ``batch_size``: number of windows per gradient step
+    - ``learning_rate``: the learning rate of AdamW; networks that start from the pooled network use
+      a third of it
+    - ``weight_decay``: the weight decay of AdamW towards zero, for networks without ``shrinkage``
     - ``clip``: maximum norm of a gradient; larger gradients are scaled down to it
-    - ``precision``: of the matrix products of LSTM and GRU: ``float32``, or ``bfloat16``, which is
-      faster on processors with matrix units (AMX) and on AMD's with AVX-512 BF16; others compute it
-      in float32. Sums, states and activations are always float32
-    - ``data_parallel``: devices that share each batch of the pooled network; up to rounding the
-      result is that of one device. Worthwhile on several GPUs with several hundred units
+    - ``precision``: the precision of the matrix products of LSTM and GRU: ``float32``, or
+      ``bfloat16``, which is faster on processors with matrix units (AMX) and on AMD's with AVX-512
+      BF16; other processors compute it in float32. Sums, states and activations are always float32
+    - ``data_parallel``: number of devices that share each batch of the pooled network; the result
+      is that of one device, except for rounding. Worthwhile on several GPUs with several hundred
+      units
 
     Raises UsageError when a setting is out of its range.
     """
@@ -130,7 +138,7 @@ class Config:
     layers: int = 1
     horizon: int = 5
     lookback: int = 60
-    # None until __post_init__, since the default depends on lookback.
+    # None until __post_init__ sets it, since the default depends on lookback.
     burn_in: int = None  # pyright: ignore[reportAssignmentType]
     validation: int | None = None
     training: str = "auto"
@@ -165,7 +173,7 @@ class Config:
             elif field.name == "premium":
                 object.__setattr__(self, "premium", _checked_premium(value))
             elif field.type is float:
-                # TOML writes 1 for 1.0.
+                # In TOML, 1 may be written for 1.0.
                 object.__setattr__(self, field.name, _checked_number(field.name, value))
         self._check_together()
 
@@ -217,7 +225,7 @@ class Config:
                 f"market {self.market}: the model {self.model} sees nothing but its own series. "
                 "Leave out market, or model"
             )
-        # What the classical models and their bands need is in this transform.
+        # The classical models and their bands need values that only this transform computes.
         object.__setattr__(self, "transform", "combined")
 
     @property
@@ -227,7 +235,7 @@ class Config:
 
     @property
     def network(self) -> str:
-        """The kind of network; of ``auto`` an LSTM, as of classical models, which train none."""
+        """The kind of network; an LSTM for ``auto``, and for classical models, which train none."""
         return "lstm" if self.model == "auto" or self.is_classical else self.model
 
     @property
@@ -237,12 +245,12 @@ class Config:
 
     @property
     def has_hidden_units(self) -> bool:
-        """Whether a search can choose ``hidden``; a user's own network need not have it."""
+        """Whether a search can choose ``hidden``; a user's own network may lack it."""
         return not self.is_own and self.model not in ("dlinear", "nlinear")
 
     @property
     def sees_whole_window(self) -> bool:
-        """Whether the network takes windows of ``lookback`` steps only, not shorter ones."""
+        """Whether the network takes only windows of ``lookback`` steps, not shorter ones."""
         return self.model in _WHOLE_WINDOW or self.is_own
 
     @property
@@ -255,15 +263,15 @@ class Config:
     def limits(self, stage: Stage) -> tuple[int, int]:
         """Return the maximum number of epochs of a stage of training, and its patience in epochs.
 
-        ``stage``: ``pooled``, the network of all series; ``from pooled``, each series' networks
-        that start from it; ``update``, those that train on with new rows; ``independent``, networks
-        that start from random weights.
+        ``stage``: ``pooled``: the network of all series; ``from pooled``: each series' networks
+        that start from the pooled one; ``update``: networks that train on with new rows;
+        ``independent``: networks that start from random weights.
         """
         epochs, patience = _LIMITS[stage]
         return self.epochs or epochs, self.patience or patience
 
     def hyperparams(self, stage: Stage) -> dict[str, float]:
-        """Return the arguments of :func:`forecaster.swarm.adamw` in a stage, see :meth:`limits`."""
+        """Return a stage's arguments of :func:`forecaster.swarm.adamw`, see :meth:`limits`."""
         rate, decay = self.learning_rate, self.weight_decay
         if stage in ("from pooled", "update"):
             rate, decay = rate * _FINE_TUNING, self.shrinkage
@@ -271,12 +279,12 @@ class Config:
 
     @property
     def shortest_validation(self) -> int:
-        """The minimum number of rows to hold back, with which each band has 10 errors."""
+        """The minimum number of rows to hold back; each band then has 10 errors."""
         return self.horizon + 9 if self.validation is None else self.validation
 
     @property
     def longest_validation(self) -> int:
-        """The maximum number of rows that are held back of a series."""
+        """The maximum number of rows to hold back of a series."""
         return max(252, self.horizon + 9) if self.validation is None else self.validation
 
     @property
@@ -294,7 +302,7 @@ class Config:
     def option_for(self, rows: int) -> str | None:
         """Return the option, changed as little as possible, that admits a series of ``rows`` rows.
 
-        None if there is no such option, or none is needed.
+        None if there is no such option, or if none is needed.
         """
         if rows >= self.rows_to_fit:
             return None
@@ -313,7 +321,7 @@ class Config:
 
     @property
     def why_rows(self) -> str:
-        """The sum that makes :attr:`rows_to_fit`, in words."""
+        """The sum that gives :attr:`rows_to_fit`, in words."""
         if self.validation is not None:
             return (
                 f"lookback {self.lookback} + horizon {self.horizon} + validation {self.validation}"
@@ -329,7 +337,7 @@ class Config:
 
     @staticmethod
     def from_dict(settings: Mapping[str, Any], where: str = "configuration") -> "Config":
-        """Make a Config from names and values, e.g. those of a TOML file.
+        """Make a Config from names and values, such as those of a TOML file.
 
         ``where``: the origin of the settings, for error messages. Raises UsageError for an unknown
         name and for a value out of its range.
@@ -348,7 +356,7 @@ def read_settings(path: Path) -> dict[str, Any]:
     try:
         text = _read_text(path)
         lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
-        if any(line.count(".") > _MOST_DOTS for line in lines):  # which takes quadratic time
+        if any(line.count(".") > _MOST_DOTS for line in lines):  # parsing them takes quadratic time
             raise UsageError(
                 f"{path}: cannot be read as TOML: a line with more than {_MOST_DOTS} points; "
                 "expected a flat table of settings, such as hidden = 16"
@@ -358,12 +366,13 @@ def read_settings(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
     except RecursionError as error:
         raise UsageError(f"{path}: cannot be read as TOML: nested too deeply") from error
-    except ValueError as error:  # of TOML, of UTF-8, or of a number with thousands of digits
+    # Raised by TOML, by UTF-8, or for a number with thousands of digits.
+    except ValueError as error:
         raise UsageError(f"{path}: cannot be read as TOML: {error}") from error
 
 
 def _read_text(path: Path) -> str:
-    """Read a plain file in UTF-8; other files may never end. Raises OSError or ValueError."""
+    """Read a plain file in UTF-8; reading others may never end. Raises OSError or ValueError."""
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "not a plain file", str(path))
     if (size := path.stat().st_size) > _MOST_BYTES:
@@ -399,7 +408,7 @@ def _checked_season(value: object) -> int | tuple[int, ...] | None:
 
 
 def _checked_premium(value: object) -> float | None:
-    """Return ``premium``, None for "none", which is how TOML and a command line write it."""
+    """Return ``premium``; None for the text "none", which TOML and a command line use for it."""
     if value is None or value == "none":
         return None
     if not isinstance(value, int | float) or isinstance(value, bool) or not -0.5 <= value <= 1:
@@ -423,6 +432,6 @@ def _wrong(name: str, expected: str, got: object) -> UsageError:
 def _shown(value: object) -> str:
     try:
         text = repr(value)
-    except ValueError:  # Python does not write numbers of more digits
+    except ValueError:  # Python refuses to write numbers of more digits
         return "a number of more than 4,300 digits"
     return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 3]}..."

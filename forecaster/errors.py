@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from forecaster.skipped import Skipped
 
-_MOST_SHOWN = 300  # characters of a list
+_MOST_SHOWN = 300  # characters in a list of names
 
 
 class ForecasterError(Exception):
@@ -66,7 +66,7 @@ class ModelError(ForecasterError):
 
 
 class DamagedModel(ModelError):
-    """A file of a saved model cannot be read, or holds something else than was saved."""
+    """A file of a saved model cannot be read, or its content is not what was saved."""
 
 
 class ClusterError(ForecasterError):
@@ -86,7 +86,7 @@ class NotFound(SourceError):
 class RateLimited(SourceError):
     """The source refuses more requests for now.
 
-    ``retry_after``: how many seconds the source asks to wait; None: it does not say.
+    ``retry_after``: how many seconds the source asks to wait; None if it does not say.
     """
 
     def __init__(self, message: str, retry_after: float | None = None, *, final: bool = False):
@@ -115,8 +115,7 @@ def printable(text: object, *, lines: bool = True) -> str:
     r"""Return text from a file or user that is safe to show on a terminal.
 
     Characters that control a terminal, turn the direction of text or are invisible are written as
-    Python escapes (``\x1b``, ``\u202e``). ``lines``: whether line breaks are kept; in a name they
-    are not.
+    Python escapes (``\x1b``, ``\u202e``). ``lines``: whether line breaks are kept; False for names.
     """
     text = str(text)
     if text.isprintable():
@@ -129,13 +128,13 @@ def printable(text: object, *, lines: bool = True) -> str:
 
 
 def listed(names: Iterable[object]) -> str:
-    """Return printable names in one line, separated by commas; a long list is cut short."""
+    """Return printable names in one line, separated by commas; cut a long list short."""
     line = printable(", ".join(map(str, names)), lines=False)
     return line if len(line) <= _MOST_SHOWN else f"{line[: _MOST_SHOWN - 3]}..."
 
 
 def name_reasons(skipped: Mapping[str, object], most: int = 5) -> str:
-    """Return one indented line for each skipped series with its reason; only the first ``most``."""
+    """Return an indented line for each skipped series with its reason; only the first ``most``."""
     lines = [
         f"  {printable(name, lines=False)}: {reason}"
         for name, reason in list(skipped.items())[:most]

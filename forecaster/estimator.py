@@ -30,8 +30,8 @@ class Forecaster:
     - ``seed``: the same seed gives the same networks, bit for bit
     - ``settings``: further settings of :class:`forecaster.Config`
 
-    After :meth:`fit`, ``model_`` is the :class:`forecaster.Model` and ``panel_`` the panel that it
-    was fitted to. Raises UsageError for an unknown setting, or one out of its range.
+    After :meth:`fit`, ``model_`` is the :class:`forecaster.Model`, and ``panel_`` the panel that it
+    was fitted to. Raises UsageError for an unknown setting, or a value out of its range.
     """
 
     def __init__(self, horizon: int = 5, *, seed: int = 0, **settings: Any):
@@ -72,12 +72,12 @@ class Forecaster:
         """Forecast each series from its latest row; return a row per series and step.
 
         - ``h``: number of steps, at most the horizon, which is the default
-        - ``level``: coverage of the bands in percent; None: the median only
+        - ``level``: coverage of the bands in percent; None: only the median
         - ``df``: the series with newer rows; by default the rows that were fitted
-        - ``columns``: the names of its columns, by default as for :meth:`fit`
+        - ``columns``: the names of the columns of ``df``, by default as for :meth:`fit`
 
-        Raises UsageError before :meth:`fit` and for an ``h`` beyond the horizon, and the errors of
-        :func:`forecaster.predict`.
+        Raises UsageError before :meth:`fit` and for an ``h`` beyond the horizon, and the same
+        errors as :func:`forecaster.predict`.
         """
         if self.model_ is None or self.panel_ is None:
             raise UsageError("the estimator is not fitted; call fit(df) first")
@@ -103,14 +103,14 @@ class Forecaster:
         refit: bool | int = False,
         **columns: Unpack[ColumnOptions],
     ) -> pd.DataFrame:
-        """Forecast from ``n_windows`` cutoffs, ``step_size`` steps apart, beside the outcomes.
+        """Forecast from ``n_windows`` cutoffs, ``step_size`` steps apart; return also the outcomes.
 
-        - ``h``: steps ahead, by default the horizon
-        - ``level``: coverage of the bands in percent; None: the median only
+        - ``h``: number of steps ahead, by default the horizon
+        - ``level``: coverage of the bands in percent; None: only the median
         - ``refit``: train at the first cutoff only (False), at each (True), or at every n-th (n)
-        - ``df, columns``: as for :meth:`fit`, which need not have been called
+        - ``df, columns``: as for :meth:`fit`, which need not be called before
 
-        Returns ``unique_id, ds, cutoff, y`` and the model's columns. Raises the errors of
+        Returns ``unique_id, ds, cutoff, y`` and the model's columns. Raises the same errors as
         :func:`forecaster.cross_validation`.
         """
         config = self.config if h is None else dataclasses.replace(self.config, horizon=h)

@@ -5,7 +5,7 @@ import importlib.util
 from forecaster.errors import UsageError
 
 DISTRIBUTION = "forecaster-swarm"
-"""This project's name on the Python Package Index, where `forecaster` is another project."""
+"""This project's name on the Python Package Index, where ``forecaster`` is another project."""
 
 
 def has(library: str) -> bool:
@@ -16,9 +16,9 @@ def has(library: str) -> bool:
 def require(library: str, extra: str, what: str) -> None:
     """Raise UsageError, with the command that installs it, unless a library is installed.
 
-    - ``library``: its module
-    - ``extra``: the extra of this distribution that brings it
-    - ``what``: what needs it, as named in the message
+    - ``library``: the name of its module
+    - ``extra``: the extra of this distribution that installs the library
+    - ``what``: what needs the library, as named in the message
     """
     if not has(library):
         raise UsageError(f"{what} needs {library}, which is not installed: {pip_command(extra)}")

@@ -1,4 +1,4 @@
-"""Name everything that is kept in the home folder.
+"""Name the folder or file of everything that is kept in the home folder.
 
 prices/<source>/            the price store of a source, see forecaster.ingest
 models/<time>-<model>/      a run: a saved model; <time>.<name> if the user named it
@@ -21,11 +21,12 @@ from pathlib import Path
 from forecaster.errors import ModelError, UsageError, listed, printable
 from forecaster.files import as_bytes, atomic
 
-_RUN_FILE, _EVALUATION_FILE = "model.json", "summary.json"  # a folder with it is complete
+# A folder that holds this file is complete.
+_RUN_FILE, _EVALUATION_FILE = "model.json", "summary.json"
 _REQUEST_FILE = "request.json"
 INDEX, MANIFEST = "index.sqlite", "manifest.json"
 """Names of a price store's index, in this version and in older ones."""
-_TIME = "%Y%m%d-%H%M%S-%f"  # in names without the last three digits
+_TIME = "%Y%m%d-%H%M%S-%f"  # format of times in names, which lack the last three digits
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,59}")
 _STAMP = re.compile(r"(?P<time>\d{8}-\d{6}-\d{3})([-.](?P<rest>.+))?", re.DOTALL)
 _RESERVED = re.compile(r"^(con|prn|aux|nul|com\d|lpt\d)(\..*)?$", re.IGNORECASE)
@@ -33,7 +34,7 @@ _RESERVED = re.compile(r"^(con|prn|aux|nul|com\d|lpt\d)(\..*)?$", re.IGNORECASE)
 
 @dataclasses.dataclass(frozen=True)
 class Home:
-    """The folder for prices, models and evaluations. Its methods name paths and create none."""
+    """The folder for prices, models and evaluations. Its methods return paths and create none."""
 
     folder: Path
 
@@ -107,7 +108,7 @@ class Home:
     def unfinished_fits(self) -> list[Path]:
         """Return the folders of all unfinished fits, the oldest first.
 
-        Version 0.2 kept only one, in ``unfinished`` itself.
+        Version 0.2 kept a single one, in ``unfinished`` itself.
         """
         below = _complete(self.unfinished, _REQUEST_FILE)
         return [*([self.unfinished] if (self.unfinished / _REQUEST_FILE).exists() else []), *below]
@@ -130,7 +131,7 @@ class Home:
         return _complete(self.models, _RUN_FILE)
 
     def holds(self, run: Path) -> bool:
-        """Return whether a run's folder is one of the home, not a link to one elsewhere."""
+        """Return whether a run's folder is in the home itself, not a link to a folder elsewhere."""
         return run.resolve().parent == self.models.resolve()
 
     def latest_run(self) -> Path:
@@ -153,9 +154,11 @@ class Home:
     def check_new_name(self, name: str, *, fits: bool = True) -> None:
         """Raise UsageError unless a new run may have this name.
 
-        It must be a valid name that no run and no unfinished fit has. Letter case is ignored.
+        The name must be valid, and no run and no unfinished fit may have it. Letter case is
+        ignored.
 
-        ``fits``: False: an unfinished fit may have it, which may be removed before the name is used
+        ``fits``: False: an unfinished fit may have the name; it may be removed before the name is
+        used
         """
         if not _NAME.fullmatch(name) or _STAMP.fullmatch(name) or _RESERVED.match(name):
             raise UsageError(
@@ -214,14 +217,14 @@ def as_home(folder: "Home | str | Path | None" = None) -> Home:
 
 
 def run_name(folder: Path) -> str:
-    """Return the name of a run or an unfinished fit: the user's, or else the folder's."""
+    """Return the name of a run or an unfinished fit: from the user, or else its folder's name."""
     match = _STAMP.fullmatch(folder.name)
     named = match and match["rest"] and folder.name[match.end("time")] == "."
     return match["rest"] if match and named else folder.name
 
 
 def run_time(folder: Path) -> datetime | None:
-    """Return when a run was saved, in UTC; None where its folder was named by hand."""
+    """Return when a run was saved, in UTC; None if its folder was named by hand."""
     match = _STAMP.fullmatch(folder.name)
     if match is None:
         return None
@@ -232,7 +235,7 @@ def run_time(folder: Path) -> datetime | None:
 
 
 def renamed(folder: Path, name: str) -> Path:
-    """Return the folder of a run under a new name, which sorts as before among the others."""
+    """Return the folder of a run under a new name; its place in the order of runs stays."""
     match = _STAMP.fullmatch(folder.name)
     return folder.with_name(_stamped(match["time"] if match else _now(), "", name))
 
@@ -244,8 +247,8 @@ def _stamped(time: str, model: str, name: str | None) -> str:
 def file_name(name: str) -> str:
     """Return a file name for the name of a series or source.
 
-    It has no separators, is not reserved and not too long. Different names get different files,
-    even where the file system ignores case.
+    The file name has no separators, is not reserved and not too long. Different names get different
+    files, even if the file system ignores case.
     """
     quoted = urllib.parse.quote(name, safe="^= +@", errors="surrogateescape")
     if quoted.startswith(".") or _RESERVED.match(quoted):
@@ -259,11 +262,11 @@ def file_name(name: str) -> str:
 
 
 def _now() -> str:
-    """Return the present time to the millisecond, as it stands in names."""
+    """Return the present time to the millisecond, in the form that names contain."""
     return datetime.now(UTC).strftime(_TIME)[:-3]
 
 
 def _complete(folder: Path, file: str) -> list[Path]:
-    """Return the folders in a folder that hold the file and are complete, sorted by name."""
+    """Return the subfolders that hold the file, and so are complete, sorted by name."""
     folders = (path.parent for path in folder.glob(f"*/{file}"))
     return sorted(path for path in folders if not path.name.startswith(atomic.PREFIX))

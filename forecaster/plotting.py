@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 _BLUE = "#1f5fa8"
 HISTORY = 63
 """Number of rows drawn before a forecast: about a quarter of a year of sessions."""
-_DOTTED = 15  # maximum horizon whose steps are drawn as dots; more would overlap
-_NAMED = 40  # maximum number of series whose names are written beside their errors
+# Maximum horizon whose steps are drawn as dots; the dots of a longer one would overlap.
+_DOTTED = 15
+_NAMED = 40  # maximum number of series whose names are written next to their errors
 
 
 def plot_forecast(
@@ -39,7 +40,7 @@ def plot_forecast(
     - ``forecast``: a frame of :func:`forecaster.predict`
     - ``unique_id``: the series
     - ``history``: number of latest rows
-    - ``ax``: axes to draw on; by default those of a new figure, which a notebook shows and
+    - ``ax``: axes to draw on; by default the axes of a new figure, which a notebook shows and
       ``ax.figure.savefig(path)`` writes
     - ``legend``: whether to draw a legend
     - ``columns``: the names of a frame's columns, see :class:`forecaster.ingest.ColumnOptions`
@@ -80,7 +81,7 @@ def plot_forecasts(
 ) -> "Figure":
     """Draw the forecasts of several series below each other, with one legend for all.
 
-    Arguments as for :func:`plot_forecast`; ``title``: of the whole picture, above the panels.
+    Arguments are as for :func:`plot_forecast`; ``title``: the title above the whole picture.
     """
     from matplotlib.figure import Figure
 
@@ -108,9 +109,9 @@ def _check_drawn(panel: Panel, forecast: pd.DataFrame, unique_id: str, history: 
 
 
 def _row_by_row(ax: "Axes", times: np.ndarray, ahead: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the x of intraday rows and of the forecast: side by side, without nights or weekends.
+    """Return the x of intraday rows and of the forecast, evenly spaced, without nights or weekends.
 
-    Ticks show the time, and the day at its first row.
+    Ticks show the time, and the first row of each day also the day.
     """
     every = pd.DatetimeIndex([*times, *ahead[1:]])
     at = np.arange(len(every))
@@ -118,7 +119,7 @@ def _row_by_row(ax: "Axes", times: np.ndarray, ahead: np.ndarray) -> tuple[np.nd
     few = max(1, len(every) // 6)
     ticks = at[begins] if begins.sum() > 6 else np.union1d(at[begins], at[::few])
     ticks = ticks[:: max(1, len(ticks) // 9)]
-    close = np.append(np.diff(ticks) < few / 2, False)  # too near to the next tick
+    close = np.append(np.diff(ticks) < few / 2, False)  # whether a tick is too near to the next one
     ticks = ticks[~close | begins[ticks]]
     labels = [f"{every[n]:%H:%M}" + (f"\n{every[n]:%d %b}" if begins[n] else "") for n in ticks]
     ax.set_xticks(ticks, labels)
@@ -155,7 +156,7 @@ def _number(value: float) -> str:
 
 
 def plot_scaling(frame: pd.DataFrame, ax: "Axes | None" = None) -> "Axes":
-    """Draw the time of an epoch of all members against their number, a line per method.
+    """Draw the time per epoch of all members against their number, with a line per method.
 
     ``frame``: the table of ``forecaster benchmark``, with ``method, members,
     seconds_per_model_epoch``. Both axes are logarithmic.
@@ -185,7 +186,7 @@ def plot_model(
     ax: "Axes | None" = None,
     **columns: Unpack[ColumnOptions],
 ) -> "Axes":
-    """Draw a model's errors, or with a panel its forecast of a series; see :meth:`Model.plot`."""
+    """Draw a model's errors or, given a panel, its forecast of a series; see :meth:`Model.plot`."""
     if panel is None:
         if unique_id is not None:
             raise UsageError(f"a forecast of {unique_id!r} needs its latest rows; pass a panel too")

@@ -1,4 +1,4 @@
-"""Show objects: as a few lines of text, as a table in a notebook, as a picture."""
+"""Show objects as a few lines of text, as a table in a notebook, or as a picture."""
 
 import functools
 import html
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _NAMED = 6
-_DPI = 144  # sharp on screens with two pixels for one
-_INCH = 72  # pixels of a page
+_DPI = 144  # sharp on screens with two pixels in place of one
+_INCH = 72  # pixels of a page in an inch
 
 
 def names_in_short(names: Iterable[str]) -> str:
-    """Return names in one line: the first few, and the number of others."""
+    """Return names in one line: the first few, and the number of the others."""
     every = [printable(name, lines=False) for name in names]
     more = f" and {len(every) - _NAMED} more" if len(every) > _NAMED else ""
     return ", ".join(every[:_NAMED]) + more
 
 
 def first_of(reasons: Mapping[str, object]) -> str:
-    """Return the first name with its reason, and the number of others."""
+    """Return the first name with its reason, and the number of the others."""
     name, reason = next(iter(reasons.items()))
     more = f", and {len(reasons) - 1} more" if len(reasons) > 1 else ""
     return f"{name}: {reason}{more}"
@@ -37,7 +37,7 @@ def as_text(title: str, facts: Mapping[str, str]) -> str:
 
 
 def as_html(title: str, facts: Mapping[str, str]) -> str:
-    """Return the same as an HTML table for notebooks."""
+    """Return a title and facts, as :func:`as_text` does, as an HTML table for notebooks."""
     rows = "".join(
         f'<tr><th style="text-align:left">{html.escape(name)}</th>'
         f'<td style="text-align:left">{html.escape(fact)}</td></tr>'
@@ -47,7 +47,7 @@ def as_html(title: str, facts: Mapping[str, str]) -> str:
 
 
 def new_axes(width: float = 9.0, height: float = 4.5) -> "Axes":
-    """Return axes of a new figure, of this size in inches; a notebook shows them as a picture.
+    """Return the axes of a new figure of this size in inches; a notebook shows them as a picture.
 
     The figure is not registered with pyplot, so it need not be closed.
     """
@@ -60,8 +60,8 @@ def new_axes(width: float = 9.0, height: float = 4.5) -> "Axes":
 def _classes() -> tuple[Any, Any]:
     """Return classes of figures and axes that a notebook shows as pictures.
 
-    By itself a notebook shows a Figure only after pyplot is set up, and Axes never. They are made
-    here because importing matplotlib takes time.
+    A notebook shows a plain Figure only after pyplot is set up, and plain Axes never. The classes
+    are made here because importing matplotlib takes time.
     """
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -82,6 +82,6 @@ def _classes() -> tuple[Any, Any]:
 
 
 def as_written(legend: Any) -> None:
-    """Show the names in a legend as they are: a ``$`` in one does not begin a formula."""
+    """Show the names in a legend as they are: a ``$`` in a name does not begin a formula."""
     for text in legend.get_texts():
         text.set_parse_math(False)

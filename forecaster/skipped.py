@@ -1,4 +1,4 @@
-"""Why a series was skipped: a value with the numbers in fields, and the one sentence for it."""
+"""Say why a series was skipped: a value with the numbers in fields, and one sentence for it."""
 
 import dataclasses
 import string
@@ -11,20 +11,20 @@ if TYPE_CHECKING:
 
 
 class Kind(StrEnum):
-    """Why series are skipped: a word for files and frames, and the sentence for people."""
+    """Reasons to skip a series, each a word for files and frames, and a sentence for people."""
 
     sentence: str
     parts: tuple[str, ...]
 
     def __new__(cls, word: str, sentence: str) -> "Kind":
-        """Make a kind; ``parts`` are the fields of a :class:`Skipped` in its sentence."""
+        """Make a kind; ``parts`` are the fields of a :class:`Skipped` that its sentence shows."""
         kind = str.__new__(cls, word)
         kind._value_ = word
         kind.sentence = sentence
         kind.parts = tuple(name for _, name, _, _ in string.Formatter().parse(sentence) if name)
         return kind
 
-    # It has too few rows.
+    # The series has too few rows.
     TOO_SHORT = "too_short", "{rows} rows; {needed} needed ({detail})"
     TOO_SHORT_TO_FORECAST = (
         "too_short_to_forecast", "{rows} rows; a forecast is made from {needed}",
@@ -41,7 +41,7 @@ class Kind(StrEnum):
         "no cutoff ({first} to {last}) at which it was a member of the universe has two rows up to "
         "it and one after it",
     )
-    # Its values cannot be learned from.
+    # Nothing can be learned from the values of the series.
     REPEATED_TIME = "repeated_time", "more than one row for {first}"
     NO_NUMBER = "no_number", "column {column!r} holds no number"
     NOT_DATES = "not_dates", "its times are whole numbers; those of most are dates"
@@ -70,24 +70,24 @@ class Kind(StrEnum):
     OTHER_SPACING = (
         "other_spacing", "{detail}; fit again on these, or forecast from rows as those were",
     )  # fmt: skip
-    # The market does not reach as far.
+    # The market lacks times that the series has.
     BEFORE_MARKET = "before_market", "the market {market} has no row yet on {first}"
     BEHIND_MARKET = (
         "behind_market",
         "its latest row is of {first}, but the market {market} ends on {last}; bring {market} up "
         "to date",
     )
-    # Training led to nothing.
+    # Training failed.
     NOT_FINITE = (
         "not_finite",
         "its forecasts on the validation span are not finite numbers; look at its values",
     )
     NOT_TRAINED = "not_trained", "{detail}"
-    # The model has no network for it.
+    # The model has no network for the series.
     NO_NETWORK = "no_network", "the model has no network for it"
     SKIPPED_BY_FIT = "skipped_by_fit", "was skipped by the fit: {detail}"
     NOT_IN_MODEL = "not_in_model", "not among the {detail}"
-    # Its data are not there.
+    # The data of the series are missing.
     NOT_LOADED = "not_loaded", "{detail}"
     UNREADABLE = "unreadable", "{detail}"
     NOT_STORED = "not_stored", "no longer stored; run `forecaster ingest --source {detail}` again"
@@ -99,13 +99,13 @@ class Kind(StrEnum):
 class Skipped:
     """Why one series was skipped; ``str()`` is the sentence.
 
-    - ``rows``, ``needed``: how many rows it has, and how many it needs
+    - ``rows``, ``needed``: how many rows the series has, and how many it needs
     - ``column``, ``value``: the column that is at fault, and the number in it
     - ``market``: the declared index that is at fault
     - ``first``, ``last``: the time of a row, or the first and the last time of a span
-    - ``detail``: text, where the reason has no numbers of its own
+    - ``detail``: text, for reasons without numbers
 
-    Raises ValueError when a field is missing that the sentence needs.
+    Raises ValueError when a field that the sentence shows is missing.
     """
 
     kind: Kind
@@ -138,10 +138,10 @@ class Skipped:
 
     @staticmethod
     def from_json(stored: object) -> "Skipped":
-        """Read what :meth:`to_json` returned, or the text that older versions have stored.
+        """Read the result of :meth:`to_json`, or the text that older versions have stored.
 
-        A kind that this version does not know is of kind "other". Raises TypeError or ValueError
-        for anything else.
+        A kind that this version does not know becomes "other". Raises TypeError or ValueError for
+        anything else.
         """
         if isinstance(stored, str):
             return Skipped(Kind.OTHER, detail=stored)
@@ -169,7 +169,7 @@ def skipped_to_json(skipped: Mapping[str, Skipped]) -> dict[str, dict[str, Any]]
 
 
 def skipped_from_json(stored: Mapping[str, Any]) -> dict[str, Skipped]:
-    """Read what :func:`skipped_to_json` returned, also of older versions.
+    """Read the result of :func:`skipped_to_json`, also from older versions.
 
     Raises TypeError or ValueError for anything else.
     """

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
-_COMPARED = 5_000  # names at most, since each takes 0.1 ms
+_COMPARED = 5_000  # maximum number of names that are compared, since each takes 0.1 ms
 
 
 def spellings(names: Iterable[str]) -> dict[str, str]:

@@ -8,9 +8,9 @@ weekly and M4 hourly (the last cutoffs withheld). All networks of a panel have t
 which were not chosen for any of them. Writes ``accuracy_networks.csv`` beside this script, a row
 per panel and network:
 
-- ``parameters``: of one series' network
-- ``crps``, ``mae``: of forecasts at withheld cutoffs, relative to the LSTM with one layer and to
-  the last value; geometric means over series
+- ``parameters``: number of parameters of one series' network
+- ``crps``, ``mae``: scores of forecasts at withheld cutoffs, relative to the LSTM with one layer
+  and to the last value; geometric means over series
 - ``coverage_80``, ``better``: coverage of the band; share of series with a CRPS below the LSTM's
 - ``epochs``: mean number of epochs until training stopped
 - ``seconds``, ``per_epoch``: processor time of one core to train one network, in seconds, and per
@@ -120,7 +120,7 @@ def measure(job: Job, seed: int) -> tuple[dict[str, float], pd.Series]:
         panel, config, job.n_windows, job.step_size, level=LEVELS, seed=seed
     )
     first, began = time.perf_counter() - began, time.process_time()
-    model = fc.fit(known, config, seed)  # a second time, without compilation
+    model = fc.fit(known, config, seed)  # the second fit does not compile
     seconds = time.process_time() - began
     scores = fc.evaluate(frame).set_index(["model", "unique_id"])
     own, epochs = scores.loc[config.column], model.report["epochs"].sum()
@@ -138,7 +138,7 @@ def measure(job: Job, seed: int) -> tuple[dict[str, float], pd.Series]:
 
 
 def geometric(ratios: pd.Series) -> float:
-    """Geometric mean."""
+    """Return the geometric mean."""
     return float(np.exp(np.log(ratios).mean()))
 
 

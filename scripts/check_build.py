@@ -1,12 +1,12 @@
-"""Build the sdist and from it the wheel, install the wheel, and check that it works.
+"""Build the sdist, build the wheel from it, install the wheel, and check that it works.
 
     python scripts/check_build.py [--without-compiler] [--keep DIRECTORY]
 
 Needs `pip install build`. Checks that the sdist holds the sources of the kernel and all files that
-its tests read; that the wheel has this project's name, only absolute links in its README, and the
-compiled kernel (with ``--without-compiler``: that the kernel is left out and the installation works
-all the same); and that the installed command trains and predicts on simulated prices in an empty
-environment.
+its tests read. Checks that the wheel has this project's name, only absolute links in its README,
+and the compiled kernel (with ``--without-compiler``: that the kernel is left out and the
+installation works all the same). Checks that the installed command trains and predicts on simulated
+prices in an empty environment.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def main() -> None:
         options.keep = options.keep.resolve()
     with tempfile.TemporaryDirectory() as folder:
         room = Path(folder)
-        os.chdir(room)  # so that the installation is imported, not the sources
+        os.chdir(room)  # so that the installed package is imported, not the sources
         built = options.keep or room / "built"
         environment = dict(os.environ)
         if options.without_compiler:

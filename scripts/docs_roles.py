@@ -1,4 +1,4 @@
-"""For the site: turn roles in docstrings, such as ``:func:`forecaster.fit```, into links.
+"""Turn roles in docstrings, such as ``:func:`forecaster.fit```, into links of the site.
 
 mkdocstrings loads this file as an extension of griffe; see zensical.toml.
 """

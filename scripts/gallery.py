@@ -2,7 +2,8 @@
 
     python scripts/gallery.py [NAME ...]
 
-All of them take ten minutes on two cores. A figure is reduced to 64 colours, without visible loss.
+Drawing all takes ten minutes on two cores. Each figure is reduced to 64 colours, without visible
+loss.
 """
 
 import os
@@ -18,7 +19,7 @@ FOLDER = Path(__file__).parents[1] / "docs" / "gallery"
 def main() -> None:
     for name in sys.argv[1:] or sorted(path.stem for path in FOLDER.glob("*.py")):
         print(f"{name}:")
-        environment = os.environ | {"MPLBACKEND": "agg"}  # matplotlibrc lies in the folder
+        environment = os.environ | {"MPLBACKEND": "agg"}  # matplotlibrc is in that folder
         subprocess.run([sys.executable, f"{name}.py"], cwd=FOLDER, env=environment, check=True)
         shrink(FOLDER / f"{name}.png")
 

@@ -45,7 +45,7 @@ def forecast() -> Figure:
 
 
 def evaluation() -> Figure:
-    """Draw, left, the coverage of bands less their level and, right, CRPS against the others."""
+    """Draw coverage of bands minus their level (left), and CRPS against other models (right)."""
     figure = Figure(figsize=(11, 4), layout="constrained")
     left, right = figure.subplots(1, 2)
     held(left, pd.read_csv(TABLES / "coverage.csv"))

@@ -1,10 +1,10 @@
-"""Drive a simulated market through a year of mornings, with what goes wrong in a year.
+"""Run a simulated market through a year of mornings, with the faults that occur in a year.
 
     python scripts/production_year.py --folder /tmp/year --csv year.csv
 
-Each session a file of prices is written, with or without an event, and ``forecaster daily`` is run
-on it. After each run the script asserts what the store, the forecasts, the record, the alarms and
-the exit code must be, and stops at the first that is not so. The events and their sessions follow
+In each session a file of prices is written, with or without an event, and ``forecaster daily`` is
+run on it. After each run the script asserts what the store, the forecasts, the record, the alarms
+and the exit code must be, and stops at the first difference. The events and their sessions follow
 from the seed. The CSV has a row per session: event, seconds, exit code, and the size of the home.
 """
 
@@ -30,9 +30,9 @@ from forecaster.home import Home
 from forecaster.ingest import Store
 from forecaster.record import read_record
 
-LEARNED = 400  # sessions before the year
+LEARNED = 400  # number of sessions before the year
 COLUMNS = ("session", "event", "exit_code", "seconds", "home_mb", "files", "record_files")
-PLAIN_DAYS = 2  # sessions between two events, in which all must be well again
+PLAIN_DAYS = 2  # number of sessions between two events; in these everything must be in order again
 SETTINGS = """
 hidden = 4
 lookback = 30
@@ -58,8 +58,9 @@ errors = false
 class Market:
     """The true prices of all tickers, and how the source shows them.
 
-    - ``close``: (session, ticker); ``shown``: the factor by which the source shows each
-    - ``first``, ``last``: of each ticker, the first and the last session in the source
+    - ``close``: the true prices, (session, ticker)
+    - ``shown``: the factors by which the source multiplies them
+    - ``first``, ``last``: the first and the last session of each ticker in the source
     """
 
     def __init__(self, tickers: int, sessions: int, seed: int):
@@ -69,7 +70,7 @@ class Market:
         spread = self.random.uniform(0.008, 0.025, tickers)
         market = 0.4 * self.random.normal(size=(sessions, 1))
         own = 0.9 * self.random.normal(size=(sessions, tickers))
-        moves = spread * np.clip(market + own, -2.8, 2.8)  # no jump but those of the events
+        moves = spread * np.clip(market + own, -2.8, 2.8)  # only events cause jumps
         self.close = 100 * np.exp(np.cumsum(moves, axis=0))
         self.shown = np.ones_like(self.close)
         self.first = [0] * tickers
@@ -85,7 +86,7 @@ class Market:
         return len(self.names) - 1
 
     def table(self, session: int) -> pd.DataFrame:
-        """Return the source's rows up to a session, those of one ticker after another."""
+        """Return the source's rows up to a session, one ticker after another."""
         parts = []
         for number, name in enumerate(self.names):
             rows = slice(self.first[number], min(session + 1, self.last[number]))
@@ -99,17 +100,17 @@ class Market:
         return pd.concat(parts, ignore_index=True)
 
     def listed(self, session: int) -> list[int]:
-        """Return the numbers of the tickers that have rows up to a session, and go on after it."""
+        """Return the numbers of tickers that have rows up to a session, and continue after it."""
         return [n for n in range(len(self.names)) if self.first[n] <= session < self.last[n]]
 
 
 @dataclasses.dataclass
 class Expected:
-    """What a morning must come to.
+    """The expected result of a morning.
 
-    - ``code``: the exit code, unless there are alarms of coverage, which are 4
+    - ``code``: the exit code, unless there are alarms of coverage, whose code is 4
     - ``alarms``: kinds and series; ``partly``: series that are named
-    - ``forecast``: the series in the file of forecasts; None: those of the file before
+    - ``forecast``: the series in the file of forecasts; None: the same as in the file before
     - ``failed``: the stage that fails
     """
 
@@ -121,12 +122,12 @@ class Expected:
 
 
 class Morning(NamedTuple):
-    """What an event does to one morning.
+    """The effect of an event on one morning.
 
-    - ``table``: the rows in the file; a text is its content, None: the file stays as it is
-    - ``expected``: what the first run must come to
-    - ``repaired``: whether the sound file follows in the same morning, with another run
-    - ``before``, ``after``: called before the run and after it
+    - ``table``: the rows in the file; a text is the file's content; None: the file does not change
+    - ``expected``: the expected result of the first run
+    - ``repaired``: whether the correct file follows in the same morning, with another run
+    - ``before``, ``after``: functions called before and after the run
     """
 
     table: pd.DataFrame | str | None
@@ -195,7 +196,7 @@ class Year:
 
     @property
     def daily(self) -> tuple[str, ...]:
-        """The words of the daily run."""
+        """The words of the daily command."""
         return "daily", str(self.folder / "daily.toml"), "--quiet"
 
     def live(
@@ -203,10 +204,10 @@ class Year:
         events: dict[int, str],
         on_session: Callable[[dict[str, object]], object] | None = None,
     ) -> None:
-        """Live through all sessions.
+        """Run all sessions.
 
-        - ``events``: by session of the year, what happens
-        - ``on_session(row)``: called after each, with the row of the CSV
+        - ``events``: the event of each session of the year that has one
+        - ``on_session(row)``: called after each session, with its row of the CSV
         """
         for number in range(self.sessions):
             name = events.get(number, "")
@@ -221,7 +222,7 @@ class Year:
                 on_session(self.log[-1])
 
     def morning(self, session: int, event: str) -> int:
-        """Do what is due in one morning, and assert what must be so; return the exit code."""
+        """Run one morning, and assert the expected result; return the exit code."""
         if not event:
             sound = self.market.table(session)
             morning = Morning(sound, Expected(forecast=self.all_names(session)))
@@ -236,14 +237,14 @@ class Year:
         if morning.after is not None:
             morning.after()
         if morning.repaired:
-            self.write(self.market.table(session))  # where the event has not changed the market
+            self.write(self.market.table(session))  # for events that have not changed the market
             again = self.command(*self.daily)
             expected = Expected(forecast=self.all_names(session))
             self.check(again, expected, session, f"{event}, mended")
         return done.code
 
     def check(self, done: Done, expected: Expected, session: int, event: str) -> None:
-        """Assert what a run must have come to."""
+        """Assert the expected result of a run."""
         day = self.market.days[session].strftime("%Y-%m-%d")
         where = f"{day}, {event or 'nothing'}: {done.output}"
         summary = json.loads((self.folder / "summary.json").read_text())
@@ -253,7 +254,7 @@ class Year:
         assert set(summary["partly"]) == expected.partly, (where, summary["partly"], expected)
         code = 4 if tested and expected.code in (0, 3) else expected.code
         assert done.code == summary["exit_code"] == code, (where, done.code, expected)
-        assert bool(done.output) == (code != 0), where  # silent when all is well
+        assert bool(done.output) == (code != 0), where  # a run in order prints nothing
         self._check_store(where)
         if expected.failed:
             assert summary["stage"] == expected.failed, where
@@ -295,7 +296,7 @@ class Year:
 
 
 def _cut(year: Year, session: int) -> Morning:
-    """The file holds only the latest day."""
+    """Write a file with only the latest day."""
     table = year.market.table(session)
     day = year.market.days[session].strftime("%Y-%m-%d")
     names = year.all_names(session)
@@ -304,19 +305,19 @@ def _cut(year: Year, session: int) -> Morning:
 
 
 def _torn(year: Year, session: int) -> Morning:
-    """The file ends within a line."""
+    """Write a file that ends within a line."""
     text = year.market.table(session).to_csv(index=False)
     return Morning(text[: len(text) * 2 // 3], Expected(1, failed="ingest"), True)
 
 
 def _empty(year: Year, session: int) -> Morning:
-    """The file has a heading only."""
+    """Write a file with only a heading."""
     text = year.market.table(session).head(0).to_csv(index=False)
     return Morning(text, Expected(1, failed="ingest"), True)
 
 
 def _half(year: Year, session: int) -> Morning:
-    """The file holds every other ticker."""
+    """Write a file with every other ticker."""
     table, names = year.market.table(session), year.all_names(session)
     gone = set(sorted(names)[::2])
     alarms = {("changed", name) for name in gone}
@@ -324,7 +325,7 @@ def _half(year: Year, session: int) -> Morning:
 
 
 def _late(year: Year, session: int) -> Morning:
-    """One ticker lacks the latest day."""
+    """Leave out the latest day of one ticker."""
     name, table = year.market.names[year.choose(session)], year.market.table(session)
     latest = table["date"] == year.market.days[session].strftime("%Y-%m-%d")
     table = table[~(latest & (table["ticker"] == name))]
@@ -332,7 +333,7 @@ def _late(year: Year, session: int) -> Morning:
 
 
 def _blank(year: Year, session: int) -> Morning:
-    """One ticker has no close on the latest day."""
+    """Leave out the close of one ticker on the latest day."""
     name, table = year.market.names[year.choose(session)], year.market.table(session)
     latest = table["date"] == year.market.days[session].strftime("%Y-%m-%d")
     table.loc[latest & (table["ticker"] == name), "close"] = np.nan
@@ -340,7 +341,7 @@ def _blank(year: Year, session: int) -> Morning:
 
 
 def _future(year: Year, session: int) -> Morning:
-    """One ticker has a row dated years ahead."""
+    """Add a row of one ticker that is dated years ahead."""
     name, table = year.market.names[year.choose(session)], year.market.table(session)
     row = table[table["ticker"] == name].tail(1).assign(date="2190-01-04")
     table = pd.concat([table, row])
@@ -348,7 +349,7 @@ def _future(year: Year, session: int) -> Morning:
 
 
 def _repeated(year: Year, session: int) -> Morning:
-    """The same file is read again; nothing changes."""
+    """Read the same file again; nothing changes."""
     year.write(year.market.table(session))
     year.check(year.command(*year.daily), Expected(forecast=year.all_names(session)), session, "")
     forecasts, files = (year.folder / "forecasts.csv").read_bytes(), set(year.home.recorded())
@@ -361,7 +362,7 @@ def _repeated(year: Year, session: int) -> Morning:
 
 
 def _frozen(year: Year, session: int) -> Morning:
-    """One ticker repeats its close for six sessions, until the true ones come."""
+    """Repeat the close of one ticker for six sessions, until the true ones come."""
     number, table = year.choose(session), year.market.table(session)
     name = year.market.names[number]
     rows = (table["ticker"] == name) & (
@@ -374,7 +375,7 @@ def _frozen(year: Year, session: int) -> Morning:
 
 
 def _bad_tick(year: Year, session: int) -> Morning:
-    """One price is twice as high, and is corrected."""
+    """Show one price nearly twice as high, and correct it later."""
     name, table = year.market.names[year.choose(session)], year.market.table(session)
     latest = table["date"] == year.market.days[session].strftime("%Y-%m-%d")
     for column in ("open", "high", "low", "close"):
@@ -384,19 +385,19 @@ def _bad_tick(year: Year, session: int) -> Morning:
 
 
 def _revised(year: Year, session: int) -> Morning:
-    """Earlier rows of one ticker are revised by a tenth of a percent."""
+    """Revise earlier rows of one ticker by a tenth of a percent."""
     year.market.shown[session - 20 : session - 10, year.choose(session)] *= 1.001
     return Morning(year.market.table(session), Expected(forecast=year.all_names(session)))
 
 
 def _restated_split(year: Year, session: int) -> Morning:
-    """One ticker is split, and the source restates all of its rows."""
+    """Split one ticker; the source restates all of its rows."""
     year.market.shown[:, year.choose(session)] /= 2
     return Morning(year.market.table(session), Expected(forecast=year.all_names(session)))
 
 
 def _split(year: Year, session: int) -> Morning:
-    """One ticker is split, and the source restates nothing; the user adjusts it."""
+    """Split one ticker; the source restates nothing, and the user adjusts it."""
     number = year.choose(session)
     name = year.market.names[number]
     year.market.shown[session:, number] /= 4
@@ -408,7 +409,7 @@ def _split(year: Year, session: int) -> Morning:
 
 
 def _currency(year: Year, session: int) -> Morning:
-    """All prices come in another currency; the user adjusts them."""
+    """Change the currency of all prices; the user adjusts them."""
     year.market.shown[session:] *= 0.73
     alarms = {("jumped", name) for name in year.all_names(session)}
     return Morning(
@@ -418,7 +419,7 @@ def _currency(year: Year, session: int) -> Morning:
 
 
 def _listing(year: Year, session: int) -> Morning:
-    """A new ticker with eight rows."""
+    """List a new ticker with eight rows."""
     close = year.market.close[:, year.choose(session)] * 0.7
     name = f"N{len(year.market.names)}"
     year.market.add(name, close, session - 7)
@@ -427,7 +428,7 @@ def _listing(year: Year, session: int) -> Morning:
 
 
 def _delisting(year: Year, session: int) -> Morning:
-    """A ticker is no longer in the source; the user retires it."""
+    """Remove a ticker from the source; the user retires it."""
     number = year.choose(session)
     name, names = year.market.names[number], year.all_names(session)
     year.market.first[number] = len(year.market.days)
@@ -441,7 +442,7 @@ def _delisting(year: Year, session: int) -> Morning:
 
 
 def _renaming(year: Year, session: int) -> Morning:
-    """A ticker has another name from this session on; the user renames it."""
+    """Give a ticker another name from this session on; the user renames it."""
     number = year.choose(session)
     old, market, names = year.market.names[number], year.market, year.all_names(session)
     new = f"R{session}"
@@ -459,7 +460,7 @@ def _renamed(year: Year, old: str, new: str) -> None:
 
 
 def _killed(year: Year, session: int) -> Morning:
-    """The run is killed at a random moment, and run again."""
+    """Kill the run at a random moment, and run it again."""
     year.write(year.market.table(session))
     words = [*year.daily, "--home", str(year.home)]
     process = subprocess.Popen([sys.executable, "-m", "forecaster", *words])
@@ -472,7 +473,7 @@ def _killed(year: Year, session: int) -> Morning:
 
 
 def _two(year: Year, session: int) -> Morning:
-    """Two runs begin at once."""
+    """Begin two runs at once."""
     year.write(year.market.table(session))
     command = [sys.executable, "-m", "forecaster", *year.daily, "--home", str(year.home)]
     both = [subprocess.Popen(command, stderr=subprocess.DEVNULL) for _ in range(2)]
@@ -483,7 +484,7 @@ def _two(year: Year, session: int) -> Morning:
 
 
 def _full_disk(year: Year, session: int) -> Morning:
-    """No file of more than 3,000 bytes can be written, as where the disk is full."""
+    """Let no file of more than 3,000 bytes be written, as on a full disk."""
     year.write(year.market.table(session))
     done = as_process(*year.daily, "--home", str(year.home), limit=3000)
     assert done.code == 1 and "cannot be" in done.output, done
@@ -511,7 +512,7 @@ EVENTS |= IN_PROCESSES
 def schedule(sessions: int, seed: int, names: Sequence[str] = tuple(EVENTS)) -> dict[int, str]:
     """Return the events of a year by session: all of them in random order, again and again.
 
-    Another currency comes once, as in life.
+    A change of currency occurs only once.
     """
     chooser = random.Random(seed)
     events: dict[int, str] = {}
@@ -526,7 +527,7 @@ def schedule(sessions: int, seed: int, names: Sequence[str] = tuple(EVENTS)) -> 
 
 
 def main() -> None:
-    """Live through a year, and write the CSV."""
+    """Run a year, and write the CSV."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--folder", type=Path, required=True, help="a new folder")
     parser.add_argument("--sessions", type=int, default=252)

@@ -13,9 +13,9 @@ from forecaster.errors import UsageError
 from forecaster.extras import has, pip_command
 
 METHODS = ("ours", "ours-float32", "ours-no-kernel", "torch-pool", "torch", "vmap")
-"""The swarm with the compiled kernel (if there is one), the same in float32 whatever the job's
-precision, and the swarm without the kernel; PyTorch with a process per core; PyTorch on one thread;
-a plain ``vmap``, in float32."""
+"""Names of methods: the swarm with the compiled kernel (if there is one); the same in float32
+whatever the job's precision; the swarm without the kernel; PyTorch with a process per core; PyTorch
+on one thread; a plain ``vmap``, in float32."""
 _ALWAYS_FLOAT32 = ("ours-float32", "vmap")
 
 
@@ -23,9 +23,9 @@ _ALWAYS_FLOAT32 = ("ours-float32", "vmap")
 class Result:
     """The time a method took for a job, the median of the repeats.
 
-    - ``precision``: of the matrix products
+    - ``precision``: the precision of the matrix products
     - ``seconds_per_model_epoch``, ``gflops``: time and speed
-    - ``ratio_to_ours``: its time over that of our method
+    - ``ratio_to_ours``: the time of this method over that of our method
     - ``loss_difference``: largest relative difference from our losses after the last epoch
     """
 
@@ -46,7 +46,7 @@ class Runner(Protocol):
     """A job prepared for one method, which can be run any number of times."""
 
     def run(self) -> tuple[float, np.ndarray]:
-        """Train; return seconds per member and epoch, and each member's last epoch's loss."""
+        """Train; return seconds per member and epoch, and each member's loss in the last epoch."""
         ...
 
     def close(self) -> None:
@@ -57,7 +57,7 @@ class Runner(Protocol):
 def available(methods: Sequence[str]) -> tuple[list[str], str]:
     """Return the methods that can run here, and a message on how to install the others.
 
-    On a GPU, PyTorch's loop runs there too, by cuDNN, and methods for CPUs are left out.
+    On a GPU, methods for CPUs are left out, and PyTorch's loop runs on the GPU, too, by cuDNN.
     """
     if _on_gpu():
         methods = [name for name in methods if name not in ("ours-no-kernel", "torch-pool")]
@@ -75,7 +75,7 @@ def available(methods: Sequence[str]) -> tuple[list[str], str]:
 
 
 def suite() -> list[Job]:
-    """Return the jobs of :data:`SUITE`, with 500 members each on a GPU."""
+    """Return the jobs of :data:`SUITE`; on a GPU each has 500 members."""
     return [dataclasses.replace(job, members=500) if _on_gpu() else job for job in SUITE]
 
 
@@ -87,15 +87,15 @@ def compare(
     whole: bool = False,
     on_run: Callable[[str, int], None] | None = None,
 ) -> list[Result]:
-    """Time our method and others in turn, in reversed order every other time.
+    """Time our method and others in turn; reverse the order in every second repeat.
 
     All methods start from the same weights and see the same batches, and their final losses are
     compared.
 
     - ``job``: the networks to train
     - ``against``: the other methods
-    - ``repeats``: runs of each method, of which the median is taken
-    - ``whole``: let PyTorch train all members, not only a few, whose times are alike
+    - ``repeats``: number of runs of each method; the median counts
+    - ``whole``: let PyTorch train all members; by default only a few, whose times are alike
     - ``on_run(method, repeat)``: called before each run
 
     Raises UsageError for an unknown method.
@@ -140,8 +140,7 @@ def scaling(
 ) -> list[Result]:
     """Compare swarms of several sizes; each method trains all members.
 
-    - ``job``: the networks to train
-    - ``members``: the sizes
+    - ``job``: the networks to train; ``members``: the sizes of the swarms
     - ``against``, ``repeats``, ``on_run``: as for :func:`compare`
     """
     results = []
@@ -175,6 +174,6 @@ def _on_gpu() -> bool:
 
 
 def _difference(ours: np.ndarray, other: np.ndarray) -> float:
-    """Return the largest relative difference of two methods' losses, over their common members."""
+    """Return the largest relative difference of two methods' losses over their common members."""
     both = min(len(ours), len(other))
     return float(np.max(np.abs(other[:both] / ours[:both] - 1)))

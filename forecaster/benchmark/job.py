@@ -6,7 +6,8 @@ from typing import Literal
 
 import numpy as np
 
-BENCHMARK_LEARNING_RATE = 1e-3  # the same for every method; a forecast's is in Config
+# The same for every method; the learning rate of a forecast is in Config.
+BENCHMARK_LEARNING_RATE = 1e-3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -15,11 +16,11 @@ class Job:
 
     An MLP sees all steps of a window at once and has a ReLU after each of its layers.
 
-    - ``hidden``, ``layers``: units of a layer, and number of layers
-    - ``lookback``, ``features``: steps of a window, and values in each
-    - ``windows``, ``batch``: examples per member, and per batch; the order is random but fixed,
-      and the last examples are dropped if they do not fill a batch
-    - ``members``, ``epochs``: number of networks, and epochs of each
+    - ``hidden``, ``layers``: number of units in a layer, and number of layers
+    - ``lookback``, ``features``: number of steps in a window, and number of values in each step
+    - ``windows``, ``batch``: number of examples per member and per batch; the order is random but
+      fixed, and the last examples are dropped if they do not fill a batch
+    - ``members``, ``epochs``: number of networks, and number of epochs
     - ``precision``: ``float32``, or ``bfloat16`` for the matrix products of LSTMs (PyTorch: by
       autocast)
     """
@@ -48,9 +49,10 @@ class Job:
 
     @property
     def flops(self) -> float:
-        """The floating-point operations of one member in one epoch.
+        """The number of floating-point operations of one member in one epoch.
 
-        Counts the layers' matrix products, once for the forward and twice for the backward pass.
+        Matrix products of the layers count once for the forward pass and twice for the backward
+        pass.
         """
         kernels = [shape for name, shape in self._shapes.items() if name.startswith("kernel")]
         times = self.lookback if self.network == "lstm" else 1
@@ -71,7 +73,7 @@ class Job:
     def weights(self, member: int) -> dict[str, np.ndarray]:
         """Draw a member's initial weights, uniform within 1 / sqrt(hidden) of zero, as in PyTorch.
 
-        LSTMs have the layout of :func:`forecaster.swarm.recurrence.lstm`, others (inputs, outputs).
+        LSTMs have the layout of :func:`forecaster.swarm.recurrence.lstm`, MLPs (inputs, outputs).
         """
         random = np.random.default_rng([member, self.hidden, 7])
         bound = self.hidden**-0.5
@@ -101,5 +103,5 @@ SUITE = (
     Job("lstm", 128, 1, lookback=60, batch=32, features=5, windows=1024, members=4, epochs=3),
     Job("mlp", 256, 2, lookback=1, batch=128, features=2, windows=1024, members=128, epochs=10),
 )
-"""LSTMs from small to large, and the large MLP of published sweeps; members and epochs are few, so
-that PyTorch and the plain ``vmap`` take minutes, not hours."""
+"""LSTMs from small to large, and the large MLP of published sweeps. Members and epochs are few, so
+that PyTorch and the plain ``vmap`` take minutes and not hours."""

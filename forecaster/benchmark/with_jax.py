@@ -48,7 +48,7 @@ class Ours:
         self._start = swarm.FitResult(ids, state, swarm.Losses(losses, losses), 0.0)
 
     def run(self) -> tuple[float, np.ndarray]:
-        """Train; return seconds per member and epoch, and each member's last epoch's loss."""
+        """Train; return seconds per member and epoch, and each member's loss in the last epoch."""
         began = time.perf_counter()
         epochs = self._job.epochs
         fitted = swarm.fit(
@@ -65,7 +65,7 @@ class Ours:
         return seconds / self._job.members / epochs, np.asarray(fitted.losses.train[:, -1])
 
     def close(self) -> None:
-        """Do nothing, since nothing was started."""
+        """Do nothing, since no process was started."""
 
 
 class PlainVmap:
@@ -95,7 +95,7 @@ class PlainVmap:
         self._state = jax.vmap(adam.init)(self._weights)
 
     def run(self) -> tuple[float, np.ndarray]:
-        """Train; return seconds per member and epoch, and each member's last epoch's loss."""
+        """Train; return seconds per member and epoch, and each member's loss in the last epoch."""
         carry, losses = (self._weights, self._state), None
         began = time.perf_counter()
         for _ in range(self._job.epochs):
@@ -105,11 +105,11 @@ class PlainVmap:
         return seconds / self._job.members / self._job.epochs, losses.mean(1)
 
     def close(self) -> None:
-        """Do nothing, since nothing was started."""
+        """Do nothing, since no process was started."""
 
 
 def _loss(job: Job, recurrence: _Recurrence) -> Callable[[_Weights, Any, Any], jax.Array]:
-    """Return a function of weights, inputs and targets: the squared error of a linear readout."""
+    """Return the squared error of a linear readout, as a function of weights, inputs, targets."""
 
     def hidden(weights: _Weights, x: jax.Array) -> jax.Array:
         kernels = [(weights[f"kernel{n}"], weights[f"bias{n}"]) for n in range(job.layers)]
@@ -148,7 +148,7 @@ def _without_kernel(
 def _scanned(
     kernel: jax.Array, bias: jax.Array, inputs: jax.Array, *, last_only: bool, precision: str
 ) -> jax.Array:
-    """Run an LSTM written in the most obvious way, in float32."""
+    """Run an LSTM written in the plainest way, in float32."""
     del precision
     size = bias.shape[0] // 4
 
@@ -185,5 +185,5 @@ def _task(job: Job, *, kernel: bool) -> swarm.Task:
 
 @functools.lru_cache(maxsize=16)
 def _init_of(task: swarm.Task) -> Callable[..., swarm.State]:
-    """Return the same function for the same task, so that it is compiled once."""
+    """Return the initial function of a task, the same object each time: it is compiled once."""
     return lambda key, hyperparams: swarm.init_state(task, key, hyperparams)

@@ -45,7 +45,7 @@ def train_one(job: Job, member: int, device: str = "cpu") -> float:
 
 @functools.cache
 def _prepared(job: Job, member: int, device: str) -> "tuple[_Weights, tuple[torch.Tensor, ...]]":
-    """Return a member's initial weights and examples, cached so that making them is not timed."""
+    """Return a member's initial weights and examples, cached so that they are not timed."""
     import torch
 
     def to_device(array: np.ndarray) -> torch.Tensor:
@@ -76,7 +76,7 @@ def _lstm(job: Job, weights: "_Weights") -> "_Model":
     cell.to(weights["out"].device)
     cell.load_state_dict(state)
     for layer in range(job.layers):
-        getattr(cell, f"bias_hh_l{layer}").requires_grad_(False)  # ours has one bias
+        getattr(cell, f"bias_hh_l{layer}").requires_grad_(False)  # our LSTM has a single bias
     out = _linear(weights["out"], weights["out_bias"])
     used = [p for p in [*cell.parameters(), *out.parameters()] if p.requires_grad]
     return lambda x: out(cell(x)[0][:, -1]), used
@@ -101,9 +101,9 @@ def _linear(kernel: "torch.Tensor", bias: "torch.Tensor") -> "torch.nn.Linear":
 
 
 class TorchLoop:
-    """One thread that trains one model after another, on ``device``, "cpu" or "cuda".
+    """A single thread that trains one model after another, on ``device``, "cpu" or "cuda".
 
-    Times two models, or with ``whole`` all of them.
+    Times two models; with ``whole``, all of them.
     """
 
     def __init__(self, job: Job, *, whole: bool = False, device: str = "cpu"):
@@ -125,8 +125,8 @@ class TorchLoop:
 class TorchPool:
     """A process per core, each with one thread that trains one model after another.
 
-    Times two models per core, or with ``whole`` all of them. The processes train once before the
-    time is taken.
+    Times two models per core; with ``whole``, all of them. Each process trains once before the time
+    is taken.
     """
 
     def __init__(self, job: Job, *, whole: bool = False):

@@ -27,12 +27,13 @@ class Ray:
         with Ray("auto") as cluster:
             model = fc.fit(panel, seed=0, executor=cluster)
 
-    Data that all shards use is sent once to each node. If a worker is lost, its shard is trained on
-    another node; after three losses the shard's series are reported, and the rest goes on. Nodes
-    with another version of this package, JAX or Python get no work and are reported.
+    Data that all shards use are sent once to each node. If a worker is lost, its shard is trained
+    on another node; after three losses the shard's series are reported, and the other shards go on.
+    Nodes with another version of this package, JAX or Python get no work and are reported.
 
     - ``address``: ``auto`` for the cluster that this machine belongs to, or HOST:PORT of its head
-    - ``members_per_shard``: networks in a shard; None: enough to train for about ten seconds
+    - ``members_per_shard``: number of networks in a shard; None: enough for about ten seconds of
+      training
     - ``on_notice``: called with a message at each loss or refusal; by default it is logged
 
     Raises UsageError if Ray is not installed or the address is invalid, and ClusterError, within 15
@@ -54,12 +55,12 @@ class Ray:
 
     @property
     def is_local(self) -> bool:
-        """False: workers run on other machines."""
+        """Always False: workers run on other machines."""
         return False
 
     @property
     def members_per_shard(self) -> int | None:
-        """Networks in a shard; None: enough to train for about ten seconds."""
+        """Number of networks in a shard; None: enough for about ten seconds of training."""
         return self._members
 
     def lanes(self) -> Sequence[int]:

@@ -1,4 +1,4 @@
-"""Connect to a Ray cluster, or raise within seconds an error that says why not."""
+"""Connect to a Ray cluster, or fail within seconds with an error that says why."""
 
 import contextlib
 import importlib.metadata
@@ -14,7 +14,7 @@ from forecaster.errors import ClusterError, UsageError
 from forecaster.extras import has, pip_command
 
 NEEDED = (2, 60)
-_CONNECTED, _ANSWERED = 4.0, 10.0  # seconds to wait
+_CONNECTED, _ANSWERED = 4.0, 10.0  # seconds to wait for a connection, and for an answer
 _NONE = (
     "no Ray cluster runs on this machine; start one with `ray start --head`, or name its address, "
     "HOST:PORT"
@@ -40,9 +40,9 @@ def import_ray() -> Any:
 def connect(address: str) -> bool:
     """Connect this process to a cluster; return False if it is connected already.
 
-    ``address``: HOST:PORT of its head, or ``auto`` for RAY_ADDRESS if that is set, else for the
-    cluster on this machine. Raises UsageError for an invalid address, and ClusterError, within 15
-    seconds, if no cluster answers or if it has another version of Ray or Python.
+    ``address``: HOST:PORT of the cluster's head, or ``auto``: RAY_ADDRESS if it is set, otherwise
+    the cluster on this machine. Raises UsageError for an invalid address, and ClusterError, within
+    15 seconds, if no cluster answers or if the cluster has another version of Ray or Python.
     """
     ray = import_ray()
     if ray.is_initialized():
@@ -62,7 +62,7 @@ def connect(address: str) -> bool:
         reason = " ".join(str(error).split())
         raise ClusterError(f"the Ray cluster at {address} cannot be joined: {reason}") from error
     finally:
-        with contextlib.suppress(ValueError):  # not the main thread
+        with contextlib.suppress(ValueError):  # this is not the main thread
             signal.signal(signal.SIGTERM, before)  # Ray installs a handler of its own
     with contextlib.suppress(ImportError, AttributeError, KeyError):
         # Otherwise Ray prints pages about every lost worker to standard output.
@@ -76,7 +76,7 @@ def _local_address() -> str:
     """Return the address of this machine's cluster, or ``auto`` if Ray does not reveal it.
 
     The cluster that Ray has on record may be gone, and trying to join it would take minutes. So
-    this raises ClusterError unless it answers.
+    ClusterError is raised unless it answers.
     """
     try:
         from ray._private import services  # pyright: ignore[reportMissingImports]
@@ -85,7 +85,7 @@ def _local_address() -> str:
         found = services.canonicalize_bootstrap_address("auto") or "auto"
     except (OSError, ValueError) as error:
         raise ClusterError(_NONE) from error
-    except (ImportError, AttributeError, TypeError):  # this is not a public interface of Ray
+    except (ImportError, AttributeError, TypeError):  # this interface of Ray is not public
         return "auto"
     try:
         _check_answers(found)
@@ -110,7 +110,7 @@ def _check_answers(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), _CONNECTED).close()
     except (OSError, OverflowError) as error:
         raise ClusterError(f"no Ray cluster answers at {address} ({error}); {advice}") from error
-    # Ray itself would try for much longer, and could not be interrupted.
+    # Ray itself would try much longer, and could not be interrupted.
     command = [sys.executable, "-c", _PROBE, address]
     try:
         answers = subprocess.run(command, timeout=_ANSWERED, capture_output=True).returncode == 0

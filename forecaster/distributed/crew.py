@@ -10,8 +10,8 @@ from forecaster.distributed.queue import TRIES, Lost, Worker
 from forecaster.errors import ClusterError
 from forecaster.swarm import Task
 
-_LOOK_EVERY = 5.0  # seconds between two looks for new nodes
-_LONGEST_WAIT = 60.0  # seconds without any worker before the work is given up
+_LOOK_EVERY = 5.0  # seconds between two searches for new nodes
+_LONGEST_WAIT = 60.0  # seconds without any worker after which the work is given up
 _NO_ROOM = ("RESOURCE_EXHAUSTED", "No space left on device")
 
 
@@ -63,16 +63,18 @@ class RayCrew:
         ray.cloudpickle.register_pickle_by_value(_worker)
         self._class = ray.remote(max_restarts=0, max_task_retries=0)(_worker.NodeWorker)
         self._actors: dict[Worker, Any] = {}
-        self._awaited: dict[Any, tuple[Worker, str]] = {}  # by object: the worker, the method
+        # The worker and the method by awaited object.
+        self._awaited: dict[Any, tuple[Worker, str]] = {}
         self._idle: list[Worker] = []
         self._busy: set[Worker] = set()
         self._nodes: dict[str, Node] = {}
-        self._losses: collections.Counter[str] = collections.Counter()  # in a row, by node
-        self._refused: dict[str, str] = {}  # nodes that get no work, with the reason
+        # Number of losses in a row, by node.
+        self._losses: collections.Counter[str] = collections.Counter()
+        self._refused: dict[str, str] = {}  # the reason by node that gets no work
         self._arithmetic: dict[str, str] = {}
         self._work: Any = None
         self._looked = 0.0  # when nodes were last listed
-        self._had_workers = time.monotonic()  # when there was last a worker
+        self._had_workers = time.monotonic()  # when there last was a worker
 
     def begin(self, function: Any, common: Any) -> None:
         """Start new work: send its function and its first argument once to each node."""
@@ -100,7 +102,7 @@ class RayCrew:
         self._ask(worker, "work", part)
 
     def wait(self) -> Sequence[tuple[Worker, object]]:
-        """Return the workers that have ended a part, with their results; see :class:`Crew`."""
+        """Return the workers that have ended a part, with their results; see :meth:`Crew.wait`."""
         self._look()
         if self._awaited:
             ready, _ = self._ray.wait(list(self._awaited), timeout=1.0)
@@ -156,7 +158,7 @@ class RayCrew:
 
     def _answered(self, ref: Any) -> list[tuple[Worker, object]]:
         """Process an answer; return the worker and its result if it ended a part."""
-        if ref not in self._awaited:  # its worker was removed meanwhile
+        if ref not in self._awaited:  # the worker was removed meanwhile
             return []
         worker, what = self._awaited.pop(ref)
         errors = self._ray.exceptions
@@ -184,7 +186,7 @@ class RayCrew:
         raise error
 
     def _heard(self, worker: Worker, what: str, answer: Any) -> list[tuple[Worker, object]]:
-        """Take in a worker's answer; return worker and result if it ended a part."""
+        """Process a worker's answer; return worker and result if it ended a part."""
         if what == "work":
             self._losses[worker.node] = 0
             self._busy.discard(worker)
@@ -223,9 +225,9 @@ class RayCrew:
         self._remove(worker)
 
     def _lost(self, worker: Worker, reason: str) -> list[tuple[Worker, object]]:
-        """Remove a lost worker; refuse its node if that has lost too many in a row.
+        """Remove a lost worker; refuse its node after too many losses in a row.
 
-        Returns the worker with Lost if it was busy.
+        Returns the worker with :class:`Lost` if it was busy.
         """
         busy = worker in self._busy
         self._remove(worker)

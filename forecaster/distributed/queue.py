@@ -1,4 +1,4 @@
-"""Hand out parts of work from one queue to all workers, and lost parts once more.
+"""Hand out parts of work from one queue to all workers; hand out lost parts again.
 
 Knows nothing of Ray.
 """
@@ -11,7 +11,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from forecaster.swarm import Failed
 
-TRIES = 3  # of a part, before it is given up
+TRIES = 3  # how often a part is tried before it is given up
 
 _Part = TypeVar("_Part")
 
@@ -29,7 +29,7 @@ class Worker:
 
 
 class Lost(NamedTuple):
-    """Stands for a result if the worker was lost, or lacked memory or disk space."""
+    """Takes the place of a result if the worker was lost, or lacked memory or disk space."""
 
     reason: str
 
@@ -52,8 +52,8 @@ class Crew(Protocol):
     def wait(self) -> Sequence[tuple[Worker, object]]:
         """Return the workers that have ended a part, with the result or :class:`Lost`.
 
-        There may be none. Raises the error that a part's function has raised, and ClusterError if
-        no worker is left.
+        The list may be empty. Raises the error that a part's function has raised, and ClusterError
+        if no worker is left.
         """
         ...
 
@@ -69,9 +69,9 @@ class _Task(Generic[_Part]):
 def dispatch(
     crew: Crew, parts: Iterable[_Part], notice: Callable[[str], None]
 ) -> Generator[tuple[_Part, object], None, None]:
-    """Hand all parts to workers; yield each with its result, or with Failed, in the order they end.
+    """Hand all parts to workers; yield each part with its result, or with Failed, as parts end.
 
-    - ``crew``: the workers that do them
+    - ``crew``: the workers
     - ``parts``: the next part is made only when a worker is idle
     - ``notice``: called with a message at every loss
     """
@@ -104,7 +104,7 @@ def dispatch(
 class _Parts(Generic[_Part]):
     """An iterator over parts that can tell whether it is at its end.
 
-    To find out, it makes the next part, so ``over`` is asked only when no worker is busy.
+    To find out, it makes the next part; so ``over`` is asked only while no worker is busy.
     """
 
     def __init__(self, parts: Iterable[_Part]):

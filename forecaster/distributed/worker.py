@@ -1,7 +1,7 @@
 """The worker that runs on a node of the cluster.
 
 Its class is pickled by value, so it can report the installed versions even if the node has another
-version of this package, or none.
+version of this package, or if the package is not installed there.
 """
 
 import os
@@ -12,12 +12,12 @@ from typing import Any
 class NodeWorker:
     """A worker that does one part of some work after another.
 
-    ``cores``: the number of cores of the node that it may use.
+    ``cores``: the number of the node's cores that it may use.
     """
 
     def __init__(self, cores: int):
-        os.environ["NPROC"] = str(cores)  # XLA reads the number of cores from it
-        # Ray sets it. With another number of threads NumPy rounds differently.
+        os.environ["NPROC"] = str(cores)  # XLA reads the number of cores from this variable
+        # Ray sets this variable. With another number of threads NumPy rounds differently.
         os.environ.pop("OMP_NUM_THREADS", None)
         self._cores = cores
         self._function: Any = None
@@ -52,7 +52,7 @@ class NodeWorker:
         from forecaster import swarm
 
         if "device_count" not in os.environ.get("XLA_FLAGS", ""):
-            # One device alone runs another program, which rounds differently.
+            # With a single device JAX runs another program, which rounds differently.
             jax.config.update("jax_num_cpu_devices", max(2, self._cores))
         if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
             cache = Path(platformdirs.user_cache_dir("forecaster", appauthor=False))
@@ -60,10 +60,11 @@ class NodeWorker:
         return swarm.arithmetic("bfloat16")
 
     def begin(self, what: tuple[Any, Any, bytes | None]) -> None:
-        """Receive what the next parts have in common.
+        """Receive the data that the next parts have in common.
 
-        ``what``: their function, its first argument, and that argument's task, pickled, or None.
-        The latest tasks are cached, so that JAX need not trace the same one twice.
+        ``what``: the function of the parts, its first argument, and the pickled task of that
+        argument, or None. The latest tasks are cached, so that JAX need not trace the same task
+        twice.
         """
         import pickle
 

@@ -1,6 +1,6 @@
 """Write files so that nothing half-written stays, as CSV, JSON, Parquet or Excel; lock folders.
 
-Knows the file system alone, nothing of series, models or commands.
+Knows only the file system, nothing of series, models or commands.
 """
 
 import lazy_loader

@@ -11,7 +11,7 @@ from pathlib import Path
 from forecaster.errors import WriteError
 
 PREFIX = ".tmp-"
-_SWEPT_AFTER = 3600.0  # seconds after which a temporary file counts as left behind
+_SWEPT_AFTER = 3600.0  # age in seconds at which a temporary file counts as left behind
 
 
 def write_file(path: Path, write: Callable[[Path], object], *, last: bool = True) -> None:
@@ -19,9 +19,9 @@ def write_file(path: Path, write: Callable[[Path], object], *, last: bool = True
 
     The temporary file is in the same folder; file and folder are synced to the disk.
 
-    ``last``: of several files in a folder, only the last needs to sync the folder
+    ``last``: whether this is the last of several files in a folder; only then is the folder synced
 
-    Raises WriteError when it cannot be written; then ``path`` is as before.
+    Raises WriteError when the file cannot be written; then ``path`` is as before.
     """
     temporary = path.with_name(f"{PREFIX}{secrets.token_hex(6)}-{path.name[-40:]}")
     with as_write_error(path), _cleaned(temporary):
@@ -39,7 +39,7 @@ def write_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
 
     ``replace``: whether it may replace an existing ``path``
 
-    Raises WriteError when it cannot be written; then ``path`` is as before.
+    Raises WriteError when the folder cannot be written; then ``path`` is as before.
     """
     temporary = path.with_name(f"{PREFIX}{secrets.token_hex(6)}-{path.name}")
     with as_write_error(path), _cleaned(temporary):
@@ -57,7 +57,7 @@ def write_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
 
 
 def _replace(temporary: Path, path: Path) -> None:
-    """Replace a folder by another in two steps, where the system cannot do it in one."""
+    """Replace a folder by another in two steps, on systems that cannot do it in one."""
     old = path.with_name(f"{PREFIX}{secrets.token_hex(6)}-old-{path.name}")
     path.rename(old)
     try:
@@ -71,7 +71,7 @@ def _replace(temporary: Path, path: Path) -> None:
 def _exchange(one: Path, other: Path) -> bool:
     """Exchange two folders in one step; return whether the system can.
 
-    Both names exist all the time, so the process may be killed at any moment.
+    Both names exist at all times, so the process may be killed at any moment.
     """
     import ctypes
 
@@ -87,7 +87,7 @@ def _exchange(one: Path, other: Path) -> bool:
 
 @contextlib.contextmanager
 def _in_use(temporary: Path) -> Iterator[None]:
-    """Keep :func:`sweep` from removing a folder in the block, or until the process ends."""
+    """Keep :func:`sweep` from removing a folder during the block, or until the process ends."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(ImportError, OSError):  # Windows, and file systems without locks
             import fcntl
@@ -101,7 +101,7 @@ def _in_use(temporary: Path) -> Iterator[None]:
 def sweep(folder: Path) -> None:
     """Remove temporary files and folders that killed processes have left in a folder.
 
-    Those of the last hour stay, and folders to which a process still writes.
+    Files of the last hour stay, as do folders to which a process still writes.
     """
     for path in folder.glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):

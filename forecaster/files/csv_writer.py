@@ -8,9 +8,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # A formula begins with one of these signs, also in full width. Spreadsheets may split cells at
-# other signs than commas, so a formula may begin after those too.
+# signs other than commas, so a formula may begin after such a sign, too.
 _SIGN = "[=+@\uff1d\uff0b\uff0d\uff20-]"
-# Spaces and invisible characters, which some programs strip from a cell first.
+# Spaces and invisible characters; some programs strip them from the beginning of a cell.
 _UNSEEN = (
     "[\\s\x00-\x1f\x7f-\xa0\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
     "\u2028-\u202f\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
@@ -27,7 +27,7 @@ def write_csv(
     """Write a table as CSV in which no text and no heading is a formula.
 
     - ``to``: a path or an open file; None: return the text
-    - ``header``: whether to write the column names; only for the first part of a table
+    - ``header``: whether to write the column names; for a table in parts, only with the first part
     """
     return unformulated(table).to_csv(to, index=False, header=header) or ""
 

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     import pandas as pd
     from xlsxwriter import Workbook
 
-_MOST_ROWS = 1_048_575  # of a sheet, without the headings
+_MOST_ROWS = 1_048_575  # rows of a sheet, without the headings
 _MOST_COLUMNS = 16_384
 _EXACT = 10**15  # Excel keeps 15 digits of a number
 _MOST_TEXT = 32_767  # characters in a cell
 _DAY, _MOMENT = "yyyy-mm-dd", "yyyy-mm-dd hh:mm:ss"
-_WIDTH = 21  # of columns, in characters: a date with a time fits
+_WIDTH = 21  # width of columns in characters; a date with a time fits
 
 
 def write_excel(table: "pd.DataFrame", path: Path) -> None:
@@ -30,8 +30,8 @@ def write_excel(table: "pd.DataFrame", path: Path) -> None:
     names the zone. Text that begins like a formula stays text. Whole numbers of more than 15 digits
     are written as text, since Excel would round them.
 
-    Raises UsageError when the table has more rows or columns than a sheet, OSError when it cannot
-    be written.
+    Raises UsageError when the table has more rows or columns than a sheet can hold, OSError when
+    the file cannot be written.
     """
     import xlsxwriter
     from xlsxwriter.exceptions import FileCreateError
@@ -46,14 +46,14 @@ def write_excel(table: "pd.DataFrame", path: Path) -> None:
             f"{path.name}: Excel holds {_MOST_COLUMNS:,} columns, and there are "
             f"{len(table.columns):,}; write .parquet or .csv"
         )
-    # In memory, since an interrupted ZipFile tries once more to write when Python drops it.
+    # In memory, since an interrupted ZipFile tries to write again when Python drops it.
     packed = io.BytesIO()
     try:
         with (
             tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
             xlsxwriter.Workbook(packed, {"constant_memory": True, "tmpdir": folder}) as book,
         ):
-            book.use_zip64()  # only used by workbooks of more than 4 GB
+            book.use_zip64()  # this affects only workbooks of more than 4 GB
             _fill(book, table)
     except FileCreateError as error:
         raise error.args[0] from error  # the OSError
@@ -61,7 +61,7 @@ def write_excel(table: "pd.DataFrame", path: Path) -> None:
 
 
 def _fill(book: "Workbook", table: "pd.DataFrame") -> None:
-    """Write a table to the one sheet of a workbook, by calls that guess no types."""
+    """Write a table to the only sheet of a workbook, by calls that guess no types."""
     sheet = book.add_worksheet("forecaster")
     sheet.freeze_panes(1, 0)
     sheet.set_column(0, max(0, len(table.columns) - 1), _WIDTH)
@@ -97,7 +97,7 @@ def _is_number(value: object) -> bool:
 def _is_date(value: object) -> bool:
     """Return whether Excel can hold a value as a date: its dates begin in 1900, without zones.
 
-    Of 1900, Excel counts a 29 February that never was, so that its days are written as text.
+    Excel counts 29 February 1900, which never was, so days of 1900 are written as text.
     """
     return isinstance(value, datetime.datetime) and value.year > 1900 and value.tzinfo is None
 

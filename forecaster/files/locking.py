@@ -1,7 +1,7 @@
 """Lock folders in which only one process at a time may work.
 
-The kernel holds the lock and releases it when the process ends, however it ends. A file beside it
-names the holder for messages; what a killed process has left there is ignored.
+The kernel holds the lock and releases it when the process ends, however it ends. A file beside the
+lock names the holder for messages; a name that a killed process has left there is ignored.
 """
 
 import contextlib
@@ -91,7 +91,7 @@ def is_held(folder: Path) -> bool:
     except BlockingIOError:
         return True
     except OSError:
-        return False  # a file system without locks
+        return False  # the file system has no locks
     finally:
         os.close(descriptor)
     return False
@@ -106,7 +106,7 @@ def _is_held_on_windows(folder: Path) -> bool:
 
 
 def holder_of(folder: Path) -> str:
-    """Return the holder of a lock, in brackets after a space; "" where it is unknown."""
+    """Return the holder of a lock, in brackets after a space; "" if it is unknown."""
     with contextlib.suppress(OSError, ValueError):
         note = (folder / HOLDER).read_text()[:60]
         if (match := re.match(r"process (\d+),", note)) and _is_alive(int(match[1])):
@@ -116,11 +116,11 @@ def holder_of(folder: Path) -> str:
 
 def _is_alive(process: int) -> bool:
     if os.name == "nt":
-        return True  # signal 0 would end it there
+        return True  # on Windows signal 0 would end the process
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
-        pass  # another user's
+        pass  # the process belongs to another user
     return True

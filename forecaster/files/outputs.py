@@ -1,8 +1,8 @@
 """Write the files that a user asks for, by one set of rules.
 
-The ending gives the format. Files are replaced only on request, and folders are not made. All this
-is checked before the work begins; files then appear whole or not at all. Pipes and devices
-(``/dev/stdout``) are written to, whatever their ending.
+The ending of a file gives its format. Files are replaced only on request, and folders are not made.
+All this is checked before the work begins; files then appear whole or not at all. Pipes and devices
+(``/dev/stdout``) are written to directly, whatever their ending.
 """
 
 import dataclasses
@@ -36,11 +36,11 @@ FORMATS = tuple(dict.fromkeys(TABLES.values()))
 
 @dataclasses.dataclass(frozen=True)
 class Output:
-    """A file that may be written: see :func:`check_output`.
+    """A file that may be written, as returned by :func:`check_output`.
 
     - ``path``: as the user gave it
     - ``form``: the format, one of the values of :data:`TABLES`, :data:`PICTURES`, :data:`PAGES`
-    - ``streamed``: whether it is a pipe or a device, which is written to, not replaced
+    - ``streamed``: whether it is a pipe or a device, which is written to instead of replaced
     """
 
     path: Path
@@ -77,19 +77,19 @@ def check_output(
     overwrite: bool = False,
     option: str = "--output",
 ) -> Output:
-    """Check that a file can be written, and return it; called before the work begins.
+    """Check that a file can be written, and return it; call this before the work begins.
 
     - ``endings``: formats by ending
-    - ``form``: the format; by default that of the ending
+    - ``form``: the format; by default the format of the ending
     - ``overwrite``: whether the file may exist
-    - ``option``: the command-line option, for errors
+    - ``option``: the command-line option, for error messages
 
-    Raises UsageError when the file exists, its folder does not, the format is unknown or not that
-    of the ending, or a library is missing.
+    Raises UsageError when the file exists, its folder does not exist, the format is unknown or does
+    not match the ending, or a library is missing.
     """
     if path.is_dir():
         raise UsageError(f"{option} {path}: is a folder; expected the name of a file")
-    # Standard output may be a file that the shell has just made: it must not be replaced.
+    # Standard output may be a file that the shell has just made; it must not be replaced.
     streamed = path.exists() and (not path.is_file() or path.parent in (Path("/dev"), _OWN))
     form = _form(path, endings, form, option, streamed=streamed)
     if form == "excel" and not has("xlsxwriter"):

@@ -1,6 +1,6 @@
-"""Read Parquet files that may have been made to do harm: none takes much more than it holds.
+"""Read Parquet files that may be malicious: none takes much more memory than its size suggests.
 
-In a file of a few kilobytes equal rows or one long text can stand for any number of bytes.
+A file of a few kilobytes can hold any number of equal rows, or one text of any length.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,12 +13,15 @@ from forecaster.files.paths import open_for_arrow
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_SMALL = 1 << 20  # bytes of a file that is read within seconds, whatever it holds
-_ROWS, _UNPACKED = 2_000_000, 1 << 27  # in a small file
-_CELLS = 4  # for each row that a file may have
-_ROWS_PER_BYTE, _LOOSEST = 100, 1000  # rows, and bytes when unpacked, for each byte of a larger one
-_FEW = 100_000  # rows that are read faster than threads start
-_SERIES, _GRID = 5_000, 40_000_000  # series, and cells of series by times, of a small file
+_SMALL = 1 << 20  # bytes; a smaller file is read within seconds, whatever it holds
+# Maximum numbers of rows and of unpacked bytes in a small file.
+_ROWS, _UNPACKED = 2_000_000, 1 << 27
+_CELLS = 4  # maximum number of cells for each row that a file may have
+# Maximum numbers of rows and of unpacked bytes for each byte of a larger file.
+_ROWS_PER_BYTE, _LOOSEST = 100, 1000
+_FEW = 100_000  # rows; fewer are read faster than threads start
+# Maximum numbers of series, and of cells of series by times, in a small file.
+_SERIES, _GRID = 5_000, 40_000_000
 
 
 def most_rows(size: int) -> int:
@@ -39,21 +42,21 @@ def most_unpacked(size: int) -> int:
 def most_series(size: int) -> int | None:
     """Return the maximum number of series in a file of ``size`` bytes; None: any number.
 
-    Each takes a file of the store and a few milliseconds, however short it is.
+    Each series takes a file of the store and a few milliseconds, however short it is.
     """
     return _SERIES if size <= _SMALL else None
 
 
 def most_grid(size: int) -> int | None:
-    """Return the maximum number of series times that of different times; None: any number."""
+    """Return the maximum product of the numbers of series and of times; None: any number."""
     return _GRID if size <= _SMALL else None
 
 
 def check_parquet(opened: "pa.NativeFile", columns: Sequence[str] | None = None) -> Footer:
     """Return what a file says that it holds.
 
-    Only the file's own list of contents is read, and the headers of the pages of ``columns``, those
-    to be read (None: all).
+    Only the file's own list of contents is read, and the headers of the pages of ``columns``, the
+    columns that are to be read (None: all).
 
     Raises ValueError for a table that is much larger than its file.
     """
@@ -78,9 +81,9 @@ def read_parquet_file(
 ) -> "pa.Table":
     """Read a whole file, or some of its columns, from a path or from its bytes.
 
-    ``checksums``: whether to verify those of the pages.
+    ``checksums``: whether to verify the checksums of the pages.
 
-    Raises OSError, and ValueError for a file that is none or that is much larger than it seems.
+    Raises OSError, and ValueError for another kind of file or one much larger than it seems.
     """
     import pyarrow as pa
 
@@ -111,7 +114,7 @@ def parquet_groups(
             if missing := set(wanted) - set(schema.names):
                 raise ValueError(f"no column {', '.join(sorted(missing))}")
             texts = [name for name in wanted if _is_text(schema.field(name).type)]
-            if texts:  # dictionaries keep a repeated text once
+            if texts:  # a dictionary stores a repeated text only once
                 options = {"read_dictionary": texts, "page_checksum_verification": checksums}
                 file = pq.ParquetFile(opened, **options)
             if not file.num_row_groups:
@@ -137,11 +140,12 @@ def _with_plain_texts(
 ) -> "pa.Table":
     """Return the table with texts in dictionaries only where the file's schema has them.
 
-    Raises ValueError if they would take more than ``most`` bytes.
+    Raises ValueError if the plain texts would take more than ``most`` bytes.
     """
     for name in texts:
         column = table.column(name)
-        column.validate(full=True)  # bytes that are no UTF-8 fail here, not where they are read
+        # Bytes that are not UTF-8 fail here, not later where they are read.
+        column.validate(full=True)
         if (size := _size_of(column)) > most:
             raise ValueError(f"column {name!r}: {size:,} bytes of text; expected {most:,} at most")
         at = table.column_names.index(name)
@@ -150,7 +154,7 @@ def _with_plain_texts(
 
 
 def _size_of(column: "pa.ChunkedArray") -> int:
-    """Return the bytes that the texts of a column of dictionaries take when each is written out."""
+    """Return the bytes that the texts in a column of dictionaries take when all are written out."""
     import pyarrow.compute as pc
 
     size = 0

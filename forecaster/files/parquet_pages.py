@@ -1,8 +1,8 @@
-"""Find out what a Parquet file holds and its pages unpack to, before one is unpacked.
+"""Find out what a Parquet file holds, and the unpacked size of its pages, before unpacking any.
 
-The footer's sizes may be made up, but a page is unpacked into the number of bytes that its own
-header states. The footer is not read by pyarrow, which ends the process for some that are damaged:
-its ``RowGroupMetaData.column`` lets an exception of C++ pass.
+The sizes in the footer may be false, but a page is unpacked into the number of bytes that its own
+header states. The footer is not read by pyarrow, since some damaged footers make pyarrow end the
+process: its ``RowGroupMetaData.column`` lets an exception of C++ pass.
 """
 
 import itertools
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 _WINDOW, _LARGEST = 512, 1 << 24  # bytes of a header that are read at first, and at most
 _TAIL = 8  # bytes after the footer: its length, and a word
 _UNPACKED, _PACKED = 2, 3  # fields of a page's header: its bytes after and before unpacking
-_ROWS, _GROUPS = 3, 4  # fields of the footer
-_CHUNKS, _ROWS_OF_GROUP = 1, 3  # of a row group
-_CHUNK = 3  # of a column of a row group: its metadata, with the fields
+_ROWS, _GROUPS = 3, 4  # fields of the footer: number of rows, and row groups
+_CHUNKS, _ROWS_OF_GROUP = 1, 3  # fields of a row group: its columns, and its number of rows
+_CHUNK = 3  # field of a column of a row group: its metadata, whose fields are in the next line
 _PATH, _VALUES, _UNPACKED_SIZE, _PACKED_SIZE, _DATA, _DICTIONARY = 3, 5, 6, 7, 9, 11
 
 
 class Chunk(NamedTuple):
-    """One column of one row group, as the footer has it.
+    """One column of one row group, as the footer describes it.
 
-    - ``path``: of the column in the schema, with points
-    - ``values``: their number
-    - ``unpacked, packed``: the bytes of its pages
+    - ``path``: the path of the column in the schema, with points
+    - ``values``: the number of values
+    - ``unpacked, packed``: the size of its pages in bytes, unpacked and packed
     - ``begin``: the position of its first page
     - ``group``: the number of the row group
     """
@@ -42,7 +42,7 @@ class Chunk(NamedTuple):
 
 
 class Footer(NamedTuple):
-    """What a file says that it holds; ``rows``: the largest number of rows that it names."""
+    """The contents of a file as it states them; ``rows``: the largest number of rows it states."""
 
     rows: int
     chunks: list[Chunk]
@@ -76,20 +76,20 @@ def unpacked_bytes(
 ) -> int:
     """Return the bytes that the pages of a file unpack to, or a part of them above ``most``.
 
-    - ``chunks``: of :func:`read_footer`
-    - ``columns``: those to be read; None: all
+    - ``chunks``: from :func:`read_footer`
+    - ``columns``: the columns to be read; None: all
 
-    Raises ValueError if a header is damaged, or if columns lie over each other.
+    Raises ValueError if a header is damaged, or if columns overlap.
     """
     total = packed = 0
     for chunk in chunks:
         if chunk.values <= 0 or not _is_of(chunk.path, columns):
-            continue  # none of its pages is read
+            continue  # no page of this column is read
         offset, end = chunk.begin, min(chunk.begin + chunk.packed, opened.size())
         if offset < 0:
             raise ValueError(f"column {chunk.path} begins before the file")
         packed += max(0, end - offset)
-        if packed > opened.size():  # or a few bytes would be walked again and again
+        if packed > opened.size():  # otherwise a few bytes would be read again and again
             raise ValueError(f"its columns take {packed:,} bytes, more than it has")
         while offset < end:
             fields, length = _header(opened, offset)
@@ -132,13 +132,13 @@ def _number_of(fields: object, field: int, default: int = 0) -> int:
 
 
 def _is_of(path: str, columns: Collection[str] | None) -> bool:
-    """Return whether a path in a schema is that of one of these columns, or of a part of it."""
+    """Return whether a path in a schema is one of these columns, or a part of one."""
     parts = itertools.accumulate(path.split("."), lambda whole, part: f"{whole}.{part}")
     return columns is None or any(part in columns for part in parts)
 
 
 def _header(opened: "pa.NativeFile", offset: int) -> tuple[Struct, int]:
-    """Return the fields of the page's header at an offset, and its length."""
+    """Return the fields of the page header at an offset, and its length."""
     window = _WINDOW
     while True:
         raw = opened.read_at(window, offset)

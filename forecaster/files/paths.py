@@ -1,4 +1,4 @@
-"""Turn file names, which are bytes, into text in every locale and back; open any for Arrow."""
+"""Convert file names, which are bytes, to text and back in every locale; open any for Arrow."""
 
 import errno
 import os
@@ -46,7 +46,7 @@ def read_plain(path: Path) -> bytes:
 
 
 def check_plain(path: Path) -> None:
-    """Raise OSError for what exists and is not a plain file or a link to one."""
+    """Raise OSError if a path exists and is neither a plain file nor a link to one."""
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if path.exists() and not path.is_file():
@@ -54,13 +54,13 @@ def check_plain(path: Path) -> None:
 
 
 def open_for_arrow(path: Path, mode: Literal["rb", "wb"] = "rb") -> "pa.NativeFile":
-    """Open a file for Arrow, which by itself opens only names that are UTF-8.
+    """Open a file for Arrow, which by itself opens only names in UTF-8.
 
-    Raises OSError with the name when it does not exist, or is to be read and not a plain file.
+    Raises OSError with the name if the file does not exist, or is to be read and is not plain.
     """
     import pyarrow as pa
 
     if mode == "rb":
-        path.stat()  # Arrow's error has no name
+        path.stat()  # the error of Arrow does not name the file
         check_plain(path)
     return pa.OSFile(os.fsencode(path), mode)

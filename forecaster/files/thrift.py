@@ -1,25 +1,25 @@
 """Read Thrift's compact protocol, in which Parquet writes its footer and the headers of its pages.
 
 See https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md. No value is
-larger than the bytes that it is read from. Fields of a struct are known by number, and a field that
-is there twice is refused, since readers differ in which of the two they take.
+larger than the bytes that it is read from. Fields of a struct are known by number. A struct with
+the same field twice is refused, since readers differ in which of the two they take.
 """
 
 from typing import Any, TypeAlias
 
 Struct: TypeAlias = dict[int, Any]
-"""The values of a struct by field: numbers, bytes, lists, and further structs."""
+"""The values of a struct by field: numbers, bytes, lists, and nested structs."""
 
-_DEEPEST = 16  # structs and lists within each other
+_DEEPEST = 16  # maximum depth of nested structs and lists
 _YES, _NO, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _STRUCT, _UUID = 1, 2, 3, 7, 8, 9, 10, 12, 13
 _NUMBERS = (4, 5, 6)
-_FIXED = {_BYTE: 1, _DOUBLE: 8, _UUID: 16}  # bytes
+_FIXED = {_BYTE: 1, _DOUBLE: 8, _UUID: 16}  # sizes in bytes
 
 
 def read_struct(raw: bytes, at: int = 0, depth: int = _DEEPEST) -> tuple[Struct, int]:
     """Return a struct that begins at a position, and the position after it.
 
-    Raises IndexError where the bytes end too early, ValueError for what no struct holds.
+    Raises IndexError if the bytes end too early, ValueError for content that no struct can hold.
     """
     fields: Struct = {}
     field = 0
@@ -31,7 +31,7 @@ def read_struct(raw: bytes, at: int = 0, depth: int = _DEEPEST) -> tuple[Struct,
             field, at = _number(raw, at)
         if field in fields:
             raise ValueError(f"field {field} is there twice")
-        if kind in (_YES, _NO):  # which are in the kind itself
+        if kind in (_YES, _NO):  # their value is in the kind itself
             fields[field] = kind == _YES
         else:
             fields[field], at = _value(raw, at, kind, depth)
@@ -59,7 +59,7 @@ def _values(raw: bytes, at: int, depth: int) -> tuple[list[Any], int]:
     count, kind, at = raw[at] >> 4, raw[at] & 15, at + 1
     if count == 15:
         count, at = _varint(raw, at)
-    if count > len(raw) - at:  # each takes a byte at least
+    if count > len(raw) - at:  # each value takes at least a byte
         raise IndexError
     values: list[Any] = []
     for _ in range(count):

@@ -27,12 +27,12 @@ from forecaster.spelling import spelled, spellings
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """How files of covariates are read.
+    """The options for reading files of covariates.
 
     - ``decimal``: the decimal sign in numbers that are text; None: inferred for each file
     - ``date_format``: how times are written; None: inferred for each file
-    - ``id_col``, ``time_col``: the columns with the series and the time, in files that have columns
-      with these names
+    - ``id_col``, ``time_col``: the columns with the series and the time; files without columns of
+      these names ignore them
 
     Raises UsageError for an invalid decimal sign or date format.
     """
@@ -48,17 +48,17 @@ class Reading:
 
     @staticmethod
     def of(decimal: str | None, columns: Columns) -> "Reading":
-        """Return the reading with the options of the series' files."""
+        """Return a reading with the options of the series' files."""
         return Reading(decimal, columns.date_format, columns.id_col, columns.time_col)
 
 
 @dataclasses.dataclass(frozen=True)
 class CovariateFiles:
-    """The files of covariates: their full paths as text, or None.
+    """The files of covariates: full paths as text, or None.
 
     - ``future``: rows ``unique_id, ds`` and columns of numbers, see :meth:`Panel.with_future`
     - ``static``: a row per series, see :meth:`Panel.with_static`
-    - ``reading``: how they are read
+    - ``reading``: the options for reading them
     """
 
     future: str | None = None
@@ -136,7 +136,7 @@ def _read(path: Path, where: str, reading: Reading, panel: Panel) -> pd.DataFram
 
 
 def _keys(table: pd.DataFrame, where: str, reading: Reading) -> dict[str, str]:
-    """Return which columns mean ``unique_id`` and ``ds``; the caller's columns take precedence.
+    """Return which columns are ``unique_id`` and ``ds``; the caller's columns take precedence.
 
     Raises DataError if two columns have the same role.
     """
@@ -151,9 +151,9 @@ def _keys(table: pd.DataFrame, where: str, reading: Reading) -> dict[str, str]:
 
 
 def _times(column: pd.Series, where: TableLocation, reading: Reading) -> pd.Series:
-    """Read times by the given date format; if none fits, by the format inferred from this file.
+    """Read times by the given date format; if it does not fit, infer the format from this file.
 
-    Covariates may come from elsewhere than the series, and so have another format.
+    Covariates may come from another source than the series, and so have another format.
     """
     form = reading.date_format
     if form is not None:

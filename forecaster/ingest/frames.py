@@ -53,7 +53,7 @@ def panel_of_frame(
 
     - ``tickers``: the series to take; None: all
     - ``decimal``: the decimal sign in numbers that are text; None: inferred from the numbers
-    - ``columns``: which columns hold series, times and target, if their names do not show it
+    - ``columns``: the columns with series, times and target, if their names do not show it
 
     Raises DataError as :func:`forecaster.ingest.tables.layout.tidy` does, and UsageError if
     ``data`` is not a table.
@@ -61,12 +61,12 @@ def panel_of_frame(
     columns = columns or Columns()
     frame = _two_levels_as_one(_with_index(as_pandas(data), columns.named))
     if canonical(str(frame.columns.name)) == "unique_id" and columns == Columns():
-        columns = Columns(wide=True)  # such as yfinance.download(...)["Close"]
+        columns = Columns(wide=True)  # the table may be yfinance.download(...)["Close"]
     if frame.empty:
         raise DataError(f"{_WHERE}: no rows in it")
     location = TableLocation(_WHERE, counts_rows=True)
     table = tidy(frame, location, decimal=as_decimal(decimal), columns=columns)
-    table.attrs.clear()  # pandas would copy them for each series
+    table.attrs.clear()  # pandas would copy the attributes for each series
     channels = tuple(str(c) for c in table if c not in ("unique_id", "ds", *ACTIONS))
     panel = Panel.from_arrays(
         {
@@ -104,7 +104,7 @@ def _from_arrow(data: Any) -> pd.DataFrame:
 
     table: pa.Table = data if isinstance(data, pa.Table) else pa.table(data)
     for number, field in enumerate(table.schema):
-        if pa.types.is_decimal(field.type):  # pandas would get objects
+        if pa.types.is_decimal(field.type):  # pandas would make objects of decimals
             column = table.column(number).cast(pa.float64())
             table = table.set_column(number, field.name, column)
     return table.to_pandas(date_as_object=False)
@@ -120,7 +120,7 @@ def _with_index(frame: pd.DataFrame, named: Sequence[str]) -> pd.DataFrame:
         values, name = index.get_level_values(level), index.names[level]
         has_role = name in named or canonical(str(name)) in ("unique_id", "ds")
         if pd.api.types.is_integer_dtype(values.dtype) and not has_role:
-            continue  # a count of rows, perhaps filtered or concatenated
+            continue  # this level counts rows, which were perhaps filtered or concatenated
         times = isinstance(values, (pd.DatetimeIndex, pd.PeriodIndex))
         if name is None:
             name = "date" if times else "unique_id" if index.nlevels > 1 else "date"
@@ -131,7 +131,7 @@ def _with_index(frame: pd.DataFrame, named: Sequence[str]) -> pd.DataFrame:
 def _with_column(frame: pd.DataFrame, name: Hashable, values: pd.Index) -> pd.DataFrame:
     """Return the frame with a level of its index as first column.
 
-    Raises DataError if it has another column of that name with other values.
+    Raises DataError if another column has that name and other values.
     """
     first = pd.Series(values, index=frame.index)
     two_levels = isinstance(frame.columns, pd.MultiIndex)
@@ -158,7 +158,7 @@ def _two_levels_as_one(frame: pd.DataFrame) -> pd.DataFrame:
         return frame
     if frame.columns.nlevels != 2:
         raise DataError(f"{_WHERE}: columns of {frame.columns.nlevels} levels; expected one or two")
-    alone = [label for label in frame.columns if "" in label]  # the index, as a column
+    alone = [label for label in frame.columns if "" in label]  # columns from the index
     if not alone:
         raise DataError(f"{_WHERE}: no column with dates, nor an index of them")
     keys = frame[alone].set_axis([str(label[0] or label[1]) for label in alone], axis=1)
@@ -168,7 +168,8 @@ def _two_levels_as_one(frame: pd.DataFrame) -> pd.DataFrame:
     for name in fields.columns.get_level_values(level).unique():
         part = pd.DataFrame(fields.xs(name, axis=1, level=level))
         seen = np.any(part.notna().to_numpy(), axis=1)
-        seen[:1] |= not seen.any()  # a series without a number keeps a row, and is skipped by name
+        # A series without a number keeps a row, so that it is skipped by name.
+        seen[:1] |= not seen.any()
         part = pd.concat([keys, part], axis=1)[seen]
         part.insert(0, "ticker", str(name))
         parts.append(part)
@@ -178,7 +179,7 @@ def _two_levels_as_one(frame: pd.DataFrame) -> pd.DataFrame:
 def _level_of_tickers(columns: pd.MultiIndex) -> int:
     """Return which of two levels holds tickers: by its name, or because the other holds prices.
 
-    Raises DataError if that does not decide.
+    Raises DataError if neither decides.
     """
     by_name = [n for n in (0, 1) if canonical(str(columns.names[n])) == "unique_id"]
     words = [{canonical(str(value)) for value in columns.get_level_values(n)} for n in (0, 1)]

@@ -1,4 +1,4 @@
-"""What the commands do: from a source to a saved model, to its forecasts, or to an evaluation."""
+"""Do the work of the commands: lead from a source to a saved model, forecasts, an evaluation."""
 
 import lazy_loader
 

@@ -44,7 +44,7 @@ from forecaster.storage import (
 
 
 class _Calls(NamedTuple):
-    """The executor and the callbacks; see :func:`evaluate_from_home`."""
+    """The executor and the callbacks of :func:`evaluate_from_home`."""
 
     finish: Callable[[Evaluation], None] | None
     executor: swarm.Executor | None
@@ -68,16 +68,17 @@ def evaluate_from_home(
 ) -> Evaluation:
     """Fetch series into the store, and evaluate them in a folder.
 
-    Rows with a flag of the mask are left out of training where the flag was known at the cutoff.
+    Rows with a flag of the mask are left out of training if the flag was known at the cutoff.
     Forecasts are compared with all rows.
 
     - ``home``, ``data``, ``config``: as for :func:`fit_to_home`
-    - ``options``: what to evaluate; forecasts of slow baselines are cached under ``home``
-    - ``folder``: by default a new one under ``home``; an existing one must be an evaluation to
-      ``overwrite``
+    - ``options``: the options of the evaluation; forecasts of slow baselines are cached under
+      ``home``
+    - ``folder``: by default a new one under ``home``; an existing folder must hold an evaluation,
+      and needs ``overwrite``
     - ``memory``: bytes to work in; by default a share of the free memory. Series that need more are
-      evaluated in shards, with the same results; the store then stays locked until the end, and the
-      evaluation is read in short (:meth:`Evaluation.read`)
+      evaluated in shards, with the same results. The store then stays locked until the end, and the
+      evaluation is read in its short form (:meth:`Evaluation.read`)
     - ``finish``: adds files to the evaluation's folder before it appears
     - ``executor``: where networks train and slow baselines run, as for :func:`forecaster.fit`
     - ``fetching``, ``evaluating``: callbacks
@@ -107,7 +108,7 @@ def evaluate_from_home(
             memory=memory, executor=executor,
         )  # fmt: skip
         if options.groups:
-            options.groups.of(ids)  # raises before the work
+            options.groups.of(ids)  # raises before the work begins
         tell_of_others(home, calls.fetching.on_notice or (lambda message: None))
         with UnfinishedFit.begin(home, request) as unfinished:
             return _evaluate(unfinished, arrived.store, lock, options, calls)
@@ -133,7 +134,7 @@ def _evaluate(
 ) -> Evaluation:
     """Do the remaining work of an evaluation, and remove its unfinished folder.
 
-    ``lock``: keeps the store as it is until all series have been read.
+    ``lock``: keeps the store unchanged until all series have been read.
     """
     request = unfinished.request
     asked = request.evaluation
@@ -156,7 +157,7 @@ def _evaluate(
         )
     except DataError as error:
         if not getattr(error, "lost", ()):
-            unfinished.discard()  # to do it again would end in the same error
+            unfinished.discard()  # the same error would end another try
         raise
     unfinished.discard()
     return evaluation
@@ -173,9 +174,10 @@ def resume_evaluation(
 ) -> Evaluation:
     """Continue an evaluation that was interrupted, with the same results.
 
-    ``name``: as listed by :func:`forecaster.storage.unfinished_fits`; by default the only one that
-    is not running. Others as for :func:`evaluate_from_home`. Raises UsageError when there is none,
-    it is running, or several could be meant; ModelError when data or program have changed since.
+    ``name``: as listed by :func:`forecaster.storage.unfinished_fits`; by default the only
+    unfinished evaluation that is not running. The other arguments are as for
+    :func:`evaluate_from_home`. Raises UsageError if there is none, it is running, or there are
+    several; ModelError if data or program have changed since.
     """
     calls = _Calls(finish, executor, fetching or Callbacks(), evaluating or BacktestCallbacks())
     swarm.keep_compiled(home.cache)
@@ -191,7 +193,7 @@ def resume_evaluation(
         store = Store.open(home, unfinished.request.source)
         with contextlib.ExitStack() as lock:
             lock.enter_context(store.locked(calls.fetching.on_wait))
-            unfinished.masked_rows(store)  # raises where the data have changed
+            unfinished.masked_rows(store)  # raises if the data have changed
             options = _options(unfinished.request, home.baselines_cache)
             return _evaluate(unfinished, store, lock, options, calls)
 
@@ -208,7 +210,7 @@ def _ended(folder: Path, name: str) -> Evaluation | None:
 def _as_request(
     options: BacktestOptions, folder: Path, stale: Mapping[str, str], *, overwrite: bool
 ) -> EvaluationRequest:
-    """Return the options of an evaluation as they are stored."""
+    """Return the options of an evaluation in the form in which they are stored."""
     spans, groups = options.membership and options.membership.spans, options.groups
     return EvaluationRequest(
         folder=as_text(folder),
@@ -230,7 +232,7 @@ def _as_request(
 
 
 def _options(request: FitRequest, cache: Path) -> BacktestOptions:
-    """Return the options that were stored."""
+    """Return the options from a stored request."""
     asked, membership, groups = request.evaluation, None, None
     assert asked is not None
     if asked.spans is not None:

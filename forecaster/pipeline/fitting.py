@@ -44,12 +44,12 @@ from forecaster.swarm.recurrence import products_of
 class RunFacts:
     """The facts that a run stores about all its series.
 
-    - ``config, target, provenance, skipped``: as of a :class:`forecaster.Model`
-    - ``report``: how the training of each series went, a row each
+    - ``config, target, provenance, skipped``: as in a :class:`forecaster.Model`
+    - ``report``: a row per series about its training
     - ``covariates``: further inputs of the networks
-    - ``events``: by what the days that each future covariate marks multiply the volatility of
-      prices; empty where there are none
-    - ``shards``: their number; None for a run of one shard
+    - ``events``: for each future covariate, the factor on the volatility of prices on the days that
+      it marks; empty if there are none
+    - ``shards``: the number of shards; None for a run of one shard
     """
 
     config: Config
@@ -73,11 +73,11 @@ class RunFacts:
 
 @dataclasses.dataclass(frozen=True)
 class SavedFit:
-    """A fit that was saved in a folder, and the seconds it took.
+    """A fit that was saved in a folder, with the seconds it took.
 
-    - ``facts``: about the model
+    - ``facts``: the facts of the run
     - ``stale``: series that could not be updated before, with the reason
-    - ``again``: the unfinished fit that retries the series whose workers were lost, if any
+    - ``again``: the unfinished fit that tries series with lost workers again, if there are any
     """
 
     facts: RunFacts
@@ -121,8 +121,8 @@ def fit_to_home(
     A fit that is interrupted during training is continued by :func:`resume_fit`. Other fits under
     the same home, running or interrupted, are not affected.
 
-    Raises DataError when no series can be used, UsageError when the run's name is taken, or when
-    the memory is too small or cannot be limited, WriteError when nothing can be written.
+    Raises DataError if no series can be used, UsageError if the run's name is taken, or if the
+    memory is too small or cannot be limited, WriteError if nothing can be written.
     """
     began = time.perf_counter()
     callbacks = callbacks or Callbacks()
@@ -169,13 +169,13 @@ def resume_fit(
 ) -> SavedFit:
     """Continue a fit that was interrupted; the model is the same as without the interruption.
 
-    - ``name``: as listed by :func:`forecaster.storage.unfinished_fits`; by default the only one
-      that is not running. If its process was killed after the model was saved, that model is
-      returned
-    - ``executor``: where the rest trains, which may be elsewhere than before
+    - ``name``: as listed by :func:`forecaster.storage.unfinished_fits`; by default the only
+      unfinished fit that is not running. If its process was killed after the model was saved, that
+      model is returned
+    - ``executor``: where the rest trains; it may differ from before
 
-    Raises UsageError when there is none, it is running, or several could be meant; ModelError when
-    data or program have changed since.
+    Raises UsageError if there is none, it is running, or there are several; ModelError if data or
+    program have changed since.
     """
     began = time.perf_counter()
     callbacks = callbacks or Callbacks()
@@ -207,8 +207,8 @@ def _train_and_save(
 ) -> _Saved:
     """Train, save the model as a new run, and discard the unfinished fit.
 
-    Where series were lost with their workers, the rest is saved, and the fit is kept to try them
-    again.
+    If series were lost with their workers, the other series are saved, and the fit is kept to try
+    the lost series again.
     """
     request = unfinished.request
     check_covariates(request, "fit")
@@ -228,8 +228,8 @@ def _train_and_save(
     stored.lock.close()
     opened = OpenRun.of(folder)
     model = opened.model(opened.ids[:1])
-    # The saved model must forecast; this also compiles the program for the first `predict`.
-    # Covariates may not be known beyond the fit's end yet.
+    # A forecast tests the saved model, and compiles the program for the first `predict`. Covariates
+    # may not yet be known beyond the end of the fit.
     with contextlib.suppress(*([ModelError] if request.covariates.future else [])):
         predict(model, reader.panel(model.ids))
     if not lost:
@@ -243,7 +243,7 @@ def _provenance(
     masked: pd.DataFrame,
     unfinished: UnfinishedFit,
 ) -> dict[str, Any]:
-    """Return what a run stores about its training, its data and the program."""
+    """Return the record that a run stores of its training, its data and the program."""
     request = unfinished.request
     return {
         "seed": request.seed,

@@ -1,4 +1,4 @@
-"""Count the sessions that series lack: until now, and beside the others."""
+"""Count the sessions that series lack, compared with the clock and with other series."""
 
 import dataclasses
 import functools
@@ -18,18 +18,20 @@ from forecaster.series import (
     show_time,
 )
 
-_UNKNOWN = 2  # sessions in a row that may be holidays of an exchange whose calendar is unknown
+# Maximum sessions in a row that may be holidays of an exchange with an unknown calendar.
+_UNKNOWN = 2
 _NEW_YORK = "America/New_York"
 
 
 def sessions_late(
     panel: Panel, end: Date | None = None, others: Mapping[str, np.datetime64] | None = None
 ) -> dict[str, int]:
-    """Return by series the number of sessions that are over, but that it has no row of.
+    """Return the number of sessions that are over and that a series has no row for, by series.
 
     Forecasts of a late series begin with days that are past. A session is over half an hour after
-    the close of New York's exchange, or, for series that do not keep its holidays, when the next
-    one begins; of these, up to two count as holidays. Series that count steps are never late.
+    the close of New York's exchange. For series that do not keep its holidays it is over when the
+    next session begins, and up to two missing sessions count as holidays. Series that count steps
+    are never late.
 
     - ``end``: the last day that is over; None: until now
     - ``others``: see :func:`sessions_behind`
@@ -37,7 +39,7 @@ def sessions_late(
     behind = sessions_behind(panel, others)
     missed = functools.cache(
         lambda frequency, last: _missed(frequency, last, end)
-    )  # most are alike
+    )  # most calls repeat an earlier one
     return {
         name: max(missed(infer_frequency(times), times[-1]), behind.get(name, 0))
         for name, times in _times_of(panel)
@@ -47,11 +49,11 @@ def sessions_late(
 def sessions_behind(
     panel: Panel, others: Mapping[str, np.datetime64] | None = None
 ) -> dict[str, int]:
-    """Return the series that lack sessions which most of the others have, with their number.
+    """Return the number of sessions that a series lacks and most others have, for series behind.
 
-    Only series of one exchange and frequency are compared, since others may close later.
+    Only series of the same exchange and frequency are compared, since others may close later.
 
-    ``others``: the latest times of further series, which are taken to be of any frequency
+    ``others``: the latest times of further series; their frequency is not compared
     """
     rows = {name: times for name, times in _times_of(panel) if times.dtype.kind == "M"}
     frequencies = {name: _without_day(times) for name, times in rows.items()}
@@ -61,12 +63,12 @@ def sessions_behind(
 def ended_before(
     panel: Panel, until: Mapping[str, np.datetime64], fit: np.datetime64 | None = None
 ) -> list[str]:
-    """Return the series without a row since the fit that were behind the others at the fit.
+    """Return the series without a row since the fit that were already behind others at the fit.
 
-    Such series ended on purpose: it was known when they were learned from. Prices never end so,
-    since a price that is not today's is no price to forecast from.
+    Such series ended on purpose: their end was known when the model was trained. Prices are never
+    returned, since a forecast needs today's price.
 
-    - ``until``: by series, the time of its last row at the fit
+    - ``until``: the time of the last row at the fit, by series
     - ``fit``: the latest time of any series at the first fit, if the model was updated since
     """
     if panel.target != "y":
@@ -88,9 +90,10 @@ def _behind(
     frequencies: Mapping[str, Frequency],
     others: Mapping[str, np.datetime64],
 ) -> dict[str, int]:
-    """Return by how many sessions series end before most others of their exchange and frequency.
+    """Return the number of sessions by which series end before most others of their kind.
 
-    Series that are not behind are left out. ``others``: further ends, of any frequency
+    Series of one kind have the same exchange and frequency. Series that are not behind are left
+    out. ``others``: further ends, of any frequency
     """
     groups: dict[tuple[Frequency, str | None], dict[str, np.datetime64]] = {}
     for name, last in ends.items():
@@ -108,7 +111,7 @@ def _behind(
 
 
 def ends_of(panel: Panel) -> dict[str, str]:
-    """Return by series the time of its latest row, to show."""
+    """Return the time of the latest row as text, by series."""
     return {name: show_time(times[-1]) for name, times in _times_of(panel)}
 
 

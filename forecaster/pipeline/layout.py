@@ -1,7 +1,7 @@
-"""Lay forecasts out as a table whose columns never change, for databases and other programs.
+"""Arrange forecasts in a table whose columns never change, for databases and other programs.
 
-The columns are the same whatever the model, its bands and the kind of series. There is a median and
-no mean: the mean of a price whose logarithm has a Student-t distribution is infinite.
+The columns are the same for every model, for any bands and for all kinds of series. There is a
+median and no mean: the mean of a price whose logarithm has a Student-t distribution is infinite.
 """
 
 from collections.abc import Iterator
@@ -15,9 +15,9 @@ from forecaster.home import run_name
 from forecaster.pipeline.predicting import Prediction
 
 FIXED_QUANTILES = tuple(round(number / 20, 2) for number in range(1, 20))
-"""The quantiles of the layout: 0.05, 0.1 ... 0.95, of which 0.5 is the column ``median``."""
+"""The quantiles of the layout: 0.05, 0.1 ... 0.95; 0.5 is the column ``median``."""
 FLAGS = ("simulated", "jumped", "unadjusted", "frozen", "behind", "late", "ended")
-"""Words of the column ``flags``, in their order."""
+"""Words in the column ``flags``, in their order."""
 _COLUMN = {q: "median" if q == 0.5 else f"q{round(100 * q):02d}" for q in FIXED_QUANTILES}
 COLUMNS = (
     "run", "model", "made", "origin", "unique_id", "ds", "step", "median",
@@ -30,13 +30,13 @@ def fixed_columns(made: Prediction, now: datetime | None = None) -> pd.DataFrame
     """Return forecasts with :data:`COLUMNS`, a row per series and time.
 
     - ``run``, ``model``: the name of the run, and of the kind of model
-    - ``made``: when, in UTC, without a time zone, which some formats do not have
-    - ``origin``: the time of the series' latest row; ``step``: steps from there to ``ds``
+    - ``made``: the time of the forecast in UTC, without a time zone, which some formats lack
+    - ``origin``: the time of the series' latest row; ``step``: number of steps from it to ``ds``
     - ``median``, ``q05`` ... ``q95``: quantiles, in the units of the series
-    - ``forecast_by``: what the forecast rests on, see :class:`forecaster.forecasting.Rung`
-    - ``flags``: words of :data:`FLAGS` that hold for the series, with commas between; "" for none
+    - ``forecast_by``: the basis of the forecast, see :class:`forecaster.forecasting.Rung`
+    - ``flags``: words of :data:`FLAGS` that hold for the series, separated by commas; "" for none
 
-    ``made``: with all of :data:`FIXED_QUANTILES`; ``now``: when it was made, by default now
+    ``made``: a prediction with all of :data:`FIXED_QUANTILES`; ``now``: its time, by default now
     """
     frame, model = made.frame, made.model.config.column
     ids = frame["unique_id"].astype(str)

@@ -1,4 +1,4 @@
-"""Fetch and read the declared market of a fit or an evaluation beside the series."""
+"""Fetch and read the declared market of a fit or an evaluation, in addition to the series."""
 
 import contextlib
 import dataclasses
@@ -24,10 +24,10 @@ def wanted_of(data: DataRequest, config: Config) -> Sequence[str] | None:
 def with_market_of(
     arrived: Ingested, data: DataRequest, config: Config
 ) -> tuple[list[str], Config]:
-    """Return the stored series to learn from, and the settings with the market as it is stored.
+    """Return the stored series to learn from, and the settings with the stored name of the market.
 
-    The market is among the series only if it was listed. Raises UsageError where it is not stored,
-    and NoSeries where nothing else is.
+    The market is among the series only if the user listed it. Raises UsageError if it is not
+    stored, and NoSeries if no other series is stored.
     """
     if config.market is None:
         return arrived.ids, config

@@ -1,9 +1,9 @@
 """Train the networks of an evaluation, then forecast and measure its series, shard by shard.
 
-First the networks of all series are trained, as many times as the options ask for; then some
-series at a time are forecast and measured. Finished parts are stored, so that an interrupted
+First the networks of all series are trained, once for each training that the options ask for. Then
+some series at a time are forecast and measured. Finished parts are stored, so that an interrupted
 evaluation can be continued. Results do not depend on the number of shards, bit for bit, except for
-the time and memory in the summary.
+the time and the memory in the summary.
 """
 
 import contextlib
@@ -57,13 +57,13 @@ class Trained(NamedTuple):
     """The networks of one training, stored on the disk.
 
     - ``known``: the data that they learned from
-    - ``season``: steps in the season of most series then
-    - ``cutoffs``: the cutoffs that they forecast from, positions on the axis of all times
+    - ``season``: number of steps in the season of most series at that time
+    - ``cutoffs``: the cutoffs that they forecast from, as positions on the axis of all times
     - ``parts``: the finished shards
     - ``spread`` (2, horizon): the initial width of bands, see
       :func:`forecaster.forecasting.spread_of`
     - ``skipped``: series without a network, with the reason
-    - ``shard_of``: by series, the shard with its network
+    - ``shard_of``: the shard with the network of each series
     """
 
     known: Known
@@ -75,7 +75,7 @@ class Trained(NamedTuple):
     shard_of: dict[str, Path]
 
     def model(self, ids: Sequence[str]) -> Model:
-        """Return a model of these series' networks; if none has one, that of another series."""
+        """Return a model of these series' networks; if none has one, a model of another series."""
         there = [name for name in ids if name in self.shard_of] or [next(iter(self.shard_of))]
         of_shard: dict[Path, list[str]] = {}
         for name in there:
@@ -85,11 +85,11 @@ class Trained(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """An evaluation that is under way.
+    """An evaluation in progress.
 
-    - ``unfinished``: where its progress is kept
-    - ``store``, ``lock``: where the series are, and what keeps other processes from changing them
-    - ``flags``: of rows that are not learned from once the flag is known
+    - ``unfinished``: the folder of its progress
+    - ``store``, ``lock``: the store of the series, and the lock against changes by other processes
+    - ``flags``: flags of rows, which are not learned from once the flag is known
     """
 
     unfinished: UnfinishedFit
@@ -113,8 +113,8 @@ def evaluate_shards(
     """Do the remaining work of an evaluation, and write its folder, whole or not at all.
 
     ``finish``: as for :func:`forecaster.evaluation.evaluate_to_folder`. The result of several
-    shards is read in short. Raises NoSeries when no network can be used, DataError when there is no
-    forecast.
+    shards is read in its short form. Raises NoSeries if no network can be used, DataError if there
+    is no forecast.
     """
     began = time.perf_counter()
     options, request = job.options, job.unfinished.request
@@ -145,7 +145,7 @@ def evaluate_shards(
 
 
 def _trained(job: Job, past: Past) -> list[Trained]:
-    """Train all networks, or find those that are trained already."""
+    """Train all networks, or find networks that have been trained already."""
     config, options, times = past.request.config, job.options, past.times
     assert times is not None
     windows = options.n_windows or usual_windows(
@@ -179,7 +179,7 @@ def _measured(job: Job, past: Past, trained: Sequence[Trained]) -> list[tuple[Pa
     ids = list(trained[0].shard_of)
     size = len(ids)
     if past.request.series_per_shard is not None:
-        # Each training adds a model of the same series. Batches stay those of a single shard.
+        # Each training adds a model of the same series. Batches are the same as for a single shard.
         size = max(1, past.request.series_per_shard // len(trained) // AT_ONCE) * AT_ONCE
     parts: list[tuple[Path, Summary]] = []
     on_forecast = job.evaluating.forecast or (lambda done, total: None)
@@ -243,7 +243,7 @@ class _Torch:
         self._made: tuple[RollingOrigin | None, dict[str, str]] | None = None
 
     def trained(self) -> tuple[RollingOrigin | None, dict[str, str]]:
-        """Return the networks, and the series on which PyTorch failed, with the reason."""
+        """Return the networks, and the series that PyTorch failed on, with the reason."""
         if self._made is None and self.ids:
             job = self._job
             networks, _ = _rolling(self._past, self._trained, self.ids)
@@ -255,7 +255,7 @@ class _Torch:
 
 
 def _key(names: Sequence[str], trained: Sequence[Trained], torch: Sequence[str]) -> str:
-    """Return a hash of the inputs, beside the request, that forecasts of some series depend on."""
+    """Return a hash of the inputs of some series' forecasts, except for the request."""
     digest = hashlib.sha256("\0".join([*names, "", *torch]).encode("utf-8", "surrogateescape"))
     for each in trained:
         digest.update(each.spread.tobytes())

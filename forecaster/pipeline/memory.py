@@ -12,18 +12,19 @@ from forecaster.forecasting import bytes_of_sample, bytes_of_series
 from forecaster.free_memory import free_memory
 from forecaster.ingest import Store
 
-# Series. `predict` reads a whole shard. A cluster has this number in memory for every two lanes.
+# Maximum number of series in a shard, which `predict` reads whole. A cluster has this number in
+# memory for every two lanes.
 MOST_PER_SHARD = 2_000
 _FEWEST = 20
-_PROGRAM = 800 * 2**20  # bytes of the program without any series, including compilation
-_SHARE = 0.6  # of the free memory, by default
+_PROGRAM = 800 * 2**20  # bytes that the program needs without any series, including compilation
+_SHARE = 0.6  # default share of the free memory
 _UNITS = {"": 1, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
 def parse_memory(text: str) -> int:
     """Return the bytes of a size such as ``2GB`` or ``1500 MiB``.
 
-    Raises UsageError for any other text, and for less than the program alone takes.
+    Raises UsageError for any other text, and for less than the program alone needs.
     """
     match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([KMGT])(i?)B?\s*", text, re.IGNORECASE)
     if match is None:
@@ -38,7 +39,7 @@ def parse_memory(text: str) -> int:
 
 
 class Portions(NamedTuple):
-    """How many series a shard holds, and how many are in memory together; None: all."""
+    """How many series a shard holds, and how many are in memory together; None: all series."""
 
     series_per_shard: int | None
     series_at_a_time: int | None
@@ -51,14 +52,14 @@ def portions(
     memory: int | None,
     executor: swarm.Executor | None = None,
 ) -> Portions:
-    """Decide in which portions to train these stored series.
+    """Decide how many of these stored series are trained at a time.
 
     - ``memory``: bytes for the fit; by default a share of the free memory
     - ``executor``: where they train; a large cluster gets more series at a time, if they fit into
-      memory, because it waits for the last of each portion
+      memory, because it waits for the last series of each portion
 
-    Raises UsageError where the memory is too small for a few series, or for the sample from which
-    all series' networks start.
+    Raises UsageError if the memory is too small for a few series, or for the sample from which all
+    series' networks start.
     """
     each = _bytes_of_each(store, ids, config)
     budget = int(_SHARE * free_memory()) if memory is None else memory
@@ -75,7 +76,7 @@ def portions(
 
 
 def _check_budget(store: Store, ids: Sequence[str], config: Config, memory: int) -> None:
-    """Raise UsageError, with the smallest sufficient budget, where this one is too small."""
+    """Raise UsageError, with the smallest sufficient budget, if this budget is too small."""
     steps, channels = _size(store, ids)
     sample = bytes_of_sample(config, len(ids), steps, channels)
     few = min(_FEWEST, len(ids)) * bytes_of_series(config, steps, channels)
@@ -90,9 +91,9 @@ def _check_budget(store: Store, ids: Sequence[str], config: Config, memory: int)
 
 
 def check_room(store: Store, ids: Sequence[str], config: Config, what: str) -> None:
-    """Raise UsageError where all of these stored series together do not fit into memory.
+    """Raise UsageError if all of these stored series together do not fit into memory.
 
-    ``what``: needs them together, in words for the message.
+    ``what``: the work that needs all of them, in words for the message.
     """
     need, free = len(ids) * _bytes_of_each(store, ids, config) // 2, free_memory()
     if need > free:  # half, since the estimate is for training and has a margin
@@ -104,11 +105,11 @@ def check_room(store: Store, ids: Sequence[str], config: Config, what: str) -> N
 
 
 def _bytes_of_each(store: Store, ids: Sequence[str], config: Config) -> int:
-    """Estimate the bytes of memory that a series takes while it is trained."""
+    """Estimate the bytes of memory that a series needs while it is trained."""
     return bytes_of_series(config, *_size(store, ids))
 
 
 def _size(store: Store, ids: Sequence[str]) -> tuple[int, int]:
-    """Return the rows of the longest of these stored series, and their number of channels."""
+    """Return the number of rows of the longest of these series, and their number of channels."""
     steps = max(store.index.series[name].rows for name in ids)
     return steps, store.channels(ids[0])

@@ -1,6 +1,6 @@
-"""Stored series as they were known at the cutoffs of an evaluation, some at a time.
+"""Read stored series as they were known at the cutoffs of an evaluation, some at a time.
 
-They are on the time axis of all series, so that every shard has the same cutoffs.
+All shards are on the time axis of all series, so that they have the same cutoffs.
 """
 
 import dataclasses
@@ -31,10 +31,10 @@ from forecaster.storage import FitRequest, ids_to_read
 
 
 class Spans(NamedTuple):
-    """When all series were observed, after each was read once.
+    """The times and lengths of all series, after each was read once.
 
-    - ``layout``, ``times``, ``target``: of the panel of all series
-    - ``rows``: of each series
+    - ``layout``, ``times``, ``target``: layout, times and target of the panel of all series
+    - ``rows``: the number of rows of each series
     - ``skipped``: series that cannot be read, with the reason
     - ``own``: whether times only count the rows of each series, see
       :func:`forecaster.series.aligned_if`
@@ -50,13 +50,13 @@ class Spans(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Past:
-    """Reads panels of some stored series with all rows, and the flags of those that look wrong.
+    """Reads panels of some stored series with all rows, and the flags of rows that look wrong.
 
-    - ``times``: of all series; None: not known yet
+    - ``times``: the times of all series; None: not known yet
     - ``own``: whether each series is evaluated at its own end
     - ``target``: the channel that is forecast
-    - ``rows``: of each series
-    - ``held``: the panel of all series, where they are one shard
+    - ``rows``: the number of rows of each series
+    - ``held``: the panel of all series, if they are a single shard
     """
 
     store: Store
@@ -71,7 +71,7 @@ class Past:
 
     @staticmethod
     def of(store: Store, request: FitRequest, flags: Flags | None, ends: str) -> "Past":
-        """Read all series once. Raises NoSeries or StoreError when there is none."""
+        """Read all series once. Raises NoSeries or StoreError if there is none."""
         past = Past(store, request, flags, Layout(kind_of_times(store, request.ids)))
         if request.series_per_shard is None:
             panel = request.covariates.added_to(past._read(request.ids))
@@ -92,9 +92,9 @@ class Past:
         )  # fmt: skip
 
     def panel(self, ids: Sequence[str]) -> tuple[Panel, OwnEnds | None]:
-        """Read some series; where their ends are aligned, also what restores their own times.
+        """Read some series; if their ends are aligned, return also how to restore their times.
 
-        Raises NoSeries or StoreError when none of them can be read.
+        Raises NoSeries or StoreError if none of the series can be read.
         """
         panel = self._read(ids)
         if self.times is not None:
@@ -141,9 +141,9 @@ class Past:
 
 @dataclasses.dataclass(frozen=True)
 class Known:
-    """Reads what was known of series at a cutoff, as networks learn from it; see :class:`Past`.
+    """Reads what was known of series at a cutoff, for networks to learn from; see :class:`Past`.
 
-    ``frequency``: that most series had then; None: that of each panel
+    ``frequency``: the frequency of most series at the cutoff; None: each panel has its own
     """
 
     past: Past
@@ -152,12 +152,12 @@ class Known:
 
     @property
     def request(self) -> FitRequest:
-        """What is to be done."""
+        """The request of the evaluation."""
         return self.past.request
 
     @property
     def store(self) -> Store:
-        """Where the series are."""
+        """The store of the series."""
         return self.past.store
 
     @property
@@ -166,11 +166,11 @@ class Known:
         return self.past.layout
 
     def panel(self, ids: Sequence[str]) -> Panel:
-        """Read some series, without the rows that were known then to look wrong."""
+        """Read some series, without the rows that were known at the cutoff to look wrong."""
         return self.with_all_rows(ids).masked()
 
     def with_all_rows(self, ids: Sequence[str]) -> Panel:
-        """Read some series, with the flags of then."""
+        """Read some series, with the flags that were known at the cutoff."""
         panel, _ = self.past.panel(ids)
         known = panel.until(self.cutoff)
         if self.frequency is None:
@@ -178,7 +178,7 @@ class Known:
         return dataclasses.replace(known, frequency=self.frequency)
 
     def without_networks(self, most: int) -> None:
-        """Return None: whether there are networks is settled by all rows, not those of a cutoff."""
+        """Return None: all rows decide whether there are networks, not the rows up to a cutoff."""
 
     def knowing(self, layout: Layout, frequency: Frequency) -> "Known":
         """Return a reader of panels with the frequency of all series."""

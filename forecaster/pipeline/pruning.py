@@ -1,4 +1,4 @@
-"""Find what a home no longer needs, and remove it."""
+"""Find files that a home no longer needs, and remove them."""
 
 import dataclasses
 import shutil
@@ -19,12 +19,12 @@ RUN, CACHE, STORE, RECORD = "run", "cache", "store", "record"
 
 @dataclasses.dataclass(frozen=True)
 class Unneeded:
-    """Something that may go.
+    """Something that may be removed.
 
     - ``kind``: ``run``, ``cache``, ``store`` or ``record`` (files to be joined, not removed)
-    - ``what``, ``why``: what it is, and why it is not needed
-    - ``paths``: its files or folders
-    - ``bytes``: their size
+    - ``what``, ``why``: a description, and the reason why it is not needed
+    - ``paths``: the files or folders
+    - ``bytes``: the total size
     """
 
     kind: str
@@ -37,21 +37,21 @@ class Unneeded:
 def find_unneeded(
     home: Home, *, runs: int = 5, days: float = 30.0, used: Iterable[str] = ()
 ) -> list[Unneeded]:
-    """Return what a home no longer needs, and change nothing.
+    """Return the files that a home no longer needs; change nothing.
 
-    - ``runs``: number of latest runs to keep of each source. Runs with a name of the user's and
-      those of an unfinished fit are kept, too
-    - ``days``: compiled programs, and stores without a run or a record, count as unneeded when they
+    - ``runs``: number of latest runs to keep for each source. Runs that the user named and runs of
+      an unfinished fit are kept, too
+    - ``days``: compiled programs, and stores without a run or a record, count as unneeded if they
       have not been used for this long
     - ``used``: names of further runs to keep
 
-    Damaged runs and what a process has locked are left alone.
+    Damaged runs and whatever a process has locked are left alone.
     """
     sound, damaged = runs_of(home)
     old = list(_old_runs(home, sound, runs, set(used)))
     kept = [run for run in sound if run.folder not in {one.paths[0] for one in old}]
     found = [*old, *_old_cache(home, days)]
-    if not damaged:  # else a store may be the one that a damaged run reads
+    if not damaged:  # otherwise a store may be the one that a damaged run reads
         found += _unread_stores(home, kept, days)
     if paths := to_compact(home):
         why = "become one a month; no forecast is lost"
@@ -65,10 +65,10 @@ def prune(
     found: Iterable[Unneeded],
     on_removed: Callable[[Unneeded], None] | None = None,
 ) -> None:
-    """Remove what :func:`find_unneeded` has found; join the files of the record.
+    """Remove the files that :func:`find_unneeded` has found; join the files of the record.
 
-    ``on_removed(one)``: called after each. Raises WriteError when a daily run is working, or
-    something cannot be removed; what was removed before stays so.
+    ``on_removed(one)``: called after each removal. Raises WriteError if a daily run is working, or
+    if a file cannot be removed; earlier removals remain.
     """
     lock = FolderLock(home.daily)
     if home.daily.is_dir() and not lock.try_acquire():
@@ -78,7 +78,7 @@ def prune(
     try:
         for one in found:
             if any(is_held(path) for path in one.paths if path.is_dir()):
-                continue  # taken meanwhile
+                continue  # locked meanwhile
             _remove(home, one)
             if on_removed is not None:
                 on_removed(one)
@@ -102,7 +102,7 @@ def _remove(home: Home, one: Unneeded) -> None:
 
 
 def _old_runs(home: Home, sound: list[Run], most: int, used: set[str]) -> Iterator[Unneeded]:
-    """Yield the runs without a name beyond the latest ones of their source."""
+    """Yield the runs without a name, except for the latest ones of their source."""
     unfinished = {folder.name for folder in home.unfinished_fits()}
     count: dict[str, int] = {}
     for run in reversed(sound):
@@ -127,12 +127,12 @@ def _old_cache(home: Home, days: float) -> Iterator[Unneeded]:
 
 
 def _unread_stores(home: Home, kept: list[Run], days: float) -> Iterator[Unneeded]:
-    """Yield stores that no run and no recorded forecast belongs to, if they are old."""
+    """Yield old stores without any run and without any recorded forecast."""
     read = {run.source for run in kept} | set(read_record(home).frames)
     before = time.time() - days * _DAY
     for store in Store.all_of(home, lambda message: None):
         newest = max((path.stat().st_mtime for path in store.folder.glob("*")), default=0.0)
-        waited_for = home.unfinished_fits()  # an unfinished fit may be of any source
+        waited_for = home.unfinished_fits()  # an unfinished fit may need any source
         if store.source in read or newest > before or waited_for or is_held(store.folder):
             continue
         why = f"no run and no recorded forecast is of it, and it is {days:g} days old"

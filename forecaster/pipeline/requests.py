@@ -1,4 +1,4 @@
-"""The data that a fit or an evaluation asks for, its callbacks, and the request that is stored."""
+"""The data that a fit or an evaluation asks for, its callbacks, and the stored request."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -49,9 +49,9 @@ class Callbacks:
     - ``on_series(done, total)``: after each series that has arrived from the source
     - ``on_wait(message)``: when the program waits for another process
     - ``on_training(progress)``: from time to time while networks train
-    - ``on_shard(done, total)``: before each shard, where there are several
-    - ``on_begin(fit)``: when training begins, with the unfinished fit that can be resumed
-    - ``on_notice(message)``: about other, interrupted fits that can be resumed
+    - ``on_shard(done, total)``: before each shard, if there are several
+    - ``on_begin(fit)``: when training begins, with the unfinished fit, which can be resumed
+    - ``on_notice(message)``: about other, interrupted fits, which can be resumed
     """
 
     on_series: Callable[[int, int], None] | None = None
@@ -63,9 +63,9 @@ class Callbacks:
 
 
 def check_memory(data: DataRequest, memory: int | None, what: str) -> None:
-    """Raise UsageError where memory is limited for data that are needed all at once.
+    """Raise UsageError if memory is limited for data that are needed all at once.
 
-    ``what``: needs them, ``a fit`` or ``an evaluation``.
+    ``what``: the work that needs them, ``a fit`` or ``an evaluation``.
     """
     if memory is not None and data.covariates:
         raise UsageError(
@@ -88,11 +88,11 @@ def request_of(
 ) -> FitRequest:
     """Return the request of a fit or an evaluation, once its series have arrived in the store.
 
-    ``masked``: the rows that are left out. Raises UsageError where the memory is too small.
+    ``masked``: the rows that are left out. Raises UsageError if the memory is too small.
     """
     store, ids = arrived.store, arrived.ids
     parts = Portions(None, None)
-    if data.covariates:  # their features are learned from all series together
+    if data.covariates:  # features of covariates are learned from all series together
         what = "a fit" if evaluation is None else "an evaluation"
         check_room(store, ids, config, f"{what} with covariates")
     else:

@@ -1,8 +1,8 @@
 """Train the networks of stored series, shard by shard: read, train, write, forget.
 
-Where all series fit into memory together, there is one shard, which is read once. With several,
-each series is read once beforehand, to learn what the networks of all share. The bits are the same;
-see :mod:`forecaster.forecasting.fitting.fit`.
+If all series fit into memory together, there is one shard, which is read once. With several shards,
+each series is read once beforehand, to learn the facts that all networks share. The bits are the
+same; see :mod:`forecaster.forecasting.fitting.fit`.
 """
 
 import dataclasses
@@ -47,11 +47,12 @@ from forecaster.storage import (
 class Scanned(NamedTuple):
     """The facts about all series after each was read once.
 
-    - ``ids``: the series to train; where there are several shards, series that cannot be learned
-      from are left out
-    - ``trained``: those that networks of their own are trained on; empty where there is one shard
-    - ``steps``: rows of the longest series to train; where there is none, of the longest that is
-      not constant
+    - ``ids``: the series to train; if there are several shards, without series that cannot be
+      learned from
+    - ``trained``: the series that have networks of their own trained on them; empty if there is one
+      shard
+    - ``steps``: number of rows of the longest series to train; if there is none, of the longest
+      series that is not constant
     - ``skipped``: the skipped series, with the reason
     - ``first``, ``last``: the earliest and the latest time
     """
@@ -72,12 +73,12 @@ class Reads(Protocol):
 
     @property
     def request(self) -> FitRequest:
-        """What is to be done."""
+        """The request of the fit or the evaluation."""
         ...
 
     @property
     def store(self) -> Store:
-        """Where the series are."""
+        """The store of the series."""
         ...
 
     @property
@@ -86,7 +87,7 @@ class Reads(Protocol):
         ...
 
     def panel(self, ids: Sequence[str]) -> Panel:
-        """Read some series. Raises NoSeries or StoreError when none of them can be read."""
+        """Read some series. Raises NoSeries or StoreError if none of them can be read."""
         ...
 
     def knowing(self, layout: Layout, frequency: Frequency) -> Self:
@@ -94,20 +95,20 @@ class Reads(Protocol):
         ...
 
     def without_networks(self, most: int) -> Self | None:
-        """Return a reader for a fit without networks; None where the settings need them.
+        """Return a reader for a fit without networks; None if the settings need networks.
 
-        ``most``: rows of the longest series
+        ``most``: number of rows of the longest series
         """
         ...
 
 
 @dataclasses.dataclass(frozen=True)
 class Reader:
-    """Reads panels of some stored series at a time, as a panel of all would have them.
+    """Reads panels of some stored series at a time, with the layout of a panel of all series.
 
     - ``masked``: the rows that are left out
-    - ``frequency``: of all series, once it is known
-    - ``held``: the panel of all series, where they are one shard, once it has been read
+    - ``frequency``: the frequency of all series, once it is known
+    - ``held``: the panel of all series, if they are a single shard, once it has been read
     """
 
     store: Store
@@ -119,7 +120,7 @@ class Reader:
 
     @staticmethod
     def of(store: Store, request: FitRequest, masked: pd.DataFrame) -> "Reader":
-        """Return a reader of the series of a request; where they are one shard, read them."""
+        """Return a reader of the series of a request; if they are a single shard, read them."""
         check_search(request.config, tune=request.tune)
         reader = Reader(store, request, masked, Layout(kind_of_times(store, request.ids)))
         if request.series_per_shard is not None:
@@ -130,7 +131,7 @@ class Reader:
         return dataclasses.replace(reader, request=_with(request, config), held=panel)
 
     def panel(self, ids: Sequence[str]) -> Panel:
-        """Read some series. Raises NoSeries or StoreError when none of them can be read."""
+        """Read some series. Raises NoSeries or StoreError if none of them can be read."""
         if self.held is not None:
             return self.held if tuple(ids) == self.request.ids else self.held.only(ids)
         request = self.request
@@ -146,9 +147,9 @@ class Reader:
         return dataclasses.replace(panel, frequency=self.frequency)
 
     def without_networks(self, most: int) -> "Reader | None":
-        """Return a reader for a fit without networks; None where the settings need them.
+        """Return a reader for a fit without networks; None if the settings need networks.
 
-        ``most``: rows of the longest series
+        ``most``: number of rows of the longest series
         """
         config = self.request.config
         target = "y" if "y" in (self.layout.channels or ()) else "close"
@@ -167,9 +168,9 @@ def _with(request: FitRequest, config: Config) -> FitRequest:
 
 
 def check_covariates(request: FitRequest, command: str) -> None:
-    """Raise ModelError where the files of covariates have changed since a request was made.
+    """Raise ModelError if the files of covariates have changed since a request was made.
 
-    ``command``: that made it, ``fit`` or ``evaluate``.
+    ``command``: the command that made the request, ``fit`` or ``evaluate``.
     """
     if request.covariates.sha256() != request.covariates_sha256:
         raise ModelError(
@@ -181,7 +182,7 @@ def check_covariates(request: FitRequest, command: str) -> None:
 def scan(reader: _R) -> tuple[_R, Scanned]:
     """Read each series once; return the facts, and a reader that knows the layout of all.
 
-    Raises NoSeries when none can be learned from.
+    Raises NoSeries if none of the series can be learned from.
     """
     request = reader.request
     if request.series_per_shard is None:
@@ -191,7 +192,7 @@ def scan(reader: _R) -> tuple[_R, Scanned]:
         return reader, Scanned(list(request.ids), [], steps, dict(request.skipped), *times)
     layout, frequency, scanned, same = _scan(reader)
     reader = reader.knowing(layout, frequency)
-    if not same:  # some series look different with the layout or the frequency of all
+    if not same:  # some series look different with the layout or the frequency of all series
         scanned = _scan(reader)[2]
     if not scanned.ids and (without := reader.without_networks(scanned.steps)) is not None:
         reader, scanned = without, _scan(without)[2]
@@ -201,7 +202,7 @@ def scan(reader: _R) -> tuple[_R, Scanned]:
 
 
 def _scan(reader: Reads) -> tuple[Layout, Frequency, Scanned, bool]:
-    """Read all shards; the last result says whether each had the layout and frequency of all."""
+    """Read all shards; the last result says whether each had the common layout and frequency."""
     request = reader.request
     rows: dict[str, int] = {}
     trained: list[str] = []
@@ -244,7 +245,7 @@ def each_shard(
     request: FitRequest,
     skipped: dict[str, Skipped],
 ) -> Iterator[Panel]:
-    """Yield the panel of each shard, and add to ``skipped`` why series cannot be read."""
+    """Yield the panel of each shard; add unreadable series, with reasons, to ``skipped``."""
     for names in shards_of(request.ids, request.series_per_shard):
         try:
             panel = read(names)
@@ -265,7 +266,7 @@ def kind_of_times(store: Store, ids: Sequence[str]) -> str:
 
 
 def shards_of(ids: Sequence[str], size: int | None) -> Iterator[Sequence[str]]:
-    """Yield the series of each shard, ``size`` at most; None: all in one."""
+    """Yield the series of each shard, at most ``size``; None: all series in one shard."""
     size = size or len(ids)
     for low in range(0, len(ids), size):
         yield ids[low : low + size]
@@ -281,7 +282,7 @@ def train_shards(
     """Train all shards that are not finished yet; return all shards.
 
     ``executor``: where the networks of each shard train. A shard is trained again if some of its
-    series were lost with their workers. Raises NoSeries when no network of any shard can be used.
+    series were lost with their workers. Raises NoSeries if no network of any shard can be used.
     """
     request, ids = reader.request, scanned.ids
     shards = list(shards_of(ids, request.series_per_shard))
@@ -311,7 +312,8 @@ def train_shards(
                 reader, group, common, unfinished, first, executor, callbacks.on_training, began,
                 before,
             )  # fmt: skip
-        if not any(part.lost for part in done):  # else its progress is needed to try them again
+        # Otherwise the progress is needed to try the lost series again.
+        if not any(part.lost for part in done):
             unfinished.finish_shard(first)
         parts += done
     if all(part.empty for part in parts):
@@ -320,13 +322,13 @@ def train_shards(
 
 
 def _kept(folder: Path) -> SavedPart | None:
-    """Return a finished shard, unless series of it were lost and are to be tried again."""
+    """Return a finished shard; None if some of its series were lost and are to be tried again."""
     part = read_part(folder)
     return None if part is None or part.lost else part
 
 
 def _check_computed(parts: Sequence[SavedPart], computes: Mapping[str, str]) -> None:
-    """Raise ModelError where finished shards were computed by code that rounds differently."""
+    """Raise ModelError if finished shards were computed by code that rounds differently."""
     for part in parts:
         changed = [
             f"{name} {part.computed[name]} (now {now})"
@@ -343,7 +345,7 @@ def _check_computed(parts: Sequence[SavedPart], computes: Mapping[str, str]) -> 
 
 
 def _nothing(scanned: Scanned, parts: Sequence[SavedPart]) -> NoSeries:
-    """Return the error that no network of any shard can be used."""
+    """Return the error for a fit in which no network of any shard can be used."""
     lost = [name for part in parts for name in part.lost]
     again = (
         "`forecaster fit --resume` tries the series again whose workers were lost" if lost else ""
@@ -365,8 +367,9 @@ def _train(
 ) -> list[SavedPart]:
     """Read and train the series of some shards together, and write each shard.
 
-    - ``common``: what all series share; None: these shards hold all of them
-    - ``first``: the number of the first shard, with which all seconds are counted, also those given
+    - ``common``: the facts that all series share; None: these shards hold all series
+    - ``first``: the number of the first shard, which stores all seconds of training
+    - ``seconds``: seconds that are added to the seconds of training
     - ``before``: finished shards, which must have been computed in the same way
     """
     request = reader.request

@@ -1,4 +1,4 @@
-"""Update the model of a run with the rows that are stored by now, and save it as a new run."""
+"""Update the model of a run with the rows that are stored now, and save it as a new run."""
 
 import dataclasses
 import time
@@ -21,8 +21,8 @@ from forecaster.storage import OpenRun, choose_run, learning_panel, save_run, un
 class UpdatedRun(NamedTuple):
     """A run that was updated.
 
-    - ``facts``: about the new model
-    - ``folder``: of the new run
+    - ``facts``: the facts of the new run
+    - ``folder``: the folder of the new run
     - ``before``: the name of the run that it continues
     - ``series``: the names of the series that learned from new rows
     - ``gone``: the series that could not learn, with the reason; their forecasts are as before
@@ -50,21 +50,21 @@ def update_run(
     on_training: Callable[[swarm.Progress], None] | None = None,
     on_notice: Callable[[str], None] | None = None,
 ) -> UpdatedRun:
-    """Train the networks of a run on with the rows that are stored by now, and save a new run.
+    """Continue the training of a run's networks on the rows stored now, and save a new run.
 
     Series that are not updated keep their networks and bands, bit for bit. Nothing is fetched.
 
-    - ``run``: the run to continue; by default the one that :func:`predict_from_home` would take
-    - ``tickers``: the only series to update; by default any
-    - ``older_than``: the fewest new rows of a series to update; by default 1, or with ``alarmed``
-      any number, as series are then chosen by their alarms alone
+    - ``run``: the run to continue; by default the run that :func:`predict_from_home` would take
+    - ``tickers``: the series that may be updated; by default all
+    - ``older_than``: minimum number of new rows of a series to update; by default 1, or with
+      ``alarmed`` any number, since only alarms then choose the series
     - ``alarmed``: also update the series that alarms of past forecasts name
-    - ``seed``: by default that of the run
-    - ``name``: of the new run; by default its time
+    - ``seed``: by default the seed of the run
+    - ``name``: the name of the new run; by default its time
     - ``executor, on_training``: as for :func:`forecaster.fit`
 
-    Raises UsageError for a run with searched settings or with covariates, DataError where no series
-    is to be updated, ModelError where there is no run or its prices are not stored.
+    Raises UsageError for a run with searched settings or with covariates, DataError if no series is
+    to be updated, ModelError if there is no run or its prices are not stored.
     """
     began = time.perf_counter()
     swarm.keep_compiled(home.cache)
@@ -85,7 +85,7 @@ def update_run(
     provenance = _provenance(new, panel, run_name(folder), time.perf_counter() - trained)
     done = provenance["updated"]
     new = dataclasses.replace(new, provenance=provenance)
-    predict(new.only(done[:1]), panel.only(done[:1]))  # the saved model must forecast
+    predict(new.only(done[:1]), panel.only(done[:1]))  # tests that the saved model can forecast
     saved = save_run(home, new, name=name)
     facts = RunFacts.of(OpenRun.of(saved), new.only(new.ids[:1]))
     seconds = time.perf_counter() - began
@@ -112,7 +112,7 @@ def _wanted(
     *,
     alarmed: bool,
 ) -> list[str]:
-    """Return the series to update. Raises DataError where there is none."""
+    """Return the series to update. Raises DataError if there is none."""
     rows = rows_since(model, panel)
     if tickers is not None:
         named, unknown = resolve_names(model.ids, model.skipped, tickers)
@@ -136,7 +136,7 @@ def _wanted(
 
 
 def _alarmed(home: Home, model: Model) -> set[str]:
-    """Return the series that alarms of past forecasts name; all, where one names all together."""
+    """Return the series that alarms of past forecasts name; all series if an alarm is about all."""
     card = score_record(home, read_record(home, model.provenance.get("source")))
     if not len(card.rows):
         return set()
@@ -152,7 +152,7 @@ def _asked(least: int | None, *, alarmed: bool) -> str:
 
 
 def _provenance(model: Model, panel: Panel, before: str, seconds: float) -> dict[str, Any]:
-    """Return what the new run stores about its data and the program."""
+    """Return the record that the new run stores of its data and the program."""
     dropped = ("fit", "data_sha256", "masked", "compressed_from", "compressed_by")
     kept = {name: value for name, value in model.provenance.items() if name not in dropped}
     return {

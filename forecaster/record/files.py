@@ -1,8 +1,8 @@
-"""Read and write the files of the record, and join many small ones to a large one.
+"""Read and write the files of the record, and join many small files into a large one.
 
 Ten years of daily predictions would be 2,500 files, which take minutes to open. So the small files
-of a source are joined whenever there are many. The large file holds all of their rows in order. If
-some small files cannot be removed, their rows are in two files, and are counted once.
+of a source are joined once there are many. The large file holds all of their rows in order. If some
+small files cannot be removed afterwards, their rows are in two files, and are counted once.
 """
 
 import contextlib
@@ -24,9 +24,9 @@ NEEDED = (
     "made", "run", "source", "target", "unique_id", "origin", "ds", "step", "value", "forecast",
 )  # fmt: skip
 _TEXTS = ("run", "source", "target", "unique_id")
-_MANY = 64  # small files; joining them takes a second or two
+_MANY = 64  # number of small files that are joined; joining them takes a second or two
 _JOINED = "-joined"
-_META = b"forecaster"  # of a joined file: the hashes of its predictions
+_META = b"forecaster"  # metadata key of a joined file, for the hashes of its predictions
 
 
 def read_table(path: Path) -> "pa.Table":
@@ -41,7 +41,7 @@ def read_table(path: Path) -> "pa.Table":
 
 
 def _check_types(table: "pa.Table") -> None:
-    """Raise ValueError unless each column has the type of the record's and no value is missing."""
+    """Raise ValueError unless each column has its type in the record and no value is missing."""
     import pyarrow.types as types
 
     def is_text(kind: "pa.DataType") -> bool:
@@ -74,12 +74,12 @@ def kind_of(table: "pa.Table") -> tuple[str, bool]:
 
 
 def joined(tables: Sequence["pa.Table"]) -> "pa.Table":
-    """Concatenate tables of the same kind; fill columns that some lack with nulls."""
+    """Concatenate tables of the same kind; fill columns that some of them lack with nulls."""
     import pyarrow as pa
 
     plain = []
     for table in tables:
-        for name in _TEXTS:  # their dictionaries differ between files
+        for name in _TEXTS:  # the dictionaries of text columns differ between files
             at = table.column_names.index(name)
             table = table.set_column(at, name, table.column(name).cast(pa.string()))
         plain.append(table)
@@ -91,7 +91,7 @@ def joined(tables: Sequence["pa.Table"]) -> "pa.Table":
 
 
 def digests_of(path: Path) -> set[str]:
-    """Return the hashes of the predictions in a file; of a damaged one, none."""
+    """Return the hashes of the predictions in a file; none if the file is damaged."""
     import pyarrow.parquet as pq
 
     if not path.stem.endswith(_JOINED):
@@ -115,10 +115,10 @@ def write_table(table: "pa.Table", path: Path, digests: Iterable[str] = ()) -> N
 
 
 def join_small(home: Home) -> None:
-    """Join the small files of each source to a large one, if there are many.
+    """Join the small files of each source into a large one, if there are many.
 
     An interruption loses nothing: the large file is complete before small ones are removed. Files
-    that cannot be read are left alone. If the large file cannot be written, all are.
+    that cannot be read are left alone. If the large file cannot be written, all files stay.
     """
     small = [path for path in home.recorded() if not path.stem.endswith(_JOINED)]
     if not small or len(small) % _MANY:
@@ -140,7 +140,7 @@ def join_small(home: Home) -> None:
 
 
 def _by_kind(paths: Iterable[Path]) -> list[dict[Path, "pa.Table"]]:
-    """Return the tables of files of each kind, see :func:`kind_of`, without unreadable files."""
+    """Return the readable files of each kind, see :func:`kind_of`, with their tables."""
     groups: dict[tuple[str, bool], dict[Path, pa.Table]] = {}
     for path, table in _readable(paths):
         groups.setdefault(kind_of(table), {})[path] = table
@@ -155,14 +155,14 @@ def _readable(paths: Iterable[Path]) -> Iterator[tuple[Path, "pa.Table"]]:
 
 
 def _together(files: Mapping[Path, "pa.Table"]) -> tuple["pa.Table", set[str]]:
-    """Return one table of all files of a kind, and the hashes of its predictions."""
+    """Return one table with the rows of all files of a kind, and the hashes of its predictions."""
     return joined(list(files.values())), set().union(*map(digests_of, files))
 
 
 def to_compact(home: Home) -> list[Path]:
-    """Return the files that :func:`compact` would put into one for each month and source.
+    """Return the files that :func:`compact` would replace by one for each month and source.
 
-    Those are all that hold several months, or share one. Files that cannot be read are left out.
+    These are files that hold several months, or share a month. Unreadable files are left out.
     """
     held = {
         path: [(month, kind_of(table)) for month in _months(table)]
@@ -175,7 +175,7 @@ def to_compact(home: Home) -> list[Path]:
 
 
 def compact(home: Home, paths: Sequence[Path]) -> None:
-    """Put the forecasts of some files into one file for each month and source.
+    """Replace files by one file for each month and source, with the same forecasts.
 
     An interruption loses nothing: the new files are complete before the old ones are removed, and
     rows in two files count once. Raises WriteError.
@@ -189,7 +189,7 @@ def compact(home: Home, paths: Sequence[Path]) -> None:
 
 
 def _write_month(home: Home, month: str, table: "pa.Table", digests: set[str]) -> Path:
-    """Write the forecasts of a month; return the file, named after its first and its content."""
+    """Write the forecasts of a month; return its file, named after first time and content."""
     import pyarrow.compute as pc
 
     first = pc.min(table.column("made")).as_py()  # pyright: ignore[reportAttributeAccessIssue]
@@ -212,9 +212,9 @@ def _months(table: "pa.Table") -> dict[str, "pa.Table"]:
 
 
 def rename_in_record(home: Home, source: str, old: str, new: str) -> int:
-    """Give the forecasts of a series another name; return the number of files that have changed.
+    """Give the forecasts of a series another name; return the number of changed files.
 
-    Each file is replaced whole; after an interruption the same call does the rest. Raises
+    Each file is replaced whole; after an interruption the same call finishes the work. Raises
     WriteError.
     """
     import pyarrow as pa

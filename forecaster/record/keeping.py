@@ -9,8 +9,8 @@ Columns:
 - ``origin`` (the time of the series' latest row), ``ds``, ``step``, ``value`` (at the origin)
 - the median and the bounds of bands, named as in any frame of a model called ``forecast``
 - ``probability_of_rise``
-- ``value_5, time_5`` and ``value_20, time_20``: the rows 5 and 20 steps before the origin. These
-  and ``value`` show later whether prices were adjusted
+- ``value_5, time_5`` and ``value_20, time_20``: values and times of the rows 5 and 20 steps before
+  the origin. With ``value`` they show later whether prices were adjusted
 
 All values are in the units of the forecast.
 """
@@ -44,8 +44,8 @@ class Made(NamedTuple):
 
     - ``panel``: the series up to the origin
     - ``frame``: from :func:`forecaster.predict`
-    - ``model``: the name of its column of medians
-    - ``run``, ``source``: of the saved model
+    - ``model``: the name of the column of medians in ``frame``
+    - ``run``, ``source``: the name of the saved model, and the source of its series
     """
 
     panel: Panel

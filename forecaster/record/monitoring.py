@@ -1,8 +1,8 @@
-"""Raise alarms from forecasts that were made: bands that stopped covering, errors that grew.
+"""Raise alarms from recorded forecasts: bands that stopped covering, errors that grew.
 
 Only forecasts one step ahead are tested: their outcomes do not overlap, so that each is new
-evidence. The tests are those of :mod:`forecaster.record.sequential`. Most of the rate of false
-alarms goes to the single series, the rest to all of them together, which have more evidence.
+evidence. The tests are those of :mod:`forecaster.record.sequential`. Most of the allowed rate of
+false alarms goes to single series, the rest to all of them together, which have more evidence.
 """
 
 from collections.abc import Sequence
@@ -24,18 +24,19 @@ RATE = 0.04
 """The usual limit of false alarms of coverage, in alarms a session."""
 ERRORS_RATE = 0.005
 """The usual limit of false alarms of errors, in alarms a session."""
-_TIMES = 252  # latest ones, so that an alarm does not depend on what was years ago
-_SHOWN = 21  # latest outcomes, for the figures of an alarm
-_TOGETHER = 1 / 8  # share of the rate for all series together
-_MARGIN = 0.1  # relative losses beside "unchanged" that are no reason for an alarm
+# Number of latest times tested, so that an alarm does not depend on what was years ago.
+_TIMES = 252
+_SHOWN = 21  # number of latest outcomes that an alarm's figures are about
+_TOGETHER = 1 / 8  # share of the rate that goes to all series together
+_MARGIN = 0.1  # relative losses up to this above those of "unchanged" raise no alarm
 
 
 class Alarm(NamedTuple):
     """Something to look at.
 
     - ``kind``: ``coverage``, ``errors``, or one of :mod:`forecaster.daily.alarms`
-    - ``series``: None: all series together, or the model
-    - ``since``: the time from which on it holds without a break; "" where there is none
+    - ``series``: its name; None: all series together, or the model
+    - ``since``: the time since which it has held without a break; "" where there is none
     - ``text``: what is wrong
     """
 
@@ -50,7 +51,7 @@ def forecast_alarms(
 ) -> list[Alarm]:
     """Return the alarms that hold after the latest outcome.
 
-    ``coverage``, ``errors``: false alarms a session at most, over all series; None: no such test
+    ``coverage``, ``errors``: most false alarms a session, over all series; None: no such test
     """
     if not isinstance(card, Scorecard):
         raise UsageError(f"card: expected one of scorecard(); got {type(card).__name__}")
@@ -74,7 +75,7 @@ def alarm_lines(alarms: Sequence[Alarm]) -> list[str]:
 
 
 def _first_steps(card: Scorecard) -> pd.DataFrame:
-    """Return the latest known outcomes of forecasts one step ahead, each once."""
+    """Return the latest known outcomes of forecasts one step ahead, each outcome once."""
     known = card.known
     known = known[known["step"] == 1]
     known = known[~known.duplicated(["unique_id", "ds"], keep="last")]
@@ -111,7 +112,7 @@ def coverage_alarms(rows: pd.DataFrame, levels: list[str], rate: float) -> list[
 
 
 def error_alarms(rows: pd.DataFrame, rate: float) -> list[Alarm]:
-    """Return alarms of forecasts whose CRPS is above that of "unchanged", day after day.
+    """Return alarms of forecasts whose CRPS exceeds that of "unchanged" day after day.
 
     ``rows``: outcomes with their scores, one step ahead
     """
@@ -134,13 +135,13 @@ def error_alarms(rows: pd.DataFrame, rate: float) -> list[Alarm]:
 
 
 def _losing(losses: pd.DataFrame, rate: float) -> dict[str, str]:
-    """Return the columns of relative losses, less the margin, that :func:`_since` reports."""
+    """Return the columns that :func:`_since` reports of relative losses minus the margin."""
     bets = sequential.e_values_of_bets(losses.to_numpy(float), -1 - _MARGIN)
     return _since(losses, bets, rate)
 
 
 def _lost(rows: pd.DataFrame) -> str:
-    """Say how large CRPS was at the latest outcomes."""
+    """Say how large the CRPS of the latest outcomes was."""
     rows = _latest(rows)
     ratio = rows["crps"].sum() / rows["crps_unchanged"].sum()
     return (
@@ -155,7 +156,7 @@ def _bounds(rows: pd.DataFrame, level: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _wide(rows: pd.DataFrame, values: np.ndarray) -> pd.DataFrame:
-    """Return values in a table with a row per time and a column per series."""
+    """Return values as a table with a row per time and a column per series."""
     names = rows["unique_id"].astype(str)
     table = pd.DataFrame({"ds": rows["ds"], "unique_id": names, "value": values})
     return table.pivot(index="ds", columns="unique_id", values="value").sort_index()
@@ -164,9 +165,9 @@ def _wide(rows: pd.DataFrame, values: np.ndarray) -> pd.DataFrame:
 def _since(
     table: pd.DataFrame, e_values: list[np.ndarray], rate: float, *, summed: bool = False
 ) -> dict[str, str]:
-    """Return the columns that are reported in the last row, and since which row without a break.
+    """Return the columns reported in the last row, with the row since which each has been.
 
-    ``summed``: the detector, see :func:`sequential.detectors`
+    ``summed``: the kind of detector, see :func:`sequential.detectors`
     """
     most = sequential.most_remembered(table.shape[1], rate)
     found = sequential.reported(sequential.detectors(e_values, most, summed=summed), rate)

@@ -1,7 +1,7 @@
 """Join recorded forecasts with the stored prices of their times, and score them, as arrays.
 
-A year of five hundred series has hundreds of thousands of rows. So what needs the prices of a
-series is done series by series on plain arrays, and the rest on all rows at once.
+A year of five hundred series has hundreds of thousands of rows. So only the work that needs the
+prices of a series is done series by series, on plain arrays; the rest is done on all rows at once.
 """
 
 import dataclasses
@@ -17,13 +17,14 @@ from forecaster.series import Panel
 
 KNOWN, OPEN, MISSING, GONE, APART = "known", "open", "missing", "gone", "apart"
 SCORES = ("scale", "y", "error", "error_unchanged", "crps", "crps_unchanged")
-"""Columns that scoring adds, beside ``state`` and ``corrected``."""
-_CORRECTED = 0.5  # usual changes of one step, by which a value is no longer the one forecast from
+"""Columns that scoring adds, in addition to ``state`` and ``corrected``."""
+# Change of the value at the origin, in usual changes of one step, that is a correction.
+_CORRECTED = 0.5
 _HALF = np.array([0.1, 0.5, 0.9])  # quantiles of "unchanged" that define the unit of errors
 
 
 def without_outcomes(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return forecasts of which no outcome is stored, with the columns of scores."""
+    """Return forecasts without any stored outcome, with empty columns of scores."""
     state = np.where(frame[AFTER], APART, GONE)
     return frame.assign(state=state, corrected=False, **dict.fromkeys(SCORES, np.nan))
 
@@ -32,7 +33,7 @@ def with_outcomes(frame: pd.DataFrame, panel: Panel) -> pd.DataFrame:
     """Return forecasts with their states, outcomes and scores; see :class:`Scorecard`.
 
     - ``frame``: the forecasts of one source
-    - ``panel``: its stored prices, without wrong rows
+    - ``panel``: the stored prices of that source, without wrong rows
     """
     frame = frame.reset_index(drop=True)
     joined = _Joined.of(frame)
@@ -46,10 +47,11 @@ def with_outcomes(frame: pd.DataFrame, panel: Panel) -> pd.DataFrame:
 
 @dataclasses.dataclass
 class _Joined:
-    """The rows of a frame and what their series' prices give, each array (row, ...).
+    """The rows of a frame, and their results from the stored prices, each array (row, ...).
 
-    - ``frame``: the forecasts; ``times``, ``values``: of the origin and of the rows before it
-    - ``wanted``: the quantiles of ``unchanged``, which holds those of "unchanged"
+    - ``frame``: the forecasts
+    - ``times``, ``values``: times and recorded values of the origin and of the rows before it
+    - ``unchanged``: the quantiles of "unchanged"; ``wanted``: the levels of these quantiles
     - ``state``, ``y``, ``scale``: see :class:`Scorecard`
     - ``now``: the value that is stored for the origin, in the units of the forecast
     """
@@ -70,7 +72,7 @@ class _Joined:
 
     @staticmethod
     def of(frame: pd.DataFrame) -> "_Joined":
-        """Take the columns of a frame as arrays, with nothing looked up yet."""
+        """Return the columns of a frame as arrays, before anything is looked up."""
         count = len(frame)
         quantiles = quantile_columns(frame, COLUMN)
         wanted = np.unique(np.concatenate([list(quantiles) or [0.5], _HALF]))
@@ -87,7 +89,7 @@ class _Joined:
         )  # fmt: skip
 
     def look_up(self, rows: np.ndarray, panel: Panel, row: int, target: str) -> None:
-        """Take states and outcomes of some rows from the prices of their series."""
+        """Fill in states and outcomes of some rows from the prices of their series."""
         seen = panel.mask[row]
         times, y = panel.times[seen], panel.channel(target)[row, seen]
         stored = np.stack([_at(times, y, each[rows]) for each in self.times])
@@ -155,7 +157,7 @@ class _Joined:
 
 
 def _at(times: np.ndarray, y: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Return the values at some times; NaN where there is none."""
+    """Return the values at some times; NaN for a time without a value."""
     at = np.minimum(np.searchsorted(times, wanted), len(times) - 1)
     return np.where(times[at] == wanted, y[at], np.nan)
 

@@ -18,18 +18,19 @@ from forecaster.spelling import spelled, spellings
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_STAMP = 19  # first characters of a run folder's name, which stay when the run is renamed
+# Length of the time at the start of a run folder's name, which stays when the run is renamed.
+_STAMP = 19
 
 
 @dataclasses.dataclass(frozen=True)
 class Record:
     """The forecasts in the record.
 
-    - ``frames``: by source, the rows in the order in which they were made, with the columns of
+    - ``frames``: the rows by source, in the order in which they were made, with the columns of
       :mod:`forecaster.record.keeping`, and ``made_after``, see
       :func:`forecaster.record.timing.made_after`. If a run has forecast a series from the same
-      origin more than once, only the last forecast before the outcome is there, so that those from
-      corrected rows count, with all the bands that were asked for
+      origin more than once, only the last forecast before the outcome is there, with all the bands
+      that were asked for. So forecasts from corrected rows replace earlier ones
     - ``damaged``: files that cannot be read, with the reason
     """
 
@@ -37,10 +38,10 @@ class Record:
     damaged: Mapping[Path, str]
 
     def of(self, tickers: Sequence[str] = (), run: str | None = None) -> "Record":
-        """Return the forecasts of these tickers, by default all, and of one run.
+        """Return the forecasts of these tickers and of one run; by default of all tickers and runs.
 
-        ``run``: its name at the time of the forecast; None: all runs. Raises UsageError if a ticker
-        or the run has no forecast.
+        ``run``: the run's name at the time of the forecast; None: all runs. Raises UsageError if a
+        ticker or the run has no forecast.
         """
         frames = self.frames
         if run is not None:
@@ -72,9 +73,9 @@ def named(run: str) -> str:
 def read_record(home: Home | str | Path | None = None, source: str | None = None) -> Record:
     """Read the forecasts that were made, of all sources or of one.
 
-    Damaged files are named, not read.
+    Damaged files are listed with the reason, and their forecasts are missing.
 
-    - ``home``: the folder of the record; None: that of the command line
+    - ``home``: the folder of the record; None: the default home of the command line
     - ``source``: as the record spells it, such as ``yahoo`` or ``files:/data/prices.csv``
     """
     home = as_home(home)
@@ -94,10 +95,10 @@ def _tables(home: Home) -> "Iterator[tuple[Path, pa.Table | str]]":
     for path in paths:
         try:
             yield path, read_table(path)
-        except FileNotFoundError:  # meanwhile it was joined with others into a new file
+        except FileNotFoundError:  # the file was joined with others into a new file meanwhile
             later = [new for new in home.recorded() if new not in paths]
             paths.extend(later)  # the loop reads them too
-        except (OSError, ValueError) as error:  # Arrow's are ValueErrors
+        except (OSError, ValueError) as error:  # errors of Arrow are ValueErrors
             yield path, str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
@@ -105,9 +106,9 @@ def earlier(frame: pd.DataFrame, origins: Mapping[str, object], least: object) -
     """Return each series' latest forecast made at least ``least`` before a given origin.
 
     - ``frame``: the forecasts of one source, see :class:`Record`
-    - ``origins``: by series, the time to look back from
-    - ``least``: the minimum distance of the origins: a ``numpy.timedelta64``, or a number if times
-      are whole numbers
+    - ``origins``: the time to look back from, by series
+    - ``least``: the minimum time between the two origins: a ``numpy.timedelta64``, or a number if
+      times are whole numbers
 
     If several runs have forecast from that earlier origin, the last of these forecasts is returned.
     """
@@ -122,8 +123,9 @@ def earlier(frame: pd.DataFrame, origins: Mapping[str, object], least: object) -
 
 
 def _joined(tables: "list[pa.Table]") -> pd.DataFrame:
-    """Join files of one source to a frame, the earliest first, each forecast once."""
-    dated = kind_of(tables[-1])[1]  # if that has changed, earlier files are of other data
+    """Join files of one source to a frame, the earliest forecast first, each forecast once."""
+    # If the kind of times has changed, earlier files are about other data.
+    dated = kind_of(tables[-1])[1]
     frame = joined([table for table in tables if kind_of(table)[1] == dated]).to_pandas()
     frame = frame.sort_values("made", kind="stable", ignore_index=True)
     return _once(frame.assign(**{AFTER: made_after(frame)}))
@@ -132,12 +134,13 @@ def _joined(tables: "list[pa.Table]") -> pd.DataFrame:
 def _once(frame: pd.DataFrame) -> pd.DataFrame:
     """Return each forecast once: the last made before its outcome, or else the last.
 
-    Bands that only earlier ones have are added, if their values and medians are the same.
+    Bands that only earlier forecasts have are added, if their values and medians are the same.
     """
     runs = frame["run"].cat
     runs = runs.categories.str[:_STAMP].to_numpy()[runs.codes]
     key = frame[["unique_id", "origin", "ds"]].assign(run=pd.Categorical(runs))
-    order = np.argsort(~frame[AFTER].to_numpy(), kind="stable")  # those that count come last
+    # Forecasts before the outcome come last, since the last counts.
+    order = np.argsort(~frame[AFTER].to_numpy(), kind="stable")
     kept = order[~key.iloc[order].duplicated(keep="last").to_numpy()]
     counted = frame.iloc[np.sort(kept)]
     if len(counted) == len(frame):
@@ -152,7 +155,7 @@ def _once(frame: pd.DataFrame) -> pd.DataFrame:
         [_equal(frame[name].to_numpy(), repeated, winner) for name in ("value", COLUMN)], axis=0
     )
     bands = [name for name in frame.columns if name.startswith(f"{COLUMN}-")]
-    found = frame.iloc[repeated[same]][bands].groupby(winner[same]).last()  # the last that is known
+    found = frame.iloc[repeated[same]][bands].groupby(winner[same]).last()  # the last known bounds
     counted = counted.copy()
     counted.loc[found.index, bands] = counted.loc[found.index, bands].fillna(found)
     return counted.reset_index(drop=True)

@@ -26,9 +26,9 @@ from forecaster.record.outcomes import (
 from forecaster.record.reading import Record, read_record
 
 FEW = 20
-"""With fewer origins the figures are of too few days to judge by."""
+"""With fewer origins the figures cover too few days to judge by."""
 SPANS = {"month": (30, 21), "quarter": (91, 63)}
-"""Latest spans of a scorecard, in days, and in times where these are numbers."""
+"""Latest spans of a scorecard: in days, and in times if times are numbers."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,18 +37,19 @@ class Scorecard:
 
     ``rows`` has the columns of the record, and:
 
-    - ``state``: ``known``; ``open`` (the stored prices end before its time); ``missing`` (no value
-      is stored at its time, or a wrong one); ``gone`` (the series, or the rows it was forecast
-      from, are no longer stored); or ``apart`` (the forecast was made after its outcome, see
-      :func:`forecaster.record.timing.made_after`)
+    - ``state``: ``known``; ``open`` (the stored prices end before the forecast's time); ``missing``
+      (no value is stored at its time, or a wrong one); ``gone`` (the series, or the rows it was
+      forecast from, are no longer stored); or ``apart`` (the forecast was made after its outcome,
+      see :func:`forecaster.record.timing.made_after`)
     - ``y``: the known outcome in the units of the forecast, ``scale`` times the stored value
     - ``error`` and ``error_unchanged``: absolute errors of the forecast and of "unchanged"
-    - ``crps`` and ``crps_unchanged``: over the quantiles that were forecast
+    - ``crps`` and ``crps_unchanged``: the CRPS of both, over the quantiles that were forecast
     - ``corrected``: whether the value at the origin has been corrected since, by more than half of
-      a usual change. Errors of such rows are not in means, of which a single one can be most
+      a usual change. Means leave out the errors of such rows, since a single one can dominate a
+      mean
 
-    Errors and CRPS are in units of the usual change over as many steps: half the width of the 80 %
-    band of "unchanged".
+    Errors and CRPS are in units of the usual change over the same number of steps: half the width
+    of the 80 % band of "unchanged".
 
     ``simulated``: whether the forecasts are of a simulated market. ``damaged``: files of the record
     that could not be read, with the reason.
@@ -69,7 +70,7 @@ class Scorecard:
         return sorted(levels_of(self.rows, COLUMN), key=float)
 
     def over(self, span: str) -> "Scorecard":
-        """Return the forecasts whose time is in the latest span of known outcomes.
+        """Return the forecasts for times in the latest span of known outcomes.
 
         ``span``: one of :data:`SPANS`, or ``all``
         """
@@ -86,7 +87,7 @@ class Scorecard:
         return int((self.rows["state"] == state).sum())
 
     def table(self, by: str | list[str] = "unique_id") -> pd.DataFrame:
-        """Return scores by series, or by other columns. Rows that are apart do not count.
+        """Return scores by series, or by other columns, without rows whose state is ``apart``.
 
         - ``forecasts``: number of combinations of run, series and origin
         - ``outcomes``, ``open``: numbers of rows
@@ -137,7 +138,7 @@ class Scorecard:
         return [*sentences, *self._not_scored()]
 
     def _not_scored(self) -> list[str]:
-        """Return a sentence for each kind of values that do not count, or count in part."""
+        """Return a sentence for each kind of value that does not count, or counts in part."""
         sentences: list[str] = []
         if missing := self.count(MISSING):
             sentences.append(f"{missing} values have no outcome: none is stored for their time.")
@@ -159,7 +160,7 @@ class Scorecard:
         return sentences
 
     def recent_lines(self) -> list[str]:
-        """Return a sentence for each latest span that is shorter than the record."""
+        """Return a sentence for each of the latest spans that is shorter than the record."""
         sentences: list[str] = []
         for span in SPANS:
             part = self.over(span)
@@ -173,7 +174,7 @@ class Scorecard:
         return sentences
 
     def _scores(self, group: Int[np.ndarray, " row"], groups: int) -> pd.DataFrame:
-        """Return a row of scores for each group; ``group``: that of each row, or -1 for none."""
+        """Return a row of scores for each group; ``group``: the group of each row, or -1."""
         state = self.rows["state"].to_numpy()
         inside = (group >= 0) & (state != APART)
         known = inside & (state == KNOWN)
@@ -204,10 +205,10 @@ def scorecard(
 ) -> Scorecard:
     """Score the forecasts that were made by the prices that are stored now.
 
-    As ``forecaster scorecard`` does; see :func:`forecaster.record.score_record`.
+    The command ``forecaster scorecard`` does the same; see :func:`forecaster.record.score_record`.
 
-    - ``home``: the folder of record and prices; None: that of the command line
-    - ``tickers``, ``run``: the series, and the run by its name; by default all
+    - ``home``: the folder of record and prices; None: the default home of the command line
+    - ``tickers``, ``run``: the series, and the name of the run; by default all
 
     Raises UsageError if a ticker or the run has no forecast.
     """
@@ -216,17 +217,18 @@ def scorecard(
 
 
 def score_record(home: Home, record: Record) -> Scorecard:
-    """Join forecasts with the stored prices, and score those whose time has come.
+    """Join forecasts with the stored prices, and score forecasts whose outcome is stored.
 
     Simulated sources count only if there are no others.
 
     Prices that were adjusted since the forecast, for splits or dividends, are compared in the units
-    of the forecast. Outcomes are scaled by the ratio of recorded to stored value: the median over
-    the origin and two earlier rows, so that a single corrected price is not taken for an
-    adjustment. Rows with flags that are left out of training are not outcomes.
+    of the forecast: outcomes are multiplied by the ratio of recorded to stored value. This ratio is
+    the median over the origin and two earlier rows, so that a single corrected price is not taken
+    for an adjustment. Rows with flags that are left out of training are not outcomes.
 
-    "Unchanged" is the value at the origin with the bands of a random walk whose volatility is that
-    of all rows up to the origin, as in an evaluation. Its CRPS is over the same quantiles.
+    "Unchanged" is the value at the origin with the bands of a random walk. The volatility of the
+    walk is that of all rows up to the origin, as in an evaluation. Its CRPS is over the same
+    quantiles.
     """
     real = {source: frame for source, frame in record.frames.items() if source != "simulated"}
     parts = [_of_source(home, source, frame) for source, frame in (real or record.frames).items()]
@@ -240,7 +242,7 @@ def _sentence(parts: list[str]) -> str:
 
 
 def held_by(known: pd.DataFrame, level: str) -> pd.Series:
-    """Return the share of each outcome in a band, as evaluations count it."""
+    """Return how much of each outcome lies in a band, counted as in evaluations."""
     quantiles = quantile_columns(known, COLUMN)
     forecasts = known[list(quantiles.values())].to_numpy(float)
     share = held(known["y"], forecasts, list(quantiles), float(level))
@@ -250,7 +252,7 @@ def held_by(known: pd.DataFrame, level: str) -> pd.Series:
 def _means(
     values: Float[np.ndarray, " row"], group: Int[np.ndarray, " row"], groups: int
 ) -> Float[np.ndarray, " group"]:
-    """Return the mean of each group's values that are known; NaN where there are none."""
+    """Return the mean of the known values of each group; NaN for a group without any."""
     known = ~np.isnan(values)
     total = np.bincount(group[known], values[known], minlength=groups)
     count = np.bincount(group[known], minlength=groups)
@@ -260,7 +262,7 @@ def _means(
 def _ratios(
     outcomes: pd.DataFrame, score: str, group: Int[np.ndarray, " row"], groups: int
 ) -> Float[np.ndarray, " group"]:
-    """Return the mean of each group's scores divided by that of "unchanged"; NaN for none."""
+    """Return each group's mean score divided by that of "unchanged"; NaN if it has none."""
     both = outcomes[[score, f"{score}_unchanged"]].to_numpy(float)
     counts = ~outcomes["corrected"].to_numpy(bool) & ~np.isnan(both).any(1)
     ours, unchanged = (

@@ -1,13 +1,13 @@
-"""Test day after day whether forecasts still hold what they promise; arrays only.
+"""Test day after day whether forecasts are still calibrated and accurate; arrays only.
 
 Each outcome gives an e-value: a number whose mean is at most 1 as long as the forecasts are sound.
-Their product grows beyond any bound once the forecasts are not. Since nobody knows from which day
-on, the products of all latest days are added up (the detector of Shiryaev and Roberts), or the
-largest is taken (that of Page, CUSUM): it is later by a day, but does not grow by itself where
-e-values stay near 1. The mean time until one of several detectors is reported, by the procedure of
-Benjamini and Hochberg for e-values, is at least ``1 / rate`` days however the series depend on each
-other: the sum of ``count`` detectors grows by ``count`` a day in the mean at most, and is
-``count / rate`` at least when any is reported.
+The product of e-values grows beyond any bound once the forecasts are not sound. Nobody knows from
+which day on. So a detector adds up the products of all latest days (Shiryaev and Roberts), or takes
+the largest product (Page, CUSUM). The largest is later by a day, but does not grow by itself where
+e-values stay near 1. The procedure of Benjamini and Hochberg for e-values reports detectors. The
+mean time until a false report is at least ``1 / rate`` days, however the series depend on each
+other: the sum of ``count`` detectors grows by at most ``count`` a day in the mean, and is at least
+``count / rate`` when any detector is reported.
 
 Sources: Shin, Ramdas and Rinaldo, "E-detectors" (New England Journal of Statistics in Data Science,
 2024); Wang and Ramdas, "False discovery rate control with e-values" (JRSS B, 2022).
@@ -19,11 +19,13 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Bool, Float
 
-_FACTORS = (3.0,)  # by which moves may have grown; more of them find each later
+_FACTORS = (3.0,)  # factors by which moves may have grown; with more of them each is found later
 _FURTHER = (0.01, 0.002, 0.0004)  # tail probabilities beyond the widest band
-_DEGREES = 8.0  # of the Student-t that tells how likely misses of grown moves are
+# Degrees of freedom of the Student-t that says how likely misses are once moves have grown.
+_DEGREES = 8.0
 _BETS = (0.25, 0.5, 0.9)  # shares of the largest bet that cannot lose everything
-_REMEMBERED = 3.0  # times the threshold, at which detectors stop, so that they can return soon
+# Detectors stop growing at this multiple of the threshold, so that they can return soon.
+_REMEMBERED = 3.0
 
 
 def tail_probabilities(
@@ -34,12 +36,12 @@ def tail_probabilities(
 ) -> Float[np.ndarray, " row"]:
     """Return upper bounds of the probability of outcomes at least as far out; NaN where unknown.
 
-    Inside the narrowest band it is 1, between two bands what the narrower one leaves outside.
-    Beyond the widest it falls as a power of the distance from the median: the one that the two
-    widest bands imply, which light tails fall faster than.
+    Inside the narrowest band the bound is 1; between two bands it is the share that the narrower
+    band leaves outside. Beyond the widest band it falls as a power of the distance from the median.
+    The two widest bands imply the power; light tails fall faster.
 
-    - ``bounds``: of each band, the lower and the upper
-    - ``levels``: their coverage in percent, rising
+    - ``bounds``: the lower and the upper bound of each band
+    - ``levels``: the coverage of each band in percent, rising
     """
     outside = [1 - level / 100 for level in levels]
     distance = np.abs(outcome - middle)
@@ -66,7 +68,7 @@ def e_values_of_tails(
 ) -> list[Float[np.ndarray, "time series"]]:
     """Return the e-values of :func:`tail_probabilities`, one array for each growth of moves.
 
-    Each is how much likelier such an outcome is where moves have grown; it rises with the distance.
+    Each says how much likelier the outcome is if moves have grown; it rises with the distance.
     """
     edges = _edges(tuple(levels))
     at = np.searchsorted(-np.array(edges), -np.nan_to_num(tail, nan=1.0), side="right") - 1
@@ -74,14 +76,14 @@ def e_values_of_tails(
 
 
 def _edges(levels: tuple[float, ...]) -> tuple[float, ...]:
-    """Return where tail probabilities are cut into ranges: the upper end of each, falling."""
+    """Return the upper ends of the ranges that tail probabilities are cut into, falling."""
     outside = [round(1 - level / 100, 12) for level in levels]
     return (1.0, *outside, *(share for share in _FURTHER if share < outside[-1] / 2))
 
 
 @functools.cache
 def _weights(edges: tuple[float, ...]) -> list[np.ndarray]:
-    """Return for each growth the e-value of each range; their mean over a uniform tail is 1."""
+    """Return the e-value of each range, for each growth; the mean over a uniform tail is 1."""
     from scipy.special import stdtr, stdtrit  # scipy.stats would take a second to import
 
     upper = np.array(edges)
@@ -98,7 +100,7 @@ def e_values_of_bets(
 ) -> list[Float[np.ndarray, "time series"]]:
     """Return e-values of numbers whose mean is at most 0, one array for each size of the bet.
 
-    - ``excess``: at least ``lowest``, which is negative
+    - ``excess``: these numbers, each at least ``lowest``, which is negative
     """
     return [1 + share / -lowest * excess for share in _BETS]
 
@@ -106,12 +108,12 @@ def e_values_of_bets(
 def detectors(
     e_values: Sequence[Float[np.ndarray, "time series"]], most: float, *, summed: bool
 ) -> Float[np.ndarray, "time series"]:
-    """Return the detectors after each time, the mean over alternatives.
+    """Return the detectors after each time, as means over alternatives.
 
-    Times without an e-value (NaN) leave a detector as it is.
+    At times without an e-value (NaN) a detector does not change.
 
-    - ``most``: where they stop growing, see :func:`most_remembered`
-    - ``summed``: whether products are summed; else the largest is taken
+    - ``most``: the value at which detectors stop growing, see :func:`most_remembered`
+    - ``summed``: whether products are summed; otherwise the largest is taken
     """
     out = np.zeros(e_values[0].shape)
     now = np.zeros((len(e_values), e_values[0].shape[1]))
@@ -126,7 +128,8 @@ def detectors(
 def most_remembered(count: int, rate: float) -> float:
     """Return a value at which detectors of ``count`` series may stop growing.
 
-    It is above what is reported, and soon forgotten once outcomes are as they should be.
+    It is above the threshold of a report, and low enough for a detector to fall soon once outcomes
+    are as they should be.
     """
     return _REMEMBERED * len(_FACTORS) * count / rate
 
@@ -134,9 +137,10 @@ def most_remembered(count: int, rate: float) -> float:
 def reported(
     detector: Float[np.ndarray, "time series"], rate: float
 ) -> Bool[np.ndarray, "time series"]:
-    """Return which detectors are reported at each time; false ones every ``1 / rate`` at most.
+    """Return which detectors are reported at each time.
 
-    The largest ``k`` are where each is at least ``series / (k * rate)``.
+    False reports come at most once in ``1 / rate`` times. The ``k`` largest detectors are reported
+    if each of them is at least ``series / (k * rate)``.
     """
     count = detector.shape[1]
     if not count:

@@ -1,4 +1,4 @@
-"""Tell forecasts that were made before their outcome from those that were made after it."""
+"""Distinguish forecasts made before their outcome from forecasts made after it."""
 
 import numpy as np
 import pandas as pd
@@ -8,22 +8,23 @@ from forecaster.series import NEW_YORK, exchange_of, last_closed
 
 AFTER = "made_after"
 """The column that says whether a forecast was made after its outcome."""
-_CURRENT = pd.Timedelta(days=31)  # data that end longer ago are a study of the past
-_MARGIN = pd.Timedelta(hours=12)  # since times are local, and the clock is UTC
+_CURRENT = pd.Timedelta(days=31)  # data that end longer ago than this are a study of the past
+_MARGIN = pd.Timedelta(hours=12)  # since times are local and the clock is UTC
 _DAY = pd.Timedelta(days=1)
-_MONTH, _LONGER = pd.Timedelta(days=28), pd.Timedelta(days=3)  # months differ by so much
+# Shortest month, and the most days by which months are longer.
+_MONTH, _LONGER = pd.Timedelta(days=28), pd.Timedelta(days=3)
 
 
 def made_after(frame: pd.DataFrame) -> Bool[np.ndarray, " row"]:
     """Return which forecasts of one source were made after their outcome.
 
-    They are no forecasts: prices that had been rolled back were forecast again, a series was behind
-    the others, or all data were late. Two things show it:
+    Such rows are not real forecasts: prices that had been rolled back were forecast again, a series
+    was behind the others, or all data were late. Two things show it:
 
-    - the record: most series of that exchange and spacing had a row of that time or a later one,
-      when this forecast or an earlier one was made
-    - the clock: the time was over when the forecast was made. It only counts where the data were
-      at most a month old, so that days long past can be forecast one after the other
+    - the record: when this forecast or an earlier one was made, most series of the same exchange
+      and spacing had a row of that time or a later one
+    - the clock: the time was over when the forecast was made. It only counts if the data were at
+      most a month old, so that days long past can be forecast one after the other
 
     ``frame``: rows of the record, in the order in which they were made
     """
@@ -38,11 +39,12 @@ def made_after(frame: pd.DataFrame) -> Bool[np.ndarray, " row"]:
 
 
 def _groups(frame: pd.DataFrame) -> dict[tuple[str | None, object], np.ndarray]:
-    """Return the positions of the rows of each exchange and spacing of times."""
+    """Return the positions of the rows of each pair of exchange and spacing of times."""
     names = pd.Categorical(frame["unique_id"])
     ahead = (frame["ds"] - frame["origin"]) // frame["step"].to_numpy()
     least = ahead.groupby(np.asarray(names.codes)).min()
-    if least.dtype.kind == "m":  # the last day before a weekend is not the only one
+    # The shortest spacing: the last day before a weekend has a longer one.
+    if least.dtype.kind == "m":
         least = least.mask((least > _DAY) & (least <= 4 * _DAY), _DAY)
     keys = [
         (exchange_of(str(name)), least[code]) if code in least.index else (None, None)
@@ -68,7 +70,7 @@ def _usual_origins(part: pd.DataFrame) -> pd.Series:
 def _over(
     part: pd.DataFrame, usual: pd.Series, exchange: str | None, step: pd.Timedelta
 ) -> Bool[np.ndarray, " row"]:
-    """Return which times were over by the clock when they were forecast."""
+    """Return which times had passed, by the clock, when they were forecast."""
     made = part["made"].dt.tz_convert("UTC")
     clock = made.dt.tz_localize(None)
     if exchange == NEW_YORK and step == _DAY:

@@ -18,10 +18,10 @@ _A_WEEK, _TOO_OLD = np.timedelta64(7, "D"), np.timedelta64(21, "D")
 class Compared(NamedTuple):
     """An earlier forecast of each series, at the same steps ahead; NaN if there is none.
 
-    - ``when``: the origin of these forecasts, or the first and the last, as text
-    - ``origins``: by series, as numbers; None if there is none
-    - ``width`` (series, step): of the band, as a share of the value at that time
-    - ``median`` (series, step): on the scale of today's prices
+    - ``when``: the origin of these forecasts, or the first and the last origin, as text
+    - ``origins``: the origin of each series, as numbers; None for a series without one
+    - ``width`` (series, step): the width of the band, as a share of the value at that time
+    - ``median`` (series, step): the median on the scale of today's prices
     """
 
     when: str
@@ -48,8 +48,8 @@ def compared_with(
     """Return the previous forecasts (``LAST``), and those of a week ago (``WEEK``) if they differ.
 
     - ``record``: the recorded forecasts of one source
-    - ``latest``: by series, ``origin`` and ``base`` of the new forecast
-    - ``known``: by series, its latest values by time, in the units of the forecast
+    - ``latest``: ``origin`` and ``base`` of each series' new forecast
+    - ``known``: the latest values of each series by time, in the units of the forecast
     - ``level``, ``steps``: the band whose width is compared, and the steps ahead
     """
     low, high = bounds_of(COLUMN, level)

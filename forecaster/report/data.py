@@ -62,12 +62,12 @@ def page_data(evaluation: Evaluation) -> Json:
 
 
 def rounded(values: Iterable[float], digits: int = 5) -> list[Json]:
-    """Round numbers to significant digits; None stands for a number that is not finite."""
+    """Round numbers to significant digits; replace a number that is not finite by None."""
     return [float(f"{v:.{digits}g}") if np.isfinite(v) else None for v in values]
 
 
 def _rungs(evaluation: Evaluation, ids: list[str]) -> list[Json] | None:
-    """Return what the forecasts of each series rest on; None where that is not known."""
+    """Return the basis of each series' forecasts (its rung); None where it is not known."""
     if FORECAST_BY not in evaluation.scores:
         return None
     each = evaluation.scores.drop_duplicates("unique_id").set_index("unique_id")[FORECAST_BY]
@@ -87,7 +87,7 @@ def _measured(evaluation: Evaluation, measure: str, score: str, ids: list[str]) 
 
 
 def _compared(evaluation: Evaluation, score: str, ids: list[str]) -> Json:
-    """Return differences to each other model, by horizon, with half intervals and significance."""
+    """Return differences to every other model, by horizon, with half intervals and significance."""
     out: dict[str, Json] = {}
     for horizon in numbers.horizons_shown(evaluation):
         table = differences(evaluation, score, horizon)
@@ -143,7 +143,7 @@ def _groups(evaluation: Evaluation) -> dict[str, Json]:
 
 
 def _pit(evaluation: Evaluation, ids: list[str]) -> Json:
-    """Return the edges of the PIT's bins and, by model, the counts of all series and of each."""
+    """Return the edges of the PIT's bins, and each model's counts, of all series and of each."""
     edges, counts = numbers.pits(evaluation)
     out: dict[str, Json] = {}
     for name, table in counts.items():

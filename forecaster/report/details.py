@@ -1,4 +1,4 @@
-"""The page's data of one series, in few characters: forecast fans over time, the worst days."""
+"""The page's data on one series, packed: forecast fans over time, and the worst days."""
 
 from collections.abc import Mapping, Sequence
 
@@ -22,7 +22,7 @@ def time_axis(evaluation: Evaluation) -> pd.Index:
 
 
 def as_numbers(times: pd.Index) -> list[int]:
-    """Return dates as seconds since 1970, and times that are numbers unchanged."""
+    """Return dates as seconds since 1970, and times that are already numbers unchanged."""
     if pd.api.types.is_datetime64_any_dtype(times):
         return (times.to_numpy().astype("datetime64[s]").astype(np.int64)).tolist()
     return [int(time) for time in times]
@@ -44,20 +44,20 @@ def of_all_series(evaluation: Evaluation, times: pd.Index) -> dict[str, Json]:
 def of_series(
     rows: pd.DataFrame, times: pd.Index, columns: Sequence[str], unit: float
 ) -> Mapping[str, Json]:
-    """Return a series' recent values, fans of forecasts that do not overlap, and its worst days.
+    """Return a series' recent values, its fans of forecasts that do not overlap, its worst days.
 
-    - ``rows``: its forecasts, in order of cutoffs and horizons
+    - ``rows``: the forecasts of the series, in order of cutoffs and horizons
     - ``times``: the time axis that positions refer to
     - ``columns``: the forecast and the bounds of its bands
-    - ``unit``: its volatility
+    - ``unit``: the volatility of the series
 
     In the result:
 
-    - ``at``: positions of its rows on the time axis, or only that of the first row if no row is
+    - ``at``: positions of the rows on the time axis; only that of the first row if no row is
       missing in between
     - ``y``: the values there, packed between the two numbers of ``range``
     - ``from``, ``steps``: each fan's position in ``y``, and its number of steps
-    - ``fans``: their forecasts and bounds, packed
+    - ``fans``: forecasts and bounds of the fans, packed
     - ``worst``: for each of the worst days its position on the time axis, the value before, the
       value, the forecast and bounds, and the error in volatilities
     """

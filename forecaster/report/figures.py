@@ -38,7 +38,7 @@ _NAMES = {"mae": "absolute error", "crps": "CRPS"}
 
 
 def shown(evaluation: Evaluation) -> list[str]:
-    """Return the models of a figure: ours, PyTorch's if it trained any, and others."""
+    """Return the models in a figure: ours, PyTorch's if it trained any, and others."""
     return numbers.ordered(evaluation)[:SHOWN]
 
 
@@ -53,7 +53,7 @@ def error_distributions(evaluation: Evaluation) -> "Figure":
 
 
 def by_torch(evaluation: Evaluation) -> "Figure":
-    """Draw the same for our networks and PyTorch's, on the series that both have."""
+    """Draw errors as :func:`error_distributions` does, for the series that PyTorch trained too."""
     return _distributions(evaluation, [evaluation.model, TORCH], common=True)
 
 
@@ -80,7 +80,7 @@ def paired(evaluation: Evaluation) -> "Figure":
 
 
 def calibration(evaluation: Evaluation) -> "Figure":
-    """Draw the coverage of bands less their level, the PIT, and the width of bands."""
+    """Draw the coverage of bands minus their level, the PIT, and the width of bands."""
     figure, (held, transform, widths) = _axes(1, 3, _WIDE)
     _draw_coverage(held, evaluation)
     _draw_pit(transform, evaluation)
@@ -141,7 +141,7 @@ def _styles(evaluation: Evaluation) -> dict[str, dict]:
 
 
 def _distributions(evaluation: Evaluation, models: list[str], *, common: bool) -> "Figure":
-    """Draw a row of axes per score; ``common``: only of the series that all models have."""
+    """Draw a row of axes per score; ``common``: only the series that all models have."""
     scores = [name for name in ("mae", "crps") if name in evaluation.scores]
     figure, rows = _axes(len(scores), 3, _TALL if len(scores) > 1 else _WIDE)
     styles = _styles(evaluation)
@@ -182,7 +182,7 @@ def _draw_strips(ax: "Axes", table: pd.DataFrame, paint: Mapping[str, str]) -> N
 
 
 def _kinds(table: pd.DataFrame) -> dict[str, tuple[np.ndarray, str]]:
-    """Return, by kind of difference, its rows as a mask, and its colour."""
+    """Return a mask of the rows and a colour for each kind of difference."""
     sure, lower = numbers.significant(table).to_numpy(), (table["difference"] < 0).to_numpy()
     return {
         "not significant": (~sure, _UNSURE),

@@ -1,4 +1,4 @@
-"""The page of forecasts: for each series its median, its bands, and what changed."""
+"""Build the page of forecasts: for each series its median, its bands, and what changed."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -37,8 +37,9 @@ class Forecasts(NamedTuple):
     - ``panel``, ``frame``: the series, and the result of :func:`forecaster.predict`
     - ``model``, ``levels``: the frame's column of medians, and its bands in percent
     - ``run``, ``source``: the name of the run, and the source of the series
-    - ``late``, ``jumped``: by series, sessions that it lacks, and the day of a jump in its latest
-    - ``frozen``: by series, the first day of a price that has not moved since
+    - ``late``: the number of sessions that each late series lacks
+    - ``jumped``: the day of a jump in the latest rows, by series
+    - ``frozen``: the first day of a price that has not moved since, by series
     - ``record``: earlier forecasts of the source, see :class:`forecaster.record.Record`; None:
       there are none to compare with
     - ``groups``: the group of each series, such as its sector
@@ -58,7 +59,7 @@ class Forecasts(NamedTuple):
 
     @property
     def level(self) -> float:
-        """The band whose width is quoted: the one nearest to 80 %."""
+        """The level of the band whose width is quoted: the one nearest to 80 %."""
         return min(self.levels, key=lambda level: abs(level - 80))
 
     @property
@@ -68,7 +69,7 @@ class Forecasts(NamedTuple):
 
     @property
     def rungs(self) -> list[str] | None:
-        """What the forecast of each series rests on; None where there is no such column."""
+        """The basis (rung) of each series' forecast; None without such a column."""
         if FORECAST_BY not in self.frame:
             return None
         return [str(rung) for rung in self.frame.drop_duplicates("unique_id")[FORECAST_BY]]
@@ -120,8 +121,8 @@ def build_forecasts(made: Forecasts, path: Path) -> Path:
 def _latest(made: Forecasts) -> tuple[pd.DataFrame, dict[str, pd.Series]]:
     """Return each series' latest ``value``, ``base`` and ``origin``, and its latest rows.
 
-    Values and rows are in the units of the forecast. Widths are shares of the base: the latest
-    value of a price; the mean absolute value of other series, whose values may be zero.
+    Values and rows are in the units of the forecast. Widths are shares of ``base``. For prices it
+    is the latest value; for other series, whose values may be zero, the mean absolute value.
     """
     from forecaster.forecasting import price_factor
 
@@ -308,8 +309,10 @@ def _data(
 def _series(parts: np.ndarray, known: pd.Series, times: pd.Index, ahead: np.ndarray) -> Json:
     """Return a series' latest values and forecasts, packed between the two numbers of ``range``.
 
-    - ``parts`` (column, horizon): its medians and bounds
-    - ``known``: its latest values by time; ``times``: of all series; ``ahead``: of the forecasts
+    - ``parts`` (column, horizon): the medians and bounds of the series
+    - ``known``: its latest values by time
+    - ``times``: the times of all series
+    - ``ahead``: the times of the forecasts
     """
     values = known.to_numpy(float)
     low, high = (
@@ -327,7 +330,7 @@ def _series(parts: np.ndarray, known: pd.Series, times: pd.Index, ahead: np.ndar
 
 
 def _rounded(values: np.ndarray, digits: int = 5) -> Json:
-    """Round an array to significant digits, as lists; None for a number that is not finite."""
+    """Round an array to significant digits, as lists; None stands for NaN or infinity."""
     if values.ndim > 1:
         return [_rounded(part, digits) for part in values]
     return [float(f"{v:.{digits}g}") if np.isfinite(v) else None for v in values]

@@ -62,7 +62,7 @@ def page(
     - ``notices``: warnings at the top of the page
     - ``data``: the script's data, which goes into the element ``data`` as JSON
     - ``script``: the name of the page's own script, run after :data:`SCRIPTS`
-    - ``style``: CSS added to that of all pages
+    - ``style``: CSS in addition to that of all pages
 
     Raises UsageError if the library that draws figures is missing.
     """
@@ -83,7 +83,7 @@ def page(
 
 
 def figure(name: str, heading: str, how: str) -> str:
-    """Return an empty box for a figure that the page's script draws, and one for its numbers.
+    """Return an empty box for a figure that the page's script draws, and a box for its numbers.
 
     ``name``: the id of the box; ``how``: a sentence on how to read the figure, as HTML.
     """
@@ -116,7 +116,7 @@ def table(frame: pd.DataFrame, caption: str, formats: Mapping[str, str] | None =
 
 
 def facts(entries: Mapping[str, str]) -> str:
-    """Return names and descriptions as an HTML list."""
+    """Return pairs of name and description as an HTML list."""
     rows = (f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in entries.items())
     return f"<dl>{''.join(rows)}</dl>"
 

@@ -34,7 +34,7 @@ RUNGS = (
     "classical models alone; the classical model that was asked for (ets, theta or ces); or its "
     "last value."
 )
-"""What the column of rungs means, for readers of a page."""
+"""Names of the bases of forecasts (rungs), with their meaning for readers of a page."""
 
 
 def ordered(evaluation: Evaluation) -> list[str]:
@@ -71,8 +71,8 @@ def horizons_shown(evaluation: Evaluation) -> list[int]:
 def pits(evaluation: Evaluation) -> tuple[np.ndarray, dict[str, pd.DataFrame]]:
     """Compute histograms of the probability integral transform over all horizons.
 
-    Returns the edges of the bins (0, the quantiles and 1) and, by model, the number of outcomes in
-    each bin (column) for each series (row); nothing if there are no bands.
+    Returns the edges of the bins (0, the quantiles and 1), and for each model the number of
+    outcomes of each series (row) in each bin (column). Both are empty if there are no bands.
     """
     levels = evaluation.summary.levels
     names = {name: forecast_columns(name, levels) for name in ordered(evaluation)}
@@ -90,7 +90,7 @@ def pits(evaluation: Evaluation) -> tuple[np.ndarray, dict[str, pd.DataFrame]]:
 
 
 def _counts(frame: pd.DataFrame, bounds: np.ndarray) -> pd.DataFrame:
-    """Count each series' outcomes between quantiles; rows without a forecast count nowhere."""
+    """Count each series' outcomes between quantiles; rows without a forecast are not counted."""
     known = np.isfinite(bounds).all(1) & np.isfinite(frame["y"].to_numpy())
     below = (frame["y"].to_numpy()[:, None] > bounds).sum(1)
     codes, names = pd.factorize(frame["unique_id"])
@@ -105,7 +105,7 @@ def density(edges: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 def median_widths(evaluation: Evaluation, model: str, horizon: int = 1) -> pd.Series:
-    """Return the width of a model's bands in volatilities by level, as medians over series."""
+    """Return the median width over series of a model's bands, in volatilities, by level."""
     scores = evaluation.scores
     scores = scores[(scores["model"] == model) & (scores["horizon"] == horizon)]
     scores = scores.set_index("unique_id")
@@ -116,7 +116,7 @@ def median_widths(evaluation: Evaluation, model: str, horizon: int = 1) -> pd.Se
 
 
 def relative_by_horizon(evaluation: Evaluation, score: str) -> pd.DataFrame:
-    """Return each model's score relative to "unchanged" by horizon, as means over series."""
+    """Return each model's mean score over series relative to "unchanged", by horizon."""
     steps = sorted(evaluation.scores["horizon"].unique())
     means = {step: relative(evaluation, score, int(step)).mean() for step in steps}
     return pd.DataFrame(means).T
@@ -132,7 +132,7 @@ def relative_by_date(evaluation: Evaluation, score: str) -> pd.DataFrame:
 def relative_by_volatility(evaluation: Evaluation, score: str) -> pd.DataFrame:
     """Return each model's mean score relative to "unchanged" by decile of volatility, from 1.
 
-    Fewer than ten series make a group each; a single series makes none.
+    With fewer than ten series, each is its own group; a single series makes no group.
     """
     ranks = volatility_share(evaluation).rank(method="first")
     count = min(10, len(ranks))
@@ -160,9 +160,9 @@ def significant(table: pd.DataFrame) -> pd.Series:
 def side_by_side(evaluation: Evaluation) -> pd.DataFrame:
     """Return a row per model: scores relative to "unchanged", coverage, and how ours compares.
 
-    Of prices, also the CRPS where every median is moved to the latest price, and, where the library
-    for it is installed, the p-value in the model confidence set; of other series, the weighted
-    quantile loss of all together.
+    For prices there is also the CRPS with every median moved to the latest price, and, if the
+    library for it is installed, the p-value in the model confidence set. For other series there is
+    the weighted quantile loss of all together.
     """
     score, rows = evaluation.sharpest_score, []
     tables = {name: relative(evaluation, name) for name in _scores_of(evaluation)}
@@ -195,7 +195,7 @@ def side_by_side(evaluation: Evaluation) -> pd.DataFrame:
 
 
 def _p_values_in_set(evaluation: Evaluation) -> Mapping[str, float]:
-    """Return each model's p-value in the confidence set; empty where there is none."""
+    """Return each model's p-value in the confidence set; empty if it cannot be computed."""
     if not evaluation.summary.of_prices or confidence_set_lacks():
         return {}
     table = confidence_set(evaluation).set_index("model")["p_value"]
@@ -203,10 +203,10 @@ def _p_values_in_set(evaluation: Evaluation) -> Mapping[str, float]:
 
 
 def of_returns(evaluation: Evaluation) -> pd.DataFrame:
-    """Return a row per model with the scores of log returns less those of "unchanged".
+    """Return a row per model with its scores of log returns minus those of "unchanged".
 
-    Means over series of the mean over horizons; lower is better. There are only columns that the
-    evaluation has, so none but ``model`` for series that are not prices.
+    The scores are means over series of the mean over horizons; lower is better. Scores that the
+    evaluation lacks have no column: for series that are not prices only ``model`` is there.
     """
     known = {name: what for name, what in RETURN_SCORES.items() if name in evaluation.scores}
     models = ordered(evaluation)
@@ -242,9 +242,9 @@ def held_shares(evaluation: Evaluation) -> Mapping[float, pd.DataFrame]:
 def by_group(evaluation: Evaluation) -> pd.DataFrame:
     """Return a row per group and model: ``group, model, series`` and means over the series.
 
-    ``crps, mae``: relative to "unchanged"; ``coverage-80, coverage-95``; ``ratio``: our score
-    relative to the model's; ``better``: the share of the series on which ours is lower. Series
-    without a group come last. Without groups there are no rows.
+    ``crps, mae``: scores relative to "unchanged"; ``coverage-80, coverage-95``; ``ratio``: our
+    score relative to the model's; ``better``: the share of series on which our score is lower.
+    Series without a group come last. If there are no groups, there are no rows.
     """
     groups, ours, rows = evaluation.summary.groups, evaluation.model, []
     if not groups:
@@ -274,5 +274,5 @@ def by_group(evaluation: Evaluation) -> pd.DataFrame:
 
 
 def _scores_of(evaluation: Evaluation) -> list[str]:
-    """Return the scores to show, the sharpest first."""
+    """Return the names of the scores to show, the sharpest first."""
     return list(dict.fromkeys([evaluation.sharpest_score, "mae"]))

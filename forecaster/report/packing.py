@@ -10,8 +10,8 @@ LETTERS = np.array(
 def pack(values: np.ndarray, low: float, high: float, width: int = 2) -> str:
     """Return values between ``low`` and ``high`` as text, ``width`` letters each.
 
-    They are rounded to one of 64**width - 1 evenly spaced values; a number that is not finite has a
-    code of its own. ``unpack`` in ``charts.js`` reverses it.
+    Values are rounded to one of 64**width - 1 evenly spaced values; a number that is not finite has
+    a code of its own. ``unpack`` in ``charts.js`` reverses the packing.
     """
     values = np.asarray(values, float).ravel()
     most = 64**width - 1

@@ -83,7 +83,7 @@ def write_tables(evaluation: Evaluation, folder: Path | None = None) -> list[Pat
     """Write ``comparison.csv``, ``coverage.csv`` and, if there are groups, ``groups.csv``.
 
     A horizon of 0 in ``comparison.csv`` stands for the mean over all horizons. ``folder``: by
-    default the evaluation's. Returns the paths.
+    default the evaluation's folder. Returns the paths.
     """
     folder = folder or evaluation.folder
     horizons = (ALL, *range(1, evaluation.summary.horizon + 1))
@@ -127,7 +127,7 @@ def _steps(horizon: int) -> str:
 
 
 def _rungs(counts: str) -> str:
-    """Return how many series rest on what, in brackets, where that is known."""
+    """Return the number of series by basis of their forecasts, in brackets, if it is known."""
     return f" ({counts})" if counts else ""
 
 
@@ -339,7 +339,7 @@ def _caveats(evaluation: Evaluation) -> str:
 
 
 def _drift(premium: float | None) -> str:
-    """Return where the drift of prices comes from, and how to tell its part in a gain."""
+    """Return where the drift of prices comes from, and how to measure its part in a gain."""
     learned = (
         "what networks and baselines learned from the past"
         if premium is None

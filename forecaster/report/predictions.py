@@ -1,4 +1,4 @@
-"""Gather what the page of forecasts shows from a prediction and the record."""
+"""Gather the data that the page of forecasts shows, from a prediction and the record."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -22,8 +22,8 @@ def forecasts_of(
 ) -> Forecasts:
     """Return a prediction with the record of its source, for :func:`build_forecasts`.
 
-    - ``levels``: of the bands to show, in percent
-    - ``groups``: of the series, such as sectors
+    - ``levels``: levels of the bands to show, in percent
+    - ``groups``: groups of the series, such as sectors
     - ``on_notice(message)``: called for each file of the record that cannot be read
     """
     source = str(made.model.provenance.get("source"))

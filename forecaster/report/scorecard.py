@@ -124,7 +124,7 @@ def _columns(table: pd.DataFrame) -> dict[str, Json]:
 
 
 def _every_series(card: Scorecard) -> dict[str, Json]:
-    """Return what is drawn of each series, see :func:`_series`."""
+    """Return the data that is drawn for each series, see :func:`_series`."""
     rows = card.rows[np.isfinite(card.rows["scale"])]
     last = rows.sort_values("made", kind="stable")
     last = last.drop_duplicates(["unique_id", "origin", "ds"], keep="last")
@@ -144,11 +144,11 @@ def _every_series(card: Scorecard) -> dict[str, Json]:
 def _series(values: np.ndarray, scale: np.ndarray, origin: np.ndarray, ds: np.ndarray) -> Json:
     """Return a series' latest forecasts and their outcomes, in the units of the last forecast.
 
-    ``from``, ``steps``: each forecast's origin and number of steps; ``ds``: the times forecast;
-    ``parts``: values at the origins, outcomes, medians and bounds, each packed between the two
-    numbers of ``range``.
+    ``from``, ``steps``: each forecast's origin and number of steps; ``ds``: the times that were
+    forecast; ``parts``: values at the origins, outcomes, medians and bounds, each packed between
+    the two numbers of ``range``.
 
-    Arguments, sorted by origin and time: ``values`` (row, part), and of each row the ``scale`` of
+    Arguments, sorted by origin and time: ``values`` (row, part), and for each row the ``scale`` of
     its units, its ``origin`` and its time ``ds``.
     """
     origins, begins = np.unique(origin, return_index=True)

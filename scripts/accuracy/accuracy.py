@@ -5,26 +5,26 @@
 
 ``FORECASTER_TEST_DATA`` names the folder with ``us_stocks_2000_2015.parquet`` and M4's training
 files; the other methods need ``pip install -e ".[garch]"``. Each part writes a CSV
-beside this script, and two of them a figure. Nothing is refitted within a year, and no setting
-differs from the default but the start of the networks:
+beside this script, and two of them also a figure. Nothing is refitted within a year, and only the
+start of the networks differs from the default settings:
 
 - ``stocks.csv``: every fourth stock, trained on ten years, then forecast on each day of the next
   year. A row per year, model and days ahead: ``crps``, the mean over stocks of its CRPS (19
-  quantiles) relative to that of GARCH(1,1)-t; ``better``, the share of stocks for which it is
-  lower; ``driftless``, ``crps`` where every median is moved to the latest price; ``mae``, the
-  absolute error relative to that of the latest price; the shares of outcomes inside the 80 and 95 %
-  bands, below the 5 % and above the 95 % quantile; and the share inside the 80 % band on the tenth
-  of days with the widest bands (``calm``: with the narrowest)
+  quantiles) relative to that of GARCH(1,1)-t; ``better``, the share of stocks whose CRPS is lower
+  than with GARCH(1,1)-t; ``driftless``, ``crps`` with every median moved to the latest price;
+  ``mae``, the absolute error relative to that of the latest price; the shares of outcomes inside
+  the 80 and 95 % bands, below the 5 % and above the 95 % quantile; and the share inside the 80 %
+  band on the tenth of days with the widest bands (``calm``: with the narrowest)
 - ``statistical.csv``: the same with ETS and Theta, on a tenth of these stocks, every fifth day;
   rows of ``AutoETS`` and ``AutoTheta`` were measured with the library statsforecast
-- ``rivals.csv``: the default beside the baselines that forecast volatilities, those with our inputs
-  among them. A row per year, model and days ahead: ``crps``, ``better`` as above; the scores of log
-  returns less those of GARCH(1,1)-t, means over stocks; ``set``, the p-value in the model
-  confidence set, which is over all days ahead
+- ``rivals.csv``: the default beside the baselines that forecast volatilities, including baselines
+  with our inputs. A row per year, model and days ahead: ``crps``, ``better`` as above; the scores
+  of log returns minus those of GARCH(1,1)-t, as means over stocks; ``set``, the p-value in the
+  model confidence set, which is over all days ahead
 - ``baskets.csv``: how often the five-day return of equally weighted baskets lies inside the 80 %
-  band of sample paths: of a basket of all these stocks, and of a hundred random baskets of ten; the
-  energy and the variogram score of the joint five-day log returns of all, relative to those of the
-  same paths drawn for each stock by itself (``energy``, ``variogram``)
+  band of sample paths, for a basket of all these stocks and for a hundred random baskets of ten.
+  Also the energy and the variogram score of the joint five-day log returns of all stocks, relative
+  to the scores of the same paths drawn for each stock by itself (``energy``, ``variogram``)
 - ``simulated.csv``: CRPS relative to that of the true distribution, 200 series each: random walks
   one and five steps ahead, and GARCH(1,1) with Student-t errors one step ahead
 - ``m4.csv``: M4's hourly and weekly series, and every twentieth with ETS and Theta, see ``m4.py``
@@ -55,8 +55,8 @@ from forecaster.evaluation.scores import metrics
 
 HERE = Path(__file__).parent
 YEARS = (2011, 2013, 2015)
-FALLING = (2002, 2008)  # which methods are chosen by, too
-UNSEEN = (2009, 2012)  # which none was chosen by
+FALLING = (2002, 2008)  # years that methods are chosen by, too
+UNSEEN = (2009, 2012)  # years that no method was chosen by
 SHARES = np.arange(1, 20) / 20
 LEVELS = (10, 20, 30, 40, 50, 60, 70, 80, 90)
 VOLATILITIES = ("naive", "ewma", "har", "garch", "gjr", "log_har", "range_garch")
@@ -157,7 +157,7 @@ def rivals(options: argparse.Namespace) -> Iterator[dict[str, object]]:
 def compared(
     panel: fc.Panel, config: fc.Config, backtest: BacktestOptions
 ) -> Iterator[dict[str, object]]:
-    """Return the rows of all models."""
+    """Yield the rows of all models."""
     with tempfile.TemporaryDirectory() as folder:
         evaluate_to_folder(Path(folder) / "result", panel, config, backtest)
         for row in scored(Path(folder) / "result"):
@@ -165,7 +165,7 @@ def compared(
 
 
 def prices(year: int, every: int) -> tuple[fc.Panel, int]:
-    """Return the prices of ten years and the next one, and the number of days of the latter."""
+    """Return the prices of ten years and the next year, and the number of days in the next year."""
     table = pd.read_parquet(
         Path(os.environ["FORECASTER_TEST_DATA"]) / "us_stocks_2000_2015.parquet"
     )
@@ -274,7 +274,7 @@ def bounds_and_outcomes(
 def joint_scores(
     drawn: np.ndarray, came: np.ndarray, random: np.random.Generator
 ) -> list[list[float]]:
-    """Return energy and variogram score, each of the paths (path, stock) and without dependence."""
+    """Return energy and variogram score of the paths (path, stock), with and without dependence."""
     known = np.isfinite(came)
     paths, came = drawn[:, known], came[known]
     alone = random.permuted(paths, axis=0)
@@ -303,7 +303,7 @@ def simulated(options: argparse.Namespace) -> Iterator[dict[str, object]]:
 
 
 def garch(series: int, rows: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Simulate returns (series, row) of GARCH(1,1), with each one's conditional deviation."""
+    """Simulate returns (series, row) of GARCH(1,1); return also their conditional deviations."""
     alpha = random.uniform(0.04, 0.12, series)
     beta = 0.98 - alpha
     variance = np.full(series, 0.015**2)

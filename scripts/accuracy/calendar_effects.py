@@ -1,9 +1,9 @@
 """Compare forecasts with and without effects of the calendar, by rolling origin.
 
 The traded volumes of a hundred US stocks by day, week and month have trading days, ends of months
-and holidays; the cash withdrawals of NN5 have a week, holidays and ends of months. What is compared
-are the combinations of classical models that networks start from, by the mean absolute error of the
-logarithm (volumes) or of the value (withdrawals):
+and holidays; the cash withdrawals of NN5 have a week, holidays and ends of months. The script
+compares the combinations of classical models that networks start from, by the mean absolute error
+of the logarithm (volumes) or of the value (withdrawals):
 
     python scripts/accuracy/calendar_effects.py [--output calendar_effects.csv]
 

@@ -2,11 +2,12 @@
 
     python scripts/accuracy/events.py [--tickers 20] [--output events.csv]
 
-Each ticker has the volatility of a GARCH(1,1) and Student-t moves with six degrees of freedom, four
-times as wide on the days of its earnings, some 63 days apart. Such a day does not raise the
-volatility of later ones. One day ahead, 250 cutoffs, three markets. A row per market, forecast and
-kind of days: ``score``, the mean pinball loss over thirteen quantiles, relative to the price;
-``of_truth``, that over the loss of the true distribution; ``coverage-80``.
+Each ticker has the volatility of a GARCH(1,1) and Student-t moves with six degrees of freedom. The
+moves are four times as wide on the days of its earnings, which are some 63 days apart. Such a day
+does not raise the volatility of later days. One day ahead, 250 cutoffs, three markets. A row per
+market, forecast and kind of days: ``score``, the mean pinball loss over thirteen quantiles,
+relative to the price; ``of_truth``, this score divided by the loss of the true distribution;
+``coverage-80``.
 """
 
 import argparse

@@ -2,8 +2,8 @@
 
     python scripts/accuracy/figures.py [FOLDER]
 
-Draws ``stocks.png`` and ``m4.png`` from the CSV of the same names, in the folder of this script or
-another.
+Draws ``stocks.png`` and ``m4.png`` from the CSV files of the same names, in the folder of this
+script or in another.
 """
 
 import sys
@@ -19,7 +19,7 @@ import pandas as pd
 
 OURS, OTHERS, GRID = "#0b6e99", "#7a7a7a", "#dddddd"
 MARKERS = ("o", "s", "^", "D")
-FARTHEST = 1.03  # worse values are drawn at the edge, with their numbers
+FARTHEST = 1.03  # larger (worse) values are drawn at the edge, with their numbers
 
 
 def main() -> None:

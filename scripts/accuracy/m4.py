@@ -1,11 +1,12 @@
 """Score M4's hourly and weekly series as the competition did, at their latest horizons.
 
-A part of ``accuracy.py``. The last rows of the training files are withheld, 48 hours and 13 weeks:
-origin 0 is one horizon before a series' end, origin 1 two. The horizon is the only setting of our
-networks. ETS and Theta forecast some of the series; rows of ``AutoETS`` and ``AutoTheta`` were
-measured with the library statsforecast. OWA is the mean of sMAPE and MASE, each relative to Naive2,
-the last value of the deseasonalised series (Makridakis, Spiliotis & Assimakopoulos 2020,
-International Journal of Forecasting 36). A series without a forecast counts as Naive2.
+This is a part of ``accuracy.py``. The last rows of the training files are withheld, 48 hours and 13
+weeks: origin 0 is one horizon before a series' end, origin 1 two horizons. The horizon is the only
+setting of our networks. ETS and Theta forecast some of the series; rows of ``AutoETS`` and
+``AutoTheta`` were measured with the library statsforecast. OWA is the mean of sMAPE and MASE, each
+relative to Naive2, the last value of the deseasonalised series (Makridakis, Spiliotis &
+Assimakopoulos 2020, International Journal of Forecasting 36). A series without a forecast counts as
+Naive2.
 """
 
 import os
@@ -24,7 +25,7 @@ SIMPLE, STATISTICAL = ("naive", "seasonal_naive"), ("naive", "seasonal_naive", "
 
 
 class Kind(NamedTuple):
-    """The series of a frequency: their horizon, and the steps in a season for MASE."""
+    """A kind of series: the horizon, and the number of steps in a season for MASE."""
 
     horizon: int
     season: int
@@ -68,7 +69,7 @@ def forecasts(known: pd.DataFrame, config: fc.Config, rivals: tuple[str, ...]) -
 def scored(
     made: pd.DataFrame, series: Mapping[str, np.ndarray], horizon: int, season: int
 ) -> Iterator[dict[str, object]]:
-    """Return a row per model, from its forecasts and the series with the withheld rows."""
+    """Yield a row per model, from its forecasts and the series with the withheld rows."""
     of_series = dict(list(made.groupby("unique_id")))
     models = [column.removesuffix("-lo-80") for column in made if column.endswith("-lo-80")]
     errors = {model: [] for model in ("Naive2", *models)}

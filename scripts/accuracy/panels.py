@@ -1,23 +1,24 @@
-"""Score classical models on panels of competitions, beside those of statsforecast and the networks.
+"""Score classical models on panels of competitions, beside statsforecast and the networks.
 
     python scripts/accuracy/panels.py [PANEL ...] [--models ETS,CES] [--statsforecast PYTHON]
         [--networks] [--output panels.csv]
 
 Each series is forecast once, over its last horizon. ``FORECASTER_TEST_DATA`` names the folder with
-``m1.parquet``, ``small_panels.parquet`` (carparts, NN3, NN5) and M4's training files, of which the
-last horizon is withheld. Missing values are interpolated to forecast from, and not scored.
+``m1.parquet``, ``small_panels.parquet`` (carparts, NN3, NN5) and M4's training files, whose last
+horizon is withheld. Missing values are interpolated for forecasting, and are not scored.
 
-- ETS, Theta and CES are those of ``forecaster.classical``; their 80 % bands, as those of the last
-  value and of the season before, are normal, by the errors known at the end of each series
+- ETS, Theta and CES are those of ``forecaster.classical``. Their 80 % bands, and the bands of the
+  last value and of the season before, are normal, from the errors known at the end of each series
 - ``--statsforecast``: an interpreter that has statsforecast, as it may need other libraries than we
-  do; without it its models are left out. Three of them have bands
+  do; without this option its models are left out. Three of them have bands
 - ``--networks``: also ``forecaster.fit`` and ``predict``, with the horizon as the only setting
 
 A row per panel and model, each measured in a process of its own: ``mase`` and ``smape`` (percent),
-means over series; ``coverage``, the share of outcomes inside the 80 % bands; ``refused``, series
-without a forecast, which count as forecast by their last value; ``seconds``, without imports (and
-for AutoCES without its bands, which are simulated; empty for what was measured beside other work);
-``memory``, the peak of the process in MB. Rows that are not measured again are kept in the file.
+means over series; ``coverage``, the share of outcomes inside the 80 % bands; ``refused``, the
+number of series without a forecast, which count as forecast by their last value; ``seconds``,
+without imports (and for AutoCES without its bands, which are simulated; empty for models that were
+measured beside other work); ``memory``, the peak of the process in MB. Rows that are not measured
+again are kept in the file.
 """
 
 import argparse
@@ -46,13 +47,13 @@ NETWORKS = "default"
 
 
 class Panel(NamedTuple):
-    """Series to forecast: ``known`` values, as they are, and those that ``came``."""
+    """Series to forecast: ``known`` values, as they are, and the values that ``came``."""
 
     season: int
     horizon: int
     known: list[np.ndarray]
     came: list[np.ndarray]
-    first: str | None = None  # day of the first value, where networks are to see dates
+    first: str | None = None  # day of the first value, if networks are to see dates
 
     def times(self, count: int) -> np.ndarray:
         """Return the first times of a series, days or whole numbers."""
@@ -60,12 +61,12 @@ class Panel(NamedTuple):
         return steps if self.first is None else np.datetime64(self.first) + steps
 
     def filled(self) -> list[np.ndarray]:
-        """Return what is known from each first value on, without gaps."""
+        """Return the known values of each series from its first value on, without gaps."""
         return [pd.Series(y).interpolate().dropna().to_numpy() for y in self.known]
 
 
 class Made(NamedTuple):
-    """Forecasts (series, horizon) with 80 % bands, and what they took, in seconds and MB."""
+    """Forecasts (series, horizon) with 80 % bands; their cost in seconds and MB."""
 
     mean: np.ndarray
     low: np.ndarray
@@ -75,7 +76,7 @@ class Made(NamedTuple):
 
 
 Ahead: TypeAlias = Callable[[list[np.ndarray], int, int], list[np.ndarray]]
-"""Returns forecasts made at every value (time, horizon), from rows, season and horizon."""
+"""A function of rows, season and horizon: forecasts made at every value (time, horizon)."""
 
 
 def ets(rows: list[np.ndarray], season: int, horizon: int) -> list[np.ndarray]:
@@ -233,7 +234,7 @@ def by_networks(model: str, panel: Panel) -> Made:
     try:
         whole = fc.load_panel(frame)
         made = fc.predict(fc.fit(whole, fc.Config(horizon=panel.horizon)), whole)
-    except NoSeries:  # as all are too short
+    except NoSeries:  # all series are too short
         return Made(out[0], out[1], out[2], time.perf_counter() - began, peak())
     seconds = time.perf_counter() - began
     for name, part in made.groupby("unique_id"):
@@ -252,7 +253,7 @@ def scored(panel: Panel, made: Made) -> dict[str, float | None]:
     refused = np.isnan(made.mean.sum(1))
     last = np.array([row[-1] for row in panel.filled()])
     mean = np.where(refused[:, None], last[:, None], made.mean)
-    with warnings.catch_warnings():  # of series of which nothing is known to score
+    with warnings.catch_warnings():  # from series without any known value to score
         warnings.simplefilter("ignore", RuntimeWarning)
         mase = np.nanmean(list(scaled_errors(panel, mean)))
         smape = np.nanmean(percent_errors(panel.came, mean))
@@ -271,14 +272,14 @@ def scored(panel: Panel, made: Made) -> dict[str, float | None]:
 
 
 def scaled_errors(panel: Panel, mean: np.ndarray) -> Iterator[float]:
-    """Yield each series' mean absolute error, in those of the season before; NaN if that is 0."""
+    """Yield each series' mean absolute error over that of the season before; NaN if that is 0."""
     for known, came, forecast in zip(panel.known, panel.came, mean, strict=True):
         scale = np.nanmean(np.abs(known[panel.season :] - known[: -panel.season]))
         yield float(np.nanmean(np.abs(came - forecast)) / scale) if scale > 0 else np.nan
 
 
 def percent_errors(came: Sequence[np.ndarray], mean: np.ndarray) -> np.ndarray:
-    """Return sMAPE of each series in percent; a forecast of 0 for 0 has no error."""
+    """Return the sMAPE of each series in percent; a forecast of 0 for 0 has no error."""
     total = np.abs(came) + np.abs(mean)
     missed = np.abs(np.array(came) - mean)
     return np.nanmean(200 * missed / np.where(total == 0, 1, total), axis=1)

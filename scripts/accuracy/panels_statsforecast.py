@@ -4,7 +4,7 @@
 
 ``KNOWN`` has all ``values``, the ``lengths`` of series, ``season`` and ``horizon``; ``MADE`` gets
 ``mean``, ``low`` and ``high`` (series, horizon), NaN where there are none, and in ``took`` the
-seconds and the peak memory in MB. Imports neither our package nor what it needs.
+seconds and the peak memory in MB. Imports neither our package nor its dependencies.
 """
 
 import resource
@@ -16,7 +16,7 @@ import numpy as np
 from statsforecast import models  # pyright: ignore[reportMissingImports]
 
 BANDED = ("AutoETS", "DynamicOptimizedTheta", "AutoCES")
-SMOOTHED = {"alpha_d": 0.1, "alpha_p": 0.1}  # of TSB, which has no defaults
+SMOOTHED = {"alpha_d": 0.1, "alpha_p": 0.1}  # smoothing weights of TSB, which has no defaults
 
 
 def main() -> None:
@@ -27,7 +27,7 @@ def main() -> None:
         season, horizon = int(given["season"]), int(given["horizon"])
     seasonal = {"season_length": season} if name in BANDED else {}
     model = getattr(models, name)(**seasonal, **(SMOOTHED if name == "TSB" else {}))
-    simulated = name == "AutoCES"  # bands take longer than forecasts
+    simulated = name == "AutoCES"  # its bands take longer than its forecasts
     began = time.perf_counter()
     out = [forecast(model, row, horizon, name in BANDED and not simulated) for row in rows]
     seconds = time.perf_counter() - began

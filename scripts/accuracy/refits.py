@@ -1,21 +1,22 @@
-"""Measure what a refit is worth, and an update beside it, over five years of stocks.
+"""Measure the value of a refit and of an update, over five years of stocks.
 
     python scripts/accuracy/refits.py [--stocks 50] [--quarters 20] [--output refits.csv]
 
-``FORECASTER_TEST_DATA`` names the folder with ``us_stocks_2000_2015.parquet``. Models learn from
-all rows before 2011; then three of them go on:
+``FORECASTER_TEST_DATA`` names the folder with ``us_stocks_2000_2015.parquet``. A model learns from
+all rows before 2011; then three methods continue with it:
 
-- ``once``: the first fit, never again
-- ``fit``: fitted anew at the end of each quarter, on all rows up to there
-- ``update``: by :func:`forecaster.update` at the end of each quarter, from that of the one before
+- ``once``: the first fit, never refitted
+- ``fit``: a new fit at the end of each quarter, on all rows up to that time
+- ``update``: :func:`forecaster.update` of the model of the quarter before, at the end of each
+  quarter
 
-Each forecasts every fifth session of the next quarter. Prices are adjusted closes; losses are of
-their logarithms. The CSV has a row per quarter, method and step (1 and 5):
+Each method forecasts every fifth session of the next quarter. Prices are adjusted closes; losses
+are losses of their logarithms. The CSV has a row per quarter, method and step (1 and 5):
 
-- ``crps``, the mean over quantiles of 0.05 to 0.95, ``crps_to_fit``, its ratio to that of ``fit``,
-  and ``coverage``, of 80 % bands
-- ``moved, widened``: how far the refit moved the median, in percent of the price, and the width of
-  the 80 % band, in percent of it; means over stocks, on the first day
+- ``crps``, the mean over quantiles of 0.05 to 0.95, ``crps_to_fit``, its ratio to the CRPS of
+  ``fit``, and ``coverage``, the coverage of 80 % bands
+- ``moved, widened``: how far the refit moved the median, in percent of the price, and changed the
+  width of the 80 % band, in percent of this width; means over stocks, on the first day
 - ``seconds`` of the processor that the refit took
 """
 
@@ -59,7 +60,7 @@ class Prices:
         return fc.load_panel(self._frame[self._frame["ds"] <= day])
 
     def forecast(self, model: fc.Model, panel: fc.Panel, day: np.datetime64) -> pd.DataFrame:
-        """Return forecasts made on a day, as moves of the logarithm, beside what ``came``."""
+        """Return forecasts made on a day, as moves of the logarithm, with the outcomes ``came``."""
         made = fc.predict(model, panel, quantiles=QUANTILES)
         made["step"] = made.groupby("unique_id", observed=True).cumcount() + 1
         made = made[made["step"].isin(STEPS)]
@@ -86,7 +87,7 @@ def scored(made: pd.DataFrame) -> pd.DataFrame:
 
 
 def moved(before: pd.DataFrame, now: pd.DataFrame) -> pd.DataFrame:
-    """Return how far median and width of forecasts made on one day differ, by step, in percent."""
+    """Return how far median and width of two forecasts of one day differ, by step, in percent."""
     width, new = (one["q0.9"] - one["q0.1"] for one in (before, now))
     changes = {
         "step": now["step"],

@@ -3,13 +3,15 @@
     python scripts/accuracy/sparse.py [--output sparse.csv]
 
 ``FORECASTER_TEST_DATA`` names the folder with ``small_panels.parquet``. From nine cutoffs, 15 to 39
-months after the first, each method forecasts the mean of the next twelve months. All of them get
-the same distribution around it: a negative binomial one, mean and variance shrunk to those of the
-panel much as those of ``forecaster.series.features.counts``. Beside Croston's method, SBA, TSB and
-ADIDA are the running means of that module, here without the combination of other models.
+months after the first month, each method forecasts the mean of the next twelve months. All methods
+get the same distribution around this mean: a negative binomial distribution, with mean and variance
+shrunk to those of the panel much as in ``forecaster.series.features.counts``. In addition to
+Croston's method, SBA, TSB and ADIDA, there are the running means of that module, here without the
+combination of other models.
 
-A row per cutoff and method: ``wql``, the weighted quantile loss at 0.1 to 0.9 and 0.95; ``mse``, of
-the mean; ``coverage``, of the 80 % bands, in which a bound counts by its share (randomised PIT).
+A row per cutoff and method: ``wql``, the weighted quantile loss at 0.1 to 0.9 and 0.95; ``mse``,
+the squared error of the mean; ``coverage``, the coverage of the 80 % bands, in which a bound counts
+by its share (randomised PIT).
 """
 
 import argparse
@@ -26,8 +28,9 @@ from forecaster.series.features.anchors import smoothed
 
 CUTOFFS, HORIZON = range(15, 40, 3), 12
 QUANTILES = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95])
-MEMORY, PRIOR = 20, 10.0  # months of the variance, and those that the panel's counts for
-MOST_WEIGHT = 5.0  # of the panel's mean, in months
+# Months of the variance; number of months that the panel's variance counts for.
+MEMORY, PRIOR = 20, 10.0
+MOST_WEIGHT = 5.0  # maximum weight of the panel's mean, in months
 
 METHODS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     **{f"mean {w}": lambda z, w=w: smoothed(z, 1 - w) for w in (0.05, 0.1, 0.2)},
@@ -78,13 +81,13 @@ def moments(known: np.ndarray, made: np.ndarray) -> tuple[np.ndarray, np.ndarray
     ``made``: the forecasts made at each step
     """
     steps, latest = known.shape[1], made[:, -1]
-    rows = (1 - 0.9**steps) / 0.1  # that a running mean of weight 0.1 rests on
+    rows = (1 - 0.9**steps) / 0.1  # number of rows that a running mean of weight 0.1 rests on
     own = np.square(known - latest[:, None]).mean(1)
     dispersion = max(own.sum() / latest.sum(), 1.0)
     between = max(latest.var() - (own / rows).mean(), 1e-12)
     weight = min(dispersion * latest.mean() / between, MOST_WEIGHT)
     mean = (rows * latest + weight * latest.mean()) / (rows + weight)
-    mean = np.maximum(mean, 1 / (steps + 2) / rows)  # what was never sold may be
+    mean = np.maximum(mean, 1 / (steps + 2) / rows)  # parts that were never sold may still be sold
     squares = np.square(known[:, 1:] - made[:, :-1])[:, -MEMORY:].mean(1)
     count = min(steps, MEMORY)
     return mean, (squares * count + PRIOR * dispersion * mean) / (count + PRIOR)

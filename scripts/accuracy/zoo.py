@@ -4,15 +4,15 @@
 
 Simulated panels of forty series each: random walks of every frequency, trends, seasons (one, two,
 found in the values), intermittent and count series, noise, autoregressions. With the horizon as
-the only setting, each is forecast from a rolling origin. Weekly and yearly walks have few rows and
-overlapping origins, so forty of them say little (errors relative to naive varied from 0.987 to
-1.026 with the seed); there are 160 and 400. With ``FORECASTER_TEST_DATA`` there are also samples of
-M4's weekly and hourly series, from one origin, and forty stocks given as ``y``. Rows of panels that
-are not named are kept in the file.
+the only setting, each panel is forecast from a rolling origin. Weekly and yearly walks have few
+rows and overlapping origins, so forty of them say little (errors relative to naive varied from
+0.987 to 1.026 with the seed); there are 160 and 400. With ``FORECASTER_TEST_DATA`` there are also
+samples of M4's weekly and hourly series, from one origin, and forty stocks given as ``y``. Rows of
+panels that are not named are kept in the file.
 
 A row per panel: ``naive`` and ``season``, the mean over series of the mean absolute error relative
-to those of the last value and of the season before; ``worst``, the larger of both; ``coverage``,
-the share of outcomes inside the 80 % bands.
+to that of the last value and to that of the season before; ``worst``, the larger of both;
+``coverage``, the share of outcomes inside the 80 % bands.
 """
 
 import argparse
@@ -32,7 +32,7 @@ SERIES = 40
 
 
 class Case(NamedTuple):
-    """A panel: the function that makes it, the steps in its season, and its cutoffs."""
+    """A panel: the function that makes it, the number of steps in its season, and its cutoffs."""
 
     make: Callable[[], pd.DataFrame]
     season: int
@@ -65,7 +65,7 @@ def walks(
 def seasonal(
     rows: int, seasons: dict[int, float], noise: float, *, trend: float = 0.0, log: bool = False
 ) -> np.ndarray:
-    """Simulate seasons of some strength on a wandering level."""
+    """Simulate seasons of given amplitudes on a wandering level."""
     random, steps, out = np.random.default_rng(0), np.arange(rows), []
     for _ in range(SERIES):
         pattern = np.zeros(rows)
@@ -101,7 +101,7 @@ def counts(rows: int) -> np.ndarray:
 
 
 def m4(kind: str, series: int) -> pd.DataFrame:
-    """Return every n-th series of M4's training part."""
+    """Return every n-th series of M4's training data."""
     frame = pd.read_parquet(data_folder() / f"m4_{kind}_train.parquet")
     frame = frame.set_axis(["unique_id", "ds", "y"], axis=1)
     ids = frame["unique_id"].unique()

@@ -4,10 +4,10 @@
 
 The queue (`forecaster.distributed.queue.dispatch`) and the size of shards are the program's own;
 workers, their losses, the driver and its disk are simulated in virtual time. The first cases
-simulate the queue alone, as used by `swarm.fit`. In the last three the driver also reads and
-prepares all series while no worker trains, as `forecaster fit` does: some series at a time, as many
-as fit into its memory, or all together. Workers validate the networks that they have trained; for
-comparison, in the first of these three the driver validates, as in earlier versions. Writes
+simulate the queue alone, as used by `swarm.fit`. In the last three cases the driver also reads and
+prepares all series while no worker trains, as `forecaster fit` does: as many series at a time as
+fit into its memory, or all together. Workers validate the networks that they have trained; for
+comparison, in the first of these three cases the driver validates, as in earlier versions. Writes
 `cluster.csv` beside this script, and the figure `cluster.png`. Efficiency: the seconds of training
 divided by the number of workers times the total time; 1 means workers that never wait and are never
 lost.
@@ -32,13 +32,14 @@ OUT = Path(__file__).with_suffix(".csv")
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A cluster to simulate; times in seconds.
+    """A cluster to simulate; times are in seconds.
 
-    - ``network``: a core's seconds for a network, as measured on stocks of five years
+    - ``network``: a core's time for a network, as measured on stocks of five years
     - ``uneven``: spread (sigma of the logarithm) of the time per network between shards
     - ``slow``: share of the workers that are three times as slow
-    - ``lost``: mean time between two losses of a worker; ``back``: until it is replaced
-    - ``sent``, ``disk``: the driver's time per shard, and the bytes that it writes in a second
+    - ``lost``: mean time between two losses of a worker; ``back``: time until it is replaced
+    - ``sent``, ``disk``: the driver's time per shard, and the bytes that its disk writes in a
+      second
     """
 
     network: float = 0.028
@@ -48,11 +49,11 @@ class Case:
     back: float = 20.0
     sent: float = 0.01
     disk: float = np.inf
-    state: int = 30_000  # bytes of a network's state
-    # Seconds of the driver for a network while no worker trains: reading, preparing, writing.
+    state: int = 30_000  # size of a network's state in bytes
+    # The driver's time for a network while no worker trains: reading, preparing, writing.
     alone: float = 0.0
-    validated: float = 0.0  # a core's seconds for a network's forecasts of the validation span
-    group: int | None = None  # networks that are in memory together; None: all
+    validated: float = 0.0  # a core's time for a network's forecasts of the validation span
+    group: int | None = None  # number of networks that are in memory together; None: all
 
 
 # Measured by driver.py, as shares of the time of training.
@@ -70,7 +71,8 @@ CASES = {
     "fit, 6,000 at a time": Case(uneven=0.5, alone=ALONE, validated=VALIDATED, group=6_000),
     "fit, all at a time": Case(uneven=0.5, alone=ALONE, validated=VALIDATED),
 }
-AT_ONCE, USUAL = 8, 10.0  # networks of a worker, seconds of a shard
+# Number of networks that a worker trains at once, and usual seconds of a shard.
+AT_ONCE, USUAL = 8, 10.0
 
 
 class SimulatedCrew:
@@ -78,7 +80,7 @@ class SimulatedCrew:
 
     def __init__(self, case: Case, workers: int, random: np.random.Generator):
         self.case, self.random, self.now = case, random, 0.0
-        self.each = case.network  # seconds of the present task per network
+        self.each = case.network  # seconds per network in the present task
         self.workers = [Worker(str(k), str(k)) for k in range(workers)]
         slow = random.random(workers) < case.slow
         self.speed = dict(zip(self.workers, np.where(slow, 1 / 3, 1.0), strict=True))
@@ -110,13 +112,13 @@ class SimulatedCrew:
     def wait(self):
         when, _, worker, outcome = heapq.heappop(self.events)
         self.now = max(self.now, when)
-        if outcome is None:  # one that is back
+        if outcome is None:  # a lost worker is back
             self.free.append(worker)
             return []
         if isinstance(outcome, Lost):
             self._plan(self.now + self.case.back, worker, None)
         else:
-            self.now += outcome * self.case.state / self.case.disk  # nothing without a limit
+            self.now += outcome * self.case.state / self.case.disk  # 0 if the disk has no limit
             self.free.append(worker)
         return [(worker, outcome)]
 
@@ -159,7 +161,7 @@ def main():
     for name, case in CASES.items():
         # A driver that prepares series itself cannot keep a thousand workers busy.
         for workers in (2, 10, 100) if case.alone else (2, 10, 100, 1000):
-            # With few workers, one loss more or less matters.
+            # With few workers, one loss more or less has a large effect.
             draws = range(20 if workers <= 10 else 2)
             each = [simulate(case, workers, 5_000 * workers, seed) for seed in draws]
             seconds, efficiency = np.mean(each, axis=0)

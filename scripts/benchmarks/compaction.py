@@ -2,9 +2,9 @@
 
     python scripts/benchmarks/compaction.py [--members 256] [--epochs 100] [--repeats 3]
 
-Trains the same swarm of small LSTMs twice in turn: all members for all epochs, and half of them
-stopping after a tenth of the epochs. Writes the wall times and their ratio, pair by pair, to
-``compaction.csv`` beside this script. The second run does 55 % of the work of the first.
+Trains the same swarm of small LSTMs twice in turn: once all members for all epochs, and once with
+half of them stopping after a tenth of the epochs. Writes the wall times and their ratio, pair by
+pair, to ``compaction.csv`` beside this script. The second run does 55 % of the work of the first.
 """
 
 import argparse

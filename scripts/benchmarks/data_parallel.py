@@ -1,4 +1,4 @@
-"""Measure when it pays that two devices share each batch of one network.
+"""Measure when it is worthwhile for two devices to share each batch of one network.
 
     python scripts/benchmarks/data_parallel.py [--models lstm perceptron]
         [--hidden 32 256 1024] [--seconds 0.3] [--repeats 5] [--output FILE]
@@ -8,15 +8,15 @@ and 1,024 units, with batches of 256 and 4,096 examples, on two devices of the C
 each. A training step is timed in turns:
 
 - ``one``: one network on one device
-- ``shared``: the same network, both devices sharing its batch, ``data_parallel=2``
+- ``shared``: the same network, with both devices sharing its batch, ``data_parallel=2``
 - ``apart``: two networks, each on its own device with its own batch: twice the work with nothing to
-  sum, as in lanes. If both cores are free it takes as long as ``one``
+  sum, as in lanes. If both cores are free, this takes the same time as ``one``
 
 ``efficiency`` is the work per second of ``shared`` divided by that of ``apart``: 1.0 means that the
-split costs nothing. Both use the same cores, so it is also valid on a busy machine, where
+split costs nothing. Both use the same cores, so the ratio is also valid on a busy machine. There
 ``speedup``, the time of ``one`` divided by that of ``shared``, says little. Steps of more than a
-second are measured once, others repeated for ``--seconds``. Writes each repeat and the medians to
-``data_parallel.csv`` beside this script; takes some four minutes on two cores.
+second are measured once, other steps are repeated for ``--seconds``. Writes each repeat and the
+medians to ``data_parallel.csv`` beside this script; takes some four minutes on two cores.
 """
 
 import argparse
@@ -31,7 +31,7 @@ import pandas as pd
 
 STEPS, FEATURES, INPUTS = 2, 4, 64
 HIDDEN, BATCHES = (32, 256, 1024), (256, 4096)
-MOST_EPOCHS = 1000  # of a block
+MOST_EPOCHS = 1000  # maximum number of epochs in a block
 SIDES = {  # number of networks, and the devices they use
     "one": (1, {"lanes": 1}),
     "shared": (1, {"lanes": 1, "data_parallel": 2}),
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def measure(case: dict, options: argparse.Namespace) -> list[dict]:
-    """Return milliseconds of a step of each side, in turns, with efficiency and speedup."""
+    """Return milliseconds per step of each side, in turns, with efficiency and speedup."""
     step = stepper(**case)
     for side in SIDES:  # compile
         step(side, 1)
@@ -94,7 +94,7 @@ def stepper(model: str, hidden: int, batch: int):
             block=epochs, chunk=1, hyperparams=settings, **machine,
             on_progress=lambda now: ended.update({now.epochs_done: time.perf_counter()}),
         )  # fmt: skip
-        # The second block, which does not contain the start of the fit.
+        # Only the second block counts; it does not contain the start of the fit.
         return (ended[2 * networks * epochs] - ended[networks * epochs]) / epochs
 
     return step

@@ -1,14 +1,14 @@
-"""Measure the processor time of the driver of a fit on a cluster, apart from its workers.
+"""Measure the processor time of the driver of a fit on a cluster, without its workers.
 
     python scripts/benchmarks/driver.py PRICES.parquet [FEW] [MANY] [REPEATS]
 
 Runs a whole `forecaster fit` of stocks in a file, with its workers in this process: their messages
-are pickled as for a cluster, and the processor time of their work is subtracted. So is that of the
-pooled network, which is trained once for any number of series. The fixed cost of a fit, such as
-reading the file, is removed by measuring two numbers of series in turns, by default 20 and 60.
-Writes `driver.csv` beside this script: milliseconds per further network, of the driver alone, of
-validating (by the driver in earlier versions, now by the workers), of pickling and of training. It
-is processor time, so that other programs matter less.
+are pickled as for a cluster, and the processor time of their work is subtracted. The time of the
+pooled network, which is trained once for any number of series, is subtracted, too. The fixed cost
+of a fit, such as reading the file, is removed by measuring two numbers of series in turns, by
+default 20 and 60. Writes `driver.csv` beside this script: milliseconds per further network, for the
+driver alone, for validating (by the driver in earlier versions, now by the workers), for pickling
+and for training. The times are processor time, so that other programs matter less.
 """
 
 import sys
@@ -47,7 +47,7 @@ class Counted:
         for part in parts:
             sent = self._timed("pickling", cloudpickle.dumps, part)
             result = self._timed(what, lambda sent=sent: function(common, cloudpickle.loads(sent)))
-            back = cloudpickle.dumps(result)  # by the worker
+            back = cloudpickle.dumps(result)  # the worker would do this
             yield part, self._timed("pickling", cloudpickle.loads, back)
 
     def _timed(self, what, work, *args):

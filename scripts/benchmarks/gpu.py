@@ -3,15 +3,15 @@
     python scripts/benchmarks/gpu.py [--minutes 8] [--output FOLDER] [--quick]
 
 Needs this tree, jax for the GPU, flax, optax, pandas and pyarrow; with torch it also measures
-PyTorch. Runs these parts until the time is up, and names those left out:
+PyTorch. Runs these parts until the time is up, and names the parts that it left out:
 
-1. numbers: LSTM and GRU forward and their gradients, with masks, and whole fits with their
-   forecasts, compared with the same on the machine's CPU in another process; with products in full
-   precision, and by default (TensorFloat-32 on a GPU that has it)
-2. the published job: 500 LSTMs of 32 units, 1,000 epochs, of which some are trained and the time is
-   scaled; beside PyTorch's cuDNN loop, and PyTorch's models all at once by ``torch.func`` under
+1. numbers: outputs and gradients of LSTM and GRU, with masks, and whole fits with their forecasts,
+   compared with the same computations on the machine's CPU in another process; with products in
+   full precision, and in the default precision (TensorFloat-32 on a GPU that has it)
+2. the published job: 500 LSTMs of 32 units, 1,000 epochs; some are trained, and the time is scaled.
+   For comparison: PyTorch's cuDNN loop, and PyTorch's models all at once by ``torch.func`` under
    ``torch.compile``
-3. swarms of 1 to 4,096 such networks, beside a plain ``vmap`` and the loop
+3. swarms of 1 to 4,096 such networks, compared with a plain ``vmap`` and the loop
 4. the speed suite of ``forecaster benchmark`` with 500 members
 
 Writes ``gpu_numbers.csv``, ``gpu_speed.csv`` and ``gpu.txt``, the printed summary. On a machine
@@ -41,19 +41,20 @@ HERE = Path(__file__).parent
 PUBLISHED = Job(hidden=32, lookback=20, batch=32, features=1, windows=352, members=500)
 PUBLISHED_EPOCHS, PUBLISHED_SECONDS, PUBLISHED_TORCH = 1000, 224.51, 9560.44
 MEMBERS = (1, 4, 16, 64, 256, 1024, 4096)
-# Full precision: rounding in another order. By default: products of 10 bits, over 50 steps.
+# In full precision only the order of rounding differs. By default products have 10 bits, over 50
+# steps.
 BOUNDS = {"highest": 1e-4, "default": 3e-2}
 
 
 class Clock:
-    """The time that is left."""
+    """The clock of the whole check."""
 
     def __init__(self, minutes: float):
         self.began, self.seconds = time.perf_counter(), 60 * minutes
 
     @property
     def left(self) -> float:
-        """In seconds."""
+        """The seconds that are left."""
         return self.seconds - (time.perf_counter() - self.began)
 
 
@@ -114,7 +115,7 @@ def numbers() -> dict[str, np.ndarray]:
     out: dict[str, np.ndarray] = {}
     for precision in BOUNDS:
         with jax.default_matmul_precision("default" if precision == "default" else "float32"):
-            # With independent networks an error of one of them is not averaged away.
+            # If networks are independent, an error in one of them is not averaged away.
             start = "independent" if precision == "highest" else "pooled"
             for name, values in [*recurrences(), *a_fit(start)]:
                 out[f"{precision}: {name}"] = np.asarray(values)
@@ -174,14 +175,14 @@ def a_fit(start: str) -> Iterator[tuple[str, Any]]:
 
 
 def compared(options: argparse.Namespace) -> Iterator[dict[str, object]]:
-    """Return a row per result: its difference from the CPU's, relative to the largest value."""
+    """Yield a row per result: its difference from the CPU's, relative to the largest value."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "cpu.npz"
         # One device without the compiled kernel: the same program as on the GPU.
         settings = {"JAX_PLATFORMS": "cpu", "FORECASTER_KERNEL": "off", "XLA_FLAGS": ""}
         script = [sys.executable, str(Path(__file__).resolve()), "--reference", str(path)]
         with subprocess.Popen(script, env={**os.environ, **settings}) as other:
-            here = numbers()  # at the same time
+            here = numbers()  # computed while the CPU's process works
         if other.returncode:
             raise SystemExit("the CPU's numbers could not be made; see above")
         with np.load(path) as kept:
@@ -198,7 +199,7 @@ def compared(options: argparse.Namespace) -> Iterator[dict[str, object]]:
 
 
 def said_of_numbers(table: pd.DataFrame) -> str:
-    """Sum up the check of the numbers in one line."""
+    """Summarise the check of the numbers in one line."""
     wrong = table[~table["right"]]
     worst = table.groupby(table["result"].str.split(":").str[0])["difference"].max()
     parts = ", ".join(f"{name} {value:.1e}" for name, value in worst.items())
@@ -213,7 +214,7 @@ def said_of_numbers(table: pd.DataFrame) -> str:
 
 
 def measured(options: argparse.Namespace, clock: Clock) -> Iterator[str]:
-    """Measure one job after another, as long as there is time; print a line for each."""
+    """Measure one job after another while there is time; yield a line for each."""
     rows: list[dict[str, object]] = []
     left_out: list[str] = []
     longest = 0.0
@@ -250,7 +251,7 @@ def said(row: dict[str, Any]) -> str:
 def works(
     options: argparse.Namespace,
 ) -> Iterator[tuple[str, Callable[[], list[dict[str, Any]]]]]:
-    """List the jobs to measure, the most important first."""
+    """Yield the jobs to measure, the most important first."""
     quick = options.quick
     published = dataclasses.replace(PUBLISHED, epochs=2 if quick else 50)
     if quick:

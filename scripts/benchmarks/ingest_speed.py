@@ -3,7 +3,7 @@ ingest it again without a change, and load it as a panel.
 
     python scripts/benchmarks/ingest_speed.py --output scripts/benchmarks/ingest_speed.csv
 
-Each step runs in a process of its own, like a command; seconds include its start.
+Each step runs in a process of its own, like a command; its seconds include the start.
 """
 
 import argparse

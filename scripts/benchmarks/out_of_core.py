@@ -1,8 +1,8 @@
-"""Train a swarm whose data are larger than the memory it may take.
+"""Train a swarm whose data are larger than the memory that it may use.
 
     python scripts/benchmarks/out_of_core.py [--members 10000] [--epochs 6] [--memory 1073741824]
 
-Writes examples of all members to a file larger than the budget, then trains one small LSTM (hidden
+Writes examples of all members to a file larger than the budget. Then trains one small LSTM (hidden
 8) per member in a process of its own, which reads members when they are trained. Writes the size of
 the data, the budget and the peak memory of that process (resident, everything included) to
 ``out_of_core.csv``.

@@ -20,7 +20,7 @@ import pandas as pd
 from forecaster.benchmark import Job, available, compare
 from forecaster.swarm.recurrence import products_of
 
-# Batches are whole: 11 of 32, four windows more than 348.
+# Only whole batches: 11 of 32 windows, which is four windows more than 348.
 JOB = Job(hidden=32, lookback=20, batch=32, features=1, windows=352, members=500)
 EPOCHS = 1000
 

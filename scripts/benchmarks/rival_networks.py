@@ -1,4 +1,4 @@
-"""The networks of ``rivals.py``: in plain JAX and optax, in Flax, and in PyTorch."""
+"""Define the networks of ``rivals.py`` in plain JAX and optax, in Flax, and in PyTorch."""
 
 import functools
 import itertools
@@ -8,16 +8,17 @@ from typing import Any, NamedTuple
 
 from rival_work import Work
 
-HEADS = 2  # of a transformer's attention; its feed-forward layer is twice as wide as the rest
+HEADS = 2  # attention heads of a transformer; its feed-forward layer is twice as wide as the rest
 
 
 class Plain(NamedTuple):
     """A network and its training in plain JAX and optax: functions of one member."""
 
-    init: Callable[[Any], Any]  # of a key
-    apply: Callable[[Any, Any], Any]  # of weights and inputs
-    begin: Callable[[Any], Any]  # the optimiser's state, of weights
-    step: Callable[[Any, Any, Any], Any]  # of weights with that state, inputs and targets
+    init: Callable[[Any], Any]  # weights from a key
+    apply: Callable[[Any, Any], Any]  # outputs from weights and inputs
+    begin: Callable[[Any], Any]  # the optimiser's state from weights
+    # One step from weights with that state, inputs and targets.
+    step: Callable[[Any, Any, Any], Any]
 
 
 def plain(work: Work) -> Plain:

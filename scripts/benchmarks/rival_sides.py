@@ -1,4 +1,4 @@
-"""The methods of ``rivals.py``: each makes a function that runs a task and returns a mean loss."""
+"""Define the methods of ``rivals.py``: each returns a function that runs a task."""
 
 import os
 from collections.abc import Callable
@@ -119,7 +119,7 @@ def by_turbanet(work: Work) -> Callable[[], Any]:
 def by_torch(work: Work) -> Callable[[], Any]:
     """Train an ensemble as in PyTorch's tutorial: functional_call under vmap, one Adam.
 
-    Its vmap does not support recurrent networks, which are trained one after another.
+    This vmap does not support recurrent networks, which are trained one after another.
     """
     import torch
 
@@ -129,7 +129,7 @@ def by_torch(work: Work) -> Callable[[], Any]:
     networks = [build() for _ in range(work.members)]
     torch.set_num_threads(
         1 if recurrent else len(os.sched_getaffinity(0))
-    )  # more slow small cells down
+    )  # more threads slow down small cells
     if recurrent:
         return lambda: float(np.mean([_trained(work, network, x, y) for network in networks]))
     base = build().to("meta")
@@ -213,8 +213,9 @@ MAKERS = {"ours": by_ours, "vmap": by_vmap, "turbanet": by_turbanet, "torch": by
 
 
 def takes_part(side: str, work: Work) -> bool:
-    """Return whether a method has such a network, or such a call."""
+    """Return whether a method supports such a network and such a call."""
     if side == "sklearn":
-        short = work.members <= 256 and work.members * work.steps < 50_000  # else for minutes
+        # Longer tasks would take minutes.
+        short = work.members <= 256 and work.members * work.steps < 50_000
         return work.network == "mlp" and work.kind == "fit" and short
     return side != "turbanet" or (work.network == "mlp" and not work.classes)

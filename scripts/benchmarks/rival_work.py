@@ -1,10 +1,10 @@
-"""The tasks of ``rivals.py``, the same for all methods: networks, members, steps, data."""
+"""Define the tasks of ``rivals.py``, the same for all methods: networks, members, steps, data."""
 
 import dataclasses
 
 import numpy as np
 
-# For each row of the sweep: the approximate members x steps, and the limits of its steps.
+# For each row of the sweep: approximate product of members and steps, and limits of the steps.
 _MEMBER_STEPS, _MOST, _FEWEST = 8192, 300, 10
 
 
@@ -15,13 +15,13 @@ class Work:
     - ``sizes``: the sizes of layers; for an LSTM or a GRU: features, hidden units, outputs; for a
       transformer: features, width, outputs; for a convolutional network: channels of each layer,
       outputs
-    - ``members``, ``steps``, ``examples``: their numbers
+    - ``members``, ``steps``, ``examples``: the number of each
     - ``kind``: ``fit``; or single calls on new data, ``steps`` times: ``predict``, ``step``, and
       ``bound``, which is ``predict`` by the function that ``Swarm.bind`` returns
     - ``network``: ``mlp``, ``cnn``, ``transformer``, ``lstm`` or ``gru``
-    - ``time``: steps of a sequence
+    - ``time``: number of steps in a sequence
     - ``digits``: whether a perceptron's data are the digits' pixels
-    - ``sweep``: part of the sweep over numbers of members
+    - ``sweep``: whether the task belongs to the sweep over numbers of members
     """
 
     sizes: tuple[int, ...]

@@ -3,18 +3,18 @@
     python scripts/benchmarks/rivals.py [--only NAME]... [--repeats 5] [--sides ours,vmap,torch]
     python scripts/benchmarks/rivals.py --figure-only
 
-Without ``--only`` it takes about half an hour on two cores; with it, the file's rows of other tasks
-are kept.
+Without ``--only`` it takes about half an hour on two cores; with ``--only``, rows of other tasks
+are kept in the file.
 
 The tasks are the examples of TurbaNet (its README and tests, two spirals), larger networks,
 networks of the digits' size, convolutional networks on the digits, transformers, LSTMs and GRUs,
 and 1 to 1,024 members of one size; with full batches, Adam, and the same data for all methods
 (``rival_work.py``, ``rival_sides.py``). A first call runs in a process of its own, which has
 imported its libraries and compiles everything; ``second`` is the first call of the next process,
-which finds compiled programs on disk where a library keeps any; repeated calls take turns in one
+which finds compiled programs on disk if the library keeps any; repeated calls take turns in one
 process. Writes ``rivals.csv`` beside this script: seconds of the first and the second call, the
-median of the repeated calls, milliseconds of an epoch (of all members), and the ratio of each time
-to this program's; draws ``rivals.png`` from it.
+median of the repeated calls, milliseconds of an epoch (of all members), and each time divided by
+this program's time; draws ``rivals.png`` from it.
 
 TurbaNet is measured if it can be imported (``pip install --ignore-requires-python turbanet``).
 """
@@ -64,9 +64,9 @@ def first_calls(
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Return medians of first calls, each in a process of its own, in turns.
 
-    The first dict is of processes that find no compiled programs on disk, the second of processes
-    after one that did the same. Only this program keeps any by default; the others do the same work
-    twice, and their second call is another first one.
+    The first dict is for processes that find no compiled programs on disk, the second for processes
+    after such a process. Only this program keeps compiled programs by default; other methods do the
+    same work twice, and their second call is another first call.
     """
     first: dict[str, list[float]] = {side: [] for side in sides}
     second: dict[str, list[float]] = {side: [] for side in sides}
@@ -86,7 +86,7 @@ def first_calls(
 
 
 def repeated_calls(name: str, sides: list[str], repeats: int) -> dict[str, float]:
-    """Return the median of repeated calls, in turns, the order reversed every other time.
+    """Return the median of repeated calls, in turns; reverse the order in every second turn.
 
     Slow methods take fewer turns, but at least two.
     """

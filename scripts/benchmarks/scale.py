@@ -75,7 +75,7 @@ def make_panel(path: Path, series: int, steps: int) -> None:
     import pyarrow.parquet as pq
 
     random = np.random.default_rng(0)
-    # A hundred thousand weekdays before today would begin before the range of nanoseconds.
+    # A hundred thousand weekdays that end today would begin before the range of nanoseconds.
     first = "1680-01-01" if steps > 80_000 else "2000-01-03"
     times = pd.bdate_range(first, periods=steps).to_numpy("datetime64[ns]")
     fields = [("unique_id", pa.string()), ("ds", pa.timestamp("ns")), ("y", pa.float64())]
@@ -114,7 +114,7 @@ def disk(folder: Path) -> int:
 
 
 def write(row: dict[str, Any]) -> None:
-    """Put a row into the table, replacing the row with the same keys."""
+    """Put a row into the table; replace the row with the same keys."""
     table = pd.DataFrame([row])
     if TABLE.exists():
         table = pd.concat([pd.read_csv(TABLE), table], ignore_index=True)

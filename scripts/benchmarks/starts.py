@@ -1,9 +1,9 @@
-"""Time commands from the shell in this tree and in another one: medians, both in turns.
+"""Time commands from the shell in this tree and in another tree: medians, both in turns.
 
     python scripts/benchmarks/starts.py FILE.parquet --beside OTHER_TREE
 
 Fits 30 series of a file once with this tree, then runs each command repeatedly on that home, with
-this tree and with the other one. Programs are compiled, and bytecode is written, before times are
+this tree and with the other tree. Programs are compiled, and bytecode is written, before times are
 taken. Writes ``starts.csv`` beside this script: processor seconds, and seconds by the wall clock.
 """
 
@@ -26,7 +26,7 @@ COMMANDS = {
     "runs": ("runs",),
     "export": ("export", "{ticker}", "--output", "{folder}/x.csv", "--overwrite"),
 }
-MOST = 30  # series
+MOST = 30  # number of series
 
 
 def run(tree: Path, words: tuple[str, ...], home: Path) -> tuple[float, float]:
@@ -67,7 +67,7 @@ def measured(trees: dict[str, Path], repeats: int, ticker: str, home: Path) -> l
         for turn in range(repeats + 1):
             for tree, place in trees.items():
                 took = run(place, words, home)
-                if turn:  # the first compiles and writes bytecode
+                if turn:  # the first turn compiles and writes bytecode
                     seconds[tree].append(took)
         for tree, times in seconds.items():
             medians = [f"{statistics.median(column):.2f}" for column in zip(*times, strict=True)]

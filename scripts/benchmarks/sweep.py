@@ -1,4 +1,4 @@
-"""Measure the cost of a sweep over learning rates beyond the training itself.
+"""Measure the cost of a sweep over learning rates, beyond the cost of the training itself.
 
     python scripts/benchmarks/sweep.py [--series 50] [--rates 20] [--epochs 20] [--repeats 3]
 

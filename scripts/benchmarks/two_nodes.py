@@ -2,7 +2,7 @@
 
     python scripts/benchmarks/two_nodes.py --series 600 --repeats 3
 
-Start-up of the cluster and its workers, and compilation, are not counted: each side trains once
+The start of the cluster and its workers, and compilation, are not counted: each side trains once
 before. Seconds are by the clock; on a busy machine processor seconds say more (of the process that
 trains, or of the driver and the nodes' workers together). The networks must have the same bits.
 Needs ray: `pip install -e ".[ray]"`.

@@ -53,7 +53,7 @@ def digits(seed: int):
 
 
 def mnist(folder: Path):
-    """Return the same for MNIST, from its IDX files."""
+    """Return MNIST from its IDX files, in the form of :func:`digits`."""
 
     def read(name: str) -> np.ndarray:
         for path, opened in ((folder / name, open), (folder / f"{name}.gz", gzip.open)):

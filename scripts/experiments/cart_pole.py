@@ -1,10 +1,10 @@
-"""A swarm of agents, each with its own seed and learning rate, in a cart-pole written in JAX.
+"""Train a swarm of agents with their own seeds and learning rates, in a cart-pole in JAX.
 
     python scripts/experiments/cart_pole.py [--quick]
 
-REINFORCE (Williams 1992) with the mean return as a baseline. The environment is that of Barto,
-Sutton and Anderson (1983), with the constants of the usual CartPole-v1: 500 steps are a full
-episode. All agents act and learn at the same time; reward curves are quantiles over seeds.
+REINFORCE (Williams 1992) with the mean return as a baseline. The environment is from Barto, Sutton
+and Anderson (1983), with the constants of the usual CartPole-v1: 500 steps are a full episode. All
+agents act and learn at the same time; reward curves are quantiles over seeds.
 """
 
 import harness
@@ -52,7 +52,7 @@ def episode(act, key):
 
 
 def surrogate(params, batch, key):
-    """Return log-probabilities times later rewards, with the expected return's gradient."""
+    """Return log-probabilities times later rewards; the gradient is that of the expected return."""
     act = lambda x: APPLY(params, x)  # noqa: E731
     seeds = jax.random.split(jax.random.wrap_key_data(batch.inputs[0]), EPISODES)
     states, actions, alive = jax.vmap(lambda k: episode(act, k))(seeds)
@@ -62,7 +62,7 @@ def surrogate(params, batch, key):
     advantage = jax.lax.stop_gradient((to_go - mean) / 50)
     chosen = jnp.take_along_axis(nnx.log_softmax(act(states)), actions[..., None], -1)[..., 0]
     loss = -(chosen * advantage * reward).sum() / reward.sum()
-    # The value is the mean length, for display; the gradient is the surrogate's.
+    # The value is the mean length, for display; the gradient is that of the surrogate.
     return loss + jax.lax.stop_gradient(reward.sum(1).mean() - loss)
 
 

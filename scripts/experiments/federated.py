@@ -1,11 +1,11 @@
-"""Federated averaging over clients with different data, on the public API of the swarm.
+"""Average models over clients with different data (federated), on the swarm's public API.
 
     python scripts/experiments/federated.py [--quick]
 
 Each client sees mostly digits of two classes. Clients train by themselves for a few epochs, the
 weights are averaged, and all continue from the average (McMahan et al. 2017, arXiv 1602.05629).
-Compared are the average, a client that never shares, and one model that sees all data, and so takes
-more steps in a round.
+The script compares the average, a client that never shares, and one model that sees all data and
+so takes more steps in a round.
 """
 
 import harness
@@ -18,7 +18,7 @@ from forecaster.swarm import Shared, Swarm
 
 
 def split(y: np.ndarray, clients: int, random) -> list[np.ndarray]:
-    """Return the rows of each client: four in five of two classes, the rest of any class."""
+    """Return the rows of each client: four in five from two classes, the rest from any class."""
     rows = []
     for client in range(clients):
         local = np.flatnonzero(np.isin(y, [client % 10, (client + 1) % 10]))

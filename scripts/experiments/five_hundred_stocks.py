@@ -4,12 +4,13 @@
 
 One LSTM a stock (hidden 32, lookback 20, close only, batch 32, Adam 1e-5, 1,000 epochs, 2 years).
 --as-published scales each series by its whole history, splits windows at random, and keeps the
-weights that are best on the windows it is then judged by. Without it, scaling and training see the
-first 70 % of days, the next 10 % choose the epoch, and the last 20 % are forecast. Each side trains
-for at most --minutes: ours for as many epochs as fit, PyTorch the same epochs for as many stocks as
-fit; times are scaled to the whole experiment, and errors compared on the same stocks. Then this
-program's default training is timed, and compared on the same days. Published: 9,560.44 s by a
-PyTorch loop, 224.51 s by TurbaNet, 42.6 times as fast, on an RTX 2070 Super.
+weights that are best on the windows used for the final judgement. Without it, scaling and training
+see the first 70 % of days, the next 10 % choose the epoch, and the last 20 % are forecast. Each
+side trains for at most --minutes: our side trains as many epochs as fit; PyTorch trains the same
+number of epochs for as many stocks as fit. Times are scaled to the whole experiment, and errors
+compared on the same stocks. Then this program's default training is timed, and compared on the same
+days. Published: 9,560.44 s by a PyTorch loop, 224.51 s by TurbaNet, 42.6 times as fast, on an RTX
+2070 Super.
 """
 
 import time
@@ -43,7 +44,7 @@ class Windows(NamedTuple):
     """The windows of all stocks, (stock, window, ...), and the scale to prices, (stock, 1)."""
 
     train: tuple[np.ndarray, np.ndarray]
-    choose: tuple[np.ndarray, np.ndarray]  # for the best epoch
+    choose: tuple[np.ndarray, np.ndarray]  # windows that choose the best epoch
     test: tuple[np.ndarray, np.ndarray]
     scale: np.ndarray
 
@@ -60,7 +61,7 @@ def cut(prices: np.ndarray, as_published: bool, seed: int) -> Windows:
     if as_published:
         rows = np.random.default_rng(seed).permutation(count)
         first, second = int(0.8 * count), int(0.8 * count)
-    else:  # the target's day decides
+    else:  # the day of the target decides
         first = int(0.7 * prices.shape[1]) - LOOKBACK
         second = int(0.8 * prices.shape[1]) - LOOKBACK
     train, choose, test = rows[:first], rows[first:second], rows[second:]

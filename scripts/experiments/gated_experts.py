@@ -3,9 +3,9 @@
     python scripts/experiments/gated_experts.py [--quick]
 
 The function to learn behaves differently in four regions. Four small networks specialise, each on
-the examples that it explained best in the previous round (a hard form of Jacobs et al. 1991); a
+the examples that it explained best in the previous round (a hard form of Jacobs et al. 1991). A
 gate then learns from the inputs which expert to ask. For comparison: one network with as many
-weights as experts and gate together, and the mean of four networks that all saw all examples.
+weights as the experts and the gate together, and the mean of four networks that saw all examples.
 """
 
 import harness
@@ -50,7 +50,7 @@ def main() -> None:
     share = random.dirichlet(np.ones(options.experts), len(x)).T.astype(np.float32)
     everyone = (len(names), *x.shape), (len(names), *y.shape)
     inputs, targets = np.broadcast_to(x, everyone[0]), np.broadcast_to(y, everyone[1])
-    for _ in range(options.rounds):  # an example trains the expert that explains it best
+    for _ in range(options.rounds):  # the expert that explains an example best is trained on it
         experts = experts.fit(
             inputs, targets, sample_weight=share, epochs=options.epochs, batch_size=64
         )
@@ -65,7 +65,7 @@ def main() -> None:
     mean = Swarm(regression(16), names, **common)
     mean = mean.fit(Shared(x), Shared(y), epochs=epochs, batch_size=64)
     weights = options.experts * (4 * 16 + 1) + 3 * 32 + 33 * options.experts
-    hidden = (weights - 1) // 4  # two inputs, a bias and an output each
+    hidden = (weights - 1) // 4  # two inputs, a bias and an output for each hidden unit
     single = Swarm(regression(hidden), ["single"], **common)
     single = single.fit(Shared(x), Shared(y), epochs=epochs, batch_size=64)
 

@@ -1,4 +1,4 @@
-"""Shared parts of the experiments: options, paired timing, provenance, tables and figures."""
+"""Provide what all experiments need: options, paired timing, provenance, tables and figures."""
 
 import argparse
 import importlib.metadata
@@ -51,7 +51,7 @@ def folder(options: argparse.Namespace) -> Path:
 def paired(
     runs: Mapping[str, Callable[[], Any]], repeats: int, warm_up: bool = True
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """Time runs in turn, in reversed order every other time.
+    """Time runs in turn; reverse the order in every second repeat.
 
     Returns a table ``method, repeat, seconds``, in which repeat -1 is the first run, with
     compilation, and the last result of each run.

@@ -1,10 +1,10 @@
-"""Time a hundred networks beside one (Whitney 2021).
+"""Time a hundred networks compared with one (Whitney 2021).
 
     python scripts/experiments/hundred_in_one.py [--quick] [--repeats 3]
 
-Trains the small classifier of two spirals of that text's first example, alone and with 9, 99 and
-999 others, by a plain vmap and by this program. A GPU with idle cores trains a hundred in the time
-of one; a CPU core has no idle parts, but the overhead of each step is shared.
+Trains the small classifier of two spirals from the first example of that text, alone and with 9, 99
+and 999 others, by a plain vmap and by this program. A GPU with idle cores trains a hundred in the
+time of one; a CPU core has no idle parts, and only the overhead of each step is shared.
 Source: W. Whitney, "Parallelizing neural networks on one GPU with JAX" (2021).
 """
 

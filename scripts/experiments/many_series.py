@@ -3,14 +3,14 @@
     python scripts/experiments/many_series.py [--quick] [--series 1660]
 
 A frequent question is why "training one network per series in a Python loop gets slower with every
-iteration". There are three causes, each reproduced here for --iterations models: losses are added
-up as tensors, so that their graphs are kept; results are appended to a table by copying it (with
-ten times as many models); a function is compiled again for every model, which is slow from the
-start. For comparison: the loop without these faults, and one swarm of all series. Then uneven
-convergence: every series stops by its own validation loss and leaves the swarm (compaction),
-against training all series for as long as the slowest needs. The saving depends on how uneven the
-series are, here waves under very different noise. The claim that asynchronous scheduling saves
-40 % is about this saving.
+iteration". There are three causes, each reproduced here for --iterations models. First, losses are
+added up as tensors, so that their graphs are kept. Second, results are appended to a table by
+copying it (with ten times as many models). Third, a function is compiled again for every model,
+which is slow from the start. For comparison: the loop without these faults, and one swarm of all
+series. Then uneven convergence: every series stops by its own validation loss and leaves the swarm
+(compaction), compared with training all series until the slowest has finished. The saving depends
+on how uneven the series are, here waves under very different noise. The claim that asynchronous
+scheduling saves 40 % is about this saving.
 """
 
 import time
@@ -118,7 +118,7 @@ def jax_loop(x, y, epochs: int, recompiles: bool) -> list[float]:
 
 
 def appending(series: int, rows: int) -> list[float]:
-    """Return the seconds of each append of one model's forecasts to a table that is copied."""
+    """Return the seconds that each append of one model's forecasts to a copied table takes."""
     table, seconds = pd.DataFrame({"unique_id": [], "y": []}), []
     for number in range(series):
         began = time.perf_counter()
@@ -194,7 +194,7 @@ def main() -> None:
     networks.fit(x, y, epochs=options.epochs, batch_size=BATCH)
     seconds = time.perf_counter() - began
     few = torch_loop(x[:6], y[:6], options.epochs, False)
-    steady = np.median(few[1:]) * options.series  # one thread, one after the other
+    steady = np.median(few[1:]) * options.series  # one thread, one model after the other
     print(
         f"{options.series} series x {options.epochs} epochs in one call: {seconds:.1f} s "
         f"({first:.1f} s with compiling); the PyTorch loop without fault: {steady:.1f} s"

@@ -1,4 +1,4 @@
-"""Small classifiers in ordinary PyTorch, one after another or in a process per core."""
+"""Train small classifiers in ordinary PyTorch, one after another or in a process per core."""
 
 import concurrent.futures
 import itertools
@@ -15,8 +15,8 @@ def train(
 ) -> Any:  # fmt: skip
     """Train one MLP with ReLU by Adam on one thread.
 
-    Returns probabilities (example, class) for ``test``, or else for ``x``. Two classes take one
-    output and the logistic loss.
+    Returns probabilities (example, class) for ``test``, or otherwise for ``x``. Two classes take
+    one output and the logistic loss.
     """
     import torch
 

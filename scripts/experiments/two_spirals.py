@@ -5,7 +5,7 @@
 128 points of two interleaved spirals, all in one batch, Adam 1e-3, 1,024 epochs; small networks (16
 hidden units) and large ones (two layers of 256). Time is proportional to epochs: large networks are
 trained for --large-epochs, PyTorch's for --torch-epochs, and the times are scaled. Published, on a
-CPU: 128 small networks 48 s by PyTorch and 2.6 s by TurbaNet; 128 large ones 131 s and 453 s.
+CPU: 128 small networks 48 s by PyTorch and 2.6 s by TurbaNet; 128 large networks 131 s and 453 s.
 """
 
 import functools

@@ -4,8 +4,8 @@
 
 For every instruction set of this processor it runs RUNS random shapes (default 3,000), half of them
 LSTMs and half GRUs, forward and backward, and hashes of random keys, on arrays of exactly the
-needed size. A tenth as many runs compare the kernels for matrix units (AMX) with their AVX-512
-replacement, bit by bit; without such units, their instructions trap and are emulated by
+needed size. A tenth of that number of runs compare the kernels for matrix units (AMX) with their
+AVX-512 replacement, bit by bit; without such units, their instructions trap and are emulated by
 ``tile_traps.h``. Kernels for AVX-512 BF16, if the processor has it, must agree up to rounding.
 Exits with 1 if a sanitizer finds an error, a result contains a number that was never written, or
 bits differ.

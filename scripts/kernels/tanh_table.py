@@ -3,7 +3,7 @@
     python scripts/kernels/tanh_table.py [DEGREE]
 
 There are 32 polynomials, one for each whole number that |x| times SCALE rounds to; the first has no
-constant, so that tanh(0) is 0. Takes the scale with the smallest maximum error, and prints that
+constant, so that tanh(0) is 0. Chooses the scale with the smallest maximum error, and prints this
 error.
 """
 
@@ -36,7 +36,7 @@ def polynomials(scale: float, degree: int) -> tuple[np.ndarray, float]:
         x = (nodes * (high - low) + high + low) / 2
         if segment:
             coefficients = fitted(x, np.tanh(x), range(degree + 1))
-        else:  # relative to x, so small numbers stay accurate
+        else:  # relative to x, so that small numbers stay accurate
             coefficients = np.r_[0.0, fitted(x, np.tanh(x) / x, range(degree))]
         grid = np.linspace(low, high, 2000)
         values = np.polyval(coefficients.astype(np.float32)[::-1], grid)

@@ -1,4 +1,4 @@
-"""Apply adjustments to a store on request: those proposed, or a factor of one's own."""
+"""Apply adjustments to a store on request: the proposed ones, or a factor that a user gives."""
 
 from collections.abc import Callable, Sequence
 from datetime import date
@@ -19,11 +19,11 @@ from forecaster.ingest.store.export import find_store
 from forecaster.ingest.store.store import Store
 from forecaster.series import Panel
 
-_NONE = 1.0  # the factor that is kept for a jump that is none of a split
+_NONE = 1.0  # the factor that is kept for a jump that does not come from a split
 
 
 def proposed(store: Store) -> dict[str, Proposal]:
-    """Return by series the adjustment that the stored prices call for, if any."""
+    """Return the adjustment that the stored prices of each series call for, if any, by series."""
     series, _ = store.read_arrays(store.ids)
     try:
         return proposed_of(store, Panel.from_arrays(series)) if series else {}
@@ -52,16 +52,16 @@ def adjust(
 ) -> tuple[Store, dict[str, Proposal]]:
     """Adjust the stored rows of some series as proposed; return the store and what was applied.
 
-    Adjustments are kept, and applied to rows that arrive later for as long as these show the jump.
+    Adjustments are kept, and applied to rows that arrive later as long as these rows show the jump.
 
-    - ``names``: in any spelling; None: all series with a proposal
-    - ``source``: the source whose store has them; None: the only one
+    - ``names``: the series, in any spelling; None: all series with a proposal
+    - ``source``: the source whose store has the series; None: the only source
     - ``undo``: forget the adjustments of these series instead. Stored rows stay as they are until
       they are read again
-    - ``dismiss``: leave the rows as they are instead, and propose this no more
+    - ``dismiss``: leave the rows as they are instead, and do not propose the adjustments again
     - ``on_wait(message)``: called if another process is updating the same store
 
-    Raises UsageError where the source is not stored, or nothing is proposed or kept for a series.
+    Raises UsageError if the source is not stored, or if a series has nothing proposed or kept.
     """
     store = find_store(home, source)
     with store.locked(on_wait):
@@ -92,15 +92,15 @@ def adjust_by(
     split: bool = True,
     on_wait: Callable[[str], None] | None = None,
 ) -> tuple[Store, dict[str, Proposal]]:
-    """Adjust the rows of a series before a day by a factor; returns as :func:`adjust` does.
+    """Adjust the rows of a series before a day by a factor; return the same as :func:`adjust`.
 
     - ``name, source, on_wait``: as for :func:`adjust`
-    - ``factor``: what earlier prices are multiplied by, such as 0.25 for a split 4 for 1
+    - ``factor``: the factor that earlier prices are multiplied by, such as 0.25 for a split 4 for 1
     - ``before``: the first day with the new prices
     - ``split``: whether earlier volumes are divided by the factor
 
-    Raises UsageError for a series that is not stored, for a factor that is not above 0 or is 1, and
-    where prices did not move by about this factor on that day, as after a wrong date.
+    Raises UsageError for a series that is not stored, and for a factor that is not above 0 or is 1.
+    It also raises it if prices did not move by about this factor on that day, as with a wrong date.
     """
     if not (np.isfinite(factor) and factor > 0 and factor != _NONE):
         raise UsageError(f"factor: expected a number above 0 other than 1; got {factor:g}")
@@ -122,12 +122,12 @@ def adjust_by(
 
 
 def _apply(store: Store, chosen: dict[str, Proposal], *, dismiss: bool = False) -> None:
-    """Keep adjustments, and write the rows that they change. The store is locked."""
+    """Keep adjustments, and write the rows that they change. The store must be locked."""
     kept = read_adjustments(store.folder)
     for name, (time, factor, _, split) in chosen.items():
         one = Adjustment(time, _NONE if dismiss else factor, split)
         kept[name] = [*(each for each in kept.get(name, []) if each.time != time), one]
-    # Before the rows: if this is interrupted, the same command does the rest.
+    # Before the rows are written: after an interruption the same command finishes the work.
     write_adjustments(store.folder, kept)
     if dismiss:
         return
@@ -138,7 +138,7 @@ def _apply(store: Store, chosen: dict[str, Proposal], *, dismiss: bool = False) 
 
 
 def _write(store: Store, name: str, adjustments: Sequence[Adjustment]) -> None:
-    """Write a series with its adjustments; the rest of its entry stays as it is."""
+    """Write a series with its adjustments; the rest of its index entry does not change."""
     from forecaster.ingest.store.series_file import encode
 
     entry = store.index.series[name]

@@ -1,6 +1,6 @@
-"""Recognise splits and changes of currency that a source has not carried into earlier rows.
+"""Recognise splits and changes of currency that a source has not applied to earlier rows.
 
-Both look like a jump, and widen bands for as long as it is remembered. What is found is only a
+Both look like a jump, and make bands wider as long as the jump is remembered. The result is only a
 proposal: :mod:`forecaster.ingest.store.adjusting` applies it on request.
 """
 
@@ -13,10 +13,10 @@ import pandas as pd
 from forecaster.series import Panel, show_time
 
 LATEST = 60
-"""Sessions in which adjustments are looked for; later they no longer show in bands."""
+"""Number of latest sessions in which adjustments are looked for; bands forget earlier ones."""
 _SHARES = (1.5, 2, 3, 4, 5, 6, 7, 8, 10, 15, 20, 25, 30, 40, 50, 100)
 _LEAST_SPLIT = np.log(1.3)
-_NEAR = 2.0  # usual moves by which the open may differ from the exact ratio
+_NEAR = 2.0  # how far the open may be from the exact ratio, in usual moves
 _LEAST_NEAR, _MOST_NEAR = 0.01, 0.05
 _TOGETHER = 10  # number of series from which on a move of all together stands out
 _LEAST_MOVE = 0.05  # smallest move of so many series together
@@ -29,8 +29,8 @@ class Proposal(NamedTuple):
     """An adjustment of the rows of a series before a session.
 
     - ``time``: the first session with the new prices, as text
-    - ``factor``: what earlier prices are to be multiplied by
-    - ``why``: what it looks like
+    - ``factor``: the factor that earlier prices are to be multiplied by
+    - ``why``: what the adjustment looks like
     - ``split``: whether volumes are to be divided by the factor
     """
 
@@ -41,13 +41,13 @@ class Proposal(NamedTuple):
 
 
 def proposals(panel: Panel) -> dict[str, Proposal]:
-    """Return by series the adjustment that its latest sessions call for, if any.
+    """Return the adjustment that the latest sessions of each series call for, if any, by series.
 
-    A split shows as a move of the open from the close before, by an exact ratio such as 1/4 or 10.
-    All series together move by another amount only where the unit has changed, as on the day on
-    which a source changes its currency: in a crash they also move apart.
+    A split is recognised by the move from the close before to the open, which has an exact ratio
+    such as 1/4 or 10. All series together move by another amount only if the unit has changed, as
+    on the day on which a source changes its currency: in a crash they also move apart.
 
-    ``panel``: of prices by date, which have been adjusted for what the source knows of
+    ``panel``: prices by date, which the source has adjusted for the events that it knows
     """
     if panel.target == "y" or panel.times.dtype.kind != "M":
         return {}
@@ -68,8 +68,8 @@ def proposals(panel: Panel) -> dict[str, Proposal]:
 class _Moves(NamedTuple):
     """The log moves of all series at the latest times, from the close before; NaN in gaps.
 
-    - ``times`` (time,)
-    - ``to_close``, ``to_open`` (time, series): to the close, and to the open
+    - ``times`` (time,): the times
+    - ``to_close``, ``to_open`` (time, series): the moves to the close, and to the open
     - ``usual`` (series,): the usual size of a move to the close
     """
 
@@ -89,7 +89,7 @@ class _Moves(NamedTuple):
             opened = close * within.T
         before = pd.DataFrame(close).ffill().shift(1).to_numpy()
         with np.errstate(invalid="ignore", divide="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # of a series without a row
+            warnings.simplefilter("ignore", RuntimeWarning)  # from series without a row
             to_close, to_open = np.log(close / before), np.log(opened / before)
             usual = 1.4826 * np.nanmedian(np.abs(to_close), axis=0)
         return _Moves(panel.times[low:][-LATEST:], to_close[-LATEST:], to_open[-LATEST:], usual)
@@ -98,7 +98,7 @@ class _Moves(NamedTuple):
 def _moved_together(moves: np.ndarray) -> np.ndarray:
     """Return the times at which nearly all series moved by the same amount, (time,).
 
-    ``moves`` (time, series)
+    ``moves`` (time, series): the log moves
     """
     there = np.isfinite(moves).sum(1)
     same = np.zeros(len(moves), bool)
@@ -114,7 +114,7 @@ def _moved_together(moves: np.ndarray) -> np.ndarray:
 
 
 def _split(moves: _Moves, row: int) -> Proposal | None:
-    """Return the latest move by an exact ratio, unless it was taken back, or took one back."""
+    """Return the latest move by an exact ratio, without pairs of moves that cancel each other."""
     left: list[Proposal] = []
     for time in np.flatnonzero(np.abs(moves.to_close[:, row]) > _LEAST_SPLIT):
         one = _exact(moves.times[time], float(moves.to_open[time, row]), float(moves.usual[row]))
@@ -128,7 +128,7 @@ def _split(moves: _Moves, row: int) -> Proposal | None:
 
 
 def _exact(when: np.datetime64, move: float, usual: float) -> Proposal | None:
-    """Return a move of the open as a split if it is by the ratio of one; None where by none."""
+    """Return a move of the open as a split if its ratio is that of a split, otherwise None."""
     near = float(np.clip(_NEAR * usual, _LEAST_NEAR, _MOST_NEAR))
     for share in _SHARES:
         for factor, terms in ((1 / share, f"{share:g} for 1"), (share, f"1 for {share:g}")):

@@ -1,4 +1,4 @@
-"""Find sessions whose prices are repeated later, decide which are copies, and since when."""
+"""Find sessions whose prices are repeated later; decide which are copies, and since when."""
 
 from typing import NamedTuple
 
@@ -9,16 +9,17 @@ from forecaster.series import Panel
 
 BAR = ("open", "high", "low", "close")
 
-_COPIED_WITHIN = 70  # sessions between a copy and its original
-_COPIED_TOGETHER = 5  # least number of series with copies on a day that confirm each other
-_COPIED_SHARE = 0.01  # least share of all series, likewise
+_COPIED_WITHIN = 70  # maximum number of sessions between a copy and its original
+# Minimum number of series with copies on the same day; such copies confirm each other.
+_COPIED_TOGETHER = 5
+_COPIED_SHARE = 0.01  # minimum share of all series with copies on the same day
 _NEVER = np.iinfo(np.int32).max
 
 
 def repeated_later(
     open_: np.ndarray, high: np.ndarray, low: np.ndarray, close: np.ndarray
 ) -> np.ndarray:
-    """Return rows whose prices are those of one of the next sessions, (series, rank)."""
+    """Return rows whose prices equal those of one of the next sessions, (series, rank)."""
     bars = np.stack([open_, high, low, close], axis=-1)
     moving = np.isfinite(bars).all(-1) & (high > low)
     keys = _hash_bars(bars)
@@ -35,7 +36,7 @@ def repeated_later(
 
 def _hash_bars(bars: np.ndarray) -> np.ndarray:
     """Return a hash of each bar, (series, row), from prices (series, row, price)."""
-    bits = np.ascontiguousarray(bars + 0.0).view(np.uint64)  # -0.0 is 0.0
+    bits = np.ascontiguousarray(bars + 0.0).view(np.uint64)  # turns -0.0 into 0.0
     factors = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9,
                         0x27D4EB2F165667C5], np.uint64)  # fmt: skip
     with np.errstate(over="ignore"):
@@ -44,11 +45,11 @@ def _hash_bars(bars: np.ndarray) -> np.ndarray:
 
 
 class Copies(NamedTuple):
-    """Rows whose prices are repeated later, all (copy,).
+    """Rows whose prices are repeated later, each array (copy,).
 
     - ``series``, ``positions``: the rows
     - ``originals``: the position of the first later row with these prices
-    - ``same_volumes``: the position of the first with the same volume too; never where none has it
+    - ``same_volumes``: the position of the first later row with the same volume, too; never if none
     """
 
     series: np.ndarray
@@ -58,12 +59,12 @@ class Copies(NamedTuple):
 
 
 def when_known(copies: Copies, listed: np.ndarray) -> np.ndarray:
-    """Return the position at which each copy is known as one, (copy,); never where it is none.
+    """Return the position at which each copy is known as one, (copy,); never if it is no copy.
 
     Repeated prices are a copy if the volume is repeated too, or if many series have one on the
     same day: thin or cheap stocks sometimes have two equal sessions by chance.
 
-    - ``copies``: of all series
+    - ``copies``: the candidates of all series
     - ``listed`` (time,): number of series with a row
     """
     return np.minimum(copies.same_volumes, _known_together(copies, listed))
@@ -74,13 +75,13 @@ def confirm_copies(
 ) -> np.ndarray:
     """Mark confirmed copies in ``copied``; return the positions at which they are known.
 
-    Where copy and original are consecutive, the original is marked too, since either may be wrong;
-    but if only the later of the two is on a day without trading, it alone was carried forward.
+    If copy and original are consecutive, the original is marked, too, since either may be wrong.
+    But if only the later one is on a day without trading, the later one alone was carried forward.
 
     - ``copied`` (series, time): changed in place
     - ``copies``, ``known`` (copy,): the candidates, and the result of :func:`when_known`
 
-    Returns (series, time), never where there is no copy.
+    Returns an array (series, time), with never where there is no copy.
     """
     copied[:] = False
     known_at = np.full(copied.shape, _NEVER, np.int32)
@@ -103,7 +104,7 @@ def confirm_copies(
 
 
 def _known_together(copies: Copies, listed: np.ndarray) -> np.ndarray:
-    """Return the position at which a copy is one of many on its day, (copy,); never if it is not.
+    """Return the position at which a copy is one of many on its day, (copy,); otherwise never.
 
     ``listed`` (time,): number of series with a row
     """
@@ -120,10 +121,10 @@ def _known_together(copies: Copies, listed: np.ndarray) -> np.ndarray:
 
 
 def compare_with_originals(copied: np.ndarray, panel: Panel) -> Copies:
-    """Return where the prices of copied rows are repeated, and where their volume is too.
+    """Return which later rows repeat the prices of copied rows, and which also repeat the volume.
 
-    ``copied`` (series, time). Rows whose original is too far away, in a series with long gaps, are
-    left out.
+    ``copied`` (series, time): the copied rows. Rows whose original is too far away, in a series
+    with long gaps, are left out.
     """
     bars = np.stack([panel.channel(name) for name in BAR], axis=-1) if copied.any() else None
     volume = panel.channel("volume") if "volume" in panel.channels else None
@@ -143,7 +144,7 @@ def compare_with_originals(copied: np.ndarray, panel: Panel) -> Copies:
 
 
 def next_rows(panel: Panel, rows: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """Return the position of the row after each of these in its series; there must be one."""
+    """Return the position of the next row of the same series for each row; it must exist."""
     observed = np.flatnonzero(panel.mask)
     keys = rows * panel.mask.shape[1] + positions
     return observed[np.searchsorted(observed, keys, side="right")] % panel.mask.shape[1]

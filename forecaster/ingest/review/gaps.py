@@ -9,12 +9,12 @@ from forecaster.series import NEW_YORK, Panel, exchange_of, sessions, union_of
 
 
 def count_gaps(panel: Panel, common: np.ndarray | None = None) -> dict[str, int]:
-    """Return, by series, the number of missing sessions between its first and last row.
+    """Return the number of missing sessions between the first and last row, by series.
 
-    Where the exchange is unknown, a session is a time at which at least half of the series listed
-    then have a row.
+    If the exchange is unknown, a session is a time at which at least half of the series that are
+    listed then have a row.
 
-    ``common`` (time,): those times; by default as these series show them
+    ``common`` (time,): these times; by default inferred from these series
     """
     if common is None:
         common = common_times(panel.mask.sum(0), listed_at(panel))
@@ -37,9 +37,9 @@ def count_gaps(panel: Panel, common: np.ndarray | None = None) -> dict[str, int]
 
 
 def gaps_in_values(times: Mapping[str, np.ndarray]) -> dict[str, int]:
-    """Return, by series, the number of missing times, for series that are no prices.
+    """Return the number of missing times by series, for series that are not prices.
 
-    The result is that of :func:`count_gaps`, without a panel in memory.
+    The result is the same as that of :func:`count_gaps`, without a panel in memory.
 
     ``times``: each series' times, sorted; series with the same times may share the array
     """
@@ -80,7 +80,7 @@ def _sessions_of(panel: Panel, name: str) -> np.ndarray | None:
 
 
 def is_session(panel: Panel, name: str) -> np.ndarray:
-    """Return whether the exchange was open, (time,); True where that is unknown."""
+    """Return whether the exchange was open, (time,); True if that is unknown."""
     open_days = _sessions_of(panel, name)
     if open_days is None or not len(open_days):
         return np.ones(len(panel.times), bool)
@@ -89,10 +89,10 @@ def is_session(panel: Panel, name: str) -> np.ndarray:
 
 
 def closed_rows(panel: Panel, rows: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """Return which of some daily rows fall on days on which the series' exchange is closed, (row,).
+    """Return which daily rows fall on days on which the series' exchange is closed, (row,).
 
-    Unlike in :func:`is_session`, no other row has a say in it: a symbol that names no other
-    exchange is taken to be of New York's. False where the calendar is unknown.
+    Unlike in :func:`is_session`, no other row matters: a symbol without the name of an exchange is
+    taken to be from New York. The result is False where the calendar is unknown.
 
     ``rows``, ``positions`` (row,): the series and the positions in time
     """
@@ -117,7 +117,7 @@ def _days(panel: Panel) -> np.ndarray:
 
 
 def listed_at(panel: Panel) -> np.ndarray:
-    """Return the number of series that have begun at each time and not ended, (time,)."""
+    """Return the number of series that have begun and not ended at each time, (time,)."""
     first = panel.mask.argmax(1)
     last = panel.mask.shape[1] - 1 - panel.mask[:, ::-1].argmax(1)
     listed = np.zeros(len(panel.times) + 1, int)

@@ -1,14 +1,15 @@
-"""Flag rows whose prices look wrong, judged from the prices alone. No price is changed.
+"""Flag rows whose prices look wrong, judged only from prices. No price is changed.
 
 Flags:
-    copied       a later session has the same open, high, low and close, and this one is wrong; two
-                 consecutive sessions are both flagged, since either may be the wrong one, but of a
-                 session and a day without trading only the latter
+        copied       a later session has the same open, high, low and close, and this one is wrong;
+        two consecutive sessions are both flagged, since either may be wrong; but of a session and a
+        day without trading only the latter is flagged
     reversed     the prices lie apart from both neighbouring sessions, and the next session takes
                  the move back
     unconfirmed  a jump at the latest session; the next session will show whether it lasts
-    jump         a jump of the adjusted price: a spin-off, news, or an error
-    ohlc         open or close outside the range from low to high, or a price that is not positive
+        jump         a jump of the adjusted price, from a spin-off, news, or an error
+        ohlc         open or close outside the range from low to high, or a price that is not
+        positive
     frozen       the close has not changed for several sessions
     zero_volume  nothing was traded
     closed       the exchange was closed on that day; this flag cannot be masked, see MASKS
@@ -38,28 +39,30 @@ FLAGS = (
 )  # fmt: skip
 COLUMNS = ("unique_id", "ds", "flag", "known")
 """The columns of tables of flags, see :func:`find_flags`."""
-# "closed" is no mask: whether the days of a panel are an exchange's is inferred from all its rows,
-# later ones too, and no later row may decide what is learned from.
+# "closed" is not a mask: whether a panel's days are those of an exchange is inferred from all its
+# rows, later ones too, and no later row may decide what is learned from.
 MASKS = tuple(flag for flag in FLAGS if flag != "closed")
-WRONG = ("copied", "reversed", UNCONFIRMED)  # left out by default
-RULES = 3  # raise it when flags change, or the times at which they are known: reviews run again
-_SEEN_NEXT = ("reversed", "jump")  # known at the next session
+WRONG = ("copied", "reversed", UNCONFIRMED)  # flags of rows that are left out by default
+# To be raised when flags change, or the times at which they are known: reviews then run again.
+RULES = 3
+_SEEN_NEXT = ("reversed", "jump")  # flags that are known at the next session
 
-_REVERSED = 4.0  # least size of a reversed move, in usual moves of the series and the day
-_TAKEN_BACK = 0.35  # most of a reversed move that may remain, besides one usual move
-_HISTORY, _LEAST_HISTORY = 120, 30  # sessions over which usual moves are measured
-_JUMP = np.log(1.4)  # least size of a jump, which is also above ten usual moves
-_FROZEN = 5  # least number of sessions with the same close
+_REVERSED = 4.0  # minimum size of a reversed move, in usual moves of the series and the day
+_TAKEN_BACK = 0.35  # maximum share of a reversed move that may remain, besides one usual move
+# Maximum and minimum number of sessions that usual moves are measured over.
+_HISTORY, _LEAST_HISTORY = 120, 30
+_JUMP = np.log(1.4)  # minimum size of a jump, which must also exceed ten usual moves
+_FROZEN = 5  # minimum number of sessions with the same close
 _FEW_SERIES = 10  # with fewer series, the size of a day's moves cannot be judged
-_BLOCK = 500  # series that are flagged at once
+_BLOCK = 500  # number of series that are flagged at once
 
 
 class Together(NamedTuple):
-    """Facts about some series of a store that follow only from all its series together.
+    """Facts about some series of a store that can only be computed from all its series together.
 
     - ``day_scale`` (time,): size of the moves of all series on a day, relative to usual moves
     - ``copies``, ``known``: sessions of these series that are repeated later, and the positions at
-      which each is known as a copy
+      which each session is known as a copy
     """
 
     day_scale: np.ndarray
@@ -72,11 +75,11 @@ def find_flags(
 ) -> pd.DataFrame:
     """Return the flagged rows of a panel of prices: ``unique_id, ds, flag, known``.
 
-    ``known`` is the time from which the row has the flag, whatever comes later. It is after ``ds``
-    for copied and reversed sessions and for jumps; until then a jump is unconfirmed.
+    ``known`` is the time from which on the row has the flag, whatever comes later. It is after
+    ``ds`` for copied and reversed sessions and for jumps; until that time a jump is unconfirmed.
 
     - ``exchanges``: whether ids are symbols that name their exchange
-    - ``together``: facts about all series, where the panel holds only some, on the time axis of all
+    - ``together``: facts about all series, if the panel holds only some, on the time axis of all
     """
     flagged = {flag: np.zeros(panel.mask.shape, bool) for flag in FLAGS}
     copies_known_at = None
@@ -96,7 +99,7 @@ def one_table(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def has_flags(panel: Panel) -> bool:
-    """Return whether a panel holds prices by date, which alone are flagged."""
+    """Return whether a panel holds prices by date; only these are flagged."""
     return panel.target != "y" and panel.times.dtype.kind == "M"
 
 
@@ -141,7 +144,7 @@ def flags_known(
 def flags_of(flags: pd.DataFrame, mask: Sequence[str] = WRONG) -> Flags:
     """Return the flags in a mask as a panel carries them, with the times at which they hold.
 
-    ``flags``: the result of :func:`find_flags`. A jump is unconfirmed until it is known as one.
+    ``flags``: the result of :func:`find_flags`. A jump is unconfirmed until it is known to be one.
     """
     lasting = flags[flags["flag"].isin(mask)].assign(until=np.datetime64("NaT", "ns"))
     jumps = flags[(flags["flag"] == "jump") & (UNCONFIRMED in mask)]
@@ -162,7 +165,7 @@ def without_flagged(
     *,
     known_by: Date | np.datetime64 | None = None,
 ) -> Panel:
-    """Return the panel without the rows with a flag in the mask; see :func:`flags_known`."""
+    """Return the panel without rows that have a flag in the mask; see :func:`flags_known`."""
     flags = flags_known(flags[flags["unique_id"].isin(panel.ids)], mask, known_by)
     positions = np.searchsorted(panel.times, flags["ds"].to_numpy())
     inside = positions < len(panel.times)
@@ -175,7 +178,7 @@ def without_flagged(
 def frozen_now(panel: Panel) -> dict[str, str]:
     """Return the series whose latest row is frozen, with the time of the first row at that price.
 
-    Judged from the rows of the panel, by the rule of the flag. Empty for panels without flags.
+    The rows of the panel decide, by the rule of the flag. Empty for panels without flags.
     """
     if not has_flags(panel):
         return {}
@@ -193,9 +196,9 @@ def frozen_now(panel: Panel) -> dict[str, str]:
 class _Rows(NamedTuple):
     """The observed rows of a panel: series, position in time, and rank within the series.
 
-    All three are (observed,). They convert arrays (series, time), with gaps, to arrays (series,
-    rank), where a series' rows follow each other and the rest is NaN, and back. Most panels have
-    fewer ranks than times.
+    Each array is (observed,). They convert arrays (series, time), with gaps, to arrays (series,
+    rank) and back. In an array (series, rank) a series' rows follow each other, and the rest is
+    NaN. Most panels have fewer ranks than times.
     """
 
     panel: Panel
@@ -237,13 +240,13 @@ class _Rows(NamedTuple):
 def _flag_prices(
     panel: Panel, flagged: dict[str, np.ndarray], together: Together | None
 ) -> np.ndarray:
-    """Set all flags but ``closed``; return the positions at which copies are known."""
+    """Set all flags except ``closed``; return the positions at which copies are known."""
     if together is None:
         begun = first_rows(panel).cumsum()
         day_scale = day_scale_of(relative_moves(panel), begun)
     else:
         day_scale = together.day_scale
-    # In blocks, because about twenty arrays of a block's size are in memory at once.
+    # In blocks, because about twenty arrays with the size of a block are in memory at once.
     for low in range(0, len(panel.ids), _BLOCK):
         block = slice(low, low + _BLOCK)
         rows = _Rows.of(panel.only(panel.ids[block]))
@@ -269,7 +272,7 @@ def copies_in(panel: Panel) -> Copies:
 
 
 def _marks(rows: _Rows, day_scale: np.ndarray) -> dict[str, np.ndarray]:
-    """Return, by flag, which rows have it, (series, rank); copies are not confirmed yet."""
+    """Return which rows have each flag, (series, rank); copies are not confirmed yet."""
     panel = rows.panel
     price = rows.channel(panel.target)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -295,7 +298,7 @@ def _marks(rows: _Rows, day_scale: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _moves(price: np.ndarray) -> np.ndarray:
-    """Return log changes from row to row; 0 where there is none."""
+    """Return log changes from row to row; 0 for a row without a change."""
     moves = np.diff(np.log(np.where(price > 0, price, np.nan)), axis=1, prepend=np.nan)
     return np.where(np.isfinite(moves), moves, 0.0)
 
@@ -303,7 +306,7 @@ def _moves(price: np.ndarray) -> np.ndarray:
 def _usual(moves: np.ndarray) -> np.ndarray:
     """Return the usual size of a move before each row, as a standard deviation.
 
-    A rolling median of sizes, times 1.4826, which is robust against a few large moves.
+    It is a rolling median of sizes, times 1.4826, which is robust against a few large moves.
     """
     sizes = pd.DataFrame(np.abs(moves).T)
     middle = sizes.rolling(_HISTORY, min_periods=_LEAST_HISTORY).median().shift(1).to_numpy().T
@@ -325,10 +328,10 @@ def relative_moves(panel: Panel) -> np.ndarray:
 
 
 def day_scale_of(sizes: np.ndarray, begun: np.ndarray) -> np.ndarray:
-    """Return the size of the moves of all series on each day relative to usual, (time,).
+    """Return the size of the moves of all series on each day, relative to usual moves, (time,).
 
-    It is at least 1, and exactly 1 until enough series have begun, so that a series that begins
-    later changes no earlier day.
+    It is at least 1, and exactly 1 until enough series have begun. So a series that begins later
+    changes no earlier day.
 
     - ``sizes`` (series, time): see :func:`relative_moves`
     - ``begun`` (time,): number of series that have begun by each time
@@ -374,7 +377,7 @@ def _inconsistent(
 
 
 def _runs(price: np.ndarray, least: int) -> np.ndarray:
-    """Return rows whose price is that of at least the ``least`` - 1 rows before."""
+    """Return rows with the same price as at least the ``least`` - 1 rows before."""
     same = np.zeros(price.shape, bool)
     same[:, 1:] = price[:, 1:] == price[:, :-1]
     run = np.zeros(price.shape[0], int)

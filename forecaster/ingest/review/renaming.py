@@ -1,4 +1,4 @@
-"""Rename a stored ticker: its history, and whatever arrives under the old name, follow."""
+"""Rename a stored ticker, with its history and with later rows under the old name."""
 
 from collections.abc import Callable
 
@@ -22,7 +22,7 @@ from forecaster.ingest.store.series_file import encode
 from forecaster.ingest.store.store import Store
 from forecaster.series import show_time
 
-_SAME = 0.02  # spread of the log ratio of two closes, up to which they are of one series
+_SAME = 0.02  # maximum spread of the log ratio of two closes that belong to one series
 
 
 def rename_ticker(
@@ -35,22 +35,22 @@ def rename_ticker(
 ) -> tuple[Store, str]:
     """Rename a stored ticker; return the store and the old name as it was stored.
 
-    Rows that are stored under the new name stay; the old ones before them are put in front. Rows
-    that the source still has, or sends later, under the old name belong to the new one.
+    Rows that are stored under the new name stay; the rows of the old name that are before them are
+    put in front. Rows that the source has under the old name, now or later, belong to the new name.
 
-    - ``old``: in any spelling
-    - ``source``: the source whose store has it; None: the only one
+    - ``old``: the ticker, in any spelling
+    - ``source``: the source whose store has the ticker; None: the only source
     - ``on_wait(message)``: called if another process is updating the same store
 
-    Raises UsageError where the source or the ticker is not stored, for a new name that is empty or
-    the old one, and where another series is stored under it: both have other prices on the same
-    days.
+    Raises UsageError if the source or the ticker is not stored, and for a new name that is empty or
+    the old one. It also raises it if another series is stored under the new name, which shows in
+    other prices on the same days.
     """
     store = find_store(home, source)
     new = new.strip()
     done = read_renames(store.folder)
     if old not in store and done.get(old) == new:
-        return store, old  # an earlier call was interrupted after this, or is repeated
+        return store, old  # an earlier call was interrupted at this point, or is repeated
     (name,) = stored_names(store, [old])
     if not new or name == new:
         raise UsageError(f"{name}: expected another name; got {new!r}")
@@ -75,7 +75,7 @@ def rename_ticker(
 
 
 def _check_same(old: str, before: pd.DataFrame, new: str, after: pd.DataFrame) -> None:
-    """Raise UsageError where two series have rows at the same times that are not of one series."""
+    """Raise UsageError if two series have rows at the same times that do not belong together."""
     column = next(name for name in ("close", "y", *before) if name in before and name in after)
     both = before[["ds", column]].merge(after[["ds", column]], on="ds", suffixes=("", " new"))
     values = both[[column, f"{column} new"]].to_numpy(float)
@@ -83,7 +83,8 @@ def _check_same(old: str, before: pd.DataFrame, new: str, after: pd.DataFrame) -
     if not len(values):
         return
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratios = np.log(values[:, 1] / values[:, 0])  # of adjusted prices, they may differ
+        # The adjusted prices of one series may differ by a factor.
+        ratios = np.log(values[:, 1] / values[:, 0])
     ratios = ratios[np.isfinite(ratios)]
     same = np.allclose(values[:, 0], values[:, 1]) or (
         len(ratios) > 1 and len(ratios) == len(values) and float(ratios.std()) <= _SAME

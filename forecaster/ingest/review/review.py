@@ -44,11 +44,11 @@ if TYPE_CHECKING:
 
 AT_A_TIME = 1_000
 """Number of series in memory at once."""
-_BLOCK_BYTES = 64 * 2**20  # size of a block of moves, all series at some times
+_BLOCK_BYTES = 64 * 2**20  # bytes in a block of moves, which has all series at some times
 
 
 class _Axis(NamedTuple):
-    """Layout, frequency and times of the panel that all series would make together."""
+    """The layout, frequency and times of a panel of all series."""
 
     layout: Layout
     frequency: Frequency
@@ -56,9 +56,10 @@ class _Axis(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """Numbers of series by time, and repeated sessions, in one part of the series.
+    """Counts of series by time, and repeated sessions, in one part of the series.
 
-    - ``begun``, ``observed``, ``listed`` (time,): series that begin, have a row, are listed
+    - ``begun``, ``observed``, ``listed`` (time,): number of series that begin, have a row, are
+      listed
     - ``copies``: sessions that are repeated later
     """
 
@@ -69,7 +70,7 @@ class _Part(NamedTuple):
 
 
 def review_in_parts(store: "Store") -> tuple[pd.DataFrame, dict[str, int]] | None:
-    """Return flags and gaps of a store's prices, read in parts; None where none can be read."""
+    """Return flags and gaps of a store's prices, read in parts; None if none can be read."""
     ids = store.ids
     parts = [ids[low : low + AT_A_TIME] for low in range(0, len(ids), AT_A_TIME)]
     axis = _axis(store, parts)
@@ -100,7 +101,7 @@ def review_in_parts(store: "Store") -> tuple[pd.DataFrame, dict[str, int]] | Non
 
 
 def _axis(store: "Store", parts: Sequence[Sequence[str]]) -> _Axis | None:
-    """Read all series twice, for the axis that they share; None where none can be used."""
+    """Read all series twice, for the axis that they share; return None if none can be used."""
     kinds: Counter[str] = Counter()
     channels: dict[str, None] = {}
     for names in parts:
@@ -120,7 +121,7 @@ def _axis(store: "Store", parts: Sequence[Sequence[str]]) -> _Axis | None:
 
 
 def _panel(store: "Store", names: Sequence[str], layout: Layout) -> Panel | None:
-    """Return a panel of some series; None where none of them can be used."""
+    """Return a panel of some series; None if none of them can be used."""
     series, _ = store.read_arrays(names)
     try:
         return Panel.from_arrays(series, layout=layout)
@@ -161,8 +162,9 @@ def _day_scale(files: Sequence[Path], begun: np.ndarray) -> np.ndarray:
 def review(store: "Store") -> None:
     """Find flags and gaps in all series of a store, and keep them beside the prices.
 
-    The prices that models learn from are flagged: adjusted closes, where there are any. All series
-    are looked at together, to tell an error that many share on one day from a day of large moves.
+    Flags are for the prices that models learn from: adjusted closes, if there are any. All series
+    are looked at together, to distinguish an error that many share on one day from a day of large
+    moves.
     """
     found = _found(store)
     if found is None:
@@ -184,12 +186,12 @@ def review_now(store: "Store") -> pd.DataFrame:
 
 
 def _found(store: "Store") -> tuple[pd.DataFrame, dict[str, int]] | None:
-    """Return flags and gaps of all series; None where none can be read."""
+    """Return flags and gaps of all series; None if none can be read."""
     return _review_values(store) or _review_prices(store)
 
 
 def _review_prices(store: "Store") -> tuple[pd.DataFrame, dict[str, int]] | None:
-    """Return flags and gaps of all series; None where none can be read."""
+    """Return flags and gaps of all series; None if none can be read."""
     if len(store.ids) > AT_A_TIME:
         return review_in_parts(store)
     series, _ = store.read_arrays(store.ids)
@@ -200,9 +202,9 @@ def _review_prices(store: "Store") -> tuple[pd.DataFrame, dict[str, int]] | None
 
 
 def _review_values(store: "Store") -> tuple[pd.DataFrame, dict[str, int]] | None:
-    """Return flags, of which there are none, and gaps of series that are no prices.
+    """Return the gaps of series that are not prices, with an empty table of flags.
 
-    None where a series holds prices, or none can be used. Only the times are kept in memory.
+    None if a series holds prices, or if none can be used. Only the times are kept in memory.
     """
     times: dict[str, np.ndarray] = {}
     shared: dict[tuple[str, bytes], np.ndarray] = {}
@@ -224,13 +226,13 @@ def _review_values(store: "Store") -> tuple[pd.DataFrame, dict[str, int]] | None
 
 
 def _one_row(store: "Store", times: dict[str, np.ndarray]) -> dict[str, Arrays]:
-    """Return one of the series, from which a table without flags is made."""
+    """Return one of the series, to make a table without flags from it."""
     first = next(iter(times))
     return {first: store.read_arrays([first])[0][first]}
 
 
 def _counts(flags: pd.DataFrame) -> dict[str, dict[str, int]]:
-    """Return, by series and flag, the number of rows."""
+    """Return the number of rows by series and flag."""
     counts: dict[str, dict[str, int]] = {}
     sizes = flags.groupby(["unique_id", "flag"]).size()
     for (name, flag), count in sizes.items():  # pyright: ignore[reportGeneralTypeIssues]

@@ -1,9 +1,10 @@
-"""Adjust stored prices before a session, for a split or a change of unit, and keep doing so.
+"""Adjust stored prices before a session for a split or a change of unit, now and later.
 
-    prices/<source>/adjustments.json   by series, a list of time, factor, and whether it is a split
+        prices/<source>/adjustments.json   by series, a list of time, factor, and whether it is a
+        split
 
-A source that has not carried a split into its earlier rows sends them unadjusted again with each
-update. So adjustments are kept, and applied to what arrives for as long as it shows the jump.
+A source that has not applied a split to its earlier rows sends them unadjusted again with each
+update. So adjustments are kept, and applied to new rows as long as these show the jump.
 """
 
 import json
@@ -22,7 +23,7 @@ _PRICES = ("open", "high", "low", "close", "adj_close")
 
 
 class Adjustment(NamedTuple):
-    """Rows before ``time`` are multiplied by ``factor``; of a split, volumes are divided by it.
+    """Rows before ``time`` are multiplied by ``factor``; for a split, volumes are divided by it.
 
     A factor of 1 stands for a jump that is not to be adjusted.
     """
@@ -32,7 +33,7 @@ class Adjustment(NamedTuple):
     split: bool
 
     def applied(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Return the rows of a series adjusted; unchanged where they no longer show the jump."""
+        """Return the rows of a series adjusted; unchanged if they no longer show the jump."""
         before = (frame["ds"] < pd.Timestamp(self.time)).to_numpy()
         column = next((name for name in ("close", *_PRICES) if name in frame), None)
         if column is None or not before.any() or before.all():
@@ -80,7 +81,7 @@ def write_adjustments(folder: Path, adjustments: Mapping[str, list[Adjustment]])
 
 
 def adjusted(frame: pd.DataFrame, adjustments: list[Adjustment]) -> pd.DataFrame:
-    """Return the rows of a series with all its adjustments, the latest first."""
+    """Return the rows of a series with all its adjustments, the latest applied first."""
     for one in sorted(adjustments, reverse=True):
         frame = one.applied(frame)
     return frame

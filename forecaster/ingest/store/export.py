@@ -11,7 +11,7 @@ from forecaster.files import Output, as_text, check_output, open_for_arrow
 from forecaster.home import Home
 from forecaster.ingest.store.store import Store
 
-_AT_ONCE = 200  # series in memory at once
+_AT_ONCE = 200  # number of series in memory at once
 
 _DIGITS = re.compile(r"\d+")
 
@@ -29,19 +29,19 @@ def export_prices(
     """Write stored series as one table, whole or not at all; return its number of rows.
 
     - ``tickers``: the series to export; None: all
-    - ``form``: ``csv``, ``json``, ``parquet`` or ``excel``; None: as the ending of ``output`` says.
-      In a CSV, a quote precedes text that a spreadsheet would take for a formula
-    - ``source``: the source whose store is exported; None: the only one
+    - ``form``: ``csv``, ``json``, ``parquet`` or ``excel``; None: the format of the ending of
+      ``output``. In a CSV, a quote precedes text that a spreadsheet would take for a formula
+    - ``source``: the source whose store is exported; None: the only source
     - ``overwrite``: whether ``output`` may exist
-    - ``adjusted``: convert open, high, low and close to the scale of ``adj_close``, and leave that
-      out
+    - ``adjusted``: convert open, high, low and close to the scale of ``adj_close``, and leave
+      ``adj_close`` out
 
-    Raises UsageError when source, ticker, format or folder does not exist, or the file does,
-    StoreError when a series is damaged.
+    Raises UsageError if the source, a ticker, the format or the folder does not exist, or if the
+    file exists, StoreError if a series is damaged.
     """
     file = check_output(output, form=form, overwrite=overwrite)
     store = find_store(home, source)
-    with store.locked_to_read():  # nothing is replaced meanwhile
+    with store.locked_to_read():  # no file is replaced meanwhile
         return _export(store, file, tickers, adjusted=adjusted)
 
 
@@ -71,7 +71,7 @@ def _adjusted(frame: pd.DataFrame) -> pd.DataFrame:
     """Return prices adjusted for dividends, if the table has close and ``adj_close``.
 
     As in panels, the first row decides whether a series is adjusted. An adjusted series gets no
-    price on a day without ``adj_close``, where an unadjusted price would be a false jump.
+    price on a day without ``adj_close``, since an unadjusted price would be a false jump.
     """
     if not {"close", "adj_close"} <= set(frame.columns):
         return frame
@@ -97,10 +97,10 @@ def _columns(store: Store, names: Sequence[str]) -> list[str]:
 
 
 def stores_of_other_dates(home: Home, source: str) -> list[str]:
-    """Return the stored files beside this one whose names differ from its name only in digits.
+    """Return the stored files whose names differ from the name of this one only in digits.
 
-    Files with a date in their name are sources of their own: a model of one does not forecast from
-    the rows of the next.
+    Files with a date in their names are separate sources: a model of one file does not forecast
+    from the rows of the next.
     """
     if not source.startswith("files:") or not _DIGITS.search(Path(source).name):
         return []
@@ -112,7 +112,7 @@ def stores_of_other_dates(home: Home, source: str) -> list[str]:
 
 
 def find_store(home: Home, source: str | None) -> Store:
-    """Return the store of a source, of the only one for None. Raises UsageError."""
+    """Return the store of a source; None: the store of the only source. Raises UsageError."""
     stores = list(Store.all_of(home))
     known = [store.source for store in stores]
     if not stores:
@@ -127,7 +127,7 @@ def find_store(home: Home, source: str | None) -> Store:
         else f"files:{as_text(Path(source.removeprefix('files:')).expanduser().resolve())}"
     )
     if wanted not in known:
-        # A URL as typed may hold a password.
+        # A URL may contain a password.
         said = "of this URL" if "://" in source else repr(source)
         raise UsageError(f"source {said} is not stored; there are {', '.join(known)}")
     return stores[known.index(wanted)]

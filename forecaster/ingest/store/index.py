@@ -18,24 +18,24 @@ from forecaster.errors import StoreError
 from forecaster.ingest.store import index_file
 
 SCHEMA = 3
-_GAPS = "gaps"  # kind of count beside the flags
+_GAPS = "gaps"  # the kind of count for missing sessions, in addition to the flags
 
 
 class NewerStore(StoreError):
-    """A store that a newer version of the program has written."""
+    """A store that was written by a newer version of the program."""
 
 
 class SeriesEntry(NamedTuple):
     """One stored series.
 
-    - ``rows``, ``first``, ``last``: number of rows, time of the first and of the last
+    - ``rows``, ``first``, ``last``: number of rows, and times of the first and the last row
     - ``sha256``, ``file``: hash and name of the file
-    - ``state``: "ok"; "suspect" when the source has contradicted the stored prices; "retired" when
-      a user said that no more rows are to come
-    - ``reason``: why it is suspect
+    - ``state``: "ok"; "suspect" if the source has contradicted the stored prices; "retired" if a
+      user said that no more rows will come
+    - ``reason``: why the series is suspect
     - ``asked_from``: the first date that the source was asked for; None: all history
-    - ``timezone``: of the exchange, where the source says
-    - ``fingerprint``: of the source when the series was read from it, where it has one
+    - ``timezone``: the time zone of the exchange, if the source states it
+    - ``fingerprint``: the fingerprint of the source when the series was read, if it has one
     """
 
     rows: int
@@ -56,7 +56,7 @@ class SeriesEntry(NamedTuple):
 
     @property
     def retired(self) -> bool:
-        """Whether no more rows are to come."""
+        """Whether no more rows will come."""
         return self.state == "retired"
 
     def as_suspect(self, reason: str) -> "SeriesEntry":
@@ -64,7 +64,7 @@ class SeriesEntry(NamedTuple):
         return self._replace(state="suspect", reason=reason)
 
     def as_retired(self, *, retired: bool = True) -> "SeriesEntry":
-        """Return the same entry, marked as retired or no longer so."""
+        """Return the same entry, marked as retired or as no longer retired."""
         return self._replace(state="retired" if retired else "ok", reason=None)
 
 
@@ -80,7 +80,7 @@ class Quality(NamedTuple):
     """The result of a review.
 
     - ``file``, ``sha256``: name and hash of the file of flags
-    - ``prices_digest``: the hash of the prices that were reviewed; None: they have changed since
+    - ``prices_digest``: the hash of the prices that were reviewed; None if they have changed since
     """
 
     file: str
@@ -89,7 +89,7 @@ class Quality(NamedTuple):
 
 
 class Quarantined(NamedTuple):
-    """A damaged file that was set aside; ``file`` is None when the file was missing."""
+    """A damaged file that was set aside; ``file`` is None if the file was missing."""
 
     series: str
     file: str | None
@@ -98,7 +98,7 @@ class Quarantined(NamedTuple):
 
     @property
     def timezone(self) -> None:
-        """Unknown: it is in the damaged file."""
+        """Always None: the time zone is in the damaged file."""
         return None
 
 
@@ -141,7 +141,7 @@ _QUARANTINED = ", ".join(Quarantined._fields)
 class _Database:
     """A connection that threads use one at a time.
 
-    ``unchecked``: the file that the rows were copied from, if they must still be checked
+    ``unchecked``: the file that the rows were copied from, if their types must still be checked
     """
 
     def __init__(self, connection: sqlite3.Connection, unchecked: Path | None = None):
@@ -158,7 +158,7 @@ class _Database:
 
     def rows(self, query: str, *values: object) -> list[Any]:
         """Return all rows of a query."""
-        self.check()  # a forged file could have rows without end
+        self.check()  # a forged file could yield rows without end
         with self._one_at_a_time:
             return self.connection.execute(query, list(map(_as_stored, values))).fetchall()
 
@@ -171,7 +171,7 @@ class _Database:
         return self.column(query, *values)[0] or 0
 
     def first(self, query: str, *values: object) -> Any:
-        """Return the first row that a query by key finds; None if there is none."""
+        """Return the first row of a query by key; None if there is none."""
         with self._one_at_a_time:
             row = self.connection.execute(query, list(map(_as_stored, values))).fetchone()
         if self._unchecked and not all(isinstance(each, str | int | None) for each in row or ()):
@@ -182,8 +182,8 @@ class _Database:
 class Series(Mapping[str, SeriesEntry]):
     """The stored series by name, in the order in which they were first stored.
 
-    Each entry is read when it is needed. Once a tenth of them has been read, all others are read
-    together.
+    Each entry is read when it is needed. Once a tenth of the entries have been read one by one, all
+    others are read together.
     """
 
     def __init__(self, database: _Database):
@@ -249,8 +249,8 @@ class Index:
     def read(path: Path) -> "Index":
         """Read a store's index.
 
-        Raises FileNotFoundError when there is none, StoreError when it is damaged, NewerStore when
-        it is of a newer version. A forged file, with a right checksum, may raise StoreError later;
+        Raises FileNotFoundError if there is none, StoreError if it is damaged, NewerStore if it
+        belongs to a newer version. A forged file with a right checksum may raise StoreError later;
         see :meth:`check`.
         """
         copy = index_file.read(path, lambda connection: _check_tables(connection, path))
@@ -267,7 +267,7 @@ class Index:
     def changing(path: Path) -> Iterator["Index"]:
         """Yield the index in a file, to be changed in one transaction.
 
-        Raises StoreError when it is damaged, WriteError when it cannot be written.
+        Raises StoreError if the file is damaged, WriteError if it cannot be written.
         """
 
         def check(connection: sqlite3.Connection) -> None:
@@ -282,7 +282,7 @@ class Index:
         index_file.write(path, self._connection)
 
     def check(self) -> None:
-        """Check the types of all rows now, not when many are needed. Raises StoreError."""
+        """Check the types of all rows now, before they are needed. Raises StoreError."""
         self._database.check()
 
     @property
@@ -292,7 +292,7 @@ class Index:
 
     @property
     def origin(self) -> Origin | None:
-        """The source when it was last read, where it has a fingerprint."""
+        """The source when it was last read; None if it has no fingerprint."""
         (fingerprint,) = self._database.first("SELECT fingerprint FROM store")
         if fingerprint is None:
             return None
@@ -302,13 +302,13 @@ class Index:
 
     @property
     def quality(self) -> Quality | None:
-        """The result of the last review; None where there was none."""
+        """The result of the last review; None if there was none."""
         fields = self._database.first("SELECT flags_file, flags_sha256, prices_digest FROM store")
         return None if fields[0] is None else Quality(*fields)
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:
-        """By series, the number of rows with each flag, and of missing sessions as "gaps"."""
+        """The number of rows with each flag, and of missing sessions as "gaps", by series."""
         counts: dict[str, dict[str, int]] = {}
         for name, kind, count in self._database.rows("SELECT series, kind, count FROM counts"):
             counts.setdefault(name, {})[kind] = count
@@ -316,52 +316,52 @@ class Index:
 
     @property
     def quarantine(self) -> list[Quarantined]:
-        """Records of damaged files that were set aside, the latest last."""
+        """Records of damaged files that were set aside, the latest record last."""
         rows = self._database.rows(f"SELECT {_QUARANTINED} FROM quarantine ORDER BY position")
         return list(map(Quarantined._make, rows))
 
     @property
     def rows(self) -> int:
-        """Number of rows of all series."""
+        """The number of rows of all series."""
         return self._database.number("SELECT sum(rows) FROM series")
 
     @property
     def first(self) -> str:
-        """The earliest first time of all series; empty when there are none."""
+        """The earliest first time of all series; empty if there are no series."""
         times = self._database.column("SELECT DISTINCT first FROM series")
         return min(times, key=_in_time, default="")
 
     @property
     def last(self) -> str:
-        """The latest last time of all series; empty when there are none."""
+        """The latest last time of all series; empty if there are no series."""
         times = self._database.column("SELECT DISTINCT last FROM series")
         return max(times, key=_in_time, default="")
 
     @property
     def suspects(self) -> int:
-        """Number of series that the source has contradicted."""
+        """The number of series that the source has contradicted."""
         return self._database.number("SELECT count(*) FROM series WHERE state = 'suspect'")
 
     @property
     def retired(self) -> list[str]:
-        """The series of which no more rows are to come."""
+        """The series that will get no more rows."""
         query = "SELECT name FROM series WHERE state = 'retired' ORDER BY position"
         return self._database.column(query)
 
     @property
     def latest(self) -> dict[str, str]:
-        """By series, the time of the latest row; without those that are retired."""
+        """The time of the latest row, by series; without retired series."""
         query = "SELECT name, last FROM series WHERE state != 'retired'"
         return dict(self._database.rows(query))
 
     @property
     def gaps(self) -> int:
-        """Number of missing sessions of all series in the last review."""
+        """The number of missing sessions of all series in the last review."""
         return self._database.number("SELECT sum(count) FROM counts WHERE kind = ?", _GAPS)
 
     @property
     def flagged(self) -> int:
-        """Number of flags of all series in the last review."""
+        """The number of flags of all series in the last review."""
         return self._database.number("SELECT sum(count) FROM counts WHERE kind != ?", _GAPS)
 
     @property
@@ -407,7 +407,7 @@ class Index:
         return self.series.get(name) or self.lost(name)
 
     def put(self, entries: Mapping[str, SeriesEntry]) -> set[str]:
-        """Add entries, or replace those of the same names; return the files of replaced ones."""
+        """Add entries or replace those of the same names; return the files of replaced entries."""
         old = {name: self.series.get(name) for name in entries}
         self._insert("series", f"name, {_ENTRY}", [(n, *each) for n, each in entries.items()])
         self.series = Series(self._database)
@@ -425,7 +425,7 @@ class Index:
         self._connection.execute("UPDATE store SET prices_digest = NULL")
 
     def set_origin(self, origin: Origin | None) -> None:
-        """Set what the source held when it was read; None: it must be read again."""
+        """Set the state of the source when it was read; None: the source must be read again."""
         self._connection.execute("DELETE FROM tickers")
         self._connection.execute("DELETE FROM failed")
         self._update_store("fingerprint", (None if origin is None else origin.fingerprint,))
@@ -512,12 +512,12 @@ def _tables_of(connection: sqlite3.Connection) -> list[tuple[str, ...]]:
 
 @functools.cache
 def _tables_of_new() -> list[tuple[str, ...]]:
-    index = Index.new("")  # which must live until the query is done
+    index = Index.new("")  # the index must live until the query is done
     return _tables_of(index._connection)
 
 
 def _as_stored(value: object) -> object:
-    """Return a value to pass to SQLite; text as bytes, in case it has lone surrogates."""
+    """Return a value for SQLite; text as bytes, since it may have lone surrogates."""
     if isinstance(value, str) and not value.isascii():
         return value.encode("utf-8", "surrogatepass")
     return value
@@ -526,12 +526,12 @@ def _as_stored(value: object) -> object:
 def _decode(raw: bytes) -> str:
     try:
         return raw.decode("utf-8", "surrogatepass")
-    except UnicodeDecodeError:  # forged
+    except UnicodeDecodeError:  # the bytes are forged
         return raw.decode("utf-8", "replace")
 
 
 def is_later(time: str, other: str) -> bool:
-    """Return whether the time of a row is after another, both as the index has them."""
+    """Return whether the time of a row is after another, both in the form of the index."""
     return _in_time(time) > _in_time(other)
 
 

@@ -4,7 +4,7 @@
 flipped byte. A reader copies the whole file into memory, so that later changes do not affect it. A
 writer changes the file in one transaction.
 
-Knows no tables: ``check(connection)`` raises ValueError when they are not as expected.
+Knows no tables: ``check(connection)`` raises ValueError if they are not as expected.
 """
 
 import contextlib
@@ -21,18 +21,19 @@ from forecaster.files import atomic
 
 MAGIC = b"SQLite format 3\0"
 _HEADER_BYTES = 100
-_ROLLBACK_JOURNAL = b"\1\1"  # journal mode; to read in the other, a write-ahead log, creates files
-_MOST_BYTES = 2**30  # of an index, about four million series
+# Journal mode; reading in the other mode, a write-ahead log, creates files.
+_ROLLBACK_JOURNAL = b"\1\1"
+_MOST_BYTES = 2**30  # maximum size of an index, which is enough for about four million series
 _WAIT = {"ro": 2.0, "rw": 60.0, "rwc": 60.0}  # seconds for a lock, by SQLite's mode of opening
 _TRIES = 3
-_CAN_SERIALIZE = hasattr(sqlite3.Connection, "serialize")  # not in all builds before SQLite 3.36
+_CAN_SERIALIZE = hasattr(sqlite3.Connection, "serialize")  # some builds before SQLite 3.36 lack it
 _UNSEALED = bytes(4)
 
 
 def read(path: Path, check: Callable[[sqlite3.Connection], None]) -> sqlite3.Connection:
     """Return a copy of a file in memory, which all threads may use.
 
-    Raises FileNotFoundError when there is none, StoreError when it is damaged.
+    Raises FileNotFoundError if there is no file, StoreError if it is damaged.
     """
     for remaining in reversed(range(_TRIES)):  # another process may be rolling back
         try:
@@ -62,7 +63,7 @@ def changing(
 ) -> Iterator[sqlite3.Connection]:
     """Yield a connection to change a file in one transaction, which the end of the block commits.
 
-    Raises StoreError when it is damaged, WriteError when it cannot be written.
+    Raises StoreError if the file is damaged, WriteError if it cannot be written.
     """
     with atomic.as_write_error(path), as_os_error(path):
         _check_header(path)
@@ -75,7 +76,7 @@ def changing(
             yield connection
             _seal(connection)
             connection.execute("COMMIT")
-        atomic.sync(path.parent)  # not done by all builds of SQLite
+        atomic.sync(path.parent)  # some builds of SQLite do not sync the folder
 
 
 def write(path: Path, content: sqlite3.Connection) -> None:
@@ -147,8 +148,8 @@ def _journal(path: Path) -> Path:
 def _open_to_read(path: Path) -> Iterator[tuple[sqlite3.Connection, Path]]:
     """Yield a connection with a read transaction, and the file that it reads.
 
-    It is a copy where the file cannot be locked, as on some network disks, and where a killed
-    process left a transaction, because a rollback writes. The checksum shows whether the copy is
+    The file is a copy if the original cannot be locked, as on some network disks, or if a killed
+    process left a transaction, since a rollback would write. The checksum shows whether the copy is
     whole.
     """
     file = path
@@ -159,7 +160,8 @@ def _open_to_read(path: Path) -> Iterator[tuple[sqlite3.Connection, Path]]:
         except sqlite3.OperationalError:
             file = Path(stack.enter_context(tempfile.TemporaryDirectory())) / path.name
             shutil.copyfile(path, file)
-            with contextlib.suppress(FileNotFoundError):  # there is none, or not any more
+            # There is no journal, or it was removed meanwhile.
+            with contextlib.suppress(FileNotFoundError):
                 shutil.copyfile(_journal(path), _journal(file))
             private = _connect(file, "rw", "&nolock=1")
             connection = stack.enter_context(contextlib.closing(private))

@@ -1,7 +1,7 @@
 """Read the index of older stores, a JSON file.
 
-Version 2 added to version 1 a hash of the file, the state of each series, and the source's
-fingerprint. Version 3 is a SQLite file, see :mod:`forecaster.ingest.store.index`.
+Version 2 added a hash of the file, the state of each series, and the fingerprint of the source to
+version 1. Version 3 is a SQLite file, see :mod:`forecaster.ingest.store.index`.
 """
 
 import hashlib
@@ -29,8 +29,8 @@ _BEGIN = b'{\n "sha256": "'
 def read_manifest(path: Path) -> Index:
     """Read the index of an older store into memory.
 
-    Raises FileNotFoundError when there is none, StoreError when it is damaged, NewerStore when it
-    is of a newer version.
+    Raises FileNotFoundError if there is none, StoreError if it is damaged, NewerStore if it belongs
+    to a newer version.
     """
     try:
         raw = read_plain(path)
@@ -51,7 +51,7 @@ def read_manifest(path: Path) -> Index:
 
 
 def is_manifest(path: Path) -> bool:
-    """Return whether a file begins like a manifest; others write files of this name too."""
+    """Return whether a file begins like a manifest; other programs use this name, too."""
     try:
         with path.open("rb") as file:
             return file.read(len(_BEGIN)) == _BEGIN
@@ -63,7 +63,8 @@ def _index(content: Mapping[str, Any], schema: int) -> Index:
     index = Index.new(str(content["source"]))
     series = content["series"]
     if schema == 1 and index.source == "yahoo":
-        # Version 1 recorded neither the first date asked for nor actions: ask for all again.
+        # Version 1 recorded neither the first date asked for nor actions; so all is asked for
+        # again.
         series = {name: each | {"asked_from": each["first"]} for name, each in series.items()}
     index.put({name: _entry(each) for name, each in series.items()})
     if (origin := content.get("origin")) is not None:

@@ -1,4 +1,4 @@
-"""Keep which tickers of a store were renamed, so that rows under either name belong to the new one.
+"""Record renamed tickers of a store, so that rows under either name belong to the new one.
 
 prices/<source>/renames.json         the new name by the old one
 prices/<source>/renamed_since.json   by new name, the first row that the source had under it
@@ -17,7 +17,7 @@ FILE, SINCE = "renames.json", "renamed_since.json"
 
 
 def read_renames(folder: Path) -> dict[str, str]:
-    """Read the new names of a store's tickers, by the old ones. Raises StoreError if damaged."""
+    """Read the new names of a store's tickers by the old names. Raises StoreError if damaged."""
     path = folder / FILE
     try:
         content = json.loads(read_plain(path))
@@ -35,7 +35,7 @@ def write_renames(folder: Path, renames: Mapping[str, str]) -> None:
 
 
 def with_rename(renames: Mapping[str, str], old: str, new: str) -> dict[str, str]:
-    """Return the renames with one more; earlier names of ``old`` lead to ``new`` as well."""
+    """Return the renames with one more; names that led to ``old`` lead to ``new``, too."""
     chained = {name: new if to == old else to for name, to in renames.items() if name != new}
     return {**chained, old: new}
 

@@ -1,4 +1,4 @@
-"""Mark stored series that get no more rows, since they were delisted or given up."""
+"""Mark stored series that get no more rows, because they were delisted or given up."""
 
 from collections.abc import Callable, Sequence
 
@@ -19,15 +19,15 @@ def retire(
 ) -> tuple[Store, list[str]]:
     """Mark stored series as retired; return the store and the series.
 
-    Retired series are no longer expected from the source, nor forecast with all others. Their rows
-    are kept, and later rows end the retirement.
+    Retired series are no longer expected from the source, and are not forecast with all others.
+    Their rows are kept, and later rows end the retirement.
 
-    - ``names``: in any spelling
-    - ``source``: the source whose store has them; None: the only one
+    - ``names``: the series, in any spelling
+    - ``source``: the source whose store has the series; None: the only source
     - ``retired``: False: mark them as no longer retired
     - ``on_wait(message)``: called if another process is updating the same store
 
-    Raises UsageError where the source or a series is not stored.
+    Raises UsageError if the source or a series is not stored.
     """
     store = find_store(home, source)
     chosen = stored_names(store, names)
@@ -37,7 +37,7 @@ def retire(
 
 
 def stored_names(store: Store, names: Sequence[str]) -> list[str]:
-    """Return the stored series that names in any spelling stand for. Raises UsageError."""
+    """Return the stored series for names in any spelling. Raises UsageError."""
     known = spellings(store.ids)
     found = {name: spelled(known, name) for name in names}
     if unknown := [name for name, series in found.items() if series is None]:

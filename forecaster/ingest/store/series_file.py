@@ -18,13 +18,14 @@ from forecaster.series import show_time
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# The name of a file of flags holds only a hash; that of a series "flags.x" is flags.x~12345678....
+# A file of flags has only a hash in its name; the file of a series "flags.x" is
+# flags.x~12345678....
 FLAGS_FILE = re.compile(r"flags\.[0-9a-f]{12}\.parquet")
 _META = b"forecaster"
 
 
 class Arrays(NamedTuple):
-    """One series: ``times`` (row,), ``values`` (row, channel) and the channels' names."""
+    """One series: ``times`` (row,), ``values`` (row, channel) and the names of the channels."""
 
     times: np.ndarray
     values: np.ndarray
@@ -44,7 +45,7 @@ def encode(
 ) -> Encoded:
     """Encode a series as a file of the store; the same content gives the same bytes.
 
-    The file also holds the rest of its entry, so that a lost index can be rebuilt from files.
+    The file also holds the rest of the index entry, so that a lost index can be rebuilt from files.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -68,7 +69,7 @@ def described_by(raw: bytes, file: str) -> tuple[str, SeriesEntry]:
     metadata = table.schema.metadata or {}
     if _META in metadata:
         described = json.loads(metadata[_META])
-    else:  # written by version 1
+    else:  # this file was written by version 1
         name = table.column("unique_id")[0].as_py()
         described = {"name": name, "asked_from": None, "timezone": None}
     return described["name"], _entry(raw, file, described, table.column("ds").to_pandas())
@@ -94,7 +95,7 @@ def read_raw(raw: bytes, columns: Sequence[str] | None = None) -> "pa.Table":
 
 
 def columns_of(raw: bytes) -> list[str]:
-    """Return the columns of the bytes of a Parquet file."""
+    """Return the column names of a Parquet file, given its bytes."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -102,7 +103,7 @@ def columns_of(raw: bytes) -> list[str]:
 
 
 def sha256(raw: bytes) -> str:
-    """Return the SHA-256 in hexadecimal, as entries hold it."""
+    """Return the SHA-256 in hexadecimal, in the form that entries hold."""
     return hashlib.sha256(raw).hexdigest()
 
 
@@ -119,7 +120,7 @@ def arrays(raw: bytes) -> Arrays:
 
 
 def series_of_file(stem: str) -> str:
-    """Return the series that a file is named after; only the beginning of a very long name.
+    """Return the series that a file is named after; of a very long name only the beginning.
 
     ``stem``: the file's name without hash and ending
     """

@@ -5,8 +5,8 @@
     prices/<source>/quarantine/               damaged files, kept aside
     prices/<source>/.lock                     held by the process that updates the store
 
-A series' new file is written beside the old one and counts once the index names it. The index
-changes in one transaction, so an interruption leaves either the old state or the new one.
+The new file of a series is written beside the old one, and is valid once the index names it. The
+index changes in one transaction, so an interruption leaves either the old state or the new one.
 
 Stores of versions 1 and 2 have a manifest.json as index. Locking such a store converts it to
 SQLite. While a manifest exists, it is the valid index, even beside an index.sqlite.
@@ -57,24 +57,26 @@ _QUARANTINE = "quarantine"
 _AGAIN = "`forecaster ingest` sets it aside and fetches the series again"
 _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 _THREADS = min(8, os.cpu_count() or 1)
-_SWEPT_AFTER = 3600.0  # seconds, after which no reader uses an index that names an old file
+# Age in seconds at which no reader uses an index that names an old file any more.
+_SWEPT_AFTER = 3600.0
 
 _T = TypeVar("_T")
 
 
 @dataclasses.dataclass(eq=False)
 class Store:
-    """The series of one source in a folder, with the index as last read or committed."""
+    """The series of one source in a folder, with the index as it was last read or committed."""
 
     folder: Path
     index: Index
-    _written: dict[str, SeriesEntry] = dataclasses.field(default_factory=dict)  # not committed yet
+    # Entries that are not committed yet.
+    _written: dict[str, SeriesEntry] = dataclasses.field(default_factory=dict)
 
     @staticmethod
     def open(home: Home, source: str) -> "Store":
-        """Open a source's store, an empty one if it does not exist yet. Only the index is read.
+        """Open a source's store, empty if it does not exist yet. Only the index is read.
 
-        Raises StoreError when the index is damaged or of a newer version.
+        Raises StoreError if the index is damaged or belongs to a newer version.
         """
         folder = home.store(source)
         try:
@@ -84,7 +86,7 @@ class Store:
 
     @staticmethod
     def open_or_recover(home: Home, source: str) -> "Store":
-        """Open a store to write to it. A damaged index is rebuilt when the store is locked."""
+        """Open a store for writing. A damaged index is rebuilt when the store is locked."""
         try:
             return Store.open(home, source)
         except NewerStore:
@@ -96,8 +98,8 @@ class Store:
     def all_of(home: Home, on_damage: Callable[[str], None] | None = None) -> Iterator["Store"]:
         """Yield all stores under a home folder.
 
-        ``on_damage(message)`` is called for one whose index is damaged; without it, that raises
-        StoreError.
+        ``on_damage(message)`` is called for each store with a damaged index; without it, such a
+        store raises StoreError.
         """
         for folder in home.stores():
             try:
@@ -105,7 +107,7 @@ class Store:
                 index.check()
                 yield Store(folder, index)
             except FileNotFoundError:
-                continue  # removed meanwhile
+                continue  # the store was removed meanwhile
             except StoreError as error:
                 if on_damage is None:
                     raise
@@ -132,7 +134,7 @@ class Store:
     def path_of(self, file: str) -> Path:
         """Return the path of a file that the index names.
 
-        Raises StoreError when it is outside of the store, as only a forged index has it.
+        Raises StoreError if it is outside of the store, which only a forged index can cause.
         """
         if set(file) & {"/", "\\", ":"} or file in ("", ".", ".."):
             raise StoreError(f"{self.folder}: its index names the file {file!r}, outside of it")
@@ -146,7 +148,8 @@ class Store:
     def locked(self, on_wait: Callable[[str], None] | None = None) -> Iterator[None]:
         """Lock the store for the block and read its index again.
 
-        A damaged or lost index is rebuilt from the files, one of an older version is converted.
+        A damaged or lost index is rebuilt from the files, an index of an older version is
+        converted.
         ``on_wait(message)`` is called before waiting for another process.
         """
         with locked_folder(self.folder, on_wait):
@@ -219,19 +222,19 @@ class Store:
         asked_from: str | None = None,
         timezone: str | None = None,
     ) -> None:
-        """Write one series to the store; it counts after :meth:`commit`."""
+        """Write one series to the store; it is valid after :meth:`commit`."""
         self.write_encoded(encode(name, frame, asked_from=asked_from, timezone=timezone))
 
     def write_encoded(self, series: Encoded, fingerprint: str | None = None) -> None:
-        """Write a series that is already encoded; it counts after :meth:`commit`.
+        """Write a series that is already encoded; it is valid after :meth:`commit`.
 
-        ``fingerprint``: of the source that it was read from
+        ``fingerprint``: the fingerprint of the source that the series was read from
         """
         self.write_file_of(series)
         self.note_written(series, fingerprint)
 
     def write_file_of(self, series: Encoded) -> None:
-        """Write the file of an encoded series, unless it is there; several threads may do so."""
+        """Write the file of an encoded series, unless it exists; several threads may do so."""
         name, raw, entry = series
         old = self.index.series.get(name)
         path = self.path_of(entry.file)
@@ -239,11 +242,11 @@ class Store:
             atomic.write_file(path, lambda temporary: temporary.write_bytes(raw), last=False)
 
     def note_written(self, series: Encoded, fingerprint: str | None = None) -> None:
-        """Let a series whose file has been written count after the next :meth:`commit`.
+        """Make a series whose file has been written valid after the next :meth:`commit`.
 
-        A retired one stays so until it has later rows.
+        A retired series stays retired until it has later rows.
 
-        ``fingerprint``: of the source that it was read from
+        ``fingerprint``: the fingerprint of the source that the series was read from
         """
         entry, old = (
             series.entry._replace(fingerprint=fingerprint),
@@ -259,19 +262,19 @@ class Store:
         self.write_encoded(series)
         with self._committing() as index:
             index.remove([name])
-        with contextlib.suppress(OSError):  # the next sweep takes it
+        with contextlib.suppress(OSError):  # the next sweep removes the file
             self.path_of(file).unlink()
 
     def retire(self, names: Iterable[str], *, retired: bool = True) -> None:
-        """Mark stored series as retired, or as no longer so; the store must be locked."""
+        """Mark stored series as retired, or as not retired; the store must be locked."""
         for name in names:
             entry = self.index.series[name]
-            if entry.retired != retired:  # else a suspect series would no longer be one
+            if entry.retired != retired:  # otherwise a suspect series would no longer be suspect
                 self._written[name] = entry.as_retired(retired=retired)
         self.commit()
 
     def suspect(self, name: str, reason: str) -> None:
-        """Mark a stored series, which is kept, as contradicted by the source; not a retired one."""
+        """Mark a stored series as contradicted by the source, and keep it; skip retired series."""
         entry = self._written.get(name) or self.index.series.get(name)
         if entry is not None and entry.reason != reason and not entry.retired:
             self._written[name] = entry.as_suspect(reason)
@@ -279,7 +282,7 @@ class Store:
     def commit(self) -> None:
         """Put the written series into the index, and remove the files that they replace.
 
-        Series that another process has committed meanwhile are kept.
+        Series that another process has committed meanwhile stay.
         """
         if self._written:
             with self._committing():
@@ -307,7 +310,7 @@ class Store:
             yield index
         self._written = {}
         for file in replaced:
-            with contextlib.suppress(OSError):  # the next sweep takes it
+            with contextlib.suppress(OSError):  # the next sweep removes the file
                 self.path_of(file).unlink()
 
     def sweep(self) -> None:
@@ -324,7 +327,7 @@ class Store:
                     path.unlink()
 
     def _series_files(self) -> list[Path]:
-        """Return all files of series, also those that the index does not name, the oldest first."""
+        """Return all files of series, the oldest first, including those that the index lacks."""
         files = [
             path
             for path in self.folder.glob("*.parquet")
@@ -342,7 +345,7 @@ class Store:
                 yield self._move_aside(name, path.name, f"cannot be read, and {why}")
 
     def damages(self, names: Sequence[str] | None = None) -> dict[str, str]:
-        """Return the damage of series by name, after reading their files; by default of all."""
+        """Read series' files, by default all; return the damage of each damaged series by name."""
 
         def check(name: str) -> str | None:
             try:
@@ -388,7 +391,7 @@ class Store:
         return Quarantined(name, aside.name if aside.exists() else None, why, asked_from)
 
     def _recovered(self) -> dict[str, SeriesEntry]:
-        """Return entries from all sound files; of several of a series, from the newest."""
+        """Return entries from all sound files; if a series has several, from the newest."""
         entries: dict[str, SeriesEntry] = {}
         for path in self._series_files():
             raw = read_plain(path)
@@ -401,7 +404,7 @@ class Store:
     def read(self, names: Sequence[str]) -> pd.DataFrame:
         """Return these series as one long frame.
 
-        Raises StoreError, naming the file, when one is missing or not what was written.
+        Raises StoreError with the file's name if a file is missing or not what was written.
         """
         return pd.concat([self.read_one(name) for name in names], ignore_index=True)
 
@@ -414,7 +417,7 @@ class Store:
         return self._decoded(name, read_raw).to_pandas()
 
     def read_arrays(self, names: Sequence[str]) -> tuple[dict[str, Arrays], dict[str, str]]:
-        """Return series as arrays, and the reason for each that cannot be read."""
+        """Return series as arrays, and the reason for each series that cannot be read."""
         with ThreadPoolExecutor(_THREADS) as pool:
             results = dict(zip(names, pool.map(self._arrays, names), strict=True))
         sound = {name: series for name, series in results.items() if isinstance(series, Arrays)}
@@ -441,7 +444,8 @@ class Store:
 
         The frame's ``attrs["rules"]`` is the version of the rules of the review.
 
-        Raises StoreError when they are damaged, or of other prices than those that are stored.
+        Raises StoreError if flags are damaged, or are about other prices than those that are
+        stored.
         """
         quality = self.index.quality
         advice = "run `forecaster ingest` to review them again"
@@ -463,7 +467,7 @@ class Store:
         return flags
 
     def _decoded(self, name: str, decode: Callable[[bytes], _T]) -> _T:
-        """Return what ``decode`` makes of a series' file; errors as in :meth:`read`."""
+        """Return ``decode`` of the bytes of a series' file; errors as in :meth:`read`."""
         raw = self._raw(name)
         try:
             return decode(raw)
@@ -480,7 +484,7 @@ class Store:
         except OSError as error:
             newer = self._committed(name)
             if newer is not None and newer.file != entry.file:
-                return self._raw(name, newer)  # another process has updated it meanwhile
+                return self._raw(name, newer)  # another process has updated the file meanwhile
             raise StoreError(f"{path}: cannot be read: {error.strerror}. {_AGAIN}") from error
         if sha256(raw) != entry.sha256:
             raise StoreError(
@@ -489,7 +493,7 @@ class Store:
         return raw
 
     def _committed(self, name: str) -> SeriesEntry | None:
-        """Return a series' entry on disk; None where it cannot be read."""
+        """Return a series' entry on disk; None if it cannot be read."""
         with contextlib.suppress(StoreError, FileNotFoundError):
             return _read_index(self.folder).series.get(name)
         return None
@@ -509,11 +513,11 @@ def _read_index(folder: Path) -> Index:
 
 
 def _index_of(folder: Path) -> Path:
-    """Return the file that is a store's valid index."""
+    """Return the file that holds a store's valid index."""
     manifest = folder / MANIFEST
     return manifest if manifest.exists() else folder / INDEX
 
 
 def _stems(files: Iterable[str]) -> set[str]:
-    """Return names of files without hash and ending, the same for all versions of a series."""
+    """Return names of files without hash and ending, which all versions of a series share."""
     return {file.rsplit(".", 2)[0] for file in files}

@@ -1,8 +1,8 @@
 """Read a large Parquet file in blocks of series.
 
-This works for files whose row groups hold the series in sorted order, and in which the types of the
-columns show what they hold: one of text (names), one of times, all others of numbers. Other files
-are read whole.
+This works for files whose row groups hold the series in sorted order, and in which the types of
+columns show their roles: one column of text (names), one of times, and all others of numbers. Other
+files are read whole.
 """
 
 import dataclasses
@@ -29,8 +29,8 @@ from forecaster.ingest.tables.roles import canonical
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-LEAST_ROWS = 3_000_000  # fewer are read whole
-_BLOCK, LARGEST_GROUP = 2_000_000, 8_000_000  # rows
+LEAST_ROWS = 3_000_000  # files with fewer rows are read whole
+_BLOCK, LARGEST_GROUP = 2_000_000, 8_000_000  # rows in a block, and in the largest row group
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +77,8 @@ class Blocks:
 
         Raises DataError if the file cannot be read or used.
         """
-        left: tuple[str, pd.DataFrame] | None = None  # the last series may go on in the next block
+        # The last series may continue in the next block.
+        left: tuple[str, pd.DataFrame] | None = None
         for groups, names in self.groups:
             if not names & wanted:
                 continue
@@ -102,7 +103,7 @@ class Blocks:
 
 
 def _column_of_names(file: "pq.ParquetFile", path: Path) -> str | None:
-    """Return the column of names; None unless one other holds times and the rest numbers."""
+    """Return the column of names; None unless one other column holds times and the rest numbers."""
     schema = file.schema_arrow
     names = [f.name for f in schema if canonical(f.name) == "unique_id" and is_text(path, f)]
     times = [f.name for f in schema if canonical(f.name) == "ds" and is_time(f.type)]

@@ -23,9 +23,9 @@ from forecaster.ingest.tables.roles import Columns, canonical, canonical_names
 from forecaster.ingest.tickers.universe import SEPARATOR_LINE
 
 _BLANK = ["", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL", "None"]
-_OPENERS: Any = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}  # and .zip
-_AT_ONCE = 2**20  # characters
-_HEAD = 20  # lines
+_OPENERS: Any = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}  # .zip has its own reader
+_AT_ONCE = 2**20  # characters that are read at once
+_HEAD = 20  # lines that are searched for the header
 _MOST_COLUMNS = 10_000
 _QUOTED_NUMBER = re.compile(r'"[ +$(-]*[0-9]+[.,][0-9]')
 
@@ -34,8 +34,8 @@ class Table(NamedTuple):
     """The content of a file.
 
     - ``frame``: names are text; numbers are floats, or text if they have two readings
-    - ``plain_points``: whether the point in 1.234 is taken for the decimal sign if no other number
-      decides, since commas separate the cells and no number is quoted
+    - ``plain_points``: whether the point in 1.234 is the decimal sign if no other number decides,
+      since commas separate the cells and no number is quoted
     """
 
     frame: pd.DataFrame
@@ -46,10 +46,10 @@ class _Header(NamedTuple):
     """The header of a file.
 
     - ``above``: number of lines above it
-    - ``separator``: of cells
-    - ``columns``: their names, as written
+    - ``separator``: the separator of cells
+    - ``columns``: the names of the columns, as written
     - ``quotes_numbers``: whether a number in the first lines is quoted
-    - ``stated``: columns that hold names or times according to the caller
+    - ``stated``: columns with names or times, as stated by the caller
     """
 
     above: int
@@ -60,7 +60,7 @@ class _Header(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """The columns whose cells stay as written: 0005 is not 5, and NA is a ticker."""
+        """The columns whose cells are read as written: 0005 is not 5, and NA is a ticker."""
         return [
             name
             for name in self.columns
@@ -79,10 +79,10 @@ def read_csv(path: Path, decimal: Decimal | None = None, columns: Columns | None
     """Read a file; the index of its frame counts lines, so that errors can name them.
 
     - ``decimal``: the decimal sign; None: inferred later from the numbers
-    - ``columns``: which columns hold series, times and target, if their names do not show it
+    - ``columns``: the columns with series, times and target, if their names do not show it
 
-    Raises DataError if the file is not a table of text, and whatever pandas and the decompression
-    libraries raise.
+    Raises DataError if the file is not a table of text, and also any errors of pandas and of the
+    decompression libraries.
     """
     where = printable(path, lines=False)
     encoding = _find_encoding(path)
@@ -102,7 +102,7 @@ def read_csv(path: Path, decimal: Decimal | None = None, columns: Columns | None
     }
     table = pd.read_csv(path, **options)
     if not isinstance(table.index, pd.RangeIndex):
-        # All rows have more cells than the header; a single empty one at the end is accepted.
+        # All rows have more cells than the header; a single empty cell at the end is accepted.
         last = table.iloc[:, -1]
         if not ((last.isna() | last.eq("")).all() and table.index.nlevels == 1):
             raise DataError(
@@ -139,7 +139,7 @@ def _is_uncertain(table: pd.DataFrame, *, plain_points: bool) -> bool:
 
 
 def _find_encoding(path: Path) -> str:
-    """Return UTF-16 if the file starts with its byte order mark, else UTF-8."""
+    """Return UTF-16 if the file starts with its byte order mark, otherwise UTF-8."""
     with _opened(path) as file:
         start = file.read(2)
     return "utf-16" if start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
@@ -159,7 +159,7 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
 def _check_text(path: Path, encoding: str, where: str) -> _LastLine:
     """Return the last line; raise DataError with the line if it is not text in this encoding.
 
-    Also raises it for a packed file that holds far more than its size lets expect.
+    Also raises it for a packed file whose content is far larger than its size suggests.
     """
     last = ""
     lines, size = 1, path.stat().st_size if path.suffix.lower() in (*_OPENERS, ".zip") else None
@@ -190,7 +190,7 @@ def _check_text(path: Path, encoding: str, where: str) -> _LastLine:
 
 
 def _check_end(last: _LastLine, header: _Header, where: str) -> None:
-    """Raise DataError if a file ends in the middle of a line, as one that was cut does."""
+    """Raise DataError if a file ends in the middle of a line, as a truncated file does."""
     cells = next(csv.reader([last.text], delimiter=header.separator), [])
     if last.text.strip() and len(cells) < len(header.columns):
         raise DataError(
@@ -214,7 +214,7 @@ def _check_unpacked(where: str, size: int, unpacked: int, cells: int) -> None:
 
 
 def _read_header(path: Path, encoding: str, where: str, stated: Columns) -> _Header:
-    """Find the header: the first line that is neither blank, nor a comment, nor Excel's ``sep=;``.
+    """Find the header: the first line that is not blank, not a comment, and not Excel's ``sep=;``.
 
     Raises DataError if the file is empty or two columns have the same name.
     """

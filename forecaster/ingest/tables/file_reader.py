@@ -32,9 +32,9 @@ def read_series(
 ) -> dict[str, pd.DataFrame]:
     """Read all series of one file; return their frames by name.
 
-    - ``name``: of the series, if the file has no column of names; None: the file's name
+    - ``name``: the name of the series, if the file has no column of names; None: the file's name
     - ``decimal``: the decimal sign in numbers that are text; None: inferred from the numbers
-    - ``columns``: which columns hold series, times and target, if their names do not show it
+    - ``columns``: the columns with series, times and target, if their names do not show it
 
     Raises DataError if the file cannot be read or used.
     """
@@ -51,8 +51,8 @@ def read_table(
 ) -> Table:
     """Read a CSV or Parquet file as it is.
 
-    ``everything``: of a Parquet file, also text columns that :func:`read_series` does not need.
-    Other arguments and errors are those of :func:`read_series`.
+    ``everything``: whether to read also text columns of a Parquet file that :func:`read_series`
+    does not need. The other arguments and the errors are those of :func:`read_series`.
     """
     try:
         check_plain(path)
@@ -88,15 +88,15 @@ def frames_of(
         decimal=decimal, plain_points=table.plain_points, columns=columns,
     )  # fmt: skip
     _check_series(rows, path.stat().st_size, where)
-    units = rows.attrs.pop("units", {})  # pandas would copy all of them for each series
+    units = rows.attrs.pop("units", {})  # pandas would copy all units for each series
     frames: dict[str, pd.DataFrame] = {}
     for series, part in each_series(rows):
         frame = part.reset_index(drop=True)
         frame.attrs["units"] = units.get(series, {})
-        if stooq:  # which writes aapl.us
+        if stooq:  # Stooq writes aapl.us
             series = series.upper().removesuffix(".US")
         frame.insert(0, "unique_id", series)
-        if series in frames:  # the file has two spellings of it
+        if series in frames:  # the file has two spellings of the series
             frame = join([frames[series], frame])
         frames[series] = frame
     return frames
@@ -120,7 +120,7 @@ def _check_series(rows: pd.DataFrame, size: int, where: str) -> None:
 
 
 def join(frames: list[pd.DataFrame]) -> pd.DataFrame:
-    """Join parts of one series in the order of time."""
+    """Join parts of one series, sorted by time."""
     if len(frames) == 1:
         return frames[0]
     joined = pd.concat(frames, ignore_index=True)
@@ -130,8 +130,8 @@ def join(frames: list[pd.DataFrame]) -> pd.DataFrame:
 def series_name(path: Path, folder: Path) -> str:
     """Return the series that a file below ``folder`` is named after.
 
-    That is the NAME of a folder ``ticker=NAME`` above the file, or else the file's name without its
-    ending. A ticker may hold dots.
+    This is NAME if a folder above the file is called ``ticker=NAME``, otherwise the file's name
+    without its ending. A ticker may contain dots.
     """
     for part in path.relative_to(folder).parts[:-1]:
         key, _, value = part.partition("=")
@@ -144,4 +144,4 @@ def series_name(path: Path, folder: Path) -> str:
     return readable(stem)
 
 
-_STOOQ = re.compile(r"(.+)(?:\.us|_us_[dwm])", re.IGNORECASE)  # as its downloads are named
+_STOOQ = re.compile(r"(.+)(?:\.us|_us_[dwm])", re.IGNORECASE)  # names of Stooq's downloads

@@ -1,4 +1,4 @@
-"""Bring any accepted table into one layout: ``unique_id, ds`` and number columns.
+"""Convert any accepted table to one layout: ``unique_id, ds`` and number columns.
 
 Accepted layouts, of files and frames alike:
 
@@ -54,14 +54,15 @@ def tidy(
 ) -> pd.DataFrame:
     """Return a table in the layout ``unique_id, ds, channels...``, sorted by ``unique_id, ds``.
 
-    - ``table``: its index counts rows from 0, for errors
-    - ``where``: the file, for errors
+    - ``table``: the table; its index counts rows from 0, for error messages
+    - ``where``: the file, for error messages
     - ``name``: the series' id, if the table has no column of ids; None: the target column's name
     - ``decimal``: the decimal sign in numbers that are text; None: inferred from the numbers
     - ``plain_points``: whether a lone point is the decimal sign, see :func:`find_decimal`
-    - ``columns``: which columns hold series, times and target, if their names do not show it
+    - ``columns``: the columns with series, times and target, if their names do not show it
 
-    ``attrs["units"]`` of a long table holds the stated currency and unit of each series by column.
+    For a long table, ``attrs["units"]`` holds the stated currency and unit of each series by
+    column.
 
     Raises DataError with file, line and column if a column is missing, a cell is not a date or not
     a finite number, a series has two currencies, or the table can be read in two ways.
@@ -125,7 +126,8 @@ def _stacked(
     """Return a wide table as a long one, without the cells that hold no number."""
     values = np.stack([column.to_numpy() for column in numbers.values()], axis=1)
     kept = np.isfinite(values)
-    kept[0, ~kept.any(0)] = True  # a series without a number keeps a row, and is skipped by name
+    # A series without a number keeps a row, so that it is skipped by name.
+    kept[0, ~kept.any(0)] = True
     series, rows = np.nonzero(kept.T)
     ids = _ids(pd.Series(list(numbers)), where).cat
     codes = ids.codes.to_numpy()[series]
@@ -146,7 +148,7 @@ def _numbers(
     plain_points: bool,
     all_needed: bool = False,
 ) -> dict[str, pd.Series]:
-    """Return as floats the columns that must hold numbers, and others that hold only numbers.
+    """Return columns that must hold numbers, and others that hold only numbers, as floats.
 
     All of them have the same decimal sign. ``all_needed``: whether all columns must hold numbers.
     """
@@ -170,7 +172,7 @@ def _numbers(
         cells = plain_cells(cells)
         if column in needed or is_number_column(cells):
             out[column] = texts[column] = cells
-    # Changes in percent are not used, but may show the decimal sign.
+    # Changes in percent are not used otherwise, but may show the decimal sign.
     shares = {}
     if not all_needed and SHARES in table:
         shares = {SHARES: table[SHARES].astype(str).str.rstrip("% ")}
@@ -193,7 +195,7 @@ def _holds_numbers(column: pd.Series) -> bool:
 
 
 def _without_infinite(numbers: pd.Series, where: TableLocation, name: str) -> pd.Series:
-    """Return a column that is not learned from with NaN for infinite numbers, and warn of them."""
+    """Return a column that no model learns from, with NaN for infinite numbers; warn of them."""
     if not (infinite := numbers.abs() == np.inf).any():
         return numbers
     warnings.warn(
@@ -206,14 +208,14 @@ def _without_infinite(numbers: pd.Series, where: TableLocation, name: str) -> pd
 
 
 def _units(table: pd.DataFrame, ids: pd.Series, where: TableLocation) -> dict[str, dict[str, str]]:
-    """Return the currency and the unit of each series, by column, where the table states them.
+    """Return the currency and the unit of each series by column, if the table states them.
 
-    Raises DataError if a series has two.
+    Raises DataError if a series has two currencies or units.
     """
     stated_units: dict[str, dict[str, str]] = {}
     for name in (name for name in UNITS if name in table):
         units = table[name]
-        if _holds_numbers(units):  # such as the units sold
+        if _holds_numbers(units):  # the column may be the number of units sold
             continue
         units = units.astype(str).str.strip().where(units.notna(), "")
         stated = units != ""
@@ -237,10 +239,10 @@ def _units(table: pd.DataFrame, ids: pd.Series, where: TableLocation) -> dict[st
 def _refuse_reordered(
     written: pd.Series, times: pd.Series, ids: pd.Series, where: TableLocation
 ) -> None:
-    """Raise DataError if offsets differ and local times are in another order than those in UTC.
+    """Raise DataError if offsets differ and local times are not in the order of the times in UTC.
 
     - ``written``: the cells that ``times`` were read from; only text and timestamps have offsets
-    - ``ids``: the series of each row. One that repeats a local time is skipped by name anyway
+    - ``ids``: the series of each row. A series that repeats a local time is skipped by name anyway
     """
     offsets = offsets_of(written)
     if offsets is None or offsets.nunique() < 2:
@@ -258,7 +260,7 @@ def _refuse_reordered(
 
 
 def _sorted(table: pd.DataFrame) -> pd.DataFrame:
-    """Sort by id and time, if the table is not sorted already, as most large files are."""
+    """Sort by id and time, unless the table is sorted already, as most large files are."""
     ids = table["unique_id"].cat
     if not ids.categories.is_monotonic_increasing:
         table["unique_id"] = ids.reorder_categories(sorted(ids.categories))
@@ -277,7 +279,7 @@ def _ids(column: pd.Series, where: TableLocation) -> pd.Series:
     kinds = column if isinstance(column.dtype, pd.CategoricalDtype) else column.astype("category")
     names = pd.Series(kinds.cat.categories.astype(str)).str.strip()
     codes = kinds.cat.codes.to_numpy()
-    blank = np.append((names == "").to_numpy(), True)  # the last one is of code -1, no name
+    blank = np.append((names == "").to_numpy(), True)  # the last entry stands for code -1, no name
     missing = pd.Series(blank[codes], index=column.index)
     if missing.any():
         raise DataError(f"{where.cell(missing, 'unique_id')}: empty; expected a name")

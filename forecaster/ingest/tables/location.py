@@ -1,4 +1,4 @@
-"""Describe for error messages where a cell of a user's table is."""
+"""Describe the place of a cell in a user's table, for error messages."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ import pandas as pd
 
 @dataclasses.dataclass(frozen=True)
 class TableLocation:
-    """A table and its cells, as error messages name them.
+    """A table and its cells, in the form of error messages.
 
     - ``name``: the file, or "the frame"
     - ``counts_rows``: whether cells are named by row; otherwise by line, where line 1 is the header
@@ -23,7 +23,7 @@ class TableLocation:
         return self.name
 
     def column(self, name: str) -> str:
-        """Return the table's own name of a column, given its canonical name."""
+        """Return the table's own name of a column, given the canonical name."""
         return self.written_names.get(name, name)
 
     def cell(self, bad: pd.Series, name: str) -> str:

@@ -14,7 +14,7 @@ from forecaster.ingest.tables.roles import Columns, canonical, is_needed
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_COPIES = 3  # of a table, in memory at once
+_COPIES = 3  # number of copies of a table that are in memory at once
 _MOST_COLUMNS = 10_000
 _LONGEST_TEXT = 1_000
 
@@ -31,7 +31,7 @@ def read_parquet(
     The frame's index counts the rows of the file. Columns that are not read are listed in
     ``frame.attrs["unread"]``.
 
-    - ``columns``: which columns hold series, times and target, if their names do not show it
+    - ``columns``: the columns with series, times and target, if their names do not show it
     - ``everything``: whether to read all other columns, too
     - ``groups``: the row groups to read; None: all
 
@@ -90,7 +90,7 @@ def read_parquet(
 
 
 def _unnamed(schema: "pa.Schema") -> list[str]:
-    """Return the columns in which pandas has stored an unnamed index that holds no times."""
+    """Return the columns in which pandas stored an index without name and without times."""
     return [
         field.name
         for field in schema
@@ -134,9 +134,9 @@ def check_content(
 ) -> None:
     """Raise DataError if columns do not fit into memory, or if texts are too long.
 
-    - ``footer``: of :func:`forecaster.files.check_parquet`, as pyarrow ends the process for some
-      that are damaged
-    - ``wanted``: the columns to read; ``texts``: those of them that hold text
+    - ``footer``: the contents as :func:`forecaster.files.check_parquet` reads them; with some damaged
+      files, pyarrow's own reader ends the process
+    - ``wanted``: the columns to read; ``texts``: the columns among them that hold text
     - ``groups``: the row groups to read
     """
     unpacked, read = dict.fromkeys(wanted, 0), set(groups)

@@ -1,7 +1,7 @@
 """Find the role of each column of a table: series, time, target, or another number.
 
 A table is long, with a row per series and time, or wide, with a column per series. A table that can
-be read in two ways is refused, with the option that decides.
+be read in both ways is refused, with the option that decides.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ PRICES = ("open", "high", "low", "volume", *ACTIONS)
 SHARES = "change_%"
 UNUSED = ("per", "openint", SHARES, "capital_gains", "unnamed:_0", "__index_level_0__")
 UNITS = ("currency", "ccy", "currency_code", "unit", "units", "uom")
-"""Columns of text that must be the same in all rows of a series."""
+"""Columns of text that must have the same value in all rows of a series."""
 TARGETS = ("y", "close", "adj_close")
 
 
@@ -70,7 +70,7 @@ _MOST_NAMED = 12
 
 
 class ColumnOptions(TypedDict, total=False):
-    """What the columns of a table hold, if their names do not show it.
+    """The roles of a table's columns, for tables whose column names do not show them.
 
     - ``id_col``, ``time_col``, ``target_col``: the columns with the series, the time and the value
       to forecast; other columns that could have these roles are left out. A wide table has no
@@ -159,7 +159,7 @@ def parse_columns(texts: tuple[str, ...]) -> ColumnOptions:
 class Roles:
     """The roles of a table's columns.
 
-    - ``names``: the canonical name of each column; columns that are not used are left out
+    - ``names``: the canonical name of each column; unused columns are left out
     - ``wide``: whether each column except the time is a series
     """
 
@@ -219,7 +219,7 @@ def _with_options(table: pd.DataFrame, where: TableLocation, columns: Columns) -
             )
         names = {old: new for old, new in names.items() if new != role and old != column}
         names[column] = role
-    if columns.time_col is not None:  # it holds the time of day, too
+    if columns.time_col is not None:  # this column holds the time of day, too
         names = {old: new for old, new in names.items() if new != "time"}
     return {old: names[old] for old in own if old in names}
 
@@ -234,7 +234,7 @@ def _take_sole_times(table: pd.DataFrame, names: dict[str, str]) -> None:
 
 
 def _take_sole_number(table: pd.DataFrame, names: dict[str, str]) -> None:
-    """Use the only column of numbers beside series and time as the target, whatever its name."""
+    """Use the only column of numbers besides series and time as the target, whatever its name."""
     if not {"unique_id", "ds"} <= set(names.values()):
         return
     known = ("unique_id", "ds", "time", *PRICES, *UNUSED)
@@ -249,7 +249,7 @@ def _looks_wide(
 ) -> bool:
     """Return whether a table without a column of series has a column per series instead.
 
-    Raises DataError if its columns may be tickers or prices.
+    Raises DataError if the columns may be either tickers or prices.
     """
     found = set(names.values())
     if "unique_id" in found or columns.target_col is not None or "ds" not in found:
@@ -308,7 +308,7 @@ def _unclear(
 
 
 def describe_all(table: pd.DataFrame) -> str:
-    """Return the names and kinds of all columns of a table, including those that were not read."""
+    """Return the names and kinds of all columns of a table, including columns not read."""
     return describe(table, [*table.columns, *table.attrs.get("unread", [])])
 
 
@@ -321,7 +321,7 @@ def describe(table: pd.DataFrame, columns: list[str]) -> str:
 
 def _kind(table: pd.DataFrame, column: str) -> str:
     """Return whether a column holds numbers, dates or text."""
-    if column not in table:  # only columns of text are not read
+    if column not in table:  # only columns of text are left unread
         return "text"
     kind = table[column].dtype
     if pd.api.types.is_numeric_dtype(kind):

@@ -15,7 +15,7 @@ from forecaster.ingest.tables.roles import Columns, canonical, is_needed
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_COPIES = 3  # of a table, in memory at once
+_COPIES = 3  # number of copies of a table that are in memory at once
 _MOST_COLUMNS = 10_000
 _LONGEST_TEXT = 1_000
 _NESTED = (bytes, bytearray, memoryview, list, dict, tuple, set)
@@ -29,12 +29,13 @@ def frame_of_rows(
 ) -> pd.DataFrame:
     """Return rows as a frame; only one chunk of them is in memory as Python objects.
 
-    Exact numbers become floats, and times with a time zone those of UTC. A column that holds
-    numbers and text, as SQLite allows, becomes text. Columns of other text than names, times and
-    numbers, and those of bytes or lists, are not kept; ``frame.attrs["unread"]`` lists them.
+    Exact numbers become floats, and times with a time zone become UTC. A column that holds numbers
+    and text, as SQLite allows, becomes text. Columns of text other than names, times and numbers,
+    and columns of bytes or lists, are not kept; ``frame.attrs["unread"]`` lists them.
 
-    - ``names``: of the columns; ``where``: the source, for errors
-    - ``columns``: which columns hold series, times and target, if their names do not show it
+    - ``names``: the names of the columns
+    - ``where``: the source, for error messages
+    - ``columns``: the columns with series, times and target, if their names do not show it
 
     Raises DataError for too many columns, or if the rows do not fit into memory.
     """
@@ -86,7 +87,7 @@ def _array(cells: Sequence[object]) -> "pa.Array | None":
         if kinds <= {int, float, Decimal}:
             return pa.array([None if x is None else float(x) for x in cells], pa.float64())  # type: ignore[arg-type]
     except (OverflowError, pa.ArrowInvalid):
-        return _text(cells)  # a whole number beyond those of floats
+        return _text(cells)  # the whole number is too large for a float
     if kinds == {bool}:
         return pa.array(cells, pa.bool_())
     if kinds == {datetime.date}:
@@ -101,13 +102,13 @@ def _array(cells: Sequence[object]) -> "pa.Array | None":
 def _text(cells: Sequence[object]) -> "pa.Array":
     import pyarrow as pa
 
-    # Each text is kept once, however often it repeats.
+    # Each text is stored only once, however often it repeats.
     texts = pa.array([None if x is None else str(x) for x in cells], pa.string())
     return texts.dictionary_encode()
 
 
 def _is_other_text(array: "pa.Array") -> bool:
-    """Return whether a chunk of a column holds text that is no number."""
+    """Return whether a chunk of a column holds text that is not a number."""
     import pyarrow as pa
 
     if not pa.types.is_dictionary(array.type):
@@ -129,7 +130,7 @@ def _check_length(array: "pa.Array", name: str, where: str) -> None:
 
 
 def _check_memory(size: int, where: str) -> None:
-    """Raise DataError if rows of ``size`` bytes leave no room for what is made of them."""
+    """Raise DataError if rows of ``size`` bytes leave no memory for the frame made from them."""
     if size * (_COPIES - 1) > (free := free_memory()):
         raise DataError(
             f"{where}: the rows that the query returns do not fit into memory: "
@@ -139,7 +140,7 @@ def _check_memory(size: int, where: str) -> None:
 
 
 def _joined(arrays: "list[pa.Array]", *, as_names: bool) -> "pa.ChunkedArray":
-    """Return the chunks of a column in one type: text if they hold numbers and text."""
+    """Return the chunks of a column in one type: text if the chunks hold both numbers and text."""
     import pyarrow as pa
 
     kinds = {array.type for array in arrays if not pa.types.is_null(array.type)}

@@ -22,11 +22,11 @@ class Groups:
     group: Mapping[str, str]
 
     def of(self, ids: Sequence[str]) -> dict[str, str]:
-        """Return the group of each of these series; a series without one is left out.
+        """Return the group of each of these series, without series that have no group.
 
         Letter case and the sign before a share class do not matter: ``brk.b`` is ``BRK-B``.
 
-        Raises UsageError if none of them has a group.
+        Raises UsageError if no series has a group.
         """
         known = spellings(self.group)
         names = {name: spelled(known, name) for name in ids}
@@ -41,14 +41,14 @@ class Groups:
 
 
 def read_groups(path: str | Path) -> Groups:
-    """Read a file with a column of tickers and one of groups, beside any others.
+    """Read a file with a column of tickers and a column of groups; ignore other columns.
 
-    Tickers are in the column ``ticker``, ``symbol`` or ``unique_id``; groups are in the first of
-    ``group``, ``sector``, ``GICS Sector``, ``industry`` and ``category`` that is there. Encoding
-    and separators are as in ticker files. A ticker whose group is empty has none.
+    Tickers are in the column ``ticker``, ``symbol`` or ``unique_id``. Groups are in the first
+    existing column of ``group``, ``sector``, ``GICS Sector``, ``industry`` and ``category``.
+    Encoding and separators are as in ticker files. A ticker with an empty cell has no group.
 
-    Raises UsageError with file and line for a file without these columns or rows, and for a ticker
-    that is in two groups.
+    Raises UsageError with file and line for a file without these columns or without rows, and for a
+    ticker that is in two groups.
     """
     path = Path(path)
     lines, separator = read_lines(path)
@@ -78,11 +78,12 @@ def read_groups(path: str | Path) -> Groups:
 def read_weights(path: str | Path) -> dict[str, dict[str, float]]:
     """Read the series of each group with their weights, such as the shares that a portfolio holds.
 
-    Columns are those of :func:`read_groups`, and ``weight``, ``shares``, ``units``, ``quantity`` or
-    ``amount``; without it each weight is 1. A ticker may be in several groups.
+    Columns are those of :func:`read_groups`, and for the weight ``weight``, ``shares``, ``units``,
+    ``quantity`` or ``amount``; without such a column each weight is 1. A ticker may be in several
+    groups.
 
-    Raises UsageError with file and line as :func:`read_groups` does, for a ticker that is twice in
-    a group, and for a weight that is not a number other than 0.
+    Raises UsageError with file and line as :func:`read_groups` does, for a ticker that occurs twice
+    in a group, and for a weight that is 0 or not a number.
     """
     path = Path(path)
     lines, separator = read_lines(path)
@@ -114,7 +115,7 @@ def read_weights(path: str | Path) -> dict[str, dict[str, float]]:
 
 
 def _number(text: str, where: str) -> float:
-    """Return a weight. Raises UsageError unless it is a number other than 0."""
+    """Return a weight. Raises UsageError if it is 0 or not a number."""
     try:
         value = float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Point-in-time membership of a universe: which tickers belonged to it when.
+"""Read which tickers belonged to a universe at which time (point-in-time membership).
 
 Two CSV formats, with commas, semicolons or tabs between the cells:
 
@@ -7,8 +7,8 @@ Two CSV formats, with commas, semicolons or tabs between the cells:
     ticker,start,end   spans, both ends included, in any order and beside other columns; an empty
                        end means that the ticker still belongs
 
-Columns are recognised by their names alone. Tickers beside a column of dates with any other name
-are refused: they would otherwise pass for a list of today's members.
+Columns are recognised only by their names. Tickers beside a column of dates with any other name are
+refused, since they would otherwise be taken for a list of today's members.
 """
 
 import dataclasses
@@ -45,7 +45,7 @@ _ONE_DAY = pd.Timedelta(days=1)
 
 
 class _Row(NamedTuple):
-    """A row of a file: where it is, for errors, and its cells."""
+    """A row of a file: its place, for error messages, and its cells."""
 
     where: str
     cells: list[str]
@@ -62,7 +62,7 @@ class Membership:
 
     @property
     def tickers(self) -> list[str]:
-        """All tickers that ever belonged, in the file's order."""
+        """All tickers that ever belonged, in the order of the file."""
         return list(dict.fromkeys(self.spans["unique_id"]))
 
     def holds(self, ids: np.ndarray, times: np.ndarray) -> np.ndarray:
@@ -83,11 +83,11 @@ class Membership:
 def read_membership(path: str | Path) -> Membership | None:
     """Read a file of one of the two formats; return None for a list of tickers without dates.
 
-    A ``Date added`` beside columns ``GICS ...`` belongs to a list of today's members. It is not
-    used, and a :class:`ForecasterWarning` says so.
+    A ``Date added`` beside columns ``GICS ...`` belongs to a list of today's members. The column is
+    ignored, with a :class:`ForecasterWarning`.
 
     Raises UsageError with file and line for an invalid date or ticker, and for a column of dates
-    with a name that is not in either format.
+    whose name is in neither format.
     """
     path = find_universe(path)
     lines, separator = read_lines(path)
@@ -136,7 +136,7 @@ def _plain(name: str) -> str:
 def _column(names: list[str], wanted: Sequence[str], path: Path) -> int | None:
     """Return the position of the column with one of these names, or None.
 
-    Raises UsageError if there are two.
+    Raises UsageError if there are two such columns.
     """
     found = [index for index, name in enumerate(names) if name in wanted]
     if len(found) > 1:
@@ -146,7 +146,7 @@ def _column(names: list[str], wanted: Sequence[str], path: Path) -> int | None:
 
 
 def _refuse_dates(header: list[str], rows: list[_Row], path: Path) -> None:
-    """Raise UsageError if a column holds dates in most of its cells that are not empty."""
+    """Raise UsageError if a column has dates in most of its non-empty cells."""
     for column in range(max([len(header), *(len(row.cells) for row in rows)])):
         cells = [row.cells[column] for row in rows if len(row.cells) > column and row.cells[column]]
         name = header[column] if column < len(header) else ""
@@ -160,7 +160,8 @@ def _refuse_dates(header: list[str], rows: list[_Row], path: Path) -> None:
 
 def _from_lists(rows: list[_Row]) -> list[_Span]:
     """Return the spans of rows that hold a date and the members from then on."""
-    members: dict[pd.Timestamp, dict[str, None]] = {}  # in the file's order, and found at once
+    # A dict, to keep the file's order and find tickers at once.
+    members: dict[pd.Timestamp, dict[str, None]] = {}
     for where, (day, *lists) in rows:
         words = [word for cell in lists for word in re.split(r"[,;\s]+", cell) if word]
         if dates := [word for word in words if looks_like_a_date(word)]:
@@ -178,7 +179,7 @@ def _from_lists(rows: list[_Row]) -> list[_Span]:
 
 
 def _from_spans(rows: list[_Row], ticker: int, first: int, last: int) -> list[_Span]:
-    """Return the spans of rows whose ticker, first and last day stand in these columns."""
+    """Return the spans of rows that hold ticker, first and last day in these columns."""
     spans: list[_Span] = []
     for where, cells in rows:
         if len(cells) <= max(ticker, first):

@@ -1,4 +1,4 @@
-"""Read universe files: which tickers to follow."""
+"""Read universe files, which list the tickers to follow."""
 
 import codecs
 import contextlib
@@ -23,7 +23,7 @@ _DATE = re.compile(
     re.IGNORECASE,
 )
 SEPARATOR_LINE = re.compile(r"\s*\"?sep=(?P<separator>.)\"?\s*", re.IGNORECASE)
-"""The first line of a file of Excel's that names the separator of its cells."""
+"""The first line of files from Excel, which names the separator of cells."""
 _MOST_BYTES = 10 * 2**20
 
 
@@ -32,9 +32,9 @@ def read_universe(path: str | Path) -> list[str]:
 
     The file is in UTF-8, or in UTF-16 with a byte order mark; commas, semicolons or tabs separate
     its cells; ``#`` starts a comment. Letter case does not matter. ``BRK.B`` becomes ``BRK-B``, as
-    Yahoo writes share classes, while ``SHELL.AS`` keeps its exchange. The order is kept, repeated
-    tickers are dropped. If ``path`` is a plain name such as ``sp500.txt`` and no such file is here,
-    the universes in the package are searched for it.
+    Yahoo writes share classes, while ``SHELL.AS`` keeps its exchange. The order is kept, and
+    repeated tickers are dropped. If ``path`` is a plain name such as ``sp500.txt`` and there is no
+    such file, the file is searched for among the universes in the package.
 
     Raises UsageError with file and line if the file is missing, not text, empty, or holds something
     that cannot be a ticker.
@@ -56,11 +56,11 @@ class Line(NamedTuple):
 
 
 def read_lines(path: Path) -> tuple[list[Line], str]:
-    """Read the lines of a ticker file, without blanks and comments, and the separator of cells.
+    """Read a ticker file; return its lines without blanks and comments, and the cells' separator.
 
-    A first line ``sep=;``, as Excel writes it, names the separator; otherwise it is the comma,
-    semicolon or tab that is most frequent in the first line. Raises UsageError if the file is
-    missing, too large or not text.
+    A first line ``sep=;``, as Excel writes it, names the separator; otherwise the separator is the
+    comma, semicolon or tab that is most frequent in the first line. Raises UsageError if the file
+    is missing, too large or not text.
     """
     lines = [Line(n, text) for n, text in enumerate(_read_text(path).splitlines(), 1)]
     lines = [line for line in lines if line.text.strip() and not line.text.lstrip().startswith("#")]
@@ -74,8 +74,9 @@ def read_lines(path: Path) -> tuple[list[Line], str]:
 def cells_of(line: str, separator: str, where: str) -> list[str]:
     """Split a line into its cells, without spaces around them.
 
-    ``where``: the file and line, for errors. Raises UsageError for a quote that is not closed,
-    which would take further lines into its cell, and for a cell of more than 131,072 characters.
+    ``where``: the file and line, for error messages. Raises UsageError for a quote that is not
+    closed, since its cell would swallow further lines, and for a cell of more than 131,072
+    characters.
     """
     quote = "'" if separator == '"' else '"'
     try:
@@ -125,7 +126,7 @@ def _read_text(path: Path) -> str:
 def normalise(symbol: str, where: str = "ticker") -> str:
     """Return a ticker in the spelling used everywhere: upper case, share class after a hyphen.
 
-    ``where``: the file and line, for errors. Raises UsageError if it holds characters that no
+    ``where``: the file and line, for error messages. Raises UsageError for characters that no
     ticker has.
     """
     name = symbol.strip().strip("\"'").upper()
@@ -143,7 +144,7 @@ def normalise(symbol: str, where: str = "ticker") -> str:
 def listed_tickers(text: str) -> list[str] | None:
     """Return the tickers in a text such as ``AAPL,BRK-B``; None if the text names a file.
 
-    It does if there is a file of that name, or if it ends like the name of a file. Raises
+    The text names a file if the file exists, or if the text ends like a file name. Raises
     UsageError if it can be neither.
     """
     words = list(filter(None, re.split(r"[,;\s]+", text)))
@@ -166,7 +167,7 @@ def listed_tickers(text: str) -> list[str] | None:
 
 
 def find_universe(path: str | Path) -> Path:
-    """Return the path itself if it exists, else the package's own universe of that name."""
+    """Return the path itself if it exists, otherwise the package's own universe of that name."""
     path = Path(path)
     if path.exists() or len(path.parts) != 1:
         return path
@@ -178,11 +179,11 @@ def find_universe(path: str | Path) -> Path:
 
 def _bundled_folders() -> list[Path]:
     package = Path(str(importlib.resources.files("forecaster")))
-    return [package / "universes", package.parent / "data"]  # installed; in a checkout
+    return [package / "universes", package.parent / "data"]  # when installed; in a checkout
 
 
 def _words(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield line numbers and possible tickers: the column of tickers of a table, or all words."""
+    """Yield line numbers and possible tickers: a table's column of tickers, or all words."""
     lines, separator = read_lines(path)
     if not lines:
         return
