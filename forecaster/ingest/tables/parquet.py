@@ -134,8 +134,8 @@ def check_content(
 ) -> None:
     """Raise DataError if columns do not fit into memory, or if texts are too long.
 
-    - ``footer``: the contents as :func:`forecaster.files.check_parquet` reads them; with some damaged
-      files, pyarrow's own reader ends the process
+    - ``footer``: the contents as :func:`forecaster.files.check_parquet` reads them; pyarrow's own
+      reader ends the process at some damaged files
     - ``wanted``: the columns to read; ``texts``: the columns among them that hold text
     - ``groups``: the row groups to read
     """
