@@ -135,7 +135,7 @@ def test_whole_numbers_may_be_times(url):
     table.write(given)
     pd.testing.assert_frame_equal(rows(url), given, check_dtype=False)
     message = said(UsageError, lambda: table.write(forecasts()))
-    assert "column origin is bigint, expected timestamp without time zone" in message
+    assert "has bigint in column origin, expected timestamp without time zone" in message
     assert len(rows(url)) == 6
 
 
@@ -155,7 +155,7 @@ def test_a_schema_may_be_named(url):
     [
         ("(run text, unique_id text, price double precision)", "lacks model, made, origin, ds"),
         ("like it, and: note text", "has note"),
-        ("like it, with: q95 text", "column q95 is text, expected double precision"),
+        ("like it, with: q95 text", "has text in column q95, expected double precision"),
         ("like it, without a key", "primary key must be (run, origin, unique_id, step)"),
     ],
 )
@@ -289,6 +289,10 @@ def test_a_file_that_stays_locked_is_said_to_be(tmp_path, monkeypatch):
         ("sqlite:///desk.db", "the name of the table is missing"),
         ("sqlite:///desk.db#", "the name of the table is missing"),
         ("sqlite:///desk.db#a.b.c", "is no name of a table"),
+        ("sqlite:///desk.db#temp.forecasts", "dropped when the connection is closed"),
+        ("postgresql://h/db#pg_temp.forecasts", "dropped when the connection is closed"),
+        ("postgresql://me:12#geheim@h/db", "the name of the table is missing"),
+        ("postgresql://me:pa#geheim@db.example.com/db", "the name of the table is missing"),
         (f"sqlite:///desk.db#{'x' * 64}", "63 bytes at most"),
         ("sqlite:////nowhere/desk.db#f", "there is no folder /nowhere; make it first"),
         ("sqlite://#f", "expected a file"),
@@ -358,7 +362,7 @@ def test_a_table_with_a_time_zone_is_refused(request):
     table.write(forecasts())
     found.run("ALTER TABLE forecasts ALTER made TYPE timestamptz")
     message = said(UsageError, table.check)
-    assert "column made is timestamp with time zone, expected timestamp without" in message
+    assert "has timestamp with time zone in column made, expected timestamp without" in message
 
 
 def test_a_writer_that_keeps_a_server_s_table_locked_is_said(request, monkeypatch):

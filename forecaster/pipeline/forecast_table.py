@@ -50,13 +50,19 @@ class ForecastTable:
 
     def __init__(self, name: str, option: str = "--output"):
         url, mark, table = name[len(DATABASE) :].rpartition("#")
-        if not mark or not table:
+        # With @ it is the end of a URL whose password holds #, and no message may hold it.
+        if not mark or not table or ("@" in table and url.startswith("postgres")):
             raise UsageError(f"{option} sql:URL: the name of the table is missing; {_EXPECTED}")
         *schema, self._table = table.split(".")
         if len(schema) > 1 or not all(0 < len(x.encode()) <= _LONGEST for x in table.split(".")):
             raise UsageError(
                 f"{option} sql:URL: {table!r} is no name of a table; {_EXPECTED}, of {_LONGEST} "
                 "bytes at most"
+            )
+        if schema and schema[0].lower() in ("temp", "pg_temp"):
+            raise UsageError(
+                f"{option} sql:URL: tables of schema {schema[0]!r} are dropped when the connection "
+                "is closed; name another schema, or none"
             )
         self._schema = schema[0] if schema else None
         self._option = option
@@ -161,7 +167,7 @@ class ForecastTable:
             wrong.append(f"has {listed(others)}")
         dates = _dated(present) if dates is None else dates
         wrong += [
-            f"column {name} is {present[name]}, expected {_SAID[kind]}"
+            f"has {present[name]} in column {name}, expected {_SAID[kind]}"
             for name in COLUMNS
             if name in present
             and not re.search(_KINDS[kind := _kind(name, dates=dates)], present[name])

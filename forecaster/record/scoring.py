@@ -101,7 +101,7 @@ class Scorecard:
 
     def total(self) -> pd.Series:
         """Return the scores of :meth:`table` over all rows."""
-        return self._scores(np.zeros(len(self.rows), int), 1).iloc[0]
+        return self._scores(np.zeros(len(self.rows), int), 1).iloc[0].rename(None)
 
     @property
     def origins(self) -> int:

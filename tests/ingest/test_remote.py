@@ -180,6 +180,9 @@ def test_names_that_lead_elsewhere_are_refused(tmp_path, bucket, monkeypatch, na
         ("simplecache::s3://b/a.csv", UsageError, "URLs of this kind are not supported"),
         ("https://me:geheim@host/", UsageError, "expected the URL of one file"),
         ("https://me:geheim@host/prices/*.csv", UsageError, "expected the URL of one file"),
+        ("https://me:ge/geheim@host/a.csv", UsageError, "host and port are not understood"),
+        ("https://host:99999/a.csv", UsageError, "host and port are not understood"),
+        ("https://host/a/..", UsageError, "expected the URL of one file"),
         ("https://host/a.csv?k=${NOT_SET_HERE}", UsageError, "${NOT_SET_HERE}, which is not set"),
         ("memory://nowhere/at/all", SourceError, "no such file or folder"),
         ("memory://nowhere/*.csv", DataError, "no .csv or .parquet file there"),
@@ -237,6 +240,7 @@ class Server:
         self.content, self.etag, self.needs = csv(pd.concat(TABLES.values())), '"1"', ""
         self.asked: Counter[str] = Counter()
         self.cut, self.code, self.sizes = False, 200, True
+        self.elsewhere = ""
         server = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -248,6 +252,12 @@ class Server:
 
             def answer(self, body: bytes):
                 server.asked[self.command] += 1
+                if server.elsewhere and server.elsewhere != self.path:
+                    self.send_response(302)
+                    self.send_header("Location", server.elsewhere)
+                    self.send_header("Content-Length", "0")
+                    self.end_headers()
+                    return
                 code = server.code if server.needs in self.path else 403
                 self.send_response(code)
                 if server.sizes:
@@ -328,6 +338,16 @@ def test_what_fails_on_the_way_is_one_clear_error_and_changes_nothing(tmp_path, 
     assert not list(home.downloads.rglob(".tmp-*"))
     state = json.loads(next(home.downloads.rglob("copied.json")).read_text())
     assert state == {}, "the old copy is not taken for the new file"
+
+
+def test_the_query_of_a_redirection_is_in_no_message(tmp_path, web):
+    """Such as the signature by which a server lets others read an object of its store."""
+    home, web.elsewhere = Home(tmp_path), "/signed.csv?signature=geheim"
+    assert ingest(home, opened(home, web.url), None).changed == 3
+    assert not holding(b"geheim", tmp_path)
+    web.code = 500
+    text = said(SourceError, lambda: ingest(home, opened(home, f"{web.url}?a=1"), None))
+    assert "/signed.csv?***" in text
 
 
 def test_a_file_that_is_larger_than_was_said_is_not_copied_to_the_end(

@@ -11,6 +11,7 @@ if it has changed:
 import contextlib
 import importlib
 import json
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,6 +44,7 @@ _CHANGES = {  # what tells that a file has changed, by the names of all kinds of
     "versionid", "created",
 }  # fmt: skip
 _MAGIC = "*?["
+_LONGEST = 300  # characters of what a library says of a failure
 
 
 class _File(NamedTuple):
@@ -264,7 +266,15 @@ class Remote:
                 f"{where}: larger than it was said to be, or than the disk can hold"
             ) from None
         except Exception as error:  # each kind of store has errors of its own
-            raise SourceError(f"{where}: {self._url.hidden(_reason(error))}") from None
+            raise SourceError(f"{where}: {self._hidden(_reason(error))[:_LONGEST]}") from None
+
+    def _hidden(self, text: str) -> str:
+        """Return text without the secrets of the URL, and without queries of any other."""
+
+        def query(match: re.Match[str]) -> str:  # of a URL to which a server redirected
+            return match[0] if self._url.shown.endswith(match[0]) else "?***"
+
+        return re.sub(r"\?[^\s'\"]+", query, self._url.hidden(text))
 
     def _opened(self) -> "AbstractFileSystem":
         """Return the file system of the URL. Raises UsageError if its library is missing."""
@@ -323,9 +333,9 @@ def _reason(error: BaseException) -> str:
     """Return what failed: the first cause, as fsspec calls many failures a missing file."""
     while error.__cause__ is not None:
         error = error.__cause__
-    lines = str(error).strip().splitlines()
+    text = " ".join(str(error).split())
     if isinstance(error, FileNotFoundError):
         return "no such file or folder"
     if isinstance(error, TimeoutError):
         return "the connection was lost: no answer in time"
-    return lines[0] if lines else type(error).__name__
+    return text or type(error).__name__

@@ -61,8 +61,17 @@ def read_remote_url(text: str) -> RemoteUrl:
     url = f"{kind}://{fill_in(text, _WHAT).partition('://')[2]}"
     if kind not in WEB:
         return RemoteUrl(kind, url.rstrip("/"), url.rstrip("/"), ())
-    parts = urllib.parse.urlsplit(url)
-    if not parts.hostname or "*" in parts.path or parts.path.endswith("/") or not parts.path:
+    try:
+        parts = urllib.parse.urlsplit(url)
+        _ = parts.port
+    except ValueError:  # such as a password with / in it, of which no message may hold a part
+        raise UsageError(
+            f"{_WHAT}: host and port are not understood; expected https://HOST:PORT/FILE.csv. "
+            "Write / as %2F and @ as %40 within a password, or take it from the environment by "
+            "${NAME}, where nothing needs to be replaced"
+        ) from None
+    name = parts.path.rpartition("/")[2]
+    if not parts.hostname or "*" in parts.path or name in ("", ".", ".."):
         raise UsageError(
             f"{_WHAT}: a web server does not tell which files it has; expected the URL of one "
             "file, such as https://HOST/prices.csv"
