@@ -69,10 +69,15 @@ def test_another_currency_of_three_series_is_recognised_and_moves_of_two_are_not
     factors = [one.factor for one in found(of_three).values()]
     assert factors == [pytest.approx(0.73, rel=0.02)] * 3
     assert found(table[table["ticker"].isin(NAMES[:2])]) == {}
+
+
+@pytest.mark.parametrize("falls", [(0.68, 0.73, 0.78), (0.72, 0.72, 0.6), (0.85, 0.85, 0.85)])
+def test_a_crash_of_three_series_is_no_other_currency(falls):
+    """They fall apart, one of them falls apart from two that are alike, or all fall by little."""
     crash = TABLE[TABLE["ticker"].isin(NAMES[:3])].copy()
-    falls = dict(zip(NAMES[:3], (0.68, 0.73, 0.78), strict=True))
     later = crash["date"] >= DAY
-    crash.loc[later, BAR] = crash.loc[later, BAR].mul(crash.loc[later, "ticker"].map(falls), axis=0)
+    by = crash.loc[later, "ticker"].map(dict(zip(NAMES[:3], falls, strict=True)))
+    crash.loc[later, BAR] = crash.loc[later, BAR].mul(by, axis=0)
     assert found(crash) == {}
 
 
