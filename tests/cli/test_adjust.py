@@ -81,6 +81,17 @@ def test_a_crash_of_three_series_is_no_other_currency(falls):
     assert found(crash) == {}
 
 
+def test_a_crash_of_one_asset_in_three_currencies_is_no_other_currency():
+    one = TABLE[TABLE["ticker"] == "T0"].reset_index(drop=True)
+    since = one["date"] >= DAY
+    one.loc[since, BAR] *= 0.63
+    noise = np.random.default_rng(0).normal(1, 0.001, (3, len(one)))
+    parts = [one.assign(ticker=f"BTC-{n}") for n in range(3)]
+    for part, around in zip(parts, noise, strict=True):
+        part[BAR] = part[BAR].mul(around, axis=0)
+    assert found(pd.concat(parts, ignore_index=True)) == {}
+
+
 @pytest.fixture
 def mornings(tmp_path):
     return Mornings(tmp_path)

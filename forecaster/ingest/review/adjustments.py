@@ -98,19 +98,34 @@ class _Moves(NamedTuple):
 def _moved_together(moves: np.ndarray) -> np.ndarray:
     """Return the times at which nearly all series moved by the same amount, (time,).
 
-    ``moves`` (time, series): the log moves
+    ``moves`` (time, series)
     """
     there = np.isfinite(moves).sum(1)
     same = np.zeros(len(moves), bool)
-    for time in np.flatnonzero(there >= max(_FEW_TOGETHER, moves.shape[1] / 2)):
+    few = moves.shape[1] < _TOGETHER
+    if few and _alike(moves):
+        return same
+    fewest = _FEW_TOGETHER if few else _TOGETHER
+    for time in np.flatnonzero(there >= max(fewest, moves.shape[1] / 2)):
         known = moves[time][np.isfinite(moves[time])]
         middle = np.median(known)
-        if len(known) >= _TOGETHER:
-            least, spread = _LEAST_MOVE, 1.4826 * np.median(np.abs(known - middle))
-        else:  # of so few, none may lie apart
+        if few:  # of so few, none may lie apart
             least, spread = _LEAST_OF_FEW, np.ptp(known)
+        else:
+            least, spread = _LEAST_MOVE, 1.4826 * np.median(np.abs(known - middle))
         same[time] = abs(middle) >= least and abs(middle) > _APART * spread
     return same
+
+
+def _alike(moves: np.ndarray) -> bool:
+    """Return whether series usually move by the same amount, as prices of one asset do.
+
+    ``moves`` (time, series)
+    """
+    known = moves[np.isfinite(moves).all(1)]
+    if not len(known):
+        return True
+    return bool(np.median(np.ptp(known, axis=1)) < np.median(np.abs(np.median(known, axis=1))))
 
 
 def _split(moves: _Moves, row: int) -> Proposal | None:
