@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import subprocess
+import sys
 import tempfile
 import threading
 from pathlib import Path
@@ -190,7 +191,7 @@ def test_a_pipe_is_written_to_and_stays_one(tmp_path, name):
 @pytest.mark.skipif(not Path("/dev/stdout").exists(), reason="needs /dev/stdout")
 def test_standard_output_that_is_a_file_is_written_to(tmp_path):
     with (tmp_path / "out.csv").open("w") as out:
-        subprocess.run(["python", "-c", """
+        subprocess.run([sys.executable, "-c", """
 from pathlib import Path
 import pandas as pd
 from forecaster.files import check_output
