@@ -1,8 +1,8 @@
 """Write forecasts into a table of a database: PostgreSQL, SQLite or DuckDB.
 
 The table has the columns of :mod:`forecaster.pipeline.layout`, and :data:`KEY` as its primary key.
-All rows are written in one transaction. A forecast that is in the table already is replaced, so
-that a repeated run leaves each once; ``made`` stays unless its numbers are others.
+All rows are written in one transaction. A forecast that the table already holds is replaced, so a
+repeated run leaves each forecast once. The time ``made`` changes only if a number has changed.
 """
 
 import re
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
 KEY = ("run", "origin", "unique_id", "step")
-"""The columns that name a forecast. Not ``ds``: a new holiday moves the time of a step."""
-_CHUNK = 10_000  # rows that are in memory as Python objects
+"""The columns that identify a forecast. ``ds`` does not, as a new holiday moves it."""
+_CHUNK = 10_000  # number of rows that are in memory as Python objects at once
 _WAIT = 10.0  # seconds for which a file may be locked by another program
 _LOCK_WAIT = 60.0  # seconds for which another writer may hold a table of a server
-_LONGEST = 63  # bytes of a name in PostgreSQL, which cuts longer ones
+_LONGEST = 63  # most bytes of a name; PostgreSQL cuts longer names
 _TIMES, _TEXTS = ("made", "origin", "ds"), ("run", "model", "unique_id", "forecast_by", "flags")
 _KINDS = {
     "time": r"^(?!.*with time zone)(timestamp|date)", "integer": "int",
@@ -40,9 +40,9 @@ _EXPECTED = "expected sql:URL#TABLE, such as sql:postgresql://USER:${PGPASSWORD}
 class ForecastTable:
     """A table of forecasts in a database.
 
-    - ``name``: ``sql:URL#TABLE``, or ``sql:URL#SCHEMA.TABLE``, with a URL of SQLAlchemy's in which
-      ``${NAME}`` is taken from the environment
-    - ``option``: the option that named it, for messages
+    - ``name``: ``sql:URL#TABLE``, or ``sql:URL#SCHEMA.TABLE``, with a URL as SQLAlchemy takes it;
+      ``${NAME}`` in it is taken from the environment
+    - ``option``: the option that gave the name, for messages
 
     ``shown`` names it without user, password and options. Raises UsageError for a name that is not
     understood, and if a library is missing. The database is not asked.
@@ -50,7 +50,7 @@ class ForecastTable:
 
     def __init__(self, name: str, option: str = "--output"):
         url, mark, table = name[len(DATABASE) :].rpartition("#")
-        # With @ it is the end of a URL whose password holds #, and no message may hold it.
+        # A table with @ is the end of a URL whose password holds #; no message may show it.
         if not mark or not table or ("@" in table and url.startswith("postgres")):
             raise UsageError(f"{option} sql:URL: the name of the table is missing; {_EXPECTED}")
         *schema, self._table = table.split(".")
@@ -72,10 +72,10 @@ class ForecastTable:
         self.shown = f"{DATABASE}{self._url.shown}#{table}"
 
     def check(self) -> None:
-        """Check that forecasts could be written, by a transaction that is given up.
+        """Check that forecasts can be written, by a transaction that is rolled back.
 
         Raises UsageError for a table of other columns, and WriteError where the database cannot be
-        reached or refuses. A file that does not exist yet is not made.
+        reached, or refuses. A file that does not exist yet is not created.
         """
         if self._url.file is None or self._url.file.exists():
             self._transact(None)
@@ -83,7 +83,7 @@ class ForecastTable:
     def write(self, forecasts: pd.DataFrame) -> None:
         """Write forecasts, all or none; make the table if it is missing.
 
-        ``forecasts``: of :func:`forecaster.pipeline.fixed_columns`
+        ``forecasts``: a frame of :func:`forecaster.pipeline.fixed_columns`
 
         Raises UsageError for a table of other columns, and WriteError where the database cannot be
         reached or refuses. The table is then as it was.
@@ -119,7 +119,7 @@ class ForecastTable:
         except ForecasterError:
             raise
         except (SQLAlchemyError, OSError, ValueError, RuntimeError, sqlite3.Error) as error:
-            # Not "from error": drivers put passwords into their messages.
+            # Without "from error", as drivers put passwords into their messages.
             raise self._failed(error) from None
 
     def _connected(self) -> "sa.Connection":
@@ -153,7 +153,7 @@ class ForecastTable:
                 "WHERE table_name = :name AND table_schema = coalesce(:schema, current_schema())"
             )
         named = {"name": self._table, "schema": self._schema}
-        # The types are told, as PostgreSQL cannot infer that of a parameter that is null.
+        # PostgreSQL cannot infer the type of a parameter whose value is null.
         binds = [sa.bindparam(name, type_=sa.String) for name in named]
         found = connection.execute(sa.text(query).bindparams(*binds), named)
         return {str(name): str(kind).lower() for name, kind in found}
@@ -219,7 +219,7 @@ class ForecastTable:
         if part is None:
             none = sa.select(*table.c).where(sa.false())
             insert = insert.from_select(COLUMNS, none)
-        elif self._kind == "duckdb":  # whose driver takes milliseconds for each row of parameters
+        elif self._kind == "duckdb":  # its driver takes milliseconds for a row of parameters
             insert = insert.from_select(COLUMNS, _given_to_duckdb(connection, part))
         insert = insert.on_conflict_do_update(index_elements=KEY, set_=others)
         if part is None or self._kind == "duckdb":
@@ -228,7 +228,7 @@ class ForecastTable:
             connection.execute(insert, _rows(part))
 
     def _failed(self, error: BaseException) -> WriteError:
-        """Return the error of a database in one line, without secrets."""
+        """Return a WriteError with the database's message in one line, without secrets."""
         reason, advice = self._url.reason(error), ""
         if re.search(r"ON CONFLICT|conflict target", reason):
             advice = f". Its primary key must be ({', '.join(KEY)})"
@@ -250,7 +250,7 @@ def _is_dates(forecasts: pd.DataFrame) -> bool:
 
 
 def _dated(present: dict[str, str]) -> bool:
-    """Return whether a table with columns of these types is of dates, as a new one is."""
+    """Return whether the times of a table are dates, by its columns; those of a new table are."""
     return not present or not re.search(_KINDS["integer"], present.get("ds", ""))
 
 
@@ -280,7 +280,7 @@ def _rows(part: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _given_to_duckdb(connection: "sa.Connection", part: pd.DataFrame) -> "sa.Select[Any]":
-    """Hand rows to DuckDB as a table of Arrow's; return what selects them."""
+    """Hand rows to DuckDB as an Arrow table; return the query that selects them."""
     import pyarrow as pa
     import sqlalchemy as sa
 

@@ -131,6 +131,21 @@ def _check_frame(frame: pd.DataFrame) -> None:
         raise DataError(
             f"frame: expected one of cross_validation; got {printable(type(frame).__name__)}"
         )
+    _check_columns(frame)
+    keys = ["unique_id", "ds", "cutoff"]
+    for name in keys:
+        if (empty := frame[name].isna().to_numpy()).any():
+            raise DataError(f"frame: row {int(empty.argmax()) + 1}, column {name!r}: empty")
+    if (again := frame.duplicated(keys).to_numpy()).any():
+        row = frame.iloc[int(again.argmax())]
+        raise DataError(
+            f"frame: two rows for {printable(row['unique_id'])}, {show_time(row['ds'])}, from the "
+            f"cutoff {show_time(row['cutoff'])}; keep one"
+        )
+
+
+def _check_columns(frame: pd.DataFrame) -> None:
+    """Raise DataError unless a frame has the keys, and numbers in all other columns."""
     names = list(map(str, frame.columns))
     if twice := [name for name in names if names.count(name) > 1]:
         raise DataError(f"frame: column {twice[0]!r} appears twice; keep one")
@@ -157,16 +172,6 @@ def _check_frame(frame: pd.DataFrame) -> None:
                 f"frame: column {name!r}: expected numbers; got {kind}. All columns other than "
                 f"{', '.join(KEYS)} are forecasts of models; leave out what is none"
             )
-    keys = ["unique_id", "ds", "cutoff"]
-    for name in keys:
-        if (empty := frame[name].isna().to_numpy()).any():
-            raise DataError(f"frame: row {int(empty.argmax()) + 1}, column {name!r}: empty")
-    if (again := frame.duplicated(keys).to_numpy()).any():
-        row = frame.iloc[int(again.argmax())]
-        raise DataError(
-            f"frame: two rows for {printable(row['unique_id'])}, {show_time(row['ds'])}, from the "
-            f"cutoff {show_time(row['cutoff'])}; keep one"
-        )
 
 
 def _check_options(panel: Panel | None, season: int | None) -> None:
@@ -240,13 +245,23 @@ def _scores(
     if quantiles:
         with np.errstate(divide="ignore", invalid="ignore"):
             means["wql"] = means["crps"] / means["size"]
-    # A mean over some cutoffs cannot be compared with means over all.
-    by = [frame[key] for key in keys]
-    missing = (forecast.isna() & y.notna()).groupby(by, sort=False).any()
-    means[missing.to_numpy()] = np.nan
-    without_band = frame[list(quantiles.values())].isna().any(axis=1) & y.notna()
-    lacking = without_band.groupby(by, sort=False).any().to_numpy()
-    means.loc[lacking, [name for name in means if name not in _OF_MEDIANS]] = np.nan
+    return _where_whole(means, frame, model, keys)
+
+
+def _where_whole(
+    means: pd.DataFrame, frame: pd.DataFrame, model: str, keys: list[str]
+) -> pd.DataFrame:
+    """Return mean scores by ``keys``, NaN where ``model`` lacks one of the forecasts.
+
+    A mean over some cutoffs cannot be compared with means over all of them.
+    """
+    by, known = [frame[key] for key in keys], frame["y"].notna()
+    bounds = list(quantile_columns(frame, model).values())
+    missing = (frame[model].isna() & known).groupby(by, sort=False).any().to_numpy()
+    means[missing] = np.nan
+    without_band = (frame[bounds].isna().any(axis=1) & known).groupby(by, sort=False).any()
+    of_bands = [name for name in means if name not in _OF_MEDIANS]
+    means.loc[without_band.to_numpy(), of_bands] = np.nan
     return means
 
 

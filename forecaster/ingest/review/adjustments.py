@@ -19,10 +19,10 @@ _LEAST_SPLIT = np.log(1.3)
 _NEAR = 2.0  # how far the open may be from the exact ratio, in usual moves
 _LEAST_NEAR, _MOST_NEAR = 0.01, 0.05
 _TOGETHER = 10  # number of series from which on a move of all together stands out
-_LEAST_MOVE = 0.05  # smallest move of so many series together
+_LEAST_MOVE = 0.05  # smallest common move of _TOGETHER or more series
 _FEW_TOGETHER = 3  # smallest number of series that can move together
-_LEAST_OF_FEW = 0.2  # smallest move of fewer series than _TOGETHER
-_APART = 5.0  # least size of that move, in spreads of the series around it
+_LEAST_OF_FEW = 0.2  # smallest common move of fewer series
+_APART = 5.0  # smallest ratio of the common move to the spread of the series around it
 
 
 class Proposal(NamedTuple):

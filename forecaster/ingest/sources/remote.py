@@ -1,11 +1,11 @@
 """Read series from files in an object store or on a web server, by fsspec.
 
-The files are copied to a folder, and read from there as the user's own files are. What a copy was
-made of (size, ETag, time of the last change) is kept beside it, so that a file is copied again only
-if it has changed:
+The files are copied to a folder, and read from there like the user's own files. The size, the ETag
+and the time of the last change of the remote file are kept beside each copy. A file is copied again
+only if one of them has changed:
 
     downloads/<source>/files/...       the copies, under the names below the URL
-    downloads/<source>/copied.json     by name, what each was copied of
+    downloads/<source>/copied.json     these facts, by the name of the copy
 """
 
 import contextlib
@@ -48,9 +48,12 @@ _LONGEST = 300  # characters of what a library says of a failure
 
 
 class _File(NamedTuple):
-    """A remote file: its path for fsspec, its name below the URL, its size, and what it is of.
+    """A remote file.
 
-    ``size``: None: not known; ``state``: None: nothing tells whether it has changed
+    - ``path``: its path for fsspec
+    - ``name``: its name below the URL
+    - ``size``: its bytes; None if they are not known
+    - ``state``: a text that changes with the file; None if the store gives no such facts
     """
 
     path: str

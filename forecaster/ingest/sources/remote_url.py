@@ -6,25 +6,25 @@ import urllib.parse
 from typing import NamedTuple
 
 from forecaster.errors import UsageError
-from forecaster.ingest.sources.sql_url import fill_in
+from forecaster.ingest.sources.secrets import fill_in, hide
 
 DRIVERS = {
     "s3": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs", "abfss": "adlfs",
     "http": "aiohttp", "https": "aiohttp", "memory": "fsspec",
 }  # fmt: skip
-"""What reads URLs of each kind, beside fsspec."""
+"""The package that fsspec needs for each kind of URL."""
 WEB = ("http", "https")
 _URL = re.compile(r"[a-zA-Z][\w+.:-]*://")
 _WHAT = "--source files:URL"
 
 
 class RemoteUrl(NamedTuple):
-    """Files of an object store or a web server.
+    """The URL of files in an object store or on a web server.
 
     - ``kind``: one of :data:`DRIVERS`
-    - ``url``: with all secrets, without a slash at the end
-    - ``shown``: without user, password and query, for names and messages; a hash of the query as it
-      was typed stands for it, so that different queries have different names
+    - ``url``: the URL with all secrets, without a slash at the end
+    - ``shown``: the URL without user and password, for names and messages; a hash of the query, as
+      it was typed, takes the place of the query, so that different queries have different names
     - ``secrets``: texts that no message may hold
     """
 
@@ -35,10 +35,7 @@ class RemoteUrl(NamedTuple):
 
     def hidden(self, text: str) -> str:
         """Return text without the secrets."""
-        text = text.replace(self.url, self.shown)
-        for secret in sorted(self.secrets, key=len, reverse=True):
-            text = text.replace(secret, "***")
-        return text
+        return hide(text.replace(self.url, self.shown), self.secrets)
 
 
 def is_remote(path: str) -> bool:

@@ -1,6 +1,5 @@
 """Read the URL of a database, name the database without its secrets, and open it."""
 
-import os
 import re
 import sqlite3
 import urllib.parse
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from forecaster.errors import UsageError
 from forecaster.extras import require
 from forecaster.files import as_text
+from forecaster.ingest.sources.secrets import HIDDEN, fill_in, hide
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -18,21 +18,18 @@ DRIVERS = {"postgresql": "psycopg[binary]", "sqlite": "", "duckdb": "duckdb-engi
 """What to install for each database, beside SQLAlchemy."""
 _DEFAULT_DRIVER = {"postgres": "postgresql+psycopg", "postgresql": "postgresql+psycopg"}
 _PUBLIC = ("host", "port", "service", "dbname")  # other parts of a query may hold secrets
-_VARIABLE = re.compile(r"\$\{(\w+)\}")
-_USERINFO = re.compile(r"^[\w+]+://[^/@]*@")
 _EXPECTED = (
     "expected one such as postgresql://USER:${PGPASSWORD}@HOST/DATABASE, sqlite:///FILE or "
     "duckdb:///FILE, where ${NAME} is taken from the environment"
 )
-_HIDDEN = "***"
 
 
 class DatabaseUrl(NamedTuple):
-    """A database.
+    """The URL of a database.
 
-    - ``url``: with all secrets
-    - ``shown``: without user, password and options, for names and messages
-    - ``file``: of SQLite or DuckDB; None: a server, or a database in memory
+    - ``url``: the URL with all secrets
+    - ``shown``: the URL without user, password and options, for names and messages
+    - ``file``: the file of SQLite or DuckDB; None for a server, or a database in memory
     - ``secrets``: texts that no message may hold
     """
 
@@ -43,16 +40,14 @@ class DatabaseUrl(NamedTuple):
 
     def hidden(self, text: str) -> str:
         """Return text without the secrets."""
-        for secret in sorted(self.secrets, key=len, reverse=True):
-            text = text.replace(secret, _HIDDEN)
-        return text
+        return hide(text, self.secrets)
 
     def open(self, wait: float, *, writable: bool = False) -> "sa.Engine":
         """Return an engine that connects when it is used, by default only to read.
 
         - ``wait``: seconds to wait for a server, or for a file of SQLite that is locked
-        - ``writable``: whether it may write. A transaction of SQLite then begins with a ``BEGIN``
-          of the caller's, since sqlite3 would begin it too late to keep other writers out
+        - ``writable``: whether it may write. With SQLite, the caller must then begin transactions
+          by ``BEGIN``: sqlite3 itself would begin them too late to keep other writers out
 
         Raises UsageError without a driver.
         """
@@ -83,7 +78,7 @@ class DatabaseUrl(NamedTuple):
         return sqlite3.connect(address, timeout=wait, uri=True, **level)
 
     def reason(self, error: BaseException) -> str:
-        """Return what a database says of an error, in one line and without secrets."""
+        """Return the first line of a database's error message, without secrets."""
         lines = str(getattr(error, "orig", None) or error).strip().splitlines()
         return self.hidden(lines[0] if lines else type(error).__name__)
 
@@ -128,7 +123,7 @@ def hide_secrets(source: str) -> str:
     """Return the name of a source as typed, without what may be a secret."""
     if "://" not in source:
         return source
-    source = re.sub(r"://.*@", f"://{_HIDDEN}@", source, flags=re.DOTALL)
+    source = re.sub(r"://.*@", f"://{HIDDEN}@", source, flags=re.DOTALL)
     return re.sub(r"\?[^#]*", "", source)
 
 
@@ -136,37 +131,6 @@ def split_name(source: str) -> tuple[str, str]:
     """Return URL and query of the name of a database source, each as it may be typed."""
     url, _, query = source.partition("#")
     return url.replace("%23", "#"), query
-
-
-def fill_in(text: str, what: str) -> str:
-    """Return a URL with ``${NAME}`` replaced from the environment, quoted where a URL needs it.
-
-    ``what``: the option, for the error if a variable is not set
-    """
-
-    def value(match: re.Match[str]) -> str:
-        return _value(match[1], what)
-
-    def quoted(match: re.Match[str]) -> str:
-        return urllib.parse.quote(value(match), safe="")
-
-    if text.startswith("${"):
-        return _VARIABLE.sub(value, text)
-    end = found.end() if (found := _USERINFO.match(text)) else 0
-    address, mark, options = text[end:].partition("?")
-    return (
-        _VARIABLE.sub(quoted, text[:end])
-        + _VARIABLE.sub(value, address)
-        + mark
-        + _VARIABLE.sub(quoted, options)
-    )
-
-
-def _value(name: str, what: str) -> str:
-    value = os.environ.get(name)
-    if value is None:
-        raise UsageError(f"{what}: the URL names ${{{name}}}, which is not set in the environment")
-    return value
 
 
 def _file(url: "sa.URL", what: str, *, create: bool) -> Path | None:
@@ -192,7 +156,7 @@ def _file(url: "sa.URL", what: str, *, create: bool) -> Path | None:
 
 
 def _shown(url: "sa.URL") -> str:
-    """Return a URL without user, password, driver and the options that say nothing of the place."""
+    """Return a URL without user, password and driver, with only the options that name the place."""
     host = f"[{url.host}]" if ":" in (url.host or "") else url.host or ""
     port = "" if url.port is None else f":{url.port}"
     place = f"{url.get_backend_name()}://{host}{port}/{url.database or ''}"
