@@ -159,14 +159,18 @@ def draw(table: pd.DataFrame, path: Path) -> None:
                 axis.plot(part[f"{kind}_ratio"], rows, "o", color=f"C{number}", label=side)
         axis.axvline(1.0, color="C0")
         axis.set(xscale="log", title=f"{kind} calls", xlabel="time / ours (right of 1: ours wins)")
+        axis.set_xticks([0.1, 0.3, 1, 3, 10, 30, 100], ["0.1", "0.3", "1", "3", "10", "30", "100"])
+        axis.minorticks_off()
+        axis.set_xlim(0.1, 130 if kind == "repeated" else 10)
         axis.set_yticks(range(len(works)), works if axis is axes[0, 0] else [""] * len(works))
         axis.grid(alpha=0.3)
-    for axis, column in zip(axes[1], ("epoch_ms", "first_seconds"), strict=True):
+    shown = {"epoch_ms": "ms for an epoch", "first_seconds": "seconds for the first call"}
+    for axis, (column, label) in zip(axes[1], shown.items(), strict=True):
         for number, side in enumerate(MAKERS):
             part = table[(table["side"] == side) & swept]
             if len(part) and column in part:
                 axis.plot(part["members"], part[column], "o-", color=f"C{number}", label=side)
-        axis.set(xscale="log", yscale="log", xlabel="members of 8-32-1", ylabel=column)
+        axis.set(xscale="log", yscale="log", xlabel="members of 8-32-1", ylabel=label)
         axis.grid(alpha=0.3)
     axes[0, 0].legend()
     axes[1, 0].legend()
