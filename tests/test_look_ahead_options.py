@@ -116,13 +116,20 @@ def settings_of(option: str, folder: Path) -> tuple[fc.Config, BacktestOptions]:
 CASES = [option for option in options_of_the_code() if option not in NO_CASE]
 
 
+def sees_ranges(option: str) -> bool:
+    """Return whether an option is a baseline that sees the range of each session."""
+    baseline = BASELINES.get(option.removeprefix("baseline."))
+    return baseline is not None and baseline.ranges
+
+
 def world(option: str, *, edited: bool, sessions: int = len(SESSIONS)) -> fc.Panel:
     """Prices with another future after the cutoff: in every way that they can be edited."""
     random = np.random.default_rng(7)
     frame = market([], len(NAMES), 1)._replace(
         observed=np.ones((len(NAMES), len(SESSIONS)), bool)
     ).frame()[["unique_id", "ds", "close"]]  # fmt: skip
-    frame = frame[frame["ds"] <= SESSIONS[sessions - 1]]
+    spans = np.exp(np.abs(np.random.default_rng(3).normal(0, 0.01, (2, len(frame)))))
+    frame = frame.assign(up=spans[0], down=spans[1])[frame["ds"] <= SESSIONS[sessions - 1]]
     if edited:
         later, name = frame["ds"] > SESSIONS[CUTOFF], frame["unique_id"]
         noise = np.exp(random.normal(0, 0.1, len(frame)))
@@ -137,6 +144,9 @@ def world(option: str, *, edited: bool, sessions: int = len(SESSIONS)) -> fc.Pan
         jumped = (frame["unique_id"] == "s06") & (frame["ds"] >= SESSIONS[CUTOFF])
         jumped &= (frame["ds"] <= SESSIONS[CUTOFF]) if edited else jumped
         frame["close"] = frame["close"].where(~jumped, 5 * frame["close"])
+    close, up, down = frame["close"], frame.pop("up"), frame.pop("down")
+    if sees_ranges(option):
+        frame = frame.assign(open=close * up / down, high=close * up, low=close / down)
     panel = fc.Panel.from_frame(frame)
     panel = panel.with_flags(flags_of(find_flags(panel), WRONG))
     every = [*NAMES, "new"]
