@@ -21,6 +21,8 @@ FLOORS: list[set[str]] = [
         "files",
         "free_memory",
         "home",
+        "linear_filter",
+        "processes",
         "showing",
         "skipped",
         "spelling",

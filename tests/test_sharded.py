@@ -193,9 +193,9 @@ def test_commands_that_list_and_open_runs(sharded):
 def test_an_interrupted_fit_goes_on_at_the_first_shard_that_is_not_finished(
     data, tmp_path, monkeypatch
 ):
-    from forecaster.pipeline import training
+    from forecaster.pipeline import side_by_side
 
-    fit_part, trained = training.fit_part, []
+    fit_part, trained = side_by_side.fit_part, []
 
     def stopped(panel, *rest, **options):
         if len(trained) == 2:
@@ -204,7 +204,7 @@ def test_an_interrupted_fit_goes_on_at_the_first_shard_that_is_not_finished(
         return fit_part(panel, *rest, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(training, "fit_part", stopped)
+        patch.setattr(side_by_side, "fit_part", stopped)
         message = error(*fitting(data), "--home", tmp_path, code=130)
     assert "--resume" in message and len(trained) == 2
     told = run("status", "--home", tmp_path).stdout
@@ -219,7 +219,7 @@ def test_an_interrupted_fit_goes_on_at_the_first_shard_that_is_not_finished(
     first.write_text(was)
     more = []
     monkeypatch.setattr(
-        training,
+        side_by_side,
         "fit_part",
         lambda panel, *a, **k: more.append(panel.ids) or fit_part(panel, *a, **k),
     )
@@ -320,7 +320,7 @@ def test_what_is_lost_of_a_single_shard_is_tried_again_too(data, tmp_path, monke
 @pytest.mark.parametrize("shards", [1, 3])
 def test_what_was_trained_but_not_saved_is_not_trained_again(shards, data, tmp_path, monkeypatch):
     from forecaster.pipeline import fitting as pipeline
-    from forecaster.pipeline import training
+    from forecaster.pipeline import side_by_side
 
     if shards == 1:
         monkeypatch.setattr("forecaster.pipeline.memory.MOST_PER_SHARD", 99)
@@ -331,7 +331,7 @@ def test_what_was_trained_but_not_saved_is_not_trained_again(shards, data, tmp_p
     with monkeypatch.context() as patch:
         patch.setattr(pipeline, "save_shards", killed)
         assert "--resume" in error(*fitting(data), "--home", tmp_path, code=130)
-    monkeypatch.setattr(training, "fit_part", None)
+    monkeypatch.setattr(side_by_side, "fit_part", None)
     assert run("fit", "--resume", "--home", tmp_path).exit_code == 3
     folder = Home(tmp_path).latest_run()
     assert len(list(folder.glob("shards/*"))) == (0 if shards == 1 else shards)

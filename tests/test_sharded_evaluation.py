@@ -10,7 +10,7 @@ import pytest
 
 from forecaster.forecasting.fitting import pooled as sampling
 from forecaster.home import Home
-from forecaster.pipeline import measuring, training
+from forecaster.pipeline import measuring, side_by_side
 from tests.conftest import error, prices, run
 from tests.swarm.test_shards import Elsewhere
 
@@ -90,7 +90,7 @@ def test_an_evaluation_in_shards_has_the_bits_of_one_in_one_piece(data, tmp_path
 
 @pytest.mark.slow
 def test_what_is_finished_is_not_done_again(data, tmp_path, monkeypatch):
-    fit_part, measure_part, trained = training.fit_part, measuring.measure_part, []
+    fit_part, measure_part, trained = side_by_side.fit_part, measuring.measure_part, []
 
     def stop_training(panel, *rest, **options):
         if len(trained) == 2:
@@ -105,7 +105,7 @@ def test_what_is_finished_is_not_done_again(data, tmp_path, monkeypatch):
         return measure_part(folder, *rest, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(training, "fit_part", stop_training)
+        patch.setattr(side_by_side, "fit_part", stop_training)
         message = error(
             *evaluating(data), "--home", tmp_path, "--output", tmp_path / "out", code=130
         )
@@ -124,14 +124,14 @@ def test_what_is_finished_is_not_done_again(data, tmp_path, monkeypatch):
     )
     with monkeypatch.context() as patch:
         patch.setattr(
-            training,
+            side_by_side,
             "fit_part",
             lambda p, *a, **k: trained.append(p.ids) or fit_part(p, *a, **k),
         )
         patch.setattr(measuring, "measure_part", stop_measuring)
         error("evaluate", "--resume", "--home", tmp_path, code=130)
     assert trained == [("AAA", "BBB"), ("CCC", "DDD"), ("FFF", "GGG"), "measured-0000"]
-    monkeypatch.setattr(training, "fit_part", None)
+    monkeypatch.setattr(side_by_side, "fit_part", None)
     monkeypatch.setattr(
         measuring,
         "measure_part",
@@ -156,7 +156,7 @@ def test_an_evaluation_of_a_single_shard_is_resumed_too(data, tmp_path, monkeypa
             *evaluating(data), "--home", tmp_path, "--output", tmp_path / "out", code=130
         )
     assert "`forecaster evaluate --resume`" in message
-    monkeypatch.setattr(training, "fit_part", None)
+    monkeypatch.setattr(side_by_side, "fit_part", None)
     done = run("evaluate", "--resume", "--home", tmp_path)
     assert done.exit_code == 3, done.output
     same(data / "one", tmp_path / "out")

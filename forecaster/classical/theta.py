@@ -18,6 +18,7 @@ from jaxtyping import Float, Int
 
 from forecaster.classical.innovations import Lengths, Values
 from forecaster.classical.rows import batches
+from forecaster.linear_filter import linear_filter
 
 Row: TypeAlias = Float[np.ndarray, " time"]
 PerSeries: TypeAlias = Float[np.ndarray, " series"]
@@ -173,10 +174,8 @@ def _share(target: Values, fade: Values, line: Values) -> PerSeries:
 
 def _smoothed_by(smoothing: float, values: Values) -> Values:
     """Return the level before each value, from 0 at first."""
-    from scipy.signal import lfilter  # pyright: ignore[reportUnknownVariableType]
-
     before = np.pad(values[:, :-1], ((0, 0), (1, 0)))
-    return np.asarray(lfilter([smoothing], [1, smoothing - 1], before, axis=1))
+    return linear_filter([smoothing], [1.0, smoothing - 1], before, axis=1)
 
 
 def _smoothed(values: Values, smoothing: PerSeries, level: PerSeries) -> Values:

@@ -11,12 +11,15 @@ from forecaster.errors import UsageError
 from forecaster.forecasting import bytes_of_sample, bytes_of_series
 from forecaster.free_memory import free_memory
 from forecaster.ingest import Store
+from forecaster.processes import cores
 
 # Maximum number of series in a shard, which `predict` reads whole. A cluster has this number in
 # memory for every two lanes.
 MOST_PER_SHARD = 2_000
 _FEWEST = 20
 _PROGRAM = 800 * 2**20  # bytes that the program needs without any series, including compilation
+_PROCESS = 400 * 2**20  # bytes of a process that fits shards, without any series
+_WITHOUT_NETWORKS = 4  # a series without networks takes at most this part of the memory
 _SHARE = 0.6  # default share of the free memory
 _UNITS = {"": 1, "K": 1, "M": 2, "G": 3, "T": 4}
 
@@ -39,10 +42,14 @@ def parse_memory(text: str) -> int:
 
 
 class Portions(NamedTuple):
-    """How many series a shard holds, and how many are in memory together; None: all series."""
+    """How many series a shard holds, and how many are in memory together; None: all series.
+
+    ``processes``: the number of processes that fit shards without networks, one shard each
+    """
 
     series_per_shard: int | None
     series_at_a_time: int | None
+    processes: int = 1
 
 
 def portions(
@@ -72,7 +79,10 @@ def portions(
     each_shard = math.ceil(len(ids) / math.ceil(len(ids) / most))
     lanes = 2 if executor is None or executor.is_local else sum(executor.lanes())
     at_a_time = min(fit, MOST_PER_SHARD * max(1, lanes // 2), len(ids))
-    return Portions(each_shard, max(1, at_a_time // each_shard) * each_shard)
+    processes = (budget - _PROGRAM) // (_PROCESS + each_shard * each // _WITHOUT_NETWORKS)
+    return Portions(
+        each_shard, max(1, at_a_time // each_shard) * each_shard, max(1, min(processes, cores()))
+    )
 
 
 def _check_budget(store: Store, ids: Sequence[str], config: Config, memory: int) -> None:

@@ -19,11 +19,11 @@ from forecaster.config import Config
 from forecaster.errors import ModelError, NoSeries, StoreError
 from forecaster.forecasting import (
     Common,
+    Part,
     Sampling,
     changing_rows,
     check_search,
     check_static,
-    fit_part,
     learn_common,
     settled,
     settled_by_rows,
@@ -31,6 +31,8 @@ from forecaster.forecasting import (
 )
 from forecaster.ingest import Store, panel_from_store
 from forecaster.pipeline.requests import Callbacks
+from forecaster.pipeline.side_by_side import Group, fit_side_by_side
+from forecaster.processes import cores
 from forecaster.series import Frequency, Layout, Panel, infer_frequency, most_common
 from forecaster.skipped import Kind, Skipped
 from forecaster.storage import (
@@ -39,9 +41,11 @@ from forecaster.storage import (
     UnfinishedFit,
     ids_to_read,
     read_part,
-    save_part,
     shard_name,
 )
+
+WORTH_PROCESSES = 2_000
+"""The fewest series for which further processes are started, each of which takes seconds."""
 
 
 class Scanned(NamedTuple):
@@ -288,19 +292,31 @@ def train_shards(
     shards = list(shards_of(ids, request.series_per_shard))
     together = (request.series_at_a_time or len(ids)) // (request.series_per_shard or len(ids))
     common: Common | None = None
+    began = 0.0
     parts: list[SavedPart] = []
     on_shard = callbacks.on_shard if request.series_per_shard is not None else None
     kept = [_kept(unfinished.shards / shard_name(number)) for number in range(len(shards))]
+    waiting = [
+        first for first in range(0, len(shards), together) if None in kept[first : first + together]
+    ]
+
+    def group_of(first: int, seconds: float = 0.0) -> Group:
+        names = shards[first : first + together]
+        panel = reader.panel([name for some in names for name in some])
+        return Group(
+            panel, names, request.config, request.seed, request.tune, common, unfinished.shards,
+            first, seconds,
+        )  # fmt: skip
+
+    side_by_side: Iterator[list[SavedPart]] | None = None
     for first in range(0, len(shards), together):
         if on_shard is not None:
             on_shard(first, len(shards))
-        group = shards[first : first + together]
         done = [part for part in kept[first : first + together] if part is not None]
-        if len(done) < len(group):
+        if first in waiting:
             before = [*parts, *(part for part in kept[first:] if part is not None)]
             if executor is None or executor.is_local:
                 _check_computed(before, swarm.arithmetic())
-            began = 0.0
             if common is None and request.series_per_shard is not None:
                 sampling = Sampling.of(request.config, ids, scanned.trained, scanned.steps)
                 common = learn_common(
@@ -308,10 +324,15 @@ def train_shards(
                     tune=request.tune, on_progress=callbacks.on_training,
                 )  # fmt: skip
                 began = common.pooled.seconds if common.pooled else 0.0
-            done = _train(
-                reader, group, common, unfinished, first, executor, callbacks.on_training, began,
-                before,
-            )  # fmt: skip
+                rest = waiting[waiting.index(first) :]
+                processes = _processes(request, common, executor, len(rest))
+                if processes > 1:
+                    side_by_side = fit_side_by_side(map(group_of, rest), processes)
+            if side_by_side is None:
+                group, began = group_of(first, began), 0.0
+                done = _train(group, unfinished, executor, callbacks.on_training, before)
+            else:
+                done = next(side_by_side)
         # Otherwise the progress is needed to try the lost series again.
         if not any(part.lost for part in done):
             unfinished.finish_shard(first)
@@ -319,6 +340,17 @@ def train_shards(
     if all(part.empty for part in parts):
         raise _nothing(scanned, parts)
     return parts
+
+
+def _processes(
+    request: FitRequest, common: Common, executor: swarm.Executor | None, groups: int
+) -> int:
+    """Return how many processes fit the remaining groups of shards; 1: this process."""
+    local = executor is None or executor.is_local
+    series = groups * (request.series_at_a_time or 0)
+    if common.networks is not False or not local or series < WORTH_PROCESSES:
+        return 1
+    return min(request.processes, cores(), groups)
 
 
 def _kept(folder: Path) -> SavedPart | None:
@@ -355,48 +387,26 @@ def _nothing(scanned: Scanned, parts: Sequence[SavedPart]) -> NoSeries:
 
 
 def _train(
-    reader: Reads,
-    group: Sequence[Sequence[str]],
-    common: Common | None,
+    group: Group,
     unfinished: UnfinishedFit,
-    first: int,
     executor: swarm.Executor | None,
     on_training: Callable[[swarm.Progress], None] | None,
-    seconds: float,
     before: Sequence[SavedPart],
 ) -> list[SavedPart]:
-    """Read and train the series of some shards together, and write each shard.
+    """Train the series of some shards together, and write each shard.
 
-    - ``common``: the facts that all series share; None: these shards hold all series
-    - ``first``: the number of the first shard, which stores all seconds of training
-    - ``seconds``: seconds that are added to the seconds of training
-    - ``before``: finished shards, which must have been computed in the same way
+    ``before``: finished shards, which must have been computed in the same way
     """
-    request = reader.request
-    part = None
+    part: Part | NoSeries
     try:
-        part = fit_part(
-            reader.panel([name for names in group for name in names]), request.config,
-            request.seed, common, tune=request.tune, checkpoint=unfinished.checkpoint_of(first),
-            executor=executor, on_progress=on_training,
-        )  # fmt: skip
-        skipped, lost = part.model.skipped, set(part.lost)
-        seconds += part.model.provenance["training_seconds"]
+        part = group.fit(unfinished.checkpoint_of(group.first), executor, on_training)
         _check_computed(before, part.model.provenance["computed"])
     except NoSeries as error:
-        if common is None and not error.lost:
+        if group.common is None and not error.lost:
             raise  # there is nothing to keep, and nothing to try again
-        skipped, lost = error.skipped, set(error.lost)
-    saved: list[SavedPart] = []
-    for number, names in enumerate(group):
-        own = None if part is None else part.only(names)
-        members = set(names)
-        reasons = {name: why for name, why in skipped.items() if name in members}
-        folder = unfinished.shards / shard_name(first + number)
-        gone = [name for name in names if name in lost]
-        saved.append(save_part(folder, own, reasons, gone, seconds))
-        seconds = 0.0
-    if common is not None:
+        part = error
+    saved = group.save(part)
+    if group.common is not None:
         del part
         gc.collect()
     return saved

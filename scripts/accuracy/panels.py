@@ -39,8 +39,8 @@ from scipy.special import ndtri
 
 from forecaster.classical import ces_ahead, ets_ahead, fit_ces, fit_ets, fit_theta, theta_ahead
 from forecaster.errors import NoSeries
-from forecaster.evaluation.baselines import memory_used
 from forecaster.evaluation.baselines.statistical import deviations
+from forecaster.processes import memory_used
 
 THEIRS = ("AutoETS", "DynamicOptimizedTheta", "AutoCES", "CrostonSBA", "TSB", "ADIDA")
 NETWORKS = "default"

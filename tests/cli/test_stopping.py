@@ -274,7 +274,7 @@ def test_a_real_process_that_trains_is_stopped_and_resumed(tmp_path, settings):
 
 WORKERS = """
 import concurrent.futures, multiprocessing, os, sys, time
-from forecaster.evaluation.baselines.processes import end_with_parent
+from forecaster.processes import end_with_parent
 
 if __name__ == "__main__":
     pool = concurrent.futures.ProcessPoolExecutor(

@@ -76,9 +76,9 @@ def test_what_was_begun_is_found(home, request_):
     with UnfinishedFit.find(home) as again:
         assert again.request == request_ and again.folder == begun.folder
     assert sorted(json.loads((begun.folder / "request.json").read_text())) == [
-        "config", "covariates", "covariates_sha256", "data_sha256", "end", "ids", "mask", "schema",
-        "seed", "series_at_a_time", "series_per_shard", "skipped", "source", "start", "tune",
-        "versions", "whole_source",
+        "config", "covariates", "covariates_sha256", "data_sha256", "end", "ids", "mask",
+        "processes", "schema", "seed", "series_at_a_time", "series_per_shard", "skipped", "source",
+        "start", "tune", "versions", "whole_source",
     ]  # fmt: skip
 
 

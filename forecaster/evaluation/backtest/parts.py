@@ -30,13 +30,13 @@ from forecaster.evaluation.backtest.result import (
     Evaluation,
 )
 from forecaster.evaluation.backtest.summary import Provenance, Seconds, Summary
-from forecaster.evaluation.baselines import memory_used
 from forecaster.evaluation.origins.rolling_origin import FrameWriter, RollingOrigin
 from forecaster.evaluation.scores import significance
 from forecaster.evaluation.scores.tables import TOGETHER, Tables, added, means_of_sums
 from forecaster.files import atomic, open_for_arrow, parquet_groups, read_parquet_file
 from forecaster.forecasting import FORECAST_BY, Rung
 from forecaster.ingest import Membership
+from forecaster.processes import memory_used
 from forecaster.series import OwnEnds, show_time
 from forecaster.skipped import Kind, Skipped
 

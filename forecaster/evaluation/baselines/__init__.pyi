@@ -1,4 +1,3 @@
-from .processes import memory_used as memory_used
 from .running import BASELINES as BASELINES
 from .running import Runner as Runner
 from .running import check_available as check_available

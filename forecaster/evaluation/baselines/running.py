@@ -19,7 +19,6 @@ from numpy.typing import ArrayLike
 from forecaster import swarm
 from forecaster.config import Config
 from forecaster.errors import ForecasterWarning, UsageError, listed, name_reasons
-from forecaster.evaluation.baselines.processes import cores, end_with_parent, memory_used
 from forecaster.evaluation.baselines.simple import logarithmic
 from forecaster.evaluation.origins.rolling_origin import Origins
 from forecaster.evaluation.scores.realized import COLUMNS, session_variance
@@ -32,6 +31,7 @@ from forecaster.forecasting import (
     premium_of,
     quantiles_of,
 )
+from forecaster.processes import cores, end_with_parent, memory_used
 from forecaster.series import Panel, default_season, find_seasons
 
 _VERSION = 3  # version of cached forecasts; raise it when a baseline's numbers change

@@ -21,7 +21,6 @@ import pandas as pd
 
 from forecaster import swarm
 from forecaster.config import Config
-from forecaster.evaluation.baselines.processes import cores, end_with_parent, memory_used
 from forecaster.evaluation.baselines.running import check_torch
 from forecaster.forecasting import (
     MODES,
@@ -36,6 +35,7 @@ from forecaster.forecasting import (
     series_data,
     split_of,
 )
+from forecaster.processes import cores, end_with_parent, memory_used
 from forecaster.series import Panel, Transformed
 from forecaster.swarm import epoch_keys, init_state
 

@@ -27,6 +27,8 @@ import numpy as np
 from jaxtyping import Float
 from numpy.lib.stride_tricks import as_strided
 
+from forecaster.linear_filter import linear_filter
+
 Steps: TypeAlias = Float[np.ndarray, "*series step"]
 Ahead: TypeAlias = Float[np.ndarray, "*series step horizon"]
 ByStretch: TypeAlias = Float[np.ndarray, "*series step stretch"]
@@ -365,12 +367,10 @@ def decayed(values: Float[np.ndarray, "*series step column"], decay: float) -> n
 
     NaN count as missing. The filter runs step by step, so that no bit depends on later steps.
     """
-    from scipy.signal import lfilter  # pyright: ignore[reportUnknownVariableType]
-
     known = np.isfinite(values)
-    coefficients = [1 - decay], [1, -decay]
-    total = np.asarray(lfilter(*coefficients, np.where(known, values, 0.0), axis=-2))
-    weight = np.asarray(lfilter(*coefficients, known.astype(float), axis=-2))
+    coefficients = [1 - decay], [1.0, -decay]
+    total = linear_filter(*coefficients, np.where(known, values, 0.0), axis=-2)
+    weight = linear_filter(*coefficients, known, axis=-2)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(weight > 0, total / weight, np.nan)
 

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 
+from forecaster.linear_filter import linear_filter
 from forecaster.series.calendar.rhythms import RHYTHMS, Rhythm
 
 Row: TypeAlias = Float[np.ndarray, " step"]
@@ -407,13 +408,11 @@ def _filtered(columns: Columns, number: int, season: int) -> Columns:
 
     ``number``: the number of its smoothing parameters in the grid
     """
-    from scipy.signal import lfilter  # pyright: ignore[reportUnknownVariableType]
-
     of_level, of_season = _GRID[number]
     above, below = np.zeros(season + 2), np.zeros(season + 2)
     above[[0, 1, season, season + 1]] = 1, -1, -1, 1
     below[[0, 1, season, season + 1]] = 1, of_level - 1, of_season - 1, 1 - of_level - of_season
-    return np.asarray(lfilter(above, below, columns, axis=0))
+    return linear_filter(above, below, columns, axis=0)
 
 
 def _beside_start(columns: Columns, number: int, season: int) -> Columns:

@@ -72,7 +72,8 @@ class Nature:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        return {**dataclasses.asdict(self), "experts": self.experts.to_json()}
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {**fields, "experts": self.experts.to_json()}
 
     @staticmethod
     def from_json(fields: Mapping[str, Any]) -> "Nature":

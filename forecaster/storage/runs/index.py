@@ -22,7 +22,7 @@ from forecaster.errors import DamagedModel
 from forecaster.files import read_parquet_file
 from forecaster.skipped import Skipped, skipped_frame, skipped_from_json
 from forecaster.storage.model.checking import ADVICE, read_bytes, series_of, shortened
-from forecaster.storage.model.files import REST
+from forecaster.storage.model.files import write_rest
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 SCHEMA = 5
 SHARDS = "shards"
 _INDEX = "index.parquet"
+_SAME = ("config", "channels", "target", "frequency", "transform")  # of all shards
 _SKIPPED = -1  # in place of a shard's number
 _MOST = 1_000_000  # shards
 _KEYS = ("unique_id", "shard", "kind", "needed", "reason", "skipped")
@@ -155,7 +156,7 @@ def write_index(
 ) -> None:
     """Write the two files of a run that say what is in its shards.
 
-    - ``rests``: the ``model.json`` of each shard
+    - ``rests``: the fields of each shard's ``model.json``, without the properties of its series
     - ``shared``: fields of ``model.json`` that are the same for all
     - ``skipped``: series without a network, with the reason
     """
@@ -166,11 +167,10 @@ def write_index(
         "schema": SCHEMA,
         "shards": len(rests),
         "index_sha256": hashlib.sha256(raw).hexdigest(),
-        **{name: first[name] for name in ("config", "channels", "target", "frequency")},
-        "transform": {**first["transform"], "natures": {}},
+        **{name: first[name] for name in _SAME},
         **shared,
     }
-    (folder / REST).write_text(json.dumps(root, indent=1, allow_nan=False), encoding="utf-8")
+    write_rest(folder, root)
 
 
 def _table_of(rests: Sequence[dict[str, Any]], skipped: dict[str, Skipped]) -> bytes:

@@ -72,6 +72,7 @@ class FitRequest:
     - ``versions``: see :func:`versions`; entries that an older program did not write are missing
     - ``series_per_shard``: number of series that are saved together; None: all
     - ``series_at_a_time``: number of series in memory together, those of one or more shards
+    - ``processes``: the number of processes that fit shards without networks
     - ``whole_source``: whether no tickers were named; later tickers of the source then belong to
       the fit
     - ``evaluation``: set for an evaluation, whose networks are trained on the data known at its
@@ -92,6 +93,7 @@ class FitRequest:
     covariates_sha256: str | None = None
     series_per_shard: int | None = None
     series_at_a_time: int | None = None
+    processes: int = 1
     whole_source: bool = False
     evaluation: EvaluationRequest | None = None
     # Filled in on creation, since they depend on the precision.
@@ -184,7 +186,7 @@ def _check_types(request: FitRequest) -> None:
         raise TypeError("expected text")
     if not request.ids or type(request.seed) is not int or type(request.tune) is not bool:
         raise TypeError("expected ids, a seed and whether to tune")
-    for count in (request.series_per_shard, request.series_at_a_time):
+    for count in (request.series_per_shard, request.series_at_a_time, request.processes):
         if count is not None and (type(count) is not int or count < 1):
             raise TypeError("expected a number of series at a time")
     for day in days:

@@ -21,7 +21,14 @@ from forecaster.files import atomic
 from forecaster.home import Home
 from forecaster.skipped import Skipped, skipped_from_json, skipped_to_json
 from forecaster.storage.model.checking import read_json
-from forecaster.storage.model.files import REST, as_new_run, load_whole, read_rest, write_model
+from forecaster.storage.model.files import (
+    REST,
+    as_new_run,
+    load_whole,
+    read_rest,
+    write_model,
+    write_rest,
+)
 from forecaster.storage.runs.index import SHARDS, shard_name, write_index
 
 if TYPE_CHECKING:
@@ -185,13 +192,12 @@ def save_shards(
 def _copy(source: Path, to: Path, changes: dict[str, Any]) -> dict[str, Any]:
     """Put a model with changes into another folder; return what the index needs of it."""
     rest = {**read_json(source / REST), **changes}
-    (to / REST).write_text(json.dumps(rest, indent=1, allow_nan=False), encoding="utf-8")
+    write_rest(to, rest)
     for path in source.glob("*.safetensors"):
         try:
             os.link(path, to / path.name)  # on the same disk; a saved file is never changed
         except OSError:
             shutil.copyfile(path, to / path.name)
-    return {
-        name: rest[name]
-        for name in ("config", "ids", "report", "channels", "target", "frequency", "transform")
-    }
+    kept = ("config", "ids", "report", "channels", "target", "frequency")
+    transform = {**rest["transform"], "natures": {}}  # those of all shards would fill the memory
+    return {**{name: rest[name] for name in kept}, "transform": transform}

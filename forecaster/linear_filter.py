@@ -1,0 +1,69 @@
+"""Filter arrays by a recursion, with SciPy's compiled filter but without its import time.
+
+``import scipy.signal`` takes 0.7 s, because it wraps every function of that package. The filter
+itself is one compiled module, which is loaded alone in a few milliseconds. It is private to SciPy,
+so wherever it cannot be loaded, :func:`scipy.signal.lfilter` is used; the results are the same.
+"""
+
+import functools
+import importlib.machinery
+import importlib.util
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+
+_MODULE = "_sigtools"
+
+
+def linear_filter(
+    above: ArrayLike, below: Sequence[float] | np.ndarray, values: ArrayLike, axis: int = -1
+) -> Float[np.ndarray, "..."]:
+    """Return the output of a linear filter that starts at rest.
+
+    Output n is the sum of ``above[k] * values[n - k]`` less the sum of ``below[k] * output[n - k]``
+    for k from 1 on.
+
+    - ``above``: coefficients of the values
+    - ``below``: coefficients of the outputs; the first must be 1
+    - ``values``: any shape; filtered along ``axis``
+
+    Raises ValueError if the first coefficient of the outputs is not 1.
+    """
+    if not len(below) or below[0] != 1:
+        raise ValueError(f"below: expected a first coefficient of 1; got {below!r:.80}")
+    coefficients = np.atleast_1d(np.asarray(above, float)), np.asarray(below, float)
+    return np.asarray(_compiled()(*coefficients, np.asarray(values, float), axis))
+
+
+@functools.cache
+def _compiled() -> Callable[..., Any]:
+    """Return SciPy's compiled filter, loaded alone where that is possible."""
+    try:
+        return _loaded_alone()
+    except (ImportError, AttributeError, ValueError):
+        from scipy.signal import lfilter  # pyright: ignore[reportUnknownVariableType]
+
+        return lfilter
+
+
+def _loaded_alone() -> Callable[..., Any]:
+    """Return the compiled filter of SciPy without importing the package around it.
+
+    Raises ImportError or AttributeError where SciPy has no such module or function, and ValueError
+    where it gives other results than expected.
+    """
+    package = importlib.util.find_spec("scipy.signal")
+    where = None if package is None else package.submodule_search_locations
+    spec = importlib.machinery.PathFinder.find_spec(_MODULE, where)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"scipy.signal has no {_MODULE}")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    run: Callable[..., Any] = getattr(module, "_linear_filter")  # noqa: B009 - private
+    got = run(np.array([0.5]), np.array([1.0, -0.5]), np.array([1.0, 0.0, 2.0]), -1)
+    if not np.array_equal(got, [0.5, 0.25, 1.125]):
+        raise ValueError("the compiled filter of SciPy has changed")
+    return run

@@ -1,0 +1,113 @@
+"""Shards without networks are fitted by several processes, with the bits of one."""
+
+import os
+import signal
+import threading
+import time
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import forecaster as fc
+from forecaster.errors import ForecasterWarning, NoSeries
+from forecaster.home import Home
+from forecaster.pipeline import side_by_side
+from forecaster.skipped import Kind, Skipped
+from tests.conftest import run
+
+SERIES, SHARD = 12, 4
+
+
+@pytest.fixture
+def source(tmp_path):
+    random = np.random.default_rng(0)
+    steps = pd.date_range("2020-01-01", periods=30, freq="MS")
+    frames = [
+        pd.DataFrame({"unique_id": f"s{k:02d}", "ds": steps, "y": 50 + random.normal(size=30)})
+        for k in range(SERIES)
+    ]
+    pd.concat(frames).to_csv(tmp_path / "y.csv", index=False)
+    return f"files:{tmp_path / 'y.csv'}"
+
+
+@pytest.fixture
+def in_processes(monkeypatch):
+    """Make shards of four series; return the numbers of processes that fits ask for."""
+    asked = []
+    fit_side_by_side = side_by_side.fit_side_by_side
+
+    def watched(groups, processes):
+        asked.append(processes)
+        return fit_side_by_side(groups, processes)
+
+    monkeypatch.setattr("forecaster.pipeline.memory.MOST_PER_SHARD", SHARD)
+    monkeypatch.setattr("forecaster.pipeline.training.WORTH_PROCESSES", 1)
+    monkeypatch.setattr("forecaster.pipeline.training.fit_side_by_side", watched)
+    for room in ("memory", "training"):
+        monkeypatch.setattr(f"forecaster.pipeline.{room}.cores", lambda: 2)
+    return asked
+
+
+def fitted(source, home):
+    done = run("fit", "--source", source, "--horizon", "3", "--home", home)
+    assert done.exit_code == 0, done.output
+    assert f"{SERIES} by combination" in done.stdout
+    return fc.load(Home(home).latest_run())
+
+
+def test_they_have_the_bits_of_one_process(source, tmp_path, in_processes):
+    several = fitted(source, tmp_path / "several")
+    assert in_processes == [2]
+    in_processes.clear()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("forecaster.pipeline.training.cores", lambda: 1)
+        one = fitted(source, tmp_path / "one")
+    assert not in_processes
+    assert several.ids == one.ids and several.transform.to_dict() == one.transform.to_dict()
+    np.testing.assert_array_equal(several.normal_scores, one.normal_scores)
+    pd.testing.assert_frame_equal(several.report, one.report, check_exact=True)
+
+
+def test_what_a_killed_process_left_is_fitted_by_this_one(
+    source, tmp_path, in_processes, monkeypatch
+):
+    """Before anything is written, the system kills a process, as it does for want of memory."""
+    started = threading.Event()
+    submit = side_by_side.concurrent.futures.ProcessPoolExecutor.submit
+
+    def killed(pool, *args):
+        future = submit(pool, *args)
+        if not started.is_set():
+            started.set()
+            while not pool._processes:
+                time.sleep(0.01)
+            os.kill(next(iter(pool._processes)), signal.SIGKILL)
+        return future
+
+    executor = side_by_side.concurrent.futures.ProcessPoolExecutor
+    monkeypatch.setattr(executor, "submit", killed)
+    done = run("fit", "--source", source, "--horizon", "3", "--home", tmp_path / "killed")
+    assert done.exit_code == 0, done.output
+    assert "was killed" in done.stderr and "--memory" in done.stderr
+    monkeypatch.setattr("forecaster.pipeline.training.cores", lambda: 1)
+    one = fitted(source, tmp_path / "one")
+    again = fc.load(Home(tmp_path / "killed").latest_run())
+    assert again.ids == one.ids and again.transform.to_dict() == one.transform.to_dict()
+
+
+def test_the_warnings_of_a_process_are_shown(monkeypatch, tmp_path):
+    """And a group of which no series can be used is written, with the reason of each."""
+
+    def fit_part(*_, **__):
+        warnings.warn("of a process", ForecasterWarning, stacklevel=1)
+        raise NoSeries({"a": Skipped(Kind.NOT_FINITE)})
+
+    monkeypatch.setattr(side_by_side, "fit_part", fit_part)
+    group = side_by_side.Group(None, [["a"]], None, 0, False, None, tmp_path, 0)  # pyright: ignore
+    made = side_by_side._fit(group)
+    assert made.warned == ["of a process"]
+    with pytest.warns(ForecasterWarning, match="of a process"):
+        (part,) = side_by_side._shown(made)
+    assert part.empty and list(part.skipped) == ["a"]
