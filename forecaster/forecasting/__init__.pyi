@@ -74,6 +74,7 @@ from .rungs import Rung as Rung
 from .rungs import counted as counted
 from .rungs import rows_for_networks as rows_for_networks
 from .rungs import takes_any as takes_any
+from .rungs import without_networks as without_networks
 from .task import Series as Series
 from .task import make_task as make_task
 from .task import param_shapes as param_shapes

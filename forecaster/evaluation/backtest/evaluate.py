@@ -20,10 +20,10 @@ from forecaster.evaluation.baselines import (
     check_columns,
     check_torch,
 )
-from forecaster.evaluation.origins.cutoffs import usual_windows
+from forecaster.evaluation.origins.cutoffs import cutoffs_of, settled_at, usual_windows
 from forecaster.evaluation.origins.rolling_origin import RollingOrigin
 from forecaster.files import atomic
-from forecaster.forecasting import premium_of, settled, with_declared
+from forecaster.forecasting import premium_of, with_declared
 from forecaster.series import OwnEnds, Panel, aligned_if, default_season
 
 
@@ -66,10 +66,11 @@ def evaluate_to_folder(
         options.groups.of(panel.ids)  # raises before the work
     config, panel = with_declared(config, panel)
     panel, own = _aligned(panel, options)
-    config, panel = settled(config, panel)
     windows = options.n_windows or usual_windows(
         panel.mask.sum(1), len(panel.times), panel.target, config, options.step_size
     )
+    cutoffs = cutoffs_of(panel, config.horizon, windows, options.step_size)
+    config, panel = settled_at(config, panel, cutoffs, options.step_size)
     networks = RollingOrigin.fit(
         panel, config, windows, options.step_size, refit=options.refit, level=LEVELS,
         seed=options.seed, executor=executor, on_progress=callbacks.training,

@@ -18,6 +18,7 @@ from forecaster.evaluation.origins.cutoffs import (
     as_of_cutoff,
     cutoffs_of,
     groups_of,
+    settled_at,
 )
 from forecaster.files import atomic, open_for_arrow
 from forecaster.forecasting import (
@@ -32,7 +33,6 @@ from forecaster.forecasting import (
     forecast_columns,
     forecast_latest,
     match_panel,
-    settled,
     with_declared,
 )
 from forecaster.ingest import ColumnOptions, Table, as_panel
@@ -186,9 +186,9 @@ class RollingOrigin:
         config, panel = with_declared(config, panel)
         check_market(panel)
         panel, own = aligned_if(ends, panel)
-        config, panel = settled(config, panel)
         check_static(panel, config, tune=False)
         cutoffs = cutoffs_of(panel, config.horizon, n_windows, step_size)
+        config, panel = settled_at(config, panel, cutoffs, step_size)
         parts = []
         for group in groups_of(cutoffs, refit=refit):
             known = panel.until(panel.times[group[0]])

@@ -165,8 +165,14 @@ def changing_rows(panel: Panel) -> int:
     return int((rows if still.all() else rows[~still]).max(initial=0))
 
 
-def settled_by_rows(config: Config, target: str, most: int) -> Config:
-    """Return the settings of :func:`settled`; ``most``: rows of the longest series."""
+def settled_by_rows(
+    config: Config, target: str, most: int, when: str = "", advice: str = ""
+) -> Config:
+    """Return the settings of :func:`settled`.
+
+    - ``most``: rows of the longest series
+    - ``when``, ``advice``: for the warning: up to when these rows are counted, and what to do
+    """
     made = without_networks(config, target, most)
     if made is config:
         return config
@@ -174,9 +180,9 @@ def settled_by_rows(config: Config, target: str, most: int) -> Config:
     more = "" if config.market is None else f"; the market {config.market} is left out"
     more += "" if option is None else f". {option} would admit some"
     warnings.warn(
-        f"no series has rows enough for networks ({most} at most; {config.rows_to_fit} needed: "
-        f"{config.why_rows}), so each is forecast by its last value, with a band from its own "
-        f"changes and what is usual{more}",
+        f"no series has rows enough for networks ({most} at most{when}; {config.rows_to_fit} "
+        f"needed: {config.why_rows}), so each is forecast by its last value, with a band from its "
+        f"own changes and what is usual{more}{advice and f'. {advice}'}",
         ForecasterWarning,
         stacklevel=4,
     )
