@@ -45,7 +45,13 @@ from forecaster.evaluation import (
 )
 from forecaster.evaluation.baselines import Runner, check_columns
 from forecaster.files import atomic
-from forecaster.forecasting import Model, changing_rows, premium_of, spread_of
+from forecaster.forecasting import (
+    Model,
+    changing_rows,
+    premium_of,
+    spread_of,
+    without_networks,
+)
 from forecaster.ingest import Store
 from forecaster.pipeline.past import Known, Past
 from forecaster.pipeline.requests import Callbacks
@@ -151,12 +157,13 @@ def _trained(job: Job, past: Past) -> list[Trained]:
     """Train all networks, or find networks that have been trained already."""
     config, options, times = past.request.config, job.options, past.times
     assert times is not None
+    most = int(past.rows.max())
     windows = options.n_windows or usual_windows(
-        past.rows, len(times), past.target, config, options.step_size
-    )
+        past.rows, len(times), past.target,
+        without_networks(config, past.target, most), options.step_size,
+    )  # fmt: skip
     cutoffs = cutoffs_in(times, config.horizon, windows, options.step_size)
     trained: list[Trained] = []
-    most = int(past.rows.max())
     settle = functools.partial(
         settled_by_known, most=most, n_windows=windows, step_size=options.step_size
     )

@@ -23,7 +23,7 @@ from forecaster.evaluation.baselines import (
 from forecaster.evaluation.origins.cutoffs import cutoffs_of, settled_at, usual_windows
 from forecaster.evaluation.origins.rolling_origin import RollingOrigin
 from forecaster.files import atomic
-from forecaster.forecasting import premium_of, with_declared
+from forecaster.forecasting import premium_of, with_declared, without_networks
 from forecaster.series import OwnEnds, Panel, aligned_if, default_season
 
 
@@ -66,9 +66,11 @@ def evaluate_to_folder(
         options.groups.of(panel.ids)  # raises before the work
     config, panel = with_declared(config, panel)
     panel, own = _aligned(panel, options)
+    rows = panel.mask.sum(1)
     windows = options.n_windows or usual_windows(
-        panel.mask.sum(1), len(panel.times), panel.target, config, options.step_size
-    )
+        rows, len(panel.times), panel.target,
+        without_networks(config, panel.target, int(rows.max(initial=0))), options.step_size,
+    )  # fmt: skip
     cutoffs = cutoffs_of(panel, config.horizon, windows, options.step_size)
     config, panel = settled_at(config, panel, cutoffs, options.step_size)
     networks = RollingOrigin.fit(

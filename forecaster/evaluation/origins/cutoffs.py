@@ -15,7 +15,6 @@ from forecaster.forecasting import (
     rows_for_networks,
     settled_by_rows,
     takes_any,
-    without_networks,
 )
 from forecaster.series import Panel, Time, show_time
 from forecaster.skipped import Kind, Skipped
@@ -66,7 +65,6 @@ def usual_windows(
     - ``rows``: number of rows of each series; ``times``: number of times of the panel
     - ``target``: the channel that is forecast
     """
-    config = without_networks(config, target, int(rows.max(initial=0)))
     if takes_any(config, target):
         return _windows_by_rows(rows, config, step_size)
     return _windows_by_times(times, config, step_size)

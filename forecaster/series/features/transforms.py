@@ -395,7 +395,7 @@ class Transform:
             own = values[row]
             if logarithmic:
                 logs = np.log10(np.where(own > 0, own, np.nan))
-                wrong = logs - np.nanmin(logs) > _FARTHEST
+                wrong = logs - np.fmin.reduce(logs) > _FARTHEST  # NaN for a series without rows
             else:
                 wrong = np.abs(own) > _LARGEST
             if wrong.any():
