@@ -157,15 +157,11 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _only_file(archive: zipfile.ZipFile, path: Path) -> str:
-    """Return the name of the file in an archive. Raises DataError unless there is just one.
-
-    Folders, and what macOS adds beside each file, do not count.
-    """
-    names = [name for name in archive.namelist() if not name.endswith("/")]
-    names = [name for name in names if not name.startswith("__MACOSX/")] or names
-    if len(names) == 1:
+    """Return the name of the file in an archive. Raises DataError if it holds another number."""
+    names = archive.namelist()
+    if len(names) == 1 and not names[0].endswith("/"):
         return names[0]
-    got = f"{len(names)} ({listed(names)})" if names else "none"
+    got = listed(names) or "none"
     raise DataError(
         f"{printable(path, lines=False)}: cannot be read: expected an archive of one file; got "
         f"{got}. Unpack it: a folder of files is read, too"

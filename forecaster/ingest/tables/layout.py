@@ -247,7 +247,7 @@ def _holds_currencies(table: pd.DataFrame, name: str) -> bool:
     cells, kind = table[name], table[name].dtype
     if isinstance(kind, pd.CategoricalDtype):
         return are_currencies(kind.categories)
-    if not (kind == object or pd.api.types.is_string_dtype(kind)):
+    if not (pd.api.types.is_object_dtype(kind) or pd.api.types.is_string_dtype(kind)):
         return False
     first = next((cell for cell in cells if isinstance(cell, str)), "")
     if len(first.strip()) != 3:  # as of most columns of text
