@@ -95,3 +95,61 @@ def test_what_is_saved_is_a_model_and_where_is_a_folder(tmp_path, given):
     if given is not None:
         with pytest.raises(UsageError, match="expected the path of a folder; got"):
             fc.read_record(given)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"checkpoint": True},
+            r"checkpoint: expected a forecaster.swarm.Checkpoint or None; got",
+        ),
+        ({"executor": 0}, "executor: expected an executor, such as .*, or None .*; got 0"),
+        ({"executor": SERIES}, "executor: expected an executor"),
+        ({"tune": SERIES}, "tune: expected True or False; got 0 1.0 1 2.0 Name: y"),
+        ({"tune": 1}, "tune: expected True or False; got 1"),
+        ({"on_progress": "print"}, "on_progress: expected a function or None; got 'print'"),
+        ({"seed": 2.5}, "seed: expected a whole number; got 2.5"),
+        ({"seed": True}, "seed: expected a whole number; got True"),
+    ],
+)
+def test_what_governs_a_fit_is_checked_before_any_work(panel, config, options, message):
+    with pytest.raises(UsageError, match=message):
+        fc.fit(panel, config, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_paths": True}, "n_paths: expected a whole number of 1 or more; got True"),
+        ({"n_paths": 10**30}, "n_paths: 1,000.* paths of .* series take .* GB, and .* are free"),
+        ({"seed": -1}, "seed: expected a whole number of 0 or more; got -1"),
+        ({"seed": "a"}, "seed: expected a whole number of 0 or more; got 'a'"),
+    ],
+)
+def test_paths_are_counted_and_their_seed_is_a_number(panel, model, options, message):
+    with pytest.raises(UsageError, match=message):
+        fc.simulate(model, panel, **options)
+
+
+@pytest.mark.parametrize("given", [True, 5, "AAA", SERIES, [1], [None], {"AAA": 1}])
+def test_series_are_named_in_a_list(panel, model, given):
+    for ask in (panel.only, lambda ids: fc.update(model, panel, ids)):
+        with pytest.raises(UsageError, match="ids: expected a list of names"):
+            ask(given)
+    with pytest.raises(UsageError, match=r"ids: TYPO: not in the panel; it has "):
+        panel.only([panel.ids[0], "TYPO"])
+    with pytest.raises(UsageError, match="held_back: expected a whole number for each series"):
+        panel.rows(given)
+
+
+def test_axes_are_those_of_matplotlib(panel, model):
+    forecast = pd.DataFrame({"unique_id": list(panel.ids), "ds": panel.times[-1], "LSTM": 1.0})
+    for draw in (
+        lambda ax: fc.plot_forecast(panel, forecast, panel.ids[0], ax=ax),
+        lambda ax: panel.plot(ax=ax),
+        lambda ax: model.plot(ax=ax),
+    ):
+        for wrong in (True, "ax", SERIES):
+            with pytest.raises(UsageError, match="ax: expected axes of matplotlib, or None for a"):
+                draw(wrong)

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Int, Shaped
 
 from forecaster.config import Config
-from forecaster.errors import DataError, NoSeries, UsageError
+from forecaster.errors import DataError, NoSeries, check_whole, wrong_argument
 from forecaster.forecasting import (
     ROWS_TO_COMBINE,
     changing_rows,
@@ -40,8 +40,7 @@ def cutoffs_in(
 ) -> np.ndarray:
     """Return the positions of the latest cutoffs on a time axis; see :func:`cutoffs_of`."""
     for name, number in (("n_windows", n_windows), ("step_size", step_size)):
-        if not isinstance(number, int | np.integer):
-            raise UsageError(f"{name}: expected a whole number; got {number!r}")
+        check_whole(name, number)
     if n_windows < 1 or step_size < 1:
         raise DataError(
             f"n_windows and step_size must be 1 or more; got {n_windows} and {step_size}"
@@ -170,6 +169,6 @@ def groups_of(cutoffs: np.ndarray, *, refit: bool | int) -> list[np.ndarray]:
     if refit is False:
         return [cutoffs]
     every = 1 if refit is True else refit
-    if every < 1:
-        raise UsageError(f"refit: expected True, False or a whole number of 1 or more; got {refit}")
+    if not isinstance(every, int | np.integer) or every < 1:
+        raise wrong_argument("refit", refit, "True, False or a whole number of 1 or more")
     return [cutoffs[start : start + every] for start in range(0, len(cutoffs), every)]

@@ -29,6 +29,7 @@ from forecaster.forecasting import (
     OwnNetwork,
     check_levels,
     check_static,
+    check_training,
     fit_part,
     forecast_columns,
     forecast_latest,
@@ -182,6 +183,7 @@ class RollingOrigin:
         - ``executor``: where networks train, as for :func:`forecaster.fit`
         - ``on_progress``: called from time to time while networks train
         """
+        check_training(seed, executor=executor, on_progress=on_progress)
         levels = tuple(check_levels(level))
         config, panel = with_declared(config, panel)
         check_market(panel)

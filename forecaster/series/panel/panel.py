@@ -1,7 +1,6 @@
 """Many series side by side: a long frame as stacked arrays with a mask, and back."""
 
 import dataclasses
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
@@ -10,7 +9,14 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float, Int, Shaped
 
-from forecaster.errors import DataError, NoSeries, UsageError, listed
+from forecaster.errors import (
+    DataError,
+    NoSeries,
+    UsageError,
+    check_names,
+    listed,
+    wrong_argument,
+)
 from forecaster.series.calendar.frequency import Frequency, common_frequency
 from forecaster.series.calendar.times import (
     Date,
@@ -31,7 +37,7 @@ from forecaster.series.panel.stacking import (
     stack,
     union_of,
 )
-from forecaster.showing import as_html, as_text, as_written, first_of, names_in_short, new_axes
+from forecaster.showing import as_html, as_text, first_of, names_in_short
 from forecaster.skipped import Kind, Skipped
 from forecaster.spelling import near
 
@@ -48,7 +54,6 @@ _UNITS = {
     "QE": "quarters", "YS": "years", "YE": "years", "h": "hours",
 }  # fmt: skip
 _SECONDS = {86_400: "days", 3_600: "hours", 60: "minutes", 1: "seconds"}
-_MOST = 10
 _TARGETS = ("y", "adj_close", "close")
 
 
@@ -114,6 +119,8 @@ class Panel:
         - ``history``: how many of the latest rows to draw; None: all
         - ``ax``: where to draw; by default on a new figure, which a notebook shows
         """
+        from forecaster.series.panel.drawing import draw
+
         return draw(self, unique_ids, history, ax)
 
     @staticmethod
@@ -218,12 +225,16 @@ class Panel:
     def only(self, ids: Sequence[str], skipped: Mapping[str, Skipped] | None = None) -> "Panel":
         """Return the panel of these series alone, in this order.
 
-        ``skipped``: the reasons for the others. Raises DataError when no series is left.
+        ``skipped``: the reasons for the others. Raises DataError when no series is left, and
+        UsageError for anything but names of the panel's series.
         """
+        check_names("ids", ids)
         skipped = {**self.skipped, **(skipped or {})}
-        if not ids:
+        if not len(ids):
             raise NoSeries(skipped)
         row_of = {name: row for row, name in enumerate(self.ids)}
+        if unknown := [name for name in ids if name not in row_of]:
+            raise UsageError(f"ids: {listed(unknown)}: not in the panel; it has {listed(self.ids)}")
         rows = [row_of[name] for name in ids]
         return dataclasses.replace(
             self,
@@ -412,6 +423,8 @@ class Panel:
 
         ``held_back``: the number of latest rows of each series to leave out
         """
+        if held_back is not None and np.shape(held_back) != (len(self.ids),):
+            raise wrong_argument("held_back", held_back, "a whole number for each series, or None")
         values = self.channel(self.target)
         out: list[tuple[np.ndarray, np.ndarray]] = []
         for row in range(len(self.ids)):
@@ -527,67 +540,3 @@ def facts_of(panel: "Panel") -> Facts:
     if panel.skipped:
         facts["skipped"] = first_of(panel.skipped)
     return f"Panel of {count:,} series: {names_in_short(panel.ids)}", facts
-
-
-def draw(
-    panel: "Panel", unique_ids: str | Sequence[str] | None, history: int | None, ax: "Axes | None"
-) -> "Axes":
-    """Draw some series; see :meth:`Panel.plot`."""
-    names = _names(panel, unique_ids)
-    ax = new_axes() if ax is None else ax
-    channel = "close" if "close" in panel.channels else panel.target
-    values = panel.channel(channel)
-    prices = panel.target in ("close", "adj_close")
-    together = prices and len(names) > 1
-    flagged = panel.flagged()
-    for name in names:
-        row = panel.ids.index(name)
-        seen = np.flatnonzero(panel.mask[row])[-(history or 0) :]
-        times, line = panel.times[seen], values[row, seen]
-        line = 100 * line / line[0] if together else line
-        ax.plot(times, line, lw=1.2, label=name)
-        wrong = flagged[row, seen]
-        if wrong.any():
-            ax.plot(times[wrong], line[wrong], "o", ms=5, mfc="none", color="#aa3333")
-    if len(names) == 1:
-        ax.set_title(names[0], loc="left", fontweight="bold", parse_math=False)
-    else:
-        as_written(ax.legend(frameon=False, ncols=min(5, len(names)), fontsize=9))
-    if panel.times.dtype.kind == "M":
-        _short_dates(ax)
-    ax.set_ylabel(_label(channel, prices=prices, together=together), parse_math=False)
-    ax.grid(alpha=0.25)
-    ax.spines[["top", "right"]].set_visible(False)
-    return ax
-
-
-def _short_dates(ax: "Axes") -> None:
-    """Label few ticks, each with no more of the date than tells them apart."""
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-
-    locator = AutoDateLocator(minticks=3, maxticks=8)
-    ax.xaxis.set_major_locator(locator)
-    ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
-
-
-def _label(channel: str, *, prices: bool, together: bool) -> str:
-    if together:
-        return "price, the first shown = 100"
-    return "price" if prices else channel
-
-
-def _names(panel: "Panel", unique_ids: str | Sequence[str] | None) -> list[str]:
-    """Return the series to draw. Raises UsageError for an unknown series, or more than 10."""
-    if unique_ids is None:
-        return list(panel.ids[:_MOST])
-    names = [unique_ids] if isinstance(unique_ids, str) else list(dict.fromkeys(unique_ids))
-    for name in names:
-        if name not in panel.ids:
-            close = difflib.get_close_matches(name.upper(), panel.ids, 3) or panel.ids[:3]
-            reason = f": {panel.skipped[name]}" if name in panel.skipped else ""
-            raise UsageError(
-                f"{name!r} is not in the panel{reason}; there are e.g. {listed(close)}"
-            )
-    if not 1 <= len(names) <= _MOST:
-        raise UsageError(f"expected 1 to {_MOST} series to draw; got {len(names)}")
-    return names
