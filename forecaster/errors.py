@@ -142,8 +142,9 @@ def check_flag(name: str, value: object) -> None:
 
 def check_names(name: str, value: object, expected: str = "a list of names") -> None:
     """Raise UsageError for an argument that is no list of texts: such as one text."""
-    several = isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping)
-    if not several or not all(isinstance(each, str) for each in value):
+    if not isinstance(value, Collection) or isinstance(value, str | bytes | Mapping):
+        raise wrong_argument(name, value, expected)
+    if not all(isinstance(each, str) for each in value):
         raise wrong_argument(name, value, expected)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Unpack
 import numpy as np
 import pandas as pd
 
-from forecaster.errors import UsageError, check_type, check_whole, listed
+from forecaster.errors import UsageError, check_flag, check_type, check_whole, listed
 from forecaster.forecasting import Model, bounds_of, levels_of, models_of, predict
 from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.series import Panel, infer_frequency, show_time
@@ -46,7 +46,7 @@ def plot_forecast(
     - ``columns``: the names of a frame's columns, see :class:`forecaster.ingest.ColumnOptions`
     """
     panel = as_panel(panel, **columns).masked(forecasting=True)  # the rows behind the forecast
-    _check_drawn(panel, forecast, unique_id, history)
+    _check_drawn(panel, forecast, unique_id, history, legend=legend)
     ax = axes_of(ax)
     row = panel.ids.index(unique_id)
     channel = "close" if "close" in panel.channels else panel.target
@@ -96,12 +96,15 @@ def plot_forecasts(
     return figure
 
 
-def _check_drawn(panel: Panel, forecast: pd.DataFrame, unique_id: str, history: int) -> None:
+def _check_drawn(
+    panel: Panel, forecast: pd.DataFrame, unique_id: str, history: int, *, legend: bool
+) -> None:
     """Raise UsageError for a series that is not there, and for a frame that is no forecast."""
     if not isinstance(forecast, pd.DataFrame) or not {"unique_id", "ds"} < {*forecast.columns}:
         raise UsageError(f"forecast: expected a frame of predict; got {type(forecast).__name__}")
     check_whole("history", history, 1)
     check_type("unique_id", unique_id, str, "the name of a series")
+    check_flag("legend", legend)
     for what, names in (("panel", panel.ids), ("forecast", forecast["unique_id"].unique())):
         if unique_id not in list(names):
             raise UsageError(f"{unique_id!r} is not in the {what}; there are {listed(names)}")

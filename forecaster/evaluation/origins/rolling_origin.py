@@ -36,6 +36,7 @@ from forecaster.forecasting import (
     match_panel,
     with_declared,
 )
+from forecaster.home import as_file
 from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.series import Histories, OwnEnds, Panel, aligned_if, check_market, show_time
 from forecaster.skipped import Kind, Skipped
@@ -435,14 +436,15 @@ def cross_validation_to_parquet(
     - ``panel``, ``config``, ``n_windows``, ``step_size``, ``refit``, ``level``, ``seed``,
       ``ends``, ``network``, ``on_progress``, ``columns``: as for :func:`cross_validation`
     """
+    path = as_file(path)
     rolling = RollingOrigin.fit(
         as_panel(panel, **columns), checked_config(config), n_windows, step_size,
         refit=refit, level=level, seed=seed, ends=ends, network=network, on_progress=on_progress,
     )  # fmt: skip
-    write_frames(Path(path), _frames(rolling))
+    write_frames(path, _frames(rolling))
     rolling.warn_of_lost()
     rolling.warn_of_ended()
-    return Path(path)
+    return path
 
 
 class FrameWriter:

@@ -391,17 +391,18 @@ class Transform:
             return {}
         values = np.where(panel.mask, panel.channel(panel.target), np.nan)
         reasons: dict[str, Skipped] = {}
-        for row, logarithmic in enumerate(self.logarithmic(panel.ids)):
-            own = values[row]
-            if logarithmic:
+        for name, own, logs_seen in zip(
+            panel.ids, values, self.logarithmic(panel.ids), strict=True
+        ):
+            if logs_seen:
                 logs = np.log10(np.where(own > 0, own, np.nan))
                 wrong = logs - np.fmin.reduce(logs) > _FARTHEST  # NaN for a series without rows
             else:
                 wrong = np.abs(own) > _LARGEST
             if wrong.any():
                 first = int(np.argmax(wrong))
-                reasons[panel.ids[row]] = Skipped(
-                    Kind.TOO_FAR_APART, column=panel.target, value=float(values[row, first]),
+                reasons[name] = Skipped(
+                    Kind.TOO_FAR_APART, column=panel.target, value=float(own[first]),
                     first=show_time(panel.times[first]),
                 )  # fmt: skip
         return reasons

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Int, Shaped
 
-from forecaster.errors import UsageError
+from forecaster.errors import UsageError, wrong_argument
 from forecaster.series.calendar.times import show_time
 from forecaster.series.panel.panel import Panel
 
@@ -82,8 +82,8 @@ def aligned_if(ends: str, panel: Panel) -> tuple[Panel, OwnEnds | None]:
     ``ends``: ``own``, ``common``, or ``auto``: own where times only number rows. Raises UsageError
     for any other.
     """
-    if ends not in ENDS:
-        raise UsageError(f"ends: expected one of {', '.join(ENDS)}; got {ends!r}")
+    if not isinstance(ends, str) or ends not in ENDS:
+        raise wrong_argument("ends", ends, f"one of {', '.join(ENDS)}")
     if ends == "own" or (ends == "auto" and panel.target == "y" and counts_from_one(panel)):
         return OwnEnds.align(panel)
     return panel, None

@@ -1,6 +1,7 @@
 """Many series side by side: a long frame as stacked arrays with a mask, and back."""
 
 import dataclasses
+import difflib
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
@@ -14,6 +15,8 @@ from forecaster.errors import (
     NoSeries,
     UsageError,
     check_names,
+    check_type,
+    check_whole,
     listed,
     wrong_argument,
 )
@@ -27,6 +30,7 @@ from forecaster.series.calendar.times import (
     show_time,
 )
 from forecaster.series.panel.covariates import Future, Static
+from forecaster.series.panel.drawing import Drawn, draw
 from forecaster.series.panel.flags import Flags
 from forecaster.series.panel.stacking import (
     Layout,
@@ -54,6 +58,7 @@ _UNITS = {
     "QE": "quarters", "YS": "years", "YE": "years", "h": "hours",
 }  # fmt: skip
 _SECONDS = {86_400: "days", 3_600: "hours", 60: "minutes", 1: "seconds"}
+_MOST = 10  # series in a picture
 _TARGETS = ("y", "adj_close", "close")
 
 
@@ -119,9 +124,16 @@ class Panel:
         - ``history``: how many of the latest rows to draw; None: all
         - ``ax``: where to draw; by default on a new figure, which a notebook shows
         """
-        from forecaster.series.panel.drawing import draw
-
-        return draw(self, unique_ids, history, ax)
+        if history is not None:
+            check_whole("history", history, 1)
+        channel = "close" if "close" in self.channels else self.target
+        values, flagged = self.channel(channel), self.flagged()
+        drawn: dict[str, Drawn] = {}
+        for name in _names(self, unique_ids):
+            row = self.ids.index(name)
+            seen = np.flatnonzero(self.mask[row])[-(history or 0) :]
+            drawn[name] = self.times[seen], values[row, seen], flagged[row, seen]
+        return draw(drawn, channel, ax, prices=self.target in ("close", "adj_close"))
 
     @staticmethod
     def from_frame(frame: pd.DataFrame, skipped: Mapping[str, Skipped] | None = None) -> "Panel":
@@ -136,6 +148,7 @@ class Panel:
 
         Raises DataError when a needed column is missing or no series is left.
         """
+        check_type("frame", frame, pd.DataFrame, "a pandas frame")
         frame = frame.rename(columns={"ticker": "unique_id", "date": "ds"})
         target = next((name for name in _TARGETS if name in frame), None)
         missing = [name for name in ("unique_id", "ds") if name not in frame]
@@ -180,6 +193,7 @@ class Panel:
         - ``skipped``: series that are missing already, with the reason
         - ``layout``: layout of the whole panel, if these series are a part of it
         """
+        check_type("series", series, Mapping, "times, values and channels by series")
         skipped = dict(skipped or {})
         if not series:
             raise NoSeries(skipped)
@@ -267,6 +281,7 @@ class Panel:
 
     def with_flags(self, flags: Flags) -> "Panel":
         """Return the panel with the flags of its series that are known by its end."""
+        check_type("flags", flags, Flags, "the flags of rows")
         market = self.market and self.market.with_flags(flags)
         flags = flags.of(self.ids).within(self.times[0], self.times[-1])
         return dataclasses.replace(self, flags=flags if len(flags) else None, market=market)
@@ -440,8 +455,8 @@ class Panel:
 
     def channel(self, name: str) -> Float[np.ndarray, "series time"]:
         """Return the values of one channel. Raises UsageError when there is none of this name."""
-        if name not in self.channels:
-            raise UsageError(f"channel {name!r}: expected one of {listed(self.channels)}")
+        if not isinstance(name, str) or name not in self.channels:
+            raise UsageError(f"channel {name!r:.80}: expected one of {listed(self.channels)}")
         return self.values[:, :, self.channels.index(name)]
 
 
@@ -540,3 +555,22 @@ def facts_of(panel: "Panel") -> Facts:
     if panel.skipped:
         facts["skipped"] = first_of(panel.skipped)
     return f"Panel of {count:,} series: {names_in_short(panel.ids)}", facts
+
+
+def _names(panel: "Panel", unique_ids: str | Sequence[str] | None) -> list[str]:
+    """Return the series to draw. Raises UsageError for an unknown series, or more than 10."""
+    if unique_ids is None:
+        return list(panel.ids[:_MOST])
+    if not isinstance(unique_ids, str):
+        check_names("unique_ids", unique_ids, "the name of a series, a list of names, or None")
+    names = [unique_ids] if isinstance(unique_ids, str) else list(dict.fromkeys(unique_ids))
+    for name in names:
+        if name not in panel.ids:
+            close = difflib.get_close_matches(name.upper(), panel.ids, 3) or panel.ids[:3]
+            reason = f": {panel.skipped[name]}" if name in panel.skipped else ""
+            raise UsageError(
+                f"{name!r} is not in the panel{reason}; there are e.g. {listed(close)}"
+            )
+    if not 1 <= len(names) <= _MOST:
+        raise UsageError(f"expected 1 to {_MOST} series to draw; got {len(names)}")
+    return names
