@@ -7,6 +7,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import DataError, UsageError
+from forecaster.evaluation import evaluate_to_folder
 
 
 @pytest.mark.parametrize("settings", [{}, {"hidden": 4}, "lstm"])
@@ -153,3 +154,61 @@ def test_axes_are_those_of_matplotlib(panel, model):
         for wrong in (True, "ax", SERIES):
             with pytest.raises(UsageError, match="ax: expected axes of matplotlib, or None for a"):
                 draw(wrong)
+
+
+@pytest.mark.parametrize("given", [2.5, "x", None, [1], SERIES])
+def test_how_often_networks_train_again_is_a_number_or_not_at_all(panel, config, given):
+    with pytest.raises(UsageError, match="refit: expected True, False or a whole number of 1 or"):
+        fc.cross_validation(panel, config, refit=given)
+    with pytest.raises(UsageError, match="ends: expected one of auto, common, own; got"):
+        fc.cross_validation(panel, config, ends=given)
+    with pytest.raises(UsageError, match="h: expected 1 to 5, the estimator's horizon"):
+        estimator = fc.Forecaster(5)
+        estimator.model_, estimator.panel_ = cast(Any, (1, 1))
+        estimator.predict(given if given is not None else "x")
+
+
+@pytest.mark.parametrize("given", [True, 5, [], SERIES, ""])
+def test_where_a_frame_is_written_is_a_path(panel, config, given):
+    with pytest.raises(UsageError, match="path: expected the path of a file; got"):
+        fc.cross_validation_to_parquet(given, panel, config)
+
+
+@pytest.mark.parametrize("name", ["panel", "options", "provenance", "callbacks", "finish"])
+@pytest.mark.parametrize("given", [0, True, "x", SERIES])
+def test_what_an_evaluation_is_made_of_is_checked(panel, config, tmp_path, name, given):
+    arguments = {"folder": tmp_path / "e", "panel": panel, "config": config, name: given}
+    with pytest.raises(UsageError, match=f"{name}: expected a "):
+        evaluate_to_folder(**arguments)
+    with pytest.raises(UsageError, match="expected the path of a folder; got"):
+        evaluate_to_folder(
+            cast(Any, given if isinstance(given, pd.Series) or given != "x" else None),
+            panel,
+            config,
+        )
+
+
+@pytest.mark.parametrize("given", [True, 5, SERIES, "x", None])
+def test_a_panel_is_made_of_a_frame_or_of_arrays(panel, given):
+    with pytest.raises(UsageError, match="frame: expected a pandas frame; got"):
+        fc.Panel.from_frame(given)
+    with pytest.raises(UsageError, match="series: expected times, values and channels by series"):
+        fc.Panel.from_arrays(given)
+    with pytest.raises(UsageError, match="flags: expected the flags of rows; got"):
+        panel.with_flags(given)
+    if given is not None and not isinstance(given, str):
+        with pytest.raises(UsageError, match="unique_ids: expected the name of a series, a list"):
+            panel.plot(given)
+
+
+@pytest.mark.parametrize("given", [True, "AAA", [1], {"AAA": 1}])
+def test_what_is_read_of_a_model_and_how_it_is_written(model, tmp_path, given):
+    with pytest.raises(UsageError, match="encoding: expected one of forecaster.*METHODS"):
+        fc.save(model, tmp_path / "m", given)
+    assert not (tmp_path / "m").exists()
+    with pytest.raises(UsageError, match="ids: expected a list of names, or None for all; got"):
+        fc.load(fc.save(model, tmp_path / "m"), ids=given)
+    with pytest.raises(UsageError, match="ids: expected a list of names; got"):
+        model.only(given)
+    with pytest.raises(UsageError, match="tickers: expected a list of names; got"):
+        fc.Record({}, {}).of(given)

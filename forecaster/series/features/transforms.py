@@ -391,10 +391,8 @@ class Transform:
             return {}
         values = np.where(panel.mask, panel.channel(panel.target), np.nan)
         reasons: dict[str, Skipped] = {}
-        for name, own, logs_seen in zip(
-            panel.ids, values, self.logarithmic(panel.ids), strict=True
-        ):
-            if logs_seen:
+        for name, own, log in zip(panel.ids, values, self.logarithmic(panel.ids), strict=True):
+            if log:
                 logs = np.log10(np.where(own > 0, own, np.nan))
                 wrong = logs - np.fmin.reduce(logs) > _FARTHEST  # NaN for a series without rows
             else:

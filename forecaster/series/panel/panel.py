@@ -438,7 +438,10 @@ class Panel:
 
         ``held_back``: the number of latest rows of each series to leave out
         """
-        if held_back is not None and np.shape(held_back) != (len(self.ids),):
+        counts = np.asarray([] if held_back is None else held_back)
+        if held_back is not None and (
+            counts.shape != (len(self.ids),) or counts.dtype.kind not in "iu"
+        ):
             raise wrong_argument("held_back", held_back, "a whole number for each series, or None")
         values = self.channel(self.target)
         out: list[tuple[np.ndarray, np.ndarray]] = []
