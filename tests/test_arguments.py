@@ -165,7 +165,7 @@ def test_how_often_networks_train_again_is_a_number_or_not_at_all(panel, config,
     with pytest.raises(UsageError, match="h: expected 1 to 5, the estimator's horizon"):
         estimator = fc.Forecaster(5)
         estimator.model_, estimator.panel_ = cast(Any, (1, 1))
-        estimator.predict(given if given is not None else "x")
+        estimator.predict(cast(Any, "x" if given is None else given))
 
 
 @pytest.mark.parametrize("given", [True, 5, [], SERIES, ""])
@@ -203,7 +203,7 @@ def test_a_panel_is_made_of_a_frame_or_of_arrays(panel, given):
 
 @pytest.mark.parametrize("given", [True, "AAA", [1], {"AAA": 1}])
 def test_what_is_read_of_a_model_and_how_it_is_written(model, tmp_path, given):
-    with pytest.raises(UsageError, match="encoding: expected one of forecaster.*METHODS"):
+    with pytest.raises(UsageError, match=r"encoding: expected one of forecaster\.storage\.METHODS"):
         fc.save(model, tmp_path / "m", given)
     assert not (tmp_path / "m").exists()
     with pytest.raises(UsageError, match="ids: expected a list of names, or None for all; got"):

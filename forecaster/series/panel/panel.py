@@ -458,8 +458,9 @@ class Panel:
 
     def channel(self, name: str) -> Float[np.ndarray, "series time"]:
         """Return the values of one channel. Raises UsageError when there is none of this name."""
-        if not isinstance(name, str) or name not in self.channels:
-            raise UsageError(f"channel {name!r:.80}: expected one of {listed(self.channels)}")
+        check_type("channel", name, str, f"one of {listed(self.channels)}")
+        if name not in self.channels:
+            raise UsageError(f"channel {name!r}: expected one of {listed(self.channels)}")
         return self.values[:, :, self.channels.index(name)]
 
 
