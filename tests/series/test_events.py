@@ -142,10 +142,25 @@ def test_a_kind_that_no_longer_comes_has_no_events():
         fc.predict(model, panel.with_future(frame))
         for frame in (listed.assign(event="earnings"), pd.concat([both[: len(listed)], vote]))
     ]
+    split = pd.DataFrame({"ticker": ["T0"], "date": [pd.Timestamp("2030-01-04")], "event": "split"})
+    new = panel.with_future(pd.concat([listed.assign(event="earnings"), split]))
+    pd.testing.assert_frame_equal(fc.predict(model, new), made[0])
     others = [frame[frame["unique_id"] != "T0"] for frame in made]
     pd.testing.assert_frame_equal(others[0], others[1])
     with pytest.raises(DataError, match="fitted with the future covariates earnings, vote"):
         fc.predict(model, panel.with_future(listed.assign(event="split")))
+
+
+def test_a_series_that_is_not_in_the_panel_decides_on_no_event():
+    prices, listed = market(8)
+    plain = prices[["unique_id", "ds"]].set_axis(["ticker", "date"], axis=1).assign(mark=0.0)
+    every = pd.concat([listed.assign(mark=1.0), plain]).drop_duplicates(["ticker", "date"])
+    days = pd.DataFrame({"ticker": "listed later", "date": DAYS, "mark": 2.0})
+    panel = fc.load_panel(prices)
+    alone, beside = (
+        event_factors(panel.with_future(frame)) for frame in (every, pd.concat([every, days]))
+    )
+    assert alone == beside and alone != (1.0,)
 
 
 def test_a_kind_that_has_not_happened_yet_changes_no_model():
