@@ -7,7 +7,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import DataError, UsageError
-from forecaster.evaluation import evaluate_to_folder
+from forecaster.evaluation import BacktestOptions, evaluate_to_folder
 
 
 @pytest.mark.parametrize("settings", [{}, {"hidden": 4}, "lstm"])
@@ -212,3 +212,16 @@ def test_what_is_read_of_a_model_and_how_it_is_written(model, tmp_path, given):
         model.only(given)
     with pytest.raises(UsageError, match="tickers: expected a list of names; got"):
         fc.Record({}, {}).of(given)
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("n_windows", 0), ("n_windows", "x"), ("step_size", 0), ("baselines", "naive"),
+        ("baselines", None), ("seed", 2.5), ("torch_sample", None), ("torch_sample", 0),
+        ("membership", True), ("cache", 1), ("groups", {"AAA": "a"}), ("groups", SERIES),
+    ],
+)  # fmt: skip
+def test_options_of_an_evaluation_are_checked_where_they_are_made(name, given):
+    with pytest.raises(UsageError, match=f"{name}: expected "):
+        BacktestOptions(**{name: given})
