@@ -247,14 +247,20 @@ def _holds_currencies(table: pd.DataFrame, name: str) -> bool:
     cells, kind = table[name], table[name].dtype
     if isinstance(kind, pd.CategoricalDtype):
         return are_currencies(kind.categories)
-    if not (pd.api.types.is_object_dtype(kind) or pd.api.types.is_string_dtype(kind)):
+    if pd.api.types.is_object_dtype(kind):  # may hold anything, in a frame
+        cells = cells[[isinstance(cell, str) for cell in cells.tolist()]]
+        others = table[name].drop(cells.index).tolist()
+        if not all(cell is None or cell is pd.NA or isinstance(cell, float) for cell in others):
+            return False
+    elif not pd.api.types.is_string_dtype(kind):
         return False
-    first = next((cell for cell in cells if isinstance(cell, str)), "")
-    if len(first.strip()) != 3:  # as of most columns of text
-        return False
-    words = {cell for cell in cells if isinstance(cell, str)}
-    empty = all(isinstance(cell, str | float | None) or cell is pd.NA for cell in cells)
-    return empty and are_currencies(words)
+    first = cells.first_valid_index()
+    # Most columns of text are told apart by one cell.
+    return (
+        first is not None
+        and len(cells[first].strip()) == 3
+        and are_currencies(cells.dropna().unique())
+    )
 
 
 def _refuse_reordered(
