@@ -3,11 +3,15 @@
 Each message says what is wrong and where, what was expected, what came instead, and what to do.
 """
 
-from collections.abc import Iterable, Mapping
+import operator
+from collections.abc import Collection, Iterable, Mapping
+from types import UnionType
+from typing import SupportsIndex
 
 from forecaster.skipped import Skipped
 
 _MOST_SHOWN = 300  # characters in a list of names
+_MOST_QUOTED = 80  # characters of a wrong argument
 
 
 class ForecasterError(Exception):
@@ -109,6 +113,52 @@ class NoNetwork(SourceError):
 
 class Interrupted(SourceError):
     """A request was stopped while it waited for its turn."""
+
+
+def check_type(name: str, value: object, kinds: type | UnionType, expected: str) -> None:
+    """Raise UsageError for an argument of another type; ``expected``: the right one, in words."""
+    if not isinstance(value, kinds):
+        raise wrong_argument(name, value, expected)
+
+
+def check_whole(name: str, value: object, least: int | None = None) -> None:
+    """Raise UsageError for an argument that is no whole number, or is less than ``least``."""
+    expected = "a whole number" if least is None else f"a whole number of {least} or more"
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+        raise wrong_argument(name, value, expected)
+    try:
+        number = operator.index(value)
+    except TypeError as error:  # an array
+        raise wrong_argument(name, value, expected) from error
+    if least is not None and number < least:
+        raise wrong_argument(name, value, expected)
+
+
+def check_flag(name: str, value: object) -> None:
+    """Raise UsageError for an argument that is neither True nor False."""
+    if type(value).__name__ not in ("bool", "bool_"):  # NumPy's is called either, by its version
+        raise wrong_argument(name, value, "True or False")
+
+
+def check_names(name: str, value: object, expected: str = "a list of names") -> None:
+    """Raise UsageError for an argument that is no list of texts: such as one text."""
+    if not isinstance(value, Collection) or isinstance(value, str | bytes | Mapping):
+        raise wrong_argument(name, value, expected)
+    if not all(isinstance(each, str) for each in value):
+        raise wrong_argument(name, value, expected)
+
+
+def check_callable(name: str, value: object) -> None:
+    """Raise UsageError for an argument that cannot be called, unless it is None."""
+    if value is not None and not callable(value):
+        raise wrong_argument(name, value, "a function or None")
+
+
+def wrong_argument(name: str, value: object, expected: str) -> UsageError:
+    """Return the error for an argument that is not what was expected."""
+    got = " ".join(repr(value).split())
+    got = got if len(got) <= _MOST_QUOTED else f"{got[:_MOST_QUOTED]}... ({type(value).__name__})"
+    return UsageError(f"{name}: expected {expected}; got {got}")
 
 
 def printable(text: object, *, lines: bool = True) -> str:

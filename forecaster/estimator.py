@@ -4,10 +4,11 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, Unpack
 
+import numpy as np
 import pandas as pd
 
 from forecaster.config import Config
-from forecaster.errors import UsageError
+from forecaster.errors import UsageError, wrong_argument
 from forecaster.evaluation import cross_validation
 from forecaster.forecasting import FORECAST_BY, RISE, Model, fit, predict
 from forecaster.ingest import ColumnOptions, Table, as_panel
@@ -83,11 +84,11 @@ class Forecaster:
             raise UsageError("the estimator is not fitted; call fit(df) first")
         horizon = self.config.horizon
         h = horizon if h is None else h
-        if not 1 <= h <= horizon:
-            raise UsageError(f"h: expected 1 to {horizon}, the estimator's horizon; got {h}")
+        if isinstance(h, bool) or not isinstance(h, int | np.integer) or not 1 <= h <= horizon:
+            raise wrong_argument("h", h, f"1 to {horizon}, the estimator's horizon")
         names = self._names | _own_names(columns)
         panel = self.panel_ if df is None else as_panel(df, **{**self._columns, **columns})
-        frame = predict(self.model_, panel, level or [])
+        frame = predict(self.model_, panel, [] if level is None else level)
         frame = frame.drop(columns=[RISE, FORECAST_BY], errors="ignore")
         frame = frame.groupby("unique_id", sort=False).head(h).reset_index(drop=True)
         return frame.rename(columns=names)
@@ -116,7 +117,7 @@ class Forecaster:
         config = self.config if h is None else dataclasses.replace(self.config, horizon=h)
         frame = cross_validation(
             as_panel(df, **columns), config, n_windows, step_size,
-            refit=refit, level=level or [], seed=self.seed,
+            refit=refit, level=[] if level is None else level, seed=self.seed,
         )  # fmt: skip
         target = columns.get("target_col")
         names = _own_names(columns) | ({"y": target} if target and not columns.get("wide") else {})

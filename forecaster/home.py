@@ -18,7 +18,7 @@ import urllib.parse
 from datetime import UTC, datetime
 from pathlib import Path
 
-from forecaster.errors import ModelError, UsageError, listed, printable
+from forecaster.errors import ModelError, UsageError, listed, printable, wrong_argument
 from forecaster.files import as_bytes, atomic
 
 # A folder that holds this file is complete.
@@ -194,6 +194,13 @@ class Home:
             f"no evaluation in {self.evaluations}; run `forecaster evaluate` first, or name the "
             "folder of one"
         )
+
+
+def as_file(path: object) -> Path:
+    """Return the file that a caller names. Raises UsageError for anything but a path."""
+    if not isinstance(path, str | Path) or not Path(path).name:
+        raise wrong_argument("path", path, "the path of a file")
+    return Path(path)
 
 
 def as_folder(folder: object) -> Path:

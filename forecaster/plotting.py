@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Unpack
 import numpy as np
 import pandas as pd
 
-from forecaster.errors import UsageError, listed
+from forecaster.errors import UsageError, check_flag, check_type, check_whole, listed
 from forecaster.forecasting import Model, bounds_of, levels_of, models_of, predict
 from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.series import Panel, infer_frequency, show_time
-from forecaster.showing import as_written, new_axes
+from forecaster.showing import as_written, axes_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,9 +46,8 @@ def plot_forecast(
     - ``columns``: the names of a frame's columns, see :class:`forecaster.ingest.ColumnOptions`
     """
     panel = as_panel(panel, **columns).masked(forecasting=True)  # the rows behind the forecast
-    _check_drawn(panel, forecast, unique_id, history)
-    if ax is None:
-        ax = new_axes()
+    _check_drawn(panel, forecast, unique_id, history, legend=legend)
+    ax = axes_of(ax)
     row = panel.ids.index(unique_id)
     channel = "close" if "close" in panel.channels else panel.target
     seen = panel.mask[row]
@@ -97,12 +96,15 @@ def plot_forecasts(
     return figure
 
 
-def _check_drawn(panel: Panel, forecast: pd.DataFrame, unique_id: str, history: int) -> None:
+def _check_drawn(
+    panel: Panel, forecast: pd.DataFrame, unique_id: str, history: int, *, legend: bool
+) -> None:
     """Raise UsageError for a series that is not there, and for a frame that is no forecast."""
     if not isinstance(forecast, pd.DataFrame) or not {"unique_id", "ds"} < {*forecast.columns}:
         raise UsageError(f"forecast: expected a frame of predict; got {type(forecast).__name__}")
-    if not isinstance(history, int | np.integer) or history < 1:
-        raise UsageError(f"history: expected a whole number of 1 or more; got {history!r:.80}")
+    check_whole("history", history, 1)
+    check_type("unique_id", unique_id, str, "the name of a series")
+    check_flag("legend", legend)
     for what, names in (("panel", panel.ids), ("forecast", forecast["unique_id"].unique())):
         if unique_id not in list(names):
             raise UsageError(f"{unique_id!r} is not in the {what}; there are {listed(names)}")
@@ -161,8 +163,7 @@ def plot_scaling(frame: pd.DataFrame, ax: "Axes | None" = None) -> "Axes":
     ``frame``: the table of ``forecaster benchmark``, with ``method, members,
     seconds_per_model_epoch``. Both axes are logarithmic.
     """
-    if ax is None:
-        ax = new_axes(7, 4.5)
+    ax = axes_of(ax, 7, 4.5)
     for method, rows in frame.groupby("method", sort=False):
         seconds = rows["members"] * rows["seconds_per_model_epoch"]
         ax.plot(rows["members"], seconds, marker="o", label=str(method))
@@ -190,8 +191,10 @@ def plot_model(
     if panel is None:
         if unique_id is not None:
             raise UsageError(f"a forecast of {unique_id!r} needs its latest rows; pass a panel too")
-        return _plot_errors(model, new_axes() if ax is None else ax)
+        return _plot_errors(model, axes_of(ax))
     panel = as_panel(panel, **columns)
+    if unique_id is not None:
+        check_type("unique_id", unique_id, str, "the name of a series")
     name = unique_id or next((name for name in panel.ids if name in model.ids), panel.ids[0])
     if name not in panel.ids:
         raise UsageError(f"{name!r} is not in the panel; there are e.g. {listed(panel.ids[:3])}")

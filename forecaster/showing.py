@@ -6,7 +6,7 @@ import io
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from forecaster.errors import printable
+from forecaster.errors import check_type, printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,6 +54,19 @@ def new_axes(width: float = 9.0, height: float = 4.5) -> "Axes":
     figure_class, axes_class = _classes()
     figure = figure_class(figsize=(width, height), layout="constrained")
     return figure.add_subplot(axes_class=axes_class)
+
+
+def axes_of(ax: "Axes | None", width: float = 9.0, height: float = 4.5) -> "Axes":
+    """Return the axes that a caller gave, or those of :func:`new_axes` for None.
+
+    Raises UsageError for anything else.
+    """
+    if ax is None:
+        return new_axes(width, height)
+    from matplotlib.axes import Axes
+
+    check_type("ax", ax, Axes, "axes of matplotlib, or None for a new figure")
+    return ax
 
 
 @functools.cache

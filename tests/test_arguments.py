@@ -7,6 +7,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import DataError, UsageError
+from forecaster.evaluation import BacktestOptions, evaluate_to_folder
 
 
 @pytest.mark.parametrize("settings", [{}, {"hidden": 4}, "lstm"])
@@ -95,3 +96,132 @@ def test_what_is_saved_is_a_model_and_where_is_a_folder(tmp_path, given):
     if given is not None:
         with pytest.raises(UsageError, match="expected the path of a folder; got"):
             fc.read_record(given)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"checkpoint": True},
+            r"checkpoint: expected a forecaster.swarm.Checkpoint or None; got",
+        ),
+        ({"executor": 0}, "executor: expected an executor, such as .*, or None .*; got 0"),
+        ({"executor": SERIES}, "executor: expected an executor"),
+        ({"tune": SERIES}, "tune: expected True or False; got 0 1.0 1 2.0 Name: y"),
+        ({"tune": 1}, "tune: expected True or False; got 1"),
+        ({"on_progress": "print"}, "on_progress: expected a function or None; got 'print'"),
+        ({"seed": 2.5}, "seed: expected a whole number; got 2.5"),
+        ({"seed": True}, "seed: expected a whole number; got True"),
+    ],
+)
+def test_what_governs_a_fit_is_checked_before_any_work(panel, config, options, message):
+    with pytest.raises(UsageError, match=message):
+        fc.fit(panel, config, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_paths": True}, "n_paths: expected a whole number of 1 or more; got True"),
+        ({"n_paths": 10**30}, "n_paths: 1,000.* paths of .* series take .* GB, and .* are free"),
+        ({"seed": -1}, "seed: expected a whole number of 0 or more; got -1"),
+        ({"seed": "a"}, "seed: expected a whole number of 0 or more; got 'a'"),
+    ],
+)
+def test_paths_are_counted_and_their_seed_is_a_number(panel, model, options, message):
+    with pytest.raises(UsageError, match=message):
+        fc.simulate(model, panel, **options)
+
+
+@pytest.mark.parametrize("given", [True, 5, "AAA", SERIES, [1], [None], {"AAA": 1}])
+def test_series_are_named_in_a_list(panel, model, given):
+    for ask in (panel.only, lambda ids: fc.update(model, panel, ids)):
+        with pytest.raises(UsageError, match="ids: expected a list of names"):
+            ask(given)
+    with pytest.raises(UsageError, match=r"ids: TYPO: not in the panel; it has "):
+        panel.only([panel.ids[0], "TYPO"])
+    with pytest.raises(UsageError, match="held_back: expected a whole number for each series"):
+        panel.rows(given)
+
+
+def test_axes_are_those_of_matplotlib(panel, model):
+    forecast = pd.DataFrame({"unique_id": list(panel.ids), "ds": panel.times[-1], "LSTM": 1.0})
+    for draw in (
+        lambda ax: fc.plot_forecast(panel, forecast, panel.ids[0], ax=ax),
+        lambda ax: panel.plot(ax=ax),
+        lambda ax: model.plot(ax=ax),
+    ):
+        for wrong in (True, "ax", SERIES):
+            with pytest.raises(UsageError, match="ax: expected axes of matplotlib, or None for a"):
+                draw(wrong)
+
+
+@pytest.mark.parametrize("given", [2.5, "x", None, [1], SERIES])
+def test_how_often_networks_train_again_is_a_number_or_not_at_all(panel, config, given):
+    with pytest.raises(UsageError, match="refit: expected True, False or a whole number of 1 or"):
+        fc.cross_validation(panel, config, refit=given)
+    with pytest.raises(UsageError, match="ends: expected one of auto, common, own; got"):
+        fc.cross_validation(panel, config, ends=given)
+    with pytest.raises(UsageError, match="h: expected 1 to 5, the estimator's horizon"):
+        estimator = fc.Forecaster(5)
+        estimator.model_, estimator.panel_ = cast(Any, (1, 1))
+        estimator.predict(cast(Any, "x" if given is None else given))
+
+
+@pytest.mark.parametrize("given", [True, 5, [], SERIES, ""])
+def test_where_a_frame_is_written_is_a_path(panel, config, given):
+    with pytest.raises(UsageError, match="path: expected the path of a file; got"):
+        fc.cross_validation_to_parquet(given, panel, config)
+
+
+@pytest.mark.parametrize("name", ["panel", "options", "provenance", "callbacks", "finish"])
+@pytest.mark.parametrize("given", [0, True, "x", SERIES])
+def test_what_an_evaluation_is_made_of_is_checked(panel, config, tmp_path, name, given):
+    arguments = {"folder": tmp_path / "e", "panel": panel, "config": config, name: given}
+    with pytest.raises(UsageError, match=f"{name}: expected a "):
+        evaluate_to_folder(**arguments)
+    with pytest.raises(UsageError, match="expected the path of a folder; got"):
+        evaluate_to_folder(
+            cast(Any, given if isinstance(given, pd.Series) or given != "x" else None),
+            panel,
+            config,
+        )
+
+
+@pytest.mark.parametrize("given", [True, 5, SERIES, "x", None])
+def test_a_panel_is_made_of_a_frame_or_of_arrays(panel, given):
+    with pytest.raises(UsageError, match="frame: expected a pandas frame; got"):
+        fc.Panel.from_frame(given)
+    with pytest.raises(UsageError, match="series: expected times, values and channels by series"):
+        fc.Panel.from_arrays(given)
+    with pytest.raises(UsageError, match="flags: expected the flags of rows; got"):
+        panel.with_flags(given)
+    if given is not None and not isinstance(given, str):
+        with pytest.raises(UsageError, match="unique_ids: expected the name of a series, a list"):
+            panel.plot(given)
+
+
+@pytest.mark.parametrize("given", [True, "AAA", [1], {"AAA": 1}])
+def test_what_is_read_of_a_model_and_how_it_is_written(model, tmp_path, given):
+    with pytest.raises(UsageError, match=r"encoding: expected one of forecaster\.storage\.METHODS"):
+        fc.save(model, tmp_path / "m", given)
+    assert not (tmp_path / "m").exists()
+    with pytest.raises(UsageError, match="ids: expected a list of names, or None for all; got"):
+        fc.load(fc.save(model, tmp_path / "m"), ids=given)
+    with pytest.raises(UsageError, match="ids: expected a list of names; got"):
+        model.only(given)
+    with pytest.raises(UsageError, match="tickers: expected a list of names; got"):
+        fc.Record({}, {}).of(given)
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("n_windows", 0), ("n_windows", "x"), ("step_size", 0), ("baselines", "naive"),
+        ("baselines", None), ("seed", 2.5), ("torch_sample", None), ("torch_sample", 0),
+        ("membership", True), ("cache", 1), ("groups", {"AAA": "a"}), ("groups", SERIES),
+    ],
+)  # fmt: skip
+def test_options_of_an_evaluation_are_checked_where_they_are_made(name, given):
+    with pytest.raises(UsageError, match=f"{name}: expected "):
+        BacktestOptions(**{name: given})

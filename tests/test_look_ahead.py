@@ -15,11 +15,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import forecaster as fc
+from forecaster.errors import ForecasterWarning
 from forecaster.evaluation import LEVELS, BacktestOptions, Forecasters, evaluate_to_folder
 from forecaster.evaluation.backtest.result import FORECASTS
 from forecaster.evaluation.baselines import Runner
 from forecaster.evaluation.origins import rolling_origin
-from forecaster.forecasting import KEYS, Part, fit_part
+from forecaster.forecasting import FORECAST_BY, KEYS, Part, Rung, fit_part
 from forecaster.home import Home
 from forecaster.ingest import open_source
 from forecaster.ingest.review.quality import WRONG, find_flags, flags_of
@@ -222,6 +223,43 @@ def test_no_future_changes_what_the_command_writes(tmp_path, number, refit):
         after = edited(before, FIRST + later, edits, new)
         written = evaluated(after, tmp_path / f"after {edits[0][0]}", refit)
         check_equal_up_to(known, written, FIRST + later)
+
+
+@pytest.mark.filterwarnings("ignore:.*series")
+@pytest.mark.parametrize("settings", [{}, {"market": "T0"}])
+def test_later_rows_do_not_decide_whether_short_prices_have_networks(tmp_path, settings):
+    """Neither in a notebook nor by the command, in one shard or in several."""
+    random, config = np.random.default_rng(5), fc.Config(horizon=2, **settings)
+    days = pd.bdate_range("2024-01-02", periods=60)
+    closes = 100 * np.exp(random.normal(0, 0.02, (3, len(days))).cumsum(1))
+    prices = pd.concat(
+        pd.DataFrame({"unique_id": f"T{row}", "ds": days, "close": close})
+        for row, close in enumerate(closes)
+    )
+    first, last, made = 9, 21, []  # positions of the first cutoff, and of the last of 24 rows
+    assert first < last < 24 < config.rows_to_fit < 40
+    for rows in (24, 40, 60):
+        frame, file = prices[prices["ds"] <= days[rows - 1]], tmp_path / f"{rows}.parquet"
+        frame.to_parquet(file)
+        options = BacktestOptions((rows - 1 - config.horizon - first) // 4 + 1, 4, ("naive",))
+        data, folder = DataRequest(open_source(f"files:{file}")), tmp_path / f"{rows}"
+        with pytest.warns(ForecasterWarning, match="at most up to the first cutoff of") as warned:
+            panel = fc.load_panel(frame)
+            evaluations = [evaluate_to_folder(folder / "notebook", panel, config, options)]
+            for shard in (100, 2):
+                home = Home(folder / f"home {shard}")
+                with mock.patch("forecaster.pipeline.memory.MOST_PER_SHARD", shard):
+                    evaluations.append(evaluate_from_home(home, data, config, options))
+        few = [str(one.message) for one in warned if "rows enough" in str(one.message)]
+        assert len(few) == 3 and all(("--windows" in text) is (rows > 24) for text in few)
+        for evaluation in evaluations:
+            frame = pd.read_parquet(evaluation.folder / FORECASTS)
+            frame = frame[frame["cutoff"] <= days[last]].sort_values([*KEYS, "cutoff"])
+            made.append(frame.reset_index(drop=True))
+    assert set(made[0][FORECAST_BY]) == {Rung.LAST_VALUE}
+    assert made[0]["cutoff"].nunique() == 4 and made[0]["unique_id"].nunique() == 3
+    for frame in made[1:]:
+        pd.testing.assert_frame_equal(frame, made[0], check_exact=True)
 
 
 @pytest.mark.slow

@@ -15,6 +15,9 @@ from .bands.counts import smallest_count as smallest_count
 from .bands.drift import Drift as Drift
 from .bands.drift import change_of as change_of
 from .bands.drift import premium_of as premium_of
+from .fitting.checking import check_search as check_search
+from .fitting.checking import check_static as check_static
+from .fitting.checking import check_training as check_training
 from .fitting.fit import Common as Common
 from .fitting.fit import Part as Part
 from .fitting.fit import Sampling as Sampling
@@ -22,8 +25,6 @@ from .fitting.fit import Scores as Scores
 from .fitting.fit import bytes_of_sample as bytes_of_sample
 from .fitting.fit import bytes_of_series as bytes_of_series
 from .fitting.fit import changing_rows as changing_rows
-from .fitting.fit import check_search as check_search
-from .fitting.fit import check_static as check_static
 from .fitting.fit import fit as fit
 from .fitting.fit import fit_part as fit_part
 from .fitting.fit import fit_with as fit_with
@@ -74,6 +75,7 @@ from .rungs import Rung as Rung
 from .rungs import counted as counted
 from .rungs import rows_for_networks as rows_for_networks
 from .rungs import takes_any as takes_any
+from .rungs import without_networks as without_networks
 from .task import Series as Series
 from .task import make_task as make_task
 from .task import param_shapes as param_shapes

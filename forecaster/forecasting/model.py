@@ -11,7 +11,7 @@ import pandas as pd
 from jaxtyping import Bool, Float, Int, Shaped
 
 from forecaster.config import Config
-from forecaster.errors import UsageError
+from forecaster.errors import UsageError, check_names
 from forecaster.forecasting.bands.drift import Drift, join_drifts
 from forecaster.forecasting.networks import OwnNetwork
 from forecaster.forecasting.rungs import FORECAST_BY, Rung
@@ -218,8 +218,9 @@ class Model:
     def only(self, ids: Sequence[str]) -> "Model":
         """Return the model of these series alone, in this order.
 
-        Raises KeyError for a series without a network.
+        Raises KeyError for a series without a network, and UsageError for anything but names.
         """
+        check_names("ids", ids)
         rows = self.networks.rows_of(ids)
         return dataclasses.replace(
             self,

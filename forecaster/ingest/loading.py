@@ -18,6 +18,7 @@ from forecaster.errors import (
     StoreError,
     UsageError,
     name_reasons,
+    wrong_argument,
 )
 from forecaster.home import Home
 from forecaster.ingest.frames import Table, panel_of_frame
@@ -498,8 +499,9 @@ def check_names(names: object, what: str) -> None:
     """Raise UsageError for anything but a sequence of texts; None is one."""
     if names is None and what == "tickers":
         return
-    if isinstance(names, str) or not isinstance(names, Iterable):
-        raise UsageError(f"{what}: expected a list of texts; got {names!r:.80}")
+    several = isinstance(names, Iterable) and not isinstance(names, str | bytes | np.ndarray)
+    if not several and not (isinstance(names, np.ndarray) and names.ndim == 1):
+        raise wrong_argument(what, names, "a list of texts")
 
 
 def check_flags(flags: Sequence[str]) -> None:

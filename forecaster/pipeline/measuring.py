@@ -8,6 +8,7 @@ the time and the memory in the summary.
 
 import contextlib
 import dataclasses
+import functools
 import gc
 import hashlib
 import time
@@ -37,13 +38,20 @@ from forecaster.evaluation import (
     join_parts,
     measure_part,
     read_part,
+    settled_by_known,
     summary_of_parts,
     torch_sample,
     usual_windows,
 )
 from forecaster.evaluation.baselines import Runner, check_columns
 from forecaster.files import atomic
-from forecaster.forecasting import Model, premium_of, spread_of
+from forecaster.forecasting import (
+    Model,
+    changing_rows,
+    premium_of,
+    spread_of,
+    without_networks,
+)
 from forecaster.ingest import Store
 from forecaster.pipeline.past import Known, Past
 from forecaster.pipeline.requests import Callbacks
@@ -125,6 +133,7 @@ def evaluate_shards(
         job.lock.close()  # all series have been read
     check_columns(options.runner_names, past.layout.channels or ())
     trained = _trained(job, past)
+    past = trained[0].known.past
     fitting = time.perf_counter() - began
     parts = _measured(job, past, trained)
     summaries = [summary for _, summary in parts]
@@ -148,20 +157,28 @@ def _trained(job: Job, past: Past) -> list[Trained]:
     """Train all networks, or find networks that have been trained already."""
     config, options, times = past.request.config, job.options, past.times
     assert times is not None
+    most = int(past.rows.max())
     windows = options.n_windows or usual_windows(
-        past.rows, len(times), past.target, config, options.step_size
-    )
+        past.rows, len(times), past.target,
+        without_networks(config, past.target, most), options.step_size,
+    )  # fmt: skip
     cutoffs = cutoffs_in(times, config.horizon, windows, options.step_size)
     trained: list[Trained] = []
+    settle = functools.partial(
+        settled_by_known, most=most, n_windows=windows, step_size=options.step_size
+    )
     for number, group in enumerate(groups_of(cutoffs, refit=options.refit)):
-        most = int(past.rows.max())
+        known = Known(past, times[group[0]], settle=None if trained else settle)
         with advised_of_windows(most, config, windows, options.step_size):
-            trained.append(_train(job, Known(past, times[group[0]]), group, number))
+            trained.append(_train(job, known, group, number))
+        past = trained[0].known.past  # the first cutoff decides whether there are networks
     return trained
 
 
 def _train(job: Job, known: Known, cutoffs: np.ndarray, number: int) -> Trained:
     """Train the networks that forecast from some cutoffs."""
+    if known.past.held is not None:  # otherwise the scan finds out
+        known = known.without_networks(changing_rows(known.panel(known.request.ids))) or known
     known, scanned = scan(known)
     stage = job.unfinished.stage(number)
     parts = train_shards(known, scanned, stage, job.executor, job.callbacks)

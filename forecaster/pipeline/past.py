@@ -4,14 +4,14 @@ All shards are on the time axis of all series, so that they have the same cutoff
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Int, Shaped
 
+from forecaster.config import Config
 from forecaster.errors import NoSeries
-from forecaster.forecasting import settled_by_rows
 from forecaster.ingest import Store, panel_from_store
 from forecaster.pipeline.training import each_shard, kind_of_times
 from forecaster.series import (
@@ -82,14 +82,19 @@ class Past:
             spans, _ = past._scan()
         assert ends in ENDS
         own = ends == "own" or (ends == "auto" and spans.own)
-        config = settled_by_rows(request.config, spans.target, int(spans.rows.max(initial=0)))
-        if config.market is None and past.held is not None:
-            past = dataclasses.replace(past, held=dataclasses.replace(past.held, market=None))
-        request = dataclasses.replace(request, skipped=spans.skipped, config=config)
+        request = dataclasses.replace(request, skipped=spans.skipped)
         return Past(
             store, request, flags, spans.layout, spans.times, own, spans.target, spans.rows,
             past.held,
         )  # fmt: skip
+
+    def with_config(self, config: Config) -> "Past":
+        """Return a reader for other settings, which may declare no market."""
+        held = self.held
+        if config.market is None and held is not None:
+            held = dataclasses.replace(held, market=None)
+        request = dataclasses.replace(self.request, config=config)
+        return dataclasses.replace(self, request=request, held=held)
 
     def panel(self, ids: Sequence[str]) -> tuple[Panel, OwnEnds | None]:
         """Read some series; if their ends are aligned, return also how to restore their times.
@@ -143,12 +148,15 @@ class Past:
 class Known:
     """Reads what was known of series at a cutoff, for networks to learn from; see :class:`Past`.
 
-    ``frequency``: the frequency of most series at the cutoff; None: each panel has its own
+    - ``frequency``: the frequency of most series at the cutoff; None: each panel has its own
+    - ``settle``: returns the settings without networks if the rows of the longest series are too
+      few for them, else the same; None: an earlier cutoff has decided
     """
 
     past: Past
     cutoff: Time | Shaped[np.ndarray, ""]
     frequency: Frequency | None = None
+    settle: Callable[[Config, str, int], Config] | None = None
 
     @property
     def request(self) -> FitRequest:
@@ -177,8 +185,16 @@ class Known:
             return known
         return dataclasses.replace(known, frequency=self.frequency)
 
-    def without_networks(self, most: int) -> None:
-        """Return None: all rows decide whether there are networks, not the rows up to a cutoff."""
+    def without_networks(self, most: int) -> "Known | None":
+        """Return a reader for training without networks; None if the settings need networks.
+
+        ``most``: rows up to the cutoff of the longest series
+        """
+        config = self.request.config
+        made = config if self.settle is None else self.settle(config, self.past.target, most)
+        if made is config:
+            return None
+        return dataclasses.replace(self, past=self.past.with_config(made))
 
     def knowing(self, layout: Layout, frequency: Frequency) -> "Known":
         """Return a reader of panels with the frequency of all series."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from forecaster.errors import UsageError, listed
+from forecaster.errors import UsageError, check_names, check_type, listed
 from forecaster.home import Home, as_home, run_name
 from forecaster.record.files import joined, kind_of, read_table
 from forecaster.record.keeping import COLUMN
@@ -43,8 +43,10 @@ class Record:
         ``run``: the run's name at the time of the forecast; None: all runs. Raises UsageError if a
         ticker or the run has no forecast.
         """
+        check_names("tickers", tickers)
         frames = self.frames
         if run is not None:
+            check_type("run", run, str, "the name of a run, or None")
             frames = {source: part[part["run"].map(named) == run] for source, part in
                       frames.items()}  # fmt: skip
             if not any(map(len, frames.values())):
@@ -52,7 +54,7 @@ class Record:
                 raise UsageError(
                     f"no forecast of a run {run!r} in the record; there are {listed(sorted(there))}"
                 )
-        if tickers:
+        if len(tickers):
             known = spellings({name for part in frames.values() for name in part["unique_id"]})
             wanted = {name: spelled(known, name) for name in tickers}
             if unknown := [name for name, found in wanted.items() if found is None]:

@@ -361,6 +361,27 @@ def test_packed_files(tmp_path):
             open_source(f"files:{path}").tickers()
 
 
+@pytest.mark.parametrize(
+    ("names", "got"),
+    [
+        ([], "none"),
+        (["folder/"], "folder/"),
+        (["a.csv", "b.csv"], "a.csv, b.csv"),
+        (["folder/a.csv"], None),
+    ],
+)
+def test_an_archive_holds_one_file(tmp_path, names, got):
+    path = tmp_path / "prices.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in names:
+            archive.writestr(name, both().to_csv(index=False) if name.endswith(".csv") else "")
+    if got is None:
+        assert set(open_source(f"files:{path}").tickers()) == {"AAA", "BRK.B"}
+        return
+    with pytest.raises(DataError, match=f"expected an archive of one file; got {got}. Unpack it"):
+        open_source(f"files:{path}").tickers()
+
+
 @pytest.mark.parametrize("ending", rest_slow(["gz", "bz2", "xz", "zip"]))
 @pytest.mark.parametrize(
     ("row", "count", "message"),

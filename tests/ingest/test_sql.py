@@ -105,6 +105,7 @@ def test_dates_and_numbers_may_be_text(database):
         ("SELECT date, close FROM prices", DataError, "no column 'ticker', and dates repeat"),
         ("SELECT ticker, date FROM prices", DataError, "no column 'close'"),
         ("SELECT *, iif(volume > 5000, 'EUR', 'USD') AS currency FROM prices", DataError, "'USD'"),
+        ("SELECT *, iif(volume > 5000, 'EUR', 'USD') AS paid FROM prices", DataError, "'USD'"),
         ("SELECT * FROM prices UNION ALL SELECT * FROM prices", DataError, "more than one row"),
         (" ", UsageError, "--query is empty"),
     ],

@@ -152,7 +152,7 @@ def test_numbers_of_any_kind_are_numbers(numbers):
     assert fc.load_panel(prices(close=numbers)).channel("close").tolist() == [[1.5, 2.5, 3.5]]
 
 
-@pytest.mark.parametrize("name", ["currency", "Currency", "ccy", "unit"])
+@pytest.mark.parametrize("name", ["currency", "Currency", "ccy", "unit", "Waehrung", "quoted in"])
 @pytest.mark.parametrize("ending", ["csv", "parquet", "frame"])
 def test_one_series_has_one_currency(tmp_path, ending, name):
     path = tmp_path / f"x.{ending}"
@@ -183,6 +183,26 @@ def test_files_of_one_series_have_one_currency(tmp_path):
     panel = fc.load_panel(f"files:{tmp_path}")
     assert panel.ids == ("B",)
     assert "its files disagree: column 'currency' holds EUR and USD" in str(panel.skipped["A"])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["ALL", "TOP", "PEN"], ["USD", "EUR", "AAA"], ["usd", "eur", "usd"], ["EUR", "EUR", None]],
+)
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_words_of_three_letters_are_no_currencies(tmp_path, ending, words):
+    frame, path = prices(tag=words), tmp_path / f"x.{ending}"
+    frame.to_csv(path, index=False) if ending == "csv" else frame.to_parquet(path)
+    for source in (frame, f"files:{path}"):
+        assert fc.load_panel(source).channels == ("close",)
+
+
+def test_series_may_be_currencies():
+    rates = prices(close=1.1).assign(base="EUR")
+    both = pd.concat([rates.assign(ticker="USD"), rates.assign(ticker="GBP")], ignore_index=True)
+    assert fc.load_panel(both).ids == ("GBP", "USD")
+    named = both.rename(columns={"ticker": "to"})
+    assert fc.load_panel(named, id_col="to").ids == ("GBP", "USD")
 
 
 def test_pence_are_not_pounds():

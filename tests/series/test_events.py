@@ -142,10 +142,60 @@ def test_a_kind_that_no_longer_comes_has_no_events():
         fc.predict(model, panel.with_future(frame))
         for frame in (listed.assign(event="earnings"), pd.concat([both[: len(listed)], vote]))
     ]
+    split = pd.DataFrame({"ticker": ["T0"], "date": [pd.Timestamp("2030-01-04")], "event": "split"})
+    new = panel.with_future(pd.concat([listed.assign(event="earnings"), split]))
+    pd.testing.assert_frame_equal(fc.predict(model, new), made[0])
     others = [frame[frame["unique_id"] != "T0"] for frame in made]
     pd.testing.assert_frame_equal(others[0], others[1])
     with pytest.raises(DataError, match="fitted with the future covariates earnings, vote"):
         fc.predict(model, panel.with_future(listed.assign(event="split")))
+
+
+def test_a_series_that_is_not_in_the_panel_decides_on_no_event():
+    prices, listed = market(8)
+    plain = prices[["unique_id", "ds"]].set_axis(["ticker", "date"], axis=1).assign(mark=0.0)
+    every = pd.concat([listed.assign(mark=1.0), plain]).drop_duplicates(["ticker", "date"])
+    days = pd.DataFrame({"ticker": "listed later", "date": DAYS, "mark": 2.0})
+    panel = fc.load_panel(prices)
+    alone, beside = (
+        event_factors(panel.with_future(frame)) for frame in (every, pd.concat([every, days]))
+    )
+    assert alone == beside and alone != (1.0,)
+
+
+def test_a_kind_that_has_not_happened_yet_changes_no_model():
+    prices, listed = market(4)
+    panel, settings = fc.load_panel(prices), fc.Config(hidden=2, members=1, epochs=1, horizon=3)
+    known = listed[listed["date"] <= panel.times[-1]].assign(event="earnings")
+    rows = {"ticker": ["T0", "T1"], "event": ["split", "alliance"]}
+    coming = pd.date_range(panel.times[-1], periods=4)[1:]
+    far, near = (
+        pd.concat([known, pd.DataFrame({**rows, "date": date})])
+        for date in (pd.Timestamp("2030-01-04"), coming[coming.day_of_week < 5][0])
+    )
+    models = [fc.fit(panel.with_future(frame), settings) for frame in (known, far)]
+    assert models[1].transform == models[0].transform
+    assert models[1].transform.covariates.future == ("earnings",)
+    made = [
+        fc.predict(model, panel.with_future(frame)) for model in models for frame in (known, far)
+    ]
+    for frame in made[1:]:
+        pd.testing.assert_frame_equal(frame, made[0], check_exact=True)
+    with pytest.warns(ForecasterWarning, match="the model knows no events alliance, split: none"):
+        frame = fc.predict(models[0], panel.with_future(near))
+    pd.testing.assert_frame_equal(frame, made[0], check_exact=True)
+
+
+def test_a_list_of_events_to_come_alone_is_no_covariate_yet():
+    prices, listed = market(4)
+    panel, settings = fc.load_panel(prices), fc.Config(hidden=2, members=1, epochs=1, horizon=3)
+    later = listed.assign(date=listed["date"] + pd.Timedelta(days=3650))
+    model = fc.fit(panel.with_future(later), settings)
+    plain = fc.fit(panel, settings)
+    assert model.transform == plain.transform
+    pd.testing.assert_frame_equal(
+        fc.predict(model, panel.with_future(later)), fc.predict(plain, panel), check_exact=True
+    )
 
 
 def test_a_list_names_kinds_or_none():

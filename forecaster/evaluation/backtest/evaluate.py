@@ -8,7 +8,7 @@ from pathlib import Path
 
 from forecaster import swarm
 from forecaster.config import Config, checked_config
-from forecaster.errors import UsageError
+from forecaster.errors import UsageError, check_callable, check_flag, check_type
 from forecaster.evaluation.backtest.forecasters import Forecasters, by_torch, torch_sample
 from forecaster.evaluation.backtest.options import LEVELS, BacktestCallbacks, BacktestOptions
 from forecaster.evaluation.backtest.parts import join_parts, measure_part, summary_of_parts
@@ -20,10 +20,11 @@ from forecaster.evaluation.baselines import (
     check_columns,
     check_torch,
 )
-from forecaster.evaluation.origins.cutoffs import usual_windows
+from forecaster.evaluation.origins.cutoffs import cutoffs_of, settled_at, usual_windows
 from forecaster.evaluation.origins.rolling_origin import RollingOrigin
 from forecaster.files import atomic
-from forecaster.forecasting import premium_of, settled, with_declared
+from forecaster.forecasting import check_training, premium_of, with_declared, without_networks
+from forecaster.home import as_folder
 from forecaster.series import OwnEnds, Panel, aligned_if, default_season
 
 
@@ -54,9 +55,18 @@ def evaluate_to_folder(
     universe at any cutoff.
     """
     began = time.perf_counter()
-    config, options = checked_config(config), options or BacktestOptions()
-    callbacks = callbacks or BacktestCallbacks()
-    folder = folder.resolve()
+    options = BacktestOptions() if options is None else options
+    callbacks = BacktestCallbacks() if callbacks is None else callbacks
+    provenance = Provenance() if provenance is None else provenance
+    for name, value, kind in (
+        ("panel", panel, Panel), ("options", options, BacktestOptions),
+        ("provenance", provenance, Provenance), ("callbacks", callbacks, BacktestCallbacks),
+    ):  # fmt: skip
+        check_type(name, value, kind, f"a {kind.__name__}")
+    check_training(options.seed, executor=executor)
+    check_callable("finish", finish)
+    check_flag("overwrite", overwrite)
+    config, folder = checked_config(config), as_folder(folder).resolve()
     check_folder(folder, overwrite=overwrite)
     check_available(options.runner_names, config.model)
     check_columns(options.runner_names, panel.channels)
@@ -66,10 +76,13 @@ def evaluate_to_folder(
         options.groups.of(panel.ids)  # raises before the work
     config, panel = with_declared(config, panel)
     panel, own = _aligned(panel, options)
-    config, panel = settled(config, panel)
+    rows = panel.mask.sum(1)
     windows = options.n_windows or usual_windows(
-        panel.mask.sum(1), len(panel.times), panel.target, config, options.step_size
-    )
+        rows, len(panel.times), panel.target,
+        without_networks(config, panel.target, int(rows.max(initial=0))), options.step_size,
+    )  # fmt: skip
+    cutoffs = cutoffs_of(panel, config.horizon, windows, options.step_size)
+    config, panel = settled_at(config, panel, cutoffs, options.step_size)
     networks = RollingOrigin.fit(
         panel, config, windows, options.step_size, refit=options.refit, level=LEVELS,
         seed=options.seed, executor=executor, on_progress=callbacks.training,
@@ -103,7 +116,7 @@ def evaluate_to_folder(
         summary = summary_of_parts(
             [measured],
             seconds=seconds,
-            provenance=(provenance or Provenance()).stamped(),
+            provenance=provenance.stamped(),
             groups=options.groups.of(networks.panel.ids) if options.groups else {},
         )
         join_parts([part], temporary, summary)

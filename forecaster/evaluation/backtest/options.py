@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from forecaster import swarm
+from forecaster.errors import check_names, check_type, check_whole
 from forecaster.ingest import Groups, Membership
 
 LEVELS = (10, 20, 30, 40, 50, 60, 70, 80, 90, 95)
@@ -28,6 +29,8 @@ class BacktestOptions:
     - ``ends``: as for :func:`forecaster.cross_validation`
     - ``cache``: a folder where slow baselines keep their forecasts
     - ``groups``: groups of series, such as sectors, that the report summarises
+
+    Raises UsageError for a value of another type.
     """
 
     n_windows: int | None = None
@@ -40,6 +43,18 @@ class BacktestOptions:
     ends: str = "auto"
     cache: Path | None = None
     groups: Groups | None = None
+
+    def __post_init__(self) -> None:
+        if self.n_windows is not None:
+            check_whole("n_windows", self.n_windows, 1)
+        check_whole("step_size", self.step_size, 1)
+        check_names("baselines", self.baselines)
+        check_whole("seed", self.seed)
+        check_whole("torch_sample", self.torch_sample, 1)
+        expected = "a forecaster.ingest.Membership or None"
+        check_type("membership", self.membership, Membership | None, expected)
+        check_type("cache", self.cache, Path | None, "the path of a folder (a Path), or None")
+        check_type("groups", self.groups, Groups | None, "a forecaster.ingest.Groups or None")
 
     @property
     def with_torch(self) -> bool:

@@ -1,14 +1,21 @@
 """Cutoffs: the times from which an evaluation forecasts the past."""
 
 import contextlib
+import dataclasses
 from collections.abc import Iterator, Mapping
 
 import numpy as np
 from jaxtyping import Int, Shaped
 
 from forecaster.config import Config
-from forecaster.errors import DataError, NoSeries, UsageError
-from forecaster.forecasting import ROWS_TO_COMBINE, rows_for_networks, takes_any
+from forecaster.errors import DataError, NoSeries, check_whole, wrong_argument
+from forecaster.forecasting import (
+    ROWS_TO_COMBINE,
+    changing_rows,
+    rows_for_networks,
+    settled_by_rows,
+    takes_any,
+)
 from forecaster.series import Panel, Time, show_time
 from forecaster.skipped import Kind, Skipped
 
@@ -33,8 +40,7 @@ def cutoffs_in(
 ) -> np.ndarray:
     """Return the positions of the latest cutoffs on a time axis; see :func:`cutoffs_of`."""
     for name, number in (("n_windows", n_windows), ("step_size", step_size)):
-        if not isinstance(number, int | np.integer):
-            raise UsageError(f"{name}: expected a whole number; got {number!r}")
+        check_whole(name, number)
     if n_windows < 1 or step_size < 1:
         raise DataError(
             f"n_windows and step_size must be 1 or more; got {n_windows} and {step_size}"
@@ -95,6 +101,43 @@ def _windows_by_rows(rows: Int[np.ndarray, " series"], config: Config, step_size
     return min(reach // step_size + 1, _MOST)
 
 
+def settled_at(
+    config: Config, panel: Panel, cutoffs: Int[np.ndarray, " cutoff"], step_size: int
+) -> tuple[Config, Panel]:
+    """Return settings and panel, changed if no price series is long enough at the first cutoff.
+
+    All series are then forecast by the last value from all cutoffs, without a market, and a warning
+    says so. Later rows do not decide, or they would change forecasts made before them.
+
+    ``cutoffs``: positions on the panel's time axis; ``step_size``: times between two of them
+    """
+    known = changing_rows(panel.until(panel.times[cutoffs[0]]).masked())
+    most = int(panel.mask.sum(1).max(initial=0))
+    made = settled_by_known(config, panel.target, known, most, len(cutoffs), step_size)
+    return made, panel if made is config else dataclasses.replace(panel, market=None)
+
+
+def settled_by_known(
+    config: Config, target: str, known: int, most: int, n_windows: int, step_size: int
+) -> Config:
+    """Return the settings of :func:`settled_at`.
+
+    - ``known``: rows up to the first cutoff of the longest series that changes
+    - ``most``: all rows of the longest series
+    """
+    when = " up to the first cutoff" + (f" of {n_windows}" if n_windows > 1 else "")
+    advice = _advice(most, config, n_windows, step_size)
+    return settled_by_rows(config, target, known, when, advice)
+
+
+def _advice(most: int, config: Config, n_windows: int, step_size: int) -> str:
+    """Advise a number of cutoffs that leaves rows enough for networks; empty if none does."""
+    fewer = (most - config.horizon - config.rows_to_fit) // step_size + 1
+    if not 1 <= fewer < n_windows:
+        return ""
+    return f"With --windows {fewer} (in Python n_windows={fewer}) or fewer there are enough"
+
+
 @contextlib.contextmanager
 def advised_of_windows(most: int, config: Config, n_windows: int, step_size: int) -> Iterator[None]:
     """Add advice to a NoSeries error of the block: a number of cutoffs that leaves enough rows.
@@ -104,14 +147,9 @@ def advised_of_windows(most: int, config: Config, n_windows: int, step_size: int
     try:
         yield
     except NoSeries as error:
-        rows = most - config.horizon
-        fewer = (rows - config.rows_to_fit) // step_size + 1
-        if not 1 <= fewer < n_windows:
+        if not (advice := _advice(most, config, n_windows, step_size)):
             raise
-        advice = (
-            f"only rows up to the first of the {n_windows} cutoffs count; with --windows {fewer} "
-            f"(in Python n_windows={fewer}) or fewer there are enough"
-        )
+        advice = f"only rows up to the first of the {n_windows} cutoffs count; w{advice[1:]}"
         raise NoSeries(error.skipped, advice) from error
 
 
@@ -131,6 +169,6 @@ def groups_of(cutoffs: np.ndarray, *, refit: bool | int) -> list[np.ndarray]:
     if refit is False:
         return [cutoffs]
     every = 1 if refit is True else refit
-    if every < 1:
-        raise UsageError(f"refit: expected True, False or a whole number of 1 or more; got {refit}")
+    if not isinstance(every, int | np.integer) or every < 1:
+        raise wrong_argument("refit", refit, "True, False or a whole number of 1 or more")
     return [cutoffs[start : start + every] for start in range(0, len(cutoffs), every)]

@@ -18,6 +18,7 @@ from forecaster.evaluation.origins.cutoffs import (
     as_of_cutoff,
     cutoffs_of,
     groups_of,
+    settled_at,
 )
 from forecaster.files import atomic, open_for_arrow
 from forecaster.forecasting import (
@@ -28,13 +29,14 @@ from forecaster.forecasting import (
     OwnNetwork,
     check_levels,
     check_static,
+    check_training,
     fit_part,
     forecast_columns,
     forecast_latest,
     match_panel,
-    settled,
     with_declared,
 )
+from forecaster.home import as_file
 from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.series import Histories, OwnEnds, Panel, aligned_if, check_market, show_time
 from forecaster.skipped import Kind, Skipped
@@ -182,13 +184,14 @@ class RollingOrigin:
         - ``executor``: where networks train, as for :func:`forecaster.fit`
         - ``on_progress``: called from time to time while networks train
         """
+        check_training(seed, executor=executor, on_progress=on_progress)
         levels = tuple(check_levels(level))
         config, panel = with_declared(config, panel)
         check_market(panel)
         panel, own = aligned_if(ends, panel)
-        config, panel = settled(config, panel)
         check_static(panel, config, tune=False)
         cutoffs = cutoffs_of(panel, config.horizon, n_windows, step_size)
+        config, panel = settled_at(config, panel, cutoffs, step_size)
         parts = []
         for group in groups_of(cutoffs, refit=refit):
             known = panel.until(panel.times[group[0]])
@@ -433,14 +436,15 @@ def cross_validation_to_parquet(
     - ``panel``, ``config``, ``n_windows``, ``step_size``, ``refit``, ``level``, ``seed``,
       ``ends``, ``network``, ``on_progress``, ``columns``: as for :func:`cross_validation`
     """
+    path = as_file(path)
     rolling = RollingOrigin.fit(
         as_panel(panel, **columns), checked_config(config), n_windows, step_size,
         refit=refit, level=level, seed=seed, ends=ends, network=network, on_progress=on_progress,
     )  # fmt: skip
-    write_frames(Path(path), _frames(rolling))
+    write_frames(path, _frames(rolling))
     rolling.warn_of_lost()
     rolling.warn_of_ended()
-    return Path(path)
+    return path
 
 
 class FrameWriter:

@@ -7,7 +7,14 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Shaped
 
-from forecaster.errors import DataError, ForecasterWarning, UsageError, listed, printable
+from forecaster.errors import (
+    DataError,
+    ForecasterWarning,
+    UsageError,
+    check_flag,
+    listed,
+    printable,
+)
 from forecaster.evaluation.origins.rolling_origin import NAIVE
 from forecaster.evaluation.scores import metrics
 from forecaster.evaluation.scores.realized import Realized
@@ -83,6 +90,7 @@ def evaluate(
     real numbers, or a forecast is there twice. Raises UsageError for a bad option.
     """
     _check_frame(frame)
+    check_flag("by_horizon", by_horizon)
     _check_options(panel, season)
     _warn_of_missing(frame)
     keys = ["unique_id"]

@@ -20,9 +20,15 @@ from jaxtyping import Bool, Float
 
 from forecaster import swarm
 from forecaster.config import Config, checked_config
-from forecaster.errors import ForecasterWarning, NoSeries, UsageError
+from forecaster.errors import ForecasterWarning, NoSeries
 from forecaster.forecasting.bands.conformal import common_spread
 from forecaster.forecasting.bands.drift import drift_of
+from forecaster.forecasting.fitting.checking import (
+    check_covariates,
+    check_search,
+    check_static,
+    check_training,
+)
 from forecaster.forecasting.fitting.pooled import Pooled, most_sampled, sample_of, train_pooled
 from forecaster.forecasting.fitting.training import train, untrained
 from forecaster.forecasting.fitting.validating import validated
@@ -85,6 +91,7 @@ def fit(
     ``network`` that cannot be used, and for static covariates where no network is trained on
     several series.
     """
+    check_training(seed, checkpoint, executor, on_progress)
     config, network = with_network(checked_config(config), network)
     panel = as_panel(panel, **columns)
     check_search(config, tune=tune)
@@ -94,35 +101,6 @@ def fit(
         panel, config, seed, tune=tune, network=network, checkpoint=checkpoint, executor=executor,
         on_progress=on_progress,
     ).model  # fmt: skip
-
-
-def check_search(config: Config, *, tune: bool) -> None:
-    """Raise UsageError for a search without networks."""
-    if tune and config.is_classical:
-        raise UsageError(
-            f"the model {config.model} has no settings to search: its parameters are always "
-            "estimated. Leave out the search (tune)"
-        )
-
-
-def check_static(panel: Panel, config: Config, *, tune: bool) -> None:
-    """Raise UsageError for static covariates where no network learns from several series."""
-    _check_covariates(panel, config)
-    if panel.static is not None and (config.start != "pooled" or tune):
-        raise UsageError(
-            "static covariates tell series apart for a network that is trained on all of them; "
-            "here each series has its own. Leave them out, or take start = 'pooled' without a "
-            "search"
-        )
-
-
-def _check_covariates(panel: Panel, config: Config) -> None:
-    """Raise UsageError for covariates that a classical model does not see."""
-    if config.is_classical and (panel.static is not None or panel.future is not None):
-        raise UsageError(
-            f"the model {config.model} sees nothing but its own series, and no covariates. Leave "
-            "them out, or take model = 'auto'"
-        )
 
 
 def fit_with(trainer: Trainer, panel: Panel, config: Config, seed: int) -> Model:
@@ -142,7 +120,7 @@ def with_declared(config: Config, panel: Panel) -> tuple[Config, Panel]:
     Raises UsageError for a market that is not in the panel, and for covariates that a classical
     model does not see.
     """
-    _check_covariates(panel, config)
+    check_covariates(panel, config)
     if config.market is not None:
         return config, panel.with_market(config.market)
     if panel.market is not None:
@@ -165,8 +143,14 @@ def changing_rows(panel: Panel) -> int:
     return int((rows if still.all() else rows[~still]).max(initial=0))
 
 
-def settled_by_rows(config: Config, target: str, most: int) -> Config:
-    """Return the settings of :func:`settled`; ``most``: rows of the longest series."""
+def settled_by_rows(
+    config: Config, target: str, most: int, when: str = "", advice: str = ""
+) -> Config:
+    """Return the settings of :func:`settled`.
+
+    - ``most``: rows of the longest series
+    - ``when``, ``advice``: for the warning: up to when these rows are counted, and what to do
+    """
     made = without_networks(config, target, most)
     if made is config:
         return config
@@ -174,9 +158,9 @@ def settled_by_rows(config: Config, target: str, most: int) -> Config:
     more = "" if config.market is None else f"; the market {config.market} is left out"
     more += "" if option is None else f". {option} would admit some"
     warnings.warn(
-        f"no series has rows enough for networks ({most} at most; {config.rows_to_fit} needed: "
-        f"{config.why_rows}), so each is forecast by its last value, with a band from its own "
-        f"changes and what is usual{more}",
+        f"no series has rows enough for networks ({most} at most{when}; {config.rows_to_fit} "
+        f"needed: {config.why_rows}), so each is forecast by its last value, with a band from its "
+        f"own changes and what is usual{more}{advice and f'. {advice}'}",
         ForecasterWarning,
         stacklevel=4,
     )

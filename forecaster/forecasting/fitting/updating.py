@@ -13,7 +13,15 @@ from typing import Unpack
 import numpy as np
 
 from forecaster import swarm
-from forecaster.errors import DataError, NoSeries, UsageError, name_reasons
+from forecaster.errors import (
+    DataError,
+    NoSeries,
+    UsageError,
+    check_names,
+    name_reasons,
+    wrong_argument,
+)
+from forecaster.forecasting.fitting.checking import check_training
 from forecaster.forecasting.fitting.fit import Common, fit_part
 from forecaster.forecasting.fitting.pooled import Pooled
 from forecaster.forecasting.model import Model, check_model, join_models
@@ -51,6 +59,7 @@ def update(
     Raises UsageError for settings that were searched, and for a name that is not in both model and
     panel; DataError where no series has new rows, or a frame cannot be understood.
     """
+    check_training(seed, executor=executor, on_progress=on_progress)
     panel = learnable(model, as_panel(panel, **columns))
     wanted = _wanted(model, panel, ids)
     steps = int(panel.mask.sum(1).max())
@@ -150,8 +159,10 @@ def rows_since(model: Model, panel: Panel) -> dict[str, int]:
 
 def _wanted(model: Model, panel: Panel, ids: Sequence[str] | None) -> list[str]:
     """Return the series to update. Raises UsageError or DataError as :func:`update`."""
-    if ids is not None and (isinstance(ids, str) or not len(ids)):
-        raise UsageError(f"ids: expected a list of names, or None for all; got {ids!r}")
+    if ids is not None:
+        check_names("ids", ids, expected := "a list of names, or None for all")
+        if not len(ids):
+            raise wrong_argument("ids", ids, expected)
     there = set(panel.ids)
     unknown = [name for name in ids or () if name not in there]
     if unknown:

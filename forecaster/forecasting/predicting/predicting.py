@@ -184,12 +184,17 @@ def predict(
 def check_known_ahead(model: Model, panel: Panel) -> None:
     """Raise ModelError where a future covariate is not known for a time that is forecast.
 
-    Warns of events to come that fall on none of these times.
+    Warns of events to come that fall on none of these times, and of kinds that the model does not
+    know.
     """
-    if panel.future is None or not model.transform.covariates.future:
+    if panel.future is None:
         return
+    kinds = model.transform.covariates.future
     times = panel.of_times(lambda times: times_ahead(times, model.config.horizon))
     ahead = dict(zip(panel.ids, times, strict=True))
+    panel.future.warn_of_unknown_kinds(kinds, ahead)
+    if not kinds:
+        return
     if missing := missing_ahead(panel.future, panel.ids, ahead):
         raise ModelError(f"{missing}. Add the rows that are missing")
     latest = panel.of_times(lambda times: times[-1:])

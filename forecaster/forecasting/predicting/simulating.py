@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int, Shaped
 
-from forecaster.errors import UsageError
+from forecaster.errors import UsageError, check_whole
 from forecaster.forecasting.bands.conformal import SHRINKAGE, spread_at_origins
 from forecaster.forecasting.bands.counts import Counted
 from forecaster.forecasting.bands.mixture import Mixture, ndtri
@@ -28,10 +28,12 @@ from forecaster.forecasting.predicting.predicting import (
     warn_of_hindsight,
     warn_of_jumps,
 )
+from forecaster.free_memory import free_memory
 from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.series import Panel
 
 _KNOTS = np.linspace(-5, 5, 101)  # normal scores between which quantiles are interpolated
+_BYTES_OF_NUMBER = 24  # a number of a path, with temporary arrays
 
 
 class Paths(NamedTuple):
@@ -93,10 +95,8 @@ def draw_paths(
 ) -> Paths:
     """Draw the paths of :func:`simulate`, as arrays. Arguments and errors are the same."""
     check_model(model)
-    if not isinstance(n_paths, int | np.integer):
-        raise UsageError(f"n_paths: expected a whole number; got {n_paths!r}")
-    if n_paths < 1:
-        raise UsageError(f"n_paths: expected 1 or more; got {n_paths}")
+    check_whole("n_paths", n_paths, 1)
+    check_whole("seed", seed, 0)
     panel = as_panel(panel, **columns)
     warn_of_jumps(panel)
     panel = match_panel(model, panel.masked(forecasting=True))
@@ -112,6 +112,7 @@ def draw_paths(
     units, positions = (latest.scores / spread)[:, -rows:], transformed.positions[:, -rows:]
     prices = not model.transform.takes_any
     ranked_by = scaled_to_now(units, positions) if prices else units
+    _check_room(n_paths, len(panel.ids), horizon)
     drawn = _draw(units, ranked_by, positions, n_paths, np.random.default_rng(seed))
     drawn = drawn * spread[:, -1:]
     standardised = _values(latest.mixture.latest(1), drawn)
@@ -121,6 +122,16 @@ def draw_paths(
     paths = paths * price_factor(panel)[:, None, None]
     times = np.stack(panel.of_times(lambda times: times_ahead(times, horizon)))
     return Paths(panel, times, paths)
+
+
+def _check_room(n_paths: int, series: int, horizon: int) -> None:
+    """Raise UsageError for more paths than fit into the free memory."""
+    size, free = _BYTES_OF_NUMBER * n_paths * series * horizon, free_memory()
+    if size > free:
+        raise UsageError(
+            f"n_paths: {n_paths:,} paths of {series:,} series take {size / 1e9:,.1f} GB, and "
+            f"{free / 1e9:,.1f} GB are free; expected {max(1, free * n_paths // size):,} at most"
+        )
 
 
 def _draw(

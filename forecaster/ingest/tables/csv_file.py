@@ -16,7 +16,7 @@ from typing import IO, Any, NamedTuple
 
 import pandas as pd
 
-from forecaster.errors import DataError, printable
+from forecaster.errors import DataError, listed, printable
 from forecaster.files import most_cells, most_unpacked
 from forecaster.ingest.tables.numbers import Decimal, has_separators, is_number_column
 from forecaster.ingest.tables.roles import Columns, canonical, canonical_names
@@ -149,11 +149,23 @@ def _find_encoding(path: Path) -> str:
 def _opened(path: Path) -> Iterator[IO[bytes]]:
     """Open a file for reading its decompressed bytes."""
     if path.suffix.lower() == ".zip":
-        with zipfile.ZipFile(path) as archive, archive.open(archive.namelist()[0]) as file:
+        with zipfile.ZipFile(path) as archive, archive.open(_only_file(archive, path)) as file:
             yield file
         return
     with _OPENERS.get(path.suffix.lower(), open)(path, "rb") as file:
         yield file
+
+
+def _only_file(archive: zipfile.ZipFile, path: Path) -> str:
+    """Return the name of the file in an archive. Raises DataError if it holds another number."""
+    names = archive.namelist()
+    if len(names) == 1 and not names[0].endswith("/"):
+        return names[0]
+    got = listed(names) or "none"
+    raise DataError(
+        f"{printable(path, lines=False)}: cannot be read: expected an archive of one file; got "
+        f"{got}. Unpack it: a folder of files is read, too"
+    )
 
 
 def _check_text(path: Path, encoding: str, where: str) -> _LastLine:

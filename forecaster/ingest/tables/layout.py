@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from forecaster.errors import DataError, ForecasterWarning
+from forecaster.ingest.tables.currencies import are_currencies
 from forecaster.ingest.tables.dates import offsets_of, to_times, with_time
 from forecaster.ingest.tables.location import TableLocation
 from forecaster.ingest.tables.numbers import (
@@ -35,6 +36,7 @@ from forecaster.ingest.tables.roles import (
     Columns,
     describe_all,
     find_roles,
+    is_needed,
 )
 
 _CONTROL = (
@@ -213,7 +215,8 @@ def _units(table: pd.DataFrame, ids: pd.Series, where: TableLocation) -> dict[st
     Raises DataError if a series has two currencies or units.
     """
     stated_units: dict[str, dict[str, str]] = {}
-    for name in (name for name in UNITS if name in table):
+    guessed = [str(name) for name in table if _holds_currencies(table, str(name))]
+    for name in (*(name for name in UNITS if name in table), *guessed):
         units = table[name]
         if _holds_numbers(units):  # the column may be the number of units sold
             continue
@@ -223,17 +226,41 @@ def _units(table: pd.DataFrame, ids: pd.Series, where: TableLocation) -> dict[st
         first = kinds.groupby("id")["unit"].transform("first")
         other = kinds["unit"] != first
         if other.any():
-            row = other.index[int(other.to_numpy().argmax())]
+            row, new = other.index[int(other.to_numpy().argmax())], name in guessed
             raise DataError(
                 f"{where.cell(other, name)}: {kinds.at[row, 'unit']!r}, but series "
                 f"{str(ids[row])!r} has {first[row]!r} before; expected one for each series. "
                 "Convert the numbers, or give each its own series (on the command line --columns "
                 "id=NAME, in Python id_col=)"
+                + (". Leave out the column if it is not that of the numbers" if new else "")
             )
         each = kinds.drop_duplicates("id")
         for series, unit in zip(ids.cat.categories[each["id"]], each["unit"], strict=True):
             stated_units.setdefault(str(series), {})[name] = str(unit)
     return stated_units
+
+
+def _holds_currencies(table: pd.DataFrame, name: str) -> bool:
+    """Return whether a column without a known role holds codes of currencies alone."""
+    if is_needed(name):
+        return False
+    cells, kind = table[name], table[name].dtype
+    if isinstance(kind, pd.CategoricalDtype):
+        return are_currencies(kind.categories)
+    if pd.api.types.is_object_dtype(kind):  # may hold anything, in a frame
+        cells = cells[[isinstance(cell, str) for cell in cells.tolist()]]
+        others = table[name].drop(cells.index).tolist()
+        if not all(cell is None or cell is pd.NA or isinstance(cell, float) for cell in others):
+            return False
+    elif not pd.api.types.is_string_dtype(kind):
+        return False
+    first = cells.first_valid_index()
+    # Most columns of text are told apart by one cell.
+    return (
+        first is not None
+        and len(cells[first].strip()) == 3
+        and are_currencies(cells.dropna().unique())
+    )
 
 
 def _refuse_reordered(

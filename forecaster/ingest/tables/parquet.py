@@ -9,10 +9,12 @@ import pandas as pd
 from forecaster.errors import DataError
 from forecaster.files import Footer, check_parquet, open_for_arrow
 from forecaster.free_memory import free_memory
+from forecaster.ingest.tables.currencies import are_currencies
 from forecaster.ingest.tables.roles import Columns, canonical, is_needed
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
 _COPIES = 3  # number of copies of a table that are in memory at once
 _MOST_COLUMNS = 10_000
@@ -58,6 +60,7 @@ def read_parquet(
             or is_time(field.type)
             or is_needed(canonical(field.name))
             or field.name in named
+            or _may_be_currencies(file.metadata, field, groups)
         ]
         texts = [name for name in wanted if is_text(path, schema.field(name))]
         _check_size(path, rows, max(1, len(wanted)))
@@ -165,6 +168,24 @@ def _too_long(path: Path, name: str) -> DataError:
         f"{path}: column {name!r}: a text of more than {_LONGEST_TEXT:,} characters; expected "
         "names and dates"
     )
+
+
+def _may_be_currencies(footer: "pq.FileMetaData", field: "pa.Field", groups: Sequence[int]) -> bool:
+    """Return whether the least and the greatest text of a column are codes of currencies."""
+    import pyarrow as pa
+
+    if not pa.types.is_string(field.type) and not pa.types.is_large_string(field.type):
+        return False
+    words: set[object] = set()
+    for group in map(footer.row_group, groups):
+        for number in range(group.num_columns):
+            column = group.column(number)
+            if column.path_in_schema != field.name:
+                continue
+            if (known := column.statistics) is None or not known.has_min_max:
+                return False
+            words |= {known.min, known.max}
+    return are_currencies([*words, "USD"]) if words else False
 
 
 def _check_size(path: Path, rows: int, columns: int) -> None:

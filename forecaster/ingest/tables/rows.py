@@ -9,6 +9,7 @@ import pandas as pd
 
 from forecaster.errors import DataError
 from forecaster.free_memory import free_memory
+from forecaster.ingest.tables.currencies import are_currencies
 from forecaster.ingest.tables.numbers import is_number_column
 from forecaster.ingest.tables.roles import Columns, canonical, is_needed
 
@@ -30,8 +31,8 @@ def frame_of_rows(
     """Return rows as a frame; only one chunk of them is in memory as Python objects.
 
     Exact numbers become floats, and times with a time zone become UTC. A column that holds numbers
-    and text, as SQLite allows, becomes text. Columns of text other than names, times and numbers,
-    and columns of bytes or lists, are not kept; ``frame.attrs["unread"]`` lists them.
+    and text, as SQLite allows, becomes text. Columns of text other than names, times, numbers and
+    currencies, and columns of bytes or lists, are not kept; ``frame.attrs["unread"]`` lists them.
 
     - ``names``: the names of the columns
     - ``where``: the source, for error messages
@@ -108,12 +109,13 @@ def _text(cells: Sequence[object]) -> "pa.Array":
 
 
 def _is_other_text(array: "pa.Array") -> bool:
-    """Return whether a chunk of a column holds text that is not a number."""
+    """Return whether a chunk of a column holds text that is no number and no currency."""
     import pyarrow as pa
 
     if not pa.types.is_dictionary(array.type):
         return False
-    return not is_number_column(pd.Series(array.dictionary.to_pylist(), dtype=object))
+    words = [word for word in array.dictionary.to_pylist() if word is not None]
+    return not is_number_column(pd.Series(words, dtype=object)) and not are_currencies(words)
 
 
 def _check_length(array: "pa.Array", name: str, where: str) -> None:

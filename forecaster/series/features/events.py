@@ -38,7 +38,7 @@ def event_factors(panel: Panel) -> tuple[float, ...]:
     if panel.future is None:
         return ()
     factors = np.ones(len(panel.future.columns))
-    columns = np.flatnonzero(_holds_marks(panel.future, panel.times))
+    columns = np.flatnonzero(_holds_marks(panel.future, panel))
     histories = Histories.of(panel)
     marks = _marks(panel.future, panel, histories.positions, columns)
     counts = marks.sum((0, 1))
@@ -119,11 +119,14 @@ def _estimated(
     return better
 
 
-def _holds_marks(future: Future, times: Shaped[np.ndarray, " time"]) -> Bool[np.ndarray, " column"]:
-    """Return which covariates hold 0 and 1 alone up to the last of the times."""
+def _holds_marks(future: Future, panel: Panel) -> Bool[np.ndarray, " column"]:
+    """Return which covariates hold 0 and 1 alone, for a panel's series and up to its end.
+
+    Rows of other series, which may be listed later, do not count.
+    """
     out = np.ones(len(future.columns), bool)
-    for name in future.rows:
-        values = future.at(name, times)
+    for name in panel.ids:
+        values = future.at(name, panel.times)
         out &= ((values == 0) | (values == 1) | np.isnan(values)).all(0)
     return out
 

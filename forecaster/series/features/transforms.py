@@ -199,7 +199,7 @@ class Transform:
         seasons that most others have. Of prices only the usual volatility is learned.
         """
         if self.name == "log_return":
-            volatility, events = usual_volatility(panel), event_factors(panel)
+            volatility, events = usual_volatility(panel), event_factors(self._with_kinds(panel))
             return dataclasses.replace(self, volatility=volatility, events=events)
         if self.name == "last_value":
             natures = {name: self._nature(name) for name in panel.ids}
@@ -391,17 +391,16 @@ class Transform:
             return {}
         values = np.where(panel.mask, panel.channel(panel.target), np.nan)
         reasons: dict[str, Skipped] = {}
-        for row, logarithmic in enumerate(self.logarithmic(panel.ids)):
-            own = values[row]
-            if logarithmic:
+        for name, own, log in zip(panel.ids, values, self.logarithmic(panel.ids), strict=True):
+            if log:
                 logs = np.log10(np.where(own > 0, own, np.nan))
-                wrong = logs - np.nanmin(logs) > _FARTHEST
+                wrong = logs - np.fmin.reduce(logs) > _FARTHEST  # NaN for a series without rows
             else:
                 wrong = np.abs(own) > _LARGEST
             if wrong.any():
                 first = int(np.argmax(wrong))
-                reasons[panel.ids[row]] = Skipped(
-                    Kind.TOO_FAR_APART, column=panel.target, value=float(values[row, first]),
+                reasons[name] = Skipped(
+                    Kind.TOO_FAR_APART, column=panel.target, value=float(own[first]),
                     first=show_time(panel.times[first]),
                 )  # fmt: skip
         return reasons
@@ -435,9 +434,7 @@ class Transform:
         if reasons := self.unusable(panel):
             name, reason = next(iter(reasons.items()))
             raise DataError(f"{name}: {reason}")
-        if panel.future is not None:
-            known = panel.future.of_kinds(self.covariates.future)
-            panel = dataclasses.replace(panel, future=known)
+        panel = self._with_kinds(panel)
         # Values that end up NaN or infinite are detected and named after the fit.
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             apply = self._apply_combined if self.name == "combined" else self._apply
@@ -446,6 +443,11 @@ class Transform:
             return made
         more = covariate_features(self.covariates, panel, made.positions, horizon)
         return dataclasses.replace(made, features=np.concatenate([made.features, more], axis=-1))
+
+    def _with_kinds(self, panel: Panel) -> Panel:
+        """Return the panel with the kinds of events that the fit knows; a list may have others."""
+        known = panel.future and panel.future.of_kinds(self.covariates.future)
+        return dataclasses.replace(panel, future=known)
 
     def _nature(self, name: str) -> Nature:
         return self.natures.get(name, Nature())

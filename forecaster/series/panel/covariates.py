@@ -95,19 +95,56 @@ class Future:
         return Future(tuple(columns), MappingProxyType(rows), 0.0 if events else float("nan"))
 
     def of_kinds(self, columns: Sequence[str]) -> "Future":
-        """Return a list of events with these kinds, where it has no others; else unchanged.
+        """Return a list of events with these kinds alone; unchanged where it has none of them.
 
-        A kind that a list does not have has no events.
+        A kind that the list does not have has no events. Covariates that are no list stay as they
+        are.
         """
-        if self.otherwise != 0 or not set(self.columns) < set(columns):
+        if self.otherwise != 0 or self.columns == tuple(columns):
             return self
-        places = [columns.index(name) for name in self.columns]
+        kept = [name for name in columns if name in self.columns]
+        if columns and not kept:
+            return self
+        to, places = [columns.index(name) for name in kept], [*map(self.columns.index, kept)]
         rows: dict[str, Rows] = {}
         for name, (times, values) in self.rows.items():
             wide = np.zeros((len(times), len(columns)))
-            wide[:, places] = values
+            wide[:, to] = values[:, places]
             rows[name] = (times, wide)
         return dataclasses.replace(self, columns=tuple(columns), rows=MappingProxyType(rows))
+
+    def known_at(self, times: Mapping[str, np.ndarray]) -> tuple[str, ...]:
+        """Return the columns that a fit can learn from: of a list, the kinds that have happened.
+
+        A kind whose events all lie ahead must not change what a network is made of.
+
+        ``times``: the times of each series' rows
+        """
+        if self.otherwise != 0:
+            return self.columns
+        seen = np.zeros(len(self.columns), bool)
+        for name, own in times.items():
+            seen |= self.at(name, own).any(0)
+        return tuple(name for name, one in zip(self.columns, seen, strict=True) if one)
+
+    def warn_of_unknown_kinds(
+        self, columns: Sequence[str], ahead: Mapping[str, np.ndarray]
+    ) -> None:
+        """Warn of events to come of a kind that a model does not know.
+
+        - ``columns``: the kinds that it was fitted with
+        - ``ahead``: the times that each series is forecast for
+        """
+        if self.otherwise != 0:
+            return
+        if unknown := [name for name in self.known_at(ahead) if name not in columns]:
+            warnings.warn(
+                f"future covariates: the model knows no events {listed(unknown)}: none had "
+                "happened, or none was listed, when it was fitted. Those to come move no forecast. "
+                "Fit again once some have happened",
+                ForecasterWarning,
+                stacklevel=4,
+            )
 
     def warn_of_odd_events(self, rows: Mapping[str, np.ndarray]) -> None:
         """Warn if listed events are at times without a row, or the list seems to have ended.
@@ -245,15 +282,16 @@ class Scaling:
 
     def with_scales(self, future: Future, times: Mapping[str, np.ndarray]) -> "Scaling":
         """Add the scales of further series; ``times``: those of each series' rows."""
+        future = future.of_kinds(self.future)
         scales = {name: _scales(future.at(name, own)) for name, own in times.items()}
         return dataclasses.replace(self, scales=MappingProxyType({**self.scales, **scales}))
 
     @staticmethod
     def of(future: Future | None, times: Mapping[str, np.ndarray]) -> "Scaling":
         """Return the scaling of covariates known in advance; ``times``: of each series' rows."""
-        if future is None:
+        if future is None or not (known := future.known_at(times)):
             return Scaling()
-        return Scaling(future.columns).with_scales(future, times)
+        return Scaling(known).with_scales(future, times)
 
     def with_static(self, static: Static, ids: Sequence[str]) -> "Scaling":
         """Add the scales and the categories of constant properties.

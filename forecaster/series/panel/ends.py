@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Int, Shaped
 
-from forecaster.errors import UsageError
+from forecaster.errors import UsageError, check_type, wrong_argument
 from forecaster.series.calendar.times import show_time
 from forecaster.series.panel.panel import Panel
 
@@ -82,8 +82,9 @@ def aligned_if(ends: str, panel: Panel) -> tuple[Panel, OwnEnds | None]:
     ``ends``: ``own``, ``common``, or ``auto``: own where times only number rows. Raises UsageError
     for any other.
     """
+    check_type("ends", ends, str, expected := f"one of {', '.join(ENDS)}")
     if ends not in ENDS:
-        raise UsageError(f"ends: expected one of {', '.join(ENDS)}; got {ends!r}")
+        raise wrong_argument("ends", ends, expected)
     if ends == "own" or (ends == "auto" and panel.target == "y" and counts_from_one(panel)):
         return OwnEnds.align(panel)
     return panel, None

@@ -10,7 +10,16 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float, Int, Shaped
 
-from forecaster.errors import DataError, NoSeries, UsageError, listed
+from forecaster.errors import (
+    DataError,
+    NoSeries,
+    UsageError,
+    check_names,
+    check_type,
+    check_whole,
+    listed,
+    wrong_argument,
+)
 from forecaster.series.calendar.frequency import Frequency, common_frequency
 from forecaster.series.calendar.times import (
     Date,
@@ -21,6 +30,7 @@ from forecaster.series.calendar.times import (
     show_time,
 )
 from forecaster.series.panel.covariates import Future, Static
+from forecaster.series.panel.drawing import Drawn, draw
 from forecaster.series.panel.flags import Flags
 from forecaster.series.panel.stacking import (
     Layout,
@@ -31,7 +41,7 @@ from forecaster.series.panel.stacking import (
     stack,
     union_of,
 )
-from forecaster.showing import as_html, as_text, as_written, first_of, names_in_short, new_axes
+from forecaster.showing import as_html, as_text, first_of, names_in_short
 from forecaster.skipped import Kind, Skipped
 from forecaster.spelling import near
 
@@ -48,7 +58,7 @@ _UNITS = {
     "QE": "quarters", "YS": "years", "YE": "years", "h": "hours",
 }  # fmt: skip
 _SECONDS = {86_400: "days", 3_600: "hours", 60: "minutes", 1: "seconds"}
-_MOST = 10
+_MOST = 10  # series in a picture
 _TARGETS = ("y", "adj_close", "close")
 
 
@@ -114,7 +124,16 @@ class Panel:
         - ``history``: how many of the latest rows to draw; None: all
         - ``ax``: where to draw; by default on a new figure, which a notebook shows
         """
-        return draw(self, unique_ids, history, ax)
+        if history is not None:
+            check_whole("history", history, 1)
+        channel = "close" if "close" in self.channels else self.target
+        values, flagged = self.channel(channel), self.flagged()
+        drawn: dict[str, Drawn] = {}
+        for name in _names(self, unique_ids):
+            row = self.ids.index(name)
+            seen = np.flatnonzero(self.mask[row])[-(history or 0) :]
+            drawn[name] = self.times[seen], values[row, seen], flagged[row, seen]
+        return draw(drawn, channel, ax, prices=self.target in ("close", "adj_close"))
 
     @staticmethod
     def from_frame(frame: pd.DataFrame, skipped: Mapping[str, Skipped] | None = None) -> "Panel":
@@ -129,6 +148,7 @@ class Panel:
 
         Raises DataError when a needed column is missing or no series is left.
         """
+        check_type("frame", frame, pd.DataFrame, "a pandas frame")
         frame = frame.rename(columns={"ticker": "unique_id", "date": "ds"})
         target = next((name for name in _TARGETS if name in frame), None)
         missing = [name for name in ("unique_id", "ds") if name not in frame]
@@ -173,6 +193,7 @@ class Panel:
         - ``skipped``: series that are missing already, with the reason
         - ``layout``: layout of the whole panel, if these series are a part of it
         """
+        check_type("series", series, Mapping, "times, values and channels by series")
         skipped = dict(skipped or {})
         if not series:
             raise NoSeries(skipped)
@@ -218,12 +239,16 @@ class Panel:
     def only(self, ids: Sequence[str], skipped: Mapping[str, Skipped] | None = None) -> "Panel":
         """Return the panel of these series alone, in this order.
 
-        ``skipped``: the reasons for the others. Raises DataError when no series is left.
+        ``skipped``: the reasons for the others. Raises DataError when no series is left, and
+        UsageError for anything but names of the panel's series.
         """
+        check_names("ids", ids)
         skipped = {**self.skipped, **(skipped or {})}
-        if not ids:
+        if not len(ids):
             raise NoSeries(skipped)
         row_of = {name: row for row, name in enumerate(self.ids)}
+        if unknown := [name for name in ids if name not in row_of]:
+            raise UsageError(f"ids: {listed(unknown)}: not in the panel; it has {listed(self.ids)}")
         rows = [row_of[name] for name in ids]
         return dataclasses.replace(
             self,
@@ -256,6 +281,7 @@ class Panel:
 
     def with_flags(self, flags: Flags) -> "Panel":
         """Return the panel with the flags of its series that are known by its end."""
+        check_type("flags", flags, Flags, "the flags of rows")
         market = self.market and self.market.with_flags(flags)
         flags = flags.of(self.ids).within(self.times[0], self.times[-1])
         return dataclasses.replace(self, flags=flags if len(flags) else None, market=market)
@@ -412,6 +438,11 @@ class Panel:
 
         ``held_back``: the number of latest rows of each series to leave out
         """
+        counts = np.asarray([] if held_back is None else held_back)
+        if held_back is not None and (
+            counts.shape != (len(self.ids),) or counts.dtype.kind not in "iu"
+        ):
+            raise wrong_argument("held_back", held_back, "a whole number for each series, or None")
         values = self.channel(self.target)
         out: list[tuple[np.ndarray, np.ndarray]] = []
         for row in range(len(self.ids)):
@@ -427,6 +458,7 @@ class Panel:
 
     def channel(self, name: str) -> Float[np.ndarray, "series time"]:
         """Return the values of one channel. Raises UsageError when there is none of this name."""
+        check_type("channel", name, str, f"one of {listed(self.channels)}")
         if name not in self.channels:
             raise UsageError(f"channel {name!r}: expected one of {listed(self.channels)}")
         return self.values[:, :, self.channels.index(name)]
@@ -529,57 +561,12 @@ def facts_of(panel: "Panel") -> Facts:
     return f"Panel of {count:,} series: {names_in_short(panel.ids)}", facts
 
 
-def draw(
-    panel: "Panel", unique_ids: str | Sequence[str] | None, history: int | None, ax: "Axes | None"
-) -> "Axes":
-    """Draw some series; see :meth:`Panel.plot`."""
-    names = _names(panel, unique_ids)
-    ax = new_axes() if ax is None else ax
-    channel = "close" if "close" in panel.channels else panel.target
-    values = panel.channel(channel)
-    prices = panel.target in ("close", "adj_close")
-    together = prices and len(names) > 1
-    flagged = panel.flagged()
-    for name in names:
-        row = panel.ids.index(name)
-        seen = np.flatnonzero(panel.mask[row])[-(history or 0) :]
-        times, line = panel.times[seen], values[row, seen]
-        line = 100 * line / line[0] if together else line
-        ax.plot(times, line, lw=1.2, label=name)
-        wrong = flagged[row, seen]
-        if wrong.any():
-            ax.plot(times[wrong], line[wrong], "o", ms=5, mfc="none", color="#aa3333")
-    if len(names) == 1:
-        ax.set_title(names[0], loc="left", fontweight="bold", parse_math=False)
-    else:
-        as_written(ax.legend(frameon=False, ncols=min(5, len(names)), fontsize=9))
-    if panel.times.dtype.kind == "M":
-        _short_dates(ax)
-    ax.set_ylabel(_label(channel, prices=prices, together=together), parse_math=False)
-    ax.grid(alpha=0.25)
-    ax.spines[["top", "right"]].set_visible(False)
-    return ax
-
-
-def _short_dates(ax: "Axes") -> None:
-    """Label few ticks, each with no more of the date than tells them apart."""
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-
-    locator = AutoDateLocator(minticks=3, maxticks=8)
-    ax.xaxis.set_major_locator(locator)
-    ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
-
-
-def _label(channel: str, *, prices: bool, together: bool) -> str:
-    if together:
-        return "price, the first shown = 100"
-    return "price" if prices else channel
-
-
 def _names(panel: "Panel", unique_ids: str | Sequence[str] | None) -> list[str]:
     """Return the series to draw. Raises UsageError for an unknown series, or more than 10."""
     if unique_ids is None:
         return list(panel.ids[:_MOST])
+    if not isinstance(unique_ids, str):
+        check_names("unique_ids", unique_ids, "the name of a series, a list of names, or None")
     names = [unique_ids] if isinstance(unique_ids, str) else list(dict.fromkeys(unique_ids))
     for name in names:
         if name not in panel.ids:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from forecaster.errors import DamagedModel, ModelError, UsageError, WriteError
+from forecaster.errors import DamagedModel, ModelError, UsageError, WriteError, check_type
 from forecaster.files import atomic
 from forecaster.home import Home, as_folder, run_name
 from forecaster.skipped import skipped_to_json
@@ -48,6 +48,7 @@ def save(model: "Model", folder: str | Path, encoding: Encoding | None = None) -
     from forecaster.forecasting import check_model
 
     check_model(model)
+    check_type("encoding", encoding, Encoding | None, "one of forecaster.storage.METHODS, or None")
     folder = as_folder(folder)
     if folder.exists():
         raise ModelError(f"{folder}: exists already; choose another folder")

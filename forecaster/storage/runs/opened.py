@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from forecaster.errors import ModelError, listed
+from forecaster.errors import ModelError, check_names, listed
 from forecaster.home import as_folder
 from forecaster.skipped import Skipped
 from forecaster.storage.model.checking import ADVICE
@@ -34,6 +34,8 @@ def load(
     Raises ModelError when there is no model, when a file is damaged or holds anything else, or when
     this program does not read its schema version; KeyError for a series without a network.
     """
+    if ids is not None:
+        check_names("ids", ids, "a list of names, or None for all")
     run = OpenRun.of(as_folder(folder))
     return run.model(run.ids if ids is None else ids, network)
 

@@ -1,0 +1,26 @@
+"""Recognise a column of currencies by its cells, whatever its name."""
+
+from collections.abc import Iterable
+
+# Codes of ISO 4217 that people pay with, and those of pence and cents as exchanges write them.
+_CODES = """
+AED AFN ALL AMD ANG AOA ARS AUD AWG AZN BAM BBD BDT BGN BHD BIF BMD BND BOB BRL BSD BTN BWP BYN
+BZD CAD CDF CHF CLP CNH CNY COP CRC CUP CVE CZK DJF DKK DOP DZD EGP ERN ETB EUR FJD FKP GBP GEL
+GHS GIP GMD GNF GTQ GYD HKD HNL HRK HTG HUF IDR ILS INR IQD IRR ISK JMD JOD JPY KES KGS KHR KMF
+KPW KRW KWD KYD KZT LAK LBP LKR LRD LSL LYD MAD MDL MGA MKD MMK MNT MOP MRU MUR MVR MWK MXN MYR
+MZN NAD NGN NIO NOK NPR NZD OMR PAB PEN PGK PHP PKR PLN PYG QAR RON RSD RUB RWF SAR SBD SCR SDG
+SEK SGD SHP SLE SLL SOS SRD SSP STN SVC SYP SZL THB TJS TMT TND TOP TRY TTD TWD TZS UAH UGX USD
+UYU UZS VES VND VUV WST XAF XCD XCG XOF XPF YER ZAR ZMW ZWG GBX GBp ZAc ILA
+"""
+# Some codes are words, too, so one of these must be in a column of currencies.
+_USUAL = "AUD BRL CAD CHF CNY DKK EUR GBP GBX GBp HKD INR JPY KRW MXN NOK NZD PLN SEK SGD USD ZAR"
+_KNOWN, _EXPECTED = frozenset(_CODES.split()), frozenset(_USUAL.split())
+
+
+def are_currencies(words: Iterable[object]) -> bool:
+    """Return whether these are codes of currencies, at least one of them a usual one.
+
+    ``words``: the distinct cells of a column; empty ones do not count
+    """
+    codes = {str(word).strip() for word in words} - {""}
+    return codes <= _KNOWN and bool(codes & _EXPECTED)

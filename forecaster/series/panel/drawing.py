@@ -1,0 +1,54 @@
+"""Draw the rows of some series."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Bool, Float, Shaped
+
+from forecaster.showing import as_written, axes_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Drawn = tuple[Shaped[np.ndarray, " row"], Float[np.ndarray, " row"], Bool[np.ndarray, " row"]]
+"""The times of a series' rows, their values, and which of them look wrong."""
+
+
+def draw(series: Mapping[str, Drawn], channel: str, ax: "Axes | None", *, prices: bool) -> "Axes":
+    """Draw series by name; several prices relative to the first shown.
+
+    ``channel``: the name of their values; ``prices``: whether these are prices
+    """
+    ax = axes_of(ax)
+    together = prices and len(series) > 1
+    for name, (times, line, wrong) in series.items():
+        line = 100 * line / line[0] if together else line
+        ax.plot(times, line, lw=1.2, label=name)
+        if wrong.any():
+            ax.plot(times[wrong], line[wrong], "o", ms=5, mfc="none", color="#aa3333")
+    if len(series) == 1:
+        ax.set_title(next(iter(series)), loc="left", fontweight="bold", parse_math=False)
+    else:
+        as_written(ax.legend(frameon=False, ncols=min(5, len(series)), fontsize=9))
+    if any(times.dtype.kind == "M" for times, _, _ in series.values()):
+        _short_dates(ax)
+    ax.set_ylabel(_label(channel, prices=prices, together=together), parse_math=False)
+    ax.grid(alpha=0.25)
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
+def _short_dates(ax: "Axes") -> None:
+    """Label few ticks, each with no more of the date than tells them apart."""
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+    locator = AutoDateLocator(minticks=3, maxticks=8)
+    ax.xaxis.set_major_locator(locator)
+    ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+
+
+def _label(channel: str, *, prices: bool, together: bool) -> str:
+    if together:
+        return "price, the first shown = 100"
+    return "price" if prices else channel
