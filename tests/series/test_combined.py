@@ -123,7 +123,7 @@ def test_the_mean_of_counts_is_chosen_by_forecasts_made_in_the_later_half():
     combinations: list[np.ndarray] = []
     for z in rows:
         known = np.where(ahead < 16, z[np.minimum(ahead, 15)], z.mean())
-        combinations.append(np.where(np.arange(16)[:, None] < 7, known, 9.0))
+        combinations.append(np.where(np.arange(16)[:, None] < 7, known, 4.0))
     prior = learn_counts(rows, combinations)
     assert prior.share == 0.0
     mean, _ = count_forecasts(rows[0], combinations[0], prior)
