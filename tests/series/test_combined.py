@@ -7,6 +7,8 @@ import pandas as pd
 import pytest
 
 from forecaster.series.features.anchors import DOUBT, combine, errors_by_doubt
+from forecaster.series.features.combined import usual_growth, with_usual_growth
+from forecaster.series.features.counts import count_forecasts, learn_counts
 from forecaster.series.features.nature import Nature
 from forecaster.series.features.sample import Sample
 from forecaster.series.features.transforms import Transform
@@ -76,9 +78,53 @@ def test_a_transform_keeps_what_it_learned():
     after = before.learned_from(panel, 4)
     assert before.doubt == DOUBT < after.doubt
     assert Transform.from_dict(after.to_dict()) == after
-    newer = ("doubt", "shares", "common_seasons", "unit", "counts", "optimism")
+    newer = ("doubt", "shares", "common_seasons", "unit", "counts", "optimism", "growth")
     older = {name: value for name, value in after.to_dict().items() if name not in newer}
     assert Transform.from_dict(older) == before
     assert not np.array_equal(before.apply(panel, 4).base, after.apply(panel, 4).base)
     prices = dataclasses.replace(before, name="difference")
     assert prices.learned_from(panel, 4) is prices
+
+
+def test_the_growth_of_errors_with_the_horizon_is_learned_from_the_panel():
+    """Errors of a random walk grow with the root of the steps; a short series cannot show it."""
+    root = np.log(np.arange(1, 5)) / 2
+    learned = Sample(list(walks()), [Nature()] * SERIES).growth(4, 3.0, None)
+    np.testing.assert_allclose(learned, root, atol=0.05)
+    short, level = np.full((6, 4), 2.0), np.exp(root)
+    shrunk = with_usual_growth(short, root.tolist())
+    np.testing.assert_allclose(shrunk[:, 0], 2.0)
+    np.testing.assert_allclose(shrunk[0], 2.0 * level)  # no error is known: as in the panel
+    assert (np.diff(shrunk[1:, -1]) <= 0).all() and 2.0 < shrunk[-1, -1] < 2.0 * level[-1]
+    long = with_usual_growth(np.full((2000, 4), 2.0), root.tolist())
+    np.testing.assert_allclose(long[-1], 2.0, rtol=0.01)
+    assert with_usual_growth(short, ()) is short
+
+
+def test_series_without_errors_count_little_in_the_usual_growth():
+    scales = np.array([[1.0, 2.0], [1.0, 8.0], [np.nan, 1.0]])
+    assert usual_growth(scales, np.array([1000, 2, 9])) == pytest.approx((0, np.log(2)), abs=1e-6)
+    assert usual_growth(scales, np.array([2, 2, 9])) == pytest.approx((0, np.log(4)))
+    assert usual_growth(scales[2:], np.array([9])) == ()
+
+
+def test_growth_of_a_damaged_model_is_refused():
+    for growth in ((0.0, 0.1), (0.0, 0.1, float("nan")), (0.0, 0.1, 1e9)):
+        with pytest.raises(ValueError, match="growth: expected 3 numbers"):
+            Transform("combined", growth=growth).check_learned(3)
+    Transform("combined", growth=(0.0, 0.1, 0.2)).check_learned(3)
+
+
+def test_the_mean_of_counts_is_chosen_by_forecasts_made_in_the_later_half():
+    """What a combination knows of the rows it was fitted to says nothing about later ones."""
+    rows = [np.random.default_rng(seed).poisson(2.0, 16) * 1.0 for seed in range(60)]
+    horizon = 8
+    ahead = np.arange(16)[:, None] + np.arange(1, horizon + 1)
+    combinations: list[np.ndarray] = []
+    for z in rows:
+        known = np.where(ahead < 16, z[np.minimum(ahead, 15)], z.mean())
+        combinations.append(np.where(np.arange(16)[:, None] < 7, known, 4.0))
+    prior = learn_counts(rows, combinations)
+    assert prior.share == 0.0
+    mean, _ = count_forecasts(rows[0], combinations[0], prior)
+    assert mean[-1] == pytest.approx(2.0, abs=1.0)

@@ -284,7 +284,7 @@ def _whole(panel: Panel, config: Config, *, tuned: bool = False) -> tuple[Panel,
         transform = transform.with_static(panel.only(trained))
     sampling = Sampling.of(config, panel.ids, trained, int(panel.mask.sum(1).max()))
     if config.start == "pooled" and not tuned:  # otherwise no series influences another
-        transform = transform.learned_from(panel.only(sampling.weighed), config.horizon)
+        transform = _learned(transform, panel, config, sampling)
         if transform.common_seasons:  # also for series that are not in the sample
             transform = transform.with_series(panel, config.season)
         networks = sampling.networks
@@ -419,7 +419,7 @@ def learn_common(
     bare = dataclasses.replace(transform, natures={})
     if config.start != "pooled" or tune:
         return Common(sampling.weighed, steps, bare)
-    transform = transform.learned_from(panel.only(sampling.weighed), config.horizon)
+    transform = _learned(transform, panel, config, sampling)
     common = Common(
         sampling.weighed, steps, dataclasses.replace(transform, natures={}),
         networks=sampling.networks,
@@ -435,6 +435,13 @@ def learn_common(
         series_data(config, transformed), seed, on_progress=on_progress,
     )  # fmt: skip
     return common._replace(pooled=pooled)
+
+
+def _learned(transform: Transform, panel: Panel, config: Config, sampling: "Sampling") -> Transform:
+    """Return the transform with what it learns from the sample of a panel."""
+    made = transform.learned_from(panel.only(sampling.weighed), config.horizon)
+    # Networks learn by themselves how errors grow with the horizon.
+    return dataclasses.replace(made, growth=()) if sampling.networks else made
 
 
 class Sampling(NamedTuple):

@@ -380,6 +380,17 @@ def count_of_stretches(horizon: int) -> int:
     return len(_stretches(horizon)) - 1
 
 
+def check_shares(shares: Sequence[Sequence[float]], forecasts: int, horizon: int) -> None:
+    """Raise ValueError unless shares are none, or numbers above 0 for each forecast and stretch."""
+    if not shares:
+        return
+    stretches = count_of_stretches(horizon)
+    if [len(one) for one in shares] != [stretches] * forecasts:
+        raise ValueError(f"transform: shares: expected {forecasts} lists of {stretches} numbers")
+    if not all(0 < share <= 1 for one in shares for share in one):
+        raise ValueError("transform: shares: expected numbers above 0, and 1 at most")
+
+
 def _stretches(horizon: int) -> np.ndarray:
     """Return the columns at which stretches of the horizon begin, and the end; they grow longer."""
     count = min(_STRETCHES, horizon)

@@ -22,6 +22,8 @@ _MEMORY = 100  # rows of the mean error of zero
 # A sparse series is forecast by the combination if its error is below this share of zero's error.
 _SURE = 0.8
 _USUAL = 2.0  # number of errors that the usual change counts for
+_USUAL_GROWTH = 1.0  # number of independent errors that the usual growth counts for
+_LARGEST = 100.0  # logarithm of a ratio of scales in a sound model
 _TO_DEVIATION = 1.2533  # standard deviation over mean absolute value, of a normal distribution
 
 
@@ -118,6 +120,57 @@ def with_few_errors(scale: Ahead, unit: Float[np.ndarray, "*series step 1"] | fl
     own = np.square(np.where(errors > 0, scale, 0.0))
     usual = np.square(np.asarray(unit, float)) * ahead
     return np.sqrt((errors * own + _USUAL * usual) / (errors + _USUAL))
+
+
+def usual_growth(
+    scales: Float[np.ndarray, "series horizon"], rows: Int[np.ndarray, " series"]
+) -> tuple[float, ...]:
+    """Return by how much scales of a panel's series grow with the horizon, as logarithms of ratios.
+
+    It is the mean over series of their latest scale over that of one step ahead, weighted by the
+    number of their independent errors. Empty where no series has a scale.
+
+    ``rows``: number of rows of each series
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        own = np.log(scales / scales[:, :1])
+    known = np.isfinite(own).all(1)
+    if not known.any():
+        return ()
+    weight = _independent_errors(rows[known, None], scales.shape[1])
+    weight = weight / (weight + _USUAL_GROWTH) + 1e-9  # without errors they count equally
+    growth: list[float] = ((weight * own[known]).sum(0) / weight.sum(0)).tolist()
+    return tuple(growth)
+
+
+def with_usual_growth(scale: Ahead, growth: Sequence[float]) -> Ahead:
+    """Return the scale, whose growth with the horizon is shrunk to what is usual in a panel.
+
+    Errors several steps ahead overlap, so that a short series has few independent ones. The fewer
+    they are, the more the scale at that horizon follows from the scale one step ahead.
+
+    ``growth``: from :func:`usual_growth`; empty where it is unknown
+    """
+    if not growth:
+        return scale
+    rows = np.arange(1, int(scale.shape[-2]) + 1)[:, None]
+    known = _independent_errors(rows, int(scale.shape[-1]))
+    weight = known / (known + _USUAL_GROWTH)
+    first = scale[..., :1]
+    return first * (scale / first) ** weight * np.exp((1 - weight) * np.array(growth))
+
+
+def check_growth(growth: Sequence[float], horizon: int) -> None:
+    """Raise ValueError unless growth is empty, or a number below 100 for each step ahead."""
+    sound = len(growth) == horizon and all(-_LARGEST < one < _LARGEST for one in growth)
+    if growth and not sound:
+        raise ValueError(f"transform: growth: expected {horizon} numbers below {_LARGEST:.0f}")
+
+
+def _independent_errors(rows: Int[np.ndarray, "row 1"], horizon: int) -> np.ndarray:
+    """Return the number of known errors at each horizon, counting those that overlap as one."""
+    ahead = np.arange(1, horizon + 1)
+    return np.maximum(rows - ahead, 0) / ahead
 
 
 def widened_for(

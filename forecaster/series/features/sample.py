@@ -14,7 +14,7 @@ from forecaster.series.features.anchors import (
     log_errors,
     shares_of,
 )
-from forecaster.series.features.combined import combined
+from forecaster.series.features.combined import combined, usual_growth
 from forecaster.series.features.counts import CountPrior, learn_counts
 from forecaster.series.features.experts import (
     EXPERTS,
@@ -93,27 +93,46 @@ class Sample:
 
         ``doubt, shares``: as returned by :meth:`weights`
         """
-        some = [number for number, nature in enumerate(self._natures) if not nature.counts]
-        some = some[:: max(1, len(some) // _MOST)]
-        ends = [len(self._rows[number]) for number in some]
-        alone = None if self._alone is None else EXPERTS.index(self._alone)
-        scales: list[list[np.ndarray]] = []
-        for cuts in ([max(end // 2, 1) for end in ends], ends):
-            made = self._ahead_if_learned(some, cuts, horizon)
-            scales.append(
-                [
-                    combined(
-                        self._z(number), self._natures[number].seasons, horizon, doubt, of, shares,
-                        alone=alone, sparse=self._natures[number].sparse,
-                    )[1][-1]
-                    for number, of in zip(some, made, strict=True)
-                ]
-            )  # fmt: skip
-        halves, wholes = (np.array(each).reshape(-1, horizon) for each in scales)
+        halves, wholes = (
+            self._latest_scales(horizon, doubt, shares, share=share) for share in (2, 1)
+        )
         with np.errstate(divide="ignore", invalid="ignore"):
             ratios = np.log(halves / wholes)
         ratios = np.clip(ratios[np.isfinite(ratios)], 0.0, _MOST_OPTIMISM)
         return float(np.exp(ratios.mean())) if len(ratios) else 1.0
+
+    def growth(self, horizon: int, doubt: float, shares: Shares | None) -> tuple[float, ...]:
+        """Return how scales usually grow with the horizon, see :func:`usual_growth`.
+
+        ``doubt, shares``: as returned by :meth:`weights`
+        """
+        rows = np.array([len(self._rows[number]) for number in self._measured()], int)
+        return usual_growth(self._latest_scales(horizon, doubt, shares), rows)
+
+    def _measured(self) -> list[int]:
+        """Return the series whose scales count; those of counts rest on no fit."""
+        some = [number for number, nature in enumerate(self._natures) if not nature.counts]
+        return some[:: max(1, len(some) // _MOST)]
+
+    def _latest_scales(
+        self, horizon: int, doubt: float, shares: Shares | None, share: int = 1
+    ) -> Float[np.ndarray, "series horizon"]:
+        """Return the latest scale of each series that counts.
+
+        ``share``: classical models are fitted on the first rows, one in so many
+        """
+        some = self._measured()
+        cuts = [max(len(self._rows[number]) // share, 1) for number in some]
+        made = self._ahead_if_learned(some, cuts, horizon)
+        alone = None if self._alone is None else EXPERTS.index(self._alone)
+        scales = [
+            combined(
+                self._z(number), self._natures[number].seasons, horizon, doubt, of, shares,
+                alone=alone, sparse=self._natures[number].sparse,
+            )[1][-1]
+            for number, of in zip(some, made, strict=True)
+        ]  # fmt: skip
+        return np.array(scales).reshape(-1, horizon)
 
     def count_prior(self, horizon: int, doubt: float, shares: Shares | None) -> CountPrior:
         """Return what the series of counts have in common, see :func:`learn_counts`.

@@ -21,12 +21,14 @@ from forecaster.series.calendar.seasons import default_season
 from forecaster.series.calendar.times import show_time
 from forecaster.series.causal import Rows, change_features, decayed_mean, shift, squash
 from forecaster.series.features.alike import alike, few_at_a_time, padded
-from forecaster.series.features.anchors import DOUBT, count_of_stretches
+from forecaster.series.features.anchors import DOUBT, check_shares
 from forecaster.series.features.combined import (
     FEATURES,
+    check_growth,
     combined,
     widened_for,
     with_few_errors,
+    with_usual_growth,
 )
 from forecaster.series.features.counts import NO_PRIOR, CountPrior
 from forecaster.series.features.effects import NO_EFFECTS, CalendarPrior
@@ -100,6 +102,7 @@ class Transform:
     - ``counts``: what the series of counts have in common
     - ``calendar``: the effects of holidays, trading days and the time of year that series share
     - ``optimism``: how much larger errors are than those that classical models were fitted to
+    - ``growth``: of the scale with the horizon, see :func:`usual_growth`; empty: each series' own
     - ``market``: the declared index that networks see beside each series, see
       :meth:`Panel.with_market`
     """
@@ -121,6 +124,7 @@ class Transform:
     calendar: CalendarPrior = NO_EFFECTS
     volatility: float | None = None
     events: tuple[float, ...] = ()
+    growth: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if self.name not in NAMES:
@@ -219,17 +223,17 @@ class Transform:
         rows = known._without_gaps(panel, natures)
         sample = Sample(rows, list(natures.values()), self.alone)
         unit = sample.usual_change() or self.unit
-        if self.alone is not None:  # there is nothing to weigh
-            optimism, counts = sample.optimism(horizon, DOUBT, None), CountPrior(share=1.0)
-            return dataclasses.replace(known, unit=unit, counts=counts, optimism=optimism)
-        doubt, shares = sample.weights(horizon)
-        rows_of_shares: list[list[float]] = [] if shares is None else shares.tolist()
-        kept = tuple(tuple(one) for one in rows_of_shares)
-        counts = sample.count_prior(horizon, doubt, shares)
-        optimism = sample.optimism(horizon, doubt, shares)
-        return dataclasses.replace(
-            known, doubt=doubt, shares=kept, unit=unit, counts=counts, optimism=optimism
-        )
+        if self.alone is None:
+            doubt, shares = sample.weights(horizon)
+            rows_of_shares: list[list[float]] = [] if shares is None else shares.tolist()
+            kept = tuple(tuple(one) for one in rows_of_shares)
+            counts = sample.count_prior(horizon, doubt, shares)
+            known = dataclasses.replace(known, doubt=doubt, shares=kept, counts=counts)
+        else:  # there is nothing to weigh
+            doubt, shares = DOUBT, None
+            known = dataclasses.replace(known, counts=CountPrior(share=1.0))
+        optimism, growth = (of(horizon, doubt, shares) for of in (sample.optimism, sample.growth))
+        return dataclasses.replace(known, unit=unit, optimism=optimism, growth=growth)
 
     def _with_unit(self, unit: float) -> "Transform":
         return dataclasses.replace(self, unit=unit)
@@ -298,6 +302,7 @@ class Transform:
         fields |= {"unit": self.unit, "alone": self.alone, "counts": self.counts}
         fields |= {"optimism": self.optimism, "calendar": self.calendar}
         fields |= {"volatility": self.volatility, "events": self.events}
+        fields |= {"growth": self.growth}
         return fields | {"covariates": self.covariates.to_dict()}
 
     @staticmethod
@@ -318,17 +323,13 @@ class Transform:
             CalendarPrior.from_json(fields.get("calendar", NO_EFFECTS)),
             checked_volatility(fields.get("volatility")),
             checked_factors(fields.get("events", ()), known.future),
+            tuple(map(float, fields.get("growth", ()))),
         )  # fmt: skip
 
-    def check_shares(self, horizon: int) -> None:
-        """Raise ValueError unless shares are numbers above 0 for each stretch of a horizon."""
-        if not self.shares:
-            return
-        shape = 1 + COUNT, count_of_stretches(horizon)
-        if [len(one) for one in self.shares] != [shape[1]] * shape[0]:
-            raise ValueError(f"transform: shares: expected {shape[0]} lists of {shape[1]} numbers")
-        if not all(0 < share <= 1 for one in self.shares for share in one):
-            raise ValueError("transform: shares: expected numbers above 0, and 1 at most")
+    def check_learned(self, horizon: int) -> None:
+        """Raise ValueError unless shares and growth are sound for a horizon."""
+        check_shares(self.shares, 1 + COUNT, horizon)
+        check_growth(self.growth, horizon)
 
     def feature_count(self, horizon: int) -> int:
         """Return the number of features of each step."""
@@ -570,6 +571,7 @@ class Transform:
                 np.array(of)[:, None, None]
                 for of in zip(*((n.experts.learned, n.logarithmic) for n in natures), strict=True)
             )
+            scale = with_usual_growth(scale, self.growth)
             scale = widened_for(learned, scale, self.optimism)
             level = np.maximum.accumulate(np.abs(z[:, :_FEW]), -1)[..., None]
             unit = self.unit * np.where(logarithmic, 1.0, level)

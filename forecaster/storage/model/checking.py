@@ -280,7 +280,7 @@ def _transform(fields: dict[str, Any], config: Config, frequency: Frequency) -> 
     check_count(transform.season, "transform: season", _MOST_SEASON)
     if not 0 <= transform.doubt < 1e6:
         raise ValueError(f"transform: doubt: expected a number of 0 or more; got {transform.doubt}")
-    transform.check_shares(config.horizon)
+    transform.check_learned(config.horizon)
     if not 0 <= transform.unit < 1e6:
         raise ValueError(f"transform: unit: expected a number of 0 or more; got {transform.unit}")
     if not 1 <= transform.optimism < 2:
