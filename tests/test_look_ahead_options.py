@@ -228,7 +228,10 @@ def test_a_kind_of_event_that_is_listed_for_later_moves_no_forecast(tmp_path):
     panel = world("config.hidden", edited=False)
     known = pd.DataFrame({"ds": pd.to_datetime(SESSIONS[:-1:12]), "event": "earnings"})
     far = pd.DataFrame(
-        {"ds": pd.to_datetime([SESSIONS[CUTOFF + 9], "2030-01-04"]), "event": ["vote", "alliance"]}
+        {
+            "ds": pd.DatetimeIndex([SESSIONS[CUTOFF + 9], "2030-01-04"]),
+            "event": ["vote", "alliance"],
+        }
     )
     made = []
     for number, events in enumerate((known, pd.concat([known, far]))):

@@ -301,8 +301,7 @@ class Transform:
         fields |= {"shares": self.shares, "common_seasons": self.common_seasons}
         fields |= {"unit": self.unit, "alone": self.alone, "counts": self.counts}
         fields |= {"optimism": self.optimism, "calendar": self.calendar}
-        fields |= {"volatility": self.volatility, "events": self.events}
-        fields |= {"growth": self.growth}
+        fields |= {"volatility": self.volatility, "events": self.events, "growth": self.growth}
         return fields | {"covariates": self.covariates.to_dict()}
 
     @staticmethod
