@@ -54,9 +54,16 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--csv", type=Path, help="a row per session")
     parser.add_argument("--events", nargs="+", choices=EVENTS, metavar="EVENT", help="only these")
+    parser.add_argument(
+        "--continue", action="store_true", dest="continued",
+        help="begin the session again at which the year in this folder stopped",
+    )  # fmt: skip
     given = parser.parse_args()
-    year = Year(given.folder, tickers=given.tickers, sessions=given.sessions, seed=given.seed)
-    year.fit()
+    if given.continued:
+        year = Year.kept_in(given.folder)
+    else:
+        year = Year(given.folder, tickers=given.tickers, sessions=given.sessions, seed=given.seed)
+        year.fit()
     events = schedule(given.sessions, given.seed, given.events or tuple(EVENTS))
     if given.csv is None:
         year.live(events, EVENTS)
@@ -64,6 +71,7 @@ def main() -> None:
         with given.csv.open("w", newline="", buffering=1) as file:  # a line at a time
             writer = csv.writer(file)
             writer.writerow(COLUMNS)
+            writer.writerows(row.values() for row in year.log)
             year.live(events, EVENTS, lambda row: writer.writerow(row.values()))
     last = year.log[-1]
     print(f"{len(year.log)} sessions without a wrong number; the home has {last['home_mb']} MB")

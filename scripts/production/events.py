@@ -218,25 +218,26 @@ def _ended(year: Year, session: int) -> Morning:
     market, names = year.market, year.all_names(session)
     name, other = market.names[number], market.names[year.choose(session, number)]
     market.last[number] = session
+    table = market.table(session)
+    latest = table["date"] == market.days[session].strftime("%Y-%m-%d")
 
-    def late_too() -> None:
-        table = market.table(session)
-        latest = table["date"] == market.days[session].strftime("%Y-%m-%d")
-        year.write(table[~(latest & (table["ticker"] == other))])
-        both = Expected(3, partly={name, other}, forecast=names)
-        year.check_again(session, "another is late", both)
+    def retire() -> None:
+        year.write(market.table(session))
+        one = Expected(3, partly={name}, forecast=names)
+        year.check_again(session, "the other is there", one)
         succeed(year.command("tickers", "retire", name))
         year.retired.add(name)
 
-    expected = Expected(3, partly={name}, forecast=names)
-    return Morning(market.table(session), expected, True, after=late_too)
+    expected = Expected(3, partly={name, other}, forecast=names)
+    table = table[~(latest & (table["ticker"] == other))]
+    return Morning(table, expected, True, after=retire)
 
 
 def _special_dividend(year: Year, session: int) -> Morning:
-    """Pay out almost a third of a price; the source restates nothing, the user neither."""
+    """Pay out two fifths of a price; the source restates nothing, the user neither."""
     number = year.choose(session)
     name = year.market.names[number]
-    year.market.shown[session:, number] *= 0.69
+    year.market.shown[session:, number] *= 0.585
     alarms = {("jumped", name)}
     return Morning(
         year.market.table(session), Expected(4, alarms, forecast=year.all_names(session))
@@ -428,11 +429,12 @@ def _clock_back(year: Year, session: int) -> Morning:
 
 
 def _clock_back_by_days(year: Year, session: int) -> Morning:
-    """Set the clock back by six days, so that stored rows seem to be of the future."""
+    """Set the clock back by six days, so that rows seem to be of the future: none is lost."""
     year.set_clock(session, -timedelta(days=6))
     names = year.all_names(session)
+    alarms: set[tuple[str, str | None]] = {("shrunk", name) for name in names}
     return Morning(
-        year.market.table(session), Expected(3, partly=names, forecast=names), True,
+        year.market.table(session), Expected(4, alarms, forecast=names), True,
         after=lambda: year.set_clock(session),
     )  # fmt: skip
 

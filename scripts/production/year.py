@@ -3,8 +3,10 @@
 import dataclasses
 import json
 import os
+import pickle
 import random
 import resource
+import shutil
 import subprocess
 import sys
 import time
@@ -29,6 +31,7 @@ COLUMNS = (
 CLOCK = Path(__file__).with_name("clock.py")
 EVENING = timedelta(hours=23, minutes=40)  # of the daily run, in UTC
 OVER = timedelta(hours=21, minutes=30)  # all sessions of New York are over then, in UTC
+KEPT = "kept"  # folder with what is needed to continue a year
 MODEL_AGE = 180  # days after which a model is too old, as in the watch
 SETTINGS = """
 hidden = 4
@@ -137,7 +140,7 @@ class Year:
         self.market = Market(tickers, LEARNED + sessions, seed)
         self.random = random.Random(seed)
         self.sessions, self.rate, self.clock = sessions, rate, clock
-        self.now: datetime | None = None
+        self._ahead: timedelta | None = None
         self.retired: set[str] = set()
         self.rows: dict[str, int] = {}
         self.forecast: set[str] = set()
@@ -174,7 +177,13 @@ class Year:
     def set_clock(self, session: int, wrong_by: timedelta = timedelta()) -> None:
         """Set the clock of the program to the evening of a session."""
         if self.clock:
-            self.now = self.market.days[session].to_pydatetime() + EVENING + wrong_by
+            right = self.market.days[session].to_pydatetime() + EVENING
+            self._ahead = right + wrong_by - datetime.now()
+
+    @property
+    def now(self) -> datetime | None:
+        """The program's present; None: the real one."""
+        return None if self._ahead is None else datetime.now() + self._ahead
 
     def write(self, table: "pd.DataFrame | str") -> None:
         """Write the file of prices."""
@@ -191,7 +200,7 @@ class Year:
     def command(self, *words: str) -> Done:
         """Run a command with the year's home."""
         words = self.words(*words)
-        return self.run(*words) if self.now is None else self.run(*words, now=self.now)
+        return self.run(*words, now=self.now) if self.clock else self.run(*words)
 
     def summary(self) -> dict:
         """Return the summary of the last run."""
@@ -208,13 +217,14 @@ class Year:
         known: "Mapping[str, Callable[[Year, int], Morning]]",
         on_session: Callable[[dict[str, object]], object] | None = None,
     ) -> None:
-        """Run all sessions.
+        """Run all sessions that are left.
 
         - ``events``: the event of each session of the year that has one
         - ``known``: the events by name
         - ``on_session(row)``: called after each session, with its row of the CSV
         """
-        for number in range(self.sessions):
+        for number in range(len(self.log), self.sessions):
+            self._keep()
             session, name = LEARNED + number, events.get(number, "")
             self.set_clock(session)
             began = time.monotonic()
@@ -225,6 +235,28 @@ class Year:
             self._let_a_day_pass()
             if on_session is not None:
                 on_session(self.log[-1])
+
+    def _keep(self) -> None:
+        """Keep all that is needed to begin the next session again."""
+        kept = self.folder / KEPT
+        shutil.rmtree(kept, ignore_errors=True)
+        shutil.copytree(self.home.folder, kept / "home")
+        for path in self.folder.iterdir():
+            if path.is_file():
+                shutil.copy2(path, kept)
+        (kept / "year.pickle").write_bytes(pickle.dumps(self))
+
+    @staticmethod
+    def kept_in(folder: Path) -> "Year":
+        """Return a year as it was before its last session, and put back its files."""
+        kept = folder / KEPT
+        year = pickle.loads((kept / "year.pickle").read_bytes())
+        shutil.rmtree(year.home.folder)
+        shutil.copytree(kept / "home", year.home.folder)
+        for path in kept.iterdir():
+            if path.is_file():
+                shutil.copy2(path, folder)
+        return year
 
     def _row(self, number: int, event: str, code: int, seconds: float) -> dict[str, object]:
         """Return a session's row of the CSV."""
@@ -323,9 +355,8 @@ class Year:
             made = counted["made"].dt.tz_localize(None)
             assert (made < counted["ds"] + OVER).all(), (where, counted[made >= counted["ds"]])
         if expected.code == 0:
-            made = counted[
-                (counted["origin"] == day) & (counted["run"] == self.home.runs()[-1].name)
-            ]
+            run = self.home.find_run(self.summary()["run"]).name
+            made = counted[(counted["origin"] == day) & (counted["run"] == run)]
             both = made.merge(forecasts, on=["unique_id", "ds"])
             assert len(both) == len(forecasts), (where, names - set(both["unique_id"]))
             for name in forecasts.filter(regex="^LSTM"):

@@ -139,6 +139,22 @@ def test_late_series_are_named_and_an_alarm_beyond_the_limit(desk):
     assert "2 of 3 series" in done.stderr
 
 
+def test_a_file_without_the_latest_session_is_not_all_well(desk, monkeypatch):
+    """All series lack a session by the clock: their forecasts begin with a day that is over."""
+    missed = datetime.fromisoformat(f"{DAYS[311]}T23:00+00:00")
+    monkeypatch.setattr(pd.Timestamp, "now", lambda zone=None: pd.Timestamp(missed))
+    desk.watch.write_text(WATCH.replace("late = false", "late = 2"))
+    desk.until(DAYS[310])
+    done = desk.daily()
+    assert done.exit_code == 3 and f"ends {DAYS[310]}, 1 session behind" in done.stderr
+    assert set(desk.summary()["partly"]) == set(NAMES) and not desk.alarms()
+    desk.until(DAYS[311])
+    assert desk.daily().exit_code == 0
+    desk.watch.write_text(WATCH)  # with late = false the clock does not count
+    monkeypatch.setattr(pd.Timestamp, "now", lambda zone=None: pd.Timestamp.max)
+    assert desk.daily().exit_code == 0
+
+
 def test_what_changed_in_the_source_is_an_alarm(desk):
     desk.until(DAYS[310])
     assert desk.daily().exit_code == 0
