@@ -23,7 +23,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from production.events import EVENTS, ONCE
-from production.year import COLUMNS, Year
+from production.year import COLUMNS, Done, Year, succeed
+
+__all__ = ["EVENTS", "ONCE", "Done", "Year", "main", "schedule", "succeed"]
 
 PLAIN_DAYS = 1  # number of sessions between two events; in these everything must be in order again
 

@@ -124,7 +124,7 @@ def _split(year: Year, session: int) -> Morning:
     alarms = {("jumped", name)}
     return Morning(
         year.market.table(session), Expected(4, alarms, forecast=year.all_names(session)), True,
-        after=lambda: succeed(year.command("adjust", name)),
+        after=lambda: succeed(year.stored("adjust", name)),
     )  # fmt: skip
 
 
@@ -134,7 +134,7 @@ def _currency(year: Year, session: int) -> Morning:
     alarms = {("jumped", name) for name in year.all_names(session)}
     return Morning(
         year.market.table(session), Expected(4, alarms, forecast=year.all_names(session)), True,
-        after=lambda: succeed(year.command("adjust", "--all")),
+        after=lambda: succeed(year.stored("adjust", "--all")),
     )  # fmt: skip
 
 
@@ -154,7 +154,7 @@ def _delisting(year: Year, session: int) -> Morning:
     year.market.gone.add(number)
 
     def retire() -> None:
-        succeed(year.command("tickers", "retire", name))
+        succeed(year.stored("tickers", "retire", name))
         year.retired.add(name)
 
     expected = Expected(4, {("changed", name)}, forecast=names)
@@ -175,7 +175,7 @@ def _renaming(year: Year, session: int) -> Morning:
 
 
 def _renamed(year: Year, old: str, new: str) -> None:
-    succeed(year.command("tickers", "rename", old, new))
+    succeed(year.stored("tickers", "rename", old, new))
     year.rows.pop(old, None)
 
 
@@ -225,7 +225,7 @@ def _ended(year: Year, session: int) -> Morning:
         year.write(market.table(session))
         one = Expected(3, partly={name}, forecast=names)
         year.check_again(session, "the other is there", one)
-        succeed(year.command("tickers", "retire", name))
+        succeed(year.stored("tickers", "retire", name))
         year.retired.add(name)
 
     expected = Expected(3, partly={name, other}, forecast=names)

@@ -26,7 +26,7 @@ from forecaster.record import read_record
 LEARNED = 400  # number of sessions before the year
 COLUMNS = (
     "session", "day", "event", "exit_code", "alarms_of_coverage", "seconds", "daily_seconds",
-    "home_mb", "files", "cache_files", "record_files", "record_mb", "runs", "stores",
+    "daily_cpu_seconds", "home_mb", "files", "cache_files", "record_files", "record_mb", "runs", "stores",
 )  # fmt: skip
 CLOCK = Path(__file__).with_name("clock.py")
 EVENING = timedelta(hours=23, minutes=40)  # of the daily run, in UTC
@@ -115,12 +115,14 @@ def as_process(
     """
 
     def limited() -> None:
-        if limit is not None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+        assert limit is not None
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
     environment = os.environ | ({"FORECASTER_KILLED_AT": killed_at} if killed_at else {})
-    done = subprocess.run(command_of(words, now), capture_output=True, text=True,
-                          preexec_fn=limited, check=False, env=environment)  # fmt: skip
+    done = subprocess.run(
+        command_of(words, now), capture_output=True, text=True, check=False, env=environment,
+        preexec_fn=None if limit is None else limited,
+    )  # fmt: skip
     return Done(done.returncode, done.stdout + done.stderr)
 
 
@@ -202,6 +204,10 @@ class Year:
         words = self.words(*words)
         return self.run(*words, now=self.now) if self.clock else self.run(*words)
 
+    def stored(self, *words: str) -> Done:
+        """Run a command on what is stored of the year's source."""
+        return self.command(*words, "--source", self.source)
+
     def summary(self) -> dict:
         """Return the summary of the last run."""
         return json.loads((self.folder / "summary.json").read_text())
@@ -244,13 +250,14 @@ class Year:
         for path in self.folder.iterdir():
             if path.is_file():
                 shutil.copy2(path, kept)
-        (kept / "year.pickle").write_bytes(pickle.dumps(self))
+        state = {name: value for name, value in vars(self).items() if name != "run"}
+        (kept / "year.pickle").write_bytes(pickle.dumps(state))
 
     @staticmethod
-    def kept_in(folder: Path) -> "Year":
+    def kept_in(folder: Path, run: Callable[..., Done] = as_process) -> "Year":
         """Return a year as it was before its last session, and put back its files."""
-        kept = folder / KEPT
-        year = pickle.loads((kept / "year.pickle").read_bytes())
+        kept, year = folder / KEPT, object.__new__(Year)
+        vars(year).update(pickle.loads((kept / "year.pickle").read_bytes()), run=run)
         shutil.rmtree(year.home.folder)
         shutil.copytree(kept / "home", year.home.folder)
         for path in kept.iterdir():
@@ -267,7 +274,7 @@ class Year:
         covered = sum(alarm["kind"] == "coverage" for alarm in summary["alarms"])
         day = self.market.days[LEARNED + number].strftime("%Y-%m-%d")
         values = (
-            number, day, event, code, covered, seconds, self.daily_seconds,
+            number, day, event, code, covered, seconds, *self.daily_seconds,
             round(sum(size.values()) / 1e6, 3), len(size), len(cache), len(record),
             round(sum(size[path] for path in record) / 1e6, 3), len(self.home.runs()),
             len(self.home.stores()),
@@ -294,9 +301,11 @@ class Year:
             morning.before()
         if morning.table is not None:
             self.write(morning.table)
-        began = time.monotonic()
+        began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
         done = self.command(*self.daily)
-        self.daily_seconds = round(time.monotonic() - began, 2)
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        of_processor = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
+        self.daily_seconds = round(time.monotonic() - began, 2), round(of_processor, 2)
         self.check(done, morning.expected, session, event)
         if morning.after is not None:
             morning.after()

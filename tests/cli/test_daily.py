@@ -139,19 +139,19 @@ def test_late_series_are_named_and_an_alarm_beyond_the_limit(desk):
     assert "2 of 3 series" in done.stderr
 
 
-def test_a_file_without_the_latest_session_is_not_all_well(desk, monkeypatch):
-    """All series lack a session by the clock: their forecasts begin with a day that is over."""
-    missed = datetime.fromisoformat(f"{DAYS[311]}T23:00+00:00")
-    monkeypatch.setattr(pd.Timestamp, "now", lambda zone=None: pd.Timestamp(missed))
-    desk.watch.write_text(WATCH.replace("late = false", "late = 2"))
+def test_a_file_without_the_latest_sessions_is_not_all_well(desk, monkeypatch):
+    """All series lack them by the clock: their forecasts begin with days that are over."""
+    evening = f"{DAYS[314]} 23:00"
+    monkeypatch.setattr(pd.Timestamp, "now", lambda zone=None: pd.Timestamp(evening, tz=zone))
+    desk.watch.write_text(WATCH.replace("late = false", "late = 5"))
     desk.until(DAYS[310])
     done = desk.daily()
-    assert done.exit_code == 3 and f"ends {DAYS[310]}, 1 session behind" in done.stderr
+    assert done.exit_code == 3 and f"ends {DAYS[310]}, 3 sessions behind" in done.stderr
     assert set(desk.summary()["partly"]) == set(NAMES) and not desk.alarms()
-    desk.until(DAYS[311])
+    desk.watch.write_text(WATCH)  # the clock does not count
     assert desk.daily().exit_code == 0
-    desk.watch.write_text(WATCH)  # with late = false the clock does not count
-    monkeypatch.setattr(pd.Timestamp, "now", lambda zone=None: pd.Timestamp.max)
+    desk.until(DAYS[314])
+    desk.watch.write_text(WATCH.replace("late = false", "late = 5"))
     assert desk.daily().exit_code == 0
 
 
