@@ -38,7 +38,7 @@ from forecaster.ingest.sources.source import Date, Fetched, Known, Source, Store
 from forecaster.ingest.sources.sources import open_source
 from forecaster.ingest.store.adjusting import adjusted, read_adjustments
 from forecaster.ingest.store.index import Origin
-from forecaster.ingest.store.renames import read_renames, read_since
+from forecaster.ingest.store.renames import read_renames, read_since, write_since
 from forecaster.ingest.store.series_file import Arrays, Encoded, encode
 from forecaster.ingest.store.store import Store
 from forecaster.ingest.tables.roles import ACTIONS, ColumnOptions, Columns
@@ -205,10 +205,19 @@ def ingested(
         failed, changed = _known_failures(store, origin, wanted), 0
         if failed is None:
             failed, changed = _update(store, source, wanted, start, on_series)
+            if refresh and isinstance(source, Renamed):
+                _note_beginnings(store, source, failed)
             failed = _with_origin(store, source, origin, failed, wanted, vanished)
         _review_if_changed(store)
         arrived = _arrived(store, source, wanted, failed, active)
         yield arrived._replace(changed=changed, quarantined=quarantined)
+
+
+def _note_beginnings(store: Store, source: Renamed, failed: Mapping[str, str]) -> None:
+    """Keep where renamed series begin in the source, so that what it lacks now is not missed."""
+    for name, first in source.began.items():
+        if name in read_since(store.folder) and name not in failed:
+            write_since(store.folder, name, first)
 
 
 def _is_as_read(source: Source, origin: Origin | None) -> bool:

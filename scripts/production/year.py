@@ -26,8 +26,9 @@ from forecaster.record import read_record
 LEARNED = 400  # number of sessions before the year
 COLUMNS = (
     "session", "day", "event", "exit_code", "alarms_of_coverage", "seconds", "daily_seconds",
-    "daily_cpu_seconds", "home_mb", "files", "cache_files", "record_files", "record_mb", "runs", "stores",
-)  # fmt: skip
+    "daily_cpu_seconds", "home_mb", "files", "cache_files", "record_files", "record_mb", "runs",
+    "stores",
+)
 CLOCK = Path(__file__).with_name("clock.py")
 EVENING = timedelta(hours=23, minutes=40)  # of the daily run, in UTC
 OVER = timedelta(hours=21, minutes=30)  # all sessions of New York are over then, in UTC

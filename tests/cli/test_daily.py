@@ -398,6 +398,24 @@ def test_a_cut_file_is_noticed_for_a_renamed_ticker_too(desk, how):
     assert desk.daily().exit_code == 0 and not desk.alarms()
 
 
+def test_a_refresh_ends_the_alarm_of_a_renamed_ticker_whose_file_became_shorter(desk):
+    """It said that the source lacks rows again with the next file, whatever was done."""
+    desk.until(DAYS[311], renamed(TABLE))
+    desk.daily()
+    assert run("tickers", "rename", "BBB", "NEW", "--home", desk.home).exit_code == 0
+    shorter = renamed(TABLE)[TABLE["date"] >= DAYS[60]]
+    desk.until(DAYS[312], shorter)
+    assert desk.daily().exit_code == 4 and ("shrunk", "NEW") in desk.alarms()
+    source = f"files:{desk.folder / 'p.csv'}"
+    assert run("ingest", "--source", source, "--refresh", "--home", desk.home).exit_code == 0
+    for end in DAYS[312:314]:
+        desk.until(end, shorter)
+        done = desk.daily()
+        assert done.exit_code == 0, done.output
+    desk.write(shorter[(shorter["date"] >= DAYS[80]) & (shorter["date"] <= DAYS[314])])
+    assert desk.daily().exit_code == 4 and ("shrunk", "NEW") in desk.alarms()
+
+
 def test_a_renamed_ticker_keeps_its_adjustments(desk):
     """The source sends its whole history under the new name, with the split as it was."""
     split = TABLE.copy()
