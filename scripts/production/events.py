@@ -20,7 +20,7 @@ def _cut(year: Year, session: int) -> Morning:
     table = year.market.table(session)
     day = year.market.days[session].strftime("%Y-%m-%d")
     names = year.all_names(session)
-    alarms: set[tuple[str, str | None]] = {("shrunk", name) for name in names}
+    alarms = {("shrunk", name) for name in names}
     return Morning(table[table["date"] == day], Expected(4, alarms, forecast=names), True)
 
 
@@ -90,8 +90,16 @@ def _frozen(year: Year, session: int) -> Morning:
     )
     for column in ("open", "high", "low", "close"):
         table.loc[rows, column] = table.loc[rows, column].iloc[0]
+    day = year.market.days[session - 5].strftime("%Y-%m-%d")
+
+    def predict() -> None:
+        done = year.command("predict", name, "--run", year.summary()["run"])
+        assert f"{name} has had the same price since {day}" in done.output, done.output
+
     alarms = {("frozen", name)}
-    return Morning(table, Expected(4, alarms, forecast=year.all_names(session)), True)
+    return Morning(
+        table, Expected(4, alarms, forecast=year.all_names(session)), True, after=predict
+    )
 
 
 def _bad_tick(year: Year, session: int) -> Morning:
@@ -432,7 +440,7 @@ def _clock_back_by_days(year: Year, session: int) -> Morning:
     """Set the clock back by six days, so that rows seem to be of the future: none is lost."""
     year.set_clock(session, -timedelta(days=6))
     names = year.all_names(session)
-    alarms: set[tuple[str, str | None]] = {("shrunk", name) for name in names}
+    alarms = {("shrunk", name) for name in names}
     return Morning(
         year.market.table(session), Expected(4, alarms, forecast=names), True,
         after=lambda: year.set_clock(session),

@@ -10,10 +10,10 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -25,8 +25,20 @@ from forecaster.record import read_record
 
 LEARNED = 400  # number of sessions before the year
 COLUMNS = (
-    "session", "day", "event", "exit_code", "alarms_of_coverage", "seconds", "daily_seconds",
-    "daily_cpu_seconds", "home_mb", "files", "cache_files", "record_files", "record_mb", "runs",
+    "session",
+    "day",
+    "event",
+    "exit_code",
+    "alarms_of_coverage",
+    "seconds",
+    "daily_seconds",
+    "daily_cpu_seconds",
+    "home_mb",
+    "files",
+    "cache_files",
+    "record_files",
+    "record_mb",
+    "runs",
     "stores",
 )
 CLOCK = Path(__file__).with_name("clock.py")
@@ -69,7 +81,7 @@ class Expected:
     """
 
     code: int = 0
-    alarms: set[tuple[str, str | None]] = dataclasses.field(default_factory=set)
+    alarms: Set[tuple[str, str | None]] = frozenset()
     partly: set[str] = dataclasses.field(default_factory=set)
     forecast: set[str] | None = None
     failed: str = ""
@@ -148,7 +160,7 @@ class Year:
         self.rows: dict[str, int] = {}
         self.forecast: set[str] = set()
         self.fitted = self.market.days[LEARNED - 1]
-        self.log: list[dict[str, object]] = []
+        self.log: list[dict[str, Any]] = []
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "settings.toml").write_text(SETTINGS)
         self.watch(80, 95)
@@ -222,7 +234,7 @@ class Year:
         self,
         events: Mapping[int, str],
         known: "Mapping[str, Callable[[Year, int], Morning]]",
-        on_session: Callable[[dict[str, object]], object] | None = None,
+        on_session: Callable[[dict[str, Any]], object] | None = None,
     ) -> None:
         """Run all sessions that are left.
 
@@ -239,6 +251,9 @@ class Year:
             code = self.morning(session, name, morning)
             seconds = round(time.monotonic() - began, 2)
             self.log.append(self._row(number, name, code, seconds))
+            # Of the home only the prices and the record may grow.
+            last = self.log[-1]
+            assert last["cache_files"] < 160 and last["runs"] < 20 and last["stores"] < 8, last
             self._let_a_day_pass()
             if on_session is not None:
                 on_session(self.log[-1])
@@ -266,7 +281,7 @@ class Year:
                 shutil.copy2(path, folder)
         return year
 
-    def _row(self, number: int, event: str, code: int, seconds: float) -> dict[str, object]:
+    def _row(self, number: int, event: str, code: int, seconds: float) -> dict[str, Any]:
         """Return a session's row of the CSV."""
         size = {path: path.stat().st_size for path in self.home.folder.rglob("*") if path.is_file()}
         record = [path for path in size if self.home.record in path.parents]
@@ -369,7 +384,7 @@ class Year:
             made = counted[(counted["origin"] == day) & (counted["run"] == run)]
             both = made.merge(forecasts, on=["unique_id", "ds"])
             assert len(both) == len(forecasts), (where, names - set(both["unique_id"]))
-            for name in forecasts.filter(regex="^LSTM"):
+            for name in map(str, forecasts.filter(regex="^LSTM")):
                 ours = both[name.replace("LSTM", "forecast")]
                 assert np.allclose(ours, both[name], rtol=1e-9), (where, name)
 
