@@ -32,6 +32,7 @@ from forecaster.ingest.review.quality import (
     without_flagged,
 )
 from forecaster.ingest.review.review import review, review_now
+from forecaster.ingest.sources.future import is_of_future
 from forecaster.ingest.sources.lost import VANISHED
 from forecaster.ingest.sources.renamed import Renamed, renamed
 from forecaster.ingest.sources.source import Date, Fetched, Known, Source, Stored
@@ -230,9 +231,11 @@ def _known_failures(
 ) -> dict[str, str] | None:
     """Return why some wanted series failed before; None if the source must be read again.
 
+    So it must where rows were dated in the future: they may be of the past by now.
+
     ``origin``: of the source's present content; None: it has not been read yet
     """
-    if origin is None:
+    if origin is None or any(map(is_of_future, origin.failed.values())):
         return None
     for name in wanted:
         if not (_is_current(store, name, origin.fingerprint) or name in origin.failed):

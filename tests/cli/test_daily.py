@@ -155,6 +155,27 @@ def test_a_file_without_the_latest_sessions_is_not_all_well(desk, monkeypatch):
     assert desk.daily().exit_code == 0
 
 
+@pytest.mark.parametrize("name", ["BBB", "NEW"])
+def test_a_clock_that_is_set_back_loses_no_rows_and_the_next_run_completes(desk, monkeypatch, name):
+    """The latest rows seem to be of the future; most of them are stored already."""
+    table = TABLE if name == "BBB" else renamed(TABLE)
+    desk.until(DAYS[311], table)
+    desk.daily()
+    if name == "NEW":
+        assert run("tickers", "rename", "BBB", "NEW", "--home", desk.home).exit_code == 0
+    desk.until(DAYS[312], table)
+    with monkeypatch.context() as patch:
+        wrong = f"{DAYS[308]} 23:00"
+        patch.setattr(pd.Timestamp, "now", lambda zone=None: pd.Timestamp(wrong, tz=zone))
+        done = desk.daily()
+    assert done.exit_code == 3 and not desk.alarms()
+    assert desk.summary()["partly"].keys() == {"AAA", name, "CCC"}
+    assert "rows in the future are left out" in done.stderr and "lacks" not in done.stderr
+    done = desk.daily()  # the same file
+    assert done.exit_code == 0, done.output
+    assert pd.read_csv(desk.folder / "f.csv")["ds"].min() > DAYS[312]
+
+
 def test_what_changed_in_the_source_is_an_alarm(desk):
     desk.until(DAYS[310])
     assert desk.daily().exit_code == 0

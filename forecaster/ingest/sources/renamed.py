@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pandas as pd
 
 from forecaster.errors import UsageError
+from forecaster.ingest.sources.future import is_of_future
 from forecaster.ingest.sources.lost import lost_from, why_suspect
 from forecaster.ingest.sources.source import Date, Fetched, Known, Source
 
@@ -98,5 +99,7 @@ def _joined(
         frame = joined_rows(before, frame)
         if not (lost := lost_from(stored.frame, frame)).empty:
             why = why_suspect(lost, stored.frame)
+            if item.reason is not None and is_of_future(item.reason):
+                why = item.reason  # the rows are there, and are lost only by the clock
             return Fetched(item.unique_id, None, why, suspect=True)
     return item._replace(frame=frame, reason=None if item.frame is None else item.reason)
