@@ -211,11 +211,12 @@ def _shortened(year: Year, session: int) -> Morning:
 
 
 def _stale(year: Year, session: int) -> Morning:
-    """Let the file be that of the session before; forecasts begin with a day that is over."""
+    """Let the file be that of the session before; forecasts begin with a day that is over.
+
+    A ticker has to be listed for some holidays before it is known to keep them.
+    """
     names = year.all_names(session)
-    fresh = {year.market.names[n] for n in year.market.listed(session - 1)} - year.retired
-    assert names == fresh
-    partly = names if year.clock else set()
+    partly = names & year.market.known_calendars(session) if year.clock else set()
     expected = Expected(3 if partly else 0, partly=partly, forecast=names, behind=True)
     return Morning(year.market.table(session - 1), expected, True)
 

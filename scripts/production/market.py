@@ -71,6 +71,15 @@ class Market:
                 frame = pd.concat([frame, before.assign(date=holiday, volume=0)])
         return frame.sort_values("date", kind="stable")
 
+    def known_calendars(self, session: int) -> set[str]:
+        """Return the tickers with rows around four holidays or more before a session."""
+        weekdays = pd.bdate_range(self.days[0], self.days[session - 1])
+        holidays = weekdays[~weekdays.isin(self.days)]
+        return {
+            self.names[n] for n in self.listed(session)
+            if (holidays > self.days[self.first[n]]).sum() >= 4
+        }  # fmt: skip
+
     def holiday_before(self, session: int) -> pd.Timestamp:
         """Return the latest holiday on a weekday before a session."""
         weekdays = pd.bdate_range(self.days[0], self.days[session])
