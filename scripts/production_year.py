@@ -52,7 +52,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--folder", type=Path, required=True, help="a new folder")
     parser.add_argument("--sessions", type=int, default=252)
-    parser.add_argument("--tickers", type=int, default=40)
+    parser.add_argument(
+        "--tickers", type=int, default=40, help="ten or more, or a change of currency may go unseen"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--csv", type=Path, help="a row per session")
     parser.add_argument("--events", nargs="+", choices=EVENTS, metavar="EVENT", help="only these")
