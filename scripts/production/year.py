@@ -262,7 +262,11 @@ class Year:
         """Keep all that is needed to begin the next session again."""
         kept = self.folder / KEPT
         shutil.rmtree(kept, ignore_errors=True)
+        times = {path: path.stat() for path in self.home.folder.rglob("*")}
         shutil.copytree(self.home.folder, kept / "home")
+        for path, at in times.items():  # to be copied is no use
+            for each in (path, kept / "home" / path.relative_to(self.home.folder)):
+                os.utime(each, ns=(at.st_atime_ns, at.st_mtime_ns))
         for path in self.folder.iterdir():
             if path.is_file():
                 shutil.copy2(path, kept)
