@@ -345,7 +345,7 @@ def _killed_fit(year: Year, session: int) -> Morning:
 
     def fit_again() -> None:
         if not saved:
-            succeed(year.fit_command("--run", name))
+            year.fit_all("--run", name)
         year.fitted = year.market.days[session]
         year.check_again(session, "after a fit that was killed")
         _forecast_by(year, year.home.runs()[-1].name)

@@ -181,13 +181,17 @@ class Year:
         """Fit on the sessions until one, by default those before the year."""
         self.set_clock(session)
         self.write(self.market.table(session))
-        succeed(self.fit_command(*options))
+        self.fit_all(*options)
         self.fitted = self.market.days[session]
 
-    def fit_command(self, *options: str) -> Done:
-        """Run a fit."""
+    def fit_all(self, *options: str) -> None:
+        """Fit, and assert that only tickers that were listed lately are skipped, and named."""
         config = str(self.folder / "settings.toml")
-        return self.command("fit", "--source", self.source, "--config", config, *options)
+        done = self.command("fit", "--source", self.source, "--config", config, *options)
+        _, _, skipped = done.output.partition("\nSkipped ")
+        named = [line.split(":")[0].strip() for line in skipped.splitlines() if ": " in line]
+        lately = {name for name in self.market.names if name.startswith("N")}
+        assert done.code == (3 if lately & set(named) else 0), done.output
 
     def set_clock(self, session: int, wrong_by: timedelta = timedelta()) -> None:
         """Set the clock of the program to the evening of a session."""
