@@ -276,7 +276,10 @@ def _carried_session(year: Year, session: int) -> Morning:
     table = year.market.table(session - 1)
     copied = table[table["date"] == before].assign(date=day, volume=0)
     names = year.all_names(session)
-    return Morning(pd.concat([table, copied]), Expected(3, partly=names, forecast=names), True)
+    partly = names & year.market.known_calendars(session) if year.clock else names
+    return Morning(
+        pd.concat([table, copied]), Expected(3, partly=partly, forecast=names, behind=True), True
+    )
 
 
 def _another_level(year: Year, session: int) -> Morning:
