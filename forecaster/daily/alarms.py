@@ -73,9 +73,10 @@ def _late(made: Prediction, most: int | None) -> tuple[list[Alarm], dict[str, st
     if most is None or made.simulated:
         behind: Mapping[str, int] = {} if made.simulated else made.behind
         return [], {name: _lacks(count, made.ends[name]) for name, count in behind.items()}
-    late = {name: count for name, count in made.late.items() if count > most and name not in ended}
-    within = {name: count for name, count in made.behind.items() if name not in late}
-    partly = {name: _lacks(count, made.ends[name]) for name, count in within.items()}
+    lacking = {name: count for name, count in made.late.items() if count and name not in ended}
+    late = {name: count for name, count in lacking.items() if count > most}
+    # All of them, too: their forecasts begin with a day that is over.
+    partly = {n: _lacks(count, made.ends[n]) for n, count in lacking.items() if n not in late}
     together = {name: count for name, count in late.items() if name not in made.behind}
     alarms = [
         Alarm(LATE, name, "", _lacks(count, made.ends[name]))

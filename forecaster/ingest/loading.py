@@ -33,13 +33,14 @@ from forecaster.ingest.review.quality import (
     without_flagged,
 )
 from forecaster.ingest.review.review import review, review_now
+from forecaster.ingest.sources.future import is_of_future
 from forecaster.ingest.sources.lost import VANISHED
 from forecaster.ingest.sources.renamed import Renamed, renamed
 from forecaster.ingest.sources.source import Date, Fetched, Known, Source, Stored
 from forecaster.ingest.sources.sources import open_source
 from forecaster.ingest.store.adjusting import adjusted, read_adjustments
 from forecaster.ingest.store.index import Origin
-from forecaster.ingest.store.renames import read_renames, read_since
+from forecaster.ingest.store.renames import read_renames, read_since, write_since
 from forecaster.ingest.store.series_file import Arrays, Encoded, encode
 from forecaster.ingest.store.store import Store
 from forecaster.ingest.tables.roles import ACTIONS, ColumnOptions, Columns
@@ -206,10 +207,19 @@ def ingested(
         failed, changed = _known_failures(store, origin, wanted), 0
         if failed is None:
             failed, changed = _update(store, source, wanted, start, on_series)
+            if refresh and isinstance(source, Renamed):
+                _note_beginnings(store, source, failed)
             failed = _with_origin(store, source, origin, failed, wanted, vanished)
         _review_if_changed(store)
         arrived = _arrived(store, source, wanted, failed, active)
         yield arrived._replace(changed=changed, quarantined=quarantined)
+
+
+def _note_beginnings(store: Store, source: Renamed, failed: Mapping[str, str]) -> None:
+    """Keep where renamed series begin in the source, so that what it lacks now is not missed."""
+    for name, first in source.began.items():
+        if name in read_since(store.folder) and name not in failed:
+            write_since(store.folder, name, first)
 
 
 def _is_as_read(source: Source, origin: Origin | None) -> bool:
@@ -222,9 +232,11 @@ def _known_failures(
 ) -> dict[str, str] | None:
     """Return why some wanted series failed before; None if the source must be read again.
 
+    So it must where rows were dated in the future: they may be of the past by now.
+
     ``origin``: of the source's present content; None: it has not been read yet
     """
-    if origin is None:
+    if origin is None or any(map(is_of_future, origin.failed.values())):
         return None
     for name in wanted:
         if not (_is_current(store, name, origin.fingerprint) or name in origin.failed):

@@ -58,15 +58,16 @@ class Made(NamedTuple):
 def keep(home: Home, made: Made) -> Path:
     """Add a prediction to the record, whole or not at all; return its file.
 
-    A prediction that is already there is not added again. Raises WriteError if the file cannot be
-    written.
+    A prediction that is already there is not added again, unless a wrong clock dated it later than
+    now: it seems to be made after its outcome. Raises WriteError if the file cannot be written.
     """
     table, now = _table(made), datetime.now(UTC)
     digest = _digest(table)
-    for path in home.recorded():
-        if digest in digests_of(path):
-            return path
     path = home.new_recorded(digest, now)
+    stamp = path.stem.removesuffix(f"-{digest}")
+    for there in home.recorded():
+        if there.stem[: len(stamp)] <= stamp and digest in digests_of(there):
+            return there
     atomic.write_file(path, lambda to: write_table(_stamped(table, now), to))
     join_small(home)
     return path

@@ -139,6 +139,43 @@ def test_late_series_are_named_and_an_alarm_beyond_the_limit(desk):
     assert "2 of 3 series" in done.stderr
 
 
+def test_a_file_without_the_latest_sessions_is_not_all_well(desk, monkeypatch):
+    """All series lack them by the clock: their forecasts begin with days that are over."""
+    evening = f"{DAYS[314]} 23:00"
+    monkeypatch.setattr(pd.Timestamp, "now", lambda zone=None: pd.Timestamp(evening, tz=zone))
+    desk.watch.write_text(WATCH.replace("late = false", "late = 5"))
+    desk.until(DAYS[310])
+    done = desk.daily()
+    assert done.exit_code == 3 and f"ends {DAYS[310]}, 3 sessions behind" in done.stderr
+    assert set(desk.summary()["partly"]) == set(NAMES) and not desk.alarms()
+    desk.watch.write_text(WATCH)  # the clock does not count
+    assert desk.daily().exit_code == 0
+    desk.until(DAYS[314])
+    desk.watch.write_text(WATCH.replace("late = false", "late = 5"))
+    assert desk.daily().exit_code == 0
+
+
+@pytest.mark.parametrize("name", ["BBB", "NEW"])
+def test_a_clock_that_is_set_back_loses_no_rows_and_the_next_run_completes(desk, monkeypatch, name):
+    """The latest rows seem to be of the future; most of them are stored already."""
+    table = TABLE if name == "BBB" else renamed(TABLE)
+    desk.until(DAYS[311], table)
+    desk.daily()
+    if name == "NEW":
+        assert run("tickers", "rename", "BBB", "NEW", "--home", desk.home).exit_code == 0
+    desk.until(DAYS[312], table)
+    with monkeypatch.context() as patch:
+        wrong = f"{DAYS[308]} 23:00"
+        patch.setattr(pd.Timestamp, "now", lambda zone=None: pd.Timestamp(wrong, tz=zone))
+        done = desk.daily()
+    assert done.exit_code == 3 and not desk.alarms()
+    assert desk.summary()["partly"].keys() == {"AAA", name, "CCC"}
+    assert "rows in the future are left out" in done.stderr and "lacks" not in done.stderr
+    done = desk.daily()  # the same file
+    assert done.exit_code == 0, done.output
+    assert pd.read_csv(desk.folder / "f.csv")["ds"].min() > DAYS[312]
+
+
 def test_what_changed_in_the_source_is_an_alarm(desk):
     desk.until(DAYS[310])
     assert desk.daily().exit_code == 0
@@ -380,6 +417,24 @@ def test_a_cut_file_is_noticed_for_a_renamed_ticker_too(desk, how):
     assert {len(store.read_one(name)) for name in store.ids} == {314}
     desk.until(DAYS[314], table)
     assert desk.daily().exit_code == 0 and not desk.alarms()
+
+
+def test_a_refresh_ends_the_alarm_of_a_renamed_ticker_whose_file_became_shorter(desk):
+    """It said that the source lacks rows again with the next file, whatever was done."""
+    desk.until(DAYS[311], renamed(TABLE))
+    desk.daily()
+    assert run("tickers", "rename", "BBB", "NEW", "--home", desk.home).exit_code == 0
+    shorter = renamed(TABLE)[TABLE["date"] >= DAYS[60]]
+    desk.until(DAYS[312], shorter)
+    assert desk.daily().exit_code == 4 and ("shrunk", "NEW") in desk.alarms()
+    source = f"files:{desk.folder / 'p.csv'}"
+    assert run("ingest", "--source", source, "--refresh", "--home", desk.home).exit_code == 0
+    for end in DAYS[312:314]:
+        desk.until(end, shorter)
+        done = desk.daily()
+        assert done.exit_code == 0, done.output
+    desk.write(shorter[(shorter["date"] >= DAYS[80]) & (shorter["date"] <= DAYS[314])])
+    assert desk.daily().exit_code == 4 and ("shrunk", "NEW") in desk.alarms()
 
 
 def test_a_renamed_ticker_keeps_its_adjustments(desk):

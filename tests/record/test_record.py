@@ -1,6 +1,8 @@
 """Forecasts are recorded, and scored by their outcomes."""
 
 import shutil
+from datetime import UTC, datetime, timedelta
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -9,7 +11,7 @@ import pytest
 from forecaster.errors import UsageError, WriteError
 from forecaster.evaluation.scores.metrics import crps
 from forecaster.home import Home
-from forecaster.record import COLUMN, earlier, read_record, score_record
+from forecaster.record import COLUMN, earlier, keeping, read_record, score_record
 from forecaster.record.scoring import held_by
 from forecaster.record.timing import AFTER, made_after
 from tests.record.made import DAYS, forecast, store, table
@@ -78,6 +80,20 @@ def test_a_forecast_after_its_outcome_takes_no_place_and_is_not_scored(home):
     assert card.lines()[0].startswith("4 forecasts of 2 series were made, with 8 values")
     forecast(home, source, 81)  # afterwards all is as before
     assert score_record(home, read_record(home)).count("apart") == 4
+
+
+def test_a_forecast_that_a_wrong_clock_dated_later_than_now_is_made_again(home, monkeypatch):
+    """It seems to be made after its outcome; the one that is made next counts, once."""
+    source = store(home, table())
+    now = datetime(2024, 3, 8, 23, tzinfo=UTC)  # the evening of the origin
+    assert DAYS[49].date() == now.date()
+    for wrong_by in (8, 0, 0):
+        at = now + timedelta(days=wrong_by)
+        monkeypatch.setattr(keeping, "datetime", Mock(now=lambda zone, at=at: at))
+        forecast(home, source, 50)
+    assert len(home.recorded()) == 2
+    frame = read_record(home).frames[source]
+    assert len(frame) == 4 and not frame[AFTER].any() and (frame["made"] == now).all()
 
 
 def behind(frame: pd.DataFrame, name: str, days: int) -> pd.DataFrame:

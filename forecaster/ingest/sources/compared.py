@@ -24,9 +24,9 @@ def compared(
     ``unreadable``: whether a part of the source could not be read; stored rows never give way then
     """
     frame = frame if frame["unique_id"].iloc[0] == name else frame.assign(unique_id=name)
-    frame, left_out = without_future(frame)
     keeps_nothing = lost == "replace" and not unreadable
     stored = None if known is None or keeps_nothing else known(name)
+    frame, left_out = without_future(frame, None if stored is None else stored.frame)
     if stored is None or (rows := lost_from(stored.frame, frame)).empty:
         return Fetched(name, frame, left_out)
     if lost == "keep" and stored.frame["ds"].dtype.kind == frame["ds"].dtype.kind:

@@ -8,14 +8,18 @@ from forecaster.series import show_time, spacing_of
 _REGULAR = 20  # rows in the future that follow each other regularly are meant, as in invented data
 _GAP = 10  # usual gaps between rows; a longer one before them is not regular
 _TIMEZONES = pd.Timedelta(days=1)
+_LEFT_OUT = "rows in the future are left out"
 
 
-def without_future(frame: pd.DataFrame) -> tuple[pd.DataFrame, str | None]:
+def without_future(
+    frame: pd.DataFrame, stored: pd.DataFrame | None = None
+) -> tuple[pd.DataFrame, str | None]:
     """Return a series without the rows that cannot be meant, and say which; None for none.
 
     A row is in the future if it is later than tomorrow, and by more than one step, since the last
     step may be named by its end. Twenty or more such rows are meant if they follow those before
-    them without a long gap, and so are those of a series that has no others.
+    them without a long gap, and so are those of a series that has no others. If rows that follow so
+    are ``stored`` already, they are meant: the clock was set back.
     """
     times = frame["ds"].to_numpy()
     if times.dtype.kind != "M" or len(times) < 2:
@@ -25,15 +29,24 @@ def without_future(frame: pd.DataFrame) -> tuple[pd.DataFrame, str | None]:
     if times[-1] <= latest:
         return frame, None
     first = int(np.searchsorted(times, latest, side="right"))
-    ahead = times[max(first - 1, 0) :]
-    regular = (
-        len(times) - first >= _REGULAR and np.diff(ahead).max() <= _GAP * step.to_timedelta64()
-    )
-    if first == 0 or regular:
+    if first == 0:
         return frame, None
+    if np.diff(times[first - 1 :]).max() <= _GAP * step.to_timedelta64():
+        if len(times) - first >= _REGULAR:
+            return frame, None
+        if stored is not None and len(stored) and stored["ds"].dtype.kind == "M":
+            first = max(
+                first, int(np.searchsorted(times, stored["ds"].to_numpy()[-1], side="right"))
+            )
+        if first == len(times):
+            return frame, None
     span = show_time(times[first])
     span += f" to {show_time(times[-1])}" if len(times) - first > 1 else ""
     return frame.iloc[:first], (
-        f"rows in the future are left out ({span}), the others are stored. Correct them in the "
-        "source"
+        f"{_LEFT_OUT} ({span}), the others are stored. Correct them in the source"
     )
+
+
+def is_of_future(reason: str) -> bool:
+    """Return whether rows of a series were left out since they were dated in the future."""
+    return reason.startswith(_LEFT_OUT)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pandas as pd
 
 from forecaster.errors import UsageError
+from forecaster.ingest.sources.future import is_of_future
 from forecaster.ingest.sources.lost import lost_from, why_suspect
 from forecaster.ingest.sources.source import Date, Fetched, Known, Source
 
@@ -17,6 +18,8 @@ class Renamed:
     before it under the old name. Rows that it has no longer are taken from the store, up to the
     first row that it has under the new name; a series that now begins after the time in ``since``
     lacks rows that the source had.
+
+    ``began``: by new name, the first row that was fetched under it
     """
 
     def __init__(
@@ -27,6 +30,7 @@ class Renamed:
     ):
         self._source, self._renames, self._since = source, renames, since or {}
         self.name = source.name
+        self.began: dict[str, pd.DataFrame] = {}
 
     def fingerprint(self) -> str | None:
         """Return the source's own."""
@@ -55,6 +59,8 @@ class Renamed:
         olds = [old for old, to in self._renames.items() if to in asked and old in held]
         earlier = {one.unique_id: one.frame for one in self._source.fetch(olds, start)}
         for item in self._source.fetch(asked, start):
+            if item.frame is not None and not item.frame.empty:
+                self.began[item.unique_id] = item.frame.iloc[:1]
             parts = [earlier[old] for old in olds if self._renames[old] == item.unique_id]
             since = self._since.get(item.unique_id)
             yield _joined(item, [part for part in parts if part is not None], known, since)
@@ -93,5 +99,7 @@ def _joined(
         frame = joined_rows(before, frame)
         if not (lost := lost_from(stored.frame, frame)).empty:
             why = why_suspect(lost, stored.frame)
+            if item.reason is not None and is_of_future(item.reason):
+                why = item.reason  # the rows are there, and are lost only by the clock
             return Fetched(item.unique_id, None, why, suspect=True)
     return item._replace(frame=frame, reason=None if item.frame is None else item.reason)
