@@ -141,7 +141,7 @@ def check_flag(name: str, value: object) -> None:
 
 
 def check_names(name: str, value: object, expected: str = "a list of names") -> None:
-    """Raise UsageError for an argument that is no list of texts: such as one text."""
+    """Raise UsageError for an argument that is not a list of texts, such as a single text."""
     if not isinstance(value, Collection) or isinstance(value, str | bytes | Mapping):
         raise wrong_argument(name, value, expected)
     if not all(isinstance(each, str) for each in value):

@@ -19,22 +19,25 @@ _MODULE = "_sigtools"
 
 
 def linear_filter(
-    above: ArrayLike, below: Sequence[float] | np.ndarray, values: ArrayLike, axis: int = -1
+    numerator: ArrayLike,
+    denominator: Sequence[float] | np.ndarray,
+    values: ArrayLike,
+    axis: int = -1,
 ) -> Float[np.ndarray, "..."]:
     """Return the output of a linear filter that starts at rest.
 
-    Output n is the sum of ``above[k] * values[n - k]`` less the sum of ``below[k] * output[n - k]``
-    for k from 1 on.
+    Output n is the sum of ``numerator[k] * values[n - k]``, minus the sum over k from 1 on of
+    ``denominator[k] * output[n - k]``.
 
-    - ``above``: coefficients of the values
-    - ``below``: coefficients of the outputs; the first must be 1
+    - ``numerator``: coefficients of the values
+    - ``denominator``: coefficients of the outputs; the first must be 1
     - ``values``: any shape; filtered along ``axis``
 
     Raises ValueError if the first coefficient of the outputs is not 1.
     """
-    if not len(below) or below[0] != 1:
-        raise ValueError(f"below: expected a first coefficient of 1; got {below!r:.80}")
-    coefficients = np.atleast_1d(np.asarray(above, float)), np.asarray(below, float)
+    if not len(denominator) or denominator[0] != 1:
+        raise ValueError(f"denominator: expected a first coefficient of 1; got {denominator!r:.80}")
+    coefficients = np.atleast_1d(np.asarray(numerator, float)), np.asarray(denominator, float)
     return np.asarray(_compiled()(*coefficients, np.asarray(values, float), axis))
 
 

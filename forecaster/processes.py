@@ -6,6 +6,21 @@ import sys
 import threading
 from pathlib import Path
 
+from forecaster.errors import UsageError
+
+
+def check_guarded(work: str) -> None:
+    """Raise UsageError if a script that began some work is being read again by its own process.
+
+    A process that is started reads the script of its parent. Without a guard it begins the same
+    work, and would wait for its parent, which waits for it. ``work``: such as ``a fit``
+    """
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise UsageError(
+            f"{work} was begun by a process that another one has started: guard the script by "
+            '`if __name__ == "__main__":`'
+        )
+
 
 def end_with_parent() -> None:
     """Make this process end as soon as its parent has ended, even if the parent was killed.

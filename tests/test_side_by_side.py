@@ -2,8 +2,8 @@
 
 import os
 import signal
-import threading
-import time
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -54,6 +54,7 @@ def fitted(source, home):
     done = run("fit", "--source", source, "--horizon", "3", "--home", home)
     assert done.exit_code == 0, done.output
     assert f"{SERIES} by combination" in done.stdout
+    assert "ended unexpectedly" not in done.stderr
     return fc.load(Home(home).latest_run())
 
 
@@ -74,23 +75,21 @@ def test_what_a_killed_process_left_is_fitted_by_this_one(
     source, tmp_path, in_processes, monkeypatch
 ):
     """Before anything is written, the system kills a process, as it does for want of memory."""
-    started = threading.Event()
+    killed = []
     submit = side_by_side.concurrent.futures.ProcessPoolExecutor.submit
 
-    def killed(pool, *args):
+    def submit_and_kill(pool, *args):
         future = submit(pool, *args)
-        if not started.is_set():
-            started.set()
-            while not pool._processes:
-                time.sleep(0.01)
-            os.kill(next(iter(pool._processes)), signal.SIGKILL)
+        if not killed:
+            killed.append(next(iter(pool._processes)))
+            os.kill(killed[0], signal.SIGKILL)
         return future
 
     executor = side_by_side.concurrent.futures.ProcessPoolExecutor
-    monkeypatch.setattr(executor, "submit", killed)
+    monkeypatch.setattr(executor, "submit", submit_and_kill)
     done = run("fit", "--source", source, "--horizon", "3", "--home", tmp_path / "killed")
     assert done.exit_code == 0, done.output
-    assert "was killed" in done.stderr and "--memory" in done.stderr
+    assert killed and "ended unexpectedly" in done.stderr and "--memory" in done.stderr
     monkeypatch.setattr("forecaster.pipeline.training.cores", lambda: 1)
     one = fitted(source, tmp_path / "one")
     again = fc.load(Home(tmp_path / "killed").latest_run())
@@ -111,3 +110,28 @@ def test_the_warnings_of_a_process_are_shown(monkeypatch, tmp_path):
     with pytest.warns(ForecasterWarning, match="of a process"):
         (part,) = side_by_side._shown(made)
     assert part.empty and list(part.skipped) == ["a"]
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+import forecaster as fc
+from forecaster.home import Home
+from forecaster.ingest import open_source
+from forecaster.pipeline import DataRequest, fit_to_home, memory, training
+memory.MOST_PER_SHARD, training.WORTH_PROCESSES = 4, 1
+memory.cores = training.cores = lambda: 2
+home, source = Home(Path(sys.argv[1])), open_source(sys.argv[2])
+fit_to_home(home, DataRequest(source), fc.Config(horizon=3), 0)
+"""
+
+
+def test_a_script_without_a_guard_is_fitted_by_one_process(source, tmp_path):
+    """Each process that starts reads the script, and would wait for the fit that it began."""
+    script = tmp_path / "fitting.py"
+    script.write_text(SCRIPT)
+    command = [sys.executable, str(script), str(tmp_path / "home"), source]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    assert "guard the script" in done.stderr and "ended unexpectedly" in done.stderr
+    assert len(fc.load(Home(tmp_path / "home").latest_run()).ids) == SERIES

@@ -34,6 +34,7 @@ from forecaster.pipeline.market import wanted_of, with_market_of
 from forecaster.pipeline.measuring import Job, evaluate_shards
 from forecaster.pipeline.requests import Callbacks, DataRequest, check_memory, request_of
 from forecaster.pipeline.training import check_covariates
+from forecaster.processes import check_guarded
 from forecaster.storage import (
     EvaluationRequest,
     FitRequest,
@@ -122,6 +123,7 @@ def _check(data: DataRequest, config: Config, options: BacktestOptions, memory: 
         check_torch(config, refit=options.refit)
     if options.membership is not None and options.ends == "own":
         raise UsageError("dates of membership need common cutoffs; leave out ends = own")
+    check_guarded("an evaluation")
     check_memory(data, memory, "an evaluation")
 
 

@@ -26,6 +26,7 @@ from forecaster.ingest import (
 from forecaster.pipeline.market import wanted_of, with_market_of
 from forecaster.pipeline.requests import Callbacks, DataRequest, check_memory, request_of
 from forecaster.pipeline.training import Reader, Scanned, check_covariates, scan, train_shards
+from forecaster.processes import check_guarded
 from forecaster.series import Scaling, show_time
 from forecaster.skipped import Skipped
 from forecaster.storage import (
@@ -125,6 +126,7 @@ def fit_to_home(
     memory is too small or cannot be limited, WriteError if nothing can be written.
     """
     began = time.perf_counter()
+    check_guarded("a fit")
     callbacks = callbacks or Callbacks()
     check_memory(data, memory, "a fit")
     swarm.keep_compiled(home.cache)

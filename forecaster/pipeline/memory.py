@@ -19,7 +19,7 @@ MOST_PER_SHARD = 2_000
 _FEWEST = 20
 _PROGRAM = 800 * 2**20  # bytes that the program needs without any series, including compilation
 _PROCESS = 400 * 2**20  # bytes of a process that fits shards, without any series
-_WITHOUT_NETWORKS = 4  # a series without networks takes at most this part of the memory
+_WITHOUT_NETWORKS = 4  # such a series takes at most 1/4 of the memory of one that is trained
 _SHARE = 0.6  # default share of the free memory
 _UNITS = {"": 1, "K": 1, "M": 2, "G": 3, "T": 4}
 

@@ -389,7 +389,7 @@ def _with_covariates(
     then = Reading(**model.provenance.get("reading") or {})
     for kind, needed in has.items():
         path: str | None = getattr(files, kind)
-        # No kind of event may have happened before the fit, which then has no use for the list.
+        # Perhaps no kind of event had happened before the fit: it then learned nothing from a list.
         if path is not None and not needed and not model.provenance.get(kind):
             raise UsageError(
                 f"--{kind}: the model was fitted without {kind} covariates; leave it out, or fit "

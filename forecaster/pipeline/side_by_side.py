@@ -7,10 +7,12 @@ are those of one process, since no series of a shard depends on another shard.
 
 import collections
 import concurrent.futures
+import contextlib
 import itertools
 import multiprocessing
 import os
 import signal
+import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
@@ -93,8 +95,8 @@ def fit_side_by_side(groups: Iterable[Group], processes: int) -> Iterator[list[S
 
     If one of them is killed, the rest is fitted by this process.
 
-    - ``groups``: read one after another, at most one more than there are processes; their series
-      have no networks
+    - ``groups``: their series have no networks; at most ``processes + 1`` groups are in memory at
+      once
     - ``processes``: number of processes
     """
     context = multiprocessing.get_context("spawn")  # JAX's threads forbid a fork
@@ -109,7 +111,7 @@ def fit_side_by_side(groups: Iterable[Group], processes: int) -> Iterator[list[S
         return parts
 
     with concurrent.futures.ProcessPoolExecutor(
-        processes, mp_context=context, initializer=_start
+        processes, mp_context=context, initializer=_start, initargs=(_heeds_interrupts(),)
     ) as pool:
         try:
             for group in groups:
@@ -121,8 +123,8 @@ def fit_side_by_side(groups: Iterable[Group], processes: int) -> Iterator[list[S
                 yield next_made()
         except BrokenProcessPool:
             warnings.warn(
-                "a process that fits series was killed, perhaps for want of memory; the rest is "
-                "fitted by one process. A smaller --memory takes fewer processes",
+                "a process that fits series ended unexpectedly; the rest is fitted by one process. "
+                "If it was for want of memory, a smaller --memory takes fewer processes",
                 ForecasterWarning,
                 stacklevel=2,
             )
@@ -137,9 +139,31 @@ def _submitted(
 ) -> concurrent.futures.Future[_Made]:
     """Hand a group to the pool. Raises BrokenProcessPool if one of its processes was killed."""
     try:
-        return pool.submit(_fit, group)
+        with _without_interrupts():  # a process that starts is deaf until it has its own handler
+            return pool.submit(_fit, group)
     except OSError as error:  # its pipe to the processes is closed
         raise BrokenProcessPool(str(error)) from error
+
+
+def _heeds_interrupts() -> bool:
+    """Return whether Ctrl-C stops this process; it does not where a shell put it aside."""
+    return signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+
+
+@contextlib.contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Ignore Ctrl-C in the block, as do the processes that it starts.
+
+    Only the main thread can; in others it stays as it is.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _read_only(items: dict[Any, Any]) -> Mapping[Any, Any]:
@@ -150,10 +174,11 @@ def _read_only(items: dict[Any, Any]) -> Mapping[Any, Any]:
 ForkingPickler.register(MappingProxyType, lambda mapping: (_read_only, (dict(mapping),)))
 
 
-def _start() -> None:
-    """Prepare a process: it ends with its parent, or without a word at Ctrl-C."""
+def _start(heeds_interrupts: bool) -> None:  # noqa: FBT001 - of an initializer
+    """Make a process end with its parent, and silently at Ctrl-C if that stops its parent."""
     end_with_parent()
-    signal.signal(signal.SIGINT, lambda *_: os._exit(1))
+    if heeds_interrupts:
+        signal.signal(signal.SIGINT, lambda *_: os._exit(1))
 
 
 def _fit(group: Group) -> _Made:

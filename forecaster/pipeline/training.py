@@ -215,10 +215,13 @@ def _scan(reader: Reads) -> tuple[Layout, Frequency, Scanned, bool]:
     frequencies: Counter[Frequency] = Counter()
     seen: set[tuple[tuple[str, ...], Frequency]] = set()
     ends: list[Any] = []
-    most = 0
+    most = still = 0  # rows of the longest series that changes, and of the longest constant one
     for panel in each_shard(reader.panel, reader.store, request, skipped):
         found = usable_rows(panel, request.config)
-        most = max(most, changing_rows(panel))
+        if panel.constant().all():
+            still = max(still, changing_rows(panel))
+        else:
+            most = max(most, changing_rows(panel))
         rows |= found.rows
         trained += found.trained
         skipped |= found.skipped
@@ -234,7 +237,7 @@ def _scan(reader: Reads) -> tuple[Layout, Frequency, Scanned, bool]:
         part == layout.channels and (kind == frequency or not seasonal) for part, kind in seen
     )
     ends = ends or [0]
-    steps = max(rows.values(), default=most)
+    steps = max(rows.values(), default=most or still)
     return (
         layout,
         frequency,

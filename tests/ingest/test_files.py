@@ -365,7 +365,7 @@ def test_packed_files(tmp_path):
     ("names", "got"),
     [
         ([], "none"),
-        (["folder/"], "folder/"),
+        (["folder/"], "none"),
         (["a.csv", "b.csv"], "a.csv, b.csv"),
         (["folder/a.csv"], None),
     ],

@@ -158,8 +158,9 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
 
 def _only_file(archive: zipfile.ZipFile, path: Path) -> str:
     """Return the name of the file in an archive. Raises DataError if it holds another number."""
-    names = archive.namelist()
-    if len(names) == 1 and not names[0].endswith("/"):
+    # macOS adds a hidden file beside each.
+    names = [n for n in archive.namelist() if not (n.endswith("/") or n.startswith("__MACOSX/"))]
+    if len(names) == 1:
         return names[0]
     got = listed(names) or "none"
     raise DataError(

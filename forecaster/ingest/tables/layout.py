@@ -232,7 +232,7 @@ def _units(table: pd.DataFrame, ids: pd.Series, where: TableLocation) -> dict[st
                 f"{str(ids[row])!r} has {first[row]!r} before; expected one for each series. "
                 "Convert the numbers, or give each its own series (on the command line --columns "
                 "id=NAME, in Python id_col=)"
-                + (". Leave out the column if it is not that of the numbers" if new else "")
+                + (". If the column is not the currency of the values, leave it out" if new else "")
             )
         each = kinds.drop_duplicates("id")
         for series, unit in zip(ids.cat.categories[each["id"]], each["unit"], strict=True):

@@ -119,8 +119,8 @@ def _own_mean(z: Steps, combination: Ahead, decay: float, share: float) -> Ahead
 def _error(z: Steps, combination: Ahead, decay: float, share: float) -> float:
     """Return the mean squared error of forecasts made in the later half, over the variance.
 
-    The classical models know the earlier half. Forecasts made there would judge them on rows that
-    they were fitted to, and a running mean of one or two counts.
+    The classical models know the earlier half. Forecasts made there would favour models that were
+    fitted to these rows, and would rest on running means of one or two counts.
     """
     forecasts = _own_mean(z, combination, decay, share)
     forecasts[: len(z) // 2 - 1] = np.nan

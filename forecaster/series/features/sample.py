@@ -110,8 +110,15 @@ class Sample:
         return usual_growth(self._latest_scales(horizon, doubt, shares), rows)
 
     def _measured(self) -> list[int]:
-        """Return the series whose scales count; those of counts rest on no fit."""
-        some = [number for number, nature in enumerate(self._natures) if not nature.counts]
+        """Return the series whose scales count; those of counts rest on no fit.
+
+        Those of constant series are not errors.
+        """
+        some = [
+            number
+            for number, (row, nature) in enumerate(zip(self._rows, self._natures, strict=True))
+            if not nature.counts and len(row) and np.ptp(row) > 0
+        ]
         return some[:: max(1, len(some) // _MOST)]
 
     def _latest_scales(
@@ -119,7 +126,7 @@ class Sample:
     ) -> Float[np.ndarray, "series horizon"]:
         """Return the latest scale of each series that counts.
 
-        ``share``: classical models are fitted on the first rows, one in so many
+        ``share``: classical models are fitted on the first 1/share of the rows
         """
         some = self._measured()
         cuts = [max(len(self._rows[number]) // share, 1) for number in some]

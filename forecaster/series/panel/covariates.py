@@ -139,9 +139,9 @@ class Future:
             return
         if unknown := [name for name in self.known_at(ahead) if name not in columns]:
             warnings.warn(
-                f"future covariates: the model knows no events {listed(unknown)}: none had "
-                "happened, or none was listed, when it was fitted. Those to come move no forecast. "
-                "Fit again once some have happened",
+                f"future covariates: the model does not know the events {listed(unknown)}, which "
+                "had not happened or were not listed when it was fitted. They do not change the "
+                "forecast. Fit again once some have happened",
                 ForecasterWarning,
                 stacklevel=4,
             )
