@@ -181,7 +181,8 @@ def test_a_kind_that_has_not_happened_yet_changes_no_model():
     ]
     for frame in made[1:]:
         pd.testing.assert_frame_equal(frame, made[0], check_exact=True)
-    with pytest.warns(ForecasterWarning, match="the model knows no events alliance, split: none"):
+    unknown = "the model does not know the events alliance, split, which had not happened"
+    with pytest.warns(ForecasterWarning, match=unknown):
         frame = fc.predict(models[0], panel.with_future(near))
     pd.testing.assert_frame_equal(frame, made[0], check_exact=True)
 
