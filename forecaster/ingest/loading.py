@@ -232,7 +232,8 @@ def _known_failures(
 ) -> dict[str, str] | None:
     """Return why some wanted series failed before; None if the source must be read again.
 
-    So it must where rows were dated in the future: they may be of the past by now.
+    It must be read again, too, if rows were left out because they were dated in the future: by now
+    they may be of the past.
 
     ``origin``: of the source's present content; None: it has not been read yet
     """

@@ -321,11 +321,7 @@ def train_shards(
             if executor is None or executor.is_local:
                 _check_computed(before, swarm.arithmetic())
             if common is None and request.series_per_shard is not None:
-                sampling = Sampling.of(request.config, ids, scanned.trained, scanned.steps)
-                common = learn_common(
-                    reader.panel(sampling.ids), request.config, request.seed, sampling,
-                    tune=request.tune, on_progress=callbacks.on_training,
-                )  # fmt: skip
+                common = _learned(reader, scanned, callbacks)
                 began = common.pooled.seconds if common.pooled else 0.0
                 rest = waiting[waiting.index(first) :]
                 processes = _processes(request, common, executor, len(rest))
@@ -343,6 +339,16 @@ def train_shards(
     if all(part.empty for part in parts):
         raise _nothing(scanned, parts)
     return parts
+
+
+def _learned(reader: Reads, scanned: Scanned, callbacks: Callbacks) -> Common:
+    """Learn what all series share, from a sample of them."""
+    request = reader.request
+    sampling = Sampling.of(request.config, scanned.ids, scanned.trained, scanned.steps)
+    return learn_common(
+        reader.panel(sampling.ids), request.config, request.seed, sampling,
+        tune=request.tune, on_progress=callbacks.on_training,
+    )  # fmt: skip
 
 
 def _processes(

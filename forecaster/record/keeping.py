@@ -58,8 +58,9 @@ class Made(NamedTuple):
 def keep(home: Home, made: Made) -> Path:
     """Add a prediction to the record, whole or not at all; return its file.
 
-    A prediction that is already there is not added again, unless a wrong clock dated it later than
-    now: it seems to be made after its outcome. Raises WriteError if the file cannot be written.
+    A prediction that is already there is not added again, unless a wrong clock dated the earlier
+    entry later than now, which would count as made after its outcome. Raises WriteError if the file
+    cannot be written.
     """
     table, now = _table(made), datetime.now(UTC)
     digest = _digest(table)

@@ -18,8 +18,8 @@ def without_future(
 
     A row is in the future if it is later than tomorrow, and by more than one step, since the last
     step may be named by its end. Twenty or more such rows are meant if they follow those before
-    them without a long gap, and so are those of a series that has no others. If rows that follow so
-    are ``stored`` already, they are meant: the clock was set back.
+    them without a long gap, and so are those of a series that has no others. Rows that follow
+    without a long gap and are ``stored`` already are meant, too: the clock was set back.
     """
     times = frame["ds"].to_numpy()
     if times.dtype.kind != "M" or len(times) < 2:

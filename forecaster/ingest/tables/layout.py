@@ -255,7 +255,7 @@ def _holds_currencies(table: pd.DataFrame, name: str) -> bool:
     elif not pd.api.types.is_string_dtype(kind):
         return False
     first = cells.first_valid_index()
-    # Most columns of text are told apart by one cell.
+    # The first cell shows that most text columns hold no currencies, without reading the others.
     return (
         first is not None
         and len(cells[first].strip()) == 3
