@@ -2,6 +2,7 @@
 
 from typing import Any, cast
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -225,3 +226,46 @@ def test_what_is_read_of_a_model_and_how_it_is_written(model, tmp_path, given):
 def test_options_of_an_evaluation_are_checked_where_they_are_made(name, given):
     with pytest.raises(UsageError, match=f"{name}: expected "):
         BacktestOptions(**{name: given})
+
+
+TIMES, NUMBERS = np.arange(5), np.ones((5, 1))
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        (1, r"series: expected times .*; got {'a': 1}"),
+        ((TIMES, NUMBERS), r"series: expected times .* and the names of the channels"),
+        (
+            (TIMES, NUMBERS, "y"),
+            "'a': channels: expected the names of the channels; got 'y'",
+        ),
+        ((5, NUMBERS, ("y",)), "series 'a': times: expected an array of dates or counters; got 5"),
+        ((TIMES / 2, NUMBERS, ("y",)), "series 'a': times: expected an array of dates or counters"),
+        ((TIMES, [[1.0]], ("y",)), "series 'a': values: expected an array of real numbers; got"),
+        ((TIMES, NUMBERS * 1j, ("y",)), "series 'a': values: expected an array of real numbers"),
+        (
+            (TIMES, NUMBERS[:4], ("y",)),
+            r"'a': values of shape \(4, 1\); expected \(5, 1\), as",
+        ),
+        ((TIMES, NUMBERS[:, 0], ("y",)), r"series 'a': values of shape \(5,\); expected \(5, 1\)"),
+        ((TIMES[::-1], NUMBERS, ("y",)), "series 'a': its times are not sorted"),
+    ],
+)
+def test_arrays_of_a_panel_fit_together(parts, message):
+    with pytest.raises((UsageError, DataError), match=message):
+        fc.Panel.from_arrays(cast(Any, {"a": parts}))
+
+
+def test_what_panels_are_asked_for_exists(panel):
+    good = {"a": (TIMES, NUMBERS, ("y",))}
+    for call, message in {
+        lambda: panel.of_times(True): "function: expected a function of times; got True",
+        lambda: panel.latest_rows("a", 2): "row: expected a whole number of 0 or more; got 'a'",
+        lambda: panel.latest_rows(99, 2): "row: expected a number below .*; got 99",
+        lambda: panel.latest_rows(0, 0): "count: expected a whole number of 1 or more; got 0",
+        lambda: fc.Panel.from_arrays(good, cast(Any, 3)): "skipped: expected reasons by series",
+        lambda: fc.Panel.from_arrays(good, None, cast(Any, 3)): "layout: expected the layout of",
+    }.items():
+        with pytest.raises(UsageError, match=message):
+            call()

@@ -180,6 +180,7 @@ def test_any_dates_and_numbers_are_read_or_refused(tmp_path, table, kind):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 @settings(quick, max_examples=60_000)
 @given(table=tables(), kind=KINDS)
 def test_any_dates_and_numbers_are_read_or_refused_for_long(tmp_path, table, kind):

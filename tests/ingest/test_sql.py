@@ -125,6 +125,14 @@ def test_missing_values_are_kept_as_such_and_other_columns_left_out(database):
     assert got.channels == ("close", "extra") and np.isnan(got.values[0, 0, 0])
 
 
+def test_rare_currencies_may_come_first(database, monkeypatch):
+    monkeypatch.setattr(sql, "_CHUNK", 10)
+    query = "SELECT *, iif(date < '{}', 'AED', 'EUR') AS paid FROM prices ORDER BY date, ticker"
+    panel = load(database, "SELECT * FROM prices")
+    middle = str(panel.times[len(panel.times) // 2])[:10]
+    assert "has 'AED' before" in said(DataError, lambda: load(database, query.format(middle)))
+
+
 def test_a_column_of_numbers_and_text_is_one_of_text(database, monkeypatch):
     monkeypatch.setattr(sql, "_CHUNK", 10)
     mixed = "SELECT ticker, date, iif(volume > 5000, close, '' || close) AS close FROM prices"

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import forecaster as fc
@@ -174,6 +175,36 @@ def test_one_series_has_one_currency(tmp_path, ending, name):
         ignore_index=True,
     )
     assert load(each).ids == ("A", "B") and load(each).channels == ("close",)
+
+
+def _plain(frame: pd.DataFrame) -> pa.Table:
+    return pa.Table.from_pandas(frame, preserve_index=False)
+
+
+def _categories(frame: pd.DataFrame) -> pa.Table:
+    table = _plain(frame)
+    position = table.column_names.index("paid")
+    return table.set_column(position, "paid", table.column("paid").dictionary_encode())
+
+
+@pytest.mark.parametrize("as_table", [_plain, _categories])
+@pytest.mark.parametrize("statistics", [True, False])
+@pytest.mark.parametrize("first", [None, "", "AED"])
+def test_any_parquet_file_shows_its_currencies(tmp_path, as_table, statistics, first):
+    path, days = tmp_path / "x.parquet", pd.date_range("2024", periods=6)
+    paid = [first, first, "EUR", "EUR", "EUR", "USD"]
+    frame = pd.DataFrame({"ticker": list("BBAAAA"), "date": days, "close": 1.0, "paid": paid})
+    pq.write_table(as_table(frame), path, write_statistics=statistics, row_group_size=2)
+    with pytest.raises(DataError, match="column 'paid': 'USD', but series 'A' has 'EUR' before"):
+        fc.load_panel(f"files:{path}")
+    pq.write_table(as_table(frame.assign(paid="a long word")), path, write_statistics=statistics)
+    assert fc.load_panel(f"files:{path}").channels == ("close",)
+
+
+def test_a_category_that_no_row_has_hides_no_currencies():
+    paid = pd.Categorical(["EUR", "EUR", "USD"], ["EUR", "none", "USD"])
+    with pytest.raises(DataError, match="column 'paid': 'USD', but series 'A' has 'EUR' before"):
+        fc.load_panel(prices(paid=paid))
 
 
 def test_files_of_one_series_have_one_currency(tmp_path):

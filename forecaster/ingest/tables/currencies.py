@@ -22,5 +22,14 @@ def are_currencies(words: Iterable[object]) -> bool:
 
     ``words``: the distinct cells of a column; empty ones do not count
     """
-    codes = {str(word).strip() for word in words} - {""}
+    codes = _codes(words)
     return codes <= _KNOWN and bool(codes & _EXPECTED)
+
+
+def may_be_currencies(words: Iterable[object]) -> bool:
+    """Return whether these may be a part of a column of currencies: codes, or empty cells."""
+    return _codes(words) <= _KNOWN
+
+
+def _codes(words: Iterable[object]) -> set[str]:
+    return {str(word).strip() for word in words} - {""}

@@ -246,7 +246,7 @@ def _holds_currencies(table: pd.DataFrame, name: str) -> bool:
         return False
     cells, kind = table[name], table[name].dtype
     if isinstance(kind, pd.CategoricalDtype):
-        return are_currencies(kind.categories)
+        return are_currencies(kind.categories[np.unique(cells.cat.codes[cells.notna()])])
     if pd.api.types.is_object_dtype(kind):  # may hold anything, in a frame
         cells = cells[[isinstance(cell, str) for cell in cells.tolist()]]
         others = table[name].drop(cells.index).tolist()
@@ -254,13 +254,9 @@ def _holds_currencies(table: pd.DataFrame, name: str) -> bool:
             return False
     elif not pd.api.types.is_string_dtype(kind):
         return False
-    first = cells.first_valid_index()
-    # The first cell shows that most text columns hold no currencies, without reading the others.
-    return (
-        first is not None
-        and len(cells[first].strip()) == 3
-        and are_currencies(cells.dropna().unique())
-    )
+    # The first code shows that most text columns hold no currencies, without reading the others.
+    first = next((cell for cell in cells if isinstance(cell, str) and cell.strip()), "")
+    return len(first.strip()) == 3 and are_currencies(cells.dropna().unique())
 
 
 def _refuse_reordered(

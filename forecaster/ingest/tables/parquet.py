@@ -9,7 +9,7 @@ import pandas as pd
 from forecaster.errors import DataError
 from forecaster.files import Footer, check_parquet, open_for_arrow
 from forecaster.free_memory import free_memory
-from forecaster.ingest.tables.currencies import are_currencies
+from forecaster.ingest.tables.currencies import may_be_currencies
 from forecaster.ingest.tables.roles import Columns, canonical, is_needed
 
 if TYPE_CHECKING:
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 _COPIES = 3  # number of copies of a table that are in memory at once
 _MOST_COLUMNS = 10_000
 _LONGEST_TEXT = 1_000
+# A code of a currency has three letters, and four bytes state its length.
+_MOST_BYTES = 8
+_OVERHEAD = 10_000  # bytes of a column's headers and dictionary
 
 
 def read_parquet(
@@ -171,21 +174,28 @@ def _too_long(path: Path, name: str) -> DataError:
 
 
 def _may_be_currencies(footer: "pq.FileMetaData", field: "pa.Field", groups: Sequence[int]) -> bool:
-    """Return whether the least and the greatest text of a column are codes of currencies."""
+    """Return whether the footer allows that a column of text holds codes of currencies alone.
+
+    Its least and greatest text are codes. Where a group lacks these statistics, its cells are short
+    enough for codes.
+    """
     import pyarrow as pa
 
-    if not pa.types.is_string(field.type) and not pa.types.is_large_string(field.type):
+    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    if not pa.types.is_string(kind) and not pa.types.is_large_string(kind):
         return False
-    words: set[object] = set()
     for group in map(footer.row_group, groups):
         for number in range(group.num_columns):
             column = group.column(number)
             if column.path_in_schema != field.name:
                 continue
-            if (known := column.statistics) is None or not known.has_min_max:
+            known = column.statistics
+            if known is not None and known.has_min_max:
+                if not may_be_currencies((known.min, known.max)):
+                    return False
+            elif column.total_uncompressed_size > _MOST_BYTES * column.num_values + _OVERHEAD:
                 return False
-            words |= {known.min, known.max}
-    return are_currencies([*words, "USD"]) if words else False
+    return True
 
 
 def _check_size(path: Path, rows: int, columns: int) -> None:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from forecaster.errors import DataError
 from forecaster.free_memory import free_memory
-from forecaster.ingest.tables.currencies import are_currencies
+from forecaster.ingest.tables.currencies import may_be_currencies
 from forecaster.ingest.tables.numbers import is_number_column
 from forecaster.ingest.tables.roles import Columns, canonical, is_needed
 
@@ -109,13 +109,13 @@ def _text(cells: Sequence[object]) -> "pa.Array":
 
 
 def _is_other_text(array: "pa.Array") -> bool:
-    """Return whether a chunk of a column holds text that is no number and no currency."""
+    """Return whether a chunk of a column holds text that is no number and no code of a currency."""
     import pyarrow as pa
 
     if not pa.types.is_dictionary(array.type):
         return False
     words = [word for word in array.dictionary.to_pylist() if word is not None]
-    return not is_number_column(pd.Series(words, dtype=object)) and not are_currencies(words)
+    return not is_number_column(pd.Series(words, dtype=object)) and not may_be_currencies(words)
 
 
 def _check_length(array: "pa.Array", name: str, where: str) -> None:

@@ -35,6 +35,7 @@ from forecaster.series.panel.flags import Flags
 from forecaster.series.panel.stacking import (
     Layout,
     as_times,
+    check_arrays,
     fall_back_on_close,
     infinite_of,
     kind_of_most,
@@ -194,6 +195,9 @@ class Panel:
         - ``layout``: layout of the whole panel, if these series are a part of it
         """
         check_type("series", series, Mapping, "times, values and channels by series")
+        check_type("skipped", skipped, Mapping | None, "reasons by series, or None")
+        check_type("layout", layout, Layout | None, "the layout of another panel, or None")
+        check_arrays(series)
         skipped = dict(skipped or {})
         if not series:
             raise NoSeries(skipped)
@@ -420,6 +424,7 @@ class Panel:
 
     def of_times(self, function: Callable[[np.ndarray], T]) -> list[T]:
         """Return what a function makes of each series' times, once for series with equal rows."""
+        check_type("function", function, Callable, "a function of times")
         made: dict[bytes, T] = {}
         for seen in self.mask:
             if (rows := seen.tobytes()) not in made:
@@ -428,6 +433,12 @@ class Panel:
 
     def latest_rows(self, row: int, count: int) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
         """Return the latest observed rows of one series, as :meth:`from_arrays` takes them."""
+        check_whole("row", row, 0)
+        check_whole("count", count, 1)
+        if row >= len(self.ids):
+            raise wrong_argument(
+                "row", row, f"a number below {len(self.ids)}, the number of series"
+            )
         seen = np.flatnonzero(self.mask[row])[-count:]
         return self.times[seen], self.values[row, seen], self.channels
 

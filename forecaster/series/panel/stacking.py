@@ -1,13 +1,13 @@
 """Steps of making a panel: times of one kind on a common axis, and values stacked on it."""
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Shaped
 
-from forecaster.errors import DataError
+from forecaster.errors import DataError, check_names, check_type, wrong_argument
 from forecaster.free_memory import free_memory
 from forecaster.series.calendar.times import means_now, show_time, split_offset
 from forecaster.skipped import Kind, Skipped
@@ -22,6 +22,36 @@ class Layout(NamedTuple):
 
     kind: str
     channels: tuple[str, ...] | None = None
+
+
+def check_arrays(series: Mapping[str, object]) -> None:
+    """Raise an error unless each series has sorted times (row,), numbers (row, channel) and names.
+
+    Raises UsageError for what is of another type, DataError for rows that do not fit together.
+    """
+    expected = "times (row,), values (row, channel) and the names of the channels, by series"
+    for name, parts in series.items():
+        check_type("series", name, str, "names of series")
+        try:
+            times, values, channels = cast(tuple[Any, Any, Any], parts)
+        except (TypeError, ValueError) as error:
+            raise wrong_argument("series", {name: parts}, expected) from error
+        check_names(f"series {name!r}: channels", channels, "the names of the channels")
+        if not _is_array_of(times, "iuM") or times.ndim != 1:
+            raise wrong_argument(f"series {name!r}: times", times, "an array of dates or counters")
+        if not _is_array_of(values, "biuf"):
+            raise wrong_argument(f"series {name!r}: values", values, "an array of real numbers")
+        if values.shape != (rows := len(times), len(channels)):
+            raise DataError(
+                f"series {name!r}: values of shape {values.shape}; expected {(rows, len(channels))}"
+                f", as it has {rows} times and {len(channels)} channels"
+            )
+        if (times[1:] < times[:-1]).any():
+            raise DataError(f"series {name!r}: its times are not sorted; sort its rows by time")
+
+
+def _is_array_of(value: object, kinds: str) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype.kind in kinds
 
 
 def kind_of_most(
