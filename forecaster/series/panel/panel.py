@@ -424,7 +424,8 @@ class Panel:
 
     def of_times(self, function: Callable[[np.ndarray], T]) -> list[T]:
         """Return what a function makes of each series' times, once for series with equal rows."""
-        check_type("function", function, Callable, "a function of times")
+        if not callable(function):
+            raise wrong_argument("function", function, "a function of times")
         made: dict[bytes, T] = {}
         for seen in self.mask:
             if (rows := seen.tobytes()) not in made:
