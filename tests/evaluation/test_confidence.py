@@ -48,6 +48,13 @@ def test_a_set_of_equal_models_keeps_the_best_as_often_as_its_level_says():
 
 
 @needs_arch
+def test_models_of_equal_mean_loss_both_stay():
+    each = np.tile([1.0, 2.0], 50)
+    p = p_values_of_set(pd.DataFrame({"LSTM": each, "GARCH": 3 - each, "Naive": each + 2}))
+    assert p["Naive"] == 0.0 and p["LSTM"] > 0.5 and p["GARCH"] > 0.5
+
+
+@needs_arch
 def test_with_too_few_cutoffs_or_models_there_is_none():
     assert p_values_of_set(losses(19)).isna().all()
     assert p_values_of_set(losses(30), overlap=16).isna().all()

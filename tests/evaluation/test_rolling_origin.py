@@ -163,6 +163,28 @@ def test_outcomes_of_zero_or_below_are_scored(column, value, length):
     np.testing.assert_allclose(both["LSTM_x"], both["LSTM_y"], rtol=1e-6)
 
 
+@pytest.mark.parametrize("value", [1e151, 1e90])
+def test_an_absurd_outcome_takes_no_forecast_from_the_scores_that_came_before(value):
+    """The first is too large for squares, the second too far from earlier values for logarithms."""
+    frames = []
+    for bad in (FIRST + 6, ROWS):
+        panel = fallen("y", bad, value)
+        if value > 1e100:  # a series without logarithms
+            values = panel.values - panel.values[:, :1]
+            values[0, bad:] = value
+            panel = dataclasses.replace(panel, values=values)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            frames.append(fc.cross_validation(panel, SMALL, 10))
+        said = " ".join(str(one.message) for one in caught)
+        assert ("s0: no forecasts from 4 of 10 cutoffs: y is 1e+" in said) == (bad < ROWS)
+    later, whole = frames
+    own = later[later["unique_id"] == "s0"]
+    assert len(own) == 30 and own["LSTM"].notna().all() and (own["y"] == value).sum() == 15
+    both = whole.merge(later, on=["unique_id", "cutoff", "ds"])
+    np.testing.assert_allclose(both["LSTM_x"], both["LSTM_y"], rtol=1e-6)
+
+
 @pytest.mark.slow
 def test_an_evaluation_counts_the_cutoffs_without_forecasts(tmp_path):
     panel = fallen("close", FIRST + 6, 0.0)

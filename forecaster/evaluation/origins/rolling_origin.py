@@ -38,7 +38,7 @@ from forecaster.forecasting import (
 )
 from forecaster.home import as_file
 from forecaster.ingest import ColumnOptions, Table, as_panel
-from forecaster.series import Histories, OwnEnds, Panel, aligned_if, check_market, show_time
+from forecaster.series import Histories, OwnEnds, Panel, aligned_if, check_market
 from forecaster.skipped import Kind, Skipped
 
 if TYPE_CHECKING:
@@ -222,8 +222,8 @@ class RollingOrigin:
         skipped = as_of_cutoff(first.skipped, panel.times[cutoffs[0]])
         fitted = known.only(first.ids, skipped)
         # Nor must the spacing of later rows decide; ``latest=True`` would check it.
-        matched = match_panel(first, first.transform.while_positive(fitted), latest=False)
-        # All rows are outcomes, also those without a logarithm.
+        matched = match_panel(first, first.transform.while_usable(fitted), latest=False)
+        # All rows are outcomes, also those that no forecast can be made from.
         panel = dataclasses.replace(matched, mask=fitted.only(matched.ids).mask)
         return RollingOrigin(panel, tuple(parts), tuple(level), ends)
 
@@ -290,17 +290,13 @@ class RollingOrigin:
         for model, cutoffs in self.parts:
             of_part, known = np.isin(at, cutoffs), set(model.ids)
             rows_known = panel.masked(panel.times[cutoffs[0]], forecasting=True)
-            end = model.transform.ends_of_positive(rows_known)
+            end = model.transform.ends_of_usable(rows_known)
             there = np.array([name in known for name in panel.ids])
             part_gone = of_part & (~there[origins.row] | (at >= end[origins.row]))
             for row in np.unique(origins.row[part_gone]):
                 why = model.skipped.get(panel.ids[row], Skipped(Kind.NO_NETWORK))
                 if there[row]:
-                    values = panel.channel(panel.target)[row]
-                    why = Skipped(
-                        Kind.NO_LOGARITHM, column=panel.target, value=float(values[end[row]]),
-                        first=show_time(panel.times[end[row]]),
-                    )  # fmt: skip
+                    why = model.transform.why_ended(panel, int(row), int(end[row]))
                 begin = int(at[part_gone & (origins.row == row)].min())
                 if row not in first_reasons or begin < first_reasons[row][0]:
                     first_reasons[int(row)] = begin, why
@@ -343,7 +339,7 @@ class RollingOrigin:
                 continue
             panel = origins.panel.only(ids)
             panel = panel.masked(panel.times[cutoffs[0]], forecasting=True)
-            panel = model.transform.while_positive(panel)
+            panel = model.transform.while_usable(panel)
             transformed = model.transform.apply(panel, model.config.horizon)
             row = np.searchsorted(_rows_of(origins.panel, ids), origins.row[selected])
             # These histories differ from those of the origins: rows or series may be missing.

@@ -1,6 +1,8 @@
 """The set of models that no other model is shown to beat."""
 
 import math
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -45,5 +47,8 @@ def p_values_of_set(losses: pd.DataFrame, overlap: int = 1) -> pd.Series:
     block = max(math.isqrt(cutoffs), 2 * overlap)
     found = MCS(distinct, 0.05, _DRAWS, block_size=block, seed=_SEED)
     found.compute()
-    p_values = found.pvalues["Pvalue"].sort_index().to_numpy()
+    p_values = np.full(models, np.nan)
+    removed: Iterable[Any] = found.pvalues.index  # an array where means are equal
+    for which, p_value in zip(removed, found.pvalues["Pvalue"], strict=True):
+        p_values[which] = p_value
     return pd.Series(p_values[column.ravel()], index=losses.columns)

@@ -18,7 +18,6 @@ from jaxtyping import Bool, Float, Int
 from forecaster.errors import DataError, UsageError
 from forecaster.series.calendar.ahead import times_after_rows
 from forecaster.series.calendar.seasons import default_season
-from forecaster.series.calendar.times import show_time
 from forecaster.series.causal import Rows, change_features, decayed_mean, shift, squash
 from forecaster.series.features.alike import alike, few_at_a_time, padded
 from forecaster.series.features.anchors import DOUBT, check_shares
@@ -67,13 +66,12 @@ from forecaster.series.features.prices import (
 from forecaster.series.features.sample import Sample
 from forecaster.series.features.simple import by_horizon
 from forecaster.series.features.transformed import Ahead, Transformed, stacked
+from forecaster.series.features.usable import far_from_earlier, skipped_at, without_logarithm
 from forecaster.series.panel.covariates import Scaling
 from forecaster.series.panel.panel import Histories, Panel
 from forecaster.skipped import Kind, Skipped
 
 NAMES = ("log_return", "difference", "seasonal", "identity", "combined", "last_value")
-_LARGEST = 1e150  # largest value; its square does not overflow
-_FARTHEST = 80  # orders of magnitude between two values whose logarithms are compared
 _FIRST_CHANGES = 10  # changes that a volatility needs
 _FEW = 4  # number of first rows; their errors hardly say how wide bands are
 
@@ -369,18 +367,14 @@ class Transform:
 
     def unusable(self, panel: Panel) -> dict[str, Skipped]:
         """Return the series of a panel that cannot be transformed, with the reason."""
-        values = np.where(panel.mask, panel.channel(panel.target), np.nan)
-        reasons: dict[str, Skipped] = {}
         price = self.name == "last_value" and panel.target != "y"
-        bad = panel.mask & ~(values > 0) & (price | self.logarithmic(panel.ids))[:, None]
+        bad = without_logarithm(panel, price | self.logarithmic(panel.ids))
         any_value = self.takes_any and not price
         kind = Kind.NO_LONGER_POSITIVE if any_value else Kind.NOT_POSITIVE
-        for row in np.flatnonzero(bad.any(1)):
-            position = int(np.argmax(bad[row]))
-            day = show_time(panel.times[position])
-            reasons[panel.ids[row]] = Skipped(
-                kind, column=panel.target, value=float(values[row, position]), first=day
-            )
+        reasons = {
+            panel.ids[row]: skipped_at(panel, int(row), int(np.argmax(bad[row])), kind)
+            for row in np.flatnonzero(bad.any(1))
+        }
         for row in np.flatnonzero(panel.constant() & (not self.takes_any)):
             reasons.setdefault(panel.ids[row], Skipped(Kind.CONSTANT, column=panel.target))
         return reasons
@@ -389,35 +383,35 @@ class Transform:
         """Return the series whose errors would overflow, with the reason."""
         if not self.takes_any:
             return {}
-        values = np.where(panel.mask, panel.channel(panel.target), np.nan)
-        reasons: dict[str, Skipped] = {}
-        for name, own, log in zip(panel.ids, values, self.logarithmic(panel.ids), strict=True):
-            if log:
-                logs = np.log10(np.where(own > 0, own, np.nan))
-                wrong = logs - np.fmin.reduce(logs) > _FARTHEST  # NaN for a series without rows
-            else:
-                wrong = np.abs(own) > _LARGEST
-            if wrong.any():
-                first = int(np.argmax(wrong))
-                reasons[name] = Skipped(
-                    Kind.TOO_FAR_APART, column=panel.target, value=float(own[first]),
-                    first=show_time(panel.times[first]),
-                )  # fmt: skip
-        return reasons
+        far = far_from_earlier(panel, self.logarithmic(panel.ids))
+        return {
+            panel.ids[row]: skipped_at(
+                panel, int(row), int(np.argmax(far[row])), Kind.TOO_FAR_APART
+            )
+            for row in np.flatnonzero(far.any(1))
+        }
 
-    def ends_of_positive(self, panel: Panel) -> Int[np.ndarray, " series"]:
-        """Return the position of each series' first row that has no logarithm.
+    def ends_of_usable(self, panel: Panel) -> Int[np.ndarray, " series"]:
+        """Return the position of each series' first row that no forecast can be made from.
 
-        It is the number of the panel's times if there is no such row, or if networks do not see the
-        logarithm of the series.
+        Networks see the logarithm of the series and the row has none, or errors would overflow. It
+        is the number of the panel's times if there is no such row.
         """
         logarithmic = self.logarithmic(panel.ids)
-        bad = panel.mask & ~(panel.channel(panel.target) > 0) & logarithmic[:, None]
+        bad = without_logarithm(panel, logarithmic)
+        if self.takes_any:
+            bad |= far_from_earlier(panel, logarithmic)
         return np.where(bad.any(1), np.argmax(bad, axis=1), len(panel.times))
 
-    def while_positive(self, panel: Panel) -> Panel:
-        """Return the panel with the rows before those of :meth:`ends_of_positive`."""
-        end = self.ends_of_positive(panel)
+    def why_ended(self, panel: Panel, row: int, end: int) -> Skipped:
+        """Return the reason for an end of :meth:`ends_of_usable`."""
+        positive = panel.channel(panel.target)[row, end] > 0
+        far = positive or not self.logarithmic(panel.ids[row : row + 1])[0]
+        return skipped_at(panel, row, end, Kind.TOO_FAR_APART if far else Kind.NO_LOGARITHM)
+
+    def while_usable(self, panel: Panel) -> Panel:
+        """Return the panel with the rows before those of :meth:`ends_of_usable`."""
+        end = self.ends_of_usable(panel)
         if (end == len(panel.times)).all():
             return panel
         before = np.arange(len(panel.times)) < end[:, None]
