@@ -68,21 +68,8 @@ def evaluate_to_folder(
     check_flag("overwrite", overwrite)
     config, folder = checked_config(config), as_folder(folder).resolve()
     check_folder(folder, overwrite=overwrite)
-    check_available(options.runner_names, config.model)
-    check_columns(options.runner_names, panel.channels)
-    if options.with_torch:
-        check_torch(config, refit=options.refit)
-    if options.groups:
-        options.groups.of(panel.ids)  # raises before the work
-    config, panel = with_declared(config, panel)
-    panel, own = _aligned(panel, options)
-    rows = panel.mask.sum(1)
-    windows = options.n_windows or usual_windows(
-        rows, len(panel.times), panel.target,
-        without_networks(config, panel.target, int(rows.max(initial=0))), options.step_size,
-    )  # fmt: skip
-    cutoffs = cutoffs_of(panel, config.horizon, windows, options.step_size)
-    config, panel = settled_at(config, panel, cutoffs, options.step_size)
+    _check_options(options, panel, config)
+    config, panel, own, windows = _settled(config, panel, options)
     networks = RollingOrigin.fit(
         panel, config, windows, options.step_size, refit=options.refit, level=LEVELS,
         seed=options.seed, executor=executor, on_progress=callbacks.training,
@@ -125,6 +112,31 @@ def evaluate_to_folder(
         if finish:
             finish(evaluation)
     return dataclasses.replace(evaluation, folder=folder)
+
+
+def _check_options(options: BacktestOptions, panel: Panel, config: Config) -> None:
+    """Raise UsageError for models that are not available here, and for groups of other series."""
+    check_available(options.runner_names, config.model)
+    check_columns(options.runner_names, panel.channels)
+    if options.with_torch:
+        check_torch(config, refit=options.refit)
+    if options.groups:
+        options.groups.of(panel.ids)
+
+
+def _settled(
+    config: Config, panel: Panel, options: BacktestOptions
+) -> tuple[Config, Panel, OwnEnds | None, int]:
+    """Return the settings, the panel and its ends as they are evaluated, and the windows."""
+    config, panel = with_declared(config, panel)
+    panel, own = _aligned(panel, options)
+    rows = panel.mask.sum(1)
+    windows = options.n_windows or usual_windows(
+        rows, len(panel.times), panel.target,
+        without_networks(config, panel.target, int(rows.max(initial=0))), options.step_size,
+    )  # fmt: skip
+    cutoffs = cutoffs_of(panel, config.horizon, windows, options.step_size)
+    return *settled_at(config, panel, cutoffs, options.step_size), own, windows
 
 
 def _aligned(panel: Panel, options: BacktestOptions) -> tuple[Panel, OwnEnds | None]:
