@@ -251,7 +251,7 @@ def test_signs_are_currencies(tmp_path, ending, paid):
     path, frame = tmp_path / f"x.{ending}", prices(paid=paid)
     if ending != "frame":
         frame.to_csv(path, index=False) if ending == "csv" else frame.to_parquet(path)
-    with pytest.raises(DataError, match="column 'paid': .* before; expected one for each series"):
+    with pytest.raises(DataError, match=r"column 'paid': .* before; expected one for each series"):
         fc.load_panel(frame if ending == "frame" else f"files:{path}")
     assert fc.load_panel(prices(paid=["$$", "$", "$$$"])).channels == ("close",)
 

@@ -31,7 +31,7 @@ def are_currencies(words: Iterable[object]) -> bool:
 
 
 def may_be_currencies(words: Iterable[object]) -> bool:
-    """Return whether these may be a part of a column of currencies: codes, signs, or empty cells."""
+    """Return whether these may be a part of a column of currencies; empty cells may."""
     return _codes(words) <= _KNOWN
 
 

@@ -177,8 +177,8 @@ def _too_long(path: Path, name: str) -> DataError:
 def _may_be_currencies(footer: "pq.FileMetaData", field: "pa.Field", groups: Sequence[int]) -> bool:
     """Return whether the footer allows that a column of text holds codes of currencies alone.
 
-    Its least and greatest text are codes, or stand for empty cells. Where a group lacks these statistics, its cells are short
-    enough for codes.
+    Its least and greatest text are codes, or stand for empty cells. Where a group lacks these
+    statistics, its cells are short enough for codes.
     """
     import pyarrow as pa
 

@@ -179,9 +179,9 @@ def _are_serial_days(ordered: Int[np.ndarray, " kind"]) -> bool:
         return False
     days = pd.DatetimeIndex(SERIAL_START + pd.to_timedelta(ordered, unit="D"))
     weekdays = np.unique(days.day_of_week)
-    several = len(ordered) >= 10
-    without_weekends = several and weekdays.tolist() == [0, 1, 2, 3, 4]
-    # Many counters go on in sevens to later days.
+    if days.is_month_start.all() or days.is_month_end.all():
+        return True
     steps = np.diff(ordered)
-    weekly = bool((steps % 7 == 0).all() and (steps == 7).any()) and ordered[-1] <= _LAST_WEEKLY
-    return without_weekends or (several and weekly) or bool(days.is_month_start.all() or days.is_month_end.all())
+    # Counters that go on in sevens mostly reach later days.
+    weekly = (steps % 7 == 0).all() and (steps == 7).any() and ordered[-1] <= _LAST_WEEKLY
+    return len(ordered) >= 10 and bool(weekly or weekdays.tolist() == [0, 1, 2, 3, 4])
