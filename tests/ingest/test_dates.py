@@ -89,6 +89,22 @@ def test_periods_become_their_first_day(written, first, last):
         range(11990, 12030),  # no months of the years 1990 to 2030
         [101, 205, 311, 409],
         range(220101, 220132),
+        range(45292, 45355, 7),  # nine numbers, too few to be weeks for certain
+        range(202401, 202453 - 10),
+        range(202402, 202453),
+        [20241, 20242, 20243, 20244],
+        range(2401, 2412),
+        range(2401, 2414),
+        range(1001, 1013),
+        range(101, 113),
+        range(2001, 2013),  # years
+        range(2001, 2053),
+        range(1001, 1053),
+        [*range(1001, 1030), *range(1031, 1054)],
+        range(2000, 200_000, 10_000),
+        range(12_024, 12_024 + 400 * 10_000, 10_000),
+        range(1_012_024, 40_000_000, 1_000_000),
+        range(31_122_000, 31_122_024),
         [10_000_000, 10_000_001],
         [5],
     ],
@@ -128,6 +144,24 @@ def test_numbers_that_count_stay_numbers(counted):
         ([112021, 122021, 12022, 22022], "months with the year last"),
         ([220128, 220131, 220201], "days with a year of two digits"),
         ([*range(2109, 2113), *range(2201, 2206)], "months with a year of two digits"),
+        ([*range(2303, 2353), *range(2401, 2410)], "weeks with a year of two digits"),
+        (range(1_012_024, 32_012_024, 1_000_000), "days written as day, month and year"),
+        (range(10_012_024, 20_012_024, 1_000_000), "days written as day, month and year"),
+        (range(1_012_024, 1_132_024, 10_000), "days written as day, month and year"),
+        (range(1_012_024, 32_012_024, 7_000_000), "days written as day, month and year"),
+        (range(1_012_024, 1_322_024, 10_000), "days written as month, day and year"),
+        (range(12_024, 132_024, 10_000), "months with the year last; .* 2024-03 or 2024-W05"),
+        ([32_024, 62_024, 92_024], "months with the year last"),
+        (range(12_024, 532_024, 10_000), "weeks with the year last"),
+        ([512_024, 522_024, 12_025, 22_025], "weeks with the year last"),
+        (range(12_024, 3_672_024, 10_000), "days of the year with the year last"),
+        (range(202401, 202453), "weeks of a year.*2024-W01"),
+        (range(202001, 202054), "weeks of a year.*2020-W01"),
+        ([*range(202401, 202430), *range(202431, 202453)], "weeks of a year"),
+        (range(2401, 2413), "months with a year of two digits"),
+        (range(2401, 2453), "weeks with a year of two digits"),
+        (range(45292, 45292 + 70, 7), r"days of a spreadsheet \(2024-01-01\)"),
+        ([45292, *range(45306, 45306 + 70, 7)], "days of a spreadsheet"),
         ([2024.08, 2024.09, 2024.1, 2024.11], r"'2024\.1' may be January, October as a fr"),
         ([2024.25, 2024.5, 2024.75], r"'2024\.5' may be .* a part of a year"),
         (["2024-01-01 10:00+16", "2024-01-02 10:00+16"], r"row 1.*'2024-01-01 10:00\+16' is not a"),
@@ -138,7 +172,7 @@ def test_numbers_that_count_stay_numbers(counted):
 )
 def test_numbers_that_may_be_dates_are_refused_with_the_option_that_decides(numbers, message):
     with pytest.raises(DataError, match=message):
-        read(numbers)
+        read(list(numbers))
 
 
 def test_a_format_decides():

@@ -368,6 +368,9 @@ def test_packed_files(tmp_path):
         (["folder/"], "none"),
         (["a.csv", "b.csv"], "a.csv, b.csv"),
         (["folder/a.csv"], None),
+        (["folder/", "folder/a.csv"], None),
+        (["a.csv", "__MACOSX/", "__MACOSX/._a.csv"], None),
+        (["folder/", "folder/.DS_Store", "folder/a.csv", "folder/._a.csv"], None),
     ],
 )
 def test_an_archive_holds_one_file(tmp_path, names, got):

@@ -133,6 +133,15 @@ def test_rare_currencies_may_come_first(database, monkeypatch):
     assert "has 'AED' before" in said(DataError, lambda: load(database, query.format(middle)))
 
 
+def test_empty_cells_in_words_may_come_first(database, monkeypatch):
+    monkeypatch.setattr(sql, "_CHUNK", 10)
+    query = "SELECT *, CASE WHEN date < '{0}' THEN '-' WHEN date = '{0}' THEN 'EUR' ELSE 'USD' END"
+    panel = load(database, "SELECT * FROM prices")
+    middle = str(panel.times[len(panel.times) // 2])[:10]
+    query = f"{query.format(middle)} AS paid FROM prices ORDER BY date, ticker"
+    assert "has 'EUR' before" in said(DataError, lambda: load(database, query))
+
+
 def test_a_column_of_numbers_and_text_is_one_of_text(database, monkeypatch):
     monkeypatch.setattr(sql, "_CHUNK", 10)
     mixed = "SELECT ticker, date, iif(volume > 5000, close, '' || close) AS close FROM prices"

@@ -201,6 +201,61 @@ def test_any_parquet_file_shows_its_currencies(tmp_path, as_table, statistics, f
     assert fc.load_panel(f"files:{path}").channels == ("close",)
 
 
+@pytest.mark.parametrize("ending", ["csv", "parquet", "frame"])
+@pytest.mark.parametrize("empty", ["-", "n/a", "N/A", "NULL", "None", "nan", "NA", "#N/A", " "])
+@pytest.mark.parametrize("row", [0, 2])
+def test_an_empty_cell_in_words_hides_no_currencies(tmp_path, ending, empty, row):
+    path = tmp_path / f"x.{ending}"
+
+    def load(paid: list[str]):
+        frame = pd.DataFrame({"ticker": "A", "date": DAYS, "close": 1.0, "paid": paid})
+        if ending == "frame":
+            return fc.load_panel(frame)
+        frame.to_csv(path, index=False) if ending == "csv" else frame.to_parquet(path)
+        return fc.load_panel(f"files:{path}")
+
+    paid = ["EUR", "USD"]
+    paid.insert(row, empty)
+    with pytest.raises(DataError, match="column 'paid': 'USD', but series 'A' has 'EUR' before"):
+        load(paid)
+    assert load(["EUR", empty, "EUR"]).channels == ("close",)
+
+
+def test_an_empty_cell_in_words_is_no_other_currency():
+    assert fc.load_panel(prices(currency=["EUR", "n/a", "EUR"])).mask.sum() == 3
+
+
+@pytest.mark.parametrize("empty", [None, np.nan, pd.NA, pd.NaT])
+def test_a_missing_cell_hides_no_currencies(empty):
+    with pytest.raises(DataError, match="column 'paid': 'USD', but series 'A' has 'EUR' before"):
+        fc.load_panel(prices(paid=pd.Series(["EUR", empty, "USD"], dtype=object)))
+
+
+@pytest.mark.parametrize("name", ["name", "data", "timestamp", "time", "price"])
+@pytest.mark.parametrize("ending", ["csv", "parquet", "frame"])
+def test_a_column_whose_name_plays_no_role_hides_no_currencies(tmp_path, ending, name):
+    path = tmp_path / f"x.{ending}"
+    frame = prices(**{name: ["EUR", "EUR", "USD"]})
+    if ending != "frame":
+        frame.to_csv(path, index=False) if ending == "csv" else frame.to_parquet(path)
+    with pytest.raises(DataError, match=f"column '{name}': 'USD', but series 'A' has 'EUR' before"):
+        fc.load_panel(frame if ending == "frame" else f"files:{path}")
+    assert fc.load_panel(prices(**{name: "EUR"})).channels == ("close",)
+
+
+@pytest.mark.parametrize(
+    "paid", [["€", "€", "$"], ["£", "¥", "£"], ["EUR", "US$", "EUR"], ["EUR", "€", "€"]]
+)
+@pytest.mark.parametrize("ending", ["csv", "parquet", "frame"])
+def test_signs_are_currencies(tmp_path, ending, paid):
+    path, frame = tmp_path / f"x.{ending}", prices(paid=paid)
+    if ending != "frame":
+        frame.to_csv(path, index=False) if ending == "csv" else frame.to_parquet(path)
+    with pytest.raises(DataError, match=r"column 'paid': .* before; expected one for each series"):
+        fc.load_panel(frame if ending == "frame" else f"files:{path}")
+    assert fc.load_panel(prices(paid=["$$", "$", "$$$"])).channels == ("close",)
+
+
 def test_a_category_that_no_row_has_hides_no_currencies():
     paid = pd.Categorical(["EUR", "EUR", "USD"], ["EUR", "none", "USD"])
     with pytest.raises(DataError, match="column 'paid': 'USD', but series 'A' has 'EUR' before"):

@@ -100,7 +100,7 @@ def read_csv(path: Path, decimal: Decimal | None = None, columns: Columns | None
         "skip_blank_lines": False,
         "low_memory": False,
     }
-    table = pd.read_csv(path, **options)
+    table = _parsed(path, options)
     if not isinstance(table.index, pd.RangeIndex):
         # All rows have more cells than the header; a single empty cell at the end is accepted.
         last = table.iloc[:, -1]
@@ -110,7 +110,7 @@ def read_csv(path: Path, decimal: Decimal | None = None, columns: Columns | None
                 "there commas within numbers? Quote them, or leave them out"
             )
         options |= {"index_col": False, "usecols": range(len(header.columns))}
-        table = pd.read_csv(path, **options)
+        table = _parsed(path, options)
     plain_points = header.separator == "," and not header.quotes_numbers
     others = [column for column in table if column not in names]
     fractions = [column for column in others if pd.api.types.is_float_dtype(table[column])]
@@ -119,9 +119,15 @@ def read_csv(path: Path, decimal: Decimal | None = None, columns: Columns | None
     ):
         # 1.234 may be more than a thousand, so the text is needed to decide.
         options["dtype"] = dict.fromkeys([*names, *fractions], str)
-        table = pd.read_csv(path, **options)
+        table = _parsed(path, options)
     table.index += header.above
     return Table(table.dropna(how="all", subset=others) if others else table, plain_points)
+
+
+def _parsed(path: Path, options: dict[str, Any]) -> pd.DataFrame:
+    """Parse a file, or the one file of an archive: pandas would count the others, too."""
+    with _opened(path) as file:
+        return pd.read_csv(file, **options)
 
 
 def _is_uncertain(table: pd.DataFrame, *, plain_points: bool) -> bool:
@@ -158,8 +164,14 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
 
 def _only_file(archive: zipfile.ZipFile, path: Path) -> str:
     """Return the name of the file in an archive. Raises DataError if it holds another number."""
-    # macOS adds a hidden file beside each.
-    names = [n for n in archive.namelist() if not (n.endswith("/") or n.startswith("__MACOSX/"))]
+    # macOS adds hidden files: one beside each, and one for each folder.
+    names = [
+        name
+        for name in archive.namelist()
+        if not name.startswith("__MACOSX/")
+        and not name.rpartition("/")[2].startswith(("._", ".DS_Store"))
+        and not name.endswith("/")
+    ]
     if len(names) == 1:
         return names[0]
     got = listed(names) or "none"

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+from forecaster.ingest.tables.numbers import BLANK
+
 # Codes of ISO 4217 that people pay with, and those of pence and cents as exchanges write them.
 _CODES = """
 AED AFN ALL AMD ANG AOA ARS AUD AWG AZN BAM BBD BDT BGN BHD BIF BMD BND BOB BRL BSD BTN BWP BYN
@@ -14,22 +16,25 @@ UYU UZS VES VND VUV WST XAF XCD XCG XOF XPF YER ZAR ZMW ZWG GBX GBp ZAc ILA
 """
 # Some codes are words, too, so one of these must be in a column of currencies.
 _USUAL = "AUD BRL CAD CHF CNY DKK EUR GBP GBX GBp HKD INR JPY KRW MXN NOK NZD PLN SEK SGD USD ZAR"
-_KNOWN, _EXPECTED = frozenset(_CODES.split()), frozenset(_USUAL.split())
+_SIGNS = "€ $ £ ¥ ￥ ₹ ₩ ₽ ₺ ₪ ₫ ₴ ₦ ₱ ฿ US$ C$ CA$ A$ AU$ NZ$ HK$ S$ NT$ MX$ R$"
+_KNOWN = frozenset((*_CODES.split(), *_SIGNS.split()))
+_EXPECTED = frozenset((*_USUAL.split(), *_SIGNS.split()))
 
 
 def are_currencies(words: Iterable[object]) -> bool:
-    """Return whether these are codes of currencies, at least one of them a usual one.
+    """Return whether these are codes or signs of currencies, at least one of them a usual one.
 
-    ``words``: the distinct cells of a column; empty ones do not count
+    ``words``: the distinct cells of a column; empty ones, such as ``-`` or ``n/a``, do not count
     """
     codes = _codes(words)
     return codes <= _KNOWN and bool(codes & _EXPECTED)
 
 
 def may_be_currencies(words: Iterable[object]) -> bool:
-    """Return whether these may be a part of a column of currencies: codes, or empty cells."""
+    """Return whether these may be a part of a column of currencies; empty cells may."""
     return _codes(words) <= _KNOWN
 
 
 def _codes(words: Iterable[object]) -> set[str]:
-    return {str(word).strip() for word in words} - {""}
+    stripped = {str(word).strip() for word in words}
+    return {word for word in stripped if word.lower() not in BLANK}

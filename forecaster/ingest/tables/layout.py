@@ -16,10 +16,11 @@ import numpy as np
 import pandas as pd
 
 from forecaster.errors import DataError, ForecasterWarning
-from forecaster.ingest.tables.currencies import are_currencies
+from forecaster.ingest.tables.currencies import are_currencies, may_be_currencies
 from forecaster.ingest.tables.dates import offsets_of, to_times, with_time
 from forecaster.ingest.tables.location import TableLocation
 from forecaster.ingest.tables.numbers import (
+    BLANK,
     Decimal,
     check_finite,
     find_decimal,
@@ -36,7 +37,6 @@ from forecaster.ingest.tables.roles import (
     Columns,
     describe_all,
     find_roles,
-    is_needed,
 )
 
 _CONTROL = (
@@ -221,7 +221,7 @@ def _units(table: pd.DataFrame, ids: pd.Series, where: TableLocation) -> dict[st
         if _holds_numbers(units):  # the column may be the number of units sold
             continue
         units = units.astype(str).str.strip().where(units.notna(), "")
-        stated = units != ""
+        stated = ~units.str.lower().isin(BLANK)
         kinds = pd.DataFrame({"id": ids.cat.codes[stated], "unit": units[stated]})
         first = kinds.groupby("id")["unit"].transform("first")
         other = kinds["unit"] != first
@@ -241,8 +241,12 @@ def _units(table: pd.DataFrame, ids: pd.Series, where: TableLocation) -> dict[st
 
 
 def _holds_currencies(table: pd.DataFrame, name: str) -> bool:
-    """Return whether a column without a known role holds codes of currencies alone."""
-    if is_needed(name):
+    """Return whether a column without a known role holds codes or signs of currencies alone.
+
+    ``name``: its canonical name; that of a column called ``name`` or ``time`` is another one if it
+    holds the series or the time.
+    """
+    if name in ("unique_id", "ds", *TARGETS, *PRICES, *UNITS):
         return False
     cells, kind = table[name], table[name].dtype
     if isinstance(kind, pd.CategoricalDtype):
@@ -250,13 +254,14 @@ def _holds_currencies(table: pd.DataFrame, name: str) -> bool:
     if pd.api.types.is_object_dtype(kind):  # may hold anything, in a frame
         cells = cells[[isinstance(cell, str) for cell in cells.tolist()]]
         others = table[name].drop(cells.index).tolist()
-        if not all(cell is None or cell is pd.NA or isinstance(cell, float) for cell in others):
+        empty = (None, pd.NA, pd.NaT)
+        if not all(isinstance(c, float) or any(c is e for e in empty) for c in others):
             return False
     elif not pd.api.types.is_string_dtype(kind):
         return False
     # The first code shows that most text columns hold no currencies, without reading the others.
-    first = next((cell for cell in cells if isinstance(cell, str) and cell.strip()), "")
-    return len(first.strip()) == 3 and are_currencies(cells.dropna().unique())
+    first = next((c for c in cells if isinstance(c, str) and c.strip().lower() not in BLANK), "")
+    return may_be_currencies([first]) and are_currencies(cells.dropna().unique())
 
 
 def _refuse_reordered(

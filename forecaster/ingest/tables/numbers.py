@@ -20,8 +20,9 @@ from forecaster.ingest.tables.location import TableLocation
 
 Decimal: TypeAlias = Literal[".", ","]
 _OTHER: Mapping[Decimal, Decimal] = {".": ",", ",": "."}
+BLANK = ("", "null", "none", "nan", "-", "n/a", "na", "#n/a")
+"""Texts, in lower case, that count as empty cells."""
 _NAMES: Mapping[Decimal, str] = {".": "point", ",": "comma"}
-_BLANK = ("", "null", "none", "nan", "-", "n/a")
 _FACTORS = {"k": "e3", "m": "e6", "b": "e9"}
 # Typographic signs: no-break and thin spaces, apostrophes, the minus sign.
 _TYPOGRAPHY = str.maketrans(
@@ -256,7 +257,7 @@ def _normalised(column: pd.Series) -> pd.Series:
 
 
 def _is_blank(column: pd.Series, text: pd.Series) -> pd.Series:
-    return column.isna() | text.isin(_BLANK)
+    return column.isna() | text.isin(BLANK)
 
 
 @functools.cache

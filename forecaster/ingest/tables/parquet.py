@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 _COPIES = 3  # number of copies of a table that are in memory at once
 _MOST_COLUMNS = 10_000
 _LONGEST_TEXT = 1_000
-# A code of a currency has three letters, and four bytes state its length.
+# A code of a currency, or a word for an empty cell, has four letters at most, and four bytes state
+# its length.
 _MOST_BYTES = 8
 _OVERHEAD = 10_000  # bytes of a column's headers and dictionary
 
@@ -176,8 +177,8 @@ def _too_long(path: Path, name: str) -> DataError:
 def _may_be_currencies(footer: "pq.FileMetaData", field: "pa.Field", groups: Sequence[int]) -> bool:
     """Return whether the footer allows that a column of text holds codes of currencies alone.
 
-    Its least and greatest text are codes. Where a group lacks these statistics, its cells are short
-    enough for codes.
+    Its least and greatest text are codes, or stand for empty cells. Where a group lacks these
+    statistics, its cells are short enough for codes.
     """
     import pyarrow as pa
 

@@ -7,6 +7,8 @@ from jaxtyping import Int
 _MOST_WRONG = 0.5  # if more of the numbers are not dates, they count steps
 _YEARS = (1800, 2199)
 _SERIAL_DAYS = (25569, 73050)  # 1970 to 2099
+_LAST_WEEKLY = 54788  # 2049-12-31
+_MOST_WEEKS = 48  # of 52 or 53: a few may be missing
 _SURE = 8  # numbers of three or four digits that are hardly all months by chance
 SERIAL_START = pd.Timestamp("1899-12-30")
 """Day 0 of spreadsheets."""
@@ -36,10 +38,18 @@ def dates_of_numbers(numbers: Int[np.ndarray, " row"]) -> pd.Series | None:
 def other_meaning(numbers: Int[np.ndarray, " row"]) -> str | None:
     """Say what else numbers that seem to count steps may mean, and how to write it; else None.
 
-    These patterns are suspected: spreadsheets' serial days without weekends, or all on the first or
-    the last day of a month; weeks (202152, 202201) and quarters (20214, 20221) over the end of a
-    year; days of the year (2024001); months among days (202401, 20240215); days and months with the
-    year last (31122024, 122024) or of two digits (241231, 2412).
+    These patterns are suspected, where there are three different numbers or more:
+
+    - spreadsheets' serial days without weekends, all on one weekday with a week somewhere between
+      two of them (ten or more, up to 2049), or all on the first or the last day of a month
+    - weeks (202152, 202201) and quarters (20214, 20221) over the end of a year; the weeks of a
+      whole year (202401 to 202452)
+    - days of the year (2024001)
+    - months among days (202401, 20240215)
+    - days, months, weeks and days of the year with the year last (31122024, 122024)
+    - days and months with a year of two digits (241231, 2412) over the end of a month or year; the
+      months or weeks of a whole year (2401 to 2412 or 2452), unless they may be years or begin
+      where counters do (1001)
     """
     ordered = np.sort(pd.unique(numbers))
     if _mix_months_and_days(ordered):
@@ -49,13 +59,13 @@ def other_meaning(numbers: Int[np.ndarray, " row"]) -> str | None:
     if _parts_of_years(ordered, 1000, 366):
         return "days of the year; if they are, say --date-format %Y%j"
     over_years = len(np.unique(ordered // 100)) > 1
-    if over_years and _parts_of_years(ordered, 100, 53):
+    if (over_years or _is_whole_year(ordered, 52)) and _parts_of_years(ordered, 100, 53):
         return f"weeks of a year; if they are, write them as {_written(ordered[0], 100, '-W')}"
     over_years = len(np.unique(ordered // 10)) > 1
     if over_years and _parts_of_years(ordered, 10, 4):
         return f"quarters of a year; if they are, write them as {_written(ordered[0], 10, 'Q')}"
-    if kind := _short_or_reversed(ordered):
-        return f"{kind}; if they are, write them as 2024-03-28 or 2024-03"
+    if kind := _year_last(ordered) or _short_year(ordered):
+        return f"{kind}; if they are, write them as 2024-03-28, 2024-03 or 2024-W05"
     if _are_serial_days(ordered):
         day = SERIAL_START + pd.Timedelta(days=int(ordered[0]))
         return f"days of a spreadsheet ({day:%Y-%m-%d}); if they are, say --date-format excel"
@@ -78,29 +88,68 @@ def _parts_of_years(ordered: Int[np.ndarray, " kind"], base: int, most: int) -> 
     return bool(possible) and len(np.unique(parts)) > 1
 
 
-def _short_or_reversed(ordered: Int[np.ndarray, " kind"]) -> str | None:
-    """Say what numbers may be that have the year last or in two digits; None if nothing.
+def _is_whole_year(ordered: Int[np.ndarray, " kind"], count: int) -> bool:
+    """Return whether these are one year's months (``count`` 12) or weeks (52): x01, x02, ..., x52.
 
-    Numbers at equal distances rather count steps.
+    A few weeks may be missing, or there may be 53.
     """
-    if len(np.unique(np.diff(ordered))) == 1 or ordered[0] < 0:
-        return None
+    years, parts = np.divmod(ordered, 100)
+    if len(np.unique(years)) > 1 or parts[0] != 1:
+        return False
+    if count == 12:
+        return len(parts) == parts[-1] == 12
+    return parts[-1] in (52, 53) and len(parts) >= _MOST_WEEKS
+
+
+def _year_last(ordered: Int[np.ndarray, " kind"]) -> str | None:
+    """Say what numbers that have the year last may be; None if nothing.
+
+    Numbers at equal distances count steps, unless these lie between dates of one year (10,000 or a
+    multiple), which counters hardly begin with.
+    """
     rest, year = np.divmod(ordered, 10_000)  # a leading zero is lost in numbers
-    if ((year >= _YEARS[0]) & (year <= _YEARS[1])).all() and len(np.unique(rest)) > 1:
-        for first, second, order in ((31, 12, "day, month"), (12, 31, "month, day")):
-            one, other = np.divmod(rest, 100)
-            if _between(one, first) and _between(other, second):
-                return f"days written as {order} and year"
-        if _between(rest, 12):
-            return "months with the year last"
-    months, days = np.divmod(ordered % 10_000, 100)
-    short = (ordered >= 10_101) & (ordered <= 991_231)
-    if short.all() and _between(months, 12) and _between(days, 31) and len(np.unique(months)) > 1:
-        return "days with a year of two digits"
-    short = (ordered >= 101) & (ordered <= 9912)
-    if len(ordered) >= _SURE and short.all() and _between(ordered % 100, 12):
-        return "months with a year of two digits"
+    plausible = ((year >= _YEARS[0]) & (year <= _YEARS[1])).all() and len(np.unique(rest)) > 1
+    if not plausible or (_are_equally_spaced(ordered) and len(np.unique(year)) > 1):
+        return None
+    for first, second, order in ((31, 12, "day, month"), (12, 31, "month, day")):
+        one, other = np.divmod(rest, 100)
+        if _between(one, first) and _between(other, second):
+            return f"days written as {order} and year"
+    for most, kind in ((12, "months"), (53, "weeks"), (366, "days of the year")):
+        if _between(rest, most):
+            return f"{kind} with the year last"
     return None
+
+
+def _short_year(ordered: Int[np.ndarray, " kind"]) -> str | None:
+    """Say what numbers that have a year of two digits may be; None if nothing.
+
+    Numbers at equal distances count steps, unless they are just the months or weeks of a year.
+    """
+    short = bool(ordered[0] >= 101 and ordered[-1] <= 9953)
+    years = ordered // 100
+    # 2001 to 2012 are years, and counters begin with 101 or 1001.
+    counted = (18 <= years[0] <= 20) or years[0] < 10 or years[0] % 10 == 0
+    if short and not counted:
+        for count, kind in ((12, "months"), (52, "weeks")):
+            if _is_whole_year(ordered, count):
+                return f"{kind} with a year of two digits"
+    if _are_equally_spaced(ordered):
+        return None
+    months, days = np.divmod(ordered % 10_000, 100)
+    dated = ordered[0] >= 10_101 and ordered[-1] <= 991_231
+    if dated and _between(months, 12) and _between(days, 31) and len(np.unique(months)) > 1:
+        return "days with a year of two digits"
+    if len(ordered) >= _SURE and short and _between(ordered % 100, 12):
+        return "months with a year of two digits"
+    over_years = years[0] < years[-1]
+    if over_years and len(ordered) >= _MOST_WEEKS and short and _between(ordered % 100, 53):
+        return "weeks with a year of two digits"
+    return None
+
+
+def _are_equally_spaced(ordered: Int[np.ndarray, " kind"]) -> bool:
+    return len(np.unique(np.diff(ordered))) == 1
 
 
 def _between(numbers: Int[np.ndarray, " kind"], most: int) -> bool:
@@ -130,5 +179,9 @@ def _are_serial_days(ordered: Int[np.ndarray, " kind"]) -> bool:
         return False
     days = pd.DatetimeIndex(SERIAL_START + pd.to_timedelta(ordered, unit="D"))
     weekdays = np.unique(days.day_of_week)
-    without_weekends = len(ordered) >= 10 and weekdays.tolist() == [0, 1, 2, 3, 4]
-    return without_weekends or bool(days.is_month_start.all() or days.is_month_end.all())
+    if days.is_month_start.all() or days.is_month_end.all():
+        return True
+    steps = np.diff(ordered)
+    # Counters that go on in sevens mostly reach later days.
+    weekly = (steps % 7 == 0).all() and (steps == 7).any() and ordered[-1] <= _LAST_WEEKLY
+    return len(ordered) >= 10 and bool(weekly or weekdays.tolist() == [0, 1, 2, 3, 4])

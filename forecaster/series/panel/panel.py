@@ -140,7 +140,8 @@ class Panel:
     def from_frame(frame: pd.DataFrame, skipped: Mapping[str, Skipped] | None = None) -> "Panel":
         """Stack a long frame with columns ``unique_id, ds`` and channels.
 
-        The keys may also be named ``ticker, date``. Columns without numbers are left out. The
+        The keys may also be named ``ticker, date``. Columns without numbers are left out, also
+        one of currencies: only :func:`forecaster.load_panel` refuses a series with two of them. The
         target is the first column found of ``y``, ``adj_close``, ``close``. A series whose first
         row has no ``adj_close`` gets its ``close`` instead. A series with a repeated time, an
         infinite number or without any value is left out and named in ``skipped``.
