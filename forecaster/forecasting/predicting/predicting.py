@@ -2,7 +2,7 @@
 
 import functools
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias, Unpack
 
 import jax
@@ -48,6 +48,7 @@ from forecaster.series import (
 )
 
 _NAMED = 3  # series in a warning
+_STEPS_AT_ONCE = 2**17  # steps of the series that are forecast at the same time
 _PADDED = 10_000  # steps of a window that a shorter history is filled up to
 
 
@@ -165,8 +166,12 @@ def predict(
     check_known_ahead(model, panel)
     model = with_newcomers(model, panel)
     horizon = model.config.horizon
-    transformed = model.transform.apply(panel, horizon)
-    forecast = _latest_with_quantiles(model, panel, transformed, level, quantiles)
+    steps = int(panel.mask.sum(1).max())
+    parts: list[dict[str, ByHorizon]] = []
+    for some in _few_at_a_time(panel, steps):
+        transformed = model.transform.apply(some, horizon, steps)
+        parts.append(_latest_with_quantiles(model, some, transformed, level, quantiles))
+    forecast = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     check_finite(panel, forecast)
     factor = price_factor(panel)[:, None]
     times = panel.of_times(lambda times: times_ahead(times, horizon))
@@ -179,6 +184,13 @@ def predict(
         rungs = model.networks.rungs[model.networks.rows_of(panel.ids)]
         frame[FORECAST_BY] = np.repeat(np.array([str(rung) for rung in rungs], object), horizon)
     return frame
+
+
+def _few_at_a_time(panel: Panel, steps: int) -> Iterator[Panel]:
+    """Yield parts of a panel of nearly equal size, so that few features are in memory at once."""
+    count = -(-len(panel.ids) * steps // _STEPS_AT_ONCE)
+    for some in np.array_split(np.array(panel.ids, object), min(count, len(panel.ids))):
+        yield panel if count == 1 else panel.only(some.tolist())
 
 
 def check_known_ahead(model: Model, panel: Panel) -> None:
