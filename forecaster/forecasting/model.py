@@ -241,7 +241,11 @@ def rename_series(model: Model, names: Mapping[str, str]) -> Model:
         report=model.report.rename(index=dict(names)),
     )
     natures = {names.get(name, name): one for name, one in model.transform.natures.items()}
-    transform = dataclasses.replace(model.transform, natures=MappingProxyType(natures))
+    transform = dataclasses.replace(
+        model.transform,
+        natures=MappingProxyType(natures),
+        covariates=model.transform.covariates.renamed(names),
+    )
     return dataclasses.replace(model, networks=networks, transform=transform)
 
 
