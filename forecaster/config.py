@@ -161,7 +161,9 @@ class Config:
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
-            if getattr(self, name) not in choices and not (name == "model" and self.is_own):
+            given: object = getattr(self, name)  # which may be an array
+            known = isinstance(given, str) and given in choices
+            if not known and not (name == "model" and self.is_own):
                 raise _wrong(name, f"one of {', '.join(choices)}", getattr(self, name))
         if cast(int | None, self.burn_in) is None and isinstance(cast(object, self.lookback), int):
             object.__setattr__(self, "burn_in", max(0, min(20, self.lookback // 3)))
@@ -410,7 +412,7 @@ def _checked_season(value: object) -> int | tuple[int, ...] | None:
 
 def _checked_premium(value: object) -> float | None:
     """Return ``premium``; None for the text "none", which TOML and a command line use for it."""
-    if value is None or value == "none":
+    if value is None or (isinstance(value, str) and value == "none"):
         return None
     if not isinstance(value, int | float) or isinstance(value, bool) or not -0.5 <= value <= 1:
         raise _wrong(

@@ -13,6 +13,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import ModelError
+from forecaster.forecasting import rename_series
 from forecaster.storage import METHODS
 from tests.storage.mutants import ARRAYS, JSON, mutate, sign
 
@@ -311,3 +312,14 @@ def test_each_series_has_the_scales_of_its_covariates(tmp_path, scales):
     (run / JSON).write_text(json.dumps(rest))
     with pytest.raises(ModelError, match="transform: covariates: scales: none for a"):
         fc.load(run)
+
+
+def test_a_renamed_series_keeps_the_scales_of_its_covariates():
+    days = pd.date_range("2024-01-01", periods=80)
+    frame = pd.DataFrame({"unique_id": "a", "ds": days, "y": np.arange(80.0) % 7})
+    known = pd.DataFrame({"ds": pd.date_range("2024-01-01", periods=90), "open": np.arange(90) % 2})
+    panels = [fc.load_panel(frame.assign(unique_id=name)).with_future(known) for name in ("a", "b")]
+    model = fc.fit(panels[0], fc.Config(horizon=2, model="lstm", epochs=1, members=1))
+    expected = fc.predict(model, panels[0]).drop(columns="unique_id")
+    got = fc.predict(rename_series(model, {"a": "b"}), panels[1]).drop(columns="unique_id")
+    pd.testing.assert_frame_equal(got, expected, check_exact=True)
