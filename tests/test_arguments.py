@@ -293,8 +293,8 @@ def test_names_are_listed_in_one_row(panel, model, monkeypatch):
             panel.plot(wrong)
         for wanted in ({"tickers": wrong}, {"mask": wrong}):
             with pytest.raises(UsageError, match=r"(tickers|mask): expected a list of texts; got"):
-                fc.load_panel("simulated", **wanted)
-    some = np.array(panel.ids[:2])
+                fc.load_panel("simulated", **cast(dict[str, Any], wanted))
+    some = cast(Any, np.array(panel.ids[:2]))
     assert panel.only(some).ids == model.only(some).ids == panel.ids[:2]
     # The series are read from an array; these have no new rows.
     with pytest.raises(DataError, match="no rows after those that were learned from"):
@@ -302,8 +302,8 @@ def test_names_are_listed_in_one_row(panel, model, monkeypatch):
     for source in ("simulated", panel.to_frame()):
         for wrong in ([[panel.ids[0]]], [1], [None], [pd.NA], np.ma.array([1], mask=[True])):
             with pytest.raises(UsageError, match="tickers: expected a list of texts; got"):
-                fc.load_panel(source, wrong)
-        loaded = fc.load_panel(source, iter(panel.ids[:2]), mask=np.array(["jump"]))
+                fc.load_panel(source, cast(Any, wrong))
+        loaded = fc.load_panel(source, iter(panel.ids[:2]), mask=cast(Any, np.array(["jump"])))
         assert loaded.ids == panel.ids[:2]
 
 
@@ -348,4 +348,6 @@ def test_a_number_is_no_array(panel, model):
         fc.simulate(model, panel, 2, seed=cast(Any, np.array(3)))
     with pytest.raises(UsageError, match=r"n_paths: expected a whole number of 1 or more; got arr"):
         fc.simulate(model, panel, cast(Any, np.array(3)))
-    assert len(fc.simulate(model, panel, np.int64(2), seed=10**30)) == 2 * 3 * len(panel.ids)
+    assert len(fc.simulate(model, panel, cast(Any, np.int64(2)), seed=10**30)) == 2 * 3 * len(
+        panel.ids
+    )

@@ -1,5 +1,7 @@
 """Errors of different series beside each other, against arithmetic written out."""
 
+from typing import Any, cast
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -123,9 +125,9 @@ def test_scores_and_horizons_are_those_of_the_evaluation(two_steps):
     for measure in (relative, in_volatility, excess, differences):
         for score in ("maee", None, ["mae"], "model", "horizon"):
             with pytest.raises(UsageError, match="score: expected one of crps, mae, rmse; got"):
-                measure(two_steps, score)
+                measure(two_steps, cast(Any, score))
         for horizon in (3, -1, "x", None, np.array(1)):
             with pytest.raises(UsageError, match="horizon: expected "):
-                measure(two_steps, "mae", horizon)
+                measure(two_steps, "mae", cast(Any, horizon))
     with pytest.raises(UsageError, match="horizon: expected 1 to 2, or 0 for all of them; got 3"):
         comparison(two_steps, 3)
