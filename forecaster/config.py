@@ -28,12 +28,13 @@ _CHOICES = {
     "precision": ("float32", "bfloat16"),
 }
 
+MOST_SEASONS, MOST_SEASON = 10, 1_000_000  # seasons of a series, and steps in one
 # Upper limits. Beyond them a fit asks for more memory than any machine has, or runs for years.
 _MOST = {
-    "hidden": 10_000, "layers": 100, "horizon": 10_000, "members": 1_000, "season": 1_000_000,
+    "hidden": 10_000, "layers": 100, "horizon": 10_000, "members": 1_000, "season": MOST_SEASON,
     "lookback": math.inf,  # a longer lookback is cut to the histories
 }  # fmt: skip
-_MOST_SEASONS, _MOST_INT = 10, 2**31 - 1
+_MOST_INT = 2**31 - 1
 # Bytes, and points in a line, of a file of settings, which is a flat table.
 _MOST_BYTES, _MOST_DOTS = 1 << 20, 100
 _MOST_SHOWN = 100  # characters of a value in an error message
@@ -160,7 +161,9 @@ class Config:
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
-            if getattr(self, name) not in choices and not (name == "model" and self.is_own):
+            given: object = getattr(self, name)  # which may be an array
+            known = isinstance(given, str) and given in choices
+            if not known and not (name == "model" and self.is_own):
                 raise _wrong(name, f"one of {', '.join(choices)}", getattr(self, name))
         if cast(int | None, self.burn_in) is None and isinstance(cast(object, self.lookback), int):
             object.__setattr__(self, "burn_in", max(0, min(20, self.lookback // 3)))
@@ -400,8 +403,8 @@ def _checked_season(value: object) -> int | tuple[int, ...] | None:
             "season: expected a number of steps, or several; got []. Leave it out for the default, "
             "or use 1 for no season"
         )
-    if len(cast(list[object], value)) > _MOST_SEASONS:
-        raise _wrong("season", f"{_MOST_SEASONS} numbers of steps at most", value)
+    if len(cast(list[object], value)) > MOST_SEASONS:
+        raise _wrong("season", f"{MOST_SEASONS} numbers of steps at most", value)
     for steps in cast(list[object], value):
         _check_count("season", steps)
     return tuple(sorted(cast(list[int], value)))
@@ -409,7 +412,7 @@ def _checked_season(value: object) -> int | tuple[int, ...] | None:
 
 def _checked_premium(value: object) -> float | None:
     """Return ``premium``; None for the text "none", which TOML and a command line use for it."""
-    if value is None or value == "none":
+    if value is None or (isinstance(value, str) and value == "none"):
         return None
     if not isinstance(value, int | float) or isinstance(value, bool) or not -0.5 <= value <= 1:
         raise _wrong(

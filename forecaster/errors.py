@@ -4,7 +4,7 @@ Each message says what is wrong and where, what was expected, what came instead,
 """
 
 import operator
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from types import UnionType
 from typing import SupportsIndex
 
@@ -12,6 +12,7 @@ from forecaster.skipped import Skipped
 
 _MOST_SHOWN = 300  # characters in a list of names
 _MOST_QUOTED = 80  # characters of a wrong argument
+_SEEDS = -(2**31), 2**32 - 1  # a random key is made of 32 bits of it
 
 
 class ForecasterError(Exception):
@@ -121,17 +122,27 @@ def check_type(name: str, value: object, kinds: type | UnionType, expected: str)
         raise wrong_argument(name, value, expected)
 
 
-def check_whole(name: str, value: object, least: int | None = None) -> None:
-    """Raise UsageError for an argument that is no whole number, or is less than ``least``."""
+def check_whole(
+    name: str, value: object, least: int | None = None, most: int | None = None
+) -> None:
+    """Raise UsageError for an argument that is no whole number of ``least`` to ``most``."""
     expected = "a whole number" if least is None else f"a whole number of {least} or more"
-    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+    expected = expected if most is None else f"a whole number of {least} to {most}"
+    is_array = not isinstance(value, Hashable)
+    if is_array or isinstance(value, bool) or not isinstance(value, SupportsIndex):
         raise wrong_argument(name, value, expected)
     try:
         number = operator.index(value)
     except TypeError as error:  # an array
         raise wrong_argument(name, value, expected) from error
-    if least is not None and number < least:
+    if (least is not None and number < least) or (most is not None and number > most):
         raise wrong_argument(name, value, expected)
+
+
+def check_seed(seed: object) -> None:
+    """Raise UsageError for a seed of networks that is no whole number of 32 bits."""
+    check_whole("seed", seed)
+    check_whole("seed", seed, *_SEEDS)
 
 
 def check_flag(name: str, value: object) -> None:
@@ -143,6 +154,8 @@ def check_flag(name: str, value: object) -> None:
 def check_names(name: str, value: object, expected: str = "a list of names") -> None:
     """Raise UsageError for an argument that is not a list of texts, such as a single text."""
     if not isinstance(value, Collection) or isinstance(value, str | bytes | Mapping):
+        raise wrong_argument(name, value, expected)
+    if getattr(value, "ndim", 1) != 1:  # an array or a frame
         raise wrong_argument(name, value, expected)
     if not all(isinstance(each, str) for each in value):
         raise wrong_argument(name, value, expected)
@@ -156,7 +169,10 @@ def check_callable(name: str, value: object) -> None:
 
 def wrong_argument(name: str, value: object, expected: str) -> UsageError:
     """Return the error for an argument that is not what was expected."""
-    got = " ".join(repr(value).split())
+    try:
+        got = " ".join(repr(value).split())
+    except ValueError:  # Python refuses to write numbers of more digits
+        got = "a number of more than 4,300 digits"
     got = got if len(got) <= _MOST_QUOTED else f"{got[:_MOST_QUOTED]}... ({type(value).__name__})"
     return UsageError(f"{name}: expected {expected}; got {got}")
 

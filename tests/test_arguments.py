@@ -269,3 +269,85 @@ def test_what_panels_are_asked_for_exists(panel):
     }.items():
         with pytest.raises(UsageError, match=message):
             call()
+
+
+ARRAY, FRAME = np.array(["a", "b"]), pd.DataFrame({"a": [1]})
+
+
+@pytest.mark.parametrize("given", [ARRAY, FRAME, SERIES, pd.NA, pd.NaT, np.array(3), {}])
+@pytest.mark.parametrize(
+    "name", ["model", "head", "training", "transform", "start", "precision", "premium"]
+)
+def test_a_setting_is_one_value(name, given):
+    with pytest.raises(UsageError, match=f"{name}: expected "):
+        fc.Config(**{name: given})
+
+
+def test_names_are_listed_in_one_row(panel, model, monkeypatch):
+    zero, table = np.array(panel.ids[0]), pd.DataFrame(columns=list(panel.ids))
+    for wrong in (zero, np.array([panel.ids]), table):
+        for ask in (panel.only, model.only, lambda ids: fc.update(model, panel, ids)):
+            with pytest.raises(UsageError, match="ids: expected a list of names"):
+                ask(wrong)
+        with pytest.raises(UsageError, match="unique_ids: expected the name of a series, a list"):
+            panel.plot(wrong)
+        for wanted in ({"tickers": wrong}, {"mask": wrong}):
+            with pytest.raises(UsageError, match=r"(tickers|mask): expected a list of texts; got"):
+                fc.load_panel("simulated", **cast(dict[str, Any], wanted))
+    some = cast(Any, np.array(panel.ids[:2]))
+    assert panel.only(some).ids == model.only(some).ids == panel.ids[:2]
+    # The series are read from an array; these have no new rows.
+    with pytest.raises(DataError, match="no rows after those that were learned from"):
+        fc.update(model, panel, some)
+    for source in ("simulated", panel.to_frame()):
+        for wrong in ([[panel.ids[0]]], [1], [None], [pd.NA], np.ma.array([1], mask=[True])):
+            with pytest.raises(UsageError, match="tickers: expected a list of texts; got"):
+                fc.load_panel(source, cast(Any, wrong))
+        loaded = fc.load_panel(source, iter(panel.ids[:2]), mask=cast(Any, np.array(["jump"])))
+        assert loaded.ids == panel.ids[:2]
+
+
+def test_what_panels_are_changed_by_is_of_their_kind(panel):
+    steps = fc.Panel.from_arrays({"a": (TIMES, NUMBERS, ("y",))})
+    rows, many = np.arange(2), np.arange(3)
+    for call, message in {
+        lambda: panel.only(panel.ids, skipped=True): "skipped: expected reasons by series, or None",
+        lambda: panel.only(panel.ids, FRAME): "skipped: expected reasons by series, or None",
+        lambda: panel.without(None, None): "rows: expected an array of indices below 5; got None",
+        lambda: panel.without(["a"], [0]): r"rows: expected an array of indices below 5; got \['a'",
+        lambda: panel.without([5], [0]): r"rows: expected an array of indices below 5; got \[5\]",
+        lambda: panel.without([[1], [1, 2]], [0]): "rows: expected an array of indices below 5",
+        lambda: panel.without(rows, FRAME): "positions: expected an array of indices below",
+        lambda: panel.without(rows, many): "positions: expected 2 indices, as many as rows",
+        lambda: panel.with_market(panel.ids[0], forecast=pd.NA): "forecast: expected True or False",
+        lambda: panel.with_market(panel.ids[0], forecast=ARRAY): "forecast: expected True or False",
+        lambda: panel.until(np.array(3)): r"array\(3\) is not a date",
+        lambda: panel.until(3): "3 is not a date",
+        lambda: panel.until(panel.times[:2]): "is not a date",
+        lambda: steps.until("2020-01-01"): "time: expected a whole number, as the series count",
+        lambda: steps.until(TIMES): "time: expected a whole number, as the series count",
+    }.items():
+        with pytest.raises(UsageError, match=message):
+            cast(Any, call)()
+    assert panel.without([0], [3]).mask.sum() == panel.mask.sum() - 1
+    assert panel.without([], []) is panel
+    assert steps.until(np.array(3)).times.tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "seed", [10**30, 2**32, -(2**31) - 1, pytest.param(10**5000, id="long"), np.array(3)]
+)
+def test_a_seed_has_32_bits(panel, config, seed):
+    for call in (fc.fit, fc.cross_validation, lambda *_, seed: BacktestOptions(seed=seed)):
+        with pytest.raises(UsageError, match="seed: expected a whole number"):
+            call(panel, config, seed=seed)
+
+
+def test_a_number_is_no_array(panel, model):
+    with pytest.raises(UsageError, match=r"seed: expected a whole number of 0 or more; got array"):
+        fc.simulate(model, panel, 2, seed=cast(Any, np.array(3)))
+    with pytest.raises(UsageError, match=r"n_paths: expected a whole number of 1 or more; got arr"):
+        fc.simulate(model, panel, cast(Any, np.array(3)))
+    assert len(fc.simulate(model, panel, cast(Any, np.int64(2)), seed=10**30)) == 2 * 3 * len(
+        panel.ids
+    )

@@ -13,7 +13,7 @@ import pytest
 
 import forecaster as fc
 from forecaster import swarm
-from forecaster.errors import ModelError
+from forecaster.errors import ModelError, UsageError
 from forecaster.files import is_held
 from forecaster.forecasting.fitting import pooled as sampling
 from forecaster.home import Home
@@ -103,8 +103,9 @@ def test_a_fit_in_shards_has_the_bits_of_one_in_one_piece(data, sharded):
     np.testing.assert_array_equal(whole.spread, shard.spread)
     some = fc.load(folder, ids=["GGG", "AAA"])
     assert some.ids == ("GGG", "AAA")
-    with pytest.raises(KeyError):
-        fc.load(folder, ids=["nobody"])
+    for ids in (["nobody"], ["nobody", "AAA"]):
+        with pytest.raises(UsageError, match="ids: nobody: not in the model; it has "):
+            fc.load(folder, ids=ids)
 
 
 def test_forecasts_are_those_of_one_piece_and_one_ticker_opens_one_shard(

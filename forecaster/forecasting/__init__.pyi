@@ -45,6 +45,7 @@ from .model import leading_axes as leading_axes
 from .model import merge_members as merge_members
 from .model import rename_series as rename_series
 from .model import split_members as split_members
+from .model import unknown_series as unknown_series
 from .networks import OwnNetwork as OwnNetwork
 from .networks import check_class as check_class
 from .networks import import_path as import_path

@@ -11,7 +11,7 @@ import pandas as pd
 from jaxtyping import Bool, Float, Int, Shaped
 
 from forecaster.config import Config
-from forecaster.errors import UsageError, check_names
+from forecaster.errors import UsageError, check_names, listed
 from forecaster.forecasting.bands.drift import Drift, join_drifts
 from forecaster.forecasting.networks import OwnNetwork
 from forecaster.forecasting.rungs import FORECAST_BY, Rung
@@ -19,6 +19,7 @@ from forecaster.ingest import ColumnOptions, Table
 from forecaster.series import Frequency, Transform, in_words, show_time
 from forecaster.showing import as_html, as_text, first_of, names_in_short
 from forecaster.skipped import Skipped
+from forecaster.spelling import near
 from forecaster.swarm import take_members
 
 if TYPE_CHECKING:
@@ -218,9 +219,12 @@ class Model:
     def only(self, ids: Sequence[str]) -> "Model":
         """Return the model of these series alone, in this order.
 
-        Raises KeyError for a series without a network, and UsageError for anything but names.
+        Raises UsageError for anything but names of series that the model forecasts.
         """
         check_names("ids", ids)
+        known = set(self.ids)
+        if unknown := [name for name in ids if name not in known]:
+            raise unknown_series(unknown, self.ids)
         rows = self.networks.rows_of(ids)
         return dataclasses.replace(
             self,
@@ -229,6 +233,12 @@ class Model:
             fitted_until=self.fitted_until[rows],
             spacing=self.spacing[rows],
         )
+
+
+def unknown_series(unknown: Sequence[str], known: Sequence[str]) -> UsageError:
+    """Return the error for series that a model does not forecast; ``known``: those that it does."""
+    alike = near(known, unknown[0]) or known
+    return UsageError(f"ids: {listed(unknown)}: not in the model; it has {listed(alike)}")
 
 
 def rename_series(model: Model, names: Mapping[str, str]) -> Model:
@@ -241,7 +251,11 @@ def rename_series(model: Model, names: Mapping[str, str]) -> Model:
         report=model.report.rename(index=dict(names)),
     )
     natures = {names.get(name, name): one for name, one in model.transform.natures.items()}
-    transform = dataclasses.replace(model.transform, natures=MappingProxyType(natures))
+    transform = dataclasses.replace(
+        model.transform,
+        natures=MappingProxyType(natures),
+        covariates=model.transform.covariates.renamed(names),
+    )
     return dataclasses.replace(model, networks=networks, transform=transform)
 
 

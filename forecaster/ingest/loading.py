@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias, Unpack
+from typing import Any, NamedTuple, TypeAlias, Unpack, cast
 
 import numpy as np
 import pandas as pd
@@ -17,6 +17,7 @@ from forecaster.errors import (
     SourceError,
     StoreError,
     UsageError,
+    check_whole,
     name_reasons,
     wrong_argument,
 )
@@ -110,8 +111,9 @@ def load_panel(
 
     Raises DataError if no series can be loaded, UsageError if the source is unknown.
     """
-    check_flags(mask)
-    check_names(tickers, "tickers")
+    check_flags(mask := _texts("mask", mask))
+    tickers = None if tickers is None else _texts("tickers", tickers)
+    check_whole("seed", seed)
     roles = Columns(**columns)
     if not isinstance(source, str):
         if query is not None:
@@ -508,18 +510,19 @@ def _without_actions(series: Arrays) -> Arrays:
     return Arrays(series.times, series.values[:, kept], channels)
 
 
-def check_names(names: object, what: str) -> None:
-    """Raise UsageError for anything but a sequence of texts; None is one."""
-    if names is None and what == "tickers":
-        return
-    several = isinstance(names, Iterable) and not isinstance(names, str | bytes | np.ndarray)
-    if not several and not (isinstance(names, np.ndarray) and names.ndim == 1):
-        raise wrong_argument(what, names, "a list of texts")
+def _texts(what: str, given: object) -> list[str]:
+    """Return several texts as a list. Raises UsageError for anything else."""
+    several = isinstance(given, Iterable) and not isinstance(given, str | bytes)
+    several = several and getattr(given, "ndim", 1) == 1  # of arrays and frames
+    texts = list(cast(Iterable[object], given)) if several else []
+    if not several or not all(isinstance(text, str) for text in texts):
+        raise wrong_argument(what, given, "a list of texts")
+    return cast(list[str], texts)
 
 
 def check_flags(flags: Sequence[str]) -> None:
     """Raise UsageError for an unknown flag, or for one whose rows cannot be left out."""
-    check_names(flags, "mask")
+    flags = _texts("mask", flags)
     unknown = [flag for flag in flags if flag not in MASKS]
     if unknown:
         why = "rows that have it are shown, not left out; " if unknown[0] in FLAGS else ""

@@ -27,6 +27,7 @@ from .calendar.times import nearest_time as nearest_time
 from .calendar.times import show_time as show_time
 from .calendar.times import show_times as show_times
 from .calendar.times import split_offset as split_offset
+from .calendar.wording import in_words as in_words
 from .features.market import behind_market as behind_market
 from .features.market import check_market as check_market
 from .features.nature import Nature as Nature
@@ -43,7 +44,6 @@ from .panel.flags import UNCONFIRMED as UNCONFIRMED
 from .panel.flags import Flags as Flags
 from .panel.panel import Histories as Histories
 from .panel.panel import Panel as Panel
-from .panel.panel import in_words as in_words
 from .panel.panel import on_axis as on_axis
 from .panel.stacking import Layout as Layout
 from .panel.stacking import union_of as union_of

@@ -1,17 +1,27 @@
 """Errors of different series beside each other, against arithmetic written out."""
 
+from typing import Any, cast
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
+from forecaster.errors import UsageError
 from forecaster.evaluation import (
     ALL,
+    caveats,
+    comparison,
+    confidence_set,
+    coverage,
     differences,
     excess,
     in_volatility,
     ratios,
     relative,
+    strongest,
+    value_at_risk,
+    verdict,
     volatility,
 )
 from tests.evaluation.handmade import SERIES, evaluation, outcomes, scores_of
@@ -98,3 +108,26 @@ def test_an_evaluation_of_an_earlier_version_has_differences_without_intervals(t
     np.testing.assert_allclose(table["difference"], np.divide(OURS, NAIVE) - 1)
     assert table[["low", "p_adjusted"]].isna().all().all()
     np.testing.assert_allclose(differences(made, "crps", 1)["difference"], table["difference"])
+
+
+@pytest.mark.parametrize("given", [None, "folder", pd.DataFrame({"mae": [1.0]}), 3])
+def test_only_an_evaluation_is_measured(given):
+    for measure in (relative, in_volatility, excess, differences):
+        with pytest.raises(UsageError, match="evaluation: expected an Evaluation, such as"):
+            measure(given, "mae")
+    for show in (comparison, confidence_set, coverage, value_at_risk, volatility, verdict, caveats,
+                 strongest):  # fmt: skip
+        with pytest.raises(UsageError, match="evaluation: expected an Evaluation, such as"):
+            show(given)
+
+
+def test_scores_and_horizons_are_those_of_the_evaluation(two_steps):
+    for measure in (relative, in_volatility, excess, differences):
+        for score in ("maee", None, ["mae"], "model", "horizon"):
+            with pytest.raises(UsageError, match="score: expected one of crps, mae, rmse; got"):
+                measure(two_steps, cast(Any, score))
+        for horizon in (3, -1, "x", None, np.array(1)):
+            with pytest.raises(UsageError, match="horizon: expected "):
+                measure(two_steps, "mae", cast(Any, horizon))
+    with pytest.raises(UsageError, match="horizon: expected 1 to 2, or 0 for all of them; got 3"):
+        comparison(two_steps, 3)

@@ -163,7 +163,7 @@ def test_a_model_of_some_series_forecasts_them_as_before(panel, model):
     expected = fc.predict(model, panel).set_index("unique_id").loc[some]
     got = fc.predict(part, panel.only(some)).set_index("unique_id")
     pd.testing.assert_frame_equal(got, expected, check_exact=True)
-    with pytest.raises(KeyError):
+    with pytest.raises(UsageError, match="ids: NVDA: not in the model; it has AAPL"):
         model.only(["NVDA"])
 
 

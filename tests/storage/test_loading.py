@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import struct
 import warnings
@@ -12,6 +13,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import ModelError
+from forecaster.forecasting import rename_series
 from forecaster.storage import METHODS
 from tests.storage.mutants import ARRAYS, JSON, mutate, sign
 
@@ -244,3 +246,80 @@ def test_the_classical_model_is_that_of_the_settings(classical, tmp_path, part, 
     (changed / "model.json").write_text(json.dumps(rest))
     with pytest.raises(ModelError, match=message):
         fc.load(changed)
+
+
+def nature(**new):
+    return lambda rest: rest["transform"]["natures"]["a"].update(new)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            nature(seasons=[2**31 - 2], spacing=0.001),
+            "natures: seasons: expected 1 to 1000000; got",
+        ),
+        (
+            nature(seasons=list(range(2, 60_000))),
+            "natures: seasons: expected 10 at most; got 59998",
+        ),
+        (
+            nature(seasons=[86_400], spacing=10.0),
+            "'a': spacing: expected 0, or 86.4 to 8.64e.07; got",
+        ),
+        (nature(spacing=1e-308), "'a': spacing: expected 0, or 86.4 to 8.64e.07; got 1e-308"),
+        (nature(spacing=-1), "'a': spacing: expected 0, or 86.4"),
+        (
+            lambda rest: rest["transform"]["natures"].update(
+                b=rest["transform"]["natures"]["a"] | {"spacing": 1e-308}
+            ),
+            "'b': spacing: expected 0, or 1e-09 to",
+        ),
+        (
+            lambda rest: rest["transform"].update(common_seasons=[7] * 100_000),
+            "common_seasons: expected 10 at most; got 100000",
+        ),
+        *(
+            (
+                lambda rest, learned=learned: rest["transform"]["natures"]["a"]["experts"].update(
+                    learned=learned
+                ),
+                "experts: learned: expected a whole number of 0 to 2147483647; got",
+            )
+            for learned in (10**30, 1e308, -1e308, -1, True, None)
+        ),
+    ],
+)
+def test_what_a_series_was_found_to_be_is_plausible(classical, tmp_path, change, message):
+    run = shutil.copytree(classical, tmp_path / "run")
+    rest = json.loads((run / JSON).read_text())
+    change(rest)
+    (run / JSON).write_text(json.dumps(rest))
+    with pytest.raises(ModelError, match=f"{re.escape(str(run))}: not a model .*: {message}"):
+        fc.load(run)
+
+
+@pytest.mark.parametrize("scales", [{}, [], "", {"b": [[0, 1]]}])
+def test_each_series_has_the_scales_of_its_covariates(tmp_path, scales):
+    days = pd.date_range("2024-01-01", periods=80)
+    panel = fc.load_panel(pd.DataFrame({"unique_id": "a", "ds": days, "y": np.arange(80.0) % 7}))
+    known = pd.DataFrame({"ds": pd.date_range("2024-01-01", periods=90), "open": np.arange(90) % 2})
+    panel = panel.with_future(known)
+    run = fc.save(fc.fit(panel, fc.Config(horizon=2)), tmp_path / "run")
+    assert len(fc.predict(fc.load(run), panel)) == 2
+    rest = json.loads((run / JSON).read_text())
+    rest["transform"]["covariates"]["scales"] = scales
+    (run / JSON).write_text(json.dumps(rest))
+    with pytest.raises(ModelError, match="transform: covariates: scales: none for a"):
+        fc.load(run)
+
+
+def test_a_renamed_series_keeps_the_scales_of_its_covariates():
+    days = pd.date_range("2024-01-01", periods=80)
+    frame = pd.DataFrame({"unique_id": "a", "ds": days, "y": np.arange(80.0) % 7})
+    known = pd.DataFrame({"ds": pd.date_range("2024-01-01", periods=90), "open": np.arange(90) % 2})
+    panels = [fc.load_panel(frame.assign(unique_id=name)).with_future(known) for name in ("a", "b")]
+    model = fc.fit(panels[0], fc.Config(horizon=2, model="lstm", epochs=1, members=1))
+    expected = fc.predict(model, panels[0]).drop(columns="unique_id")
+    got = fc.predict(rename_series(model, {"a": "b"}), panels[1]).drop(columns="unique_id")
+    pd.testing.assert_frame_equal(got, expected, check_exact=True)

@@ -1,6 +1,7 @@
 """Compare errors across series: relative to "unchanged", in volatilities, or in pairs of models.
 
-A horizon of :data:`ALL` means the mean over all horizons.
+A horizon of :data:`ALL` means the mean over all horizons. All functions raise UsageError for
+anything but an evaluation, and for a score or a horizon that it does not have.
 """
 
 from collections.abc import Callable, Mapping
@@ -8,7 +9,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pandas as pd
 
-from forecaster.evaluation.backtest.result import Evaluation
+from forecaster.evaluation.backtest.result import Evaluation, check_evaluation, check_score
 from forecaster.evaluation.origins.rolling_origin import NAIVE
 from forecaster.evaluation.scores.tables import ALL
 
@@ -18,6 +19,7 @@ def relative(evaluation: Evaluation, score: str, horizon: int = ALL) -> pd.DataF
 
     The table has a row per series and a column per model.
     """
+    check_score(evaluation, score, horizon)
     table = _by_horizon(evaluation, score, horizon)
     with np.errstate(divide="ignore", invalid="ignore"):
         return _mean(table.div(table[NAIVE], axis=0), evaluation)
@@ -28,6 +30,7 @@ def in_volatility(evaluation: Evaluation, score: str, horizon: int = ALL) -> pd.
 
     The table has a row per series and a column per model.
     """
+    check_score(evaluation, score, horizon)
     table = _by_horizon(evaluation, score, horizon)
     unit = volatility(evaluation).reindex(table.index.get_level_values("unique_id")).to_numpy()
     return _mean(table.div(unit, axis=0), evaluation)
@@ -39,6 +42,7 @@ def excess(evaluation: Evaluation, score: str, horizon: int = ALL) -> pd.DataFra
     It is for scores of which only differences say something, such as ``qlike``. The table has a row
     per series and a column per model.
     """
+    check_score(evaluation, score, horizon)
     table = _by_horizon(evaluation, score, horizon)
     return _mean(table.sub(table[NAIVE], axis=0), evaluation)
 
@@ -51,6 +55,7 @@ MEASURES: Mapping[str, Callable[[Evaluation, str, int], pd.DataFrame]] = {
 
 def volatility(evaluation: Evaluation) -> pd.Series:
     """Return the root mean squared one-step change of each series at the evaluation's cutoffs."""
+    check_evaluation(evaluation)
     scores = evaluation.scores
     naive = scores[(scores["model"] == NAIVE) & (scores["horizon"] == 1)]
     size = naive.set_index("unique_id")["rmse"]
@@ -59,6 +64,7 @@ def volatility(evaluation: Evaluation) -> pd.Series:
 
 def ratios(evaluation: Evaluation, score: str, other: str, horizon: int = ALL) -> pd.Series:
     """Return our score of each series relative to another model's, at the same horizons."""
+    check_score(evaluation, score, horizon)
     table = _by_horizon(evaluation, score, horizon)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = table[[evaluation.model]].div(table[other], axis=0)
@@ -75,6 +81,7 @@ def differences(evaluation: Evaluation, score: str, horizon: int = ALL) -> pd.Da
     """
     from scipy import stats
 
+    check_score(evaluation, score, horizon)
     tests = tests_at(evaluation, horizon)
     tests = tests[tests["test"] == f"{score}_against"]
     quantile = float(stats.t.ppf(0.975, max(1, evaluation.summary.cutoffs - 1)))

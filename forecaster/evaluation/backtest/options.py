@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from forecaster import swarm
-from forecaster.errors import check_names, check_type, check_whole
+from forecaster.errors import check_names, check_seed, check_type, check_whole
 from forecaster.ingest import Groups, Membership
 
 LEVELS = (10, 20, 30, 40, 50, 60, 70, 80, 90, 95)
@@ -49,7 +49,7 @@ class BacktestOptions:
             check_whole("n_windows", self.n_windows, 1)
         check_whole("step_size", self.step_size, 1)
         check_names("baselines", self.baselines)
-        check_whole("seed", self.seed)
+        check_seed(self.seed)
         check_whole("torch_sample", self.torch_sample, 1)
         expected = "a forecaster.ingest.Membership or None"
         check_type("membership", self.membership, Membership | None, expected)

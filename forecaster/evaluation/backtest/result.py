@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pandas as pd
 
-from forecaster.errors import DataError, UsageError, listed, printable
+from forecaster.errors import (
+    DataError,
+    UsageError,
+    check_type,
+    check_whole,
+    listed,
+    printable,
+    wrong_argument,
+)
 from forecaster.evaluation.backtest.checking import (
     check_daily,
     check_finite,
@@ -17,6 +25,7 @@ from forecaster.evaluation.backtest.checking import (
 )
 from forecaster.evaluation.backtest.summary import Summary
 from forecaster.evaluation.scores.scores import DRIFTLESS
+from forecaster.evaluation.scores.tables import ALL
 from forecaster.files import open_for_arrow, parquet_groups, read_parquet_file
 from forecaster.forecasting import KEYS
 from forecaster.showing import as_html, as_text, names_in_short
@@ -171,6 +180,29 @@ class Evaluation:
             raise DataError(
                 f"{where}: cannot be read: {error}. Run `forecaster evaluate` again"
             ) from error
+
+
+def check_evaluation(evaluation: object) -> None:
+    """Raise UsageError for anything but an evaluation."""
+    expected = "an Evaluation, such as Evaluation.read(folder) returns"
+    check_type("evaluation", evaluation, Evaluation, expected)
+
+
+def check_horizon(evaluation: Evaluation, horizon: object) -> None:
+    """Raise UsageError unless it is an evaluation with this horizon, or :data:`ALL`."""
+    check_evaluation(evaluation)
+    check_whole("horizon", horizon, ALL)
+    last = int(evaluation.scores["horizon"].max())
+    if horizon not in (ALL, *evaluation.scores["horizon"].unique()):
+        raise wrong_argument("horizon", horizon, f"1 to {last}, or {ALL} for all of them")
+
+
+def check_score(evaluation: Evaluation, score: object, horizon: object = ALL) -> None:
+    """Raise UsageError unless it is an evaluation with this score and horizon."""
+    check_horizon(evaluation, horizon)
+    numbers = evaluation.scores.drop(columns="horizon").select_dtypes("number").columns
+    if not isinstance(score, str) or score not in numbers:
+        raise wrong_argument("score", score, f"one of {listed(numbers)}")
 
 
 def bytes_of_tables(folder: Path) -> int:

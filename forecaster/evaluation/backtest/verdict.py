@@ -8,7 +8,7 @@ import pandas as pd
 
 from forecaster.errors import listed
 from forecaster.evaluation.backtest.measures import ratios, relative, tests_at
-from forecaster.evaluation.backtest.result import Evaluation
+from forecaster.evaluation.backtest.result import Evaluation, check_evaluation, check_horizon
 from forecaster.evaluation.origins.rolling_origin import NAIVE
 from forecaster.evaluation.scores.confidence import confidence_set_lacks, p_values_of_set
 from forecaster.evaluation.scores.scores import DRIFTLESS
@@ -67,6 +67,7 @@ def verdict(evaluation: Evaluation) -> list[str]:
     They name the data, and judge point forecasts, whole distributions, bands, and the networks that
     PyTorch trained or, where there are none, the series on which ours do best and worst.
     """
+    check_evaluation(evaluation)
     return [
         _what_was_forecast(evaluation),
         _points_in_words(evaluation),
@@ -78,6 +79,7 @@ def verdict(evaluation: Evaluation) -> list[str]:
 
 def caveats(evaluation: Evaluation) -> list[str]:
     """Return what to warn of beside the verdict: failures, too few cutoffs, errors too small."""
+    check_evaluation(evaluation)
     summary = evaluation.summary
     lines = [
         f"{baseline} failed on {len(failed)} series, which are not compared with it."
@@ -121,6 +123,7 @@ def comparison(evaluation: Evaluation, horizon: int = ALL) -> pd.DataFrame:
 
     Returns a row per score and model, whose columns are the fields of :class:`Comparison`.
     """
+    check_horizon(evaluation, horizon)
     rows = list(_comparisons(evaluation, horizon))
     return pd.DataFrame(rows, columns=list(Comparison._fields))
 
@@ -176,6 +179,7 @@ def _compared_with(evaluation: Evaluation, score: str, model: str) -> Comparison
 
 def coverage(evaluation: Evaluation) -> pd.DataFrame:
     """Return the mean share of outcomes inside the bands: ``model, horizon, level, held``."""
+    check_evaluation(evaluation)
     scores = evaluation.scores
     columns = [name for name in scores if str(name).startswith("coverage-")]
     means = scores.groupby(["model", "horizon"], sort=False)[columns].mean().reset_index()
@@ -190,6 +194,7 @@ def value_at_risk(evaluation: Evaluation) -> pd.DataFrame:
     - ``exceeded``: the share of outcomes below the value at risk, mean over series
     - ``kupiec``, ``christoffersen``: the share of series on which the test rejects
     """
+    check_evaluation(evaluation)
     tests = evaluation.tests
     tests = tests[tests["test"].str.startswith(("kupiec-", "christoffersen-"))]
     name, probability = (tests["test"].str.split("-", n=1).str[part] for part in (0, 1))
@@ -215,6 +220,7 @@ def confidence_set(evaluation: Evaluation) -> pd.DataFrame:
 
     Raises UsageError unless the library ``arch`` is installed (the extra ``garch``).
     """
+    check_evaluation(evaluation)
     score, summary = evaluation.sharpest_score, evaluation.summary
     known = evaluation.scores.groupby("model")[score].count()
     whole = [name for name in summary.models if known.get(name) == known[summary.model]]

@@ -8,8 +8,8 @@ from forecaster.errors import (
     UsageError,
     check_callable,
     check_flag,
+    check_seed,
     check_type,
-    check_whole,
     wrong_argument,
 )
 from forecaster.series import Panel
@@ -22,7 +22,7 @@ def check_training(
     on_progress: Callable[[swarm.Progress], None] | None = None,
 ) -> None:
     """Raise UsageError for an argument of :func:`fit` that is of another type."""
-    check_whole("seed", seed)
+    check_seed(seed)
     expected = "a forecaster.swarm.Checkpoint or None"
     check_type("checkpoint", checkpoint, swarm.Checkpoint | None, expected)
     runs = callable(getattr(executor, "run", None)) and hasattr(executor, "is_local")

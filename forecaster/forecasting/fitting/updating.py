@@ -163,8 +163,9 @@ def _wanted(model: Model, panel: Panel, ids: Sequence[str] | None) -> list[str]:
         check_names("ids", ids, expected := "a list of names, or None for all")
         if not len(ids):
             raise wrong_argument("ids", ids, expected)
+    given = () if ids is None else tuple(ids)
     there = set(panel.ids)
-    unknown = [name for name in ids or () if name not in there]
+    unknown = [name for name in given if name not in there]
     if unknown:
         why = {name: panel.skipped[name] for name in unknown if name in panel.skipped}
         raise UsageError(
@@ -172,13 +173,13 @@ def _wanted(model: Model, panel: Panel, ids: Sequence[str] | None) -> list[str]:
             + (name_reasons(why) if why else names_in_short(unknown))
         )
     new = {name for name, rows in rows_since(model, panel).items() if rows}
-    old = [name for name in ids or () if name not in new]
+    old = [name for name in given if name not in new]
     if old or not new:
         raise DataError(
             f"{names_in_short(old) if old else 'no series of the model'}: no rows after those that "
             "were learned from: nothing is updated"
         )
-    return [name for name in panel.ids if name in (new if ids is None else set(ids))]
+    return [name for name in panel.ids if name in (new if ids is None else set(given))]
 
 
 def _latest(model: Model) -> str:

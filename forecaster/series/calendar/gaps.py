@@ -6,6 +6,9 @@ from jaxtyping import Float, Int, Shaped
 from forecaster.series.calendar.frequency import infer_frequency, spacing_of
 
 _MOST = 2  # seasons of missing rows that are filled whole
+# The most rows that are filled in one series: for each row there, and beside that. A series of
+# which less is there is not regular.
+_MOST_A_ROW, _MOST_BESIDE = 100, 10_000
 
 
 def regular_spacing(times: Shaped[np.ndarray, " row"]) -> float:
@@ -31,7 +34,8 @@ def without_gaps(
     """Return the values with missing rows filled, and the steps of the rows that were there.
 
     A missing row has the value of one season before. A long gap is filled only with the part of a
-    season that keeps later rows in season. Later rows never change an earlier step.
+    season that keeps later rows in season. Later rows never change an earlier step. Nothing is
+    filled where more than 100 rows are missing for each one there, and 10,000 beside that.
 
     - ``values``, ``times``: values and times of a series' rows
     - ``spacing``: from :func:`regular_spacing`
@@ -44,12 +48,20 @@ def without_gaps(
     if gaps.dtype.kind == "m":
         gaps = gaps.astype("timedelta64[ns]").astype(np.int64) / 1e9
     missing = np.maximum(np.round(gaps / spacing), 1) - 1
-    missing = np.where(missing > _MOST * season, missing % season, missing).astype(int)
-    if not missing.any():
+    missing = np.where(missing > _MOST * season, missing % season, missing)
+    if not 0 < missing.sum() <= _MOST_A_ROW * len(values) + _MOST_BESIDE:
         return values, steps
-    steps = np.concatenate([[0], np.cumsum(missing + 1)])
+    steps = np.concatenate([[0], np.cumsum(missing.astype(int) + 1)])
     filled = np.full(steps[-1] + 1, np.nan)
     filled[steps] = values
-    for step in np.flatnonzero(np.isnan(filled)):
-        filled[step] = filled[step - season if step >= season else step - 1]
+    _fill(filled, season)
     return filled, steps
+
+
+def _fill(values: Float[np.ndarray, " step"], season: int) -> None:
+    """Fill values that are NaN with those of one season before, or else with the one before."""
+    edges = np.diff(np.isnan(values), prepend=False, append=False)
+    for begin, end in np.flatnonzero(edges).reshape(-1, 2):
+        seasonal = min(max(begin, season), end)  # first step with a season before it
+        values[begin:seasonal] = values[begin - 1]
+        values[seasonal:end] = np.resize(values[seasonal - season : seasonal], end - seasonal)

@@ -3,6 +3,7 @@
 import numpy as np
 from jaxtyping import Float, Shaped
 
+from forecaster.config import MOST_SEASON
 from forecaster.series.calendar.frequency import Frequency, infer_frequency
 
 _DAY = 86_400  # seconds
@@ -91,7 +92,7 @@ def find_seasons(values: Float[np.ndarray, " row"]) -> tuple[int, ...]:
     changes = np.clip(changes - changes.mean(), -5 * spread, 5 * spread)  # outliers count in part
     size = 1 << (2 * len(changes) - 1).bit_length()
     power = np.abs(np.fft.rfft(changes, size)) ** 2
-    longest = len(values) // 3
+    longest = min(len(values) // 3, MOST_SEASON)
     shared = len(changes) - np.arange(longest + 1)
     correlation = np.fft.irfft(power, size)[: longest + 1] / shared
     correlation /= correlation[0]

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Shaped
 
-from forecaster.errors import UsageError
+from forecaster.errors import UsageError, wrong_argument
 
 Date: TypeAlias = str | datetime.date | np.datetime64
 """A date as a caller may write it; ``datetime`` and ``pandas.Timestamp`` are dates too."""
@@ -99,10 +99,17 @@ def end_of_day(date: Date) -> pd.Timestamp:
 
 
 def as_time(time: Time | Shaped[np.ndarray, ""], kind: str) -> Shaped[np.ndarray, ""]:
-    """Return a time that compares with those of a panel, whose dtype's kind is "M" or "i"."""
+    """Return a time that compares with those of a panel, whose dtype's kind is "M" or "i".
+
+    Raises UsageError for anything but one date, or one whole number.
+    """
     array = np.asarray(time)
     if kind != "M":
+        if array.ndim or array.dtype.kind not in "iu":
+            raise wrong_argument("time", time, "a whole number, as the series count in them")
         return array.astype(np.int64)
+    if array.ndim or array.dtype.kind in "biufc":  # numbers are no nanoseconds since 1970
+        raise _no_date(time)
     if array.dtype != np.dtype("datetime64[ns]"):
         # pandas 2 does not take text of NumPy.
         value = str(array) if array.dtype.kind == "U" else array[()]

@@ -68,7 +68,7 @@ class Experts(NamedTuple):
             tuple(average),
             None if theta is None else _theta(*theta),
             None if ces is None else _ces(*ces),
-            int(fields["learned"]),
+            _rows(fields["learned"]),
         )
 
 
@@ -82,6 +82,7 @@ _ROUGHLY: dict[str, Callable[[Sequence[Row], int], Sequence[Any]]] = {
     "theta": fit_theta,
     "ces": functools.partial(fit_ces, exact=False),
 }
+_MOST_ROWS = 2**31 - 1  # that models can have been fitted on
 _CES = {"none": (2, 0), "partial": (3, 1), "full": (4, 2)}  # parameters, states of each step
 NO_EXPERTS = Experts()
 
@@ -190,6 +191,15 @@ def _word(value: object, words: Sequence[str]) -> str:
 def _steps(value: int) -> int:
     if type(value) is not int or not 1 <= value <= MOST_SEASON:
         raise ValueError(f"a season of {value!r:.50} steps")
+    return value
+
+
+def _rows(value: int) -> int:
+    if type(value) is not int or not 0 <= value <= _MOST_ROWS:
+        raise ValueError(
+            "transform: natures: experts: learned: expected a whole number of 0 to "
+            f"{_MOST_ROWS}; got {value!r:.50}"
+        )
     return value
 
 

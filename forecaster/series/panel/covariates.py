@@ -286,6 +286,11 @@ class Scaling:
         scales = {name: _scales(future.at(name, own)) for name, own in times.items()}
         return dataclasses.replace(self, scales=MappingProxyType({**self.scales, **scales}))
 
+    def renamed(self, names: Mapping[str, str]) -> "Scaling":
+        """Return the scaling with series under new names, by the old ones."""
+        scales = {names.get(name, name): pairs for name, pairs in self.scales.items()}
+        return dataclasses.replace(self, scales=MappingProxyType(scales))
+
     @staticmethod
     def of(future: Future | None, times: Mapping[str, np.ndarray]) -> "Scaling":
         """Return the scaling of covariates known in advance; ``times``: of each series' rows."""
@@ -331,6 +336,12 @@ class Scaling:
             )
         if wanted and static is not None:
             static.check(ids)
+
+    def check_scales(self, ids: Iterable[str]) -> None:
+        """Raise ValueError unless each series has the scales of the future covariates."""
+        missing = [name for name in ids if name not in self.scales] if self.future else []
+        if missing:
+            raise ValueError(f"transform: covariates: scales: none for {listed(missing)}")
 
     def future_features(
         self,

@@ -14,6 +14,7 @@ from forecaster.errors import (
     DataError,
     NoSeries,
     UsageError,
+    check_flag,
     check_names,
     check_type,
     check_whole,
@@ -29,6 +30,7 @@ from forecaster.series.calendar.times import (
     nearest_time,
     show_time,
 )
+from forecaster.series.calendar.wording import in_words
 from forecaster.series.panel.covariates import Future, Static
 from forecaster.series.panel.drawing import Drawn, draw
 from forecaster.series.panel.flags import Flags
@@ -36,6 +38,7 @@ from forecaster.series.panel.stacking import (
     Layout,
     as_times,
     check_arrays,
+    check_indices,
     fall_back_on_close,
     infinite_of,
     kind_of_most,
@@ -54,11 +57,6 @@ T = TypeVar("T")
 Facts: TypeAlias = tuple[str, dict[str, str]]
 """A title, and lines of text by name."""
 
-_UNITS = {
-    "D": "days", "B": "weekdays", "MS": "months", "ME": "months", "QS": "quarters",
-    "QE": "quarters", "YS": "years", "YE": "years", "h": "hours",
-}  # fmt: skip
-_SECONDS = {86_400: "days", 3_600: "hours", 60: "minutes", 1: "seconds"}
 _MOST = 10  # series in a picture
 _TARGETS = ("y", "adj_close", "close")
 
@@ -248,6 +246,7 @@ class Panel:
         UsageError for anything but names of the panel's series.
         """
         check_names("ids", ids)
+        check_type("skipped", skipped, Mapping | None, "reasons by series, or None")
         skipped = {**self.skipped, **(skipped or {})}
         if not len(ids):
             raise NoSeries(skipped)
@@ -271,8 +270,13 @@ class Panel:
 
         ``rows`` and ``positions``: for each observation, the indices of its series and of its time.
 
-        Series without any observation left are named in ``skipped``.
+        Series without any observation left are named in ``skipped``. Raises UsageError for anything
+        but indices.
         """
+        check_indices("rows", rows, len(self.ids))
+        check_indices("positions", positions, len(self.times))
+        if len(rows) != len(positions):
+            raise wrong_argument("positions", positions, f"{len(rows)} indices, as many as rows")
         if not len(rows):
             return self
         values, mask = self.values.copy(), self.mask.copy()
@@ -326,6 +330,7 @@ class Panel:
         ``forecast``: whether it also stays among the series. Raises UsageError when there is no
         series of this name.
         """
+        check_flag("forecast", forecast)
         if self.market is not None and self.market.ids == (name,):
             return self
         market = index_of(self, name)
@@ -400,12 +405,12 @@ class Panel:
     def until(self, cutoff: Time | Shaped[np.ndarray, ""]) -> "Panel":
         """Return the panel as it was known at a cutoff: the times up to it, the cutoff included.
 
-        Raises DataError when nothing had been observed yet.
+        Raises DataError when nothing had been observed yet, and UsageError for anything but a time.
         """
-        keep = self.times <= as_time(cutoff, self.times.dtype.kind)
+        keep = self.times <= (at := as_time(cutoff, self.times.dtype.kind))
         if not keep.any():
             raise DataError(
-                f"nothing was observed up to {show_time(cutoff)}; the panel starts at "
+                f"nothing was observed up to {show_time(at[()])}; the panel starts at "
                 f"{show_time(self.times[0])}"
             )
         known = self._at_times(keep)
@@ -535,25 +540,6 @@ def index_of(panel: Panel, name: str) -> Panel:
 def index_until(market: Panel, known: Panel) -> Panel:
     """Return the market as it was known at a panel's end, maybe without any row."""
     return dataclasses.replace(market, mask=market.mask & (market.times <= known.times[-1]))
-
-
-def in_words(frequency: Frequency) -> str:
-    """Return a frequency in words, such as "weekdays" or "every 5 minutes"."""
-    alias, step = frequency.alias, frequency.step
-    if frequency.nyse:
-        return "sessions of the New York Stock Exchange"
-    if alias == "step":
-        return "whole numbers" if step == 1 else f"whole numbers, {step} apart"
-    if alias == "months":
-        return "months" if step == 1 else f"every {step} months"
-    if alias.startswith("W"):
-        return "weeks"
-    seconds = alias.removesuffix("s")
-    if seconds.isdigit():
-        unit = next(unit for unit in _SECONDS if int(seconds) % unit == 0)
-        count = int(seconds) // unit
-        return _SECONDS[unit] if count == 1 else f"every {count} {_SECONDS[unit]}"
-    return _UNITS.get(alias.split("-")[0], alias)
 
 
 def facts_of(panel: "Panel") -> Facts:

@@ -8,14 +8,14 @@ import contextlib
 import datetime
 import json
 import reprlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
 
-from forecaster.config import Config
+from forecaster.config import MOST_SEASON, MOST_SEASONS, Config
 from forecaster.errors import DamagedModel
 from forecaster.files import as_bytes
 from forecaster.forecasting import FORECAST_BY, Rung, plain_shapes
@@ -41,9 +41,12 @@ Arrays: TypeAlias = Mapping[str, np.ndarray]
 Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
 
 _MOST_JSON = 1 << 28  # bytes; a series takes some 300
-_MOST_INT, _MOST_SEASON = 2**63 - 1, 2**31
+_MOST_INT = 2**63 - 1
 _MOST_REASON = 500  # characters of an error
 _MOST_DRIFT = 1e3  # largest drift, of a logarithm or in units of a scale
+# Factor between the spacing at which rows of a series are expected, and that of its latest rows.
+_MOST_APART = 1e3
+_ANY_SPACING = 1e-9, 1e19  # between two times; those of dates are in seconds
 _WIDEST = 1e6  # spread of scores; no outcome lies further from its forecast
 _REPORTED = {
     "status": (str,),
@@ -137,6 +140,9 @@ def checked(
         trained = _trained(report, transform, has_start=any(n.startswith("start/") for n in arrays))
         _check_arrays(arrays, encoding, config, shapes, len(ids), trained)
         read = encoding.read(arrays)
+    spacing = _above_zero(field(list, rest, "spacing"), "spacing", len(ids), below=np.inf)
+    _check_spacing(transform, dict(zip(ids, spacing, strict=True)))
+    transform.covariates.check_scales(ids)
     return Checked(
         ids, config, frequency, transform, channels, target, report,
         spread_without=_above_zero(
@@ -145,7 +151,7 @@ def checked(
         ),
         spread=_above_zero(field(list, rest, "spread"), "spread", config.horizon),
         fitted_until=_times(field(list, rest, "fitted_until"), frequency, len(ids)),
-        spacing=_above_zero(field(list, rest, "spacing"), "spacing", len(ids), below=np.inf),
+        spacing=spacing,
         skipped=skipped_from_json(field(dict, rest, "skipped")),
         provenance=_provenance(field(dict, rest, "provenance")),
         arrays=read, params=_weights(read, "params/"), start=_weights(read, "start/"),
@@ -275,9 +281,9 @@ def _transform(fields: dict[str, Any], config: Config, frequency: Frequency) -> 
         given = config.season
         season = given[0] if isinstance(given, tuple) else given or default_season(frequency)
     for nature in transform.natures.values():
-        for steps in nature.seasons:
-            check_count(steps, "transform: natures: seasons", _MOST_SEASON)
-    check_count(transform.season, "transform: season", _MOST_SEASON)
+        _check_seasons(nature.seasons, "transform: natures: seasons")
+    _check_seasons(transform.common_seasons, "transform: common_seasons")
+    check_count(transform.season, "transform: season", MOST_SEASON)
     if not 0 <= transform.doubt < 1e6:
         raise ValueError(f"transform: doubt: expected a number of 0 or more; got {transform.doubt}")
     transform.check_learned(config.horizon)
@@ -288,6 +294,30 @@ def _transform(fields: dict[str, Any], config: Config, frequency: Frequency) -> 
     if transform.season != season:
         raise ValueError(f"transform: a season of {transform.season} steps is not of this model")
     return transform
+
+
+def _check_seasons(seasons: Sequence[int], what: str) -> None:
+    """Raise ValueError for more seasons, or longer ones, than a series can have."""
+    if len(seasons) > MOST_SEASONS:
+        raise ValueError(f"{what}: expected {MOST_SEASONS} at most; got {len(seasons)}")
+    for steps in seasons:
+        check_count(steps, what, MOST_SEASON)
+
+
+def _check_spacing(transform: Transform, spacing: Mapping[str, float]) -> None:
+    """Raise ValueError unless rows are expected about as far apart as those of the fit were.
+
+    ``spacing``: that of the latest rows, by series
+    """
+    for name, nature in transform.natures.items():
+        least, most = _ANY_SPACING
+        if (usual := spacing.get(name)) is not None:
+            least, most = usual / _MOST_APART, usual * _MOST_APART
+        if nature.spacing != 0 and not least <= nature.spacing <= most:
+            raise ValueError(
+                f"transform: natures: {reprlib.repr(name)}: spacing: expected 0, or {least:g} to "
+                f"{most:g}; got {nature.spacing!r}"
+            )
 
 
 def _encoding(fields: object) -> Encoding:

@@ -32,7 +32,7 @@ def load(
       hold them are opened
 
     Raises ModelError when there is no model, when a file is damaged or holds anything else, or when
-    this program does not read its schema version; KeyError for a series without a network.
+    this program does not read its schema version; UsageError for ``ids`` that it does not hold.
     """
     if ids is not None:
         check_names("ids", ids, "a list of names, or None for all")
@@ -93,8 +93,8 @@ class OpenRun:
     def model(self, ids: Sequence[str], network: "OwnNetwork | None" = None) -> "Model":
         """Return a model of these series, in this order; without any, one of the first shard.
 
-        ``network``: as for :func:`load`. Raises ModelError when a shard is damaged, KeyError for a
-        series without a network.
+        ``network``: as for :func:`load`. Raises ModelError when a shard is damaged, UsageError for
+        a series that the run does not hold.
         """
         from forecaster.forecasting import rename_series
 
@@ -104,20 +104,20 @@ class OpenRun:
 
     def _model(self, ids: Sequence[str], network: "OwnNetwork | None") -> "Model":
         """Return a model of these series, under the names that they had at the fit."""
-        from forecaster.forecasting import join_models
+        from forecaster.forecasting import join_models, unknown_series
 
         if not ids:
             first = np.flatnonzero(self.index.shard == self.index.shard[0])
             ids = [self.index.ids[row] for row in first]
         models: list[Model] = []
         wanted = set(ids)
+        if unknown := wanted - set(self.index.ids):
+            raise unknown_series([name for name in ids if name in unknown], self.ids)
         for number in self.index.numbers(ids):
             folder = self.index.folders[number]
             model = load_whole(folder, self.rest if folder == self.folder else None, network)
             held = [name for name in model.ids if name in wanted]
             models.append(model if len(held) == len(model.ids) else model.only(held))
-        if not models:
-            raise KeyError(next(iter(ids)))
         _check_alike(models, self.folder)
         found = {name for model in models for name in model.ids}
         if lacking := (wanted & set(self.index.ids)) - found:

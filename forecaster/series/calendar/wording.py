@@ -1,0 +1,28 @@
+"""Frequencies in words."""
+
+from forecaster.series.calendar.frequency import Frequency
+
+_UNITS = {
+    "D": "days", "B": "weekdays", "MS": "months", "ME": "months", "QS": "quarters",
+    "QE": "quarters", "YS": "years", "YE": "years", "h": "hours",
+}  # fmt: skip
+_SECONDS = {86_400: "days", 3_600: "hours", 60: "minutes", 1: "seconds"}
+
+
+def in_words(frequency: Frequency) -> str:
+    """Return a frequency in words, such as "weekdays" or "every 5 minutes"."""
+    alias, step = frequency.alias, frequency.step
+    if frequency.nyse:
+        return "sessions of the New York Stock Exchange"
+    if alias == "step":
+        return "whole numbers" if step == 1 else f"whole numbers, {step} apart"
+    if alias == "months":
+        return "months" if step == 1 else f"every {step} months"
+    if alias.startswith("W"):
+        return "weeks"
+    seconds = alias.removesuffix("s")
+    if seconds.isdigit():
+        unit = next(unit for unit in _SECONDS if int(seconds) % unit == 0)
+        count = int(seconds) // unit
+        return _SECONDS[unit] if count == 1 else f"every {count} {_SECONDS[unit]}"
+    return _UNITS.get(alias.split("-")[0], alias)
