@@ -373,7 +373,7 @@ def _killed_fit(year: Year, session: int) -> Morning:
 
 
 def _damaged_run(year: Year, session: int) -> Morning:
-    """Cut a file of the latest run; an older one forecasts, and the damage is said."""
+    """Cut a file of the latest run; an older one forecasts, and the damaged one is named."""
     sound = year.home.runs()[-1]
     damaged = sound.with_name("20990101-000000-000.damaged")
 
@@ -383,11 +383,11 @@ def _damaged_run(year: Year, session: int) -> Morning:
         arrays.write_bytes(arrays.read_bytes()[:-5])
 
     def remove() -> None:
-        notices = year.summary()["notices"]
-        assert any("damaged" in notice for notice in notices), notices
+        assert set(year.summary()["damaged"]) == {"damaged"}, year.summary()
         shutil.rmtree(damaged)
 
-    return year.plain(session)._replace(before=damage, after=remove, repaired=True)
+    table, expected = year.market.table(session), Expected(3, forecast=year.all_names(session))
+    return Morning(table, expected, True, before=damage, after=remove)
 
 
 def _pruned(year: Year, session: int) -> Morning:
