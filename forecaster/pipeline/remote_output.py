@@ -70,7 +70,8 @@ class RemoteOutput(Output):
             if self.url.kind == "s3":  # an upload that is given up shows whether one is allowed
                 bucket, key, _ = self.system.split_path(self.object)
                 begun = self.system.call_s3("create_multipart_upload", Bucket=bucket, Key=key)
-                self.system.abort_mpu(bucket, key, begun["UploadId"])
+                with contextlib.suppress(PermissionError):  # it may be allowed to write, only
+                    self.system.abort_mpu(bucket, key, begun["UploadId"])
 
     def _check_absent(self, option: str) -> None:
         """Raise UsageError if the object exists, and WriteError if the store does not tell."""
