@@ -110,9 +110,9 @@ def test_a_failure_leaves_the_object_as_it_was(bucket, monkeypatch):
         ("memory://desk/f.html", "cannot write '.html'"),
         ("memory://desk/*.csv", "is a pattern"),
         ("memory://desk/${NOT_SET_HERE}.csv", "${NOT_SET_HERE}, which is not set"),
-        ("s3://me:geheim@desk/f.csv", "holds no user and password"),
-        ("https://me:geheim@desk/f.csv?key=geheim", "web servers are only read from"),
-        ("ftp://me:geheim@desk/f.csv", "URLs of this kind are not supported"),
+        ("s3://me:geheim@forecasts/f.csv", "holds no user and password"),
+        ("https://me:geheim@forecasts/f.csv?key=geheim", "web servers are only read from"),
+        ("ftp://me:geheim@forecasts/f.csv", "URLs of this kind are not supported"),
     ],
 )
 def test_a_bad_name_is_a_clear_error_without_secrets(url, what):
@@ -127,10 +127,12 @@ def test_a_format_may_be_named_and_must_not_contradict_the_ending(bucket):
 
 
 def test_what_is_missing_is_named_with_what_installs_it(monkeypatch):
+    registry = sys.modules["fsspec.registry"]
     for library, url in (("s3fs", "s3://b/f.csv"), ("gcsfs", "gs://b/f.csv"),
                          ("adlfs", "az://b/f.csv")):  # fmt: skip
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, library, None)
+            patch.delitem(registry._registry, url[:2], raising=False)  # if it was imported before
             text = said(UsageError, lambda url=url: check_remote_output(url))
         assert text.startswith(f"--output {url} needs {library}") and "pip install" in text
     monkeypatch.setattr("forecaster.extras.has", lambda library: library != "fsspec")
@@ -182,19 +184,19 @@ def holding(secret: bytes, folder: Path) -> list[Path]:
 
 def test_s3(s3, home):
     system = fsspec.filesystem("s3", skip_instance_cache=True)
-    system.mkdir("desk")
-    output = check_remote_output("s3://desk/a/f.parquet")
-    uploads = lambda: system.call_s3("list_multipart_uploads", Bucket="desk")  # noqa: E731
-    assert not system.find("desk") and not uploads().get("Uploads"), "a check leaves nothing"
+    system.mkdir("forecasts")
+    output = check_remote_output("s3://forecasts/a/f.parquet")
+    uploads = lambda: system.call_s3("list_multipart_uploads", Bucket="forecasts")  # noqa: E731
+    assert not system.find("forecasts") and not uploads().get("Uploads"), "a check leaves nothing"
     output.write_table(TABLE)
-    pd.testing.assert_frame_equal(pd.read_parquet(system.open("desk/a/f.parquet")), TABLE)
-    text = said(UsageError, lambda: check_remote_output("s3://desk/a/f.parquet"))
+    pd.testing.assert_frame_equal(pd.read_parquet(system.open("forecasts/a/f.parquet")), TABLE)
+    text = said(UsageError, lambda: check_remote_output("s3://forecasts/a/f.parquet"))
     assert "exists" in text
     for overwrite in (False, True):
         nowhere = lambda to=overwrite: check_remote_output("s3://no/f.csv", overwrite=to)  # noqa: E731
         assert "there is no bucket or container no;" in said(UsageError, nowhere)
-    done = run("predict", "--all", "--output", "s3://desk/f.csv", "--home", home)
-    assert done.exit_code == 0 and len(pd.read_csv(system.open("desk/f.csv")))
+    done = run("predict", "--all", "--output", "s3://forecasts/f.csv", "--home", home)
+    assert done.exit_code == 0 and len(pd.read_csv(system.open("forecasts/f.csv")))
     assert read_record(Home(home)).frames and not holding(b"geheim", home)
 
 
