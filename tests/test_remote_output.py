@@ -1,6 +1,7 @@
 """Forecasts as objects of a store: of memory always, of S3 where moto and s3fs are installed."""
 
 import json
+import socket
 import sys
 import urllib.request
 import uuid
@@ -180,6 +181,53 @@ def holding(secret: bytes, folder: Path) -> list[Path]:
     found = [path for path in folder.rglob("*") if path.is_file()]
     assert len(found) > 3
     return [path for path in found if secret in path.read_bytes()]
+
+
+class Refusal(Exception):
+    """An error as Azure's library raises it."""
+
+    status_code = 403
+
+
+@pytest.mark.parametrize(
+    "refused", [PermissionError("no"), OSError("Forbidden: https://b\nno"), Refusal("no")]
+)
+def test_who_may_only_write_needs_to_overwrite(bucket, monkeypatch, refused):
+    url = f"{bucket.url}/f.csv"
+    monkeypatch.setattr(type(bucket.system), "info", Mock(side_effect=refused))
+    text = said(WriteError, lambda: check_remote_output(url))
+    assert "whether it exists is not told: " in text and "add --overwrite" in text
+    check_remote_output(url, overwrite=True).write_table(TABLE)
+    monkeypatch.setattr(type(bucket.system), "info", Mock(side_effect=OSError("broken")))
+    text = said(WriteError, lambda: check_remote_output(url, overwrite=True))
+    assert text == f"{url}: cannot be written: broken"
+
+
+def test_google(monkeypatch):
+    emulator = pytest.importorskip("gcp_storage_emulator.server", reason="not installed")
+    pytest.importorskip("gcsfs", reason="gcsfs is not installed")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = emulator.create_server("127.0.0.1", port, in_memory=True, default_bucket="desk")
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{port}")
+    server.start()
+    try:
+        url = "gs://desk/a/f.csv"
+        output = check_remote_output(url)
+        assert not output.system.find("desk"), "a check leaves nothing"
+        output.write_table(TABLE)
+        assert pd.read_csv(output.system.open("desk/a/f.csv"))["unique_id"].tolist() == [
+            "AAA", "'=B",
+        ]  # fmt: skip
+        assert "exists" in said(UsageError, lambda: check_remote_output(url))
+        check_remote_output(url, overwrite=True).write_table(TABLE.head(1))
+        assert output.system.cat_file("desk/a/f.csv").count(b"\n") == 2
+        for overwrite in (False, True):
+            nowhere = lambda to=overwrite: check_remote_output("gs://no/f.csv", overwrite=to)  # noqa: E731
+            assert "there is no bucket or container no;" in said(UsageError, nowhere)
+    finally:
+        server.stop()
 
 
 def test_s3(s3, home):

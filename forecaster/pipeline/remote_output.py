@@ -59,26 +59,21 @@ class RemoteOutput(Output):
         container = self.object.lstrip("/").split("/")[0]
         with _as_write_error(self.url):
             try:
-                there = self._kind(container) is not None
-            except PermissionError:  # to ask for the container; to write may be allowed
-                there = True
-            if not there:
+                self._try_upload(container)
+            except FileNotFoundError:
                 raise UsageError(
                     f"{option} {self.shown}: there is no bucket or container {container}; make it "
                     "first, or choose another"
-                )
-            if self.url.kind == "s3":  # an upload that is given up shows whether one is allowed
-                bucket, key, _ = self.system.split_path(self.object)
-                begun = self.system.call_s3("create_multipart_upload", Bucket=bucket, Key=key)
-                with contextlib.suppress(PermissionError):  # it may be allowed to write, only
-                    self.system.abort_mpu(bucket, key, begun["UploadId"])
+                ) from None
 
     def _check_absent(self, option: str) -> None:
         """Raise UsageError if the object exists, and WriteError if the store does not tell."""
         with _as_write_error(self.url):
             try:
                 found = self._kind(self.object)
-            except PermissionError as error:
+            except Exception as error:
+                if not _is_refusal(error):
+                    raise
                 raise WriteError(
                     f"{self.shown}: whether it exists is not told: {self.url.reason(error)}. If "
                     "the credentials are right but only allow to write, add --overwrite"
@@ -89,6 +84,29 @@ class RemoteOutput(Output):
             raise UsageError(
                 f"{option} {self.shown} exists; choose another name, or add --overwrite"
             )
+
+    def _try_upload(self, container: str) -> None:
+        """Begin an upload and give it up, or ask for the container where that is not possible.
+
+        Raises FileNotFoundError if there is no container, and whatever the store answers.
+        """
+        if self.url.kind == "s3":
+            bucket, key, _ = self.system.split_path(self.object)
+            begun = self.system.call_s3("create_multipart_upload", Bucket=bucket, Key=key)
+            with contextlib.suppress(PermissionError):  # it may be allowed to write, only
+                self.system.abort_mpu(bucket, key, begun["UploadId"])
+        elif self.url.kind in ("gs", "gcs"):
+            upload = self.system.open(self.object, "wb")
+            try:
+                upload._initiate_upload()  # it expires by itself
+            finally:
+                upload.closed = True  # or an empty object would be written in the end
+        else:
+            try:
+                self.system.info(container)
+            except Exception as error:  # to ask may be refused where to write is allowed
+                if not _is_refusal(error):
+                    raise
 
     def _kind(self, path: str) -> str | None:
         """Return "file" or "directory", or None if nothing is there."""
@@ -125,6 +143,12 @@ def check_remote_output(
     output = RemoteOutput(Path(path), form, url=url, system=system)
     output.check(option, overwrite=overwrite)
     return output
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Return whether a store refuses what its user has no right to."""
+    refused = isinstance(error, OSError) and str(error).startswith("Forbidden")  # gcsfs
+    return isinstance(error, PermissionError) or refused or getattr(error, "status_code", 0) == 403
 
 
 @contextlib.contextmanager
