@@ -1,7 +1,6 @@
 """``forecaster predict``."""
 
 import shlex
-import sys
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from forecaster.cli.forecast_outputs import Outputs
 from forecaster.cli.shared import (
     PARTLY,
     columns_option,
@@ -21,18 +21,8 @@ from forecaster.cli.shared import (
     say,
 )
 from forecaster.cli.tables import print_table
-from forecaster.errors import UsageError, listed, printable
-from forecaster.files import (
-    FORMATS,
-    PAGES,
-    PICTURES,
-    Output,
-    as_json,
-    check_output,
-    from_text,
-    is_database,
-    write_csv,
-)
+from forecaster.errors import UsageError, listed
+from forecaster.files import FORMATS, Output, from_text, is_database
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,11 +30,10 @@ if TYPE_CHECKING:
 
     from forecaster.home import Home
     from forecaster.ingest import CovariateFiles, Groups
-    from forecaster.pipeline import ForecastTable, Prediction
+    from forecaster.pipeline import Prediction
 
 _FULL_TABLES = 5  # for more series than this, one line each
 _MOST_JUMPS = 10
-_PIPED = ("csv", "json")  # formats for standard output
 
 
 @click.command()
@@ -77,9 +66,9 @@ _PIPED = ("csv", "json")  # formats for standard output
     "always the same, with quantiles q05 to q95, run, origin, step and flags.  "
     "[default: wide; fixed in a database]",
 )
-@click.option("--output", metavar="FILE|sql:URL#TABLE", help="Write to a file: .csv, .json, "
-              ".parquet or .xlsx; or to a table of a database, in one transaction: a repeated "
-              "run leaves each forecast once.")  # fmt: skip
+@click.option("--output", metavar="FILE|URL|sql:URL#TABLE", help="Write to a file, here or in an "
+              "object store: .csv, .json, .parquet or .xlsx; or to a table of a database, in one "
+              "transaction: a repeated run leaves each forecast once.")  # fmt: skip
 @click.option(
     "--paths", "n_paths", type=click.IntRange(1),
     help="Draw this many sample paths of all series together, instead of bands.",
@@ -159,6 +148,7 @@ def predict(
       forecaster predict --all --quantile 0.95 --output stock.csv
       forecaster predict --all --run tech-weekly --output forecasts.csv
       forecaster predict --all --layout fixed --output forecasts.parquet
+      forecaster predict --all --output s3://bucket/forecasts.parquet --overwrite
       forecaster predict --all --output sql:sqlite:///desk.db#forecasts
       forecaster predict --all --output 'sql:postgresql://me:${PGPASSWORD}@db.example/desk#forecasts'
       forecaster predict --all --report forecasts.html --groups sectors.csv
@@ -188,7 +178,7 @@ def predict(
             "--end makes forecasts as if later rows were unknown, and a table of a database holds "
             "those that were really made; leave it out, or write to a file"
         )
-    outputs = _Outputs.checked(
+    outputs = Outputs.checked(
         output, plot, report, form=form, layout=layout, overwrite=overwrite, drawn=drawn
     )
     grouped = _read_groups(groups, report)
@@ -309,88 +299,6 @@ def _check_reading(
         )
     if any(said.split("=")[0] in ("target", "wide") for said in reading["columns"] or ()):
         raise UsageError("--columns: covariates only take id=NAME and time=NAME")
-
-
-class _Outputs(NamedTuple):
-    """Where forecasts go: a file, a database or standard output, a picture and a page."""
-
-    form: str | None
-    layout: str
-    file: Output | None
-    database: "ForecastTable | None"
-    picture: Output | None
-    page: Output | None
-
-    @staticmethod
-    def checked(
-        output: str | None,
-        plot: Path | None,
-        report: Path | None,
-        *,
-        form: str | None,
-        layout: str | None,
-        overwrite: bool,
-        drawn: str | None,
-    ) -> "_Outputs":
-        """Check that all can be written. Raises UsageError where one cannot.
-
-        ``drawn``: the option that draws paths, which pictures and pages do not show
-        """
-        for path, option in ((plot, "--plot draws"), (report, "--report shows")):
-            if drawn and path is not None:
-                raise UsageError(f"{option} bands, and {drawn} makes none; leave one of them out")
-        form = None if form == "table" else form
-        if output is not None and is_database(output):
-            database, file = _checked_table(output, form, layout, drawn), None
-            layout = "fixed"
-        else:
-            database = None
-            file = output and check_output(Path(output), form=form, overwrite=overwrite)
-        picture = plot and check_output(plot, PICTURES, overwrite=overwrite, option="--plot")
-        page = report and check_output(report, PAGES, overwrite=overwrite, option="--report")
-        if file is None and form not in (None, *_PIPED):
-            raise UsageError(f"--format {form} needs --output FILE")
-        if layout == "fixed" and database is None:
-            if drawn:
-                raise UsageError(f"--layout fixed is of quantiles; leave it out, or {drawn}")
-            if file is None and form is None:
-                raise UsageError(
-                    "--layout fixed is of files; add --output FILE, or --format csv or json"
-                )
-        return _Outputs(form, layout or "wide", file or None, database, picture, page)
-
-    def table(self, result: "Prediction", *, whole: bool) -> bool:
-        """Write forecasts where they are to go; return whether to show a table instead.
-
-        ``whole``: whether to show it beside a page, too
-        """
-        if self.file is not None or self.database is not None or self.form is not None:
-            _export(result, self)
-            return False
-        return self.page is None or whole
-
-
-def _checked_table(
-    output: str, form: str | None, layout: str | None, drawn: str | None
-) -> "ForecastTable":
-    """Return the table of a database to write to, once it is known that it can be written to."""
-    from forecaster.pipeline import ForecastTable
-
-    if form is not None:
-        raise UsageError(f"--format {form} is of files; leave it out with --output sql:URL#TABLE")
-    if layout == "wide":
-        raise UsageError(
-            "--layout wide is of files, as its columns change with the model; leave it out with "
-            "--output sql:URL#TABLE"
-        )
-    if drawn:
-        raise UsageError(
-            f"--output sql:URL#TABLE holds quantiles of single dates, and {drawn} draws paths; "
-            "write them to a file"
-        )
-    table = ForecastTable(output)
-    table.check()
-    return table
 
 
 class _Shown(NamedTuple):
@@ -521,27 +429,6 @@ def _lasts(result: "Prediction", names: Sequence[str]) -> dict[str, tuple[tuple[
 
 def _number(value: float) -> str:
     return f"{value:,.2f}" if abs(value) >= 1 else f"{value:.4g}"
-
-
-def _export(result: "Prediction", outputs: _Outputs) -> None:
-    form, file = outputs.form, outputs.file
-    if outputs.layout == "fixed":
-        from forecaster.pipeline import fixed_columns
-
-        frame = fixed_columns(result)
-    else:
-        frame = result.frame.assign(source="simulated") if result.simulated else result.frame
-    if outputs.database is not None:
-        outputs.database.write(frame)
-        return say(f"Wrote {len(frame):,} rows into {outputs.database.shown}")
-    if file is not None:
-        file.write_table(frame)
-        if not file.streamed:
-            say(f"Wrote {file.path}")
-        return
-    text = (write_csv(frame) if form == "csv" else as_json(frame)).rstrip("\n")
-    # Files and programs get the text as it is; a terminal would obey control characters in it.
-    click.echo(printable(text) if sys.stdout.isatty() else text)
 
 
 def _read_weights(sums: str | None) -> dict[str, dict[str, float]] | None:

@@ -18,7 +18,7 @@ from forecaster.daily.kept import Kept, only_one
 from forecaster.daily.summary import Summary
 from forecaster.daily.watch import Watch
 from forecaster.errors import ForecasterError, ForecasterWarning, WriteError
-from forecaster.files import PAGES, TABLES, check_output, make_folder
+from forecaster.files import PAGES, TABLES, Output, check_output, is_database, make_folder
 from forecaster.home import Home, run_name
 from forecaster.ingest import (
     Columns,
@@ -37,6 +37,7 @@ from forecaster.pipeline import (
     FIXED_QUANTILES,
     ForecastTable,
     Prediction,
+    check_remote_output,
     fixed_columns,
     predict_from_home,
 )
@@ -51,7 +52,7 @@ class _Due(NamedTuple):
     source: Source
     tickers: list[str] | None
     groups: Groups | None
-    table: ForecastTable | None
+    forecasts: ForecastTable | Output | None
 
 
 def run_day(
@@ -160,15 +161,24 @@ class _Day:
         tickers = None
         if watch.tickers is not None:
             tickers = listed_tickers(watch.tickers) or read_universe(watch.tickers)
-        for path in (watch.forecasts, watch.page, watch.scorecard, watch.summary):
-            if isinstance(path, Path):
+        for path in (watch.page, watch.scorecard, watch.summary):
+            if path is not None:
                 check_output(path, {**TABLES, **PAGES}, overwrite=True, option=watch.name)
-        table = None
-        if isinstance(watch.forecasts, str):
-            table = ForecastTable(watch.forecasts, f"{watch.name}: forecasts =")
-            table.check()
         groups = None if watch.groups is None else read_groups(watch.groups)
-        return _Due(source, tickers, groups, table)
+        return _Due(source, tickers, groups, self._checked_forecasts())
+
+    def _checked_forecasts(self) -> ForecastTable | Output | None:
+        """Return where forecasts go, once it is known that they can be written there."""
+        name, option = self._watch.forecasts, f"{self._watch.name}: forecasts ="
+        if name is None:
+            return None
+        if isinstance(name, Path):
+            return check_output(name, overwrite=True, option=option)
+        if not is_database(name):
+            return check_remote_output(name, overwrite=True, option=option)
+        table = ForecastTable(name, option)
+        table.check()
+        return table
 
     def _ingest(self, due: _Due) -> Ingested:
         """Bring the store up to date, and note which series came, changed or are missing."""
@@ -211,6 +221,7 @@ class _Day:
         if unrecorded:
             raise WriteError(unrecorded[0].removeprefix("Warning: "))
         summary.run, summary.forecast = run_name(made.run), made.frame["unique_id"].nunique()
+        summary.damaged = dict(made.damaged)
         ends = sorted(made.ends.values())
         summary.session = ends[len(ends) // 2]
         alarms, partly = alarms_of_prediction(made, watch.alarms, self._began)
@@ -248,16 +259,17 @@ class _Day:
             self._written("page", watch.page, lambda to: build_forecasts(shown, to))
         if watch.scorecard is not None and len(card.rows):
             self._written("scorecard", watch.scorecard, lambda to: build_scorecard(card, to))
-        if due.table is not None:  # last, since other programs wait for it
-            due.table.write(fixed_columns(made, self._began))
-            self._summary.written["forecasts"] = due.table.shown
-        elif isinstance(watch.forecasts, Path):
-            if watch.layout == "fixed":
-                frame = fixed_columns(made, self._began)
-            else:
-                frame = made.frame.assign(source="simulated") if made.simulated else made.frame
-            output = check_output(watch.forecasts, overwrite=True)
-            self._written("forecasts", output.path, lambda _: output.write_table(frame))
+        if due.forecasts is None:
+            return
+        if watch.layout == "fixed":
+            frame = fixed_columns(made, self._began)
+        else:
+            frame = made.frame.assign(source="simulated") if made.simulated else made.frame
+        if isinstance(due.forecasts, Output):  # last, since other programs wait for it
+            due.forecasts.write_table(frame)
+        else:
+            due.forecasts.write(frame)
+        self._summary.written["forecasts"] = due.forecasts.shown
 
     def _written(self, kind: str, path: Path, write: Callable[[Path], object]) -> None:
         write(path)

@@ -40,6 +40,7 @@ class Summary:
     - ``session``: the latest time of which most series have a row
     - ``stored``, ``changed``, ``forecast``: numbers of series
     - ``partly``: series that were left out or not updated, with the reason
+    - ``damaged``: later runs than ``run``, by name, that cannot be read, with the reason
     - ``alarms``: what to look at
     - ``notices``: what else was said
     - ``scores``: by span (``month``, ``quarter``, ``all``), the scores of past forecasts
@@ -57,6 +58,7 @@ class Summary:
     changed: int = 0
     forecast: int = 0
     partly: dict[str, str] = dataclasses.field(default_factory=dict)
+    damaged: dict[str, str] = dataclasses.field(default_factory=dict)
     alarms: list[Alarm] = dataclasses.field(default_factory=list)
     notices: list[str] = dataclasses.field(default_factory=list)
     scores: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
@@ -72,7 +74,7 @@ class Summary:
             return State.FAILED
         if self.alarms:
             return State.ALARM
-        return State.PARTLY if self.partly else State.OK
+        return State.PARTLY if self.partly or self.damaged else State.OK
 
     def as_dict(self) -> dict[str, Any]:
         """Return the summary as values of JSON, its state and exit code first."""
@@ -116,6 +118,10 @@ class Summary:
         if self.partly:
             lines.append(f"In part; left out or not updated ({len(self.partly)}):")
             lines += _together(self.partly)
+        if self.damaged:
+            lines.append(f"Damaged, so that the older run {self.run} forecast:")
+            lines += [f"  run {name}: {why}" for name, why in self.damaged.items()]
+            lines.append("  Fit again, or remove it by `forecaster runs remove NAME`.")
         return lines
 
 

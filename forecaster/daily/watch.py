@@ -9,7 +9,7 @@ from typing import Any
 
 from forecaster.config import read_settings
 from forecaster.errors import UsageError, printable
-from forecaster.files import PAGES, TABLES, is_database
+from forecaster.files import PAGES, TABLES, is_database, is_url
 
 _DATABASE_FILE = re.compile(r"(sql:(?:sqlite|duckdb):///)([^:/$?][^:?]*)(\?.*)?")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,59}")
@@ -28,8 +28,9 @@ levels = [80, 95]                # bands, in percent
 # newcomers = false              # default: as `predict --all`
 # max_late = 5                   # leave out series that lack more sessions
 
-forecasts = "forecasts.csv"      # replaced each day; .csv, .json, .parquet or .xlsx; or a table
-                                 # of a database: "sql:sqlite:///desk.db#forecasts"
+forecasts = "forecasts.csv"      # replaced each day; .csv, .json, .parquet or .xlsx; or the URL
+                                 # of one, "s3://bucket/forecasts.csv"; or a table of a
+                                 # database: "sql:sqlite:///desk.db#forecasts"
 # layout = "fixed"               # columns that never change, see `predict --layout`
 # page = "forecasts.html"
 # groups = "sectors.csv"         # groups for the page
@@ -73,7 +74,7 @@ class Watch:
     """What a daily run does; see :data:`EXAMPLE`. Paths are absolute.
 
     - ``name``: of the file without its ending; the state of the last run is kept under it
-    - ``forecasts``: a file, or a table of a database as ``sql:URL#TABLE``
+    - ``forecasts``: a file; or a text, the URL of one or a table of a database as ``sql:URL#TABLE``
     """
 
     name: str
@@ -122,7 +123,7 @@ def read_watch(path: Path) -> Watch:
     for name in _PATHS & checked.keys():
         if name == "forecasts" and is_database(checked[name]):
             checked |= _table_in(folder, where, checked[name], checked.get("layout"))
-        else:
+        elif not (name == "forecasts" and is_url(checked[name])):
             checked[name] = folder / Path(checked[name]).expanduser()
     checked["source"] = _source_in(folder, checked["source"])
     if "tickers" in checked:
@@ -149,7 +150,7 @@ def _check_outputs(where: str, checked: Mapping[str, Any]) -> None:
     for name in endings.keys() & checked.keys():
         path: Path | str = checked[name]
         if isinstance(path, str):
-            continue  # a table of a database
+            continue  # a URL, or a table of a database
         if path.suffix.lower() not in endings[name]:
             raise UsageError(
                 f"{where}: {name}: expected a file that ends with {' or '.join(endings[name])}; "

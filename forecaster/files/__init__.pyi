@@ -18,7 +18,9 @@ from .outputs import Output as Output
 from .outputs import as_json as as_json
 from .outputs import check_output as check_output
 from .outputs import check_parent as check_parent
+from .outputs import format_of as format_of
 from .outputs import is_database as is_database
+from .outputs import is_url as is_url
 from .parquet import check_parquet as check_parquet
 from .parquet import most_cells as most_cells
 from .parquet import most_grid as most_grid

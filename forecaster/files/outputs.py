@@ -6,6 +6,7 @@ All this is checked before the work begins; files then appear whole or not at al
 """
 
 import dataclasses
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
@@ -30,6 +31,7 @@ PICTURES = {".png": "png", ".svg": "svg", ".pdf": "pdf"}
 PAGES = {".html": "html", ".htm": "html"}
 DATABASE = "sql:"
 """What the name of a table in a database begins with, where an output may be one."""
+_URL = re.compile(r"[a-zA-Z][\w+.:-]*://")
 _OWN = Path("/dev/fd")
 FORMATS = tuple(dict.fromkeys(TABLES.values()))
 
@@ -46,6 +48,11 @@ class Output:
     path: Path
     form: str
     streamed: bool = False
+
+    @property
+    def shown(self) -> str:
+        """Its name for messages."""
+        return str(self.path)
 
     def write(self, write: Callable[[Path], object]) -> None:
         """Write the file by ``write(path)``, whole or not at all. Raises WriteError.
@@ -91,11 +98,7 @@ def check_output(
         raise UsageError(f"{option} {path}: is a folder; expected the name of a file")
     # Standard output may be a file that the shell has just made; it must not be replaced.
     streamed = path.exists() and (not path.is_file() or path.parent in (Path("/dev"), _OWN))
-    form = _form(path, endings, form, option, streamed=streamed)
-    if form == "excel" and not has("xlsxwriter"):
-        raise UsageError(
-            f"{option} {path}: Excel needs XlsxWriter: {pip_command('excel')}; or choose .csv"
-        )
+    form = format_of(str(path), endings, form, option, streamed=streamed)
     check_parent(path, option)
     if path.exists() and not streamed and not overwrite:
         raise UsageError(f"{option} {path} exists; choose another file, or add --overwrite")
@@ -107,6 +110,11 @@ def is_database(name: str) -> bool:
     return name.lower().startswith(DATABASE)
 
 
+def is_url(name: str) -> bool:
+    """Return whether the name of a file is a URL, not a path."""
+    return _URL.match(name) is not None and not is_database(name)
+
+
 def check_parent(path: Path, option: str = "--output") -> None:
     """Raise UsageError unless the folder in which a path would be made exists."""
     if not path.parent.is_dir():
@@ -115,16 +123,40 @@ def check_parent(path: Path, option: str = "--output") -> None:
         )
 
 
-def _form(
-    path: Path, endings: Mapping[str, str], form: str | None, option: str, *, streamed: bool
+def format_of(
+    name: str,
+    endings: Mapping[str, str],
+    form: str | None,
+    option: str,
+    *,
+    streamed: bool = False,
 ) -> str:
-    ending = path.suffix.lower()
+    """Return the format of an output by its ending, or the one that was asked for.
+
+    - ``name``: a path or a URL
+    - ``streamed``: whether its ending does not count; other arguments as for :func:`check_output`
+
+    Raises UsageError when the format is unknown or does not match the ending, or a library is
+    missing.
+    """
+    form = _known_format(name, endings, form, option, streamed=streamed)
+    if form == "excel" and not has("xlsxwriter"):
+        raise UsageError(
+            f"{option} {name}: Excel needs XlsxWriter: {pip_command('excel')}; or choose .csv"
+        )
+    return form
+
+
+def _known_format(
+    name: str, endings: Mapping[str, str], form: str | None, option: str, *, streamed: bool
+) -> str:
+    ending = Path(name).suffix.lower()
     known = endings.get(ending)
     if streamed:
         return form or known or next(iter(endings.values()))
     if form is not None and known not in (None, form):
         raise UsageError(
-            f"{option} {path}: its ending says {known}, --format says {form}; leave one of them out"
+            f"{option} {name}: its ending says {known}, --format says {form}; leave one of them out"
         )
     if form is not None or known is not None:
         return form or known or ""
@@ -132,7 +164,7 @@ def _form(
     usual = {kind: usual[kind] for kind in dict.fromkeys(endings.values())}
     advice = ", or add --format" if endings is TABLES else ""
     raise UsageError(
-        f"{option} {path}: cannot write {repr(ending) if ending else 'a file without an ending'}; "
+        f"{option} {name}: cannot write {repr(ending) if ending else 'a file without an ending'}; "
         f"expected {', '.join(usual.values())}{advice}"
     )
 

@@ -22,6 +22,9 @@ from .review.quality import frozen_now as frozen_now
 from .review.renaming import rename_ticker as rename_ticker
 from .sources.lost import is_shrunk as is_shrunk
 from .sources.lost import is_vanished as is_vanished
+from .sources.remote_url import WEB as WEB
+from .sources.remote_url import RemoteUrl as RemoteUrl
+from .sources.remote_url import read_remote_url as read_remote_url
 from .sources.source import Date as Date
 from .sources.source import Source as Source
 from .sources.sources import open_source as open_source

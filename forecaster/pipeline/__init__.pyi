@@ -14,6 +14,8 @@ from .predicting import predict_from_home as predict_from_home
 from .pruning import Unneeded as Unneeded
 from .pruning import find_unneeded as find_unneeded
 from .pruning import prune as prune
+from .remote_output import RemoteOutput as RemoteOutput
+from .remote_output import check_remote_output as check_remote_output
 from .requests import Callbacks as Callbacks
 from .requests import DataRequest as DataRequest
 from .requests import OnTraining as OnTraining

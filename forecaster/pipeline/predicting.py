@@ -2,7 +2,7 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -73,6 +73,7 @@ class Prediction:
       for simulated prices, which lack some at random
     - ``ended``: series, other than prices, that lacked them at the fit already; not in ``behind``
     - ``retired``: series left out since no more rows of them are to come
+    - ``damaged``: later runs, by name, that cannot be read, with the reason
     """
 
     model: Model
@@ -87,6 +88,7 @@ class Prediction:
     behind: dict[str, int] = dataclasses.field(default_factory=dict)
     ended: Sequence[str] = ()
     retired: Sequence[str] = ()
+    damaged: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def simulated(self) -> bool:
@@ -160,12 +162,16 @@ def predict_from_home(
         tuple(quantiles), end, max_late, max(_KEPT, history or 0),
     )  # fmt: skip
     damaged: dict[Path, str] = {}
+    passed_over: dict[str, str] = {}
     while True:
-        folder = choose_run(home, run, tickers, on_notice, damaged=damaged, source=source)
+        folder = choose_run(
+            home, run, tickers, on_notice, damaged=damaged, source=source, passed_over=passed_over
+        )
         try:
             opened = under_new_names(home, OpenRun.of(folder))
             chosen = _Chosen.of(home, opened, tickers, newcomers=newcomers)
-            return _with_run(_Asked(opened, *options), chosen)
+            made = _with_run(_Asked(opened, *options), chosen)
+            return dataclasses.replace(made, damaged=passed_over)
         except DamagedModel as error:
             if run is not None or folder in damaged:
                 raise

@@ -11,6 +11,7 @@ import pandas as pd
 from production.year import Expected, Morning, Year, as_process, command_of, succeed
 
 from forecaster.record import read_record
+from forecaster.storage import unfinished_fits
 
 Event = Callable[[Year, int], Morning]
 
@@ -337,19 +338,34 @@ def _forecast_by(year: Year, run: str) -> None:
     assert record["run"].iloc[-1] == run, (record["run"].iloc[-1], run)
 
 
+# The functions at which fits are killed, in turn: before there is any progress; when the networks
+# are trained and their progress is stored; when the run is saved, but still counts as unfinished.
+_KILLED_FITS = "train_shards", "save_shards", "predict"
+
+
 def _killed_fit(year: Year, session: int) -> Morning:
     """Kill a fit; the next one of the same name, after new rows, is not refused."""
     name = f"weekly-{session}"
     year.write(year.market.table(session - 1))
     config = str(year.folder / "settings.toml")
     words = year.words("fit", "--source", year.source, "--config", config, "--run", name)
-    seconds = year.random.uniform(2, 9)
-    saved = _kill_after(year, words, seconds) == 0
+    killed = sum(row["event"] == "killed fit" for row in year.log)
+    function = _KILLED_FITS[killed % len(_KILLED_FITS)]
+    _kill_at(year, words, f"forecaster.pipeline.fitting:{function}")
+    left = [] if function == "predict" else unfinished_fits(year.home)
+    if left:
+        assert (left[0].saved is not None) == (function == "save_shards"), left
+    else:
+        assert function == "predict", function
+        year.fitted = year.market.days[session - 1]
 
     def fit_again() -> None:
-        if not saved:
+        if left:
+            resumed = year.command("fit", "--resume", left[0].name)
+            assert resumed.code == 1 and "data have changed" in resumed.output, resumed
             year.fit_all("--run", name)
-        year.fitted = year.market.days[session]
+            year.fitted = year.market.days[session]
+        assert not unfinished_fits(year.home)
         year.check_again(session, "after a fit that was killed")
         _forecast_by(year, year.home.runs()[-1].name)
 
@@ -357,7 +373,7 @@ def _killed_fit(year: Year, session: int) -> Morning:
 
 
 def _damaged_run(year: Year, session: int) -> Morning:
-    """Cut a file of the latest run; an older one forecasts, and the damage is said."""
+    """Cut a file of the latest run; an older one forecasts, and the damaged one is named."""
     sound = year.home.runs()[-1]
     damaged = sound.with_name("20990101-000000-000.damaged")
 
@@ -367,11 +383,11 @@ def _damaged_run(year: Year, session: int) -> Morning:
         arrays.write_bytes(arrays.read_bytes()[:-5])
 
     def remove() -> None:
-        notices = year.summary()["notices"]
-        assert any("damaged" in notice for notice in notices), notices
+        assert set(year.summary()["damaged"]) == {"damaged"}, year.summary()
         shutil.rmtree(damaged)
 
-    return year.plain(session)._replace(before=damage, after=remove, repaired=True)
+    table, expected = year.market.table(session), Expected(3, forecast=year.all_names(session))
+    return Morning(table, expected, True, before=damage, after=remove)
 
 
 def _pruned(year: Year, session: int) -> Morning:
@@ -389,29 +405,34 @@ def _pruned(year: Year, session: int) -> Morning:
 def _killed(year: Year, session: int) -> Morning:
     """Kill the run at five random moments, and run it again."""
     year.write(year.market.table(session))
+    lasts = year.daily_seconds[0]  # on this machine, in the session before
     for _ in range(5):
-        _kill_after(year, year.words(*year.daily), year.random.uniform(0.2, 4))
+        _kill_after(year, year.words(*year.daily), year.random.uniform(0.05, 1) * lasts)
     return year.plain(session)
 
 
-def _kill_after(year: Year, words: tuple[str, ...], seconds: float) -> int:
-    """Run a command, and kill it after some seconds; return its exit code."""
+def _kill_after(year: Year, words: tuple[str, ...], seconds: float) -> None:
+    """Run a command, and kill it after some seconds, unless it has ended."""
     process = subprocess.Popen(command_of(words, year.now), stdout=subprocess.DEVNULL,
                                stderr=subprocess.DEVNULL)  # fmt: skip
     try:
         process.wait(seconds)
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGKILL)
-    return process.wait()
+    process.wait()
+
+
+def _kill_at(year: Year, words: tuple[str, ...], place: str) -> None:
+    """Run a command, and kill it when it calls a function; see ``clock.py``."""
+    done = as_process(*words, now=year.now, killed_at=place)
+    assert done.code == -signal.SIGKILL, f"ended with {done.code} before {place}: {done.output}"
 
 
 def _killed_before_review(year: Year, session: int) -> Morning:
     """Kill the run when the rows are stored and not yet reviewed, with a bad price among them."""
     morning = _bad_tick(year, session)
     year.write(morning.table if morning.table is not None else "")
-    done = as_process(*year.words(*year.daily), now=year.now,
-                      killed_at="forecaster.ingest.loading:_review_if_changed")  # fmt: skip
-    assert done.code == -signal.SIGKILL, done
+    _kill_at(year, year.words(*year.daily), "forecaster.ingest.loading:_review_if_changed")
     return morning
 
 

@@ -5,6 +5,7 @@ import json
 import os
 import pickle
 import random
+import re
 import resource
 import shutil
 import subprocess
@@ -188,9 +189,11 @@ class Year:
         """Fit, and assert that only tickers that were listed lately are skipped, and named."""
         config = str(self.folder / "settings.toml")
         done = self.command("fit", "--source", self.source, "--config", config, *options)
-        _, _, skipped = done.output.partition("\nSkipped ")
-        named = {line.split(":")[0].strip() for line in skipped.splitlines() if ": " in line}
         market = self.market
+        skipped = re.search(r"^Skipped (\d+):\n((?:  .*\n)+)", done.output, re.MULTILINE)
+        lines = "" if skipped is None else skipped[2]
+        named = {n for n in market.names if re.search(rf"\b{n}\b", lines)}
+        assert len(named) == (0 if skipped is None else int(skipped[1])), done.output
         lately = {n for n, first in zip(market.names, market.first, strict=True)
                   if first >= LEARNED - 7}  # fmt: skip
         assert named <= lately and done.code == (3 if named else 0), done.output
@@ -284,6 +287,8 @@ class Year:
         """Return a year as it was before its last session, and put back its files."""
         kept, year = folder / KEPT, object.__new__(Year)
         vars(year).update(pickle.loads((kept / "year.pickle").read_bytes()), run=run)
+        # The home knows its source by the path of the file of prices.
+        assert year.folder == folder, f"the year of {year.folder} cannot be continued in {folder}"
         shutil.rmtree(year.home.folder)
         shutil.copytree(kept / "home", year.home.folder)
         for path in kept.iterdir():

@@ -127,6 +127,24 @@ def test_quiet_is_silent_when_all_is_well_and_only_then(desk):
     assert json.loads((desk.folder / "other.json").read_text())["exit_code"] == 4
 
 
+@pytest.mark.parametrize("name", ["model.safetensors", "model.json"])
+def test_a_damaged_run_in_place_of_which_an_older_one_forecasts_is_named(desk, name):
+    desk.until(DAYS[310])
+    (sound,) = desk.home.runs()
+    latest = shutil.copytree(sound, sound.with_name("20990101-000000-000.latest"))
+    (latest / name).write_bytes((latest / name).read_bytes()[:-5])
+    done = desk.daily("--quiet")
+    assert done.exit_code == 3 and not done.stdout
+    assert "run latest: " in done.stderr and "forecaster runs remove" in done.stderr
+    summary = desk.summary()
+    assert summary["state"] == "partly" and summary["forecast"] == 3 and not summary["partly"]
+    assert summary["run"] in sound.name and list(summary["damaged"]) == ["latest"]
+    assert "damaged: run latest" in run("status", "--home", desk.home).stdout
+    assert run("runs", "remove", "latest", "--home", desk.home).exit_code == 0
+    done = desk.daily("--quiet")
+    assert done.exit_code == 0 and not done.stderr and not desk.summary()["damaged"]
+
+
 def test_late_series_are_named_and_an_alarm_beyond_the_limit(desk):
     late = TABLE[(TABLE["ticker"] != "BBB") | (TABLE["date"] <= DAYS[310])]
     desk.until(DAYS[311], late)

@@ -21,10 +21,12 @@ from forecaster.daily import read_watch
 from forecaster.errors import DataError, ForecasterError, SourceError, UsageError, WriteError
 from forecaster.home import Home
 from forecaster.ingest import Store, ingest, load_panel, open_source
-from forecaster.ingest.sources import remote
+from forecaster.ingest.sources import remote, remote_url
 from forecaster.ingest.sources.remote_url import read_remote_url
 from tests.conftest import error, prices, run
+from tests.s3 import s3, s3_server
 
+__all__ = ["s3", "s3_server"]  # fixtures
 fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed")
 NAMES = ("AAA", "BBB", "CCC")
 TABLES = {name: prices(name, 60) for name in NAMES}
@@ -327,7 +329,7 @@ def test_what_fails_on_the_way_is_one_clear_error_and_changes_nothing(tmp_path, 
     assert "500" in said(SourceError, lambda: ingest(home, opened(home, url), None))
     web.code, web.needs = 200, "a key"
     assert "403" in said(SourceError, lambda: ingest(home, opened(home, url), None))
-    monkeypatch.setattr(remote, "_READ", 0.2)
+    monkeypatch.setattr(remote_url, "_READ", 0.2)
     web.http.shutdown()
     web.http.server_close()
     text = said(SourceError, lambda: ingest(home, opened(home, url), None))
@@ -380,23 +382,7 @@ def test_commands_work_from_a_url(tmp_path, bucket, settings):
     assert "no .csv or .parquet file there" in failed
 
 
-@pytest.fixture(scope="module")
-def s3(request) -> Iterator[str]:
-    """A server of S3's protocol here; its address."""
-    server = pytest.importorskip("moto.server", reason="moto[server] is not installed")
-    pytest.importorskip("s3fs", reason="s3fs is not installed")
-    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    running.start()
-    yield "http://{}:{}".format(*running.get_host_and_port())
-    running.stop()
-
-
-def test_s3(tmp_path, s3, monkeypatch):
-    for name, value in {
-        "AWS_ENDPOINT_URL": s3, "AWS_ACCESS_KEY_ID": "geheim", "AWS_SECRET_ACCESS_KEY": "geheimnis",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }.items():  # fmt: skip
-        monkeypatch.setenv(name, value)
+def test_s3(tmp_path, s3):
     system = fsspec.filesystem("s3", skip_instance_cache=True)
     system.mkdir("desk")
     for name, table in TABLES.items():

@@ -9,42 +9,34 @@ only if one of them has changed:
 """
 
 import contextlib
-import importlib
 import json
-import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from forecaster.errors import DataError, ForecasterError, SourceError, UsageError, WriteError
-from forecaster.extras import require
+from forecaster.errors import DataError, ForecasterError, SourceError, WriteError
 from forecaster.files import atomic, locked_folder, read_plain
 from forecaster.home import file_name
 from forecaster.ingest.sources.compared import Lost
 from forecaster.ingest.sources.files import Files
-from forecaster.ingest.sources.remote_url import DRIVERS, WEB, read_remote_url
+from forecaster.ingest.sources.remote_url import WEB, read_remote_url
 from forecaster.ingest.sources.source import Date, Fetched, Known
 from forecaster.ingest.tables.file_reader import ENDINGS
 from forecaster.ingest.tables.numbers import Decimal
 from forecaster.ingest.tables.roles import Columns
 
-if TYPE_CHECKING:
-    from fsspec import AbstractFileSystem
-
 _COPIED = "copied.json"
 _FOLDER = "files"
 _AT_ONCE = 8  # files that are copied at the same time
 _RESERVE = 500_000_000  # bytes of the disk that are left free
-_CONNECT, _READ = 30, 60  # seconds to wait for a web server
 _CHANGES = {  # what tells that a file has changed, by the names of all kinds of stores
     "etag", "lastmodified", "mtime", "updated", "generation", "md5hash", "contentmd5", "digest",
     "versionid", "created",
 }  # fmt: skip
 _MAGIC = "*?["
-_LONGEST = 300  # characters of what a library says of a failure
 
 
 class _File(NamedTuple):
@@ -84,8 +76,7 @@ class Remote:
     ):
         self._url = read_remote_url(url)
         self.name = f"files:{self._url.shown}"
-        require("fsspec", "remote", self.name)
-        self._system = self._opened()
+        self._system = self._url.open(self.name)
         self._options = decimal, columns, lost
         self._folder = folder
         self._files: Files | None = None
@@ -269,33 +260,7 @@ class Remote:
                 f"{where}: larger than it was said to be, or than the disk can hold"
             ) from None
         except Exception as error:  # each kind of store has errors of its own
-            raise SourceError(f"{where}: {self._hidden(_reason(error))[:_LONGEST]}") from None
-
-    def _hidden(self, text: str) -> str:
-        """Return text without the secrets of the URL, and without queries of any other."""
-
-        def query(match: re.Match[str]) -> str:  # of a URL to which a server redirected
-            return match[0] if self._url.shown.endswith(match[0]) else "?***"
-
-        return re.sub(r"\?[^\s'\"]+", query, self._url.hidden(text))
-
-    def _opened(self) -> "AbstractFileSystem":
-        """Return the file system of the URL. Raises UsageError if its library is missing."""
-        import fsspec
-
-        options: dict[str, Any] = {"skip_instance_cache": True, "use_listings_cache": False}
-        try:
-            kind = fsspec.get_filesystem_class(self._url.kind)
-            if self._url.kind in WEB:
-                client: Any = importlib.import_module("aiohttp")
-                timeout = client.ClientTimeout(total=None, connect=_CONNECT, sock_read=_READ)
-                options["client_kwargs"] = {"trust_env": True, "timeout": timeout}
-            return kind(**options)
-        except ImportError:
-            driver = DRIVERS[self._url.kind]
-            raise UsageError(
-                f"{self.name} needs {driver}, which is not installed: `pip install {driver}`"
-            ) from None
+            raise SourceError(f"{where}: {self._url.reason(error)}") from None
 
 
 def folder_of(downloads: Path, url: str) -> Path:
@@ -330,15 +295,3 @@ def _read_state(folder: Path) -> dict[str, str]:
         return {str(name): str(state) for name, state in content.items()}
     except (OSError, ValueError, AttributeError):
         return {}
-
-
-def _reason(error: BaseException) -> str:
-    """Return what failed: the first cause, as fsspec calls many failures a missing file."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    text = " ".join(str(error).split())
-    if isinstance(error, FileNotFoundError):
-        return "no such file or folder"
-    if isinstance(error, TimeoutError):
-        return "the connection was lost: no answer in time"
-    return text or type(error).__name__

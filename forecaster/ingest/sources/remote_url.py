@@ -1,12 +1,17 @@
 """Read the URL of files in an object store or on a web server, and name them without secrets."""
 
 import hashlib
+import importlib
 import re
 import urllib.parse
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from forecaster.errors import UsageError
+from forecaster.extras import require
 from forecaster.ingest.sources.secrets import fill_in, hide
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
 
 DRIVERS = {
     "s3": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs", "abfss": "adlfs",
@@ -14,8 +19,9 @@ DRIVERS = {
 }  # fmt: skip
 """The package that fsspec needs for each kind of URL."""
 WEB = ("http", "https")
-_URL = re.compile(r"[a-zA-Z][\w+.:-]*://")
 _WHAT = "--source files:URL"
+_CONNECT, _READ = 30, 60  # seconds to wait for a web server
+_LONGEST = 300  # characters of what a library says of a failure
 
 
 class RemoteUrl(NamedTuple):
@@ -37,40 +43,84 @@ class RemoteUrl(NamedTuple):
         """Return text without the secrets."""
         return hide(text.replace(self.url, self.shown), self.secrets)
 
+    def open(self, name: str) -> "AbstractFileSystem":
+        """Return the file system of the URL, without asking the store.
 
-def is_remote(path: str) -> bool:
-    """Return whether what follows ``files:`` is a URL, not a path."""
-    return _URL.match(path) is not None
+        ``name``: names the URL in messages. Raises UsageError if a library is missing, or does not
+        know whom to ask, such as the account of a store.
+        """
+        require("fsspec", "remote", name)
+        import fsspec
+
+        options: dict[str, Any] = {"skip_instance_cache": True, "use_listings_cache": False}
+        try:
+            kind = fsspec.get_filesystem_class(self.kind)
+            if self.kind in WEB:
+                client: Any = importlib.import_module("aiohttp")
+                timeout = client.ClientTimeout(total=None, connect=_CONNECT, sock_read=_READ)
+                options["client_kwargs"] = {"trust_env": True, "timeout": timeout}
+            return kind(**options)
+        except ImportError:
+            driver = DRIVERS[self.kind]
+            raise UsageError(
+                f"{name} needs {driver}, which is not installed: `pip install {driver}`"
+            ) from None
+        except Exception as error:  # each kind of store has errors of its own
+            raise UsageError(f"{name}: {self.reason(error)}") from None
+
+    def reason(self, error: BaseException) -> str:
+        """Return what failed, in one line and without secrets.
+
+        It is the first cause, as fsspec calls many failures a missing file.
+        """
+        while error.__cause__ is not None:
+            error = error.__cause__
+        if isinstance(error, FileNotFoundError):
+            return "no such file or folder"
+        if isinstance(error, TimeoutError):
+            return "the connection was lost: no answer in time"
+        text = " ".join(str(error).split()) or type(error).__name__
+
+        def query(match: re.Match[str]) -> str:  # of a URL to which a server redirected
+            return match[0] if self.shown.endswith(match[0]) else "?***"
+
+        return re.sub(r"\?[^\s'\"]+", query, self.hidden(text))[:_LONGEST]
 
 
-def read_remote_url(text: str) -> RemoteUrl:
+def read_remote_url(text: str, what: str = _WHAT) -> RemoteUrl:
     """Read a URL, with ``${NAME}`` replaced from the environment.
 
-    Raises UsageError for a kind of URL that is not known, and for a variable that is not set. No
-    message holds user, password or query.
+    ``what``: the option, for messages. Raises UsageError for a kind of URL that is not known, for
+    a variable that is not set, and for a password where a store takes none. No message holds user,
+    password or query.
     """
     kind = text.partition("://")[0].lower()
     if kind not in DRIVERS or "::" in text:
         raise UsageError(
-            f"{_WHAT}: URLs of this kind are not supported; expected s3://BUCKET/FOLDER, "
+            f"{what}: URLs of this kind are not supported; expected s3://BUCKET/FOLDER, "
             "gs://BUCKET/*.csv, az://CONTAINER/FOLDER or https://HOST/FILE.csv"
         )
-    url = f"{kind}://{fill_in(text, _WHAT).partition('://')[2]}"
+    url = f"{kind}://{fill_in(text, what).partition('://')[2]}"
     if kind not in WEB:
+        if re.match(r"[^/]*:[^/]*@", url.partition("://")[2]):
+            raise UsageError(
+                f"{what}: a URL of {kind}:// holds no user and password; give them to the store's "
+                "library by its environment variables or its configuration"
+            )
         return RemoteUrl(kind, url.rstrip("/"), url.rstrip("/"), ())
     try:
         parts = urllib.parse.urlsplit(url)
         _ = parts.port
     except ValueError:  # such as a password with / in it, of which no message may hold a part
         raise UsageError(
-            f"{_WHAT}: host and port are not understood; expected https://HOST:PORT/FILE.csv. "
+            f"{what}: host and port are not understood; expected https://HOST:PORT/FILE.csv. "
             "Write / as %2F and @ as %40 within a password, or take it from the environment by "
             "${NAME}, where nothing needs to be replaced"
         ) from None
     name = parts.path.rpartition("/")[2]
     if not parts.hostname or "*" in parts.path or name in ("", ".", ".."):
         raise UsageError(
-            f"{_WHAT}: a web server does not tell which files it has; expected the URL of one "
+            f"{what}: a web server does not tell which files it has; expected the URL of one "
             "file, such as https://HOST/prices.csv"
         )
     place = parts.netloc.rpartition("@")[2]

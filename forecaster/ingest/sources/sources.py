@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TypedDict, Unpack
 
 from forecaster.errors import UsageError
-from forecaster.ingest.sources.remote_url import is_remote
+from forecaster.files import is_url
 from forecaster.ingest.sources.source import Source
 from forecaster.ingest.sources.sql_url import hide_secrets
 from forecaster.ingest.tables.numbers import as_decimal
@@ -73,7 +73,7 @@ def open_source(
             "of them out"
         )
     lost = "keep" if append else "replace" if refresh else "suspect"
-    if kind == "files" and is_remote(path):
+    if kind == "files" and is_url(path):
         from forecaster.ingest.sources.remote import Remote, folder_of
 
         folder = None if downloads is None else folder_of(downloads, path)

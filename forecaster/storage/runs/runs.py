@@ -165,6 +165,7 @@ def choose_run(
     *,
     damaged: Mapping[Path, str] | None = None,
     source: str | None = None,
+    passed_over: dict[str, str] | None = None,
 ) -> Path:
     """Return the folder of a run by its name, or else of the run that fits some tickers best.
 
@@ -178,6 +179,8 @@ def choose_run(
       ones were not chosen, and with a damaged one that was passed over
     - ``damaged``: runs that turned out to be damaged when they were opened, with the reason
     - ``source``: the source of the run; None: any
+    - ``passed_over``: takes the names of damaged runs in place of which an older one is returned,
+      with the reasons
 
     Raises ModelError when there is none, the latest is damaged and no older one can take its place,
     or none knows any of the tickers; UsageError when there is none of this name.
@@ -188,13 +191,19 @@ def choose_run(
     every, broken = runs_of(home)
     broken |= damaged or {}
     runs = [run for run in every if run.folder not in broken]
+
+    def pass_over(folder: Path) -> None:
+        name, why = run_name(folder), broken[folder]
+        if passed_over is not None:
+            passed_over[name] = why
+        if on_notice:
+            on_notice(f"Warning: passed over, since it is damaged: run {name}: {why}")
+
     if source is not None:
-        return _latest_of(source, runs, every, broken, on_notice).folder
+        return _latest_of(source, runs, every, broken, pass_over).folder
     for wrong in {latest, *(damaged or ())} & broken.keys():
         runs = _in_place_of(wrong, broken[wrong], every, runs)
-        if on_notice:
-            on_notice(f"Warning: passed over, since it is damaged: run {run_name(wrong)}: "
-                      f"{broken[wrong]}")  # fmt: skip
+        pass_over(wrong)
     runs.reverse()
     known = {run.folder: 1 if tickers is None else run.knows(tickers) for run in runs}
     if not any(known.values()):
@@ -219,11 +228,11 @@ def _latest_of(
     sound: Sequence[Run],
     every: Sequence[Run],
     broken: Mapping[Path, str],
-    on_notice: Callable[[str], None] | None,
+    pass_over: Callable[[Path], None],
 ) -> Run:
     """Return the latest sound run of a source. Raises ModelError if there is none.
 
-    Damaged ones after it that are, or may be, of the source are named by ``on_notice``.
+    ``pass_over`` is called with the damaged ones after it that are, or may be, of the source.
     """
     others = {run.folder for run in every if run.source != source}
     wrong = {folder: why for folder, why in broken.items() if folder not in others}
@@ -231,9 +240,9 @@ def _latest_of(
     if chosen is None:
         more = "".join(f"\n{why}" for why in wrong.values())
         raise ModelError(f"no run of {source}; `forecaster fit --source {source}` makes one{more}")
-    for folder, why in wrong.items():
-        if on_notice and folder.name > chosen.folder.name:
-            on_notice(f"Warning: passed over, since it is damaged: run {run_name(folder)}: {why}")
+    for folder in wrong:
+        if folder.name > chosen.folder.name:
+            pass_over(folder)
     return chosen
 
 

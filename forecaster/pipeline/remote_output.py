@@ -1,0 +1,162 @@
+"""Write forecasts as an object of a store: S3, Google's or Azure's, by fsspec.
+
+The file is written here and then sent as one object, which the stores show whole or not at all.
+"""
+
+import contextlib
+import dataclasses
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from forecaster.errors import ForecasterError, UsageError, WriteError
+from forecaster.files import TABLES, Output, atomic, format_of
+from forecaster.ingest import WEB, RemoteUrl, read_remote_url
+
+_EXPECTED = "expected the name of an object, such as s3://BUCKET/FOLDER/forecasts.csv"
+
+
+@dataclasses.dataclass(frozen=True)
+class RemoteOutput(Output):
+    """An object of a store that may be written, as returned by :func:`check_remote_output`.
+
+    ``url``: of the object; ``system``: the file system of fsspec that has it
+    """
+
+    url: RemoteUrl = dataclasses.field(kw_only=True)
+    system: Any = dataclasses.field(kw_only=True, repr=False, compare=False)
+
+    @property
+    def shown(self) -> str:
+        """Its URL."""
+        return self.url.shown
+
+    def write(self, write: Callable[[Path], object]) -> None:
+        """Write the object by ``write(path)``, whole or not at all. Raises WriteError."""
+        with contextlib.ExitStack() as stack:
+            with atomic.as_write_error(Path(tempfile.gettempdir())):
+                folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="forecaster-"))
+                file = Path(folder) / f"output{PurePosixPath(self.object).suffix}"
+                write(file)
+            with _as_write_error(self.url):
+                self.system.put_file(str(file), self.object)
+
+    @property
+    def object(self) -> str:
+        """Its path for fsspec."""
+        return str(self.system._strip_protocol(self.url.url))
+
+    def check(self, option: str, *, overwrite: bool) -> None:
+        """Raise UsageError or WriteError unless the store would take the object. Nothing changes.
+
+        - ``option``: the option that names it, for messages
+        - ``overwrite``: whether the object may exist; then the store is not asked for it, which a
+          user who may only write is not allowed to do
+        """
+        if not overwrite:
+            self._check_absent(option)
+        container = self.object.lstrip("/").split("/")[0]
+        with _as_write_error(self.url):
+            try:
+                self._try_upload(container)
+            except FileNotFoundError:
+                raise UsageError(
+                    f"{option} {self.shown}: there is no bucket or container {container}; make it "
+                    "first, or choose another"
+                ) from None
+
+    def _check_absent(self, option: str) -> None:
+        """Raise UsageError if the object exists, and WriteError if the store does not tell."""
+        with _as_write_error(self.url):
+            try:
+                found = self._kind(self.object)
+            except Exception as error:
+                if not _is_refusal(error):
+                    raise
+                raise WriteError(
+                    f"{self.shown}: whether it exists is not told: {self.url.reason(error)}. If "
+                    "the credentials are right but only allow to write, add --overwrite"
+                ) from None
+        if found == "directory":
+            raise UsageError(f"{option} {self.shown}: is a folder; {_EXPECTED}")
+        if found is not None:
+            raise UsageError(
+                f"{option} {self.shown} exists; choose another name, or add --overwrite"
+            )
+
+    def _try_upload(self, container: str) -> None:
+        """Begin an upload and give it up, or ask for the container where that is not possible.
+
+        Raises FileNotFoundError if there is no container, and whatever the store answers.
+        """
+        if self.url.kind == "s3":
+            bucket, key, _ = self.system.split_path(self.object)
+            begun = self.system.call_s3("create_multipart_upload", Bucket=bucket, Key=key)
+            with contextlib.suppress(PermissionError):  # it may be allowed to write, only
+                self.system.abort_mpu(bucket, key, begun["UploadId"])
+        elif self.url.kind in ("gs", "gcs"):
+            upload = self.system.open(self.object, "wb")
+            try:
+                upload._initiate_upload()  # it expires by itself
+            finally:
+                upload.closed = True  # or an empty object would be written in the end
+        else:
+            try:
+                self.system.info(container)
+            except Exception as error:  # to ask may be refused where to write is allowed
+                if not _is_refusal(error):
+                    raise
+
+    def _kind(self, path: str) -> str | None:
+        """Return "file" or "directory", or None if nothing is there."""
+        try:
+            return self.system.info(path)["type"]
+        except FileNotFoundError:
+            return None
+
+
+def check_remote_output(
+    name: str, *, form: str | None = None, overwrite: bool = False, option: str = "--output"
+) -> RemoteOutput:
+    """Check that an object can be written, and return it; call this before the work begins.
+
+    - ``name``: its URL; ``${NAME}`` in it is taken from the environment
+    - ``form``: the format; by default the format of the ending
+    - ``overwrite``: whether the object may exist
+    - ``option``: the command-line option, for error messages
+
+    Raises UsageError when the object exists, its bucket does not exist, the format is unknown or
+    does not match the ending, or a library is missing; WriteError when the store cannot be reached,
+    or refuses.
+    """
+    url = read_remote_url(name, option)
+    if url.kind in WEB:
+        raise UsageError(f"{option} {url.shown}: web servers are only read from; {_EXPECTED}")
+    form = format_of(url.url, TABLES, form, option)
+    if any(sign in url.url for sign in "*?["):
+        raise UsageError(f"{option} {url.shown}: is a pattern; {_EXPECTED}")
+    system: Any = url.open(f"{option} {url.shown}")  # typed as what it returns in all cases
+    path = str(system._strip_protocol(url.url))
+    if "/" not in path.lstrip("/"):
+        raise UsageError(f"{option} {url.shown}: names no object in a bucket; {_EXPECTED}")
+    output = RemoteOutput(Path(path), form, url=url, system=system)
+    output.check(option, overwrite=overwrite)
+    return output
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Return whether a store refuses what its user has no right to."""
+    refused = isinstance(error, OSError) and str(error).startswith("Forbidden")  # gcsfs
+    return isinstance(error, PermissionError) or refused or getattr(error, "status_code", 0) == 403
+
+
+@contextlib.contextmanager
+def _as_write_error(url: RemoteUrl) -> Iterator[None]:
+    """Raise WriteError, in one line and without secrets, for whatever fails in the block."""
+    try:
+        yield
+    except ForecasterError:
+        raise
+    except Exception as error:  # each kind of store has errors of its own
+        raise WriteError(f"{url.shown}: cannot be written: {url.reason(error)}") from None

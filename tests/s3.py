@@ -1,0 +1,27 @@
+"""A server of S3's protocol here, by moto."""
+
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def s3_server() -> Iterator[str]:
+    """Yield its address."""
+    server = pytest.importorskip("moto.server", reason="moto[server] is not installed")
+    pytest.importorskip("s3fs", reason="s3fs is not installed")
+    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    running.start()
+    yield "http://{}:{}".format(*running.get_host_and_port())
+    running.stop()
+
+
+@pytest.fixture
+def s3(s3_server, monkeypatch) -> str:
+    """Set the address and the credentials in the environment; return the address."""
+    for name, value in {
+        "AWS_ENDPOINT_URL": s3_server, "AWS_ACCESS_KEY_ID": "geheim",
+        "AWS_SECRET_ACCESS_KEY": "geheimnis", "AWS_DEFAULT_REGION": "us-east-1",
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    return s3_server

@@ -1,0 +1,280 @@
+"""Forecasts as objects of a store: of memory always, of S3 where moto and s3fs are installed."""
+
+import json
+import socket
+import sys
+import urllib.request
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from unittest.mock import Mock
+
+import pandas as pd
+import pytest
+
+from forecaster.daily import read_watch
+from forecaster.errors import ForecasterError, UsageError, WriteError
+from forecaster.files import check_output
+from forecaster.home import Home
+from forecaster.pipeline import check_remote_output
+from forecaster.record import read_record
+from tests.conftest import error, prices, run
+from tests.s3 import s3, s3_server
+
+fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed")
+__all__ = ["s3", "s3_server"]  # fixtures
+TABLE = pd.DataFrame({"unique_id": ["AAA", "=B"], "ds": pd.to_datetime(["2024-01-02"] * 2),
+                      "LSTM": [1 / 3, 1e300]})  # fmt: skip
+
+
+def said(kind: type[ForecasterError], call: Callable[[], object]) -> str:
+    with pytest.raises(kind) as caught:
+        call()
+    text = str(caught.value)
+    assert "geheim" not in text and "Traceback" not in text and "\n" not in text
+    return text
+
+
+class Bucket:
+    """A folder of fsspec's file system in memory."""
+
+    def __init__(self):
+        self.system = fsspec.filesystem("memory")
+        self.folder = f"/{uuid.uuid4().hex}"
+        self.url = f"memory:/{self.folder}"
+        self.system.mkdir(self.folder)
+
+    def read(self, name: str) -> bytes:
+        return self.system.cat_file(f"{self.folder}/{name}")
+
+    @property
+    def names(self) -> list[str]:
+        return [path.removeprefix(f"{self.folder}/") for path in self.system.find(self.folder)]
+
+
+@pytest.fixture
+def bucket() -> Iterator[Bucket]:
+    bucket = Bucket()
+    yield bucket
+    bucket.system.rm(bucket.folder, recursive=True)
+
+
+@pytest.mark.parametrize("name", ["f.csv", "f.json", "f.parquet", "a/b/f.pq", "f.xlsx", "f.txt"])
+def test_an_object_has_the_format_of_its_ending(tmp_path, bucket, name):
+    if name.endswith(".xlsx"):
+        pytest.importorskip("xlsxwriter")
+    output = check_remote_output(f"{bucket.url}/{name}")
+    assert not bucket.names, "the check writes nothing"
+    output.write_table(TABLE)
+    assert bucket.names == [name]
+    here = check_output(tmp_path / Path(name).name)
+    here.write_table(TABLE)
+    if name.endswith(".xlsx"):  # it holds the time at which it was made
+        assert bucket.read(name)[:4] == here.path.read_bytes()[:4] == b"PK\x03\x04"
+    else:
+        assert bucket.read(name) == here.path.read_bytes()
+
+
+def test_an_object_is_replaced_only_on_request(bucket):
+    url = f"{bucket.url}/f.csv"
+    check_remote_output(url).write_table(TABLE)
+    assert f"--output {url} exists" in said(UsageError, lambda: check_remote_output(url))
+    check_remote_output(url, overwrite=True).write_table(TABLE.head(1))
+    assert bucket.read("f.csv").count(b"\n") == 2
+    bucket.system.pipe_file(f"{bucket.folder}/d.csv/f.csv", b"")
+    assert "is a folder" in said(UsageError, lambda: check_remote_output(f"{bucket.url}/d.csv"))
+
+
+def test_a_failure_leaves_the_object_as_it_was(bucket, monkeypatch):
+    output = check_remote_output(f"{bucket.url}/f.csv")
+    output.write_table(TABLE)
+    before = bucket.read("f.csv")
+
+    def half(path: Path):
+        path.write_bytes(b"half")
+        raise OSError("no space left on device")
+
+    assert "no space left" in said(WriteError, lambda: output.write(half))
+    failing = Mock(side_effect=ConnectionError("reset by peer"))
+    monkeypatch.setattr(type(output.system), "put_file", failing)
+    text = said(WriteError, lambda: output.write_table(TABLE.head(1)))
+    assert text == f"{bucket.url}/f.csv: cannot be written: reset by peer"
+    assert bucket.read("f.csv") == before and bucket.names == ["f.csv"]
+
+
+@pytest.mark.parametrize(
+    ("url", "what"),
+    [
+        ("memory://nowhere/f.csv", "there is no bucket or container nowhere"),
+        ("memory://f.csv", "names no object in a bucket"),
+        ("memory://desk/f", "a file without an ending"),
+        ("memory://desk/f.html", "cannot write '.html'"),
+        ("memory://desk/*.csv", "is a pattern"),
+        ("memory://desk/${NOT_SET_HERE}.csv", "${NOT_SET_HERE}, which is not set"),
+        ("s3://me:geheim@forecasts/f.csv", "holds no user and password"),
+        ("https://me:geheim@forecasts/f.csv?key=geheim", "web servers are only read from"),
+        ("ftp://me:geheim@forecasts/f.csv", "URLs of this kind are not supported"),
+    ],
+)
+def test_a_bad_name_is_a_clear_error_without_secrets(url, what):
+    assert what in said(UsageError, lambda: check_remote_output(url))
+
+
+def test_a_format_may_be_named_and_must_not_contradict_the_ending(bucket):
+    check_remote_output(f"{bucket.url}/f", form="json").write_table(TABLE)
+    assert len(json.loads(bucket.read("f"))) == 2
+    text = said(UsageError, lambda: check_remote_output(f"{bucket.url}/f.csv", form="json"))
+    assert "its ending says csv" in text
+
+
+def test_what_is_missing_is_named_with_what_installs_it(monkeypatch):
+    registry = sys.modules["fsspec.registry"]
+    for library, url in (("s3fs", "s3://b/f.csv"), ("gcsfs", "gs://b/f.csv"),
+                         ("adlfs", "az://b/f.csv")):  # fmt: skip
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, library, None)
+            patch.delitem(registry._registry, url[:2], raising=False)  # if it was imported before
+            text = said(UsageError, lambda url=url: check_remote_output(url))
+        assert text.startswith(f"--output {url} needs {library}") and "pip install" in text
+    monkeypatch.setattr("forecaster.extras.has", lambda library: library != "fsspec")
+    text = said(UsageError, lambda: check_remote_output("s3://b/f.csv"))
+    assert "forecaster-swarm[remote]" in text
+
+
+def test_predict_writes_what_it_writes_here(home, bucket, tmp_path, monkeypatch):
+    url, here = f"{bucket.url}/f.csv", tmp_path / "f.csv"
+    done = run("predict", "--all", "--output", url, "--home", home)
+    assert done.exit_code == 0 and f"Wrote {url}" in done.stderr, done.output
+    assert run("predict", "--all", "--output", here, "--home", home).exit_code == 0
+    assert bucket.read("f.csv") == here.read_bytes()
+    paths = f"{bucket.url}/p.parquet"
+    done = run("predict", "--all", "--paths", 3, "--output", paths, "--home", home)
+    assert done.exit_code == 0 and "p.parquet" in bucket.names
+    monkeypatch.setattr("forecaster.pipeline.predict_from_home", Mock(side_effect=AssertionError))
+    assert "exists" in error("predict", "--all", "--output", url, "--home", home, code=2)
+    missing = "memory://nowhere/f.csv"
+    assert "no bucket" in error("predict", "--all", "--output", missing, "--home", home, code=2)
+
+
+def test_daily_replaces_an_object(tmp_path, bucket, settings):
+    home, watch, summary = tmp_path / "home", tmp_path / "daily.toml", tmp_path / "s.json"
+    table = pd.concat([prices("AAA", 330), prices("BBB", 330)])
+    table.to_csv(tmp_path / "p.csv", index=False)
+    done = run("fit", "--source", f"files:{tmp_path}/p.csv", "--config", settings, "--home", home)
+    assert done.exit_code == 0, done.output
+    text = 'source = "files:p.csv"\nforecasts = "{}"\nsummary = "s.json"\n[alarms]\nlate = false\n'
+    url = f"{bucket.url}/f.csv"
+    watch.write_text(text.format(url))
+    assert read_watch(watch).forecasts == url
+    for _ in range(2):
+        assert run("daily", watch, "--home", home).exit_code in (0, 4)
+        assert json.loads(summary.read_text())["written"]["forecasts"] == url
+        assert set(pd.read_csv(f"{bucket.url}/f.csv")["unique_id"]) == {"AAA", "BBB"}
+    for wrong, what in (("memory://nowhere/f.csv", "no bucket"), (f"{bucket.url}/f.x", "'.x'")):
+        watch.write_text(text.format(wrong))
+        assert what in error("daily", watch, "--home", home, code=1)
+        assert json.loads(summary.read_text())["stage"] == "check"
+
+
+def holding(secret: bytes, folder: Path) -> list[Path]:
+    """The files below a folder that hold a text."""
+    found = [path for path in folder.rglob("*") if path.is_file()]
+    assert len(found) > 3
+    return [path for path in found if secret in path.read_bytes()]
+
+
+class Refusal(Exception):
+    """An error as Azure's library raises it."""
+
+    status_code = 403
+
+
+@pytest.mark.parametrize(
+    "refused", [PermissionError("no"), OSError("Forbidden: https://b\nno"), Refusal("no")]
+)
+def test_who_may_only_write_needs_to_overwrite(bucket, monkeypatch, refused):
+    url = f"{bucket.url}/f.csv"
+    monkeypatch.setattr(type(bucket.system), "info", Mock(side_effect=refused))
+    text = said(WriteError, lambda: check_remote_output(url))
+    assert "whether it exists is not told: " in text and "add --overwrite" in text
+    check_remote_output(url, overwrite=True).write_table(TABLE)
+    monkeypatch.setattr(type(bucket.system), "info", Mock(side_effect=OSError("broken")))
+    text = said(WriteError, lambda: check_remote_output(url, overwrite=True))
+    assert text == f"{url}: cannot be written: broken"
+
+
+def test_google(monkeypatch):
+    emulator = pytest.importorskip("gcp_storage_emulator.server", reason="not installed")
+    pytest.importorskip("gcsfs", reason="gcsfs is not installed")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = emulator.create_server("127.0.0.1", port, in_memory=True, default_bucket="desk")
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{port}")
+    server.start()
+    try:
+        url = "gs://desk/a/f.csv"
+        output = check_remote_output(url)
+        assert not output.system.find("desk"), "a check leaves nothing"
+        output.write_table(TABLE)
+        assert pd.read_csv(output.system.open("desk/a/f.csv"))["unique_id"].tolist() == [
+            "AAA", "'=B",
+        ]  # fmt: skip
+        assert "exists" in said(UsageError, lambda: check_remote_output(url))
+        check_remote_output(url, overwrite=True).write_table(TABLE.head(1))
+        assert output.system.cat_file("desk/a/f.csv").count(b"\n") == 2
+        for overwrite in (False, True):
+            nowhere = lambda to=overwrite: check_remote_output("gs://no/f.csv", overwrite=to)  # noqa: E731
+            assert "there is no bucket or container no;" in said(UsageError, nowhere)
+    finally:
+        server.stop()
+
+
+def test_s3(s3, home):
+    system = fsspec.filesystem("s3", skip_instance_cache=True)
+    system.mkdir("forecasts")
+    output = check_remote_output("s3://forecasts/a/f.parquet")
+    uploads = lambda: system.call_s3("list_multipart_uploads", Bucket="forecasts")  # noqa: E731
+    assert not system.find("forecasts") and not uploads().get("Uploads"), "a check leaves nothing"
+    output.write_table(TABLE)
+    pd.testing.assert_frame_equal(pd.read_parquet(system.open("forecasts/a/f.parquet")), TABLE)
+    text = said(UsageError, lambda: check_remote_output("s3://forecasts/a/f.parquet"))
+    assert "exists" in text
+    for overwrite in (False, True):
+        nowhere = lambda to=overwrite: check_remote_output("s3://no/f.csv", overwrite=to)  # noqa: E731
+        assert "there is no bucket or container no;" in said(UsageError, nowhere)
+    done = run("predict", "--all", "--output", "s3://forecasts/f.csv", "--home", home)
+    assert done.exit_code == 0 and len(pd.read_csv(system.open("forecasts/f.csv")))
+    assert read_record(Home(home)).frames and not holding(b"geheim", home)
+
+
+def authenticate_after(requests: bytes, server: str) -> None:
+    """Let the server look at credentials after a number of requests; it knows no user."""
+    plain = {"Content-Type": "text/plain"}
+    request = urllib.request.Request(f"{server}/moto-api/reset-auth", requests, plain)
+    urllib.request.urlopen(request).close()
+
+
+def test_s3_refuses_before_the_work_and_after_it(s3, monkeypatch):
+    system = fsspec.filesystem("s3", skip_instance_cache=True)
+    system.mkdir("closed")
+    output = check_remote_output("s3://closed/f.csv")
+    output.write_table(TABLE)
+    before = system.cat_file("closed/f.csv")
+    with monkeypatch.context() as patch:
+        patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            patch.delenv(name)
+        text = said(WriteError, lambda: check_remote_output("s3://closed/g.csv"))
+        assert text.startswith("s3://closed/g.csv: ") and "redentials" in text
+    authenticate_after(b"0", s3)
+    try:
+        text = said(WriteError, lambda: check_remote_output("s3://closed/g.csv"))
+        assert "whether it exists is not told" in text and "--overwrite" in text
+        text = said(WriteError, lambda: check_remote_output("s3://closed/f.csv", overwrite=True))
+        assert "does not exist in our records" in text
+        text = said(WriteError, lambda: output.write_table(TABLE.head(1)))
+        assert text.startswith("s3://closed/f.csv: cannot be written: ")
+    finally:
+        authenticate_after(b"inf", s3)
+    assert system.cat_file("closed/f.csv") == before
