@@ -1,6 +1,8 @@
 """The memory that is free, on the machine and in the container it runs in."""
 
+import ctypes
 import os
+import sys
 from pathlib import Path
 
 _GROUP = Path("/sys/fs/cgroup")
@@ -21,6 +23,18 @@ def free_memory() -> int:
         except (AttributeError, ValueError, OSError):
             free.append(8 * 2**30)
     return min(size for size in free if size is not None)
+
+
+def release_memory() -> None:
+    """Give the memory that this process no longer uses back to the machine, where that is possible.
+
+    The allocators of Arrow and of the C library keep it for later otherwise, so that work in stages
+    holds the sum of what its stages need.
+    """
+    if (arrow := sys.modules.get("pyarrow")) is not None:
+        arrow.default_memory_pool().release_unused()
+    if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):
+        trim(0)  # glibc has it, other C libraries do not
 
 
 def _of_group(folder: str, limit: str, used: str, cached: str) -> int | None:

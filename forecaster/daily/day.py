@@ -19,6 +19,7 @@ from forecaster.daily.summary import Summary
 from forecaster.daily.watch import Watch
 from forecaster.errors import ForecasterError, ForecasterWarning, WriteError
 from forecaster.files import PAGES, TABLES, Output, check_output, is_database, make_folder
+from forecaster.free_memory import release_memory
 from forecaster.home import Home, run_name
 from forecaster.ingest import (
     Columns,
@@ -147,6 +148,7 @@ class _Day:
         try:
             yield
         finally:
+            release_memory()
             self._summary.seconds[name] = round(time.monotonic() - began, 3)
         self._summary.stage = ""
 

@@ -10,6 +10,7 @@ import pytest
 import forecaster as fc
 from forecaster.errors import ForecasterWarning, ModelError, UsageError
 from forecaster.forecasting.predicting import predicting
+from forecaster.series.features.transforms import Transform
 from forecaster.series.panel.flags import UNCONFIRMED, Flags
 from forecaster.series.panel.panel import Panel
 from tests.conftest import TICKERS
@@ -165,6 +166,18 @@ def test_a_model_of_some_series_forecasts_them_as_before(panel, model):
     pd.testing.assert_frame_equal(got, expected, check_exact=True)
     with pytest.raises(UsageError, match="ids: NVDA: not in the model; it has AAPL"):
         model.only(["NVDA"])
+
+
+@pytest.mark.parametrize("at_once", [1, 200, 500])
+def test_a_panel_in_parts_is_forecast_with_the_same_bits(panel, model, monkeypatch, at_once):
+    whole = fc.predict(model, panel, quantiles=[0.9])
+    made: list[tuple[str, ...]] = []
+    apply = Transform.apply
+    note = lambda self, part, *rest: made.append(part.ids) or apply(self, part, *rest)  # noqa: E731
+    monkeypatch.setattr(Transform, "apply", note)
+    monkeypatch.setattr(predicting, "_STEPS_AT_ONCE", at_once)
+    pd.testing.assert_frame_equal(fc.predict(model, panel, quantiles=[0.9]), whole, rtol=0, atol=0)
+    assert len(made) > 1 and sum(made, ()) == panel.ids
 
 
 def test_rows_that_are_further_apart_than_those_of_the_fit_are_no_history(panel, model):

@@ -146,6 +146,7 @@ def test_a_mutant_is_reported_or_named_for_long(original, tmp_path, seed):
         ("tests", lambda f: f.assign(unique_id=7), "tests: column 'unique_id': expected text; got"),
         ("tests", lambda f: f.assign(test=None), "tests: column 'test'"),
         ("tests", lambda f: f.drop(columns="p_value"), "tests: no column 'p_value'"),
+        ("tests", lambda f: f.drop(columns="statistic"), "tests: no column 'statistic'"),
         ("scores", lambda f: f[f["model"] != "Naive"], "scores: model 'Naive': 0 rows; expected 6"),
         ("scores", lambda f: f.assign(horizon=0.5), "scores: column 'horizon': expected whole"),
         ("scores", lambda f: f.assign(model="x"), "scores: more than one row of the same"),

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 _TEXTS = ("unique_id", "model", "test", FORECAST_BY)
 _TIMES = ("ds", "cutoff")
-_OF_TESTS = ("unique_id", "horizon", "test", "model", "value", "p_value", "p_adjusted")
+_OF_TESTS = (
+    "unique_id", "horizon", "test", "model", "value", "statistic", "p_value", "p_adjusted",
+)  # fmt: skip
 
 
 def check_scores(scores: pd.DataFrame, summary: Summary) -> None:

@@ -1,0 +1,28 @@
+"""Memory that is no longer used goes back to the machine."""
+
+import platform
+import subprocess
+import sys
+
+import pytest
+
+KEPT = """
+import resource
+from forecaster.free_memory import release_memory
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
+
+blocks = [bytes(100_000) for _ in range(2_000)]
+del blocks[:-1]  # the last one keeps the heap from shrinking
+before = resident()
+release_memory()
+print(before - resident())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be asked to")
+def test_memory_that_is_no_longer_used_is_given_back():
+    made = subprocess.run([sys.executable, "-c", KEPT], capture_output=True, text=True, check=True)
+    assert int(made.stdout) > 100_000_000
