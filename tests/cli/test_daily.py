@@ -26,7 +26,7 @@ from forecaster.ingest import Store
 from forecaster.pipeline.layout import COLUMNS
 from forecaster.record import read_record, scorecard
 from tests.conftest import prices, run
-from tests.slow import rest_slow
+from tests.slow import rest_slow, slow
 
 NAMES, ROWS = ("AAA", "BBB", "CCC"), 330
 TABLE = pd.concat([prices(name, ROWS) for name in NAMES])
@@ -415,7 +415,7 @@ def test_forecasts_of_a_renamed_ticker_are_those_of_before(desk):
     assert not record.duplicated(["unique_id", "origin", "ds"]).any() and len(record) == 9
 
 
-@pytest.mark.parametrize("how", ["since", "all"])
+@pytest.mark.parametrize("how", ["since", slow("all")])
 def test_a_cut_file_is_noticed_for_a_renamed_ticker_too(desk, how):
     table = renamed(TABLE, since=DAYS[311] if how == "since" else None)
     for end in DAYS[310:312]:

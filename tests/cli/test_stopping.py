@@ -20,6 +20,7 @@ from forecaster.storage import unfinished_fits
 from forecaster.swarm.execution.schedule import Schedule
 from tests.conftest import error, run
 from tests.ingest.standin import Company, standing_in
+from tests.slow import slow
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
@@ -203,7 +204,7 @@ def test_of_a_saved_fit_and_another_the_other_is_resumed(saved):
     assert len(Home(saved).runs()) == 3 and not (saved / "unfinished").exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, slow(signal.SIGHUP)])
 def test_a_stopped_ingestion_ends_at_once_and_keeps_what_arrived(tmp_path, number):
     (tmp_path / "t.txt").write_text("".join(f"T{i}\n" for i in range(12)))
     home = tmp_path / "home"

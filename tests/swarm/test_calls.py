@@ -12,6 +12,7 @@ from forecaster.swarm.devices import inline
 from forecaster.swarm.devices.lanes import map_members
 from forecaster.swarm.estimators import calls
 from forecaster.swarm.estimators.stepping import OnDevices, Spread
+from tests.slow import rest_slow
 from tests.swarm.test_swarm import same
 
 N = 5
@@ -96,7 +97,7 @@ def without_the_whole_way(monkeypatch):
     monkeypatch.setattr("forecaster.swarm.estimators.swarm.part", None)  # would fail
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", rest_slow(CASES, ordinary=9))
 def test_repeated_calls_give_what_the_whole_way_gives(name, monkeypatch):
     model, options, data = case(name)
     repeated = results(Swarm(model, N, **options), data)

@@ -17,6 +17,7 @@ from forecaster.swarm.devices.lanes import Layout, packed_chunks, unpack_chunks
 from forecaster.swarm.execution import schedule
 from forecaster.swarm.execution.flat import Form
 from forecaster.swarm.training.loop import Status
+from tests.slow import slow
 from tests.swarm.test_fitting import IDS, MEMBERS, Perceptron, make_data, run, squared
 
 
@@ -143,7 +144,7 @@ def test_of_two_flat_trees_some_fields_are_chosen():
         assert (got.a == condition).all() and got.b == condition and (got.c == 1).all()
 
 
-@pytest.mark.parametrize("batch_size", [None, 8])
+@pytest.mark.parametrize("batch_size", [slow(None), 8])
 def test_who_has_nothing_to_train_on_keeps_the_latest_weights(batch_size):
     """Their latest weights become the best ones, as for other members."""
     data = make_data()

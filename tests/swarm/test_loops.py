@@ -11,6 +11,7 @@ from flax import nnx
 
 from forecaster import swarm
 from forecaster.swarm import Checkpoint, Shared, Status, Swarm, SwarmError, take_members
+from tests.slow import slow
 from tests.swarm.test_swarm import HELD_BACK, IDS, N, Network, X, Y, close, make, same
 
 
@@ -98,7 +99,7 @@ def test_metrics_of_an_interrupted_fit_are_complete(untrained, tmp_path):
         untrained.fit(X, Y, checkpoint=checkpoint, **(options | {"metrics": None}))
 
 
-@pytest.mark.parametrize("mode", ["min", "max"])
+@pytest.mark.parametrize("mode", ["min", slow("max")])
 def test_a_metric_may_decide_which_weights_are_best(untrained, mode):
     def signed(predictions, targets):
         return absolute(predictions, targets) * (1 if mode == "min" else -1)

@@ -22,6 +22,7 @@ from forecaster.swarm.native import compiling, library
 from forecaster.swarm.native.compiling import NOT_BUILT, CompileError, compile_kernel
 from forecaster.swarm.recurrence import gru, lstm
 from forecaster.swarm.recurrence.lstm import jax_lstm
+from tests.slow import slow
 from tests.swarm.problems import CELLS, problem
 
 swarm.use_all_cores()  # before the status starts JAX
@@ -239,7 +240,7 @@ def test_a_compiler_that_is_missing_or_broken_is_one_clear_error(tmp_path, monke
 
 
 @needs_kernel
-@pytest.mark.parametrize("cell", [lstm, gru])
+@pytest.mark.parametrize("cell", [lstm, slow(gru)])
 def test_derivatives_that_compiled_code_lacks_are_a_named_error(cell):
     *arrays, _ = problem(0, 1, 4, 2, 3, 5, cell)
     *weights, inputs, valid = (array[0] for array in arrays)
