@@ -42,18 +42,23 @@ from forecaster.errors import NoSeries
 from forecaster.evaluation.baselines.statistical import deviations
 from forecaster.processes import memory_used
 
-THEIRS = ("AutoETS", "DynamicOptimizedTheta", "AutoCES", "CrostonSBA", "TSB", "ADIDA")
+THEIRS = ("AutoETS", "DynamicOptimizedTheta", "AutoCES", "CrostonSBA", "TSB", "ADIDA", "MSTL")
 NETWORKS = "default"
 
 
 class Panel(NamedTuple):
-    """Series to forecast: ``known`` values, as they are, and the values that ``came``."""
+    """Series to forecast: ``known`` values, as they are, and the values that ``came``.
+
+    - ``first``: the first day, or hour, if networks are to see dates
+    - ``seasons``: several seasons, where the series have them; MSTL is for these alone
+    """
 
     season: int
     horizon: int
     known: list[np.ndarray]
     came: list[np.ndarray]
-    first: str | None = None  # day of the first value, if networks are to see dates
+    first: str | None = None
+    seasons: tuple[int, ...] = ()
 
     def times(self, count: int) -> np.ndarray:
         """Return the first times of a series, days or whole numbers."""
@@ -134,6 +139,13 @@ def m4(kind: str, season: int, horizon: int) -> Panel:
     )
 
 
+def m4_hourly_of(days: int) -> Panel:
+    """Return M4's hourly series with the last days before the horizon only."""
+    whole = m4("hourly", 24, 48)
+    known = [row[-24 * days :] for row in whole.known]
+    return whole._replace(known=known, first="2024-01-01T00", seasons=(24, 168))
+
+
 def rows_of(frame: pd.DataFrame) -> list[np.ndarray]:
     parts = frame.sort_values("ds").groupby(frame["unique_id"].astype(str))
     return [part.to_numpy(float) for _, part in parts["y"]]
@@ -152,6 +164,8 @@ PANELS: dict[str, Callable[[], Panel]] = {
     "NN5 with dates": lambda: small("nn5", 7, 56)._replace(first="1996-03-18"),
     "carparts": lambda: small("carparts", 12, 12),
     "M4 hourly": lambda: m4("hourly", 24, 48),
+    "M4 hourly, 14 days": lambda: m4_hourly_of(14),
+    "M4 hourly, 21 days": lambda: m4_hourly_of(21),
     "M4 weekly": lambda: m4("weekly", 1, 13),
 }
 
@@ -172,7 +186,8 @@ def main() -> None:
         rows = {(str(row["panel"]), str(row["model"])): row for row in kept}
     for name in options.panels or PANELS:
         panel = PANELS[name]()
-        for model in [model for model in models if model in chosen]:
+        left_out = () if panel.seasons else ("MSTL",)
+        for model in [model for model in models if model in chosen and model not in left_out]:
             made = measured(model, panel, options.statsforecast)
             rows[name, model] = {"panel": name, "model": model, **scored(panel, made)}
             print(*rows[name, model].values(), flush=True)
@@ -208,7 +223,7 @@ def by_statsforecast(model: str, panel: Panel, python: str) -> Made:
             known,
             values=np.concatenate(rows),
             lengths=[len(row) for row in rows],
-            season=panel.season,
+            seasons=panel.seasons if model == "MSTL" else (panel.season,),
             horizon=panel.horizon,
         )
         script = Path(__file__).with_name("panels_statsforecast.py")

@@ -2,7 +2,7 @@
 
     python panels_statsforecast.py MODEL KNOWN.npz MADE.npz
 
-``KNOWN`` has all ``values``, the ``lengths`` of series, ``season`` and ``horizon``; ``MADE`` gets
+``KNOWN`` has all ``values``, the ``lengths`` of series, ``seasons`` and ``horizon``; ``MADE`` gets
 ``mean``, ``low`` and ``high`` (series, horizon), NaN where there are none, and in ``took`` the
 seconds and the peak memory in MB. Imports neither our package nor its dependencies.
 """
@@ -24,8 +24,10 @@ def main() -> None:
     name, known, made = sys.argv[1:]
     with np.load(known) as given:
         rows = np.split(given["values"], np.cumsum(given["lengths"])[:-1])
-        season, horizon = int(given["season"]), int(given["horizon"])
-    seasonal = {"season_length": season} if name in BANDED else {}
+        seasons, horizon = given["seasons"].tolist(), int(given["horizon"])
+    seasonal = {"season_length": seasons[0]} if name in BANDED else {}
+    if name == "MSTL":
+        seasonal = {"season_length": seasons}
     model = getattr(models, name)(**seasonal, **(SMOOTHED if name == "TSB" else {}))
     simulated = name == "AutoCES"  # its bands take longer than its forecasts
     began = time.perf_counter()
