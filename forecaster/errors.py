@@ -125,7 +125,7 @@ def check_type(name: str, value: object, kinds: type | UnionType, expected: str)
 def check_whole(
     name: str, value: object, least: int | None = None, most: int | None = None
 ) -> None:
-    """Raise UsageError for an argument that is no whole number of ``least`` to ``most``."""
+    """Raise UsageError for an argument that is no whole number, or beyond these bounds."""
     expected = "a whole number" if least is None else f"a whole number of {least} or more"
     expected = expected if most is None else f"a whole number of {least} to {most}"
     is_array = not isinstance(value, Hashable)

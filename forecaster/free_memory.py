@@ -1,5 +1,6 @@
 """The memory that is free, on the machine and in the container it runs in."""
 
+import contextlib
 import ctypes
 import os
 import sys
@@ -33,8 +34,8 @@ def release_memory() -> None:
     """
     if (arrow := sys.modules.get("pyarrow")) is not None:
         arrow.default_memory_pool().release_unused()
-    if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):
-        trim(0)  # glibc has it, other C libraries do not
+    with contextlib.suppress(OSError, AttributeError):  # glibc has it, other C libraries do not
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _of_group(folder: str, limit: str, used: str, cached: str) -> int | None:

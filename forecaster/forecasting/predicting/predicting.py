@@ -168,7 +168,9 @@ def predict(
     horizon = model.config.horizon
     steps = int(panel.mask.sum(1).max())
     parts: list[dict[str, ByHorizon]] = []
-    for some in _few_at_a_time(panel, steps):
+    # The combination computes series that are alike together: parts would change their last bits.
+    whole = model.transform.name == "combined"
+    for some in [panel] if whole else _few_at_a_time(panel, steps):
         transformed = model.transform.apply(some, horizon, steps)
         parts.append(_latest_with_quantiles(model, some, transformed, level, quantiles))
     forecast = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
@@ -190,7 +192,7 @@ def _few_at_a_time(panel: Panel, steps: int) -> Iterator[Panel]:
     """Yield parts of a panel of nearly equal size, so that few features are in memory at once."""
     count = -(-len(panel.ids) * steps // _STEPS_AT_ONCE)
     for some in np.array_split(np.array(panel.ids, object), min(count, len(panel.ids))):
-        yield panel if count == 1 else panel.only(some.tolist())
+        yield panel.only(some.tolist())
 
 
 def check_known_ahead(model: Model, panel: Panel) -> None:

@@ -34,8 +34,8 @@ def without_gaps(
     """Return the values with missing rows filled, and the steps of the rows that were there.
 
     A missing row has the value of one season before. A long gap is filled only with the part of a
-    season that keeps later rows in season. Later rows never change an earlier step. Nothing is
-    filled where more than 100 rows are missing for each one there, and 10,000 beside that.
+    season that keeps later rows in season. Later rows never change an earlier step. No gap is
+    filled if more than 10,000 rows and 100 times the number of rows are missing.
 
     - ``values``, ``times``: values and times of a series' rows
     - ``spacing``: from :func:`regular_spacing`

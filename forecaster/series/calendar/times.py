@@ -22,6 +22,8 @@ _OFFSET = rf"^(.*{_CLOCK})\s*(?:[Zz]|UTC|GMT|([+-])(0\d|1[0-5])(?::?(\d\d)(?::\d
 _HAS_OFFSET = rf"{_CLOCK}\s*(?:[Zz]|UTC|GMT|[+-](?:0\d|1[0-5])(?::?\d\d(?::\d\d)?)?)$"
 _SHORTEST_DATE = 8  # characters
 
+_MOST = 2.0**63  # whole numbers of 64 bits lie below it
+
 
 def show_time(time: object) -> str:
     """Return a time as text: a date, without the time of day at midnight, or a number.
@@ -105,8 +107,9 @@ def as_time(time: Time | Shaped[np.ndarray, ""], kind: str) -> Shaped[np.ndarray
     """
     array = np.asarray(time)
     if kind != "M":
-        if array.ndim or array.dtype.kind not in "iu":
-            raise wrong_argument("time", time, "a whole number, as the series count in them")
+        number = array.ndim == 0 and array.dtype.kind in "iuf" and abs(array) < _MOST
+        if not number or array != np.rint(array):
+            raise wrong_argument("cutoff", time, "a whole number, as the series count in them")
         return array.astype(np.int64)
     if array.ndim or array.dtype.kind in "biufc":  # numbers are no nanoseconds since 1970
         raise _no_date(time)
