@@ -22,8 +22,7 @@ DRIVERS = {
 WEB = ("http", "https")
 _WHAT = "--source files:URL"
 _EXPECTED = (
-    "expected s3://BUCKET/FOLDER, gs://BUCKET/*.csv, az://CONTAINER/FOLDER or "
-    "https://HOST/FILE.csv"
+    "expected s3://BUCKET/FOLDER, gs://BUCKET/*.csv, az://CONTAINER/FOLDER or https://HOST/FILE.csv"
 )
 _AZURE = ("az", "abfs", "abfss")
 _CONNECT, _READ = 30, 60  # seconds to wait for a web server
@@ -111,9 +110,7 @@ def read_remote_url(text: str, what: str = _WHAT, expected: str = _EXPECTED) -> 
     """
     kind = text.partition("://")[0].lower()
     if kind not in DRIVERS or "::" in text:
-        raise UsageError(
-            f"{what}: URLs of this kind are not supported; {expected}"
-        )
+        raise UsageError(f"{what}: URLs of this kind are not supported; {expected}")
     url = f"{kind}://{fill_in(text, what).partition('://')[2]}"
     typed = f"{kind}://{text.partition('://')[2]}"
     values = values_in(text)
