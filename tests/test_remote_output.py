@@ -8,6 +8,7 @@ import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pandas as pd
@@ -161,7 +162,8 @@ def test_the_account_in_a_url_of_azure_is_the_one_that_is_asked(monkeypatch, var
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", key)
 
     def host(url: str) -> str:
-        return read_remote_url(url).open(url).service_client.primary_hostname  # pyright: ignore
+        system: Any = read_remote_url(url).open(url)
+        return system.service_client.primary_hostname.lower()
 
     mine = "mine.blob.core.windows.net"
     for url in ("az://c/f.csv", "abfss://c@mine.dfs.core.windows.net/f.csv",
@@ -180,7 +182,7 @@ def test_the_account_in_a_url_of_azure_is_the_one_that_is_asked(monkeypatch, var
     monkeypatch.setenv(
         "AZURE_STORAGE_CONNECTION_STRING", f"DefaultEndpointsProtocol=http;{emulator}"
     )
-    assert host("abfss://c@dev.dfs.core.windows.net/f.csv") == "127.0.0.1:1"
+    assert host("abfss://c@dev.dfs.core.windows.net/f.csv") == "127.0.0.1:1/dev"
 
 
 def test_a_format_may_be_named_and_must_not_contradict_the_ending(bucket):

@@ -235,6 +235,8 @@ def test_what_is_missing_is_named_with_what_installs_it(monkeypatch):
     def without(name: str, url: str) -> str:
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, name, None)
+            registered = sys.modules["fsspec.registry"]._registry
+            patch.delitem(registered, url.partition(":")[0], raising=False)  # if imported before
             if name == "fsspec":
                 patch.setattr("forecaster.extras.has", lambda library: library != name)
             return said(UsageError, lambda: open_source(f"files:{url}"))
