@@ -17,11 +17,18 @@ def s3_server() -> Iterator[str]:
 
 
 @pytest.fixture
-def s3(s3_server, monkeypatch) -> str:
-    """Set the address and the credentials in the environment; return the address."""
+def s3(s3_server, monkeypatch, tmp_path_factory) -> str:
+    """Set the address and the credentials in the environment; return the address.
+
+    The user's own profile and files of credentials do not count.
+    """
+    empty = tmp_path_factory.mktemp("aws") / "empty"
+    empty.touch()
+    monkeypatch.delenv("AWS_PROFILE", raising=False)
     for name, value in {
         "AWS_ENDPOINT_URL": s3_server, "AWS_ACCESS_KEY_ID": "geheim",
         "AWS_SECRET_ACCESS_KEY": "geheimnis", "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_SHARED_CREDENTIALS_FILE": str(empty), "AWS_CONFIG_FILE": str(empty),
     }.items():  # fmt: skip
         monkeypatch.setenv(name, value)
     return s3_server

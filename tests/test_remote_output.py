@@ -1,12 +1,14 @@
 """Forecasts as objects of a store: of memory always, of S3 where moto and s3fs are installed."""
 
 import json
+import os
 import socket
 import sys
 import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pandas as pd
@@ -16,6 +18,7 @@ from forecaster.daily import read_watch
 from forecaster.errors import ForecasterError, UsageError, WriteError
 from forecaster.files import check_output
 from forecaster.home import Home
+from forecaster.ingest import read_remote_url
 from forecaster.pipeline import check_remote_output
 from forecaster.record import read_record
 from tests.conftest import error, prices, run
@@ -111,13 +114,75 @@ def test_a_failure_leaves_the_object_as_it_was(bucket, monkeypatch):
         ("memory://desk/f.html", "cannot write '.html'"),
         ("memory://desk/*.csv", "is a pattern"),
         ("memory://desk/${NOT_SET_HERE}.csv", "${NOT_SET_HERE}, which is not set"),
+        ("memory://desk/f?.csv", "In a pattern, write * or [a-z]"),
         ("s3://me:geheim@forecasts/f.csv", "holds no user and password"),
+        ("s3://me:ge/geheim@forecasts/f.csv", "holds no user and password"),
+        ("s3://me:geheim/a/b@forecasts/f.csv", "holds no user and password"),
+        ("az://container/f.csv?sv=2020&sig=geheim", "--output az://container: the URL of a store"),
+        ("s3://bucket/f.csv?X-Amz-Signature=geheim", "--output s3://bucket: the URL of a store"),
+        ("s3://bucket?geheim", "--output s3://bucket: the URL of a store"),
+        ("file:///geheim/f.csv", "expected the path of a file, or s3://BUCKET/FILE.csv"),
         ("https://me:geheim@forecasts/f.csv?key=geheim", "web servers are only read from"),
         ("ftp://me:geheim@forecasts/f.csv", "URLs of this kind are not supported"),
     ],
 )
 def test_a_bad_name_is_a_clear_error_without_secrets(url, what):
     assert what in said(UsageError, lambda: check_remote_output(url))
+
+
+def test_what_the_environment_holds_is_not_shown(bucket, monkeypatch):
+    monkeypatch.setenv("DESK", f"{bucket.folder.strip('/')}/geheim")
+    monkeypatch.setenv("HIDDEN_FOLDER", "geheim")
+    output = check_remote_output("memory://${DESK}/f.csv")
+    output.write_table(TABLE)
+    assert output.shown == "memory://${DESK}/f.csv" and bucket.names == ["geheim/f.csv"]
+    for name, what in (("${DESK}/f.csv", "memory://${DESK}/f.csv exists"),
+                       ("${HIDDEN_FOLDER}/f.csv", "there is no bucket or container ***"),
+                       ("${DESK}/f", "memory://${DESK}/f"), ("${DESK}/f.x", "cannot write '.x'"),
+                       ("${DESK}/*.csv", "memory://${DESK}/*.csv: is a pattern")):  # fmt: skip
+        text = said(UsageError, lambda name=name: check_remote_output(f"memory://{name}"))
+        assert what in text
+    failing = Mock(side_effect=OSError(f"no room for {bucket.folder}/geheim/f.csv"))
+    monkeypatch.setattr(type(output.system), "put_file", failing)
+    said(WriteError, lambda: output.write_table(TABLE))
+
+
+@pytest.mark.parametrize(
+    "variable", ["AZURE_STORAGE_CONNECTION_STRING", "AZURE_STORAGE_ACCOUNT_NAME"]
+)
+def test_the_account_in_a_url_of_azure_is_the_one_that_is_asked(monkeypatch, variable):
+    pytest.importorskip("adlfs", reason="adlfs is not installed")
+    for name in [name for name in os.environ if name.startswith("AZURE_")]:
+        monkeypatch.delenv(name)
+    connection = variable.endswith("STRING")
+    key = "Z2VoZWlt"
+    end = f"AccountKey={key};EndpointSuffix=core.windows.net"
+    value = f"DefaultEndpointsProtocol=https;AccountName=mine;{end}" if connection else "mine"
+    monkeypatch.setenv(variable, value)
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", key)
+
+    def host(url: str) -> str:
+        system: Any = read_remote_url(url).open(url)
+        return system.service_client.primary_hostname.lower()
+
+    mine = "mine.blob.core.windows.net"
+    for url in ("az://c/f.csv", "abfss://c@mine.dfs.core.windows.net/f.csv",
+                "abfs://c@MINE.blob.core.windows.net/f.csv", "abfs://c@mine/f.csv"):  # fmt: skip
+        assert host(url) == mine
+    theirs = "abfss://c@theirs.dfs.core.windows.net/f.csv"
+    if connection:
+        text = said(UsageError, lambda: check_remote_output(theirs))
+        assert "the URL names the account 'theirs'" in text and "are of 'mine'" in text
+        assert key not in text
+    else:
+        assert host(theirs) == "theirs.blob.core.windows.net"
+    for url in ("abfs://c@theirs/f.csv", "abfss://c@theirs.dfs.core.chinacloudapi.cn/f.csv"):
+        said(UsageError, lambda url=url: check_remote_output(url))
+    emulator = f"AccountName=dev;AccountKey={key};BlobEndpoint=http://127.0.0.1:1/dev;"
+    monkeypatch.setenv(
+        "AZURE_STORAGE_CONNECTION_STRING", f"DefaultEndpointsProtocol=http;{emulator}"
+    )
+    assert host("abfss://c@dev.dfs.core.windows.net/f.csv") == "127.0.0.1:1/dev"
 
 
 def test_a_format_may_be_named_and_must_not_contradict_the_ending(bucket):
@@ -156,14 +221,15 @@ def test_predict_writes_what_it_writes_here(home, bucket, tmp_path, monkeypatch)
     assert "no bucket" in error("predict", "--all", "--output", missing, "--home", home, code=2)
 
 
-def test_daily_replaces_an_object(tmp_path, bucket, settings):
+def test_daily_replaces_an_object(tmp_path, bucket, settings, monkeypatch):
     home, watch, summary = tmp_path / "home", tmp_path / "daily.toml", tmp_path / "s.json"
     table = pd.concat([prices("AAA", 330), prices("BBB", 330)])
     table.to_csv(tmp_path / "p.csv", index=False)
     done = run("fit", "--source", f"files:{tmp_path}/p.csv", "--config", settings, "--home", home)
     assert done.exit_code == 0, done.output
+    monkeypatch.setenv("DESK", bucket.folder.strip("/"))
     text = 'source = "files:p.csv"\nforecasts = "{}"\nsummary = "s.json"\n[alarms]\nlate = false\n'
-    url = f"{bucket.url}/f.csv"
+    url = "memory://${DESK}/f.csv"
     watch.write_text(text.format(url))
     assert read_watch(watch).forecasts == url
     for _ in range(2):

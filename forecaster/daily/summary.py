@@ -40,7 +40,8 @@ class Summary:
     - ``session``: the latest time of which most series have a row
     - ``stored``, ``changed``, ``forecast``: numbers of series
     - ``partly``: series that were left out or not updated, with the reason
-    - ``damaged``: later runs than ``run``, by name, that cannot be read, with the reason
+    - ``damaged``: later runs of the source than ``run``, by name, that cannot be read, with the
+      reason
     - ``alarms``: what to look at
     - ``notices``: what else was said
     - ``scores``: by span (``month``, ``quarter``, ``all``), the scores of past forecasts
@@ -119,7 +120,7 @@ class Summary:
             lines.append(f"In part; left out or not updated ({len(self.partly)}):")
             lines += _together(self.partly)
         if self.damaged:
-            lines.append(f"Damaged, so that the older run {self.run} forecast:")
+            lines.append(f"Damaged, so run {self.run}, which is older, made the forecasts:")
             lines += [f"  run {name}: {why}" for name, why in self.damaged.items()]
             lines.append("  Fit again, or remove it by `forecaster runs remove NAME`.")
         return lines

@@ -15,6 +15,10 @@ from forecaster.files import TABLES, Output, atomic, format_of
 from forecaster.ingest import WEB, RemoteUrl, read_remote_url
 
 _EXPECTED = "expected the name of an object, such as s3://BUCKET/FOLDER/forecasts.csv"
+_KINDS = (
+    "expected the path of a file, or s3://BUCKET/FILE.csv, gs://BUCKET/FILE.csv or "
+    "az://CONTAINER/FILE.csv"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +52,9 @@ class RemoteOutput(Output):
         return str(self.system._strip_protocol(self.url.url))
 
     def check(self, option: str, *, overwrite: bool) -> None:
-        """Raise UsageError or WriteError unless the store would take the object. Nothing changes.
+        """Raise UsageError or WriteError unless the store would take the object.
+
+        It leaves no object, and those that exist as they are.
 
         - ``option``: the option that names it, for messages
         - ``overwrite``: whether the object may exist; then the store is not asked for it, which a
@@ -62,8 +68,8 @@ class RemoteOutput(Output):
                 self._try_upload(container)
             except FileNotFoundError:
                 raise UsageError(
-                    f"{option} {self.shown}: there is no bucket or container {container}; make it "
-                    "first, or choose another"
+                    f"{option} {self.shown}: there is no bucket or container "
+                    f"{self.url.hidden(container)}; make it first, or choose another"
                 ) from None
 
     def _check_absent(self, option: str) -> None:
@@ -88,6 +94,9 @@ class RemoteOutput(Output):
     def _try_upload(self, container: str) -> None:
         """Begin an upload and give it up, or ask for the container where that is not possible.
 
+        It leaves no object. Where giving it up is refused, and at Google's store, which needs
+        nothing more, the upload stays open until the store lets it expire.
+
         Raises FileNotFoundError if there is no container, and whatever the store answers.
         """
         if self.url.kind == "s3":
@@ -98,7 +107,7 @@ class RemoteOutput(Output):
         elif self.url.kind in ("gs", "gcs"):
             upload = self.system.open(self.object, "wb")
             try:
-                upload._initiate_upload()  # it expires by itself
+                upload._initiate_upload()
             finally:
                 upload.closed = True  # or an empty object would be written in the end
         else:
@@ -130,11 +139,14 @@ def check_remote_output(
     does not match the ending, or a library is missing; WriteError when the store cannot be reached,
     or refuses.
     """
-    url = read_remote_url(name, option)
+    url = read_remote_url(name, option, _KINDS)
     if url.kind in WEB:
         raise UsageError(f"{option} {url.shown}: web servers are only read from; {_EXPECTED}")
-    form = format_of(url.url, TABLES, form, option)
-    if any(sign in url.url for sign in "*?["):
+    try:
+        form = format_of(url.url, TABLES, form, option)
+    except UsageError as error:
+        raise UsageError(url.hidden(str(error))) from None
+    if any(sign in url.url for sign in "*["):
         raise UsageError(f"{option} {url.shown}: is a pattern; {_EXPECTED}")
     system: Any = url.open(f"{option} {url.shown}")  # typed as what it returns in all cases
     path = str(system._strip_protocol(url.url))

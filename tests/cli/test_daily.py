@@ -136,6 +136,7 @@ def test_a_damaged_run_in_place_of_which_an_older_one_forecasts_is_named(desk, n
     done = desk.daily("--quiet")
     assert done.exit_code == 3 and not done.stdout
     assert "run latest: " in done.stderr and "forecaster runs remove" in done.stderr
+    assert "which is older, made the forecasts:" in done.stderr
     summary = desk.summary()
     assert summary["state"] == "partly" and summary["forecast"] == 3 and not summary["partly"]
     assert summary["run"] in sound.name and list(summary["damaged"]) == ["latest"]

@@ -180,6 +180,8 @@ def test_names_that_lead_elsewhere_are_refused(tmp_path, bucket, monkeypatch, na
     [
         ("ftp://me:geheim@host/a.csv", UsageError, "URLs of this kind are not supported"),
         ("simplecache::s3://b/a.csv", UsageError, "URLs of this kind are not supported"),
+        ("s3://me:ge/geheim@b/a.csv", UsageError, "holds no user and password"),
+        ("az://c/a.csv?sv=1&sig=geheim", UsageError, "files:URL az://c: the URL of a store"),
         ("https://me:geheim@host/", UsageError, "expected the URL of one file"),
         ("https://me:geheim@host/prices/*.csv", UsageError, "expected the URL of one file"),
         ("https://me:ge/geheim@host/a.csv", UsageError, "host and port are not understood"),
@@ -214,10 +216,27 @@ def test_names_hold_no_secret_and_tell_queries_apart(monkeypatch):
         said(UsageError, call)
 
 
+def test_names_keep_variables_as_they_were_typed(tmp_path, bucket, monkeypatch):
+    monkeypatch.setenv("PLACE", f"{bucket.folder.strip('/')}/geheim")
+    for name in NAMES:
+        bucket.put(f"geheim/{name}.csv", csv(TABLES[name].drop(columns="ticker")))
+    source = opened(Home(tmp_path), "memory://${PLACE}")
+    assert ingest(Home(tmp_path), source, None).changed == 3
+    assert source.name == "files:memory://${PLACE}" and not holding(b"geheim", tmp_path)
+    monkeypatch.setenv("PLACE", f"{bucket.folder.strip('/')}/geheim/none")
+    said(SourceError, opened(Home(tmp_path), "memory://${PLACE}").tickers)
+    web = read_remote_url("https://me@host/${PLACE}/p.csv")
+    assert web.shown == "https://host/${PLACE}/p.csv" and web.url.endswith("/geheim/none/p.csv")
+    arn = "s3://arn:aws:s3:eu-west-1:1:accesspoint/desk/a@b.csv"
+    assert read_remote_url(arn).shown == arn
+
+
 def test_what_is_missing_is_named_with_what_installs_it(monkeypatch):
     def without(name: str, url: str) -> str:
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, name, None)
+            registered = sys.modules["fsspec.registry"]._registry
+            patch.delitem(registered, url.partition(":")[0], raising=False)  # if imported before
             if name == "fsspec":
                 patch.setattr("forecaster.extras.has", lambda library: library != name)
             return said(UsageError, lambda: open_source(f"files:{url}"))

@@ -12,6 +12,7 @@ import contextlib
 import json
 import shutil
 import tempfile
+import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -36,7 +37,7 @@ _CHANGES = {  # what tells that a file has changed, by the names of all kinds of
     "etag", "lastmodified", "mtime", "updated", "generation", "md5hash", "contentmd5", "digest",
     "versionid", "created",
 }  # fmt: skip
-_MAGIC = "*?["
+_MAGIC = "*["
 
 
 class _File(NamedTuple):
@@ -135,7 +136,8 @@ class Remote:
         system: Any = self._system  # its methods are typed as what they return in all cases
         with self._as_error():
             if self._url.kind in WEB:
-                self._base, name = self._url.shown.partition("?")[0].rsplit("/", 1)
+                self._base = self._url.shown.partition("?")[0].rpartition("/")[0]
+                name = urllib.parse.urlsplit(url).path.rpartition("/")[2]
                 return name, [_file(url, name, system.info(url))]
             path = str(system._strip_protocol(url))
             base, found, single = path, {}, None

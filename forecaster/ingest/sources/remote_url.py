@@ -4,11 +4,12 @@ import hashlib
 import importlib
 import re
 import urllib.parse
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from forecaster.errors import UsageError
 from forecaster.extras import require
-from forecaster.ingest.sources.secrets import fill_in, hide
+from forecaster.ingest.sources.secrets import fill_in, hide, values_in
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -20,6 +21,10 @@ DRIVERS = {
 """The package that fsspec needs for each kind of URL."""
 WEB = ("http", "https")
 _WHAT = "--source files:URL"
+_EXPECTED = (
+    "expected s3://BUCKET/FOLDER, gs://BUCKET/*.csv, az://CONTAINER/FOLDER or https://HOST/FILE.csv"
+)
+_AZURE = ("az", "abfs", "abfss")
 _CONNECT, _READ = 30, 60  # seconds to wait for a web server
 _LONGEST = 300  # characters of what a library says of a failure
 
@@ -29,8 +34,9 @@ class RemoteUrl(NamedTuple):
 
     - ``kind``: one of :data:`DRIVERS`
     - ``url``: the URL with all secrets, without a slash at the end
-    - ``shown``: the URL without user and password, for names and messages; a hash of the query, as
-      it was typed, takes the place of the query, so that different queries have different names
+    - ``shown``: the URL as it was typed, with ``${NAME}``, without user and password, for names and
+      messages; a hash of the query, as it was typed, takes the place of the query, so that
+      different queries have different names
     - ``secrets``: texts that no message may hold
     """
 
@@ -47,7 +53,8 @@ class RemoteUrl(NamedTuple):
         """Return the file system of the URL, without asking the store.
 
         ``name``: names the URL in messages. Raises UsageError if a library is missing, or does not
-        know whom to ask, such as the account of a store.
+        know whom to ask, such as the account of a store, or would ask another account than the URL
+        names.
         """
         require("fsspec", "remote", name)
         import fsspec
@@ -59,7 +66,9 @@ class RemoteUrl(NamedTuple):
                 client: Any = importlib.import_module("aiohttp")
                 timeout = client.ClientTimeout(total=None, connect=_CONNECT, sock_read=_READ)
                 options["client_kwargs"] = {"trust_env": True, "timeout": timeout}
-            return kind(**options)
+            else:
+                options |= kind._get_kwargs_from_urls(self.url)  # such as the account at Azure
+            system: Any = kind(**options)
         except ImportError:
             driver = DRIVERS[self.kind]
             raise UsageError(
@@ -67,6 +76,9 @@ class RemoteUrl(NamedTuple):
             ) from None
         except Exception as error:  # each kind of store has errors of its own
             raise UsageError(f"{name}: {self.reason(error)}") from None
+        if self.kind in _AZURE:
+            _check_account(system, self.url, name)
+        return system
 
     def reason(self, error: BaseException) -> str:
         """Return what failed, in one line and without secrets.
@@ -87,27 +99,24 @@ class RemoteUrl(NamedTuple):
         return re.sub(r"\?[^\s'\"]+", query, self.hidden(text))[:_LONGEST]
 
 
-def read_remote_url(text: str, what: str = _WHAT) -> RemoteUrl:
+def read_remote_url(text: str, what: str = _WHAT, expected: str = _EXPECTED) -> RemoteUrl:
     """Read a URL, with ``${NAME}`` replaced from the environment.
 
-    ``what``: the option, for messages. Raises UsageError for a kind of URL that is not known, for
-    a variable that is not set, and for a password where a store takes none. No message holds user,
-    password or query.
+    - ``what``: the option, for messages
+    - ``expected``: what the option takes, for messages
+
+    Raises UsageError for a kind of URL that is not known, for a variable that is not set, and for a
+    password or a query where a store takes none. No message holds user, password or query.
     """
     kind = text.partition("://")[0].lower()
     if kind not in DRIVERS or "::" in text:
-        raise UsageError(
-            f"{what}: URLs of this kind are not supported; expected s3://BUCKET/FOLDER, "
-            "gs://BUCKET/*.csv, az://CONTAINER/FOLDER or https://HOST/FILE.csv"
-        )
+        raise UsageError(f"{what}: URLs of this kind are not supported; {expected}")
     url = f"{kind}://{fill_in(text, what).partition('://')[2]}"
+    typed = f"{kind}://{text.partition('://')[2]}"
+    values = values_in(text)
     if kind not in WEB:
-        if re.match(r"[^/]*:[^/]*@", url.partition("://")[2]):
-            raise UsageError(
-                f"{what}: a URL of {kind}:// holds no user and password; give them to the store's "
-                "library by its environment variables or its configuration"
-            )
-        return RemoteUrl(kind, url.rstrip("/"), url.rstrip("/"), ())
+        _check_store_url(kind, url, typed, what)
+        return RemoteUrl(kind, url.rstrip("/"), typed.rstrip("/"), _quoted(values))
     try:
         parts = urllib.parse.urlsplit(url)
         _ = parts.port
@@ -123,17 +132,69 @@ def read_remote_url(text: str, what: str = _WHAT) -> RemoteUrl:
             f"{what}: a web server does not tell which files it has; expected the URL of one "
             "file, such as https://HOST/prices.csv"
         )
-    place = parts.netloc.rpartition("@")[2]
+    as_typed = urllib.parse.urlsplit(typed)
+    place = as_typed.netloc.rpartition("@")[2]
     query = text.partition("?")[2]
     mark = f"?{hashlib.sha256(query.encode()).hexdigest()[:8]}" if query else ""
-    return RemoteUrl(kind, url, f"{kind}://{place}{parts.path}{mark}", _secrets(parts))
+    shown = f"{kind}://{place}{as_typed.path}{mark}"
+    return RemoteUrl(kind, url, shown, _quoted([*_secrets(parts), *values]))
 
 
-def _secrets(parts: urllib.parse.SplitResult) -> tuple[str, ...]:
-    """Return user, password, query and its values, as they are and as in a URL."""
+def _check_store_url(kind: str, url: str, typed: str, what: str) -> None:
+    """Raise UsageError for the URL of a store with a user, a password or a query in it.
+
+    ``typed``: with ``${NAME}``, of which a message may name the bucket
+    """
+    rest = url.partition("://")[2]
+    # A password may hold a slash. The names of S3's access points hold colons: arn:aws:s3:...
+    if re.match(r"[^/]*:[^/]*@|(?!arn:)[^/]*:.*@", rest, re.DOTALL):
+        raise UsageError(
+            f"{what}: a URL of {kind}:// holds no user and password; give them to the store's "
+            "library by its environment variables or its configuration"
+        )
+    if "?" in rest:
+        bucket = re.split(r"[/?]", typed.partition("://")[2])[0]
+        raise UsageError(
+            f"{what} {kind}://{bucket}: the URL of a store holds no query; leave out what follows "
+            "the ?, and give signatures and keys to the store's library by its environment "
+            "variables or its configuration. In a pattern, write * or [a-z] in place of ?"
+        )
+
+
+def _check_account(system: Any, url: str, name: str) -> None:
+    """Raise UsageError if a URL names another account of Azure than the one that would be asked.
+
+    It does where credentials, such as a connection string in the environment, are of another.
+    """
+    first = url.partition("://")[2].partition("/")[0].lower()
+    host = first.rpartition("@")[2]
+    if host == first and "." not in first:
+        return  # only a container
+    pairs = [part.partition("=") for part in (system.connection_string or "").split(";")]
+    given = {key.strip().lower(): value.strip() for key, _, value in pairs}
+    asked = (urllib.parse.urlsplit(system.service_client.url).hostname or "").lower()
+    account = (given.get("accountname") or asked.partition(".")[0]).lower()
+    wanted, _, domain = host.partition(".")
+    same_place = not domain or host.replace(".dfs.", ".blob.", 1) == asked
+    # The endpoint of a connection string, such as that of an emulator, is part of the account.
+    if account != wanted or not (same_place or "accountname" in given):
+        raise UsageError(
+            f"{name}: the URL names the account {wanted!r}, but the credentials of the environment "
+            f"are of {account!r} at {asked}; expected the same, such as "
+            "abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/FILE.csv"
+        )
+
+
+def _secrets(parts: urllib.parse.SplitResult) -> list[str]:
+    """Return user, password, query and its values."""
     values = [parts.username, parts.password, parts.query, parts.netloc.rpartition("@")[0]]
     values += [value for _, value in urllib.parse.parse_qsl(parts.query)]
-    texts = [value for value in values if value]
+    return [value for value in values if value]
+
+
+def _quoted(values: Iterable[str]) -> tuple[str, ...]:
+    """Return texts as they are and as in a URL; two characters or fewer tell nothing."""
+    texts = list(values)
     texts += [urllib.parse.unquote(text) for text in texts]
     quoted = [urllib.parse.quote(text, safe=safe) for text in texts for safe in ("", "/")]
     return tuple(text for text in dict.fromkeys([*texts, *quoted]) if len(text) > 2)

@@ -44,6 +44,11 @@ def fill_in(text: str, what: str) -> str:
     )
 
 
+def values_in(text: str) -> list[str]:
+    """Return the values of ``${NAME}`` in a URL, as far as the environment has them."""
+    return [os.environ[name] for name in _VARIABLE.findall(text) if os.environ.get(name)]
+
+
 def _value(name: str, what: str) -> str:
     value = os.environ.get(name)
     if value is None:

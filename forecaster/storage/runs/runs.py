@@ -1,6 +1,9 @@
 """List, rename and remove the runs of a home, and choose the one to forecast with."""
 
+import contextlib
 import dataclasses
+import json
+import re
 import secrets
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -15,11 +18,13 @@ from forecaster.forecasting import FORECAST_BY, Rung, counted, resolve_names
 from forecaster.home import Home, renamed, run_name, run_time
 from forecaster.ingest import Store
 from forecaster.skipped import Skipped
-from forecaster.storage.model.checking import facts_of, read_json
+from forecaster.storage.model.checking import facts_of, read_bytes, read_json
 from forecaster.storage.runs.index import read_index
 
 _FILE = "model.json"
 _MOST_NAMED = 3  # newer runs that were not chosen
+_PROVENANCE = re.compile(r'(?<!\\)"provenance": *\{')
+_SOURCE = re.compile(r'(?<!\\)"source": *("(?:[^"\\]|\\.)*")')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,7 +185,7 @@ def choose_run(
     - ``damaged``: runs that turned out to be damaged when they were opened, with the reason
     - ``source``: the source of the run; None: any
     - ``passed_over``: takes the names of damaged runs in place of which an older one is returned,
-      with the reasons
+      with the reasons; where ``source`` is given, only of those that are known to be of it
 
     Raises ModelError when there is none, the latest is damaged and no older one can take its place,
     or none knows any of the tickers; UsageError when there is none of this name.
@@ -192,15 +197,15 @@ def choose_run(
     broken |= damaged or {}
     runs = [run for run in every if run.folder not in broken]
 
-    def pass_over(folder: Path) -> None:
+    def pass_over(folder: Path, unknown: str = "") -> None:
         name, why = run_name(folder), broken[folder]
-        if passed_over is not None:
+        if passed_over is not None and not unknown:
             passed_over[name] = why
         if on_notice:
-            on_notice(f"Warning: passed over, since it is damaged: run {name}: {why}")
+            on_notice(f"Warning: passed over, since it is damaged: run {name}: {why}{unknown}")
 
     if source is not None:
-        return _latest_of(source, runs, every, broken, pass_over).folder
+        return _latest_of(home, source, runs, every, broken, pass_over).folder
     for wrong in {latest, *(damaged or ())} & broken.keys():
         runs = _in_place_of(wrong, broken[wrong], every, runs)
         pass_over(wrong)
@@ -224,26 +229,45 @@ def choose_run(
 
 
 def _latest_of(
+    home: Home,
     source: str,
     sound: Sequence[Run],
     every: Sequence[Run],
     broken: Mapping[Path, str],
-    pass_over: Callable[[Path], None],
+    pass_over: Callable[[Path, str], None],
 ) -> Run:
     """Return the latest sound run of a source. Raises ModelError if there is none.
 
-    ``pass_over`` is called with the damaged ones after it that are, or may be, of the source.
+    ``pass_over`` is called with the damaged ones after it that are, or may be, of the source, and
+    with a text for those of which that is unknown.
     """
-    others = {run.folder for run in every if run.source != source}
-    wrong = {folder: why for folder, why in broken.items() if folder not in others}
+    of = {run.folder: run.source for run in every}
+    of |= {folder: _source_of_damaged(folder) for folder in broken if folder not in of}
+    # Where the home has no other source, what cannot be read is of this one.
+    only = home.stores() == [home.store(source)] and {run.source for run in every} == {source}
+    wrong = {folder: why for folder, why in broken.items() if of[folder] in (source, None)}
     chosen = next((run for run in reversed(sound) if run.source == source), None)
     if chosen is None:
         more = "".join(f"\n{why}" for why in wrong.values())
         raise ModelError(f"no run of {source}; `forecaster fit --source {source}` makes one{more}")
     for folder in wrong:
         if folder.name > chosen.folder.name:
-            pass_over(folder)
+            known = only or of[folder] == source
+            pass_over(folder, "" if known else f". It may be of this source, {source}")
     return chosen
+
+
+def _source_of_damaged(folder: Path) -> str | None:
+    """Return the source of a run whose facts cannot be read; None where that is unknown.
+
+    Of a file that is cut or torn elsewhere, the text of its provenance still tells.
+    """
+    with contextlib.suppress(ModelError, ValueError):
+        text = read_bytes(folder / _FILE).decode("utf-8", "replace")
+        starts = [found.end() for found in _PROVENANCE.finditer(text)]
+        if len(starts) == 1 and (found := _SOURCE.search(text, starts[0])):
+            return str(json.loads(found[1]))
+    return None
 
 
 def _in_place_of(damaged: Path, why: str, every: Sequence[Run], sound: Sequence[Run]) -> list[Run]:
