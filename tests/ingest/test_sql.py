@@ -147,9 +147,7 @@ def test_numbers_as_text_are_read_after_empty_cells_in_words(database, monkeypat
     monkeypatch.setattr(sql, "_CHUNK", chunk)
     panel = load(database, "SELECT * FROM prices")
     middle = str(panel.times[len(panel.times) // 2])[:10]
-    query = (
-        f"SELECT *, iif(date < '{middle}', '-', '1.5') AS more FROM prices ORDER BY date"
-    )
+    query = f"SELECT *, iif(date < '{middle}', '-', '1.5') AS more FROM prices ORDER BY date"
     assert load(database, query).channels == (*panel.channels, "more")
 
 

@@ -137,7 +137,7 @@ def _short_year(ordered: Int[np.ndarray, " kind"]) -> str | None:
     if dated and _between(months, 12) and _between(days, 31) and len(np.unique(months)) > 1:
         return "days with a year of two digits"
     first, last = ordered[0], ordered[-1]
-    over_years = 101 <= first and last <= 9953 and first // 100 < last // 100
+    over_years = first >= 101 and last <= 9953 and first // 100 < last // 100
     if over_years and len(ordered) >= _SURE and _between(ordered % 100, 12):
         return "months with a year of two digits"
     if over_years and len(ordered) >= _MOST_WEEKS and _between(ordered % 100, 53):
