@@ -142,6 +142,15 @@ def test_empty_cells_in_words_may_come_first(database, monkeypatch):
     assert "has 'EUR' before" in said(DataError, lambda: load(database, query))
 
 
+@pytest.mark.parametrize("chunk", [10, 10_000])
+def test_numbers_as_text_are_read_after_empty_cells_in_words(database, monkeypatch, chunk):
+    monkeypatch.setattr(sql, "_CHUNK", chunk)
+    panel = load(database, "SELECT * FROM prices")
+    middle = str(panel.times[len(panel.times) // 2])[:10]
+    query = f"SELECT *, iif(date < '{middle}', '-', '1.5') AS more FROM prices ORDER BY date"
+    assert load(database, query).channels == (*panel.channels, "more")
+
+
 def test_a_column_of_numbers_and_text_is_one_of_text(database, monkeypatch):
     monkeypatch.setattr(sql, "_CHUNK", 10)
     mixed = "SELECT ticker, date, iif(volume > 5000, close, '' || close) AS close FROM prices"

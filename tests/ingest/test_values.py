@@ -243,8 +243,43 @@ def test_a_column_whose_name_plays_no_role_hides_no_currencies(tmp_path, ending,
     assert fc.load_panel(prices(**{name: "EUR"})).channels == ("close",)
 
 
+@pytest.mark.parametrize("statistics", [True, False])
 @pytest.mark.parametrize(
-    "paid", [["€", "€", "$"], ["£", "¥", "£"], ["EUR", "US$", "EUR"], ["EUR", "€", "€"]]
+    "note",
+    [
+        ["12", "13", "14", "15", "16", "17"],
+        ["-", "-", "1.5", "-", "-", "NA"],
+        ["12", "USD", "12", "12", "12", "12"],
+        ["-"] * 6,
+        [None] * 6,
+        ["short"] * 5 + ["x" * 5_000],
+        ["EUR"] * 5 + ["x" * 5_000],
+        ["AED"] * 2 + ["Buy " * 1_000] + ["USD"] * 3,
+        [None] * 5 + ["x" * 2_000],
+        ["x" * 2_000] * 6,
+    ],
+)
+def test_statistics_of_a_parquet_file_do_not_decide_what_is_read(tmp_path, statistics, note):
+    days = pd.date_range("2024", periods=6)
+    frame = pd.DataFrame({"ticker": "A", "date": days, "close": 1.0, "note": note})
+    schema = pa.schema([*_plain(frame.drop(columns="note")).schema, ("note", pa.string())])
+    table = pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
+    for plain, encoded in ((table, "plain"), (table.select([0, 1, 3]), "without close")):
+        pq.write_table(plain, tmp_path / f"{encoded}.parquet", write_statistics=statistics)
+    assert fc.load_panel(f"files:{tmp_path / 'plain.parquet'}").channels == ("close",)
+    with pytest.raises(DataError, match=r"no column 'close'.*not understood: 'note' \(text\)"):
+        fc.load_panel(f"files:{tmp_path / 'without close.parquet'}")
+
+
+def test_two_text_columns_of_one_name_are_left_unread(tmp_path):
+    table = _plain(prices(note="EUR"))
+    table = table.append_column("note", table.column("note"))
+    pq.write_table(table, tmp_path / "x.parquet", write_statistics=False)
+    assert fc.load_panel(f"files:{tmp_path / 'x.parquet'}").channels == ("close",)
+
+
+@pytest.mark.parametrize(
+    "paid", [["€", "€", "$"], ["£", "¥", "£"], ["EUR", "US$", "EUR"], ["$", "S$", "$"]]
 )
 @pytest.mark.parametrize("ending", ["csv", "parquet", "frame"])
 def test_signs_are_currencies(tmp_path, ending, paid):
@@ -254,6 +289,32 @@ def test_signs_are_currencies(tmp_path, ending, paid):
     with pytest.raises(DataError, match=r"column 'paid': .* before; expected one for each series"):
         fc.load_panel(frame if ending == "frame" else f"files:{path}")
     assert fc.load_panel(prices(paid=["$$", "$", "$$$"])).channels == ("close",)
+
+
+@pytest.mark.parametrize(
+    "paid", [["EUR", "€", "€"], ["USD", "US$", "USD"], ["¥", "￥", "¥"], ["C$", "CAD", "CA$"]]
+)
+def test_a_sign_and_a_code_mean_one_currency(tmp_path, paid):
+    assert fc.load_panel(prices(paid=paid)).channels == ("close",)
+    assert fc.load_panel(prices(currency=paid)).channels == ("close",)
+    prices(currency=paid[0]).to_csv(tmp_path / "2024.csv", index=False)
+    later = prices(currency=paid[1]).assign(date=DAYS + pd.Timedelta(366, "D"))
+    later.to_csv(tmp_path / "2025.csv", index=False)
+    assert fc.load_panel(f"files:{tmp_path}").mask.sum() == 6
+
+
+@pytest.mark.parametrize("others", [[1.5, "USD"], [b"x", "USD"], [("USD",), "USD"], [True, "USD"]])
+def test_cells_that_are_no_text_are_no_currencies(others):
+    paid = pd.Series(["EUR", *others], dtype=object)
+    assert fc.load_panel(prices(paid=paid)).channels == ("close",)
+
+
+def test_currencies_after_many_empty_cells_are_seen():
+    days = pd.date_range("2000", periods=1_000)
+    paid = ["-"] * 500 + [None] * 498 + ["EUR", "USD"]
+    frame = pd.DataFrame({"ticker": "A", "date": days, "close": 1.0, "paid": paid})
+    with pytest.raises(DataError, match="column 'paid': 'USD', but series 'A' has 'EUR' before"):
+        fc.load_panel(frame)
 
 
 def test_a_category_that_no_row_has_hides_no_currencies():

@@ -16,9 +16,15 @@ UYU UZS VES VND VUV WST XAF XCD XCG XOF XPF YER ZAR ZMW ZWG GBX GBp ZAc ILA
 """
 # Some codes are words, too, so one of these must be in a column of currencies.
 _USUAL = "AUD BRL CAD CHF CNY DKK EUR GBP GBX GBp HKD INR JPY KRW MXN NOK NZD PLN SEK SGD USD ZAR"
-_SIGNS = "€ $ £ ¥ ￥ ₹ ₩ ₽ ₺ ₪ ₫ ₴ ₦ ₱ ฿ US$ C$ CA$ A$ AU$ NZ$ HK$ S$ NT$ MX$ R$"
-_KNOWN = frozenset((*_CODES.split(), *_SIGNS.split()))
-_EXPECTED = frozenset((*_USUAL.split(), *_SIGNS.split()))
+# What a sign means; a dollar and a yen or yuan may be those of several countries.
+_SIGNS = {
+    "€": "EUR", "£": "GBP", "₹": "INR", "₩": "KRW", "₽": "RUB", "₺": "TRY", "₪": "ILS", "₫": "VND",
+    "₴": "UAH", "₦": "NGN", "₱": "PHP", "฿": "THB", "US$": "USD", "C$": "CAD", "CA$": "CAD",
+    "A$": "AUD", "AU$": "AUD", "NZ$": "NZD", "HK$": "HKD", "S$": "SGD", "NT$": "TWD", "MX$": "MXN",
+    "R$": "BRL", "$": "$", "¥": "¥", "￥": "¥",
+}  # fmt: skip
+_KNOWN = frozenset((*_CODES.split(), *_SIGNS))
+_EXPECTED = frozenset((*_USUAL.split(), *_SIGNS))
 
 
 def are_currencies(words: Iterable[object]) -> bool:
@@ -31,8 +37,16 @@ def are_currencies(words: Iterable[object]) -> bool:
 
 
 def may_be_currencies(words: Iterable[object]) -> bool:
-    """Return whether these may be a part of a column of currencies; empty cells may."""
+    """Return whether these may be a part of a column of currencies. Empty cells do not count."""
     return _codes(words) <= _KNOWN
+
+
+def currency_of(word: str) -> str:
+    """Return the code of a currency's sign (EUR for €); any other text as it is.
+
+    ``$`` and ``¥`` stay as they are, because several currencies have them.
+    """
+    return _SIGNS.get(word, word)
 
 
 def _codes(words: Iterable[object]) -> set[str]:

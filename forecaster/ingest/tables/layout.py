@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from forecaster.errors import DataError, ForecasterWarning
-from forecaster.ingest.tables.currencies import are_currencies, may_be_currencies
+from forecaster.ingest.tables.currencies import are_currencies, currency_of, may_be_currencies
 from forecaster.ingest.tables.dates import offsets_of, to_times, with_time
 from forecaster.ingest.tables.location import TableLocation
 from forecaster.ingest.tables.numbers import (
@@ -39,6 +39,7 @@ from forecaster.ingest.tables.roles import (
     find_roles,
 )
 
+_HEAD = 100  # cells that are looked at first
 _CONTROL = (
     "[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff"
     "\U000e0000-\U000e007f]"
@@ -222,20 +223,23 @@ def _units(table: pd.DataFrame, ids: pd.Series, where: TableLocation) -> dict[st
             continue
         units = units.astype(str).str.strip().where(units.notna(), "")
         stated = ~units.str.lower().isin(BLANK)
-        kinds = pd.DataFrame({"id": ids.cat.codes[stated], "unit": units[stated]})
-        first = kinds.groupby("id")["unit"].transform("first")
-        other = kinds["unit"] != first
+        codes, words = pd.factorize(units[stated])
+        meant = np.array([currency_of(str(word)) for word in words], dtype=object)[codes]
+        kinds = pd.DataFrame({"id": ids.cat.codes[stated], "unit": units[stated], "meant": meant})
+        first = kinds.groupby("id")[["unit", "meant"]].transform("first")
+        other = kinds["meant"] != first["meant"]
         if other.any():
             row, new = other.index[int(other.to_numpy().argmax())], name in guessed
+            unit, before = kinds.at[row, "unit"], first.at[row, "unit"]
             raise DataError(
-                f"{where.cell(other, name)}: {kinds.at[row, 'unit']!r}, but series "
-                f"{str(ids[row])!r} has {first[row]!r} before; expected one for each series. "
+                f"{where.cell(other, name)}: {unit!r}, but series "
+                f"{str(ids[row])!r} has {before!r} before; expected one for each series. "
                 "Convert the numbers, or give each its own series (on the command line --columns "
                 "id=NAME, in Python id_col=)"
                 + (". If the column is not the currency of the values, leave it out" if new else "")
             )
         each = kinds.drop_duplicates("id")
-        for series, unit in zip(ids.cat.categories[each["id"]], each["unit"], strict=True):
+        for series, unit in zip(ids.cat.categories[each["id"]], each["meant"], strict=True):
             stated_units.setdefault(str(series), {})[name] = str(unit)
     return stated_units
 
@@ -251,17 +255,19 @@ def _holds_currencies(table: pd.DataFrame, name: str) -> bool:
     cells, kind = table[name], table[name].dtype
     if isinstance(kind, pd.CategoricalDtype):
         return are_currencies(kind.categories[np.unique(cells.cat.codes[cells.notna()])])
-    if pd.api.types.is_object_dtype(kind):  # may hold anything, in a frame
-        cells = cells[[isinstance(cell, str) for cell in cells.tolist()]]
-        others = table[name].drop(cells.index).tolist()
-        empty = (None, pd.NA, pd.NaT)
-        if not all(isinstance(c, float) or any(c is e for e in empty) for c in others):
-            return False
-    elif not pd.api.types.is_string_dtype(kind):
+    if not (pd.api.types.is_object_dtype(kind) or pd.api.types.is_string_dtype(kind)):
         return False
-    # The first code shows that most text columns hold no currencies, without reading the others.
-    first = next((c for c in cells if isinstance(c, str) and c.strip().lower() not in BLANK), "")
-    return may_be_currencies([first]) and are_currencies(cells.dropna().unique())
+    try:
+        cells = cells.dropna()
+    except ArithmeticError:  # of a signalling NaN
+        return False
+    # The first cells show that most text columns hold no currencies, without reading the others.
+    head = cells.iloc[:_HEAD].tolist()
+    if not all(isinstance(cell, str) for cell in head) or not may_be_currencies(head):
+        return False
+    if pd.api.types.infer_dtype(cells, skipna=False) != "string":  # a frame may hold anything
+        return False
+    return are_currencies(cells.unique())
 
 
 def _refuse_reordered(

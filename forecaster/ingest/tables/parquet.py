@@ -1,6 +1,6 @@
 """Read the needed columns of Parquet files, if they fit into memory."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,7 @@ import pandas as pd
 from forecaster.errors import DataError
 from forecaster.files import Footer, check_parquet, open_for_arrow
 from forecaster.free_memory import free_memory
-from forecaster.ingest.tables.currencies import may_be_currencies
+from forecaster.ingest.tables.currencies import are_currencies, may_be_currencies
 from forecaster.ingest.tables.roles import Columns, canonical, is_needed
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ _LONGEST_TEXT = 1_000
 # A code of a currency, or a word for an empty cell, has four letters at most, and four bytes state
 # its length.
 _MOST_BYTES = 8
+_LONGEST_CODE = 100  # bytes, with spaces around it
 _OVERHEAD = 10_000  # bytes of a column's headers and dictionary
 
 
@@ -35,7 +36,8 @@ def read_parquet(
     """Read the columns of names, times and numbers of a file; names become categories.
 
     The frame's index counts the rows of the file. Columns that are not read are listed in
-    ``frame.attrs["unread"]``.
+    ``frame.attrs["unread"]``. Of text columns without a known role, only those are read that hold
+    currencies alone, whatever statistics the file has of them.
 
     - ``columns``: the columns with series, times and target, if their names do not show it
     - ``everything``: whether to read all other columns, too
@@ -56,7 +58,7 @@ def read_parquet(
         before = sum(file.metadata.row_group(group).num_rows for group in range(first))
         if len(schema) > _MOST_COLUMNS:
             raise DataError(f"{path}: {len(schema)} columns; expected {_MOST_COLUMNS} at most")
-        wanted = [
+        needed = {
             field.name
             for field in schema
             if everything
@@ -64,8 +66,15 @@ def read_parquet(
             or is_time(field.type)
             or is_needed(canonical(field.name))
             or field.name in named
-            or _may_be_currencies(file.metadata, field, groups)
-        ]
+        }
+        guessed = {
+            field.name
+            for field in schema
+            if field.name not in needed
+            and schema.get_field_index(field.name) >= 0  # no other column has its name
+            and _may_be_currencies(file.metadata, field, groups)
+        }
+        wanted = [name for name in schema.names if name in needed or name in guessed]
         texts = [name for name in wanted if is_text(path, schema.field(name))]
         _check_size(path, rows, max(1, len(wanted)))
         try:
@@ -74,12 +83,21 @@ def read_parquet(
             raise DataError(
                 f"{path}: {error}. Check that its content is what you expect"
             ) from error
-        check_content(path, footer, wanted, texts, groups)
+        guessed -= _too_large(footer, guessed, groups)
+        wanted = [name for name in wanted if name in needed or name in guessed]
+        texts = [name for name in texts if name in wanted]
+        check_content(path, footer, wanted, [name for name in texts if name in needed], groups)
     # Dictionaries keep a repeated text once, so that a small file stays small in memory.
     with open_for_arrow(path) as opened, pq.ParquetFile(opened, read_dictionary=texts) as file:
         table = file.read_row_groups(list(groups), columns=wanted)
+    others = [name for name in texts if name in guessed and not _are_currencies(table.column(name))]
+    table = table.drop_columns(others)
+    wanted = [name for name in wanted if name not in others]
     for name in texts:
-        _check_length(path, name, table.column(name))
+        if name in others:
+            continue
+        if name in needed:
+            _check_length(path, name, table.column(name))
         if canonical(name) not in ("unique_id", "name") and name not in named:
             position, kind = table.column_names.index(name), schema.field(name).type
             table = table.set_column(position, name, table.column(name).cast(kind))
@@ -146,10 +164,7 @@ def check_content(
     - ``wanted``: the columns to read; ``texts``: the columns among them that hold text
     - ``groups``: the row groups to read
     """
-    unpacked, read = dict.fromkeys(wanted, 0), set(groups)
-    for chunk in footer.chunks:
-        if chunk.group in read and chunk.path in unpacked:
-            unpacked[chunk.path] += max(0, chunk.unpacked)
+    unpacked = _unpacked(footer, wanted, groups)
     if (total := sum(unpacked.values())) > (free := free_memory()):
         raise DataError(
             f"{path}: its columns need {total / 2**30:,.1f} GiB unpacked; {free / 2**30:,.1f} GiB "
@@ -158,6 +173,27 @@ def check_content(
     for name in texts:
         if unpacked[name] > _LONGEST_TEXT * (footer.rows + _LONGEST_TEXT):
             raise _too_long(path, name)
+
+
+def _unpacked(footer: Footer, wanted: Iterable[str], groups: Sequence[int]) -> dict[str, int]:
+    """Return the bytes of columns in row groups, unpacked."""
+    unpacked, read = dict.fromkeys(wanted, 0), set(groups)
+    for chunk in footer.chunks:
+        if chunk.group in read and chunk.path in unpacked:
+            unpacked[chunk.path] += max(0, chunk.unpacked)
+    return unpacked
+
+
+def _too_large(footer: Footer, guessed: set[str], groups: Sequence[int]) -> set[str]:
+    """Return the columns whose texts are too long on average for codes of currencies."""
+    most = _LONGEST_CODE * footer.rows + _OVERHEAD * max(1, len(groups))
+    return {name for name, size in _unpacked(footer, guessed, groups).items() if size > most}
+
+
+def _are_currencies(column: "pa.ChunkedArray") -> bool:
+    """Return whether a column of dictionaries holds currencies alone."""
+    words = {word for chunk in column.chunks for word in chunk.unique().to_pylist()}
+    return are_currencies(words - {None})
 
 
 def _check_length(path: Path, name: str, column: "pa.ChunkedArray") -> None:

@@ -6,8 +6,9 @@ from jaxtyping import Int
 
 _MOST_WRONG = 0.5  # if more of the numbers are not dates, they count steps
 _YEARS = (1800, 2199)
+_LAST_YEARS = (1900, 2100)  # where the year is last
 _SERIAL_DAYS = (25569, 73050)  # 1970 to 2099
-_LAST_WEEKLY = 54788  # 2049-12-31
+_LAST_WEEKLY = (36526, 51135)  # 2000 to 2039: the last of days one week apart
 _MOST_WEEKS = 48  # of 52 or 53: a few may be missing
 _SURE = 8  # numbers of three or four digits that are hardly all months by chance
 SERIAL_START = pd.Timestamp("1899-12-30")
@@ -38,18 +39,18 @@ def dates_of_numbers(numbers: Int[np.ndarray, " row"]) -> pd.Series | None:
 def other_meaning(numbers: Int[np.ndarray, " row"]) -> str | None:
     """Say what else numbers that seem to count steps may mean, and how to write it; else None.
 
-    These patterns are suspected, where there are three different numbers or more:
+    Months among days (202401, 20240215) are suspected always, and these patterns where there are
+    three different numbers or more:
 
-    - spreadsheets' serial days without weekends, all on one weekday with a week somewhere between
-      two of them (ten or more, up to 2049), or all on the first or the last day of a month
+    - spreadsheets' serial days: all on the first or the last day of a month, or, where there are
+      ten different days or more, none on a weekend, or all on one weekday, two of them one week
+      apart and the last in 2000 to 2039
     - weeks (202152, 202201) and quarters (20214, 20221) over the end of a year; the weeks of a
-      whole year (202401 to 202452)
+      whole year (202401 to 202452), unless the year ends in 00, as a counter's first numbers do
     - days of the year (2024001)
-    - months among days (202401, 20240215)
     - days, months, weeks and days of the year with the year last (31122024, 122024)
-    - days and months with a year of two digits (241231, 2412) over the end of a month or year; the
-      months or weeks of a whole year (2401 to 2412 or 2452), unless they may be years or begin
-      where counters do (1001)
+    - days with a year of two digits over the end of a month (241231, 250101), and months and weeks
+      with one over the end of a year (2412, 2501)
     """
     ordered = np.sort(pd.unique(numbers))
     if _mix_months_and_days(ordered):
@@ -59,7 +60,7 @@ def other_meaning(numbers: Int[np.ndarray, " row"]) -> str | None:
     if _parts_of_years(ordered, 1000, 366):
         return "days of the year; if they are, say --date-format %Y%j"
     over_years = len(np.unique(ordered // 100)) > 1
-    if (over_years or _is_whole_year(ordered, 52)) and _parts_of_years(ordered, 100, 53):
+    if (over_years or _are_all_weeks(ordered)) and _parts_of_years(ordered, 100, 53):
         return f"weeks of a year; if they are, write them as {_written(ordered[0], 100, '-W')}"
     over_years = len(np.unique(ordered // 10)) > 1
     if over_years and _parts_of_years(ordered, 10, 4):
@@ -88,29 +89,31 @@ def _parts_of_years(ordered: Int[np.ndarray, " kind"], base: int, most: int) -> 
     return bool(possible) and len(np.unique(parts)) > 1
 
 
-def _is_whole_year(ordered: Int[np.ndarray, " kind"], count: int) -> bool:
-    """Return whether these are one year's months (``count`` 12) or weeks (52): x01, x02, ..., x52.
+def _are_all_weeks(ordered: Int[np.ndarray, " kind"]) -> bool:
+    """Return whether these are the weeks of one year: 202401, 202402, ..., 202452 or 202453.
 
-    A few weeks may be missing, or there may be 53.
+    A few weeks may be missing. The year does not end in 00: 200001 rather begins a counter.
     """
     years, parts = np.divmod(ordered, 100)
-    if len(np.unique(years)) > 1 or parts[0] != 1:
+    if years[0] != years[-1] or years[0] % 100 == 0 or parts[0] != 1:
         return False
-    if count == 12:
-        return len(parts) == parts[-1] == 12
-    return parts[-1] in (52, 53) and len(parts) >= _MOST_WEEKS
+    return bool(parts[-1] in (52, 53)) and len(parts) >= _MOST_WEEKS
 
 
 def _year_last(ordered: Int[np.ndarray, " kind"]) -> str | None:
     """Say what numbers that have the year last may be; None if nothing.
 
     Numbers at equal distances count steps, unless these lie between dates of one year (10,000 or a
-    multiple), which counters hardly begin with.
+    multiple), which counters hardly begin with. Only of 12000, 22000, ... they may.
     """
     rest, year = np.divmod(ordered, 10_000)  # a leading zero is lost in numbers
-    plausible = ((year >= _YEARS[0]) & (year <= _YEARS[1])).all() and len(np.unique(rest)) > 1
-    if not plausible or (_are_equally_spaced(ordered) and len(np.unique(year)) > 1):
+    plausible = ((year >= _LAST_YEARS[0]) & (year <= _LAST_YEARS[1])).all()
+    if not plausible or len(np.unique(rest)) == 1:
         return None
+    if _are_equally_spaced(ordered):
+        round_steps = ordered[1] - ordered[0] == 10_000 and year[0] % 1000 == 0
+        if round_steps or len(np.unique(year)) > 1:
+            return None
     for first, second, order in ((31, 12, "day, month"), (12, 31, "month, day")):
         one, other = np.divmod(rest, 100)
         if _between(one, first) and _between(other, second):
@@ -124,26 +127,20 @@ def _year_last(ordered: Int[np.ndarray, " kind"]) -> str | None:
 def _short_year(ordered: Int[np.ndarray, " kind"]) -> str | None:
     """Say what numbers that have a year of two digits may be; None if nothing.
 
-    Numbers at equal distances count steps, unless they are just the months or weeks of a year.
+    Numbers at equal distances count steps, and so do months and weeks of a single year: a counter
+    passes 2401 to 2412, too.
     """
-    short = bool(ordered[0] >= 101 and ordered[-1] <= 9953)
-    years = ordered // 100
-    # 2001 to 2012 are years, and counters begin with 101 or 1001.
-    counted = (18 <= years[0] <= 20) or years[0] < 10 or years[0] % 10 == 0
-    if short and not counted:
-        for count, kind in ((12, "months"), (52, "weeks")):
-            if _is_whole_year(ordered, count):
-                return f"{kind} with a year of two digits"
     if _are_equally_spaced(ordered):
         return None
     months, days = np.divmod(ordered % 10_000, 100)
     dated = ordered[0] >= 10_101 and ordered[-1] <= 991_231
     if dated and _between(months, 12) and _between(days, 31) and len(np.unique(months)) > 1:
         return "days with a year of two digits"
-    if len(ordered) >= _SURE and short and _between(ordered % 100, 12):
+    first, last = ordered[0], ordered[-1]
+    over_years = first >= 101 and last <= 9953 and first // 100 < last // 100
+    if over_years and len(ordered) >= _SURE and _between(ordered % 100, 12):
         return "months with a year of two digits"
-    over_years = years[0] < years[-1]
-    if over_years and len(ordered) >= _MOST_WEEKS and short and _between(ordered % 100, 53):
+    if over_years and len(ordered) >= _MOST_WEEKS and _between(ordered % 100, 53):
         return "weeks with a year of two digits"
     return None
 
@@ -182,6 +179,7 @@ def _are_serial_days(ordered: Int[np.ndarray, " kind"]) -> bool:
     if days.is_month_start.all() or days.is_month_end.all():
         return True
     steps = np.diff(ordered)
-    # Counters that go on in sevens mostly reach later days.
-    weekly = (steps % 7 == 0).all() and (steps == 7).any() and ordered[-1] <= _LAST_WEEKLY
+    # Counters that go on in sevens mostly end before these days or after them.
+    recent = _LAST_WEEKLY[0] <= ordered[-1] <= _LAST_WEEKLY[1]
+    weekly = recent and (steps % 7 == 0).all() and (steps == 7).any()
     return len(ordered) >= 10 and bool(weekly or weekdays.tolist() == [0, 1, 2, 3, 4])
