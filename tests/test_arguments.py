@@ -325,8 +325,10 @@ def test_what_panels_are_changed_by_is_of_their_kind(panel):
         lambda: panel.until(3): "3 is not a date",
         lambda: panel.until(panel.times[:2]): "is not a date",
         lambda: steps.until("2020-01-01"): "cutoff: expected a whole number, as the series count",
-        lambda: steps.until(float("inf")): "cutoff: expected a whole number, as the series count",
-        lambda: steps.until(2.5): "cutoff: expected a whole number, as the series count",
+        lambda: steps.until(
+            cast(Any, float("inf"))
+        ): "cutoff: expected a whole number, as the series count",
+        lambda: steps.until(cast(Any, 2.5)): "cutoff: expected a whole number, as the series count",
         lambda: steps.until(TIMES): "cutoff: expected a whole number, as the series count",
     }.items():
         with pytest.raises(UsageError, match=message):
