@@ -197,7 +197,7 @@ def _first_of(first: Time | Shaped[np.ndarray, ""], panel: Panel) -> Shaped[np.n
     """Return the first cutoff as a time of a panel. Raises UsageError for one of another kind."""
     try:
         return as_time(first, panel.times.dtype.kind)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, UsageError) as error:
         kind = "dates" if panel.times.dtype.kind == "M" else "whole numbers"
         raise UsageError(
             f"first cutoff {first!r}: the panel's times are {kind}; expected one of them"
