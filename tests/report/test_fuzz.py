@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -165,6 +166,15 @@ def test_a_table_that_is_wrong_is_named(table, change, message, original, tmp_pa
     )
     with pytest.raises(DataError, match=message):
         build_report(Evaluation.read(folder), folder / "report.html")
+
+
+def test_what_pandas_noted_of_a_table_may_be_damaged(original, tmp_path):
+    folder = shutil.copytree(original, tmp_path / "mutant")
+    path = folder / "daily.parquet"
+    table = pq.read_table(path)
+    noted = table.schema.metadata[b"pandas"].replace(b"index_columns", b"index_columnz")
+    pq.write_table(table.replace_schema_metadata({b"pandas": noted}), path)
+    build_report(Evaluation.read(folder), folder / "report.html")
 
 
 @pytest.mark.parametrize(

@@ -238,8 +238,8 @@ def _latest_of(
 ) -> Run:
     """Return the latest sound run of a source. Raises ModelError if there is none.
 
-    ``pass_over`` is called with the damaged ones after it that are, or may be, of the source, and
-    with a text for those of which that is unknown.
+    ``pass_over(folder, doubt)`` is called for each later damaged run that is, or may be, of the
+    source; ``doubt`` says so where its source cannot be read, and is empty otherwise.
     """
     of = {run.folder: run.source for run in every}
     of |= {folder: _source_of_damaged(folder) for folder in broken if folder not in of}
