@@ -249,6 +249,35 @@ def test_writers_at_the_same_time_both_write(url):
         execute(url, "DROP TABLE forecasts")
 
 
+def then_made(asks: Callable[[Path], bool], file: Path) -> Callable[[Path], bool]:
+    """Return ``asks``, after whose answer the file exists."""
+
+    def answer(path: Path) -> bool:
+        found = asks(path)
+        if path == file:
+            file.touch()
+        return found
+
+    return answer
+
+
+def test_a_file_that_another_writer_makes_meanwhile_is_no_error(tmp_path, monkeypatch):
+    file = tmp_path / "desk.db"
+    for name in ("exists", "is_file"):
+        monkeypatch.setattr(Path, name, then_made(getattr(Path, name), file))
+    ForecastTable(f"sql:sqlite:///{file}#forecasts").write(forecasts(["AAA"]))
+    monkeypatch.undo()
+    assert len(rows(f"sql:sqlite:///{file}")) == 3
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
+def test_a_folder_is_no_database(tmp_path, kind):
+    if kind == "duckdb":
+        pytest.importorskip("duckdb_engine", reason="duckdb-engine is not installed")
+    with pytest.raises(UsageError, match=f"not a file: {tmp_path}"):
+        ForecastTable(f"sql:{kind}:///{tmp_path}#forecasts")
+
+
 WRITE = """
 import sys
 from tests.test_forecast_table import ForecastTable, forecasts

@@ -150,8 +150,12 @@ def _file(url: "sa.URL", what: str, *, create: bool) -> Path | None:
     file = Path(name).expanduser().resolve()
     if create and not file.parent.is_dir():
         raise UsageError(f"{kind}: there is no folder {file.parent}; make it first")
-    if not file.is_file() and not (create and not file.exists()):
-        raise UsageError(f"{kind}: no such file: {file}")
+    # Asked first, and once, whether it exists: another writer may make it meanwhile.
+    if not file.exists():
+        if not create:
+            raise UsageError(f"{kind}: no such file: {file}")
+    elif not file.is_file():
+        raise UsageError(f"{kind}: not a file: {file}")
     return file
 
 
