@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import jax
 import numpy as np
 import optax
 import pytest
@@ -19,13 +20,17 @@ from tests.swarm.test_fitting import HYPERPARAMS, IDS, MEMBERS, TASKS, data, sam
 __all__ = ["data"]  # the fixture
 
 
+def lanes() -> int:
+    return min(2, jax.local_device_count())
+
+
 @pytest.fixture
 def schedule(data):
-    """Room for two members on each lane at once, blocks of two epochs."""
+    """Room for two members on each of at most two lanes, blocks of two epochs."""
     hyperparams = broadcast_hyperparams(HYPERPARAMS, MEMBERS)
     limits = broadcast_limits(np.arange(MEMBERS) + 1, None, MEMBERS)
     settings = Settings(hyperparams, limits, member_keys(5, IDS), None)
-    resources = Resources(chunk=2, block=2, lanes=2, memory=1)
+    resources = Resources(chunk=2, block=2, lanes=lanes(), memory=1)
     shard = Shard(np.arange(MEMBERS), data, {}, settings)
     return Schedule(Job(TASKS["Perceptron"], resources, {}), shard)
 
@@ -35,10 +40,10 @@ def test_waiting_members_take_the_places_of_those_that_stopped(schedule):
     while not schedule.done():
         schedule.advance()
         running.append(schedule.started.sum() - schedule.stopped)
-        assert running[-1] <= 4 and len(running) < 30
+        assert running[-1] <= 2 * lanes() and len(running) < 30
     assert list(schedule.state.epoch) == list(range(1, MEMBERS + 1))
     assert (schedule.state.status == Status.FINISHED).all()
-    # 66 epochs, four at a time, without waiting for slow members; the last member trains alone.
+    # 66 epochs, two or four at a time, without waiting for slow members; the last trains alone.
     assert len(running) < MEMBERS
 
 

@@ -205,7 +205,7 @@ def _differing_units(frames: list[pd.DataFrame]) -> str | None:
     """Say which currencies or units the parts of a series have, if they differ; else None."""
     stated: dict[str, set[str]] = {}
     for frame in frames:
-        for column, unit in frame.attrs["units"].items():
+        for column, unit in frame.attrs.get("units", {}).items():
             stated.setdefault(column, set()).add(unit)
     for column, units in stated.items():
         if len(units) > 1:

@@ -24,8 +24,11 @@ def without_future(
     times = frame["ds"].to_numpy()
     if times.dtype.kind != "M" or len(times) < 2:
         return frame, None
+    now = pd.Timestamp.now()
+    if times[-1] <= (now + _TIMEZONES).to_datetime64():  # as nearly always
+        return frame, None
     step = pd.Timedelta(seconds=spacing_of(times))
-    latest = (pd.Timestamp.now() + max(_TIMEZONES, step)).to_datetime64()
+    latest = (now + max(_TIMEZONES, step)).to_datetime64()
     if times[-1] <= latest:
         return frame, None
     first = int(np.searchsorted(times, latest, side="right"))

@@ -95,10 +95,7 @@ class Database:
             location = TableLocation(self._where, counts_rows=True)
             rows = tidy(table, location, decimal=self._decimal, columns=self._columns)
             rows.attrs.clear()  # pandas would copy them for each series
-            frames: dict[str, pd.DataFrame] = {}
-            for series, part in each_series(rows):
-                frames[series] = part.reset_index(drop=True)
-                frames[series].insert(0, "unique_id", series)
+            frames = {name: part.reset_index(drop=True) for name, part in each_series(rows)}
             self._fingerprint = self._hash(frames)
             self._frames = frames
         return self._frames

@@ -76,7 +76,7 @@ def frames_of(
 ) -> dict[str, pd.DataFrame]:
     """Return the frames of all series in a file's table by name; see :func:`read_series`.
 
-    ``attrs["units"]`` of a frame holds the currency and the unit that the file states, by column.
+    ``attrs["units"]`` of a frame holds the currency and the unit by column, if the file states any.
     """
     where = printable(path, lines=False)
     if table.frame.empty:
@@ -92,10 +92,11 @@ def frames_of(
     frames: dict[str, pd.DataFrame] = {}
     for series, part in each_series(rows):
         frame = part.reset_index(drop=True)
-        frame.attrs["units"] = units.get(series, {})
+        if series in units:
+            frame.attrs["units"] = units[series]
         if stooq:  # Stooq writes aapl.us
             series = series.upper().removesuffix(".US")
-        frame.insert(0, "unique_id", series)
+            frame["unique_id"] = series
         if series in frames:  # the file has two spellings of the series
             frame = join([frames[series], frame])
         frames[series] = frame

@@ -104,11 +104,11 @@ def tidy(
 
 
 def each_series(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Yield the name and the rows of each series of a tidy table, without ``unique_id``."""
+    """Yield the name and the rows of each series of a tidy table, with names as text."""
     ids = table["unique_id"].cat
     codes = ids.codes.to_numpy()
     bounds = [0, *(np.flatnonzero(np.diff(codes)) + 1), len(codes)]
-    table = table.drop(columns="unique_id")
+    table = table.assign(unique_id=ids.categories.take(codes))  # at once: costly for each series
     for low, high in itertools.pairwise(bounds):
         yield str(ids.categories[codes[low]]), table.iloc[low:high]
 
