@@ -94,7 +94,11 @@ def read_parquet_file(
 def parquet_groups(
     source: Path | bytes, columns: Sequence[str] | None = None, *, checksums: bool = False
 ) -> Iterator["pa.Table"]:
-    """Yield the row groups of a file, or an empty table; see :func:`read_parquet_file`."""
+    """Yield the row groups of a file, or an empty table; see :func:`read_parquet_file`.
+
+    What pandas noted in the file is left out: it adds nothing to the types of the columns, and
+    pandas fails in many ways if it is damaged.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -106,7 +110,7 @@ def parquet_groups(
         ):
             size = opened.size()
             file = pq.ParquetFile(opened, page_checksum_verification=checksums)
-            schema = file.schema_arrow
+            schema = _without_notes_of_pandas(file.schema_arrow)
             wanted = schema.names if columns is None else list(columns)
             check_parquet(opened, wanted)
             if len(set(schema.names)) < len(schema.names):
@@ -122,9 +126,15 @@ def parquet_groups(
             for number in range(file.num_row_groups):
                 many = file.metadata.row_group(number).num_rows > _FEW
                 table = file.read_row_group(number, wanted, use_threads=many).select(wanted)
+                table = table.replace_schema_metadata(schema.metadata)
                 yield _with_plain_texts(table, schema, texts, most_unpacked(size))
     except pa.ArrowException as error:
         raise ValueError(str(error)) from error
+
+
+def _without_notes_of_pandas(schema: "pa.Schema") -> "pa.Schema":
+    notes = schema.metadata or {}
+    return schema.with_metadata({key: note for key, note in notes.items() if key != b"pandas"})
 
 
 def _is_text(kind: "pa.DataType") -> bool:

@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -168,11 +169,15 @@ def test_a_table_that_is_wrong_is_named(table, change, message, original, tmp_pa
         build_report(Evaluation.read(folder), folder / "report.html")
 
 
-def test_what_pandas_noted_of_a_table_may_be_damaged(original, tmp_path):
+@pytest.mark.parametrize("note", [b"index_columns", b"pandas_type"])
+@pytest.mark.parametrize("name", ["daily", "scores", "tests", "forecasts"])
+def test_what_pandas_noted_of_a_table_may_be_damaged(name, note, original, tmp_path):
     folder = shutil.copytree(original, tmp_path / "mutant")
-    path = folder / "daily.parquet"
+    path = folder / f"{name}.parquet"
     table = pq.read_table(path)
-    noted = table.schema.metadata[b"pandas"].replace(b"index_columns", b"index_columnz")
+    frame = table.to_pandas(ignore_metadata=True)
+    noted = pa.Schema.from_pandas(frame, preserve_index=False).metadata[b"pandas"]
+    noted = noted.replace(note, b"x" + note[1:])
     pq.write_table(table.replace_schema_metadata({b"pandas": noted}), path)
     build_report(Evaluation.read(folder), folder / "report.html")
 

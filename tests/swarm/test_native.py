@@ -54,19 +54,34 @@ def compare(recurrence, oracle, *arrays, last_only=False):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=tolerance * 5)
 
 
-@needs_kernel
-@pytest.mark.parametrize("cell", CELLS, ids=["lstm", "gru"])
-@settings(max_examples=6, deadline=None)
-@given(
+few = settings(max_examples=4, deadline=None)
+any_sizes = given(sizes=st.tuples(
     st.integers(0, 2**31), st.integers(1, 3), st.integers(1, 7), st.integers(1, 14),
     st.integers(1, 6), st.sampled_from([1, 5, 7, 8, 9, 16, 17, 31, 32, 40, 50, 64, 70]),
     st.booleans(),
-)  # fmt: skip
-def test_values_and_gradients_are_those_of_jax(
-    cell, seed, members, steps, batch, features, hidden, last_only
-):
+))  # fmt: skip
+
+
+def check_cell(cell, seed, members, steps, batch, features, hidden, last_only):
     arrays = problem(seed, members, steps, batch, features, hidden, cell[0])
     compare(*cell, *arrays, last_only=last_only)
+
+
+@needs_kernel
+@pytest.mark.parametrize("cell", CELLS, ids=["lstm", "gru"])
+@few
+@any_sizes
+def test_values_and_gradients_are_those_of_jax(cell, sizes):
+    check_cell(cell, *sizes)
+
+
+@needs_kernel
+@pytest.mark.slow
+@pytest.mark.parametrize("cell", CELLS, ids=["lstm", "gru"])
+@settings(few, max_examples=40)
+@any_sizes
+def test_values_and_gradients_of_many_sizes_are_those_of_jax(cell, sizes):
+    check_cell(cell, *sizes)
 
 
 @needs_kernel

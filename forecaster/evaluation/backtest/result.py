@@ -232,13 +232,12 @@ def _quoted_columns(path: Path) -> list[str]:
 
 
 def _read(path: Path, columns: list[str] | None = None) -> pd.DataFrame:
-    # What pandas notes of its index is of no use, and may be damaged.
-    return read_parquet_file(path, columns).to_pandas(ignore_metadata=True)
+    return read_parquet_file(path, columns).to_pandas()
 
 
 def _together(path: Path) -> pd.DataFrame:
     """Read the tests of all steps ahead together, which are a fraction of all tests."""
-    groups = [table.to_pandas(ignore_metadata=True) for table in parquet_groups(path)]
+    groups = [table.to_pandas() for table in parquet_groups(path)]
     return pd.concat([group[group["horizon"] == 0] for group in groups], ignore_index=True)
 
 
