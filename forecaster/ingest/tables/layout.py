@@ -81,9 +81,10 @@ def tidy(
     times = to_times(table["ds"], where, columns.date_format)
     if roles.wide:
         one = pd.Series("the table", table.index, dtype="category")
-        _units(table, one, where)
+        unit_columns = _unit_columns(table)
+        _units(table[unit_columns], one, where)
         _refuse_reordered(table["ds"], times, one, where)
-        wide = _series_columns(table, name, where, got)
+        wide = _series_columns(table.drop(columns=unit_columns), name, where, got)
         _refuse_repeated(times, where, got)
         numbers = _numbers(wide, where, decimal, plain_points=plain_points, all_needed=True)
         return _sorted(_stacked(times, numbers, where, columns.target_col or "y"))
@@ -126,9 +127,9 @@ def _series_columns(
 ) -> pd.DataFrame:
     """Return the columns of a wide table that are series; if there is only one, it is ``name``.
 
-    Raises DataError if there is none.
+    ``table``: without columns of units. Raises DataError if there is no series.
     """
-    wide = table.drop(columns=["ds", "time", *_unit_columns(table)], errors="ignore")
+    wide = table.drop(columns=["ds", "time"], errors="ignore")
     if not wide.shape[1]:
         raise DataError(
             f"{where}: no column of a series; expected a date and a column of numbers per series; "
