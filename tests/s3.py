@@ -1,8 +1,10 @@
-"""A server of S3's protocol here, by moto."""
+"""A server of S3's protocol here, by moto, and errors that must not show its credentials."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
+
+from forecaster.errors import ForecasterError
 
 
 @pytest.fixture(scope="module")
@@ -32,3 +34,12 @@ def s3(s3_server, monkeypatch, tmp_path_factory) -> str:
     }.items():  # fmt: skip
         monkeypatch.setenv(name, value)
     return s3_server
+
+
+def said(kind: type[ForecasterError], call: Callable[[], object]) -> str:
+    """Return the message of the error that a call raises: one line, without a secret."""
+    with pytest.raises(kind) as caught:
+        call()
+    text = str(caught.value)
+    assert "geheim" not in text and "Traceback" not in text and "\n" not in text
+    return text

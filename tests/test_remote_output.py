@@ -6,7 +6,7 @@ import socket
 import sys
 import urllib.request
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -15,27 +15,19 @@ import pandas as pd
 import pytest
 
 from forecaster.daily import read_watch
-from forecaster.errors import ForecasterError, UsageError, WriteError
+from forecaster.errors import UsageError, WriteError
 from forecaster.files import check_output
 from forecaster.home import Home
 from forecaster.ingest import read_remote_url
 from forecaster.pipeline import check_remote_output
 from forecaster.record import read_record
 from tests.conftest import error, prices, run
-from tests.s3 import s3, s3_server
+from tests.s3 import s3, s3_server, said
 
 fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed")
 __all__ = ["s3", "s3_server"]  # fixtures
 TABLE = pd.DataFrame({"unique_id": ["AAA", "=B"], "ds": pd.to_datetime(["2024-01-02"] * 2),
                       "LSTM": [1 / 3, 1e300]})  # fmt: skip
-
-
-def said(kind: type[ForecasterError], call: Callable[[], object]) -> str:
-    with pytest.raises(kind) as caught:
-        call()
-    text = str(caught.value)
-    assert "geheim" not in text and "Traceback" not in text and "\n" not in text
-    return text
 
 
 class Bucket:

@@ -291,54 +291,95 @@ def train_shards(
     ``executor``: where the networks of each shard train. A shard is trained again if some of its
     series were lost with their workers. Raises NoSeries if no network of any shard can be used.
     """
-    request, ids = reader.request, scanned.ids
-    shards = list(shards_of(ids, request.series_per_shard))
-    together = (request.series_at_a_time or len(ids)) // (request.series_per_shard or len(ids))
+    request = reader.request
+    shards = _Shards.of(reader, scanned.ids, unfinished.shards)
+    parts = [_kept(shards.folder / shard_name(number)) for number in range(len(shards.names))]
+    waiting = [first for first in shards.firsts if None in parts[shards.group_at(first)]]
+    on_shard = callbacks.on_shard if request.series_per_shard is not None else None
     common: Common | None = None
     began = 0.0
-    parts: list[SavedPart] = []
-    on_shard = callbacks.on_shard if request.series_per_shard is not None else None
-    kept = [_kept(unfinished.shards / shard_name(number)) for number in range(len(shards))]
-    waiting = [
-        first for first in range(0, len(shards), together) if None in kept[first : first + together]
-    ]
-
-    def group_of(first: int, seconds: float = 0.0) -> Group:
-        names = shards[first : first + together]
-        panel = reader.panel([name for some in names for name in some])
-        return Group(
-            panel, names, request.config, request.seed, request.tune, common, unfinished.shards,
-            first, seconds,
-        )  # fmt: skip
-
     side_by_side: Iterator[list[SavedPart]] | None = None
-    for first in range(0, len(shards), together):
+    for first in shards.firsts:
         if on_shard is not None:
-            on_shard(first, len(shards))
-        done = [part for part in kept[first : first + together] if part is not None]
+            on_shard(first, len(shards.names))
         if first in waiting:
-            before = [*parts, *(part for part in kept[first:] if part is not None)]
+            before = _finished(parts)
             if executor is None or executor.is_local:
                 _check_computed(before, swarm.arithmetic())
             if common is None and request.series_per_shard is not None:
                 common = _learned(reader, scanned, callbacks)
                 began = common.pooled.seconds if common.pooled else 0.0
                 rest = waiting[waiting.index(first) :]
-                processes = _processes(request, common, executor, len(rest))
-                if processes > 1:
-                    side_by_side = fit_side_by_side(map(group_of, rest), processes)
+                side_by_side = _side_by_side(shards, rest, common, executor)
             if side_by_side is None:
-                group, began = group_of(first, began), 0.0
-                done = _train(group, unfinished, executor, callbacks.on_training, before)
+                group, began = shards.read(first, common, began), 0.0
+                made = _train(group, unfinished, executor, callbacks.on_training, before)
             else:
-                done = next(side_by_side)
+                made = next(side_by_side)
+            parts[shards.group_at(first)] = made
         # Otherwise the progress is needed to try the lost series again.
-        if not any(part.lost for part in done):
+        if not any(part.lost for part in _finished(parts[shards.group_at(first)])):
             unfinished.finish_shard(first)
-        parts += done
-    if all(part.empty for part in parts):
-        raise _nothing(scanned, parts)
-    return parts
+    finished = _finished(parts)
+    if all(part.empty for part in finished):
+        raise _nothing(scanned, finished)
+    return finished
+
+
+@dataclasses.dataclass(frozen=True)
+class _Shards:
+    """The shards of a fit, in groups that are read and trained together.
+
+    - ``folder``: the folder of the finished shards
+    - ``names``: the series of each shard
+    - ``together``: number of shards in a group
+    """
+
+    reader: Reads
+    folder: Path
+    names: list[Sequence[str]]
+    together: int
+
+    @staticmethod
+    def of(reader: Reads, ids: Sequence[str], folder: Path) -> "_Shards":
+        """Divide some series as the request says."""
+        request = reader.request
+        names = list(shards_of(ids, request.series_per_shard))
+        together = (request.series_at_a_time or len(ids)) // (request.series_per_shard or len(ids))
+        return _Shards(reader, folder, names, together)
+
+    @property
+    def firsts(self) -> range:
+        """The number of the first shard of each group."""
+        return range(0, len(self.names), self.together)
+
+    def group_at(self, first: int) -> slice:
+        """Return the shards of a group by the number of its first one."""
+        return slice(first, first + self.together)
+
+    def read(self, first: int, common: Common | None, seconds: float = 0.0) -> Group:
+        """Read the series of a group; see :class:`Group` for ``common`` and ``seconds``."""
+        names, request = self.names[self.group_at(first)], self.reader.request
+        panel = self.reader.panel([name for some in names for name in some])
+        return Group(
+            panel, names, request.config, request.seed, request.tune, common, self.folder,
+            first, seconds,
+        )  # fmt: skip
+
+
+def _finished(parts: Sequence[SavedPart | None]) -> list[SavedPart]:
+    """Return the shards that are finished."""
+    return [part for part in parts if part is not None]
+
+
+def _side_by_side(
+    shards: _Shards, firsts: Sequence[int], common: Common, executor: swarm.Executor | None
+) -> Iterator[list[SavedPart]] | None:
+    """Return the shards of some groups as processes finish them; None: this process fits them."""
+    processes = _processes(shards.reader.request, common, executor, len(firsts))
+    if processes <= 1:
+        return None
+    return fit_side_by_side((shards.read(first, common) for first in firsts), processes)
 
 
 def _learned(reader: Reads, scanned: Scanned, callbacks: Callbacks) -> Common:

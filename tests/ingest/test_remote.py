@@ -18,26 +18,18 @@ import pandas as pd
 import pytest
 
 from forecaster.daily import read_watch
-from forecaster.errors import DataError, ForecasterError, SourceError, UsageError, WriteError
+from forecaster.errors import DataError, SourceError, UsageError, WriteError
 from forecaster.home import Home
 from forecaster.ingest import Store, ingest, load_panel, open_source
 from forecaster.ingest.sources import remote, remote_url
 from forecaster.ingest.sources.remote_url import read_remote_url
 from tests.conftest import error, prices, run
-from tests.s3 import s3, s3_server
+from tests.s3 import s3, s3_server, said
 
 __all__ = ["s3", "s3_server"]  # fixtures
 fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed")
 NAMES = ("AAA", "BBB", "CCC")
 TABLES = {name: prices(name, 60) for name in NAMES}
-
-
-def said(kind: type[ForecasterError], call: Callable[[], object]) -> str:
-    with pytest.raises(kind) as caught:
-        call()
-    text = str(caught.value)
-    assert "geheim" not in text and "Traceback" not in text and "\n" not in text
-    return text
 
 
 def csv(table: pd.DataFrame) -> bytes:

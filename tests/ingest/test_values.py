@@ -1,7 +1,9 @@
 """What is no finite real number in a column of numbers is an error, never a row less."""
 
 import decimal
+import re
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,15 @@ DAYS = pd.date_range("2024-01-01", periods=3)
 
 def prices(**columns: Any) -> pd.DataFrame:
     return pd.DataFrame({"ticker": "A", "date": DAYS, "close": [1.0, 2.0, 3.0], **columns})
+
+
+def load_as(ending: str, frame: pd.DataFrame, folder: Path, **options: Any) -> Panel:
+    """Load the panel of a frame, or of the file with this ending that holds it."""
+    path = folder / f"x.{ending}"
+    if ending == "frame":
+        return fc.load_panel(frame, **options)
+    frame.to_csv(path, index=False) if ending == "csv" else frame.to_parquet(path)
+    return fc.load_panel(f"files:{path}", **options)
 
 
 @pytest.mark.parametrize("written", ["inf", "-inf", "Infinity", "-Infinity", "1e400", "-1e999"])
@@ -156,25 +167,18 @@ def test_numbers_of_any_kind_are_numbers(numbers):
 @pytest.mark.parametrize("name", ["currency", "Currency", "ccy", "unit", "Waehrung", "quoted in"])
 @pytest.mark.parametrize("ending", ["csv", "parquet", "frame"])
 def test_one_series_has_one_currency(tmp_path, ending, name):
-    path = tmp_path / f"x.{ending}"
-
-    def load(frame: pd.DataFrame):
-        if ending == "frame":
-            return fc.load_panel(frame)
-        frame.to_csv(path, index=False) if ending == "csv" else frame.to_parquet(path)
-        return fc.load_panel(f"files:{path}")
-
     message = (
         rf"{'line 4' if ending == 'csv' else 'row 3'}, column '{name}': 'USD', but series 'A' has "
         "'EUR' before; expected one for each series"
     )
     with pytest.raises(DataError, match=message):
-        load(prices(**{name: ["EUR", "EUR", "USD"]}))
+        load_as(ending, prices(**{name: ["EUR", "EUR", "USD"]}), tmp_path)
     each = pd.concat(
         [prices(**{name: "EUR"}), prices(ticker="B", **{name: ["USD", None, "USD"]})],
         ignore_index=True,
     )
-    assert load(each).ids == ("A", "B") and load(each).channels == ("close",)
+    panel = load_as(ending, each, tmp_path)
+    assert panel.ids == ("A", "B") and panel.channels == ("close",)
 
 
 def _plain(frame: pd.DataFrame) -> pa.Table:
@@ -205,20 +209,12 @@ def test_any_parquet_file_shows_its_currencies(tmp_path, as_table, statistics, f
 @pytest.mark.parametrize("empty", ["-", "n/a", "N/A", "NULL", "None", "nan", "NA", "#N/A", " "])
 @pytest.mark.parametrize("row", [0, 2])
 def test_an_empty_cell_in_words_hides_no_currencies(tmp_path, ending, empty, row):
-    path = tmp_path / f"x.{ending}"
-
-    def load(paid: list[str]):
-        frame = pd.DataFrame({"ticker": "A", "date": DAYS, "close": 1.0, "paid": paid})
-        if ending == "frame":
-            return fc.load_panel(frame)
-        frame.to_csv(path, index=False) if ending == "csv" else frame.to_parquet(path)
-        return fc.load_panel(f"files:{path}")
-
     paid = ["EUR", "USD"]
     paid.insert(row, empty)
     with pytest.raises(DataError, match="column 'paid': 'USD', but series 'A' has 'EUR' before"):
-        load(paid)
-    assert load(["EUR", empty, "EUR"]).channels == ("close",)
+        load_as(ending, prices(paid=paid), tmp_path)
+    sound = load_as(ending, prices(paid=["EUR", empty, "EUR"]), tmp_path)
+    assert sound.channels == ("close",)
 
 
 def test_an_empty_cell_in_words_is_no_other_currency():
@@ -234,12 +230,8 @@ def test_a_missing_cell_hides_no_currencies(empty):
 @pytest.mark.parametrize("name", ["name", "data", "timestamp", "time", "price"])
 @pytest.mark.parametrize("ending", ["csv", "parquet", "frame"])
 def test_a_column_whose_name_plays_no_role_hides_no_currencies(tmp_path, ending, name):
-    path = tmp_path / f"x.{ending}"
-    frame = prices(**{name: ["EUR", "EUR", "USD"]})
-    if ending != "frame":
-        frame.to_csv(path, index=False) if ending == "csv" else frame.to_parquet(path)
     with pytest.raises(DataError, match=f"column '{name}': 'USD', but series 'A' has 'EUR' before"):
-        fc.load_panel(frame if ending == "frame" else f"files:{path}")
+        load_as(ending, prices(**{name: ["EUR", "EUR", "USD"]}), tmp_path)
     assert fc.load_panel(prices(**{name: "EUR"})).channels == ("close",)
 
 
@@ -283,11 +275,8 @@ def test_two_text_columns_of_one_name_are_left_unread(tmp_path):
 )
 @pytest.mark.parametrize("ending", ["csv", "parquet", "frame"])
 def test_signs_are_currencies(tmp_path, ending, paid):
-    path, frame = tmp_path / f"x.{ending}", prices(paid=paid)
-    if ending != "frame":
-        frame.to_csv(path, index=False) if ending == "csv" else frame.to_parquet(path)
     with pytest.raises(DataError, match=r"column 'paid': .* before; expected one for each series"):
-        fc.load_panel(frame if ending == "frame" else f"files:{path}")
+        load_as(ending, prices(paid=paid), tmp_path)
     assert fc.load_panel(prices(paid=["$$", "$", "$$$"])).channels == ("close",)
 
 
@@ -357,11 +346,33 @@ def test_pence_are_not_pounds():
         fc.load_panel(prices(currency=["GBP", "GBp", "GBP"]))
 
 
-def test_a_wide_table_has_one_currency():
-    frame = pd.DataFrame({"date": DAYS, "a": [1.0, 2, 3], "b": [1.0, 2, 3], "currency": "EUR"})
-    assert fc.load_panel(frame).ids == ("a", "b")
-    with pytest.raises(DataError, match="column 'currency': 'USD', but"):
-        fc.load_panel(frame.assign(currency=["EUR", "EUR", "USD"]))
+WIDE = pd.DataFrame({"date": DAYS, "a": [1.0, 2, 3], "b": [1.0, 2, 3]})
+
+
+@pytest.mark.parametrize("options", [{}, {"wide": True}])
+@pytest.mark.parametrize("ending", ["csv", "parquet", "frame"])
+@pytest.mark.parametrize(
+    ("name", "one", "other"),
+    [
+        ("currency", "EUR", "USD"),
+        ("Currency", "EUR", "USD"),
+        ("Currency Code", "GBP", "GBp"),
+        ("UNIT", "kWh", "MWh"),
+        ("Waehrung", "€", "$"),
+    ],
+)
+def test_a_wide_table_has_one_currency(tmp_path, ending, options, name, one, other):
+    panel = load_as(ending, WIDE.assign(**{name: [one, None, one]}), tmp_path, **options)
+    assert panel.ids == ("a", "b") and panel.mask.all() and not panel.skipped
+    message = f"column '{name}': '{re.escape(other)}', but .* has '{re.escape(one)}' before"
+    with pytest.raises(DataError, match=message):
+        load_as(ending, WIDE.assign(**{name: [one, one, other]}), tmp_path, **options)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "frame"])
+def test_a_wide_table_with_nothing_but_a_currency_is_a_clear_error(tmp_path, ending):
+    with pytest.raises(DataError, match=r"no column of a series; .* got 'date' .*, 'ccy' \(text"):
+        load_as(ending, WIDE[["date"]].assign(ccy="EUR"), tmp_path)
 
 
 def test_units_that_are_numbers_are_a_column_like_others():

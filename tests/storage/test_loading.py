@@ -6,6 +6,9 @@ import re
 import shutil
 import struct
 import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -96,6 +99,15 @@ def test_json_that_is_none_is_named(text, message, folder, tmp_path):
         fc.load(run)
 
 
+def with_change(folder: Path, tmp_path: Path, change: Callable[[dict[str, Any]], object]) -> Path:
+    """Return a copy of a model's folder in which the fields of its JSON are changed."""
+    run = shutil.copytree(folder, tmp_path / "run")
+    rest = json.loads((run / JSON).read_text())
+    change(rest)
+    (run / JSON).write_text(json.dumps(rest))
+    return run
+
+
 def settings(**new):
     return lambda rest: rest["config"].update(new)
 
@@ -131,10 +143,7 @@ def settings(**new):
     ],
 )
 def test_a_field_that_is_wrong_is_named(change, message, folder, tmp_path):
-    run = shutil.copytree(folder, tmp_path / "run")
-    rest = json.loads((run / JSON).read_text())
-    change(rest)
-    (run / JSON).write_text(json.dumps(rest))
+    run = with_change(folder, tmp_path, change)
     with pytest.raises(ModelError, match=f"not a model of this program: .*{message}"):
         fc.load(run)
 
@@ -240,12 +249,9 @@ def classical(tmp_path_factory):
 )
 def test_the_classical_model_is_that_of_the_settings(classical, tmp_path, part, changes, message):
     assert fc.load(classical).transform.alone == "ets"
-    changed = shutil.copytree(classical, tmp_path / "changed")
-    rest = json.loads((changed / "model.json").read_text())
-    rest[part] |= changes
-    (changed / "model.json").write_text(json.dumps(rest))
+    run = with_change(classical, tmp_path, lambda rest: rest[part].update(changes))
     with pytest.raises(ModelError, match=message):
-        fc.load(changed)
+        fc.load(run)
 
 
 def nature(**new):
@@ -291,10 +297,7 @@ def nature(**new):
     ],
 )
 def test_what_a_series_was_found_to_be_is_plausible(classical, tmp_path, change, message):
-    run = shutil.copytree(classical, tmp_path / "run")
-    rest = json.loads((run / JSON).read_text())
-    change(rest)
-    (run / JSON).write_text(json.dumps(rest))
+    run = with_change(classical, tmp_path, change)
     with pytest.raises(ModelError, match=f"{re.escape(str(run))}: not a model .*: {message}"):
         fc.load(run)
 

@@ -13,7 +13,7 @@ from forecaster.evaluation.backtest.forecasters import Forecasters, by_torch, to
 from forecaster.evaluation.backtest.options import LEVELS, BacktestCallbacks, BacktestOptions
 from forecaster.evaluation.backtest.parts import join_parts, measure_part, summary_of_parts
 from forecaster.evaluation.backtest.result import Evaluation, check_folder
-from forecaster.evaluation.backtest.summary import Provenance
+from forecaster.evaluation.backtest.summary import Provenance, Summary
 from forecaster.evaluation.baselines import (
     Runner,
     check_available,
@@ -58,11 +58,7 @@ def evaluate_to_folder(
     options = BacktestOptions() if options is None else options
     callbacks = BacktestCallbacks() if callbacks is None else callbacks
     provenance = Provenance() if provenance is None else provenance
-    for name, value, kind in (
-        ("panel", panel, Panel), ("options", options, BacktestOptions),
-        ("provenance", provenance, Provenance), ("callbacks", callbacks, BacktestCallbacks),
-    ):  # fmt: skip
-        check_type(name, value, kind, f"a {kind.__name__}")
+    _check_types(panel, options, provenance, callbacks)
     check_training(options.seed, executor=executor)
     check_callable("finish", finish)
     check_flag("overwrite", overwrite)
@@ -75,12 +71,7 @@ def evaluate_to_folder(
         seed=options.seed, executor=executor, on_progress=callbacks.training,
     )  # fmt: skip
     known = panel.until(panel.times[networks.cutoffs[0]])
-    torch, torch_failed = None, {}
-    if options.with_torch:
-        ids = torch_sample(networks.parts[0][0].ids, options.torch_sample)
-        torch, torch_failed = by_torch(
-            networks, known.only(ids), options.seed, callbacks.torch, executor
-        )
+    torch = _trained_by_torch(networks, known, options, callbacks, executor)
     fitting = time.perf_counter() - began
     with (
         Runner(
@@ -91,27 +82,27 @@ def evaluate_to_folder(
     ):  # fmt: skip
         part = temporary / "part"
         measured = measure_part(
-            part, Forecasters(networks, runner, torch, torch_failed), options,
+            part, Forecasters(networks, runner, *torch), options,
             default_season(known.frequency), own, on_forecast=callbacks.forecast,
         )  # fmt: skip
-        seconds = dataclasses.replace(
-            measured.seconds,
-            training=sum(model.provenance["training_seconds"] for model, _ in networks.parts),
-            fitting=round(fitting, 2),
-            all=round(time.perf_counter() - began, 2),
-        )
-        summary = summary_of_parts(
-            [measured],
-            seconds=seconds,
-            provenance=provenance.stamped(),
-            groups=options.groups.of(networks.panel.ids) if options.groups else {},
-        )
+        summary = _summary_of_all(measured, networks, options, provenance, began, fitting)
         join_parts([part], temporary, summary)
         shutil.rmtree(part)
         evaluation = Evaluation.read(temporary)
         if finish:
             finish(evaluation)
     return dataclasses.replace(evaluation, folder=folder)
+
+
+def _check_types(
+    panel: Panel, options: BacktestOptions, provenance: Provenance, callbacks: BacktestCallbacks
+) -> None:
+    """Raise UsageError for an argument of another type."""
+    for name, value, kind in (
+        ("panel", panel, Panel), ("options", options, BacktestOptions),
+        ("provenance", provenance, Provenance), ("callbacks", callbacks, BacktestCallbacks),
+    ):  # fmt: skip
+        check_type(name, value, kind, f"a {kind.__name__}")
 
 
 def _check_options(options: BacktestOptions, panel: Panel, config: Config) -> None:
@@ -144,3 +135,49 @@ def _aligned(panel: Panel, options: BacktestOptions) -> tuple[Panel, OwnEnds | N
     if options.membership is not None and options.ends == "own":
         raise UsageError("dates of membership need common cutoffs; leave out ends = own")
     return aligned_if("common" if options.membership is not None else options.ends, panel)
+
+
+def _trained_by_torch(
+    networks: RollingOrigin,
+    known: Panel,
+    options: BacktestOptions,
+    callbacks: BacktestCallbacks,
+    executor: swarm.Executor | None,
+) -> tuple[RollingOrigin | None, dict[str, str]]:
+    """Let PyTorch train networks of a sample of series if the options ask for them.
+
+    Returns the networks, and the series on which PyTorch failed, with the reason.
+    """
+    if not options.with_torch:
+        return None, {}
+    ids = torch_sample(networks.parts[0][0].ids, options.torch_sample)
+    return by_torch(networks, known.only(ids), options.seed, callbacks.torch, executor)
+
+
+def _summary_of_all(
+    measured: Summary,
+    networks: RollingOrigin,
+    options: BacktestOptions,
+    provenance: Provenance,
+    began: float,
+    fitting: float,
+) -> Summary:
+    """Return the summary of an evaluation whose series were all measured as one part.
+
+    - ``measured``: the summary of the part
+    - ``began``: when the evaluation began; ``fitting``: seconds until all networks were trained
+
+    Raises DataError if there is no forecast.
+    """
+    seconds = dataclasses.replace(
+        measured.seconds,
+        training=sum(model.provenance["training_seconds"] for model, _ in networks.parts),
+        fitting=round(fitting, 2),
+        all=round(time.perf_counter() - began, 2),
+    )
+    return summary_of_parts(
+        [measured],
+        seconds=seconds,
+        provenance=provenance.stamped(),
+        groups=options.groups.of(networks.panel.ids) if options.groups else {},
+    )

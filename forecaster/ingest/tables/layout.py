@@ -35,6 +35,7 @@ from forecaster.ingest.tables.roles import (
     UNITS,
     UNUSED,
     Columns,
+    canonical,
     describe_all,
     find_roles,
 )
@@ -79,13 +80,11 @@ def tidy(
         table = table.assign(ds=with_time(table, where, columns.date_format))
     times = to_times(table["ds"], where, columns.date_format)
     if roles.wide:
-        units = [name for name in UNITS if name in table and not _holds_numbers(table[name])]
         one = pd.Series("the table", table.index, dtype="category")
-        _units(table, one, where)
+        unit_columns = _unit_columns(table)
+        _units(table[unit_columns], one, where)
         _refuse_reordered(table["ds"], times, one, where)
-        wide = table.drop(columns=["ds", "time", *units], errors="ignore")
-        if name is not None and wide.shape[1] == 1:
-            wide = wide.set_axis([name], axis=1)
+        wide = _series_columns(table.drop(columns=unit_columns), name, where, got)
         _refuse_repeated(times, where, got)
         numbers = _numbers(wide, where, decimal, plain_points=plain_points, all_needed=True)
         return _sorted(_stacked(times, numbers, where, columns.target_col or "y"))
@@ -121,6 +120,22 @@ def _refuse_repeated(times: pd.Series, where: TableLocation, got: str) -> None:
             f"or one file per ticker; got {got}. If a column holds the series' names, name it: "
             "id_col= (on the command line --columns id=NAME)"
         )
+
+
+def _series_columns(
+    table: pd.DataFrame, name: str | None, where: TableLocation, got: str
+) -> pd.DataFrame:
+    """Return the columns of a wide table that are series; if there is only one, it is ``name``.
+
+    ``table``: without columns of units. Raises DataError if there is no series.
+    """
+    wide = table.drop(columns=["ds", "time"], errors="ignore")
+    if not wide.shape[1]:
+        raise DataError(
+            f"{where}: no column of a series; expected a date and a column of numbers per series; "
+            f"got {got}. Add a column of numbers for each series"
+        )
+    return wide.set_axis([name], axis=1) if name is not None and wide.shape[1] == 1 else wide
 
 
 def _stacked(
@@ -216,12 +231,8 @@ def _units(table: pd.DataFrame, ids: pd.Series, where: TableLocation) -> dict[st
     Raises DataError if a series has two currencies or units.
     """
     stated_units: dict[str, dict[str, str]] = {}
-    guessed = [str(name) for name in table if _holds_currencies(table, str(name))]
-    for name in (*(name for name in UNITS if name in table), *guessed):
-        units = table[name]
-        if _holds_numbers(units):  # the column may be the number of units sold
-            continue
-        units = units.astype(str).str.strip().where(units.notna(), "")
+    for name in _unit_columns(table):
+        units = table[name].astype(str).str.strip().where(table[name].notna(), "")
         stated = ~units.str.lower().isin(BLANK)
         codes, words = pd.factorize(units[stated])
         meant = np.array([currency_of(str(word)) for word in words], dtype=object)[codes]
@@ -229,19 +240,32 @@ def _units(table: pd.DataFrame, ids: pd.Series, where: TableLocation) -> dict[st
         first = kinds.groupby("id")[["unit", "meant"]].transform("first")
         other = kinds["meant"] != first["meant"]
         if other.any():
-            row, new = other.index[int(other.to_numpy().argmax())], name in guessed
+            row = other.index[int(other.to_numpy().argmax())]
+            guessed = canonical(name) not in UNITS
             unit, before = kinds.at[row, "unit"], first.at[row, "unit"]
             raise DataError(
                 f"{where.cell(other, name)}: {unit!r}, but series "
                 f"{str(ids[row])!r} has {before!r} before; expected one for each series. "
                 "Convert the numbers, or give each its own series (on the command line --columns "
                 "id=NAME, in Python id_col=)"
-                + (". If the column is not the currency of the values, leave it out" if new else "")
+                + (
+                    ". If the column is not the currency of the values, leave it out"
+                    if guessed
+                    else ""
+                )
             )
         each = kinds.drop_duplicates("id")
         for series, unit in zip(ids.cat.categories[each["id"]], each["meant"], strict=True):
             stated_units.setdefault(str(series), {})[name] = str(unit)
     return stated_units
+
+
+def _unit_columns(table: pd.DataFrame) -> list[str]:
+    """Return the columns that state a currency or a unit, by their names or by all their cells."""
+    names = [str(name) for name in table]
+    # A column named so that holds numbers may be the number of units sold, or a ticker's prices.
+    named = [n for n in names if canonical(n) in UNITS and not _holds_numbers(table[n])]
+    return [*named, *(name for name in names if _holds_currencies(table, name))]
 
 
 def _holds_currencies(table: pd.DataFrame, name: str) -> bool:
@@ -250,7 +274,7 @@ def _holds_currencies(table: pd.DataFrame, name: str) -> bool:
     ``name``: its canonical name; that of a column called ``name`` or ``time`` is another one if it
     holds the series or the time.
     """
-    if name in ("unique_id", "ds", *TARGETS, *PRICES, *UNITS):
+    if name in ("unique_id", "ds", *TARGETS, *PRICES) or canonical(name) in UNITS:
         return False
     cells, kind = table[name], table[name].dtype
     if isinstance(kind, pd.CategoricalDtype):

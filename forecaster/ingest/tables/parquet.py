@@ -1,8 +1,8 @@
 """Read the needed columns of Parquet files, if they fit into memory."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pandas as pd
 
@@ -45,73 +45,145 @@ def read_parquet(
 
     Raises DataError if the file declares more data than fits into memory.
     """
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     named = (columns or Columns()).named
     with open_for_arrow(path) as opened, pq.ParquetFile(opened) as file:
         schema = file.schema_arrow
         groups = range(file.metadata.num_row_groups) if groups is None else groups
-        sizes = [file.metadata.row_group(group).num_rows for group in groups]
-        rows = sum(sizes) if len(sizes) < file.metadata.num_row_groups else file.metadata.num_rows
-        first = min(groups, default=0)
-        before = sum(file.metadata.row_group(group).num_rows for group in range(first))
+        rows, before = _count_rows(file.metadata, groups)
         if len(schema) > _MOST_COLUMNS:
             raise DataError(f"{path}: {len(schema)} columns; expected {_MOST_COLUMNS} at most")
-        needed = {
-            field.name
-            for field in schema
-            if everything
-            or is_number(field.type)
-            or is_time(field.type)
-            or is_needed(canonical(field.name))
-            or field.name in named
-        }
-        guessed = {
-            field.name
-            for field in schema
-            if field.name not in needed
-            and schema.get_field_index(field.name) >= 0  # no other column has its name
-            and _may_be_currencies(file.metadata, field, groups)
-        }
-        wanted = [name for name in schema.names if name in needed or name in guessed]
-        texts = [name for name in wanted if is_text(path, schema.field(name))]
-        _check_size(path, rows, max(1, len(wanted)))
-        try:
-            footer = check_parquet(opened, wanted)
-        except ValueError as error:
-            raise DataError(
-                f"{path}: {error}. Check that its content is what you expect"
-            ) from error
-        guessed -= _too_large(footer, guessed, groups)
-        wanted = [name for name in wanted if name in needed or name in guessed]
-        texts = [name for name in texts if name in wanted]
-        check_content(path, footer, wanted, [name for name in texts if name in needed], groups)
+        needed = _needed(schema, named, everything=everything)
+        chosen = _Chosen.of(path, schema, needed, _guessed(file, needed, groups))
+        _check_size(path, rows, max(1, len(chosen.names)))
+        chosen = _checked(path, opened, chosen, groups)
     # Dictionaries keep a repeated text once, so that a small file stays small in memory.
-    with open_for_arrow(path) as opened, pq.ParquetFile(opened, read_dictionary=texts) as file:
-        table = file.read_row_groups(list(groups), columns=wanted)
-    others = [name for name in texts if name in guessed and not _are_currencies(table.column(name))]
-    table = table.drop_columns(others)
-    wanted = [name for name in wanted if name not in others]
-    for name in texts:
-        if name in others:
-            continue
-        if name in needed:
+    with (
+        open_for_arrow(path) as opened,
+        pq.ParquetFile(opened, read_dictionary=chosen.texts) as file,
+    ):
+        table = file.read_row_groups(list(groups), columns=chosen.names)
+    others = {name for name in chosen.guessed if not _are_currencies(table.column(name))}
+    table, chosen = table.drop_columns(list(others)), chosen.without(others)
+    table = _with_plain_texts(path, table, chosen, schema, named)
+    if len(table) != rows:
+        raise DataError(f"{path}: {len(table)} rows, but its footer declares {rows}")
+    table = _without_index_and_decimals(table)
+    frame = table.to_pandas(ignore_metadata=True, date_as_object=False, self_destruct=True)
+    frame.attrs["unread"] = [name for name in schema.names if name not in chosen.names]
+    frame.index = pd.RangeIndex(before, before + len(frame))
+    return frame
+
+
+class _Chosen(NamedTuple):
+    """The columns to read, in the order of the file.
+
+    - ``names``: all of them
+    - ``texts``: the columns among them that hold text
+    - ``guessed``: the columns of text that are read only if they hold currencies alone
+    """
+
+    names: list[str]
+    texts: list[str]
+    guessed: set[str]
+
+    @staticmethod
+    def of(path: Path, schema: "pa.Schema", needed: set[str], guessed: set[str]) -> "_Chosen":
+        """Choose the needed and the guessed columns; raise DataError for a nested type."""
+        names = [name for name in schema.names if name in needed or name in guessed]
+        texts = [name for name in names if is_text(path, schema.field(name))]
+        return _Chosen(names, texts, guessed)
+
+    @property
+    def needed_texts(self) -> list[str]:
+        """The columns of text that are read whatever they hold."""
+        return [name for name in self.texts if name not in self.guessed]
+
+    def without(self, others: set[str]) -> "_Chosen":
+        """Return all but some columns."""
+        names = [name for name in self.names if name not in others]
+        texts = [name for name in self.texts if name not in others]
+        return _Chosen(names, texts, self.guessed - others)
+
+
+def _count_rows(footer: "pq.FileMetaData", groups: Sequence[int]) -> tuple[int, int]:
+    """Return the number of rows in row groups, and of those before the first of them."""
+    sizes = [footer.row_group(group).num_rows for group in range(footer.num_row_groups)]
+    rows = sum(sizes[group] for group in groups)
+    before = sum(sizes[: min(groups, default=0)])
+    return rows if len(groups) < len(sizes) else footer.num_rows, before
+
+
+def _needed(schema: "pa.Schema", named: Collection[str], *, everything: bool) -> set[str]:
+    """Return the columns to read whatever they hold: those of numbers or times, or with a role."""
+    return {
+        field.name
+        for field in schema
+        if everything
+        or is_number(field.type)
+        or is_time(field.type)
+        or is_needed(canonical(field.name))
+        or field.name in named
+    }
+
+
+def _guessed(file: "pq.ParquetFile", needed: set[str], groups: Sequence[int]) -> set[str]:
+    """Return the other columns that hold currencies alone as far as the footer tells."""
+    schema = file.schema_arrow
+    return {
+        field.name
+        for field in schema
+        if field.name not in needed
+        and schema.get_field_index(field.name) >= 0  # no other column has its name
+        and _may_be_currencies(file.metadata, field, groups)
+    }
+
+
+def _checked(
+    path: Path, opened: "pa.NativeFile", chosen: _Chosen, groups: Sequence[int]
+) -> _Chosen:
+    """Return the columns without guessed ones whose texts are too long for currencies.
+
+    Raises DataError if the file is damaged, or if the columns do not fit into memory.
+    """
+    try:
+        footer = check_parquet(opened, chosen.names)
+    except ValueError as error:
+        raise DataError(f"{path}: {error}. Check that its content is what you expect") from error
+    chosen = chosen.without(_too_large(footer, chosen.guessed, groups))
+    check_content(path, footer, chosen.names, chosen.needed_texts, groups)
+    return chosen
+
+
+def _with_plain_texts(
+    path: Path, table: "pa.Table", chosen: _Chosen, schema: "pa.Schema", named: Collection[str]
+) -> "pa.Table":
+    """Return a table in which only names, and columns that the caller names, are categories.
+
+    Raises DataError for a text that is too long for a name or a date.
+    """
+    for name in chosen.texts:
+        if name not in chosen.guessed:
             _check_length(path, name, table.column(name))
         if canonical(name) not in ("unique_id", "name") and name not in named:
             position, kind = table.column_names.index(name), schema.field(name).type
             table = table.set_column(position, name, table.column(name).cast(kind))
-    if len(table) != rows:
-        raise DataError(f"{path}: {len(table)} rows, but its footer declares {rows}")
-    for index, field in enumerate(table.schema):  # 128-bit decimals would arrive as objects
+    return table
+
+
+def _without_index_and_decimals(table: "pa.Table") -> "pa.Table":
+    """Return a table without pandas' unnamed index, and with decimals as floats.
+
+    128-bit decimals would arrive as objects in a frame.
+    """
+    import pyarrow as pa
+
+    for position, field in enumerate(table.schema):
         if pa.types.is_decimal(field.type):
-            table = table.set_column(index, field.name, table.column(index).cast(pa.float64()))
-    table = table.drop_columns(_unnamed(table.schema))
-    unread = [name for name in schema.names if name not in wanted]
-    frame = table.to_pandas(ignore_metadata=True, date_as_object=False, self_destruct=True)
-    frame.attrs["unread"] = unread
-    frame.index = pd.RangeIndex(before, before + len(frame))
-    return frame
+            floats = table.column(position).cast(pa.float64())
+            table = table.set_column(position, field.name, floats)
+    return table.drop_columns(_unnamed(table.schema))
 
 
 def _unnamed(schema: "pa.Schema") -> list[str]:
