@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 OURS, OTHERS, GRID = "#0b6e99", "#7a7a7a", "#dddddd"
-MARKERS = ("o", "s", "^", "D")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 FARTHEST = 1.03  # larger (worse) values are drawn at the edge, with their numbers
 
 
@@ -46,7 +46,7 @@ def draw_stocks(table: pd.DataFrame, path: Path) -> None:
             if len(beyond):
                 said = f"{beyond.min():.2f}" if len(beyond) == 1 else (
                     f"{beyond.min():.2f} to {beyond.max():.2f}")  # fmt: skip
-                axis.annotate(said, (FARTHEST, place), xytext=(-8, 0), ha="right", va="center",
+                axis.annotate(said, (FARTHEST, place), xytext=(4, 5), ha="right", va="bottom",
                               textcoords="offset points", fontsize=8, color=OTHERS)  # fmt: skip
         axis.axvline(1, color="black", linewidth=0.8)
         axis.set(title=f"{ahead} day{'s' if ahead > 1 else ''} ahead",
