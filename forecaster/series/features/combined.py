@@ -21,7 +21,8 @@ FEATURES = 10
 _MEMORY = 100  # rows of the mean error of zero
 # A sparse series is forecast by the combination if its error is below this share of zero's error.
 _SURE = 0.8
-_USUAL = 2.0  # number of errors that the usual change counts for
+_USUAL = 2.0  # number of errors that the usual change counts for, where rows are few
+_FEW, _FADED = 4, 12  # rows up to which it counts in full, and from which it no longer counts
 _USUAL_GROWTH = 1.0  # number of independent errors that the usual growth counts for
 _LARGEST = 100.0  # logarithm of a ratio of scales in a sound model
 _TO_DEVIATION = 1.2533  # standard deviation over mean absolute value, of a normal distribution
@@ -109,17 +110,26 @@ def _known_throughout(scale: Ahead) -> Ahead:
     return scale
 
 
-def with_few_errors(scale: Ahead, unit: Float[np.ndarray, "*series step 1"] | float) -> Ahead:
-    """Return the scale of series at their first few rows, shrunk to what is usual in a panel.
+def with_few_errors(
+    scale: Ahead, unit: Float[np.ndarray, "*series step 1"], *, fading: bool
+) -> Ahead:
+    """Return the scale of series, at their first rows shrunk to what is usual in a panel.
+
+    A few errors hardly say how wide bands must be, least of all those that classical models were
+    fitted to. Up to the fourth row the usual change counts for two errors. Then it counts for
+    nothing, or, if it is ``fading``, for less with each row, and for nothing from the twelfth on.
 
     ``unit``: the usual change from one row to the next
     """
-    horizon = int(scale.shape[-1])
-    errors = np.arange(int(scale.shape[-2]), dtype=float)[:, None]  # number of known errors
-    ahead = np.arange(1, horizon + 1, dtype=float)
-    own = np.square(np.where(errors > 0, scale, 0.0))
-    usual = np.square(np.asarray(unit, float)) * ahead
-    return np.sqrt((errors * own + _USUAL * usual) / (errors + _USUAL))
+    few = _FADED if fading else _FEW
+    first = scale[..., :few, :]
+    rows = np.arange(1.0, int(first.shape[-2]) + 1)[:, None]
+    errors, ahead = rows - 1, np.arange(1.0, int(scale.shape[-1]) + 1)
+    weight = _USUAL * np.clip((_FADED - rows) / (_FADED - _FEW), 0.0, 1.0)
+    own = np.square(np.where(errors > 0, first, 0.0))
+    usual = np.square(unit[..., :few, :]) * ahead
+    shrunk = np.sqrt((errors * own + weight * usual) / (errors + weight))
+    return np.concatenate([shrunk, scale[..., few:, :]], axis=-2)
 
 
 def usual_growth(

@@ -53,13 +53,14 @@ class Sample:
     def usual_change(self) -> float | None:
         """Return the median change from one row to the next, in units of a series' level.
 
-        None where no series has rows enough.
+        None where no series has rows enough. Counts have a distribution of their own, and do not
+        say how others change.
         """
         changes = [
             float(np.abs(np.diff(np.log(row) if nature.logarithmic else row)).mean())
             / (1.0 if nature.logarithmic else np.abs(row).mean())
             for row, nature in zip(self._rows, self._natures, strict=True)
-            if len(row) > _FEW_ROWS and np.abs(row).any()
+            if len(row) > _FEW_ROWS and np.abs(row).any() and not nature.counts
         ]
         return float(np.median(changes)) if changes else None
 

@@ -73,7 +73,6 @@ from forecaster.skipped import Kind, Skipped
 
 NAMES = ("log_return", "difference", "seasonal", "identity", "combined", "last_value")
 _FIRST_CHANGES = 10  # changes that a volatility needs
-_FEW = 4  # number of first rows; their errors hardly say how wide bands are
 
 
 @dataclasses.dataclass(frozen=True)
@@ -566,9 +565,9 @@ class Transform:
             )
             scale = with_usual_growth(scale, self.growth)
             scale = widened_for(learned, scale, self.optimism)
-            level = np.maximum.accumulate(np.abs(z[:, :_FEW]), -1)[..., None]
+            level = np.maximum.accumulate(np.abs(z), -1)[..., None]
             unit = self.unit * np.where(logarithmic, 1.0, level)
-            scale[:, :_FEW] = with_few_errors(scale[:, :_FEW], unit)
+            scale = with_few_errors(scale, unit, fading=bool(self.growth))
         return base, scale, features
 
     def _with_forecasts(
