@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _FULL_TABLES = 5  # for more series than this, one line each
 _MOST_JUMPS = 10
+_NO_WIDTH = 1e-6  # share of a value; a narrower band has no width
 
 
 @click.command()
@@ -265,12 +266,28 @@ def _times(count: int, unit: str) -> str:
 
 
 def _without_width(result: "Prediction") -> list[str]:
-    """Return the series that never changed, of which nothing shows how far they may move."""
-    if result.panel.target != "y":
+    """Return the series that never changed and whose bands have no width for that reason.
+
+    Bands of counts have a width all the same. Of sums none are named, as their bands are those of
+    groups.
+    """
+    panel = result.panel
+    if panel.target != "y" or result.summed:
         return []
-    panel = result.panel.only([str(name) for name in result.frame["unique_id"].unique()])
     flat = panel.constant() & (panel.mask.sum(1) > 1)
-    return [name for name, still in zip(panel.ids, flat, strict=True) if still]
+    still = [name for name, constant in zip(panel.ids, flat, strict=True) if constant]
+    return [name for name in still if not _has_width(result, name)]
+
+
+def _has_width(result: "Prediction", name: str) -> bool:
+    """Return whether the forecasts of a series differ at any time, between bounds or paths."""
+    model = result.model.config.column
+    its = result.frame[result.frame["unique_id"] == name]
+    columns = [each for each in map(str, its) if each == model or each.startswith(f"{model}-")]
+    lowest = its[columns].min(axis=1).groupby(its["ds"]).min()
+    highest = its[columns].max(axis=1).groupby(its["ds"]).max()
+    # The bands of a constant are as wide as the smallest scale that is divided by.
+    return bool((highest - lowest > _NO_WIDTH * highest.abs()).any())
 
 
 def _how_to_update(source: str) -> str:
