@@ -245,9 +245,11 @@ def _warn_of_late(result: "Prediction") -> None:
             + f". {update}"
         )
     if behind:
+        one = len(behind) == 1
         say(
-            f"Warning: {len(behind)} of {len(ends)} series end before the others, so their "
-            "forecasts begin with days that are past:"
+            f"Warning: {len(behind)} of {len(ends)} series "
+            + ("ends before the others, so its " if one else "end before the others, so their ")
+            + "forecasts begin with days that are past:"
         )
         # The latest come first: those that were late before would hide what is new.
         for count in sorted(set(behind.values())):
@@ -255,9 +257,11 @@ def _warn_of_late(result: "Prediction") -> None:
             say(f"  {listed(names)}: {_times(count, unit)} behind, since {ends[names[0]]}")
         say(f"  {update} `forecaster tickers retire` says that no more rows are to come.")
     if result.ended:
+        one = len(result.ended) == 1
         say(
-            f"{len(result.ended)} series had ended before the fit, and are forecast from their "
-            f"ends: {listed(result.ended)}"
+            f"{len(result.ended)} series had ended before the fit, and "
+            + ("is forecast from its end: " if one else "are forecast from their ends: ")
+            + listed(result.ended)
         )
 
 

@@ -207,3 +207,11 @@ def test_counts_that_never_changed_have_bands_of_some_width(counts, paths):
     done = run("predict", "never", *paths, "--home", counts)
     assert done.exit_code == 0 and "Never changed" not in done.stderr, done.output
     assert "0 to 1.00" in done.stdout
+
+
+@pytest.mark.parametrize("names", [("ended",), ("ended", "part1"), ("part2", "ended", "new")])
+def test_a_series_that_ended_before_the_fit_is_said_to_whichever_are_asked_for(counts, names):
+    done = run("predict", *names, "--home", counts)
+    assert done.exit_code == 0, done.output
+    said = "1 series had ended before the fit, and is forecast from its end: ended\n"
+    assert said in done.stderr and "end before the others" not in done.stderr
