@@ -1,5 +1,6 @@
 """Tests of the commands on series that are not prices: daily loads, and few months."""
 
+import io
 import re
 
 import numpy as np
@@ -215,3 +216,13 @@ def test_a_series_that_ended_before_the_fit_is_said_to_whichever_are_asked_for(c
     assert done.exit_code == 0, done.output
     said = "1 series had ended before the fit, and is forecast from its end: ended\n"
     assert said in done.stderr and "end before the others" not in done.stderr
+
+
+def test_counts_of_few_rows_are_not_said_to_be_forecast_by_their_last_value(counts):
+    done = run("predict", "new", "--format", "csv", "--home", counts)
+    assert done.exit_code == 0, done.output
+    frame = pd.read_csv(io.StringIO(done.stdout))
+    assert (frame["forecast_by"] == "shrunken mean").all() and (frame["LSTM"] < 3).all()
+    shown = run("predict", "new", "--home", counts)
+    assert "forecast by shrunken mean" in " ".join(shown.stdout.split())
+    assert "10 by combination, 2 by shrunken mean" in run("status", "--home", counts).stdout
