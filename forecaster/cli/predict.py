@@ -339,10 +339,16 @@ class _Shown(NamedTuple):
 def _print_tables(result: "Prediction", shown: _Shown, *, drawn: bool) -> None:
     """Print forecasts, or a summary of paths where these are ``drawn``."""
     if drawn:
-        from forecaster.cli.risk import risk_table, values_table
+        from forecaster.cli.risk import different_ends, risk_table, values_table
 
-        table = values_table if result.panel.target == "y" else risk_table
-        print_table(table(result, _FULL_TABLES))
+        values = result.panel.target == "y"
+        print_table((values_table if values else risk_table)(result, _FULL_TABLES))
+        if ends := different_ends(result):
+            say(
+                f"The paths end at different times, {ends[0]} to {ends[1]}. "
+                + ("So there is no sum; --sum FILE.csv adds up the values of each date." if values
+                   else "So the returns, also those of the basket, are over different days.")
+            )  # fmt: skip
     elif not result.summed and len(result.panel.ids) <= _FULL_TABLES:
         for name in result.panel.ids:
             print_table(_table(result, name, shown))

@@ -226,3 +226,12 @@ def test_counts_of_few_rows_are_not_said_to_be_forecast_by_their_last_value(coun
     shown = run("predict", "new", "--home", counts)
     assert "forecast by shrunken mean" in " ".join(shown.stdout.split())
     assert "10 by combination, 2 by shrunken mean" in run("status", "--home", counts).stdout
+
+
+def test_paths_of_series_that_end_at_different_times_are_not_added(counts):
+    one = run("predict", "new", "part1", "--paths", 300, "--home", counts)
+    assert one.exit_code == 0 and "sum of 2" in one.stdout, one.output
+    assert "different times" not in one.stderr
+    two = run("predict", "new", "ended", "--paths", 300, "--home", counts)
+    assert two.exit_code == 0 and "ended" in two.stdout and "sum of" not in two.stdout, two.output
+    assert "different times, 2023-11-01 to 2024-09-01. So there is no sum;" in two.stderr
