@@ -82,6 +82,7 @@ def test_series_that_had_ended_at_the_fit_are_known_to_have():
     then = {**fit, "AAA": np.datetime64("2024-04-23")}
     assert lateness.ended_before(made, then) == ["AAA"]  # BBB is late only since the fit
     assert lateness.ended_before(made, {**then, "AAA": np.datetime64("2024-04-22")}) == []
+    assert lateness.ended_before(made.only(["AAA"]), then) == ["AAA"]  # whichever are asked for
     close = dataclasses.replace(made, channels=("close",), target="close")
     assert lateness.ended_before(close, then) == []
 

@@ -97,6 +97,9 @@ def test_a_fit_in_shards_has_the_bits_of_one_in_one_piece(data, sharded):
     folder = sharded.latest_run()
     assert sorted(path.name for path in (folder / "shards").iterdir()) == ["0000", "0001", "0002"]
     same_model(whole, fc.load(folder))
+    until = dict(zip(whole.ids, whole.fitted_until, strict=True))
+    for run_of in (folder, Home(data / "whole").latest_run()):  # also without reading any network
+        assert OpenRun.of(run_of).fitted_until == until
     shard = fc.load(folder / "shards" / "0001")  # is a model by itself
     same = whole.only(shard.ids)
     jax.tree.map(np.testing.assert_array_equal, same.params, shard.params)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _FULL_TABLES = 5  # for more series than this, one line each
 _MOST_JUMPS = 10
+_NO_WIDTH = 1e-6  # share of a value; a narrower band has no width
 
 
 @click.command()
@@ -244,9 +245,11 @@ def _warn_of_late(result: "Prediction") -> None:
             + f". {update}"
         )
     if behind:
+        one = len(behind) == 1
         say(
-            f"Warning: {len(behind)} of {len(ends)} series end before the others, so their "
-            "forecasts begin with days that are past:"
+            f"Warning: {len(behind)} of {len(ends)} series "
+            + ("ends before the others, so its " if one else "end before the others, so their ")
+            + "forecasts begin with days that are past:"
         )
         # The latest come first: those that were late before would hide what is new.
         for count in sorted(set(behind.values())):
@@ -254,9 +257,11 @@ def _warn_of_late(result: "Prediction") -> None:
             say(f"  {listed(names)}: {_times(count, unit)} behind, since {ends[names[0]]}")
         say(f"  {update} `forecaster tickers retire` says that no more rows are to come.")
     if result.ended:
+        one = len(result.ended) == 1
         say(
-            f"{len(result.ended)} series had ended before the fit, and are forecast from their "
-            f"ends: {listed(result.ended)}"
+            f"{len(result.ended)} series had ended before the fit, and "
+            + ("is forecast from its end: " if one else "are forecast from their ends: ")
+            + listed(result.ended)
         )
 
 
@@ -265,12 +270,28 @@ def _times(count: int, unit: str) -> str:
 
 
 def _without_width(result: "Prediction") -> list[str]:
-    """Return the series that never changed, of which nothing shows how far they may move."""
-    if result.panel.target != "y":
+    """Return the series that never changed and whose bands have no width for that reason.
+
+    Bands of counts have a width all the same. Of sums none are named, as their bands are those of
+    groups.
+    """
+    panel = result.panel
+    if panel.target != "y" or result.summed:
         return []
-    panel = result.panel.only([str(name) for name in result.frame["unique_id"].unique()])
     flat = panel.constant() & (panel.mask.sum(1) > 1)
-    return [name for name, still in zip(panel.ids, flat, strict=True) if still]
+    still = [name for name, constant in zip(panel.ids, flat, strict=True) if constant]
+    return [name for name in still if not _has_width(result, name)]
+
+
+def _has_width(result: "Prediction", name: str) -> bool:
+    """Return whether the forecasts of a series differ at any time, between bounds or paths."""
+    model = result.model.config.column
+    its = result.frame[result.frame["unique_id"] == name]
+    columns = [each for each in map(str, its) if each == model or each.startswith(f"{model}-")]
+    lowest = its[columns].min(axis=1).groupby(its["ds"]).min()
+    highest = its[columns].max(axis=1).groupby(its["ds"]).max()
+    # The bands of a constant are as wide as the smallest scale that is divided by.
+    return bool((highest - lowest > _NO_WIDTH * highest.abs()).any())
 
 
 def _how_to_update(source: str) -> str:
@@ -318,10 +339,16 @@ class _Shown(NamedTuple):
 def _print_tables(result: "Prediction", shown: _Shown, *, drawn: bool) -> None:
     """Print forecasts, or a summary of paths where these are ``drawn``."""
     if drawn:
-        from forecaster.cli.risk import risk_table, values_table
+        from forecaster.cli.risk import different_ends, risk_table, values_table
 
-        table = values_table if result.panel.target == "y" else risk_table
-        print_table(table(result, _FULL_TABLES))
+        values = result.panel.target == "y"
+        print_table((values_table if values else risk_table)(result, _FULL_TABLES))
+        if ends := different_ends(result):
+            say(
+                f"The paths end at different times, {ends[0]} to {ends[1]}. "
+                + ("So there is no sum; --sum FILE.csv adds up the values of each date." if values
+                   else "So the returns, also those of the basket, are over different days.")
+            )  # fmt: skip
     elif not result.summed and len(result.panel.ids) <= _FULL_TABLES:
         for name in result.panel.ids:
             print_table(_table(result, name, shown))

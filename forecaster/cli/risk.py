@@ -14,6 +14,14 @@ _BASKET = "equal weights"
 _SUM = "sum"
 
 
+def different_ends(result: "Prediction") -> tuple[str, str] | None:
+    """Return the first and the last of the times at which paths end; None where all are one."""
+    from forecaster.series import show_time
+
+    ends = result.frame.groupby("unique_id")["ds"].max()
+    return None if ends.nunique() == 1 else (show_time(ends.min()), show_time(ends.max()))
+
+
 def returns_over_horizon(result: "Prediction") -> pd.DataFrame:
     """Return simple returns from the latest price to the last step: (path, series).
 
@@ -31,15 +39,20 @@ def returns_over_horizon(result: "Prediction") -> pd.DataFrame:
 
 
 def values_at_the_end(result: "Prediction") -> pd.DataFrame:
-    """Return values at the last step, (path, series), with their sum as the last column."""
+    """Return values at the last step, (path, series), with their sum as the last column.
+
+    There is no sum of a single series, nor of values of different times.
+    """
     frame, model = result.frame, result.model.config.column
     ends = frame.groupby(["unique_id", "sample_id"], sort=False)[model].last()
     values = cast(pd.DataFrame, ends.unstack("unique_id"))[list(result.panel.ids)]
-    return values.assign(**{_SUM: values.sum(axis=1)}) if len(result.panel.ids) > 1 else values
+    if len(result.panel.ids) == 1 or different_ends(result) is not None:
+        return values
+    return values.assign(**{_SUM: values.sum(axis=1)})
 
 
 def values_table(result: "Prediction", most: int) -> Table:
-    """Return a table of values at the last step: the first ``most`` series, and the sum of all."""
+    """Return a table of values at the last step: the first ``most`` series, and any sum of all."""
     values = values_at_the_end(result)
     names = [*list(result.panel.ids)[:most], *([_SUM] if _SUM in values else [])]
     steps, count = result.model.config.horizon, len(result.panel.ids)

@@ -35,6 +35,7 @@ class Rung(StrEnum):
     THETA = "theta"
     CES = "ces"
     COMBINATION = "combination"
+    SHRUNKEN_MEAN = "shrunken mean"
     LAST_VALUE = "last value"
 
 
@@ -119,8 +120,11 @@ def rungs_of(
         return np.where(own, Rung.OWN, Rung.COMMON).astype(object)
     if transform.name == "last_value":
         return np.full(len(rows), Rung.LAST_VALUE, object)
+    # The few counts of a series say how large their mean is, beside those of the panel.
+    counts = transform.counted(panel.ids)
+    simplest = np.where(counts, Rung.SHRUNKEN_MEAN, Rung.LAST_VALUE)
     others = np.where((rows >= needed) & common, Rung.COMMON, Rung.COMBINATION)
     if transform.alone is not None:  # a short series may lack that model
         alone = transform.stands_alone(panel.ids)
-        return np.where(alone, Rung(transform.alone), np.where(least, Rung.LAST_VALUE, others))
-    return np.where(own, Rung.OWN, np.where(least, Rung.LAST_VALUE, others)).astype(object)
+        return np.where(alone, Rung(transform.alone), np.where(least, simplest, others))
+    return np.where(own, Rung.OWN, np.where(least, simplest, others)).astype(object)

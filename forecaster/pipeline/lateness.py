@@ -61,24 +61,25 @@ def sessions_behind(
 
 
 def ended_before(
-    panel: Panel, until: Mapping[str, np.datetime64], fit: np.datetime64 | None = None
+    panel: Panel, until: Mapping[str, np.generic], fit: np.datetime64 | None = None
 ) -> list[str]:
     """Return the series without a row since the fit that were already behind others at the fit.
 
     Such series ended on purpose: their end was known when the model was trained. Prices are never
     returned, since a forecast needs today's price.
 
-    - ``until``: the time of the last row at the fit, by series
+    - ``until``: the time of the last row at the fit, of all series of the fit
     - ``fit``: the latest time of any series at the first fit, if the model was updated since
     """
     if panel.target != "y":
         return []
     rows = {name: times for name, times in _times_of(panel) if times.dtype.kind == "M"}
-    then = {name: until[name] for name in rows if name in until}
+    then = {name: time for name, time in until.items() if isinstance(time, np.datetime64)}
     if fit is not None:
         then = {name: min(time, fit) for name, time in then.items()}
-    behind = _behind(then, {name: _without_day(rows[name]) for name in then}, {})
-    return [name for name in behind if rows[name][-1] <= then[name]]
+    its = {name: then[name] for name in rows if name in then}
+    behind = _behind(its, {name: _without_day(rows[name]) for name in its}, then)
+    return [name for name in behind if rows[name][-1] <= its[name]]
 
 
 def _without_day(times: np.ndarray) -> Frequency:

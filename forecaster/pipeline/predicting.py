@@ -289,18 +289,20 @@ def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Pred
         unknown |= missing
         frame = sums_of(paths, groups, model.config.column, asked.level, asked.quantiles)
     late = {name: late[name] for name in usable.ids}
-    return _with_warnings(Prediction(model, usable, frame, unknown | lost, late, folder), stored)
+    made = Prediction(model, usable, frame, unknown | lost, late, folder)
+    return _with_warnings(made, stored, asked.run)
 
 
-def _with_warnings(made: Prediction, stored: StoredRows) -> Prediction:
+def _with_warnings(made: Prediction, stored: StoredRows, run: OpenRun) -> Prediction:
     """Return a prediction that also says which series jumped, are frozen, or end early."""
     panel, model, its = made.panel, made.model, set(made.panel.ids)
     behind: dict[str, int] = {}
     if not made.simulated:
         active = stored.ends or its  # whoever names a retired series knows that it has ended
         behind = {n: k for n, k in sessions_behind(panel, stored.ends).items() if n in active}
-    until = dict(zip(model.ids, model.fitted_until, strict=True))
-    ended = ended_before(panel, until, _first_fit(model))
+    ended: list[str] = []
+    if behind and panel.target == "y":  # of all series of the fit, whichever are asked for
+        ended = ended_before(panel, run.fitted_until, _first_fit(model))
     return dataclasses.replace(
         made,
         jumped={name: day for name, day in stored.jumped.items() if name in its},

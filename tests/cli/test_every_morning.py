@@ -240,6 +240,7 @@ def test_one_that_is_asked_for_alone_is_late_beside_all_stored_ones(mornings):
     assert mornings.ingest(late_by(2), "--refresh").exit_code == 0
     done = mornings("predict", "BBB", "--format", "csv")
     assert done.exit_code == 3 and "BBB: 2 steps behind, since" in done.stderr
+    assert "1 of 1 series ends before the others, so its forecasts begin" in done.stderr
     assert mornings("tickers", "retire", "BBB").exit_code == 0
     assert mornings("predict", "BBB").exit_code == 0  # whoever names it knows
 
@@ -256,7 +257,7 @@ def test_series_of_demand_may_have_ended_before_the_fit(tmp_path, settings):
     until = ("--end", "2024-05-29")
     made = mornings("predict", "--all", *until)
     assert made.exit_code == 0 and "1 series had ended before the fit" in made.stderr
-    assert "from their ends: old\n" in made.stderr and "stale" not in made.stderr
+    assert "is forecast from its end: old\n" in made.stderr and "stale" not in made.stderr
     later = [demand("old", 90), demand("b", 150)]
     later += [pd.concat([demand(n, 150), demand(n, 151).tail(1)]) for n in ("a", "c")]
     assert mornings.ingest(pd.concat(later)).exit_code == 0

@@ -1,5 +1,6 @@
 """Tests of the commands on series that are not prices: daily loads, and few months."""
 
+import io
 import re
 
 import numpy as np
@@ -106,6 +107,8 @@ def test_forecasts_say_what_they_rest_on(tmp_path):
     assert (
         every.exit_code == 0 and "Never changed, so the bands have no width: still" in every.stderr
     )
+    drawn = run("predict", "still", "weeks", "--paths", 5, *home)
+    assert "Never changed, so the bands have no width: still\n" in drawn.stderr
     page = tmp_path / "f.html"
     assert run("predict", "--all", "--report", page, *home).exit_code == 0
     assert "5 series by LSTM (3 by combination, 2 by last value)" in page.read_text("utf-8")
@@ -164,3 +167,71 @@ def test_counts_are_forecast_by_a_named_model_with_the_stock_for_a_service_level
     assert refused.exit_code == 2 and "no settings to search" in refused.stderr
     shown = run("evaluate", "--source", source, "--model", "ets", "--baselines", "ets", *home)
     assert shown.exit_code == 2 and "baseline ets is the model itself" in shown.stderr
+
+
+MONTHS = pd.date_range("2022-01-01", periods=30, freq="MS")
+
+
+@pytest.fixture(scope="module")
+def counts(tmp_path_factory):
+    """A home with a run on monthly counts: of some series few rows, or none of the latest."""
+    random, folder = np.random.default_rng(0), tmp_path_factory.mktemp("counts")
+    values = {f"part{n}": random.poisson(0.6, 30) for n in range(9)}
+    values |= {"ended": values["part0"][:20], "never": np.zeros(30, int)}
+    parts = [
+        pd.DataFrame({"unique_id": name, "ds": MONTHS[: len(y)], "y": y})
+        for name, y in values.items()
+    ]
+    parts.append(pd.DataFrame({"unique_id": "new", "ds": MONTHS[-3:], "y": [0, 0, 3]}))
+    pd.concat(parts).to_csv(folder / "counts.csv", index=False)
+    home = folder / "home"
+    done = run("fit", "--source", f"files:{folder / 'counts.csv'}", "--horizon", 3, "--home", home)
+    assert done.exit_code == 0, done.output
+    return home
+
+
+def test_sums_of_series_that_are_not_prices_are_shown_and_written(counts, tmp_path):
+    groups, file = tmp_path / "groups.csv", tmp_path / "sums.csv"
+    groups.write_text("ticker,group\npart1,a\npart2,a\nnever,b\n")
+    shown = run("predict", "--sum", groups, "--home", counts)
+    assert shown.exit_code == 0, shown.output
+    assert "group" in shown.stdout and "Never changed" not in shown.stderr
+    done = run("predict", "--sum", groups, "--output", file, "--home", counts)
+    assert done.exit_code == 0, done.output
+    frame = pd.read_csv(file)
+    assert frame.groupby("unique_id")["series"].first().to_dict() == {"a": 2, "b": 1}
+    assert frame.groupby("unique_id").size().to_dict() == {"a": 3, "b": 3}
+
+
+@pytest.mark.parametrize("paths", [(), ("--paths", 400)])
+def test_counts_that_never_changed_have_bands_of_some_width(counts, paths):
+    done = run("predict", "never", *paths, "--home", counts)
+    assert done.exit_code == 0 and "Never changed" not in done.stderr, done.output
+    assert "0 to 1.00" in done.stdout
+
+
+@pytest.mark.parametrize("names", [("ended",), ("ended", "part1"), ("part2", "ended", "new")])
+def test_a_series_that_ended_before_the_fit_is_said_to_whichever_are_asked_for(counts, names):
+    done = run("predict", *names, "--home", counts)
+    assert done.exit_code == 0, done.output
+    said = "1 series had ended before the fit, and is forecast from its end: ended\n"
+    assert said in done.stderr and "end before the others" not in done.stderr
+
+
+def test_counts_of_few_rows_are_not_said_to_be_forecast_by_their_last_value(counts):
+    done = run("predict", "new", "--format", "csv", "--home", counts)
+    assert done.exit_code == 0, done.output
+    frame = pd.read_csv(io.StringIO(done.stdout))
+    assert (frame["forecast_by"] == "shrunken mean").all() and (frame["LSTM"] < 3).all()
+    shown = run("predict", "new", "--home", counts)
+    assert "forecast by shrunken mean" in " ".join(shown.stdout.split())
+    assert "10 by combination, 2 by shrunken mean" in run("status", "--home", counts).stdout
+
+
+def test_paths_of_series_that_end_at_different_times_are_not_added(counts):
+    one = run("predict", "new", "part1", "--paths", 300, "--home", counts)
+    assert one.exit_code == 0 and "sum of 2" in one.stdout, one.output
+    assert "different times" not in one.stderr
+    two = run("predict", "new", "ended", "--paths", 300, "--home", counts)
+    assert two.exit_code == 0 and "ended" in two.stdout and "sum of" not in two.stdout, two.output
+    assert "different times, 2023-11-01 to 2024-09-01. So there is no sum;" in two.stderr

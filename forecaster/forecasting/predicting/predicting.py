@@ -135,7 +135,8 @@ def predict(
     where the model was fitted on ``adj_close``. The times of each series follow its own frequency.
     Of other series, ``forecast_by`` says what a forecast rests on: "own networks", "common
     network", "combination" (of simple forecasts, for a series too short for networks), "last
-    value", or the classical model that was asked for.
+    value", "shrunken mean" (of a few counts, or of nothing but zeros), or the classical model that
+    was asked for.
 
     - ``panel``: the series, or a frame with them as :func:`forecaster.load_panel` takes it
     - ``level``: levels of the bands, in percent

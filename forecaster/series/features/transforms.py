@@ -450,7 +450,7 @@ class Transform:
         nonnegative = self.takes_any and [self._nature(n).nonnegative for n in ids]
         return np.where(nonnegative or np.zeros(len(ids), bool), 0.0, -np.inf)
 
-    def _counted(self, ids: Sequence[str]) -> Bool[np.ndarray, " series"]:
+    def counted(self, ids: Sequence[str]) -> Bool[np.ndarray, " series"]:
         """Return which series are counts."""
         combined = self.name == "combined"
         return np.array([combined and self._nature(name).counts for name in ids], bool)
@@ -502,7 +502,7 @@ class Transform:
             positions=histories.positions,
             logarithmic=self.logarithmic(panel.ids),
             least=self._least(panel.ids),
-            counted=self._counted(panel.ids),
+            counted=self.counted(panel.ids),
         )
 
     def _apply_combined(self, panel: Panel, histories: Histories, horizon: int) -> "Transformed":
@@ -540,7 +540,7 @@ class Transform:
             positions=histories.positions,
             logarithmic=self.logarithmic(panel.ids),
             least=self._least(panel.ids),
-            counted=self._counted(panel.ids),
+            counted=self.counted(panel.ids),
         )
 
     def _combined(

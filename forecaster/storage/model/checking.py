@@ -250,6 +250,18 @@ def series_of(
         return ids, skipped_from_json(field(dict, rest, "skipped")), _report(rest, ids)
 
 
+def fitted_until_of(rest: Mapping[str, Any], folder: Path) -> dict[str, np.generic]:
+    """Return the latest time that each series of a ``model.json`` learned from.
+
+    Raises ModelError where it is not that of a model.
+    """
+    with as_model_error(folder):
+        ids = unique(texts(rest, "ids"), "ids")
+        frequency = frequency_of(field(dict, rest, "frequency"))
+        times = _times(field(list, rest, "fitted_until"), frequency, len(ids))
+        return dict(zip(ids, times, strict=True))
+
+
 @contextlib.contextmanager
 def as_model_error(folder: Path) -> Iterator[None]:
     """Raise any error of the block as a ModelError that names the folder of the model."""

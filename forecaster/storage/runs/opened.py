@@ -1,6 +1,8 @@
 """A run that is forecast with: only the shards that are needed are read."""
 
+import contextlib
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +12,7 @@ import numpy as np
 from forecaster.errors import ModelError, check_names, listed
 from forecaster.home import as_folder
 from forecaster.skipped import Skipped
-from forecaster.storage.model.checking import ADVICE
+from forecaster.storage.model.checking import ADVICE, fitted_until_of
 from forecaster.storage.model.files import check_schema, load_whole, read_rest
 from forecaster.storage.runs.index import Index, is_sharded, read_index
 
@@ -79,6 +81,16 @@ class OpenRun:
     def skipped(self) -> dict[str, Skipped]:
         """The series without networks, with the reason."""
         return self.index.skipped
+
+    @functools.cached_property
+    def fitted_until(self) -> dict[str, np.generic]:
+        """The latest time that each series learned from, of all shards that can be read."""
+        until: dict[str, np.generic] = {}
+        for folder in self.index.folders:
+            with contextlib.suppress(ModelError):  # of a shard that this forecast may do without
+                rest = self.rest if folder == self.folder else read_rest(folder)
+                until |= fitted_until_of(rest, folder)
+        return {self.renames.get(name, name): time for name, time in until.items()}
 
     def by_shard(self, ids: Sequence[str]) -> list[list[str]]:
         """Group these series by shard."""
