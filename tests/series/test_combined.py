@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from forecaster.series.features.anchors import DOUBT, combine, errors_by_doubt
-from forecaster.series.features.combined import usual_growth, with_usual_growth
+from forecaster.series.features.combined import usual_growth, with_few_errors, with_usual_growth
 from forecaster.series.features.counts import count_forecasts, learn_counts
 from forecaster.series.features.nature import Nature
 from forecaster.series.features.sample import Sample
@@ -106,6 +106,26 @@ def test_series_without_errors_count_little_in_the_usual_growth():
     assert usual_growth(scales, np.array([1000, 2, 9])) == pytest.approx((0, np.log(2)), abs=1e-6)
     assert usual_growth(scales, np.array([2, 2, 9])) == pytest.approx((0, np.log(4)))
     assert usual_growth(scales[2:], np.array([9])) == ()
+
+
+def test_the_usual_change_counts_for_less_with_each_row():
+    own, usual = 1.0, 5.0
+    scale, unit = np.full((1, 20, 1), own), np.full((1, 20, 1), usual)
+    fading = with_few_errors(scale, unit, fading=True)[0, :, 0]
+    assert fading[0] == usual and (np.diff(fading[:12]) < 0).all()
+    assert (fading[11:] == own).all()
+    ending = with_few_errors(scale, unit, fading=False)[0, :, 0]
+    np.testing.assert_array_equal(ending[:4], fading[:4])
+    assert (ending[4:] == own).all()
+
+
+def test_counts_do_not_say_how_others_change():
+    growing = 100 * 1.1 ** np.arange(20.0)
+    counted = np.array([0.0, 3] * 10)
+    natures = [Nature(logarithmic=True), *[Nature(counts=True)] * 3]
+    sample = Sample([growing, counted, counted, counted], natures)
+    assert sample.usual_change() == pytest.approx(np.log(1.1))
+    assert Sample([counted], [Nature(counts=True)]).usual_change() is None
 
 
 def test_growth_of_a_damaged_model_is_refused():
