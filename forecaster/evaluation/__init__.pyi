@@ -4,6 +4,7 @@ from .backtest.forecasters import Forecasters as Forecasters
 from .backtest.forecasters import by_torch as by_torch
 from .backtest.forecasters import torch_sample as torch_sample
 from .backtest.measures import MEASURES as MEASURES
+from .backtest.measures import Together as Together
 from .backtest.measures import differences as differences
 from .backtest.measures import excess as excess
 from .backtest.measures import in_volatility as in_volatility
