@@ -245,7 +245,8 @@ def _more_figures(evaluation: Evaluation) -> Iterator[html.Section]:
         "by-horizon", "By horizon", "Below 1 a model is better than “unchanged” that far ahead.",
     ) + figure(
         "by-date", "By date",
-        f"The mean over all series and steps, smoothed over {numbers.SMOOTHED} cutoffs.",
+        f"The mean over all series and steps{_erring(evaluation)}, smoothed over "
+        f"{numbers.SMOOTHED} cutoffs.",
     ) + figure(
         "by-volatility", "By volatility", "From the calmest tenth of the series to the wildest.",
     )  # fmt: skip
@@ -254,6 +255,11 @@ def _more_figures(evaluation: Evaluation) -> Iterator[html.Section]:
     )
     if evaluation.summary.groups:
         yield html.Section("groups", "Groups", _groups(evaluation))
+
+
+def _erring(evaluation: Evaluation) -> str:
+    """Return which series and steps daily losses leave out, in words, where these are many."""
+    return " where “unchanged” is not always right" if evaluation.summed else ""
 
 
 def _side_by_side(evaluation: Evaluation) -> str:

@@ -271,6 +271,8 @@ def test_the_page_says_on_which_series_numbers_rest_and_why_there_are_no_tests(s
     assert (card.number, card.note) == ("0.611", "better on 50% and equal on 50% of 4 series")
     shown = page._side_by_side(sparse)
     assert "sums over series and all horizons" in shown
+    (where,) = (s for s in page._more_figures(sparse) if s.name == "where")
+    assert "all series and steps where “unchanged” is not always right, smoothed" in where.html
     assert "it needs at least 20 cutoffs; there are 1" in shown
     tested = dataclasses.replace(sparse, summary=dataclasses.replace(sparse.summary, cutoffs=20))
     assert "No test" not in page._side_by_side(tested)
