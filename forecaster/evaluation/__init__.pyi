@@ -4,11 +4,14 @@ from .backtest.forecasters import Forecasters as Forecasters
 from .backtest.forecasters import by_torch as by_torch
 from .backtest.forecasters import torch_sample as torch_sample
 from .backtest.measures import MEASURES as MEASURES
+from .backtest.measures import Together as Together
 from .backtest.measures import differences as differences
 from .backtest.measures import excess as excess
 from .backtest.measures import in_volatility as in_volatility
 from .backtest.measures import ratios as ratios
 from .backtest.measures import relative as relative
+from .backtest.measures import together as together
+from .backtest.measures import totals as totals
 from .backtest.measures import volatility as volatility
 from .backtest.options import LEVELS as LEVELS
 from .backtest.options import BacktestCallbacks as BacktestCallbacks
@@ -31,6 +34,7 @@ from .backtest.verdict import caveats as caveats
 from .backtest.verdict import comparison as comparison
 from .backtest.verdict import confidence_set as confidence_set
 from .backtest.verdict import coverage as coverage
+from .backtest.verdict import lack_of_tests as lack_of_tests
 from .backtest.verdict import strongest as strongest
 from .backtest.verdict import value_at_risk as value_at_risk
 from .backtest.verdict import verdict as verdict

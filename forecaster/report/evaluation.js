@@ -74,6 +74,8 @@ function drawErrors() {
   });
   const note = box("errors-note");
   note.replaceChildren();
+  const shown = known(measured(ours)).length;
+  if (shown < data.ids.length) note.append(`${ours}: ${shown} of ${data.ids.length} series; on the others an error of \u201cunchanged\u201d is zero. `);
   if (out.length) {
     note.append(`Beyond the edges: ${out.slice(0, 6).map(([name, id, v]) => `${id} (${name}, ${three(v)})`).join(", ")}${out.length > 6 ? ` and ${out.length - 6} more` : ""}. `);
   }
@@ -97,7 +99,7 @@ function drawPairs() {
   const tested = rows.some((row) => row.half !== null), surely = (count) => tested ? ` (significantly on ${count})` : "";
   const middle = charts.quantile(rows.map((row) => row.difference), 0.5);
   box("pairs-note").textContent = `${NAMES[state.score]}, ${horizonName(state.horizon)}: ${ours} is better than ${state.rival} on ${better.length} of ${rows.length} series`
-    + `${surely(sure(better))}, worse on ${rows.filter((row) => row.difference > 0).length}${surely(sure(rows) - sure(better))}; the median difference is ${middle === null ? "unknown" : formats.change(middle, 0.0001)}.${tested ? "" : " There are no tests and no intervals."}`;
+    + `${surely(sure(better))}, worse on ${rows.filter((row) => row.difference > 0).length}${surely(sure(rows) - sure(better))}; the median difference is ${middle === null ? "unknown" : formats.change(middle, 0.0001)}.${tested ? "" : " There are no tests and no intervals."}${rows.length < data.ids.length ? ` The other ${data.ids.length - rows.length} series are not here: an error of ${state.rival} is zero or missing.` : ""}`;
   const part = (chosen, name, hue) => {
     const of = rows.map((row, rank) => ({ ...row, rank: rank + 1 })).filter(chosen), bound = (sign) => of.map((row) => row.half === null ? null : row.difference + sign * row.half);
     return { kind: "intervals", name, colour: hue, ids: of.map((row) => row.id), halves: of.map((row) => row.half),

@@ -13,12 +13,15 @@ from forecaster.evaluation import (
     RETURN_SCORES,
     TORCH,
     Evaluation,
+    Together,
     confidence_set,
     confidence_set_lacks,
     differences,
     excess,
     ratios,
     relative,
+    together,
+    totals,
     volatility,
 )
 from forecaster.forecasting import forecast_columns, quantile_columns
@@ -116,9 +119,9 @@ def median_widths(evaluation: Evaluation, model: str, horizon: int = 1) -> pd.Se
 
 
 def relative_by_horizon(evaluation: Evaluation, score: str) -> pd.DataFrame:
-    """Return each model's mean score over series relative to "unchanged", by horizon."""
+    """Return each model's score relative to "unchanged", for all series together, by horizon."""
     steps = sorted(evaluation.scores["horizon"].unique())
-    means = {step: relative(evaluation, score, int(step)).mean() for step in steps}
+    means = {step: together(evaluation, score, horizon=int(step)).ratio for step in steps}
     return pd.DataFrame(means).T
 
 
@@ -130,7 +133,7 @@ def relative_by_date(evaluation: Evaluation, score: str) -> pd.DataFrame:
 
 
 def relative_by_volatility(evaluation: Evaluation, score: str) -> pd.DataFrame:
-    """Return each model's mean score relative to "unchanged" by decile of volatility, from 1.
+    """Return each model's score relative to "unchanged" by decile of volatility, from 1.
 
     With fewer than ten series, each is its own group; a single series makes no group.
     """
@@ -140,7 +143,11 @@ def relative_by_volatility(evaluation: Evaluation, score: str) -> pd.DataFrame:
         return pd.DataFrame()
     table = relative(evaluation, score)
     deciles = pd.qcut(ranks, count, labels=False).reindex(table.index)
-    means = table.groupby(deciles).mean()
+    if evaluation.summed:
+        sums = totals(evaluation, score).dropna().groupby(deciles).sum()
+        means = sums.div(sums["Naive"].where(sums["Naive"] > 0), axis=0)
+    else:
+        means = table.groupby(deciles).mean()
     return means.set_index(means.index + 1)
 
 
@@ -162,9 +169,10 @@ def side_by_side(evaluation: Evaluation) -> pd.DataFrame:
 
     For prices there is also the CRPS with every median moved to the latest price, and, if the
     library for it is installed, the p-value in the model confidence set. For other series there is
-    the weighted quantile loss of all together.
+    the weighted quantile loss of all together. Where a score rests on fewer series than the row,
+    their number is in a column of its own; where errors are summed, the headings say so.
     """
-    score, rows = evaluation.sharpest_score, []
+    score, rows, summed = evaluation.sharpest_score, [], evaluation.summed
     tables = {name: relative(evaluation, name) for name in _scores_of(evaluation)}
     shown: dict[str, pd.DataFrame] = {}
     for name, table in tables.items():
@@ -172,26 +180,47 @@ def side_by_side(evaluation: Evaluation) -> pd.DataFrame:
         if name == "crps" and DRIFTLESS in evaluation.scores:
             shown["CRPS without drift"] = relative(evaluation, DRIFTLESS)
     held = held_shares(evaluation)
+    whole = {name: together(evaluation, name) for name in tables}
+    fewer = [n for n in tables if not whole[n].series.equals(whole[score].series)]
     compared = differences(evaluation, score)
+    sums = totals(evaluation, score)
     in_set = _p_values_in_set(evaluation)
     for name in ordered(evaluation):
         ours = compared[(compared["model"] == name) & compared["difference"].notna()]
         tested = ours[ours["p_adjusted"].notna()]
+        means = {f"{what}, unchanged = 1": table[name].mean() for what, table in shown.items()}
+        better = (ours["difference"] < 0).mean()
+        if summed:
+            both = sums[[evaluation.model, name]].dropna()
+            lower = (both.iloc[:, 0] < both.iloc[:, -1]).mean()
+            better = np.nan if name == evaluation.model else lower
         signs = tested["difference"].where(significant(tested), 0)
         rows.append(
             {
                 "model": name,
-                "series": int(tables[score][name].notna().sum()),
-                **{f"{what}, unchanged = 1": table[name].mean() for what, table in shown.items()},
+                "series": int(whole[score].series[name]),
+                **({} if summed else means),
+                **(_sums(whole, name) if summed else {}),
+                **{f"series, {each.upper()}": int(whole[each].series[name]) for each in fewer},
                 **_weighted_loss(evaluation, name),
                 **{f"{level:g} % coverage": table[name].mean() for level, table in held.items()},
-                f"{evaluation.model} better": (ours["difference"] < 0).mean(),
+                f"{evaluation.model} better": better,
                 "significantly": (signs < 0).mean(),
                 "significantly worse": (signs > 0).mean(),
                 **({IN_SET: in_set[name]} if in_set else {}),
             }
         )
     return pd.DataFrame(rows)
+
+
+def _sums(whole: Mapping[str, Together], model: str) -> dict[str, float]:
+    """Return the ratios of the sums of a model's scores, under their headings."""
+    return {
+        f"sum of {'errors' if name == 'mae' else name.upper()}, unchanged = 1": float(
+            each.ratio[model]
+        )
+        for name, each in whole.items()
+    }
 
 
 def _p_values_in_set(evaluation: Evaluation) -> Mapping[str, float]:
@@ -244,6 +273,7 @@ def by_group(evaluation: Evaluation) -> pd.DataFrame:
 
     ``crps, mae``: scores relative to "unchanged"; ``coverage-80, coverage-95``; ``ratio``: our
     score relative to the model's; ``better``: the share of series on which our score is lower.
+    Where errors are summed (:attr:`.Evaluation.summed`), the scores and ``ratio`` are of sums.
     Series without a group come last. If there are no groups, there are no rows.
     """
     groups, ours, rows = evaluation.summary.groups, evaluation.model, []
@@ -254,6 +284,7 @@ def by_group(evaluation: Evaluation) -> pd.DataFrame:
     ids = scores[evaluation.sharpest_score].index
     members = pd.Series([groups.get(str(name), UNGROUPED) for name in ids], index=ids)
     names = sorted(set(members), key=lambda name: (name == UNGROUPED, name))
+    sums = {name: totals(evaluation, name) for name in scores} if evaluation.summed else {}
     for model in ordered(evaluation):
         ratio = ratios(evaluation, evaluation.sharpest_score, model)
         for group in names:
@@ -267,10 +298,33 @@ def by_group(evaluation: Evaluation) -> pd.DataFrame:
                     **{f"coverage-{lv:g}": t[model].reindex(own).mean() for lv, t in held.items()},
                     "ratio": ratio[own].mean(),
                     "better": (ratio[own].dropna() < 1).mean() if model != ours else np.nan,
+                    **_summed_in_group(evaluation, sums, own, model),
                 }
             )
     table = pd.DataFrame(rows)
     return table.sort_values("group", key=lambda g: g.map(names.index), kind="stable")
+
+
+def _summed_in_group(
+    evaluation: Evaluation, sums: Mapping[str, pd.DataFrame], own: pd.Index, model: str
+) -> dict[str, float]:
+    """Return what takes the place of means of ratios in a group; empty without ``sums``."""
+    out, ours = dict[str, float](), evaluation.model
+    for name, table in sums.items():
+        out[name] = _ratio_of_sums(table.loc[own], model, "Naive")
+    if sums:
+        table = sums[evaluation.sharpest_score].loc[own]
+        both = table[[ours, model]].dropna() if model != ours else table[[ours]].dropna()
+        out["series"] = len(both)
+        out["ratio"] = _ratio_of_sums(table, ours, model)
+        out["better"] = (both[ours] < both[model]).mean() if model != ours else np.nan
+    return out
+
+
+def _ratio_of_sums(table: pd.DataFrame, model: str, other: str) -> float:
+    both = table[table[model].notna() & table[other].notna()]
+    unit = float(both[other].sum())
+    return float(both[model].sum()) / unit if unit > 0 else np.nan
 
 
 def _scores_of(evaluation: Evaluation) -> list[str]:

@@ -18,6 +18,7 @@ from forecaster.evaluation import (
     comparison,
     confidence_set_lacks,
     coverage,
+    lack_of_tests,
     strongest,
     value_at_risk,
     verdict,
@@ -153,8 +154,10 @@ def _cards(evaluation: Evaluation) -> Iterator[html.Card]:
             if (row.score, row.model) == (score, name):
                 what = {"crps": "CRPS", "mae": "absolute error"}[score]
                 other = "“unchanged”" if name == "Naive" else name
-                better = f"{note}better on {row.better:.0%} of {row.series} series"
-                yield html.Card(f"{row.ratio:.3f}", f"{what}, {other} = 1", better)
+                equal = f" and equal on {row.equal:.0%}" if row.summed and row.equal > 0 else ""
+                better = f"{note}better on {row.better:.0%}{equal} of {row.series} series"
+                rests_on = f", {row.rests_on}" if row.rests_on else ""
+                yield html.Card(f"{row.ratio:.3f}", f"{what}{rests_on}, {other} = 1", better)
 
     yield from against(score, "Naive", "")
     if score != "mae":
@@ -242,7 +245,8 @@ def _more_figures(evaluation: Evaluation) -> Iterator[html.Section]:
         "by-horizon", "By horizon", "Below 1 a model is better than “unchanged” that far ahead.",
     ) + figure(
         "by-date", "By date",
-        f"The mean over all series and steps, smoothed over {numbers.SMOOTHED} cutoffs.",
+        f"The mean over all series and steps{_erring(evaluation)}, smoothed over "
+        f"{numbers.SMOOTHED} cutoffs.",
     ) + figure(
         "by-volatility", "By volatility", "From the calmest tenth of the series to the wildest.",
     )  # fmt: skip
@@ -253,15 +257,33 @@ def _more_figures(evaluation: Evaluation) -> Iterator[html.Section]:
         yield html.Section("groups", "Groups", _groups(evaluation))
 
 
+def _erring(evaluation: Evaluation) -> str:
+    """Return which series and steps daily losses leave out, in words, where these are many."""
+    return " where “unchanged” is not always right" if evaluation.summed else ""
+
+
 def _side_by_side(evaluation: Evaluation) -> str:
     table = numbers.side_by_side(evaluation)
     forms = {name: ".3f" for name in table if str(name).endswith("= 1")}
     forms |= {"series": "d", numbers.IN_SET: ".3f"}
+    means = (
+        "sums over series and all horizons"
+        if evaluation.summed
+        else "means over series and over all horizons"
+    )
     caption = (
-        "All models, means over series and over all horizons; “better” and “significantly” give "
+        f"All models, {means}; “better” and “significantly” give "
         f"the share of the series on which {evaluation.model} is better than the model"
     )
-    return html.table(table, caption, {str(k): v for k, v in forms.items()})
+    forms |= {name: "d" for name in table if str(name).startswith("series, ")}
+    made = html.table(table, caption, {str(k): v for k, v in forms.items()})
+    return f"{made}{_untested(evaluation)}"
+
+
+def _untested(evaluation: Evaluation) -> str:
+    """Return a note on why the columns of tests are empty, if there are too few cutoffs."""
+    why = lack_of_tests(evaluation)
+    return f"<p class='note'>{html.escape(_as_set(why))}</p>" if why else ""
 
 
 def _groups(evaluation: Evaluation) -> str:
@@ -313,7 +335,7 @@ def _risk(evaluation: Evaluation) -> str:
     return (
         "<p>“Exceeded” should equal the probability. Kupiec's test rejects where it does not, "
         "Christoffersen's where exceedances come in clusters; both columns are shares of series, "
-        f"false discoveries held at 5 %.</p>{''.join(tables)}"
+        f"false discoveries held at 5 %.</p>{_untested(evaluation)}{''.join(tables)}"
     )
 
 

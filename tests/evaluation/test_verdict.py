@@ -194,3 +194,88 @@ def test_networks_of_pytorch_are_compared_series_by_series(tmp_path, factor):
     assert verdict(short)[-1] == line.replace(
         " take 3.0 times as long a series, on all cores, and", ""
     )
+
+
+COUNTS = {
+    "LSTM": [0.0, 0.0, 6.0, 5.0],
+    "Naive": [0.0, 0.0, 8.0, 10.0],
+    "SBA": [0.01, 0.4, 7.0, 9.0],
+}
+
+
+@pytest.fixture
+def sparse(tmp_path):
+    """Counts: the error of "unchanged" is zero on half of the series, SBA's almost on another."""
+    tests = [
+        outcomes(f"{score}_against", p=np.nan, Naive=[0, 0, 1, 1], SBA=[1, 1, 1, 1])
+        for score in ("mae", "crps")
+    ]
+    return evaluation(tmp_path, scores_of(**COUNTS), pd.concat(tests), target="y", cutoffs=1)
+
+
+def test_where_ratios_do_not_exist_sums_over_all_series_are_compared(sparse):
+    table = comparison(sparse).set_index(["score", "model"])
+    assert table["summed"].all() and (table["compared"] == 4).all()
+    for score in ("mae", "crps"):
+        row = table.loc[(score, "Naive")]
+        assert row["ratio"] == pytest.approx(11 / 18)
+        assert (row["better"], row["equal"], row["series"]) == (0.5, 0.5, 4)
+    lines = verdict(sparse)
+    assert lines[1] == (
+        "Point forecasts: 0.611 times the error of 'unchanged', summed over 4 series, better on "
+        "50% and equal on 50% of 4 series."
+    )
+    assert "0.611 times that of 'unchanged', summed over 4 series and 0.670 times" in lines[2]
+    assert lines[4].endswith("half of the 2 series compared are below 0.625.")
+    assert any(line.startswith("Errors are summed over series") for line in caveats(sparse))
+
+
+def test_a_mean_of_ratios_to_errors_near_zero_decides_nothing(tmp_path):
+    """A mean of ratios says the opposite of the sums: (0.3 / 0.01 + 3 * 0.5) / 4 is 7.9."""
+    ours, sba = [0.3, 0.5, 4.0, 5.0], [0.01, 1.0, 8.0, 10.0]
+    scores = scores_of(LSTM=ours, Naive=[1.0, 2.0, 9.0, 20.0], SBA=sba)
+    scores.loc[(scores["model"] == "Naive") & (scores["unique_id"] == "a"), "mae"] = 0
+    tests = outcomes(p=np.nan, Naive=[1] * 4, SBA=[0, 1, 1, 1])
+    made = evaluation(tmp_path, scores, tests, target="y")
+    row = comparison(made).set_index("model").loc["SBA"]
+    assert row["ratio"] == pytest.approx(sum(ours) / sum(sba))
+    assert strongest(made) == "SBA"  # the largest ratio of sums
+    assert "0.516 times that of SBA, the strongest of the others" in verdict(made)[2]
+
+
+def test_a_few_series_without_ratios_are_counted_in_words(tmp_path):
+    scores = scores_of(LSTM=OURS, Naive=[2.0, 0.0, 3.0, 2.0])
+    tests = pd.concat([outcomes(f"{s}_against", Naive=[1, 0, 0, 0]) for s in ("mae", "crps")])
+    prices = evaluation(tmp_path, scores, tests)
+    mean = np.mean([1 / 2, 3 / 3, 4 / 2])
+    row = comparison(prices).iloc[0]
+    assert not row["summed"] and (row["compared"], row["series"]) == (3, 4)
+    assert row["ratio"] == pytest.approx(mean)
+    assert f"{mean:.3f} times the error of 'unchanged', on 3 of 4 series," in verdict(prices)[1]
+    assert f"{mean:.3f} times that of 'unchanged', on 3 of 4 series," in verdict(prices)[2]
+
+
+def test_the_first_and_the_last_step_have_numbers_of_series_of_their_own(tmp_path):
+    naive = {1: [2.0, 0.0, 3.0, 2.0], 2: NAIVE}
+    scores = pd.concat([scores_of(h, LSTM=OURS, Naive=naive[h]) for h in (1, 2)])
+    made = evaluation(tmp_path, scores, outcomes("mae_against", Naive=[1, 0, 0, 0]))
+    assert "on 3 of 4 series (1.167 one step ahead, 1.075 at 2 on 4 series)" in verdict(made)[1]
+
+
+def test_series_whose_ratios_all_exist_are_compared_by_means_without_a_word(tmp_path):
+    tests = pd.concat([outcomes(f"{s}_against", Naive=[1, 1, 0, 0]) for s in ("mae", "crps")])
+    made = evaluation(tmp_path, scores_of(LSTM=OURS, Naive=NAIVE), tests, target="y")
+    row = comparison(made).iloc[0]
+    assert not row["summed"] and row["ratio"] == pytest.approx(np.mean(np.divide(OURS, NAIVE)))
+    assert verdict(made)[1].startswith(
+        "Point forecasts: 1.075 times the error of 'unchanged', better on 50% of 4 series"
+    )
+    assert "half of the series are below 0.900." in verdict(made)[4]
+
+
+def test_a_series_that_a_model_has_no_score_of_is_not_a_missing_ratio(tmp_path):
+    scores = scores_of(LSTM=OURS, Naive=NAIVE, Sampled=[1.0, np.nan, np.nan, np.nan])
+    tests = outcomes(Naive=[1, 1, 0, 0], Sampled=[0, np.nan, np.nan, np.nan])
+    table = comparison(evaluation(tmp_path, scores, tests, target="y")).set_index("model")
+    assert not table["summed"].any()
+    assert (table["compared"] == table["series"]).all()

@@ -1,10 +1,12 @@
 """Tests of the numbers in figures, on small evaluations made by hand."""
 
+import dataclasses
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster.report import numbers
+from forecaster.report import numbers, page
 from tests.evaluation.handmade import SERIES, evaluation, outcomes, scores_of
 
 OURS, NAIVE = [1.0, 2.0, 3.0, 4.0], [2.0, 2.5, 3.0, 2.0]
@@ -211,3 +213,66 @@ def test_scores_of_returns_are_less_those_of_unchanged(tmp_path):
     less = np.subtract(OURS, NAIVE).mean()
     np.testing.assert_allclose(table["QLIKE"], [-less, 0])
     np.testing.assert_allclose(table["VaR and ES of 5 %"], [2 * less, 0])
+
+
+COUNTS = {
+    "LSTM": [0.0, 0.0, 6.0, 5.0],
+    "Naive": [0.0, 0.0, 8.0, 10.0],
+    "SBA": [0.01, 0.4, 7.0, 9.0],
+}
+
+
+@pytest.fixture
+def sparse(tmp_path):
+    """Counts: half of the series have no ratio to "unchanged"; a single cutoff."""
+    tests = [
+        outcomes(f"{score}_against", p=np.nan, Naive=[0, 0, 1, 1], SBA=[1] * 4)
+        for score in ("mae", "crps")
+    ]
+    groups = {"a": "left", "b": "right", "c": "left", "d": "right"}
+    return evaluation(
+        tmp_path, scores_of(**COUNTS), pd.concat(tests), target="y", cutoffs=1, groups=groups
+    )
+
+
+def test_of_counts_sums_over_all_series_are_shown(sparse):
+    table = numbers.side_by_side(sparse).set_index("model")
+    assert (table["series"] == 4).all()
+    for name in ("CRPS", "errors"):
+        column = table[f"sum of {name}, unchanged = 1"]
+        assert column["LSTM"] == pytest.approx(11 / 18)
+        assert column["SBA"] == pytest.approx(16.41 / 18)
+    assert table["LSTM better"]["Naive"] == 0.5 and table["LSTM better"]["SBA"] == 1
+    assert np.isnan(table["LSTM better"]["LSTM"])
+    by_step = numbers.relative_by_horizon(sparse, "mae")
+    assert by_step["LSTM"].tolist() == pytest.approx([11 / 18])
+
+
+def test_groups_of_counts_are_sums_over_their_series(sparse):
+    table = numbers.by_group(sparse).set_index(["group", "model"])
+    assert table["crps"]["left", "LSTM"] == pytest.approx(6 / 8)
+    assert table["mae"]["right", "SBA"] == pytest.approx(9.4 / 10)
+    assert table["ratio"]["left", "SBA"] == pytest.approx(6 / 7.01)
+    assert (table["series"] == 2).all() and table["better"]["left", "Naive"] == 0.5
+
+
+def test_a_score_on_fewer_series_than_another_says_on_how_many(tmp_path):
+    scores = scores_of(LSTM=OURS, Naive=NAIVE)
+    scores.loc[(scores["model"] == "Naive") & (scores["unique_id"] == "b"), "mae"] = 0
+    table = numbers.side_by_side(evaluation(tmp_path, scores, outcomes(Naive=[1, 1, 0, 0])))
+    assert table["series"].tolist() == [4, 4] and table["series, MAE"].tolist() == [3, 3]
+    plain = evaluation(tmp_path, scores_of(LSTM=OURS, Naive=NAIVE), outcomes(Naive=[1, 1, 0, 0]))
+    assert "series, MAE" not in numbers.side_by_side(plain)
+
+
+def test_the_page_says_on_which_series_numbers_rest_and_why_there_are_no_tests(sparse):
+    cards = {card.label: card for card in page._cards(sparse)}
+    card = cards["absolute error, summed over 4 series, “unchanged” = 1"]
+    assert (card.number, card.note) == ("0.611", "better on 50% and equal on 50% of 4 series")
+    shown = page._side_by_side(sparse)
+    assert "sums over series and all horizons" in shown
+    (where,) = (s for s in page._more_figures(sparse) if s.name == "where")
+    assert "all series and steps where “unchanged” is not always right, smoothed" in where.html
+    assert "it needs at least 20 cutoffs; there are 1" in shown
+    tested = dataclasses.replace(sparse, summary=dataclasses.replace(sparse.summary, cutoffs=20))
+    assert "No test" not in page._side_by_side(tested)

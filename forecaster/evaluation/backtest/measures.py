@@ -4,7 +4,8 @@ A horizon of :data:`ALL` means the mean over all horizons. All functions raise U
 anything but an evaluation, and for a score or a horizon that it does not have.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,18 @@ import pandas as pd
 from forecaster.evaluation.backtest.result import Evaluation, check_evaluation, check_score
 from forecaster.evaluation.origins.rolling_origin import NAIVE
 from forecaster.evaluation.scores.tables import ALL
+
+
+class Together(NamedTuple):
+    """Scores relative to those of another model, for all series together, by model.
+
+    - ``ratio``: the mean over series of the ratio at each horizon; where errors are summed
+      (:attr:`.Evaluation.summed`), the ratio of the sums over series and horizons
+    - ``series``: the number of series it rests on
+    """
+
+    ratio: pd.Series
+    series: pd.Series
 
 
 def relative(evaluation: Evaluation, score: str, horizon: int = ALL) -> pd.DataFrame:
@@ -69,6 +82,44 @@ def ratios(evaluation: Evaluation, score: str, other: str, horizon: int = ALL) -
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = table[[evaluation.model]].div(table[other], axis=0)
     return _mean(ratio, evaluation)[evaluation.model]
+
+
+def totals(evaluation: Evaluation, score: str, horizon: int = ALL) -> pd.DataFrame:
+    """Return the sum of a score over the horizons, in the units of each series.
+
+    The table has a row per series and a column per model; NaN where a score is missing.
+    """
+    check_score(evaluation, score, horizon)
+    groups = _by_horizon(evaluation, score, horizon).groupby(level="unique_id")
+    sums = groups.sum().where(groups.count() == groups.size().to_numpy()[:, None])
+    return sums.reindex(evaluation.scores["unique_id"].unique())
+
+
+def together(
+    evaluation: Evaluation,
+    score: str,
+    other: str = NAIVE,
+    horizon: int = ALL,
+    ids: Iterable[str] | None = None,
+) -> Together:
+    """Return each model's score relative to that of ``other``, for all series together.
+
+    ``ids``: only these series.
+    """
+    check_score(evaluation, score, horizon)
+    if evaluation.summed:
+        table = totals(evaluation, score, horizon)
+    else:
+        table = _by_horizon(evaluation, score, horizon)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            table = _mean(table.div(table[other], axis=0), evaluation)
+    table = table if ids is None else table.loc[list(ids)]
+    if not evaluation.summed:
+        return Together(table.mean(), table.notna().sum())
+    both = table.notna() & table[[other]].notna().to_numpy()
+    sums = both.mul(table[other].fillna(0), axis=0).sum()
+    ratio = table.where(both).sum() / sums.where(sums > 0)
+    return Together(ratio, both.sum())
 
 
 def differences(evaluation: Evaluation, score: str, horizon: int = ALL) -> pd.DataFrame:

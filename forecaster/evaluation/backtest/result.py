@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -34,6 +35,7 @@ FORECASTS = "forecasts.parquet"
 SCORES, TESTS, DAILY, SUMMARY = (
     "scores.parquet", "tests.parquet", "daily.parquet", "summary.json",
 )  # fmt: skip
+_ENOUGH = 0.9  # of the series must have ratios of errors, for means of these to be quoted
 _QUOTED = ("coverage-80", "coverage-95")
 _BYTES = {SCORES: 500, TESTS: 250, FORECASTS: 100}  # bytes of memory for a row while a page is made
 _REQUIRED = {FORECASTS, SCORES, TESTS, DAILY, SUMMARY}
@@ -123,6 +125,26 @@ class Evaluation:
     def sharpest_score(self) -> str:
         """The score of whole distributions if there are any, else the score of point forecasts."""
         return "crps" if "crps" in self.scores else "mae"
+
+    @functools.cached_property
+    def summed(self) -> bool:
+        """Whether models are compared by sums of their errors over series, not by means of ratios.
+
+        So it is for series other than prices, such as counts, where more than a tenth of the series
+        have no ratio to some other model, because its error is zero at some horizon. Those that
+        have ratios are then few and special, and an error close to zero makes a ratio huge.
+        """
+        if self.summary.of_prices:
+            return False
+        for score in dict.fromkeys([self.sharpest_score, "mae"]):
+            table = self.scores.pivot(index=["unique_id", "horizon"], columns="model", values=score)
+            zero = table.eq(0).groupby(level="unique_id").any()
+            known = table.notna().groupby(level="unique_id").all()
+            both = known.mul(known[self.model], axis=0).drop(columns=self.model)
+            exists = both & ~zero[both.columns]
+            if (exists.sum() < _ENOUGH * both.sum()).any():
+                return True
+        return False
 
     def forecasts(self, columns: Sequence[str]) -> pd.DataFrame:
         """Read these columns of the forecasts, after ``unique_id, ds, cutoff, y``.

@@ -7,7 +7,13 @@ import numpy as np
 import pandas as pd
 
 from forecaster.errors import listed
-from forecaster.evaluation.backtest.measures import ratios, relative, tests_at
+from forecaster.evaluation.backtest.measures import (
+    ratios,
+    relative,
+    tests_at,
+    together,
+    totals,
+)
 from forecaster.evaluation.backtest.result import Evaluation, check_evaluation, check_horizon
 from forecaster.evaluation.origins.rolling_origin import NAIVE
 from forecaster.evaluation.scores.confidence import confidence_set_lacks, p_values_of_set
@@ -30,12 +36,16 @@ class Comparison(NamedTuple):
     """Our model compared with another one by one score, at a horizon or over all horizons.
 
     - ``series``: number of series compared
-    - ``ratio``, ``median_ratio``: mean and median over series of our score over the other's
+    - ``ratio``, ``median_ratio``: mean and median over series of our score over the other's. Where
+      ``summed``, ``ratio`` is the sum of our score over that of the other's
     - ``better``, ``significantly_better``, ``significantly_worse``: the share of the series on
       which our model is better, significantly better, or significantly worse
     - ``known``: the share of the series with a p-value
     - ``driftless``: the mean ratio of CRPS where every median is moved to the latest price, so that
       neither model has a drift; NaN for series that are not prices, and for another score
+    - ``compared``: the number of series that ``ratio`` rests on
+    - ``equal``: the share of the series on which both scores are equal
+    - ``summed``: whether errors are compared by sums, see :attr:`.Evaluation.summed`
     """
 
     score: str
@@ -48,11 +58,22 @@ class Comparison(NamedTuple):
     significantly_worse: float
     known: float
     driftless: float
+    compared: int
+    equal: float
+    summed: bool
+
+    @property
+    def rests_on(self) -> str:
+        """The series that the ratio rests on, in words; empty for a mean over all of them."""
+        if self.summed:
+            return f"summed over {self.compared} series"
+        return "" if self.compared == self.series else f"on {self.compared} of {self.series} series"
 
     @property
     def shares(self) -> str:
         """The shares of series on which ours is better or significantly better, in words."""
-        text = f"better on {self.better:.0%} of {self.series} series"
+        equal = f" and equal on {self.equal:.0%}" if self.summed and self.equal > 0 else ""
+        text = f"better on {self.better:.0%}{equal} of {self.series} series"
         if self.known > 0:
             text += (
                 f" (significantly on {self.significantly_better:.0%}, significantly worse on "
@@ -99,11 +120,13 @@ def caveats(evaluation: Evaluation) -> list[str]:
             f"{summary.model} could not forecast {len(lost)} series from all cutoffs; the other "
             "cutoffs of these series count for no model."
         )
-    if summary.cutoffs < FEWEST:
+    if evaluation.summed:
         lines.append(
-            f"No test of significance: it needs at least {FEWEST} cutoffs; there are "
-            f"{summary.cutoffs} (--windows)."
+            "Errors are summed over series before models are compared, so that large series count "
+            "more: on more than a tenth of the series an error is zero, and has no ratio."
         )
+    if untested := lack_of_tests(evaluation):
+        lines.append(untested)
     elif not (evaluation.tests["horizon"] == ALL).any():
         lines.append(
             "No test of significance over all horizons: the evaluation was made by an earlier "
@@ -116,6 +139,21 @@ def caveats(evaluation: Evaluation) -> list[str]:
             "not known at the time."
         )
     return lines
+
+
+def lack_of_tests(evaluation: Evaluation) -> str | None:
+    """Return that there are too few cutoffs for tests, in a sentence; None where there are enough.
+
+    It is about the number of cutoffs of the evaluation; a series may have fewer.
+    """
+    check_evaluation(evaluation)
+    cutoffs = evaluation.summary.cutoffs
+    if cutoffs >= FEWEST:
+        return None
+    return (
+        f"No test of significance: it needs at least {FEWEST} cutoffs; there are "
+        f"{cutoffs} (--windows)."
+    )
 
 
 def comparison(evaluation: Evaluation, horizon: int = ALL) -> pd.DataFrame:
@@ -131,13 +169,14 @@ def comparison(evaluation: Evaluation, horizon: int = ALL) -> pd.DataFrame:
 def strongest(evaluation: Evaluation) -> str | None:
     """Return the strongest of the other models; PyTorch's networks only if there is no other.
 
-    It is the one with the highest median ratio of our score to its score, over all horizons; None
-    where there is no other model.
+    It is the one with the highest median ratio of our score to its score, over all horizons, or,
+    where errors are summed, with the highest ratio of sums; None where there is no other model.
     """
     table = comparison(evaluation)
     rows = table[table["score"] == evaluation.sharpest_score]
     rows = rows[rows["model"] != TORCH] if len(rows) > 1 else rows
-    return str(rows.sort_values("median_ratio")["model"].iloc[-1]) if len(rows) else None
+    by = "ratio" if rows["summed"].any() else "median_ratio"
+    return str(rows.sort_values(by, na_position="first")["model"].iloc[-1]) if len(rows) else None
 
 
 def _comparisons(evaluation: Evaluation, horizon: int) -> Iterator[Comparison]:
@@ -147,28 +186,39 @@ def _comparisons(evaluation: Evaluation, horizon: int) -> Iterator[Comparison]:
         score, rows = str(test).removesuffix("_against"), rows[np.isfinite(rows["value"])]
         if rows.empty or model not in known:
             continue  # it failed on all series
-        ratio = ratios(evaluation, score, str(model), horizon)
         moved = np.nan
         if score == "crps" and DRIFTLESS in evaluation.scores:
             moved = float(ratios(evaluation, DRIFTLESS, str(model), horizon).mean())
-        yield _compared(score, str(model), ratio, rows, moved)
+        yield _compared(evaluation, score, str(model), horizon, rows, moved)
 
 
 def _compared(
-    score: str, model: str, ratio: pd.Series, tests: pd.DataFrame, driftless: float
+    evaluation: Evaluation,
+    score: str,
+    model: str,
+    horizon: int,
+    tests: pd.DataFrame,
+    driftless: float,
 ) -> Comparison:
     significant = tests["p_adjusted"] < ALPHA
+    sums = totals(evaluation, score, horizon).reindex(tests["unique_id"])
+    ours, others = sums[evaluation.model], sums[model]
+    ratio = ratios(evaluation, score, model, horizon)
+    whole = together(evaluation, score, model, horizon)
     return Comparison(
         score=score,
         model=model,
         series=len(tests),
-        ratio=float(ratio.mean()),
+        ratio=float(whole.ratio[evaluation.model]),
         median_ratio=float(ratio.median()),
-        better=tests["value"].mean(),
+        better=(ours < others).mean() if evaluation.summed else tests["value"].mean(),
         significantly_better=(significant & (tests["value"] == 1)).mean(),
         significantly_worse=(significant & (tests["value"] == 0)).mean(),
         known=tests["p_value"].notna().mean(),
         driftless=driftless,
+        compared=int(whole.series[evaluation.model]),
+        equal=float((ours == others).mean()),
+        summed=evaluation.summed,
     )
 
 
@@ -247,9 +297,10 @@ def _points_in_words(evaluation: Evaluation) -> str:
     naive = _compared_with(evaluation, "mae", NAIVE)
     if naive is None:
         return "Point forecasts cannot be compared with those of 'unchanged'."
+    rests_on = f", {naive.rests_on}" if naive.rests_on else ""
     return (
         f"Point forecasts: {naive.ratio:.3f} times the error of 'unchanged'"
-        f"{_at_the_ends(evaluation, 'mae')}, {naive.shares}."
+        f"{rests_on}{_at_the_ends(evaluation, 'mae')}, {naive.shares}."
     )
 
 
@@ -261,11 +312,15 @@ def _distributions_in_words(evaluation: Evaluation) -> str:
     parts, moved = list[str](), list[float]()
     if naive:
         moved.append(naive.driftless)
+        rests_on = f", {naive.rests_on}" if naive.rests_on else ""
         ends = _at_the_ends(evaluation, "crps")
-        parts.append(f"{naive.ratio:.3f} times that of 'unchanged'{ends}")
+        parts.append(f"{naive.ratio:.3f} times that of 'unchanged'{rests_on}{ends}")
     if rival and other != NAIVE:
         moved.append(rival.driftless)
-        parts.append(f"{rival.ratio:.3f} times that of {other}, the strongest of the others")
+        rests_on = f" ({rival.rests_on})" if rival.rests_on and not (naive and rival.summed) else ""
+        parts.append(
+            f"{rival.ratio:.3f} times that of {other}{rests_on}, the strongest of the others"
+        )
     shares = f", {rival.shares}" if rival else ""
     known = [f"{ratio:.3f}" for ratio in moved if np.isfinite(ratio)]
     if known:
@@ -287,12 +342,23 @@ def _kept_in_words(evaluation: Evaluation) -> str:
 
 
 def _at_the_ends(evaluation: Evaluation, score: str) -> str:
-    """Return our mean relative score at the first and the last horizon, in words."""
+    """Return our relative score at the first and the last horizon, in words.
+
+    With the number of series it rests on, where that differs from the number over all horizons.
+    """
     last = int(evaluation.scores["horizon"].max())
     if last == 1:
         return ""
-    near, far = (relative(evaluation, score, h)[evaluation.model].mean() for h in (1, last))
-    return f" ({near:.3f} one step ahead, {far:.3f} at {last})"
+    ours = evaluation.model
+    whole, near, far = (together(evaluation, score, horizon=h) for h in (ALL, 1, last))
+    near_on, far_on = (
+        "" if part.series[ours] == whole.series[ours] else f" on {part.series[ours]} series"
+        for part in (near, far)
+    )
+    return (
+        f" ({near.ratio[ours]:.3f} one step ahead{near_on}, "
+        f"{far.ratio[ours]:.3f} at {last}{far_on})"
+    )
 
 
 def _bands_in_words(evaluation: Evaluation) -> str:
@@ -344,11 +410,12 @@ def _ends_in_words(evaluation: Evaluation) -> str:
     if ours.empty:
         return "For no series can errors be compared with those of 'unchanged'."
     name = evaluation.sharpest_score.upper()
+    every = evaluation.scores["unique_id"].nunique()
+    of = "half of the series" if len(ours) == every else f"half of the {len(ours)} series compared"
     return (
         f"Best and worst: relative to 'unchanged' it does best on {ours.index[0]} ({name} "
-        f"{ours.iloc[0]:.3f}) and worst on {ours.index[-1]} ({ours.iloc[-1]:.3f}); half of the "
-        "series are below "
-        f"{ours.median():.3f}."
+        f"{ours.iloc[0]:.3f}) and worst on {ours.index[-1]} ({ours.iloc[-1]:.3f}); {of} "
+        f"are below {ours.median():.3f}."
     )
 
 

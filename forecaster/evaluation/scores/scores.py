@@ -61,7 +61,8 @@ def evaluate(
     - ``qlike``, ``qlike_range``, ``fz0-0.05``, ``fz0-0.025``, ``log_score``: scores of the log
       return since the cutoff (below), under the same conditions, if the frame has a band of 90 % or
       more and another inside it. Only differences between models mean something
-    - ``mae_relative_to_naive``, ``crps_relative_to_naive``: where the frame has ``Naive``
+    - ``mae_relative_to_naive``: where the frame has ``Naive``; ``crps_relative_to_naive``: where it
+      also has bands of ``Naive``, unlike that of :func:`forecaster.cross_validation`
     - ``size``: the mean absolute outcome, in the units of the series
     - ``wql``: the weighted quantile loss, ``crps`` over ``size``; infinite where that is zero
     - ``coverage-80`` (a share), ``width-80``, ``winkler-80``: per level. Outcomes that several
