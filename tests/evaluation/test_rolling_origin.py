@@ -211,6 +211,17 @@ def test_a_series_that_ends_early_is_named():
     assert own["cutoff"].nunique() == 3
 
 
+def test_a_series_that_ends_after_the_first_step_has_scores_of_that_step_alone(tmp_path):
+    whole = fallen("close", FIRST, 1.0)
+    rows = whole.mask.copy()
+    rows[1, FIRST + 2 :] = False
+    panel = dataclasses.replace(whole, mask=rows)
+    with pytest.warns(ForecasterWarning, match=r"1 series end early, .*: s1 \(1 of 10\)"):
+        evaluation = evaluate_to_folder(tmp_path / "e", panel, SMALL, BacktestOptions(10, 1, ()))
+    of_s1 = evaluation.scores[evaluation.scores["unique_id"] == "s1"]
+    assert set(of_s1["horizon"]) == {1} < set(evaluation.scores["horizon"])
+
+
 def test_a_series_without_any_forecast_says_why(tmp_path):
     panel = fallen("close", FIRST, 0.0)
     evaluation = evaluate_to_folder(tmp_path / "e", panel, SMALL, BacktestOptions(10, 1, ()))

@@ -25,17 +25,20 @@ _OF_TESTS = (
 
 
 def check_scores(scores: pd.DataFrame, summary: Summary) -> None:
-    """Raise ValueError unless the table has a row for each series, model and step ahead."""
+    """Raise ValueError unless all models have a row for the same series and steps ahead.
+
+    A series that ends soon after its first cutoff has no outcome, and no row, at later steps.
+    """
     _check_columns("scores", scores, ["unique_id", "horizon", "model", "mae", "rmse"])
     _check_unique("scores", scores, ["unique_id", "horizon", "model"])
-    series, steps = scores["unique_id"].nunique(), scores["horizon"].nunique()
-    if not series or not (scores["horizon"] >= 1).all() or 1 not in set(scores["horizon"]):
+    pairs = len(scores[["unique_id", "horizon"]].drop_duplicates())
+    if not pairs or not (scores["horizon"] >= 1).all() or 1 not in set(scores["horizon"]):
         raise ValueError("scores: horizon: expected steps ahead, from 1")
     for name in {summary.model, NAIVE}:
-        if (count := int((scores["model"] == name).sum())) != series * steps:
+        if (count := int((scores["model"] == name).sum())) != pairs:
             raise ValueError(
-                f"scores: model {name!r}: {count} rows; expected {series * steps}, one for each "
-                "series and step ahead"
+                f"scores: model {name!r}: {count} rows; expected {pairs}, one for each series and "
+                "step ahead"
             )
     for column in map(str, scores.columns):
         kind, _, level = column.partition("-")
