@@ -257,6 +257,63 @@ def test_offsets_of_summer_and_winter_time_mix():
     assert fc.load_panel(two).ids == ("A", "B")
 
 
+CLOCKS = {
+    "%H:%M": "21:30:00", "%H:%M:%S": "21:30:07", "%I:%M %p": "21:30:00", "%I:%M:%S %p": "21:30:07",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["frame", "csv", "parquet"])
+@pytest.mark.parametrize("clock", CLOCKS)
+@pytest.mark.parametrize(
+    "day",
+    ["%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%b %d, %Y", "%d-%b-%Y",
+     "%d-%b-%y", "%Y/%m/%d", "%Y-%m-%d"],
+)  # fmt: skip
+def test_days_in_every_notation_may_have_a_time_of_day(tmp_path, day, clock, kind):
+    days = pd.date_range("2024-03-28 21:30:07", periods=3, freq="D")
+    frame = table(list(days.strftime(f"{day} {clock}")))
+    source = frame
+    if kind != "frame":
+        path = tmp_path / f"x.{kind}"
+        frame.to_csv(path, index=False) if kind == "csv" else frame.to_parquet(path)
+        source = f"files:{path}"
+    read_back = fc.load_panel(source).times.astype("M8[s]").astype(str).tolist()
+    assert read_back == [f"2024-03-{number}T{CLOCKS[clock]}" for number in (28, 29, 30)]
+
+
+@pytest.mark.parametrize(
+    ("written", "times"),
+    [
+        (["28.03.2024 10:00", "29.03.2024"], ["2024-03-28T10:00", "2024-03-29T00:00"]),
+        (["3/28/2024, 9:05 PM", "3/29/2024, 12:05 am"], ["2024-03-28T21:05", "2024-03-29T00:05"]),
+        (["28.3.2024 12:00 AM", "28.3.2024 12:00PM"], ["2024-03-28T00:00", "2024-03-28T12:00"]),
+        (["28.3.2024 10:00+01:00", "29.3.2024 10:00Z"], ["2024-03-28T10:00", "2024-03-29T10:00"]),
+    ],
+)
+def test_times_of_day_are_read_as_they_are_written(written, times):
+    assert read(written).astype("M8[m]").astype(str).tolist() == times
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        (["03/04/2024 10:00", "03/04/2024 11:00"], "'03/04/2024 10:00' may have the month or"),
+        (["03/04/2024 9:30 AM", "04/04/2024 9:30 PM"], "may have the month or the day first"),
+        (["28.03.2024 10:00", "29.03.2024 24:00"], r"row 2, .*29\.03\.2024 24:00' is not a date"),
+        (["03/28/2024 1:00 PM", "03/28/2024 13:00 PM"], r"row 2, .*'03/28/2024 13:00 PM' is not"),
+        (["28-Mar-2024 10:00", "28-Mar-2024 10:60"], r"row 2, .*10:60' is not a date"),
+        (["Mar 2024 10:00", "Apr 2024 10:00"], "'Mar 2024 10:00' is not a date"),
+        (["2024 9:00", "2024 10:00"], "'2024 9:00' is not a date"),
+        (["2024-03-28 9:00", "2024-03-28 10:00 11:00"], "10:00 11:00' is not a date"),
+        (["28.03.2024 10:00", "29.03.9999 10:00"], r"row 2, .*29\.03\.9999 10:00' is not a date"),
+        (["28-Mar-68 10:00", "29-Mar-68 10:00"], "'28-Mar-68 10:00' may be in this century or"),
+    ],
+)
+def test_times_of_day_settle_no_doubt_about_the_day(written, message):
+    with pytest.raises(DataError, match=message):
+        read(written)
+
+
 @pytest.mark.parametrize("unit", ["text", "numbers"])
 def test_covariates_of_months_find_their_months(unit):
     panel = fc.load_panel(table(months("2021-01", 24)))

@@ -11,10 +11,17 @@ from forecaster.series import SERIAL_START, dates_of_numbers, means_now, other_m
 
 EXCEL, STEPS = "excel", "steps"
 _SHORT_YEAR = "%d-%b-%y"
-_DATE_FORMATS = (
+_DAY_FORMATS = (
     "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%d-%b-%Y", _SHORT_YEAR,
-    "%b %d, %Y", "%m/%d/%Y %H:%M:%S", "%d/%m/%Y %H:%M:%S", "%m/%Y", "%b %Y", "%b-%Y", "%B %Y",
+    "%b %d, %Y",
 )  # fmt: skip
+_MONTH_FORMATS = ("%m/%Y", "%b %Y", "%b-%Y", "%B %Y")
+# The day, hours, minutes, seconds, and AM or PM, such as 28.03.2024 10:00 or 3/28/2024, 9:30 PM.
+_DAY_AND_CLOCK = (
+    r"^(.*[0-9]),?[T ] *([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9](?:\.[0-9]{1,9})?))?"
+    r"(?: ?([AaPp])[Mm])?$"
+)
+_ISO_DAY = r"\d{4}(?:-\d\d-|/\d\d/|\d\d)\d\d"
 _QUARTER = r"^(?:(\d{4})[- ]?Q([1-4])|Q([1-4])[-/ ]?(\d{4}))$"
 _WEEK = r"^(\d{4})-?W(\d\d)(?:-?([1-7]))?$"
 _MONTH = r"^(\d{4})-?M(\d\d)$"
@@ -182,11 +189,13 @@ def _of_numbers(text: pd.Series, where: TableLocation) -> pd.Series:
 def _parse(text: pd.Series) -> pd.Series:
     """Read dates in ISO 8601, or else in the common format that fits every cell.
 
-    Weeks (2024-W05), months (2024M03) and quarters (2024Q1) become their first day.
+    Weeks (2024-W05), months (2024M03) and quarters (2024Q1) become their first day. A day may have
+    a time of day in any of the formats.
 
     If several formats fit, those that give sorted dates are preferred, then those that give no
-    weekends. If none fits, cells that are not in ISO 8601 become NaT. Raises ValueError if several
-    readings remain, or if a year of two digits may be in this century or the last.
+    weekends. If none fits, cells that the most fitting one does not read become NaT. Raises
+    ValueError if several readings remain, or if a year of two digits may be in this century or the
+    last.
     """
     if (bare := text.str.fullmatch(_ONE_DIGIT)).any():
         raise ValueError(
@@ -199,16 +208,21 @@ def _parse(text: pd.Series) -> pd.Series:
         return iso
     if (periods := _parse_periods(text)).notna().any():
         return periods
-    readings = [pd.to_datetime(text, format=form, errors="coerce") for form in _DATE_FORMATS]
-    short = readings[_DATE_FORMATS.index(_SHORT_YEAR)]
+    days, clock = _split_clock(text)
+    by_form = {form: pd.to_datetime(days, format=form, errors="coerce") for form in _DAY_FORMATS}
+    iso_days = days.where(days.str.fullmatch(_ISO_DAY))
+    by_form["ISO8601"] = pd.to_datetime(iso_days, format="ISO8601", errors="coerce")
+    short = by_form[_SHORT_YEAR]
     if (late := short > pd.Timestamp.now() + pd.Timedelta(days=366)).any():
         raise ValueError(
             f"the year of {text[late].iloc[0]!r} may be in this century or the last; write it in "
             "full"
         )
-    readings = [dates for dates in readings if not dates.isna().any()]
+    partly = [iso, *(_at(dates, clock) for dates in by_form.values())]
+    partly += [pd.to_datetime(text, format=form, errors="coerce") for form in _MONTH_FORMATS]
+    readings = [dates for dates in partly if not dates.isna().any()]
     if not readings:
-        return iso
+        return max(partly, key=lambda dates: dates.notna().sum())
     # 01/02/2024 has two readings. Files are mostly sorted, and exchanges closed on weekends.
     for plausible in (lambda d: d.is_monotonic_increasing or d.is_monotonic_decreasing,
                       lambda d: (d.dt.day_of_week < 5).all()):  # fmt: skip
@@ -219,6 +233,35 @@ def _parse(text: pd.Series) -> pd.Series:
             "--date-format %d/%m/%Y (in Python date_format=), or write them as 2024-03-28"
         )
     return readings[0]
+
+
+def _split_clock(text: pd.Series) -> tuple[pd.Series, pd.Series]:
+    """Return times that are text without their times of day, and these as durations.
+
+    Text without a valid time of day is unchanged, and its duration is zero.
+    """
+    none = pd.Series(pd.Timedelta(0), text.index)
+    if not text.str.contains(":", regex=False).any():
+        return text, none
+    parts = text.astype(object).str.extract(_DAY_AND_CLOCK)
+    hours, half = parts[1].astype(float), parts[4].str.upper()
+    found = parts[0].notna() & (half.isna() | hours.between(1, 12))
+    hours = hours.where(half.isna(), hours % 12 + 12 * (half == "P").astype(float))
+    clock = (
+        pd.to_timedelta(hours, unit="h")
+        + pd.to_timedelta(parts[2].astype(float), unit="min")
+        + pd.to_timedelta("00:00:" + parts[3].fillna("00"))
+    )
+    return parts[0].where(found, text), clock.where(found, none)
+
+
+def _at(days: pd.Series, clock: pd.Series) -> pd.Series:
+    """Return days at times of day; NaT for days that nanoseconds do not reach."""
+    if not clock.any():
+        return days
+    first, last = pd.Timestamp.min.ceil("D"), pd.Timestamp.max.floor("D")
+    reached = days.between(first, last, inclusive="left")
+    return days.where(reached).astype("datetime64[ns]") + clock
 
 
 def _parse_periods(text: pd.Series) -> pd.Series:
