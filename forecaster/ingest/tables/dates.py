@@ -9,7 +9,7 @@ from forecaster.ingest.tables.location import TableLocation
 from forecaster.ingest.tables.numbers import plain_cells
 from forecaster.series import SERIAL_START, dates_of_numbers, means_now, other_meaning, split_offset
 
-EXCEL, STEPS = "excel", "steps"
+EXCEL, STEPS, UTC = "excel", "steps", "utc"
 _SHORT_YEAR = "%d-%b-%y"
 _DAY_FORMATS = (
     "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%d-%b-%Y", _SHORT_YEAR,
@@ -27,6 +27,8 @@ _WEEK = r"^(\d{4})-?W(\d\d)(?:-?([1-7]))?$"
 _MONTH = r"^(\d{4})-?M(\d\d)$"
 _ONE_DIGIT = r"\d{4}\.\d"  # 2024.1 is January, or October of a table that holds fractions
 _FURTHER_OFFSET = r"[T ]\d\d(?::?\d\d){0,2}(?:[.,]\d+)?\s*[+-]\d"
+# Days that stay within nanoseconds at any time of day and with any offset.
+_REACHED = (pd.Timestamp("1677-09-23"), pd.Timestamp("2262-04-10"))
 _LAST_SERIAL = 2_958_465  # 9999-12-31
 
 
@@ -34,13 +36,14 @@ def check_date_format(date_format: str | None) -> None:
     """Raise UsageError unless times can be read by this format.
 
     That is one of strftime that holds at least the year, with an offset (%z) only at its end, or
-    ``excel`` (days of a spreadsheet since 1899-12-30) or ``steps`` (whole numbers count steps).
+    ``excel`` (days of a spreadsheet since 1899-12-30), ``steps`` (whole numbers count steps) or
+    ``utc`` (times with an offset become times in UTC).
     """
     if date_format is None:
         return
     if not isinstance(date_format, str):
         raise _bad_format(date_format)
-    if date_format in (EXCEL, STEPS):
+    if date_format in (EXCEL, STEPS, UTC):
         return
     utc = datetime.UTC
     days = [
@@ -59,16 +62,23 @@ def _bad_format(date_format: object) -> UsageError:
     return UsageError(
         f"date format {date_format!r}: expected one such as %d/%m/%Y (day first) or "
         "%Y-%m-%d %H:%M, in the codes of strftime; or excel (days of a spreadsheet), or steps "
-        "(whole numbers count steps)"
+        "(whole numbers count steps), or utc (times with an offset become times in UTC)"
     )
 
 
 def by_format(text: pd.Series, date_format: str) -> pd.Series:
     """Return text as times in this format, NaT where it has another; offsets are left out.
 
-    With the format ``steps``: whole numbers, NaN elsewhere. Raises ValueError if the format is none
-    of strftime.
+    With the format ``steps``: whole numbers, NaN elsewhere. With ``utc``: times in UTC, NaT where
+    there is no offset. Raises ValueError if the format is none of strftime, and with ``utc`` if
+    dates can be read in two ways.
     """
+    if date_format == UTC:
+        local, offsets = split_offset(text)
+        if offsets is None:
+            return pd.Series(pd.NaT, text.index, dtype="datetime64[ns]")
+        times = _parse(local).where(local != text)
+        return times.where(times.between(*_REACHED)).astype("datetime64[ns]") - offsets
     if date_format in (EXCEL, STEPS):
         # int64 would be exact beyond 2**53, but no count of rows reaches that
         numbers = pd.to_numeric(text, errors="coerce").astype(float)
@@ -107,10 +117,11 @@ def to_times(column: pd.Series, where: TableLocation, date_format: str | None = 
     """Return a column as datetimes, or as whole numbers if they count steps.
 
     Whole numbers are dates by the rules of :func:`forecaster.series.dates_of_numbers`. An offset
-    from UTC is dropped, and the local time of day kept. A period becomes its start.
+    from UTC or a time zone is dropped, and the local time of day kept, except with the format
+    ``utc``. A period becomes its start.
 
-    ``date_format``: of text and numbers, see :func:`check_date_format`; None: the formats of
-    ``_parse``.
+    ``date_format``: of text and numbers, and ``utc`` also of timestamps with a time zone; see
+    :func:`check_date_format`. None: the formats of ``_parse``.
 
     Raises DataError for a cell that is not a date, and for whole numbers that seem to count steps
     but have the pattern of dates.
@@ -119,7 +130,8 @@ def to_times(column: pd.Series, where: TableLocation, date_format: str | None = 
     if isinstance(column.dtype, pd.PeriodDtype):
         column = column.dt.to_timestamp()
     if isinstance(column.dtype, pd.DatetimeTZDtype):
-        column = column.dt.tz_localize(None)
+        in_zone = column.dt.tz_convert("UTC") if date_format == UTC else column
+        column = in_zone.dt.tz_localize(None)
     if not pd.api.types.is_datetime64_dtype(column):
         given = plain_cells(column)
         text = given.astype(str).str.strip()
@@ -156,6 +168,18 @@ def offsets_of(column: pd.Series) -> pd.Series | None:
     return split_offset(plain_cells(column).astype(str).str.strip())[1]
 
 
+def times_in_utc(column: pd.Series, times: pd.Series) -> pd.Series | None:
+    """Return the times in UTC of a column with offsets or a time zone; None if it has neither.
+
+    - ``column``: times as text or timestamps, as :func:`to_times` takes them
+    - ``times``: the same without their offsets
+    """
+    if isinstance(column.dtype, pd.DatetimeTZDtype):
+        return column.dt.tz_convert("UTC").dt.tz_localize(None)
+    offsets = offsets_of(column)
+    return None if offsets is None else times - offsets
+
+
 def _expected(date_format: str | None) -> str:
     if date_format is None:
         return (
@@ -166,6 +190,8 @@ def _expected(date_format: str | None) -> str:
         return "the days since 1899-12-30, as --date-format excel says"
     if date_format == STEPS:
         return "the number of a step, as --date-format steps says"
+    if date_format == UTC:
+        return "a time with its offset, such as 2024-03-28T10:00+01:00, as --date-format utc says"
     return f"one written as {date_format}"
 
 
@@ -259,9 +285,7 @@ def _at(days: pd.Series, clock: pd.Series) -> pd.Series:
     """Return days at times of day; NaT for days that nanoseconds do not reach."""
     if not clock.any():
         return days
-    first, last = pd.Timestamp.min.ceil("D"), pd.Timestamp.max.floor("D")
-    reached = days.between(first, last, inclusive="left")
-    return days.where(reached).astype("datetime64[ns]") + clock
+    return days.where(days.between(*_REACHED)).astype("datetime64[ns]") + clock
 
 
 def _parse_periods(text: pd.Series) -> pd.Series:
