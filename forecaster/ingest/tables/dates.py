@@ -29,6 +29,7 @@ _ONE_DIGIT = r"\d{4}\.\d"  # 2024.1 is January, or October of a table that holds
 _FURTHER_OFFSET = r"[T ]\d\d(?::?\d\d){0,2}(?:[.,]\d+)?\s*[+-]\d"
 # Days that stay within nanoseconds at any time of day and with any offset.
 _REACHED = (pd.Timestamp("1677-09-23"), pd.Timestamp("2262-04-10"))
+_HEAD = 100  # cells that are looked at first
 _LAST_SERIAL = 2_958_465  # 9999-12-31
 
 
@@ -166,6 +167,32 @@ def offsets_of(column: pd.Series) -> pd.Series | None:
     if not (pd.api.types.is_object_dtype(column) or pd.api.types.is_string_dtype(column)):
         return None  # a column of timestamps has one time zone, which may have summer time
     return split_offset(plain_cells(column).astype(str).str.strip())[1]
+
+
+def are_dates(column: pd.Series, date_format: str | None = None) -> bool:
+    """Return whether all cells of a column of text are dates, and not only digits.
+
+    Dates whose day and month cannot be told apart are dates, too.
+    """
+    if not (pd.api.types.is_object_dtype(column) or pd.api.types.is_string_dtype(column)):
+        return False
+    # The first cells show that most columns of text hold no dates, without reading the others.
+    return len(column) > 0 and all(
+        _are_dates(cells, date_format) for cells in (column.iloc[:_HEAD], column)
+    )
+
+
+def _are_dates(cells: pd.Series, date_format: str | None) -> bool:
+    text = plain_cells(cells).astype(str).str.strip()
+    numbers = text.str.fullmatch(r"[-+]?\d*(?:[.,]\d+)?")
+    if means_now(text).any() or (date_format is None and numbers.any()):
+        return False
+    try:
+        if date_format is not None:
+            return bool(by_format(text, date_format).notna().all())
+        return bool(_parse(split_offset(text)[0]).notna().all())
+    except ValueError:
+        return True
 
 
 def times_in_utc(column: pd.Series, times: pd.Series) -> pd.Series | None:
