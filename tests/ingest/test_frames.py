@@ -271,7 +271,8 @@ def test_the_only_column_of_dates_as_text_may_have_any_name(tmp_path, form, sour
         return f"files:{path}"
 
     table = wide().set_axis(DAYS.strftime(form)).rename_axis("Datum").reset_index()
-    for options in ({}, {"wide": True}, {"wide": True, "time_col": "Datum"}):
+    told: list[dict[str, Any]] = [{}, {"wide": True}, {"wide": True, "time_col": "Datum"}]
+    for options in told:
         panel = fc.load_panel(stored(table), **options)
         assert panel.ids == SERIES and (panel.times == DAYS.to_numpy()).all()
     panel = fc.load_panel(stored(long().assign(Date=written(form)).set_axis(
