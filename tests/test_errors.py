@@ -45,7 +45,7 @@ def is_safe(text: str) -> bool:
 
 def test_headers_and_file_names_in_errors(tmp_path):
     path = tmp_path / "p.csv"
-    path.write_text(f"d{EVIL}ate,close\n2024-01-02,1\n", encoding="utf-8")
+    path.write_text(f"d{EVIL}ate,close\nsoon,1\n", encoding="utf-8")
     message = error("ingest", "--source", f"files:{path}", "--home", tmp_path / "home", code=1)
     assert is_safe(message) and "\\x1b[31m" in message
     path.write_text(f"ticker,date,close\n{EVIL},2024-01-02,1\n", encoding="utf-8")

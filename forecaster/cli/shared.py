@@ -70,7 +70,8 @@ date_format_option = click.option(
     "--date-format",
     metavar="FORMAT",
     help="Format of dates in files, such as %d/%m/%Y; excel for days of a spreadsheet, steps for "
-    "numbers that count.  [default: inferred from each file's dates]",
+    "numbers that count, utc to read times with an offset in UTC.  [default: inferred from each "
+    "file's dates]",
 )
 tickers_option = click.option(
     "--tickers",

@@ -158,7 +158,10 @@ def _times(column: pd.Series, where: TableLocation, reading: Reading) -> pd.Seri
     form = reading.date_format
     if form is not None:
         text = column.astype(str).str.strip()
-        form = None if by_format(text, form).isna().all() else form
+        try:
+            form = None if by_format(text, form).isna().all() else form
+        except ValueError as error:
+            raise DataError(f"{where}: {error}") from error
     return to_times(column, where, form)
 
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.errors import DataError, UsageError
+from forecaster.errors import DataError, ForecasterWarning, UsageError
 from forecaster.ingest.tables.file_reader import read_series
 from forecaster.series import dates_of_numbers, other_meaning
 from forecaster.series.panel.panel import Panel
@@ -255,6 +255,115 @@ def test_offsets_of_summer_and_winter_time_mix():
         [table(["2024-01-01 10:00Z"]), table(["2024-01-01 10:30+01"]).assign(unique_id="B")]
     )
     assert fc.load_panel(two).ids == ("A", "B")
+
+
+CLOCKS = {
+    "%H:%M": "21:30:00", "%H:%M:%S": "21:30:07", "%I:%M %p": "21:30:00", "%I:%M:%S %p": "21:30:07",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["frame", "csv", "parquet"])
+@pytest.mark.parametrize("clock", CLOCKS)
+@pytest.mark.parametrize(
+    "day",
+    ["%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%b %d, %Y", "%d-%b-%Y",
+     "%d-%b-%y", "%Y/%m/%d", "%Y-%m-%d"],
+)  # fmt: skip
+def test_days_in_every_notation_may_have_a_time_of_day(tmp_path, day, clock, kind):
+    days = pd.date_range("2024-03-28 21:30:07", periods=3, freq="D")
+    frame = table(list(days.strftime(f"{day} {clock}")))
+    source = frame
+    if kind != "frame":
+        path = tmp_path / f"x.{kind}"
+        frame.to_csv(path, index=False) if kind == "csv" else frame.to_parquet(path)
+        source = f"files:{path}"
+    read_back = fc.load_panel(source).times.astype("M8[s]").astype(str).tolist()
+    assert read_back == [f"2024-03-{number}T{CLOCKS[clock]}" for number in (28, 29, 30)]
+
+
+@pytest.mark.parametrize(
+    ("written", "times"),
+    [
+        (["28.03.2024 10:00", "29.03.2024"], ["2024-03-28T10:00", "2024-03-29T00:00"]),
+        (["3/28/2024, 9:05 PM", "3/29/2024, 12:05 am"], ["2024-03-28T21:05", "2024-03-29T00:05"]),
+        (["28.3.2024 12:00 AM", "28.3.2024 12:00PM"], ["2024-03-28T00:00", "2024-03-28T12:00"]),
+        (["28.3.2024 10:00+01:00", "29.3.2024 10:00Z"], ["2024-03-28T10:00", "2024-03-29T10:00"]),
+    ],
+)
+def test_times_of_day_are_read_as_they_are_written(written, times):
+    assert read(written).astype("M8[m]").astype(str).tolist() == times
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        (["03/04/2024 10:00", "03/04/2024 11:00"], "'03/04/2024 10:00' may have the month or"),
+        (["03/04/2024 9:30 AM", "04/04/2024 9:30 PM"], "may have the month or the day first"),
+        (["28.03.2024 10:00", "29.03.2024 24:00"], r"row 2, .*29\.03\.2024 24:00' is not a date"),
+        (["03/28/2024 1:00 PM", "03/28/2024 13:00 PM"], r"row 2, .*'03/28/2024 13:00 PM' is not"),
+        (["28-Mar-2024 10:00", "28-Mar-2024 10:60"], r"row 2, .*10:60' is not a date"),
+        (["Mar 2024 10:00", "Apr 2024 10:00"], "'Mar 2024 10:00' is not a date"),
+        (["2024 9:00", "2024 10:00"], "'2024 9:00' is not a date"),
+        (["2024-03-28 9:00", "2024-03-28 10:00 11:00"], "10:00 11:00' is not a date"),
+        (["28.03.2024 10:00", "29.03.9999 10:00"], r"row 2, .*29\.03\.9999 10:00' is not a date"),
+        (["28-Mar-68 10:00", "29-Mar-68 10:00"], "'28-Mar-68 10:00' may be in this century or"),
+    ],
+)
+def test_times_of_day_settle_no_doubt_about_the_day(written, message):
+    with pytest.raises(DataError, match=message):
+        read(written)
+
+
+def autumn(kind: str) -> pd.DataFrame:
+    """Two days of hours in Berlin, around the end of summer time."""
+    hours = pd.date_range("2023-10-28", periods=49, freq="h", tz="Europe/Berlin")
+    return table(list(hours if kind == "zone" else hours.map(pd.Timestamp.isoformat)))
+
+
+@pytest.mark.parametrize("layout", ["long", "one", "wide"])
+@pytest.mark.parametrize("source", ["frame", "csv", "parquet"])
+@pytest.mark.parametrize("kind", ["zone", "text"])
+def test_an_hour_that_repeats_in_autumn_is_read_in_utc_if_so_told(tmp_path, kind, source, layout):
+    data = frame = autumn(kind)
+    if layout == "one":
+        data = frame = frame.drop(columns="unique_id")
+    if layout == "wide":
+        data = frame = frame.drop(columns="unique_id").rename(columns={"y": "A"}).assign(B=1.0)
+    if source != "frame":
+        path = tmp_path / f"x.{source}"
+        frame.to_csv(path, index=False) if source == "csv" else frame.to_parquet(path)
+        data = f"files:{path}"
+    place = "line 29" if source == "csv" else "row 28"
+    message = (
+        rf"{place}, column 'ds': '2023-10-29.02:00:00\+01:00': more than one row for 2023-10-29 "
+        r'02:00:00, .*--date-format utc .*date_format="utc".*tz_convert\("UTC"\)'
+    )
+    with pytest.raises(DataError, match=message):
+        fc.load_panel(data)
+    times = pd.DatetimeIndex(fc.load_panel(data, date_format="utc").times)
+    assert times.equals(pd.date_range("2023-10-27 22:00", periods=49, freq="h"))
+
+
+def test_a_series_whose_hours_repeat_does_not_stop_the_others():
+    both = pd.concat([autumn("zone"), autumn("zone")[:9].assign(unique_id="B")])
+    with pytest.warns(ForecasterWarning, match=r"row 28.*more than one row .*--date-format utc"):
+        panel = fc.load_panel(both.reset_index(drop=True))
+    assert panel.ids == ("B",) and "more than one row" in str(panel.skipped["A"])
+    with pytest.raises(DataError, match="more than one row for 2023-10-29 02:00:00") as error:
+        fc.load_panel(autumn("zone").assign(ds=lambda f: f["ds"].dt.tz_localize(None)))
+    assert "UTC" not in str(error.value)  # nothing says which of the two comes first
+
+
+def test_times_are_read_in_utc_only_with_an_offset():
+    written = ["2024-01-01 10:00Z", "2024-01-01 10:30+01", "2024-01-01 11:00-05"]
+    times = read(written, date_format="utc").astype("M8[m]").astype(str).tolist()
+    assert times == ["2024-01-01T09:30", "2024-01-01T10:00", "2024-01-01T16:00"]
+    with pytest.raises(DataError, match=r"row 2.*'2024-01-01' is not a date; .* with its offset"):
+        read(["2024-01-01 10:00Z", "2024-01-01"], date_format="utc")
+    with pytest.raises(DataError, match=r"row 1.*'2024-01-01' is not a date; .* with its offset"):
+        read(["2024-01-01", "2024-01-02"], date_format="utc")
+    with pytest.raises(DataError, match="may have the month or the day first"):
+        read(["03/04/2024 10:00Z", "03/04/2024 11:00Z"], date_format="utc")
 
 
 @pytest.mark.parametrize("unit", ["text", "numbers"])

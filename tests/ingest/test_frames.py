@@ -260,6 +260,36 @@ def test_a_frame_saved_with_its_index(tmp_path):
         assert panel.ids == SERIES and (panel.times == DAYS.to_numpy()).all()
 
 
+@pytest.mark.parametrize("source", ["frame", "csv", "parquet"])
+@pytest.mark.parametrize("form", ["%Y-%m-%d", "%d.%m.%Y", "%d.%m.%Y 00:00"])
+def test_the_only_column_of_dates_as_text_may_have_any_name(tmp_path, form, source):
+    def stored(table: pd.DataFrame) -> Any:
+        path = tmp_path / f"a.{source}"
+        if source == "frame":
+            return table
+        table.to_csv(path, index=False) if source == "csv" else table.to_parquet(path)
+        return f"files:{path}"
+
+    table = wide().set_axis(DAYS.strftime(form)).rename_axis("Datum").reset_index()
+    told: list[dict[str, Any]] = [{}, {"wide": True}, {"wide": True, "time_col": "Datum"}]
+    for options in told:
+        panel = fc.load_panel(stored(table), **options)
+        assert panel.ids == SERIES and (panel.times == DAYS.to_numpy()).all()
+    panel = fc.load_panel(stored(long().assign(Date=written(form)).set_axis(
+        ["Datum", "store", "sales"], axis=1
+    )), id_col="store")  # fmt: skip
+    assert panel.ids == SERIES and (panel.times == DAYS.to_numpy()).all()
+    message = (
+        r"no column 'date'.*'Datum' \(text\).*--columns wide,time=NAME \(wide=True, time_col=\)"
+    )
+    two = table.assign(delivered=table["Datum"])
+    with pytest.raises(DataError, match=message):
+        fc.load_panel(stored(two))
+    for cells in ("soon", "", "7", "0.5", "now"):
+        with pytest.raises(DataError, match=message):
+            fc.load_panel(stored(table.assign(Datum=[*table["Datum"][:-1], cells])))
+
+
 def test_one_column_of_a_file_is_the_series_that_the_file_is_named_after(tmp_path):
     for name in SERIES:
         wide()[name].rename("sales").to_csv(tmp_path / f"{name}.csv")

@@ -23,6 +23,8 @@ NOTATIONS: dict[str, Any] = {
     "%Y-%m-%d": lambda day: day,
     "%Y%m%d": lambda day: day,
     "%d.%m.%Y": lambda day: day,
+    "%d.%m.%Y 00:00": lambda day: day,
+    "%b %d, %Y 12:00:00 AM": lambda day: day,
     "%Y-%m-%d 00:00:00+00": lambda day: day,
     "%Y-%m-%dT00Z": lambda day: day,
     "%Y%m": lambda day: day.replace(day=1),

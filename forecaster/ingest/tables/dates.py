@@ -9,17 +9,27 @@ from forecaster.ingest.tables.location import TableLocation
 from forecaster.ingest.tables.numbers import plain_cells
 from forecaster.series import SERIAL_START, dates_of_numbers, means_now, other_meaning, split_offset
 
-EXCEL, STEPS = "excel", "steps"
+EXCEL, STEPS, UTC = "excel", "steps", "utc"
 _SHORT_YEAR = "%d-%b-%y"
-_DATE_FORMATS = (
+_DAY_FORMATS = (
     "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%d-%b-%Y", _SHORT_YEAR,
-    "%b %d, %Y", "%m/%d/%Y %H:%M:%S", "%d/%m/%Y %H:%M:%S", "%m/%Y", "%b %Y", "%b-%Y", "%B %Y",
+    "%b %d, %Y",
 )  # fmt: skip
+_MONTH_FORMATS = ("%m/%Y", "%b %Y", "%b-%Y", "%B %Y")
+# The day, hours, minutes, seconds, and AM or PM, such as 28.03.2024 10:00 or 3/28/2024, 9:30 PM.
+_DAY_AND_CLOCK = (
+    r"^(.*[0-9]),?[T ] *([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9](?:\.[0-9]{1,9})?))?"
+    r"(?: ?([AaPp])[Mm])?$"
+)
+_ISO_DAY = r"\d{4}(?:-\d\d-|/\d\d/|\d\d)\d\d"
 _QUARTER = r"^(?:(\d{4})[- ]?Q([1-4])|Q([1-4])[-/ ]?(\d{4}))$"
 _WEEK = r"^(\d{4})-?W(\d\d)(?:-?([1-7]))?$"
 _MONTH = r"^(\d{4})-?M(\d\d)$"
 _ONE_DIGIT = r"\d{4}\.\d"  # 2024.1 is January, or October of a table that holds fractions
 _FURTHER_OFFSET = r"[T ]\d\d(?::?\d\d){0,2}(?:[.,]\d+)?\s*[+-]\d"
+# Days that stay within nanoseconds at any time of day and with any offset.
+_REACHED = (pd.Timestamp("1677-09-23"), pd.Timestamp("2262-04-10"))
+_HEAD = 100  # cells that are looked at first
 _LAST_SERIAL = 2_958_465  # 9999-12-31
 
 
@@ -27,13 +37,14 @@ def check_date_format(date_format: str | None) -> None:
     """Raise UsageError unless times can be read by this format.
 
     That is one of strftime that holds at least the year, with an offset (%z) only at its end, or
-    ``excel`` (days of a spreadsheet since 1899-12-30) or ``steps`` (whole numbers count steps).
+    ``excel`` (days of a spreadsheet since 1899-12-30), ``steps`` (whole numbers count steps) or
+    ``utc`` (times with an offset become times in UTC).
     """
     if date_format is None:
         return
     if not isinstance(date_format, str):
         raise _bad_format(date_format)
-    if date_format in (EXCEL, STEPS):
+    if date_format in (EXCEL, STEPS, UTC):
         return
     utc = datetime.UTC
     days = [
@@ -52,16 +63,23 @@ def _bad_format(date_format: object) -> UsageError:
     return UsageError(
         f"date format {date_format!r}: expected one such as %d/%m/%Y (day first) or "
         "%Y-%m-%d %H:%M, in the codes of strftime; or excel (days of a spreadsheet), or steps "
-        "(whole numbers count steps)"
+        "(whole numbers count steps), or utc (times with an offset become times in UTC)"
     )
 
 
 def by_format(text: pd.Series, date_format: str) -> pd.Series:
     """Return text as times in this format, NaT where it has another; offsets are left out.
 
-    With the format ``steps``: whole numbers, NaN elsewhere. Raises ValueError if the format is none
-    of strftime.
+    With the format ``steps``: whole numbers, NaN elsewhere. With ``utc``: times in UTC, NaT where
+    there is no offset. Raises ValueError if the format is none of strftime, and with ``utc`` if
+    dates can be read in two ways.
     """
+    if date_format == UTC:
+        local, offsets = split_offset(text)
+        if offsets is None:
+            return pd.Series(pd.NaT, text.index, dtype="datetime64[ns]")
+        times = _parse(local).where(local != text)
+        return times.where(times.between(*_REACHED)).astype("datetime64[ns]") - offsets
     if date_format in (EXCEL, STEPS):
         # int64 would be exact beyond 2**53, but no count of rows reaches that
         numbers = pd.to_numeric(text, errors="coerce").astype(float)
@@ -100,10 +118,11 @@ def to_times(column: pd.Series, where: TableLocation, date_format: str | None = 
     """Return a column as datetimes, or as whole numbers if they count steps.
 
     Whole numbers are dates by the rules of :func:`forecaster.series.dates_of_numbers`. An offset
-    from UTC is dropped, and the local time of day kept. A period becomes its start.
+    from UTC or a time zone is dropped, and the local time of day kept, except with the format
+    ``utc``. A period becomes its start.
 
-    ``date_format``: of text and numbers, see :func:`check_date_format`; None: the formats of
-    ``_parse``.
+    ``date_format``: of text and numbers, and ``utc`` also of timestamps with a time zone; see
+    :func:`check_date_format`. None: the formats of ``_parse``.
 
     Raises DataError for a cell that is not a date, and for whole numbers that seem to count steps
     but have the pattern of dates.
@@ -112,7 +131,8 @@ def to_times(column: pd.Series, where: TableLocation, date_format: str | None = 
     if isinstance(column.dtype, pd.PeriodDtype):
         column = column.dt.to_timestamp()
     if isinstance(column.dtype, pd.DatetimeTZDtype):
-        column = column.dt.tz_localize(None)
+        in_zone = column.dt.tz_convert("UTC") if date_format == UTC else column
+        column = in_zone.dt.tz_localize(None)
     if not pd.api.types.is_datetime64_dtype(column):
         given = plain_cells(column)
         text = given.astype(str).str.strip()
@@ -149,6 +169,44 @@ def offsets_of(column: pd.Series) -> pd.Series | None:
     return split_offset(plain_cells(column).astype(str).str.strip())[1]
 
 
+def are_dates(column: pd.Series, date_format: str | None = None) -> bool:
+    """Return whether all cells of a column of text are dates, and not only digits.
+
+    Dates whose day and month cannot be told apart are dates, too.
+    """
+    if not (pd.api.types.is_object_dtype(column) or pd.api.types.is_string_dtype(column)):
+        return False
+    # The first cells show that most columns of text hold no dates, without reading the others.
+    return len(column) > 0 and all(
+        _are_dates(cells, date_format) for cells in (column.iloc[:_HEAD], column)
+    )
+
+
+def _are_dates(cells: pd.Series, date_format: str | None) -> bool:
+    text = plain_cells(cells).astype(str).str.strip()
+    numbers = text.str.fullmatch(r"[-+]?\d*(?:[.,]\d+)?")
+    if means_now(text).any() or (date_format is None and numbers.any()):
+        return False
+    try:
+        if date_format is not None:
+            return bool(by_format(text, date_format).notna().all())
+        return bool(_parse(split_offset(text)[0]).notna().all())
+    except ValueError:
+        return True
+
+
+def times_in_utc(column: pd.Series, times: pd.Series) -> pd.Series | None:
+    """Return the times in UTC of a column with offsets or a time zone; None if it has neither.
+
+    - ``column``: times as text or timestamps, as :func:`to_times` takes them
+    - ``times``: the same without their offsets
+    """
+    if isinstance(column.dtype, pd.DatetimeTZDtype):
+        return column.dt.tz_convert("UTC").dt.tz_localize(None)
+    offsets = offsets_of(column)
+    return None if offsets is None else times - offsets
+
+
 def _expected(date_format: str | None) -> str:
     if date_format is None:
         return (
@@ -159,6 +217,8 @@ def _expected(date_format: str | None) -> str:
         return "the days since 1899-12-30, as --date-format excel says"
     if date_format == STEPS:
         return "the number of a step, as --date-format steps says"
+    if date_format == UTC:
+        return "a time with its offset, such as 2024-03-28T10:00+01:00, as --date-format utc says"
     return f"one written as {date_format}"
 
 
@@ -182,11 +242,13 @@ def _of_numbers(text: pd.Series, where: TableLocation) -> pd.Series:
 def _parse(text: pd.Series) -> pd.Series:
     """Read dates in ISO 8601, or else in the common format that fits every cell.
 
-    Weeks (2024-W05), months (2024M03) and quarters (2024Q1) become their first day.
+    Weeks (2024-W05), months (2024M03) and quarters (2024Q1) become their first day. A day may have
+    a time of day in any of the formats.
 
     If several formats fit, those that give sorted dates are preferred, then those that give no
-    weekends. If none fits, cells that are not in ISO 8601 become NaT. Raises ValueError if several
-    readings remain, or if a year of two digits may be in this century or the last.
+    weekends. If none fits, cells that the most fitting one does not read become NaT. Raises
+    ValueError if several readings remain, or if a year of two digits may be in this century or the
+    last.
     """
     if (bare := text.str.fullmatch(_ONE_DIGIT)).any():
         raise ValueError(
@@ -199,16 +261,21 @@ def _parse(text: pd.Series) -> pd.Series:
         return iso
     if (periods := _parse_periods(text)).notna().any():
         return periods
-    readings = [pd.to_datetime(text, format=form, errors="coerce") for form in _DATE_FORMATS]
-    short = readings[_DATE_FORMATS.index(_SHORT_YEAR)]
+    days, clock = _split_clock(text)
+    by_form = {form: pd.to_datetime(days, format=form, errors="coerce") for form in _DAY_FORMATS}
+    iso_days = days.where(days.str.fullmatch(_ISO_DAY))
+    by_form["ISO8601"] = pd.to_datetime(iso_days, format="ISO8601", errors="coerce")
+    short = by_form[_SHORT_YEAR]
     if (late := short > pd.Timestamp.now() + pd.Timedelta(days=366)).any():
         raise ValueError(
             f"the year of {text[late].iloc[0]!r} may be in this century or the last; write it in "
             "full"
         )
-    readings = [dates for dates in readings if not dates.isna().any()]
+    partly = [iso, *(_at(dates, clock) for dates in by_form.values())]
+    partly += [pd.to_datetime(text, format=form, errors="coerce") for form in _MONTH_FORMATS]
+    readings = [dates for dates in partly if not dates.isna().any()]
     if not readings:
-        return iso
+        return max(partly, key=lambda dates: dates.notna().sum())
     # 01/02/2024 has two readings. Files are mostly sorted, and exchanges closed on weekends.
     for plausible in (lambda d: d.is_monotonic_increasing or d.is_monotonic_decreasing,
                       lambda d: (d.dt.day_of_week < 5).all()):  # fmt: skip
@@ -219,6 +286,33 @@ def _parse(text: pd.Series) -> pd.Series:
             "--date-format %d/%m/%Y (in Python date_format=), or write them as 2024-03-28"
         )
     return readings[0]
+
+
+def _split_clock(text: pd.Series) -> tuple[pd.Series, pd.Series]:
+    """Return times that are text without their times of day, and these as durations.
+
+    Text without a valid time of day is unchanged, and its duration is zero.
+    """
+    none = pd.Series(pd.Timedelta(0), text.index)
+    if not text.str.contains(":", regex=False).any():
+        return text, none
+    parts = text.astype(object).str.extract(_DAY_AND_CLOCK)
+    hours, half = parts[1].astype(float), parts[4].str.upper()
+    found = parts[0].notna() & (half.isna() | hours.between(1, 12))
+    hours = hours.where(half.isna(), hours % 12 + 12 * (half == "P").astype(float))
+    clock = (
+        pd.to_timedelta(hours, unit="h")
+        + pd.to_timedelta(parts[2].astype(float), unit="min")
+        + pd.to_timedelta("00:00:" + parts[3].fillna("00"))
+    )
+    return parts[0].where(found, text), clock.where(found, none)
+
+
+def _at(days: pd.Series, clock: pd.Series) -> pd.Series:
+    """Return days at times of day; NaT for days that nanoseconds do not reach."""
+    if not clock.any():
+        return days
+    return days.where(days.between(*_REACHED)).astype("datetime64[ns]") + clock
 
 
 def _parse_periods(text: pd.Series) -> pd.Series:

@@ -17,7 +17,7 @@ import pandas as pd
 
 from forecaster.errors import DataError, ForecasterWarning
 from forecaster.ingest.tables.currencies import are_currencies, currency_of, may_be_currencies
-from forecaster.ingest.tables.dates import offsets_of, to_times, with_time
+from forecaster.ingest.tables.dates import UTC, offsets_of, times_in_utc, to_times, with_time
 from forecaster.ingest.tables.location import TableLocation
 from forecaster.ingest.tables.numbers import (
     BLANK,
@@ -39,6 +39,7 @@ from forecaster.ingest.tables.roles import (
     describe_all,
     find_roles,
 )
+from forecaster.series import show_time
 
 _HEAD = 100  # cells that are looked at first
 _CONTROL = (
@@ -83,18 +84,23 @@ def tidy(
         one = pd.Series("the table", table.index, dtype="category")
         unit_columns = _unit_columns(table)
         _units(table[unit_columns], one, where)
-        _refuse_reordered(table["ds"], times, one, where)
+        if columns.date_format != UTC:
+            _check_offsets(table["ds"], times, one, where)
         wide = _series_columns(table.drop(columns=unit_columns), name, where, got)
         _refuse_repeated(times, where, got)
         numbers = _numbers(wide, where, decimal, plain_points=plain_points, all_needed=True)
         return _sorted(_stacked(times, numbers, where, columns.target_col or "y"))
     if "unique_id" not in table:
+        if columns.date_format != UTC:
+            one = pd.Series("the table", table.index, dtype="category")
+            _refuse_repeated_hours(table["ds"], times, one, where)
         _refuse_repeated(times, where, got)
         target = next(target for target in TARGETS if target in table)
         table = table.assign(unique_id=name or where.column(target))
     ids = _ids(table["unique_id"], where)
     units = _units(table, ids, where)
-    _refuse_reordered(table["ds"], times, ids, where)
+    if columns.date_format != UTC:
+        _check_offsets(table["ds"], times, ids, where)
     numbers = _numbers(table, where, decimal, plain_points=plain_points)
     keys = {"unique_id": ids, "ds": times}
     tidied = _sorted(pd.DataFrame(keys | numbers))
@@ -294,6 +300,41 @@ def _holds_currencies(table: pd.DataFrame, name: str) -> bool:
     return are_currencies(cells.unique())
 
 
+def _check_offsets(
+    written: pd.Series, times: pd.Series, ids: pd.Series, where: TableLocation
+) -> None:
+    """Check that local times, without their offsets, tell the rows of a series apart in order."""
+    _refuse_repeated_hours(written, times, ids, where)
+    _refuse_reordered(written, times, ids, where)
+
+
+def _refuse_repeated_hours(
+    written: pd.Series, times: pd.Series, ids: pd.Series, where: TableLocation
+) -> None:
+    """Refuse local times that only their offsets tell apart, as where summer time ends.
+
+    Raises DataError if all series of the table have such times; else warns, since the others can
+    be used. The arguments are those of :func:`_refuse_reordered`.
+    """
+    rows = pd.DataFrame({"id": ids.cat.codes, "local": times})
+    repeated = rows.duplicated(["id", "local"])
+    if not repeated.any() or (in_utc := times_in_utc(written, times)) is None:
+        return
+    repeated &= ~rows.assign(utc=in_utc).duplicated(["id", "utc"])
+    if not repeated.any():
+        return
+    row = repeated.index[int(repeated.to_numpy().argmax())]
+    message = (
+        f"{where.cell(repeated, 'ds')}: {str(written[row]).strip()!r}: more than one row for "
+        f"{show_time(times[row])}, since offsets from UTC are dropped, and summer time ends there. "
+        'To read all times in UTC, say --date-format utc (in Python date_format="utc"), or convert '
+        'the column: in pandas .dt.tz_convert("UTC").dt.tz_localize(None)'
+    )
+    if rows["id"][repeated].nunique() == rows["id"].nunique():
+        raise DataError(message)
+    warnings.warn(message, ForecasterWarning, stacklevel=2)
+
+
 def _refuse_reordered(
     written: pd.Series, times: pd.Series, ids: pd.Series, where: TableLocation
 ) -> None:
@@ -313,7 +354,8 @@ def _refuse_reordered(
         raise DataError(
             f"{where.cell(earlier, 'ds')}: {str(written[row]).strip()!r}: offsets from UTC differ, "
             "and the local times are in another order than the times in UTC; write all times of a "
-            "series in one time zone"
+            "series in one time zone, or read them in UTC: --date-format utc (in Python "
+            'date_format="utc")'
         )
 
 

@@ -10,7 +10,7 @@ from forecaster.errors import DataError
 from forecaster.files import Footer, check_parquet, open_for_arrow
 from forecaster.free_memory import free_memory
 from forecaster.ingest.tables.currencies import are_currencies, may_be_currencies
-from forecaster.ingest.tables.roles import Columns, canonical, is_needed
+from forecaster.ingest.tables.roles import Columns, canonical, canonical_names, is_needed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,7 +37,8 @@ def read_parquet(
 
     The frame's index counts the rows of the file. Columns that are not read are listed in
     ``frame.attrs["unread"]``. Of text columns without a known role, only those are read that hold
-    currencies alone, whatever statistics the file has of them.
+    currencies alone, whatever statistics the file has of them; all are read of a file without
+    times, since one may hold dates.
 
     - ``columns``: the columns with series, times and target, if their names do not show it
     - ``everything``: whether to read all other columns, too
@@ -55,6 +56,8 @@ def read_parquet(
         if len(schema) > _MOST_COLUMNS:
             raise DataError(f"{path}: {len(schema)} columns; expected {_MOST_COLUMNS} at most")
         needed = _needed(schema, named, everything=everything)
+        if _is_undated(schema, columns):
+            needed |= {field.name for field in schema if _is_plain_text(field.type)}
         chosen = _Chosen.of(path, schema, needed, _guessed(file, needed, groups))
         _check_size(path, rows, max(1, len(chosen.names)))
         chosen = _checked(path, opened, chosen, groups)
@@ -113,6 +116,21 @@ def _count_rows(footer: "pq.FileMetaData", groups: Sequence[int]) -> tuple[int, 
     rows = sum(sizes[group] for group in groups)
     before = sum(sizes[: min(groups, default=0)])
     return rows if len(groups) < len(sizes) else footer.num_rows, before
+
+
+def _is_undated(schema: "pa.Schema", columns: Columns | None) -> bool:
+    """Return whether no column holds times by its type, by its name, or as the caller says."""
+    return (
+        (columns is None or columns.time_col is None)
+        and not any(is_time(field.type) for field in schema)
+        and "ds" not in canonical_names(schema.names).values()
+    )
+
+
+def _is_plain_text(kind: "pa.DataType") -> bool:
+    import pyarrow as pa
+
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
 
 def _needed(schema: "pa.Schema", named: Collection[str], *, everything: bool) -> set[str]:

@@ -12,7 +12,7 @@ from typing import TypedDict
 import pandas as pd
 
 from forecaster.errors import DataError, UsageError, listed
-from forecaster.ingest.tables.dates import check_date_format
+from forecaster.ingest.tables.dates import are_dates, check_date_format
 from forecaster.ingest.tables.location import TableLocation
 
 _SPELLINGS = {
@@ -63,7 +63,8 @@ def is_needed(name: str) -> bool:
 _WORDS = {"unique_id": "the series", "ds": "the time", "y": "the target"}
 _NAME_THEM = (
     "Name the columns: --columns id=NAME,time=NAME,target=NAME (in Python id_col=, time_col=, "
-    "target_col=)"
+    "target_col=), or, if each column is a series, the time alone: --columns wide,time=NAME "
+    "(wide=True, time_col=)"
 )
 _LIKE_TICKERS = re.compile(r"[A-Z0-9^][A-Z0-9.=^-]*")
 _MOST_NAMED = 12
@@ -179,7 +180,7 @@ def find_roles(table: pd.DataFrame, where: TableLocation, columns: Columns) -> R
     wide.
     """
     names = _with_options(table, where, columns)
-    _take_sole_times(table, names)
+    _take_sole_times(table, names, columns.date_format)
     _refuse_doubled(names, where)
     if columns.wide or (columns.wide is None and _looks_wide(table, names, where, columns)):
         if "ds" not in names.values():
@@ -224,11 +225,16 @@ def _with_options(table: pd.DataFrame, where: TableLocation, columns: Columns) -
     return {old: names[old] for old in own if old in names}
 
 
-def _take_sole_times(table: pd.DataFrame, names: dict[str, str]) -> None:
-    """Use the only column of dates as the times, whatever its name."""
+def _take_sole_times(table: pd.DataFrame, names: dict[str, str], date_format: str | None) -> None:
+    """Use the only column of dates as the times, whatever its name; else the only one of text."""
     if "ds" in names.values():
         return
-    dated = [old for old in names if _kind(table, old) == "dates"]
+    known = ("unique_id", *TARGETS, *PRICES, *UNITS, *UNUSED)
+    dated = [old for old in names if _kind(table, old) == "dates"] or [
+        old
+        for old, new in names.items()
+        if new not in known and old in table and are_dates(table[old], date_format)
+    ]
     if len(dated) == 1:
         names[dated[0]] = "ds"
 
