@@ -196,7 +196,7 @@ def test_networks_of_pytorch_are_compared_series_by_series(tmp_path, factor):
     )
 
 
-COUNTS = {
+COUNTS: dict[str, Any] = {
     "LSTM": [0.0, 0.0, 6.0, 5.0],
     "Naive": [0.0, 0.0, 8.0, 10.0],
     "SBA": [0.01, 0.4, 7.0, 9.0],
@@ -217,7 +217,7 @@ def test_where_ratios_do_not_exist_sums_over_all_series_are_compared(sparse):
     table = comparison(sparse).set_index(["score", "model"])
     assert table["summed"].all() and (table["compared"] == 4).all()
     for score in ("mae", "crps"):
-        row = table.loc[(score, "Naive")]
+        row: Any = table.loc[(score, "Naive")]
         assert row["ratio"] == pytest.approx(11 / 18)
         assert (row["better"], row["equal"], row["series"]) == (0.5, 0.5, 4)
     lines = verdict(sparse)
@@ -237,7 +237,7 @@ def test_a_mean_of_ratios_to_errors_near_zero_decides_nothing(tmp_path):
     scores.loc[(scores["model"] == "Naive") & (scores["unique_id"] == "a"), "mae"] = 0
     tests = outcomes(p=np.nan, Naive=[1] * 4, SBA=[0, 1, 1, 1])
     made = evaluation(tmp_path, scores, tests, target="y")
-    row = comparison(made).set_index("model").loc["SBA"]
+    row: Any = comparison(made).set_index("model").loc["SBA"]
     assert row["ratio"] == pytest.approx(sum(ours) / sum(sba))
     assert strongest(made) == "SBA"  # the largest ratio of sums
     assert "0.516 times that of SBA, the strongest of the others" in verdict(made)[2]

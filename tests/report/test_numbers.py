@@ -1,6 +1,7 @@
 """Tests of the numbers in figures, on small evaluations made by hand."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -215,7 +216,7 @@ def test_scores_of_returns_are_less_those_of_unchanged(tmp_path):
     np.testing.assert_allclose(table["VaR and ES of 5 %"], [2 * less, 0])
 
 
-COUNTS = {
+COUNTS: dict[str, Any] = {
     "LSTM": [0.0, 0.0, 6.0, 5.0],
     "Naive": [0.0, 0.0, 8.0, 10.0],
     "SBA": [0.01, 0.4, 7.0, 9.0],
