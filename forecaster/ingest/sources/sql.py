@@ -19,7 +19,7 @@ from forecaster.ingest.tables.roles import Columns
 from forecaster.ingest.tables.rows import frame_of_rows
 from forecaster.spelling import spelled, spellings
 
-_READER = 1  # raise it when rows are read differently
+_READER = 2  # raise it when rows are read differently
 _CHUNK = 20_000  # rows that are in memory as Python objects
 _WAIT = 10.0  # seconds to wait for a server, or for a file that another program has locked
 _COMMENTS = r"(?:\s+|--[^\n]*(?:\n|$)|/\*.*?\*/)*"
