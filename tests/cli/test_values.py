@@ -88,7 +88,7 @@ def test_forecasts_say_what_they_rest_on(tmp_path):
     values = {
         "months": 50 + random.normal(size=30).cumsum(),
         "new": np.array([4.0, 6.0]),
-        "still": np.full(9, 5.0),
+        "still": np.full(12, 5.0),
         "weeks": 80 + random.normal(size=30).cumsum(),
         "years": 20 + random.normal(size=12).cumsum(),
     }
