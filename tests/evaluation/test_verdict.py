@@ -15,7 +15,7 @@ from forecaster.evaluation import (
     value_at_risk,
     verdict,
 )
-from tests.evaluation.handmade import evaluation, outcomes, scores_of
+from tests.evaluation.handmade import evaluation, of_counts, outcomes, scores_of
 
 OURS, NAIVE = [1.0, 2.0, 3.0, 4.0], [2.0, 2.5, 3.0, 2.0]
 
@@ -196,21 +196,9 @@ def test_networks_of_pytorch_are_compared_series_by_series(tmp_path, factor):
     )
 
 
-COUNTS: dict[str, Any] = {
-    "LSTM": [0.0, 0.0, 6.0, 5.0],
-    "Naive": [0.0, 0.0, 8.0, 10.0],
-    "SBA": [0.01, 0.4, 7.0, 9.0],
-}
-
-
 @pytest.fixture
 def sparse(tmp_path):
-    """Counts: the error of "unchanged" is zero on half of the series, SBA's almost on another."""
-    tests = [
-        outcomes(f"{score}_against", p=np.nan, Naive=[0, 0, 1, 1], SBA=[1, 1, 1, 1])
-        for score in ("mae", "crps")
-    ]
-    return evaluation(tmp_path, scores_of(**COUNTS), pd.concat(tests), target="y", cutoffs=1)
+    return of_counts(tmp_path)
 
 
 def test_where_ratios_do_not_exist_sums_over_all_series_are_compared(sparse):

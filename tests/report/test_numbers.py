@@ -1,14 +1,13 @@
 """Tests of the numbers in figures, on small evaluations made by hand."""
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from forecaster.report import numbers, page
-from tests.evaluation.handmade import SERIES, evaluation, outcomes, scores_of
+from tests.evaluation.handmade import SERIES, evaluation, of_counts, outcomes, scores_of
 
 OURS, NAIVE = [1.0, 2.0, 3.0, 4.0], [2.0, 2.5, 3.0, 2.0]
 DAYS = pd.bdate_range("2024-01-01", periods=40)
@@ -216,24 +215,9 @@ def test_scores_of_returns_are_less_those_of_unchanged(tmp_path):
     np.testing.assert_allclose(table["VaR and ES of 5 %"], [2 * less, 0])
 
 
-COUNTS: dict[str, Any] = {
-    "LSTM": [0.0, 0.0, 6.0, 5.0],
-    "Naive": [0.0, 0.0, 8.0, 10.0],
-    "SBA": [0.01, 0.4, 7.0, 9.0],
-}
-
-
 @pytest.fixture
 def sparse(tmp_path):
-    """Counts: half of the series have no ratio to "unchanged"; a single cutoff."""
-    tests = [
-        outcomes(f"{score}_against", p=np.nan, Naive=[0, 0, 1, 1], SBA=[1] * 4)
-        for score in ("mae", "crps")
-    ]
-    groups = {"a": "left", "b": "right", "c": "left", "d": "right"}
-    return evaluation(
-        tmp_path, scores_of(**COUNTS), pd.concat(tests), target="y", cutoffs=1, groups=groups
-    )
+    return of_counts(tmp_path, groups={"a": "left", "b": "right", "c": "left", "d": "right"})
 
 
 def test_of_counts_sums_over_all_series_are_shown(sparse):
