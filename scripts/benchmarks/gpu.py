@@ -1,4 +1,4 @@
-"""Check a GPU in less than eight minutes: are its numbers right, and how fast is it?
+"""Check a GPU in about ten minutes: are its numbers right, and how fast is it?
 
     python scripts/benchmarks/gpu.py [--minutes 8] [--output FOLDER] [--quick]
 
@@ -11,16 +11,19 @@ PyTorch. Runs these parts until the time is up, and names the parts that it left
 2. the published job: 500 LSTMs of 32 units, 1,000 epochs; some are trained, and the time is scaled.
    For comparison: PyTorch's cuDNN loop, and PyTorch's models all at once by ``torch.func`` under
    ``torch.compile``
-3. swarms of 1 to 4,096 such networks, compared with a plain ``vmap`` and the loop
-4. the speed suite of ``forecaster benchmark`` with 500 members
+3. the default fit of 500 simulated stocks, and their forecasts: on the GPU, and on all cores
+4. swarms of 1 to 4,096 such networks, compared with a plain ``vmap`` and the loop
+5. the speed suite of ``forecaster benchmark`` with 500 members
 
-Writes ``gpu_numbers.csv``, ``gpu_speed.csv`` and ``gpu.txt``, the printed summary. On a machine
-without a GPU everything runs on the CPU, and ``--quick`` tries it in a few minutes, on four devices
-with ``XLA_FLAGS=--xla_force_host_platform_device_count=4``. Exits with 1 if a number is wrong.
+Writes ``gpu_numbers.csv``, ``gpu_speed.csv``, ``gpu_fit.csv`` and ``gpu.txt``, the printed summary.
+On a machine without a GPU everything runs on the CPU, and ``--quick`` tries it in a few minutes, on
+four devices with ``XLA_FLAGS=--xla_force_host_platform_device_count=4``. Exits with 1 if a number
+is wrong.
 """
 
 import argparse
 import dataclasses
+import io
 import os
 import platform
 import subprocess
@@ -63,13 +66,16 @@ def main() -> None:
     if options.reference:
         np.savez(options.reference, **numbers())  # pyright: ignore[reportArgumentType]
         return
+    if options.fit:
+        print(pd.DataFrame(default_fit(options.fit)).to_json(orient="records"))
+        return
     clock = Clock(options.minutes)
     options.output.mkdir(parents=True, exist_ok=True)
     lines = [machine()]
     print(lines[0], flush=True)
     checked = pd.DataFrame(compared(options))
     checked.to_csv(options.output / "gpu_numbers.csv", index=False, float_format="%.3g")
-    lines += [said_of_numbers(checked), *measured(options, clock)]
+    lines += [said_of_numbers(checked), said_of_fits(options), *measured(options, clock)]
     lines.append(f"{time.perf_counter() - clock.began:.0f} s in all")
     print(lines[-1])
     (options.output / "gpu.txt").write_text("\n".join(lines) + "\n")
@@ -84,6 +90,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--output", type=Path, default=HERE)
     parser.add_argument("--quick", action="store_true", help="a try with tiny jobs")
     parser.add_argument("--reference", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--fit", type=int, help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
@@ -210,11 +217,77 @@ def said_of_numbers(table: pd.DataFrame) -> str:
     return line
 
 
+# The default fit
+
+
+def default_fit(count: int) -> Iterator[dict[str, object]]:
+    """Fit ``count`` simulated stocks of five years twice, and forecast them; yield a row per fit.
+
+    Only the first fit compiles.
+    """
+    import jax
+
+    import forecaster as fc
+    from forecaster import swarm
+
+    swarm.use_all_cores()
+    random = np.random.default_rng(2)
+    days = pd.bdate_range("2019-01-01", periods=1250)
+    closes = 100 * np.exp(0.01 * random.standard_t(5, (count, len(days))).cumsum(1))
+    names = np.repeat([f"S{n}" for n in range(count)], len(days))
+    frame = pd.DataFrame({"ticker": names, "date": np.tile(days, count), "close": closes.ravel()})
+    panel = fc.load_panel(frame)
+    for call in ("first", "second"):
+        began = time.perf_counter()
+        model = fc.fit(panel)
+        fitted = time.perf_counter()
+        forecasts = fc.predict(model, panel)
+        yield {
+            "device": jax.devices()[0].device_kind,
+            "devices": len(jax.devices()),
+            "series": count,
+            "call": call,
+            "fit_seconds": fitted - began,
+            "predict_seconds": time.perf_counter() - fitted,
+            "mean_band": float((forecasts["LSTM-hi-80"] / forecasts["LSTM-lo-80"] - 1).mean()),
+        }
+
+
+def said_of_fits(options: argparse.Namespace) -> str:
+    """Time the default fit on the default device and on the CPU; summarise it in one line."""
+    script = [
+        sys.executable,
+        str(Path(__file__).resolve()),
+        "--fit",
+        str(8 if options.quick else 500),
+    ]
+    rows = []
+    for settings in ({}, {"JAX_PLATFORMS": "cpu"}):
+        made = subprocess.run(
+            script, env={**os.environ, **settings}, capture_output=True, text=True
+        )
+        if made.returncode:
+            print(made.stderr[-2000:], flush=True)
+            return f"default fit: failed ({settings or 'default device'})"
+        rows += pd.read_json(io.StringIO(made.stdout.strip().splitlines()[-1])).to_dict("records")
+    pd.DataFrame(rows).to_csv(options.output / "gpu_fit.csv", index=False, float_format="%.6g")
+    line = "default fit: " + ", ".join(
+        f"{row['devices']} x {row['device']} {row['call']} {row['fit_seconds']:.1f} s, "
+        f"forecasts {row['predict_seconds']:.1f} s"
+        for row in rows
+    )
+    print(line, flush=True)
+    return line
+
+
 # Speed
 
 
 def measured(options: argparse.Namespace, clock: Clock) -> Iterator[str]:
     """Measure one job after another while there is time; yield a line for each."""
+    import jax
+
+    kind = jax.devices()[0].device_kind
     rows: list[dict[str, object]] = []
     left_out: list[str] = []
     longest = 0.0
@@ -228,7 +301,7 @@ def measured(options: argparse.Namespace, clock: Clock) -> Iterator[str]:
         except Exception as error:
             line = f"{name}: failed, {type(error).__name__}: {str(error)[:200]}"
         else:
-            rows += [{"work": name, **row} for row in found]
+            rows += [{"device": kind, "work": name, **row} for row in found]
             line = f"{name}: " + ", ".join(said(row) for row in found)
         longest = max(longest if "compile" not in name else 0.0, time.perf_counter() - began)
         print(line, flush=True)
