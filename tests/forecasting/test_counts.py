@@ -10,6 +10,7 @@ from forecaster.errors import UsageError
 from forecaster.forecasting.bands.counts import Counted, Units, probability_up_to, smallest_count
 from forecaster.forecasting.bands.mixture import Mixture
 from forecaster.series import Transform
+from forecaster.series.features.counts import CountPrior, count_forecasts
 
 HORIZON = 6
 SMALL = fc.Config(horizon=HORIZON)
@@ -186,3 +187,47 @@ def test_quantiles_are_columns_between_the_bounds():
 def test_quantiles_that_are_none_are_refused(quantiles, message):
     with pytest.raises(UsageError, match=message):
         fc.predict(fc.fit(demand(30, 3), SMALL), demand(30, 3), quantiles=quantiles)
+
+
+def with_short(values: list[float], *, zeros: bool = True) -> pd.DataFrame:
+    """Return the demand of 60 parts with a short series at the end; without zeros, each plus 1."""
+    whole = demand()
+    if not zeros:
+        whole["y"] += 1
+    rows = np.arange(60 - len(values), 60)
+    return pd.concat([whole, pd.DataFrame({"unique_id": "new", "ds": rows, "y": values})])
+
+
+def forecast_of_new(frame: pd.DataFrame) -> pd.DataFrame:
+    panel = fc.load_panel(frame)
+    made = fc.predict(fc.fit(panel, SMALL), panel, level=[80])
+    return made[made["unique_id"] == "new"]
+
+
+@pytest.mark.parametrize("sampled", [8, 1000])
+def test_a_short_series_among_counts_is_counted_though_it_had_no_zero(sampled, monkeypatch):
+    for name in ("MOST_SERIES", "_ENOUGH"):  # the series need not be in the sample of the panel
+        monkeypatch.setattr(f"forecaster.forecasting.fitting.pooled.{name}", sampled)
+    found = forecast_of_new(with_short([5.0, 2.0, 7.0]))[["LSTM", "LSTM-lo-80", "LSTM-hi-80"]]
+    np.testing.assert_array_equal(found, np.rint(found))
+    assert found["LSTM-lo-80"].min() == 0 and found["LSTM-hi-80"].between(2, 12).all()
+
+
+def test_whole_numbers_among_series_without_zeros_are_not_counted():
+    found = forecast_of_new(with_short([5.0, 2.0, 7.0], zeros=False))
+    assert (found[["LSTM-lo-80", "LSTM-hi-80"]] % 1 != 0).any(axis=None)
+
+
+def test_a_horizon_without_errors_yet_is_as_uncertain_as_the_one_before():
+    z = np.array([[0.0, 0.0, 3.0], [4.0, 0.0, 9.0]])
+    prior = CountPrior(decay=0.1, share=0.0, mean=0.5, weight=2.0)
+    _, deviation = count_forecasts(z, np.zeros((2, 3, 5)), prior)
+    assert (np.diff(deviation[:, -1, 1:]) >= -1e-9).all()
+    # With errors at every horizon, each has its own.
+    z = np.random.default_rng(0).poisson(2.0, (1, 400)).astype(float)
+    z[:, 1::2] = 0
+    _, deviation = count_forecasts(z, np.zeros((1, 400, 2)), prior)
+    squares = np.square(
+        z[0, 300:] - count_forecasts(z, np.zeros((1, 400, 2)), prior)[0][0, 298:-2, 1]
+    )
+    assert deviation[0, -1, 1] == pytest.approx(np.sqrt(squares.mean()), rel=0.25)

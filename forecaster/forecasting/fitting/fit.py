@@ -285,7 +285,7 @@ def _whole(panel: Panel, config: Config, *, tuned: bool = False) -> tuple[Panel,
     sampling = Sampling.of(config, panel.ids, trained, int(panel.mask.sum(1).max()))
     if config.start == "pooled" and not tuned:  # otherwise no series influences another
         transform = _learned(transform, panel, config, sampling)
-        if transform.common_seasons:  # also for series that are not in the sample
+        if transform.common_seasons or transform.usually_counts:  # also beyond the sample
             transform = transform.with_series(panel, config.season)
         networks = sampling.networks
     else:

@@ -59,7 +59,12 @@ NO_PRIOR = CountPrior()
 
 def are_counts(values: Steps) -> bool:
     """Return whether values are counts: whole numbers, zero among them, none below it."""
-    if not len(values) or values.min() != 0 or values.mean() > _LARGEST_MEAN:
+    return may_be_counts(values) and bool(values.min() == 0)
+
+
+def may_be_counts(values: Steps) -> bool:
+    """Return whether values are small whole numbers, none below zero."""
+    if not len(values) or values.min() < 0 or values.mean() > _LARGEST_MEAN:
         return False
     return bool((values == np.rint(values)).all())
 
@@ -76,11 +81,9 @@ def count_forecasts(z: Steps, combination: Ahead, prior: CountPrior) -> tuple[Ah
     # By the rule of succession: after n zeros, the next is zero with probability (n + 1) / (n + 2).
     mean = np.maximum(mean, 1 / (np.arange(int(z.shape[-1])) + 3)[:, None] / known)
     squares = np.square(by_target_step(mean) - z[..., None])
-    variance = decayed(squares, 1 - prior.decay)
-    observed = np.where(np.isfinite(variance), known, 0.0)
+    errors, variance = _variance_of_errors(squares, prior.decay)
     usual = _ROWS_OF_DISPERSION * prior.dispersion * mean
-    total = observed * np.nan_to_num(variance) + usual
-    return mean, np.sqrt(total / (observed + _ROWS_OF_DISPERSION))
+    return mean, np.sqrt((errors * variance + usual) / (errors + _ROWS_OF_DISPERSION))
 
 
 def learn_counts(rows: Sequence[Steps], combinations: Sequence[Ahead]) -> CountPrior:
@@ -132,6 +135,27 @@ def _moments(z: Steps, decay: float) -> tuple[float, float]:
     """Return the latest running mean of a series, and the variance around it."""
     mean = float(decayed(z[:, None], 1 - decay)[-1, 0])
     return mean, float(decayed(np.square(z - mean)[:, None], 1 - decay)[-1, 0])
+
+
+def _variance_of_errors(squares: Ahead, decay: float) -> tuple[Float[np.ndarray, "step 1"], Ahead]:
+    """Return the number of known errors one step ahead, at each step, and the mean squared errors.
+
+    Of errors further ahead fewer are known. Those that are missing count as on average those one
+    step nearer, so that bands do not get narrower because a horizon has no error yet.
+
+    ``squares``: squared errors, known at each step
+    """
+    steps, horizon = map(int, squares.shape[-2:])
+    variance = decayed(squares, 1 - decay)
+    errors = np.zeros((steps, horizon))
+    for column in range(min(horizon, steps - 1)):
+        errors[column + 1 :, column] = _effective(steps - column - 1, decay)[:, 0]
+    variance[..., 0] = np.nan_to_num(variance[..., 0])
+    for column in range(1, horizon):
+        share = errors[:, column] / np.maximum(errors[:, 0], 1.0)
+        own = np.nan_to_num(variance[..., column])
+        variance[..., column] = share * own + (1 - share) * variance[..., column - 1]
+    return errors[:, :1], variance
 
 
 def _effective(steps: int, decay: float) -> Float[np.ndarray, "step 1"]:

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from forecaster.series.calendar.gaps import regular_spacing, without_gaps
 from forecaster.series.calendar.rhythms import RHYTHMS, rhythm_of
 from forecaster.series.calendar.seasons import seasons_of
-from forecaster.series.features.counts import are_counts
+from forecaster.series.features.counts import are_counts, may_be_counts
 from forecaster.series.features.effects import (
     NO_EFFECTS,
     CalendarPrior,
@@ -27,6 +27,7 @@ _FEWEST = 8  # series from which common seasons are learned
 _CLEAR = 20  # cycles in which a series clearly shows a season of its own
 # A common season needs this share of all series, and this share of the series with any season.
 _VOTES, _MAJORITY = 0.2, 0.5
+_SHORT = 24  # rows up to which a series of counts may just have had no zero yet
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,21 +126,34 @@ class Nature:
         return np.log(np.where(values > 0, values, np.nan))
 
 
-def natures_of(
-    panel: Panel, seasons: Sequence[int] | None, common: Sequence[int] = ()
-) -> dict[str, Nature]:
+def natures_of(panel: Panel, seasons: Sequence[int] | None) -> dict[str, Nature]:
     """Return the :class:`Nature` of each series of a panel, by name, without classical models.
 
-    - ``seasons``: given by the user, or None to find
-    - ``common``: from :func:`common_seasons`, for series that do not clearly show their own
+    ``seasons``: given by the user, or None to find
     """
-    values = panel.channel(panel.target)
-    natures = {
-        name: Nature.of(panel.times[seen], values[row, seen], seasons)
-        for row, (name, seen) in enumerate(zip(panel.ids, panel.mask, strict=True))
+    return {
+        name: Nature.of(times, values, seasons)
+        for name, (values, times) in zip(panel.ids, panel.rows(), strict=True)
     }
-    rows = dict(zip(panel.ids, map(int, panel.mask.sum(1)), strict=True))
-    return {name: with_common(nature, common, rows[name]) for name, nature in natures.items()}
+
+
+def as_usual(
+    natures: Mapping[str, Nature], panel: Panel, common: Sequence[int], *, counts: bool
+) -> dict[str, Nature]:
+    """Return the properties of series, with those that most of a panel have where fitting.
+
+    - ``natures``: of the series of ``panel``
+    - ``common``: from :func:`common_seasons`
+    - ``counts``: from :func:`usually_counts`
+    """
+    made: dict[str, Nature] = {}
+    for name, (values, _) in zip(panel.ids, panel.rows(), strict=True):
+        made[name] = with_common(natures[name], common, len(values))
+        if counts and len(values) <= _SHORT and may_be_counts(values):
+            made[name] = dataclasses.replace(
+                made[name], counts=True, nonnegative=True, logarithmic=False
+            )
+    return made
 
 
 def calendar_of(
@@ -199,6 +213,15 @@ def common_seasons(natures: Mapping[str, Nature]) -> tuple[int, ...]:
     seasons, count = min(found.items(), key=lambda item: (-item[1], item[0]))
     often = count >= _MAJORITY * found.total() and count >= _VOTES * len(natures)
     return seasons if often and len(natures) >= _FEWEST else ()
+
+
+def usually_counts(natures: Mapping[str, Nature]) -> bool:
+    """Return whether most series of a panel are counts.
+
+    Then a short series of whole numbers is taken for counts, too: it may just have had no zero yet.
+    """
+    counts = sum(nature.counts for nature in natures.values())
+    return len(natures) >= _FEWEST and counts > _MAJORITY * len(natures)
 
 
 def with_common(nature: Nature, common: Sequence[int], rows: int) -> Nature:

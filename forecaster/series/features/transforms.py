@@ -50,10 +50,11 @@ from forecaster.series.features.last_value import (
 from forecaster.series.features.market import MARKET_FEATURES, market_features
 from forecaster.series.features.nature import (
     Nature,
+    as_usual,
     calendar_of,
     common_seasons,
     natures_of,
-    with_common,
+    usually_counts,
     with_effects,
 )
 from forecaster.series.features.prices import (
@@ -89,6 +90,7 @@ class Transform:
       :func:`combine`; empty for equal ones
     - ``common_seasons``: for series whose times are whole numbers and that do not clearly show a
       season of their own
+    - ``usually_counts``: whether most series are counts, see :func:`usually_counts`
     - ``unit``: the usual change from one row to the next in units of a series' level, for series
       that have hardly any rows; by default wide
     - ``volatility``: the usual volatility of a panel's prices; None: unknown
@@ -122,6 +124,7 @@ class Transform:
     volatility: float | None = None
     events: tuple[float, ...] = ()
     growth: tuple[float, ...] = ()
+    usually_counts: bool = False
 
     def __post_init__(self) -> None:
         if self.name not in NAMES:
@@ -189,7 +192,8 @@ class Transform:
         if self.takes_any:
             given = (season,) if isinstance(season, int) else season
             given = given if self.name == "combined" else ()
-            made = natures_of(panel, given, self.common_seasons)
+            made = natures_of(panel, given)
+            made = as_usual(made, panel, self.common_seasons, counts=self.usually_counts)
             natures = MappingProxyType({**natures, **made})
         return dataclasses.replace(self, natures=natures, covariates=known)
 
@@ -210,9 +214,13 @@ class Transform:
             return self
         known = self
         natures = {name: self._nature(name) for name in panel.ids}
-        if panel.frequency.alias == "step" and (common := common_seasons(natures)):
-            known = self._with_common(panel, common)
-            natures = {name: known._nature(name) for name in panel.ids}
+        common = common_seasons(natures) if panel.frequency.alias == "step" else ()
+        counts = self.alone is None and usually_counts(natures)
+        natures = as_usual(natures, panel, common, counts=counts)
+        known = dataclasses.replace(
+            self, common_seasons=common, usually_counts=counts,
+            natures=MappingProxyType({**self.natures, **natures}),
+        )  # fmt: skip
         if self.alone is None and panel.times.dtype.kind == "M":
             calendar = calendar_of(list(natures.values()), panel.rows())
             known = dataclasses.replace(known, calendar=calendar)
@@ -234,13 +242,6 @@ class Transform:
 
     def _with_unit(self, unit: float) -> "Transform":
         return dataclasses.replace(self, unit=unit)
-
-    def _with_common(self, panel: Panel, seasons: tuple[int, ...]) -> "Transform":
-        """Return the transform with seasons for the series that do not clearly show their own."""
-        rows = zip(panel.ids, map(int, panel.mask.sum(1)), strict=True)
-        made = {name: with_common(self._nature(name), seasons, count) for name, count in rows}
-        natures = MappingProxyType({**self.natures, **made})
-        return dataclasses.replace(self, common_seasons=seasons, natures=natures)
 
     def with_experts(
         self, panel: Panel, held_back: Int[np.ndarray, " series"] | None = None
@@ -299,6 +300,7 @@ class Transform:
         fields |= {"unit": self.unit, "alone": self.alone, "counts": self.counts}
         fields |= {"optimism": self.optimism, "calendar": self.calendar}
         fields |= {"volatility": self.volatility, "events": self.events, "growth": self.growth}
+        fields |= {"usually_counts": self.usually_counts}
         return fields | {"covariates": self.covariates.to_dict()}
 
     @staticmethod
@@ -319,7 +321,7 @@ class Transform:
             CalendarPrior.from_json(fields.get("calendar", NO_EFFECTS)),
             checked_volatility(fields.get("volatility")),
             checked_factors(fields.get("events", ()), known.future),
-            tuple(map(float, fields.get("growth", ()))),
+            tuple(map(float, fields.get("growth", ()))), bool(fields.get("usually_counts", False)),
         )  # fmt: skip
 
     def check_learned(self, horizon: int) -> None:
