@@ -19,6 +19,7 @@ import pytest
 import forecaster as fc
 from forecaster.cli import main
 from forecaster.config import NETWORKS
+from forecaster.evaluation import BacktestOptions, evaluate_to_folder
 
 ROOT = Path(__file__).parents[1]
 README, DOCS = ROOT / "README.md", ROOT / "docs"
@@ -310,10 +311,34 @@ def test_the_section_on_any_panel_works(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_the_section_on_a_network_of_ones_own_works(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (section,) = blocks(DOCS / "guide" / "networks.md", "python")
+    _, section = blocks(DOCS / "guide" / "networks.md", "python")
     names: dict = {"__name__": "notebook"}
     exec(compile(section, "Networks", "exec"), names)
     assert names["model"].config.model == "notebook:Averages" and "Averages" in names["frame"]
+
+
+@pytest.mark.slow
+def test_the_section_on_two_networks_works_and_tests_as_an_evaluation_does(tmp_path):
+    section, _ = blocks(DOCS / "guide" / "networks.md", "python")
+    quick = section.replace("horizon=5", "horizon=5, epochs=3")
+    assert quick != section
+    names: dict = {}
+    exec(compile(quick, "Two networks", "exec"), names)
+    panel, tests = names["panel"], names["tests"]
+    assert sorted(names["scores"]["model"].unique()) == ["LSTM", "Large", "Naive"]
+    assert sorted(tests["unique_id"]) == sorted(panel.ids)
+    assert tests["p_adjusted"].between(tests["p_value"], 1).all()
+    assert 0 < names["whole"].p_value < 1
+    # The first network's tests against a baseline, made in the same way, are those of `evaluate`.
+    made = evaluate_to_folder(
+        tmp_path / "e", panel, fc.Config(horizon=5, epochs=3, hidden=16),
+        BacktestOptions(n_windows=120, baselines=("naive",)),
+    )  # fmt: skip
+    same = ["unique_id", "horizon", "test", "model"]
+    theirs = made.tests.query("test == 'mae_against' and model == 'Naive'").set_index(same)
+    ours = names["tables"].tests.set_index(same).loc[theirs.index]
+    for column in ("statistic", "p_value", "difference"):
+        np.testing.assert_allclose(ours[column], theirs[column], rtol=1e-9)
 
 
 def test_every_network_is_described():

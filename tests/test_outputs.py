@@ -30,7 +30,7 @@ TABLE = pd.DataFrame(
 
 @pytest.mark.parametrize(
     ("name", "form"),
-    [("a.csv", "csv"), ("a.TXT", "csv"), ("a.json", "json"), ("a.pq", "parquet"),
+    [("a.CSV", "csv"), ("a.json", "json"), ("a.pq", "parquet"),
      ("a.xlsx", "excel")],
 )  # fmt: skip
 def test_the_ending_says_the_format(tmp_path, name, form):
@@ -44,6 +44,10 @@ def test_the_ending_says_the_format(tmp_path, name, form):
 def test_what_cannot_be_written_is_refused(tmp_path):
     with pytest.raises(UsageError, match=r"--output .*a\.xls: cannot write '.xls'; expected"):
         check_output(tmp_path / "a.xls")
+    with pytest.raises(UsageError, match=r"cannot write '.txt'; .* .json, .parquet, .xlsx$"):
+        check_output(tmp_path / "a.txt")  # not written as CSV without a word
+    with pytest.raises(UsageError, match=r".xlsx, or add --format$"):
+        check_output(tmp_path / "a.txt", formats=True)
     with pytest.raises(UsageError, match=r"--plot .*a file without an ending; expected .png, .svg"):
         check_output(tmp_path / "a", PICTURES, option="--plot")
     with pytest.raises(UsageError, match=r"expected .html$"):

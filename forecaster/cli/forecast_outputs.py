@@ -87,10 +87,10 @@ class Outputs(NamedTuple):
 def _checked_file(output: str, form: str | None, *, overwrite: bool) -> Output:
     """Return a file to write to, here or in an object store, once it is known that it can be."""
     if not is_url(output):
-        return check_output(Path(output), form=form, overwrite=overwrite)
+        return check_output(Path(output), form=form, overwrite=overwrite, formats=True)
     from forecaster.pipeline import check_remote_output
 
-    return check_remote_output(output, form=form, overwrite=overwrite)
+    return check_remote_output(output, form=form, overwrite=overwrite, formats=True)
 
 
 def _checked_table(

@@ -9,6 +9,7 @@ from .backtest.measures import differences as differences
 from .backtest.measures import excess as excess
 from .backtest.measures import in_volatility as in_volatility
 from .backtest.measures import ratios as ratios
+from .backtest.measures import ratios_of_sums as ratios_of_sums
 from .backtest.measures import relative as relative
 from .backtest.measures import together as together
 from .backtest.measures import totals as totals

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TABLES = {
-    ".csv": "csv", ".txt": "csv", ".json": "json", ".parquet": "parquet", ".pq": "parquet",
-    ".xlsx": "excel",
+    ".csv": "csv", ".json": "json", ".parquet": "parquet", ".pq": "parquet", ".xlsx": "excel",
 }  # fmt: skip
 """Formats of tables by ending."""
 PICTURES = {".png": "png", ".svg": "svg", ".pdf": "pdf"}
@@ -83,6 +82,7 @@ def check_output(
     form: str | None = None,
     overwrite: bool = False,
     option: str = "--output",
+    formats: bool = False,
 ) -> Output:
     """Check that a file can be written, and return it; call this before the work begins.
 
@@ -90,6 +90,7 @@ def check_output(
     - ``form``: the format; by default the format of the ending
     - ``overwrite``: whether the file may exist
     - ``option``: the command-line option, for error messages
+    - ``formats``: whether the command has the option --format, which messages then propose
 
     Raises UsageError when the file exists, its folder does not exist, the format is unknown or does
     not match the ending, or a library is missing.
@@ -98,7 +99,7 @@ def check_output(
         raise UsageError(f"{option} {path}: is a folder; expected the name of a file")
     # Standard output may be a file that the shell has just made; it must not be replaced.
     streamed = path.exists() and (not path.is_file() or path.parent in (Path("/dev"), _OWN))
-    form = format_of(str(path), endings, form, option, streamed=streamed)
+    form = format_of(str(path), endings, form, option, streamed=streamed, formats=formats)
     check_parent(path, option)
     if path.exists() and not streamed and not overwrite:
         raise UsageError(f"{option} {path} exists; choose another file, or add --overwrite")
@@ -130,6 +131,7 @@ def format_of(
     option: str,
     *,
     streamed: bool = False,
+    formats: bool = False,
 ) -> str:
     """Return the format of an output by its ending, or the one that was asked for.
 
@@ -139,7 +141,7 @@ def format_of(
     Raises UsageError when the format is unknown or does not match the ending, or a library is
     missing.
     """
-    form = _known_format(name, endings, form, option, streamed=streamed)
+    form = _known_format(name, endings, form, option, streamed=streamed, formats=formats)
     if form == "excel" and not has("xlsxwriter"):
         raise UsageError(
             f"{option} {name}: Excel needs XlsxWriter: {pip_command('excel')}; or choose .csv"
@@ -148,7 +150,13 @@ def format_of(
 
 
 def _known_format(
-    name: str, endings: Mapping[str, str], form: str | None, option: str, *, streamed: bool
+    name: str,
+    endings: Mapping[str, str],
+    form: str | None,
+    option: str,
+    *,
+    streamed: bool,
+    formats: bool,
 ) -> str:
     ending = Path(name).suffix.lower()
     known = endings.get(ending)
@@ -162,7 +170,7 @@ def _known_format(
         return form or known or ""
     usual = {kind: name for name, kind in reversed(list(endings.items()))}
     usual = {kind: usual[kind] for kind in dict.fromkeys(endings.values())}
-    advice = ", or add --format" if endings is TABLES else ""
+    advice = ", or add --format" if formats else ""
     raise UsageError(
         f"{option} {name}: cannot write {repr(ending) if ending else 'a file without an ending'}; "
         f"expected {', '.join(usual.values())}{advice}"

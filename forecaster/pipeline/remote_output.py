@@ -126,7 +126,12 @@ class RemoteOutput(Output):
 
 
 def check_remote_output(
-    name: str, *, form: str | None = None, overwrite: bool = False, option: str = "--output"
+    name: str,
+    *,
+    form: str | None = None,
+    overwrite: bool = False,
+    option: str = "--output",
+    formats: bool = False,
 ) -> RemoteOutput:
     """Check that an object can be written, and return it; call this before the work begins.
 
@@ -134,6 +139,7 @@ def check_remote_output(
     - ``form``: the format; by default the format of the ending
     - ``overwrite``: whether the object may exist
     - ``option``: the command-line option, for error messages
+    - ``formats``: whether the command has the option --format, which messages then propose
 
     Raises UsageError when the object exists, its bucket does not exist, the format is unknown or
     does not match the ending, or a library is missing; WriteError when the store cannot be reached,
@@ -143,7 +149,7 @@ def check_remote_output(
     if url.kind in WEB:
         raise UsageError(f"{option} {url.shown}: web servers are only read from; {_EXPECTED}")
     try:
-        form = format_of(url.url, TABLES, form, option)
+        form = format_of(url.url, TABLES, form, option, formats=formats)
     except UsageError as error:
         raise UsageError(url.hidden(str(error))) from None
     if any(sign in url.url for sign in "*["):

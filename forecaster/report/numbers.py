@@ -19,6 +19,7 @@ from forecaster.evaluation import (
     differences,
     excess,
     ratios,
+    ratios_of_sums,
     relative,
     together,
     totals,
@@ -311,20 +312,14 @@ def _summed_in_group(
     """Return what takes the place of means of ratios in a group; empty without ``sums``."""
     out, ours = dict[str, float](), evaluation.model
     for name, table in sums.items():
-        out[name] = _ratio_of_sums(table.loc[own], model, "Naive")
+        out[name] = float(ratios_of_sums(table.loc[own]).ratio[model])
     if sums:
         table = sums[evaluation.sharpest_score].loc[own]
-        both = table[[ours, model]].dropna() if model != ours else table[[ours]].dropna()
-        out["series"] = len(both)
-        out["ratio"] = _ratio_of_sums(table, ours, model)
+        against = ratios_of_sums(table, model)
+        out["series"], out["ratio"] = int(against.series[ours]), float(against.ratio[ours])
+        both = table[[ours, model]].dropna()
         out["better"] = (both[ours] < both[model]).mean() if model != ours else np.nan
     return out
-
-
-def _ratio_of_sums(table: pd.DataFrame, model: str, other: str) -> float:
-    both = table[table[model].notna() & table[other].notna()]
-    unit = float(both[other].sum())
-    return float(both[model].sum()) / unit if unit > 0 else np.nan
 
 
 def _scores_of(evaluation: Evaluation) -> list[str]:

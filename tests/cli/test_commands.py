@@ -138,7 +138,12 @@ USAGE = [
     (("predict", "AAPL", "--level", "100"), "expected percent above 0 and below 100; got 100"),
     (("predict", "AAPL", "--level", "0.8"), "did you mean 80?"),
     (("predict", "AAPL", "--output", "f.xls"), "cannot write '.xls'; expected .csv, .json, "),
-    (("predict", "AAPL", "--output", "{tmp}/empty.txt"), "empty.txt exists; choose another file"),
+    (("predict", "AAPL", "--output", "{tmp}/full.csv"), "full.csv exists; choose another file"),
+    (
+        ("predict", "AAPL", "--output", "f.txt"),
+        "f.txt: cannot write '.txt'; expected .csv, .json, .parquet, .xlsx, or add --format",
+    ),
+    (("scorecard", "--output", "f.txt"), "f.txt: cannot write '.txt'; expected .csv, "),
     (("predict", "AAPL", "--output", "{tmp}"), "is a folder; expected the name of a file"),
     (("predict", "AAPL", "--output", "{tmp}/no/f.csv"), "/no; make it first, or choose another"),
     (("predict", "AAPL", "--plot", "{tmp}/no/f.png"), "no/f.png: there is no folder"),
@@ -146,7 +151,8 @@ USAGE = [
     (("predict", "AAPL", "--format", "csv", "--output", "f.xlsx"), "says excel, --format says csv"),
     (("report", "--output", "r.pdf"), "cannot write '.pdf'; expected .html"),
     (("evaluate", "--source", "simulated", "--output", "{tmp}/no/e"), "there is no folder"),
-    (("export", "--output", "{tmp}/empty.txt"), "exists; choose another file, or add --overwrite"),
+    (("export", "--output", "f.txt"), "cannot write '.txt'; expected .csv, .json, "),
+    (("export", "--output", "{tmp}/full.csv"), "exists; choose another file, or add --overwrite"),
     (("predict", "--all", "--format", "parquet"), "needs --output"),
     (("predict", "AAPL", "--plot", "{tmp}/fan.xyz", "--home", "{home}"), "cannot write '.xyz'"),
     (("fit", "--source", "simulated", "--tickers", ""), "cannot be read"),
@@ -157,6 +163,7 @@ USAGE = [
 @pytest.mark.parametrize(("args", "message"), USAGE)
 def test_wrong_usage_exits_with_2(args, message, tmp_path, home):
     (tmp_path / "empty.txt").write_text("# nothing\n")
+    (tmp_path / "full.csv").write_text("mine")
     (tmp_path / "binary.txt").write_bytes(b"\x7fELF\x00\x01")
     (tmp_path / "bad.toml").write_text("hiden = 3")
     (tmp_path / "bad2.toml").write_text("epochs = 2.5")

@@ -18,6 +18,7 @@ from forecaster.evaluation import (
     excess,
     in_volatility,
     ratios,
+    ratios_of_sums,
     relative,
     strongest,
     value_at_risk,
@@ -43,6 +44,16 @@ def test_relative_is_the_mean_over_horizons_of_ratios_at_each(two_steps):
     np.testing.assert_array_equal(table["Naive"], 1)
     np.testing.assert_allclose(relative(two_steps, "crps", 2)["LSTM"], 1.5 * at_one)
     assert table.index.tolist() == list(SERIES)
+
+
+def test_sums_are_compared_on_the_series_that_both_models_have():
+    sums = pd.DataFrame({"LSTM": [1, 2, np.nan], "Naive": [4, np.nan, 3], "SBA": [0, 0, np.nan]})
+    ratio, series = ratios_of_sums(sums)
+    np.testing.assert_array_equal(ratio, [1 / 4, 1, 0])
+    assert series.tolist() == [1, 2, 1]
+    ratio, series = ratios_of_sums(sums, "SBA")  # of zeros there is no ratio
+    assert ratio.isna().all() and series.tolist() == [2, 1, 2]
+    assert ratios_of_sums(sums.tail(1), "SBA").series.tolist() == [0, 0, 0]
 
 
 def test_excess_is_the_mean_over_horizons_of_differences_at_each(two_steps):

@@ -2,6 +2,8 @@
 
 import dataclasses
 import functools
+import re
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -93,6 +95,63 @@ def test_the_season_is_that_of_what_was_known_at_the_first_cutoff():
             scores["mae"] / scores["mase"], np.abs(np.diff(y[:30])).mean()
         )  # as of a part of the panel
         assert season_at(panel, cutoff) == 1
+
+
+ROWS = {
+    "weekdays or sessions, such as daily prices": "B",
+    "every day": "D",
+    "weeks": "W-FRI",
+    "months": "MS",
+    "quarters": "QE",
+    "years": "YS",
+    "counted steps": None,
+    "within the hours of an exchange": "session",
+    "other hours": "h",
+    "other half hours": "30min",
+    "other quarter hours": "15min",
+    "other steps within a day": "10min",
+}
+
+
+def test_mase_divides_by_the_change_over_the_season_that_the_page_says():
+    page = (Path(__file__).parents[2] / "docs" / "evaluation.md").read_text()
+    section = page.partition("### What MASE divides by")[2].partition("\n## ")[0]
+    said = dict(re.findall(r"^\| ([a-z][^|]*) \| ([^|]*) \|$", section, re.MULTILINE))
+    assert said.pop("rows") == "season, in rows"
+    assert list(said) == list(ROWS)
+    for rows, kind in ROWS.items():
+        times = times_of(kind)
+        y = np.random.default_rng(0).normal(size=200).cumsum()
+        known = pd.DataFrame({"unique_id": "a", "ds": times, "y": y})
+        frame = known.tail(9).assign(cutoff=times[190], Naive=0.0)
+        scores = fc.evaluate(frame, panel=fc.Panel.from_frame(known)).iloc[0]
+        season = 7 if said[rows] == "those of a usual session" else int(said[rows])
+        change = np.abs(y[season:191] - y[: 191 - season]).mean()
+        np.testing.assert_allclose(scores["mae"] / scores["mase"], change, err_msg=rows)
+
+
+def times_of(kind: str | None) -> pd.Index:
+    """Return two hundred times of a frequency; those of a session are hours of New York's."""
+    if kind is None:
+        return pd.RangeIndex(200)
+    if kind != "session":
+        return pd.date_range("2001-01-01", periods=200, freq=kind)
+    days = pd.bdate_range("2023-04-10", periods=29)  # without a holiday
+    hours = [day + pd.Timedelta(hours=9.5 + hour) for day in days for hour in range(7)]
+    return pd.DatetimeIndex(hours[:200])
+
+
+def test_unchanged_has_the_mase_of_a_random_walk_that_the_page_says():
+    days = pd.bdate_range("2001-01-01", periods=6000)
+    y = np.random.default_rng(0).normal(size=6000).cumsum()
+    panel = fc.Panel.from_frame(pd.DataFrame({"unique_id": "a", "ds": days, "y": y}))
+    for horizon, said in ((1, 0.45), (5, 0.75)):
+        at = np.repeat(np.arange(3000, 5990), horizon)
+        to = at + np.tile(np.arange(1, horizon + 1), 2990)
+        frame = pd.DataFrame(
+            {"unique_id": "a", "ds": days[to], "cutoff": days[at], "y": y[to], "Naive": y[at]}
+        )
+        assert fc.evaluate(frame, panel=panel)["mase"].item() == pytest.approx(said, abs=0.02)
 
 
 def test_quantile_scores_are_those_of_utilsforecast_and_of_the_closed_form():

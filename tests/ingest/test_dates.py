@@ -1,12 +1,16 @@
 """Times in all notations are read as what they are, or refused; numbers that count stay numbers."""
 
+import datetime
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import forecaster as fc
 from forecaster.errors import DataError, ForecasterWarning, UsageError
+from forecaster.ingest.tables.dates import to_times
 from forecaster.ingest.tables.file_reader import read_series
+from forecaster.ingest.tables.location import TableLocation
 from forecaster.series import dates_of_numbers, other_meaning
 from forecaster.series.panel.panel import Panel
 from tests.conftest import run
@@ -318,6 +322,44 @@ def autumn(kind: str) -> pd.DataFrame:
     """Two days of hours in Berlin, around the end of summer time."""
     hours = pd.date_range("2023-10-28", periods=49, freq="h", tz="Europe/Berlin")
     return table(list(hours if kind == "zone" else hours.map(pd.Timestamp.isoformat)))
+
+
+NOTATIONS = (
+    "%d.%m.%Y %H:%M", "%m/%d/%Y, %I:%M %p", "%d-%b-%Y %H:%M:%S", "%Y-%m-%d %I:%M:%S %p",
+    "%d/%m/%Y %H:%M:%S.%f", "%Y-%m-%dT%H:%M:%S", "%b %d, %Y %H:%M", "%d.%m.%Y",
+    "%d.%m.%Y %H:%MZ", "%m/%d/%Y %H:%M:%S +02:00",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("notation", NOTATIONS)
+def test_times_that_are_read_together_are_those_read_one_by_one(notation):
+    random = np.random.default_rng(0)
+    seconds = random.integers(0, 86_400 * 300, 60)
+    times = pd.Timestamp("2023-03-13") + pd.to_timedelta(seconds, unit="s")
+    times = times[random.integers(0, 60, 150)]  # some several times, in any order
+    texts = pd.Series([time.strftime(notation) for time in times])
+    read = to_times(texts, TableLocation("the table"))
+    one_by_one = [datetime.datetime.strptime(text, notation) for text in texts]
+    assert read.tolist() == [pd.Timestamp(time) for time in one_by_one]
+
+
+def test_a_day_is_read_once_however_many_times_it_has(monkeypatch):
+    hours = pd.date_range("2024-03-01", periods=300, freq="h")
+    texts = pd.Series(hours.strftime("%d.%m.%Y %H:%M").repeat(4))
+    sizes = []
+    plain = pd.to_datetime
+    monkeypatch.setattr(
+        "pandas.to_datetime",
+        lambda text, **options: sizes.append(len(text)) or plain(text, **options),
+    )
+    assert to_times(texts, TableLocation("the table")).tolist() == hours.repeat(4).tolist()
+    assert sorted(sizes)[-2:] == [13, 300]  # days, and once each time, for those in ISO 8601
+
+
+def test_the_date_that_is_none_is_one_that_few_rows_are_like():
+    texts = [*["13.01.2024 10:00"] * 5, "2024-01-14 10:00", "2024-01-15 10:00"]
+    with pytest.raises(DataError, match="row 6, column 'ds': '2024-01-14 10:00' is not a date"):
+        read(texts)
 
 
 @pytest.mark.parametrize("layout", ["long", "one", "wide"])

@@ -59,6 +59,34 @@ def test_an_infinite_number_of_a_wide_table_is_an_error(tmp_path):
     assert result.exit_code == 1 and "line 3, column 'south': inf is not a number" in result.stderr
 
 
+NO_SERIES = {
+    "text": ["ok", "", "bad"],
+    "categories": pd.Categorical(["ok", "bad", "ok"]),
+    "some currencies": ["EUR", "JUN", "USD"],
+    "times": DAYS,
+    "yes and no": [True, False, True],
+}
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "frame"])
+@pytest.mark.parametrize("kind", NO_SERIES)
+def test_a_column_of_a_wide_table_that_is_no_series_is_refused(tmp_path, kind, ending):
+    frame = pd.DataFrame({"date": DAYS, "north": [1.5, 2.5, 3.5], "note": NO_SERIES[kind]})
+    row = "line 2" if ending == "csv" else "row 1"
+    message = (
+        rf"{row}, column 'note': .* is not a number\. Each column of this table beside the dat"
+    )
+    with pytest.raises(DataError, match=message):
+        load_as(ending, frame, tmp_path)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "frame"])
+def test_a_column_of_numbers_as_text_is_a_series_of_a_wide_table(tmp_path, ending):
+    texts = {"north": ["1.5", "", "3.5"], "currency": ["EUR"] * 3, "paid in": ["USD"] * 3}
+    frame = pd.DataFrame({"date": DAYS, "south": [1.0, 2.0, 3.0], **texts})
+    assert load_as(ending, frame, tmp_path).ids == ("north", "south")
+
+
 def test_an_infinite_number_that_is_not_learned_from_is_counted_and_named():
     frame = prices(change=[np.nan, np.inf, -np.inf])
     with pytest.warns(ForecasterWarning, match="row 2, column 'change': inf .*2 of 3 cells of thi"):

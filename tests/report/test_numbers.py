@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from forecaster.evaluation import together
 from forecaster.report import numbers, page
 from tests.evaluation.handmade import SERIES, evaluation, of_counts, outcomes, scores_of
 
@@ -239,6 +240,21 @@ def test_groups_of_counts_are_sums_over_their_series(sparse):
     assert table["mae"]["right", "SBA"] == pytest.approx(9.4 / 10)
     assert table["ratio"]["left", "SBA"] == pytest.approx(6 / 7.01)
     assert (table["series"] == 2).all() and table["better"]["left", "Naive"] == 0.5
+
+
+def test_a_group_of_counts_has_the_ratios_that_are_quoted_of_its_series(sparse):
+    sparse.scores.loc[
+        (sparse.scores["model"] == "SBA") & (sparse.scores["unique_id"] == "a"), "mae"
+    ] = np.nan
+    members = {"left": ["a", "c"], "right": ["b", "d"]}
+    table = numbers.by_group(sparse)
+    assert len(table) == 6
+    for row in table.to_dict("records"):
+        ids, model = members[row["group"]], row["model"]
+        for score in ("crps", "mae"):
+            assert row[score] == together(sparse, score, ids=ids).ratio[model]
+        whole = together(sparse, sparse.sharpest_score, model, ids=ids)
+        assert (row["ratio"], row["series"]) == (whole.ratio["LSTM"], whole.series["LSTM"])
 
 
 def test_a_score_on_fewer_series_than_another_says_on_how_many(tmp_path):

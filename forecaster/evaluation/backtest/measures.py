@@ -116,10 +116,18 @@ def together(
     table = table if ids is None else table.loc[list(ids)]
     if not evaluation.summed:
         return Together(table.mean(), table.notna().sum())
+    return ratios_of_sums(table, other)
+
+
+def ratios_of_sums(table: pd.DataFrame, other: str = NAIVE) -> Together:
+    """Return the sum of each model's scores relative to the sum of ``other``'s.
+
+    ``table``: rows of :func:`totals`. A model is compared on the series for which both scores are
+    known. The ratio is NaN where the sum of ``other`` is zero, or there is no such series.
+    """
     both = table.notna() & table[[other]].notna().to_numpy()
     sums = both.mul(table[other].fillna(0), axis=0).sum()
-    ratio = table.where(both).sum() / sums.where(sums > 0)
-    return Together(ratio, both.sum())
+    return Together(table.where(both).sum() / sums.where(sums > 0), both.sum())
 
 
 def differences(evaluation: Evaluation, score: str, horizon: int = ALL) -> pd.DataFrame:

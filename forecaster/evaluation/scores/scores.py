@@ -69,7 +69,8 @@ def evaluate(
       quantiles equal, as those of counts do, are inside in part (:func:`.metrics.held`)
     - ``pinball-0.1``: per quantile
     - ``mase``, ``rmsse``: with a ``panel``, relative to the seasonal naive's error up to the first
-      cutoff (Hyndman & Koehler 2006)
+      cutoff (Hyndman & Koehler 2006): the mean absolute and the root mean squared change over
+      ``season`` rows, which are five for daily prices and one where a frequency has no season
     - ``forecast_by``: where the frame has it, what our forecasts of the series rest on at its
       latest cutoff, in the rows of all models
 

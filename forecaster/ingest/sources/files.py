@@ -21,7 +21,7 @@ from forecaster.ingest.tables.numbers import Decimal
 from forecaster.ingest.tables.roles import Columns
 from forecaster.spelling import spelled, spellings
 
-_READER = 7  # raise it when files are read differently
+_READER = 8  # raise it when files are read differently
 
 
 class Files:

@@ -39,7 +39,7 @@ def export_prices(
     Raises UsageError if the source, a ticker, the format or the folder does not exist, or if the
     file exists, StoreError if a series is damaged.
     """
-    file = check_output(output, form=form, overwrite=overwrite)
+    file = check_output(output, form=form, overwrite=overwrite, formats=True)
     store = find_store(home, source)
     with store.locked_to_read():  # no file is replaced meanwhile
         return _export(store, file, tickers, adjusted=adjusted)

@@ -1,7 +1,9 @@
 """Read times: dates in common formats, times of day in a column of their own, and whole numbers."""
 
 import datetime
+import re
 
+import numpy as np
 import pandas as pd
 
 from forecaster.errors import DataError, UsageError
@@ -17,14 +19,16 @@ _DAY_FORMATS = (
 )  # fmt: skip
 _MONTH_FORMATS = ("%m/%Y", "%b %Y", "%b-%Y", "%B %Y")
 # The day, hours, minutes, seconds, and AM or PM, such as 28.03.2024 10:00 or 3/28/2024, 9:30 PM.
-_DAY_AND_CLOCK = (
+_DAY_AND_CLOCK = re.compile(
     r"^(.*[0-9]),?[T ] *([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9](?:\.[0-9]{1,9})?))?"
     r"(?: ?([AaPp])[Mm])?$"
 )
+_NO_CLOCK = np.iinfo(np.int64).min  # NaT
 _ISO_DAY = r"\d{4}(?:-\d\d-|/\d\d/|\d\d)\d\d"
 _QUARTER = r"^(?:(\d{4})[- ]?Q([1-4])|Q([1-4])[-/ ]?(\d{4}))$"
 _WEEK = r"^(\d{4})-?W(\d\d)(?:-?([1-7]))?$"
 _MONTH = r"^(\d{4})-?M(\d\d)$"
+_LONGEST_PERIOD = 10  # characters, as in 2024-W05-1
 _ONE_DIGIT = r"\d{4}\.\d"  # 2024.1 is January, or October of a table that holds fractions
 _FURTHER_OFFSET = r"[T ]\d\d(?::?\d\d){0,2}(?:[.,]\d+)?\s*[+-]\d"
 # Days that stay within nanoseconds at any time of day and with any offset.
@@ -250,76 +254,127 @@ def _parse(text: pd.Series) -> pd.Series:
     ValueError if several readings remain, or if a year of two digits may be in this century or the
     last.
     """
-    if (bare := text.str.fullmatch(_ONE_DIGIT)).any():
+    codes, kinds = pd.factorize(text, use_na_sentinel=False)  # most texts repeat
+    written = pd.Series(kinds)
+    if (bare := written.str.fullmatch(_ONE_DIGIT)).any():
         raise ValueError(
-            f"{text[bare].iloc[0]!r} may be January, October as a fraction, or a part of a year; "
-            "write months as 2024-10"
+            f"{written[bare].iloc[0]!r} may be January, October as a fraction, or a part of a "
+            "year; write months as 2024-10"
         )
-    text = text.mask(text.str.contains(_FURTHER_OFFSET, regex=True), "")  # beyond those on earth
-    iso = pd.to_datetime(text, format="ISO8601", errors="coerce")
+    # Offsets beyond those on earth are none.
+    written = written.mask(written.str.contains(_FURTHER_OFFSET, regex=True), "")
+
+    def in_rows(dates: pd.Series) -> pd.Series:
+        if len(dates) == len(text):  # no text repeats
+            return dates.set_axis(text.index)
+        return dates.take(codes).set_axis(text.index)
+
+    iso = pd.to_datetime(written, format="ISO8601", errors="coerce")
     if not iso.isna().any():
-        return iso
-    if (periods := _parse_periods(text)).notna().any():
-        return periods
-    days, clock = _split_clock(text)
-    by_form = {form: pd.to_datetime(days, format=form, errors="coerce") for form in _DAY_FORMATS}
-    iso_days = days.where(days.str.fullmatch(_ISO_DAY))
-    by_form["ISO8601"] = pd.to_datetime(iso_days, format="ISO8601", errors="coerce")
-    short = by_form[_SHORT_YEAR]
-    if (late := short > pd.Timestamp.now() + pd.Timedelta(days=366)).any():
-        raise ValueError(
-            f"the year of {text[late].iloc[0]!r} may be in this century or the last; write it in "
-            "full"
-        )
-    partly = [iso, *(_at(dates, clock) for dates in by_form.values())]
-    partly += [pd.to_datetime(text, format=form, errors="coerce") for form in _MONTH_FORMATS]
-    readings = [dates for dates in partly if not dates.isna().any()]
+        return in_rows(iso)
+    if (periods := _parse_periods(written)).notna().any():
+        return in_rows(periods)
+    partly = [iso, *_in_each_format(written)]
+    readings = [in_rows(dates) for dates in partly if not dates.isna().any()]
     if not readings:
-        return max(partly, key=lambda dates: dates.notna().sum())
+        rows = np.bincount(codes, minlength=len(written))
+        return in_rows(max(partly, key=lambda dates: rows[dates.notna().to_numpy()].sum()))
     # 01/02/2024 has two readings. Files are mostly sorted, and exchanges closed on weekends.
     for plausible in (lambda d: d.is_monotonic_increasing or d.is_monotonic_decreasing,
                       lambda d: (d.dt.day_of_week < 5).all()):  # fmt: skip
         readings = [dates for dates in readings if plausible(dates)] or readings
     if any((dates != readings[0]).any() for dates in readings):
         raise ValueError(
-            f"dates such as {text.iloc[0]!r} may have the month or the day first; choose by "
+            f"dates such as {written.iloc[0]!r} may have the month or the day first; choose by "
             "--date-format %d/%m/%Y (in Python date_format=), or write them as 2024-03-28"
         )
     return readings[0]
 
 
+def _in_each_format(text: pd.Series) -> list[pd.Series]:
+    """Read dates, with or without a time of day, in each of the formats; NaT where it has another.
+
+    Raises ValueError if a year of two digits may be in this century or the last.
+    """
+    days, clock = _split_clock(text)
+    codes, kinds = pd.factorize(days, use_na_sentinel=False)  # a day has many times
+    each = pd.Series(kinds)
+    by_form = {form: pd.to_datetime(each, format=form, errors="coerce") for form in _DAY_FORMATS}
+    iso_days = each.where(each.str.fullmatch(_ISO_DAY))
+    by_form["ISO8601"] = pd.to_datetime(iso_days, format="ISO8601", errors="coerce")
+    short = by_form[_SHORT_YEAR]
+    if (late := short > pd.Timestamp.now() + pd.Timedelta(days=366)).any():
+        first = text[late.to_numpy()[codes]].iloc[0]
+        raise ValueError(
+            f"the year of {first!r} may be in this century or the last; write it in full"
+        )
+    read = [_at(dates, clock, codes) for dates in by_form.values()]
+    timed = clock.notna()  # months have no time of day
+    for form in _MONTH_FORMATS:
+        months = pd.to_datetime(each, format=form, errors="coerce").take(codes)
+        read.append(months.set_axis(text.index).mask(timed))
+    return read
+
+
 def _split_clock(text: pd.Series) -> tuple[pd.Series, pd.Series]:
     """Return times that are text without their times of day, and these as durations.
 
-    Text without a valid time of day is unchanged, and its duration is zero.
+    Text without a valid time of day is unchanged, and its duration is missing.
     """
-    none = pd.Series(pd.Timedelta(0), text.index)
+    none = pd.Series(pd.NaT, text.index, dtype="timedelta64[ns]")
     if not text.str.contains(":", regex=False).any():
         return text, none
-    parts = text.astype(object).str.extract(_DAY_AND_CLOCK)
-    hours, half = parts[1].astype(float), parts[4].str.upper()
-    found = parts[0].notna() & (half.isna() | hours.between(1, 12))
-    hours = hours.where(half.isna(), hours % 12 + 12 * (half == "P").astype(float))
-    clock = (
-        pd.to_timedelta(hours, unit="h")
-        + pd.to_timedelta(parts[2].astype(float), unit="min")
-        + pd.to_timedelta("00:00:" + parts[3].fillna("00"))
-    )
-    return parts[0].where(found, text), clock.where(found, none)
+    days = text.to_numpy(dtype=object, copy=True)
+    clock = np.full(len(days), _NO_CLOCK)
+    durations: dict[str, int | None] = {}  # of what follows a day: most of it repeats
+    for row, cell in enumerate(days):
+        found = _DAY_AND_CLOCK.match(cell) if isinstance(cell, str) else None
+        if found is None:
+            continue
+        tail = cell[found.end(1) :]
+        if tail not in durations:
+            durations[tail] = _nanoseconds(*found.groups()[1:])
+        if (duration := durations[tail]) is not None:
+            days[row], clock[row] = found[1], duration
+    days = pd.Series(days, text.index, dtype=object)
+    return days, pd.Series(clock.view("timedelta64[ns]"), text.index)
 
 
-def _at(days: pd.Series, clock: pd.Series) -> pd.Series:
-    """Return days at times of day; NaT for days that nanoseconds do not reach."""
+def _nanoseconds(hours: str, minutes: str, seconds: str | None, half: str | None) -> int | None:
+    """Return a time of day in nanoseconds after midnight; None for an hour with AM or PM but 1-12.
+
+    - ``seconds``: may have a fraction
+    - ``half``: ``a`` or ``p`` for AM or PM
+    """
+    hour = int(hours)
+    if half is not None:
+        if not 1 <= hour <= 12:
+            return None
+        hour = hour % 12 + 12 * (half in "pP")
+    whole, _, fraction = (seconds or "0").partition(".")
+    full = (hour * 60 + int(minutes)) * 60 + int(whole)
+    return full * 10**9 + int(fraction.ljust(9, "0"))
+
+
+def _at(days: pd.Series, clock: pd.Series, codes: np.ndarray) -> pd.Series:
+    """Return days at times of day; NaT for days that nanoseconds do not reach.
+
+    - ``days``: the distinct days; ``codes``: which of them each row has
+    - ``clock``: the time of day of each row
+    """
+    clock = clock.fillna(pd.Timedelta(0))
     if not clock.any():
-        return days
-    return days.where(days.between(*_REACHED)).astype("datetime64[ns]") + clock
+        return days.take(codes).set_axis(clock.index)
+    reached = days.where(days.between(*_REACHED)).astype("datetime64[ns]")
+    return reached.take(codes).set_axis(clock.index) + clock
 
 
 def _parse_periods(text: pd.Series) -> pd.Series:
     """Return the first day of weeks, months and quarters, NaT for other text."""
-    text = text.str.upper()
+    index = text.index
+    text = text[text.str.len() <= _LONGEST_PERIOD].str.upper()
     if not text.str.contains("[QWM]", regex=True).any():
-        return pd.Series(pd.NaT, text.index)
+        return pd.Series(pd.NaT, index)
     quarters = text.str.extract(_QUARTER)
     year, quarter = quarters[0].fillna(quarters[3]), quarters[1].fillna(quarters[2])
     month = quarter.map({"1": "01", "2": "04", "3": "07", "4": "10"})
@@ -328,4 +383,5 @@ def _parse_periods(text: pd.Series) -> pd.Series:
     day_of_week = weeks[0] + "-" + weeks[1] + "-" + weeks[2].fillna("1")
     firsts = (year + "-" + month).fillna(months[0] + "-" + months[1])
     dates = pd.to_datetime(firsts, format="%Y-%m", errors="coerce")
-    return dates.fillna(pd.to_datetime(day_of_week, format="%G-%V-%u", errors="coerce"))
+    dates = dates.fillna(pd.to_datetime(day_of_week, format="%G-%V-%u", errors="coerce"))
+    return dates.reindex(index)

@@ -42,6 +42,9 @@ from forecaster.ingest.tables.roles import (
 from forecaster.series import show_time
 
 _HEAD = 100  # cells that are looked at first
+_EACH_A_SERIES = (
+    ". Each column of this table beside the dates is taken as a series: leave out what is none"
+)
 _CONTROL = (
     "[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff"
     "\U000e0000-\U000e007f]"
@@ -206,7 +209,13 @@ def _numbers(
     decimal = decimal or (evidence.decimal if evidence else ".")
     for column, cells in texts.items():
         out[column] = to_numbers(
-            cells, where, column, decimal, evidence, infinite=column not in needed
+            cells,
+            where,
+            column,
+            decimal,
+            evidence,
+            infinite=column not in needed,
+            advice=_EACH_A_SERIES if all_needed else "",
         )
     return {
         column: numbers if column in needed else _without_infinite(numbers, where, column)

@@ -115,6 +115,7 @@ def to_numbers(
     evidence: Evidence | None = None,
     *,
     infinite: bool = False,
+    advice: str = "",
 ) -> pd.Series:
     """Return a text column as floats; blank cells become NaN.
 
@@ -122,6 +123,7 @@ def to_numbers(
     - ``decimal``: the decimal sign; the other sign, spaces and apostrophes may separate thousands
     - ``evidence``: the cell that decided ``decimal``; None: the user chose it
     - ``infinite``: whether numbers that are too large, such as 1e400, become infinite
+    - ``advice``: ends the message of a cell that is no number with any decimal sign
 
     Raises DataError if a cell is not a number with this decimal sign.
     """
@@ -140,7 +142,7 @@ def to_numbers(
     if not infinite:
         bad |= numbers.abs() == np.inf
     if bad.any():
-        raise DataError(_bad_cell(column, text, bad, where, name, decimal, evidence))
+        raise DataError(_bad_cell(column, text, bad, where, name, decimal, evidence, advice))
     return numbers
 
 
@@ -226,6 +228,7 @@ def _bad_cell(
     name: str,
     decimal: Decimal,
     evidence: Evidence | None,
+    advice: str,
 ) -> str:
     """Return the error message for the first bad cell."""
     shown = str(column[bad].iloc[0]).strip()
@@ -234,7 +237,7 @@ def _bad_cell(
         return f"{message}; it is too large. {_IF_UNKNOWN}"
     other = _OTHER[decimal]
     if not re.fullmatch(_valid(other), text[bad].iloc[0]):
-        return message
+        return message + advice
     if evidence is None:
         return f"{message} with a decimal {_NAMES[decimal]}, as --decimal {decimal} says"
     return (

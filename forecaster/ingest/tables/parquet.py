@@ -10,7 +10,13 @@ from forecaster.errors import DataError
 from forecaster.files import Footer, check_parquet, open_for_arrow
 from forecaster.free_memory import free_memory
 from forecaster.ingest.tables.currencies import are_currencies, may_be_currencies
-from forecaster.ingest.tables.roles import Columns, canonical, canonical_names, is_needed
+from forecaster.ingest.tables.roles import (
+    Columns,
+    canonical,
+    canonical_names,
+    is_needed,
+    may_be_wide,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,7 +44,8 @@ def read_parquet(
     The frame's index counts the rows of the file. Columns that are not read are listed in
     ``frame.attrs["unread"]``. Of text columns without a known role, only those are read that hold
     currencies alone, whatever statistics the file has of them; all are read of a file without
-    times, since one may hold dates.
+    times, since one may hold dates. Of a wide table all columns are read, since each must be a
+    series.
 
     - ``columns``: the columns with series, times and target, if their names do not show it
     - ``everything``: whether to read all other columns, too
@@ -48,14 +55,15 @@ def read_parquet(
     """
     import pyarrow.parquet as pq
 
-    named = (columns or Columns()).named
+    columns = columns or Columns()
     with open_for_arrow(path) as opened, pq.ParquetFile(opened) as file:
         schema = file.schema_arrow
         groups = range(file.metadata.num_row_groups) if groups is None else groups
         rows, before = _count_rows(file.metadata, groups)
         if len(schema) > _MOST_COLUMNS:
             raise DataError(f"{path}: {len(schema)} columns; expected {_MOST_COLUMNS} at most")
-        needed = _needed(schema, named, everything=everything)
+        everything = everything or may_be_wide(schema.names, columns)
+        needed = _needed(schema, columns.named, everything=everything)
         if _is_undated(schema, columns):
             needed |= {field.name for field in schema if _is_plain_text(field.type)}
         chosen = _Chosen.of(path, schema, needed, _guessed(file, needed, groups))
@@ -69,7 +77,7 @@ def read_parquet(
         table = file.read_row_groups(list(groups), columns=chosen.names)
     others = {name for name in chosen.guessed if not _are_currencies(table.column(name))}
     table, chosen = table.drop_columns(list(others)), chosen.without(others)
-    table = _with_plain_texts(path, table, chosen, schema, named)
+    table = _with_plain_texts(path, table, chosen, schema, columns.named)
     if len(table) != rows:
         raise DataError(f"{path}: {len(table)} rows, but its footer declares {rows}")
     table = _without_index_and_decimals(table)
@@ -118,10 +126,10 @@ def _count_rows(footer: "pq.FileMetaData", groups: Sequence[int]) -> tuple[int, 
     return rows if len(groups) < len(sizes) else footer.num_rows, before
 
 
-def _is_undated(schema: "pa.Schema", columns: Columns | None) -> bool:
+def _is_undated(schema: "pa.Schema", columns: Columns) -> bool:
     """Return whether no column holds times by its type, by its name, or as the caller says."""
     return (
-        (columns is None or columns.time_col is None)
+        columns.time_col is None
         and not any(is_time(field.type) for field in schema)
         and "ds" not in canonical_names(schema.names).values()
     )

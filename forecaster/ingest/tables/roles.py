@@ -60,6 +60,21 @@ def is_needed(name: str) -> bool:
     return name in used or name in _FALLBACK_SPELLINGS
 
 
+def may_be_wide(names: list[str], columns: "Columns") -> bool:
+    """Return whether all columns but the times are series, as far as their names tell.
+
+    ``names``: of all columns, as written
+    """
+    if columns.wide is not None:
+        return columns.wide
+    roles = {new for old, new in canonical_names(names).items() if old != columns.time_col}
+    return (
+        columns.id_col is None
+        and columns.target_col is None
+        and not roles & {"unique_id", *TARGETS, *PRICES}
+    )
+
+
 _WORDS = {"unique_id": "the series", "ds": "the time", "y": "the target"}
 _NAME_THEM = (
     "Name the columns: --columns id=NAME,time=NAME,target=NAME (in Python id_col=, time_col=, "

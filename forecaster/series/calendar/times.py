@@ -1,6 +1,7 @@
 """Times of series: read what a caller writes, and show a time."""
 
 import datetime
+import re
 from collections.abc import Iterable
 from typing import TypeAlias, cast
 
@@ -18,7 +19,9 @@ Time: TypeAlias = Date | int | np.integer
 
 _CLOCK = r"[T ]\d\d(?::?\d\d(?::?\d\d(?:[.,]\d+)?)?)?"
 # After a time of day: Z, UTC, or hours with or without minutes (PostgreSQL writes +00).
-_OFFSET = rf"^(.*{_CLOCK})\s*(?:[Zz]|UTC|GMT|([+-])(0\d|1[0-5])(?::?(\d\d)(?::\d\d)?)?)$"
+_OFFSET = re.compile(
+    rf"^(.*{_CLOCK})\s*(?:[Zz]|UTC|GMT|([+-])(0\d|1[0-5])(?::?(\d\d)(?::\d\d)?)?)$"
+)
 _HAS_OFFSET = rf"{_CLOCK}\s*(?:[Zz]|UTC|GMT|[+-](?:0\d|1[0-5])(?::?\d\d(?::\d\d)?)?)$"
 _SHORTEST_DATE = 8  # characters
 
@@ -64,12 +67,16 @@ def split_offset(text: pd.Series) -> tuple[pd.Series, pd.Series | None]:
     if not ends.str.contains(_HAS_OFFSET, regex=True).any():
         return text, None
     codes, kinds = pd.factorize(text, use_na_sentinel=False)  # most texts repeat
-    written = pd.Series(kinds, dtype="string")
-    parts = written.str.extract(_OFFSET)
-    size = pd.to_timedelta(parts[2].fillna("00") + ":" + parts[3].fillna("00") + ":00")
-    offsets = size.where((parts[1] != "-").fillna(True), -size)
-    local = parts[0].fillna(written)
-    return local.iloc[codes].set_axis(text.index), offsets.iloc[codes].set_axis(text.index)
+    local = np.array(kinds, dtype=object)
+    which, written = np.zeros(len(local), int), {"00:00:00": 0}
+    for row, cell in enumerate(local):
+        if isinstance(cell, str) and (found := _OFFSET.match(cell)):
+            local[row], sign, hours, minutes = found.groups()
+            offset = f"{sign or ''}{hours or '00'}:{minutes or '00'}:00"
+            which[row] = written.setdefault(offset, len(written))
+    offsets = pd.to_timedelta(pd.Series(list(written)))
+    times = pd.Series(local, dtype="string").take(codes)
+    return times.set_axis(text.index), offsets.take(which[codes]).set_axis(text.index)
 
 
 def nearest_time(date: Date) -> pd.Timestamp:
