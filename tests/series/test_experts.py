@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from forecaster.classical import fit_ces, fit_ets
-from forecaster.series.calendar.gaps import regular_spacing, without_gaps
+from forecaster.series.calendar.gaps import open_slots, regular_spacing, without_gaps
 from forecaster.series.features.anchors import combine, log_errors, shares_of
 from forecaster.series.features.combined import widened_for
 from forecaster.series.features.experts import (
@@ -134,7 +134,9 @@ def test_far_more_rows_than_there_are_are_not_filled(season, spacing):
 def test_weekends_are_no_gaps():
     weekdays = np.arange("2024-01-01", "2024-06-01", dtype="datetime64[D]")
     weekdays = weekdays[np.is_busday(weekdays)].astype("datetime64[ns]")
-    assert regular_spacing(weekdays) == 0.0
+    spacing, slots = regular_spacing(weekdays), open_slots(weekdays)
+    filled, _ = without_gaps(np.arange(len(weekdays)), weekdays, spacing, 5, slots)
+    assert len(filled) == len(weekdays)
     days = np.arange("2024-01-01", "2024-06-01", dtype="datetime64[D]").astype("datetime64[ns]")
     assert regular_spacing(days) == 86_400.0
 

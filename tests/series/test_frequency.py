@@ -101,7 +101,7 @@ def test_a_special_saturday_or_a_row_on_a_holiday_changes_no_calendar():
         assert infer_frequency(times) == Frequency("B", nyse=True)
     six_days = pd.date_range("2024-01-01", "2024-06-28")
     six_days = six_days[six_days.day_of_week < 6].to_numpy("datetime64[ns]")
-    assert infer_frequency(six_days) == Frequency("D")
+    assert infer_frequency(six_days) == Frequency("D", open=(0, 1, 2, 3, 4, 5))
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,10 @@ from jaxtyping import Float, Shaped
 
 from forecaster.series.calendar.exchanges import regular_holidays, regular_sessions
 from forecaster.series.calendar.hours import Hours, infer_hours
+from forecaster.series.calendar.opening import in_slots, infer_open
 from forecaster.series.calendar.times import Time
 
-_DAY = pd.Timedelta(days=1)
+_DAY, _WEEK = pd.Timedelta(days=1), 7 * 86_400
 _RARE = 0.02  # largest share of the holidays that have a row, in a series that keeps holidays
 # If a larger share than _SOME of the latest rows is on weekends, all days are sessions.
 _LATELY, _SOME = 60, 0.1
@@ -31,6 +32,8 @@ class Frequency:
     - ``nyse``: whether the holidays of the New York Stock Exchange are left out
     - ``hours``: the sessions that intraday times keep to; None for all hours
     - ``day``: the day of the month, 31 for the last; 0 where dates have no common one
+    - ``open``: the slots of the week in which times of days or of a part of a day come, see
+      :mod:`forecaster.series.calendar.opening`; empty for all of them
     """
 
     alias: str
@@ -38,6 +41,7 @@ class Frequency:
     nyse: bool = False
     hours: Hours | None = None
     day: int = 0
+    open: tuple[int, ...] = ()
 
     def after(self, last: Time, count: int) -> Shaped[np.ndarray, " later"]:
         """Return the next ``count`` times after ``last``, a date or a whole number."""
@@ -48,6 +52,8 @@ class Frequency:
             return times
         if self.alias == "months":
             return np.array([self._month(last, i) for i in range(1, count + 1)], "datetime64[ns]")
+        if self.open:
+            return self._open_after(last, count)
         if self.nyse:
             day = last.normalize()
             times = regular_sessions(day, day + (2 * count + 15) * _DAY) + (last - day)
@@ -68,7 +74,25 @@ class Frequency:
         times = (
             regular_sessions(last, now) if self.nyse else pd.date_range(last, now, freq=self.alias)
         )
+        if self.open:
+            times = times[in_slots(times.to_numpy(), self.seconds, self.open)]
         return int((times > last).sum())
+
+    @property
+    def seconds(self) -> int:
+        """The seconds between two times, of a day or of a part of one; otherwise 0."""
+        if self.alias in ("D", "B"):
+            return 86_400
+        number = self.alias.removesuffix("s")
+        return int(number) if number.isdigit() and number != self.alias else 0
+
+    def _open_after(self, last: pd.Timestamp, count: int) -> Shaped[np.ndarray, " later"]:
+        """Return the next times that lie in open slots of the week."""
+        weeks = count // len(self.open) + 2
+        candidates = np.arange(1, weeks * _WEEK // self.seconds + 1)
+        times = last.to_datetime64() + candidates * np.timedelta64(self.seconds, "s")
+        times = times.astype("datetime64[ns]")
+        return times[in_slots(times, self.seconds, self.open)][:count]
 
     def _month(self, last: pd.Timestamp, count: int) -> pd.Timestamp:
         """Return the date ``count`` steps after ``last``, at most the last day of its month.
@@ -93,9 +117,11 @@ def most_common(counts: Mapping[Frequency, int]) -> Frequency:
     kinds = Counter[Frequency]()  # frequencies that differ only in the day of the month are one
     for kind, count in counts.items():
         kinds[dataclasses.replace(kind, day=0)] += count
-    most = min(
-        kinds, key=lambda kind: (-kinds[kind], kind.alias, kind.step, kind.nyse, str(kind.hours))
-    )
+
+    def order(kind: Frequency) -> tuple[object, ...]:
+        return -kinds[kind], kind.alias, kind.step, kind.nyse, str(kind.hours), kind.open
+
+    most = min(kinds, key=order)
     same = [kind for kind in counts if dataclasses.replace(kind, day=0) == most]
     return min(same, key=lambda kind: (-counts[kind], kind.day))
 
@@ -106,7 +132,8 @@ def infer_frequency(times: np.ndarray) -> Frequency:
     Daily rows with a few on weekends, such as a special session on a Saturday, are weekdays. They
     are the sessions of New York where hardly any falls on a holiday of its exchange and they span
     half a year or more. Intraday times that lie in the sessions of an exchange, by its clock or in
-    UTC, continue in its sessions.
+    UTC, continue in its sessions. Days of the week, and hours, on which rows hardly ever come, as
+    where a shop is closed, are left out.
     """
     return _infer(times.dtype.str, times.tobytes())
 
@@ -124,11 +151,14 @@ def _infer(dtype: str, raw: bytes) -> Frequency:
     typical = pd.Timedelta(np.median(np.diff(index.to_numpy())))
     if typical == _DAY:
         if (index.day_of_week[-_LATELY:] >= 5).mean() > _SOME:
-            return Frequency("D")
+            return Frequency("D", open=infer_open(times, 86_400))
         return Frequency("B", nyse=_keeps_holidays(index))
     if typical < _DAY:
         step = max(1, int(typical.total_seconds()))
-        return Frequency(f"{step}s", hours=infer_hours(index, step))
+        hours = infer_hours(index, step)
+        return Frequency(f"{step}s", hours=hours, open=() if hours else infer_open(times, step))
+    if typical < 7 * _DAY and (days := infer_open(times, 86_400)):
+        return Frequency("D", open=days)
     if alias := _regular(index):
         return Frequency(alias)
     if 5 <= typical.days <= 8:

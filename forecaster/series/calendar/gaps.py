@@ -4,7 +4,9 @@ import numpy as np
 from jaxtyping import Float, Int, Shaped
 
 from forecaster.series.calendar.frequency import infer_frequency, spacing_of
+from forecaster.series.calendar.opening import open_numbers
 
+_WEEKDAYS = 0, 1, 2, 3, 4
 _MOST = 2  # seasons of missing rows that are filled whole
 # The most rows that are filled in one series: for each row there, and beside that. A series of
 # which less is there is not regular.
@@ -14,15 +16,26 @@ _MOST_A_ROW, _MOST_BESIDE = 100, 10_000
 def regular_spacing(times: Shaped[np.ndarray, " row"]) -> float:
     """Return the spacing at which rows are expected, in seconds, or in whole numbers.
 
-    It is 0 where some times are never expected, such as weekends and nights, so that a longer gap
-    does not mean that rows are missing.
+    It is 0 for the hours of an exchange, where a longer gap does not mean that rows are missing.
+    Where rows come in some slots of the week only, it is that of the slots.
     """
     if len(times) < 2:
         return 0.0
     frequency = infer_frequency(times)
-    if frequency.alias == "B" or frequency.nyse or frequency.hours is not None:
+    if frequency.hours is not None:
         return 0.0
-    return spacing_of(times)
+    return float(frequency.seconds) if open_slots(times) else spacing_of(times)
+
+
+def open_slots(times: Shaped[np.ndarray, " row"]) -> tuple[int, ...]:
+    """Return the slots of the week in which rows come; empty for all, see :class:`Frequency`.
+
+    Holidays count as missing, of an exchange, too, so that each weekday keeps its place.
+    """
+    if len(times) < 2:
+        return ()
+    frequency = infer_frequency(times)
+    return _WEEKDAYS if frequency.alias == "B" else frequency.open
 
 
 def without_gaps(
@@ -30,6 +43,7 @@ def without_gaps(
     times: Shaped[np.ndarray, " row"],
     spacing: float,
     season: int,
+    slots: tuple[int, ...] = (),
 ) -> tuple[Float[np.ndarray, " step"], Int[np.ndarray, " row"]]:
     """Return the values with missing rows filled, and the steps of the rows that were there.
 
@@ -40,12 +54,14 @@ def without_gaps(
     - ``values``, ``times``: values and times of a series' rows
     - ``spacing``: from :func:`regular_spacing`
     - ``season``: steps in a season; 1 for none, then nothing is filled
+    - ``slots``: from :func:`open_slots`; no row is missing in other slots
     """
     steps = np.arange(len(values))
     if season <= 1 or not spacing > 0 or len(values) < 2:
         return values, steps
-    gaps = np.diff(times)
-    if gaps.dtype.kind == "m":
+    if slots:
+        gaps = np.diff(open_numbers(times, int(spacing), slots)) * spacing
+    elif (gaps := np.diff(times)).dtype.kind == "m":
         gaps = gaps.astype("timedelta64[ns]").astype(np.int64) / 1e9
     missing = np.maximum(np.round(gaps / spacing), 1) - 1
     missing = np.where(missing > _MOST * season, missing % season, missing)

@@ -88,7 +88,7 @@ def rhythm_of(times: Shaped[np.ndarray, " row"]) -> str:
     alias = frequency.alias
     if alias == "months" and frequency.step == 1:
         return "M"
-    if alias == "3600s" and frequency.hours is None:
+    if alias == "3600s" and frequency.hours is None and not frequency.open:
         return "h"
     if alias.split("-")[0] in _QUARTERS or (alias == "months" and frequency.step == 3):
         return "Q" if _are_quarters(times) else ""

@@ -5,6 +5,7 @@ from jaxtyping import Float, Shaped
 
 from forecaster.config import MOST_SEASON
 from forecaster.series.calendar.frequency import Frequency, infer_frequency
+from forecaster.series.calendar.opening import days_of
 
 _DAY = 86_400  # seconds
 _BY_ALIAS = {"B": (5,), "D": (7,), "MS": (12,), "ME": (12,), "QS": (4,), "QE": (4,), "W": (52,)}
@@ -35,12 +36,18 @@ def usual_seasons(
 ) -> tuple[int, ...]:
     """Return the steps in the usual seasons of a frequency, shortest first.
 
+    A week has as many steps as rows come in one.
+
     ``times``: the series' own. Where they are given, a day of intraday rows has as many steps as
     the median day has rows, and a week without rows on weekends has five days.
     """
     alias = frequency.alias
     if alias == "months":
         return (12 // frequency.step,) if frequency.step in (1, 3) else ()
+    if frequency.open:
+        week = len(frequency.open)
+        a_day = week // days_of(frequency.open, frequency.seconds)
+        return tuple(sorted({steps for steps in (a_day, week) if steps > 1}))
     if alias.endswith("s") and alias[:-1].isdigit():
         per_day = _rows_a_day(times, int(alias[:-1]))
         open_days = 7 if times is None or _trades_on_weekends(times) else 5
@@ -57,6 +64,8 @@ def default_season(frequency: Frequency) -> int:
     """
     if frequency.hours is not None:
         return frequency.hours.usual_number
+    if frequency.open:
+        return next(iter(usual_seasons(frequency)), 1)
     if (steps := _A_DAY.get(frequency.alias)) is not None:
         return steps
     if frequency.alias.split("-")[0] == "W" or frequency.alias[:-1].isdigit():

@@ -14,6 +14,8 @@ def in_words(frequency: Frequency) -> str:
     alias, step = frequency.alias, frequency.step
     if frequency.nyse:
         return "sessions of the New York Stock Exchange"
+    if frequency.open and alias == "D":
+        return f"{len(frequency.open)} days of the week"
     if alias == "step":
         return "whole numbers" if step == 1 else f"whole numbers, {step} apart"
     if alias == "months":

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from forecaster.series.calendar.gaps import regular_spacing, without_gaps
+from forecaster.series.calendar.gaps import open_slots, regular_spacing, without_gaps
 from forecaster.series.calendar.rhythms import RHYTHMS, rhythm_of
 from forecaster.series.calendar.seasons import seasons_of
 from forecaster.series.features.counts import are_counts, may_be_counts
@@ -37,6 +37,7 @@ class Nature:
     - ``logarithmic``: whether networks see its logarithm
     - ``seasons``: the steps in each season, shortest first; empty where it has none
     - ``spacing``: the spacing at which rows are expected, see :func:`regular_spacing`
+    - ``open``: the slots of the week in which they are, see :func:`open_slots`
     - ``experts``: classical models, fitted on its first rows
     - ``effects``: effects of the calendar, by column of special steps; empty where there are none
     - ``rhythm``: one of :data:`RHYTHMS`; empty if its rows follow none of them
@@ -56,6 +57,7 @@ class Nature:
     counts: bool = False
     effects: tuple[float, ...] = ()
     rhythm: str = ""
+    open: tuple[int, ...] = ()
 
     @staticmethod
     def of(times: np.ndarray, values: np.ndarray, seasons: Sequence[int] | None) -> "Nature":
@@ -69,6 +71,7 @@ class Nature:
         return Nature(
             logarithmic, found, regular_spacing(times),
             nonnegative=zeros, sparse=sparse, counts=counts, rhythm=rhythm_of(times),
+            open=open_slots(times),
         )  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
@@ -93,6 +96,7 @@ class Nature:
             bool(fields.get("counts", False)),
             checked_effects(fields.get("effects", ()), str(fields.get("rhythm", ""))),
             str(fields.get("rhythm", "")),
+            tuple(map(int, fields.get("open", ()))),
         )
 
     def may_have_effects(self, rhythm: str) -> bool:
@@ -117,7 +121,7 @@ class Nature:
     ) -> tuple[Float[np.ndarray, " step"], Int[np.ndarray, " row"]]:
         """Return the values with missing rows filled, and the steps of the rows there."""
         season = self.seasons[0] if self.seasons else 1
-        return without_gaps(values, times, self.spacing, season)
+        return without_gaps(values, times, self.spacing, season, self.open)
 
     def as_features(self, values: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
         """Return values in the units that networks see; NaN where there is no logarithm."""

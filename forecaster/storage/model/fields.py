@@ -66,7 +66,7 @@ def finite(digits: str) -> float:
     return number
 
 
-_MOST_STEP, _SECONDS = 2**63 - 1, 86_400
+_MOST_STEP, _SECONDS, _WEEK = 2**63 - 1, 86_400, 604_800
 
 
 def frequency_of(fields: dict[str, Any]) -> Frequency:
@@ -74,16 +74,26 @@ def frequency_of(fields: dict[str, Any]) -> Frequency:
 
     Raises ValueError or TypeError where it is not one.
     """
-    hours = fields.get("hours")
-    frequency = Frequency(**{**fields, "hours": None if hours is None else _hours(hours)})
+    hours, slots = fields.get("hours"), is_a(list, fields.get("open", []), "frequency: open")
+    frequency = Frequency(
+        **{**fields, "hours": None if hours is None else _hours(hours), "open": tuple(slots)}
+    )
     alias = is_a(str, frequency.alias, "frequency: alias")
     check_count(frequency.step, "frequency: step", _MOST_STEP)
     is_a(bool, frequency.nyse, "frequency: nyse")
     if not 0 <= is_a(int, frequency.day, "frequency: day") <= 31:
         raise ValueError("frequency: day: expected one of a month, or 0")
+    if slots and not (frequency.seconds and _are_slots(slots, _WEEK // frequency.seconds)):
+        raise ValueError("frequency: open: expected increasing slots of a week")
     if alias not in ("step", "months"):
         pd.tseries.frequencies.to_offset(alias)
     return frequency
+
+
+def _are_slots(slots: list[Any], count: int) -> bool:
+    """Return whether these are increasing whole numbers from 0 to below ``count``."""
+    whole = all(type(slot) is int and 0 <= slot < count for slot in slots)
+    return whole and slots == sorted(set(slots))
 
 
 def _hours(fields: object) -> Hours:

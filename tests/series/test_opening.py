@@ -1,0 +1,104 @@
+"""Series whose rows come on some days of the week, or at some hours, as where a shop is closed."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import forecaster as fc
+from forecaster.errors import ModelError
+from forecaster.series import default_season, infer_frequency
+from forecaster.series.calendar.ahead import times_after_rows
+from forecaster.series.calendar.gaps import open_slots, regular_spacing, without_gaps
+from forecaster.series.calendar.opening import open_numbers
+from forecaster.series.calendar.seasons import seasons_of
+
+DAYS = pd.date_range("2022-01-03", periods=200)  # from a Monday on
+HOURS = pd.date_range("2022-01-03", periods=24 * 70, freq="h")
+OF_WEEK = DAYS.day_of_week
+SOME = {
+    "six days": DAYS[OF_WEEK != 6],
+    "Tuesday to Sunday": DAYS[OF_WEEK != 0],
+    "three days": DAYS[np.isin(OF_WEEK, [0, 2, 4])],
+    "six days and two Sundays": DAYS[(OF_WEEK != 6) | np.isin(np.arange(200), [181, 188])],
+    "six days without holidays": DAYS[(OF_WEEK != 6) & ~np.isin(np.arange(200), [100, 150, 151])],
+    "opening hours": HOURS[(HOURS.hour >= 9) & (HOURS.hour < 20) & (HOURS.day_of_week != 6)],
+}
+
+
+@pytest.mark.parametrize("name", list(SOME))
+def test_times_ahead_are_those_at_which_rows_come(name):
+    times = SOME[name].to_numpy("datetime64[ns]")
+    usual = np.unique(SOME["six days" if name.startswith("six") else name].strftime("%a %H"))
+    later = infer_frequency(times).after(times[-1], 140)
+    assert (np.diff(later) > np.timedelta64(0)).all() and later[0] > times[-1]
+    assert set(pd.DatetimeIndex(later).strftime("%a %H")) == set(usual)
+    np.testing.assert_array_equal(times_after_rows(times, 5)[-1], later[:5])
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        DAYS,
+        HOURS,
+        DAYS[np.random.default_rng(0).uniform(size=200) < 0.5],  # rows are missing at random
+        DAYS[OF_WEEK != 6][:12],  # two weeks may be chance
+        DAYS[::3],
+    ],
+)
+def test_where_rows_come_on_all_days_no_slot_is_closed(times):
+    assert infer_frequency(times.to_numpy("datetime64[ns]")).open == ()
+
+
+def test_a_season_has_the_rows_of_a_week_and_of_a_day():
+    six, hours = (SOME[name].to_numpy("datetime64[ns]") for name in ("six days", "opening hours"))
+    assert seasons_of(six, np.ones(len(six))) == (6,) and default_season(infer_frequency(six)) == 6
+    assert seasons_of(hours, np.ones(len(hours))) == (11, 66)
+    assert default_season(infer_frequency(hours)) == 11
+
+
+@pytest.mark.parametrize(("closed", "season"), [([6], 6), ([5, 6], 5), ([0], 6)])
+def test_holidays_are_filled_so_that_each_weekday_keeps_its_place(closed, season):
+    rows = np.flatnonzero(~np.isin(OF_WEEK, closed))
+    there = np.delete(rows, [40, 41, 90])
+    times = DAYS[there].to_numpy("datetime64[ns]")
+    values = OF_WEEK[there].to_numpy(float)
+    slots = open_slots(times)
+    filled, steps = without_gaps(values, times, regular_spacing(times), season, slots)
+    np.testing.assert_array_equal(filled, OF_WEEK[rows].to_numpy(float))
+    np.testing.assert_array_equal(rows[steps], there)
+    assert (np.diff(open_numbers(DAYS.to_numpy(), 86_400, slots)) <= 1).all()
+
+
+@pytest.mark.parametrize("closed", [[6], [0], [5, 6]])
+def test_forecasts_follow_the_week_of_a_shop_that_is_closed_on_some_days(closed, tmp_path):
+    random = np.random.default_rng(0)
+    holidays = [30, 31, 75, 120, 165]
+    kept = ~np.isin(OF_WEEK, closed) & ~np.isin(np.arange(200), holidays)
+    level = 30 + 10 * OF_WEEK.to_numpy()
+    frame = pd.concat(
+        pd.DataFrame({"unique_id": f"s{n}", "ds": DAYS, "y": random.normal(level, 1.0)})[kept]
+        for n in range(4)
+    )
+    panel = fc.load_panel(frame)
+    model = fc.fit(panel, fc.Config(horizon=7))
+    fc.save(model, tmp_path / "model")
+    made = fc.predict(fc.load(tmp_path / "model"), panel)
+    days = made["ds"].dt.day_of_week
+    assert not days.isin(closed).any()
+    np.testing.assert_allclose(made["LSTM"], 30 + 10 * days, atol=6)
+
+
+def test_damaged_slots_are_an_error(tmp_path):
+    times = SOME["six days"]
+    frame = pd.DataFrame({"unique_id": "a", "ds": times, "y": np.arange(len(times)) % 6 + 1.0})
+    fc.save(fc.fit(fc.load_panel(frame), fc.Config(horizon=2)), tmp_path / "model")
+    path = next(p for p in (tmp_path / "model").rglob("*.json") if '"frequency"' in p.read_text())
+    whole = json.loads(path.read_text())
+    assert whole["frequency"]["open"] == [0, 1, 2, 3, 4, 5]
+    for slots in ([7], [3, 1], ["1"], [True], "all"):
+        whole["frequency"]["open"] = slots
+        path.write_text(json.dumps(whole))
+        with pytest.raises(ModelError):
+            fc.load(tmp_path / "model")
