@@ -33,7 +33,16 @@ from forecaster.ingest import Store, panel_from_store
 from forecaster.pipeline.requests import Callbacks
 from forecaster.pipeline.side_by_side import Group, fit_side_by_side
 from forecaster.processes import cores
-from forecaster.series import Frequency, Layout, Panel, infer_frequency, most_common
+from forecaster.series import (
+    Frequency,
+    Layout,
+    MissingDates,
+    Panel,
+    infer_frequency,
+    most_common,
+    series_missing_dates,
+    warn_of_missing_dates,
+)
 from forecaster.skipped import Kind, Skipped
 from forecaster.storage import (
     FitRequest,
@@ -191,6 +200,7 @@ def scan(reader: _R) -> tuple[_R, Scanned]:
     request = reader.request
     if request.series_per_shard is None:
         panel = reader.panel(request.ids)
+        warn_of_missing_dates(series_missing_dates(panel), len(panel.ids))
         steps = int(panel.mask.sum(1).max())
         times = panel.times[0], panel.times[-1]
         return reader, Scanned(list(request.ids), [], steps, dict(request.skipped), *times)
@@ -215,9 +225,13 @@ def _scan(reader: Reads) -> tuple[Layout, Frequency, Scanned, bool]:
     frequencies: Counter[Frequency] = Counter()
     seen: set[tuple[tuple[str, ...], Frequency]] = set()
     ends: list[Any] = []
+    missing: dict[str, MissingDates] = {}
+    count = 0
     most = still = 0  # rows of the longest series that changes, and of the longest constant one
     for panel in each_shard(reader.panel, reader.store, request, skipped):
         found = usable_rows(panel, request.config)
+        missing |= series_missing_dates(panel)
+        count += len(panel.ids)
         if panel.constant().all():
             still = max(still, changing_rows(panel))
         else:
@@ -237,6 +251,7 @@ def _scan(reader: Reads) -> tuple[Layout, Frequency, Scanned, bool]:
         part == layout.channels and (kind == frequency or not seasonal) for part, kind in seen
     )
     ends = ends or [0]
+    warn_of_missing_dates(missing, count)
     steps = max(rows.values(), default=most or still)
     return (
         layout,

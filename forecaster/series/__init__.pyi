@@ -11,6 +11,7 @@ from .calendar.frequency import infer_frequency as infer_frequency
 from .calendar.frequency import most_common as most_common
 from .calendar.frequency import spaced_otherwise as spaced_otherwise
 from .calendar.frequency import spacing_of as spacing_of
+from .calendar.gaps import MissingDates as MissingDates
 from .calendar.hours import Hours as Hours
 from .calendar.numbered import SERIAL_START as SERIAL_START
 from .calendar.numbered import dates_of_numbers as dates_of_numbers
@@ -42,6 +43,8 @@ from .panel.ends import OwnEnds as OwnEnds
 from .panel.ends import aligned_if as aligned_if
 from .panel.flags import UNCONFIRMED as UNCONFIRMED
 from .panel.flags import Flags as Flags
+from .panel.missing_dates import series_missing_dates as series_missing_dates
+from .panel.missing_dates import warn_of_missing_dates as warn_of_missing_dates
 from .panel.panel import Histories as Histories
 from .panel.panel import Panel as Panel
 from .panel.panel import on_axis as on_axis

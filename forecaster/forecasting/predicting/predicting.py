@@ -44,7 +44,9 @@ from forecaster.series import (
     Transformed,
     infer_frequency,
     missing_ahead,
+    series_missing_dates,
     show_time,
+    warn_of_missing_dates,
 )
 
 _NAMED = 3  # series in a warning
@@ -162,6 +164,7 @@ def predict(
     warn_of_jumps(panel)
     panel = match_panel(model, panel.masked(forecasting=True))
     warn_of_networks_to_come(model, panel)
+    warn_of_missing_dates(series_missing_dates(panel), len(panel.ids))
     warn_of_hindsight(model, panel)
     warn_of_few_scores(model, panel, level)
     check_known_ahead(model, panel)
