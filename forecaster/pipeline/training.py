@@ -41,6 +41,7 @@ from forecaster.series import (
     infer_frequency,
     most_common,
     series_missing_dates,
+    tells_frequency,
     warn_of_missing_dates,
 )
 from forecaster.skipped import Kind, Skipped
@@ -223,6 +224,7 @@ def _scan(reader: Reads) -> tuple[Layout, Frequency, Scanned, bool]:
     skipped: dict[str, Skipped] = dict(request.skipped)
     channels: dict[str, None] = {}
     frequencies: Counter[Frequency] = Counter()
+    unclear: Counter[Frequency] = Counter()
     seen: set[tuple[tuple[str, ...], Frequency]] = set()
     ends: list[Any] = []
     missing: dict[str, MissingDates] = {}
@@ -241,11 +243,12 @@ def _scan(reader: Reads) -> tuple[Layout, Frequency, Scanned, bool]:
         skipped |= found.skipped
         channels |= dict.fromkeys(panel.channels)
         rows_of = (panel.times[seen] for seen in panel.mask if seen.any())
-        frequencies.update(infer_frequency(times) for times in rows_of)
+        for times in rows_of:
+            (frequencies if tells_frequency(times) else unclear)[infer_frequency(times)] += 1
         seen.add((panel.channels, panel.frequency))
         ends += [panel.times[0], panel.times[-1]]
     layout = reader.layout._replace(channels=tuple(channels))
-    frequency = most_common(frequencies)
+    frequency = most_common(frequencies or unclear)
     seasonal = request.config.transform == "seasonal"
     same = all(
         part == layout.channels and (kind == frequency or not seasonal) for part, kind in seen

@@ -7,10 +7,12 @@ from .calendar.exchanges import sessions as sessions
 from .calendar.exchanges import timezone_of as timezone_of
 from .calendar.frequency import Frequency as Frequency
 from .calendar.frequency import common_frequency as common_frequency
+from .calendar.frequency import frequency_beside as frequency_beside
 from .calendar.frequency import infer_frequency as infer_frequency
 from .calendar.frequency import most_common as most_common
 from .calendar.frequency import spaced_otherwise as spaced_otherwise
 from .calendar.frequency import spacing_of as spacing_of
+from .calendar.frequency import tells_frequency as tells_frequency
 from .calendar.gaps import MissingDates as MissingDates
 from .calendar.hours import Hours as Hours
 from .calendar.numbered import SERIAL_START as SERIAL_START
