@@ -125,8 +125,8 @@ def tells_frequency(times: np.ndarray) -> bool:
     """
     if len(times) < 2 or times.dtype.kind != "M" or infer_frequency(times) != Frequency("B"):
         return len(times) > 1
-    day, last = times[0].astype("datetime64[D]"), times[-1].astype("datetime64[D]")
-    return int(np.busday_count(day, last)) < int((last - day).astype(int))
+    days = times[[0, -1]].astype("datetime64[D]")
+    return bool((np.busday_count(days[:1], days[1:]) < np.diff(days).astype(np.int64)).all())
 
 
 def frequency_beside(times: np.ndarray, usual: Frequency) -> Frequency:

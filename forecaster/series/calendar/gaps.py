@@ -43,8 +43,7 @@ def missing_dates(times: Shaped[np.ndarray, " row"]) -> MissingDates | None:
     if len(days) <= _FEWEST or (days != times).any():
         return None
     gaps = np.diff(days).astype(np.int64)
-    usual = np.percentile(gaps, 50, method="lower")
-    if ((gaps > usual / _ALIKE) & (gaps < usual * _ALIKE)).mean() >= _REGULAR:
+    if _usual(gaps) is not None:
         return None
     index, whole = pd.DatetimeIndex(days), int(gaps.sum())
     if (index.day == index[0].day).all() or index.is_month_end.all():
@@ -55,6 +54,24 @@ def missing_dates(times: Shaped[np.ndarray, " row"]) -> MissingDates | None:
     else:
         unit, span = "day", whole + 1
     return MissingDates(unit, len(days), span) if 2 * len(days) < span else None
+
+
+def usual_spacing(times: Shaped[np.ndarray, " row"]) -> float | None:
+    """Return the spacing of half of a series' rows or more, in seconds, or in whole numbers.
+
+    None where there is none, and where the series has fewer than seven rows.
+    """
+    gaps = np.diff(times)
+    if gaps.dtype.kind == "m":
+        gaps = gaps.astype("timedelta64[ns]").astype(np.int64) / 1e9
+    return _usual(gaps) if len(gaps) >= _FEWEST else None
+
+
+def _usual(gaps: Shaped[np.ndarray, " gap"]) -> float | None:
+    """Return the median gap; None where less than half of all are like it."""
+    usual = float(np.percentile(gaps, 50, method="lower"))
+    alike = (gaps > usual / _ALIKE) & (gaps < usual * _ALIKE)
+    return usual if alike.mean() >= _REGULAR else None
 
 
 def regular_spacing(times: Shaped[np.ndarray, " row"]) -> float:
