@@ -31,6 +31,11 @@ from forecaster.forecasting import (
 )
 from forecaster.ingest import Store, panel_from_store
 from forecaster.pipeline.requests import Callbacks
+from forecaster.pipeline.running_periods import (
+    RunningPeriod,
+    running_periods,
+    warn_of_running_periods,
+)
 from forecaster.pipeline.side_by_side import Group, fit_side_by_side
 from forecaster.processes import cores
 from forecaster.series import (
@@ -202,6 +207,7 @@ def scan(reader: _R) -> tuple[_R, Scanned]:
     if request.series_per_shard is None:
         panel = reader.panel(request.ids)
         warn_of_missing_dates(series_missing_dates(panel), len(panel.ids))
+        warn_of_running_periods(running_periods(panel), len(panel.ids))
         steps = int(panel.mask.sum(1).max())
         times = panel.times[0], panel.times[-1]
         return reader, Scanned(list(request.ids), [], steps, dict(request.skipped), *times)
@@ -228,11 +234,13 @@ def _scan(reader: Reads) -> tuple[Layout, Frequency, Scanned, bool]:
     seen: set[tuple[tuple[str, ...], Frequency]] = set()
     ends: list[Any] = []
     missing: dict[str, MissingDates] = {}
+    running: dict[str, RunningPeriod] = {}
     count = 0
     most = still = 0  # rows of the longest series that changes, and of the longest constant one
     for panel in each_shard(reader.panel, reader.store, request, skipped):
         found = usable_rows(panel, request.config)
         missing |= series_missing_dates(panel)
+        running |= running_periods(panel)
         count += len(panel.ids)
         if panel.constant().all():
             still = max(still, changing_rows(panel))
@@ -255,6 +263,7 @@ def _scan(reader: Reads) -> tuple[Layout, Frequency, Scanned, bool]:
     )
     ends = ends or [0]
     warn_of_missing_dates(missing, count)
+    warn_of_running_periods(running, count)
     steps = max(rows.values(), default=most or still)
     return (
         layout,
