@@ -26,8 +26,8 @@ def running_periods(panel: Panel, now: pd.Timestamp | None = None) -> dict[str, 
     """Return the series of a panel of values whose latest row's period is not over yet.
 
     A row on the first day of a month, or on the first weekday of one in a series of these, is that
-    of the month, quarter or year that begins there, and one on a Monday that of its week. Any other row is taken to be named by the end of its period,
-    which is not over if that lies in the future.
+    of the month, quarter or year that begins there, and one on a Monday that of its week. Any other
+    row is taken to be named by the end of its period, which is not over if that lies in the future.
 
     ``now``: the present time; None: by the clock
     """
@@ -63,10 +63,11 @@ def warn_of_running_periods(running: Mapping[str, RunningPeriod], count: int) ->
     if not running:
         return
     one = min(running.values())
+    later = " or later" if any(each.stamp != one.stamp for each in running.values()) else ""
     before = (one.stamp - pd.Timedelta(days=1)).date()
     warnings.warn(
-        f"the latest row of {len(running)} of {count} series, dated {show_time(one.stamp)}, is of "
-        f"a period that is not over before {show_time(one.until)}: {listed(list(running))}. It "
+        f"the latest row of {len(running)} of {count} series, dated {show_time(one.stamp)}{later}, "
+        f"is of a period that is not over before {show_time(one.until)}: {listed(list(running))}. It "
         "counts as the value of the whole period; if it is not, leave it out: --end "
         f"{before}",
         ForecasterWarning,
