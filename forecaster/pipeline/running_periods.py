@@ -67,8 +67,8 @@ def warn_of_running_periods(running: Mapping[str, RunningPeriod], count: int) ->
     before = (one.stamp - pd.Timedelta(days=1)).date()
     warnings.warn(
         f"the latest row of {len(running)} of {count} series, dated {show_time(one.stamp)}{later}, "
-        f"is of a period that is not over before {show_time(one.until)}: {listed(list(running))}. It "
-        "counts as the value of the whole period; if it is not, leave it out: --end "
+        f"is of a period that is not over before {show_time(one.until)}: {listed(list(running))}. "
+        "It counts as the value of the whole period; if it is not, leave it out: --end "
         f"{before}",
         ForecasterWarning,
         stacklevel=1,  # from here, so that shards with the same warning say it once
