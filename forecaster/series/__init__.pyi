@@ -46,6 +46,7 @@ from .panel.ends import OwnEnds as OwnEnds
 from .panel.ends import aligned_if as aligned_if
 from .panel.flags import UNCONFIRMED as UNCONFIRMED
 from .panel.flags import Flags as Flags
+from .panel.missing_dates import missing_dates_said as missing_dates_said
 from .panel.missing_dates import series_missing_dates as series_missing_dates
 from .panel.missing_dates import warn_of_missing_dates as warn_of_missing_dates
 from .panel.panel import Histories as Histories

@@ -103,5 +103,6 @@ def test_the_command_line_says_it_once(sales, tmp_path, memory):
     done = run("fit", "--source", f"files:{path}", "--model", "ets", *memory, *home)
     assert done.exit_code == 0, done.output
     assert done.stderr.count("of 2 of 3 series are missing") == 1, done.stderr
+    assert done.stderr.count("are missing") == 1, done.stderr
     done = run("predict", "--all", *home)
     assert done.stderr.count("of 2 of 3 series are missing") == 1, done.stderr
