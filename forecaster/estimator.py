@@ -128,4 +128,4 @@ class Forecaster:
 def _own_names(columns: ColumnOptions) -> dict[str, str]:
     """Return the caller's names for the columns of series and times."""
     names = {"unique_id": columns.get("id_col"), "ds": columns.get("time_col")}
-    return {name: own for name, own in names.items() if own is not None}
+    return {name: own for name, own in names.items() if isinstance(own, str)}

@@ -284,11 +284,13 @@ def test_the_section_on_frames_is_true():
     days = pd.date_range("2024-01-01", periods=9, name="Date")
     closes = pd.DataFrame({"AAPL": range(9), "MSFT": range(9)}, days, dtype=float)
     sales = closes.reset_index().melt("Date").set_axis(["day", "store", "net"], axis=1)
+    sales["item"] = "milk"
     downloaded = pd.concat({"Close": closes, "Open": closes}, axis=1)
     names = {"closes": closes, "sales": sales, "yf": Mock(download=Mock(return_value=downloaded))}
     for line in section.splitlines():  # make the panels that would be fitted
         panel = eval(line.replace("fc.fit", "fc.load_panel"), {"fc": fc}, names)
-        assert panel.ids == ("AAPL", "MSFT") and panel.mask.sum() == 18
+        end = "/milk" if "item" in line else ""
+        assert panel.ids == (f"AAPL{end}", f"MSFT{end}") and panel.mask.sum() == 18
 
 
 @pytest.mark.slow

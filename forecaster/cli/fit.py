@@ -408,10 +408,30 @@ def _networks(facts: "RunFacts") -> str:
     if config.is_classical:
         return f"none; the model is {config.model}"
     if not trained:
-        return "none; the series are too short for networks"
+        return f"none; {_why_no_networks(facts)}"
     each = f"{config.members} {config.column} for each of {trained} series"
     pooled = config.start == "pooled"
     return f"{each}, {'started from one trained on all' if pooled else 'independent'}"
+
+
+def _why_no_networks(facts: "RunFacts") -> str:
+    """Return why no series has networks, where the model is none of the classical ones."""
+    from forecaster.forecasting import FEWEST_LONG, rows_for_networks
+
+    config, rows = facts.config, facts.report["rows"]
+    values = facts.target == "y"
+    needed = rows_for_networks(config) if values else config.rows_to_fit
+    long, count = int((rows >= needed).sum()), len(rows)
+    if config.transform == "last_value" and long:
+        return "the transform is last_value"
+    if not long:
+        return f"the series are too short for networks, which need {needed} rows"
+    if long >= FEWEST_LONG * count:
+        return f"the series with the {needed} rows that networks need never change"
+    return (
+        f"{long} of {count} series have the {needed} rows that networks need, and networks are "
+        f"trained where at least {FEWEST_LONG:.0%} have; --model lstm trains them all the same"
+    )
 
 
 def _masked(facts: "RunFacts") -> dict[str, str]:

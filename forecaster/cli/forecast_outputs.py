@@ -1,6 +1,7 @@
 """Where ``forecaster predict`` writes its forecasts."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -72,6 +73,36 @@ class Outputs(NamedTuple):
                     "--layout fixed is of files; add --output FILE, or --format csv or json"
                 )
         return Outputs(form, layout or "wide", file or None, database, picture, page)
+
+    def check_held(self, levels: Sequence[float], quantiles: Sequence[float]) -> None:
+        """Raise UsageError if the fixed layout lacks quantiles that were asked for.
+
+        - ``levels``: in percent, those that the user chose; a picture or a page shows any level
+        - ``quantiles``: probabilities
+        """
+        if self.layout != "fixed":
+            return
+        from forecaster.pipeline import FIXED_QUANTILES
+
+        shown = self.picture is not None or self.page is not None
+        asked = {f"--quantile {q:g}": (q,) for q in quantiles}
+        asked |= {
+            f"--level {level:g}": (0.5 - level / 200, 0.5 + level / 200)
+            for level in (() if shown else levels)
+        }
+        lacking = [
+            option
+            for option, its in asked.items()
+            if not all(any(abs(q - held) < 1e-9 for held in FIXED_QUANTILES) for q in its)
+        ]
+        if not lacking:
+            return
+        where = "a table of a database has" if self.database is not None else "--layout fixed has"
+        do = "write to a file" if self.database is not None else "leave --layout out"
+        raise UsageError(
+            f"{', '.join(lacking)}: {where} the quantiles 0.05, 0.1 ... 0.95 and no others, which "
+            f"are the bounds of levels 10, 20 ... 90; {do}, or leave out what it does not hold"
+        )
 
     def table(self, result: "Prediction", *, whole: bool) -> bool:
         """Write forecasts where they are to go; return whether to show a table instead.

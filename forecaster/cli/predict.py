@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
+from click.core import ParameterSource
 
 from forecaster.cli.forecast_outputs import Outputs
 from forecaster.cli.shared import (
@@ -187,6 +188,8 @@ def predict(
     from forecaster.pipeline import FIXED_QUANTILES, predict_from_home
 
     shown = _Shown(check_levels(level), check_quantiles(quantile))
+    chosen = ctx.get_parameter_source("level") is ParameterSource.COMMANDLINE
+    outputs.check_held(shown.levels if chosen else (), shown.quantiles)
     fixed = FIXED_QUANTILES if outputs.layout == "fixed" else ()
     result = predict_from_home(
         home, None if everything else tickers, shown.levels, run, n_paths, covariates,

@@ -64,7 +64,7 @@ columns_option = click.option(
     multiple=True,
     metavar="ROLES",
     help="Roles of columns in files, if their names do not tell: id=store,time=day,target=sales, "
-    "or wide if each column is a series.",
+    "or wide if each column is a series. id=store+item joins two columns.",
 )
 date_format_option = click.option(
     "--date-format",
@@ -192,7 +192,7 @@ def as_columns(columns: tuple[str, ...], date_format: str | None) -> "Columns":
 
     options = parse_columns(columns)
     options["date_format"] = date_format
-    return Columns(**options)
+    return Columns.of(options)
 
 
 def _flags(value: str) -> tuple[str, ...]:

@@ -155,9 +155,10 @@ class _Day:
     def _check(self) -> _Due:
         """Open the source and check the outputs, so that what is wrong is said at once."""
         watch = self._watch
-        roles = {**parse_columns(watch.columns), "date_format": watch.date_format}
+        roles = parse_columns(watch.columns)
+        roles["date_format"] = watch.date_format
         source = open_source(
-            watch.source, decimal=watch.decimal, columns=Columns(**roles), append=watch.append,
+            watch.source, decimal=watch.decimal, columns=Columns.of(roles), append=watch.append,
             query=watch.query, downloads=self._home.downloads,
         )  # fmt: skip
         tickers = None

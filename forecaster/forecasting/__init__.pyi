@@ -70,6 +70,7 @@ from .predicting.sums import check_paths as check_paths
 from .predicting.sums import possible_sums as possible_sums
 from .predicting.sums import predict_sums as predict_sums
 from .predicting.sums import sums_of as sums_of
+from .rungs import FEWEST_LONG as FEWEST_LONG
 from .rungs import FORECAST_BY as FORECAST_BY
 from .rungs import ROWS_TO_COMBINE as ROWS_TO_COMBINE
 from .rungs import Rung as Rung

@@ -12,6 +12,7 @@ from forecaster.files import as_text, from_text, read_plain
 from forecaster.ingest.tables.csv_file import Table
 from forecaster.ingest.tables.dates import by_format, to_times
 from forecaster.ingest.tables.file_reader import is_parquet, read_table
+from forecaster.ingest.tables.joined_ids import with_joined_ids
 from forecaster.ingest.tables.location import TableLocation
 from forecaster.ingest.tables.numbers import (
     as_decimal,
@@ -120,6 +121,9 @@ def _read(path: Path, where: str, reading: Reading, panel: Panel) -> pd.DataFram
     """Read a file; return it with times as datetimes and series spelled as in the panel."""
     columns = Columns(reading.id_col, reading.time_col, date_format=reading.date_format)
     table = read_table(path, as_decimal(reading.decimal), columns, everything=True)
+    counts = TableLocation(where, is_parquet(path))
+    frame = with_joined_ids(table.frame, reading.id_col, columns.id_parts, counts)
+    table = table._replace(frame=frame)
     keys = _keys(table.frame, where, reading)
     location = TableLocation(where, is_parquet(path), {new: old for old, new in keys.items()})
     table = table._replace(frame=table.frame.rename(columns=keys))

@@ -39,7 +39,7 @@ def as_panel(data: Panel | Table, **columns: Unpack[ColumnOptions]) -> Panel:
         if given := [name for name, value in columns.items() if value is not None]:
             raise UsageError(f"{given[0]} is for reading a frame; leave it out with a panel")
         return data
-    return panel_of_frame(data, columns=Columns(**columns))
+    return panel_of_frame(data, columns=Columns.of(columns))
 
 
 def panel_of_frame(

@@ -114,7 +114,7 @@ def load_panel(
     check_flags(mask := _texts("mask", mask))
     tickers = None if tickers is None else _texts("tickers", tickers)
     check_whole("seed", seed)
-    roles = Columns(**columns)
+    roles = Columns.of(columns)
     if not isinstance(source, str):
         if query is not None:
             raise UsageError("query is for a database; leave it out with a frame")

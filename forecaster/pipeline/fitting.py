@@ -27,7 +27,7 @@ from forecaster.pipeline.market import wanted_of, with_market_of
 from forecaster.pipeline.requests import Callbacks, DataRequest, check_memory, request_of
 from forecaster.pipeline.training import Reader, Scanned, check_covariates, scan, train_shards
 from forecaster.processes import check_guarded
-from forecaster.series import Scaling, show_time
+from forecaster.series import Scaling, missing_dates_said, show_time
 from forecaster.skipped import Skipped
 from forecaster.storage import (
     OpenRun,
@@ -232,7 +232,8 @@ def _train_and_save(
     model = opened.model(opened.ids[:1])
     # A forecast tests the saved model, and compiles the program for the first `predict`. Covariates
     # may not yet be known beyond the end of the fit.
-    with contextlib.suppress(*([ModelError] if request.covariates.future else [])):
+    unknown = [ModelError] if request.covariates.future else []
+    with contextlib.suppress(*unknown), missing_dates_said():
         predict(model, reader.panel(model.ids))
     if not lost:
         unfinished.discard()

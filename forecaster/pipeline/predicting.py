@@ -36,6 +36,7 @@ from forecaster.forecasting import (
 from forecaster.home import Home, run_name
 from forecaster.ingest import CovariateFiles, Date, Proposal, Reading
 from forecaster.pipeline.lateness import ended_before, ends_of, sessions_behind, sessions_late
+from forecaster.pipeline.running_periods import running_periods, warn_of_running_periods
 from forecaster.record import Made, keep
 from forecaster.series import Panel
 from forecaster.skipped import Kind, Skipped
@@ -271,6 +272,7 @@ def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Pred
     usable = match_panel(model, panel)
     late = sessions_late(usable, asked.end, stored.ends)
     usable = _punctual(usable, late, asked.max_late)
+    warn_of_running_periods(running_periods(usable), len(usable.ids))
     lost = {name: reason for name, reason in usable.skipped.items() if name in ids}
     if asked.n_paths is None:
         frame = predict(model, usable, asked.level, asked.quantiles)

@@ -31,9 +31,24 @@ from forecaster.forecasting import (
 )
 from forecaster.ingest import Store, panel_from_store
 from forecaster.pipeline.requests import Callbacks
+from forecaster.pipeline.running_periods import (
+    RunningPeriod,
+    running_periods,
+    warn_of_running_periods,
+)
 from forecaster.pipeline.side_by_side import Group, fit_side_by_side
 from forecaster.processes import cores
-from forecaster.series import Frequency, Layout, Panel, infer_frequency, most_common
+from forecaster.series import (
+    Frequency,
+    Layout,
+    MissingDates,
+    Panel,
+    infer_frequency,
+    most_common,
+    series_missing_dates,
+    tells_frequency,
+    warn_of_missing_dates,
+)
 from forecaster.skipped import Kind, Skipped
 from forecaster.storage import (
     FitRequest,
@@ -191,6 +206,8 @@ def scan(reader: _R) -> tuple[_R, Scanned]:
     request = reader.request
     if request.series_per_shard is None:
         panel = reader.panel(request.ids)
+        warn_of_missing_dates(series_missing_dates(panel), len(panel.ids))
+        warn_of_running_periods(running_periods(panel), len(panel.ids))
         steps = int(panel.mask.sum(1).max())
         times = panel.times[0], panel.times[-1]
         return reader, Scanned(list(request.ids), [], steps, dict(request.skipped), *times)
@@ -213,11 +230,18 @@ def _scan(reader: Reads) -> tuple[Layout, Frequency, Scanned, bool]:
     skipped: dict[str, Skipped] = dict(request.skipped)
     channels: dict[str, None] = {}
     frequencies: Counter[Frequency] = Counter()
+    unclear: Counter[Frequency] = Counter()
     seen: set[tuple[tuple[str, ...], Frequency]] = set()
     ends: list[Any] = []
+    missing: dict[str, MissingDates] = {}
+    running: dict[str, RunningPeriod] = {}
+    count = 0
     most = still = 0  # rows of the longest series that changes, and of the longest constant one
     for panel in each_shard(reader.panel, reader.store, request, skipped):
         found = usable_rows(panel, request.config)
+        missing |= series_missing_dates(panel)
+        running |= running_periods(panel)
+        count += len(panel.ids)
         if panel.constant().all():
             still = max(still, changing_rows(panel))
         else:
@@ -227,16 +251,19 @@ def _scan(reader: Reads) -> tuple[Layout, Frequency, Scanned, bool]:
         skipped |= found.skipped
         channels |= dict.fromkeys(panel.channels)
         rows_of = (panel.times[seen] for seen in panel.mask if seen.any())
-        frequencies.update(infer_frequency(times) for times in rows_of)
+        for times in rows_of:
+            (frequencies if tells_frequency(times) else unclear)[infer_frequency(times)] += 1
         seen.add((panel.channels, panel.frequency))
         ends += [panel.times[0], panel.times[-1]]
     layout = reader.layout._replace(channels=tuple(channels))
-    frequency = most_common(frequencies)
+    frequency = most_common(frequencies or unclear)
     seasonal = request.config.transform == "seasonal"
     same = all(
         part == layout.channels and (kind == frequency or not seasonal) for part, kind in seen
     )
     ends = ends or [0]
+    warn_of_missing_dates(missing, count)
+    warn_of_running_periods(running, count)
     steps = max(rows.values(), default=most or still)
     return (
         layout,

@@ -7,10 +7,14 @@ from .calendar.exchanges import sessions as sessions
 from .calendar.exchanges import timezone_of as timezone_of
 from .calendar.frequency import Frequency as Frequency
 from .calendar.frequency import common_frequency as common_frequency
+from .calendar.frequency import frequency_beside as frequency_beside
 from .calendar.frequency import infer_frequency as infer_frequency
 from .calendar.frequency import most_common as most_common
 from .calendar.frequency import spaced_otherwise as spaced_otherwise
 from .calendar.frequency import spacing_of as spacing_of
+from .calendar.frequency import tells_frequency as tells_frequency
+from .calendar.gaps import MissingDates as MissingDates
+from .calendar.gaps import usual_spacing as usual_spacing
 from .calendar.hours import Hours as Hours
 from .calendar.numbered import SERIAL_START as SERIAL_START
 from .calendar.numbered import dates_of_numbers as dates_of_numbers
@@ -42,6 +46,9 @@ from .panel.ends import OwnEnds as OwnEnds
 from .panel.ends import aligned_if as aligned_if
 from .panel.flags import UNCONFIRMED as UNCONFIRMED
 from .panel.flags import Flags as Flags
+from .panel.missing_dates import missing_dates_said as missing_dates_said
+from .panel.missing_dates import series_missing_dates as series_missing_dates
+from .panel.missing_dates import warn_of_missing_dates as warn_of_missing_dates
 from .panel.panel import Histories as Histories
 from .panel.panel import Panel as Panel
 from .panel.panel import on_axis as on_axis

@@ -435,6 +435,38 @@ def test_a_layout_that_cannot_be_says_why(first, options, message):
     assert done.exit_code == 2 and message in done.stderr, done.output
 
 
+@pytest.mark.parametrize(
+    ("options", "lacking"),
+    [
+        (["--quantile", "0.99", "--level", "99"], "--quantile 0.99, --level 99: "),
+        (["--quantile", "0.95", "--level", "95", "--level", "90"], "--level 95: "),
+        (["--quantile", "0.351", "--level", "95", "--report", "p.html"], "--quantile 0.351: "),
+    ],
+)
+def test_what_the_fixed_layout_does_not_hold_is_an_error(first, tmp_path, options, lacking):
+    options = [str(tmp_path / one) if one == "p.html" else one for one in options]
+    done = first("predict", "AAA", "--layout", "fixed", "--format", "csv", *options)
+    assert done.exit_code == 2 and not done.stdout, done.output
+    said = " ".join(done.stderr.split())
+    assert lacking in said and "0.05, 0.1 ... 0.95" in said and "leave --layout out" in said, said
+
+
+def test_what_a_table_of_a_database_does_not_hold_is_an_error(first):
+    pytest.importorskip("sqlalchemy")
+    name = f"sql:sqlite:///{first.home.parent}/none.db#forecasts"
+    done = first("predict", "AAA", "--quantile", "0.99", "--output", name)
+    said = " ".join(done.stderr.split())
+    assert done.exit_code == 2 and "--quantile 0.99: a table of a database has" in said, said
+    assert not (first.home.parent / "none.db").exists()
+
+
+def test_the_fixed_layout_takes_the_quantiles_that_it_holds(first, tmp_path):
+    page = tmp_path / "page.html"  # a page shows any level
+    options = ["--quantile", "0.95", "--level", "90", "--level", "99", "--report", str(page)]
+    done = first("predict", "AAA", "--layout", "fixed", "--format", "csv", *options)
+    assert done.exit_code == 0 and page.exists(), done.output
+
+
 def test_forecasts_may_go_into_a_table_of_a_database(mornings):
     pytest.importorskip("sqlalchemy")
     name = f"sql:sqlite:///{mornings.home.parent}/desk.db#forecasts"

@@ -129,3 +129,21 @@ def test_a_forecast_of_what_was_learned_from_is_named_as_none(panel, fitted):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         fc.predict(fitted, panel.only(fitted.ids))
+
+
+def test_a_series_of_one_row_is_forecast_for_the_days_of_the_others():
+    days = pd.date_range("2022-01-01", periods=360)  # the last is a Monday
+    rng = np.random.default_rng(0)
+    each = {"a": days, "b": days, "friday": days[-4:-3], "week": days[-8:-3]}
+    frame = pd.concat(
+        pd.DataFrame({"unique_id": name, "ds": its, "y": rng.poisson(30.0, len(its)) * 1.0})
+        for name, its in each.items()
+    )
+    model = fc.fit(frame, fc.Config(horizon=7, model="ets"), seed=0)
+    for asked in (frame, frame[frame["unique_id"].isin(["friday", "week"])]):
+        ahead = fc.predict(model, asked).groupby("unique_id")["ds"]
+        for name in asked["unique_id"].unique():
+            after = pd.date_range(each[name][-1] + pd.Timedelta(days=1), periods=7)
+            assert list(ahead.get_group(name)) == list(after), name
+    paths = fc.simulate(model, frame[frame["unique_id"] == "friday"], n_paths=3)
+    assert list(paths["ds"].unique()) == list(pd.date_range("2022-12-24", periods=7))

@@ -348,6 +348,24 @@ def test_gaps_in_values_are_counted_without_a_panel_of_them():
     assert sum(count_gaps(panel).values()) > 50
 
 
+def test_gaps_are_counted_by_the_spacing_of_each_series():
+    days = pd.date_range("2022-01-01", periods=730)
+    weekly = days[days.day_of_week == 5]
+    monthly = pd.date_range("2018-01-01", periods=72, freq="MS")
+    lacking = days.delete([5, 6, 40])
+    times = {f"daily{number}": days for number in range(9)} | {
+        "lacking": lacking, "sparse": days[np.random.default_rng(0).random(730) < 0.3],
+        "one": days[-1:], "weekly": weekly, "other": weekly, "cut": weekly.delete(7),
+        "monthly": monthly,
+    }  # fmt: skip
+    gaps = gaps_in_values({name: its.to_numpy() for name, its in times.items()})
+    assert list(gaps) == list(times)
+    found = {name: count for name, count in gaps.items() if count}
+    sparse = times["sparse"]
+    among = (sparse[-1] - sparse[0]).days + 1
+    assert found == {"lacking": 3, "sparse": among - len(sparse), "cut": 1}
+
+
 def test_a_store_of_values_is_reviewed_as_a_panel_of_them_would_be(tmp_path):
     from forecaster.home import Home
     from forecaster.ingest import ingest, open_source

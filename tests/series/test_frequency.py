@@ -5,7 +5,13 @@ import pandas as pd
 import pytest
 
 from forecaster.series.calendar.exchanges import regular_sessions
-from forecaster.series.calendar.frequency import Frequency, common_frequency, infer_frequency
+from forecaster.series.calendar.frequency import (
+    Frequency,
+    common_frequency,
+    frequency_beside,
+    infer_frequency,
+    tells_frequency,
+)
 from forecaster.series.calendar.times import show_times
 
 
@@ -137,3 +143,35 @@ def test_times_of_a_table_have_one_form():
     assert show_times(hours.normalize()) == ["2026-01-01", "2026-01-02"]
     assert show_times(hours + pd.Timedelta(seconds=5))[1] == "2026-01-02 00:00:05"
     assert show_times([7, 8]) == ["7", "8"]
+
+
+def stamps(*texts):
+    return np.array(texts, "datetime64[ns]")
+
+
+@pytest.mark.parametrize(
+    ("times", "usual", "expected"),
+    [
+        (stamps("2024-07-05"), Frequency("D"), Frequency("D")),
+        (stamps("2024-07-05"), Frequency("B", nyse=True), Frequency("B", nyse=True)),
+        (stamps("2024-07-05"), Frequency("3600s"), Frequency("3600s")),
+        (stamps("2024-07-05"), Frequency("W-SUN"), Frequency("W-FRI")),
+        (stamps("2024-07-05"), Frequency("step", 7), Frequency("B")),
+        (np.array([5]), Frequency("step", 7), Frequency("step", 7)),
+        (np.array([5, 6]), Frequency("step", 7), Frequency("step", 1)),
+        # Only after a weekend it shows whether weekends have rows.
+        (pd.bdate_range("2024-07-01", periods=5).to_numpy(), Frequency("D"), Frequency("D")),
+        (pd.bdate_range("2024-07-01", periods=6).to_numpy(), Frequency("D"), Frequency("B")),
+        (stamps("2024-07-01", "2024-07-02"), Frequency("W-MON"), Frequency("B")),
+        (stamps("2024-07-01", "2024-07-08"), Frequency("D"), Frequency("W-MON")),
+    ],
+)
+def test_rows_too_few_to_tell_take_the_frequency_of_the_panel(times, usual, expected):
+    assert frequency_beside(times, usual) == expected
+
+
+def test_rows_too_few_to_tell_are_not_counted_for_the_frequency_of_the_panel():
+    full, new = pd.date_range("2024-01-01", periods=90).to_numpy(), stamps("2024-03-29")
+    assert common_frequency([full, *[new] * 5]) == Frequency("D")
+    assert common_frequency([new] * 5) == Frequency("B")
+    assert not tells_frequency(new[:0])

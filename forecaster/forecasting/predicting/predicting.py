@@ -40,11 +40,14 @@ from forecaster.forecasting.windows import gather
 from forecaster.free_memory import free_memory
 from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.series import (
+    Frequency,
     Panel,
     Transformed,
-    infer_frequency,
+    frequency_beside,
     missing_ahead,
+    series_missing_dates,
     show_time,
+    warn_of_missing_dates,
 )
 
 _NAMED = 3  # series in a warning
@@ -162,6 +165,7 @@ def predict(
     warn_of_jumps(panel)
     panel = match_panel(model, panel.masked(forecasting=True))
     warn_of_networks_to_come(model, panel)
+    warn_of_missing_dates(series_missing_dates(panel), len(panel.ids))
     warn_of_hindsight(model, panel)
     warn_of_few_scores(model, panel, level)
     check_known_ahead(model, panel)
@@ -177,7 +181,7 @@ def predict(
     forecast = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     check_finite(panel, forecast)
     factor = price_factor(panel)[:, None]
-    times = panel.of_times(lambda times: times_ahead(times, horizon))
+    times = panel.of_times(lambda times: times_ahead(times, horizon, model.frequency))
     names = np.repeat(np.array(panel.ids, object), horizon)
     frame = pd.DataFrame({"unique_id": names, "ds": np.concatenate(times)})
     for name, values in forecast.items():
@@ -205,7 +209,8 @@ def check_known_ahead(model: Model, panel: Panel) -> None:
     if panel.future is None:
         return
     kinds = model.transform.covariates.future
-    times = panel.of_times(lambda times: times_ahead(times, model.config.horizon))
+    horizon, usual = model.config.horizon, model.frequency
+    times = panel.of_times(lambda times: times_ahead(times, horizon, usual))
     ahead = dict(zip(panel.ids, times, strict=True))
     panel.future.warn_of_unknown_kinds(kinds, ahead)
     if not kinds:
@@ -228,9 +233,12 @@ def check_finite(panel: Panel, forecast: dict[str, ByHorizon]) -> None:
         )
 
 
-def times_ahead(series_times: np.ndarray, horizon: int) -> np.ndarray:
-    """Return the times of the next rows of a series, (horizon,), by its own frequency."""
-    return infer_frequency(series_times).after(series_times[-1], horizon)
+def times_ahead(series_times: np.ndarray, horizon: int, usual: Frequency) -> np.ndarray:
+    """Return the times of the next rows of a series, (horizon,), by its own frequency.
+
+    ``usual``: the frequency of most series, for one whose rows are too few to tell its own
+    """
+    return frequency_beside(series_times, usual).after(series_times[-1], horizon)
 
 
 def forecast_latest(

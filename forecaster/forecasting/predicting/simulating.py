@@ -30,7 +30,7 @@ from forecaster.forecasting.predicting.predicting import (
 )
 from forecaster.free_memory import free_memory
 from forecaster.ingest import ColumnOptions, Table, as_panel
-from forecaster.series import Panel
+from forecaster.series import Panel, series_missing_dates, warn_of_missing_dates
 
 _KNOTS = np.linspace(-5, 5, 101)  # normal scores between which quantiles are interpolated
 _BYTES_OF_NUMBER = 24  # a number of a path, with temporary arrays
@@ -100,6 +100,7 @@ def draw_paths(
     panel = as_panel(panel, **columns)
     warn_of_jumps(panel)
     panel = match_panel(model, panel.masked(forecasting=True))
+    warn_of_missing_dates(series_missing_dates(panel), len(panel.ids))
     warn_of_hindsight(model, panel)
     check_known_ahead(model, panel)
     model = with_newcomers(model, panel)
@@ -120,7 +121,7 @@ def draw_paths(
     paths = transformed.invert(base + scale * standardised)  # (series, path, horizon)
     check_finite(panel, {model.config.column: paths})
     paths = paths * price_factor(panel)[:, None, None]
-    times = np.stack(panel.of_times(lambda times: times_ahead(times, horizon)))
+    times = np.stack(panel.of_times(lambda times: times_ahead(times, horizon, model.frequency)))
     return Paths(panel, times, paths)
 
 

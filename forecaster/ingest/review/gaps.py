@@ -5,7 +5,9 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from forecaster.series import NEW_YORK, Panel, exchange_of, sessions, union_of
+from forecaster.series import NEW_YORK, Panel, exchange_of, sessions, union_of, usual_spacing
+
+_ALIKE = 1.25  # spacings are alike up to this ratio; the lengths of months differ by a ninth
 
 
 def count_gaps(panel: Panel, common: np.ndarray | None = None) -> dict[str, int]:
@@ -39,10 +41,39 @@ def count_gaps(panel: Panel, common: np.ndarray | None = None) -> dict[str, int]
 def gaps_in_values(times: Mapping[str, np.ndarray]) -> dict[str, int]:
     """Return the number of missing times by series, for series that are not prices.
 
-    The result is the same as that of :func:`count_gaps`, without a panel in memory.
+    Series are compared with those that are spaced alike: days are no gaps of a weekly series. Among
+    series of one spacing the result is that of :func:`count_gaps`, without a panel in memory.
 
     ``times``: each series' times, sorted; series with the same times may share the array
     """
+    gaps: dict[str, int] = {}
+    for names in _spaced_alike(times):
+        gaps |= _gaps_beside({name: times[name] for name in names})
+    return {name: gaps[name] for name in times}
+
+
+def _spaced_alike(times: Mapping[str, np.ndarray]) -> list[list[str]]:
+    """Return groups of series whose usual spacings are alike.
+
+    Series that show no spacing are in the largest group, since they may lack most of their rows.
+    """
+    shared = {id(own): own for own in times.values()}
+    spacings = {key: usual_spacing(own) for key, own in shared.items()}
+    found = np.unique([one for one in spacings.values() if one is not None])
+    classes = np.cumsum(np.diff(np.log(found), prepend=0.0) > np.log(_ALIKE))
+    class_of = {key: None if one is None else int(classes[np.searchsorted(found, one)])
+                for key, one in spacings.items()}  # fmt: skip
+    groups: dict[int | None, list[str]] = {}
+    for name, own in times.items():
+        groups.setdefault(class_of[id(own)], []).append(name)
+    unknown = groups.pop(None, [])
+    largest = max(groups.values(), key=len, default=[])
+    others = [names for names in groups.values() if names is not largest]
+    return [[*largest, *unknown], *others]
+
+
+def _gaps_beside(times: Mapping[str, np.ndarray]) -> dict[str, int]:
+    """Return the number of times by series that at least half of the listed series have."""
     shared = {id(own): own for own in times.values()}
     axis = union_of(shared.values())
     positions = {key: np.searchsorted(axis, own) for key, own in shared.items()}

@@ -36,6 +36,7 @@ from forecaster.series import (
     infer_frequency,
     most_common,
     on_axis,
+    tells_frequency,
     union_of,
 )
 
@@ -110,14 +111,16 @@ def _axis(store: "Store", parts: Sequence[Sequence[str]]) -> _Axis | None:
             channels |= dict.fromkeys(its)
     layout = Layout("M" if 2 * kinds["M"] >= kinds.total() else "i", tuple(channels))
     frequencies: Counter[Frequency] = Counter()
+    unclear: Counter[Frequency] = Counter()
     times: np.ndarray | None = None
     for names in parts:
         panel = _panel(store, names, layout)
         if panel is None:
             continue
-        frequencies.update(infer_frequency(panel.times[row]) for row in panel.mask)
+        for own in (panel.times[row] for row in panel.mask):
+            (frequencies if tells_frequency(own) else unclear)[infer_frequency(own)] += 1
         times = panel.times if times is None else union_of([times, panel.times])
-    return None if times is None else _Axis(layout, most_common(frequencies), times)
+    return None if times is None else _Axis(layout, most_common(frequencies or unclear), times)
 
 
 def _panel(store: "Store", names: Sequence[str], layout: Layout) -> Panel | None:

@@ -18,6 +18,7 @@ import pandas as pd
 from forecaster.errors import DataError, ForecasterWarning
 from forecaster.ingest.tables.currencies import are_currencies, currency_of, may_be_currencies
 from forecaster.ingest.tables.dates import UTC, offsets_of, times_in_utc, to_times, with_time
+from forecaster.ingest.tables.joined_ids import key_columns, with_joined_ids
 from forecaster.ingest.tables.location import TableLocation
 from forecaster.ingest.tables.numbers import (
     BLANK,
@@ -77,6 +78,8 @@ def tidy(
     """
     columns = columns or Columns()
     table = table.set_axis(list(map(str, table.columns)), axis=1)
+    table = with_joined_ids(table, columns.id_col, columns.id_parts, where)
+    whole = table
     roles = find_roles(table, where, columns)
     where, got = roles.location(where), describe_all(table)
     table = table[list(roles.names)].rename(columns=roles.names)
@@ -90,20 +93,21 @@ def tidy(
         if columns.date_format != UTC:
             _check_offsets(table["ds"], times, one, where)
         wide = _series_columns(table.drop(columns=unit_columns), name, where, got)
-        _refuse_repeated(times, where, got)
+        _refuse_repeated(whole, times, where, got)
         numbers = _numbers(wide, where, decimal, plain_points=plain_points, all_needed=True)
         return _sorted(_stacked(times, numbers, where, columns.target_col or "y"))
     if "unique_id" not in table:
         if columns.date_format != UTC:
             one = pd.Series("the table", table.index, dtype="category")
             _refuse_repeated_hours(table["ds"], times, one, where)
-        _refuse_repeated(times, where, got)
+        _refuse_repeated(whole, times, where, got)
         target = next(target for target in TARGETS if target in table)
         table = table.assign(unique_id=name or where.column(target))
     ids = _ids(table["unique_id"], where)
     units = _units(table, ids, where)
     if columns.date_format != UTC:
         _check_offsets(table["ds"], times, ids, where)
+    _refuse_several_keys(whole, times, ids, where)
     numbers = _numbers(table, where, decimal, plain_points=plain_points)
     keys = {"unique_id": ids, "ds": times}
     tidied = _sorted(pd.DataFrame(keys | numbers))
@@ -121,14 +125,59 @@ def each_series(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
         yield str(ids.categories[codes[low]]), table.iloc[low:high]
 
 
-def _refuse_repeated(times: pd.Series, where: TableLocation, got: str) -> None:
-    """Raise DataError if a time repeats in a table without a column of series."""
-    if times.duplicated().any():
-        raise DataError(
-            f"{where}: no column 'ticker', and dates repeat; expected a column with the ticker, "
-            f"or one file per ticker; got {got}. If a column holds the series' names, name it: "
-            "id_col= (on the command line --columns id=NAME)"
+def _refuse_repeated(table: pd.DataFrame, times: pd.Series, where: TableLocation, got: str) -> None:
+    """Raise DataError if a time repeats in a table without a column of series.
+
+    ``table``: with all columns
+    """
+    if not times.duplicated().any():
+        return
+    keys = key_columns(table, times, [where.column("ds")])
+    if keys:
+        advice = _name_keys(keys)
+    else:
+        advice = "If a column holds the series' names, name it: "
+        advice += "id_col= (on the command line --columns id=NAME)"
+    raise DataError(
+        f"{where}: no column 'ticker', and dates repeat; expected a column with the ticker, "
+        f"or one file per ticker; got {got}. {advice}"
+    )
+
+
+def _refuse_several_keys(
+    table: pd.DataFrame, times: pd.Series, ids: pd.Series, where: TableLocation
+) -> None:
+    """Raise DataError if all series repeat a time, and further columns of text tell rows apart.
+
+    ``table``: with all columns; ``ids``, ``times``: the series and the time of each row
+    """
+    rows = pd.DataFrame({"id": ids.cat.codes, "ds": times})
+    repeated = rows.duplicated()
+    if not repeated.any() or rows["id"][repeated].nunique() < rows["id"].nunique():
+        return
+    named = where.column("unique_id")
+    ordered = table[[named, *(name for name in table if name != named)]].assign(**{named: ids})
+    keys = key_columns(ordered, times, [where.column("ds"), where.column("time")])
+    if len(keys) < 2 or named not in keys:
+        return
+    row = int(repeated.to_numpy().argmax())
+    raise DataError(
+        f"{where.cell(repeated, 'ds')}: series {str(ids.iloc[row])!r} has more than one row for "
+        f"{show_time(times.iloc[row])}, as has every series. {_name_keys(keys)}"
+    )
+
+
+def _name_keys(keys: list[str]) -> str:
+    """Say which columns name the series of a table."""
+    if len(keys) == 1:
+        return (
+            f"Rows are unique by {keys[0]!r}: name it, --columns id={keys[0]} (in Python "
+            f"id_col={keys[0]!r})"
         )
+    return (
+        f"Rows are unique by {' and '.join(map(repr, keys))}: name them together, --columns "
+        f"id={'+'.join(keys)} (in Python id_col={keys!r})"
+    )
 
 
 def _series_columns(

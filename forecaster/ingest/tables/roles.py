@@ -7,7 +7,8 @@ be read in both ways is refused, with the option that decides.
 import dataclasses
 import re
 from collections import Counter
-from typing import TypedDict
+from collections.abc import Sequence
+from typing import Any, TypedDict, cast
 
 import pandas as pd
 
@@ -90,12 +91,13 @@ class ColumnOptions(TypedDict, total=False):
 
     - ``id_col``, ``time_col``, ``target_col``: the columns with the series, the time and the value
       to forecast; other columns that could have these roles are left out. A wide table has no
-      column for its target: there ``target_col="close"`` means that its numbers are prices
+      column for its target: there ``target_col="close"`` means that its numbers are prices.
+      Several columns, ``["store", "item"]`` or ``"store+item"``, name series together: ``S01/milk``
     - ``date_format``: how times are written, such as ``%d/%m/%Y``; None: inferred
     - ``wide``: whether each column is a series; None: inferred
     """
 
-    id_col: str | None
+    id_col: str | Sequence[str] | None
     time_col: str | None
     target_col: str | None
     date_format: str | None
@@ -104,7 +106,7 @@ class ColumnOptions(TypedDict, total=False):
 
 @dataclasses.dataclass(frozen=True)
 class Columns:
-    """The fields of :class:`ColumnOptions`, checked.
+    """The fields of :class:`ColumnOptions`, checked; several columns of names are joined by ``+``.
 
     Raises UsageError for one column in two roles, or for an invalid date format.
     """
@@ -115,6 +117,22 @@ class Columns:
     date_format: str | None = None
     wide: bool | None = None
 
+    @staticmethod
+    def of(options: ColumnOptions) -> "Columns":
+        """Return options checked. Raises UsageError as the class does."""
+        given = cast(dict[str, Any], options)
+        names = given.get("id_col")
+        if isinstance(names, list | tuple):
+            parts = list(cast(Sequence[object], names))
+            if not parts or not all(isinstance(part, str) and part for part in parts):
+                raise UsageError(f"id_col: expected the names of columns; got {names!r:.80}")
+            if len(parts) > 1 and (odd := [part for part in parts if "+" in str(part)]):
+                raise UsageError(
+                    f"id_col: column {odd[0]!r} has a + in its name, which joins columns; rename it"
+                )
+            given = {**given, "id_col": "+".join(map(str, parts))}
+        return Columns(**given)
+
     def __post_init__(self) -> None:
         check_date_format(self.date_format)
         for role in ("id_col", "time_col", "target_col"):
@@ -122,7 +140,8 @@ class Columns:
                 raise UsageError(f"{role}: expected the name of a column; got {name!r:.80}")
         if not isinstance(self.wide, bool | None):
             raise UsageError(f"wide: expected True, False or None; got {self.wide!r:.80}")
-        named = [name for name in (self.id_col, self.time_col, self.target_col) if name is not None]
+        named = [*self.id_parts, self.id_col, self.time_col, self.target_col]
+        named = [name for name in named if name is not None]
         if len(set(named)) < len(named):
             raise UsageError(f"columns {listed(named)}: expected a different one for each role")
         if self.wide and self.id_col is not None:
@@ -131,9 +150,15 @@ class Columns:
             )
 
     @property
+    def id_parts(self) -> list[str]:
+        """The columns that name series together, of ``store+item`` two; empty for a single one."""
+        parts = [part.strip() for part in (self.id_col or "").split("+")]
+        return parts if len(parts) > 1 and all(parts) else []
+
+    @property
     def read_as_text(self) -> list[str]:
         """The named columns that must be read as text: ids, and times with a date format."""
-        named = [self.id_col, self.time_col if self.date_format else None]
+        named = [*self.id_parts, self.id_col, self.time_col if self.date_format else None]
         return [name for name in named if name is not None]
 
     @property
@@ -145,14 +170,14 @@ class Columns:
     @property
     def named(self) -> list[str]:
         """All columns that the caller names."""
-        named = (self.id_col, self.time_col, self.target_col)
+        named = (*self.id_parts, self.id_col, self.time_col, self.target_col)
         return [name for name in named if name is not None]
 
 
 def parse_columns(texts: tuple[str, ...]) -> ColumnOptions:
     """Parse ``--columns``: ``id=NAME,time=NAME,target=NAME`` or ``wide``, in any order.
 
-    A name may hold a comma. Raises UsageError for anything else.
+    A name may hold a comma; ``id=store+item`` are two columns. Raises UsageError for anything else.
     """
     options: ColumnOptions = {}
     parts = [p for text in texts for p in re.split(r",(?=\s*(?:\w+\s*=|wide\s*$|wide\s*,))", text)]

@@ -106,8 +106,14 @@ class Frequency:
 
 
 def common_frequency(series: Iterable[np.ndarray]) -> Frequency:
-    """Return the frequency that most series have, from the sorted, unique times of each."""
-    return most_common(Counter(infer_frequency(times) for times in series))
+    """Return the frequency that most series have, from the sorted, unique times of each.
+
+    Series whose rows are too few to tell do not count, unless all are.
+    """
+    counts, unclear = Counter[Frequency](), Counter[Frequency]()
+    for times in series:
+        (counts if tells_frequency(times) else unclear)[infer_frequency(times)] += 1
+    return most_common(counts or unclear)
 
 
 def most_common(counts: Mapping[Frequency, int]) -> Frequency:
@@ -136,6 +142,31 @@ def infer_frequency(times: np.ndarray) -> Frequency:
     where a shop is closed, are left out.
     """
     return _infer(times.dtype.str, times.tobytes())
+
+
+def tells_frequency(times: np.ndarray) -> bool:
+    """Return whether a series' rows tell its frequency.
+
+    One row does not, nor do rows on days of one week, from which it does not show whether weekends
+    have rows, too.
+    """
+    if len(times) < 2 or times.dtype.kind != "M" or infer_frequency(times) != Frequency("B"):
+        return len(times) > 1
+    days = times[[0, -1]].astype("datetime64[D]")
+    return bool((np.busday_count(days[:1], days[1:]) < np.diff(days).astype(np.int64)).all())
+
+
+def frequency_beside(times: np.ndarray, usual: Frequency) -> Frequency:
+    """Return the frequency of a series; the usual one of its panel where its rows do not tell."""
+    own = infer_frequency(times)
+    other_kind = (usual.alias == "step") != (times.dtype.kind in "iu")
+    if tells_frequency(times) or other_kind:
+        return own
+    if len(times) > 1 and usual.alias not in ("D", "B"):
+        return own
+    if usual.alias.startswith("W-"):  # the row says which day its weeks have
+        return Frequency(f"W-{pd.DatetimeIndex(times)[-1].strftime('%a').upper()}")
+    return usual
 
 
 @functools.lru_cache(maxsize=1024)

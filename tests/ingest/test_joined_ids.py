@@ -1,0 +1,144 @@
+"""Series that several columns name together, such as a store and an item."""
+
+import sqlite3
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import forecaster as fc
+from forecaster.errors import DataError, UsageError
+from forecaster.ingest import Columns, CovariateFiles, Reading
+from tests.conftest import run
+
+DAYS = pd.date_range("2024-01-01", periods=40)
+PAIRS = [(store, item) for store in ("S01", "S02") for item in ("milk", "soap")]
+NAMES = ("S01/milk", "S01/soap", "S02/milk", "S02/soap")
+
+
+def retail() -> pd.DataFrame:
+    """Return sales by store and item, the rows by day, with a further column of text."""
+    rng = np.random.default_rng(0)
+    rows = [(store, item, day, "sunny") for day in DAYS for store, item in PAIRS]
+    frame = pd.DataFrame(rows, columns=["store", "item", "day", "weather"])
+    return frame.assign(sales=rng.poisson(20, len(rows)).astype(float))
+
+
+def expected(panel: fc.Panel) -> None:
+    assert panel.ids == NAMES and panel.channels == ("y",) and len(panel.times) == len(DAYS)
+    sales = retail()
+    its = sales[(sales["store"] == "S02") & (sales["item"] == "milk")]["sales"]
+    np.testing.assert_array_equal(panel.values[NAMES.index("S02/milk"), :, 0], its)
+
+
+@pytest.mark.parametrize("id_col", [["store", "item"], ("store", "item"), "store+item"])
+def test_a_frame_joins_columns(id_col):
+    expected(fc.load_panel(retail(), id_col=id_col, time_col="day", target_col="sales"))
+    forecast = fc.Forecaster(horizon=3, model="ets").fit(
+        retail(), id_col=["store", "item"], target_col="sales"
+    ).predict()  # fmt: skip
+    assert tuple(forecast["unique_id"].unique()) == NAMES
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "sql"])
+def test_files_and_databases_join_columns(tmp_path, kind):
+    path = tmp_path / f"sales.{kind}"
+    if kind == "csv":
+        retail().to_csv(path, index=False)
+    elif kind == "parquet":
+        retail().to_parquet(path)
+    else:
+        pytest.importorskip("sqlalchemy")
+        with sqlite3.connect(path) as connection:
+            retail().assign(day=retail()["day"].astype(str)).to_sql("sales", connection)
+    source = f"sql:sqlite:///{path}" if kind == "sql" else f"files:{path}"
+    query = "SELECT store, item, day, sales FROM sales" if kind == "sql" else None
+    names = {"time_col": "day", "target_col": "sales", "query": query}
+    expected(fc.load_panel(source, id_col=["store", "item"], mask=(), **names))
+
+
+def test_numbers_and_blanks_around_names_are_joined_as_text(tmp_path):
+    numbered = retail().assign(store=lambda sales: sales["store"].str[2:].astype(int))
+    assert fc.load_panel(numbered, id_col=["store", "item"], target_col="sales").ids[0] == "1/milk"
+    padded = retail().assign(item=lambda sales: " " + sales["item"] + " ")
+    expected(fc.load_panel(padded, id_col=["store", "item"], target_col="sales"))
+    (tmp_path / "s.csv").write_text("store,item,day,sales\n01,a,2024-01-01,3\n01,a,2024-01-02,4\n")
+    panel = fc.load_panel(f"files:{tmp_path / 's.csv'}", id_col=["store", "item"], mask=())
+    assert panel.ids == ("01/a",)  # digits stay as they are written
+
+
+def test_a_column_whose_own_name_has_a_plus_is_one_column():
+    plain = retail().assign(**{"a+b": lambda sales: sales["store"] + sales["item"]})
+    panel = fc.load_panel(plain, id_col="a+b", time_col="day", target_col="sales")
+    assert panel.ids[0] == "S01milk"
+
+
+def test_covariate_files_join_the_same_columns(tmp_path):
+    plan = retail().drop(columns=["sales", "weather"]).assign(promo=1.0)
+    plan.to_csv(tmp_path / "plan.csv", index=False)
+    static = pd.DataFrame(PAIRS, columns=["store", "item"]).assign(size=[1.0, 2.0, 3.0, 4.0])
+    static.to_csv(tmp_path / "static.csv", index=False)
+    columns = Columns.of({"id_col": ["store", "item"], "time_col": "day"})
+    files = CovariateFiles.of(
+        tmp_path / "plan.csv", tmp_path / "static.csv", Reading.of(None, columns)
+    )
+    panel = files.added_to(fc.load_panel(retail(), id_col="store+item", target_col="sales"))
+    assert panel.future is not None and panel.static is not None
+    by_name = {"unique_id": list(NAMES), "size": [1.0, 2.0, 3.0, 4.0]}
+    apart = panel.with_static(pd.DataFrame(by_name)).static
+    assert apart is not None and repr(panel.static) == repr(apart)
+
+
+def test_the_command_line_joins_columns_of_all_files(tmp_path):
+    retail().to_csv(tmp_path / "sales.csv", index=False)
+    plan = pd.DataFrame(
+        [(*pair, day) for pair in PAIRS for day in pd.date_range("2024-01-01", periods=60)],
+        columns=["store", "item", "day"],
+    )
+    plan.assign(promo=plan["day"].dt.day % 2).to_csv(tmp_path / "plan.csv", index=False)
+    home = ["--home", tmp_path / "home"]
+    done = run(
+        "fit", "--source", f"files:{tmp_path / 'sales.csv'}", "--columns",
+        "id=store+item,time=day,target=sales", "--future", tmp_path / "plan.csv",
+        "--horizon", "3", *home,
+    )  # fmt: skip
+    assert done.exit_code == 0 and "promo" in done.stdout, done.output
+    done = run("predict", "S02/milk", "--format", "csv", *home)
+    assert done.exit_code == 0 and done.stdout.count("S02/milk,") == 3, done.output
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, r"Rows are unique by 'store' and 'item': name them together, .* id=store\+item"),
+        ({"id_col": "item"}, r"'milk' has more than one row for 2024-01-01, as has every series. "
+         r"Rows are unique by 'item' and 'store': .*id_col=\['item', 'store'\]"),
+        ({"id_col": ["store", "shop"]}, "no column 'shop', which should name the series together"),
+    ],
+)  # fmt: skip
+def test_columns_that_name_the_series_are_found(options, message):
+    with pytest.raises(DataError, match=message):
+        fc.load_panel(retail(), time_col="day", target_col="sales", **options)
+
+
+def test_one_column_that_tells_rows_apart_is_found_and_none_is_invented():
+    one = retail()[lambda sales: sales["store"] == "S01"].drop(columns="store")
+    with pytest.raises(DataError, match="Rows are unique by 'item': name it, --columns id=item"):
+        fc.load_panel(one, time_col="day", target_col="sales", wide=False)
+    twice = pd.concat([retail(), retail()])
+    with pytest.raises(DataError, match="more than one row for 2024-01-01") as error:
+        fc.load_panel(twice, id_col="store", time_col="day", target_col="sales")
+    assert "unique by" not in str(error.value)
+
+
+def test_an_empty_part_of_a_name_is_an_error():
+    gap = retail()
+    gap.loc[6, "item"] = None
+    with pytest.raises(DataError, match="row 7, column 'item': empty; expected a name"):
+        fc.load_panel(gap, id_col=["store", "item"], target_col="sales")
+
+
+@pytest.mark.parametrize("id_col", [[], ["store", 3], ["store", "a+b"], ["store", "store"]])
+def test_names_that_cannot_be_joined_are_refused(id_col):
+    with pytest.raises(UsageError):
+        fc.load_panel(retail(), id_col=id_col, target_col="sales")
