@@ -10,6 +10,8 @@ from jaxtyping import Bool, Float, Int
 from forecaster.series.causal import Rows, shift
 
 Ahead: TypeAlias = Float[np.ndarray, "series step horizon"]
+# A scale up to this share of a series' level, or up to this number, is that of no change at all.
+_NO_CHANGE, _LEAST_CHANGE = 1e-9, 2e-12
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,12 +45,34 @@ class Transformed:
         return Transformed(**fields)
 
     def targets(self) -> Ahead:
-        """Return the standardised targets, float32; NaN where unknown."""
-        horizon = self.base.shape[-1]
-        ahead = np.stack([shift(self.z, -h) for h in range(1, horizon + 1)], axis=-1)
+        """Return the standardised targets, float32; NaN where unknown.
+
+        Before a series first moves, its errors have no unit. Such targets count as unknown, since
+        they would say nothing about forecasts that are made when it moves.
+        """
         # A scale may be zero; such targets count as unknown, or are reported after the fit.
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            return ((ahead - self.base) / self.scale).astype(np.float32)
+            targets = (self._outcomes() - self.base) / self.scale
+            level = np.fmax.accumulate(np.abs(self.z), axis=1)
+            level = np.where(self.logarithmic[:, None], 1.0, level)[..., None]
+            still = self.scale <= _NO_CHANGE * level + _LEAST_CHANGE
+            return np.where(still, np.nan, targets).astype(np.float32)
+
+    def largest_errors(self) -> Ahead:
+        """Return the largest absolute error of the base whose outcome is known at each step.
+
+        It is in the units that networks see, also before the series first moved; NaN where no
+        outcome is known.
+        """
+        horizon = self.base.shape[-1]
+        with np.errstate(invalid="ignore", over="ignore"):
+            errors = np.abs(self._outcomes() - self.base)
+        known = [shift(errors[..., h], h + 1) for h in range(horizon)]
+        return np.fmax.accumulate(np.stack(known, axis=-1), axis=1)
+
+    def _outcomes(self) -> Ahead:
+        horizon = self.base.shape[-1]
+        return np.stack([shift(self.z, -h) for h in range(1, horizon + 1)], axis=-1)
 
     def invert(self, z: np.ndarray) -> np.ndarray:
         """Return values (series, ...) in the series' own units."""
