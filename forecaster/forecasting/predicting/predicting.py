@@ -57,7 +57,7 @@ def warn_of_few_scores(model: Model, panel: Panel, level: Sequence[float]) -> No
     """Warn of bands that are wider than the errors of some series can calibrate.
 
     Of n outcomes the outermost lies at about the quantile 1 / (n + 1) on each side. Series without
-    a network of their own do not count, nor do those that did not move.
+    a network of their own do not count, nor do those that moved too late to have any.
     """
     wanted = set(panel.ids)
     counts = {
@@ -65,7 +65,7 @@ def warn_of_few_scores(model: Model, panel: Panel, level: Sequence[float]) -> No
         for name, scores, own in zip(
             model.ids, model.normal_scores, model.networks.trained, strict=True
         )
-        if own and name in wanted and np.isfinite(scores).any()
+        if own and name in wanted and np.isfinite(scores).any(0).all()
     }
     fewest = min(counts.values(), default=10**9)
     beyond = [percent for percent in level if percent > _highest(fewest)]
