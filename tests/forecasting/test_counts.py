@@ -186,3 +186,20 @@ def test_quantiles_are_columns_between_the_bounds():
 def test_quantiles_that_are_none_are_refused(quantiles, message):
     with pytest.raises(UsageError, match=message):
         fc.predict(fc.fit(demand(30, 3), SMALL), demand(30, 3), quantiles=quantiles)
+
+
+def test_networks_know_that_goods_which_are_rarely_sold_are_sold():
+    """Of 0.1 pieces a day, none is no quantile of 99 %, however often it is right."""
+    random = np.random.default_rng(0)
+    days, series = 300, 24
+    y = random.poisson(0.1, (series, days + HORIZON))
+    names = np.repeat([f"part {n}" for n in range(series)], days + HORIZON)
+    frame = pd.DataFrame(
+        {"unique_id": names, "ds": np.tile(np.arange(days + HORIZON), series), "y": y.ravel()}
+    )
+    known = frame[frame["ds"] < days]
+    made = fc.predict(fc.fit(known, SMALL), known, [80], quantiles=[0.95, 0.99])
+    assert set(made["forecast_by"]) == {"own networks"}
+    chances = stats.poisson.cdf(made[["LSTM-q-0.95", "LSTM-q-0.99"]], 0.1).mean(0)
+    assert chances[0] > 0.95 and chances[1] > 0.99
+    assert made["LSTM-q-0.99"].between(1, 2).all()

@@ -202,9 +202,7 @@ def _jobs(config: Config, transformed: Transformed, ids: Sequence[str], seed: in
         key: jax.Array, first: jax.Array, boundary: jax.Array
     ) -> tuple[Any, tuple[Windows, jax.Array]]:
         # Batches do not depend on features and targets.
-        empty = Series(
-            jnp.zeros((1, 1)), jnp.zeros((1, 1)), first, boundary, jnp.array(False)
-        )
+        empty = Series(jnp.zeros((1, 1)), jnp.zeros((1, 1)), first, boundary, jnp.array(False))
         epochs = jnp.arange(1, config.limits("independent")[0] + 1)
         drawn = jax.lax.map(lambda epoch: task.batches(empty, epoch_keys(key, epoch)[0]), epochs)
         return init_state(task, key, hyperparams).params, drawn

@@ -64,7 +64,7 @@ class StudentT:
         outputs: Float[Array, "*batch output"],
         constants: Float[Array, " constant"],
         targets: ByHorizon,
-        counted: Bool[Array, "*batch 1"] | bool = False,
+        counted: Bool[Array, "#*batch 1"] | bool = False,
     ) -> ByHorizon:
         """Return the negative log likelihood, elementwise; ``counted``: which targets are counts."""
         location, log_scale = jnp.split(outputs, 2, axis=-1)
@@ -109,7 +109,7 @@ class Point:
         outputs: Float[Array, "*batch output"],
         constants: Float[Array, " constant"],
         targets: ByHorizon,
-        counted: Bool[Array, "*batch 1"] | bool = False,
+        counted: Bool[Array, "#*batch 1"] | bool = False,
     ) -> ByHorizon:
         """Return the squared error, elementwise."""
         return (outputs - targets) ** 2
