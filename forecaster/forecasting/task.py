@@ -180,8 +180,8 @@ def make_loss(
         outputs = outputs[:, -targets.shape[1] :]
         known = jnp.isfinite(targets)
         # A NaN must not reach the gradient, as zero times NaN is NaN.
-        of_counts = counted[:, None, None]
-        losses = head.loss(outputs, constants, jnp.where(known, targets, 0.0), of_counts)
+        targets = jnp.where(known, targets, 0.0)
+        losses = head.loss(outputs, constants, targets, counted=counted[:, None, None])
         return jnp.where(known, losses, 0.0).sum() / jnp.maximum(known.sum(), 1)
 
     return mean_loss

@@ -297,7 +297,7 @@ def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Pred
 
 
 def _with_finite(panel: Panel, names: Iterable[str]) -> tuple[Panel, dict[str, Skipped]]:
-    """Return the series that were forecast, and why the others were not; ``names``: of the former."""
+    """Return the series that were forecast, by their ``names``, and why the others were not."""
     kept = set(names)
     broken = {n: Skipped(Kind.FORECAST_NOT_FINITE) for n in panel.ids if n not in kept}
     return (panel.only([n for n in panel.ids if n in kept]) if broken else panel), broken

@@ -64,13 +64,18 @@ class StudentT:
         outputs: Float[Array, "*batch output"],
         constants: Float[Array, " constant"],
         targets: ByHorizon,
-        counted: Bool[Array, "#*batch 1"] | bool = False,
+        *,
+        counted: Bool[Array, "#*batch 1"] | None = None,
     ) -> ByHorizon:
-        """Return the negative log likelihood, elementwise; ``counted``: which targets are counts."""
+        """Return the negative log likelihood, elementwise.
+
+        ``counted``: which targets are counts; by default none
+        """
         location, log_scale = jnp.split(outputs, 2, axis=-1)
         log_scale = jnp.clip(log_scale, -5, 5)
         dof = _MIN_DOF + jax.nn.softplus(constants + _AT_START)
-        dof = jnp.where(counted, _NORMAL, dof)
+        if counted is not None:
+            dof = jnp.where(counted, _NORMAL, dof)
         normalise = _log_gamma_ratio(dof / 2) - 0.5 * jnp.log(dof * jnp.pi)
         z = (targets - location) * jnp.exp(-log_scale)
         return log_scale - normalise + 0.5 * (dof + 1) * jnp.log1p(z * z / dof)
@@ -109,7 +114,8 @@ class Point:
         outputs: Float[Array, "*batch output"],
         constants: Float[Array, " constant"],
         targets: ByHorizon,
-        counted: Bool[Array, "#*batch 1"] | bool = False,
+        *,
+        counted: Bool[Array, "#*batch 1"] | None = None,
     ) -> ByHorizon:
         """Return the squared error, elementwise."""
         return (outputs - targets) ** 2
