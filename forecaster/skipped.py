@@ -82,6 +82,11 @@ class Kind(StrEnum):
         "not_finite",
         "its forecasts on the validation span are not finite numbers; look at its values",
     )
+    FORECAST_NOT_FINITE = (
+        "forecast_not_finite",
+        "the forecast is not finite, so the model or the latest values are damaged; look at the "
+        "series, or fit again",
+    )
     NOT_TRAINED = "not_trained", "{detail}"
     # The model has no network for the series.
     NO_NETWORK = "no_network", "the model has no network for it"

@@ -37,6 +37,8 @@ SENTENCES = {
     "bring SPY up to date",
     Kind.NOT_FINITE: "its forecasts on the validation span are not finite numbers; look at its "
     "values",
+    Kind.FORECAST_NOT_FINITE: "the forecast is not finite, so the model or the latest values are "
+    "damaged; look at the series, or fit again",
     Kind.NOT_TRAINED: "a text",
     Kind.NO_LOGARITHM: "close is -1.5 on 2024-01-02, and its logarithm is forecast",
     Kind.NO_FORECASTS: "no forecasts from a text",

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from forecaster import swarm
 from forecaster.config import Config
@@ -35,12 +35,14 @@ class Series(NamedTuple, Generic[AnyArray]):
     - ``targets``: targets of the forecasts made at every step, NaN where unknown
     - ``first``: the first step that may be an input
     - ``boundary``: the last step that may be a target in training
+    - ``counted``: whether the series is one of counts
     """
 
     features: Float[AnyArray, "*member step feature"]
     targets: Float[AnyArray, "*member step horizon"]
     first: Int[AnyArray, "*member"]
     boundary: Int[AnyArray, "*member"]
+    counted: Bool[AnyArray, "*member"]
 
     @property
     def span(self) -> Span:
@@ -57,6 +59,7 @@ def series_data(config: Config, transformed: Transformed) -> Series[np.ndarray]:
         transformed.targets(),
         transformed.first.astype(np.int32),
         (steps - held_back - 1).astype(np.int32),
+        transformed.counted,
     )
 
 
@@ -172,12 +175,13 @@ def make_loss(
     head = HEADS[config.head](config.horizon)
 
     def mean_loss(params: Params, examples: Examples, key: Array | None = None) -> Float[Array, ""]:
-        inputs, valid, targets = examples
+        inputs, valid, targets, counted = examples
         outputs, constants = apply(params, inputs, valid, last_only=mode.last_only, key=key)
         outputs = outputs[:, -targets.shape[1] :]
         known = jnp.isfinite(targets)
         # A NaN must not reach the gradient, as zero times NaN is NaN.
-        losses = head.loss(outputs, constants, jnp.where(known, targets, 0.0))
+        targets = jnp.where(known, targets, 0.0)
+        losses = head.loss(outputs, constants, targets, counted=counted[:, None, None])
         return jnp.where(known, losses, 0.0).sum() / jnp.maximum(known.sum(), 1)
 
     return mean_loss
@@ -200,11 +204,13 @@ class Examples(NamedTuple):
     - ``inputs``: zero in the padding
     - ``valid``: 1.0 for an input, 0.0 in the padding
     - ``targets``: targets of the predicting steps, which end a window; NaN for those left out
+    - ``counted``: whether they are counts
     """
 
     inputs: Float[Array, "window lookback feature"]
     valid: Float[Array, "window lookback"]
     targets: Float[Array, "window predicting horizon"]
+    counted: Bool[Array, " window"]
 
 
 def cut(
@@ -227,7 +233,8 @@ def cut(
     origins = mode.origins(starts)
     inside = split.targets_within(origins, earliest, latest)
     targets = jnp.take(data.targets, origins, axis=0, mode="clip")
-    return Examples(inputs, valid, jnp.where(inside, targets, jnp.nan))
+    counted = jnp.broadcast_to(data.counted, starts.shape)
+    return Examples(inputs, valid, jnp.where(inside, targets, jnp.nan), counted)
 
 
 @functools.lru_cache(maxsize=8)

@@ -2,7 +2,7 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -276,6 +276,7 @@ def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Pred
     lost = {name: reason for name, reason in usable.skipped.items() if name in ids}
     if asked.n_paths is None:
         frame = predict(model, usable, asked.level, asked.quantiles)
+        usable, broken = _with_finite(usable, frame["unique_id"])
         source = str(model.provenance.get("source"))
         of_bands = [column for column in frame if not is_quantile(column)]
         made = Made(usable, frame[of_bands], model.config.column, folder.name, source)
@@ -283,16 +284,25 @@ def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Pred
             _keep(home, made, asked.on_notice)
     elif asked.sums is None:
         frame = simulate(model, usable, asked.n_paths)
+        usable, broken = _with_finite(usable, frame["unique_id"])
     else:
         paths = draw_paths(model, usable, asked.n_paths)
+        usable, broken = _with_finite(usable, paths.panel.ids)
         groups, missing = possible_sums(paths, asked.sums)
         if not groups:
             raise ModelError(f"no group can be summed:\n{name_reasons(missing)}")
         unknown |= missing
         frame = sums_of(paths, groups, model.config.column, asked.level, asked.quantiles)
     late = {name: late[name] for name in usable.ids}
-    made = Prediction(model, usable, frame, unknown | lost, late, folder)
+    made = Prediction(model, usable, frame, unknown | lost | broken, late, folder)
     return _with_warnings(made, stored, asked.run)
+
+
+def _with_finite(panel: Panel, names: Iterable[str]) -> tuple[Panel, dict[str, Skipped]]:
+    """Return the series that were forecast, by their ``names``, and why the others were not."""
+    kept = set(names)
+    broken = {n: Skipped(Kind.FORECAST_NOT_FINITE) for n in panel.ids if n not in kept}
+    return (panel.only([n for n in panel.ids if n in kept]) if broken else panel), broken
 
 
 def _with_warnings(made: Prediction, stored: StoredRows, run: OpenRun) -> Prediction:

@@ -415,3 +415,30 @@ def test_too_little_memory_is_one_clear_error(monkeypatch, tmp_path, error):
     done = run("status", "--home", tmp_path)
     assert done.exit_code == 1
     assert re.fullmatch(r"Error: out of memory: .*\. Smaller settings .* need less\n", done.stderr)
+
+
+def test_a_forecast_that_is_not_finite_is_named_and_the_others_are_written(
+    home, tmp_path, monkeypatch
+):
+    from forecaster.forecasting.predicting import predicting, simulating
+
+    original = predicting.finite_rows
+
+    def broken(panel, forecast):
+        for values in forecast.values():
+            values[panel.ids.index("KO")] = float("nan")
+        return original(panel, forecast)
+
+    for module in (predicting, simulating):
+        monkeypatch.setattr(module, "finite_rows", broken)
+    for more in ((), ("--paths", 20)):
+        file = tmp_path / f"{len(more)}.csv"
+        done = run("predict", "--all", *more, "--output", file, "--home", home)
+        assert done.exit_code == 3, done.output
+        assert "KO: the forecast is not finite" in done.stderr
+        written = set(pd.read_csv(file)["unique_id"])
+        assert "KO" not in written and "AAPL" in written
+    groups = tmp_path / "groups.csv"
+    groups.write_text("ticker,group\nAAPL,mine\nKO,other\n")
+    done = run("predict", "--sum", groups, "--home", home)
+    assert done.exit_code == 3 and "mine" in done.stdout

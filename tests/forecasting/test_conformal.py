@@ -134,3 +134,15 @@ def test_the_spread_of_all_series_is_drawn_to_one_where_there_are_few():
     np.testing.assert_allclose(common_spread(many), 2, rtol=0.02)
     np.testing.assert_allclose(common_spread(few), (15 / MEAN_SIZE + [25, 50]) / [30, 55])
     np.testing.assert_array_equal(common_spread(np.full((2, 5, 1), np.nan)), 1)
+
+
+def test_past_scores_move_no_bound_beyond_the_largest_error_before():
+    scores = np.full((1, 300, 1), 0.01)
+    scores[:, ::5] = 8.0
+    free = band_scores(scores, [90], 250)
+    near = band_scores(scores, [90], 250, reach=np.full((2, 1, 1, 1), [[[[-2.5]]], [[[2.5]]]]))
+    unknown = band_scores(scores, [90], 250, reach=np.full((2, 1, 1, 1), np.nan))
+    assert 4 < free[0, 1] <= 8  # a score beyond 8 is none of a mixture's
+    by_spread = band_scores(scores, [90], 250, shrinkage=1e12)[0, 1]
+    np.testing.assert_allclose(near[0, 1], np.maximum(2.5, by_spread), rtol=1e-6)
+    np.testing.assert_array_equal(unknown, free)

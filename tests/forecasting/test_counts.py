@@ -231,3 +231,20 @@ def test_a_horizon_without_errors_yet_is_as_uncertain_as_the_one_before():
         z[0, 300:] - count_forecasts(z, np.zeros((1, 400, 2)), prior)[0][0, 298:-2, 1]
     )
     assert deviation[0, -1, 1] == pytest.approx(np.sqrt(squares.mean()), rel=0.25)
+
+
+def test_networks_know_that_goods_which_are_rarely_sold_are_sold():
+    """Of 0.1 pieces a day, none is no quantile of 99 %, however often it is right."""
+    random = np.random.default_rng(0)
+    days, series = 300, 24
+    y = random.poisson(0.1, (series, days + HORIZON))
+    names = np.repeat([f"part {n}" for n in range(series)], days + HORIZON)
+    frame = pd.DataFrame(
+        {"unique_id": names, "ds": np.tile(np.arange(days + HORIZON), series), "y": y.ravel()}
+    )
+    known = frame[frame["ds"] < days]
+    made = fc.predict(fc.fit(known, SMALL), known, [80], quantiles=[0.95, 0.99])
+    assert set(made["forecast_by"]) == {"own networks"}
+    chances = stats.poisson.cdf(made[["LSTM-q-0.95", "LSTM-q-0.99"]], 0.1).mean(0)
+    assert chances[0] > 0.95 and chances[1] > 0.99
+    assert made["LSTM-q-0.99"].between(1, 2).all()

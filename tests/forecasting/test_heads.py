@@ -49,3 +49,23 @@ def test_losses_stay_finite_far_out():
                 lambda o, head=head, constants=constants: head.loss(o, constants, jnp.ones(1)).sum()
             )(jnp.full(head.outputs, out))
             assert np.isfinite(value) and np.isfinite(grad).all()
+
+
+def test_networks_of_counts_learn_mean_and_variance_and_others_as_before():
+    """Under Student's t, counts that are mostly zero are likeliest at zero, without width."""
+    targets = jnp.where(jnp.arange(400) % 10 == 0, 2.7, -0.3)[:, None]
+    every = jnp.ones((400, 1), bool)
+    outputs = jnp.tile(jnp.array([targets.mean(), jnp.log(targets.std())]), (400, 1))
+    for head in (StudentT(1), Point(1)):
+        made = outputs[:, : head.outputs]
+        constants = jnp.zeros(head.constants)
+        slope = jax.grad(lambda o, h=head, c=constants: h.loss(o, c, targets, counted=every).sum())(
+            made
+        )
+        np.testing.assert_allclose(slope.mean(0), 0, atol=2e-3)
+    head, which = StudentT(1), jnp.array([[True], [False]])
+    both = head.loss(jnp.zeros((2, 2)), jnp.zeros(1), jnp.full((2, 1), 3.0), counted=which)
+    np.testing.assert_allclose(both[0], -stats.norm.logpdf(3.0), rtol=1e-3)
+    np.testing.assert_array_equal(
+        both[1], head.loss(jnp.zeros((1, 2)), jnp.zeros(1), jnp.full((1, 1), 3.0))[0]
+    )

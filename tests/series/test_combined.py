@@ -111,12 +111,26 @@ def test_series_without_errors_count_little_in_the_usual_growth():
 def test_the_usual_change_counts_for_less_with_each_row():
     own, usual = 1.0, 5.0
     scale, unit = np.full((1, 20, 1), own), np.full((1, 20, 1), usual)
-    fading = with_few_errors(scale, unit, fading=True)[0, :, 0]
+    fading = with_few_errors(scale, unit, (0.0,))[0, :, 0]
     assert fading[0] == usual and (np.diff(fading[:12]) < 0).all()
     assert (fading[11:] == own).all()
-    ending = with_few_errors(scale, unit, fading=False)[0, :, 0]
+    ending = with_few_errors(scale, unit, ())[0, :, 0]
     np.testing.assert_array_equal(ending[:4], fading[:4])
     assert (ending[4:] == own).all()
+
+
+def test_two_values_that_differ_hardly_widen_bands():
+    """The spread of one or two rows, and its growth, are those usual in the panel."""
+    own, unit = np.full((1, 6, 3), 10.0), np.ones((1, 6, 1))
+    growth = (0.0, 0.1, 0.2)
+    made = with_few_errors(own, unit, growth)[0]
+    expected = (100 + 2 * np.array([1.0, 2, 3]) + 6 * np.exp(2 * np.array(growth))) / 9
+    np.testing.assert_allclose(made[1], np.sqrt(expected))
+    weight = 2 * 7 / 8  # at the fifth row only the random walk counts
+    at_fifth = (4 * 100 + weight * np.array([1.0, 2, 3])) / (4 + weight)
+    np.testing.assert_allclose(made[4], np.sqrt(at_fifth))
+    grown = (2 * np.array([1.0, 2, 3]) + 6 * np.exp(2 * np.array(growth))) / 8
+    np.testing.assert_allclose(made[0], np.sqrt(grown))
 
 
 def test_counts_do_not_say_how_others_change():

@@ -80,7 +80,8 @@ class Job(NamedTuple):
     """All that a process needs to train the network of one series.
 
     - ``config, split``: settings, and sizes of windows and spans
-    - ``features, targets, first, boundary``: the data; see :class:`forecaster.forecasting.Series`
+    - ``features, targets, first, boundary, counted``: the data; see
+      :class:`forecaster.forecasting.Series`
     - ``params``: the initial weights
     - ``windows``: the windows of every epoch's batches, (epoch, batch, window)
     - ``active``: which batches are not empty, (epoch, batch)
@@ -92,6 +93,7 @@ class Job(NamedTuple):
     targets: np.ndarray
     first: int
     boundary: int
+    counted: bool
     params: Mapping[Any, Any]
     windows: Windows
     active: np.ndarray
@@ -200,7 +202,7 @@ def _jobs(config: Config, transformed: Transformed, ids: Sequence[str], seed: in
         key: jax.Array, first: jax.Array, boundary: jax.Array
     ) -> tuple[Any, tuple[Windows, jax.Array]]:
         # Batches do not depend on features and targets.
-        empty = Series(jnp.zeros((1, 1)), jnp.zeros((1, 1)), first, boundary)
+        empty = Series(jnp.zeros((1, 1)), jnp.zeros((1, 1)), first, boundary, jnp.array(False))
         epochs = jnp.arange(1, config.limits("independent")[0] + 1)
         drawn = jax.lax.map(lambda epoch: task.batches(empty, epoch_keys(key, epoch)[0]), epochs)
         return init_state(task, key, hyperparams).params, drawn
@@ -211,7 +213,7 @@ def _jobs(config: Config, transformed: Transformed, ids: Sequence[str], seed: in
     return [
         Job(
             config, split, np.asarray(data.features[row]), np.asarray(data.targets[row]),
-            int(data.first[row]), int(data.boundary[row]),
+            int(data.first[row]), int(data.boundary[row]), bool(data.counted[row]),
             jax.tree.map(lambda leaf, row=row: np.array(leaf[row]), params),
             Windows(windows.starts[row], windows.used[row]), active[row],
         )
@@ -282,6 +284,7 @@ class _Examples:
         self._mode: TrainingMode = MODES[job.config.training_mode](job.split)
         self._features, self._targets = torch.tensor(job.features), torch.tensor(job.targets)
         self._held_back = self._mode.validation_starts()
+        self._counted = job.counted
 
     def training_loss(
         self, network: "_Network", starts: np.ndarray, used: np.ndarray
@@ -316,7 +319,7 @@ class _Examples:
         targets = self._targets[torch.tensor(np.clip(origins, 0, split.steps - 1))]
         known = torch.tensor(inside) & torch.isfinite(targets)
         outputs = network(inputs)[:, -origins.shape[1] :]
-        losses = network.loss(outputs, torch.where(known, targets, 0.0))
+        losses = network.loss(outputs, torch.where(known, targets, 0.0), counted=self._counted)
         return torch.where(known, losses, 0.0).sum() / known.sum().clamp(min=1)
 
 
@@ -340,7 +343,9 @@ class _Network:
         """Map inputs (window, step, feature) to outputs (window, step, output)."""
         return self._out(self._cell(inputs)[0])
 
-    def loss(self, outputs: "torch.Tensor", targets: "torch.Tensor") -> "torch.Tensor":
+    def loss(
+        self, outputs: "torch.Tensor", targets: "torch.Tensor", *, counted: bool
+    ) -> "torch.Tensor":
         """Return the loss of :mod:`forecaster.forecasting.bands.heads`, elementwise."""
         import torch
 
@@ -349,6 +354,8 @@ class _Network:
         location, log_scale = outputs.split(self._horizon, dim=-1)
         log_scale = log_scale.clamp(-5, 5)
         dof = 2.1 + torch.nn.functional.softplus(self._constants + 3.0)
+        if counted:
+            dof = torch.full_like(dof, 1e4)
         normalise = torch.lgamma((dof + 1) / 2) - torch.lgamma(dof / 2)
         normalise = normalise - 0.5 * torch.log(dof * torch.pi)
         z = (targets - location) * torch.exp(-log_scale)

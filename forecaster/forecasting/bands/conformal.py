@@ -23,7 +23,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
-from forecaster.forecasting.bands.mixture import ndtri
+from forecaster.forecasting.bands.mixture import FARTHEST, ndtri
 
 # The weights of prior values, as numbers of independent scores.
 SHRINKAGE = 400.0  # weight of the forecast distribution's shape
@@ -43,6 +43,7 @@ def band_scores(
     *,
     prior: Float[np.ndarray, " horizon"] | Float[np.ndarray, "series horizon"] | None = None,
     shrinkage: float = SHRINKAGE,
+    reach: Float[np.ndarray, "2 series count horizon"] | None = None,
 ) -> Float[np.ndarray, "level 2 series count horizon"]:
     """Return the normal scores of the lower and the upper bounds of bands, for the latest origins.
 
@@ -53,6 +54,8 @@ def band_scores(
     - ``count``: the number of latest origins to return bounds for
     - ``prior``: the spread of all series' scores, see :func:`common_spread`; by default 1
     - ``shrinkage``: the weight of the forecast distribution's shape, as a number of scores
+    - ``reach``: the normal scores, below and above, of outcomes as far away as any was before; past
+      scores move no bound beyond them, unless the spread alone does
 
     The bounds of origin p for horizon h use scores of origins up to p - h only, whose outcome is
     known at p. The forecast's median lies within every band, and wider bands hold narrower ones.
@@ -66,6 +69,11 @@ def band_scores(
     for position, now in enumerate(range(origins - count, origins)):
         shape = _lower_bounds(_known(sides, now, memory), miss, shrinkage)
         bounds[:, :, :, position] = shape * spread[:, now]
+    if reach is not None:
+        by_spread = ndtri(miss)[..., None] * spread[:, -count:]
+        farthest = np.minimum(by_spread, np.stack([reach[0], -reach[1]]))
+        bounds = np.fmax(bounds, farthest)  # without a known error there is no limit
+    bounds = np.maximum(bounds, -FARTHEST)
     bounds[:, 1] *= -1
     return bounds
 

@@ -11,12 +11,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 ByHorizon: TypeAlias = Float[Array, "*batch horizon"]
 
 _MIN_DOF = 2.1  # above 2, so that the variance exists
 _AT_START = 3.0  # what is added to the trained constants, which are 0 at first
+_NORMAL = 1e4  # degrees of freedom of a distribution that is as good as normal
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,6 +27,10 @@ class StudentT:
     The degrees of freedom are one constant per step ahead, which is learned, as in GARCH with
     Student-t errors (Bollerslev 1987, Review of Economics and Statistics 69): they hardly change
     over time.
+
+    Networks of counts are trained under a normal distribution, whose likelihood is largest at the
+    mean and the variance, which distributions of counts need. The Student-t likelihood of a series
+    that is mostly zero is largest at zero and with no width.
     """
 
     horizon: int
@@ -59,11 +64,18 @@ class StudentT:
         outputs: Float[Array, "*batch output"],
         constants: Float[Array, " constant"],
         targets: ByHorizon,
+        *,
+        counted: Bool[Array, "#*batch 1"] | None = None,
     ) -> ByHorizon:
-        """Return the negative log likelihood, elementwise."""
+        """Return the negative log likelihood, elementwise.
+
+        ``counted``: which targets are counts; by default none
+        """
         location, log_scale = jnp.split(outputs, 2, axis=-1)
         log_scale = jnp.clip(log_scale, -5, 5)
         dof = _MIN_DOF + jax.nn.softplus(constants + _AT_START)
+        if counted is not None:
+            dof = jnp.where(counted, _NORMAL, dof)
         normalise = _log_gamma_ratio(dof / 2) - 0.5 * jnp.log(dof * jnp.pi)
         z = (targets - location) * jnp.exp(-log_scale)
         return log_scale - normalise + 0.5 * (dof + 1) * jnp.log1p(z * z / dof)
@@ -102,6 +114,8 @@ class Point:
         outputs: Float[Array, "*batch output"],
         constants: Float[Array, " constant"],
         targets: ByHorizon,
+        *,
+        counted: Bool[Array, "#*batch 1"] | None = None,
     ) -> ByHorizon:
         """Return the squared error, elementwise."""
         return (outputs - targets) ** 2

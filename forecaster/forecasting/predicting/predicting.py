@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias, Unpack
 import jax
 import numpy as np
 import pandas as pd
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from forecaster import swarm
 from forecaster.config import Config
@@ -49,6 +49,7 @@ from forecaster.series import (
     show_time,
     warn_of_missing_dates,
 )
+from forecaster.skipped import Kind, Skipped
 
 _NAMED = 3  # series in a warning
 _STEPS_AT_ONCE = 2**17  # steps of the series that are forecast at the same time
@@ -59,7 +60,7 @@ def warn_of_few_scores(model: Model, panel: Panel, level: Sequence[float]) -> No
     """Warn of bands that are wider than the errors of some series can calibrate.
 
     Of n outcomes the outermost lies at about the quantile 1 / (n + 1) on each side. Series without
-    a network of their own do not count.
+    a network of their own do not count, nor do those that moved too late to have any.
     """
     wanted = set(panel.ids)
     counts = {
@@ -67,7 +68,7 @@ def warn_of_few_scores(model: Model, panel: Panel, level: Sequence[float]) -> No
         for name, scores, own in zip(
             model.ids, model.normal_scores, model.networks.trained, strict=True
         )
-        if own and name in wanted
+        if own and name in wanted and np.isfinite(scores).any(0).all()
     }
     fewest = min(counts.values(), default=10**9)
     beyond = [percent for percent in level if percent > _highest(fewest)]
@@ -156,8 +157,8 @@ def predict(
     Series that are new to the model are forecast, with a warning, by the common network from which
     all others started. Series that are too short for it are forecast by the combination of simple
     forecasts. A model of independent networks of prices has neither, and leaves new series out.
-    Raises ModelError when no series can be forecast, when channels are missing, or when a forecast
-    is not finite; UsageError for a level outside 0 to 100.
+    A series whose forecast is not finite is left out, with a warning. Raises ModelError when no
+    series can be forecast or channels are missing; UsageError for a level outside 0 to 100.
     """
     check_model(model)
     level, quantiles = check_levels(level), check_quantiles(quantiles)
@@ -179,7 +180,9 @@ def predict(
         transformed = model.transform.apply(some, horizon, steps)
         parts.append(_latest_with_quantiles(model, some, transformed, level, quantiles))
     forecast = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    check_finite(panel, forecast)
+    finite = finite_rows(panel, forecast)
+    panel = panel.only([name for name, sound in zip(panel.ids, finite, strict=True) if sound])
+    forecast = {name: values[finite] for name, values in forecast.items()}
     factor = price_factor(panel)[:, None]
     times = panel.of_times(lambda times: times_ahead(times, horizon, model.frequency))
     names = np.repeat(np.array(panel.ids, object), horizon)
@@ -222,15 +225,25 @@ def check_known_ahead(model: Model, panel: Panel) -> None:
     panel.future.warn_of_missed_events(dict(zip(panel.ids, joined, strict=True)))
 
 
-def check_finite(panel: Panel, forecast: dict[str, ByHorizon]) -> None:
-    """Raise ModelError where a forecast is not finite, as no network of a sound model makes it."""
+def finite_rows(panel: Panel, forecast: dict[str, ByHorizon]) -> Bool[np.ndarray, " series"]:
+    """Return which series have finite forecasts; warn of the others.
+
+    No network of a sound model makes one that is not finite. Raises ModelError where no series has
+    a finite forecast.
+    """
     finite = np.all([np.isfinite(values).all((1, 2)) for values in forecast.values()], axis=0)
-    if wrong := [name for name, sound in zip(panel.ids, finite, strict=True) if not sound]:
-        more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
-        raise ModelError(
-            f"{wrong[0]}{more}: the forecast is not finite, so the model or the latest values are "
-            "damaged; look at the series, or fit again"
-        )
+    wrong = [name for name, sound in zip(panel.ids, finite, strict=True) if not sound]
+    if not wrong:
+        return finite
+    more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+    if not finite.any():
+        raise ModelError(f"{wrong[0]}{more}: {Skipped(Kind.FORECAST_NOT_FINITE)}")
+    warnings.warn(
+        f"{wrong[0]}{more}: left out: {Skipped(Kind.FORECAST_NOT_FINITE)}",
+        ForecasterWarning,
+        stacklevel=3,
+    )
+    return finite
 
 
 def times_ahead(series_times: np.ndarray, horizon: int, usual: Frequency) -> np.ndarray:
@@ -257,10 +270,31 @@ def forecast_latest(
     """
     latest = latest_scores(model, panel, transformed, count)
     memory = model.config.longest_validation
-    bounds = band_scores(latest.scores, level, memory, count, prior=model.only(panel.ids).spreads())
-    bands = dict(zip(level, bounds, strict=True))
-    origins = latest.origins[:, -count:]
-    return _columns(model, transformed, origins, latest.mixture.latest(count), bands)
+    origins, mixture = latest.origins[:, -count:], latest.mixture.latest(count)
+    bounds = band_scores(
+        latest.scores, level, memory, count,
+        prior=model.only(panel.ids).spreads(), reach=_reach(transformed, origins, mixture),
+    )  # fmt: skip
+    return _columns(model, transformed, origins, mixture, dict(zip(level, bounds, strict=True)))
+
+
+def _reach(
+    transformed: Transformed, origins: Int[np.ndarray, "series origin"], mixture: Mixture
+) -> Float[np.ndarray, "2 series origin horizon"]:
+    """Return the scores of outcomes as far below and above the base as any was before.
+
+    A score from calm times stands for a much larger error now, perhaps for one that never was. NaN
+    where no error is known, and for counts, whose distributions have no heavy tails.
+
+    ``mixture``: the distributions forecast at these steps
+    """
+    at = origins[:, :, None]
+    unit = np.take_along_axis(transformed.scale, at, axis=1)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        far = np.take_along_axis(transformed.largest_errors(), at, axis=1) / unit
+        reach = np.stack([mixture.scores(-far), mixture.scores(far)])
+    reach[:, transformed.counted] = np.nan
+    return reach
 
 
 def _latest_with_quantiles(

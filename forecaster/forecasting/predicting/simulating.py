@@ -20,8 +20,8 @@ from forecaster.forecasting.model import Model, check_model
 from forecaster.forecasting.predicting.common_factor import scaled_to_now
 from forecaster.forecasting.predicting.matching import match_panel, with_newcomers
 from forecaster.forecasting.predicting.predicting import (
-    check_finite,
     check_known_ahead,
+    finite_rows,
     latest_scores,
     price_factor,
     times_ahead,
@@ -119,7 +119,9 @@ def draw_paths(
     standardised = _values(latest.mixture.latest(1), drawn)
     base, scale = transformed.base[:, -1:], transformed.scale[:, -1:]
     paths = transformed.invert(base + scale * standardised)  # (series, path, horizon)
-    check_finite(panel, {model.config.column: paths})
+    finite = finite_rows(panel, {model.config.column: paths})
+    panel = panel.only([name for name, sound in zip(panel.ids, finite, strict=True) if sound])
+    paths = paths[finite]
     paths = paths * price_factor(panel)[:, None, None]
     times = np.stack(panel.of_times(lambda times: times_ahead(times, horizon, model.frequency)))
     return Paths(panel, times, paths)

@@ -23,6 +23,9 @@ _MEMORY = 100  # rows of the mean error of zero
 _SURE = 0.8
 _USUAL = 2.0  # number of errors that the usual change counts for, where rows are few
 _FEW, _FADED = 4, 12  # rows up to which it counts in full, and from which it no longer counts
+# The change usual over the horizon in a panel: number of errors that it counts for in addition,
+# rows up to which in full, and from which no longer.
+_USUAL_AHEAD, _VERY_FEW, _NO_LONGER = 6.0, 2, 5
 _USUAL_GROWTH = 1.0  # number of independent errors that the usual growth counts for
 _LARGEST = 100.0  # logarithm of a ratio of scales in a sound model
 _TO_DEVIATION = 1.2533  # standard deviation over mean absolute value, of a normal distribution
@@ -111,24 +114,30 @@ def _known_throughout(scale: Ahead) -> Ahead:
 
 
 def with_few_errors(
-    scale: Ahead, unit: Float[np.ndarray, "*series step 1"], *, fading: bool
+    scale: Ahead, unit: Float[np.ndarray, "*series step 1"], growth: Sequence[float]
 ) -> Ahead:
     """Return the scale of series, at their first rows shrunk to what is usual in a panel.
 
     A few errors hardly say how wide bands must be, least of all those that classical models were
     fitted to. Up to the fourth row the usual change counts for two errors. Then it counts for
-    nothing, or, if it is ``fading``, for less with each row, and for nothing from the twelfth on.
+    nothing, or, where the usual growth is known, for less with each row, and for nothing from the
+    twelfth on. It grows with the horizon as a random walk does. With one or two rows, a change that
+    grows as is usual in the panel counts for six errors more, and from the fifth row on for none:
+    two values that differ by chance would make bands of many times their size.
 
-    ``unit``: the usual change from one row to the next
+    - ``unit``: the usual change from one row to the next
+    - ``growth``: from :func:`usual_growth`; empty where it is unknown
     """
-    few = _FADED if fading else _FEW
+    few = _FADED if growth else _FEW
     first = scale[..., :few, :]
     rows = np.arange(1.0, int(first.shape[-2]) + 1)[:, None]
     errors, ahead = rows - 1, np.arange(1.0, int(scale.shape[-1]) + 1)
     weight = _USUAL * np.clip((_FADED - rows) / (_FADED - _FEW), 0.0, 1.0)
     own = np.square(np.where(errors > 0, first, 0.0))
-    usual = np.square(unit[..., :few, :]) * ahead
-    shrunk = np.sqrt((errors * own + weight * usual) / (errors + weight))
+    more = np.interp(rows, (_VERY_FEW, _NO_LONGER), (_USUAL_AHEAD, 0.0))
+    grown = np.exp(2 * np.array(growth)) if growth else ahead
+    usual = np.square(unit[..., :few, :]) * (weight * ahead + more * grown)
+    shrunk = np.sqrt((errors * own + usual) / (errors + weight + more))
     return np.concatenate([shrunk, scale[..., few:, :]], axis=-2)
 
 

@@ -569,7 +569,7 @@ class Transform:
             scale = widened_for(learned, scale, self.optimism)
             level = np.maximum.accumulate(np.abs(z), -1)[..., None]
             unit = self.unit * np.where(logarithmic, 1.0, level)
-            scale = with_few_errors(scale, unit, fading=bool(self.growth))
+            scale = with_few_errors(scale, unit, self.growth)
         return base, scale, features
 
     def _with_forecasts(

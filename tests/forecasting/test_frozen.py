@@ -1,0 +1,82 @@
+"""Series that did not move, and then do: bands that are bounded, and no cost to other series."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import forecaster as fc
+from forecaster.errors import ForecasterWarning, ModelError
+from forecaster.forecasting.predicting import predicting
+from forecaster.series import Transform
+from forecaster.skipped import Kind, Skipped
+
+HORIZON, STILL, MOVING = 5, 270, 30
+SMALL = fc.Config(horizon=HORIZON, validation=60, epochs=3, members=1)
+
+
+@pytest.fixture(scope="module")
+def frame() -> pd.DataFrame:
+    """Return four series that move, and three that hardly do, or not at all, for nine months."""
+    random = np.random.default_rng(7)
+    late = random.poisson(20, MOVING) + 1.0
+    rows = {f"moves {n}": random.poisson(30, STILL + MOVING) + 1.0 for n in range(4)}
+    rows["still"] = np.r_[np.full(STILL, 5.0), late]
+    rows["hardly"] = np.r_[5 + 1e-4 * random.normal(size=STILL), late]
+    rows["stopped"] = np.r_[random.poisson(20, 20) + 1.0, np.full(STILL - 20, 5.0), late]
+    days = pd.date_range("2024-01-01", periods=STILL + MOVING)
+    parts = [pd.DataFrame({"unique_id": name, "ds": days, "y": y}) for name, y in rows.items()]
+    return pd.concat(parts)
+
+
+@pytest.fixture(scope="module")
+def fitted(frame):
+    return fc.fit(frame, SMALL)
+
+
+def test_bands_of_a_series_that_begins_to_move_are_bounded(frame, fitted):
+    made = fc.predict(fitted, frame, [80, 95, 99])
+    last = made[~made["unique_id"].str.startswith("moves")]
+    assert set(last["forecast_by"]) == {"own networks"}
+    assert last["LSTM-hi-95"].max() < 250 and last["LSTM-hi-99"].max() < 2000
+    assert (last["LSTM-lo-80"] < 20).all() and (last["LSTM-hi-80"] > 22).all()
+
+
+def test_before_a_series_moves_no_outcome_is_one(frame):
+    panel = fc.load_panel(frame)
+    made = Transform.choose("auto", panel).apply(panel, HORIZON)
+    known = np.isfinite(made.targets()[list(panel.ids).index("still"), :, 0])
+    # The first rows have the change that is usual in the panel.
+    assert not known[4 : STILL - 1].any() and known[STILL + 1 : -1].all()
+    assert np.isfinite(made.targets()[list(panel.ids).index("moves 0"), 20:-HORIZON]).all()
+
+
+def test_the_largest_errors_are_those_known_at_each_step(frame):
+    panel = fc.load_panel(frame)
+    made = Transform.choose("auto", panel).apply(panel, HORIZON)
+    largest = made.largest_errors()
+    for step in (40, 150, STILL + 5):
+        for ahead in (1, HORIZON):
+            origins = np.arange(step - ahead + 1)
+            errors = made.z[:, origins + ahead] - made.base[:, origins, ahead - 1]
+            expected = np.nanmax(np.abs(errors), axis=1)
+            np.testing.assert_array_equal(largest[:, step, ahead - 1], expected)
+
+
+def test_a_forecast_that_is_not_finite_costs_the_other_series_nothing(frame, fitted, monkeypatch):
+    whole = fc.predict(fitted, frame)
+    original = predicting.forecast_latest
+
+    def broken(*args):
+        made = original(*args)
+        for values in made.values():
+            values[args[1].ids.index("still")] = np.inf
+        return made
+
+    monkeypatch.setattr(predicting, "forecast_latest", broken)
+    with pytest.warns(ForecasterWarning, match="still: left out: the forecast is not finite"):
+        made = fc.predict(fitted, frame)
+    others = whole[whole["unique_id"] != "still"].reset_index(drop=True)
+    pd.testing.assert_frame_equal(made, others)
+    alone = frame[frame["unique_id"] == "still"]
+    with pytest.raises(ModelError, match=str(Skipped(Kind.FORECAST_NOT_FINITE))[:30]):
+        fc.predict(fitted, alone)
