@@ -102,3 +102,12 @@ def test_damaged_slots_are_an_error(tmp_path):
         path.write_text(json.dumps(whole))
         with pytest.raises(ModelError):
             fc.load(tmp_path / "model")
+
+
+def test_a_model_of_series_with_rows_on_two_days_a_week_is_saved_and_loaded(tmp_path):
+    times = DAYS[np.isin(OF_WEEK, [0, 3])]
+    frame = pd.DataFrame({"unique_id": "a", "ds": times, "y": np.arange(len(times)) % 2 + 1.0})
+    panel = fc.load_panel(frame)
+    fc.save(fc.fit(panel, fc.Config(horizon=4)), tmp_path / "model")
+    made = fc.predict(fc.load(tmp_path / "model"), panel)
+    assert set(made["ds"].dt.day_of_week) == {0, 3}

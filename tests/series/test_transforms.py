@@ -117,7 +117,10 @@ def test_transforms_are_chosen_by_what_the_series_are():
         any_series(market()).assign(ds=lambda t: t.groupby("unique_id").cumcount())
     )
     assert Transform.choose("auto", prices) == Transform("log_return")
-    natures = {name: Nature(logarithmic=True, seasons=(5,), rhythm="B") for name in weekdays.ids}
+    on_weekdays = Nature(
+        logarithmic=True, seasons=(5,), spacing=86_400.0, rhythm="B", open=(0, 1, 2, 3, 4)
+    )
+    natures = dict.fromkeys(weekdays.ids, on_weekdays)
     assert Transform.choose("auto", weekdays) == Transform("combined", natures=natures)
     natures = {name: Nature(logarithmic=True, spacing=1.0) for name in steps.ids}
     assert Transform.choose("auto", steps) == Transform("combined", natures=natures)

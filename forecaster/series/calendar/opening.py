@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Int, Shaped
 
 _DAY, _WEEK = 86_400, 7 * 86_400  # seconds
+_SHORTEST = 900  # seconds of a slot; of minutes, a week has ten thousand
 _MONDAY = 4 * _DAY  # seconds from the epoch, a Thursday, to the first Monday
 _WEEKS, _FEWEST = 10, 3  # latest weeks that are compared, and weeks that are needed
 _RARELY = 0.25  # a slot is closed where rows came in a smaller share of the weeks
@@ -20,9 +21,9 @@ def infer_open(times: Shaped[np.ndarray, " row"], seconds: int) -> tuple[int, ..
     """Return the open slots of the week; empty where all are open, or where they are not regular.
 
     - ``times``: sorted and unique dates
-    - ``seconds``: the step, of a day or of a part of one
+    - ``seconds``: the step; a day, or a part of one of fifteen minutes or more
     """
-    if not 0 < seconds <= _DAY or _DAY % seconds:
+    if not _SHORTEST <= seconds <= _DAY or _DAY % seconds:
         return ()
     lately = times[times > times[-1] - np.timedelta64(_WEEKS * _WEEK, "s")]
     weeks = (lately[-1] - lately[0]) / np.timedelta64(_WEEK, "s")
