@@ -142,3 +142,11 @@ def test_an_empty_part_of_a_name_is_an_error():
 def test_names_that_cannot_be_joined_are_refused(id_col):
     with pytest.raises(UsageError):
         fc.load_panel(retail(), id_col=id_col, target_col="sales")
+
+
+def test_two_series_that_would_have_the_same_name_are_an_error():
+    days = pd.date_range("2024-01-01", periods=10)
+    table = pd.DataFrame({"ds": days, "y": np.arange(10.0)})
+    table["store"], table["item"] = ["a/b"] * 5 + ["a"] * 5, ["c"] * 5 + ["b/c"] * 5
+    with pytest.raises(DataError, match=r"two series would have the name 'a/b/c'.*replace '/'"):
+        fc.load_panel(table, id_col=["store", "item"])

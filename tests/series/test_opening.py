@@ -8,9 +8,14 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import ModelError
-from forecaster.series import default_season, infer_frequency
+from forecaster.series import common_frequency, default_season, infer_frequency
 from forecaster.series.calendar.ahead import times_after_rows
-from forecaster.series.calendar.gaps import open_slots, regular_spacing, without_gaps
+from forecaster.series.calendar.gaps import (
+    missing_dates,
+    open_slots,
+    regular_spacing,
+    without_gaps,
+)
 from forecaster.series.calendar.opening import open_numbers
 from forecaster.series.calendar.seasons import seasons_of
 
@@ -56,6 +61,30 @@ def test_a_season_has_the_rows_of_a_week_and_of_a_day():
     assert seasons_of(six, np.ones(len(six))) == (6,) and default_season(infer_frequency(six)) == 6
     assert seasons_of(hours, np.ones(len(hours))) == (11, 66)
     assert default_season(infer_frequency(hours)) == 11
+
+
+def test_a_day_has_the_hours_of_the_median_day():
+    long = (HOURS.hour >= 8) & (HOURS.hour < 20) & (HOURS.day_of_week < 5)
+    short = (HOURS.hour >= 8) & (HOURS.hour < 14) & (HOURS.day_of_week == 5)
+    times = HOURS[long | short].to_numpy("datetime64[ns]")
+    assert seasons_of(times, np.ones(len(times))) == (12, 66)
+
+
+def test_series_that_differ_in_slots_have_one_frequency():
+    shops = [HOURS[(HOURS.hour >= first) & (HOURS.hour < 20)].to_numpy() for first in range(4, 10)]
+    weekdays = [DAYS[OF_WEEK < 5].to_numpy()] * 2
+    assert common_frequency([*shops, *weekdays]).alias == "3600s"
+
+
+@pytest.mark.parametrize("share", [0.35, 0.85])
+def test_weekdays_on_which_rows_are_missing_at_random_are_not_filled(share):
+    weekdays = DAYS[OF_WEEK < 5].to_numpy("datetime64[ns]")
+    times = weekdays[np.random.default_rng(0).uniform(size=len(weekdays)) < share]
+    assert open_slots(times) == () and regular_spacing(times) == 0
+
+
+def test_rows_on_three_days_of_each_week_lack_no_dates():
+    assert missing_dates(DAYS[np.isin(OF_WEEK, [0, 1, 3])].to_numpy("datetime64[ns]")) is None
 
 
 @pytest.mark.parametrize(("closed", "season"), [([6], 6), ([5, 6], 5), ([0], 6)])

@@ -35,6 +35,12 @@ def with_joined_ids(
     groups = keys.groupby(list(parts), sort=False, observed=True).ngroup()
     first = keys.loc[~groups.duplicated()]
     joined = pd.Series([SEPARATOR.join(row) for row in first.itertuples(index=False)], dtype=object)
+    if (same := joined.duplicated()).any():
+        raise DataError(
+            f"{where}: two series would have the name {joined[same].iloc[0]!r}, joined by "
+            f"{SEPARATOR!r} from {listed(list(map(repr, parts)))}; replace {SEPARATOR!r} in these "
+            "columns"
+        )
     ids = joined.take(groups.to_numpy()).set_axis(table.index).astype("category")
     table = table.drop(columns=list(parts))
     table.insert(0, id_col, ids)

@@ -120,16 +120,16 @@ def most_common(counts: Mapping[Frequency, int]) -> Frequency:
     """Return the most common frequency, from the number of series of each."""
     if not counts:
         return Frequency("B")
-    kinds = Counter[Frequency]()  # frequencies that differ only in the day of the month are one
+    kinds = Counter[Frequency]()  # those that differ only in the day of the month, or in slots
     for kind, count in counts.items():
-        kinds[dataclasses.replace(kind, day=0)] += count
+        kinds[dataclasses.replace(kind, day=0, open=())] += count
 
     def order(kind: Frequency) -> tuple[object, ...]:
-        return -kinds[kind], kind.alias, kind.step, kind.nyse, str(kind.hours), kind.open
+        return -kinds[kind], kind.alias, kind.step, kind.nyse, str(kind.hours)
 
     most = min(kinds, key=order)
-    same = [kind for kind in counts if dataclasses.replace(kind, day=0) == most]
-    return min(same, key=lambda kind: (-counts[kind], kind.day))
+    same = [kind for kind in counts if dataclasses.replace(kind, day=0, open=()) == most]
+    return min(same, key=lambda kind: (-counts[kind], kind.day, kind.open))
 
 
 def infer_frequency(times: np.ndarray) -> Frequency:

@@ -10,6 +10,9 @@ from forecaster.series.calendar.frequency import infer_frequency, spacing_of
 from forecaster.series.calendar.opening import open_numbers
 
 _WEEKDAYS = 0, 1, 2, 3, 4
+# Least share of the weekdays with a row. Holidays are 4 to 5 %. Where 10 % of the rows of random
+# walks were missing at random, filling them made errors 4 % larger.
+_NEARLY_ALL = 0.94
 _MOST = 2  # seasons of missing rows that are filled whole
 # The most rows that are filled in one series: for each row there, and beside that. A series of
 # which less is there is not regular.
@@ -37,7 +40,7 @@ def missing_dates(times: Shaped[np.ndarray, " row"]) -> MissingDates | None:
 
     Its rows then lie at different distances. A series is regular where half of its gaps or more are
     alike, as between weeks or quarters, whatever it might have between them; so is one with times
-    of day, or of few rows.
+    of day, of few rows, or with rows on some days of the week.
 
     ``times``: sorted and unique
     """
@@ -45,7 +48,7 @@ def missing_dates(times: Shaped[np.ndarray, " row"]) -> MissingDates | None:
     if len(days) <= _FEWEST or (days != times).any():
         return None
     gaps = np.diff(days).astype(np.int64)
-    if _usual(gaps) is not None:
+    if _usual(gaps) is not None or infer_frequency(times).open:
         return None
     index, whole = pd.DatetimeIndex(days), int(gaps.sum())
     if (index.day == index[0].day).all() or index.is_month_end.all():
@@ -79,26 +82,32 @@ def _usual(gaps: Shaped[np.ndarray, " gap"]) -> float | None:
 def regular_spacing(times: Shaped[np.ndarray, " row"]) -> float:
     """Return the spacing at which rows are expected, in seconds, or in whole numbers.
 
-    It is 0 for the hours of an exchange, where a longer gap does not mean that rows are missing.
-    Where rows come in some slots of the week only, it is that of the slots.
+    It is 0 for the hours of an exchange, and for a part of the weekdays, where a longer gap does
+    not mean that rows are missing. Where rows come in some slots of the week only, it is that of
+    the slots.
     """
     if len(times) < 2:
         return 0.0
     frequency = infer_frequency(times)
-    if frequency.hours is not None:
-        return 0.0
-    return float(frequency.seconds) if open_slots(times) else spacing_of(times)
+    if open_slots(times):
+        return float(frequency.seconds)
+    return 0.0 if frequency.alias == "B" or frequency.hours is not None else spacing_of(times)
 
 
 def open_slots(times: Shaped[np.ndarray, " row"]) -> tuple[int, ...]:
     """Return the slots of the week in which rows come; empty for all, see :class:`Frequency`.
 
-    Holidays count as missing, of an exchange, too, so that each weekday keeps its place.
+    A series with rows on nearly all weekdays has these as slots: holidays are missing, of an
+    exchange, too, so that each weekday keeps its place.
     """
     if len(times) < 2:
         return ()
     frequency = infer_frequency(times)
-    return _WEEKDAYS if frequency.alias == "B" else frequency.open
+    if frequency.alias != "B":
+        return frequency.open
+    first, last = times[[0, -1]].astype("datetime64[D]")
+    weekdays = int(np.busday_count(first, last + np.timedelta64(1, "D")))
+    return _WEEKDAYS if len(times) >= _NEARLY_ALL * weekdays else ()
 
 
 def without_gaps(

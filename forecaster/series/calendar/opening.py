@@ -43,9 +43,10 @@ def in_slots(
     return np.isin(_slots(times, seconds), np.asarray(slots))
 
 
-def days_of(slots: Sequence[int], seconds: int) -> int:
-    """Return the number of days of the week that slots of ``seconds`` lie in."""
-    return len({slot * seconds // _DAY for slot in slots})
+def slots_a_day(slots: Sequence[int], seconds: int) -> int:
+    """Return the median number of slots, each ``seconds`` long, of the days that have one."""
+    _, counts = np.unique(np.asarray(slots) * seconds // _DAY, return_counts=True)
+    return int(np.median(counts))
 
 
 def open_numbers(

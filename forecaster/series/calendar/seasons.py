@@ -5,7 +5,7 @@ from jaxtyping import Float, Shaped
 
 from forecaster.config import MOST_SEASON
 from forecaster.series.calendar.frequency import Frequency, infer_frequency
-from forecaster.series.calendar.opening import days_of
+from forecaster.series.calendar.opening import slots_a_day
 
 _DAY = 86_400  # seconds
 _BY_ALIAS = {"B": (5,), "D": (7,), "MS": (12,), "ME": (12,), "QS": (4,), "QE": (4,), "W": (52,)}
@@ -46,7 +46,7 @@ def usual_seasons(
         return (12 // frequency.step,) if frequency.step in (1, 3) else ()
     if frequency.open:
         week = len(frequency.open)
-        a_day = week // days_of(frequency.open, frequency.seconds)
+        a_day = slots_a_day(frequency.open, frequency.seconds)
         return tuple(sorted({steps for steps in (a_day, week) if steps > 1}))
     if alias.endswith("s") and alias[:-1].isdigit():
         per_day = _rows_a_day(times, int(alias[:-1]))
@@ -60,7 +60,7 @@ def default_season(frequency: Frequency) -> int:
 
     Weekly series have none, as in the M competitions: a year is too long a season for the seasonal
     naive forecast. An intraday series has one if it keeps to the hours of an exchange, or if its
-    step is 15, 30 or 60 minutes; it is then taken to run day and night.
+    step is 15, 30 or 60 minutes; it is then taken to run day and night, unless it has open slots.
     """
     if frequency.hours is not None:
         return frequency.hours.usual_number
