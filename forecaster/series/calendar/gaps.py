@@ -9,6 +9,7 @@ from jaxtyping import Float, Int, Shaped
 from forecaster.series.calendar.frequency import infer_frequency, spacing_of
 from forecaster.series.calendar.opening import open_numbers
 
+_DAY = 86_400  # seconds
 _WEEKDAYS = 0, 1, 2, 3, 4
 # Least share of the weekdays with a row. Holidays are 4 to 5 %. Where 10 % of the rows of random
 # walks were missing at random, filling them made errors 4 % larger.
@@ -105,9 +106,8 @@ def open_slots(times: Shaped[np.ndarray, " row"]) -> tuple[int, ...]:
     frequency = infer_frequency(times)
     if frequency.alias != "B":
         return frequency.open
-    first, last = times[[0, -1]].astype("datetime64[D]")
-    weekdays = int(np.busday_count(first, last + np.timedelta64(1, "D")))
-    return _WEEKDAYS if len(times) >= _NEARLY_ALL * weekdays else ()
+    first, last = open_numbers(times[[0, -1]], _DAY, _WEEKDAYS).tolist()
+    return _WEEKDAYS if len(times) >= _NEARLY_ALL * (last - first + 1) else ()
 
 
 def without_gaps(
