@@ -100,17 +100,22 @@ def test_the_season_is_that_of_what_was_known_at_the_first_cutoff():
 ROWS = {
     "weekdays or sessions, such as daily prices": "B",
     "every day": "D",
+    "some days of each week": "six days",
     "weeks": "W-FRI",
     "months": "MS",
     "quarters": "QE",
     "years": "YS",
     "counted steps": None,
     "within the hours of an exchange": "session",
+    "hours at which a shop is open": "shop",
     "other hours": "h",
     "other half hours": "30min",
     "other quarter hours": "15min",
     "other steps within a day": "10min",
 }
+
+
+IN_WORDS = {"those of a usual session": 7, "their number": 6, "those of the median day": 8}
 
 
 def test_mase_divides_by_the_change_over_the_season_that_the_page_says():
@@ -125,15 +130,24 @@ def test_mase_divides_by_the_change_over_the_season_that_the_page_says():
         known = pd.DataFrame({"unique_id": "a", "ds": times, "y": y})
         frame = known.tail(9).assign(cutoff=times[190], Naive=0.0)
         scores = fc.evaluate(frame, panel=fc.Panel.from_frame(known)).iloc[0]
-        season = 7 if said[rows] == "those of a usual session" else int(said[rows])
+        season = IN_WORDS.get(said[rows]) or int(said[rows])
         change = np.abs(y[season:191] - y[: 191 - season]).mean()
         np.testing.assert_allclose(scores["mae"] / scores["mase"], change, err_msg=rows)
 
 
 def times_of(kind: str | None) -> pd.Index:
-    """Return two hundred times of a frequency; those of a session are hours of New York's."""
+    """Return two hundred times of a frequency; those of a session are hours of New York's.
+
+    A shop is open for eight hours of each day.
+    """
     if kind is None:
         return pd.RangeIndex(200)
+    if kind == "six days":
+        days = pd.date_range("2001-01-01", periods=300)
+        return days[days.day_of_week < 6][:200]
+    if kind == "shop":
+        hours = pd.date_range("2001-01-01", periods=900, freq="h")
+        return hours[(hours.hour >= 9) & (hours.hour < 17)][:200]
     if kind != "session":
         return pd.date_range("2001-01-01", periods=200, freq=kind)
     days = pd.bdate_range("2023-04-10", periods=29)  # without a holiday
