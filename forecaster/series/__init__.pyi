@@ -13,9 +13,9 @@ from .calendar.frequency import most_common as most_common
 from .calendar.frequency import spaced_otherwise as spaced_otherwise
 from .calendar.frequency import spacing_of as spacing_of
 from .calendar.frequency import tells_frequency as tells_frequency
-from .calendar.gaps import MissingDates as MissingDates
-from .calendar.gaps import usual_spacing as usual_spacing
 from .calendar.hours import Hours as Hours
+from .calendar.irregular import MissingDates as MissingDates
+from .calendar.irregular import usual_spacing as usual_spacing
 from .calendar.numbered import SERIAL_START as SERIAL_START
 from .calendar.numbered import dates_of_numbers as dates_of_numbers
 from .calendar.numbered import other_meaning as other_meaning

@@ -105,6 +105,18 @@ def test_no_bit_of_an_effect_depends_on_the_days_beside_it():
         np.testing.assert_array_equal(effects_on(effects, days[:cut]), whole[:cut])
 
 
+def test_no_bit_of_an_effect_depends_on_the_series_beside_it():
+    z, days = simulated(6, 1100)
+    begins = [0, 130, 351, 5, 700, 130]
+    rows = [own[begin:] for own, begin in zip(z, begins, strict=True)]
+    times = [days.to_numpy()[begin:] for begin in begins]
+    prior = learn_calendar(rows, times)
+    assert prior.groups
+    together = effects_of(prior, rows, times)
+    for values, own, effects in zip(rows, times, together, strict=True):
+        assert effects_of(prior, [values], [own]) == [effects]
+
+
 def test_series_that_can_have_no_effects_do_not_choose_the_rhythm():
     weekday = Nature(logarithmic=True, rhythm="B")
     z, days = simulated(8, 720)

@@ -8,7 +8,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import ForecasterWarning
-from forecaster.series.calendar.gaps import missing_dates
+from forecaster.series.calendar.irregular import missing_dates
 from tests.conftest import run
 
 DAYS = pd.date_range("2022-01-03", periods=600)

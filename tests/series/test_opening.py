@@ -11,11 +11,11 @@ from forecaster.errors import ModelError
 from forecaster.series import common_frequency, default_season, infer_frequency
 from forecaster.series.calendar.ahead import times_after_rows
 from forecaster.series.calendar.gaps import (
-    missing_dates,
     open_slots,
     regular_spacing,
     without_gaps,
 )
+from forecaster.series.calendar.irregular import missing_dates
 from forecaster.series.calendar.opening import open_numbers
 from forecaster.series.calendar.seasons import seasons_of
 

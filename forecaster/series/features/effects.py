@@ -102,12 +102,15 @@ class _Seen(NamedTuple):
 
 
 class CalendarFilter:
-    """The filtered special steps of a panel; series that begin at the same step share them."""
+    """The filtered special steps of a panel; series with the same first and last step share them.
+
+    They are filtered from the series' own first step on. Filtered once for the whole panel, their
+    last bits would depend on the steps of the other series.
+    """
 
     def __init__(self, first: int, last: int, rhythm: Rhythm) -> None:
         self._first, self._season = first, rhythm.season
         self._raw = rhythm.special(first, last)
-        self._filtered: dict[int, np.ndarray] = {}
         self._projected: dict[tuple[int, int, int], tuple[Columns, Matrix]] = {}
 
     @staticmethod
@@ -133,11 +136,9 @@ class CalendarFilter:
 
     def _special_of(self, number: int, begin: int, length: int) -> tuple[Columns, Matrix]:
         """Return a series' filtered columns, whatever its initial state, and their products."""
-        if number not in self._filtered:
-            self._filtered[number] = _filtered(self._raw, number, self._season)
         key = number, begin, length
         if key not in self._projected:
-            special = self._filtered[number][begin : begin + length]
+            special = _filtered(self._raw[begin : begin + length], number, self._season)
             if sum(kept.size for kept, _ in self._projected.values()) + special.size > _KEPT:
                 self._projected.clear()
             special = _beside_start(special, number, self._season)

@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Generator, Mapping
 
 from forecaster.errors import ForecasterWarning
-from forecaster.series.calendar.gaps import MissingDates, missing_dates
+from forecaster.series.calendar.irregular import MissingDates, missing_dates
 from forecaster.series.panel.panel import Panel
 
 _RECIPE = {"day": "D", "week": "7D", "month": "MS"}  # how pandas names them
