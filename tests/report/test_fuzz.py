@@ -130,7 +130,7 @@ def test_a_mutant_is_reported_or_named(original, tmp_path, seed):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(4 * 3600)  # half a second for each, on one core
 @settings(quick, max_examples=8_000, derandomize=False)
 @given(seed=seeds)
 def test_a_mutant_is_reported_or_named_for_long(original, tmp_path, seed):
@@ -157,6 +157,7 @@ def test_a_mutant_is_reported_or_named_for_long(original, tmp_path, seed):
         ("forecasts", lambda f: f.assign(LSTM="x"), "column 'LSTM': expected numbers; got"),
         ("forecasts", lambda f: f.assign(LSTM=np.inf), "column 'LSTM': an infinite number"),
         ("forecasts", lambda f: f.drop(columns="y"), "no column y"),
+        ("forecasts", lambda f: f.assign(cutoff=-7), "'cutoff': expected times like those of 'ds'"),
         ("forecasts", lambda f: f.replace({"S002": "X"}), "X: forecasts of a series without scor"),
     ],
 )  # fmt: skip

@@ -71,6 +71,11 @@ def check_forecasts(schema: "pa.Schema", columns: Iterable[str]) -> None:
     """Raise ValueError unless these columns of the forecasts are there, with their types."""
     empty = schema.empty_table().to_pandas()
     _check_columns("forecasts", empty, [*KEYS, *columns])
+    if types.is_integer_dtype(empty["ds"]) != types.is_integer_dtype(empty["cutoff"]):
+        raise ValueError(
+            f"forecasts: column 'cutoff': expected times like those of 'ds' ({empty['ds'].dtype}); "
+            f"got {empty['cutoff'].dtype}"
+        )
 
 
 def check_finite(forecasts: pd.DataFrame) -> None:
