@@ -25,6 +25,7 @@ SIMULATED = "simulated"
 """The name of the source of invented prices."""
 
 _MOST_REASON = 500  # characters
+_MOST = 2**31 - 1  # of anything that is counted
 _RUNGS = ", ".join(Rung)
 _T = TypeVar("_T")
 
@@ -252,8 +253,10 @@ def _tuple(values: list[str] | None) -> tuple[str, ...] | None:
 def _check_values(summary: Summary) -> None:
     """Raise ValueError for a number that no evaluation has, and for a model that was not scored."""
     for name in ("series", "cutoffs", "step_size", "horizon"):
-        if getattr(summary, name) < 1:
-            raise ValueError(f"{name}: expected 1 or more; got {getattr(summary, name)}")
+        if not 1 <= (number := getattr(summary, name)) <= _MOST:
+            raise ValueError(
+                f"{name}: expected 1 or more, at most {_MOST}; got {reprlib.repr(number)}"
+            )
     if summary.model not in summary.models:
         raise ValueError(f"model: {reprlib.repr(summary.model)} is none of the models")
     for name in ("models", "levels"):
