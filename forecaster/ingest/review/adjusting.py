@@ -24,11 +24,22 @@ _NONE = 1.0  # the factor that is kept for a jump that does not come from a spli
 
 def proposed(store: Store) -> dict[str, Proposal]:
     """Return the adjustment that the stored prices of each series call for, if any, by series."""
+    if _of_values(store):
+        return {}
     series, _ = store.read_arrays(store.ids)
     try:
         return proposed_of(store, Panel.from_arrays(series)) if series else {}
     except NoSeries:
         return {}
+
+
+def _of_values(store: Store) -> bool:
+    """Return whether the store has other series than prices; one that can be read tells it."""
+    for name in store.ids:
+        series, _ = store.read_arrays([name])
+        if series:
+            return "y" in series[name].channels
+    return False
 
 
 def proposed_of(store: Store, panel: Panel) -> dict[str, Proposal]:
