@@ -13,26 +13,28 @@ A group of columns is used where its mean effects exceed those of mere chance (W
 where effects learned from the earlier part of the panel made the errors of the later part smaller.
 """
 
-import functools
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 
-from forecaster.linear_filter import linear_filter
 from forecaster.series.calendar.rhythms import RHYTHMS, Rhythm
+from forecaster.series.features.smoothing_errors import (
+    GRID,
+    Columns,
+    Matrix,
+    Row,
+    beside_start,
+    deviation_of,
+    filtered,
+    solved,
+    unit_of,
+)
 
-Row: TypeAlias = Float[np.ndarray, " step"]
-Columns: TypeAlias = Float[np.ndarray, "step column"]
-Matrix: TypeAlias = Float[np.ndarray, "column column"]
-
-_GRID = [(level, season) for level in (0.02, 0.1, 0.3, 0.6, 0.95) for season in (0.02, 0.1)]
-"""Smoothing of level and season; up to a random walk, whose errors otherwise resemble seasons."""
 _RIDGE = 1e-6  # for special days on which no row fell
 _MANY = 8  # fewest series that show how much the effects of a single day differ
 _TWICE = 1.6  # squares of a column that is 1 on two days or more, after the filter
-_STICKY = 5.0  # largest root mean square of errors, in their unit
 _KEPT = 1 << 25  # numbers in the filtered columns that are kept
 _COMPARED = 5_000  # latest rows by which smoothings are compared
 _TRAINED = 0.75  # share of the rows; the rest shows whether effects help
@@ -68,7 +70,7 @@ class CalendarPrior(NamedTuple):
         known = set(prior.groups) <= set(columns) and len(set(prior.groups)) == len(prior.groups)
         count = sum(columns[group] for group in prior.groups) if known else -1
         sizes = len(prior.mean) == len(prior.spread) == count and rhythm in RHYTHMS
-        sizes = sizes and type(smoothing) is int and 0 <= smoothing < len(_GRID)
+        sizes = sizes and type(smoothing) is int and 0 <= smoothing < len(GRID)
         if not (sizes and np.isfinite([*prior.mean, *prior.spread]).all()):
             raise ValueError(f"transform: calendar: {list(fields)!r:.100}")
         return prior
@@ -127,7 +129,7 @@ class CalendarFilter:
         error, there = _one_step_errors(values, steps, smoothing, self._season)
         begin = int(steps[0]) - self._first
         special, matrix = self._special_of(smoothing, begin, len(error))
-        unit = _unit(error[there])
+        unit = unit_of(error[there])
         error = np.where(there, np.clip(error / unit, -_LARGEST, _LARGEST), 0.0)
         if not there.all():
             missing = special[~there]
@@ -138,10 +140,10 @@ class CalendarFilter:
         """Return a series' filtered columns, whatever its initial state, and their products."""
         key = number, begin, length
         if key not in self._projected:
-            special = _filtered(self._raw[begin : begin + length], number, self._season)
+            special = filtered(self._raw[begin : begin + length], number, self._season)
             if sum(kept.size for kept, _ in self._projected.values()) + special.size > _KEPT:
                 self._projected.clear()
-            special = _beside_start(special, number, self._season)
+            special = beside_start(special, number, self._season)
             self._projected[key] = special, special.T @ special
         return self._projected[key]
 
@@ -270,12 +272,12 @@ def _best_smoothing(
     rows: Sequence[Row], steps: Sequence[Int[np.ndarray, " row"]], season: int
 ) -> int:
     """Return the number of the exponential smoothing with the smallest errors in a panel."""
-    errors = [0.0] * len(_GRID)
-    for number in range(len(_GRID)):
+    errors = [0.0] * len(GRID)
+    for number in range(len(GRID)):
         for values, own in zip(rows, steps, strict=True):
             some = values[-_COMPARED:], own[-_COMPARED:]
             error, there = _one_step_errors(*some, number, season)
-            errors[number] += float(np.log(_unit(error[there])))
+            errors[number] += float(np.log(unit_of(error[there])))
     return int(np.argmin(errors))
 
 
@@ -288,8 +290,8 @@ def _one_step_errors(
     best one
     """
     filled, there = _on_every_step(values, steps, season)
-    error = _filtered(filled[:, None] - filled[0], smoothing, season)
-    return _beside_start(error, smoothing, season)[:, 0], there
+    error = filtered(filled[:, None] - filled[0], smoothing, season)
+    return beside_start(error, smoothing, season)[:, 0], there
 
 
 def checked_effects(effects: Sequence[Any], rhythm: str) -> tuple[float, ...]:
@@ -311,7 +313,7 @@ def _prior(seen: Sequence[_Seen], groups: Sequence[str], rhythm: Rhythm) -> Cale
     precision = np.diagonal(matrices, axis1=1, axis2=2)
     few = len(seen) < _MANY
     rare = few & (precision.mean(0) < _TWICE)  # a single step of one series proves nothing
-    mean = np.where(rare, 0.0, _solved(total, independent * sides.sum(0)))
+    mean = np.where(rare, 0.0, solved(total, independent * sides.sum(0)))
     left = sides - matrices @ mean
     at = 0
     spreads: list[float] = []
@@ -335,10 +337,10 @@ def _excess(seen: Sequence[_Seen], groups: Sequence[str], rhythm: Rhythm) -> flo
     matrix = np.mean([one.matrix for one in seen], axis=0)[columns][:, columns]
     sides = [one.special.T @ np.clip(one.error, -_FARTHEST, _FARTHEST) for one in seen]
     side: np.ndarray = np.mean(sides, axis=0)[columns]
-    inverse = _solved(matrix + _RIDGE * np.eye(len(columns)), np.eye(len(columns)))
+    inverse = solved(matrix + _RIDGE * np.eye(len(columns)), np.eye(len(columns)))
     freedom = rhythm.sizes[groups[-1]]
     effects = (inverse @ side)[-freedom:]
-    alone = _solved(inverse[-freedom:, -freedom:], effects)
+    alone = solved(inverse[-freedom:, -freedom:], effects)
     statistic = _independent(seen) * float(effects @ alone)
     return (statistic - freedom) / float(np.sqrt(2 * freedom))
 
@@ -352,7 +354,7 @@ def _posterior(seen: _Seen, prior: CalendarPrior) -> Float[np.ndarray, " column"
     # With S the spread: mean + S (S A S + 1)^-1 S (c - A mean), also where S is 0.
     inner = spread[:, None] * own * spread + np.eye(len(columns))
     out = np.zeros(rhythm.columns)
-    out[columns] = mean + spread * _solved(inner, spread * (seen.side[columns] - own @ mean))
+    out[columns] = mean + spread * solved(inner, spread * (seen.side[columns] - own @ mean))
     return out
 
 
@@ -376,7 +378,7 @@ def _independent(seen: Sequence[_Seen]) -> float:
     """Return how many independent series a panel is worth, as errors of one step are alike."""
     by_step = _by_step(seen)
     by_step = by_step[:, np.isfinite(by_step).any(0)]
-    common = _deviation(np.nanmean(by_step, axis=0))
+    common = deviation_of(np.nanmean(by_step, axis=0))
     return float(np.clip(1 / max(common**2, 1e-12), 1, len(seen)))
 
 
@@ -391,42 +393,12 @@ def _by_step(seen: Sequence[_Seen]) -> Float[np.ndarray, "series step"]:
     return out
 
 
-def _solved(matrix: Matrix, side: np.ndarray) -> np.ndarray:
-    """Solve ``matrix @ x = side`` for x."""
-    return np.asarray(np.linalg.solve(matrix, side), float)
-
-
 def _columns(groups: Sequence[str], rhythm: Rhythm) -> Int[np.ndarray, " column"]:
     """Return the columns of some groups, in the order of the groups."""
     sizes = list(rhythm.sizes.values())
     begins = dict(zip(rhythm.sizes, np.cumsum(sizes) - sizes, strict=True))
     parts = [begins[group] + np.arange(rhythm.sizes[group]) for group in groups]
     return np.concatenate(parts) if parts else np.empty(0, np.int64)
-
-
-def _filtered(columns: Columns, number: int, season: int) -> Columns:
-    """Return the one-step errors of an exponential smoothing that starts at zero.
-
-    ``number``: the number of its smoothing parameters in the grid
-    """
-    of_level, of_season = _GRID[number]
-    above, below = np.zeros(season + 2), np.zeros(season + 2)
-    above[[0, 1, season, season + 1]] = 1, -1, -1, 1
-    below[[0, 1, season, season + 1]] = 1, of_level - 1, of_season - 1, 1 - of_level - of_season
-    return linear_filter(above, below, columns, axis=0)
-
-
-def _beside_start(columns: Columns, number: int, season: int) -> Columns:
-    """Return filtered columns minus what a change of the initial state would explain."""
-    free = _start(len(columns), number, season)
-    return columns - free @ (free.T @ columns)
-
-
-@functools.lru_cache(maxsize=16)
-def _start(length: int, number: int, season: int) -> Columns:
-    """Return how errors depend on the initial state, as orthonormal columns."""
-    steps = np.arange(length)[:, None] % season == np.arange(season)
-    return np.linalg.qr(_filtered(steps.astype(float), number, season))[0]
 
 
 def _on_every_step(
@@ -443,17 +415,3 @@ def _on_every_step(
     for step in np.flatnonzero(~there):
         filled[step] = filled[step - season if step >= season else step - 1]
     return filled, there
-
-
-def _unit(errors: Row) -> float:
-    """Return the deviation of errors, also of a series that rarely changes."""
-    largest = float(np.abs(errors).max())
-    if not largest > 0:
-        return 1.0
-    scaled = errors / largest  # so that squares do not overflow
-    return largest * max(_deviation(scaled), float(np.sqrt(np.square(scaled).mean())) / _STICKY)
-
-
-def _deviation(errors: Row) -> float:
-    """Return the standard deviation of errors, without a few extreme ones."""
-    return 1.4826 * float(np.median(np.abs(errors)))

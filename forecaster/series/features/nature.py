@@ -40,6 +40,8 @@ class Nature:
     - ``open``: the slots of the week in which they are, see :func:`open_slots`
     - ``experts``: classical models, fitted on its first rows
     - ``effects``: effects of the calendar, by column of special steps; empty where there are none
+    - ``responses``: how it responds to a change of each future covariate by 1, in the units that
+      networks see, or of counts as a share of their mean; empty where it does not
     - ``rhythm``: one of :data:`RHYTHMS`; empty if its rows follow none of them
     - ``nonnegative``: whether it has zeros but nothing below, as counts do; then no forecast lies
       below zero
@@ -58,6 +60,7 @@ class Nature:
     effects: tuple[float, ...] = ()
     rhythm: str = ""
     open: tuple[int, ...] = ()
+    responses: tuple[float, ...] = ()
 
     @staticmethod
     def of(times: np.ndarray, values: np.ndarray, seasons: Sequence[int] | None) -> "Nature":
@@ -97,6 +100,7 @@ class Nature:
             checked_effects(fields.get("effects", ()), str(fields.get("rhythm", ""))),
             str(fields.get("rhythm", "")),
             tuple(map(int, fields.get("open", ()))),
+            tuple(map(float, fields.get("responses", ()))),
         )
 
     def may_have_effects(self, rhythm: str) -> bool:
@@ -106,15 +110,6 @@ class Nature:
     def effects_on(self, times: np.ndarray) -> np.ndarray:
         """Return the effects of the calendar at some times, in the units that networks see."""
         return effects_on(self.effects, times, self.rhythm)
-
-    def without_effects(
-        self, values: Float[np.ndarray, " row"], times: np.ndarray
-    ) -> Float[np.ndarray, " row"]:
-        """Return the values as they would be without effects of the calendar."""
-        if not self.effects:
-            return values
-        effects = self.effects_on(times)
-        return values * np.exp(-effects) if self.logarithmic else values - effects
 
     def without_gaps(
         self, values: Float[np.ndarray, " row"], times: np.ndarray

@@ -41,6 +41,13 @@ from forecaster.series.features.experts import (
     fit_experts,
 )
 from forecaster.series.features.known import covariate_features
+from forecaster.series.features.known_effects import (
+    learn_effects,
+    rows_without_effects,
+    with_effects_ahead,
+    with_known_effects,
+    without_effects,
+)
 from forecaster.series.features.last_value import (
     learned_unit,
     unit_of_prices,
@@ -51,11 +58,9 @@ from forecaster.series.features.market import MARKET_FEATURES, market_features
 from forecaster.series.features.nature import (
     Nature,
     as_usual,
-    calendar_of,
     common_seasons,
     natures_of,
     usually_counts,
-    with_effects,
 )
 from forecaster.series.features.prices import (
     checked_volatility,
@@ -64,6 +69,7 @@ from forecaster.series.features.prices import (
     usual_volatility,
     with_few_changes,
 )
+from forecaster.series.features.responses import NO_RESPONSES, ResponsePrior, check_responses
 from forecaster.series.features.sample import Sample
 from forecaster.series.features.simple import by_horizon
 from forecaster.series.features.transformed import Ahead, Transformed, stacked
@@ -100,6 +106,7 @@ class Transform:
       and the anchors are combined
     - ``counts``: what the series of counts have in common
     - ``calendar``: the effects of holidays, trading days and the time of year that series share
+    - ``responses``: the responses to covariates known in advance that series share
     - ``optimism``: how much larger errors are than those that classical models were fitted to
     - ``growth``: of the scale with the horizon, see :func:`usual_growth`; empty: each series' own
     - ``market``: the declared index that networks see beside each series, see
@@ -125,6 +132,7 @@ class Transform:
     events: tuple[float, ...] = ()
     growth: tuple[float, ...] = ()
     usually_counts: bool = False
+    responses: ResponsePrior = NO_RESPONSES
 
     def __post_init__(self) -> None:
         if self.name not in NAMES:
@@ -221,11 +229,12 @@ class Transform:
             self, common_seasons=common, usually_counts=counts,
             natures=MappingProxyType({**self.natures, **natures}),
         )  # fmt: skip
-        if self.alone is None and panel.times.dtype.kind == "M":
-            calendar = calendar_of(list(natures.values()), panel.rows())
-            known = dataclasses.replace(known, calendar=calendar)
+        if self.alone is None:
+            panel = known._with_kinds(panel)
+            responses, calendar = learn_effects(panel, natures, known.covariates)
+            known = dataclasses.replace(known, calendar=calendar, responses=responses)
             natures = known._with_effects(panel)
-        rows = known._without_gaps(panel, natures)
+        rows = rows_without_effects(panel, natures, known.covariates)
         sample = Sample(rows, list(natures.values()), self.alone)
         unit = sample.usual_change() or self.unit
         if self.alone is None:
@@ -252,8 +261,9 @@ class Transform:
         """
         if self.name != "combined":
             return self
+        panel = self._with_kinds(panel)
         natures = self._with_effects(panel, held_back)
-        rows = self._without_gaps(panel, natures, held_back)
+        rows = rows_without_effects(panel, natures, self.covariates, held_back)
         names = EXPERTS if self.alone is None else (self.alone,)
         seasons = [
             basic_season(nature.seasons, alone=self.alone is not None)
@@ -269,27 +279,11 @@ class Transform:
     def _with_effects(
         self, panel: Panel, held_back: Int[np.ndarray, " series"] | None = None
     ) -> dict[str, Nature]:
-        """Return the properties of each series with its own effects of the calendar.
-
-        ``held_back``: the number of latest rows of each series that they are not learned from
-        """
+        """Return the properties of each series with what is known in advance of it."""
         natures = {name: self._nature(name) for name in panel.ids}
-        if not self.calendar.groups:
-            return natures
-        return with_effects(natures, self.calendar, panel.rows(held_back))
-
-    def _without_gaps(
-        self,
-        panel: Panel,
-        natures: Mapping[str, Nature],
-        held_back: Int[np.ndarray, " series"] | None = None,
-    ) -> list[Float[np.ndarray, " step"]]:
-        """Return the values of each series, without effects, with missing rows filled."""
-        rows = zip(panel.ids, panel.rows(held_back), strict=True)
-        return [
-            natures[name].without_gaps(natures[name].without_effects(values, times), times)[0]
-            for name, (values, times) in rows
-        ]
+        return with_known_effects(
+            panel, natures, self.covariates, self.responses, self.calendar, held_back
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -300,7 +294,7 @@ class Transform:
         fields |= {"unit": self.unit, "alone": self.alone, "counts": self.counts}
         fields |= {"optimism": self.optimism, "calendar": self.calendar}
         fields |= {"volatility": self.volatility, "events": self.events, "growth": self.growth}
-        fields |= {"usually_counts": self.usually_counts}
+        fields |= {"usually_counts": self.usually_counts, "responses": self.responses}
         return fields | {"covariates": self.covariates.to_dict()}
 
     @staticmethod
@@ -311,6 +305,8 @@ class Transform:
             for name, nature in dict(fields.get("natures", {})).items()
         }
         known = Scaling.from_dict(fields["covariates"]) if fields.get("covariates") else Scaling()
+        responses = ResponsePrior.from_json(fields.get("responses", NO_RESPONSES))
+        check_responses(responses, (one.responses for one in natures.values()), len(known.future))
         return Transform(
             str(fields["name"]), int(fields["season"]), MappingProxyType(natures),
             known, float(fields.get("doubt", DOUBT)), fields.get("market"),
@@ -322,6 +318,7 @@ class Transform:
             checked_volatility(fields.get("volatility")),
             checked_factors(fields.get("events", ()), known.future),
             tuple(map(float, fields.get("growth", ()))), bool(fields.get("usually_counts", False)),
+            responses,
         )  # fmt: skip
 
     def check_learned(self, horizon: int) -> None:
@@ -518,7 +515,8 @@ class Transform:
             for row, nature in zip(some, natures, strict=True):
                 begin = histories.first[row]
                 times = panel.times[histories.positions[row, begin:]]
-                own = z[row, begin:] - nature.effects_on(times)
+                name = panel.ids[row]
+                own = without_effects(panel, nature, self.covariates, name, z[row, begin:], times)
                 whole, steps_there = nature.without_gaps(own, times)
                 wholes.append(whole)
                 there.append(steps_there)
@@ -528,10 +526,13 @@ class Transform:
                     out[row, histories.first[row] :] = own[steps_there]
         base, scale, features = made
         for row, name in enumerate(panel.ids):
-            if (nature := self._nature(name)).effects:
+            if (nature := self._nature(name)).effects or nature.responses:
                 begin = histories.first[row]
                 ahead = times_after_rows(panel.times[histories.positions[row, begin:]], horizon)
-                base[row, begin:] += nature.effects_on(ahead)
+                base[row, begin:], scale[row, begin:] = with_effects_ahead(
+                    panel, nature, self.covariates, name,
+                    (base[row, begin:], scale[row, begin:]), ahead,
+                )  # fmt: skip
         first = histories.first + max(_FIRST_CHANGES, horizon)  # when all errors are known
         return Transformed(
             features=stacked(np.moveaxis(features, -1, 0)),
@@ -577,7 +578,7 @@ class Transform:
     ) -> Iterator[tuple[list[int], list[Ahead]]]:
         """Yield the rows of series that are alike, and their classical models' forecasts."""
         natures = {name: self._nature(name) for name in panel.ids}
-        filled = self._without_gaps(panel, natures)
+        filled = rows_without_effects(panel, natures, self.covariates)
         kinds = [
             (nature.seasons, nature.sparse, nature.counts, nature.experts.learned > 0)
             for nature in natures.values()

@@ -1,0 +1,209 @@
+"""What is known in advance of a series: effects of the calendar, and responses to covariates.
+
+Both are taken out of a series before it is forecast, and added to the forecasts again.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import numpy as np
+from jaxtyping import Float, Int, Shaped
+
+from forecaster.series.features.effects import NO_EFFECTS, CalendarPrior
+from forecaster.series.features.nature import Nature, calendar_of, with_effects
+from forecaster.series.features.responses import (
+    NO_RESPONSES,
+    History,
+    ResponsePrior,
+    learn_responses,
+    responses_of,
+)
+from forecaster.series.features.transformed import Ahead
+from forecaster.series.panel.covariates import Scaling
+from forecaster.series.panel.panel import Panel
+
+Row: TypeAlias = Float[np.ndarray, " row"]
+_LEAST_FACTOR = 0.1
+_MOST_LOGARITHM = 5.0  # what is far from all that came before may not multiply a series without end
+
+
+def learn_effects(
+    panel: Panel, natures: Mapping[str, Nature], known: Scaling
+) -> tuple[ResponsePrior, CalendarPrior]:
+    """Return what the series of a panel have in common, each without what the other explains.
+
+    - ``natures``: of the series of ``panel``
+    - ``known``: how the fit scales covariates
+    """
+    histories = _histories(panel, natures, known)
+    responses = learn_responses(list(histories.values()))
+    calendar = NO_EFFECTS
+    if panel.times.dtype.kind == "M":
+        natures = _with_responses(natures, responses, histories)
+        rows = _rows(panel, natures, known)
+        calendar = calendar_of(list(natures.values()), rows)
+    return responses, calendar
+
+
+def with_known_effects(
+    panel: Panel,
+    natures: Mapping[str, Nature],
+    known: Scaling,
+    responses: ResponsePrior,
+    calendar: CalendarPrior,
+    held_back: Int[np.ndarray, " series"] | None = None,
+) -> dict[str, Nature]:
+    """Return the properties of each series with its own responses and effects of the calendar.
+
+    - ``responses``, ``calendar``: from :func:`learn_effects`
+    - ``held_back``: the number of latest rows of each series that they are not learned from
+    """
+    if responses.mean:
+        histories = _histories(panel, natures, known, held_back)
+        natures = _with_responses(natures, responses, histories)
+    if calendar.groups:
+        natures = with_effects(natures, calendar, _rows(panel, natures, known, held_back))
+    return dict(natures)
+
+
+def without_effects(
+    panel: Panel,
+    nature: Nature,
+    known: Scaling,
+    name: str,
+    z: Float[np.ndarray, " row"],
+    times: Shaped[np.ndarray, " row"],
+) -> Float[np.ndarray, " row"]:
+    """Return the rows of a series without what is known of them, in the units networks see."""
+    if nature.counts:
+        return z / _factors_at(panel, nature, known, name, times)
+    return z - _effects_at(panel, nature, known, name, times)
+
+
+def with_effects_ahead(
+    panel: Panel,
+    nature: Nature,
+    known: Scaling,
+    name: str,
+    forecasts: tuple[Ahead, Ahead],
+    ahead: Shaped[np.ndarray, "row horizon"],
+) -> tuple[Ahead, Ahead]:
+    """Return base and scale of a series' forecasts with what is known of the times ahead.
+
+    The variance of counts grows as their mean does.
+    """
+    base, scale = forecasts
+    if nature.counts:
+        factors = _factors_at(panel, nature, known, name, ahead)
+        return base * factors, scale * np.sqrt(factors)
+    return base + _effects_at(panel, nature, known, name, ahead), scale
+
+
+def rows_without_effects(
+    panel: Panel,
+    natures: Mapping[str, Nature],
+    known: Scaling,
+    held_back: Int[np.ndarray, " series"] | None = None,
+) -> list[Float[np.ndarray, " step"]]:
+    """Return the values of each series, without what is known, with missing rows filled."""
+    return [
+        natures[name].without_gaps(values, times)[0]
+        for name, (values, times) in zip(
+            panel.ids, _rows(panel, natures, known, held_back), strict=True
+        )
+    ]
+
+
+def _rows(
+    panel: Panel,
+    natures: Mapping[str, Nature],
+    known: Scaling,
+    held_back: Int[np.ndarray, " series"] | None = None,
+) -> list[tuple[Row, np.ndarray]]:
+    """Return the values of each series, without what is known, and their times."""
+    rows: list[tuple[Row, np.ndarray]] = []
+    for name, (values, times) in zip(panel.ids, panel.rows(held_back), strict=True):
+        nature = natures[name]
+        if nature.effects or nature.responses:
+            z = values if not nature.logarithmic else np.log(values)
+            z = without_effects(panel, nature, known, name, z, times)
+            values = z if not nature.logarithmic else np.exp(z)
+        rows.append((values, times))
+    return rows
+
+
+def _effects_at(
+    panel: Panel, nature: Nature, known: Scaling, name: str, times: Shaped[np.ndarray, "..."]
+) -> Float[np.ndarray, "..."]:
+    """Return what is added to a series at some times."""
+    responses = _responses_at(panel, nature, known, name, times)
+    if nature.logarithmic:
+        responses = np.clip(responses, -_MOST_LOGARITHM, _MOST_LOGARITHM)
+    return nature.effects_on(times) + responses
+
+
+def _factors_at(
+    panel: Panel, nature: Nature, known: Scaling, name: str, times: Shaped[np.ndarray, "..."]
+) -> Float[np.ndarray, "..."]:
+    """Return what counts are multiplied by at some times; they remain above zero."""
+    return np.maximum(1 + _responses_at(panel, nature, known, name, times), _LEAST_FACTOR)
+
+
+def _responses_at(
+    panel: Panel, nature: Nature, known: Scaling, name: str, times: Shaped[np.ndarray, "..."]
+) -> Float[np.ndarray, "..."]:
+    if not nature.responses or panel.future is None:
+        return np.zeros(times.shape)
+    numbers = _numbers_at(panel, known, name, times.ravel())
+    # Not a matrix product, which rounds a step by the number of steps beside it.
+    return (numbers * np.array(nature.responses)).sum(1).reshape(times.shape)
+
+
+def _numbers_at(
+    panel: Panel, known: Scaling, name: str, times: Shaped[np.ndarray, " time"]
+) -> Float[np.ndarray, "time column"]:
+    """Return what is known in advance, less its mean up to the fit; 0 where it is unknown."""
+    assert panel.future is not None
+    centre = np.array(known.scales[name], float).reshape(-1, 2)[:, 0]
+    return np.nan_to_num(panel.future.at(name, times) - centre, nan=0.0)
+
+
+def _histories(
+    panel: Panel,
+    natures: Mapping[str, Nature],
+    known: Scaling,
+    held_back: Int[np.ndarray, " series"] | None = None,
+) -> dict[str, History]:
+    """Return the histories of the series that may respond to covariates."""
+    made: dict[str, History] = {}
+    if panel.future is None or not known.future:
+        return made
+    for name, (values, times) in zip(panel.ids, panel.rows(held_back), strict=True):
+        nature = natures[name]
+        if nature.sparse and not nature.counts:
+            continue
+        z, steps = nature.without_gaps(nature.as_features(values), times)
+        numbers = _numbers_at(panel, known, name, times).T
+        filled = [nature.without_gaps(column, times)[0] for column in numbers]
+        there = np.zeros(len(z), bool)
+        there[steps] = True
+        level = 1.0 if nature.logarithmic or not len(z) else float(np.abs(values).mean())
+        season = nature.seasons[0] if nature.seasons else 1
+        made[name] = History(z, np.stack(filled, axis=1), there, season, level, nature.counts)
+    return made
+
+
+def _with_responses(
+    natures: Mapping[str, Nature], prior: ResponsePrior, histories: Mapping[str, History]
+) -> dict[str, Nature]:
+    if prior == NO_RESPONSES:
+        return dict(natures)
+    own = {
+        name: responses_of(prior, history, relative=natures[name].counts)
+        for name, history in histories.items()
+    }
+    return {
+        name: dataclasses.replace(nature, responses=own[name]) if name in own else nature
+        for name, nature in natures.items()
+    }

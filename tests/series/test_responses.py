@@ -1,0 +1,170 @@
+"""Series respond to what is known in advance: promotions, prices."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import forecaster as fc
+from forecaster.series.features.responses import (
+    NO_RESPONSES,
+    History,
+    ResponsePrior,
+    check_responses,
+    learn_responses,
+    responses_of,
+)
+from forecaster.series.features.transforms import Transform
+
+PROMOTION, PRICE = 0.4, -0.08  # in logarithms: of a promotion, and of a price that rises by 1
+
+
+def simulated(count: int, rows: int, seed: int = 0) -> list[History]:
+    """Logarithms with a level that wanders, a week, promotions, and prices around 10."""
+    random = np.random.default_rng(seed)
+    made: list[History] = []
+    for number in range(count):
+        numbers = np.column_stack([random.random(rows) < 0.15, 10 + random.normal(size=rows)])
+        own = np.array([PROMOTION, PRICE]) * (0.5 + number / max(count - 1, 1))
+        week = random.normal(size=7)[np.arange(rows) % 7]
+        level = 0.03 * random.normal(size=rows).cumsum()
+        z = level + week + 0.1 * random.normal(size=rows) + numbers @ own
+        made.append(History(z, numbers, np.ones(rows, bool), 7, 1.0, counts=False))
+    return made
+
+
+def test_the_responses_that_made_a_panel_are_found():
+    histories = simulated(20, 300)
+    prior = learn_responses(histories)
+    found = np.array([responses_of(prior, one) for one in histories])
+    np.testing.assert_allclose(found.mean(0), [PROMOTION, PRICE], rtol=0.05)
+    own = np.outer(np.linspace(0.5, 1.5, 20), [PROMOTION, PRICE])
+    np.testing.assert_allclose(found[:, 0], own[:, 0], atol=0.1)
+    assert np.corrcoef(found[:, 1], own[:, 1])[0, 1] > 0.9
+
+
+@pytest.mark.parametrize("rows", [120, 300])
+def test_one_series_shows_its_own(rows):
+    (one,) = simulated(1, rows)
+    found = responses_of(learn_responses([one]), one)
+    np.testing.assert_allclose(found, [PROMOTION / 2, PRICE / 2], atol=0.1)
+
+
+def test_a_series_that_was_never_promoted_responds_as_the_others_do():
+    histories = simulated(20, 300)
+    prior = learn_responses(histories)
+    one = histories[10]
+    never = one._replace(numbers=one.numbers * [0, 1], values=one.values - one.numbers[:, 0] * 0.41)
+    tiny = one._replace(values=one.values[:3], numbers=one.numbers[:3], there=one.there[:3])
+    for new in (never, tiny):
+        assert responses_of(prior, new)[0] == pytest.approx(PROMOTION, rel=0.1)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_chance_is_no_response(seed):
+    random = np.random.default_rng(seed)
+    for one_of in (lambda: random.random(200) < 0.1, lambda: random.normal(size=200).cumsum()):
+        chance = [
+            History(random.normal(size=200).cumsum(), np.column_stack([one_of(), one_of()]) * 1.0,
+                    np.ones(200, bool), season=1, level=1.0, counts=False)
+            for _ in range(20)
+        ]  # fmt: skip
+        found = np.array(learn_responses(chance).mean)
+        assert np.abs(found).max(initial=0.0) < 0.1  # of the deviation of a day's change
+
+
+def test_missing_rows_change_little():
+    histories = simulated(20, 300)
+    random = np.random.default_rng(1)
+    holes: list[History] = []
+    for one in histories:
+        there = random.random(300) > 0.1
+        there[:8] = True
+        values = one.values.copy()
+        for step in np.flatnonzero(~there):
+            values[step] = values[step - 7]
+        holes.append(one._replace(values=values, there=there))
+    whole, cut = (learn_responses(some).mean for some in (histories, holes))
+    np.testing.assert_allclose(cut, whole, rtol=0.1)
+
+
+def test_what_is_always_the_same_twice_there_or_without_change_breaks_nothing():
+    histories = [
+        one._replace(numbers=np.column_stack([one.numbers, one.numbers, np.full(300, 3.0)]))
+        for one in simulated(9, 300)
+    ]
+    histories.append(histories[0]._replace(values=np.zeros(300)))
+    prior = learn_responses(histories)
+    found = np.array(responses_of(prior, histories[4]))
+    assert found[0] + found[2] == pytest.approx(PROMOTION, rel=0.1)
+    assert np.isfinite(found).all()
+    assert learn_responses([histories[-1]]) == NO_RESPONSES
+
+
+def sold(series: int, rows: int, mean: float, seed: int = 0) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Sales by month with promotions of half as much again, and the plan one year on."""
+    random = np.random.default_rng(seed)
+    months = pd.date_range("2020-01-31", periods=rows + 6, freq="ME")
+    sales, plans = [], []
+    for number in range(series):
+        promoted = (random.random(len(months)) < 0.25) * 1.0
+        promoted[-6:] = [0, 1, 0, 1, 0, 1]
+        y = mean * (1 + 0.5 * promoted) * np.exp(0.1 * random.normal(size=len(months)))
+        y = random.poisson(y).astype(float) if mean < 10 else y
+        keys = {"unique_id": f"s{number:02d}", "ds": months}
+        sales.append(pd.DataFrame({**keys, "y": y}).iloc[:rows])
+        plans.append(pd.DataFrame({**keys, "promotion": promoted}))
+    return pd.concat(sales), pd.concat(plans)
+
+
+@pytest.mark.parametrize("mean", [100, 3])
+def test_short_series_and_counts_are_forecast_with_their_promotions(mean, tmp_path):
+    sales, plans = sold(20, 24, mean)
+    panel = fc.load_panel(sales).with_future(plans)
+    model = fc.fit(panel, fc.Config(horizon=6))
+    assert set(model.report["forecast_by"]) == {"combination"}
+    fc.save(model, tmp_path / "model")
+    forecast = fc.predict(fc.load(tmp_path / "model"), panel)
+    ahead = forecast["LSTM"].to_numpy().reshape(20, 6).mean(0)
+    assert ahead[1::2].mean() / ahead[::2].mean() == pytest.approx(1.5, abs=0.1)
+    none = panel.with_future(plans.assign(promotion=plans["promotion"] * (plans["ds"] < "2022")))
+    flat = fc.predict(model, none)["LSTM"].to_numpy().reshape(20, 6).mean(0)
+    np.testing.assert_allclose(flat[1::2], ahead[::2], rtol=0.05)
+
+
+def test_numbers_far_from_all_before_multiply_nothing_without_end():
+    sales, plans = sold(20, 24, 100)
+    panel = fc.load_panel(sales).with_future(plans)
+    model = fc.fit(panel, fc.Config(horizon=6))
+    wild = plans["promotion"].where(plans["ds"] < "2022", 1e9)
+    forecast = fc.predict(model, panel.with_future(plans.assign(promotion=wild)))
+    assert np.isfinite(forecast["LSTM"]).all() and forecast["LSTM"].max() < 1e5
+
+
+def test_responses_are_kept_in_a_file():
+    sales, plans = sold(20, 24, 100)
+    panel = fc.load_panel(sales).with_future(plans)
+    made = Transform.choose("auto", panel).learned_from(panel, 6).with_experts(panel)
+    assert made.responses.mean and all(one.responses for one in made.natures.values())
+    assert Transform.from_dict(json.loads(json.dumps(made.to_dict()))) == made
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        ([0.1], [0.1], [1.0], 99), ([0.1], [0.1], [0.0], 1), ([0.1], [], [1.0], 1),
+        ([float("nan")], [0.1], [1.0], 1),
+    ],
+)  # fmt: skip
+def test_a_prior_that_lies_is_refused(fields):
+    with pytest.raises(ValueError, match="responses"):
+        ResponsePrior.from_json(fields)
+
+
+def test_responses_to_other_columns_are_refused():
+    prior = ResponsePrior((0.1,), (0.1,), (1.0,), 0)
+    check_responses(prior, [(), (0.3,)], 1)
+    for responses, columns in ([(0.3, 0.2)], 1), ([(float("inf"),)], 1), ([()], 2):
+        with pytest.raises(ValueError, match="responses: expected"):
+            check_responses(prior, responses, columns)
