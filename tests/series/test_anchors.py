@@ -62,3 +62,25 @@ def test_errors_are_those_known_at_a_step():
     for step in range(3, 30):
         np.testing.assert_allclose(known[step], [abs(z[step] - z[step - h]) for h in (1, 2, 3)])
     assert np.isnan(known[0]).all()
+
+
+@pytest.mark.parametrize("rows", [16, 18, 21])
+def test_a_season_is_forecast_from_its_second_year_on(rows):
+    """Forecasts made in the first year knew no season, which says nothing about later ones."""
+    random = np.random.default_rng(0)
+    month = np.arange(rows + 6)
+    season = 0.3 * np.sin(2 * np.pi * month / 12) + 0.1 * np.cos(4 * np.pi * month / 12)
+    z = season + 0.05 * random.normal(size=(40, rows + 6))
+    base = combine(z[:, :rows], (12,), 6).base[:, -1]
+    error = np.abs(base - z[:, rows:]).mean()
+    before = np.abs(z[:, rows - 12 : rows - 6] - z[:, rows:]).mean()
+    last = np.abs(z[:, rows - 1 : rows] - z[:, rows:]).mean()
+    assert error < 1.5 * before < 0.5 * last
+
+
+@pytest.mark.parametrize("rows", [16, 21])
+def test_a_random_walk_of_a_year_and_a_half_has_no_season(rows):
+    z = np.random.default_rng(1).normal(size=(300, rows + 6)).cumsum(1)
+    base = combine(z[:, :rows], (12,), 6, doubt=1.0).base[:, -1]
+    error, last = (np.abs(each - z[:, rows:]).mean() for each in (base, z[:, rows - 1 : rows]))
+    assert error < 1.03 * last

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from numpy.lib.stride_tricks import as_strided
 
 from forecaster.linear_filter import linear_filter
@@ -80,7 +80,7 @@ def combine(
     """
     naive = _flat(z, horizon)
     difference = _mixed(z, seasons, horizon, () if alone is not None else experts, shares)
-    base = naive + _kept_share(_squared_t(difference, z), doubt, horizon) * difference
+    base = naive + _kept_share(_evidence(difference, z, seasons), doubt, horizon) * difference
     if alone is not None and experts:
         base = np.where(np.isfinite(experts[alone]), experts[alone], base)
     return Combined(base, decayed_errors(base, z, _decay(horizon)))
@@ -104,7 +104,7 @@ def errors_by_doubt(
     """
     naive = _flat(z, horizon)
     difference = _mixed(z, seasons, horizon, experts, shares)
-    squared_t = _squared_t(difference, z)
+    squared_t = _evidence(difference, z, seasons)
 
     def error(base: Ahead) -> float:
         known = _known_errors(base, z)[len(z) // 2 if since is None else since :]
@@ -123,19 +123,24 @@ def log_errors(
     """Return the logarithm of the mean errors of the anchors and of each expert, by stretch.
 
     They are errors of the forecasts made at ``since`` or later, in units of their geometric mean;
-    NaN in all rows where one forecast has no error. Other arguments as of :func:`combine`.
+    NaN in all rows where one forecast has no error. Of young series, as in :func:`combine`, they
+    are those after the first season. Other arguments as of :func:`combine`.
     """
     naive = _flat(z, horizon)
     anchored = naive + _from_last_value(z, seasons, horizon)
-    made_before = np.arange(len(z))[:, None] - np.arange(1, horizon + 1) < since
-    stretches = _stretches(horizon)
-    rows: list[list[float]] = []
-    for forecasts in (anchored, *experts):
-        known = np.where(made_before, np.nan, _known_errors(forecasts, z))
-        parts = (known[:, a:b] for a, b in itertools.pairwise(stretches))
-        rows.append(
-            [float(np.nanmean(part)) if np.isfinite(part).any() else np.nan for part in parts]
-        )
+    young = bool(_is_young(z, seasons, horizon)[-1, 0])
+    uncounted = np.arange(len(z))[:, None] - np.arange(1, horizon + 1) < since
+    if young:
+        uncounted[: min(seasons)] = True
+
+    def error(forecasts: Ahead) -> list[float]:
+        known = np.where(uncounted, np.nan, _known_errors(forecasts, z))
+        parts = (known[:, a:b] for a, b in itertools.pairwise(_stretches(horizon)))
+        return [float(np.nanmean(part)) if np.isfinite(part).any() else np.nan for part in parts]
+
+    rows = [error(forecasts) for forecasts in (anchored, *experts)]
+    if young:
+        rows[0] = np.fmin(rows[0], error(_lagged(z, min(seasons), horizon))).tolist()
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.log(np.array(rows))
         logs = logs - logs.mean(0)
@@ -168,11 +173,19 @@ def _mixed(
         return anchored
     stretches, decay = _stretches(horizon), _decay(horizon)
     naive = _flat(z, horizon)
+    last = _lagged(z, min(seasons, default=1), horizon)
     # Trends that lead beyond all that was seen are cut there.
     reach = (np.maximum.accumulate(z, -1) - np.minimum.accumulate(z, -1))[..., None]
     differences = [anchored, *(np.clip(one - naive, -reach, reach) for one in experts)]
     floor = 1e-9 * np.maximum.accumulate(np.abs(z), -1)[..., None] + 1e-300
     errors = [_recent_errors(naive + one, z, stretches, decay) + floor for one in differences]
+    if (young := _is_young(z, seasons, horizon)).any():
+        since = [_later_errors(naive + one, z, seasons, stretches, decay) for one in differences]
+        since[0] = np.fmin(since[0], _later_errors(last, z, seasons, stretches, decay))
+        errors = [
+            np.where(young & np.isfinite(later), later + floor, whole)
+            for later, whole in zip(since, errors, strict=True)
+        ]
     best = np.fmin.reduce(errors)
     middle = (stretches[:-1] + stretches[1:] + 1) / 2
     memory = max(_MEMORY, _MEMORY_OF_HORIZON * horizon)
@@ -216,6 +229,42 @@ def _decay(horizon: int) -> float:
     return 1 - 1 / max(_MEMORY, _MEMORY_OF_HORIZON * horizon)
 
 
+def _is_young(z: Steps, seasons: Sequence[int], horizon: int) -> Bool[np.ndarray, "step 1"]:
+    """Return the steps of the second season, at which few forecasts with a season have an outcome.
+
+    Forecasts made in the first season knew of none. So errors since then count, and as evidence
+    for the season those of the value one season before, which needs no weights.
+    """
+    first = min(seasons, default=1)
+    steps = np.arange(int(z.shape[-1]))[:, None]
+    return (first > 1) & (steps >= first) & (steps < 2 * first + horizon)
+
+
+def _later_errors(
+    forecasts: Ahead, z: Steps, seasons: Sequence[int], stretches: np.ndarray, decay: float
+) -> ByStretch:
+    """Return the mean absolute error of the values after the first season, by stretch."""
+    return decayed(_means(_after_first(_known_errors(forecasts, z), seasons), stretches), decay)
+
+
+def _after_first(known: Ahead, seasons: Sequence[int]) -> Ahead:
+    """Return what is known of each step; NaN in the first season."""
+    later = known.copy()
+    later[..., : min(seasons), :] = np.nan
+    return later
+
+
+def _evidence(difference: Ahead, z: Steps, seasons: Sequence[int]) -> ByStretch:
+    """Return :func:`_squared_t`; of young series, of the season alone if that is larger."""
+    whole = _squared_t(difference, z)
+    horizon = difference.shape[-1]
+    if not (young := _is_young(z, seasons, horizon)).any():
+        return whole
+    season = min(seasons)
+    seasonal = _lagged(z, season, horizon) - _flat(z, horizon)
+    return np.where(young, np.fmax(whole, _squared_t(seasonal, z, season)), whole)
+
+
 def _kept_share(squared_t: ByStretch, doubt: float, horizon: int) -> Ahead:
     """Return the share of the difference from the last value that is kept at each step.
 
@@ -233,23 +282,27 @@ def _kept_share(squared_t: ByStretch, doubt: float, horizon: int) -> Ahead:
     return np.repeat(kept, np.diff(_stretches(horizon)), axis=-1)
 
 
-def _squared_t(difference: Ahead, z: Steps) -> ByStretch:
+def _squared_t(difference: Ahead, z: Steps, since: int = 0) -> ByStretch:
     """Return the squared t-statistic, at each step, of past outcomes regressed on past forecasts.
 
     Both are differences from the last value. 0 where their signs are opposite on average, NaN
     before any outcome is known. Forecasts over several steps overlap, so the number of observations
     is the number of steps divided by the steps ahead.
+
+    ``since``: the first step whose outcome counts
     """
     horizon = difference.shape[-1]
     stretches = _stretches(horizon)
     memory = max(_EVIDENCE, _EVIDENCE_OF_HORIZON * horizon)
     forecast = by_target_step(difference)
     outcome = z[..., None] - by_target_step(_flat(z, horizon))
+    outcome[..., :since, :] = np.nan
+    forecast = np.where(np.isfinite(outcome), forecast, np.nan)
 
     def mean(values: Ahead) -> ByStretch:
         return decayed(_means(values, stretches), 1 - 1 / memory)
 
-    steps = np.minimum(np.arange(int(z.shape[-1])), memory)[:, None]
+    steps = np.clip(np.arange(int(z.shape[-1])) - since, 0, memory)[:, None]
     count = np.maximum(steps / ((stretches[:-1] + stretches[1:] + 1) / 2), 1.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         slope = np.maximum(mean(forecast * outcome), 0.0)
