@@ -1,5 +1,6 @@
 """``forecaster fit``."""
 
+import math
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -444,16 +445,36 @@ def _masked(facts: "RunFacts") -> dict[str, str]:
 
 
 def _covariates(facts: "RunFacts") -> dict[str, str]:
-    """Return the covariates that the networks see."""
+    """Return the covariates, and what is known of their effects."""
     known = facts.covariates
-    factors = [*facts.events, *[1.0] * (len(known.future) - len(facts.events))]
-    ahead = [
-        name if factor == 1 else f"{name}, which widens moves {factor:.1f} times"
-        for name, factor in zip(known.future, factors, strict=True)
-    ]
-    parts = {"known ahead": ahead, "of each series": (*known.numbers, *known.words)}
+    parts = {"known ahead": _known_ahead(facts), "of each series": (*known.numbers, *known.words)}
     words = [f"{', '.join(names)} ({what})" for what, names in parts.items() if names]
     return {"Covariates": "; ".join(words)} if words else {}
+
+
+def _known_ahead(facts: "RunFacts") -> list[str]:
+    """Return the covariates known in advance; each with its effect, if one was found."""
+    names = facts.covariates.future
+    if facts.events:
+        return [
+            name if factor == 1 else f"{name}, which widens moves {factor:.1f} times"
+            for name, factor in zip(names, facts.events, strict=True)
+        ]
+    if facts.responses:
+        return [
+            f"{name}, {math.expm1(min(response, 5.0)):+.1%} for each 1 more"
+            for name, response in zip(names, facts.responses, strict=True)
+        ]
+    if facts.target == "y" and names and not _has_networks(facts):
+        return [*names[:-1], f"{names[-1]}: no effect was found, so they are not used"]
+    return list(names)
+
+
+def _has_networks(facts: "RunFacts") -> bool:
+    """Return whether networks forecast some series."""
+    from forecaster.forecasting import FORECAST_BY, Rung
+
+    return bool(facts.report[FORECAST_BY].isin([Rung.OWN, Rung.COMMON]).any())
 
 
 def _choices(facts: "RunFacts") -> dict[str, str]:

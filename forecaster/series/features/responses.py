@@ -57,6 +57,13 @@ class ResponsePrior(NamedTuple):
     deviation: tuple[float, ...] = ()
     smoothing: int = 0
 
+    @property
+    def per_unit(self) -> tuple[float, ...]:
+        """The mean response to a change of each column by 1, in units of a series' level."""
+        return tuple(
+            mean / deviation for mean, deviation in zip(self.mean, self.deviation, strict=True)
+        )
+
     @staticmethod
     def from_json(fields: Sequence[Any]) -> "ResponsePrior":
         """Read what JSON made of the fields. Raises TypeError or ValueError for anything else."""
