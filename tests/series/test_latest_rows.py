@@ -1,6 +1,7 @@
 """Latest rows that may be errors, and series that may be closed."""
 
 import warnings
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,14 +25,14 @@ def department(seed: int, amplitude: float = 0.15) -> np.ndarray:
     )
 
 
-def frame_of(series, times=MONTHS) -> pd.DataFrame:
+def frame_of(series, times: Any = MONTHS) -> pd.DataFrame:
     return pd.concat(
         pd.DataFrame({"unique_id": name, "ds": times[-len(values) :], "y": values})
         for name, values in series.items()
     )
 
 
-def found(values, times=MONTHS) -> LatestRows:
+def found(values, times: Any = MONTHS) -> LatestRows:
     return LatestRows.of(fc.Panel.from_frame(frame_of({"a": values}, times)))
 
 

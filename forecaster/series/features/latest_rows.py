@@ -47,7 +47,7 @@ class FarRow(NamedTuple):
 class LatestZeros(NamedTuple):
     """The zeros at the end of a series that had none before: their number, and the first's time."""
 
-    count: int
+    rows: int
     since: Time
 
 
@@ -108,7 +108,7 @@ def warn_of_latest_rows(found: LatestRows) -> None:
         )
     if found.zeros:
         ends = (
-            f"{_short(name)} ({its.count} since {show_time(its.since)})"
+            f"{_short(name)} ({its.rows} since {show_time(its.since)})"
             for name, its in found.zeros.items()
         )
         _warn(
@@ -136,7 +136,8 @@ def _seasons(times: np.ndarray) -> tuple[int, ...] | None:
 
 def _too_few(values: Rows) -> bool:
     """Return whether values are few, mostly zeros, or counts, which are often zero or far off."""
-    return len(values) <= _FEWEST or np.mean(values == 0) > 0.5 or are_counts(values)
+    sparse = bool((values == 0).mean() > 0.5)
+    return len(values) <= _FEWEST or sparse or are_counts(values)
 
 
 def _zeros_at_end(values: Rows) -> int:
