@@ -304,10 +304,19 @@ def test_the_section_on_any_panel_works(tmp_path, monkeypatch):
         for name, values in zip(["north", "south"], noise, strict=True)
     ]
     pd.concat(frames).to_csv("sales.csv", index=False)
-    section, _ = blocks(DOCS / "guide" / "panels.md", "python")
+    section, _, totals, clip = blocks(DOCS / "guide" / "panels.md", "python")
     names: dict = {}
     exec(compile(section, "Any panel", "exec"), names)
     assert names["model"].transform.name == "combined" and len(names["forecast"]) == 14
+    exec(compile(totals, "Totals", "exec"), names)  # 7 days of about 20 each
+    band = names["band"]
+    assert list(band.index) == ["north", "south"] and (abs(band - 140) < 15).all(axis=None)
+    assert (band[0.1] < band[0.5]).all() and (band[0.5] < band[0.9]).all()
+    assert ((names["risk"] < 0.5) == (band[0.5] > 140)).all()
+    assert len(names["whole"]) == 1000 and 0 < names["risk_of_all"] < 1
+    forecast = names["forecast"] = 5 * names["forecast"].set_index(["unique_id", "ds"])
+    exec(compile(clip, "Clip", "exec"), names)
+    assert (forecast.filter(like="LSTM").max() == 100).all()
 
 
 @pytest.mark.slow

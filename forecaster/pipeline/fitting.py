@@ -27,7 +27,13 @@ from forecaster.pipeline.market import wanted_of, with_market_of
 from forecaster.pipeline.requests import Callbacks, DataRequest, check_memory, request_of
 from forecaster.pipeline.training import Reader, Scanned, check_covariates, scan, train_shards
 from forecaster.processes import check_guarded
-from forecaster.series import Scaling, missing_dates_said, show_time
+from forecaster.series import (
+    Scaling,
+    latest_rows_said,
+    missing_dates_said,
+    show_time,
+    warn_of_latest_rows,
+)
 from forecaster.skipped import Skipped
 from forecaster.storage import (
     OpenRun,
@@ -219,6 +225,7 @@ def _train_and_save(
     request = unfinished.request
     check_covariates(request, "fit")
     reader, scanned = scan(Reader.of(stored.store, request, stored.masked))
+    warn_of_latest_rows(scanned.latest)
     if request.series_per_shard is None:
         stored.lock.close()  # all series have been read
     if callbacks.on_begin:
@@ -237,7 +244,7 @@ def _train_and_save(
     # A forecast tests the saved model, and compiles the program for the first `predict`. Covariates
     # may not yet be known beyond the end of the fit.
     unknown = [ModelError] if request.covariates.future else []
-    with contextlib.suppress(*unknown), missing_dates_said():
+    with contextlib.suppress(*unknown), missing_dates_said(), latest_rows_said():
         predict(model, reader.panel(model.ids))
     if not lost:
         unfinished.discard()

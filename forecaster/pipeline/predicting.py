@@ -38,7 +38,7 @@ from forecaster.ingest import CovariateFiles, Date, Proposal, Reading
 from forecaster.pipeline.lateness import ended_before, ends_of, sessions_behind, sessions_late
 from forecaster.pipeline.running_periods import running_periods, warn_of_running_periods
 from forecaster.record import Made, keep
-from forecaster.series import Panel
+from forecaster.series import LatestRows, Panel, latest_rows_said, warn_of_latest_rows
 from forecaster.skipped import Kind, Skipped
 from forecaster.storage import (
     METHODS,
@@ -75,6 +75,7 @@ class Prediction:
     - ``ended``: series, other than prices, that lacked them at the fit already; not in ``behind``
     - ``retired``: series left out since no more rows of them are to come
     - ``damaged``: later runs, by name, that cannot be read, with the reason
+    - ``latest``: latest rows that may be errors, or say that a series is closed
     """
 
     model: Model
@@ -90,6 +91,7 @@ class Prediction:
     ended: Sequence[str] = ()
     retired: Sequence[str] = ()
     damaged: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    latest: LatestRows = dataclasses.field(default_factory=LatestRows)
 
     @property
     def simulated(self) -> bool:
@@ -184,10 +186,12 @@ def _with_run(asked: "_Asked", chosen: "_Chosen") -> Prediction:
     # Sample paths are drawn for all series together; bands can be made shard by shard.
     whole = asked.n_paths is not None
     groups = [chosen.ids] if whole else asked.run.by_shard(chosen.ids)
-    if len(groups) == 1:
-        made = _predict(asked, chosen.ids, chosen.unknown)
-    else:
-        made = _joined(_by_shard(asked, groups, chosen.unknown), asked.kept)
+    with latest_rows_said():
+        if len(groups) == 1:
+            made = _predict(asked, chosen.ids, chosen.unknown)
+        else:
+            made = _joined(_by_shard(asked, groups, chosen.unknown), asked.kept)
+    warn_of_latest_rows(made.latest)
     return dataclasses.replace(made, retired=chosen.retired)
 
 
@@ -273,6 +277,7 @@ def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Pred
     late = sessions_late(usable, asked.end, stored.ends)
     usable = _punctual(usable, late, asked.max_late)
     warn_of_running_periods(running_periods(usable), len(usable.ids))
+    latest = LatestRows.of(usable)
     lost = {name: reason for name, reason in usable.skipped.items() if name in ids}
     if asked.n_paths is None:
         frame = predict(model, usable, asked.level, asked.quantiles)
@@ -294,7 +299,7 @@ def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Pred
         unknown |= missing
         frame = sums_of(paths, groups, model.config.column, asked.level, asked.quantiles)
     late = {name: late[name] for name in usable.ids}
-    made = Prediction(model, usable, frame, unknown | lost | broken, late, folder)
+    made = Prediction(model, usable, frame, unknown | lost | broken, late, folder, latest=latest)
     return _with_warnings(made, stored, asked.run)
 
 
@@ -390,6 +395,7 @@ def _joined(parts: Sequence[Prediction], most: int) -> Prediction:
         proposed={name: one for part in parts for name, one in part.proposed.items()},
         behind={name: count for part in parts for name, count in part.behind.items()},
         ended=[name for part in parts for name in part.ended],
+        latest=LatestRows.joined(part.latest for part in parts),
     )
 
 

@@ -40,6 +40,7 @@ from forecaster.pipeline.side_by_side import Group, fit_side_by_side
 from forecaster.processes import cores
 from forecaster.series import (
     Frequency,
+    LatestRows,
     Layout,
     MissingDates,
     Panel,
@@ -74,6 +75,7 @@ class Scanned(NamedTuple):
       series that is not constant
     - ``skipped``: the skipped series, with the reason
     - ``first``, ``last``: the earliest and the latest time
+    - ``latest``: what the latest rows of all series call for
     """
 
     ids: list[str]
@@ -82,6 +84,7 @@ class Scanned(NamedTuple):
     skipped: dict[str, Skipped]
     first: Any
     last: Any
+    latest: LatestRows
 
 
 _R = TypeVar("_R", bound="Reads")
@@ -209,8 +212,8 @@ def scan(reader: _R) -> tuple[_R, Scanned]:
         warn_of_missing_dates(series_missing_dates(panel), len(panel.ids))
         warn_of_running_periods(running_periods(panel), len(panel.ids))
         steps = int(panel.mask.sum(1).max())
-        times = panel.times[0], panel.times[-1]
-        return reader, Scanned(list(request.ids), [], steps, dict(request.skipped), *times)
+        times, latest = (panel.times[0], panel.times[-1]), LatestRows.of(panel)
+        return reader, Scanned(list(request.ids), [], steps, dict(request.skipped), *times, latest)
     layout, frequency, scanned, same = _scan(reader)
     reader = reader.knowing(layout, frequency)
     if not same:  # some series look different with the layout or the frequency of all series
@@ -235,12 +238,14 @@ def _scan(reader: Reads) -> tuple[Layout, Frequency, Scanned, bool]:
     ends: list[Any] = []
     missing: dict[str, MissingDates] = {}
     running: dict[str, RunningPeriod] = {}
+    latest: list[LatestRows] = []
     count = 0
     most = still = 0  # rows of the longest series that changes, and of the longest constant one
     for panel in each_shard(reader.panel, reader.store, request, skipped):
         found = usable_rows(panel, request.config)
         missing |= series_missing_dates(panel)
         running |= running_periods(panel)
+        latest.append(LatestRows.of(panel))
         count += len(panel.ids)
         if panel.constant().all():
             still = max(still, changing_rows(panel))
@@ -268,7 +273,9 @@ def _scan(reader: Reads) -> tuple[Layout, Frequency, Scanned, bool]:
     return (
         layout,
         frequency,
-        Scanned(list(rows), trained, steps, skipped, min(ends), max(ends)),
+        Scanned(
+            list(rows), trained, steps, skipped, min(ends), max(ends), LatestRows.joined(latest)
+        ),
         same,
     )
 

@@ -32,6 +32,9 @@ from .calendar.times import show_time as show_time
 from .calendar.times import show_times as show_times
 from .calendar.times import split_offset as split_offset
 from .calendar.wording import in_words as in_words
+from .features.latest_rows import LatestRows as LatestRows
+from .features.latest_rows import latest_rows_said as latest_rows_said
+from .features.latest_rows import warn_of_latest_rows as warn_of_latest_rows
 from .features.market import behind_market as behind_market
 from .features.market import check_market as check_market
 from .features.nature import Nature as Nature

@@ -45,12 +45,14 @@ from forecaster.forecasting.rungs import (
 from forecaster.forecasting.task import param_shapes, series_data, split_of, validation_of
 from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.series import (
+    LatestRows,
     Panel,
     Transform,
     Transformed,
     behind_market,
     series_missing_dates,
     spacing_of,
+    warn_of_latest_rows,
     warn_of_missing_dates,
 )
 from forecaster.skipped import Kind, Skipped
@@ -106,6 +108,7 @@ def fit(
     check_static(panel, config, tune=tune)
     config, panel = settled(*with_declared(config, panel))
     warn_of_missing_dates(series_missing_dates(panel), len(panel.ids))
+    warn_of_latest_rows(LatestRows.of(panel))
     return fit_part(
         panel, config, seed, tune=tune, network=network, checkpoint=checkpoint, executor=executor,
         on_progress=on_progress,

@@ -41,12 +41,14 @@ from forecaster.free_memory import free_memory
 from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.series import (
     Frequency,
+    LatestRows,
     Panel,
     Transformed,
     frequency_beside,
     missing_ahead,
     series_missing_dates,
     show_time,
+    warn_of_latest_rows,
     warn_of_missing_dates,
 )
 from forecaster.skipped import Kind, Skipped
@@ -167,6 +169,7 @@ def predict(
     panel = match_panel(model, panel.masked(forecasting=True))
     warn_of_networks_to_come(model, panel)
     warn_of_missing_dates(series_missing_dates(panel), len(panel.ids))
+    warn_of_latest_rows(LatestRows.of(panel))
     warn_of_hindsight(model, panel)
     warn_of_few_scores(model, panel, level)
     check_known_ahead(model, panel)

@@ -30,7 +30,13 @@ from forecaster.forecasting.predicting.predicting import (
 )
 from forecaster.free_memory import free_memory
 from forecaster.ingest import ColumnOptions, Table, as_panel
-from forecaster.series import Panel, series_missing_dates, warn_of_missing_dates
+from forecaster.series import (
+    LatestRows,
+    Panel,
+    series_missing_dates,
+    warn_of_latest_rows,
+    warn_of_missing_dates,
+)
 
 _KNOTS = np.linspace(-5, 5, 101)  # normal scores between which quantiles are interpolated
 _BYTES_OF_NUMBER = 24  # a number of a path, with temporary arrays
@@ -101,6 +107,7 @@ def draw_paths(
     warn_of_jumps(panel)
     panel = match_panel(model, panel.masked(forecasting=True))
     warn_of_missing_dates(series_missing_dates(panel), len(panel.ids))
+    warn_of_latest_rows(LatestRows.of(panel))
     warn_of_hindsight(model, panel)
     check_known_ahead(model, panel)
     model = with_newcomers(model, panel)
