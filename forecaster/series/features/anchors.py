@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from numpy.lib.stride_tricks import as_strided
 
 from forecaster.linear_filter import linear_filter
@@ -128,7 +128,7 @@ def log_errors(
     """
     naive = _flat(z, horizon)
     anchored = naive + _from_last_value(z, seasons, horizon)
-    young = bool(_is_young(z, seasons, horizon)[-1, 0])
+    young = _second_season(z, seasons, horizon).stop == len(z) > min(seasons, default=len(z))
     uncounted = np.arange(len(z))[:, None] - np.arange(1, horizon + 1) < since
     if young:
         uncounted[: min(seasons)] = True
@@ -173,19 +173,12 @@ def _mixed(
         return anchored
     stretches, decay = _stretches(horizon), _decay(horizon)
     naive = _flat(z, horizon)
-    last = _lagged(z, min(seasons, default=1), horizon)
     # Trends that lead beyond all that was seen are cut there.
     reach = (np.maximum.accumulate(z, -1) - np.minimum.accumulate(z, -1))[..., None]
     differences = [anchored, *(np.clip(one - naive, -reach, reach) for one in experts)]
     floor = 1e-9 * np.maximum.accumulate(np.abs(z), -1)[..., None] + 1e-300
-    errors = [_recent_errors(naive + one, z, stretches, decay) + floor for one in differences]
-    if (young := _is_young(z, seasons, horizon)).any():
-        since = [_later_errors(naive + one, z, seasons, stretches, decay) for one in differences]
-        since[0] = np.fmin(since[0], _later_errors(last, z, seasons, stretches, decay))
-        errors = [
-            np.where(young & np.isfinite(later), later + floor, whole)
-            for later, whole in zip(since, errors, strict=True)
-        ]
+    forecasts = [naive + one for one in differences]
+    errors = [error + floor for error in _errors_in_season(forecasts, z, seasons, stretches, decay)]
     best = np.fmin.reduce(errors)
     middle = (stretches[:-1] + stretches[1:] + 1) / 2
     memory = max(_MEMORY, _MEMORY_OF_HORIZON * horizon)
@@ -229,15 +222,43 @@ def _decay(horizon: int) -> float:
     return 1 - 1 / max(_MEMORY, _MEMORY_OF_HORIZON * horizon)
 
 
-def _is_young(z: Steps, seasons: Sequence[int], horizon: int) -> Bool[np.ndarray, "step 1"]:
-    """Return the steps of the second season, at which few forecasts with a season have an outcome.
+def _second_season(z: Steps, seasons: Sequence[int], horizon: int) -> slice:
+    """Return the steps at which few forecasts that knew a season have an outcome; empty for none.
 
     Forecasts made in the first season knew of none. So errors since then count, and as evidence
     for the season those of the value one season before, which needs no weights.
     """
-    first = min(seasons, default=1)
-    steps = np.arange(int(z.shape[-1]))[:, None]
-    return (first > 1) & (steps >= first) & (steps < 2 * first + horizon)
+    first, steps = min(seasons, default=1), int(z.shape[-1])
+    return slice(min(first, steps), min(2 * first + horizon, steps)) if first > 1 else slice(0, 0)
+
+
+def _errors_in_season(
+    forecasts: Sequence[Ahead],
+    z: Steps,
+    seasons: Sequence[int],
+    stretches: np.ndarray,
+    decay: float,
+) -> list[ByStretch]:
+    """Return :func:`_recent_errors`; in the second season those since the first, once known.
+
+    ``forecasts``: of the anchors, which there count as at least as good as the value one season
+    before, then of each expert
+    """
+    errors = [_recent_errors(one, z, stretches, decay) for one in forecasts]
+    young = _second_season(z, seasons, stretches[-1])
+    if young.start == young.stop:
+        return errors
+    some = z[..., : young.stop]
+    later = [
+        _later_errors(one[..., : young.stop, :], some, seasons, stretches, decay)
+        for one in forecasts
+    ]
+    last = _lagged(some, min(seasons), stretches[-1])
+    later[0] = np.fmin(later[0], _later_errors(last, some, seasons, stretches, decay))
+    for error, since in zip(errors, later, strict=True):
+        at, new = error[..., young, :], since[..., young, :]
+        at[...] = np.where(np.isfinite(new), new, at)
+    return errors
 
 
 def _later_errors(
@@ -255,14 +276,15 @@ def _after_first(known: Ahead, seasons: Sequence[int]) -> Ahead:
 
 
 def _evidence(difference: Ahead, z: Steps, seasons: Sequence[int]) -> ByStretch:
-    """Return :func:`_squared_t`; of young series, of the season alone if that is larger."""
+    """Return :func:`_squared_t`; in the second season, of the season alone if that is larger."""
     whole = _squared_t(difference, z)
     horizon = difference.shape[-1]
-    if not (young := _is_young(z, seasons, horizon)).any():
-        return whole
-    season = min(seasons)
-    seasonal = _lagged(z, season, horizon) - _flat(z, horizon)
-    return np.where(young, np.fmax(whole, _squared_t(seasonal, z, season)), whole)
+    if (young := _second_season(z, seasons, horizon)).start < young.stop:
+        some, season = z[..., : young.stop], min(seasons)
+        seasonal = _lagged(some, season, horizon) - _flat(some, horizon)
+        at = whole[..., young, :]
+        at[...] = np.fmax(at, _squared_t(seasonal, some, season)[..., young, :])
+    return whole
 
 
 def _kept_share(squared_t: ByStretch, doubt: float, horizon: int) -> Ahead:
