@@ -10,7 +10,7 @@ from forecaster.errors import ForecasterWarning, listed
 from forecaster.series import Panel, infer_frequency, show_time
 
 # Aliases without the letter of business days, also those of older versions of pandas.
-_ENDS = ("ME", "M", "QE", "Q", "YE", "A", "WOM", "LWOM", "4-4-5")
+_ENDS = ("ME", "M", "QE", "Q", "YE", "A", "SME", "WOM", "LWOM", "4-4-5")
 _BEGINS = ("MS", "QS", "YS", "AS")
 
 _FIRST_DAYS = 3  # the first weekday of a month is one of these

@@ -246,7 +246,7 @@ def _infer(dtype: str, raw: bytes) -> Frequency:
     day = _day_of_months(index) if typical.days >= 28 else 0
     if not day and (alias := rule_of(index)):
         return Frequency(alias)
-    if not day and typical.days <= 35 and (end := quarter_day(index)):
+    if not day and (end := quarter_day(index)):
         return Frequency("4-4-5", day=end)
     if typical.days >= 28:
         return Frequency("months", round(typical.days / 30.44), day=day)

@@ -50,7 +50,8 @@ def quarter_day(index: pd.DatetimeIndex) -> int:
     rule needs four dates, and must hold for all, or for those of the latest year. 0: it does not.
     """
     days = _numbers(index)
-    if len(days) < _FEWEST_PERIODS or (np.diff(days) < 28).any() or (np.diff(days) % 7).any():
+    gaps = np.diff(days)
+    if len(days) < _FEWEST_PERIODS or not 28 <= np.median(gaps) <= 35 or (gaps % 7).any():
         return 0
     best, found = 0, 0
     for end in _ENDS:  # the latest date is one of the three

@@ -3,8 +3,8 @@
 from forecaster.series.calendar.frequency import Frequency
 
 _UNITS = {
-    "D": "days", "B": "weekdays", "W": "weeks", "h": "hours", "SMS": "half months",
-    "SME": "half months", "4-4-5": "months of 4 and 5 weeks",
+    "D": "days", "B": "weekdays", "h": "hours", "SMS": "half months", "SME": "half months",
+    "4-4-5": "months of 4 and 5 weeks",
 }  # fmt: skip
 _MONTHS = {1: "months", 3: "quarters", 12: "years"}
 _SECONDS = {86_400: "days", 3_600: "hours", 60: "minutes", 1: "seconds"}
@@ -29,5 +29,6 @@ def in_words(frequency: Frequency) -> str:
         count = int(seconds) // unit
         return _SECONDS[unit] if count == 1 else f"every {count} {_SECONDS[unit]}"
     count, base = frequency.base
-    unit = _UNITS.get(base, alias)
-    return unit if count == 1 or base not in _UNITS else f"every {count} {unit}"
+    if base == "W":
+        return "weeks" if count == 1 else f"every {count} weeks"
+    return _UNITS.get(base, alias) if count == 1 else alias
