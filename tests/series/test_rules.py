@@ -83,6 +83,9 @@ def test_the_last_sessions_of_months_lead_to_last_weekdays():
     sessions = regular_sessions("2020-01-01", "2024-03-31").to_series()
     times = pd.DatetimeIndex(sessions.groupby(sessions.dt.to_period("M")).last())
     assert [str(day.date()) for day in ahead_of(times, 2)] == ["2024-04-30", "2024-05-31"]
+    frequency = infer_frequency(times.to_numpy("datetime64[ns]"))
+    assert frequency.elapsed("2024-03-28", "2024-03-31") == 0
+    assert frequency.elapsed("2024-03-28", "2024-04-30") == 1
 
 
 @pytest.mark.parametrize("rows_after", [1, 2, 3, 7])

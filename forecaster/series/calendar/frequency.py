@@ -89,7 +89,9 @@ class Frequency:
             times = self.hours.between(last, now)
             return int(((times > last.to_datetime64()) & (times <= now.to_datetime64())).sum())
         times = (
-            regular_sessions(last, now) if self.nyse else pd.date_range(last, now, freq=self.alias)
+            regular_sessions(last, now)
+            if self.nyse
+            else pd.date_range(self._from(last), now, freq=self.alias)
         )
         if self.open:
             times = times[in_slots(times.to_numpy(), self.seconds, self.open)]

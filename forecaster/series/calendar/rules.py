@@ -5,12 +5,12 @@ import pandas as pd
 from jaxtyping import Bool, Shaped
 
 _NEARLY_ALL = 0.9  # share of the dates that must follow a rule
-_MOSTLY = 0.8  # share of gaps that are whole steps; a year of 53 weeks makes one in four wrong
+_MOSTLY = 0.8  # share of gaps that are whole steps; quarters of 14 weeks are exceptions
 _FEWEST, _FEWEST_PERIODS = 3, 4  # dates that tell a rule; that tell a quarter of 13 weeks
 _MONTH = 30.44  # days in the mean
 _HALF_MONTH = (13, 16)  # days between the middle and the end of a month
 _PART = 0.25  # least share of the dates on each of the two days of a half month
-_YEAR_OF_ROWS = 13
+_YEAR_OF_ROWS = 13  # from a date to that one year later
 
 QUARTER = 91
 """Days in a quarter of 13 weeks."""
@@ -21,8 +21,7 @@ def rule_of(index: pd.DatetimeIndex) -> str | None:
     """Return the offset alias of the rule that nearly all dates follow; None where none is found.
 
     Rules are two days of each month, a number of weeks, the first or last weekday of a month or of
-    a quarter, and the n-th or last Monday, Tuesday, ... of every month or of every few. The rules
-    of weeks and of n-th days are those of times at the same time of day.
+    a quarter, and the n-th or last Monday, Tuesday, ... of every month or of every few.
 
     ``index``: sorted and unique, with a median distance of nine days or more
     """
