@@ -83,7 +83,8 @@ def ended_before(
 
 
 def _without_day(times: np.ndarray) -> Frequency:
-    return dataclasses.replace(infer_frequency(times), day=0)
+    frequency = infer_frequency(times)
+    return dataclasses.replace(frequency, day=0) if frequency.alias == "months" else frequency
 
 
 def _behind(

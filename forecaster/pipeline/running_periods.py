@@ -10,7 +10,8 @@ from forecaster.errors import ForecasterWarning, listed
 from forecaster.series import Panel, infer_frequency, show_time
 
 # Aliases without the letter of business days, also those of older versions of pandas.
-_ENDS, _BEGINS = ("ME", "M", "QE", "Q", "YE", "A"), ("MS", "QS", "YS", "AS")
+_ENDS = ("ME", "M", "QE", "Q", "YE", "A", "SME", "WOM", "LWOM", "4-4-5")
+_BEGINS = ("MS", "QS", "YS", "AS")
 
 _FIRST_DAYS = 3  # the first weekday of a month is one of these
 
@@ -42,7 +43,7 @@ def _running(times: pd.DatetimeIndex, now: pd.Timestamp) -> RunningPeriod | None
     if len(times) < 2 or times[-2] > now:  # rows of the future are invented
         return None
     last, frequency = times[-1], infer_frequency(times.to_numpy())
-    kind = frequency.alias.split("-")[0].removeprefix("B")
+    kind = frequency.base[1].removeprefix("B")
     first_days = kind == "months" and bool((times.day <= _FIRST_DAYS).all())
     if frequency.alias == "W-MON" or kind in _BEGINS or first_days:
         until = pd.Timestamp(frequency.after(last, 1)[0]).normalize()

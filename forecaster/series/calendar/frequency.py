@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import re
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -14,6 +15,7 @@ from jaxtyping import Float, Shaped
 from forecaster.series.calendar.exchanges import regular_holidays, regular_sessions
 from forecaster.series.calendar.hours import Hours, infer_hours
 from forecaster.series.calendar.opening import in_slots, infer_open
+from forecaster.series.calendar.rules import QUARTER, in_quarters, quarter_day, rule_of
 from forecaster.series.calendar.times import Time
 
 _DAY, _WEEK = pd.Timedelta(days=1), 7 * 86_400
@@ -21,17 +23,27 @@ _RARE = 0.02  # largest share of the holidays that have a row, in a series that 
 # If a larger share than _SOME of the latest rows is on weekends, all days are sessions.
 _LATELY, _SOME = 60, 0.1
 _NEARLY_ALL = 0.9  # share of the dates that a common day of the month must have
+_ALIAS = re.compile(r"(\d*)([A-Z]+)(?:-\w+)?")  # a count, a base, an anchor, such as 2QE-OCT
+_MONTHS = {
+    **dict.fromkeys(("MS", "ME", "BMS", "BME", "WOM", "LWOM"), 1),
+    **dict.fromkeys(("QS", "QE", "BQS", "BQE"), 3),
+    **dict.fromkeys(("YS", "YE", "BYS", "BYE"), 12),
+}
+_A_MONTH_EACH = ("BMS", "BME", "BQS", "BQE", "WOM", "LWOM")  # one date in the months that have one
 
 
 @dataclasses.dataclass(frozen=True)
 class Frequency:
     """The rule by which the times of a series advance.
 
-    - ``alias``: a pandas offset alias; or ``"step"`` for whole numbers, ``"months"`` for months
+    - ``alias``: a pandas offset alias; or ``"step"`` for whole numbers, ``"months"`` for months,
+      ``"4-4-5"`` for periods of 4, 4 and 5 weeks in some order, which make a quarter of 13 weeks
     - ``step``: how many whole numbers or months lie between two times
     - ``nyse``: whether the holidays of the New York Stock Exchange are left out
     - ``hours``: the sessions that intraday times keep to; None for all hours
-    - ``day``: the day of the month, 31 for the last; 0 where dates have no common one
+    - ``day``: the day of the month, 31 for the last; 0 where dates have no common one; of
+      ``"4-4-5"`` the day of the quarter on which periods of five weeks end, 1 to 91, counted in
+      quarters of 13 weeks from 1970-01-01
     - ``open``: the slots of the week in which times of days or of a part of a day come, see
       :mod:`forecaster.series.calendar.opening`; empty for all of them
     """
@@ -52,13 +64,15 @@ class Frequency:
             return times
         if self.alias == "months":
             return np.array([self._month(last, i) for i in range(1, count + 1)], "datetime64[ns]")
+        if self.alias == "4-4-5":
+            return self._periods_after(last, count)
         if self.open:
             return self._open_after(last, count)
         if self.nyse:
             day = last.normalize()
             times = regular_sessions(day, day + (2 * count + 15) * _DAY) + (last - day)
         else:
-            times = pd.date_range(last, periods=count + 2, freq=self.alias)
+            times = pd.date_range(self._from(last), periods=count + 2, freq=self.alias)
         return times[times > last][:count].to_numpy("datetime64[ns]")
 
     def elapsed(self, last: Time, now: Time) -> int:
@@ -68,11 +82,16 @@ class Frequency:
         last, now = pd.Timestamp(last), pd.Timestamp(now)
         if self.alias == "months":
             return ((now.year - last.year) * 12 + now.month - last.month) // self.step
+        if self.alias == "4-4-5":
+            between = pd.date_range(last, now)[1:].to_numpy().astype("datetime64[D]")
+            return int(in_quarters(between.astype(np.int64), self.day).sum())
         if self.hours is not None:
             times = self.hours.between(last, now)
             return int(((times > last.to_datetime64()) & (times <= now.to_datetime64())).sum())
         times = (
-            regular_sessions(last, now) if self.nyse else pd.date_range(last, now, freq=self.alias)
+            regular_sessions(last, now)
+            if self.nyse
+            else pd.date_range(self._from(last), now, freq=self.alias)
         )
         if self.open:
             times = times[in_slots(times.to_numpy(), self.seconds, self.open)]
@@ -85,6 +104,37 @@ class Frequency:
             return 86_400
         number = self.alias.removesuffix("s")
         return int(number) if number.isdigit() and number != self.alias else 0
+
+    @property
+    def base(self) -> tuple[int, str]:
+        """The count and the base of the alias, without its anchor: 2 and QE of ``2QE-OCT``."""
+        found = _ALIAS.fullmatch(self.alias)
+        return (int(found[1] or 1), found[2]) if found else (1, self.alias)
+
+    @property
+    def months(self) -> int:
+        """The months between two times; 0 where they are no whole months apart."""
+        count, base = self.base
+        return self.step if base == "months" else count * _MONTHS.get(base, 0)
+
+    def _from(self, last: pd.Timestamp) -> pd.Timestamp:
+        """Return the time from which later ones are sought.
+
+        A row that came on another day than its month's, such as the last session of an exchange
+        that closed on the last weekday, is still that of its month.
+        """
+        count, base = self.base
+        off = base in _A_MONTH_EACH and count == 1
+        if off and not pd.tseries.frequencies.to_offset(self.alias).is_on_offset(last):
+            return last + pd.offsets.MonthBegin(1)
+        return last
+
+    def _periods_after(self, last: pd.Timestamp, count: int) -> Shaped[np.ndarray, " later"]:
+        """Return the next ends of periods of 4, 4 and 5 weeks, at the same time of day."""
+        further = np.arange(1, (count // 3 + 1) * QUARTER + 1)
+        day = int(last.to_datetime64().astype("datetime64[D]").astype(np.int64))
+        ends = further[in_quarters(day + further, self.day)][:count]
+        return (last.to_datetime64() + ends.astype("timedelta64[D]")).astype("datetime64[ns]")
 
     def _open_after(self, last: pd.Timestamp, count: int) -> Shaped[np.ndarray, " later"]:
         """Return the next times that lie in open slots of the week."""
@@ -190,12 +240,18 @@ def _infer(dtype: str, raw: bytes) -> Frequency:
         return Frequency(f"{step}s", hours=hours, open=() if hours else infer_open(times, step))
     if typical < 7 * _DAY and (days := infer_open(times, 86_400)):
         return Frequency("D", open=days)
-    if alias := _regular(index):
+    alias = _regular(index)
+    if alias and "WOM" not in alias:  # pandas mistakes last weekdays for fourth ones
         return Frequency(alias)
     if 5 <= typical.days <= 8:
         return Frequency(f"W-{index[-1].strftime('%a').upper()}")
+    day = _day_of_months(index) if typical.days >= 28 else 0
+    if not day and (alias := rule_of(index)):
+        return Frequency(alias)
+    if not day and (end := quarter_day(index)):
+        return Frequency("4-4-5", day=end)
     if typical.days >= 28:
-        return Frequency("months", round(typical.days / 30.44), day=_day_of_months(index))
+        return Frequency("months", round(typical.days / 30.44), day=day)
     if index.day_of_week.max() < 5:
         return Frequency("B")
     return Frequency(f"{typical.days}D")

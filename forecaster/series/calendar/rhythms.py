@@ -25,8 +25,6 @@ from forecaster.series.calendar.special_days import (
 )
 
 _BLOCK = 256  # steps that are computed at once
-_MONTHS = {"MS": "M", "ME": "M", "BMS": "M", "BME": "M"}
-_QUARTERS = ("QS", "BQS", "QE", "BQE")
 _HALF = 15  # the last day of the first half of a month
 _WEEKDAYS = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
 _MONTH = 30.436875  # days in the mean
@@ -86,14 +84,13 @@ def rhythm_of(times: Shaped[np.ndarray, " row"]) -> str:
         return ""
     frequency = infer_frequency(times)
     alias = frequency.alias
-    if alias == "months" and frequency.step == 1:
+    if frequency.months == 1:
         return "M"
     if alias == "3600s" and frequency.hours is None and not frequency.open:
         return "h"
-    if alias.split("-")[0] in _QUARTERS or (alias == "months" and frequency.step == 3):
+    if frequency.months == 3:
         return "Q" if _are_quarters(times) else ""
-    name = _MONTHS.get(alias, alias)
-    return name if name in RHYTHMS else ""
+    return alias if alias in RHYTHMS else ""
 
 
 def _are_quarters(times: Shaped[np.ndarray, " row"]) -> bool:

@@ -8,7 +8,8 @@ from forecaster.series.calendar.frequency import Frequency, infer_frequency
 from forecaster.series.calendar.opening import slots_a_day
 
 _DAY = 86_400  # seconds
-_BY_ALIAS = {"B": (5,), "D": (7,), "MS": (12,), "ME": (12,), "QS": (4,), "QE": (4,), "W": (52,)}
+_WEEKS, _MONTHS = 52, 12  # in a year
+_BY_ALIAS = {"B": (5,), "D": (7,), "4-4-5": (_MONTHS,), "SMS": (24,), "SME": (24,)}
 _A_DAY = {"900s": 96, "1800s": 48, "3600s": 24}
 _LEAST_CORRELATION = 0.2  # smallest correlation of changes one season apart
 _LARGEST = 1e140  # largest mean change whose square does not overflow
@@ -42,8 +43,6 @@ def usual_seasons(
     the median day has rows, and a week without rows on weekends has five days.
     """
     alias = frequency.alias
-    if alias == "months":
-        return (12 // frequency.step,) if frequency.step in (1, 3) else ()
     if frequency.open:
         week = len(frequency.open)
         a_day = slots_a_day(frequency.open, frequency.seconds)
@@ -52,7 +51,17 @@ def usual_seasons(
         per_day = _rows_a_day(times, int(alias[:-1]))
         open_days = 7 if times is None or _trades_on_weekends(times) else 5
         return (per_day, open_days * per_day) if per_day > 1 else ()
-    return _BY_ALIAS.get(alias.split("-")[0], ())
+    count, base = frequency.base
+    if months := frequency.months:
+        return _a_year(months, _MONTHS)
+    if base == "W":
+        return _a_year(count, _WEEKS)
+    return _BY_ALIAS.get(base, ()) if count == 1 else ()
+
+
+def _a_year(each: int, whole: int) -> tuple[int, ...]:
+    """Return the steps in a year of ``whole`` parts, ``each`` of them a step; empty for none."""
+    return (whole // each,) if whole % each == 0 and whole > each else ()
 
 
 def default_season(frequency: Frequency) -> int:
@@ -68,7 +77,7 @@ def default_season(frequency: Frequency) -> int:
         return next(iter(usual_seasons(frequency)), 1)
     if (steps := _A_DAY.get(frequency.alias)) is not None:
         return steps
-    if frequency.alias.split("-")[0] == "W" or frequency.alias[:-1].isdigit():
+    if frequency.base == (1, "W") or frequency.alias[:-1].isdigit():
         return 1
     return next(iter(usual_seasons(frequency)), 1)
 

@@ -3,9 +3,10 @@
 from forecaster.series.calendar.frequency import Frequency
 
 _UNITS = {
-    "D": "days", "B": "weekdays", "MS": "months", "ME": "months", "QS": "quarters",
-    "QE": "quarters", "YS": "years", "YE": "years", "h": "hours",
+    "D": "days", "B": "weekdays", "h": "hours", "SMS": "half months", "SME": "half months",
+    "4-4-5": "months of 4 and 5 weeks",
 }  # fmt: skip
+_MONTHS = {1: "months", 3: "quarters", 12: "years"}
 _SECONDS = {86_400: "days", 3_600: "hours", 60: "minutes", 1: "seconds"}
 
 
@@ -20,11 +21,14 @@ def in_words(frequency: Frequency) -> str:
         return "whole numbers" if step == 1 else f"whole numbers, {step} apart"
     if alias == "months":
         return "months" if step == 1 else f"every {step} months"
-    if alias.startswith("W"):
-        return "weeks"
+    if months := frequency.months:
+        return _MONTHS.get(months, f"every {months} months")
     seconds = alias.removesuffix("s")
     if seconds.isdigit():
         unit = next(unit for unit in _SECONDS if int(seconds) % unit == 0)
         count = int(seconds) // unit
         return _SECONDS[unit] if count == 1 else f"every {count} {_SECONDS[unit]}"
-    return _UNITS.get(alias.split("-")[0], alias)
+    count, base = frequency.base
+    if base == "W":
+        return "weeks" if count == 1 else f"every {count} weeks"
+    return _UNITS.get(base, alias) if count == 1 else alias

@@ -81,11 +81,13 @@ def frequency_of(fields: dict[str, Any]) -> Frequency:
     alias = is_a(str, frequency.alias, "frequency: alias")
     check_count(frequency.step, "frequency: step", _MOST_STEP)
     is_a(bool, frequency.nyse, "frequency: nyse")
-    if not 0 <= is_a(int, frequency.day, "frequency: day") <= 31:
-        raise ValueError("frequency: day: expected one of a month, or 0")
+    day = is_a(int, frequency.day, "frequency: day")
+    least, most = (1, 91) if alias == "4-4-5" else (0, 31)
+    if not least <= day <= most:
+        raise ValueError(f"frequency: day: expected {least} to {most}")
     if slots and not (frequency.seconds and _are_slots(slots, _WEEK // frequency.seconds)):
         raise ValueError("frequency: open: expected increasing slots of a week")
-    if alias not in ("step", "months"):
+    if alias not in ("step", "months", "4-4-5"):
         pd.tseries.frequencies.to_offset(alias)
     return frequency
 
