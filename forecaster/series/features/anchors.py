@@ -68,6 +68,8 @@ def combine(
     experts: Sequence[Ahead] = (),
     shares: Shares | None = None,
     alone: int | None = None,
+    *,
+    counts: bool = False,
 ) -> Combined:
     """Combine the anchors of series, without gaps, for ``1 ... horizon`` steps ahead.
 
@@ -77,10 +79,14 @@ def combine(
     - ``experts``: forecasts made at each step by other models; NaN where there is none
     - ``shares``: weights of the anchors and of each expert, see :func:`shares_of`; by default equal
     - ``alone``: the number of the expert whose forecast stands alone, wherever it has one
+    - ``counts``: whether they are counts, of which few show a season in their second one
     """
     naive = _flat(z, horizon)
-    difference = _mixed(z, seasons, horizon, () if alone is not None else experts, shares)
-    base = naive + _kept_share(_evidence(difference, z, seasons), doubt, horizon) * difference
+    young = _second_season(z, seasons, horizon, counts=counts)
+    used = () if alone is not None else experts
+    difference = _mixed(z, seasons, horizon, used, shares, young)
+    evidence = _evidence(difference, z, seasons, young)
+    base = naive + _kept_share(evidence, doubt, horizon) * difference
     if alone is not None and experts:
         base = np.where(np.isfinite(experts[alone]), experts[alone], base)
     return Combined(base, decayed_errors(base, z, _decay(horizon)))
@@ -94,6 +100,8 @@ def errors_by_doubt(
     experts: Sequence[Ahead] = (),
     shares: Shares | None = None,
     since: int | None = None,
+    *,
+    counts: bool = False,
 ) -> Float[np.ndarray, " doubt"]:
     """Return the error of each doubt in the later part of a series, over that of the last value.
 
@@ -103,8 +111,9 @@ def errors_by_doubt(
     arguments as of :func:`combine`.
     """
     naive = _flat(z, horizon)
-    difference = _mixed(z, seasons, horizon, experts, shares)
-    squared_t = _evidence(difference, z, seasons)
+    young = _second_season(z, seasons, horizon, counts=counts)
+    difference = _mixed(z, seasons, horizon, experts, shares, young)
+    squared_t = _evidence(difference, z, seasons, young)
 
     def error(base: Ahead) -> float:
         known = _known_errors(base, z)[len(z) // 2 if since is None else since :]
@@ -118,7 +127,13 @@ def errors_by_doubt(
 
 
 def log_errors(
-    z: Steps, seasons: Sequence[int], horizon: int, experts: Sequence[Ahead], since: int
+    z: Steps,
+    seasons: Sequence[int],
+    horizon: int,
+    experts: Sequence[Ahead],
+    since: int,
+    *,
+    counts: bool = False,
 ) -> Float[np.ndarray, "forecast stretch"]:
     """Return the logarithm of the mean errors of the anchors and of each expert, by stretch.
 
@@ -128,7 +143,8 @@ def log_errors(
     """
     naive = _flat(z, horizon)
     anchored = naive + _from_last_value(z, seasons, horizon)
-    young = _second_season(z, seasons, horizon).stop == len(z) > min(seasons, default=len(z))
+    its = _second_season(z, seasons, horizon, counts=counts)
+    young = its.start < its.stop == len(z)
     uncounted = np.arange(len(z))[:, None] - np.arange(1, horizon + 1) < since
     if young:
         uncounted[: min(seasons)] = True
@@ -166,8 +182,12 @@ def _mixed(
     horizon: int,
     experts: Sequence[Ahead],
     shares: Shares | None,
+    young: slice,
 ) -> Ahead:
-    """Return the weighted mean of anchors and experts less the last value."""
+    """Return the weighted mean of anchors and experts less the last value.
+
+    ``young``: from :func:`_second_season`
+    """
     anchored = _from_last_value(z, seasons, horizon)
     if not experts:
         return anchored
@@ -178,7 +198,9 @@ def _mixed(
     differences = [anchored, *(np.clip(one - naive, -reach, reach) for one in experts)]
     floor = 1e-9 * np.maximum.accumulate(np.abs(z), -1)[..., None] + 1e-300
     forecasts = [naive + one for one in differences]
-    errors = [error + floor for error in _errors_in_season(forecasts, z, seasons, stretches, decay)]
+    errors = [
+        error + floor for error in _errors_in_season(forecasts, z, seasons, stretches, decay, young)
+    ]
     best = np.fmin.reduce(errors)
     middle = (stretches[:-1] + stretches[1:] + 1) / 2
     memory = max(_MEMORY, _MEMORY_OF_HORIZON * horizon)
@@ -222,14 +244,16 @@ def _decay(horizon: int) -> float:
     return 1 - 1 / max(_MEMORY, _MEMORY_OF_HORIZON * horizon)
 
 
-def _second_season(z: Steps, seasons: Sequence[int], horizon: int) -> slice:
+def _second_season(z: Steps, seasons: Sequence[int], horizon: int, *, counts: bool) -> slice:
     """Return the steps at which few forecasts that knew a season have an outcome; empty for none.
 
     Forecasts made in the first season knew of none. So errors since then count, and as evidence
-    for the season those of the value one season before, which needs no weights.
+    for the season those of the value one season before, which needs no weights. Counts have none.
     """
     first, steps = min(seasons, default=1), int(z.shape[-1])
-    return slice(min(first, steps), min(2 * first + horizon, steps)) if first > 1 else slice(0, 0)
+    if counts or first <= 1:
+        return slice(0, 0)
+    return slice(min(first, steps), min(2 * first + horizon, steps))
 
 
 def _errors_in_season(
@@ -238,6 +262,7 @@ def _errors_in_season(
     seasons: Sequence[int],
     stretches: np.ndarray,
     decay: float,
+    young: slice,
 ) -> list[ByStretch]:
     """Return :func:`_recent_errors`; in the second season those since the first, once known.
 
@@ -245,7 +270,6 @@ def _errors_in_season(
     before, then of each expert
     """
     errors = [_recent_errors(one, z, stretches, decay) for one in forecasts]
-    young = _second_season(z, seasons, stretches[-1])
     if young.start == young.stop:
         return errors
     some = z[..., : young.stop]
@@ -275,11 +299,11 @@ def _after_first(known: Ahead, seasons: Sequence[int]) -> Ahead:
     return later
 
 
-def _evidence(difference: Ahead, z: Steps, seasons: Sequence[int]) -> ByStretch:
+def _evidence(difference: Ahead, z: Steps, seasons: Sequence[int], young: slice) -> ByStretch:
     """Return :func:`_squared_t`; in the second season, of the season alone if that is larger."""
     whole = _squared_t(difference, z)
     horizon = difference.shape[-1]
-    if (young := _second_season(z, seasons, horizon)).start < young.stop:
+    if young.start < young.stop:
         some, season = z[..., : young.stop], min(seasons)
         seasonal = _lagged(some, season, horizon) - _flat(some, horizon)
         at = whole[..., young, :]

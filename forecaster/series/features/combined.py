@@ -54,7 +54,9 @@ def combined(
     - others as of :func:`forecaster.series.features.anchors.combine`
     """
     basic = seasons[0] if seasons else 1
-    base, errors = combine(z, seasons, horizon, doubt, experts, shares, alone)
+    base, errors = combine(
+        z, seasons, horizon, doubt, experts, shares, alone, counts=counts is not None
+    )
     deviation: Ahead | None = None
     if counts is not None:
         base, deviation = count_forecasts(z, base, counts)

@@ -79,10 +79,17 @@ class Sample:
             (self._z(number), self._natures[number].seasons, of, cut)
             for number, of, cut in zip(some, self._ahead(some, cuts, horizon), cuts, strict=True)
         ]
-        errors = np.array([log_errors(z, its, horizon, of, cut - 1) for z, its, of, cut in series])
+        counts = [self._natures[number].counts for number in some]
+        errors = np.array(
+            [
+                log_errors(z, its, horizon, of, cut - 1, counts=counted)
+                for (z, its, of, cut), counted in zip(series, counts, strict=True)
+            ]
+        )
         shares = shares_of(errors) if np.isfinite(errors).any() else None
         by_doubt = [
-            errors_by_doubt(z, its, horizon, _DOUBTS, of, shares, cut) for z, its, of, cut in series
+            errors_by_doubt(z, its, horizon, _DOUBTS, of, shares, cut, counts=counted)
+            for (z, its, of, cut), counted in zip(series, counts, strict=True)
         ]
         return _choose_doubt(np.array(by_doubt)), shares
 
@@ -152,7 +159,9 @@ class Sample:
         rows = [self._rows[number] for number in some]
         made = self._ahead_if_learned(some, [max(len(row) // 2, 1) for row in rows], horizon)
         combinations = [
-            combine(row, self._natures[number].seasons, horizon, doubt, of, shares).base
+            combine(
+                row, self._natures[number].seasons, horizon, doubt, of, shares, counts=True
+            ).base
             for number, row, of in zip(some, rows, made, strict=True)
         ]
         return learn_counts(rows, combinations)
