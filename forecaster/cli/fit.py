@@ -1,6 +1,5 @@
 """``forecaster fit``."""
 
-import math
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -462,7 +461,7 @@ def _known_ahead(facts: "RunFacts") -> list[str]:
         ]
     if facts.responses:
         return [
-            f"{name}, {math.expm1(min(response, 5.0)):+.1%} for each 1 more"
+            f"{name}, about {response:+.1%} for each 1 more"
             for name, response in zip(names, facts.responses, strict=True)
         ]
     if facts.target == "y" and names and not _has_networks(facts):

@@ -56,8 +56,8 @@ class RunFacts:
     - ``covariates``: further inputs of the networks
     - ``events``: for each future covariate, the factor on the volatility of prices on the days that
       it marks; empty if there are none
-    - ``responses``: the mean response to a change of each future covariate by 1, as a logarithm;
-      empty if series do not respond
+    - ``responses``: the mean effect of a change of each future covariate by 1, as a share of the
+      series; empty if series do not respond
     - ``shards``: the number of shards; None for a run of one shard
     """
 
@@ -78,7 +78,7 @@ class RunFacts:
         return RunFacts(
             model.config, model.target, model.provenance, run.skipped, run.index.frame(),
             model.transform.covariates, model.transform.events,
-            model.transform.responses.per_unit, None if shards == 1 else shards,
+            model.transform.usual_responses(), None if shards == 1 else shards,
         )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from forecaster.forecasting.predicting.predicting import times_ahead
 from forecaster.series import infer_frequency
 from forecaster.series.calendar.ahead import times_after_rows
 
@@ -41,3 +42,16 @@ def test_later_rows_change_nothing(name):
 def test_whole_numbers_advance_by_their_usual_step():
     times = np.array([0, 2, 4, 6, 10, 12])
     assert times_after_rows(times, 2)[3:].tolist() == [[8, 10], [12, 14], [14, 16]]
+
+
+@pytest.mark.parametrize("rows", range(1, 9))
+@pytest.mark.parametrize("usual", ["D", "B", "W-SUN", "ME"])
+def test_after_few_rows_come_the_times_of_the_panel(usual, rows):
+    """As those that are forecast; weekdays before a weekend do not tell whether it has rows."""
+    whole = pd.date_range("2024-01-01", periods=90, freq=usual).to_numpy()
+    panel = infer_frequency(whole)
+    some = whole[:rows]
+    if usual == "D":  # a series of weekdays among series of every day
+        some = pd.bdate_range("2024-01-01", periods=rows).to_numpy()
+    ahead = times_after_rows(some, 6, panel)[-1]
+    np.testing.assert_array_equal(ahead, times_ahead(some, 6, panel))

@@ -74,6 +74,21 @@ def test_chance_is_no_response(seed):
         assert np.abs(found).max(initial=0.0) < 0.1  # of the deviation of a day's change
 
 
+@pytest.mark.parametrize("rows", [24, 60, 200])
+def test_a_smooth_number_seems_not_to_explain_smooth_series(rows):
+    """Both keep their direction for long, so that they go together by chance."""
+    found = 0
+    for seed in range(20):
+        random = np.random.default_rng(seed)
+        smooth = random.normal(size=(11, rows)).cumsum(1).cumsum(1)
+        histories = [
+            History(own, smooth[:1].T, np.ones(rows, bool), season=1, level=1.0, counts=False)
+            for own in smooth[1:]
+        ]
+        found += len(learn_responses(histories).mean)
+    assert found <= 2
+
+
 def test_missing_rows_change_little():
     histories = simulated(20, 300)
     random = np.random.default_rng(1)
@@ -142,6 +157,12 @@ def test_numbers_far_from_all_before_multiply_nothing_without_end():
     assert np.isfinite(forecast["LSTM"]).all() and forecast["LSTM"].max() < 1e5
 
 
+def test_the_usual_effect_is_a_share_whatever_the_kind_of_series():
+    prior = ResponsePrior((0.2, -0.1), (0.0, 0.0), (0.5, 1.0), 0)
+    np.testing.assert_allclose(prior.per_unit([True, True, False]), np.expm1([0.4, -0.1]))
+    np.testing.assert_allclose(prior.per_unit([False, True]), [0.4, -0.1])
+
+
 def test_responses_are_kept_in_a_file():
     sales, plans = sold(20, 24, 100)
     panel = fc.load_panel(sales).with_future(plans)
@@ -153,8 +174,9 @@ def test_responses_are_kept_in_a_file():
 @pytest.mark.parametrize(
     "fields",
     [
-        ([0.1], [0.1], [1.0], 99), ([0.1], [0.1], [0.0], 1), ([0.1], [], [1.0], 1),
-        ([float("nan")], [0.1], [1.0], 1),
+        ([0.1], [0.1], [1.0], 99, 0.0), ([0.1], [0.1], [0.0], 1, 0.0), ([0.1], [], [1.0], 1, 0.0),
+        ([float("nan")], [0.1], [1.0], 1, 0.0), ([0.1], [0.1], [1.0], 1, 1.5),
+        ([0.1], [-0.1], [1.0], 1, 0.0),
     ],
 )  # fmt: skip
 def test_a_prior_that_lies_is_refused(fields):

@@ -150,7 +150,8 @@ def match_panel(model: Model, panel: Panel, *, latest: bool = True) -> Panel:
             ForecasterWarning,
             stacklevel=3,
         )
-    return panel.only(known, skipped)
+    # Few series may not tell it, and covariates are those of the dates that are forecast.
+    return dataclasses.replace(panel.only(known, skipped), frequency=model.frequency)
 
 
 def _spaced_otherwise(model: Model, panel: Panel) -> dict[str, Skipped]:

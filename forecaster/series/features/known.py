@@ -20,12 +20,13 @@ def covariate_features(
     """
     known.check(panel.future, panel.static, panel.ids)
     made = np.zeros((*positions.shape, known.count(horizon)), np.float32)
+    of_values = panel.target == "y"
     of_future = len(known.future) * (horizon + 1)
     for row, name in enumerate(panel.ids):
         rows = positions[row][positions[row] >= 0]
         if panel.future is not None and known.future:
             own = panel.times[rows]
-            ahead = times_after_rows(own, horizon)
+            ahead = times_after_rows(own, horizon, panel.frequency if of_values else None)
             features = known.future_features(panel.future, name, own, ahead)
             made[row, -len(rows) :, :of_future] = features
         if panel.static is not None:

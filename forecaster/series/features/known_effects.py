@@ -147,7 +147,8 @@ def _factors_at(
     panel: Panel, nature: Nature, known: Scaling, name: str, times: Shaped[np.ndarray, "..."]
 ) -> Float[np.ndarray, "..."]:
     """Return what counts are multiplied by at some times; they remain above zero."""
-    return np.maximum(1 + _responses_at(panel, nature, known, name, times), _LEAST_FACTOR)
+    factors = 1 + _responses_at(panel, nature, known, name, times)
+    return np.clip(factors, _LEAST_FACTOR, np.exp(_MOST_LOGARITHM))
 
 
 def _responses_at(

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
+from forecaster.linear_filter import linear_filter
 from forecaster.series.features.smoothing_errors import (
     GRID,
     Columns,
@@ -35,6 +36,7 @@ _MOST_SERIES = 250  # from which a panel's responses are learned
 _MOST_COLUMNS = 50  # networks alone learn from more
 _TRAINED = 0.75  # share of the rows; the rest shows whether responses help
 _SURE = 2.33  # standard errors by which responses must make later errors smaller, or else
+_PERSISTENT, _MOST_PERSISTENT = 0.2, 0.99  # least correlation of errors that matters; the most
 _CLEAR = 5.0  # deviations of chi-squared by which the mean responses must exceed those of chance
 _LARGEST = 50.0  # deviations; a promotion may multiply sales
 _QUIETEST = 1e-3  # least deviation of errors, as a share of the level; smaller ones overflow
@@ -48,6 +50,8 @@ class ResponsePrior(NamedTuple):
     - ``spread``: the spread of the responses around the mean
     - ``deviation``: the deviation of each column within the series
     - ``smoothing``: the number of the exponential smoothing in the grid
+    - ``persistence``: the correlation of its errors from one step to the next, as of series that
+      move smoothly; they and the columns are filtered by it, too
 
     Without columns no series responds.
     """
@@ -56,25 +60,31 @@ class ResponsePrior(NamedTuple):
     spread: tuple[float, ...] = ()
     deviation: tuple[float, ...] = ()
     smoothing: int = 0
+    persistence: float = 0.0
 
-    @property
-    def per_unit(self) -> tuple[float, ...]:
-        """The mean response to a change of each column by 1, in units of a series' level."""
-        return tuple(
-            mean / deviation for mean, deviation in zip(self.mean, self.deviation, strict=True)
-        )
+    def per_unit(self, logarithmic: Sequence[bool]) -> tuple[float, ...]:
+        """Return the mean effect of a change of each column by 1, as a share of a series.
+
+        ``logarithmic``: for each series whether its response is one of logarithms; those of most
+        are returned
+        """
+        with np.errstate(over="ignore"):
+            shares = np.array(self.mean) / np.array(self.deviation)
+            most = 2 * sum(logarithmic) > len(logarithmic)
+            return tuple((np.expm1(shares) if most else shares).tolist())
 
     @staticmethod
     def from_json(fields: Sequence[Any]) -> "ResponsePrior":
         """Read what JSON made of the fields. Raises TypeError or ValueError for anything else."""
         mean, spread, deviation = (tuple(map(float, part)) for part in fields[:3])
-        smoothing = fields[3]
+        smoothing, persistence = fields[3], float(fields[4])
         sizes = len(mean) == len(spread) == len(deviation)
         sizes = sizes and type(smoothing) is int and 0 <= smoothing < len(GRID)
         numbers = np.array([*mean, *spread, *deviation], float)
+        sizes = sizes and 0 <= persistence < 1 and min((*spread, 0.0)) >= 0
         if not (sizes and np.isfinite(numbers).all() and all(one > 0 for one in deviation)):
             raise ValueError(f"transform: responses: {list(fields)!r:.100}")
-        return ResponsePrior(mean, spread, deviation, smoothing)
+        return ResponsePrior(mean, spread, deviation, smoothing, persistence)
 
 
 NO_RESPONSES = ResponsePrior()
@@ -141,7 +151,8 @@ def learn_responses(histories: Sequence[History]) -> ResponsePrior:
     variances = np.mean([one.numbers[one.there].var(0) for one in long], axis=0)
     deviation = np.sqrt(np.where((variances > 0) & np.isfinite(variances), variances, 1.0))
     smoothing = _best_smoothing(long)
-    seen = [_seen(one, deviation, smoothing) for one in long]
+    persistence = _persistence(long, smoothing)
+    seen = [_seen(one, deviation, smoothing, persistence) for one in long]
     cuts = [int(_TRAINED * len(one.error)) for one in seen]
     earlier = [one.part(slice(cut)) for one, cut in zip(seen, cuts, strict=True)]
     later = [one.part(slice(cut, None)) for one, cut in zip(seen, cuts, strict=True)]
@@ -150,8 +161,9 @@ def learn_responses(histories: Sequence[History]) -> ResponsePrior:
         return NO_RESPONSES
     mean, spread = _common(seen)
     return ResponsePrior(
-        tuple(mean.tolist()), tuple(spread.tolist()), tuple(deviation.tolist()), smoothing
-    )
+        tuple(mean.tolist()), tuple(spread.tolist()), tuple(deviation.tolist()), smoothing,
+        persistence,
+    )  # fmt: skip
 
 
 def responses_of(
@@ -166,16 +178,19 @@ def responses_of(
     mean, spread, deviation = (np.array(each) for each in prior[:3])
     own = mean
     if history.there.sum() >= _FEWEST_OWN and history.level > 0:
-        own = _posterior(_seen(history, deviation, prior.smoothing), mean, spread)
+        seen = _seen(history, deviation, prior.smoothing, prior.persistence)
+        own = _posterior(seen, mean, spread)
     responses = own * (1.0 if relative else history.level) / deviation
     return tuple(responses.tolist()) if np.isfinite(responses).all() else ()
 
 
-def _seen(history: History, deviation: np.ndarray, smoothing: int) -> _Seen:
+def _seen(history: History, deviation: np.ndarray, smoothing: int, persistence: float) -> _Seen:
     """Return the evidence of a series; its numbers in units of ``deviation``."""
     there = history.there[-_MOST_ROWS:]
     both = np.column_stack([history.values, history.numbers / deviation])
     both = _errors(both, smoothing, history.season)
+    if persistence:
+        both = linear_filter([1.0, -persistence], [1.0], both, axis=0)
     error, special = both[:, 0], both[:, 1:]
     unit = _unit(error[there], history)
     error = np.clip(error / unit, -_LARGEST, _LARGEST) * there
@@ -191,6 +206,23 @@ def _best_smoothing(histories: Sequence[History]) -> int:
             error = _errors(one.values[:, None], number, one.season)[there, 0]
             errors[number] += np.log(_unit(error, one))
     return int(np.argmin(errors))
+
+
+def _persistence(histories: Sequence[History], smoothing: int) -> float:
+    """Return the correlation of errors from one step to the next; 0 where it hardly matters.
+
+    It is the median over the series. Errors of one smoothing are correlated where series keep
+    their direction, and any other smooth series would then seem to explain them.
+    """
+    found: list[float] = []
+    for one in histories:
+        error = _errors(one.values[:, None], smoothing, one.season)[:, 0]
+        error = np.where(one.there[-_MOST_ROWS:], error, 0.0)
+        squares = float((error**2).sum())
+        if squares > 0:
+            found.append(float((error[1:] * error[:-1]).sum()) / squares)
+    usual = float(np.median(found)) if found else 0.0
+    return min(usual, _MOST_PERSISTENT) if usual > _PERSISTENT else 0.0
 
 
 def _unit(errors: Row, history: History) -> float:

@@ -353,6 +353,10 @@ class Transform:
             [alone is not None and self._nature(name).experts.has(alone) for name in ids], bool
         )
 
+    def usual_responses(self) -> tuple[float, ...]:
+        """Return the mean effect of a change of each future covariate by 1, as a share."""
+        return self.responses.per_unit([nature.logarithmic for nature in self.natures.values()])
+
     def rows_needed(self) -> int:
         """Return the rows that a fit needs for the season, beside those of the settings."""
         return self.season if self.season > 1 else 0
@@ -418,8 +422,7 @@ class Transform:
     def apply(self, panel: Panel, horizon: int, steps: int | None = None) -> "Transformed":
         """Transform all histories of a panel, with targets up to ``horizon`` steps ahead.
 
-        ``steps``: the steps of the longest history of the whole panel, if ``panel`` is a part of
-        it.
+        ``steps``: those of the longest history of the whole panel, if ``panel`` is a part of it
 
         Raises DataError for a series of :meth:`unusable`.
         """
@@ -528,7 +531,8 @@ class Transform:
         for row, name in enumerate(panel.ids):
             if (nature := self._nature(name)).effects or nature.responses:
                 begin = histories.first[row]
-                ahead = times_after_rows(panel.times[histories.positions[row, begin:]], horizon)
+                own = panel.times[histories.positions[row, begin:]]
+                ahead = times_after_rows(own, horizon, panel.frequency)
                 base[row, begin:], scale[row, begin:] = with_effects_ahead(
                     panel, nature, self.covariates, name,
                     (base[row, begin:], scale[row, begin:]), ahead,
