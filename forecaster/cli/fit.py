@@ -465,7 +465,7 @@ def _known_ahead(facts: "RunFacts") -> list[str]:
             for name, response in zip(names, facts.responses, strict=True)
         ]
     if facts.target == "y" and names and not _has_networks(facts):
-        return [*names[:-1], f"{names[-1]}: no effect was found, so they are not used"]
+        return [*names[:-1], f"{names[-1]}: no effect was found, so not used"]
     return list(names)
 
 

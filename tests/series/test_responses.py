@@ -176,11 +176,11 @@ def test_responses_are_kept_in_a_file():
     [
         ([0.1], [0.1], [1.0], 99, 0.0), ([0.1], [0.1], [0.0], 1, 0.0), ([0.1], [], [1.0], 1, 0.0),
         ([float("nan")], [0.1], [1.0], 1, 0.0), ([0.1], [0.1], [1.0], 1, 1.5),
-        ([0.1], [-0.1], [1.0], 1, 0.0),
+        ([0.1], [-0.1], [1.0], 1, 0.0), ([0.1], [0.1], [1.0], 1), (),
     ],
 )  # fmt: skip
 def test_a_prior_that_lies_is_refused(fields):
-    with pytest.raises(ValueError, match="responses"):
+    with pytest.raises(ValueError, match=r"responses|unpack"):
         ResponsePrior.from_json(fields)
 
 

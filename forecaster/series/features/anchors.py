@@ -184,10 +184,7 @@ def _mixed(
     shares: Shares | None,
     young: slice,
 ) -> Ahead:
-    """Return the weighted mean of anchors and experts less the last value.
-
-    ``young``: from :func:`_second_season`
-    """
+    """Return the weighted mean of anchors and experts less the last value."""
     anchored = _from_last_value(z, seasons, horizon)
     if not experts:
         return anchored

@@ -28,6 +28,7 @@ from forecaster.series.features.smoothing_errors import (
     beside_start,
     deviation_of,
     filtered,
+    posterior,
     solved,
     unit_of,
 )
@@ -351,10 +352,8 @@ def _posterior(seen: _Seen, prior: CalendarPrior) -> Float[np.ndarray, " column"
     columns = _columns(prior.groups, rhythm)
     mean, spread = np.array(prior.mean), np.array(prior.spread)
     own = seen.matrix[columns][:, columns]
-    # With S the spread: mean + S (S A S + 1)^-1 S (c - A mean), also where S is 0.
-    inner = spread[:, None] * own * spread + np.eye(len(columns))
     out = np.zeros(rhythm.columns)
-    out[columns] = mean + spread * solved(inner, spread * (seen.side[columns] - own @ mean))
+    out[columns] = posterior(own, seen.side[columns], mean, spread)
     return out
 
 

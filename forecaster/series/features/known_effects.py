@@ -4,12 +4,13 @@ Both are taken out of a series before it is forecast, and added to the forecasts
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
+from forecaster.series.calendar.ahead import times_after_rows
 from forecaster.series.features.effects import NO_EFFECTS, CalendarPrior
 from forecaster.series.features.nature import Nature, calendar_of, with_effects
 from forecaster.series.features.responses import (
@@ -21,11 +22,11 @@ from forecaster.series.features.responses import (
 )
 from forecaster.series.features.transformed import Ahead
 from forecaster.series.panel.covariates import Scaling
-from forecaster.series.panel.panel import Panel
+from forecaster.series.panel.panel import Histories, Panel
 
 Row: TypeAlias = Float[np.ndarray, " row"]
-_LEAST_FACTOR = 0.1
-_MOST_LOGARITHM = 5.0  # what is far from all that came before may not multiply a series without end
+# What is far from all that came before neither multiplies a series without end nor ends it.
+_LEAST_FACTOR, _MOST_LOGARITHM = 0.1, 5.0
 
 
 def learn_effects(
@@ -81,23 +82,33 @@ def without_effects(
     return z - _effects_at(panel, nature, known, name, times)
 
 
-def with_effects_ahead(
+def add_effects_ahead(
     panel: Panel,
-    nature: Nature,
+    natures: Sequence[Nature],
     known: Scaling,
-    name: str,
+    histories: Histories,
     forecasts: tuple[Ahead, Ahead],
-    ahead: Shaped[np.ndarray, "row horizon"],
-) -> tuple[Ahead, Ahead]:
-    """Return base and scale of a series' forecasts with what is known of the times ahead.
+) -> None:
+    """Add what is known of the times ahead to base and scale of all series, in place.
 
     The variance of counts grows as their mean does.
+
+    - ``natures``: of the series of ``panel``, in their order
+    - ``forecasts``: base and scale, each (series, step, horizon)
     """
     base, scale = forecasts
-    if nature.counts:
-        factors = _factors_at(panel, nature, known, name, ahead)
-        return base * factors, scale * np.sqrt(factors)
-    return base + _effects_at(panel, nature, known, name, ahead), scale
+    for row, (name, nature) in enumerate(zip(panel.ids, natures, strict=True)):
+        if not (nature.effects or nature.responses):
+            continue
+        steps = slice(histories.first[row], None)
+        times = panel.times[histories.positions[row, steps]]
+        ahead = times_after_rows(times, base.shape[-1], panel.frequency)
+        if nature.counts:
+            factors = _factors_at(panel, nature, known, name, ahead)
+            base[row, steps] *= factors
+            scale[row, steps] *= np.sqrt(factors)
+        else:
+            base[row, steps] += _effects_at(panel, nature, known, name, ahead)
 
 
 def rows_without_effects(

@@ -25,6 +25,7 @@ from forecaster.series.features.smoothing_errors import (
     beside_start,
     deviation_of,
     filtered,
+    posterior,
     solved,
     unit_of,
 )
@@ -35,9 +36,10 @@ _MOST_ROWS = 5_000  # latest rows that count
 _MOST_SERIES = 250  # from which a panel's responses are learned
 _MOST_COLUMNS = 50  # networks alone learn from more
 _TRAINED = 0.75  # share of the rows; the rest shows whether responses help
-_SURE = 2.33  # standard errors by which responses must make later errors smaller, or else
+# Responses are used if they make later errors smaller by this number of standard errors, or if the
+# mean responses exceed those of chance by this number of deviations of chi-squared.
+_SURE, _CLEAR = 2.33, 5.0
 _PERSISTENT, _MOST_PERSISTENT = 0.2, 0.99  # least correlation of errors that matters; the most
-_CLEAR = 5.0  # deviations of chi-squared by which the mean responses must exceed those of chance
 _LARGEST = 50.0  # deviations; a promotion may multiply sales
 _QUIETEST = 1e-3  # least deviation of errors, as a share of the level; smaller ones overflow
 _FAR = 8.0  # deviations; errors beyond count as this when responses are judged
@@ -76,8 +78,9 @@ class ResponsePrior(NamedTuple):
     @staticmethod
     def from_json(fields: Sequence[Any]) -> "ResponsePrior":
         """Read what JSON made of the fields. Raises TypeError or ValueError for anything else."""
-        mean, spread, deviation = (tuple(map(float, part)) for part in fields[:3])
-        smoothing, persistence = fields[3], float(fields[4])
+        *columns, smoothing, persistence = fields
+        mean, spread, deviation = (tuple(map(float, part)) for part in columns)
+        persistence = float(persistence)
         sizes = len(mean) == len(spread) == len(deviation)
         sizes = sizes and type(smoothing) is int and 0 <= smoothing < len(GRID)
         numbers = np.array([*mean, *spread, *deviation], float)
@@ -179,7 +182,7 @@ def responses_of(
     own = mean
     if history.there.sum() >= _FEWEST_OWN and history.level > 0:
         seen = _seen(history, deviation, prior.smoothing, prior.persistence)
-        own = _posterior(seen, mean, spread)
+        own = posterior(seen.matrix, seen.side, mean, spread)
     responses = own * (1.0 if relative else history.level) / deviation
     return tuple(responses.tolist()) if np.isfinite(responses).all() else ()
 
@@ -248,14 +251,6 @@ def _common(seen: Sequence[_Seen]) -> tuple[np.ndarray, np.ndarray]:
     return mean, np.sqrt(np.maximum(excess / (scale + 1e-12), 0.0))
 
 
-def _posterior(seen: _Seen, mean: np.ndarray, spread: np.ndarray) -> Float[np.ndarray, " column"]:
-    """Return the responses of one series, shrunk to the mean of the panel."""
-    own = seen.matrix
-    # With S the spread: mean + S (S A S + 1)^-1 S (c - A mean), also where S is 0.
-    inner = spread[:, None] * own * spread + np.eye(len(mean))
-    return mean + spread * solved(inner, spread * (seen.side - own @ mean))
-
-
 def _show(seen: Sequence[_Seen]) -> bool:
     """Return whether the mean responses exceed those of mere chance, by Wald's test.
 
@@ -286,7 +281,7 @@ def _gains(earlier: Sequence[_Seen], later: Sequence[_Seen]) -> Float[np.ndarray
     mean, spread = _common(earlier)
     gains = np.full((len(later), max(len(one.error) for one in later)), np.nan)
     for gain, before, one in zip(gains, earlier, later, strict=True):
-        left = one.error - one.numbers @ _posterior(before, mean, spread)
+        left = one.error - one.numbers @ posterior(before.matrix, before.side, mean, spread)
         smaller = np.minimum(one.error**2, _FAR**2) - np.minimum(left**2, _FAR**2)
         gain[len(gain) - len(left) :] = smaller
     return np.nanmean(gains, axis=0)
@@ -297,6 +292,6 @@ def _are_sure(gains: Float[np.ndarray, " step"]) -> bool:
     steps = len(gains)
     if steps < 2:
         return False
-    # The quantile of Student's distribution.
+    # About the quantile of Student's distribution, since SciPy's takes long to import.
     sure = _SURE * (1 + 2.5 / (steps - 1))
     return bool(gains.mean() > sure * gains.std(ddof=1) / np.sqrt(steps))

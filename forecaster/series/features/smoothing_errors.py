@@ -55,6 +55,22 @@ def solved(matrix: Matrix, side: np.ndarray) -> np.ndarray:
     return np.asarray(np.linalg.solve(matrix, side), float)
 
 
+def posterior(
+    matrix: Matrix,
+    side: Float[np.ndarray, " column"],
+    mean: Float[np.ndarray, " column"],
+    spread: Float[np.ndarray, " column"],
+) -> Float[np.ndarray, " column"]:
+    """Return the coefficients of one series, shrunk to the mean of the panel.
+
+    - ``matrix``, ``side``: the normal equations of the series, in units of its errors
+    - ``mean``, ``spread``: mean and spread of the coefficients over the panel
+    """
+    # With S the spread: mean + S (S A S + 1)^-1 S (c - A mean), also where S is 0.
+    inner = spread[:, None] * matrix * spread + np.eye(len(mean))
+    return mean + spread * solved(inner, spread * (side - matrix @ mean))
+
+
 def unit_of(errors: Row) -> float:
     """Return the deviation of errors, also of a series that rarely changes."""
     largest = float(np.abs(errors).max())

@@ -16,7 +16,6 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from forecaster.errors import DataError, UsageError
-from forecaster.series.calendar.ahead import times_after_rows
 from forecaster.series.calendar.seasons import default_season
 from forecaster.series.causal import Rows, change_features, decayed_mean, shift, squash
 from forecaster.series.features.alike import alike, few_at_a_time, padded
@@ -42,9 +41,9 @@ from forecaster.series.features.experts import (
 )
 from forecaster.series.features.known import covariate_features
 from forecaster.series.features.known_effects import (
+    add_effects_ahead,
     learn_effects,
     rows_without_effects,
-    with_effects_ahead,
     with_known_effects,
     without_effects,
 )
@@ -528,15 +527,8 @@ class Transform:
                 for row, own, steps_there in zip(some, part, there, strict=True):
                     out[row, histories.first[row] :] = own[steps_there]
         base, scale, features = made
-        for row, name in enumerate(panel.ids):
-            if (nature := self._nature(name)).effects or nature.responses:
-                begin = histories.first[row]
-                own = panel.times[histories.positions[row, begin:]]
-                ahead = times_after_rows(own, horizon, panel.frequency)
-                base[row, begin:], scale[row, begin:] = with_effects_ahead(
-                    panel, nature, self.covariates, name,
-                    (base[row, begin:], scale[row, begin:]), ahead,
-                )  # fmt: skip
+        natures = [self._nature(name) for name in panel.ids]
+        add_effects_ahead(panel, natures, self.covariates, histories, (base, scale))
         first = histories.first + max(_FIRST_CHANGES, horizon)  # when all errors are known
         return Transformed(
             features=stacked(np.moveaxis(features, -1, 0)),
