@@ -83,7 +83,7 @@ def same_model(one: fc.Model, other: fc.Model) -> None:
     assert one.networks.drift is not None
     jax.tree.map(np.testing.assert_array_equal, one.networks.drift, other.networks.drift)
     np.testing.assert_array_equal(one.normal_scores, other.normal_scores)
-    np.testing.assert_array_equal(one.spread, other.spread)
+    jax.tree.map(np.testing.assert_array_equal, one.widths, other.widths)
     np.testing.assert_array_equal(one.fitted_until, other.fitted_until)
     pd.testing.assert_frame_equal(one.report, other.report, check_exact=True)
     assert one.transform.to_dict() == other.transform.to_dict()
@@ -103,7 +103,7 @@ def test_a_fit_in_shards_has_the_bits_of_one_in_one_piece(data, sharded):
     shard = fc.load(folder / "shards" / "0001")  # is a model by itself
     same = whole.only(shard.ids)
     jax.tree.map(np.testing.assert_array_equal, same.params, shard.params)
-    np.testing.assert_array_equal(whole.spread, shard.spread)
+    jax.tree.map(np.testing.assert_array_equal, whole.widths, shard.widths)
     some = fc.load(folder, ids=["GGG", "AAA"])
     assert some.ids == ("GGG", "AAA")
     for ids in (["nobody"], ["nobody", "AAA"]):

@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from forecaster.config import Config
 from forecaster.errors import UsageError, check_names, listed
 from forecaster.forecasting.bands.drift import Drift, join_drifts
+from forecaster.forecasting.bands.widths import Tails, Widths
 from forecaster.forecasting.networks import OwnNetwork
 from forecaster.forecasting.rungs import FORECAST_BY, Rung
 from forecaster.ingest import ColumnOptions, Table
@@ -139,9 +140,7 @@ class Model:
     - ``transform``: turns series into features, and forecasts back into values
     - ``normal_scores``: normal scores of the outcomes in the validation span, in order of time, NaN
       where a span is shorter; bands are calibrated on them
-    - ``spread``: the spread of all scores of forecasts by networks, by horizon; the spread of each
-      series is shrunk to it. It is 1 where series are independent
-    - ``spread_without``: the same for forecasts without a network
+    - ``widths``: the width and the tails that the bands of all series start from
     - ``fitted_until``: the latest time in the training of each network
     - ``spacing``: the usual gap between the rows of each series, see
       :func:`forecaster.series.spacing_of`
@@ -155,8 +154,7 @@ class Model:
     frequency: Frequency
     transform: Transform
     normal_scores: Float[np.ndarray, "series origin horizon"]
-    spread: Float[np.ndarray, " horizon"]
-    spread_without: Float[np.ndarray, " horizon"]
+    widths: Widths
     fitted_until: Shaped[np.ndarray, " series"]
     spacing: Float[np.ndarray, " series"]
     skipped: Mapping[str, Skipped]
@@ -194,7 +192,12 @@ class Model:
     def spreads(self) -> Float[np.ndarray, "series horizon"]:
         """Return the spread that each series' own is shrunk to."""
         networked = self.networks.networked[:, None]
-        return np.where(networked, self.spread, self.spread_without)
+        return np.where(networked, self.widths.networks, self.widths.without)
+
+    def tails(self) -> Tails:
+        """Return the tails that the bands of each series start from."""
+        alone = ~self.networks.networked & ~self.transform.counted(self.ids)
+        return Tails(self.widths.tails, alone)
 
     @property
     def config(self) -> Config:

@@ -15,7 +15,7 @@ import pandas as pd
 from forecaster import __version__, swarm
 from forecaster.config import Config
 from forecaster.errors import ModelError
-from forecaster.forecasting import Model, predict, spread_of
+from forecaster.forecasting import Model, predict, widths_of
 from forecaster.home import Home
 from forecaster.ingest import (
     Store,
@@ -233,11 +233,11 @@ def _train_and_save(
     parts = train_shards(reader, scanned, unfinished, executor, callbacks)
     skipped = scanned.skipped | {name: why for part in parts for name, why in part.skipped.items()}
     lost = any(part.lost for part in parts)
-    spread = spread_of(request.config, [part.scores for part in parts], tune=request.tune)
+    widths = widths_of(request.config, [part.scores for part in parts], tune=request.tune)
     provenance = _provenance(scanned, parts, stored.masked, unfinished)
     if lost:
         del provenance["fit"]  # the fit may be resumed although this run exists
-    folder = save_shards(home, parts, spread, skipped, provenance, unfinished.run)
+    folder = save_shards(home, parts, widths, skipped, provenance, unfinished.run)
     stored.lock.close()
     opened = OpenRun.of(folder)
     model = opened.model(opened.ids[:1])

@@ -47,9 +47,10 @@ from forecaster.evaluation.baselines import Runner, check_columns
 from forecaster.files import atomic
 from forecaster.forecasting import (
     Model,
+    Widths,
     changing_rows,
     premium_of,
-    spread_of,
+    widths_of,
     without_networks,
 )
 from forecaster.ingest import Store
@@ -68,8 +69,7 @@ class Trained(NamedTuple):
     - ``season``: number of steps in the season of most series at that time
     - ``cutoffs``: the cutoffs that they forecast from, as positions on the axis of all times
     - ``parts``: the finished shards
-    - ``spread`` (2, horizon): the initial width of bands, see
-      :func:`forecaster.forecasting.spread_of`
+    - ``widths``: of all bands, see :func:`forecaster.forecasting.widths_of`
     - ``skipped``: series without a network, with the reason
     - ``shard_of``: the shard with the network of each series
     """
@@ -78,7 +78,7 @@ class Trained(NamedTuple):
     season: int
     cutoffs: np.ndarray
     parts: list[SavedPart]
-    spread: np.ndarray
+    widths: Widths
     skipped: dict[str, Skipped]
     shard_of: dict[str, Path]
 
@@ -88,7 +88,7 @@ class Trained(NamedTuple):
         of_shard: dict[Path, list[str]] = {}
         for name in there:
             of_shard.setdefault(self.shard_of[name], []).append(name)
-        return load_parts(of_shard, self.spread)
+        return load_parts(of_shard, self.widths)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,9 +185,9 @@ def _train(job: Job, known: Known, cutoffs: np.ndarray, number: int) -> Trained:
     skipped = scanned.skipped | {name: why for part in parts for name, why in part.skipped.items()}
     skipped = as_of_cutoff(skipped, known.cutoff)
     shard_of = {name: part.folder for part in parts for name in part_ids(part)}
-    spread = spread_of(known.request.config, [part.scores for part in parts])
+    widths = widths_of(known.request.config, [part.scores for part in parts])
     frequency = known.frequency or known.with_all_rows(scanned.ids).frequency
-    return Trained(known, default_season(frequency), cutoffs, parts, spread, skipped, shard_of)
+    return Trained(known, default_season(frequency), cutoffs, parts, widths, skipped, shard_of)
 
 
 def _measured(job: Job, past: Past, trained: Sequence[Trained]) -> list[tuple[Path, Summary]]:
@@ -275,7 +275,8 @@ def _key(names: Sequence[str], trained: Sequence[Trained], torch: Sequence[str])
     """Return a hash of the inputs of some series' forecasts, except for the request."""
     digest = hashlib.sha256("\0".join([*names, "", *torch]).encode("utf-8", "surrogateescape"))
     for each in trained:
-        digest.update(each.spread.tobytes())
+        for part in each.widths:
+            digest.update(part.tobytes())
         digest.update("".join("01"[name in each.shard_of] for name in names).encode())
     return digest.hexdigest()
 

@@ -5,10 +5,14 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
+from forecaster.forecasting.bands.conformal import SHRINKAGE
+from forecaster.forecasting.bands.mixture import ndtri
+from forecaster.forecasting.bands.widths import KNOTS, Tails
 from forecaster.forecasting.predicting import simulating
 from forecaster.forecasting.predicting.common_factor import factor_of, scaled_to_now
 
 SERIES, TIMES = 20, 250
+PLAIN = Tails(KNOTS[None], np.zeros(SERIES, bool))
 
 
 def every_time(series: int = SERIES, times: int = TIMES) -> np.ndarray:
@@ -80,10 +84,13 @@ def test_each_series_by_itself_keeps_its_distribution():
     random = np.random.default_rng(2)
     units = errors(changed(0.2, 0.8), random)
     scaled = scaled_to_now(units, every_time())
-    drawn = simulating._draw(units, scaled, every_time(), TIMES, random)[:, :, 0]
+    drawn = simulating._draw(units, scaled, every_time(), PLAIN, TIMES, random)[:, :, 0]
     for row, pool in zip(drawn, units[:, :, 0], strict=True):
         lowest = np.argsort(pool)
-        edges = simulating._smoothed(pool, pool, lowest, np.zeros(TIMES), 0)
+        share, errors_there = simulating._smoothed(pool, pool, lowest, np.zeros(TIMES))
+        weight = TIMES / (TIMES + SHRINKAGE)
+        normal = ndtri(np.clip(share, 1e-6, 1 - 1e-6))
+        edges = weight * errors_there + (1 - weight) * normal
         np.testing.assert_array_equal(
             np.searchsorted(edges, np.sort(row), side="right"), np.arange(1, TIMES + 1)
         )
@@ -94,7 +101,8 @@ def test_sums_are_drawn_with_the_factor_of_now():
 
     def deviation_of_sums(ranked_by: np.ndarray) -> float:
         random = np.random.default_rng(0)
-        return float(simulating._draw(units, ranked_by, every_time(), 2000, random).sum(0).std())
+        drawn = simulating._draw(units, ranked_by, every_time(), PLAIN, 2000, random)
+        return float(drawn.sum(0).std())
 
     assert deviation_of_sums(scaled_to_now(units, every_time())) > 1.15 * deviation_of_sums(units)
 

@@ -8,16 +8,21 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
+from forecaster.forecasting.bands.widths import Widths
 from forecaster.forecasting.fitting import pooled as sampling
 from forecaster.forecasting.fitting.fit import (
     Sampling,
     fit_part,
     learn_common,
-    spread_of,
     usable_rows,
 )
+from forecaster.forecasting.fitting.widths import widths_of
 
 SAMPLE = 3
+
+
+def same_widths(one: Widths, other: Widths) -> None:
+    jax.tree.map(np.testing.assert_array_equal, one, other)
 
 
 @pytest.fixture
@@ -70,8 +75,8 @@ def test_parts_together_are_the_fit_in_one_piece(panel, config, few, target, as_
     scores = [part.sampled_scores for part in parts]
     assert sum(len(some.networks) for some in scores) == SAMPLE
     assert not any(len(some.without) for some in scores)
-    np.testing.assert_array_equal(spread_of(config, scores), [whole.spread, whole.spread_without])
-    np.testing.assert_array_equal(spread_of(config, scores, tune=True), 1)
+    same_widths(widths_of(config, scores), whole.widths)
+    same_widths(widths_of(config, scores, tune=True), Widths.unit(config.horizon))
 
 
 @pytest.mark.slow
@@ -81,4 +86,4 @@ def test_a_sample_changes_what_is_shared(panel, config, few):
     names = [panel.ids[row] for row in sampling.sample_of(panel.ids, 750)]
     alone = fc.fit(panel.only(names), config, seed=1)
     jax.tree.map(np.testing.assert_array_equal, alone.networks.start, sampled_from.networks.start)
-    np.testing.assert_array_equal(alone.spread, sampled_from.spread)
+    same_widths(alone.widths, sampled_from.widths)

@@ -72,7 +72,7 @@ def test_short_series_are_forecast_better_than_by_the_last_value_and_bands_hold(
     known = whole[whole["ds"] < 24 - HORIZON]
     model = fc.fit(known, SMALL)
     assert set(model.report[FORECAST_BY]) == {Rung.COMBINATION}
-    assert model.spread_without.min() > 0 and len(model.ids) == 40
+    assert model.widths.without.min() > 0 and len(model.ids) == 40
     made = fc.predict(model, known, level=(80,)).merge(whole, on=["unique_id", "ds"])
     last = known.groupby("unique_id")["y"].last()[made["unique_id"]].to_numpy()
     ours, naive = (np.abs(made["y"] - guess).mean() for guess in (made["LSTM"], last))
@@ -144,7 +144,7 @@ def test_saved_models_and_parts_are_the_same(rows, tmp_path):
     common = learn_common(panel.only(sampling.ids), SMALL, 1, sampling)
     for names in (panel.ids[:4], panel.ids[4:]):
         part = fit_part(panel.only(names), SMALL, 1, common).model
-        part = dataclasses.replace(part, spread=model.spread, spread_without=model.spread_without)
+        part = dataclasses.replace(part, widths=model.widths)
         expected = made[made["unique_id"].isin(names)].reset_index(drop=True)
         got = fc.predict(part, panel.only(names))
         numbers = got.columns[2:-1]

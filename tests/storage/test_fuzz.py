@@ -17,6 +17,7 @@ import forecaster as fc
 from forecaster.errors import ForecasterError, ModelError
 from forecaster.skipped import Kind, Skipped
 from forecaster.storage import METHODS, OpenRun, Run
+from forecaster.storage.model.widths import widths_to_json
 from forecaster.storage.runs.index import write_index
 from tests.limits import within_limits
 from tests.storage.mutants import JSON, change_json, mutate
@@ -38,7 +39,7 @@ def originals(model, tmp_path_factory):
         part = dataclasses.replace(model.only(list(ids)), skipped={})
         saved = fc.save(part, whole / "shards" / f"{number:04d}")
         rests.append(json.loads((saved / JSON).read_text()))
-    shared = {"spread": model.spread.tolist(), "provenance": dict(model.provenance)}
+    shared = {**widths_to_json(model.widths), "provenance": dict(model.provenance)}
     write_index(whole, rests, shared, {"ZZZ": Skipped(Kind.OTHER, detail="gone")})
     return folder
 

@@ -11,7 +11,7 @@ Every past outcome has a normal score under its forecast distribution: 0 at the 
   a skew which the network has missed is found. This is split-conformal prediction on the forecast
   probability of a lower value (Vovk, Gammerman & Shafer 2005, Algorithmic Learning in a Random
   World; Chernozhukov, Wuethrich & Zhu 2021, PNAS 118(48)), shrunk towards the shape of the forecast
-  distribution.
+  distribution. Without networks, its tails are those of all series' scores where these are heavier.
 
 Errors h steps ahead overlap, so that h of them count as one. Tried without gain: levels that adapt
 by 1 % to each miss (Gibbs & Candes 2021, arXiv 2106.00170) raise the CRPS of stocks by 0.3 % one
@@ -23,7 +23,8 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
-from forecaster.forecasting.bands.mixture import FARTHEST, ndtri
+from forecaster.forecasting.bands.mixture import FARTHEST, ndtr, ndtri
+from forecaster.forecasting.bands.widths import KNOTS, Tails
 
 # The weights of prior values, as numbers of independent scores.
 SHRINKAGE = 400.0  # weight of the forecast distribution's shape
@@ -43,6 +44,7 @@ def band_scores(
     *,
     prior: Float[np.ndarray, " horizon"] | Float[np.ndarray, "series horizon"] | None = None,
     shrinkage: float = SHRINKAGE,
+    tails: Tails | None = None,
     reach: Float[np.ndarray, "2 series count horizon"] | None = None,
 ) -> Float[np.ndarray, "level 2 series count horizon"]:
     """Return the normal scores of the lower and the upper bounds of bands, for the latest origins.
@@ -54,6 +56,7 @@ def band_scores(
     - ``count``: the number of latest origins to return bounds for
     - ``prior``: the spread of all series' scores, see :func:`common_spread`; by default 1
     - ``shrinkage``: the weight of the forecast distribution's shape, as a number of scores
+    - ``tails``: the tails that bands start from; by default those of the forecast distribution
     - ``reach``: the normal scores, below and above, of outcomes as far away as any was before; past
       scores move no bound beyond them, unless the spread alone does
 
@@ -65,9 +68,12 @@ def band_scores(
     # An upper bound is the negative of the lower bound of the negative scores.
     sides = np.stack([scores, -scores]) / spread
     miss = (1 - np.asarray(levels, float)[:, None, None, None] / 100) / 2
+    usual = ndtri(miss)
+    if tails is not None:
+        usual = tails.of(usual)
     bounds = np.empty((len(levels), 2, series, count, horizon))
     for position, now in enumerate(range(origins - count, origins)):
-        shape = _lower_bounds(_known(sides, now, memory), miss, shrinkage)
+        shape = _lower_bounds(_known(sides, now, memory), miss, usual, shrinkage)
         bounds[:, :, :, position] = shape * spread[:, now]
     if reach is not None:
         by_spread = ndtri(miss)[..., None] * spread[:, -count:]
@@ -91,6 +97,30 @@ def common_spread(scores: Float[np.ndarray, "series origin horizon"]) -> np.ndar
     # Horizons without any outcome get the spread of the longest horizon with one.
     longest = np.maximum.accumulate(np.where(known.any((0, 1)), np.arange(len(spread)), -1))
     return np.where(longest >= 0, spread[np.maximum(longest, 0)], 1.0)
+
+
+def common_tails(
+    scores: Float[np.ndarray, "series origin horizon"], spread: Float[np.ndarray, " horizon"]
+) -> Float[np.ndarray, "horizon knot"]:
+    """Return how far out all series' scores are that should be as far out as :data:`KNOTS`.
+
+    The spread is the mean size of scores, and says little about rare large ones. Prices of a list,
+    tariffs and rates rest for months, and then jump: most of their errors are zero, and a band of
+    95 % must hold the others. Both sides count alike. Where scores are few, they are shrunk to the
+    knots; they are never below them.
+
+    ``spread``: of all series, see :func:`common_spread`
+    """
+    sizes = np.abs(scores / spread_at_origins(scores, spread))
+    tails = np.tile(KNOTS, (scores.shape[-1], 1))
+    for h, own in enumerate(tails):
+        known = sizes[..., h][np.isfinite(sizes[..., h])]
+        if not len(known):
+            continue
+        found = np.quantile(known, 2 * ndtr(KNOTS) - 1, method="weibull")
+        weight = len(known) / (len(known) + SHRINKAGE * (h + 1))
+        own[1:] = np.maximum(own, weight * found + (1 - weight) * own)[1:]  # 0 is the median
+    return tails
 
 
 def spread_at_origins(
@@ -171,9 +201,10 @@ def _known(
 def _lower_bounds(
     known: Float[np.ndarray, "side series horizon memory"],
     miss: Float[np.ndarray, "level 1 1 1"],
+    usual: Float[np.ndarray, "level 1 #series #horizon"],
     shrinkage: float,
 ) -> Float[np.ndarray, "level side series horizon"]:
-    """Return the scores with a share ``miss`` of outcomes below, shrunk to the normal quantile."""
+    """Return the scores with a share ``miss`` of outcomes below, shrunk to the usual ones."""
     count = np.isfinite(known).sum(-1)
     last = np.maximum(count - 1, 0)
     # Interpolated, as the share below the k-th smallest of n is k / (n + 1) on average.
@@ -184,5 +215,5 @@ def _lower_bounds(
     next_one = np.take_along_axis(known[None], upper[..., None], axis=-1)[..., 0]
     empirical = smallest + (rank - lower) * (next_one - smallest)
     weight = count / (count + shrinkage * np.arange(1, known.shape[2] + 1))
-    shrunk = weight * np.nan_to_num(empirical) + (1 - weight) * ndtri(miss)
+    shrunk = weight * np.nan_to_num(empirical) + (1 - weight) * usual
     return np.minimum(shrunk, 0.0)  # 0 is the forecast's median

@@ -21,8 +21,8 @@ from jaxtyping import Bool, Float
 from forecaster import swarm
 from forecaster.config import Config, checked_config
 from forecaster.errors import ForecasterWarning, NoSeries
-from forecaster.forecasting.bands.conformal import common_spread
 from forecaster.forecasting.bands.drift import drift_of
+from forecaster.forecasting.bands.widths import Widths
 from forecaster.forecasting.fitting.checking import (
     check_covariates,
     check_search,
@@ -32,6 +32,7 @@ from forecaster.forecasting.fitting.checking import (
 from forecaster.forecasting.fitting.pooled import Pooled, most_sampled, sample_of, train_pooled
 from forecaster.forecasting.fitting.training import train, untrained
 from forecaster.forecasting.fitting.validating import validated
+from forecaster.forecasting.fitting.widths import Scores, widths_of
 from forecaster.forecasting.model import Model, Networks
 from forecaster.forecasting.networks import OwnNetwork, with_network
 from forecaster.forecasting.rungs import (
@@ -200,13 +201,6 @@ class Common(NamedTuple):
     networks: bool | Bool[np.ndarray, " series"] = True
 
 
-class Scores(NamedTuple):
-    """Normal scores of outcomes, under forecasts by networks and under forecasts without one."""
-
-    networks: Float[np.ndarray, "series origin horizon"]
-    without: Float[np.ndarray, "series origin horizon"]
-
-
 class Part(NamedTuple):
     """The fitted model of some series, and the data that the whole fit needs from it.
 
@@ -240,12 +234,13 @@ class Part(NamedTuple):
         )
 
     @property
-    def sampled_scores(self) -> "Scores":
+    def sampled_scores(self) -> Scores:
         """The scores of the part's series that are in the sample."""
         chosen = set(self.sample)
         sampled = np.array([name in chosen for name in self.ids], bool)
-        of_networks, others = sampled & self.networked, sampled & ~self.networked
-        return Scores(self.scores[of_networks], self.scores[others])
+        counted = self.model.transform.counted(self.ids)
+        kinds = self.networked, ~self.networked & ~counted, ~self.networked & counted
+        return Scores(*(self.scores[sampled & kind] for kind in kinds))
 
 
 def fit_part(
@@ -269,7 +264,7 @@ def fit_part(
     - ``before``: the networks of these series that training begins with
     - others as for :func:`fit`
 
-    The model's spread comes from these series; :func:`spread_of` joins several parts. Raises
+    The model's widths come from these series; :func:`widths_of` joins several parts. Raises
     NoSeries where no network of them can be used.
     """
     config, network = with_network(config, network)
@@ -348,8 +343,7 @@ def _fitted(
         frequency=panel.frequency,
         transform=final,
         normal_scores=scores.astype(np.float32),
-        spread=np.ones(config.horizon),
-        spread_without=np.ones(config.horizon),
+        widths=Widths.unit(config.horizon),
         fitted_until=panel.times[transformed.positions[:, -1]],
         spacing=np.where(np.isfinite(spacing), spacing, _usual(spacing)),
         skipped=MappingProxyType({**panel.skipped, **broken}),
@@ -360,9 +354,8 @@ def _fitted(
     if not kept:
         raise NoSeries(model.skipped, lost=lost)
     part = Part(model, panel.ids, networks.networked, scores, common.sample, lost)
-    spread, without = spread_of(networks.config, [part.sampled_scores])
-    model = dataclasses.replace(model.only(kept), spread=spread, spread_without=without)
-    return part._replace(model=model)
+    widths = widths_of(networks.config, [part.sampled_scores])
+    return part._replace(model=dataclasses.replace(model.only(kept), widths=widths))
 
 
 def _without_training(
@@ -379,36 +372,6 @@ def _usual(spacing: Float[np.ndarray, " series"]) -> float:
     """Return the median spacing, to use for series of one row; 1 where no series has one."""
     known = spacing[np.isfinite(spacing)]
     return float(np.percentile(known, 50, method="lower")) if len(known) else 1.0
-
-
-def spread_of(
-    config: Config,
-    scores: Sequence[tuple[np.ndarray, np.ndarray]],
-    *,
-    tune: bool = False,
-) -> Float[np.ndarray, "2 horizon"]:
-    """Return the initial width of all bands by horizon: with networks, and without.
-
-    - ``scores``: by part, the scores of its series that are in the sample, in the order of the fit
-    - ``tune``: whether settings were searched, by networks that share nothing
-    """
-    spreads = np.ones((2, config.horizon))
-    if config.start == "pooled" and not tune:
-        for number, kind in enumerate(zip(*scores, strict=True)):
-            if known := [some for some in kind if len(some)]:
-                spreads[number] = common_spread(_joined(known))
-    return spreads
-
-
-def _joined(scores: Sequence[np.ndarray]) -> Float[np.ndarray, "series origin horizon"]:
-    """Join the scores of all parts; a part of short series may have fewer origins."""
-    most = max(some.shape[1] for some in scores)
-    return np.concatenate(
-        [
-            np.pad(some, ((0, 0), (most - some.shape[1], 0), (0, 0)), constant_values=np.nan)
-            for some in scores
-        ]
-    )
 
 
 def learn_common(

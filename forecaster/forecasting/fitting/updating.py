@@ -127,8 +127,8 @@ def _updated(
     done = set(part.model.ids)
     rest = [name for name in model.ids if name not in done]
     new = dataclasses.replace(
-        part.model, spread=model.spread, spread_without=model.spread_without, skipped={},
-        channels=model.channels, frequency=model.frequency,
+        part.model, widths=model.widths, skipped={}, channels=model.channels,
+        frequency=model.frequency,
     )  # fmt: skip
     parts = [model.only(rest), new] if rest else [new]
     joined = join_models(parts).only(model.ids)

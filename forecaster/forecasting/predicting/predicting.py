@@ -272,11 +272,11 @@ def forecast_latest(
     - ``level``: levels of the bands, in percent, sorted
     """
     latest = latest_scores(model, panel, transformed, count)
-    memory = model.config.longest_validation
     origins, mixture = latest.origins[:, -count:], latest.mixture.latest(count)
+    some = model.only(panel.ids)
     bounds = band_scores(
-        latest.scores, level, memory, count,
-        prior=model.only(panel.ids).spreads(), reach=_reach(transformed, origins, mixture),
+        latest.scores, level, model.config.longest_validation, count,
+        prior=some.spreads(), tails=some.tails(), reach=_reach(transformed, origins, mixture),
     )  # fmt: skip
     return _columns(model, transformed, origins, mixture, dict(zip(level, bounds, strict=True)))
 

@@ -16,6 +16,7 @@ from forecaster.errors import UsageError, check_whole
 from forecaster.forecasting.bands.conformal import SHRINKAGE, spread_at_origins
 from forecaster.forecasting.bands.counts import Counted
 from forecaster.forecasting.bands.mixture import Mixture, ndtri
+from forecaster.forecasting.bands.widths import Tails
 from forecaster.forecasting.model import Model, check_model
 from forecaster.forecasting.predicting.common_factor import scaled_to_now
 from forecaster.forecasting.predicting.matching import match_panel, with_newcomers
@@ -114,14 +115,15 @@ def draw_paths(
     horizon = model.config.horizon
     transformed = model.transform.apply(panel, horizon)
     latest = latest_scores(model, panel, transformed, 1)
-    spread = spread_at_origins(latest.scores, model.only(panel.ids).spreads())
+    some = model.only(panel.ids)
+    spread, tails = spread_at_origins(latest.scores, some.spreads()), some.tails()
     memory = model.config.longest_validation + horizon
     rows = min(memory, spread.shape[1], transformed.positions.shape[1])
     units, positions = (latest.scores / spread)[:, -rows:], transformed.positions[:, -rows:]
     prices = not model.transform.takes_any
     ranked_by = scaled_to_now(units, positions) if prices else units
     _check_room(n_paths, len(panel.ids), horizon)
-    drawn = _draw(units, ranked_by, positions, n_paths, np.random.default_rng(seed))
+    drawn = _draw(units, ranked_by, positions, tails, n_paths, np.random.default_rng(seed))
     drawn = drawn * spread[:, -1:]
     standardised = _values(latest.mixture.latest(1), drawn)
     base, scale = transformed.base[:, -1:], transformed.scale[:, -1:]
@@ -148,6 +150,7 @@ def _draw(
     units: Float[np.ndarray, "series origin horizon"],
     ranked_by: Float[np.ndarray, "series origin horizon"],
     positions: Int[np.ndarray, "series origin"],
+    tails: Tails,
     n_paths: int,
     random: np.random.Generator,
 ) -> Float[np.ndarray, "series path horizon"]:
@@ -156,6 +159,7 @@ def _draw(
     - ``units``: past scores in these units, in order of time, NaN where unknown
     - ``ranked_by``: what decides the rank of each score among those of its series and step
     - ``positions``: of their origins on the panel's time axis
+    - ``tails``: the tails that bands start from
     """
     known = np.asarray(np.isfinite(units).all(axis=2))
     times, count = np.unique(positions[known], return_counts=True)
@@ -168,14 +172,16 @@ def _draw(
     for row in range(len(units)):
         pool, order, at = (part[row][known[row]] for part in (units, ranked_by, positions))
         if not len(pool):
-            out[row] = ndtri(random.uniform(size=(n_paths, 1)))
+            usual = ndtri(random.uniform(size=n_paths))
+            out[row] = np.stack([tails.of_one(usual, row, h) for h in range(out.shape[2])], -1)
             continue
         chosen = np.minimum(np.searchsorted(at, drawn), len(at) - 1)
         chosen = np.where(at[chosen] == drawn, chosen, random.integers(len(at), size=n_paths))
-        out[row] = np.stack(
-            [_smoothed(pool[:, h], order[:, h], chosen, within, h) for h in range(pool.shape[1])],
-            axis=-1,
-        )
+        for h in range(out.shape[2]):
+            share, empirical = _smoothed(pool[:, h], order[:, h], chosen, within)
+            weight = len(pool) / (len(pool) + SHRINKAGE * (h + 1))
+            usual = tails.of_one(ndtri(np.clip(share, 1e-6, 1 - 1e-6)), row, h)
+            out[row, :, h] = weight * empirical + (1 - weight) * usual
     return out
 
 
@@ -184,25 +190,19 @@ def _smoothed(
     ranked_by: Float[np.ndarray, " origin"],
     chosen: Int[np.ndarray, " path"],
     within: Float[np.ndarray, " path"],
-    h: int,
-) -> Float[np.ndarray, " path"]:
-    """Return the chosen errors, with the quantiles that bands have.
-
-    Like those of bands, the quantiles of past errors are shrunk towards the forecast distribution.
+) -> tuple[Float[np.ndarray, " path"], Float[np.ndarray, " path"]]:
+    """Return the share of errors below the chosen ones, and the errors with that share below.
 
     - ``pool``: past scores of one series and step ahead, in units of their spread
     - ``ranked_by``: what decides the rank of each entry of the pool
     - ``chosen``: the entry of the pool for each path
     - ``within``: a number in [0, 1) for each path, added to the rank of its entry
-    - ``h``: the step ahead, from 0
     """
     count = len(pool)
     rank = np.empty(count)
     rank[np.argsort(ranked_by, kind="stable")] = np.arange(count)
     share = (rank[chosen] + within) / count
-    empirical = np.interp(share, np.arange(1, count + 1) / (count + 1), np.sort(pool))
-    weight = count / (count + SHRINKAGE * (h + 1))
-    return weight * empirical + (1 - weight) * ndtri(np.clip(share, 1e-6, 1 - 1e-6))
+    return share, np.interp(share, np.arange(1, count + 1) / (count + 1), np.sort(pool))
 
 
 def _values(

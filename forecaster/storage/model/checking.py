@@ -18,12 +18,13 @@ import pandas as pd
 from forecaster.config import MOST_SEASON, MOST_SEASONS, Config
 from forecaster.errors import DamagedModel
 from forecaster.files import as_bytes
-from forecaster.forecasting import FORECAST_BY, Rung, plain_shapes
+from forecaster.forecasting import FORECAST_BY, Rung, Widths, plain_shapes
 from forecaster.ingest import Reading
 from forecaster.series import Frequency, Transform, default_season
 from forecaster.skipped import Skipped, skipped_from_json
 from forecaster.storage.model.encoding import Encoding
 from forecaster.storage.model.fields import (
+    above_zero,
     check_count,
     field,
     finite,
@@ -33,6 +34,7 @@ from forecaster.storage.model.fields import (
     texts,
     unique,
 )
+from forecaster.storage.model.widths import widths_from_json
 
 if TYPE_CHECKING:  # the facts of a run are read without JAX
     from forecaster.forecasting import Drift, Model, OwnNetwork
@@ -47,7 +49,6 @@ _MOST_DRIFT = 1e3  # largest drift, of a logarithm or in units of a scale
 # Factor between the spacing at which rows of a series are expected, and that of its latest rows.
 _MOST_APART = 1e3
 _ANY_SPACING = 1e-9, 1e19  # between two times; those of dates are in seconds
-_WIDEST = 1e6  # spread of scores; no outcome lies further from its forecast
 _REPORTED = {
     "status": (str,),
     "mae_relative_to_naive": (int, float),
@@ -98,8 +99,7 @@ class Checked(NamedTuple):
     channels: tuple[str, ...]
     target: str
     report: pd.DataFrame
-    spread: np.ndarray
-    spread_without: np.ndarray
+    widths: Widths
     fitted_until: np.ndarray
     spacing: np.ndarray
     skipped: dict[str, Skipped]
@@ -140,16 +140,12 @@ def checked(
         trained = _trained(report, transform, has_start=any(n.startswith("start/") for n in arrays))
         _check_arrays(arrays, encoding, config, shapes, len(ids), trained)
         read = encoding.read(arrays)
-    spacing = _above_zero(field(list, rest, "spacing"), "spacing", len(ids), below=np.inf)
+    spacing = above_zero(field(list, rest, "spacing"), "spacing", len(ids), below=np.inf)
     _check_spacing(transform, dict(zip(ids, spacing, strict=True)))
     transform.covariates.check_scales(ids)
     return Checked(
         ids, config, frequency, transform, channels, target, report,
-        spread_without=_above_zero(
-            field(list, {"spread_without": [1.0] * config.horizon} | dict(rest), "spread_without"),
-            "spread_without", config.horizon,
-        ),
-        spread=_above_zero(field(list, rest, "spread"), "spread", config.horizon),
+        widths=widths_from_json(rest, config.horizon),
         fitted_until=_times(field(list, rest, "fitted_until"), frequency, len(ids)),
         spacing=spacing,
         skipped=skipped_from_json(field(dict, rest, "skipped")),
@@ -187,8 +183,7 @@ def model_of(
         frequency=said.frequency,
         transform=said.transform,
         normal_scores=said.arrays["scores"],
-        spread=said.spread,
-        spread_without=said.spread_without,
+        widths=said.widths,
         fitted_until=said.fitted_until,
         spacing=said.spacing,
         skipped=said.skipped,
@@ -421,15 +416,6 @@ def _report(rest: Mapping[str, Any], ids: tuple[str, ...]) -> pd.DataFrame:
     report = pd.DataFrame(columns, index=pd.Index(ids, name="unique_id"))
     empty = [name for name in report if report[name].isna().all()]
     return report.astype(dict.fromkeys(empty, float))
-
-
-def _above_zero(values: list[Any], what: str, count: int, *, below: float = _WIDEST) -> np.ndarray:
-    """Return the values as an array; raise ValueError unless they are ``count`` numbers above 0."""
-    if len(values) != count or not all(
-        type(value) in (int, float) and 0 < value < below for value in values
-    ):
-        raise ValueError(f"{what}: expected {count} numbers above 0")
-    return np.array(values, float)
 
 
 def _times(times: list[Any], frequency: Frequency, series: int) -> np.ndarray:

@@ -8,6 +8,7 @@ import reprlib
 from collections.abc import Mapping
 from typing import Any, NoReturn, TypeVar
 
+import numpy as np
 import pandas as pd
 
 from forecaster.series import EXCHANGES, Frequency, Hours
@@ -15,6 +16,7 @@ from forecaster.series import EXCHANGES, Frequency, Hours
 _T = TypeVar("_T")
 
 _MISSING = object()
+_WIDEST = 1e6  # spread of scores; no outcome lies further from its forecast
 
 
 def field(kind: type[_T], fields: Mapping[str, Any], name: str) -> _T:
@@ -108,3 +110,12 @@ def _hours(fields: object) -> Hours:
     if not 0 <= is_a(int, hours.first, "frequency: hours: first") <= _SECONDS:
         raise ValueError("frequency: hours: first: expected the seconds of a day")
     return hours
+
+
+def above_zero(values: list[Any], what: str, count: int, *, below: float = _WIDEST) -> np.ndarray:
+    """Return the values as an array; raise ValueError unless they are ``count`` numbers above 0."""
+    if len(values) != count or not all(
+        type(value) in (int, float) and 0 < value < below for value in values
+    ):
+        raise ValueError(f"{what}: expected {count} numbers above 0")
+    return np.array(values, float)

@@ -30,6 +30,7 @@ from forecaster.storage.model.checking import (
     read_json,
 )
 from forecaster.storage.model.encoding import Encoding
+from forecaster.storage.model.widths import widths_to_json
 
 if TYPE_CHECKING:  # the facts of a run are read without JAX
     from forecaster.forecasting import Model, OwnNetwork
@@ -84,8 +85,7 @@ def write_model(model: "Model", folder: Path, encoding: Encoding | None = None) 
         "target": model.target,
         "frequency": dataclasses.asdict(model.frequency),
         "transform": model.transform.to_dict(),
-        "spread": model.spread.tolist(),
-        "spread_without": model.spread_without.tolist(),
+        **widths_to_json(model.widths),
         "fitted_until": [_time_to_json(time) for time in model.fitted_until],
         "spacing": model.spacing.tolist(),
         "report": {name: _strict(column.tolist()) for name, column in model.report.items()},

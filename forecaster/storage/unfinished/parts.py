@@ -29,12 +29,13 @@ from forecaster.storage.model.files import (
     write_model,
     write_rest,
 )
+from forecaster.storage.model.widths import widths_to_json
 from forecaster.storage.runs.index import SHARDS, shard_name, write_index
 
 if TYPE_CHECKING:
-    from forecaster.forecasting import Model, Part
+    from forecaster.forecasting import Model, Part, Scores, Widths
 
-_PART, _SCORES = "part.json", ("scores.npy", "scores_without.npy")
+_PART, _SCORES = "part.json", ("scores.npy", "scores_without.npy", "scores_of_counts.npy")
 
 
 class SavedPart(NamedTuple):
@@ -50,7 +51,7 @@ class SavedPart(NamedTuple):
     """
 
     folder: Path
-    scores: tuple[np.ndarray, np.ndarray]
+    scores: "Scores"
     skipped: dict[str, Skipped]
     seconds: float
     empty: bool
@@ -74,8 +75,9 @@ def save_part(
 
     Raises WriteError when it cannot be written.
     """
-    nothing = np.zeros((0, 0, 0))
-    scores: tuple[np.ndarray, np.ndarray] = part.sampled_scores if part else (nothing, nothing)
+    from forecaster.forecasting import Scores
+
+    scores = part.sampled_scores if part else Scores(*(np.zeros((0, 0, 0)) for _ in _SCORES))
     said = {
         "skipped": skipped_to_json(skipped),
         "seconds": seconds,
@@ -94,10 +96,12 @@ def save_part(
 
 def read_part(folder: Path) -> SavedPart | None:
     """Read a finished shard; None where there is none."""
+    from forecaster.forecasting import Scores
+
     if not (folder / _PART).exists():
         return None
-    scores = [_read_scores(folder / name) for name in _SCORES]
-    return _saved_part(folder, read_json(folder / _PART), (scores[0], scores[1]))
+    scores = Scores(*(_read_scores(folder / name) for name in _SCORES))
+    return _saved_part(folder, read_json(folder / _PART), scores)
 
 
 def _read_scores(path: Path) -> np.ndarray:
@@ -108,9 +112,7 @@ def _read_scores(path: Path) -> np.ndarray:
     return np.array(np.load(path, mmap_mode="r"))
 
 
-def _saved_part(
-    folder: Path, said: dict[str, Any], scores: tuple[np.ndarray, np.ndarray]
-) -> SavedPart:
+def _saved_part(folder: Path, said: dict[str, Any], scores: "Scores") -> SavedPart:
     return SavedPart(
         folder, scores, skipped_from_json(said["skipped"]), float(said["seconds"]),
         bool(said["empty"]), tuple(said.get("lost", ())), dict(said.get("computed", {})),
@@ -122,17 +124,16 @@ def part_ids(part: SavedPart) -> tuple[str, ...]:
     return () if part.empty else tuple(read_rest(part.folder)["ids"])
 
 
-def load_parts(parts: Mapping[Path, Sequence[str]], spread: np.ndarray) -> "Model":
+def load_parts(parts: Mapping[Path, Sequence[str]], widths: "Widths") -> "Model":
     """Read some series of finished shards as one model.
 
     - ``parts``: the series to read, by the folder of their shard
-    - ``spread`` (2, horizon): the initial width of bands, see
-      :func:`forecaster.forecasting.spread_of`
+    - ``widths``: of all bands, see :func:`forecaster.forecasting.widths_of`
     """
     from forecaster.forecasting import join_models
 
     model = join_models([load_whole(folder).only(list(ids)) for folder, ids in parts.items()])
-    return dataclasses.replace(model, spread=spread[0], spread_without=spread[1])
+    return dataclasses.replace(model, widths=widths)
 
 
 def finished_parts(folder: Path) -> list[Path]:
@@ -153,15 +154,14 @@ def remove_parts(folder: Path) -> None:
 def save_shards(
     home: Home,
     parts: Sequence[SavedPart],
-    spread: np.ndarray,
+    widths: "Widths",
     skipped: dict[str, Skipped],
     provenance: dict[str, Any],
     name: str | None = None,
 ) -> Path:
     """Save finished shards as a new run, and return its folder.
 
-    - ``spread`` (2, horizon): the initial width of bands, see
-      :func:`forecaster.forecasting.spread_of`
+    - ``widths``: of all bands, see :func:`forecaster.forecasting.widths_of`
     - ``skipped``: series that cannot be forecast, with the reason
     - ``provenance``: provenance of the whole run, see :class:`forecaster.forecasting.Model`
     - ``name``: the name of the run; by default its time
@@ -169,8 +169,7 @@ def save_shards(
     Raises WriteError when it cannot be written.
     """
     full = [part for part in parts if not part.empty]
-    shared = {"spread": spread[0].tolist(), "spread_without": spread[1].tolist()}
-    shared |= {"provenance": provenance}
+    shared = {**widths_to_json(widths), "provenance": provenance}
 
     def write(folder: Path) -> Path:
         with atomic.write_folder(folder) as temporary:
