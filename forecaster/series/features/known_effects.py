@@ -1,11 +1,13 @@
 """What is known in advance of a series: effects of the calendar, and responses to covariates.
 
-Both are taken out of a series before it is forecast, and added to the forecasts again.
+The season of a young series is such an effect, too. All are taken out of a series before it is
+forecast, and added to the forecasts again.
 """
 
 import dataclasses
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
@@ -21,6 +23,13 @@ from forecaster.series.features.responses import (
     responses_of,
 )
 from forecaster.series.features.transformed import Ahead
+from forecaster.series.features.young import (
+    NO_SEASON,
+    SeasonPrior,
+    learn_season,
+    phases_of,
+    profile_of,
+)
 from forecaster.series.panel.covariates import Scaling
 from forecaster.series.panel.panel import Histories, Panel
 
@@ -29,13 +38,22 @@ Row: TypeAlias = Float[np.ndarray, " row"]
 _LEAST_FACTOR, _MOST_LOGARITHM = 0.1, 5.0
 
 
+class Shared(NamedTuple):
+    """What the series of a panel have in common of what is known in advance."""
+
+    responses: ResponsePrior = NO_RESPONSES
+    calendar: CalendarPrior = NO_EFFECTS
+    young: SeasonPrior = NO_SEASON
+
+
 def learn_effects(
-    panel: Panel, natures: Mapping[str, Nature], known: Scaling
-) -> tuple[ResponsePrior, CalendarPrior]:
+    panel: Panel, natures: Mapping[str, Nature], known: Scaling, horizon: int
+) -> Shared:
     """Return what the series of a panel have in common, each without what the other explains.
 
     - ``natures``: of the series of ``panel``
     - ``known``: how the fit scales covariates
+    - ``horizon``: the steps ahead that are forecast
     """
     histories = _histories(panel, natures, known)
     responses = learn_responses(list(histories.values()))
@@ -44,28 +62,36 @@ def learn_effects(
         natures = _with_responses(natures, responses, histories)
         rows = _rows(panel, natures, known)
         calendar = calendar_of(list(natures.values()), rows)
-    return responses, calendar
+    shared = Shared(responses, calendar)
+    natures = with_known_effects(panel, natures, known, shared)
+    return shared._replace(young=_season_of(panel, natures, known, horizon))
 
 
 def with_known_effects(
     panel: Panel,
     natures: Mapping[str, Nature],
     known: Scaling,
-    responses: ResponsePrior,
-    calendar: CalendarPrior,
+    shared: Shared,
     held_back: Int[np.ndarray, " series"] | None = None,
 ) -> dict[str, Nature]:
     """Return the properties of each series with its own responses and effects of the calendar.
 
-    - ``responses``, ``calendar``: from :func:`learn_effects`
+    - ``shared``: from :func:`learn_effects`
     - ``held_back``: the number of latest rows of each series that they are not learned from
     """
-    if responses.mean:
+    # What was learned from fewer rows must not be missing in the rows that are learned from now.
+    natures = {
+        name: dataclasses.replace(nature, effects=(), responses=(), profile=(), unsure=())
+        for name, nature in natures.items()
+    }
+    if shared.responses.mean:
         histories = _histories(panel, natures, known, held_back)
-        natures = _with_responses(natures, responses, histories)
-    if calendar.groups:
-        natures = with_effects(natures, calendar, _rows(panel, natures, known, held_back))
-    return dict(natures)
+        natures = _with_responses(natures, shared.responses, histories)
+    if shared.calendar.groups:
+        natures = with_effects(natures, shared.calendar, _rows(panel, natures, known, held_back))
+    if shared.young.season:
+        natures = _with_profiles(panel, natures, known, shared.young, held_back)
+    return natures
 
 
 def without_effects(
@@ -98,7 +124,7 @@ def add_effects_ahead(
     """
     base, scale = forecasts
     for row, (name, nature) in enumerate(zip(panel.ids, natures, strict=True)):
-        if not (nature.effects or nature.responses):
+        if not nature.has_effects:
             continue
         steps = slice(histories.first[row], None)
         times = panel.times[histories.positions[row, steps]]
@@ -109,6 +135,8 @@ def add_effects_ahead(
             scale[row, steps] *= np.sqrt(factors)
         else:
             base[row, steps] += _effects_at(panel, nature, known, name, ahead)
+            if nature.profile:
+                scale[row, steps] = np.hypot(scale[row, steps], nature.unsure_on(ahead))
 
 
 def rows_without_effects(
@@ -136,7 +164,7 @@ def _rows(
     rows: list[tuple[Row, np.ndarray]] = []
     for name, (values, times) in zip(panel.ids, panel.rows(held_back), strict=True):
         nature = natures[name]
-        if nature.effects or nature.responses:
+        if nature.has_effects:
             z = values if not nature.logarithmic else np.log(values)
             z = without_effects(panel, nature, known, name, z, times)
             values = z if not nature.logarithmic else np.exp(z)
@@ -219,3 +247,62 @@ def _with_responses(
         name: dataclasses.replace(nature, responses=own[name]) if name in own else nature
         for name, nature in natures.items()
     }
+
+
+def _season_of(
+    panel: Panel, natures: Mapping[str, Nature], known: Scaling, horizon: int
+) -> SeasonPrior:
+    """Return the season that most series of a panel have in common."""
+    kinds = Counter(kind for one in natures.values() if (kind := _kind(panel, one)))
+    if not kinds:
+        return NO_SEASON
+    kind = rhythm, season = max(kinds, key=lambda one: (kinds[one], one))
+    steps = [
+        _steps(nature, values, times, season)
+        for nature, (values, times) in zip(
+            natures.values(), _rows(panel, natures, known), strict=True
+        )
+        if _kind(panel, nature) == kind and len(values)
+    ]
+    return learn_season(
+        [z / level for z, level, _ in steps], [of for *_, of in steps], season, rhythm, horizon
+    )
+
+
+def _with_profiles(
+    panel: Panel,
+    natures: Mapping[str, Nature],
+    known: Scaling,
+    prior: SeasonPrior,
+    held_back: Int[np.ndarray, " series"] | None,
+) -> dict[str, Nature]:
+    """Return the properties of series, with the season of the young ones."""
+    made = dict(natures)
+    young = [prior.helps_with(int(count)) for count in panel.mask.sum(1)]
+    rows = _rows(panel, natures, known, held_back)
+    for (name, nature), (values, times), is_young in zip(natures.items(), rows, young, strict=True):
+        if not is_young or not len(values) or _kind(panel, nature) != (prior.rhythm, prior.season):
+            continue
+        z, level, phases = _steps(nature, values, times, prior.season)
+        parts = profile_of(prior, z / level, phases)
+        profile, unsure = (tuple((level * part).tolist()) for part in parts)
+        if np.isfinite([*profile, *unsure]).all():
+            made[name] = dataclasses.replace(nature, profile=profile, unsure=unsure)
+    return made
+
+
+def _kind(panel: Panel, nature: Nature) -> tuple[str, int] | None:
+    """Return the rhythm and the season of a series that may share one; None for others."""
+    plain = len(nature.seasons) == 1 and not (nature.counts or nature.sparse or nature.open)
+    dated = panel.times.dtype.kind == "M"
+    return (nature.rhythm, nature.seasons[0]) if plain and dated == bool(nature.rhythm) else None
+
+
+def _steps(
+    nature: Nature, values: Row, times: Shaped[np.ndarray, " row"], season: int
+) -> tuple[Row, float, Int[np.ndarray, " step"]]:
+    """Return the values of a series without gaps, their level, and their phases."""
+    z = nature.without_gaps(nature.as_features(values), times)[0]
+    level = 1.0 if nature.logarithmic else float(np.abs(values).mean()) or 1.0
+    first = int(phases_of(times[:1], nature.rhythm, season)[0])
+    return z, level, (first + np.arange(len(z))) % season

@@ -21,6 +21,7 @@ from forecaster.series.features.effects import (
     learn_calendar,
 )
 from forecaster.series.features.experts import NO_EXPERTS, Experts
+from forecaster.series.features.young import checked_profile, phases_of
 from forecaster.series.panel.panel import Panel
 
 _FEWEST = 8  # series from which common seasons are learned
@@ -45,6 +46,9 @@ class Nature:
     - ``rhythm``: one of :data:`RHYTHMS`; empty if its rows follow none of them
     - ``nonnegative``: whether it has zeros but nothing below, as counts do; then no forecast lies
       below zero
+    - ``profile``, ``unsure``: of a young series, the effect of each phase of its season and its
+      standard deviation, in the units that networks see; empty for others, see
+      :mod:`forecaster.series.features.young`
     - ``sparse``: whether more than half of its values are zero, so that zero is its median
     - ``counts``: whether its values are small whole numbers, and a distribution of counts is
       forecast
@@ -61,6 +65,8 @@ class Nature:
     rhythm: str = ""
     open: tuple[int, ...] = ()
     responses: tuple[float, ...] = ()
+    profile: tuple[float, ...] = ()
+    unsure: tuple[float, ...] = ()
 
     @staticmethod
     def of(times: np.ndarray, values: np.ndarray, seasons: Sequence[int] | None) -> "Nature":
@@ -101,7 +107,18 @@ class Nature:
             str(fields.get("rhythm", "")),
             tuple(map(int, fields.get("open", ()))),
             tuple(map(float, fields.get("responses", ()))),
+            *(checked_profile(fields.get(name, ())) for name in ("profile", "unsure")),
         )
+
+    @property
+    def own_seasons(self) -> tuple[int, ...]:
+        """The steps in each season that its own rows show, beside effects known in advance."""
+        return () if self.profile else self.seasons
+
+    @property
+    def has_effects(self) -> bool:
+        """Whether something is known of it in advance."""
+        return bool(self.effects or self.responses or self.profile)
 
     def may_have_effects(self, rhythm: str) -> bool:
         """Return whether it is a series of such a rhythm, of numbers that are not counts."""
@@ -109,7 +126,15 @@ class Nature:
 
     def effects_on(self, times: np.ndarray) -> np.ndarray:
         """Return the effects of the calendar at some times, in the units that networks see."""
-        return effects_on(self.effects, times, self.rhythm)
+        made = effects_on(self.effects, times, self.rhythm)
+        return made + self._by_phase(self.profile, times) if self.profile else made
+
+    def unsure_on(self, times: np.ndarray) -> np.ndarray:
+        """Return the standard deviation of these effects that a young series has."""
+        return self._by_phase(self.unsure, times) if self.profile else np.zeros(times.shape)
+
+    def _by_phase(self, values: tuple[float, ...], times: np.ndarray) -> np.ndarray:
+        return np.array(values)[phases_of(times, self.rhythm, len(values))]
 
     def without_gaps(
         self, values: Float[np.ndarray, " row"], times: np.ndarray

@@ -76,7 +76,7 @@ class Sample:
         ends = [len(self._rows[number]) for number in some]
         cuts = [max(end // 2, end - _JUDGED * horizon, 1) for end in ends]
         series = [
-            (self._z(number), self._natures[number].seasons, of, cut)
+            (self._z(number), self._natures[number].own_seasons, of, cut)
             for number, of, cut in zip(some, self._ahead(some, cuts, horizon), cuts, strict=True)
         ]
         counts = [self._natures[number].counts for number in some]
@@ -142,7 +142,7 @@ class Sample:
         alone = None if self._alone is None else EXPERTS.index(self._alone)
         scales = [
             combined(
-                self._z(number), self._natures[number].seasons, horizon, doubt, of, shares,
+                self._z(number), self._natures[number].own_seasons, horizon, doubt, of, shares,
                 alone=alone, sparse=self._natures[number].sparse,
             )[1][-1]
             for number, of in zip(some, made, strict=True)
@@ -160,7 +160,7 @@ class Sample:
         made = self._ahead_if_learned(some, [max(len(row) // 2, 1) for row in rows], horizon)
         combinations = [
             combine(
-                row, self._natures[number].seasons, horizon, doubt, of, shares, counts=True
+                row, self._natures[number].own_seasons, horizon, doubt, of, shares, counts=True
             ).base
             for number, row, of in zip(some, rows, made, strict=True)
         ]
@@ -178,7 +178,7 @@ class Sample:
         """
         new = [pair for pair in zip(some, cuts, strict=True) if pair not in self._fitted]
         seasons = [
-            basic_season(self._natures[number].seasons, alone=self._alone is not None)
+            basic_season(self._natures[number].own_seasons, alone=self._alone is not None)
             for number, _ in new
         ]
         models = fit_experts([self._rows[number][:cut] for number, cut in new], seasons)

@@ -41,6 +41,7 @@ from forecaster.series.features.experts import (
 )
 from forecaster.series.features.known import covariate_features
 from forecaster.series.features.known_effects import (
+    Shared,
     add_effects_ahead,
     learn_effects,
     rows_without_effects,
@@ -73,6 +74,7 @@ from forecaster.series.features.sample import Sample
 from forecaster.series.features.simple import by_horizon
 from forecaster.series.features.transformed import Ahead, Transformed, stacked
 from forecaster.series.features.usable import far_from_earlier, skipped_at, without_logarithm
+from forecaster.series.features.young import NO_SEASON, SeasonPrior
 from forecaster.series.panel.covariates import Scaling
 from forecaster.series.panel.panel import Histories, Panel
 from forecaster.skipped import Kind, Skipped
@@ -106,6 +108,7 @@ class Transform:
     - ``counts``: what the series of counts have in common
     - ``calendar``: the effects of holidays, trading days and the time of year that series share
     - ``responses``: the responses to covariates known in advance that series share
+    - ``young``: the season that series share, for those that have seen it hardly once
     - ``optimism``: how much larger errors are than those that classical models were fitted to
     - ``growth``: of the scale with the horizon, see :func:`usual_growth`; empty: each series' own
     - ``market``: the declared index that networks see beside each series, see
@@ -132,6 +135,7 @@ class Transform:
     growth: tuple[float, ...] = ()
     usually_counts: bool = False
     responses: ResponsePrior = NO_RESPONSES
+    young: SeasonPrior = NO_SEASON
 
     def __post_init__(self) -> None:
         if self.name not in NAMES:
@@ -230,8 +234,8 @@ class Transform:
         )  # fmt: skip
         if self.alone is None:
             panel = known._with_kinds(panel)
-            responses, calendar = learn_effects(panel, natures, known.covariates)
-            known = dataclasses.replace(known, calendar=calendar, responses=responses)
+            shared = learn_effects(panel, natures, known.covariates, horizon)
+            known = dataclasses.replace(known, **shared._asdict())
             natures = known._with_effects(panel)
         rows = rows_without_effects(panel, natures, known.covariates)
         sample = Sample(rows, list(natures.values()), self.alone)
@@ -265,7 +269,7 @@ class Transform:
         rows = rows_without_effects(panel, natures, self.covariates, held_back)
         names = EXPERTS if self.alone is None else (self.alone,)
         seasons = [
-            basic_season(nature.seasons, alone=self.alone is not None)
+            basic_season(nature.own_seasons, alone=self.alone is not None)
             for nature in natures.values()
         ]
         fitted = fit_experts(rows, seasons, names)
@@ -280,9 +284,8 @@ class Transform:
     ) -> dict[str, Nature]:
         """Return the properties of each series with what is known in advance of it."""
         natures = {name: self._nature(name) for name in panel.ids}
-        return with_known_effects(
-            panel, natures, self.covariates, self.responses, self.calendar, held_back
-        )
+        shared = Shared(self.responses, self.calendar, self.young)
+        return with_known_effects(panel, natures, self.covariates, shared, held_back)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -294,6 +297,7 @@ class Transform:
         fields |= {"optimism": self.optimism, "calendar": self.calendar}
         fields |= {"volatility": self.volatility, "events": self.events, "growth": self.growth}
         fields |= {"usually_counts": self.usually_counts, "responses": self.responses}
+        fields |= {"young": self.young}
         return fields | {"covariates": self.covariates.to_dict()}
 
     @staticmethod
@@ -317,7 +321,7 @@ class Transform:
             checked_volatility(fields.get("volatility")),
             checked_factors(fields.get("events", ()), known.future),
             tuple(map(float, fields.get("growth", ()))), bool(fields.get("usually_counts", False)),
-            responses,
+            responses, SeasonPrior.from_json(fields.get("young", NO_SEASON)),
         )  # fmt: skip
 
     def check_learned(self, horizon: int) -> None:
@@ -552,7 +556,7 @@ class Transform:
         """
         nature = natures[0]
         base, scale, features = combined(
-            z, nature.seasons, horizon, self.doubt, forecasts,
+            z, nature.own_seasons, horizon, self.doubt, forecasts,
             np.array(self.shares) if self.shares else None,
             alone=None if self.alone is None else EXPERTS.index(self.alone),
             sparse=nature.sparse, counts=self.counts if nature.counts else None,
@@ -576,7 +580,7 @@ class Transform:
         natures = {name: self._nature(name) for name in panel.ids}
         filled = rows_without_effects(panel, natures, self.covariates)
         kinds = [
-            (nature.seasons, nature.sparse, nature.counts, nature.experts.learned > 0)
+            (nature.own_seasons, nature.sparse, nature.counts, nature.experts.learned > 0)
             for nature in natures.values()
         ]
         sizes = [len(row) * horizon for row in filled]

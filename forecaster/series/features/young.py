@@ -1,0 +1,241 @@
+"""The season of young series, which they have seen hardly once, from the older ones of a panel.
+
+A series is a level that wanders, and one effect for each phase of the season, such as each month of
+the year. The effects are estimated by generalised least squares: values and phases go through the
+filter of an exponential smoothing, whose errors are regressed on the filtered phases. Effects of
+all series lie around the mean profile of the panel (empirical Bayes; Efron & Morris 1973, JASA 68).
+How far, and beside how much noise, differs: each older series of the panel is an example, which
+counts by how likely it makes the rows of the young one. So a product of five months is forecast
+with the profile of its neighbours, and one of eighteen months mostly with its own.
+
+The prior is used where it makes the errors of older series smaller if all but their latest rows is
+hidden: for series that have seen half a season, and for those that have seen little more than one.
+Each half of the older series is forecast by the prior of the other.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int, Shaped
+
+from forecaster.series.calendar.rhythms import RHYTHMS
+from forecaster.series.features.anchors import combine
+from forecaster.series.features.smoothing_errors import (
+    GRID,
+    Matrix,
+    Row,
+    beside_start,
+    filtered,
+)
+
+YOUNG = 2
+"""A series of fewer seasons is young."""
+_OLD, _LATEST = 3, 6  # seasons of an older series: at least, and the latest that are learned from
+_FEWEST, _MOST = 8, 200  # older series that a prior is learned from
+_SMOOTHINGS = range(0, len(GRID), 2)  # one for each smoothing of the level
+_EXAMPLES = 30  # older series that are kept as examples, at most
+_LEAST = 1e-4  # spread of effects, so that it can be divided by
+_AGES = (0.5, 1.3)  # seasons of an older series that are not hidden when the prior is judged
+_LARGEST = 5.0  # a logarithm of a ratio, or a multiple of the level
+
+Profile = Float[np.ndarray, " phase"]
+Phases = Int[np.ndarray, " step"]
+
+
+class SeasonPrior(NamedTuple):
+    """The season that the series of a panel have in common, in units of their levels.
+
+    - ``mean``: the mean effect of each phase; empty where no season is shared
+    - ``examples``: of some older series, the standard deviation of one-step errors, and that of the
+      effects around the mean
+    - ``smoothing``: the number of the exponential smoothing in the grid
+    - ``rhythm``: the rhythm of these series, one of :data:`RHYTHMS`; empty for whole numbers
+    - ``helps``: whether it helps series of less than one season, and of one to two
+    """
+
+    mean: tuple[float, ...] = ()
+    examples: tuple[tuple[float, float], ...] = ()
+    smoothing: int = 0
+    rhythm: str = ""
+    helps: tuple[bool, bool] = (False, False)
+
+    @property
+    def season(self) -> int:
+        """The number of phases."""
+        return len(self.mean)
+
+    def helps_with(self, rows: int) -> bool:
+        """Return whether a series of so many rows is young, and forecast better by the prior."""
+        old = rows >= YOUNG * self.season
+        return not old and self.helps[int(rows >= self.season)]
+
+    @staticmethod
+    def from_json(fields: Sequence[Any]) -> "SeasonPrior":
+        """Read what JSON made of the fields. Raises TypeError or ValueError for anything else."""
+        mean, examples, smoothing, rhythm, (before, after) = fields
+        pairs = tuple((float(noise), float(spread)) for noise, spread in examples)
+        helps = bool(before), bool(after)
+        prior = SeasonPrior(checked_profile(mean), pairs, smoothing, str(rhythm), helps)
+        sound = all(0 < number < np.inf for pair in pairs for number in pair)
+        sound = sound and bool(pairs) == bool(prior.mean)
+        sound = sound and type(smoothing) is int and 0 <= smoothing < len(GRID)
+        if not sound or (prior.rhythm and prior.rhythm not in RHYTHMS):
+            raise ValueError(f"transform: young: {list(fields)!r:.100}")
+        return prior
+
+
+NO_SEASON = SeasonPrior()
+
+
+def checked_profile(profile: Sequence[Any]) -> tuple[float, ...]:
+    """Return effects that a file holds. Raises TypeError or ValueError unless they are numbers."""
+    read = tuple(map(float, profile))
+    if not np.isfinite(read).all():
+        raise ValueError("transform: profile: expected numbers")
+    return read
+
+
+def phases_of(times: Shaped[np.ndarray, "..."], rhythm: str, season: int) -> np.ndarray:
+    """Return the phase of the season at some times, from 0."""
+    numbers = RHYTHMS[rhythm].numbers(times) if rhythm else times
+    return numbers % season
+
+
+def learn_season(
+    rows: Sequence[Row], phases: Sequence[Phases], season: int, rhythm: str, horizon: int
+) -> SeasonPrior:
+    """Return the season that series have in common; ``NO_SEASON`` where there is none.
+
+    - ``rows``: the values of each series in units of its level, or their logarithms
+    - ``phases``: their phases
+    - ``horizon``: the steps ahead that are forecast
+    """
+    old = [n for n, own in enumerate(rows) if len(own) >= _OLD * season and np.ptp(own) > 0]
+    old = old[:: max(1, -(-len(old) // _MOST))]
+    if len(old) < _FEWEST:
+        return NO_SEASON
+    some = [(rows[n][-_LATEST * season :], phases[n][-_LATEST * season :]) for n in old]
+    by_half = [_learned(some[half::2], season, rhythm) for half in (0, 1)]
+    before, after = (
+        _helps(some, by_half, int(age * season), min(horizon, season)) for age in _AGES
+    )
+    if not (before or after):
+        return NO_SEASON
+    return _learned(some, season, rhythm)._replace(helps=(before, after))
+
+
+def profile_of(prior: SeasonPrior, values: Row, phases: Phases) -> tuple[Profile, Profile]:
+    """Return the effect of each phase on a young series, and how unsure a forecast is by it.
+
+    The latter is the standard deviation of the effect. It includes what is missing in the errors of
+    the rows that the effects were fitted to.
+
+    ``values``: in units of the level, or their logarithms
+    """
+    matrix, side, total = _evidence(values, phases, prior.season, prior.smoothing)
+    mean, count = np.array(prior.mean), len(values)
+    left = side - matrix @ mean
+    squares = total - 2 * float(mean @ side) + float(mean @ matrix @ mean)
+    noise, spread = np.array(prior.examples).T
+    noise, spread = noise[:, None, None] ** 2, spread[:, None, None] ** 2
+    precision = matrix / noise + np.eye(prior.season) / spread
+    covariance = _inverse(precision)
+    by_example = (covariance @ left[:, None] / noise)[..., 0]  # less the mean
+    noise, spread = noise[:, 0, 0], spread[:, 0, 0]
+    likelihood = -0.5 * (
+        (count - 1) * np.log(noise)
+        + np.linalg.slogdet(precision)[1]
+        + prior.season * np.log(spread)
+        + (squares - by_example @ left) / noise
+    )
+    weight = np.exp(likelihood - likelihood.max())
+    weight /= weight.sum()
+    effects = weight @ by_example
+    fitted = np.minimum(np.trace(matrix @ covariance, axis1=1, axis2=2) / noise / count, 1.0)
+    each = np.diagonal(covariance, axis1=1, axis2=2) + (fitted * noise)[:, None]
+    variance = weight @ (each + np.square(by_example - effects))
+    return np.clip(mean + effects, -_LARGEST, _LARGEST), np.sqrt(variance)
+
+
+def _inverse(matrices: np.ndarray) -> np.ndarray:
+    return np.asarray(np.linalg.inv(matrices), float)
+
+
+def _evidence(
+    values: Row, phases: Phases, season: int, smoothing: int
+) -> tuple[Matrix, Row, float]:
+    """Return the normal equations of effects that add up to zero, and the squares of errors."""
+    columns = (phases[:, None] == np.arange(season)) - 1 / season
+    both = np.concatenate([columns, (values - values[0])[:, None]], axis=1)
+    both = beside_start(filtered(both, smoothing, 1), smoothing, 1)
+    columns, error = both[:, :-1], both[:, -1]
+    return columns.T @ columns, columns.T @ error, float(error @ error)
+
+
+def _learned(some: Sequence[tuple[Row, Phases]], season: int, rhythm: str) -> SeasonPrior:
+    """Return the prior of older series, with the smoothing that has the smallest errors."""
+    tried = {
+        smoothing: [_estimated(*own, season, smoothing) for own in some]
+        for smoothing in _SMOOTHINGS
+    }
+    smoothing = min(tried, key=lambda one: sum(float(np.log(own.noise)) for own in tried[one]))
+    found = tried[smoothing]
+    effects = np.asarray([own.effects for own in found], float)
+    chance = np.array([own.chance for own in found])
+    variance = max(float((np.square(effects).mean(1) - chance).mean()), _LEAST**2)
+    certain = (1 / (chance + variance))[:, None]  # a series without much noise says more
+    mean = (certain * effects).sum(0) / (certain.sum() + certain.mean())
+    around: np.ndarray = np.square(effects - mean).mean(1) - chance
+    spread = np.sqrt(np.maximum(around, _LEAST**2))
+    order = np.argsort([own.noise for own in found], kind="stable")
+    order = order[:: max(1, -(-len(order) // _EXAMPLES))]
+    examples = tuple((float(np.sqrt(found[n].noise)), float(spread[n])) for n in order)
+    return SeasonPrior(tuple((mean - mean.mean()).tolist()), examples, smoothing, rhythm)
+
+
+class _Estimated(NamedTuple):
+    """The effects of an older series by least squares, their mean variance, that of its errors."""
+
+    effects: Profile
+    chance: float
+    noise: float
+
+
+def _estimated(values: Row, phases: Phases, season: int, smoothing: int) -> _Estimated:
+    matrix, side, total = _evidence(values, phases, season, smoothing)
+    inverse = np.linalg.pinv(matrix, hermitian=True)
+    effects = inverse @ side
+    left = max(total - float(effects @ side), 1e-9 * total)
+    noise = left / (len(values) - season)
+    return _Estimated(effects, noise * float(np.trace(inverse)) / season, noise)
+
+
+def _helps(
+    some: Sequence[tuple[Row, Phases]],
+    by_half: Sequence[SeasonPrior],
+    rows: int,
+    horizon: int,
+) -> bool:
+    """Return whether errors are smaller with a profile, by more than their standard error.
+
+    ``rows``: the number of rows of an older series that are not hidden, before the latest ones
+    """
+    errors = np.array(
+        [_hidden_errors(by_half[1 - n % 2], *own, rows, horizon) for n, own in enumerate(some)]
+    )
+    better = (errors[:, 1] - errors[:, 0]) / np.maximum(errors.sum(1), 1e-300)
+    return bool(better.mean() > better.std() / np.sqrt(len(better)))
+
+
+def _hidden_errors(
+    prior: SeasonPrior, values: Row, phases: Phases, rows: int, horizon: int
+) -> tuple[float, float]:
+    """Return the mean errors over the latest ``horizon`` rows with a profile, and without."""
+    seen, of = values[-horizon - rows : -horizon], phases[-horizon - rows : -horizon]
+    effects, _ = profile_of(prior, seen, of)
+    with_profile = combine(seen - effects[of], (), horizon).base[-1] + effects[phases[-horizon:]]
+    without = combine(seen, (prior.season,), horizon).base[-1]
+    latest = values[-horizon:]
+    with_error, error = (float(np.abs(latest - one).mean()) for one in (with_profile, without))
+    return with_error, error
