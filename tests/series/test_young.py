@@ -130,7 +130,7 @@ def test_a_new_shop_is_forecast_with_the_season_of_the_others():
     new = [name for name in series if name.startswith("young")][-1]
     known = {name: y for name, y in series.items() if name != new}
     model = fc.fit(panel_of(known), fc.Config(horizon=HORIZON))
-    with pytest.warns(ForecasterWarning, match="new"):
+    with pytest.warns(ForecasterWarning, match="the one trained on all"):
         made = fc.predict(model, panel_of(series).only([new]))
     flat = float(np.abs(series[new][-HORIZON - 1] - series[new][-HORIZON:]).mean())
     assert errors(series, made)[new] * series[new].mean() < 0.7 * flat

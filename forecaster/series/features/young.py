@@ -186,7 +186,7 @@ def _learned(some: Sequence[tuple[Row, Phases]], season: int, rhythm: str) -> Se
     variance = max(float((np.square(effects).mean(1) - chance).mean()), _LEAST**2)
     certain = (1 / (chance + variance))[:, None]  # a series without much noise says more
     mean = (certain * effects).sum(0) / (certain.sum() + certain.mean())
-    around: np.ndarray = np.square(effects - mean).mean(1) - chance
+    around = np.asarray(np.square(effects - mean).mean(1) - chance, float)
     spread = np.sqrt(np.maximum(around, _LEAST**2))
     order = np.argsort([own.noise for own in found], kind="stable")
     order = order[:: max(1, -(-len(order) // _EXAMPLES))]
