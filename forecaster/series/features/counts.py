@@ -118,27 +118,36 @@ def learn_counts(rows: Sequence[Steps], combinations: Sequence[Ahead]) -> CountP
     prior = CountPrior(*best)
     if len(long) < _FEWEST:
         return prior
-    latest = np.mean([decayed(z[:, None], 1 - prior.decay)[-1, 0] for z, _ in long])
-    ratios, evidence = np.array([_own_ratio(z, c, prior) for z, c in long]).T
+    found = [_own_ratio(z, c, prior) for z, c in long]
+    ratios, evidence = np.array([one[0] for one in found]), np.array([one[1] for one in found])
     dispersion = max(float(np.average(ratios, weights=evidence)), 1.0)
-    rows = _rows_of_usual(ratios, evidence)
-    means, lengths = np.array([(z.mean(), len(z)) for z, _ in long]).T
-    shrunk = (evidence * ratios + rows * dispersion) / (evidence + rows)
-    between = max(means.var(ddof=1) - float((shrunk * means / lengths).mean()), 1e-12)
+    usual = _rows_of_usual(ratios, evidence)
+    shrunk = (evidence * ratios + usual * dispersion) / (evidence + usual)
+    series = [z for z, _ in long]
+    latest = np.array([decayed(z[:, None], 1 - prior.decay)[-1, 0] for z in series])
     prior = prior._replace(
-        mean=float(latest),
-        weight=float(min(means.mean() / between, _MOST_WEIGHT)),
+        mean=float(latest.mean()),
+        weight=_weight_of_mean(series, shrunk),
         dispersion=min(dispersion, 1e6),
-        rows=rows,
+        rows=usual,
     )
-    better = np.array(
-        [
-            (_deviance(z, c, prior) - _deviance(z, c, prior._replace(all_rows=1.0))) / ratio
-            for (z, c), ratio in zip(long, shrunk, strict=True)
-        ]
+    few, every = (
+        np.array([_deviance(z, c, prior._replace(all_rows=share)) for z, c in long]) / shrunk
+        for share in (0.0, 1.0)
     )
-    sure = better.mean() > _SURE * better.std(ddof=1) / np.sqrt(len(better))
+    better = few - every
+    sure = bool(better.mean() > _SURE * better.std(ddof=1) / np.sqrt(len(better)))
     return prior._replace(all_rows=float(sure))
+
+
+def _weight_of_mean(series: Sequence[Steps], ratios: Float[np.ndarray, " series"]) -> float:
+    """Return the number of rows that the mean of all series counts for, at a ratio of 1.
+
+    ``ratios``: of variance to mean, of each series
+    """
+    means, lengths = np.array([z.mean() for z in series]), np.array([len(z) for z in series])
+    between = float(means.var(ddof=1)) - float((ratios * means / lengths).mean())
+    return min(float(means.mean()) / max(between, 1e-12), _MOST_WEIGHT)
 
 
 def _shrunk(z: Steps, own: Ahead, prior: CountPrior) -> Ahead:
