@@ -24,6 +24,7 @@ Steps: TypeAlias = Float[np.ndarray, "*series step"]
 Ahead: TypeAlias = Float[np.ndarray, "*series step horizon"]
 
 _LARGEST_MEAN = 100.0  # of counts; beyond it whole numbers are as good as any
+_LEAST_DISPERSION = 0.5  # ratio of variance to mean; Poisson's is 1
 _DECAYS = (0.05, 0.1, 0.2)
 _SHARES = (0.0, 0.5, 1.0)
 _LEAST_OF_LEVEL = 0.25  # minimum of the combination, as a share of the running mean
@@ -79,6 +80,16 @@ def may_be_counts(values: Steps) -> bool:
     if not len(values) or values.min() < 0 or values.mean() > _LARGEST_MEAN:
         return False
     return bool((values == np.rint(values)).all())
+
+
+def vary_as_counts(values: Steps) -> bool:
+    """Return whether values change from step to step at least half as much as Poisson counts do.
+
+    A distribution of counts is never narrower than Poisson's, so it does not fit a level or a price
+    in whole numbers that hardly moves.
+    """
+    changes = np.diff(values)
+    return bool(np.square(changes).sum() >= _LEAST_DISPERSION * values.mean() * 2 * len(changes))
 
 
 def count_forecasts(z: Steps, combination: Ahead, prior: CountPrior) -> tuple[Ahead, Ahead]:
