@@ -215,13 +215,13 @@ def common_seasons(natures: Mapping[str, Nature]) -> tuple[int, ...]:
 
 
 def usually_counts(natures: Mapping[str, Nature]) -> bool:
-    """Return whether most series of a panel are counts.
+    """Return whether at least half of the series of a panel are counts.
 
     Then a series of small whole numbers is taken for counts, too, if it is short or varies as
     counts do: it may just have had no zero yet.
     """
     counts = sum(nature.counts for nature in natures.values())
-    return len(natures) >= _FEWEST and counts > _MAJORITY * len(natures)
+    return len(natures) >= _FEWEST and counts >= _MAJORITY * len(natures)
 
 
 def with_common(nature: Nature, common: Sequence[int], rows: int) -> Nature:
