@@ -4,9 +4,11 @@ Most anchors aim at the median, which is zero for a series that is zero more oft
 distribution of a count (:mod:`forecaster.forecasting.bands.counts`) needs its mean. It is an
 exponentially weighted mean, as Teunter, Syntetos & Babai (2011, European Journal of Operational
 Research 214) update the demand of every period, or the combination of anchors, or half of each. A
-series of a few rows is shrunk to the mean of its panel, and its variance to the panel's ratio of
-variance to mean; the weight of the panel's mean is that of the conjugate (gamma) prior of a Poisson
-rate, estimated by moments. So a series that was always zero is not expected to be so for ever.
+series of a few rows is shrunk to the mean of its panel, and its ratio of variance to mean to the
+ratio that is usual there. The weight of the panel's mean is that of the conjugate (gamma) prior of
+a Poisson rate, estimated by moments; the weight of the usual ratio follows from how much the ratios
+of the series differ (empirical Bayes). So a series that was always zero is not expected to be so
+for ever.
 """
 
 from collections.abc import Sequence
@@ -15,17 +17,21 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from jaxtyping import Float
 
+from forecaster.linear_filter import linear_filter
 from forecaster.series.features.anchors import by_target_step, decayed
 
 Steps: TypeAlias = Float[np.ndarray, "*series step"]
 Ahead: TypeAlias = Float[np.ndarray, "*series step horizon"]
 
 _LARGEST_MEAN = 100.0  # of counts; beyond it whole numbers are as good as any
+_LEAST_DISPERSION = 0.5  # ratio of variance to mean; Poisson's is 1
 _DECAYS = (0.05, 0.1, 0.2)
 _SHARES = (0.0, 0.5, 1.0)
 _LEAST_OF_LEVEL = 0.25  # minimum of the combination, as a share of the running mean
 _MOST_WEIGHT = 5.0  # largest weight of the panel's mean, in rows
-_ROWS_OF_DISPERSION = 10.0  # weight of the panel's ratio of variance to mean, in rows
+_FEWEST_ROWS, _MOST_ROWS = 1.0, 50.0  # weight of the usual ratio of variance to mean, in rows
+_HALF = 1.0  # mean from which a row tells half as much of that ratio as one of a large mean
+_SURE = 2.0  # standard errors by which counting all rows must be better than counting the latest
 _FEWEST = 8  # series and rows from which a panel's properties are learned
 
 
@@ -34,8 +40,12 @@ class CountPrior(NamedTuple):
 
     - ``decay``: weight of the latest count in the running mean
     - ``share``: weight of the combination of anchors in the forecast mean
-    - ``mean``: the mean of all series, which counts as much as ``weight`` rows
-    - ``dispersion``: ratio of variance to mean
+    - ``mean``: the mean of all series
+    - ``weight``: the number of rows that it counts for beside a series whose ratio of variance to
+      mean is 1; in proportion to this ratio for others
+    - ``dispersion``: the usual ratio of variance to mean, which counts for ``rows`` rows
+    - ``all_rows``: 1 if all rows of a series count as evidence beside the mean of all series, 0 if
+      only as many as its running mean rests on
     """
 
     decay: float = 0.1
@@ -43,13 +53,16 @@ class CountPrior(NamedTuple):
     mean: float = 0.0
     weight: float = 0.0
     dispersion: float = 1.5
+    rows: float = 10.0
+    all_rows: float = 0.0
 
     @staticmethod
     def from_json(fields: Sequence[Any]) -> "CountPrior":
         """Read a list of numbers. Raises TypeError or ValueError for anything else."""
         prior = CountPrior(*map(float, fields))
         sound = 0 < prior.decay < 1 and 0 <= prior.share <= 1 and prior.dispersion > 0
-        if not (sound and np.isfinite(prior).all() and prior.mean >= 0 and prior.weight >= 0):
+        sound &= prior.mean >= 0 and prior.weight >= 0 and prior.rows > 0
+        if not (sound and np.isfinite(prior).all() and 0 <= prior.all_rows <= 1):
             raise ValueError(f"transform: counts: {list(fields)!r:.100}")
         return prior
 
@@ -69,21 +82,35 @@ def may_be_counts(values: Steps) -> bool:
     return bool((values == np.rint(values)).all())
 
 
+def vary_as_counts(values: Steps) -> bool:
+    """Return whether values change from step to step at least half as much as Poisson counts do.
+
+    A distribution of counts is never narrower than Poisson's, so it does not fit a level or a price
+    in whole numbers that hardly moves.
+    """
+    changes = np.diff(values)
+    return bool(np.square(changes).sum() >= _LEAST_DISPERSION * values.mean() * 2 * len(changes))
+
+
 def count_forecasts(z: Steps, combination: Ahead, prior: CountPrior) -> tuple[Ahead, Ahead]:
     """Return mean and standard deviation of each count ahead, as forecast at every step.
 
     - ``z``: the counts, of one series or of several
     - ``combination``: forecasts made at every step; those far below the running mean are raised
     """
-    known = _effective(z.shape[-1], prior.decay)
     own = _own_mean(z, combination, prior.decay, prior.share)
-    mean = (known * own + prior.weight * prior.mean) / (known + prior.weight)
+    mean = _shrunk(z, own, prior)
     # By the rule of succession: after n zeros, the next is zero with probability (n + 1) / (n + 2).
-    mean = np.maximum(mean, 1 / (np.arange(int(z.shape[-1])) + 3)[:, None] / known)
+    steps = int(z.shape[-1])
+    rare = 1 / (np.arange(steps) + 3)[:, None] / _effective(steps, prior.decay)
+    mean = np.maximum(mean, rare)
     squares = np.square(by_target_step(mean) - z[..., None])
     errors, variance = _variance_of_errors(squares, prior.decay)
-    usual = _ROWS_OF_DISPERSION * prior.dispersion * mean
-    return mean, np.sqrt((errors * variance + usual) / (errors + _ROWS_OF_DISPERSION))
+    usual = prior.rows * prior.dispersion * mean
+    variance = (1 - prior.share) * (errors * variance + usual) / (errors + prior.rows)
+    if prior.share:  # as far as the mean follows a season, so does the variance
+        variance = variance + prior.share * _ratio(z, mean, prior) * mean
+    return mean, np.sqrt(variance)
 
 
 def learn_counts(rows: Sequence[Steps], combinations: Sequence[Ahead]) -> CountPrior:
@@ -102,14 +129,121 @@ def learn_counts(rows: Sequence[Steps], combinations: Sequence[Ahead]) -> CountP
     prior = CountPrior(*best)
     if len(long) < _FEWEST:
         return prior
-    means, variances = np.array([_moments(z, prior.decay) for z, _ in long]).T
-    noise = (variances / [_effective(len(z), prior.decay)[-1, 0] for z, _ in long]).mean()
-    mean, between = means.mean(), max(means.var() - noise, 1e-12)
-    dispersion = max(variances.sum() / max(means.sum(), 1e-12), 1.0)
-    weight = min(dispersion * mean / between, _MOST_WEIGHT)
-    return prior._replace(
-        mean=float(mean), weight=float(weight), dispersion=float(min(dispersion, 1e6))
+    found = [_own_ratio(z, c, prior) for z, c in long]
+    ratios, evidence = np.array([one[0] for one in found]), np.array([one[1] for one in found])
+    dispersion = max(float(np.average(ratios, weights=evidence)), 1.0)
+    usual = _rows_of_usual(ratios, evidence)
+    shrunk = (evidence * ratios + usual * dispersion) / (evidence + usual)
+    series = [z for z, _ in long]
+    latest = np.array([decayed(z[:, None], 1 - prior.decay)[-1, 0] for z in series])
+    prior = prior._replace(
+        mean=float(latest.mean()),
+        weight=_weight_of_mean(series, shrunk),
+        dispersion=min(dispersion, 1e6),
+        rows=usual,
     )
+    few, every = (
+        np.array([_deviance(z, c, prior._replace(all_rows=share)) for z, c in long]) / shrunk
+        for share in (0.0, 1.0)
+    )
+    better = few - every
+    sure = bool(better.mean() > _SURE * better.std(ddof=1) / np.sqrt(len(better)))
+    return prior._replace(all_rows=float(sure))
+
+
+def _weight_of_mean(series: Sequence[Steps], ratios: Float[np.ndarray, " series"]) -> float:
+    """Return the number of rows that the mean of all series counts for, at a ratio of 1.
+
+    ``ratios``: of variance to mean, of each series
+    """
+    means, lengths = np.array([z.mean() for z in series]), np.array([len(z) for z in series])
+    between = float(means.var(ddof=1)) - float((ratios * means / lengths).mean())
+    return min(float(means.mean()) / max(between, 1e-12), _MOST_WEIGHT)
+
+
+def _shrunk(z: Steps, own: Ahead, prior: CountPrior) -> Ahead:
+    """Return the means of series, shrunk to the mean of their panel.
+
+    The larger the ratio of variance to mean, the less a row tells of the mean. Where rates keep
+    changing, old rows tell nothing of the latest: then only the rows of the running mean count.
+
+    ``own``: the means that each series has by itself
+    """
+    steps = int(own.shape[-2])
+    effective = _effective(steps, prior.decay)
+    known = effective + prior.all_rows * (np.arange(1, steps + 1)[:, None] - effective)
+    weight = np.minimum(prior.weight * _ratio(z, own[..., :1], prior), _MOST_WEIGHT)
+    return (known * own + weight * prior.mean) / (known + weight)
+
+
+def _ratio(z: Steps, means: Ahead, prior: CountPrior) -> Ahead:
+    """Return the ratio of variance to mean at each step, shrunk to what is usual.
+
+    A row of a small mean tells less of it: of a night without calls, that there were none tells
+    nothing. Errors further ahead that are missing count as those one step nearer.
+
+    ``means``: forecast at each step
+    """
+    squares, weights = _weighted(z, means)
+    squares, weights = (
+        linear_filter([1.0], [1.0, prior.decay - 1], part, axis=-2) for part in (squares, weights)
+    )
+    for column in range(1, int(means.shape[-1])):
+        near = weights[..., column - 1]
+        missing = np.maximum(near - weights[..., column], 0.0)
+        own = squares[..., column - 1] / np.where(near > 0, near, 1.0)
+        squares[..., column] += missing * own
+        weights[..., column] += missing
+    return (squares + prior.rows * prior.dispersion) / (weights + prior.rows)
+
+
+def _weighted(z: Steps, means: Ahead) -> tuple[Ahead, Ahead]:
+    """Return the squared error over the mean of each step, times its weight, and the weight.
+
+    Zero where no forecast was made, or none came.
+    """
+    made = np.maximum(by_target_step(means), 1e-9)
+    squares = np.square(z[..., None] - made) / (made + _HALF)
+    known = np.isfinite(squares)
+    return np.where(known, squares, 0.0), np.where(known, made / (made + _HALF), 0.0)
+
+
+def _own_ratio(z: Steps, combination: Ahead, prior: CountPrior) -> tuple[float, float]:
+    """Return a series' own ratio of variance to mean, and the number of rows that it rests on.
+
+    It is that of forecasts one step ahead, made in the later half, see :func:`_error`.
+    """
+    own = _own_mean(z, combination, prior.decay, prior.share)[:, :1]
+    own[: len(z) // 2 - 1] = np.nan
+    squares, weights = (float(part.sum()) for part in _weighted(z, own))
+    return squares / weights, weights
+
+
+def _rows_of_usual(
+    ratios: Float[np.ndarray, " series"], evidence: Float[np.ndarray, " series"]
+) -> float:
+    """Return the number of rows that the usual ratio of variance to mean counts for.
+
+    The logarithm of a ratio that rests on n rows has a variance of about 2/n. What the logarithms
+    vary beyond that is how much series differ.
+
+    ``ratios, evidence``: from :func:`_own_ratio`, of each series
+    """
+    some = evidence > 1
+    if not some.any():
+        return CountPrior().rows
+    logs, weights = np.log(np.maximum(ratios[some], 0.05)), evidence[some]
+    spread = np.average(np.square(logs - np.average(logs, weights=weights)), weights=weights)
+    between = float(spread) - 2 * len(weights) / float(weights.sum())
+    return float(np.clip(2 / max(between, 1e-9), _FEWEST_ROWS, _MOST_ROWS))
+
+
+def _deviance(z: Steps, combination: Ahead, prior: CountPrior) -> float:
+    """Return the mean Poisson deviance, but for a constant, of means made in the later half."""
+    made = _shrunk(z, _own_mean(z, combination, prior.decay, prior.share), prior)
+    made[: len(z) // 2 - 1] = np.nan
+    made = np.maximum(by_target_step(made), 1e-3)
+    return float(np.nanmean(made - z[:, None] * np.log(made)))
 
 
 def _own_mean(z: Steps, combination: Ahead, decay: float, share: float) -> Ahead:
@@ -129,12 +263,6 @@ def _error(z: Steps, combination: Ahead, decay: float, share: float) -> float:
     forecasts[: len(z) // 2 - 1] = np.nan
     squares = np.square(by_target_step(forecasts) - z[:, None])
     return float(np.nanmean(squares)) / (z.var() + 0.1)
-
-
-def _moments(z: Steps, decay: float) -> tuple[float, float]:
-    """Return the latest running mean of a series, and the variance around it."""
-    mean = float(decayed(z[:, None], 1 - decay)[-1, 0])
-    return mean, float(decayed(np.square(z - mean)[:, None], 1 - decay)[-1, 0])
 
 
 def _variance_of_errors(squares: Ahead, decay: float) -> tuple[Float[np.ndarray, "step 1"], Ahead]:

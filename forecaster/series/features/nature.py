@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from forecaster.series.calendar.gaps import open_slots, regular_spacing, without_gaps
 from forecaster.series.calendar.rhythms import RHYTHMS, rhythm_of
 from forecaster.series.calendar.seasons import seasons_of
-from forecaster.series.features.counts import are_counts, may_be_counts
+from forecaster.series.features.counts import are_counts, may_be_counts, vary_as_counts
 from forecaster.series.features.effects import (
     NO_EFFECTS,
     CalendarPrior,
@@ -28,7 +28,7 @@ _FEWEST = 8  # series from which common seasons are learned
 _CLEAR = 20  # cycles in which a series clearly shows a season of its own
 # A common season needs this share of all series, and this share of the series with any season.
 _VOTES, _MAJORITY = 0.2, 0.5
-_SHORT = 24  # rows up to which a series of counts may just have had no zero yet
+_SHORT = 24  # rows up to which changes do not say whether a series varies as counts do
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,7 +173,7 @@ def as_usual(
     made: dict[str, Nature] = {}
     for name, (values, _) in zip(panel.ids, panel.rows(), strict=True):
         made[name] = with_common(natures[name], common, len(values))
-        if counts and len(values) <= _SHORT and may_be_counts(values):
+        if counts and may_be_counts(values) and (len(values) <= _SHORT or vary_as_counts(values)):
             made[name] = dataclasses.replace(
                 made[name], counts=True, nonnegative=True, logarithmic=False
             )
@@ -240,12 +240,13 @@ def common_seasons(natures: Mapping[str, Nature]) -> tuple[int, ...]:
 
 
 def usually_counts(natures: Mapping[str, Nature]) -> bool:
-    """Return whether most series of a panel are counts.
+    """Return whether at least half of the series of a panel are counts.
 
-    Then a short series of whole numbers is taken for counts, too: it may just have had no zero yet.
+    Then a series of small whole numbers is taken for counts, too, if it is short or varies as
+    counts do: it may just have had no zero yet.
     """
     counts = sum(nature.counts for nature in natures.values())
-    return len(natures) >= _FEWEST and counts > _MAJORITY * len(natures)
+    return len(natures) >= _FEWEST and counts >= _MAJORITY * len(natures)
 
 
 def with_common(nature: Nature, common: Sequence[int], rows: int) -> Nature:

@@ -97,7 +97,7 @@ class Transform:
       :func:`combine`; empty for equal ones
     - ``common_seasons``: for series whose times are whole numbers and that do not clearly show a
       season of their own
-    - ``usually_counts``: whether most series are counts, see :func:`usually_counts`
+    - ``usually_counts``: whether half of the series are counts, see :func:`usually_counts`
     - ``unit``: the usual change from one row to the next in units of a series' level, for series
       that have hardly any rows; by default wide
     - ``volatility``: the usual volatility of a panel's prices; None: unknown

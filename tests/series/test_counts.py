@@ -1,0 +1,114 @@
+"""What the counts of a panel have in common, and how far each series is shrunk to it."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import forecaster as fc
+from forecaster.series.features.counts import (
+    NO_PRIOR,
+    CountPrior,
+    count_forecasts,
+    learn_counts,
+    vary_as_counts,
+)
+from forecaster.series.features.nature import as_usual, natures_of
+
+ROWS, HOURS = 60, 1344
+
+
+def flat(rows: list[np.ndarray], horizon: int = 3) -> list[np.ndarray]:
+    """Return the combination of each series: its mean so far."""
+    return [
+        np.repeat((z.cumsum() / np.arange(1, len(z) + 1))[:, None], horizon, axis=1) for z in rows
+    ]
+
+
+def mixed(seed: int = 0) -> list[np.ndarray]:
+    """Return slow parts, one sale in twelve months, and parts sold in packs of twelve."""
+    random = np.random.default_rng(seed)
+    slow = [random.poisson(1 / 12, ROWS) * 1.0 for _ in range(20)]
+    return slow + [12.0 * random.poisson(0.6, ROWS) for _ in range(20)]
+
+
+def test_slow_parts_do_not_take_the_mean_and_the_variance_of_packs():
+    rows = mixed()
+    combinations = flat(rows)
+    prior = learn_counts(rows, combinations)
+    for number in range(20):
+        made, deviation = count_forecasts(rows[number], combinations[number], prior)
+        assert made[-1, 0] == pytest.approx(rows[number].mean(), abs=0.25)
+        assert deviation[-1, 0] ** 2 < 1.3
+    made, deviation = count_forecasts(rows[-1], combinations[-1], prior)
+    assert 8 < deviation[-1, 0] ** 2 / made[-1, 0] < 16  # of packs of twelve
+
+
+def test_new_series_take_the_mean_of_the_panel():
+    rows = mixed()
+    prior = learn_counts(rows, flat(rows))
+    z = np.zeros(1)
+    made, deviation = count_forecasts(z, np.zeros((1, 3)), prior)
+    assert made[0, 0] > 0.3 and deviation[0, 0] > 1
+
+
+def test_a_daily_cycle_is_no_dispersion():
+    random = np.random.default_rng(0)
+    hours = np.arange(HOURS + 24)
+    cycle = np.where((hours % 24 >= 8) & (hours % 24 < 19), 1.0, 0.0)
+    levels = np.exp(random.uniform(0, 3, 12))
+    ahead = np.arange(HOURS)[:, None] + np.arange(1, 25)
+    rows = [random.poisson(level * cycle[:HOURS]) * 1.0 for level in levels]
+    combinations = [level * cycle[ahead] for level in levels]
+    prior = learn_counts(rows, combinations)
+    assert prior.share == 1 and prior.dispersion < 1.5
+    for z, combination, level in zip(rows, combinations, levels, strict=True):
+        made, deviation = count_forecasts(z, combination, prior)
+        day = cycle[ahead[-1]] > 0
+        np.testing.assert_allclose(made[-1, day], level, rtol=0.06)
+        ratio = deviation[-1, day] ** 2 / made[-1, day]
+        assert ratio.min() > 0.6 and ratio.max() < 1.8  # at any hour as of Poisson counts
+
+
+@pytest.mark.parametrize(("changes", "all_rows"), [(False, 1.0), (True, 0.0)])
+def test_old_rows_are_evidence_only_where_rates_last(changes, all_rows):
+    random = np.random.default_rng(1)
+    rows: list[np.ndarray] = []
+    for _ in range(200):
+        rates = random.gamma(0.5, 2.0, ROWS // 6) if changes else random.gamma(0.5, 2.0)
+        rows.append(random.poisson(np.repeat(rates, 6 if changes else ROWS)) * 1.0)
+    nothing = [np.zeros((ROWS, 3))] * len(rows)
+    assert learn_counts(rows, nothing).all_rows == all_rows
+
+
+def test_the_usual_ratio_counts_for_more_rows_where_series_are_alike():
+    random = np.random.default_rng(2)
+    alike = [random.poisson(3.0, ROWS) * 1.0 for _ in range(40)]
+    assert learn_counts(alike, flat(alike)).rows > 3 * learn_counts(mixed(), flat(mixed())).rows
+
+
+def test_priors_of_damaged_models_are_refused():
+    assert CountPrior.from_json(NO_PRIOR) == NO_PRIOR
+    for damaged in (NO_PRIOR._replace(rows=0.0), NO_PRIOR._replace(all_rows=2.0)):
+        with pytest.raises(ValueError, match="transform: counts"):
+            CountPrior.from_json(damaged)
+
+
+def test_long_series_without_a_zero_are_counts_in_a_panel_of_counts_if_they_vary_as_counts():
+    random = np.random.default_rng(3)
+    steady = np.rint(50 + 2 * random.standard_normal(ROWS))
+    often = np.maximum(random.poisson(6.0, ROWS), 1.0)
+    large = random.poisson(500.0, ROWS) * 1.0
+    assert vary_as_counts(often) and vary_as_counts(large) and not vary_as_counts(steady)
+    parts = {f"part {number}": random.poisson(1.0, ROWS) for number in range(9)}
+    y = {**parts, "often": often, "steady": steady, "large": large}
+    frame = pd.concat(
+        pd.DataFrame({"unique_id": name, "ds": np.arange(ROWS), "y": values})
+        for name, values in y.items()
+    )
+    panel = fc.load_panel(frame)
+    natures = natures_of(panel, ())
+    made = as_usual(natures, panel, (), counts=True)
+    assert {name for name, nature in made.items() if nature.counts} == {*parts, "often"}
+    assert not made["often"].logarithmic and made["steady"].logarithmic
+    unusual = as_usual(natures, panel, (), counts=False)
+    assert not unusual["often"].counts
