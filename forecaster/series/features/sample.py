@@ -144,7 +144,8 @@ class Sample:
             combined(
                 self._z(number), self._natures[number].seasons, horizon, doubt, of, shares,
                 alone=alone, sparse=self._natures[number].sparse,
-            )[1][-1]
+                nonnegative=self._natures[number].nonnegative,
+            ).scale[-1]
             for number, of in zip(some, made, strict=True)
         ]  # fmt: skip
         return np.array(scales).reshape(-1, horizon)
