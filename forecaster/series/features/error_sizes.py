@@ -16,7 +16,7 @@ from forecaster.series.causal import shift
 from forecaster.series.features.anchors import Ahead, Steps, by_target_step, decayed, lagged
 
 _CLOSED_BEFORE = 3  # cycles that a phase was closed in, or all there are if they are fewer
-_OPENED, _FAILED = 0.05, 0.25  # share of closed phases that opened, and of open ones that did not
+_RARELY, _SOMETIMES = 0.05, 0.25  # shares of phases that change from one cycle to the next
 _MEMORY, _SEASONS = 300, 7  # steps that errors are remembered: at least, and in seasons
 _DOUBT = 9.0  # up to this squared t-statistic errors do not grow with the forecast
 _MOST = 0.98  # growth of errors in per cent where forecasts grow by one per cent, at most
@@ -53,24 +53,30 @@ def error_sizes(base: Ahead, z: Steps, seasons: Sequence[int]) -> Sizes:
 def _closed(z: Steps, season: int, horizon: int) -> Bool[np.ndarray, "*series step horizon"]:
     """Return whether a series will be closed at the phase of each step ahead.
 
-    It was zero there in the latest cycles, of which each had another value elsewhere, and so far
-    nearly all phases that were zero in this way stayed zero, and most of the others did not.
+    It was zero there in the latest cycles, and had another value elsewhere in them. So far nearly
+    all phases that were zero in this way stayed zero, or nearly all stayed what they were; and
+    neither the zeros nor the others often changed.
     """
     steps = np.arange(int(z.shape[-1]))
-    opened = z > 0
+    opened, zero = z > 0, z == 0
     total = np.cumsum(opened, axis=-1)
     alive = total - np.where(steps < season, 0, np.roll(total, season, axis=-1)) > 0
-    idle = (z == 0) & alive
-    expected = idle.copy()
+    expected = zero & alive
+    before = zero & (alive | (steps < season))
     for cycles in range(1, _CLOSED_BEFORE):
-        expected &= (steps < cycles * season) | np.roll(idle, cycles * season, axis=-1)
+        expected &= (steps < cycles * season) | np.roll(before, cycles * season, axis=-1)
 
-    def share(before: np.ndarray, now: np.ndarray) -> np.ndarray:
-        """Return the share of phases that were of one kind and are of another, too high by half."""
+    def counted(before: np.ndarray, now: np.ndarray) -> np.ndarray:
+        """Return how many phases were of one kind until now, and how many of them are another."""
         known = (steps >= season) & np.roll(before, season, axis=-1)
-        return (np.cumsum(known & now, axis=-1) + 0.5) / (np.cumsum(known, axis=-1) + 1)
+        return np.cumsum(np.stack([known, known & now]), axis=-1)
 
-    sure = (share(expected, opened) <= _OPENED) & (share(opened, z == 0) <= _FAILED)
+    closed, others = counted(expected, opened), counted(opened, zero)
+    of_closed, of_others, of_all = (
+        (changed + 0.5) / (known + 1) for known, changed in (closed, others, closed + others)
+    )
+    sure = np.minimum(of_closed, of_all) <= _RARELY
+    sure &= np.maximum(of_closed, of_others) <= _SOMETIMES
     return sure[..., None] & (lagged(expected.astype(float), season, horizon) == 1)
 
 
