@@ -36,8 +36,8 @@ class Sizes(NamedTuple):
 def error_sizes(base: Ahead, z: Steps, seasons: Sequence[int]) -> Sizes:
     """Return the relative sizes of the errors of forecasts of series without negative values.
 
-    They are 1, bit for bit, where a series is never closed and its errors do not clearly grow with
-    the forecast.
+    They are 1, bit for bit, in seasons without closed phases, and where errors do not clearly grow
+    with the forecast.
 
     - ``base``: the forecasts made at each step
     - ``z``: the values, NaN after the end of shorter series
@@ -59,8 +59,7 @@ def _closed(z: Steps, season: int, horizon: int) -> Bool[np.ndarray, "*series st
     """
     steps = np.arange(int(z.shape[-1]))
     opened, zero = z > 0, z == 0
-    total = np.cumsum(opened, axis=-1)
-    alive = total - np.where(steps < season, 0, np.roll(total, season, axis=-1)) > 0
+    alive = _lately(opened, season)
     expected = zero & alive
     before = zero & (alive | (steps < season))
     for cycles in range(1, _CLOSED_BEFORE):
@@ -80,11 +79,18 @@ def _closed(z: Steps, season: int, horizon: int) -> Bool[np.ndarray, "*series st
     return sure[..., None] & (lagged(expected.astype(float), season, horizon) == 1)
 
 
+def _lately(true: np.ndarray, season: int) -> Bool[np.ndarray, "*series step"]:
+    """Return whether something was true at any of the latest steps, as many as a season has."""
+    total = np.cumsum(true, axis=-1)
+    before = np.roll(total, season, axis=-1)
+    return total > np.where(np.arange(int(true.shape[-1])) < season, 0, before)
+
+
 def _by_level(base: Ahead, z: Steps, closed: Bool[np.ndarray, "*series step"], season: int) -> Ahead:
     """Return the relative sizes of errors as a linear function of the forecast.
 
     It is fitted to the errors one step ahead, which do not overlap, and shrunk to 1 the more, the
-    weaker the evidence is.
+    weaker the evidence is. In seasons without a closed phase errors are taken to be of one size.
 
     ``closed``: whether each series will be closed at the next step, which then says nothing
     """
@@ -105,7 +111,8 @@ def _by_level(base: Ahead, z: Steps, closed: Bool[np.ndarray, "*series step"], s
         count = np.minimum(np.cumsum(np.isfinite(error), axis=-1), memory)
         kept = np.maximum(1 - _DOUBT * rest / (along * along * count), 0.0)
         growth = kept * np.clip(along / spread * level / usual, 0.0, _MOST)
-        growth = np.where(np.isfinite(growth) & (growth > 0) & (rest > 0), growth, 0.0)[..., None]
+        used = np.isfinite(growth) & (rest > 0) & _lately(closed, season)
+        growth = np.where(used, growth, 0.0)[..., None]
         highest = np.fmax.accumulate(z, -1)
         above = np.clip(base, 0.0, highest[..., None]) / level[..., None] - 1
         return np.where(growth > 0, 1 + growth * above, 1.0)
