@@ -68,8 +68,8 @@ def combined(
 
     - ``sparse``: whether the series are sparse, see :class:`~forecaster.series.Nature`. Their base
       is then zero, unless the errors of the combination have been much smaller than those of zero
-    - ``nonnegative``: whether they have zeros and nothing below. Their errors may then depend on the
-      season and the level, see :func:`error_sizes`
+    - ``nonnegative``: whether they have zeros and nothing below. Their errors may then depend
+      on the season and the level, see :func:`error_sizes`
     - ``counts``: what the counts of a panel have in common, for series of counts; base and scale
       are then mean and standard deviation of the counts
     - others as of :func:`forecaster.series.features.anchors.combine`

@@ -86,7 +86,9 @@ def _lately(true: np.ndarray, season: int) -> Bool[np.ndarray, "*series step"]:
     return total > np.where(np.arange(int(true.shape[-1])) < season, 0, before)
 
 
-def _by_level(base: Ahead, z: Steps, closed: Bool[np.ndarray, "*series step"], season: int) -> Ahead:
+def _by_level(
+    base: Ahead, z: Steps, closed: Bool[np.ndarray, "*series step"], season: int
+) -> Ahead:
     """Return the relative sizes of errors as a linear function of the forecast.
 
     It is fitted to the errors one step ahead, which do not overlap, and shrunk to 1 the more, the

@@ -99,7 +99,7 @@ class Sample:
                 for number, cut, end in zip(some, cuts, ends, strict=True)
             ]
         )
-        return _choose_doubt(np.array(by_doubt)[moved & _of_one_kind(np.array(counts))]), shares
+        return choose_doubt(np.array(by_doubt)[moved & _of_one_kind(np.array(counts))]), shares
 
     def optimism(self, horizon: int, doubt: float, shares: Shares | None) -> float:
         """Return how much larger new errors are than the errors classical models were fitted to.
@@ -216,7 +216,7 @@ def _of_one_kind(counts: Bool[np.ndarray, " series"]) -> Bool[np.ndarray, " seri
     return ~counts if (~counts).sum() >= _FEWEST else np.full(counts.shape, True)
 
 
-def _choose_doubt(errors: Float[np.ndarray, "series doubt"]) -> float:
+def choose_doubt(errors: Float[np.ndarray, "series doubt"]) -> float:
     """Return the doubt with the smallest mean error over all series, unless the default is close.
 
     A product that is sold no more is forecast perfectly by its last value, so that any other error

@@ -578,7 +578,10 @@ class Transform:
         filled = rows_without_effects(panel, natures, self.covariates)
         kinds = [
             (
-                nature.seasons, nature.sparse, nature.nonnegative, nature.counts,
+                nature.seasons,
+                nature.sparse,
+                nature.nonnegative,
+                nature.counts,
                 nature.experts.learned > 0,
             )
             for nature in natures.values()
