@@ -10,7 +10,7 @@ from forecaster.series.features.anchors import DOUBT, combine, errors_by_doubt
 from forecaster.series.features.combined import usual_growth, with_few_errors, with_usual_growth
 from forecaster.series.features.counts import count_forecasts, learn_counts
 from forecaster.series.features.nature import Nature
-from forecaster.series.features.sample import Sample
+from forecaster.series.features.sample import Sample, choose_doubt
 from forecaster.series.features.transforms import Transform
 from forecaster.series.panel.panel import Panel
 
@@ -43,6 +43,28 @@ def test_a_few_series_say_too_little():
     assert chosen(walks(series=7)) == DOUBT
     still = np.ones((SERIES, ROWS))
     assert chosen(still) == DOUBT
+
+
+def test_products_that_are_sold_no_more_say_nothing_about_the_others():
+    dead = 10 + np.abs(noise(5)[:, :100])
+    dead[:, 70:] = 0.0  # still for the later half of what is judged
+    alive = noise()[:, :100]
+    assert chosen(np.concatenate([alive, dead])) == chosen(alive) < DOUBT
+    assert chosen(dead) == DOUBT
+
+
+def test_a_few_large_errors_do_not_choose_the_doubt_for_all():
+    errors = np.repeat([[0.9, 0.95, 0.97, 0.99]], SERIES, axis=0)
+    errors[:, 0] += 0.01 * np.random.default_rng(0).normal(size=SERIES)
+    errors[:2] = 9.0, 5.0, 3.0, 1.1
+    assert choose_doubt(errors) == choose_doubt(errors[2:]) == 0.0
+
+
+def test_counts_choose_the_doubt_only_where_few_series_are_none():
+    values = np.concatenate([noise(), walks()])
+    natures = [Nature()] * SERIES + [Nature(counts=True)] * SERIES
+    assert Sample(list(values), natures).weights(4)[0] == chosen(noise())
+    assert Sample(list(walks()), natures[SERIES:]).weights(4)[0] == 3.0
 
 
 def test_more_doubt_draws_nearer_to_the_last_value():

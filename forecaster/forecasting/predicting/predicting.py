@@ -295,6 +295,7 @@ def _reach(
     unit = np.take_along_axis(transformed.scale, at, axis=1)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         far = np.take_along_axis(transformed.largest_errors(), at, axis=1) / unit
+        far[unit == 0] = np.nan  # what is sure has no score
         reach = np.stack([mixture.scores(-far), mixture.scores(far)])
     reach[:, transformed.counted] = np.nan
     return reach
@@ -375,7 +376,9 @@ def _columns(
     for percent, scores in bounds.items():
         for column, score in zip(bounds_of(name, percent), scores, strict=True):
             columns[column] = in_own_units(mixture.quantiles(score))
-    columns[RISE] = mixture.probability_above((now - base) / unit)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rise = np.where(unit == 0, np.where(now < base, -np.inf, np.inf), (now - base) / unit)
+    columns[RISE] = mixture.probability_above(rise)
     return columns
 
 

@@ -116,7 +116,7 @@ def errors_by_doubt(
     squared_t = _evidence(difference, z, seasons, young)
 
     def error(base: Ahead) -> float:
-        known = _known_errors(base, z)[len(z) // 2 if since is None else since :]
+        known = known_errors(base, z)[len(z) // 2 if since is None else since :]
         return float(np.nanmean(known)) if np.isfinite(known).any() else np.nan
 
     naive_error = error(naive)
@@ -150,13 +150,13 @@ def log_errors(
         uncounted[: min(seasons)] = True
 
     def error(forecasts: Ahead) -> list[float]:
-        known = np.where(uncounted, np.nan, _known_errors(forecasts, z))
+        known = np.where(uncounted, np.nan, known_errors(forecasts, z))
         parts = (known[:, a:b] for a, b in itertools.pairwise(_stretches(horizon)))
         return [float(np.nanmean(part)) if np.isfinite(part).any() else np.nan for part in parts]
 
     rows = [error(forecasts) for forecasts in (anchored, *experts)]
     if young:
-        rows[0] = np.fmin(rows[0], error(_lagged(z, min(seasons), horizon))).tolist()
+        rows[0] = np.fmin(rows[0], error(lagged(z, min(seasons), horizon))).tolist()
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.log(np.array(rows))
         logs = logs - logs.mean(0)
@@ -274,7 +274,7 @@ def _errors_in_season(
         _later_errors(one[..., : young.stop, :], some, seasons, stretches, decay)
         for one in forecasts
     ]
-    last = _lagged(some, min(seasons), stretches[-1])
+    last = lagged(some, min(seasons), stretches[-1])
     later[0] = np.fmin(later[0], _later_errors(last, some, seasons, stretches, decay))
     for error, since in zip(errors, later, strict=True):
         at, new = error[..., young, :], since[..., young, :]
@@ -286,7 +286,7 @@ def _later_errors(
     forecasts: Ahead, z: Steps, seasons: Sequence[int], stretches: np.ndarray, decay: float
 ) -> ByStretch:
     """Return the mean absolute error of the values after the first season, by stretch."""
-    return decayed(_means(_after_first(_known_errors(forecasts, z), seasons), stretches), decay)
+    return decayed(_means(_after_first(known_errors(forecasts, z), seasons), stretches), decay)
 
 
 def _after_first(known: Ahead, seasons: Sequence[int]) -> Ahead:
@@ -302,7 +302,7 @@ def _evidence(difference: Ahead, z: Steps, seasons: Sequence[int], young: slice)
     horizon = difference.shape[-1]
     if young.start < young.stop:
         some, season = z[..., : young.stop], min(seasons)
-        seasonal = _lagged(some, season, horizon) - _flat(some, horizon)
+        seasonal = lagged(some, season, horizon) - _flat(some, horizon)
         at = whole[..., young, :]
         at[...] = np.fmax(at, _squared_t(seasonal, some, season)[..., young, :])
     return whole
@@ -354,7 +354,7 @@ def _squared_t(difference: Ahead, z: Steps, since: int = 0) -> ByStretch:
 
 def decayed_errors(forecasts: Ahead, z: Steps, decay: float) -> Ahead:
     """Return the exponentially weighted mean absolute error known at each step, by horizon."""
-    return decayed(_known_errors(forecasts, z), decay)
+    return decayed(known_errors(forecasts, z), decay)
 
 
 def _anchors(z: Steps, seasons: Sequence[int], horizon: int) -> list[Ahead]:
@@ -375,8 +375,8 @@ def _anchors(z: Steps, seasons: Sequence[int], horizon: int) -> list[Ahead]:
     if len(seasons) > 1:
         short, long = min(seasons), max(seasons)
         # The latest short season, and how it changed one long season ago.
-        change_then = _lagged(z, long, horizon) - _lagged_both(z, short, long, horizon)
-        anchors.append(_lagged(z, short, horizon) + change_then)
+        change_then = lagged(z, long, horizon) - _lagged_both(z, short, long, horizon)
+        anchors.append(lagged(z, short, horizon) + change_then)
     return anchors
 
 
@@ -386,8 +386,8 @@ def _seasonal(z: Steps, season: int, horizon: int) -> list[Ahead]:
     Two variants add the change of level since then. One adds the latest surprise, which fades.
     """
     ahead = np.arange(1, horizon + 1)
-    last = _lagged(z, season, horizon)
-    mean = (last + _lagged(z, season, horizon, 1) + _lagged(z, season, horizon, 2)) / 3
+    last = lagged(z, season, horizon)
+    mean = (last + lagged(z, season, horizon, 1) + lagged(z, season, horizon, 2)) / 3
     level = _level(z, season)
     before = [_shifted(level, season * count) for count in (1, 2, 3)]
     rise = level - before[0]
@@ -409,7 +409,7 @@ def _level(z: Steps, season: int) -> Steps:
 
 
 def _lagged_both(z: Steps, short: int, long: int, horizon: int) -> Ahead:
-    """Return the value one long season before that of :func:`_lagged` for the short season."""
+    """Return the value one long season before that of :func:`lagged` for the short season."""
     out = np.full((*z.shape, horizon), np.nan)
     for column in range(horizon):
         back = -(-(column + 1) // short) * short - (column + 1) + long
@@ -417,7 +417,7 @@ def _lagged_both(z: Steps, short: int, long: int, horizon: int) -> Ahead:
     return out
 
 
-def _lagged(z: Steps, season: int, horizon: int, more: int = 0) -> Ahead:
+def lagged(z: Steps, season: int, horizon: int, more: int = 0) -> Ahead:
     """Return, for each step ahead, the latest known value that lies whole seasons before it.
 
     ``more``: further seasons to go back
@@ -434,7 +434,7 @@ def _recent_errors(forecasts: Ahead, z: Steps, stretches: np.ndarray, decay: flo
 
     ``stretches``: from :func:`_stretches`.
     """
-    return decayed(_means(_known_errors(forecasts, z), stretches), decay)
+    return decayed(_means(known_errors(forecasts, z), stretches), decay)
 
 
 def _means(values: Ahead, stretches: np.ndarray) -> ByStretch:
@@ -443,7 +443,7 @@ def _means(values: Ahead, stretches: np.ndarray) -> ByStretch:
     return np.stack(parts, axis=-1)
 
 
-def _known_errors(forecasts: Ahead, z: Steps) -> Ahead:
+def known_errors(forecasts: Ahead, z: Steps) -> Ahead:
     """Return the absolute errors of the forecasts for each step; NaN where there was none."""
     return np.abs(by_target_step(forecasts) - z[..., None])
 

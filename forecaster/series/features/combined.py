@@ -1,6 +1,7 @@
 """The combined transform: features are the errors of a combination of simple forecasts."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -11,11 +12,15 @@ from forecaster.series.features.anchors import (
     Ahead,
     Shares,
     Steps,
+    by_target_step,
     combine,
+    decayed,
     decayed_errors,
+    known_errors,
     smoothed,
 )
 from forecaster.series.features.counts import CountPrior, count_forecasts
+from forecaster.series.features.error_sizes import error_sizes
 
 FEATURES = 10
 _MEMORY = 100  # rows of the mean error of zero
@@ -31,6 +36,21 @@ _LARGEST = 100.0  # logarithm of a ratio of scales in a sound model
 _TO_DEVIATION = 1.2533  # standard deviation over mean absolute value, of a normal distribution
 
 
+class Combination(NamedTuple):
+    """Forecasts of series, and what networks see of them.
+
+    - ``base``: the combination of simple forecasts
+    - ``scale``: the usual size of its errors
+    - ``relative``: the size expected of an error over the usual one, see :func:`error_sizes`
+    - ``features``: what networks see of each step
+    """
+
+    base: Ahead
+    scale: Ahead
+    relative: Ahead
+    features: Float[np.ndarray, "*series step feature"]
+
+
 def combined(
     z: Steps,
     seasons: Sequence[int],
@@ -41,14 +61,15 @@ def combined(
     *,
     alone: int | None = None,
     sparse: bool = False,
+    nonnegative: bool = False,
     counts: CountPrior | None = None,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> Combination:
     """Return base and scale by horizon, and the features, of one series, or of several at once.
-
-    Shapes are those of ``z`` and a last axis: (..., step, horizon) and (..., step, feature).
 
     - ``sparse``: whether the series are sparse, see :class:`~forecaster.series.Nature`. Their base
       is then zero, unless the errors of the combination have been much smaller than those of zero
+    - ``nonnegative``: whether they have zeros and nothing below. Their errors may then depend
+      on the season and the level, see :func:`error_sizes`
     - ``counts``: what the counts of a panel have in common, for series of counts; base and scale
       are then mean and standard deviation of the counts
     - others as of :func:`forecaster.series.features.anchors.combine`
@@ -63,18 +84,30 @@ def combined(
     elif sparse and alone is None:
         of_zero = decayed_errors(np.zeros(base.shape), z, 1 - 1 / _MEMORY)
         base = np.where(errors < _SURE * of_zero, base, 0.0)
+    known, relative = known_errors(base, z), np.ones(base.shape)
+    if nonnegative and counts is None and seasons:
+        closed, relative = error_sizes(base, z, seasons)
+        base = np.where(closed, 0.0, base)
+        usual = np.where(closed, np.nan, relative)
+        known = known_errors(base, z) / by_target_step(usual)
     floor = 1e-12 + 1e-4 * smoothed(np.abs(z - smoothed(z, 0.999)), 0.999)[..., None]
     fast, slow = (
-        _TO_DEVIATION * decayed_errors(base, z, 1 - 1 / max(steps, cycles * basic)) + floor
+        _TO_DEVIATION * decayed(known, 1 - 1 / max(steps, cycles * basic)) + floor
         for steps, cycles in ((16, 2), (66, 7))
     )
     scale = _known_throughout(np.sqrt((fast**2 + slow**2) / 2))
     scale = scale if deviation is None else deviation
-    return base, scale, _features(z, seasons, base, scale, fast[..., 0] / slow[..., 0])
+    features = _features(z, seasons, base, scale, relative, fast[..., 0] / slow[..., 0])
+    return Combination(base, scale, relative, features)
 
 
 def _features(
-    z: Steps, seasons: Sequence[int], base: Ahead, scale: Ahead, restlessness: Steps
+    z: Steps,
+    seasons: Sequence[int],
+    base: Ahead,
+    scale: Ahead,
+    relative: Ahead,
+    restlessness: Steps,
 ) -> Float[np.ndarray, "*series step feature"]:
     """Return what a network sees of each step.
 
@@ -83,8 +116,10 @@ def _features(
 
     def surprise(column: int) -> np.ndarray:
         """Return the error of the forecast for each step, in units of that forecast's scale."""
-        made, unit = (shift(part[..., column], column + 1) for part in (base, scale))
-        return (z - made) / unit
+        unit = scale[..., column] * relative[..., column]
+        made, unit = (shift(part, column + 1) for part in (base[..., column], unit))
+        with np.errstate(divide="ignore", invalid="ignore"):  # closed steps have no unit
+            return (z - made) / unit
 
     def change(season: int) -> np.ndarray:
         return (z - shift(z, season)) / scale[..., 0]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from forecaster.series.features.anchors import (
     DOUBT,
@@ -27,6 +27,7 @@ from forecaster.series.features.experts import (
 from forecaster.series.features.nature import Nature
 
 _DOUBTS = (0.0, DOUBT, 1.0, 3.0)
+_LARGEST_ERROR = 1.25  # over that of the last value, of a series in the choice of a doubt
 _FEWEST, _MOST = 8, 60  # series from which weights are learned
 _MOST_COUNTS = 250  # series from which the properties of counts are learned
 _JUDGED = 20  # horizons at the end of a series that its models are judged on, at most
@@ -69,7 +70,8 @@ class Sample:
 
         The classical models are fitted on the earlier half of each series, and judged on the later.
         The doubt is the default, unless another is better by more than the standard error of the
-        difference. Shares are None where no series has errors of all models.
+        difference. Series that no longer moved say nothing about it, and counts only where few
+        series are none. Shares are None where no series has errors of all models.
         """
         every = max(1, len(self._rows) // _MOST)
         some = range(0, len(self._rows), every)
@@ -91,7 +93,13 @@ class Sample:
             errors_by_doubt(z, its, horizon, _DOUBTS, of, shares, cut, counts=counted)
             for (z, its, of, cut), counted in zip(series, counts, strict=True)
         ]
-        return _choose_doubt(np.array(by_doubt)), shares
+        moved = np.array(
+            [
+                np.ptp(self._rows[number][max((cut + end) // 2 - 1, 0) :]) > 0
+                for number, cut, end in zip(some, cuts, ends, strict=True)
+            ]
+        )
+        return choose_doubt(np.array(by_doubt)[moved & _of_one_kind(np.array(counts))]), shares
 
     def optimism(self, horizon: int, doubt: float, shares: Shares | None) -> float:
         """Return how much larger new errors are than the errors classical models were fitted to.
@@ -144,7 +152,8 @@ class Sample:
             combined(
                 self._z(number), self._natures[number].own_seasons, horizon, doubt, of, shares,
                 alone=alone, sparse=self._natures[number].sparse,
-            )[1][-1]
+                nonnegative=self._natures[number].nonnegative,
+            ).scale[-1]
             for number, of in zip(some, made, strict=True)
         ]  # fmt: skip
         return np.array(scales).reshape(-1, horizon)
@@ -199,12 +208,23 @@ class Sample:
         return [of if rows else [] for of, rows in zip(made, learned, strict=True)]
 
 
-def _choose_doubt(errors: Float[np.ndarray, "series doubt"]) -> float:
+def _of_one_kind(counts: Bool[np.ndarray, " series"]) -> Bool[np.ndarray, " series"]:
+    """Return which series choose the doubt: those that are not counts, unless they are few.
+
+    Counts rest on a running mean, and on the combination only in part.
+    """
+    return ~counts if (~counts).sum() >= _FEWEST else np.full(counts.shape, True)
+
+
+def choose_doubt(errors: Float[np.ndarray, "series doubt"]) -> float:
     """Return the doubt with the smallest mean error over all series, unless the default is close.
+
+    A product that is sold no more is forecast perfectly by its last value, so that any other error
+    is a multiple of it. Such errors count as little more than that of the last value.
 
     ``errors``: from :func:`errors_by_doubt` for each series
     """
-    errors = errors[np.isfinite(errors).all(1)]
+    errors = np.minimum(errors[np.isfinite(errors).all(1)], _LARGEST_ERROR)
     if len(errors) < _FEWEST:
         return DOUBT
     best = int(np.argmin(errors.mean(0)))

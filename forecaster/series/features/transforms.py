@@ -555,11 +555,12 @@ class Transform:
         - ``forecasts``: the forecasts of their classical models
         """
         nature = natures[0]
-        base, scale, features = combined(
+        base, scale, relative, features = combined(
             z, nature.own_seasons, horizon, self.doubt, forecasts,
             np.array(self.shares) if self.shares else None,
             alone=None if self.alone is None else EXPERTS.index(self.alone),
-            sparse=nature.sparse, counts=self.counts if nature.counts else None,
+            sparse=nature.sparse, nonnegative=nature.nonnegative,
+            counts=self.counts if nature.counts else None,
         )  # fmt: skip
         if not nature.counts:  # the scale of counts never rests on a few errors alone
             learned, logarithmic = (
@@ -570,7 +571,7 @@ class Transform:
             scale = widened_for(learned, scale, self.optimism)
             level = np.maximum.accumulate(np.abs(z), -1)[..., None]
             unit = self.unit * np.where(logarithmic, 1.0, level)
-            scale = with_few_errors(scale, unit, self.growth)
+            scale = with_few_errors(scale, unit, self.growth) * relative
         return base, scale, features
 
     def _with_forecasts(
@@ -580,7 +581,13 @@ class Transform:
         natures = {name: self._nature(name) for name in panel.ids}
         filled = rows_without_effects(panel, natures, self.covariates)
         kinds = [
-            (nature.own_seasons, nature.sparse, nature.counts, nature.experts.learned > 0)
+            (
+                nature.own_seasons,
+                nature.sparse,
+                nature.nonnegative,
+                nature.counts,
+                nature.experts.learned > 0,
+            )
             for nature in natures.values()
         ]
         sizes = [len(row) * horizon for row in filled]

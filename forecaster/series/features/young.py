@@ -188,7 +188,7 @@ def _learned(some: Sequence[tuple[Row, Phases]], season: int, rhythm: str) -> Se
     mean = (certain * effects).sum(0) / (certain.sum() + certain.mean())
     around = np.asarray(np.square(effects - mean).mean(1) - chance, float)
     spread = np.sqrt(np.maximum(around, _LEAST**2))
-    order = np.argsort([own.noise for own in found], kind="stable")
+    order: list[int] = np.argsort([own.noise for own in found], kind="stable").tolist()
     order = order[:: max(1, -(-len(order) // _EXAMPLES))]
     examples = tuple((float(np.sqrt(found[n].noise)), float(spread[n])) for n in order)
     return SeasonPrior(tuple((mean - mean.mean()).tolist()), examples, smoothing, rhythm)

@@ -1,0 +1,120 @@
+"""How large errors are at each phase of a season, relative to their usual size.
+
+Series of busy days and closed nights have zeros, and so no logarithm, yet their errors grow with
+their level. A running mean over all steps then makes bands of open hours too narrow. Here errors
+may grow with the forecast, as far as past errors one step ahead show that they do. Steps at which
+a series is regularly closed count apart: they are forecast as zero, and say nothing about others.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool
+
+from forecaster.series.causal import shift
+from forecaster.series.features.anchors import Ahead, Steps, by_target_step, decayed, lagged
+
+_CLOSED_BEFORE = 3  # cycles that a phase was closed in, or all there are if they are fewer
+_RARELY, _SOMETIMES = 0.05, 0.25  # shares of phases that change from one cycle to the next
+_MEMORY, _SEASONS = 300, 7  # steps that errors are remembered: at least, and in seasons
+_DOUBT = 9.0  # up to this squared t-statistic errors do not grow with the forecast
+_MOST = 0.98  # growth of errors in per cent where forecasts grow by one per cent, at most
+
+
+class Sizes(NamedTuple):
+    """What is known at each step of the errors of the forecasts made there.
+
+    - ``closed``: whether the series will be closed
+    - ``relative``: the expected size of an error over its usual size; 0 where it will be closed
+    """
+
+    closed: Bool[np.ndarray, "*series step horizon"]
+    relative: Ahead
+
+
+def error_sizes(base: Ahead, z: Steps, seasons: Sequence[int]) -> Sizes:
+    """Return the relative sizes of the errors of forecasts of series without negative values.
+
+    They are 1, bit for bit, in seasons without closed phases, and where errors do not clearly grow
+    with the forecast.
+
+    - ``base``: the forecasts made at each step
+    - ``z``: the values, NaN after the end of shorter series
+    """
+    closed = np.zeros(base.shape, bool)
+    for season in seasons:
+        if 1 < season < z.shape[-1]:
+            closed |= _closed(z, season, base.shape[-1])
+    relative = _by_level(np.where(closed, 0.0, base), z, closed[..., 0], max(seasons, default=1))
+    return Sizes(closed, np.where(closed, 0.0, relative))
+
+
+def _closed(z: Steps, season: int, horizon: int) -> Bool[np.ndarray, "*series step horizon"]:
+    """Return whether a series will be closed at the phase of each step ahead.
+
+    It was zero there in the latest cycles, and had another value elsewhere in them. So far nearly
+    all phases that were zero in this way stayed zero, or nearly all stayed what they were; and
+    neither the zeros nor the others often changed.
+    """
+    steps = np.arange(int(z.shape[-1]))
+    opened, zero = z > 0, z == 0
+    alive = _lately(opened, season)
+    expected = zero & alive
+    before = zero & (alive | (steps < season))
+    for cycles in range(1, _CLOSED_BEFORE):
+        expected &= (steps < cycles * season) | np.roll(before, cycles * season, axis=-1)
+
+    def counted(before: np.ndarray, now: np.ndarray) -> np.ndarray:
+        """Return how many phases were of one kind until now, and how many of them are another."""
+        known = (steps >= season) & np.roll(before, season, axis=-1)
+        return np.cumsum(np.stack([known, known & now]), axis=-1)
+
+    closed, others = counted(expected, opened), counted(opened, zero)
+    of_closed, of_others, of_all = (
+        (changed + 0.5) / (known + 1) for known, changed in (closed, others, closed + others)
+    )
+    sure = np.minimum(of_closed, of_all) <= _RARELY
+    sure &= np.maximum(of_closed, of_others) <= _SOMETIMES
+    return sure[..., None] & (lagged(expected.astype(float), season, horizon) == 1)
+
+
+def _lately(true: np.ndarray, season: int) -> Bool[np.ndarray, "*series step"]:
+    """Return whether something was true at any of the latest steps, as many as a season has."""
+    total = np.cumsum(true, axis=-1)
+    before = np.roll(total, season, axis=-1)
+    return total > np.where(np.arange(int(true.shape[-1])) < season, 0, before)
+
+
+def _by_level(
+    base: Ahead, z: Steps, closed: Bool[np.ndarray, "*series step"], season: int
+) -> Ahead:
+    """Return the relative sizes of errors as a linear function of the forecast.
+
+    It is fitted to the errors one step ahead, which do not overlap, and shrunk to 1 the more, the
+    weaker the evidence is. In seasons without a closed phase errors are taken to be of one size.
+
+    ``closed``: whether each series will be closed at the next step, which then says nothing
+    """
+    memory = max(_MEMORY, _SEASONS * season)
+    made = np.maximum(by_target_step(base[..., :1])[..., 0], 0.0)
+    made[shift(closed.astype(float), 1) == 1] = np.nan
+    error = np.abs(z - made)
+    made = np.where(np.isfinite(error), made, np.nan)
+
+    def mean(values: Steps) -> Steps:
+        return decayed(values[..., None], 1 - 1 / memory)[..., 0]
+
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        level, usual = mean(made), mean(error)
+        along = mean(made * error) - level * usual
+        spread = mean(made * made) - level * level
+        rest = spread * (mean(error * error) - usual * usual) - along * along
+        count = np.minimum(np.cumsum(np.isfinite(error), axis=-1), memory)
+        kept = np.maximum(1 - _DOUBT * rest / (along * along * count), 0.0)
+        growth = kept * np.clip(along / spread * level / usual, 0.0, _MOST)
+        used = np.isfinite(growth) & (rest > 0) & _lately(closed, season)
+        growth = np.where(used, growth, 0.0)[..., None]
+        highest = np.fmax.accumulate(z, -1)
+        above = np.clip(base, 0.0, highest[..., None]) / level[..., None] - 1
+        return np.where(growth > 0, 1 + growth * above, 1.0)
