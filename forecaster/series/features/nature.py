@@ -116,6 +116,12 @@ class Nature:
         return () if self.profile else self.seasons
 
     @property
+    def kind(self) -> tuple[object, ...]:
+        """The properties that series share which are combined together."""
+        learned = self.experts.learned > 0
+        return self.own_seasons, self.sparse, self.nonnegative, self.counts, learned
+
+    @property
     def has_effects(self) -> bool:
         """Whether something is known of it in advance."""
         return bool(self.effects or self.responses or self.profile)

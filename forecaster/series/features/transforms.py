@@ -580,16 +580,7 @@ class Transform:
         """Yield the rows of series that are alike, and their classical models' forecasts."""
         natures = {name: self._nature(name) for name in panel.ids}
         filled = rows_without_effects(panel, natures, self.covariates)
-        kinds = [
-            (
-                nature.own_seasons,
-                nature.sparse,
-                nature.nonnegative,
-                nature.counts,
-                nature.experts.learned > 0,
-            )
-            for nature in natures.values()
-        ]
+        kinds = [nature.kind for nature in natures.values()]
         sizes = [len(row) * horizon for row in filled]
         for rows in few_at_a_time(sizes):
             experts = [natures[panel.ids[row]].experts for row in rows]
