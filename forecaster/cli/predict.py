@@ -216,6 +216,11 @@ def _warn(result: "Prediction") -> None:
         say(f"Retired, not forecast ({len(result.retired)}): {listed(result.retired)}")
     if flat := _without_width(result):
         say(f"Never changed, so the bands have no width: {listed(flat)}")
+    if closed := _closed_ahead(result):
+        say(
+            "Always zero at some of the times ahead, as at night; there the forecast is zero, and "
+            f"the bands have no width: {listed(closed)}"
+        )
     name_proposed(result.proposed)
     jumped = {name: day for name, day in result.jumped.items() if name not in result.proposed}
     for name, day in list(jumped.items())[:_MOST_JUMPS]:
@@ -284,6 +289,21 @@ def _without_width(result: "Prediction") -> list[str]:
     flat = panel.constant() & (panel.mask.sum(1) > 1)
     still = [name for name, constant in zip(panel.ids, flat, strict=True) if constant]
     return [name for name in still if not _has_width(result, name)]
+
+
+def _closed_ahead(result: "Prediction") -> list[str]:
+    """Return the series whose bands are zero on both sides at some of the times ahead.
+
+    Series that never changed do not count, nor do counts, of which zero is then only likely.
+    """
+    panel, model = result.panel, result.model
+    bounds = [each for each in map(str, result.frame) if each.startswith(f"{model.config.column}-")]
+    if panel.target != "y" or result.summed or not bounds:
+        return []
+    closed = result.frame["unique_id"][(result.frame[bounds] == 0).all(axis=1)].unique()
+    plain = ~panel.constant() & ~model.transform.counted(panel.ids)
+    names = [name for name, one in zip(panel.ids, plain, strict=True) if one]
+    return [name for name in names if name in set(closed)]
 
 
 def _has_width(result: "Prediction", name: str) -> bool:

@@ -107,6 +107,7 @@ def test_forecasts_say_what_they_rest_on(tmp_path):
     assert (
         every.exit_code == 0 and "Never changed, so the bands have no width: still" in every.stderr
     )
+    assert "Always zero" not in every.stderr
     drawn = run("predict", "still", "weeks", "--paths", 5, *home)
     assert "Never changed, so the bands have no width: still\n" in drawn.stderr
     page = tmp_path / "f.html"
@@ -268,3 +269,24 @@ def test_a_fit_says_why_no_series_has_networks(tmp_path, long, options, why):
     )  # fmt: skip
     said = " ".join(done.stdout.split())
     assert done.exit_code == 0 and f"none; {why} " in said, done.output
+
+
+def test_times_at_which_a_series_is_closed_are_said_to_have_bands_without_width(tmp_path):
+    random, months = np.random.default_rng(1), pd.date_range("2019-01-31", periods=60, freq="ME")
+    summer = (months.month > 3) & (months.month < 10)
+    parts = [
+        pd.DataFrame(
+            {"unique_id": name, "ds": months, "y": np.where(open_, 1.0, 0.0) * sold.round(1)}
+        )
+        for name, open_, sold in (
+            ("ice", summer, 900 * np.exp(0.1 * random.normal(size=60))),
+            ("bread", summer | True, 900 * np.exp(0.1 * random.normal(size=60))),
+        )
+    ]
+    pd.concat(parts).to_csv(tmp_path / "sales.csv", index=False)
+    home = ("--home", tmp_path / "home")
+    fitted = run("fit", "--source", f"files:{tmp_path / 'sales.csv'}", "--horizon", 3, *home)
+    assert fitted.exit_code == 0, fitted.output
+    made = run("predict", "--all", *home)
+    assert made.exit_code == 0, made.output
+    assert re.search(r"Always zero at some .* have no width: ice\n", made.stderr), made.stderr
