@@ -131,6 +131,13 @@ def test_one_column_that_tells_rows_apart_is_found_and_none_is_invented():
     assert "unique by" not in str(error.value)
 
 
+def test_a_cell_that_is_a_list_names_no_series():
+    """Looking for such columns ended in a `TypeError` of pandas."""
+    frame = pd.DataFrame({"ds": ["2024-01-01"] * 4, "unique_id": "A", "y": [[1], 1, 1, 1]})
+    with pytest.raises(DataError):
+        fc.load_panel(frame)
+
+
 def test_an_empty_part_of_a_name_is_an_error():
     gap = retail()
     gap.loc[6, "item"] = None

@@ -13,6 +13,7 @@ from forecaster.series.features.young import (
     phases_of,
     profile_of,
 )
+from tests.slow import rest_slow
 
 SEASON, HORIZON, OLD = 12, 6, 60
 YOUNG = (4, 8, 14, 20)  # rows
@@ -57,7 +58,7 @@ def errors(series: dict[str, np.ndarray], forecast: pd.DataFrame) -> dict[str, f
     }
 
 
-@pytest.mark.parametrize(("own", "common"), [(0.05, 0.2), (0.15, 0.0)])
+@pytest.mark.parametrize(("own", "common"), rest_slow([(0.05, 0.2), (0.15, 0.0)]))
 def test_young_series_are_forecast_with_a_season(own, common):
     """Errors are about half of those of the last value; the season is common, or each one's own."""
     series = shops(1, own, common)
@@ -75,6 +76,7 @@ def test_young_series_are_forecast_with_a_season(own, common):
     assert profiled and all(name.startswith("young") for name in profiled)
 
 
+@pytest.mark.slow
 def test_a_panel_without_a_season_has_no_profile_and_old_ones_keep_their_bits():
     series = shops(2, 0.0, 0.0)
     panel = panel_of(series)

@@ -67,13 +67,21 @@ def key_columns(table: pd.DataFrame, times: pd.Series, known: Sequence[str]) -> 
     texts = [
         str(name)
         for name in table
-        if name not in known and _is_text(table[name]) and 2 * table[name].nunique() <= len(table)
+        if name not in known and _is_text(table[name]) and _repeats(table[name])
     ][:_MOST_TEXTS]
     for count in range(1, min(_MOST_JOINED, len(texts)) + 1):
         for some in itertools.combinations(texts, count):
             if not table[list(some)].assign(**{" ds": times}).duplicated().any():
                 return list(some)
     return []
+
+
+def _repeats(column: pd.Series) -> bool:
+    """Return whether values are twice there on average; other things than text never are."""
+    try:
+        return 2 * column.nunique() <= len(column)
+    except TypeError:  # a list, say, has no hash
+        return False
 
 
 def _is_text(column: pd.Series) -> bool:
