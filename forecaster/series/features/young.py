@@ -66,7 +66,7 @@ class SeasonPrior(NamedTuple):
         return len(self.mean)
 
     def helps_with(self, rows: int) -> bool:
-        """Return whether a series of so many rows is young, and forecast better by the prior."""
+        """Return whether the prior helps a series; ``rows``: the number of its rows."""
         old = rows >= YOUNG * self.season
         return not old and self.helps[int(rows >= self.season)]
 
