@@ -13,7 +13,6 @@ from forecaster.errors import ModelError
 from forecaster.forecasting.bands.conformal import band_scores, common_tails
 from forecaster.forecasting.bands.widths import KNOTS, Tails, Widths
 from forecaster.forecasting.fitting.widths import Scores, widths_of
-from tests.slow import rest_slow
 
 HORIZON, ROWS = 6, 48
 
@@ -91,20 +90,36 @@ def test_counts_have_no_part_in_the_tails():
     np.testing.assert_array_equal(only_counts.tails, Widths.unit(2).tails)
 
 
-@pytest.mark.parametrize("seed", rest_slow([1, 2, 3]))
-def test_a_band_of_list_prices_holds_their_rare_jumps(seed):
-    """Without the common tails, 95 % bands held 83 to 87 %; the paths have the same quantiles."""
-    prices = list_prices(seed)
+def coverage(model: fc.Model, panel: fc.Panel, prices: dict[str, np.ndarray]) -> float:
+    """Return the share of what came that the 95 % bands hold."""
+    outcomes = np.concatenate([prices[name][ROWS:] for name in panel.ids])
+    made = fc.predict(model, panel, level=[95])
+    return float(made["LSTM-lo-95"].le(outcomes).mul(made["LSTM-hi-95"].ge(outcomes)).mean())
+
+
+def without_tails(model: fc.Model) -> fc.Model:
+    normal = np.tile(KNOTS, (HORIZON, 1))
+    return dataclasses.replace(model, widths=model.widths._replace(tails=normal))
+
+
+@pytest.mark.slow
+def test_bands_of_list_prices_hold_their_rare_jumps():
+    """In the mean of seven panels: in one of them, 360 values of one period, it varies by 4 %."""
+    held, before = [], []
+    for seed in range(1, 8):
+        prices = list_prices(seed)
+        panel = panel_of(prices)
+        model = fc.fit(panel, fc.Config(horizon=HORIZON))
+        held.append(coverage(model, panel, prices))
+        before.append(coverage(without_tails(model), panel, prices))
+    assert np.mean(held) > max(0.88, np.mean(before) + 0.03)  # 0.891 and 0.829
+
+
+def test_paths_of_list_prices_jump_as_often_as_the_bands_say():
+    prices = list_prices(1)
     panel = panel_of(prices)
     model = fc.fit(panel, fc.Config(horizon=HORIZON))
-    plain = dataclasses.replace(model, widths=model.widths._replace(tails=np.tile(KNOTS, (6, 1))))
-    outcomes = np.concatenate([prices[name][ROWS:] for name in panel.ids])
-
-    def held(one: fc.Model) -> float:
-        made = fc.predict(one, panel, level=[95])
-        return float(made["LSTM-lo-95"].le(outcomes).mul(made["LSTM-hi-95"].ge(outcomes)).mean())
-
-    assert held(model) > max(0.88, held(plain) + 0.03)
+    assert coverage(model, panel, prices) > coverage(without_tails(model), panel, prices) + 0.03
     made = fc.predict(model, panel, level=[90])
     paths = fc.simulate(model, panel, n_paths=4_000).groupby(["unique_id", "ds"], sort=False)
     low, high = (paths["LSTM"].quantile(q).to_numpy() for q in (0.05, 0.95))
