@@ -41,7 +41,9 @@ ROOMS: dict[str, list[str]] = {
         "task", "checks", "canonical", "arrays", "native", "devices", "recurrence", "adapters",
         "training", "checkpoints", "execution", "estimators",
     ],
-    "series": ["calendar", "causal", "panel", "features"],
+    "series": [
+        "calendar", "causal", "panel", "known", "combination", "prices", "features",
+    ],
     "ingest": [
         "tickers", "store", "tables", "sources", "covariates", "frames", "review", "loading",
     ],

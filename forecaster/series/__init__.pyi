@@ -32,12 +32,10 @@ from .calendar.times import show_time as show_time
 from .calendar.times import show_times as show_times
 from .calendar.times import split_offset as split_offset
 from .calendar.wording import in_words as in_words
+from .combination.nature import Nature as Nature
 from .features.latest_rows import LatestRows as LatestRows
 from .features.latest_rows import latest_rows_said as latest_rows_said
 from .features.latest_rows import warn_of_latest_rows as warn_of_latest_rows
-from .features.market import behind_market as behind_market
-from .features.market import check_market as check_market
-from .features.nature import Nature as Nature
 from .features.transformed import Transformed as Transformed
 from .features.transforms import Transform as Transform
 from .panel.covariates import Future as Future
@@ -57,3 +55,5 @@ from .panel.panel import Panel as Panel
 from .panel.panel import on_axis as on_axis
 from .panel.stacking import Layout as Layout
 from .panel.stacking import union_of as union_of
+from .prices.market import behind_market as behind_market
+from .prices.market import check_market as check_market

@@ -20,8 +20,8 @@ import numpy as np
 import pandas as pd
 
 import forecaster as fc
-from forecaster.series.features.effects import NO_EFFECTS
 from forecaster.series.features.transforms import Transform
+from forecaster.series.known.effects import NO_EFFECTS
 
 STOCKS = 100
 CUTOFFS = {  # steps ahead, and the first days that are forecast

@@ -5,7 +5,7 @@
 ``FORECASTER_TEST_DATA`` names the folder with ``small_panels.parquet``. From nine cutoffs, 15 to 39
 months after the first month, each method forecasts the mean of the next twelve months. All methods
 get the same distribution around this mean: a negative binomial distribution, with mean and variance
-shrunk to those of the panel much as in ``forecaster.series.features.counts``. In addition to
+shrunk to those of the panel much as in ``forecaster.series.combination.counts``. In addition to
 Croston's method, SBA, TSB and ADIDA, there are the running means of that module, here without the
 combination of other models.
 
@@ -24,7 +24,7 @@ import pandas as pd
 
 from forecaster.classical import INTERMITTENT
 from forecaster.forecasting.bands.counts import probability_up_to, smallest_count
-from forecaster.series.features.anchors import smoothed
+from forecaster.series.combination.anchors import smoothed
 
 CUTOFFS, HORIZON = range(15, 40, 3), 12
 QUANTILES = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95])

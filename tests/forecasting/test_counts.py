@@ -10,7 +10,7 @@ from forecaster.errors import UsageError
 from forecaster.forecasting.bands.counts import Counted, Units, probability_up_to, smallest_count
 from forecaster.forecasting.bands.mixture import Mixture
 from forecaster.series import Transform
-from forecaster.series.features.counts import CountPrior, count_forecasts
+from forecaster.series.combination.counts import CountPrior, count_forecasts
 
 HORIZON = 6
 SMALL = fc.Config(horizon=HORIZON)

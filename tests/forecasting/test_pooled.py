@@ -15,7 +15,7 @@ import forecaster as fc
 from forecaster import swarm
 from forecaster.errors import UsageError
 from forecaster.forecasting.predicting.predicting import distributions, targets_at
-from forecaster.series.features.anchors import DOUBT
+from forecaster.series.combination.anchors import DOUBT
 from forecaster.series.panel.panel import Panel
 
 

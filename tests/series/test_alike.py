@@ -7,8 +7,8 @@ import pandas as pd
 
 import forecaster as fc
 from forecaster.series import Transform
-from forecaster.series.features import alike as joining
-from forecaster.series.features.alike import alike, padded
+from forecaster.series.combination import alike as joining
+from forecaster.series.combination.alike import alike, padded
 
 
 def panel_of(kinds: int = 12) -> fc.Panel:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forecaster.series.features.anchors import combine, decayed_errors
+from forecaster.series.combination.anchors import combine, decayed_errors
 
 
 def walk(seed: int, rows: int = 400) -> np.ndarray:

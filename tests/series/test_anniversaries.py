@@ -3,9 +3,9 @@
 import numpy as np
 import pandas as pd
 
-from forecaster.series.features.anniversaries import active_days
 from forecaster.series.features.transforms import Transform
 from forecaster.series.panel.panel import Panel
+from forecaster.series.prices.anniversaries import active_days
 
 DAYS = pd.bdate_range("2020-01-01", "2022-12-30")
 DAYS = DAYS[~DAYS.isin(pd.to_datetime(["2020-12-25", "2021-07-05", "2022-01-17", "2022-07-04"]))]

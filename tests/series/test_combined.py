@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster.series.features.anchors import DOUBT, combine, errors_by_doubt
-from forecaster.series.features.combined import usual_growth, with_few_errors, with_usual_growth
-from forecaster.series.features.counts import count_forecasts, learn_counts
-from forecaster.series.features.nature import Nature
-from forecaster.series.features.sample import Sample, choose_doubt
+from forecaster.series.combination.anchors import DOUBT, combine, errors_by_doubt
+from forecaster.series.combination.combined import usual_growth, with_few_errors, with_usual_growth
+from forecaster.series.combination.counts import count_forecasts, learn_counts
+from forecaster.series.combination.nature import Nature
+from forecaster.series.combination.sample import Sample, choose_doubt
 from forecaster.series.features.transforms import Transform
 from forecaster.series.panel.panel import Panel
 

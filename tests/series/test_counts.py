@@ -5,14 +5,14 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.series.features.counts import (
+from forecaster.series.combination.counts import (
     NO_PRIOR,
     CountPrior,
     count_forecasts,
     learn_counts,
     vary_as_counts,
 )
-from forecaster.series.features.nature import as_usual, natures_of
+from forecaster.series.combination.nature import as_usual, natures_of
 
 ROWS, HOURS = 60, 1344
 

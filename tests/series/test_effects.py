@@ -11,7 +11,9 @@ from scipy.signal import lfilter
 import forecaster as fc
 from forecaster.series.calendar.rhythms import RHYTHMS, rhythm_of
 from forecaster.series.calendar.special_days import GROUPS
-from forecaster.series.features.effects import (
+from forecaster.series.combination.nature import Nature, calendar_of
+from forecaster.series.features.transforms import Transform
+from forecaster.series.known.effects import (
     NO_EFFECTS,
     CalendarPrior,
     checked_effects,
@@ -19,8 +21,6 @@ from forecaster.series.features.effects import (
     effects_on,
     learn_calendar,
 )
-from forecaster.series.features.nature import Nature, calendar_of
-from forecaster.series.features.transforms import Transform
 from tests.slow import rest_slow
 
 EASTERS = pd.to_datetime(["2020-04-12", "2021-04-04", "2022-04-17", "2023-04-09"])

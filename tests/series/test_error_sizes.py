@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.series.features.anchors import combine
-from forecaster.series.features.combined import combined
-from forecaster.series.features.error_sizes import error_sizes
+from forecaster.series.combination.anchors import combine
+from forecaster.series.combination.combined import combined
+from forecaster.series.combination.error_sizes import error_sizes
 
 DAY, HORIZON = 24, 30
 

@@ -9,7 +9,7 @@ import pytest
 import forecaster as fc
 from forecaster.errors import DataError, ForecasterWarning
 from forecaster.series import Panel, Transform
-from forecaster.series.features.events import checked_factors, event_factors
+from forecaster.series.prices.events import checked_factors, event_factors
 
 ROWS, QUARTER, WIDER = 800, 63, 4.0
 DAYS = pd.bdate_range("2020-01-01", periods=ROWS + 5)

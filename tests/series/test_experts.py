@@ -7,9 +7,9 @@ import pytest
 
 from forecaster.classical import fit_ces, fit_ets
 from forecaster.series.calendar.gaps import open_slots, regular_spacing, without_gaps
-from forecaster.series.features.anchors import combine, log_errors, shares_of
-from forecaster.series.features.combined import widened_for
-from forecaster.series.features.experts import (
+from forecaster.series.combination.anchors import combine, log_errors, shares_of
+from forecaster.series.combination.combined import widened_for
+from forecaster.series.combination.experts import (
     NO_EXPERTS,
     Experts,
     Row,
@@ -17,8 +17,8 @@ from forecaster.series.features.experts import (
     experts_ahead,
     fit_experts,
 )
-from forecaster.series.features.nature import Nature, common_seasons, with_common
-from forecaster.series.features.sample import Sample
+from forecaster.series.combination.nature import Nature, common_seasons, with_common
+from forecaster.series.combination.sample import Sample
 
 
 def seasonal(rows: int = 60, seed: int = 0) -> np.ndarray:

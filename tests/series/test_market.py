@@ -8,7 +8,7 @@ import pytest
 
 from forecaster.errors import NoSeries, UsageError
 from forecaster.series import Flags, Panel, Transform, behind_market
-from forecaster.series.features.market import MARKET_FEATURES
+from forecaster.series.prices.market import MARKET_FEATURES
 
 DAYS = pd.bdate_range("2024-01-01", periods=80)
 LACKS = 50  # a day without a row of the index

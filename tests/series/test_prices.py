@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.series.features.prices import usual_volatility, with_few_changes
 from forecaster.series.features.transforms import Transform
+from forecaster.series.prices.features import usual_volatility, with_few_changes
 
 
 def panel(moves: dict[str, np.ndarray]) -> fc.Panel:

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.series.features.responses import (
+from forecaster.series.features.transforms import Transform
+from forecaster.series.known.responses import (
     NO_RESPONSES,
     History,
     ResponsePrior,
@@ -15,7 +16,6 @@ from forecaster.series.features.responses import (
     learn_responses,
     responses_of,
 )
-from forecaster.series.features.transforms import Transform
 
 PROMOTION, PRICE = 0.4, -0.08  # in logarithms: of a promotion, and of a price that rises by 1
 

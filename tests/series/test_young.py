@@ -6,7 +6,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import ForecasterWarning
-from forecaster.series.features.young import (
+from forecaster.series.combination.young import (
     NO_SEASON,
     SeasonPrior,
     learn_season,

@@ -222,7 +222,9 @@ class RollingOrigin:
         skipped = as_of_cutoff(first.skipped, panel.times[cutoffs[0]])
         fitted = known.only(first.ids, skipped)
         # Nor must the spacing of later rows decide; ``latest=True`` would check it.
-        matched = match_panel(first, first.transform.while_usable(fitted), latest=False)
+        matched = match_panel(
+            first, first.transform.usable_rows(fitted).before_ends(), latest=False
+        )
         # All rows are outcomes, also those that no forecast can be made from.
         panel = dataclasses.replace(matched, mask=fitted.only(matched.ids).mask)
         return RollingOrigin(panel, tuple(parts), tuple(level), ends)
@@ -290,13 +292,13 @@ class RollingOrigin:
         for model, cutoffs in self.parts:
             of_part, known = np.isin(at, cutoffs), set(model.ids)
             rows_known = panel.masked(panel.times[cutoffs[0]], forecasting=True)
-            end = model.transform.ends_of_usable(rows_known)
+            end = model.transform.usable_rows(rows_known).ends()
             there = np.array([name in known for name in panel.ids])
             part_gone = of_part & (~there[origins.row] | (at >= end[origins.row]))
             for row in np.unique(origins.row[part_gone]):
                 why = model.skipped.get(panel.ids[row], Skipped(Kind.NO_NETWORK))
                 if there[row]:
-                    why = model.transform.why_ended(panel, int(row), int(end[row]))
+                    why = model.transform.usable_rows(panel).why_ended(int(row), int(end[row]))
                 begin = int(at[part_gone & (origins.row == row)].min())
                 if row not in first_reasons or begin < first_reasons[row][0]:
                     first_reasons[int(row)] = begin, why
@@ -339,7 +341,7 @@ class RollingOrigin:
                 continue
             panel = origins.panel.only(ids)
             panel = panel.masked(panel.times[cutoffs[0]], forecasting=True)
-            panel = model.transform.while_usable(panel)
+            panel = model.transform.usable_rows(panel).before_ends()
             transformed = model.transform.apply(panel, model.config.horizon)
             row = np.searchsorted(_rows_of(origins.panel, ids), origins.row[selected])
             # These histories differ from those of the origins: rows or series may be missing.

@@ -488,11 +488,12 @@ def usable_rows(panel: Panel, config: Config) -> Usable:
 
 def usable(panel: Panel, config: Config, transform: Transform) -> Panel:
     """Return the panel without series that are too short or that the transform cannot take."""
-    reasons = transform.unusable(panel) | behind_market(panel)
+    rows = transform.usable_rows(panel)
+    reasons = rows.reasons() | behind_market(panel)
     if transform.takes_any:
-        reasons = transform.too_far_apart(panel) | reasons
-        for name, rows in zip(panel.ids, panel.mask.sum(1), strict=True):
-            if not rows:
+        reasons = rows.too_far_apart() | reasons
+        for name, count in zip(panel.ids, panel.mask.sum(1), strict=True):
+            if not count:
                 reasons[name] = Skipped(Kind.TOO_SHORT, 0, 1, detail="its first")
         return panel.only([name for name in panel.ids if name not in reasons], reasons)
     seasonal = f" + season {transform.season}" if transform.rows_needed() else ""

@@ -124,7 +124,8 @@ def match_panel(model: Model, panel: Panel, *, latest: bool = True) -> Panel:
     reasons: dict[str, Skipped] = {}
     if model.networks.start is None and not model.transform.takes_any:
         reasons |= dict.fromkeys(newcomers_of(model, panel), Skipped(Kind.NO_NETWORK))
-    reasons |= model.transform.too_far_apart(panel) | model.transform.unusable(panel)
+    rows = model.transform.usable_rows(panel)
+    reasons |= rows.too_far_apart() | rows.reasons()
     least = model.transform.rows_to_forecast(model.config.horizon)
     needed = max(model.config.rows_to_forecast, least)
     networked = set(model.ids)

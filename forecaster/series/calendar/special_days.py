@@ -1,7 +1,7 @@
 """Days unlike others: the ends of months, holidays that keep a date or move, and the time of year.
 
 The holidays are those of many countries with a Christian tradition, and of the United States. A day
-that means nothing to a series gets no effect, see :mod:`forecaster.series.features.effects`; other
+that means nothing to a series gets no effect, see :mod:`forecaster.series.known.effects`; other
 holidays can be given as covariates that are known in advance.
 """
 

@@ -1,4 +1,5 @@
-"""The inputs and targets of networks: transforms, anchors, features of prices and of the market.
+"""Transforms: from the rows of series to the inputs and targets of networks, and back.
 
-Knows panels. Nothing here looks ahead: whatever is used at a step was known at that step.
+Knows panels and all that features are made of. Nothing here looks ahead: whatever is used at a step
+was known at that step.
 """

@@ -13,22 +13,22 @@ import numpy as np
 from jaxtyping import Float, Int, Shaped
 
 from forecaster.series.calendar.ahead import times_after_rows
-from forecaster.series.features.effects import NO_EFFECTS, CalendarPrior
-from forecaster.series.features.nature import Nature, calendar_of, with_effects
-from forecaster.series.features.responses import (
-    NO_RESPONSES,
-    History,
-    ResponsePrior,
-    learn_responses,
-    responses_of,
-)
-from forecaster.series.features.transformed import Ahead
-from forecaster.series.features.young import (
+from forecaster.series.combination.nature import Nature, calendar_of, with_effects
+from forecaster.series.combination.young import (
     NO_SEASON,
     SeasonPrior,
     learn_season,
     phases_of,
     profile_of,
+)
+from forecaster.series.features.transformed import Ahead
+from forecaster.series.known.effects import NO_EFFECTS, CalendarPrior
+from forecaster.series.known.responses import (
+    NO_RESPONSES,
+    History,
+    ResponsePrior,
+    learn_responses,
+    responses_of,
 )
 from forecaster.series.panel.covariates import Scaling
 from forecaster.series.panel.panel import Histories, Panel

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from forecaster.series.causal import Rows, decayed_mean
-from forecaster.series.features.nature import Nature
+from forecaster.series.combination.nature import Nature
 from forecaster.series.panel.panel import Panel
 
 _PRIOR = 10.0  # weight of the usual change, in changes

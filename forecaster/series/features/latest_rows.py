@@ -17,7 +17,7 @@ from forecaster.errors import ForecasterWarning, printable
 from forecaster.series.calendar.frequency import infer_frequency
 from forecaster.series.calendar.seasons import find_seasons, usual_seasons
 from forecaster.series.calendar.times import Time, show_time
-from forecaster.series.features.counts import are_counts
+from forecaster.series.combination.counts import are_counts
 from forecaster.series.panel.panel import Panel
 
 Rows: TypeAlias = Float[np.ndarray, " row"]

@@ -18,9 +18,9 @@ from jaxtyping import Bool, Float, Int
 from forecaster.errors import DataError, UsageError
 from forecaster.series.calendar.seasons import default_season
 from forecaster.series.causal import Rows, change_features, decayed_mean, shift, squash
-from forecaster.series.features.alike import alike, few_at_a_time, padded
-from forecaster.series.features.anchors import DOUBT, check_shares
-from forecaster.series.features.combined import (
+from forecaster.series.combination.alike import alike, few_at_a_time, padded
+from forecaster.series.combination.anchors import DOUBT, check_shares
+from forecaster.series.combination.combined import (
     FEATURES,
     check_growth,
     combined,
@@ -28,10 +28,8 @@ from forecaster.series.features.combined import (
     with_few_errors,
     with_usual_growth,
 )
-from forecaster.series.features.counts import NO_PRIOR, CountPrior
-from forecaster.series.features.effects import NO_EFFECTS, CalendarPrior
-from forecaster.series.features.events import checked_factors, event_factors, event_volatility
-from forecaster.series.features.experts import (
+from forecaster.series.combination.counts import NO_PRIOR, CountPrior
+from forecaster.series.combination.experts import (
     COUNT,
     EXPERTS,
     Row,
@@ -39,7 +37,16 @@ from forecaster.series.features.experts import (
     experts_ahead,
     fit_experts,
 )
-from forecaster.series.features.known import covariate_features
+from forecaster.series.combination.nature import (
+    Nature,
+    as_usual,
+    common_seasons,
+    natures_of,
+    usually_counts,
+)
+from forecaster.series.combination.sample import Sample
+from forecaster.series.combination.simple import by_horizon
+from forecaster.series.combination.young import NO_SEASON, SeasonPrior
 from forecaster.series.features.known_effects import (
     Shared,
     add_effects_ahead,
@@ -54,30 +61,22 @@ from forecaster.series.features.last_value import (
     usual_changes,
     walk_scale,
 )
-from forecaster.series.features.market import MARKET_FEATURES, market_features
-from forecaster.series.features.nature import (
-    Nature,
-    as_usual,
-    common_seasons,
-    natures_of,
-    usually_counts,
-)
-from forecaster.series.features.prices import (
+from forecaster.series.features.transformed import Ahead, Transformed, stacked
+from forecaster.series.features.usable import UsableRows
+from forecaster.series.known.covariates import covariate_features
+from forecaster.series.known.effects import NO_EFFECTS, CalendarPrior
+from forecaster.series.known.responses import NO_RESPONSES, ResponsePrior, check_responses
+from forecaster.series.panel.covariates import Scaling
+from forecaster.series.panel.panel import Histories, Panel
+from forecaster.series.prices.events import checked_factors, event_factors, event_volatility
+from forecaster.series.prices.features import (
     checked_volatility,
     price_feature_count,
     price_features,
     usual_volatility,
     with_few_changes,
 )
-from forecaster.series.features.responses import NO_RESPONSES, ResponsePrior, check_responses
-from forecaster.series.features.sample import Sample
-from forecaster.series.features.simple import by_horizon
-from forecaster.series.features.transformed import Ahead, Transformed, stacked
-from forecaster.series.features.usable import far_from_earlier, skipped_at, without_logarithm
-from forecaster.series.features.young import NO_SEASON, SeasonPrior
-from forecaster.series.panel.covariates import Scaling
-from forecaster.series.panel.panel import Histories, Panel
-from forecaster.skipped import Kind, Skipped
+from forecaster.series.prices.market import MARKET_FEATURES, market_features
 
 NAMES = ("log_return", "difference", "seasonal", "identity", "combined", "last_value")
 _FIRST_CHANGES = 10  # changes that a volatility needs
@@ -238,19 +237,8 @@ class Transform:
             known = dataclasses.replace(known, **shared._asdict())
             natures = known._with_effects(panel)
         rows = rows_without_effects(panel, natures, known.covariates)
-        sample = Sample(rows, list(natures.values()), self.alone)
-        unit = sample.usual_change() or self.unit
-        if self.alone is None:
-            doubt, shares = sample.weights(horizon)
-            rows_of_shares: list[list[float]] = [] if shares is None else shares.tolist()
-            kept = tuple(tuple(one) for one in rows_of_shares)
-            counts = sample.count_prior(horizon, doubt, shares)
-            known = dataclasses.replace(known, doubt=doubt, shares=kept, counts=counts)
-        else:  # there is nothing to weigh
-            doubt, shares = DOUBT, None
-            known = dataclasses.replace(known, counts=CountPrior(share=1.0))
-        optimism, growth = (of(horizon, doubt, shares) for of in (sample.optimism, sample.growth))
-        return dataclasses.replace(known, unit=unit, optimism=optimism, growth=growth)
+        learned = Sample(rows, list(natures.values()), self.alone).learned(horizon, self.unit)
+        return dataclasses.replace(known, **learned._asdict())
 
     def _with_unit(self, unit: float) -> "Transform":
         return dataclasses.replace(self, unit=unit)
@@ -370,66 +358,19 @@ class Transform:
         needed = {"combined": horizon, "seasonal": self.season, "log_return": of_prices}
         return needed.get(self.name, 0) + 1
 
-    def unusable(self, panel: Panel) -> dict[str, Skipped]:
-        """Return the series of a panel that cannot be transformed, with the reason."""
-        price = self.name == "last_value" and panel.target != "y"
-        bad = without_logarithm(panel, price | self.logarithmic(panel.ids))
-        any_value = self.takes_any and not price
-        kind = Kind.NO_LONGER_POSITIVE if any_value else Kind.NOT_POSITIVE
-        reasons = {
-            panel.ids[row]: skipped_at(panel, int(row), int(np.argmax(bad[row])), kind)
-            for row in np.flatnonzero(bad.any(1))
-        }
-        for row in np.flatnonzero(panel.constant() & (not self.takes_any)):
-            reasons.setdefault(panel.ids[row], Skipped(Kind.CONSTANT, column=panel.target))
-        return reasons
-
-    def too_far_apart(self, panel: Panel) -> dict[str, Skipped]:
-        """Return the series whose errors would overflow, with the reason."""
-        if not self.takes_any:
-            return {}
-        far = far_from_earlier(panel, self.logarithmic(panel.ids))
-        return {
-            panel.ids[row]: skipped_at(
-                panel, int(row), int(np.argmax(far[row])), Kind.TOO_FAR_APART
-            )
-            for row in np.flatnonzero(far.any(1))
-        }
-
-    def ends_of_usable(self, panel: Panel) -> Int[np.ndarray, " series"]:
-        """Return the position of each series' first row that no forecast can be made from.
-
-        Networks see the logarithm of the series and the row has none, or errors would overflow. It
-        is the number of the panel's times if there is no such row.
-        """
-        logarithmic = self.logarithmic(panel.ids)
-        bad = without_logarithm(panel, logarithmic)
-        if self.takes_any:
-            bad |= far_from_earlier(panel, logarithmic)
-        return np.where(bad.any(1), np.argmax(bad, axis=1), len(panel.times))
-
-    def why_ended(self, panel: Panel, row: int, end: int) -> Skipped:
-        """Return the reason for an end of :meth:`ends_of_usable`."""
-        positive = panel.channel(panel.target)[row, end] > 0
-        far = positive or not self.logarithmic(panel.ids[row : row + 1])[0]
-        return skipped_at(panel, row, end, Kind.TOO_FAR_APART if far else Kind.NO_LOGARITHM)
-
-    def while_usable(self, panel: Panel) -> Panel:
-        """Return the panel with the rows before those of :meth:`ends_of_usable`."""
-        end = self.ends_of_usable(panel)
-        if (end == len(panel.times)).all():
-            return panel
-        before = np.arange(len(panel.times)) < end[:, None]
-        return dataclasses.replace(panel, mask=panel.mask & before)
+    def usable_rows(self, panel: Panel) -> UsableRows:
+        """Return which rows of a panel can be transformed."""
+        of_prices = panel.target != "y" if self.name == "last_value" else not self.takes_any
+        return UsableRows(panel, self.logarithmic(panel.ids), self.takes_any, of_prices)
 
     def apply(self, panel: Panel, horizon: int, steps: int | None = None) -> "Transformed":
         """Transform all histories of a panel, with targets up to ``horizon`` steps ahead.
 
         ``steps``: those of the longest history of the whole panel, if ``panel`` is a part of it
 
-        Raises DataError for a series of :meth:`unusable`.
+        Raises DataError for a series with rows that cannot be transformed.
         """
-        if reasons := self.unusable(panel):
+        if reasons := self.usable_rows(panel).reasons():
             name, reason = next(iter(reasons.items()))
             raise DataError(f"{name}: {reason}")
         panel = self._with_kinds(panel)

@@ -1,7 +1,10 @@
-"""Find the rows of a panel that a transform cannot compute with, each from the rows before it."""
+"""Find the rows of a panel that a transform can compute with, each from the rows before it."""
+
+import dataclasses
+from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, Int
 
 from forecaster.series.calendar.times import show_time
 from forecaster.series.panel.panel import Panel
@@ -11,14 +14,87 @@ _LARGEST = 1e150  # largest value; its square does not overflow
 _FARTHEST = 80  # orders of magnitude between two values whose logarithms are compared
 
 
-def without_logarithm(
+class UsableRows(NamedTuple):
+    """Which rows of a panel a transform can compute with, and why not with others.
+
+    - ``logarithmic``: for each series whether its logarithm is forecast
+    - ``takes_any``: whether the transform takes any value, also of short or constant series
+    - ``of_prices``: whether the values are prices, which are above zero
+    """
+
+    panel: Panel
+    logarithmic: Bool[np.ndarray, " series"]
+    takes_any: bool
+    of_prices: bool
+
+    def reasons(self) -> dict[str, Skipped]:
+        """Return the series that cannot be transformed, with the reason."""
+        panel, needed = self.panel, self.logarithmic
+        if self.takes_any and self.of_prices:
+            needed = np.full(len(panel.ids), True)
+        bad = _without_logarithm(panel, needed)
+        any_value = self.takes_any and not self.of_prices
+        kind = Kind.NO_LONGER_POSITIVE if any_value else Kind.NOT_POSITIVE
+        reasons = {
+            panel.ids[row]: self._skipped_at(int(row), int(np.argmax(bad[row])), kind)
+            for row in np.flatnonzero(bad.any(1))
+        }
+        for row in np.flatnonzero(panel.constant() & (not self.takes_any)):
+            reasons.setdefault(panel.ids[row], Skipped(Kind.CONSTANT, column=panel.target))
+        return reasons
+
+    def too_far_apart(self) -> dict[str, Skipped]:
+        """Return the series whose errors would overflow, with the reason."""
+        if not self.takes_any:
+            return {}
+        far = _far_from_earlier(self.panel, self.logarithmic)
+        return {
+            self.panel.ids[row]: self._skipped_at(
+                int(row), int(np.argmax(far[row])), Kind.TOO_FAR_APART
+            )
+            for row in np.flatnonzero(far.any(1))
+        }
+
+    def ends(self) -> Int[np.ndarray, " series"]:
+        """Return the position of each series' first row that no forecast can be made from.
+
+        Networks see the logarithm of the series and the row has none, or errors would overflow. It
+        is the number of the panel's times if there is no such row.
+        """
+        bad = _without_logarithm(self.panel, self.logarithmic)
+        if self.takes_any:
+            bad |= _far_from_earlier(self.panel, self.logarithmic)
+        return np.where(bad.any(1), np.argmax(bad, axis=1), len(self.panel.times))
+
+    def why_ended(self, row: int, end: int) -> Skipped:
+        """Return the reason for an end of :meth:`ends`."""
+        positive = self.panel.channel(self.panel.target)[row, end] > 0
+        far = positive or not self.logarithmic[row]
+        return self._skipped_at(row, end, Kind.TOO_FAR_APART if far else Kind.NO_LOGARITHM)
+
+    def before_ends(self) -> Panel:
+        """Return the panel with the rows before those of :meth:`ends`."""
+        end = self.ends()
+        if (end == len(self.panel.times)).all():
+            return self.panel
+        before = np.arange(len(self.panel.times)) < end[:, None]
+        return dataclasses.replace(self.panel, mask=self.panel.mask & before)
+
+    def _skipped_at(self, row: int, position: int, kind: Kind) -> Skipped:
+        """Return the reason to skip a series for its value at a position of the time axis."""
+        value = float(self.panel.channel(self.panel.target)[row, position])
+        first = show_time(self.panel.times[position])
+        return Skipped(kind, column=self.panel.target, value=value, first=first)
+
+
+def _without_logarithm(
     panel: Panel, logarithmic: Bool[np.ndarray, " series"]
 ) -> Bool[np.ndarray, "series time"]:
     """Return the rows of zero or below of the series whose logarithm is forecast."""
     return panel.mask & ~(panel.channel(panel.target) > 0) & logarithmic[:, None]
 
 
-def far_from_earlier(
+def _far_from_earlier(
     panel: Panel, logarithmic: Bool[np.ndarray, " series"]
 ) -> Bool[np.ndarray, "series time"]:
     """Return the rows from which on errors would overflow.
@@ -34,10 +110,3 @@ def far_from_earlier(
         range_so_far = np.fmax.accumulate(logs, axis=1) - np.fmin.accumulate(logs, axis=1)
         far[logarithmic] = range_so_far > _FARTHEST
     return far
-
-
-def skipped_at(panel: Panel, row: int, position: int, kind: Kind) -> Skipped:
-    """Return the reason to skip a series for its value at a position of the time axis."""
-    value = float(panel.channel(panel.target)[row, position])
-    first = show_time(panel.times[position])
-    return Skipped(kind, column=panel.target, value=value, first=first)

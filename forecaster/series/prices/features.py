@@ -3,8 +3,8 @@
 import numpy as np
 
 from forecaster.series.causal import Rows, decayed_mean, shift, squash
-from forecaster.series.features.anniversaries import active_days
 from forecaster.series.panel.panel import Histories, Panel
+from forecaster.series.prices.anniversaries import active_days
 
 _ALONE = 10  # number of changes from which on a series' own volatility stands alone
 _LARGEST = 1e3  # largest volatility that a file may hold

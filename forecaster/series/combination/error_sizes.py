@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from forecaster.series.causal import shift
-from forecaster.series.features.anchors import Ahead, Steps, by_target_step, decayed, lagged
+from forecaster.series.combination.anchors import Ahead, Steps, by_target_step, decayed, lagged
 
 _CLOSED_BEFORE = 3  # cycles that a phase was closed in, or all there are if they are fewer
 _RARELY, _SOMETIMES = 0.05, 0.25  # shares of phases that change from one cycle to the next

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Float
 
 from forecaster.linear_filter import linear_filter
-from forecaster.series.features.anchors import by_target_step, decayed
+from forecaster.series.combination.anchors import by_target_step, decayed
 
 Steps: TypeAlias = Float[np.ndarray, "*series step"]
 Ahead: TypeAlias = Float[np.ndarray, "*series step horizon"]

@@ -1,6 +1,6 @@
 """The classical models of many series: fitted once, and their forecasts at every row.
 
-They stand beside the anchors (:mod:`forecaster.series.features.anchors`) in the combination from
+They stand beside the anchors (:mod:`forecaster.series.combination.anchors`) in the combination from
 which networks start: exponential smoothing, Theta, and complex exponential smoothing. Their
 parameters come from the rows that were known when they were fitted; later rows only move the state.
 """

@@ -6,7 +6,7 @@ Their weights are a power of the inverse of their recent errors (Bates & Granger
 Research Quarterly 20; powers above one: Stock & Watson 2004, Journal of Forecasting 23). Each step
 and each stretch of the horizon has its own weights, from the errors known at that step.
 
-Forecasts of classical models (:mod:`forecaster.series.features.experts`) may stand beside the
+Forecasts of classical models (:mod:`forecaster.series.combination.experts`) may stand beside the
 anchors. The combination of anchors and each of these models then have weights of their own: at
 first those that were best over a panel, and the more errors a series has, the more its own.
 

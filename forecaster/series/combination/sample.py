@@ -1,11 +1,12 @@
 """Learn what all series of a panel share, from the past of a sample of them."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
 
-from forecaster.series.features.anchors import (
+from forecaster.series.combination.anchors import (
     DOUBT,
     Ahead,
     Shares,
@@ -14,9 +15,9 @@ from forecaster.series.features.anchors import (
     log_errors,
     shares_of,
 )
-from forecaster.series.features.combined import combined, usual_growth
-from forecaster.series.features.counts import CountPrior, learn_counts
-from forecaster.series.features.experts import (
+from forecaster.series.combination.combined import combined, usual_growth
+from forecaster.series.combination.counts import CountPrior, learn_counts
+from forecaster.series.combination.experts import (
     EXPERTS,
     Experts,
     Row,
@@ -24,7 +25,7 @@ from forecaster.series.features.experts import (
     experts_ahead,
     fit_experts,
 )
-from forecaster.series.features.nature import Nature
+from forecaster.series.combination.nature import Nature
 
 _DOUBTS = (0.0, DOUBT, 1.0, 3.0)
 _LARGEST_ERROR = 1.25  # over that of the last value, of a series in the choice of a doubt
@@ -33,6 +34,20 @@ _MOST_COUNTS = 250  # series from which the properties of counts are learned
 _JUDGED = 20  # horizons at the end of a series that its models are judged on, at most
 _MOST_OPTIMISM = 0.25  # logarithm of a ratio of scales, at most
 _FEW_ROWS = 8  # a series of at most 8 rows says little about what is usual
+
+
+class Learned(NamedTuple):
+    """What the series of a panel share in their combination of forecasts.
+
+    The fields are those of :class:`~forecaster.series.Transform`.
+    """
+
+    doubt: float
+    shares: tuple[tuple[float, ...], ...]
+    counts: CountPrior
+    unit: float
+    optimism: float
+    growth: tuple[float, ...]
 
 
 class Sample:
@@ -50,6 +65,25 @@ class Sample:
         self._natures = natures
         self._alone = alone
         self._fitted: dict[tuple[int, int], Experts] = {}
+
+    def learned(self, horizon: int, usual: float) -> Learned:
+        """Return what the series share in the combination.
+
+        ``usual``: the usual change where no series has rows enough to tell it
+        """
+        shares, counts = None, CountPrior(share=1.0)
+        doubt = DOUBT
+        if self._alone is None:  # otherwise there is nothing to weigh
+            doubt, shares = self.weights(horizon)
+            counts = self.count_prior(horizon, doubt, shares)
+        return Learned(
+            doubt,
+            () if shares is None else tuple(tuple(map(float, one)) for one in shares),
+            counts,
+            self.usual_change() or usual,
+            self.optimism(horizon, doubt, shares),
+            self.growth(horizon, doubt, shares),
+        )
 
     def usual_change(self) -> float | None:
         """Return the median change from one row to the next, in units of a series' level.

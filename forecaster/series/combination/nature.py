@@ -11,8 +11,10 @@ from jaxtyping import Float, Int
 from forecaster.series.calendar.gaps import open_slots, regular_spacing, without_gaps
 from forecaster.series.calendar.rhythms import RHYTHMS, rhythm_of
 from forecaster.series.calendar.seasons import seasons_of
-from forecaster.series.features.counts import are_counts, may_be_counts, vary_as_counts
-from forecaster.series.features.effects import (
+from forecaster.series.combination.counts import are_counts, may_be_counts, vary_as_counts
+from forecaster.series.combination.experts import NO_EXPERTS, Experts
+from forecaster.series.combination.young import checked_profile, phases_of
+from forecaster.series.known.effects import (
     NO_EFFECTS,
     CalendarPrior,
     checked_effects,
@@ -20,8 +22,6 @@ from forecaster.series.features.effects import (
     effects_on,
     learn_calendar,
 )
-from forecaster.series.features.experts import NO_EXPERTS, Experts
-from forecaster.series.features.young import checked_profile, phases_of
 from forecaster.series.panel.panel import Panel
 
 _FEWEST = 8  # series from which common seasons are learned
@@ -48,7 +48,7 @@ class Nature:
       below zero
     - ``profile``, ``unsure``: of a young series, the effect of each phase of its season and its
       standard deviation, in the units that networks see; empty for others, see
-      :mod:`forecaster.series.features.young`
+      :mod:`forecaster.series.combination.young`
     - ``sparse``: whether more than half of its values are zero, so that zero is its median
     - ``counts``: whether its values are small whole numbers, and a distribution of counts is
       forecast

@@ -1,6 +1,6 @@
 """Responses of series to numbers that are known in advance, such as promotions and prices.
 
-They are estimated like the effects of the calendar (:mod:`forecaster.series.features.effects`): by
+They are estimated like the effects of the calendar (:mod:`forecaster.series.known.effects`): by
 generalised least squares on the one-step errors of an exponential smoothing, with each series'
 responses shrunk to the mean responses of the panel (empirical Bayes; Efron & Morris 1973, JASA 68).
 So a series that was hardly ever promoted responds as the others do. A response is a share of the
@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from forecaster.linear_filter import linear_filter
-from forecaster.series.features.smoothing_errors import (
+from forecaster.series.known.smoothing_errors import (
     GRID,
     Columns,
     Matrix,

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from forecaster.series.causal import shift, squash
-from forecaster.series.features.anchors import (
+from forecaster.series.combination.anchors import (
     DOUBT,
     Ahead,
     Shares,
@@ -19,8 +19,8 @@ from forecaster.series.features.anchors import (
     known_errors,
     smoothed,
 )
-from forecaster.series.features.counts import CountPrior, count_forecasts
-from forecaster.series.features.error_sizes import error_sizes
+from forecaster.series.combination.counts import CountPrior, count_forecasts
+from forecaster.series.combination.error_sizes import error_sizes
 
 FEATURES = 10
 _MEMORY = 100  # rows of the mean error of zero
@@ -72,7 +72,7 @@ def combined(
       on the season and the level, see :func:`error_sizes`
     - ``counts``: what the counts of a panel have in common, for series of counts; base and scale
       are then mean and standard deviation of the counts
-    - others as of :func:`forecaster.series.features.anchors.combine`
+    - others as of :func:`forecaster.series.combination.anchors.combine`
     """
     basic = seasons[0] if seasons else 1
     base, errors = combine(
@@ -238,7 +238,7 @@ def widened_for(
     rows there is none.
 
     - ``learned``: the number of first rows that the models were fitted on; 0 without models
-    - ``optimism``: from :meth:`forecaster.series.features.sample.Sample.optimism`
+    - ``optimism``: from :meth:`forecaster.series.combination.sample.Sample.optimism`
     """
     rows = np.arange(1, int(scale.shape[-2]) + 1)[:, None]
     share = learned / np.maximum(rows, learned)

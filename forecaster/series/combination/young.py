@@ -20,8 +20,8 @@ import numpy as np
 from jaxtyping import Float, Int, Shaped
 
 from forecaster.series.calendar.rhythms import RHYTHMS
-from forecaster.series.features.anchors import combine
-from forecaster.series.features.smoothing_errors import (
+from forecaster.series.combination.anchors import combine
+from forecaster.series.known.smoothing_errors import (
     GRID,
     Matrix,
     Row,

@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 
 from forecaster.series.calendar.rhythms import RHYTHMS, Rhythm
-from forecaster.series.features.smoothing_errors import (
+from forecaster.series.known.smoothing_errors import (
     GRID,
     Columns,
     Matrix,
