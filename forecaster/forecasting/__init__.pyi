@@ -15,6 +15,7 @@ from .bands.counts import smallest_count as smallest_count
 from .bands.drift import Drift as Drift
 from .bands.drift import change_of as change_of
 from .bands.drift import premium_of as premium_of
+from .bands.widths import FARTHEST_TAIL as FARTHEST_TAIL
 from .bands.widths import KNOTS as KNOTS
 from .bands.widths import Widths as Widths
 from .fitting.checking import check_search as check_search

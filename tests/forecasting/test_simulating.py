@@ -114,3 +114,29 @@ def test_series_that_end_at_different_times_have_paths_of_their_own():
     assert paths.groupby("unique_id").size().eq(50 * HORIZON).all()
     assert paths.groupby("unique_id")["ds"].min()["s1"] < pd.Timestamp("2020-08-08")
     assert np.isfinite(paths["LSTM"]).all()
+
+
+def test_series_that_are_closed_at_times_still_depend_on_each_other():
+    """Closed hours have no errors, so that no past day has errors of all its hours."""
+    days, series = 42, 6
+    random = np.random.default_rng(99)
+    hour = np.arange(days * 24) % 24
+    usual = np.where((hour >= 8) & (hour < 19), 500 + 1000 * np.exp(-(((hour - 12) / 3) ** 2)), 0)
+    common = 0.3 * np.repeat(random.standard_normal(days), 24)
+    own = 0.1 * random.standard_normal((series, days * 24))
+    times = pd.date_range("2025-03-03", periods=days * 24, freq="h")
+    parts = [
+        pd.DataFrame(
+            {"unique_id": f"q{k}", "ds": times, "y": np.rint(usual * np.exp(common + one))}
+        )
+        for k, one in enumerate(own)
+    ]
+    panel = fc.load_panel(pd.concat(parts))
+    config = fc.Config(horizon=24, hidden=2, lookback=24, epochs=1, members=1)
+    paths = fc.simulate(fc.fit(panel, config), panel, n_paths=500)
+    totals = paths.groupby(["unique_id", "sample_id"])["LSTM"].sum().unstack()
+    assert np.corrcoef(totals)[0, 1:].min() > 0.7
+    steps = paths[paths["unique_id"] == "q0"].pivot(index="ds", columns="sample_id", values="LSTM")
+    moving = steps[steps.std(axis=1) > 0]
+    between = np.corrcoef(moving)[0, 1:]
+    assert len(moving) == 11 and between.min() < 0.95 and between.max() < 0.9999

@@ -24,7 +24,7 @@ import numpy as np
 from jaxtyping import Float
 
 from forecaster.forecasting.bands.mixture import FARTHEST, ndtr, ndtri
-from forecaster.forecasting.bands.widths import KNOTS, Tails
+from forecaster.forecasting.bands.widths import FARTHEST_TAIL, KNOTS, Tails
 
 # The weights of prior values, as numbers of independent scores.
 SHRINKAGE = 400.0  # weight of the forecast distribution's shape
@@ -118,6 +118,7 @@ def common_tails(
         if not len(known):
             continue
         found = np.quantile(known, 2 * ndtr(KNOTS) - 1, method="weibull")
+        found = np.minimum(found, FARTHEST_TAIL)  # where hardly any row moves the spread is tiny
         weight = len(known) / (len(known) + SHRINKAGE * (h + 1))
         own[1:] = np.maximum(own, weight * found + (1 - weight) * own)[1:]  # 0 is the median
     return tails

@@ -7,6 +7,8 @@ from jaxtyping import Bool, Float
 
 KNOTS = np.linspace(0.0, 4.0, 17)
 """The normal scores at which tails are known; beyond the last one they are as far out as there."""
+FARTHEST_TAIL = 1e3
+"""The farthest that tails reach."""
 
 
 class Widths(NamedTuple):

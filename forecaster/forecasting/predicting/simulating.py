@@ -120,6 +120,8 @@ def draw_paths(
     memory = model.config.longest_validation + horizon
     rows = min(memory, spread.shape[1], transformed.positions.shape[1])
     units, positions = (latest.scores / spread)[:, -rows:], transformed.positions[:, -rows:]
+    closed = (transformed.scale[:, -1] == 0)[:, None]
+    units = np.where(closed, 0.0, units)  # steps without an error need no past one
     prices = not model.transform.takes_any
     ranked_by = scaled_to_now(units, positions) if prices else units
     _check_room(n_paths, len(panel.ids), horizon)

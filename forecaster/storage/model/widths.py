@@ -5,11 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from forecaster.forecasting import KNOTS, Widths
+from forecaster.forecasting import FARTHEST_TAIL, KNOTS, Widths
 from forecaster.storage.model.fields import above_zero, field
 
 _SPREAD, _WITHOUT, _TAILS = "spread", "spread_without", "tails"
-_FARTHEST = 1e3  # a normal score in sound tails
 
 
 def widths_to_json(widths: Widths) -> dict[str, Any]:
@@ -37,8 +36,8 @@ def widths_from_json(rest: Mapping[str, Any], horizon: int) -> Widths:
 
 
 def _is_sound(row: object) -> bool:
-    """Return whether these are numbers at the knots, each below ``_FARTHEST``, in order."""
+    """Return whether these are numbers at the knots, none above ``FARTHEST_TAIL``, in order."""
     if not isinstance(row, list) or len(row) != len(KNOTS):
         return False
-    numbers = all(type(value) in (int, float) and 0 <= value < _FARTHEST for value in row)
+    numbers = all(type(value) in (int, float) and 0 <= value <= FARTHEST_TAIL for value in row)
     return numbers and sorted(row) == row
