@@ -73,7 +73,7 @@ def _of_column(
     nearby = times[max(0, later - 1) : later + 1]
     nearest = nearby[np.argmin(np.abs(nearby - example))]
     return Unmatched(
-        name, title, np.count_nonzero(inside), np.count_nonzero(lacking), np.count_nonzero(known),
+        name, title, int(np.count_nonzero(inside)), int(np.count_nonzero(lacking)), int(np.count_nonzero(known)),
         show_time(example), show_time(nearest),
     )  # fmt: skip
 
