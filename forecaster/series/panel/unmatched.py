@@ -69,11 +69,12 @@ def _of_column(
     inside = (own >= times[0]) & (own <= times[-1])
     lacking = inside & ~known
     example = own[lacking.argmax() if lacking.any() else 0]
-    later = int(np.searchsorted(times, example))
+    later = int(np.count_nonzero(times < example))
     nearby = times[max(0, later - 1) : later + 1]
     nearest = nearby[np.argmin(np.abs(nearby - example))]
     return Unmatched(
-        name, title, int(np.count_nonzero(inside)), int(np.count_nonzero(lacking)), int(np.count_nonzero(known)),
+        name, title, int(np.count_nonzero(inside)), int(np.count_nonzero(lacking)),
+        int(np.count_nonzero(known)),
         show_time(example), show_time(nearest),
     )  # fmt: skip
 
