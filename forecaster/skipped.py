@@ -43,6 +43,11 @@ class Kind(StrEnum):
     )
     # Nothing can be learned from the values of the series.
     REPEATED_TIME = "repeated_time", "more than one row for {first}"
+    REPEATED_HOUR = (
+        "repeated_hour",
+        "more than one row for {first}; the end of summer time repeats this hour in many zones. "
+        "Give times with their offset and --date-format utc, or one row for the hour",
+    )
     NO_NUMBER = "no_number", "column {column!r} holds no number"
     NOT_DATES = "not_dates", "its times are whole numbers; those of most are dates"
     NOT_COUNTED = "not_counted", "its times are dates; those of most are whole numbers"

@@ -33,9 +33,12 @@ def spelling_key(name: str) -> str:
 def near(known: Iterable[str], name: str) -> list[str]:
     """Return up to five known names that resemble ``name``, for an error message.
 
-    If there are more than 5,000, only those with the same first two letters are compared.
+    Names that differ only in leading zeros, such as 0001 for 1, come alone. If there are more than
+    5,000, only those with the same first two letters are compared.
     """
     ids = {known_as.upper(): known_as for known_as in known}
+    if padded := [ids[upper] for upper in ids if _same_number(upper, name)]:
+        return padded[:5]
     if len(ids) > _COMPARED:
         begin = name.upper()[:2]
         ids = {upper: known_as for upper, known_as in ids.items() if upper.startswith(begin)}
@@ -43,3 +46,18 @@ def near(known: Iterable[str], name: str) -> list[str]:
     found = get_close_matches(name.upper(), ids, n=5, cutoff=0.5)
     found = found or [upper for upper in ids if upper.startswith(name.upper()[:1])][:5]
     return [ids[upper] for upper in found]
+
+
+def hint_of_zeros(known: Iterable[str], names: Iterable[str]) -> str:
+    """Return the advice for a name that another is but for leading zeros; empty where none is."""
+    known = list(known)
+    for name in names:
+        if alike := next((one for one in known if _same_number(one, name)), None):
+            return f"; {alike!r} is there: write the leading zeros (text in a spreadsheet)"
+    return ""
+
+
+def _same_number(one: str, other: str) -> bool:
+    """Return whether two names of digits are the same but for leading zeros."""
+    both = one.isdecimal() and other.isdecimal()
+    return both and one != other and one.lstrip("0") == other.lstrip("0")

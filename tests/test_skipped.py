@@ -21,6 +21,9 @@ SENTENCES = {
     Kind.NO_SCORES_AS_MEMBER: "no cutoff (2024-01-02 to 2024-03-01) at which it was a member of "
     "the universe has two rows up to it and one after it",
     Kind.REPEATED_TIME: "more than one row for 2024-01-02",
+    Kind.REPEATED_HOUR: "more than one row for 2024-01-02; the end of summer time repeats this "
+    "hour in many zones. Give times with their offset and --date-format utc, or one row for the "
+    "hour",
     Kind.NO_NUMBER: "column 'close' holds no number",
     Kind.NOT_DATES: "its times are whole numbers; those of most are dates",
     Kind.NOT_COUNTED: "its times are dates; those of most are whole numbers",

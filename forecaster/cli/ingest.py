@@ -26,7 +26,7 @@ from forecaster.cli.shared import (
     source_option,
     tickers_option,
 )
-from forecaster.errors import printable
+from forecaster.errors import listed, printable
 from forecaster.files import FORMATS
 
 if TYPE_CHECKING:
@@ -153,8 +153,25 @@ def _tell(arrived: "Ingested", source: str) -> None:
     name_stale(arrived.stale)
     name_partly(arrived.partly)
     if arrived.changed:
+        _name_unlearned(arrived)
         name_proposed(proposed(arrived.store))
     name_skipped(arrived.skipped)
+
+
+def _name_unlearned(arrived: "Ingested") -> None:
+    """Name the columns beside a target ``y`` that are stored but not learned from.
+
+    Those of one series stand for all. Tables of prices have such columns as a rule and are passed.
+    """
+    if not arrived.ids:
+        return
+    columns = [str(name) for name in arrived.store.read_one(arrived.ids[0])]
+    others = [name for name in columns if name not in ("unique_id", "ds", "y")]
+    if "y" in columns and others:
+        show(
+            f"Kept but not learned from: {listed(others)}. Give what is known in advance, such as "
+            "a weather forecast, as a file of its own: `forecaster fit --future FILE`"
+        )
 
 
 @click.command()

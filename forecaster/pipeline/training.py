@@ -44,11 +44,14 @@ from forecaster.series import (
     Layout,
     MissingDates,
     Panel,
+    Unmatched,
     infer_frequency,
     most_common,
     series_missing_dates,
     tells_frequency,
+    unmatched_rows,
     warn_of_missing_dates,
+    warn_of_unmatched_rows,
 )
 from forecaster.skipped import Kind, Skipped
 from forecaster.storage import (
@@ -211,6 +214,7 @@ def scan(reader: _R) -> tuple[_R, Scanned]:
         panel = reader.panel(request.ids)
         warn_of_missing_dates(series_missing_dates(panel), len(panel.ids))
         warn_of_running_periods(running_periods(panel), len(panel.ids))
+        warn_of_unmatched_rows(unmatched_rows(panel))
         steps = int(panel.mask.sum(1).max())
         times, latest = (panel.times[0], panel.times[-1]), LatestRows.of(panel)
         return reader, Scanned(list(request.ids), [], steps, dict(request.skipped), *times, latest)
@@ -239,12 +243,14 @@ def _scan(reader: Reads) -> tuple[Layout, Frequency, Scanned, bool]:
     missing: dict[str, MissingDates] = {}
     running: dict[str, RunningPeriod] = {}
     latest: list[LatestRows] = []
+    unmatched: list[Unmatched] = []
     count = 0
     most = still = 0  # rows of the longest series that changes, and of the longest constant one
     for panel in each_shard(reader.panel, reader.store, request, skipped):
         found = usable_rows(panel, request.config)
         missing |= series_missing_dates(panel)
         running |= running_periods(panel)
+        unmatched += unmatched_rows(panel)
         latest.append(LatestRows.of(panel))
         count += len(panel.ids)
         if panel.constant().all():
@@ -269,6 +275,7 @@ def _scan(reader: Reads) -> tuple[Layout, Frequency, Scanned, bool]:
     ends = ends or [0]
     warn_of_missing_dates(missing, count)
     warn_of_running_periods(running, count)
+    warn_of_unmatched_rows(unmatched)
     steps = max(rows.values(), default=most or still)
     return (
         layout,

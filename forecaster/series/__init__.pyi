@@ -28,6 +28,7 @@ from .calendar.times import as_time as as_time
 from .calendar.times import end_of_day as end_of_day
 from .calendar.times import means_now as means_now
 from .calendar.times import nearest_time as nearest_time
+from .calendar.times import repeated_at as repeated_at
 from .calendar.times import show_time as show_time
 from .calendar.times import show_times as show_times
 from .calendar.times import split_offset as split_offset
@@ -55,5 +56,8 @@ from .panel.panel import Panel as Panel
 from .panel.panel import on_axis as on_axis
 from .panel.stacking import Layout as Layout
 from .panel.stacking import union_of as union_of
+from .panel.unmatched import Unmatched as Unmatched
+from .panel.unmatched import unmatched_rows as unmatched_rows
+from .panel.unmatched import warn_of_unmatched_rows as warn_of_unmatched_rows
 from .prices.market import behind_market as behind_market
 from .prices.market import check_market as check_market

@@ -303,7 +303,7 @@ def test_times_of_day_are_read_as_they_are_written(written, times):
     [
         (["03/04/2024 10:00", "03/04/2024 11:00"], "'03/04/2024 10:00' may have the month or"),
         (["03/04/2024 9:30 AM", "04/04/2024 9:30 PM"], "may have the month or the day first"),
-        (["28.03.2024 10:00", "29.03.2024 24:00"], r"row 2, .*29\.03\.2024 24:00' is not a date"),
+        (["28.03.2024 10:00", "29.03.2024 25:00"], r"row 2, .*29\.03\.2024 25:00' is not a date"),
         (["03/28/2024 1:00 PM", "03/28/2024 13:00 PM"], r"row 2, .*'03/28/2024 13:00 PM' is not"),
         (["28-Mar-2024 10:00", "28-Mar-2024 10:60"], r"row 2, .*10:60' is not a date"),
         (["Mar 2024 10:00", "Apr 2024 10:00"], "'Mar 2024 10:00' is not a date"),

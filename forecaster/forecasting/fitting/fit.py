@@ -53,8 +53,10 @@ from forecaster.series import (
     behind_market,
     series_missing_dates,
     spacing_of,
+    unmatched_rows,
     warn_of_latest_rows,
     warn_of_missing_dates,
+    warn_of_unmatched_rows,
 )
 from forecaster.skipped import Kind, Skipped
 from forecaster.swarm.recurrence import products_of
@@ -110,6 +112,7 @@ def fit(
     config, panel = settled(*with_declared(config, panel))
     warn_of_missing_dates(series_missing_dates(panel), len(panel.ids))
     warn_of_latest_rows(LatestRows.of(panel))
+    warn_of_unmatched_rows(unmatched_rows(panel))
     return fit_part(
         panel, config, seed, tune=tune, network=network, checkpoint=checkpoint, executor=executor,
         on_progress=on_progress,

@@ -7,7 +7,7 @@ import pandas as pd
 from forecaster.ingest.sources.future import without_future
 from forecaster.ingest.sources.lost import TOO_SHORT, lost_from, why_suspect, with_lost
 from forecaster.ingest.sources.source import Fetched, Known
-from forecaster.series import show_time
+from forecaster.series import repeated_at
 
 Lost: TypeAlias = Literal["suspect", "keep", "replace"]
 """What becomes of a series that lacks stored rows: the stored series is kept and the source's
@@ -41,4 +41,7 @@ def repeated_time(frame: pd.DataFrame) -> str | None:
     times = frame["ds"].to_numpy()
     if not (repeated := times[1:] == times[:-1]).any():
         return None
-    return f"more than one row for {show_time(times[1:][repeated][0])}"
+    why = str(repeated_at(times[1:][repeated][0]))
+    if frame.duplicated().sum() == repeated.sum():
+        return f"{why}; its rows are equal, so keep one (in pandas .drop_duplicates())"
+    return why

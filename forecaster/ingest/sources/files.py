@@ -19,7 +19,7 @@ from forecaster.ingest.tables.blocks import Blocks
 from forecaster.ingest.tables.file_reader import ENDINGS, is_parquet, join, read_series, series_name
 from forecaster.ingest.tables.numbers import Decimal
 from forecaster.ingest.tables.roles import Columns
-from forecaster.spelling import spelled, spellings
+from forecaster.spelling import hint_of_zeros, spelled, spellings
 
 _READER = 8  # raise it when files are read differently
 
@@ -75,7 +75,8 @@ class Files:
         names = spellings([*frames, *self._failed])  # the files may spell ``BRK-B`` ``brk.b``
         for name in tickers:
             if (series := spelled(names, name)) is None:
-                yield Fetched(name, None, f"not in {self.path}")
+                hint = hint_of_zeros(names, [name])
+                yield Fetched(name, None, f"not in {self.path}{hint}")
             elif series in self._failed:
                 yield Fetched(name, None, self._failed[series])
             else:
@@ -98,7 +99,8 @@ class Files:
         asked: dict[str, list[str]] = {}
         for name in tickers:
             if (series := spelled(names, name)) is None:
-                yield Fetched(name, None, f"not in {self.path}")
+                hint = hint_of_zeros(names, [name])
+                yield Fetched(name, None, f"not in {self.path}{hint}")
             else:
                 asked.setdefault(series, []).append(name)
         for series, frame in blocks.read(set(asked), self._decimal):

@@ -33,6 +33,7 @@ _ONE_DIGIT = r"\d{4}\.\d"  # 2024.1 is January, or October of a table that holds
 _FURTHER_OFFSET = r"[T ]\d\d(?::?\d\d){0,2}(?:[.,]\d+)?\s*[+-]\d"
 # Days that stay within nanoseconds at any time of day and with any offset.
 _REACHED = (pd.Timestamp("1677-09-23"), pd.Timestamp("2262-04-10"))
+_END_OF_DAY = r"(?<=\d[T ])24:00(?=$|:00(?:\.0+)?(?:$|[ Zz+-])|[ Zz+-])"
 _HEAD = 100  # cells that are looked at first
 _LAST_SERIAL = 2_958_465  # 9999-12-31
 
@@ -108,7 +109,8 @@ def with_time(
     clock = table["time"].astype(str).str.strip().str.removesuffix(".0").str.replace(":", "")
     # 930 and 0930 are hours and minutes; 93000 and 093000 have seconds; 0 is midnight.
     clock = clock.where(clock.str.len() > 4, clock.str.zfill(4) + "00").str.zfill(6)
-    if not clock.str.fullmatch(r"([01]\d|2[0-3])[0-5]\d[0-5]\d").all() or (clock == "000000").all():
+    clocks = clock.str.fullmatch(r"([01]\d|2[0-3])[0-5]\d[0-5]\d|240000")  # 24:00 ends a day
+    if not clocks.all() or (clock == "000000").all() or (clock == "240000").all():
         return dates
     day = to_times(dates, where, date_format)
     if not pd.api.types.is_datetime64_dtype(day):
@@ -141,6 +143,7 @@ def to_times(column: pd.Series, where: TableLocation, date_format: str | None = 
         given = plain_cells(column)
         text = given.astype(str).str.strip()
         text = text.mask(means_now(text), "")
+        text, ends = _without_24(text)
         try:
             if date_format is not None:
                 column = by_format(text, date_format)
@@ -150,6 +153,8 @@ def to_times(column: pd.Series, where: TableLocation, date_format: str | None = 
                 column = _parse(split_offset(text)[0])
         except ValueError as error:
             raise DataError(f"{where}: {error}") from error
+        if ends is not None and pd.api.types.is_datetime64_dtype(column):
+            column = column + pd.to_timedelta(ends.astype(int), unit="D")
     if pd.api.types.is_numeric_dtype(column):
         bad = column.isna()
     else:
@@ -161,6 +166,17 @@ def to_times(column: pd.Series, where: TableLocation, date_format: str | None = 
             f"expected {_expected(date_format)}"
         )
     return column.astype("int64" if pd.api.types.is_numeric_dtype(column) else "datetime64[ns]")
+
+
+def _without_24(text: pd.Series) -> tuple[pd.Series, pd.Series | None]:
+    """Return times with 00:00 in place of 24:00, and which had it; None for none.
+
+    24:00 is the end of a day, so 00:00 of the next one.
+    """
+    if not text.str.contains("24:00", regex=False).any():  # quick, as files hardly ever have it
+        return text, None
+    ends = text.str.contains(_END_OF_DAY, regex=True)
+    return text.str.replace(_END_OF_DAY, "00:00", regex=True), ends
 
 
 def offsets_of(column: pd.Series) -> pd.Series | None:
@@ -187,7 +203,7 @@ def are_dates(column: pd.Series, date_format: str | None = None) -> bool:
 
 
 def _are_dates(cells: pd.Series, date_format: str | None) -> bool:
-    text = plain_cells(cells).astype(str).str.strip()
+    text = _without_24(plain_cells(cells).astype(str).str.strip())[0]
     numbers = text.str.fullmatch(r"[-+]?\d*(?:[.,]\d+)?")
     if means_now(text).any() or (date_format is None and numbers.any()):
         return False

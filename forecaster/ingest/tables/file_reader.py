@@ -20,6 +20,8 @@ from forecaster.ingest.tables.parquet import read_parquet
 from forecaster.ingest.tables.roles import Columns, canonical
 
 PARQUET = (".parquet", ".pq")
+_SPREADSHEETS = (".xlsx", ".xlsm", ".xlsb", ".xls")
+_OLD_EXCEL = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # begins a .xls file
 ENDINGS = (".csv", ".csv.gz", ".txt", *PARQUET)
 
 
@@ -56,6 +58,7 @@ def read_table(
     """
     try:
         check_plain(path)
+        _refuse_spreadsheet(path)
         if is_parquet(path):
             table = read_parquet(path, columns, everything=everything)
             return Table(table, plain_points=False)
@@ -65,6 +68,21 @@ def read_table(
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         where = printable(path, lines=False)
         raise DataError(f"{where}: cannot be read: {reason}") from error
+
+
+def _refuse_spreadsheet(path: Path) -> None:
+    """Raise DataError for a file of Excel, by its ending or by its content."""
+    with path.open("rb") as opened:
+        begin = opened.read(len(_OLD_EXCEL))
+    excel = path.name.lower().endswith(_SPREADSHEETS) or begin == _OLD_EXCEL
+    if not excel and begin.startswith(b"PK\x03\x04"):  # a zip file, as .xlsx is one
+        with zipfile.ZipFile(path) as archive:
+            excel = any(name.startswith("xl/") for name in archive.namelist())
+    if excel:
+        raise DataError(
+            f"{printable(path, lines=False)}: Excel files are not read; save the sheet as CSV "
+            "(UTF-8), or write Parquet, and name that file"
+        )
 
 
 def frames_of(

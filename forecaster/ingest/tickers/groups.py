@@ -7,7 +7,7 @@ from pathlib import Path
 
 from forecaster.errors import UsageError, listed, printable
 from forecaster.ingest.tickers.universe import cells_of, read_lines, ticker_column
-from forecaster.spelling import spelled, spelling_key, spellings
+from forecaster.spelling import hint_of_zeros, spelled, spelling_key, spellings
 
 _GROUP = ("group", "sector", "gics sector", "industry", "category")
 _WEIGHT = ("weight", "shares", "units", "quantity", "amount")
@@ -35,7 +35,7 @@ class Groups:
             raise UsageError(
                 f"{self.path}: no group for any of the {len(ids)} series; the file has "
                 f"{listed(list(self.group)[:5])}, the series are {listed(list(ids)[:5])}; their "
-                "names must be the same"
+                f"names must be the same{hint_of_zeros(ids, self.group)}"
             )
         return found
 

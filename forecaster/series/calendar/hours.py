@@ -1,6 +1,7 @@
 """Intraday times in the sessions of an exchange, early closes included."""
 
 import dataclasses
+import functools
 from typing import cast
 
 import numpy as np
@@ -13,6 +14,7 @@ _SEEN = 60  # latest days that are compared with the sessions of an exchange
 _LEAST_DAYS = 3
 _WITHIN = 0.99  # the least share of the times in the sessions
 _OPEN = 0.3  # the least share of the days whose first time is the usual first one
+_HOURS = 24  # of a day
 _SECOND, _NEVER = 10**9, np.iinfo(np.int64).min  # nanoseconds; NaT
 _LATEST = 2200  # a year; later days ahead may exceed datetime64[ns]
 _AHEAD, _FARTHEST = 10, 10_000  # days ahead that are searched at first, and at most
@@ -77,6 +79,8 @@ def infer_hours(index: pd.DatetimeIndex, step: int) -> Hours | None:
     if len(days) < _LEAST_DAYS:
         return None
     recent = index[index >= days[0]]
+    if not _may_keep_hours(recent):
+        return None
     found: list[tuple[float, Hours]] = []
     for exchange in EXCHANGES:
         for utc in (False, True):
@@ -85,6 +89,27 @@ def infer_hours(index: pd.DatetimeIndex, step: int) -> Hours | None:
                 if not found[-1][0]:  # no better one can follow
                     return hours
     return min(found, key=lambda pair: pair[0])[1] if found else None
+
+
+def _may_keep_hours(index: pd.DatetimeIndex) -> bool:
+    """Return whether any exchange's sessions are long enough to hold these times.
+
+    False for most series of all hours, at a hundredth of the time that asking each exchange takes.
+    """
+    hours = index.to_numpy().astype("datetime64[h]").astype(np.int64) % _HOURS
+    counts = np.bincount(hours, minlength=_HOURS)
+    # In UTC a session moves by an hour or two with summer time; it begins within an hour.
+    width = _longest_session() // 3600 + 4
+    if width >= _HOURS:
+        return True
+    windows = np.lib.stride_tricks.sliding_window_view(np.concatenate([counts, counts]), width)
+    return bool(windows.sum(1).max() >= _WITHIN * len(index))
+
+
+@functools.cache
+def _longest_session() -> int:
+    """Return the seconds of the longest regular session of all exchanges."""
+    return max(closes - opens for _, opens, closes in map(regular_hours, EXCHANGES))
 
 
 def _hours_of(index: pd.DatetimeIndex, exchange: str, step: int, *, utc: bool) -> Hours | None:

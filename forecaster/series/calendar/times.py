@@ -10,6 +10,7 @@ import pandas as pd
 from jaxtyping import Shaped
 
 from forecaster.errors import UsageError, wrong_argument
+from forecaster.skipped import Kind, Skipped
 
 Date: TypeAlias = str | datetime.date | np.datetime64
 """A date as a caller may write it; ``datetime`` and ``pandas.Timestamp`` are dates too."""
@@ -36,6 +37,24 @@ def show_time(time: object) -> str:
     if isinstance(time, (int, np.integer)):
         return str(int(cast(int, time)))
     return str(pd.Timestamp(cast(Date, time))).removesuffix(" 00:00:00")
+
+
+def in_repeated_hour(time: object) -> bool:
+    """Return whether the end of summer time may repeat a local time, in Europe or North America.
+
+    That is from 01:00 to 02:59 on the last Sunday of October or the first one of November.
+    """
+    if isinstance(time, (int, np.integer)):
+        return False
+    stamp = pd.Timestamp(cast(Date, time))
+    sunday = (stamp.month == 10 and stamp.day > 24) or (stamp.month == 11 and stamp.day <= 7)
+    return stamp.day_of_week == 6 and sunday and stamp.hour in (1, 2)
+
+
+def repeated_at(time: object) -> Skipped:
+    """Return the reason to skip a series with more than one row for a time."""
+    kind = Kind.REPEATED_HOUR if in_repeated_hour(time) else Kind.REPEATED_TIME
+    return Skipped(kind, first=show_time(time))
 
 
 def show_times(times: Iterable[object]) -> list[str]:

@@ -199,9 +199,14 @@ class Future:
             rows[name] = (to, self.at(name, times[: len(to)]))
         return dataclasses.replace(self, rows=MappingProxyType(rows))
 
+    def rows_of(self, name: str) -> Rows:
+        """Return the sorted times and the numbers of one series; none where it has none."""
+        none = np.empty(0, "datetime64[ns]"), np.zeros((0, len(self.columns)))
+        return self.rows.get(name) or self.rows.get(_EVERY) or none
+
     def at(self, name: str, times: Shaped[np.ndarray, " time"]) -> Float[np.ndarray, "time column"]:
         """Return the numbers of one series at some times; ``otherwise`` where none is known."""
-        known, values = self.rows.get(name) or self.rows.get(_EVERY) or (times[:0], np.zeros((0,)))
+        known, values = self.rows_of(name)
         out = np.full((len(times), len(self.columns)), self.otherwise)
         if not len(known) or known.dtype.kind != times.dtype.kind:
             return out

@@ -28,6 +28,7 @@ from forecaster.series.calendar.times import (
     as_time,
     end_of_day,
     nearest_time,
+    repeated_at,
     show_time,
 )
 from forecaster.series.calendar.wording import in_words
@@ -216,7 +217,7 @@ class Panel:
         times = union_of(part[0] for part in series.values())
         values = stack(series, times, channels)
         skipped |= {
-            name: Skipped(Kind.REPEATED_TIME, first=show_time(repeated[0]))
+            name: repeated_at(repeated[0])
             for name, (series_times, _, _) in series.items()
             if len(repeated := series_times[:-1][series_times[1:] == series_times[:-1]])
         }

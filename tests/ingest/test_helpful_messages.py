@@ -1,0 +1,83 @@
+"""Files as they come from meters and spreadsheets: 24:00, the hour that repeats, Excel, zeros."""
+
+import zipfile
+
+import pandas as pd
+import pytest
+
+import forecaster as fc
+from forecaster.errors import DataError, UsageError
+from forecaster.ingest.tickers.groups import read_groups
+from forecaster.spelling import near
+
+
+def load(times, tmp_path, **options):
+    frame = pd.DataFrame({"unique_id": "0001", "ds": times, "y": range(len(times))})
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    return fc.load_panel(f"files:{tmp_path / 'x.csv'}", **options)
+
+
+@pytest.mark.parametrize("form", ["%Y-%m-%d %H:%M", "%d.%m.%Y %H:%M:%S", "%Y-%m-%dT%H:%M"])
+@pytest.mark.parametrize("told", [False, True])
+def test_24_is_the_end_of_a_day(form, told, tmp_path):
+    hours = pd.date_range("2026-01-30 01:00", periods=80, freq="h")
+    ends = hours.hour == 0
+    written = [
+        (hour - pd.Timedelta(days=1)).strftime(form.replace("%H", "24")) if end
+        else hour.strftime(form)
+        for hour, end in zip(hours, ends, strict=True)
+    ]  # fmt: skip
+    panel = load(written, tmp_path, date_format=form if told else None)
+    assert panel.times.tolist() == hours.to_numpy().astype(panel.times.dtype).tolist()
+
+
+def test_24_in_a_column_of_its_own(tmp_path):
+    times = pd.DataFrame({"date": ["2026-01-30"] * 2, "time": ["23:00", "24:00"], "close": [1, 2]})
+    times.to_csv(tmp_path / "A.csv", index=False)
+    panel = fc.load_panel(f"files:{tmp_path / 'A.csv'}")
+    assert pd.DatetimeIndex(panel.times)[-1] == pd.Timestamp("2026-01-31")
+
+
+@pytest.mark.parametrize(
+    "wrong", ["2026-01-30 24:01", "2026-01-30 24:00:01", "2026-01-30 10:24:00:5"]
+)
+def test_other_times_with_24_are_none(wrong, tmp_path):
+    with pytest.raises(DataError, match="is not a date"):
+        load(["2026-01-30 10:00", wrong], tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("hour", "repeats"),
+    [("2025-10-26 02:00", True), ("2025-11-02 01:30", True), ("2025-10-26 05:00", False),
+     ("2025-10-19 02:00", False)],
+)  # fmt: skip
+def test_the_hour_that_repeats_in_autumn_is_named(hour, repeats, tmp_path):
+    with pytest.raises(DataError, match="more than one row for 2025") as error:
+        load(["2025-10-01 00:00", hour, hour], tmp_path)
+    assert ("--date-format utc" in str(error.value)) is repeats
+    assert "equal" not in str(error.value)  # their values differ
+
+
+def test_rows_that_are_equal_are_called_so(tmp_path):
+    rows = pd.DataFrame({"unique_id": "A", "ds": ["2026-01-01", "2026-01-02"], "y": [1.0, 2.0]})
+    pd.concat([rows, rows.tail(1)]).to_csv(tmp_path / "x.csv", index=False)
+    with pytest.raises(DataError, match=r"2026-01-02; its rows are equal, .*drop_duplicates"):
+        fc.load_panel(f"files:{tmp_path / 'x.csv'}")
+
+
+@pytest.mark.parametrize("name", ["x.xlsx", "x.csv", "x.xls"])
+def test_excel_is_refused_with_the_way_out(name, tmp_path):
+    with zipfile.ZipFile(tmp_path / name, "w") as book:
+        book.writestr("xl/workbook.xml", "<workbook/>")
+    with pytest.raises(DataError, match="Excel files are not read; save the sheet as CSV"):
+        fc.load_panel(f"files:{tmp_path / name}")
+
+
+def test_leading_zeros_are_hinted_at(tmp_path):
+    assert near(["0001", "11", "10"], "1") == ["0001"]
+    load(["2026-01-01", "2026-01-02"], tmp_path)
+    panel = fc.load_panel(f"files:{tmp_path / 'x.csv'}", ["0001", "1"])
+    assert "'0001' is there: write the leading zeros" in str(panel.skipped["1"])
+    (tmp_path / "g.csv").write_text("ticker,group\n1,a\n")
+    with pytest.raises(UsageError, match="'0001' is there"):
+        read_groups(tmp_path / "g.csv").of(["0001"])
