@@ -208,10 +208,12 @@ class Transform:
         return dataclasses.replace(self, natures=natures, covariates=known)
 
     def learned_from(self, panel: Panel, horizon: int) -> "Transform":
-        """Return the transform with the weights that had the smallest errors in a panel's past.
+        """Return the transform with what the series of a panel share, learned from their past.
 
-        They are the doubt and the shares. Where times are whole numbers, series also take the
-        seasons that most others have. Of prices only the usual volatility is learned.
+        For the combination this is all of :class:`~forecaster.series.combination.sample.Learned`,
+        and effects known in advance. Where times are whole numbers, series also take the seasons
+        that most others have. Of prices, only the usual volatility and the effects of events are
+        learned.
         """
         if self.name == "log_return":
             volatility, events = usual_volatility(panel), event_factors(self._with_kinds(panel))
