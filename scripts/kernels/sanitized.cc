@@ -4,6 +4,10 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #include <cmath>
 #include <cstdio>
@@ -180,6 +184,13 @@ bool has_avx512_bf16() {
   return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & (1u << 5));
 }
 
+// Let this process use matrix units, if there are any. Without the system's permission, instructions
+// that touch data of tiles trap, but LDTILECFG does not.
+void ask_for_matrix_units() {
+  constexpr long request = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  syscall(SYS_arch_prctl, request, tile_data);
+}
+
 // Matrix units, or their instructions' handler, against AVX-512, and AVX-512 BF16 beside it where the
 // processor has it; false when they disagree.
 bool run_bfloat16(int64_t runs, Random& random) {
@@ -190,6 +201,7 @@ bool run_bfloat16(int64_t runs, Random& random) {
     return true;
   }
   tile_traps::install();
+  ask_for_matrix_units();
   const bool pairs = has_avx512_bf16();
   for (int64_t number = 0; number < runs; number++) {
     const bool lstm = number % 2 == 0;

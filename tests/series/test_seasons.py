@@ -4,8 +4,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster.series.calendar.frequency import infer_frequency
-from forecaster.series.calendar.seasons import default_season, find_seasons, seasons_of
+from forecaster.series.calendar.frequency import Frequency, infer_frequency
+from forecaster.series.calendar.seasons import (
+    default_season,
+    find_seasons,
+    seasons_of,
+    usual_seasons,
+)
 
 
 @pytest.mark.parametrize(
@@ -48,6 +53,23 @@ def test_sessions_of_an_exchange_have_as_many_rows_a_day_as_they_have():
     days = pd.bdate_range("2024-01-01", periods=30)
     times = np.sort(np.concatenate([days + pd.Timedelta(minutes=570 + 5 * k) for k in range(78)]))
     assert seasons_of(times, np.arange(float(len(times)))) == (78, 390)
+
+
+@pytest.mark.parametrize("begin", ["2026-03-02 22:00", "2026-03-06 17:00"])
+@pytest.mark.parametrize("rows", [26, 40, 75])
+@pytest.mark.parametrize(("minutes", "day"), [(60, 24), (30, 48)])
+def test_hours_without_a_gap_have_whole_days_and_weeks(begin, rows, minutes, day):
+    """Whatever the hour of the first row: its day, and the last one, are not whole days."""
+    times = np.datetime64(begin, "s") + np.arange(rows) * np.timedelta64(60 * minutes, "s")
+    assert seasons_of(times, np.arange(float(rows))) == (day, 7 * day)
+
+
+def test_days_that_are_cut_do_not_count_beside_whole_ones():
+    """Sessions of nine hours, of which the first and the last day have three."""
+    days = np.arange("2026-03-02", "2026-03-06", dtype="datetime64[D]")
+    hours = days[:, None] + np.arange(8, 17) * np.timedelta64(3600, "s")
+    times = hours.ravel()[6:-6]
+    assert usual_seasons(Frequency("3600s"), times) == (9, 45)
 
 
 def test_a_season_is_found_in_numbers_and_none_in_a_random_walk():

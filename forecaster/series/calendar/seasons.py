@@ -48,8 +48,10 @@ def usual_seasons(
         a_day = slots_a_day(frequency.open, frequency.seconds)
         return tuple(sorted({steps for steps in (a_day, week) if steps > 1}))
     if alias.endswith("s") and alias[:-1].isdigit():
-        per_day = _rows_a_day(times, int(alias[:-1]))
-        open_days = 7 if times is None or _trades_on_weekends(times) else 5
+        seconds = int(alias[:-1])
+        per_day = _rows_a_day(times, seconds)
+        always = times is None or _has_no_gap(times, seconds) or _trades_on_weekends(times)
+        open_days = 7 if always else 5
         return (per_day, open_days * per_day) if per_day > 1 else ()
     count, base = frequency.base
     if months := frequency.months:
@@ -86,8 +88,16 @@ def _rows_a_day(times: Shaped[np.ndarray, " row"] | None, seconds: int) -> int:
     full = _DAY // seconds if _DAY % seconds == 0 else 0
     if times is None or len(times) < 2:
         return full
-    _, counts = np.unique(times.astype("datetime64[D]"), return_counts=True)
-    return min(full, int(np.median(counts))) if full else int(np.median(counts))
+    days, counts = np.unique(times.astype("datetime64[D]"), return_counts=True)
+    if full and _has_no_gap(times, seconds):
+        return full  # the first and the last day are parts of whole days
+    whole = counts[1:-1] if len(days) > 2 else counts
+    return min(full, int(np.median(whole))) if full else int(np.median(whole))
+
+
+def _has_no_gap(times: Shaped[np.ndarray, " row"], seconds: int) -> bool:
+    """Return whether rows follow each other day and night, as far as they reach."""
+    return len(times) == (times[-1] - times[0]) // np.timedelta64(seconds, "s") + 1
 
 
 def _trades_on_weekends(times: Shaped[np.ndarray, " row"]) -> bool:
