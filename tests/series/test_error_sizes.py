@@ -1,11 +1,11 @@
-"""Errors of series that are regularly closed: their sizes, and the bands that follow from them."""
+"""How large errors are by phase and by level, and the bands that follow from them."""
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.series.combination.anchors import combine
+from forecaster.series.combination.anchors import by_target_step, combine
 from forecaster.series.combination.combined import combined
 from forecaster.series.combination.error_sizes import error_sizes
 
@@ -33,11 +33,38 @@ def test_nights_are_forecast_as_zero_for_sure_once_they_repeat():
     assert ((sizes.relative == 0) == sizes.closed).all()
 
 
+def net_load(days: int = 60, seed: int = 0) -> np.ndarray:
+    """What a grid takes beside solar power, which clouds make hard to forecast by day."""
+    random = np.random.default_rng(seed)
+    hour = np.arange(days * DAY) % DAY
+    sun = np.clip(np.sin(np.pi * (hour - 6) / 12), 0, None)
+    clouds = np.repeat(random.beta(3, 2, days), DAY)
+    return (
+        20 + 5 * np.sin(2 * np.pi * hour / DAY) - 15 * sun * clouds + random.normal(size=len(sun))
+    )
+
+
 def test_errors_grow_with_the_forecast():
-    z = queue(days=40)
-    made = combined(z, (DAY,), 2, nonnegative=True)
-    noon, morning = (made.relative[30 * DAY + hour - 1, 0] for hour in (12, 8))
-    assert noon / morning == pytest.approx(1.5 / 0.67, rel=0.25)
+    def ratio(seed: int) -> float:
+        made = combined(queue(seed, days=60), (DAY,), 2, nonnegative=True)
+        noon, morning = (made.relative[50 * DAY + hour - 1, 0] for hour in (12, 8))
+        return float(np.log(noon / morning))
+
+    assert np.exp(np.mean([ratio(seed) for seed in range(8)])) == pytest.approx(1.5 / 0.67, rel=0.2)
+
+
+def test_errors_differ_by_the_hour():
+    """In units of the scale the largest deviation is about twice the smallest, which was 1 to 4."""
+    by_hour: list[np.ndarray] = []
+    for seed in range(4):
+        z = net_load(seed=seed)
+        made = combined(z, (DAY, 7 * DAY), HORIZON)
+        unit = by_target_step(made.scale * made.relative)
+        errors = (z[:, None] - by_target_step(made.base)) / unit
+        by_hour.append(errors[30 * DAY :].reshape(-1, DAY, HORIZON))
+    spread = np.sqrt(np.square(np.concatenate(by_hour)).mean((0, 2)))
+    assert spread.max() / spread.min() < 2.3
+    assert 0.8 < spread.mean() < 1.2
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -54,14 +81,23 @@ def test_other_series_keep_their_bits(seed):
             np.testing.assert_array_equal(before, after)
 
 
-def test_nothing_depends_on_later_steps_or_on_other_series():
-    z = np.array([queue(0), queue(1)])
-    whole = combined(z, (DAY, 7 * DAY), HORIZON, nonnegative=True)
-    for rows in (60, 200, 333):
+@pytest.mark.parametrize("season", [5, 12, DAY])
+def test_errors_of_random_walks_do_not_differ(season):
+    z = np.random.default_rng(season).normal(size=(3, 700)).cumsum(1)
+    assert (combined(z, (season,), HORIZON).relative == 1).all()
+
+
+@pytest.mark.parametrize("of", [queue, net_load])
+def test_nothing_depends_on_later_steps_or_on_other_series(of):
+    z = np.array([of(days=30, seed=seed) for seed in range(2)])
+    closes = of is queue
+    whole = combined(z, (DAY, 7 * DAY), HORIZON, nonnegative=closes)
+    assert (whole.relative != 1).any()
+    for rows in (60, 200, 333, 600):
         shorter = z[0].copy()
         shorter[rows:] = np.nan
-        padded = combined(np.array([shorter, z[1]]), (DAY, 7 * DAY), HORIZON, nonnegative=True)
-        alone = combined(z[0, :rows], (DAY, 7 * DAY), HORIZON, nonnegative=True)
+        padded = combined(np.array([shorter, z[1]]), (DAY, 7 * DAY), HORIZON, nonnegative=closes)
+        alone = combined(z[0, :rows], (DAY, 7 * DAY), HORIZON, nonnegative=closes)
         for own, one, other in zip(whole, alone, padded, strict=True):
             np.testing.assert_array_equal(own[0, :rows], one)
             np.testing.assert_array_equal(own[0, :rows], other[0, :rows])

@@ -20,7 +20,7 @@ from forecaster.series.combination.anchors import (
     smoothed,
 )
 from forecaster.series.combination.counts import CountPrior, count_forecasts
-from forecaster.series.combination.error_sizes import error_sizes
+from forecaster.series.combination.error_sizes import error_sizes, sizes_by_phase
 
 FEATURES = 10
 _MEMORY = 100  # rows of the mean error of zero
@@ -41,7 +41,8 @@ class Combination(NamedTuple):
 
     - ``base``: the combination of simple forecasts
     - ``scale``: the usual size of its errors
-    - ``relative``: the size expected of an error over the usual one, see :func:`error_sizes`
+    - ``relative``: the size expected of an error over the usual one, see
+      :mod:`forecaster.series.combination.error_sizes`
     - ``features``: what networks see of each step
     """
 
@@ -74,7 +75,6 @@ def combined(
       are then mean and standard deviation of the counts
     - others as of :func:`forecaster.series.combination.anchors.combine`
     """
-    basic = seasons[0] if seasons else 1
     base, errors = combine(
         z, seasons, horizon, doubt, experts, shares, alone, counts=counts is not None
     )
@@ -84,21 +84,54 @@ def combined(
     elif sparse and alone is None:
         of_zero = decayed_errors(np.zeros(base.shape), z, 1 - 1 / _MEMORY)
         base = np.where(errors < _SURE * of_zero, base, 0.0)
-    known, relative = known_errors(base, z), np.ones(base.shape)
-    if nonnegative and counts is None and seasons:
-        closed, relative = error_sizes(base, z, seasons)
-        base = np.where(closed, 0.0, base)
-        usual = np.where(closed, np.nan, relative)
-        known = known_errors(base, z) / by_target_step(usual)
-    floor = 1e-12 + 1e-4 * smoothed(np.abs(z - smoothed(z, 0.999)), 0.999)[..., None]
-    fast, slow = (
-        _TO_DEVIATION * decayed(known, 1 - 1 / max(steps, cycles * basic)) + floor
-        for steps, cycles in ((16, 2), (66, 7))
-    )
+    base, relative, fast, slow = _with_errors(
+        base, z, seasons, closes=nonnegative and counts is None,
+        by_phase=counts is None and not sparse,
+    )  # fmt: skip
     scale = _known_throughout(np.sqrt((fast**2 + slow**2) / 2))
     scale = scale if deviation is None else deviation
     features = _features(z, seasons, base, scale, relative, fast[..., 0] / slow[..., 0])
     return Combination(base, scale, relative, features)
+
+
+def _with_errors(
+    base: Ahead, z: Steps, seasons: Sequence[int], *, closes: bool, by_phase: bool
+) -> tuple[Ahead, Ahead, Ahead, Ahead]:
+    """Return the base, the relative sizes of its errors, and the usual errors, recent and slow.
+
+    - ``closes``: whether series may be closed at phases of the season, which are then forecast as 0
+    - ``by_phase``: whether errors may differ by phase otherwise
+    """
+    basic = seasons[0] if seasons else 1
+    known, relative = known_errors(base, z), np.ones(base.shape)
+    if closes and seasons:
+        closed, relative = error_sizes(base, z, seasons)
+        base = np.where(closed, 0.0, base)
+        usual = np.where(closed, np.nan, relative)
+        known = known_errors(base, z) / by_target_step(usual)
+    fast, slow = _usual_errors(known, z, basic)
+    if by_phase and basic > 1:
+        sizes = sizes_by_phase(_mean_ahead(known / slow), basic, base.shape[-1])
+        relative = relative * sizes
+        fast, slow = _usual_errors(known / by_target_step(sizes), z, basic)
+    return base, relative, fast, slow
+
+
+def _usual_errors(known: Ahead, z: Steps, season: int) -> tuple[Ahead, Ahead]:
+    """Return the standard deviation of errors known at each step: of recent ones, and of more."""
+    floor = 1e-12 + 1e-4 * smoothed(np.abs(z - smoothed(z, 0.999)), 0.999)[..., None]
+    fast, slow = (
+        _TO_DEVIATION * decayed(known, 1 - 1 / max(steps, cycles * season)) + floor
+        for steps, cycles in ((16, 2), (66, 7))
+    )
+    return fast, slow
+
+
+def _mean_ahead(known: Ahead) -> Steps:
+    """Return the mean over the horizon of what is known of each step; NaN where nothing is."""
+    there = np.isfinite(known)
+    with np.errstate(invalid="ignore"):
+        return np.where(there, known, 0.0).sum(-1) / there.sum(-1)
 
 
 def _features(

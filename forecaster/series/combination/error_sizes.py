@@ -1,7 +1,10 @@
 """How large errors are at each phase of a season, relative to their usual size.
 
+What a grid takes beside its solar power is hard to forecast at noon and easy at night. Where the
+errors of past cycles differ by phase, beyond what chance does, so do those that are expected.
+
 Series of busy days and closed nights have zeros, and so no logarithm, yet their errors grow with
-their level. A running mean over all steps then makes bands of open hours too narrow. Here errors
+their level. A running mean over all steps then makes bands of open hours too narrow. Their errors
 may grow with the forecast, as far as past errors one step ahead show that they do. Steps at which
 a series is regularly closed count apart: they are forecast as zero, and say nothing about others.
 """
@@ -10,8 +13,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, Float
 
+from forecaster.linear_filter import linear_filter
 from forecaster.series.causal import shift
 from forecaster.series.combination.anchors import Ahead, Steps, by_target_step, decayed, lagged
 
@@ -20,6 +24,10 @@ _RARELY, _SOMETIMES = 0.05, 0.25  # shares of phases that change from one cycle 
 _MEMORY, _SEASONS = 300, 7  # steps that errors are remembered: at least, and in seasons
 _DOUBT = 9.0  # up to this squared t-statistic errors do not grow with the forecast
 _MOST = 0.98  # growth of errors in per cent where forecasts grow by one per cent, at most
+_CYCLES = 20  # cycles that the errors of a phase are remembered
+_FEWEST_CYCLES = 10  # of them, weighted by age, before errors may differ by phase
+_BY_CHANCE = 3.0  # multiple of the variance by chance that phases must differ by
+_OUTLIER = 3.0  # an error counts as at most this multiple of the usual one
 
 
 class Sizes(NamedTuple):
@@ -48,6 +56,51 @@ def error_sizes(base: Ahead, z: Steps, seasons: Sequence[int]) -> Sizes:
             closed |= _closed(z, season, base.shape[-1])
     relative = _by_level(np.where(closed, 0.0, base), z, closed[..., 0], max(seasons, default=1))
     return Sizes(closed, np.where(closed, 0.0, relative))
+
+
+def sizes_by_phase(errors: Steps, season: int, horizon: int) -> Ahead:
+    """Return the sizes of errors expected at the phase of each step ahead, relative to the usual.
+
+    The logarithm of the mean error at a phase is shrunk to that of all phases by how much phases
+    differ beyond chance (empirical Bayes). So sizes are 1, bit for bit, where they hardly do.
+
+    ``errors``: those known of each step, in units of the usual one; NaN where there is none
+    """
+    steps = int(errors.shape[-1])
+    usual = decayed(errors[..., None], 1 - 1 / (_CYCLES * season))[..., 0]
+    by_cycle = _by_cycle(np.minimum(errors, _OUTLIER * usual), season)
+    mean, squared = (decayed(part, 1 - 1 / _CYCLES) for part in (by_cycle, by_cycle**2))
+    count = linear_filter([1.0], [1.0, 1 / _CYCLES - 1], np.isfinite(by_cycle), axis=-2)
+    mean, squared, count = (
+        part.reshape(*errors.shape[:-1], -1)[..., :steps] for part in (mean, squared, count)
+    )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        chance = _over_season((squared / mean**2 - 1) / (count - 1), season)
+        known = np.where((count >= _FEWEST_CYCLES) & (mean > 0), np.log(mean), np.nan)
+        known = known - _over_season(known, season)
+        variance = _over_season(known**2, season)
+        beyond = np.maximum(variance - _BY_CHANCE * chance, 0.0)
+        shrunk = np.nan_to_num(known * beyond / (beyond + chance))
+    ahead = lagged(np.exp(shrunk), season, horizon)
+    return np.where(np.isfinite(ahead), ahead, 1.0)
+
+
+def _by_cycle(values: Steps, season: int) -> Float[np.ndarray, "*series cycle phase"]:
+    """Return values by cycle and phase, counted from the first step; NaN after the last."""
+    missing = -int(values.shape[-1]) % season
+    filled = np.concatenate([values, np.full((*values.shape[:-1], missing), np.nan)], axis=-1)
+    return filled.reshape(*values.shape[:-1], -1, season)
+
+
+def _over_season(values: Steps, season: int) -> Steps:
+    """Return the mean of the latest season that is known; NaN before there is one."""
+    out = np.full(values.shape, np.nan)
+    if season <= values.shape[-1]:
+        windows = np.lib.stride_tricks.sliding_window_view(values, season, axis=-1)
+        known = np.isfinite(windows)
+        total = np.where(known, windows, 0.0).sum(-1)
+        out[..., season - 1 :] = total / known.sum(-1)
+    return out
 
 
 def _closed(z: Steps, season: int, horizon: int) -> Bool[np.ndarray, "*series step horizon"]:
