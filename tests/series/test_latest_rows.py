@@ -1,5 +1,6 @@
 """Latest rows that may be errors, and series that may be closed."""
 
+import re
 import warnings
 from typing import Any
 
@@ -117,6 +118,31 @@ def test_zeros_at_the_end_of_a_series_without_any_are_found(zeros):
     assert latest.zeros == {"a": (zeros, MONTHS[-zeros])} and not latest.far
 
 
+@pytest.mark.parametrize("factor", [1000, 1 / 1000, 100, 1 / 60])
+@pytest.mark.parametrize("amplitude", [0, 0.3])
+@pytest.mark.parametrize("rows", [2, 8, 20])
+def test_a_jump_of_all_latest_rows_is_found_until_they_are_half_of_all(factor, amplitude, rows):
+    values = department(1, amplitude)
+    values[-rows:] *= factor
+    (jump,) = found(values).jumps.values()
+    assert jump.since == MONTHS[-rows]
+    assert jump.ratio == pytest.approx(factor, rel=0.3)
+    values[: rows - ROWS] *= factor  # corrected in the source
+    assert found(values) == LatestRows(count=1)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_growth_peaks_and_moves_of_a_usual_size_are_no_jump(seed):
+    rng = np.random.default_rng(seed)
+    grown = 10 * np.exp(0.15 * np.arange(ROWS) + 0.1 * rng.normal(size=ROWS))
+    walk = 10 * np.exp(0.3 * rng.normal(size=ROWS).cumsum())
+    tripled = with_last(department(seed), *(3 * department(seed)[-5:]))
+    back = department(seed)
+    back[20:30] *= 1000
+    for values in (grown, walk, tripled, back):
+        assert not found(values).jumps
+
+
 def test_other_zeros_are_not_named():
     values = with_last(department(0), 0, 0)
     values[10] = 0  # there were zeros before
@@ -180,6 +206,20 @@ def test_fits_forecasts_and_paths_warn_of_them():
     with warnings.catch_warnings():
         warnings.simplefilter("error", ForecasterWarning)
         fc.predict(model, company(0, 0))
+
+
+def test_a_change_of_unit_is_said_on_every_day(recwarn):
+    jumped = {f"d{n}": department(n) for n in range(5)}
+    for name in ("d1", "d3"):
+        jumped[name][-4:] /= 1000
+    warn_of_latest_rows(LatestRows.of(fc.Panel.from_frame(frame_of(jumped))))
+    (said,) = recwarn
+    words = (
+        r"the latest rows of 2 of 5 series are of another size than all rows before: d1 \(since "
+    )
+    assert re.match(
+        rf"{words}2023-09-01 about 1/(8|9|1,0|1,1)\d\d of before\), d3", str(said.message)
+    )
 
 
 def test_a_single_series_and_an_odd_name(recwarn):

@@ -1,4 +1,4 @@
-"""Warn of latest rows that may be errors, and of series that may be closed.
+"""Warn of latest rows that may be errors or in another unit, and of series that may be closed.
 
 Forecasts start from the latest row, so a wrong one moves all of them. Prices have flags for this
 (:mod:`forecaster.ingest.review.quality`); this is for other series.
@@ -31,9 +31,12 @@ _FEWEST = 12  # rows before, to know what is usual
 _MEANS = (3, 8)  # rows of the running means
 _ERRORS = 8  # fewest errors that a way of forecasting is judged by
 
+_FEWEST_JUMPED = 2  # rows since a jump; the first one is a row far from all before
+_GAP, _JUMP = 3.0, 20.0  # of the rows on both sides of a jump: between nearest ones, and medians
 _FEWEST_ZEROS = 2
 _NAMED = 3  # series in a warning
 _FAR_WORDS, _ZERO_WORDS = "farther from what was expected than", "never had a zero before"
+_JUMP_WORDS = "are of another size than all rows before"
 
 
 class FarRow(NamedTuple):
@@ -51,17 +54,26 @@ class LatestZeros(NamedTuple):
     since: Time
 
 
+class Jump(NamedTuple):
+    """Since when a series is of another size, and how many times larger it is now than before."""
+
+    since: Time
+    ratio: float
+
+
 @dataclasses.dataclass(frozen=True)
 class LatestRows:
     """What the latest rows of series call for.
 
     - ``far``: by series, the latest row that is far from all that came before
     - ``zeros``: by series, the zeros at the end
+    - ``jumps``: by series, the jump of all its latest rows, such as by a change of unit
     - ``count``: the number of all series
     """
 
     far: Mapping[str, FarRow] = dataclasses.field(default_factory=dict[str, FarRow])
     zeros: Mapping[str, LatestZeros] = dataclasses.field(default_factory=dict[str, LatestZeros])
+    jumps: Mapping[str, Jump] = dataclasses.field(default_factory=dict[str, Jump])
     count: int = 0
 
     @staticmethod
@@ -72,6 +84,7 @@ class LatestRows:
         seasons = panel.of_times(_seasons)
         far: dict[str, FarRow] = {}
         zeros: dict[str, LatestZeros] = {}
+        jumps: dict[str, Jump] = {}
         for name, (values, times), known in zip(panel.ids, panel.rows(), seasons, strict=True):
             if _too_few(values):
                 continue
@@ -80,7 +93,10 @@ class LatestRows:
                     zeros[name] = LatestZeros(ending, times[-ending])
             elif (expected := _expected_if_far(values, known)) is not None:
                 far[name] = FarRow(times[-1], float(values[-1]), expected)
-        return LatestRows(far, zeros, len(panel.ids))
+            elif (row := _jumped_at(values)) is not None:
+                ratio = float(np.median(values[row:]) / np.median(values[:row]))
+                jumps[name] = Jump(times[row], ratio)
+        return LatestRows(far, zeros, jumps, len(panel.ids))
 
     @staticmethod
     def joined(parts: Iterable["LatestRows"]) -> "LatestRows":
@@ -89,12 +105,16 @@ class LatestRows:
         return LatestRows(
             {name: row for part in parts for name, row in part.far.items()},
             {name: row for part in parts for name, row in part.zeros.items()},
+            {name: row for part in parts for name, row in part.jumps.items()},
             sum(part.count for part in parts),
         )
 
 
 def warn_of_latest_rows(found: LatestRows) -> None:
-    """Warn once of all series whose latest row may be an error, and once of those maybe closed."""
+    """Warn of series whose latest row may be an error, of jumped ones, and of those maybe closed.
+
+    There is one warning of each kind, for all series together.
+    """
     if found.far:
         rows = (
             f"{_short(name)} ({show_time(row.time)}: {_number(row.value)}, expected about "
@@ -105,6 +125,16 @@ def warn_of_latest_rows(found: LatestRows) -> None:
             f"the latest row of {len(found.far)} of {found.count} series is {_FAR_WORDS} any row "
             f"before: {_first(rows, len(found.far))}. Forecasts start from it: if the value is an "
             "error, correct it in the source; if it is meant, the next rows will confirm it"
+        )
+    if found.jumps:
+        sizes = (
+            f"{_short(name)} (since {show_time(its.since)} {_times(its.ratio)} of before)"
+            for name, its in found.jumps.items()
+        )
+        _warn(
+            f"the latest rows of {len(found.jumps)} of {found.count} series {_JUMP_WORDS}: "
+            f"{_first(sizes, len(found.jumps))}. Forecasts and bands are learned from both sizes. "
+            "If the unit has changed, multiply the earlier rows in the source, and read them again"
         )
     if found.zeros:
         ends = (
@@ -123,7 +153,7 @@ def warn_of_latest_rows(found: LatestRows) -> None:
 def latest_rows_said() -> Generator[None]:
     """Give no warning of latest rows in the block, as it is given for all series elsewhere."""
     with warnings.catch_warnings():
-        for words in (_FAR_WORDS, _ZERO_WORDS):
+        for words in (_FAR_WORDS, _ZERO_WORDS, _JUMP_WORDS):
             warnings.filterwarnings("ignore", rf"the latest rows? of .*{words}", ForecasterWarning)
         yield
 
@@ -143,6 +173,26 @@ def _too_few(values: Rows) -> bool:
 def _zeros_at_end(values: Rows) -> int:
     others = np.flatnonzero(values)
     return len(values) - 1 - int(others[-1]) if len(others) else len(values)
+
+
+def _jumped_at(values: Rows) -> int | None:
+    """Return the row since which all values are of another size than those before; else None.
+
+    The rows since then are fewer than those before.
+    """
+    if not (values > 0).all():
+        return None
+    z = np.log(values)
+    largest, smallest = np.maximum.accumulate(z)[:-1], np.minimum.accumulate(z)[:-1]
+    largest_since = np.maximum.accumulate(z[::-1])[::-1][1:]
+    smallest_since = np.minimum.accumulate(z[::-1])[::-1][1:]
+    gap = np.maximum(smallest_since - largest, smallest - largest_since)
+    before = np.arange(1, len(z))
+    since = len(z) - before
+    gap[(before < _FEWEST) | (since < _FEWEST_JUMPED) | (since >= before)] = 0.0
+    row = 1 + int(np.argmax(gap))
+    jump = abs(float(np.median(z[row:]) - np.median(z[:row])))
+    return row if gap[row - 1] > np.log(_GAP) and jump > np.log(_JUMP) else None
 
 
 def _expected_if_far(values: Rows, seasons: tuple[int, ...] | None) -> float | None:
@@ -186,6 +236,11 @@ def _first(texts: Iterable[str], count: int) -> str:
     shown = [text for text, _ in zip(texts, range(_NAMED), strict=False)]
     more = [f"and {count - len(shown):,} more"] if count > len(shown) else []
     return ", ".join([*shown, *more])
+
+
+def _times(ratio: float) -> str:
+    """Return the size after a jump: 1,000 times, or 1/1,000."""
+    return f"about {_number(ratio)} times" if ratio >= 1 else f"about 1/{_number(1 / ratio)}"
 
 
 def _short(name: str) -> str:
