@@ -33,13 +33,15 @@ Table: TypeAlias = pd.DataFrame | pd.Series | ArrowTable
 def as_panel(data: Panel | Table, **columns: Unpack[ColumnOptions]) -> Panel:
     """Return a panel unchanged, or a table as a panel, see :func:`panel_of_frame`.
 
-    Raises UsageError for anything else, and for column options together with a panel.
+    Raises UsageError for anything else, and for column options together with a panel, and TypeError
+    for unknown options.
     """
+    options = Columns.of(columns)
     if isinstance(data, Panel):
         if given := [name for name, value in columns.items() if value is not None]:
             raise UsageError(f"{given[0]} is for reading a frame; leave it out with a panel")
         return data
-    return panel_of_frame(data, columns=Columns.of(columns))
+    return panel_of_frame(data, columns=options)
 
 
 def panel_of_frame(

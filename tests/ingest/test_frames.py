@@ -215,6 +215,13 @@ def test_what_makes_no_sense_is_refused(data, options, message):
         fc.load_panel(data, **options)
 
 
+def test_a_misspelled_argument_is_named_with_a_table_and_with_a_panel():
+    frame = pd.DataFrame({"unique_id": "a", "ds": range(9), "y": range(9)})
+    for data in (frame, fc.load_panel(frame)):
+        with pytest.raises(TypeError, match="unexpected keyword argument 'windows'; beside its"):
+            fc.cross_validation(data, windows=3)  # pyright: ignore[reportCallIssue]
+
+
 def test_fit_predict_and_cross_validation_take_frames(model, panel, config):
     frame = panel.to_frame().rename(columns={"unique_id": "symbol", "ds": "day"})
     columns: dict[str, Any] = {"time_col": "day"}

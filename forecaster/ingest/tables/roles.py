@@ -119,8 +119,14 @@ class Columns:
 
     @staticmethod
     def of(options: ColumnOptions) -> "Columns":
-        """Return options checked. Raises UsageError as the class does."""
+        """Return options checked. Raises UsageError as the class does; TypeError for others."""
         given = cast(dict[str, Any], options)
+        known = [field.name for field in dataclasses.fields(Columns)]
+        if unknown := [name for name in given if name not in known]:
+            raise TypeError(
+                f"unexpected keyword argument {unknown[0]!r}; beside its own arguments this takes "
+                f"those for reading a table: {', '.join(known)}"
+            )
         names = given.get("id_col")
         if isinstance(names, list | tuple):
             parts = list(cast(Sequence[object], names))
