@@ -26,7 +26,6 @@ from forecaster.ingest import open_source
 from forecaster.ingest.review.quality import WRONG, find_flags, flags_of
 from forecaster.pipeline import DataRequest, evaluate_from_home
 from tests.markets import SESSIONS, Fault, Market, market, plant
-from tests.slow import slow
 
 SERIES, FIRST = 11, 134  # series that are there from the beginning; position of the first cutoff
 CONFIG = fc.Config(
@@ -176,7 +175,7 @@ def test_the_pasts_are_flagged_around_the_first_cutoff():
 
 @pytest.mark.usefixtures("as_for_users")
 @pytest.mark.filterwarnings("ignore:.*series skipped")
-@settings(max_examples=3, deadline=None)  # hundreds among the slow tests
+@settings(max_examples=1, deadline=None)  # hundreds among the slow tests
 @given(*FUTURES)
 @example(0, 0, [("bar of the past", 1, 21, 25, "spike")], 2)  # the reversed bar comes again
 @example(1, 1, [("noise", 1, 1, 1, "spike")], 1)  # what was to be taken back is not
@@ -227,7 +226,8 @@ def test_no_future_changes_what_the_command_writes(tmp_path, number, refit):
 
 
 @pytest.mark.filterwarnings("ignore:.*series")
-@pytest.mark.parametrize("settings", [{}, slow({"market": "T0"})])
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", [{}, {"market": "T0"}])
 def test_later_rows_do_not_decide_whether_short_prices_have_networks(tmp_path, settings):
     """Neither in a notebook nor by the command, in one shard or in several."""
     random, config = np.random.default_rng(5), fc.Config(horizon=2, **settings)

@@ -222,6 +222,7 @@ def test_more_rows_move_forecasts_by_rounding_alone(tmp_path):
     pd.testing.assert_frame_equal(few.sort_index(), many.loc[few.sort_index().index], rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*series")
 @pytest.mark.filterwarnings("ignore:future covariates")
 def test_a_kind_of_event_that_is_listed_for_later_moves_no_forecast(tmp_path):

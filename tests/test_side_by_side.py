@@ -71,6 +71,7 @@ def test_they_have_the_bits_of_one_process(source, tmp_path, in_processes):
     pd.testing.assert_frame_equal(several.report, one.report, check_exact=True)
 
 
+@pytest.mark.slow
 def test_what_a_killed_process_left_is_fitted_by_this_one(
     source, tmp_path, in_processes, monkeypatch
 ):
@@ -126,6 +127,7 @@ fit_to_home(home, DataRequest(source), fc.Config(horizon=3), 0)
 """
 
 
+@pytest.mark.slow
 def test_a_script_without_a_guard_is_fitted_by_one_process(source, tmp_path):
     """Each process that starts reads the script, and would wait for the fit that it began."""
     script = tmp_path / "fitting.py"

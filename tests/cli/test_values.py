@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from tests.conftest import error, prices, run
+from tests.slow import rest_slow
 
 
 @pytest.fixture
@@ -240,13 +241,13 @@ def test_paths_of_series_that_end_at_different_times_are_not_added(counts):
 
 @pytest.mark.parametrize(
     ("long", "options", "why"),
-    [
+    rest_slow([
         (3, [], "3 of 23 series have the 36 rows that networks need, and networks are trained "
          "where at least 20% have; --model lstm trains them all the same"),
         (0, [], "the series are too short for networks, which need 36 rows"),
         (3, ["--transform", "last_value"], "the transform is last_value"),
         (20, ["constant"], "the series with the 36 rows that networks need never change"),
-    ],
+    ]),
 )  # fmt: skip
 def test_a_fit_says_why_no_series_has_networks(tmp_path, long, options, why):
     still = options == ["constant"]

@@ -96,6 +96,7 @@ def test_an_evaluation_has_the_column_in_its_files_and_counts_in_words(evaluatio
     assert not evaluation.summary.skipped and not evaluation.summary.failed
 
 
+@pytest.mark.slow
 def test_the_page_says_it_of_each_series_and_in_words(evaluation, tmp_path):
     page = build_report(evaluation, tmp_path / "r.html").read_text(encoding="utf-8")
     data = json.loads(re.findall('id="data">(.*?)</script>', page, re.DOTALL)[0])

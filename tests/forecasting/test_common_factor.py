@@ -10,6 +10,7 @@ from forecaster.forecasting.bands.mixture import ndtri
 from forecaster.forecasting.bands.widths import KNOTS, Tails
 from forecaster.forecasting.predicting import simulating
 from forecaster.forecasting.predicting.common_factor import factor_of, scaled_to_now
+from tests.slow import rest_slow
 
 SERIES, TIMES = 20, 250
 PLAIN = Tails(KNOTS[None], np.zeros(SERIES, bool))
@@ -113,7 +114,7 @@ def walks(common: np.ndarray) -> dict[str, np.ndarray]:
     return {f"s{row}": 100 * np.exp(np.cumsum(one)) for row, one in enumerate(moves)}
 
 
-@pytest.mark.parametrize(("column", "wider"), [("close", True), ("y", False)])
+@pytest.mark.parametrize(("column", "wider"), rest_slow([("close", True), ("y", False)]))
 def test_paths_of_prices_and_no_others_follow_the_factor(column, wider, monkeypatch):
     common = np.where(np.arange(400) < 375, 0.1, 0.9)
     days = pd.bdate_range("2020-01-01", periods=400)

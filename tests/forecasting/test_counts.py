@@ -11,6 +11,7 @@ from forecaster.forecasting.bands.counts import Counted, Units, probability_up_t
 from forecaster.forecasting.bands.mixture import Mixture
 from forecaster.series import Transform
 from forecaster.series.combination.counts import CountPrior, count_forecasts
+from tests.slow import rest_slow
 
 HORIZON = 6
 SMALL = fc.Config(horizon=HORIZON)
@@ -204,7 +205,7 @@ def forecast_of_new(frame: pd.DataFrame) -> pd.DataFrame:
     return made[made["unique_id"] == "new"]
 
 
-@pytest.mark.parametrize("sampled", [8, 1000])
+@pytest.mark.parametrize("sampled", rest_slow([8, 1000]))
 def test_a_short_series_among_counts_is_counted_though_it_had_no_zero(sampled, monkeypatch):
     for name in ("MOST_SERIES", "_ENOUGH"):  # the series need not be in the sample of the panel
         monkeypatch.setattr(f"forecaster.forecasting.fitting.pooled.{name}", sampled)
@@ -233,6 +234,7 @@ def test_a_horizon_without_errors_yet_is_as_uncertain_as_the_one_before():
     assert deviation[0, -1, 1] == pytest.approx(np.sqrt(squares.mean()), rel=0.25)
 
 
+@pytest.mark.slow
 def test_networks_know_that_goods_which_are_rarely_sold_are_sold():
     """Of 0.1 pieces a day, none is no quantile of 99 %, however often it is right."""
     random = np.random.default_rng(0)

@@ -33,6 +33,7 @@ def fitted(frame):
     return fc.fit(frame, SMALL)
 
 
+@pytest.mark.slow
 def test_bands_of_a_series_that_begins_to_move_are_bounded(frame, fitted):
     made = fc.predict(fitted, frame, [80, 95, 99])
     last = made[~made["unique_id"].str.startswith("moves")]

@@ -173,6 +173,7 @@ def test_names_that_cannot_be_updated_are_an_error(model, rows, ids, message):
         fc.update(model, prices(rows), ids)
 
 
+@pytest.mark.slow
 def test_the_market_must_reach_as_far_as_what_learns():
     model = fc.fit(prices(300), fc.Config(**QUICK, market="AAA"), seed=5)
     new = prices(360)

@@ -89,6 +89,7 @@ def test_covariate_files_join_the_same_columns(tmp_path):
     assert apart is not None and repr(panel.static) == repr(apart)
 
 
+@pytest.mark.slow
 def test_the_command_line_joins_columns_of_all_files(tmp_path):
     retail().to_csv(tmp_path / "sales.csv", index=False)
     plan = pd.DataFrame(

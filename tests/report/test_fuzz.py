@@ -18,6 +18,7 @@ from forecaster.report import build_report
 from tests.conftest import error
 from tests.limits import within_limits
 from tests.report.synthetic import synthetic
+from tests.slow import rest_slow
 from tests.storage.mutants import change_json
 
 TABLES = ["scores", "tests", "daily", "forecasts"]
@@ -171,7 +172,7 @@ def test_a_table_that_is_wrong_is_named(table, change, message, original, tmp_pa
 
 
 @pytest.mark.parametrize("note", [b"index_columns", b"pandas_type"])
-@pytest.mark.parametrize("name", ["daily", "scores", "tests", "forecasts"])
+@pytest.mark.parametrize("name", rest_slow(["forecasts", "daily", "scores", "tests"]))
 def test_what_pandas_noted_of_a_table_may_be_damaged(name, note, original, tmp_path):
     folder = shutil.copytree(original, tmp_path / "mutant")
     path = folder / f"{name}.parquet"

@@ -12,6 +12,7 @@ import forecaster as fc
 from forecaster.errors import ForecasterWarning
 from forecaster.series import LatestRows, warn_of_latest_rows
 from tests.conftest import run
+from tests.slow import rest_slow
 
 ROWS = 48
 MONTHS = pd.date_range("2020-01-01", periods=ROWS, freq="MS")
@@ -231,7 +232,7 @@ def test_a_single_series_and_an_odd_name(recwarn):
     assert "\n" not in str(said.message) and "yyy... (2023-12-01: 0.1235, exp" in str(said.message)
 
 
-@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("shards", rest_slow([3, 1]))
 def test_the_commands_say_it_once_with_the_same_exit_code(tmp_path, shards, monkeypatch):
     path, home = tmp_path / "company.csv", ["--home", tmp_path / "home"]
     company().to_csv(path, index=False)

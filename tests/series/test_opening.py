@@ -18,6 +18,7 @@ from forecaster.series.calendar.gaps import (
 from forecaster.series.calendar.irregular import missing_dates
 from forecaster.series.calendar.opening import open_numbers
 from forecaster.series.calendar.seasons import seasons_of
+from tests.slow import rest_slow
 
 DAYS = pd.date_range("2022-01-03", periods=200)  # from a Monday on
 HOURS = pd.date_range("2022-01-03", periods=24 * 70, freq="h")
@@ -100,7 +101,7 @@ def test_holidays_are_filled_so_that_each_weekday_keeps_its_place(closed, season
     assert (np.diff(open_numbers(DAYS.to_numpy(), 86_400, slots)) <= 1).all()
 
 
-@pytest.mark.parametrize("closed", [[6], [0], [5, 6]])
+@pytest.mark.parametrize("closed", rest_slow([[5, 6], [6], [0]]))
 def test_forecasts_follow_the_week_of_a_shop_that_is_closed_on_some_days(closed, tmp_path):
     random = np.random.default_rng(0)
     holidays = [30, 31, 75, 120, 165]

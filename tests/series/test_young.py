@@ -13,7 +13,6 @@ from forecaster.series.combination.young import (
     phases_of,
     profile_of,
 )
-from tests.slow import rest_slow
 
 SEASON, HORIZON, OLD = 12, 6, 60
 YOUNG = (4, 8, 14, 20)  # rows
@@ -58,7 +57,8 @@ def errors(series: dict[str, np.ndarray], forecast: pd.DataFrame) -> dict[str, f
     }
 
 
-@pytest.mark.parametrize(("own", "common"), rest_slow([(0.05, 0.2), (0.15, 0.0)]))
+@pytest.mark.slow
+@pytest.mark.parametrize(("own", "common"), [(0.05, 0.2), (0.15, 0.0)])
 def test_young_series_are_forecast_with_a_season(own, common):
     """Errors are about half of those of the last value; the season is common, or each one's own."""
     series = shops(1, own, common)
