@@ -1,5 +1,7 @@
 """What the counts of a panel have in common, and how far each series is shrunk to it."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -86,11 +88,30 @@ def test_the_usual_ratio_counts_for_more_rows_where_series_are_alike():
     assert learn_counts(alike, flat(alike)).rows > 3 * learn_counts(mixed(), flat(mixed())).rows
 
 
-def test_priors_of_damaged_models_are_refused():
-    assert CountPrior.from_json(NO_PRIOR) == NO_PRIOR
-    for damaged in (NO_PRIOR._replace(rows=0.0), NO_PRIOR._replace(all_rows=2.0)):
-        with pytest.raises(ValueError, match="transform: counts"):
-            CountPrior.from_json(damaged)
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"decay": 0.3},
+        {"decay": "0.1"},
+        {"share": True},
+        {"share": 0.2},
+        {"mean": -1.0},
+        {"mean": 1e9},
+        {"mean": float("nan")},
+        {"weight": 6.0},
+        {"dispersion": 0.9},
+        {"dispersion": 1e300},
+        {"rows": 0.0},
+        {"rows": 51.0},
+        {"all_rows": 2.0},
+        {"all_rows": 0.5},
+    ],
+)
+def test_priors_of_damaged_models_are_refused(change):
+    for sound in (NO_PRIOR, learn_counts(mixed(), flat(mixed()))):
+        assert CountPrior.from_json(json.loads(json.dumps(sound))) == sound
+        with pytest.raises((ValueError, TypeError), match="transform: counts"):
+            CountPrior.from_json(sound._replace(**change))
 
 
 def test_long_series_without_a_zero_are_counts_in_a_panel_of_counts_if_they_vary_as_counts():
@@ -112,3 +133,40 @@ def test_long_series_without_a_zero_are_counts_in_a_panel_of_counts_if_they_vary
     assert not made["often"].logarithmic and made["steady"].logarithmic
     unusual = as_usual(natures, panel, (), counts=False)
     assert not unusual["often"].counts
+
+
+def launched(seed: int = 5) -> list[np.ndarray]:
+    """Return Poisson counts of 3 to 10 a row; every second series begins with zeros."""
+    random = np.random.default_rng(seed)
+    rows: list[np.ndarray] = []
+    for number in range(60):
+        z = random.poisson(random.uniform(3.0, 10.0), ROWS) * 1.0
+        z[: random.integers(20, 56) if number % 2 else 0] = 0.0
+        rows.append(z)
+    return rows
+
+
+def test_the_first_sale_of_a_new_product_is_no_dispersion_and_zeros_before_it_no_demand():
+    rows = launched()
+    nothing = [np.zeros((ROWS, 3))] * len(rows)
+    prior = learn_counts(rows, nothing)
+    assert prior.share == 0.0 and prior.dispersion < 1.8
+    for number, (z, own) in enumerate(zip(rows, nothing, strict=True)):
+        made, deviation = count_forecasts(z, own, prior._replace(decay=0.05, weight=0.0))
+        assert deviation[-1, 0] ** 2 / made[-1, 0] < 5
+        since = z[np.flatnonzero(z)[0] :]
+        if number % 2 and len(since) < 10:
+            assert made[-1, 0] == pytest.approx(since.mean(), rel=0.1)
+
+
+def test_what_came_later_changes_no_earlier_forecast_of_a_new_product():
+    rows = launched()
+    prior = learn_counts(rows, flat(rows))
+    whole = count_forecasts(rows[1], flat(rows[1:2])[0], prior)
+    for count in (10, 25, 40, 55):
+        z = rows[1][:count]
+        part = count_forecasts(z, flat([z])[0], prior)
+        for one, other in zip(part, whole, strict=True):
+            np.testing.assert_array_equal(one, other[:count])
+    together = count_forecasts(np.stack(rows[:4]), np.stack(flat(rows[:4])), prior)
+    np.testing.assert_allclose(together[0][1], whole[0], rtol=1e-12)

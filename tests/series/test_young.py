@@ -1,18 +1,24 @@
 """The season of young series, from the older ones of their panel."""
 
+import dataclasses
+import json
+from types import MappingProxyType
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.errors import ForecasterWarning
+from forecaster.errors import ForecasterWarning, ModelError
+from forecaster.series.combination.nature import Nature
 from forecaster.series.combination.young import (
     NO_SEASON,
     SeasonPrior,
     learn_season,
-    phases_of,
     profile_of,
+    steps_of,
 )
+from forecaster.series.features.transforms import Transform
 
 SEASON, HORIZON, OLD = 12, 6, 60
 YOUNG = (4, 8, 14, 20)  # rows
@@ -89,7 +95,8 @@ def test_a_panel_without_a_season_has_no_profile_and_old_ones_keep_their_bits():
 
 def test_the_prior_is_the_truth_of_many_series():
     random = np.random.default_rng(3)
-    phases = np.arange(OLD) % SEASON
+    steps = np.arange(OLD)
+    phases = steps % SEASON
     shared = 0.2 * random.normal(size=SEASON)
     rows = [
         (shared + 0.1 * random.normal(size=SEASON))[phases]
@@ -97,7 +104,7 @@ def test_the_prior_is_the_truth_of_many_series():
         + 0.03 * random.normal(size=OLD).cumsum()
         for _ in range(60)
     ]
-    prior = learn_season(rows, [phases] * 60, SEASON, "M", 12)
+    prior = learn_season(rows, [steps] * 60, SEASON, "M", 12)
     np.testing.assert_allclose(prior.mean, shared - shared.mean(), atol=0.05)
     _, spreads = np.array(prior.examples).T
     assert 0.06 < np.median(spreads) < 0.14
@@ -110,8 +117,8 @@ def test_the_prior_is_the_truth_of_many_series():
         assert (np.abs(effects - own) < 4 * unsure).all() and (unsure > 0).all()
         if count > SEASON:
             assert np.abs(effects - own).mean() < np.abs(np.array(prior.mean) - own).mean()
-    assert learn_season(rows[:7], [phases] * 7, SEASON, "M", 12) == NO_SEASON
-    assert learn_season([own[:20] for own in rows], [phases[:20]] * 60, SEASON, "M", 6) == NO_SEASON
+    assert learn_season(rows[:7], [steps] * 7, SEASON, "M", 12) == NO_SEASON
+    assert learn_season([own[:20] for own in rows], [steps[:20]] * 60, SEASON, "M", 6) == NO_SEASON
 
 
 def test_a_young_series_is_independent_of_other_young_ones_and_saved(tmp_path):
@@ -142,20 +149,117 @@ def test_a_new_shop_is_forecast_with_the_season_of_the_others():
     "change",
     [
         {"mean": [float("nan")] * 12},
+        {"mean": [1e9] * 12},
+        {"mean": ["0.1"] * 12},
+        {"mean": [0.1]},
+        {"mean": [0.1] * 500},
         {"examples": [[0.1, -1.0]]},
+        {"examples": [[1e300, 0.1]]},
+        {"examples": [[0.1, 0.0]]},
+        {"examples": [[0.1, 0.1]] * 31},
         {"examples": []},
         {"smoothing": 99},
+        {"smoothing": 3},
+        {"smoothing": True},
         {"rhythm": "X"},
+        {"rhythm": ""},
+        {"rhythm": ["M"]},
+        {"helps": [1, 0]},
+        {"helps": [False, False]},
+        {"spacing": 2.0},
+        {"spacing": float("nan")},
+        {"spacing": "0"},
     ],
 )
 def test_a_damaged_prior_is_an_error(change):
     sound = SeasonPrior((0.1,) * 12, ((0.1, 0.1),), 2, "M", (True, True))
-    assert SeasonPrior.from_json(list(sound)) == sound
+    assert SeasonPrior.from_json(json.loads(json.dumps(sound))) == sound
     with pytest.raises((ValueError, TypeError)):
         SeasonPrior.from_json(list(sound._replace(**change)))
 
 
-def test_phases_are_those_of_dates_and_of_whole_numbers():
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"profile": (0.1,) * 11},
+        {"unsure": (0.1,) * 11},
+        {"unsure": ()},
+        {"profile": (), "unsure": (0.1,) * 12},
+        {"profile": (0.1,) * 4, "unsure": (0.1,) * 4},
+        {"profile": (1e9,) * 12},
+        {"profile": (1e200,) * 12, "logarithmic": False},
+        {"profile": ("0.1",) * 12},
+        {"unsure": (-0.1,) * 12},
+        {"unsure": (float("inf"),) * 12},
+        {"rhythm": "X"},
+        {"rhythm": 1},
+        {"rhythm": "Q"},
+        {"rhythm": "", "spacing": 2.0},
+        {"seasons": (4,)},
+    ],
+)
+def test_a_damaged_profile_is_an_error(change):
+    prior = SeasonPrior((0.1,) * 12, ((0.1, 0.1),), 2, "M", (True, True))
+    nature = Nature(True, (12,), 2.6e6, profile=(0.1,) * 12, unsure=(0.1,) * 12, rhythm="M")
+    sound = Transform("combined", natures=MappingProxyType({"a": nature}), young=prior)
+    assert Transform.from_dict(sound.to_dict()) == sound
+    natures = MappingProxyType({"a": dataclasses.replace(nature, **change)})
+    with pytest.raises((ValueError, TypeError)):
+        Transform.from_dict(dataclasses.replace(sound, natures=natures).to_dict())
+
+
+def test_damage_to_what_young_series_share_is_a_clear_error_of_load(tmp_path):
+    series = shops(7, 0.05, 0.2)
+    fc.save(fc.fit(panel_of(series), fc.Config(horizon=HORIZON)), tmp_path / "model")
+    path = next(p for p in (tmp_path / "model").rglob("*.json") if '"young"' in p.read_text())
+    whole = path.read_text()
+    some = next(
+        name for name, of in json.loads(whole)["transform"]["natures"].items() if of["profile"]
+    )
+    for name in ("profile", "unsure"):
+        rest = json.loads(whole)
+        rest["transform"]["natures"][some][name].pop()
+        path.write_text(json.dumps(rest))
+        with pytest.raises(ModelError, match=r"transform: profile.*fit. again"):
+            fc.load(tmp_path / "model")
+
+
+def test_series_that_no_longer_move_do_not_spoil_the_prior():
+    """Values without an error, or with huge ones, still make a prior that can be saved."""
+    random = np.random.default_rng(8)
+    steps = np.arange(8 * SEASON)
+    shared = np.tile(random.normal(size=SEASON), 8)
+    rows = [shared + 0.3 * random.normal(size=len(steps)) for _ in range(20)]
+    still = np.where(steps < SEASON, shared, 1.0)
+    large = shared + 20 * random.normal(size=len(steps))
+    prior = learn_season([*rows, still, large], [steps] * 22, SEASON, "M", 6)
+    assert prior.season == SEASON
+    assert SeasonPrior.from_json(json.loads(json.dumps(prior))) == prior
+
+
+def test_steps_are_those_of_dates_and_of_whole_numbers():
     months = pd.date_range("2020-03-31", periods=3, freq="ME").to_numpy()
-    np.testing.assert_array_equal(phases_of(months, "M", 12), [2, 3, 4])
-    np.testing.assert_array_equal(phases_of(np.arange(11, 14), "", 12), [11, 0, 1])
+    np.testing.assert_array_equal(steps_of(months, "M", 0.0) % 12, [2, 3, 4])
+    np.testing.assert_array_equal(steps_of(np.arange(11, 14), "", 1.0), [11, 12, 13])
+    np.testing.assert_array_equal(steps_of(np.array([-10, 0, 10, 20]), "", 10.0), [-1, 0, 1, 2])
+
+
+def test_whole_numbers_that_are_further_apart_have_the_same_season():
+    series = shops(6, 0.05, 0.2)
+    series["young alone"] = series["old0"][-HORIZON - 1 :]  # one row
+    made: dict[int, pd.Series] = {}
+    for spacing in (1, 2, 10):
+        times = (spacing > 1) + spacing * np.arange(OLD)
+        frame = pd.concat(
+            pd.DataFrame(
+                {"unique_id": name, "ds": times[OLD - len(y) + HORIZON :], "y": y[:-HORIZON]}
+            )
+            for name, y in series.items()
+        )
+        panel = fc.load_panel(frame)
+        model = fc.fit(panel, fc.Config(horizon=HORIZON))
+        assert model.transform.young.spacing == spacing
+        assert model.transform.natures["young alone"].profile
+        made[spacing] = fc.predict(model, panel)["LSTM"]
+    for spacing in (2, 10):
+        np.testing.assert_allclose(made[spacing], made[1], rtol=1e-9)

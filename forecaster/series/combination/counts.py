@@ -9,13 +9,17 @@ ratio that is usual there. The weight of the panel's mean is that of the conjuga
 a Poisson rate, estimated by moments; the weight of the usual ratio follows from how much the ratios
 of the series differ (empirical Bayes). So a series that was always zero is not expected to be so
 for ever.
+
+Zeros before the first sale of a good that is sold often since are no demand of zero: it was not on
+sale. The probability of that, by the sales so far, is how little these rows count.
 """
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
+from scipy.special import betaln, expit, logit
 
 from forecaster.linear_filter import linear_filter
 from forecaster.series.combination.anchors import by_target_step, decayed
@@ -30,7 +34,10 @@ _SHARES = (0.0, 0.5, 1.0)
 _LEAST_OF_LEVEL = 0.25  # minimum of the combination, as a share of the running mean
 _MOST_WEIGHT = 5.0  # largest weight of the panel's mean, in rows
 _FEWEST_ROWS, _MOST_ROWS = 1.0, 50.0  # weight of the usual ratio of variance to mean, in rows
+_MOST = 1e6  # mean of all series, and ratio of variance to mean
 _HALF = 1.0  # mean from which a row tells half as much of that ratio as one of a large mean
+_LAUNCHED = 0.01  # share of goods that are new, where nothing is known
+_OFTEN = 4.0  # a new good is sold in p of the rows with density _OFTEN * p ** (_OFTEN - 1)
 _SURE = 2.0  # standard errors by which counting all rows must be better than counting the latest
 _FEWEST = 8  # series and rows from which a panel's properties are learned
 
@@ -59,10 +66,13 @@ class CountPrior(NamedTuple):
     @staticmethod
     def from_json(fields: Sequence[Any]) -> "CountPrior":
         """Read a list of numbers. Raises TypeError or ValueError for anything else."""
+        if not all(type(one) in (int, float) for one in fields):
+            raise TypeError(f"transform: counts: {list(fields)!r:.100}")
         prior = CountPrior(*map(float, fields))
-        sound = 0 < prior.decay < 1 and 0 <= prior.share <= 1 and prior.dispersion > 0
-        sound &= prior.mean >= 0 and prior.weight >= 0 and prior.rows > 0
-        if not (sound and np.isfinite(prior).all() and 0 <= prior.all_rows <= 1):
+        sound = prior.decay in _DECAYS and prior.share in _SHARES and prior.all_rows in (0, 1)
+        sound &= 0 <= prior.mean <= _MOST and 0 <= prior.weight <= _MOST_WEIGHT
+        sound &= 1 <= prior.dispersion <= _MOST and _FEWEST_ROWS <= prior.rows <= _MOST_ROWS
+        if not sound:
             raise ValueError(f"transform: counts: {list(fields)!r:.100}")
         return prior
 
@@ -137,9 +147,9 @@ def learn_counts(rows: Sequence[Steps], combinations: Sequence[Ahead]) -> CountP
     series = [z for z, _ in long]
     latest = np.array([decayed(z[:, None], 1 - prior.decay)[-1, 0] for z in series])
     prior = prior._replace(
-        mean=float(latest.mean()),
+        mean=min(float(latest.mean()), _MOST),
         weight=_weight_of_mean(series, shrunk),
-        dispersion=min(dispersion, 1e6),
+        dispersion=min(dispersion, _MOST),
         rows=usual,
     )
     few, every = (
@@ -184,10 +194,7 @@ def _ratio(z: Steps, means: Ahead, prior: CountPrior) -> Ahead:
 
     ``means``: forecast at each step
     """
-    squares, weights = _weighted(z, means)
-    squares, weights = (
-        linear_filter([1.0], [1.0, prior.decay - 1], part, axis=-2) for part in (squares, weights)
-    )
+    squares, weights = _sums(z, means, prior.decay)
     for column in range(1, int(means.shape[-1])):
         near = weights[..., column - 1]
         missing = np.maximum(near - weights[..., column], 0.0)
@@ -195,6 +202,64 @@ def _ratio(z: Steps, means: Ahead, prior: CountPrior) -> Ahead:
         squares[..., column] += missing * own
         weights[..., column] += missing
     return (squares + prior.rows * prior.dispersion) / (weights + prior.rows)
+
+
+def _sums(z: Steps, means: Ahead, decay: float) -> tuple[Ahead, Ahead]:
+    """Return the exponentially weighted sums, up to each step, of :func:`_weighted`.
+
+    Forecasts made before the first sale of a good count less, the likelier that was its launch.
+    """
+    ahead = np.arange(int(means.shape[-1]))
+    squares, weights = (
+        _filtered(z, part, ahead, [1.0], [1.0, decay - 1]) for part in _weighted(z, means)
+    )
+    return squares, weights
+
+
+def _level(z: Steps, decay: float) -> Ahead:
+    """Return the running mean at each step; zeros before a launch count less, see :func:`_sums`."""
+    known, keep = np.isfinite(z)[..., None], 1 - decay
+    total, weight = (
+        _filtered(z, part, np.array([-1]), [1 - keep], [1.0, -keep])
+        for part in (np.where(known, z[..., None], 0.0), known * 1.0)
+    )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(weight > 0, total / weight, np.nan)
+
+
+def _filtered(
+    z: Steps,
+    part: Ahead,
+    ahead: Int[np.ndarray, " column"],
+    above: Sequence[float],
+    below: Sequence[float],
+) -> Ahead:
+    """Return a linear filter of parts, of which those before a first sale count less.
+
+    ``ahead``: by column, how many steps after the first sale they still count as before it
+    """
+    first = (np.cumsum(z > 0, -1) == 0).sum(-1, keepdims=True)[..., None]
+    before = np.arange(int(z.shape[-1]))[:, None] - ahead <= first
+    early, later = (
+        linear_filter(above, below, np.where(of, part, 0.0), axis=-2) for of in (before, ~before)
+    )
+    return _share_before_first(z) * early + later
+
+
+def _share_before_first(z: Steps) -> Ahead:
+    """Return how much rows before the first sale count, by what is known at each step.
+
+    It is the probability that the good was on sale from the first row on. A part that is sold once
+    a year may begin with a year of zeros; a new product was not sold yet, and sells often since.
+    """
+    sales = np.cumsum(z > 0, -1)
+    first = (sales == 0).sum(-1, keepdims=True)
+    rows = np.arange(1, int(z.shape[-1]) + 1)
+    others, since = np.maximum(sales - 1, 0), np.maximum(rows - first - 1, 0)
+    always = betaln(sales + 1, rows - sales + 1)
+    launched = betaln(others + _OFTEN, since - others + 1) + np.log(_OFTEN / rows)
+    share = expit(logit(1 - _LAUNCHED) + always - launched)
+    return np.where(sales > 0, share, 1.0)[..., None]
 
 
 def _weighted(z: Steps, means: Ahead) -> tuple[Ahead, Ahead]:
@@ -215,8 +280,8 @@ def _own_ratio(z: Steps, combination: Ahead, prior: CountPrior) -> tuple[float, 
     """
     own = _own_mean(z, combination, prior.decay, prior.share)[:, :1]
     own[: len(z) // 2 - 1] = np.nan
-    squares, weights = (float(part.sum()) for part in _weighted(z, own))
-    return squares / weights, weights
+    squares, weights = (float(part[-1, 0]) for part in _sums(z, own, 0.0))
+    return squares / max(weights, 1e-300), weights
 
 
 def _rows_of_usual(
@@ -247,7 +312,7 @@ def _deviance(z: Steps, combination: Ahead, prior: CountPrior) -> float:
 
 
 def _own_mean(z: Steps, combination: Ahead, decay: float, share: float) -> Ahead:
-    level = decayed(z[..., None], 1 - decay)
+    level = _level(z, decay)
     # A trend that leads below zero says little about the next counts.
     combination = np.maximum(combination, _LEAST_OF_LEVEL * level)
     return (1 - share) * level + share * combination

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from forecaster.series.calendar.rhythms import RHYTHMS, rhythm_of
 from forecaster.series.calendar.seasons import seasons_of
 from forecaster.series.combination.counts import are_counts, may_be_counts, vary_as_counts
 from forecaster.series.combination.experts import NO_EXPERTS, Experts
-from forecaster.series.combination.young import checked_profile, phases_of
+from forecaster.series.combination.young import SeasonPrior, checked_profile, steps_of
 from forecaster.series.known.effects import (
     NO_EFFECTS,
     CalendarPrior,
@@ -94,20 +94,25 @@ class Nature:
 
         Raises KeyError, TypeError or ValueError for anything else.
         """
-        experts = fields.get("experts")
+        experts, rhythm = fields.get("experts"), fields.get("rhythm", "")
+        if type(rhythm) is not str or (rhythm and rhythm not in RHYTHMS):
+            raise ValueError(f"transform: natures: rhythm: {rhythm!r:.50} is not known")
+        logarithmic = bool(fields["logarithmic"])
         return Nature(
-            bool(fields["logarithmic"]),
+            logarithmic,
             tuple(map(int, fields["seasons"])),
             float(fields.get("spacing", 0.0)),
             Experts() if experts is None else Experts.from_json(experts),
             bool(fields.get("nonnegative", False)),
             bool(fields.get("sparse", False)),
             bool(fields.get("counts", False)),
-            checked_effects(fields.get("effects", ()), str(fields.get("rhythm", ""))),
-            str(fields.get("rhythm", "")),
+            checked_effects(fields.get("effects", ()), rhythm),
+            rhythm,
             tuple(map(int, fields.get("open", ()))),
             tuple(map(float, fields.get("responses", ()))),
-            *(checked_profile(fields.get(name, ())) for name in ("profile", "unsure")),
+            *checked_profile(
+                fields.get("profile", ()), fields.get("unsure", ()), logarithmic=logarithmic
+            ),
         )
 
     @property
@@ -140,7 +145,7 @@ class Nature:
         return self._by_phase(self.unsure, times) if self.profile else np.zeros(times.shape)
 
     def _by_phase(self, values: tuple[float, ...], times: np.ndarray) -> np.ndarray:
-        return np.array(values)[phases_of(times, self.rhythm, len(values))]
+        return np.array(values)[steps_of(times, self.rhythm, self.spacing) % len(values)]
 
     def without_gaps(
         self, values: Float[np.ndarray, " row"], times: np.ndarray
@@ -154,6 +159,18 @@ class Nature:
         if not self.logarithmic:
             return values
         return np.log(np.where(values > 0, values, np.nan))
+
+
+def check_profiles(natures: Iterable[Nature], prior: SeasonPrior) -> None:
+    """Raise ValueError unless all profiles are of the season that the series of a panel share."""
+    for one in natures:
+        alike = one.seasons == (prior.season,) and one.rhythm == prior.rhythm
+        alike = alike and (bool(one.rhythm) or one.spacing == prior.spacing)
+        if one.profile and not (alike and len(one.profile) == prior.season):
+            raise ValueError(
+                f"transform: profile: expected the season of {prior.season} steps that series "
+                f"share; got {len(one.profile)}"
+            )
 
 
 def natures_of(panel: Panel, seasons: Sequence[int] | None) -> dict[str, Nature]:

@@ -31,16 +31,20 @@ from forecaster.series.known.smoothing_errors import (
 
 YOUNG = 2
 """A series of fewer seasons is young."""
+_LONGEST = 400  # steps of a season; a year of days has fewer
 _OLD, _LATEST = 3, 6  # seasons of an older series: at least, and the latest that are learned from
 _FEWEST, _MOST = 8, 200  # older series that a prior is learned from
 _SMOOTHINGS = range(0, len(GRID), 2)  # one for each smoothing of the level
 _EXAMPLES = 30  # older series that are kept as examples, at most
-_LEAST = 1e-4  # spread of effects, so that it can be divided by
+_LEAST, _LEAST_NOISE = 1e-4, 1e-6  # spread of effects, and of errors: they are divided by
 _AGES = (0.5, 1.3)  # seasons of an older series that are not hidden when the prior is judged
 _LARGEST = 5.0  # a logarithm of a ratio, or a multiple of the level
+_LARGEST_EFFECT = 1e151  # on values, which are 1e150 at most
+_MOST_SPACING = 2.0**63
 
 Profile = Float[np.ndarray, " phase"]
 Phases = Int[np.ndarray, " step"]
+Steps = Int[np.ndarray, " step"]
 
 
 class SeasonPrior(NamedTuple):
@@ -52,6 +56,7 @@ class SeasonPrior(NamedTuple):
     - ``smoothing``: the number of the exponential smoothing in the grid
     - ``rhythm``: the rhythm of these series, one of :data:`RHYTHMS`; empty for whole numbers
     - ``helps``: whether it helps series of less than one season, and of one to two
+    - ``spacing``: of whole numbers, how far apart these are from row to row; 0 for dates
     """
 
     mean: tuple[float, ...] = ()
@@ -59,6 +64,7 @@ class SeasonPrior(NamedTuple):
     smoothing: int = 0
     rhythm: str = ""
     helps: tuple[bool, bool] = (False, False)
+    spacing: float = 0.0
 
     @property
     def season(self) -> int:
@@ -73,14 +79,13 @@ class SeasonPrior(NamedTuple):
     @staticmethod
     def from_json(fields: Sequence[Any]) -> "SeasonPrior":
         """Read what JSON made of the fields. Raises TypeError or ValueError for anything else."""
-        mean, examples, smoothing, rhythm, (before, after) = fields
-        pairs = tuple((float(noise), float(spread)) for noise, spread in examples)
-        helps = bool(before), bool(after)
-        prior = SeasonPrior(checked_profile(mean), pairs, smoothing, str(rhythm), helps)
-        sound = all(0 < number < np.inf for pair in pairs for number in pair)
-        sound = sound and bool(pairs) == bool(prior.mean)
-        sound = sound and type(smoothing) is int and 0 <= smoothing < len(GRID)
-        if not sound or (prior.rhythm and prior.rhythm not in RHYTHMS):
+        mean, examples, smoothing, rhythm, (before, after), spacing = fields
+        prior = SeasonPrior(
+            _numbers(mean, -_LARGEST, _LARGEST),
+            tuple((noise, spread) for noise, spread in examples),
+            smoothing, rhythm, (before, after), spacing,
+        )  # fmt: skip
+        if prior != NO_SEASON and not _is_sound(prior):
             raise ValueError(f"transform: young: {list(fields)!r:.100}")
         return prior
 
@@ -88,34 +93,64 @@ class SeasonPrior(NamedTuple):
 NO_SEASON = SeasonPrior()
 
 
-def checked_profile(profile: Sequence[Any]) -> tuple[float, ...]:
-    """Return effects that a file holds. Raises TypeError or ValueError unless they are numbers."""
-    read = tuple(map(float, profile))
-    if not np.isfinite(read).all():
-        raise ValueError("transform: profile: expected numbers")
-    return read
+def _is_sound(prior: SeasonPrior) -> bool:
+    """Return whether :func:`learn_season` may have made a prior."""
+    noises, spreads = [noise for noise, _ in prior.examples], [other for _, other in prior.examples]
+    _numbers(noises, _LEAST_NOISE, _LARGEST)
+    _numbers(spreads, _LEAST, _LARGEST)
+    (spacing,) = _numbers([prior.spacing], 0.0, _MOST_SPACING)
+    sizes = 1 < prior.season <= _LONGEST and 0 < len(noises) <= _EXAMPLES
+    sizes = sizes and type(prior.smoothing) is int and prior.smoothing in _SMOOTHINGS
+    helps = all(type(one) is bool for one in prior.helps) and any(prior.helps)
+    dated = type(prior.rhythm) is str and prior.rhythm in RHYTHMS
+    return sizes and helps and (spacing == 0 if dated else prior.rhythm == "" and spacing >= 1)
 
 
-def phases_of(times: Shaped[np.ndarray, "..."], rhythm: str, season: int) -> np.ndarray:
-    """Return the phase of the season at some times, from 0."""
-    numbers = RHYTHMS[rhythm].numbers(times) if rhythm else times
-    return numbers % season
+def _numbers(values: Sequence[Any], least: float, most: float) -> tuple[float, ...]:
+    """Return numbers that a file holds. Raises ValueError unless they are in these bounds."""
+    if not all(type(one) in (int, float) and least <= one <= most for one in values):
+        raise ValueError(
+            f"transform: young: expected numbers from {least:g} to {most:g}; got {values!r:.100}"
+        )
+    return tuple(map(float, values))
+
+
+def checked_profile(
+    profile: Sequence[Any], unsure: Sequence[Any], *, logarithmic: bool
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return the effects on a series that a file holds, and how unsure each is.
+
+    Raises TypeError or ValueError unless :func:`profile_of` may have made them.
+    """
+    most = _LARGEST if logarithmic else _LARGEST_EFFECT
+    if len(profile) != len(unsure):
+        raise ValueError(f"transform: profile: {len(profile)} effects, {len(unsure)} of them known")
+    return _numbers(profile, -most, most), _numbers(unsure, 0.0, most)
+
+
+def steps_of(times: Shaped[np.ndarray, "..."], rhythm: str, spacing: float) -> np.ndarray:
+    """Return the steps of some times, counted from some step; ``spacing``: of whole numbers."""
+    return RHYTHMS[rhythm].numbers(times) if rhythm else times // max(int(spacing), 1)
 
 
 def learn_season(
-    rows: Sequence[Row], phases: Sequence[Phases], season: int, rhythm: str, horizon: int
+    rows: Sequence[Row], steps: Sequence[Steps], season: int, rhythm: str, horizon: int
 ) -> SeasonPrior:
     """Return the season that series have in common; ``NO_SEASON`` where there is none.
 
     - ``rows``: the values of each series in units of its level, or their logarithms
-    - ``phases``: their phases
+    - ``steps``: their steps in the calendar, from :func:`steps_of`, without gaps
     - ``horizon``: the steps ahead that are forecast
     """
-    old = [n for n, own in enumerate(rows) if len(own) >= _OLD * season and np.ptp(own) > 0]
+    latest = [
+        (own[-_LATEST * season :], of[-_LATEST * season :] % season)
+        for own, of in zip(rows, steps, strict=True)
+    ]
+    old = [n for n, (own, _) in enumerate(latest) if len(own) >= _OLD * season and np.ptp(own) > 0]
     old = old[:: max(1, -(-len(old) // _MOST))]
-    if len(old) < _FEWEST:
+    if len(old) < _FEWEST or not 1 < season <= _LONGEST:
         return NO_SEASON
-    some = [(rows[n][-_LATEST * season :], phases[n][-_LATEST * season :]) for n in old]
+    some = [latest[n] for n in old]
     by_half = [_learned(some[half::2], season, rhythm) for half in (0, 1)]
     before, after = (
         _helps(some, by_half, int(age * season), min(horizon, season)) for age in _AGES
@@ -155,7 +190,8 @@ def profile_of(prior: SeasonPrior, values: Row, phases: Phases) -> tuple[Profile
     fitted = np.minimum(np.trace(matrix @ covariance, axis1=1, axis2=2) / noise / count, 1.0)
     each = np.diagonal(covariance, axis1=1, axis2=2) + (fitted * noise)[:, None]
     variance = weight @ (each + np.square(by_example - effects))
-    return np.clip(mean + effects, -_LARGEST, _LARGEST), np.sqrt(variance)
+    unsure = np.minimum(np.sqrt(variance), _LARGEST)
+    return np.clip(mean + effects, -_LARGEST, _LARGEST), unsure
 
 
 def _inverse(matrices: np.ndarray) -> np.ndarray:
@@ -187,11 +223,13 @@ def _learned(some: Sequence[tuple[Row, Phases]], season: int, rhythm: str) -> Se
     certain = (1 / (chance + variance))[:, None]  # a series without much noise says more
     mean = (certain * effects).sum(0) / (certain.sum() + certain.mean())
     around = np.asarray(np.square(effects - mean).mean(1) - chance, float)
-    spread = np.sqrt(np.maximum(around, _LEAST**2))
+    spread = np.clip(np.sqrt(np.maximum(around, 0.0)), _LEAST, _LARGEST)
+    noise = np.clip(np.sqrt([own.noise for own in found]), _LEAST_NOISE, _LARGEST)
     order: list[int] = np.argsort([own.noise for own in found], kind="stable").tolist()
     order = order[:: max(1, -(-len(order) // _EXAMPLES))]
-    examples = tuple((float(np.sqrt(found[n].noise)), float(spread[n])) for n in order)
-    return SeasonPrior(tuple((mean - mean.mean()).tolist()), examples, smoothing, rhythm)
+    examples = tuple((float(noise[n]), float(spread[n])) for n in order)
+    mean = np.clip(mean - mean.mean(), -_LARGEST, _LARGEST)
+    return SeasonPrior(tuple(mean.tolist()), examples, smoothing, rhythm)
 
 
 class _Estimated(NamedTuple):

@@ -18,8 +18,8 @@ from forecaster.series.combination.young import (
     NO_SEASON,
     SeasonPrior,
     learn_season,
-    phases_of,
     profile_of,
+    steps_of,
 )
 from forecaster.series.features.transformed import Ahead
 from forecaster.series.known.effects import NO_EFFECTS, CalendarPrior
@@ -249,6 +249,14 @@ def _with_responses(
     }
 
 
+class _Kind(NamedTuple):
+    """What series must have in common to share a season; ``spacing``: 0 for dates."""
+
+    rhythm: str
+    season: int
+    spacing: float
+
+
 def _season_of(
     panel: Panel, natures: Mapping[str, Nature], known: Scaling, horizon: int
 ) -> SeasonPrior:
@@ -256,17 +264,17 @@ def _season_of(
     kinds = Counter(kind for one in natures.values() if (kind := _kind(panel, one)))
     if not kinds:
         return NO_SEASON
-    kind = rhythm, season = max(kinds, key=lambda one: (kinds[one], one))
-    steps = [
-        _steps(nature, values, times, season)
+    kind = max(kinds, key=lambda one: (kinds[one], one))
+    alike = [
+        _steps(nature, kind, values, times)
         for nature, (values, times) in zip(
             natures.values(), _rows(panel, natures, known), strict=True
         )
         if _kind(panel, nature) == kind and len(values)
     ]
-    return learn_season(
-        [z / level for z, level, _ in steps], [of for *_, of in steps], season, rhythm, horizon
-    )
+    rows, steps = [z / level for z, level, _ in alike], [of for *_, of in alike]
+    prior = learn_season(rows, steps, kind.season, kind.rhythm, horizon)
+    return prior._replace(spacing=kind.spacing) if prior.season else prior
 
 
 def _with_profiles(
@@ -278,31 +286,39 @@ def _with_profiles(
 ) -> dict[str, Nature]:
     """Return the properties of series, with the season of the young ones."""
     made = dict(natures)
+    kind = _Kind(prior.rhythm, prior.season, prior.spacing)
     young = [prior.helps_with(int(count)) for count in panel.mask.sum(1)]
     rows = _rows(panel, natures, known, held_back)
     for (name, nature), (values, times), is_young in zip(natures.items(), rows, young, strict=True):
-        if not is_young or not len(values) or _kind(panel, nature) != (prior.rhythm, prior.season):
+        if not nature.spacing:  # the next row of a single one comes when it does in the others
+            nature = dataclasses.replace(nature, spacing=prior.spacing)
+        if not is_young or not len(values) or _kind(panel, nature) != kind:
             continue
-        z, level, phases = _steps(nature, values, times, prior.season)
-        parts = profile_of(prior, z / level, phases)
+        z, level, steps = _steps(nature, kind, values, times)
+        parts = profile_of(prior, z / level, steps % prior.season)
         profile, unsure = (tuple((level * part).tolist()) for part in parts)
         if np.isfinite([*profile, *unsure]).all():
             made[name] = dataclasses.replace(nature, profile=profile, unsure=unsure)
     return made
 
 
-def _kind(panel: Panel, nature: Nature) -> tuple[str, int] | None:
-    """Return the rhythm and the season of a series that may share one; None for others."""
+def _kind(panel: Panel, nature: Nature) -> _Kind | None:
+    """Return the kind of a series that may share a season; None for others.
+
+    Gaps of a series without a spacing are not filled, so that its rows do not tell its steps.
+    """
     plain = len(nature.seasons) == 1 and not (nature.counts or nature.sparse or nature.open)
     dated = panel.times.dtype.kind == "M"
-    return (nature.rhythm, nature.seasons[0]) if plain and dated == bool(nature.rhythm) else None
+    if not plain or not nature.spacing > 0 or dated != bool(nature.rhythm):
+        return None
+    return _Kind(nature.rhythm, nature.seasons[0], 0.0 if dated else nature.spacing)
 
 
 def _steps(
-    nature: Nature, values: Row, times: Shaped[np.ndarray, " row"], season: int
+    nature: Nature, kind: _Kind, values: Row, times: Shaped[np.ndarray, " row"]
 ) -> tuple[Row, float, Int[np.ndarray, " step"]]:
-    """Return the values of a series without gaps, their level, and their phases."""
+    """Return the values of a series without gaps, their level, and their steps in the calendar."""
     z = nature.without_gaps(nature.as_features(values), times)[0]
     level = 1.0 if nature.logarithmic else float(np.abs(values).mean()) or 1.0
-    first = int(phases_of(times[:1], nature.rhythm, season)[0])
-    return z, level, (first + np.arange(len(z))) % season
+    last = int(steps_of(times[-1:], kind.rhythm, kind.spacing)[0])
+    return z, level, np.arange(last + 1 - len(z), last + 1)

@@ -40,6 +40,7 @@ from forecaster.series.combination.experts import (
 from forecaster.series.combination.nature import (
     Nature,
     as_usual,
+    check_profiles,
     common_seasons,
     natures_of,
     usually_counts,
@@ -300,6 +301,8 @@ class Transform:
         known = Scaling.from_dict(fields["covariates"]) if fields.get("covariates") else Scaling()
         responses = ResponsePrior.from_json(fields.get("responses", NO_RESPONSES))
         check_responses(responses, (one.responses for one in natures.values()), len(known.future))
+        young = SeasonPrior.from_json(fields.get("young", NO_SEASON))
+        check_profiles(natures.values(), young)
         return Transform(
             str(fields["name"]), int(fields["season"]), MappingProxyType(natures),
             known, float(fields.get("doubt", DOUBT)), fields.get("market"),
@@ -311,7 +314,7 @@ class Transform:
             checked_volatility(fields.get("volatility")),
             checked_factors(fields.get("events", ()), known.future),
             tuple(map(float, fields.get("growth", ()))), bool(fields.get("usually_counts", False)),
-            responses, SeasonPrior.from_json(fields.get("young", NO_SEASON)),
+            responses, young,
         )  # fmt: skip
 
     def check_learned(self, horizon: int) -> None:
