@@ -88,7 +88,7 @@ def test_each_series_by_itself_keeps_its_distribution():
     drawn = simulating._draw(units, scaled, every_time(), PLAIN, TIMES, random)[:, :, 0]
     for row, pool in zip(drawn, units[:, :, 0], strict=True):
         lowest = np.argsort(pool)
-        share, errors_there = simulating._smoothed(pool, pool, lowest, np.zeros(TIMES))
+        share, errors_there = simulating._between_ranks(pool, pool, lowest, np.zeros(TIMES))
         weight = TIMES / (TIMES + SHRINKAGE)
         normal = ndtri(np.clip(share, 1e-6, 1 - 1e-6))
         edges = weight * errors_there + (1 - weight) * normal

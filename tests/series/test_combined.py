@@ -10,7 +10,7 @@ from forecaster.series.combination.anchors import DOUBT, combine, errors_by_doub
 from forecaster.series.combination.combined import usual_growth, with_few_errors, with_usual_growth
 from forecaster.series.combination.counts import count_forecasts, learn_counts
 from forecaster.series.combination.nature import Nature
-from forecaster.series.combination.sample import Sample, choose_doubt
+from forecaster.series.combination.sample import Sample, check_error_ratio, choose_doubt
 from forecaster.series.features.transforms import Transform
 from forecaster.series.panel.panel import Panel
 
@@ -65,6 +65,8 @@ def test_counts_choose_the_doubt_only_where_few_series_are_none():
     natures = [Nature()] * SERIES + [Nature(counts=True)] * SERIES
     assert Sample(list(values), natures).weights(4)[0] == chosen(noise())
     assert Sample(list(walks()), natures[SERIES:]).weights(4)[0] == 3.0
+    still = [*np.ones((8, ROWS)), *walks()]  # what never moves is no reason to leave counts out
+    assert Sample(still, natures[SERIES - 8 :]).weights(4)[0] == 3.0
 
 
 def test_more_doubt_draws_nearer_to_the_last_value():
@@ -100,12 +102,42 @@ def test_a_transform_keeps_what_it_learned():
     after = before.learned_from(panel, 4)
     assert before.doubt == DOUBT < after.doubt
     assert Transform.from_dict(after.to_dict()) == after
-    newer = ("doubt", "shares", "common_seasons", "unit", "counts", "optimism", "growth")
+    newer = (
+        "doubt",
+        "shares",
+        "common_seasons",
+        "unit",
+        "counts",
+        "optimism",
+        "growth",
+        "error_ratio",
+    )
     older = {name: value for name, value in after.to_dict().items() if name not in newer}
     assert Transform.from_dict(older) == before
     assert not np.array_equal(before.apply(panel, 4).base, after.apply(panel, 4).base)
     prices = dataclasses.replace(before, name="difference")
     assert prices.learned_from(panel, 4) is prices
+
+
+def test_the_ratio_of_errors_to_their_scale_is_that_of_the_later_half():
+    """Of noise, whose scale is right: 1; of noise that becomes calm or restless, less or more."""
+    random = np.random.default_rng(4)
+    noise = random.normal(size=(20, 120))
+    ratios: list[float] = []
+    for later in (0.3, 1.0, 3.0):
+        deviation = np.exp(np.linspace(0, np.log(later), 120))
+        ratio = Sample(list(noise * deviation), [Nature()] * 20).error_ratio(3, DOUBT, None)
+        assert len(ratio) == 3
+        ratios.append(float(np.mean(ratio)))
+    assert ratios[1] == pytest.approx(1.0, abs=0.15)
+    assert ratios[0] < ratios[1] - 0.1 and ratios[2] > ratios[1] + 0.1
+    assert Sample(list(noise[:3]), [Nature()] * 3).error_ratio(3, DOUBT, None) == ()
+
+
+@pytest.mark.parametrize("ratio", [(1.0,), (1.0, 1.0, 0.0), (1.0, 1.0, float("nan")), (1, 1, 9)])
+def test_a_damaged_ratio_of_errors_is_refused(ratio):
+    with pytest.raises(ValueError, match="error_ratio: expected 3 ratios"):
+        check_error_ratio(ratio, 3)
 
 
 def test_the_growth_of_errors_with_the_horizon_is_learned_from_the_panel():

@@ -72,6 +72,31 @@ def test_days_that_are_cut_do_not_count_beside_whole_ones():
     assert usual_seasons(Frequency("3600s"), times) == (9, 45)
 
 
+@pytest.mark.parametrize(
+    ("minutes", "a_day", "day"),
+    [(5, (78, 78, 42, 78), 78), (5, (78, 42, 78), 78), (5, (78,), 78), (60, (9, 9, 5, 9), 9),
+     (60, (9, 5, 9), 9)],
+)  # fmt: skip
+def test_a_short_day_among_few_is_not_the_usual_one(minutes, a_day, day):
+    opens = np.datetime64("2026-03-02T09:30", "s")
+    step = np.timedelta64(60 * minutes, "s")
+    times = np.concatenate(
+        [opens + n * np.timedelta64(86_400, "s") + np.arange(k) * step for n, k in enumerate(a_day)]
+    )
+    assert usual_seasons(Frequency(f"{60 * minutes}s"), times)[0] == day
+
+
+@pytest.mark.parametrize("missing", [1, 12])
+def test_missing_hours_of_a_day_do_not_shorten_it(missing):
+    times = np.datetime64("2026-03-02T00", "s") + np.arange(72) * np.timedelta64(3600, "s")
+    times = np.delete(times, np.arange(30, 30 + missing))
+    assert usual_seasons(Frequency("3600s"), times)[0] == 24
+
+
+def test_no_times_have_the_seasons_of_a_whole_day():
+    assert usual_seasons(Frequency("3600s"), np.array([], "datetime64[s]"))[0] == 24
+
+
 def test_a_season_is_found_in_numbers_and_none_in_a_random_walk():
     random = np.random.default_rng(0)
     time = np.arange(1000)

@@ -10,7 +10,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import ForecasterWarning, ModelError
-from forecaster.series.combination.nature import Nature
+from forecaster.series.combination.nature import Nature, natures_of
 from forecaster.series.combination.young import (
     NO_SEASON,
     SeasonPrior,
@@ -18,7 +18,11 @@ from forecaster.series.combination.young import (
     profile_of,
     steps_of,
 )
+from forecaster.series.features.known_effects import learn_effects
 from forecaster.series.features.transforms import Transform
+from forecaster.series.known.smoothing_errors import GRID
+from forecaster.series.panel.covariates import Scaling
+from tests.slow import rest_slow
 
 SEASON, HORIZON, OLD = 12, 6, 60
 YOUNG = (4, 8, 14, 20)  # rows
@@ -82,6 +86,38 @@ def test_young_series_are_forecast_with_a_season(own, common):
     assert profiled and all(name.startswith("young") for name in profiled)
 
 
+@pytest.mark.parametrize(
+    ("own", "common", "seed"), rest_slow([(0.05, 0.2, 2), (0.05, 0.2, 3), (0.3, 0.0, 1)])
+)
+def test_bands_of_young_series_hold_their_share(own, common, seed):
+    """Where the season is common to all, and where each series has its own."""
+    series = shops(seed, own, common)
+    panel = panel_of(series)
+    model = fc.fit(panel, fc.Config(horizon=HORIZON))
+    made = fc.predict(model, panel, level=[80])
+    young = made[made["unique_id"].str.startswith("young")]
+    came = np.concatenate([series[str(name)][-HORIZON:] for name in young["unique_id"].unique()])
+    inside = (came >= young["LSTM-lo-80"]) & (came <= young["LSTM-hi-80"])
+    assert 0.64 < inside.mean() < 0.9
+    width = np.log(young["LSTM-hi-80"] / young["LSTM-lo-80"]).mean()
+    if common:  # four deviations of noise and own season together are 0.28
+        assert width < 0.25
+
+
+def test_what_is_unsure_of_the_level_is_unsure():
+    """Of a series that was seen in one month only, every other month may be higher or lower."""
+    phases = np.arange(OLD) % SEASON
+    random = np.random.default_rng(5)
+    rows = [0.3 * random.normal(size=SEASON)[phases] for _ in range(40)]
+    rows = [row + 0.03 * random.normal(size=OLD) for row in rows]
+    prior = learn_season(rows, [np.arange(OLD)] * 40, SEASON, "M", 6)
+    assert prior.season == SEASON
+    one, whole = (profile_of(prior, rows[0][:count], phases[:count]) for count in (1, SEASON))
+    assert one.unsure[0] < 0.1 and np.median(one.unsure[1:]) == pytest.approx(0.42, rel=0.25)
+    assert whole.unsure.max() < 0.1
+    assert 0.02 < whole.noise < 0.05
+
+
 @pytest.mark.slow
 def test_a_panel_without_a_season_has_no_profile_and_old_ones_keep_their_bits():
     series = shops(2, 0.0, 0.0)
@@ -111,14 +147,78 @@ def test_the_prior_is_the_truth_of_many_series():
     own = shared + 0.1 * random.normal(size=SEASON)
     own -= own.mean()
     for count in (1, 3, 9, 14, 23):
-        effects, unsure = profile_of(
+        effects, unsure, _ = profile_of(
             prior, own[phases[:count]] + 0.05 * random.normal(size=count), phases[:count]
         )
-        assert (np.abs(effects - own) < 4 * unsure).all() and (unsure > 0).all()
+        # The level at the end contains the effects of the rows that it is smoothed from.
+        weights = (1 - GRID[prior.smoothing][0]) ** np.arange(count)[::-1]
+        wrong = effects - own
+        wrong -= np.average(wrong[phases[:count]], weights=weights)
+        assert (np.abs(wrong) < 4 * unsure + 1e-9).all() and (count == 1 or (unsure > 0).all())
         if count > SEASON:
             assert np.abs(effects - own).mean() < np.abs(np.array(prior.mean) - own).mean()
     assert learn_season(rows[:7], [steps] * 7, SEASON, "M", 12) == NO_SEASON
     assert learn_season([own[:20] for own in rows], [steps[:20]] * 60, SEASON, "M", 6) == NO_SEASON
+
+
+@pytest.mark.parametrize("shared", ["walk", "dip"])
+def test_what_series_have_in_common_at_one_time_is_no_season(shared):
+    """The prior is not used below a season, and hardly above: it would repeat the movement."""
+    steps = np.arange(OLD)
+    used: list[bool] = []
+    for seed in range(6):
+        random = np.random.default_rng(seed)
+        if shared == "walk":
+            common = 0.2 * random.normal(size=OLD).cumsum()
+        else:
+            begin = random.integers(OLD - 18, OLD - 8)
+            common = np.where((steps >= begin) & (steps < begin + 6), -0.8, 0.0)
+        rows = [
+            common + 0.03 * random.normal(size=OLD).cumsum() + 0.05 * random.normal(size=OLD)
+            for _ in range(40)
+        ]
+        prior = learn_season(rows, [steps] * 40, SEASON, "M", HORIZON)
+        used.append(prior.helps[0])
+        assert np.ptp(prior.mean or [0.0]) < 0.4
+    assert not any(used)
+
+
+def test_a_season_is_found_beside_common_movements_and_where_series_end_at_other_times():
+    random = np.random.default_rng(10)
+    steps = np.arange(96)
+    common = 0.02 * random.normal(size=96).cumsum()
+    season = 0.2 * random.normal(size=SEASON)
+    rows = [common + season[steps % SEASON] + 0.1 * random.normal(size=96) for _ in range(40)]
+    assert learn_season(rows, [steps] * 40, SEASON, "M", HORIZON).helps == (True, True)
+    ends = random.integers(48, 97, 40)
+    begins = [max(int(end) - 60, 0) for end in ends]
+    parts = [slice(*ends) for ends in zip(begins, ends.tolist(), strict=True)]
+    some = [z[part] for z, part in zip(rows, parts, strict=True)]
+    assert any(learn_season(some, [steps[part] for part in parts], SEASON, "M", HORIZON).helps)
+
+
+def test_the_prior_does_not_depend_on_the_order_of_the_series():
+    """Of 202 series every second one is learned from."""
+    random = np.random.default_rng(9)
+    season = 0.2 * random.normal(size=SEASON)
+    steps = np.arange(40)
+    frame = pd.concat(
+        pd.DataFrame(
+            {
+                "unique_id": f"s{number}",
+                "ds": steps,
+                "y": np.exp(season[steps % SEASON] + 0.1 * random.normal(size=40)),
+            }
+        )
+        for number in range(202)
+    )
+    panel = fc.load_panel(frame)
+    found: list[np.ndarray] = []
+    for part in (panel, panel.only(panel.ids[::-1])):
+        prior = learn_effects(part, natures_of(part, (SEASON,)), Scaling(), HORIZON).young
+        assert prior.season == SEASON
+        found.append(np.array([*prior.mean, *np.ravel(prior.examples), *prior.helps]))
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-9)
 
 
 def test_a_young_series_is_independent_of_other_young_ones_and_saved(tmp_path):
@@ -191,6 +291,9 @@ def test_a_damaged_prior_is_an_error(change):
         {"profile": ("0.1",) * 12},
         {"unsure": (-0.1,) * 12},
         {"unsure": (float("inf"),) * 12},
+        {"noise": -0.1},
+        {"noise": float("nan")},
+        {"noise": "0.1"},
         {"rhythm": "X"},
         {"rhythm": 1},
         {"rhythm": "Q"},

@@ -180,14 +180,14 @@ def _draw(
         chosen = np.minimum(np.searchsorted(at, drawn), len(at) - 1)
         chosen = np.where(at[chosen] == drawn, chosen, random.integers(len(at), size=n_paths))
         for h in range(out.shape[2]):
-            share, empirical = _smoothed(pool[:, h], order[:, h], chosen, within)
+            share, empirical = _between_ranks(pool[:, h], order[:, h], chosen, within)
             weight = len(pool) / (len(pool) + SHRINKAGE * (h + 1))
             usual = tails.of_one(ndtri(np.clip(share, 1e-6, 1 - 1e-6)), row, h)
             out[row, :, h] = weight * empirical + (1 - weight) * usual
     return out
 
 
-def _smoothed(
+def _between_ranks(
     pool: Float[np.ndarray, " origin"],
     ranked_by: Float[np.ndarray, " origin"],
     chosen: Int[np.ndarray, " path"],

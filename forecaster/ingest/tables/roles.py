@@ -119,7 +119,7 @@ class Columns:
 
     @staticmethod
     def of(options: ColumnOptions) -> "Columns":
-        """Return options checked. Raises UsageError as the class does; TypeError for others."""
+        """Return options checked. Raises UsageError as the class does, TypeError for unknown."""
         given = cast(dict[str, Any], options)
         known = [field.name for field in dataclasses.fields(Columns)]
         if unknown := [name for name in given if name not in known]:

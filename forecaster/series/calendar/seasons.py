@@ -89,15 +89,24 @@ def _rows_a_day(times: Shaped[np.ndarray, " row"] | None, seconds: int) -> int:
     if times is None or len(times) < 2:
         return full
     days, counts = np.unique(times.astype("datetime64[D]"), return_counts=True)
-    if full and _has_no_gap(times, seconds):
-        return full  # the first and the last day are parts of whole days
-    whole = counts[1:-1] if len(days) > 2 else counts
+    if full and len(days) > 1 and (_has_no_gap(times, seconds) or _at_all_hours(times, full)):
+        return full
+    # The first and the last day may be parts of whole days.
+    inner = np.arange(len(days)) % (len(days) - 1) > 0 if len(days) > 2 else counts > 0
+    whole = counts[inner | (counts >= np.median(counts))]
     return min(full, int(np.median(whole))) if full else int(np.median(whole))
 
 
 def _has_no_gap(times: Shaped[np.ndarray, " row"], seconds: int) -> bool:
     """Return whether rows follow each other day and night, as far as they reach."""
-    return len(times) == (times[-1] - times[0]) // np.timedelta64(seconds, "s") + 1
+    return (
+        len(times) > 1 and len(times) == (times[-1] - times[0]) // np.timedelta64(seconds, "s") + 1
+    )
+
+
+def _at_all_hours(times: Shaped[np.ndarray, " row"], full: int) -> bool:
+    """Return whether there is a row at each step of a day, of which there are ``full``."""
+    return len(np.unique(times - times.astype("datetime64[D]"))) == full
 
 
 def _trades_on_weekends(times: Shaped[np.ndarray, " row"]) -> bool:

@@ -65,12 +65,12 @@ def combined(
     nonnegative: bool = False,
     counts: CountPrior | None = None,
 ) -> Combination:
-    """Return base and scale by horizon, and the features, of one series, or of several at once.
+    """Return base, scale and ``relative`` by horizon, and features, of one series or of several.
 
     - ``sparse``: whether the series are sparse, see :class:`~forecaster.series.Nature`. Their base
       is then zero, unless the errors of the combination have been much smaller than those of zero
-    - ``nonnegative``: whether they have zeros and nothing below. Their errors may then depend
-      on the season and the level, see :func:`error_sizes`
+    - ``nonnegative``: whether they have zeros and nothing below. They may then be closed at phases
+      of the season, and their errors grow with the level, see :func:`error_sizes`
     - ``counts``: what the counts of a panel have in common, for series of counts; base and scale
       are then mean and standard deviation of the counts
     - others as of :func:`forecaster.series.combination.anchors.combine`

@@ -19,7 +19,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.special import betaln, expit, logit
 
 from forecaster.linear_filter import linear_filter
 from forecaster.series.combination.anchors import by_target_step, decayed
@@ -252,6 +251,9 @@ def _share_before_first(z: Steps) -> Ahead:
     It is the probability that the good was on sale from the first row on. A part that is sold once
     a year may begin with a year of zeros; a new product was not sold yet, and sells often since.
     """
+    # Here, so that SciPy is loaded only where there are counts.
+    from scipy.special import betaln, expit, logit
+
     sales = np.cumsum(z > 0, -1)
     first = (sales == 0).sum(-1, keepdims=True)
     rows = np.arange(1, int(z.shape[-1]) + 1)

@@ -25,9 +25,9 @@ _MEMORY, _SEASONS = 300, 7  # steps that errors are remembered: at least, and in
 _DOUBT = 9.0  # up to this squared t-statistic errors do not grow with the forecast
 _MOST = 0.98  # growth of errors in per cent where forecasts grow by one per cent, at most
 _CYCLES = 20  # cycles that the errors of a phase are remembered
-_FEWEST_CYCLES = 10  # of them, weighted by age, before errors may differ by phase
+_FEWEST_CYCLES = 10  # weighted by age, before errors may differ by phase: 14 without gaps
 _BY_CHANCE = 3.0  # multiple of the variance by chance that phases must differ by
-_OUTLIER = 3.0  # an error counts as at most this multiple of the usual one
+_OUTLIER = 3.0  # an error counts as at most this multiple of the usual one at its phase
 
 
 class Sizes(NamedTuple):
@@ -67,8 +67,8 @@ def sizes_by_phase(errors: Steps, season: int, horizon: int) -> Ahead:
     ``errors``: those known of each step, in units of the usual one; NaN where there is none
     """
     steps = int(errors.shape[-1])
-    usual = decayed(errors[..., None], 1 - 1 / (_CYCLES * season))[..., 0]
-    by_cycle = _by_cycle(np.minimum(errors, _OUTLIER * usual), season)
+    by_cycle = _by_cycle(errors, season)
+    by_cycle = np.minimum(by_cycle, _OUTLIER * decayed(by_cycle, 1 - 1 / _CYCLES))
     mean, squared = (decayed(part, 1 - 1 / _CYCLES) for part in (by_cycle, by_cycle**2))
     count = linear_filter([1.0], [1.0, 1 / _CYCLES - 1], np.isfinite(by_cycle), axis=-2)
     mean, squared, count = (
@@ -93,13 +93,14 @@ def _by_cycle(values: Steps, season: int) -> Float[np.ndarray, "*series cycle ph
 
 
 def _over_season(values: Steps, season: int) -> Steps:
-    """Return the mean of the latest season that is known; NaN before there is one."""
+    """Return the mean of the latest season, of what is known; NaN before there is one."""
+    known = np.isfinite(values)
+    sums = np.cumsum(np.stack([np.where(known, values, 0.0), known]), axis=-1)
+    total, count = sums[..., season - 1 :]
+    total[..., 1:] -= sums[0, ..., :-season]
+    count[..., 1:] -= sums[1, ..., :-season]
     out = np.full(values.shape, np.nan)
-    if season <= values.shape[-1]:
-        windows = np.lib.stride_tricks.sliding_window_view(values, season, axis=-1)
-        known = np.isfinite(windows)
-        total = np.where(known, windows, 0.0).sum(-1)
-        out[..., season - 1 :] = total / known.sum(-1)
+    out[..., season - 1 :] = total / count
     return out
 
 

@@ -28,6 +28,7 @@ _FEWEST = 8  # series from which common seasons are learned
 _CLEAR = 20  # cycles in which a series clearly shows a season of its own
 # A common season needs this share of all series, and this share of the series with any season.
 _VOTES, _MAJORITY = 0.2, 0.5
+_OF_PROFILE = (("profile", ()), ("unsure", ()), ("noise", 0.0))  # fields, and what stands for none
 _SHORT = 24  # rows up to which changes do not say whether a series varies as counts do
 
 
@@ -49,6 +50,7 @@ class Nature:
     - ``profile``, ``unsure``: of a young series, the effect of each phase of its season and its
       standard deviation, in the units that networks see; empty for others, see
       :mod:`forecaster.series.combination.young`
+    - ``noise``: of a young series, the deviation of its errors one step ahead beside the profile
     - ``sparse``: whether more than half of its values are zero, so that zero is its median
     - ``counts``: whether its values are small whole numbers, and a distribution of counts is
       forecast
@@ -67,6 +69,7 @@ class Nature:
     responses: tuple[float, ...] = ()
     profile: tuple[float, ...] = ()
     unsure: tuple[float, ...] = ()
+    noise: float = 0.0
 
     @staticmethod
     def of(times: np.ndarray, values: np.ndarray, seasons: Sequence[int] | None) -> "Nature":
@@ -111,7 +114,7 @@ class Nature:
             tuple(map(int, fields.get("open", ()))),
             tuple(map(float, fields.get("responses", ()))),
             *checked_profile(
-                fields.get("profile", ()), fields.get("unsure", ()), logarithmic=logarithmic
+                *(fields.get(name, none) for name, none in _OF_PROFILE), logarithmic=logarithmic
             ),
         )
 

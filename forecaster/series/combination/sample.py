@@ -10,12 +10,14 @@ from forecaster.series.combination.anchors import (
     DOUBT,
     Ahead,
     Shares,
+    by_target_step,
     combine,
     errors_by_doubt,
+    known_errors,
     log_errors,
     shares_of,
 )
-from forecaster.series.combination.combined import combined, usual_growth
+from forecaster.series.combination.combined import Combination, combined, usual_growth
 from forecaster.series.combination.counts import CountPrior, learn_counts
 from forecaster.series.combination.experts import (
     EXPERTS,
@@ -33,6 +35,8 @@ _FEWEST, _MOST = 8, 60  # series from which weights are learned
 _MOST_COUNTS = 250  # series from which the properties of counts are learned
 _JUDGED = 20  # horizons at the end of a series that its models are judged on, at most
 _MOST_OPTIMISM = 0.25  # logarithm of a ratio of scales, at most
+_LEAST_RATIO = 0.4  # of the deviation of errors to their scale; at most its inverse
+_TO_DEVIATION = 1.2533  # standard deviation over mean absolute value, of a normal distribution
 _FEW_ROWS = 8  # a series of at most 8 rows says little about what is usual
 
 
@@ -48,6 +52,7 @@ class Learned(NamedTuple):
     unit: float
     optimism: float
     growth: tuple[float, ...]
+    error_ratio: tuple[float, ...]
 
 
 class Sample:
@@ -83,6 +88,7 @@ class Sample:
             self.usual_change() or usual,
             self.optimism(horizon, doubt, shares),
             self.growth(horizon, doubt, shares),
+            () if self._alone else self.error_ratio(horizon, doubt, shares),
         )
 
     def usual_change(self) -> float | None:
@@ -133,7 +139,9 @@ class Sample:
                 for number, cut, end in zip(some, cuts, ends, strict=True)
             ]
         )
-        return choose_doubt(np.array(by_doubt)[moved & _of_one_kind(np.array(counts))]), shares
+        known = moved & np.isfinite(by_doubt).all(1)
+        of_one_kind = _of_one_kind(np.array(counts)[known])
+        return choose_doubt(np.array(by_doubt)[known][of_one_kind]), shares
 
     def optimism(self, horizon: int, doubt: float, shares: Shares | None) -> float:
         """Return how much larger new errors are than the errors classical models were fitted to.
@@ -144,7 +152,8 @@ class Sample:
         ``doubt, shares``: as returned by :meth:`weights`
         """
         halves, wholes = (
-            self._latest_scales(horizon, doubt, shares, share=share) for share in (2, 1)
+            _latest_scales(self._combinations(horizon, doubt, shares, share), horizon)
+            for share in (2, 1)
         )
         with np.errstate(divide="ignore", invalid="ignore"):
             ratios = np.log(halves / wholes)
@@ -157,7 +166,28 @@ class Sample:
         ``doubt, shares``: as returned by :meth:`weights`
         """
         rows = np.array([len(self._rows[number]) for number in self._measured()], int)
-        return usual_growth(self._latest_scales(horizon, doubt, shares), rows)
+        made = self._combinations(horizon, doubt, shares)
+        return usual_growth(_latest_scales(made, horizon), rows)
+
+    def error_ratio(self, horizon: int, doubt: float, shares: Shares | None) -> tuple[float, ...]:
+        """Return the deviation of errors over their scale, by horizon; empty where none is known.
+
+        The errors are those in the later half of the series, by models fitted on the earlier half.
+
+        ``doubt, shares``: as returned by :meth:`weights`
+        """
+        ratios: list[Float[np.ndarray, " horizon"]] = []
+        made = self._combinations(horizon, doubt, shares, share=2)
+        for number, one in zip(self._measured(), made, strict=True):
+            z = self._z(number)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                errors = known_errors(one.base, z) / by_target_step(one.scale * one.relative)
+            errors = errors[len(z) // 2 + horizon - 1 :]
+            if len(errors) >= horizon and np.isfinite(errors).all():
+                ratios.append(_TO_DEVIATION * errors.mean(0))
+        if len(ratios) < _FEWEST:
+            return ()
+        return tuple(np.clip(np.mean(ratios, 0), _LEAST_RATIO, 1 / _LEAST_RATIO).tolist())
 
     def _measured(self) -> list[int]:
         """Return the series whose scales count; those of counts rest on no fit.
@@ -171,10 +201,10 @@ class Sample:
         ]
         return some[:: max(1, len(some) // _MOST)]
 
-    def _latest_scales(
+    def _combinations(
         self, horizon: int, doubt: float, shares: Shares | None, share: int = 1
-    ) -> Float[np.ndarray, "series horizon"]:
-        """Return the latest scale of each series that counts.
+    ) -> list[Combination]:
+        """Return the combination of forecasts of each series that counts.
 
         ``share``: classical models are fitted on the first 1/share of the rows
         """
@@ -182,15 +212,14 @@ class Sample:
         cuts = [max(len(self._rows[number]) // share, 1) for number in some]
         made = self._ahead_if_learned(some, cuts, horizon)
         alone = None if self._alone is None else EXPERTS.index(self._alone)
-        scales = [
+        return [
             combined(
                 self._z(number), self._natures[number].own_seasons, horizon, doubt, of, shares,
                 alone=alone, sparse=self._natures[number].sparse,
                 nonnegative=self._natures[number].nonnegative,
-            ).scale[-1]
+            )
             for number, of in zip(some, made, strict=True)
         ]  # fmt: skip
-        return np.array(scales).reshape(-1, horizon)
 
     def count_prior(self, horizon: int, doubt: float, shares: Shares | None) -> CountPrior:
         """Return what the series of counts have in common, see :func:`learn_counts`.
@@ -240,6 +269,19 @@ class Sample:
         made = self._ahead(some, cuts, horizon)
         learned = (self._fitted[pair].learned for pair in zip(some, cuts, strict=True))
         return [of if rows else [] for of, rows in zip(made, learned, strict=True)]
+
+
+def _latest_scales(
+    made: Sequence[Combination], horizon: int
+) -> Float[np.ndarray, "series horizon"]:
+    return np.array([one.scale[-1] for one in made]).reshape(-1, horizon)
+
+
+def check_error_ratio(ratio: Sequence[float], horizon: int) -> None:
+    """Raise ValueError unless it is empty, or what :meth:`Sample.error_ratio` may return."""
+    sound = all(_LEAST_RATIO <= one <= 1 / _LEAST_RATIO for one in ratio)
+    if ratio and not (sound and len(ratio) == horizon):
+        raise ValueError(f"transform: error_ratio: expected {horizon} ratios; got {ratio!r:.100}")
 
 
 def _of_one_kind(counts: Bool[np.ndarray, " series"]) -> Bool[np.ndarray, " series"]:

@@ -8,13 +8,14 @@ How far, and beside how much noise, differs: each older series of the panel is a
 counts by how likely it makes the rows of the young one. So a product of five months is forecast
 with the profile of its neighbours, and one of eighteen months mostly with its own.
 
-The prior is used where it makes the errors of older series smaller if all but their latest rows is
-hidden: for series that have seen half a season, and for those that have seen little more than one.
-Each half of the older series is forecast by the prior of the other.
+The prior is used where it makes the errors of older series smaller if all but a few of their rows
+are hidden: for series that have seen half a season, and for those that have seen little more than
+one. Each half of the older series is forecast by the prior of the other, several times: each time
+nothing after some end is known. A movement that they have in common at one time is no season.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
@@ -34,6 +35,10 @@ YOUNG = 2
 _LONGEST = 400  # steps of a season; a year of days has fewer
 _OLD, _LATEST = 3, 6  # seasons of an older series: at least, and the latest that are learned from
 _FEWEST, _MOST = 8, 200  # older series that a prior is learned from
+_MOST_EFFECTS = 12_000  # of all of these, unless they are few
+_JUDGED = 40  # older series that it is judged on, at most
+_LEAST_ENDS, _USUAL_ENDS, _MOST_ENDS = 3, 4, 6  # at which it is judged
+_SURE = 1.5  # standard errors by which it must make errors smaller
 _SMOOTHINGS = range(0, len(GRID), 2)  # one for each smoothing of the level
 _EXAMPLES = 30  # older series that are kept as examples, at most
 _LEAST, _LEAST_NOISE = 1e-4, 1e-6  # spread of effects, and of errors: they are divided by
@@ -42,6 +47,7 @@ _LARGEST = 5.0  # a logarithm of a ratio, or a multiple of the level
 _LARGEST_EFFECT = 1e151  # on values, which are 1e150 at most
 _MOST_SPACING = 2.0**63
 
+_T = TypeVar("_T")
 Profile = Float[np.ndarray, " phase"]
 Phases = Int[np.ndarray, " step"]
 Steps = Int[np.ndarray, " step"]
@@ -116,16 +122,17 @@ def _numbers(values: Sequence[Any], least: float, most: float) -> tuple[float, .
 
 
 def checked_profile(
-    profile: Sequence[Any], unsure: Sequence[Any], *, logarithmic: bool
-) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return the effects on a series that a file holds, and how unsure each is.
+    profile: Sequence[Any], unsure: Sequence[Any], noise: Any, *, logarithmic: bool
+) -> tuple[tuple[float, ...], tuple[float, ...], float]:
+    """Return the effects on a series that a file holds, how unsure each is, and the noise.
 
     Raises TypeError or ValueError unless :func:`profile_of` may have made them.
     """
     most = _LARGEST if logarithmic else _LARGEST_EFFECT
     if len(profile) != len(unsure):
         raise ValueError(f"transform: profile: {len(profile)} effects, {len(unsure)} of them known")
-    return _numbers(profile, -most, most), _numbers(unsure, 0.0, most)
+    (deviation,) = _numbers([noise], 0.0, most)
+    return _numbers(profile, -most, most), _numbers(unsure, 0.0, most), deviation
 
 
 def steps_of(times: Shaped[np.ndarray, "..."], rhythm: str, spacing: float) -> np.ndarray:
@@ -142,29 +149,62 @@ def learn_season(
     - ``steps``: their steps in the calendar, from :func:`steps_of`, without gaps
     - ``horizon``: the steps ahead that are forecast
     """
-    latest = [
-        (own[-_LATEST * season :], of[-_LATEST * season :] % season)
+    old = [
+        _Old(own, of % season, int(of[0]))
         for own, of in zip(rows, steps, strict=True)
+        if len(own) >= _OLD * season and np.ptp(own[-_LATEST * season :]) > 0
     ]
-    old = [n for n, (own, _) in enumerate(latest) if len(own) >= _OLD * season and np.ptp(own) > 0]
-    old = old[:: max(1, -(-len(old) // _MOST))]
+    old = _every(old, min(_MOST, max(_JUDGED, _MOST_EFFECTS // season)))
     if len(old) < _FEWEST or not 1 < season <= _LONGEST:
         return NO_SEASON
-    some = [latest[n] for n in old]
-    by_half = [_learned(some[half::2], season, rhythm) for half in (0, 1)]
-    before, after = (
-        _helps(some, by_half, int(age * season), min(horizon, season)) for age in _AGES
-    )
-    if not (before or after):
+    latest = [one.before(one.end, _LATEST * season) for one in old]
+    smoothing = _smoothing_of(_every(latest, _JUDGED), season)
+    helps = _helps(old, season, smoothing, horizon)
+    if not any(helps):
         return NO_SEASON
-    return _learned(some, season, rhythm)._replace(helps=(before, after))
+    return _learned(latest, season, smoothing)._replace(rhythm=rhythm, helps=helps)
 
 
-def profile_of(prior: SeasonPrior, values: Row, phases: Phases) -> tuple[Profile, Profile]:
-    """Return the effect of each phase on a young series, and how unsure a forecast is by it.
+class _Old(NamedTuple):
+    """An older series of a panel; ``begin``: the step of its first row."""
 
-    The latter is the standard deviation of the effect. It includes what is missing in the errors of
-    the rows that the effects were fitted to.
+    values: Row
+    phases: Phases
+    begin: int
+
+    @property
+    def end(self) -> int:
+        """The step after the last row."""
+        return self.begin + len(self.values)
+
+    def before(self, step: int, most: int) -> tuple[Row, Phases]:
+        """Return the values and phases of at most ``most`` rows before a step."""
+        rows = slice(max(step - self.begin - most, 0), max(step - self.begin, 0))
+        return self.values[rows], self.phases[rows]
+
+
+def _every(of: Sequence[_T], most: int) -> list[_T]:
+    """Return every n-th, at most ``most``."""
+    return list(of[:: max(1, -(-len(of) // most))])
+
+
+class OwnSeason(NamedTuple):
+    """The season of a young series.
+
+    - ``effects``: the effect of each phase
+    - ``unsure``: the standard deviation by which effects leave a forecast for each phase unsure. It
+      includes what they leave unsure of the level, and what is missing in the errors of the rows
+      that the effects were fitted to
+    - ``noise``: the standard deviation of errors one step ahead, were the effects known
+    """
+
+    effects: Profile
+    unsure: Profile
+    noise: float
+
+
+def profile_of(prior: SeasonPrior, values: Row, phases: Phases) -> OwnSeason:
+    """Return the season of a young series.
 
     ``values``: in units of the level, or their logarithms
     """
@@ -172,30 +212,35 @@ def profile_of(prior: SeasonPrior, values: Row, phases: Phases) -> tuple[Profile
     mean, count = np.array(prior.mean), len(values)
     left = side - matrix @ mean
     squares = total - 2 * float(mean @ side) + float(mean @ matrix @ mean)
-    noise, spread = np.array(prior.examples).T
-    noise, spread = noise[:, None, None] ** 2, spread[:, None, None] ** 2
-    precision = matrix / noise + np.eye(prior.season) / spread
-    covariance = _inverse(precision)
-    by_example = (covariance @ left[:, None] / noise)[..., 0]  # less the mean
-    noise, spread = noise[:, 0, 0], spread[:, 0, 0]
+    noise, spread = (part[:, None] ** 2 for part in np.array(prior.examples).T)
+    # In the basis of the eigenvectors of the evidence, the precision of each example is diagonal.
+    eigen, basis = np.linalg.eigh(matrix)
+    eigen, projected = np.maximum(eigen, 0.0), left @ basis
+    variances = 1 / (eigen / noise + 1 / spread)
+    by_example = variances * projected / noise  # less the mean
     likelihood = -0.5 * (
-        (count - 1) * np.log(noise)
-        + np.linalg.slogdet(precision)[1]
-        + prior.season * np.log(spread)
-        + (squares - by_example @ left) / noise
+        (count - 1) * np.log(noise)[:, 0]
+        + np.log(spread / variances).sum(1)
+        + (squares - by_example @ projected) / noise[:, 0]
     )
     weight = np.exp(likelihood - likelihood.max())
     weight /= weight.sum()
     effects = weight @ by_example
-    fitted = np.minimum(np.trace(matrix @ covariance, axis1=1, axis2=2) / noise / count, 1.0)
-    each = np.diagonal(covariance, axis1=1, axis2=2) + (fitted * noise)[:, None]
-    variance = weight @ (each + np.square(by_example - effects))
-    unsure = np.minimum(np.sqrt(variance), _LARGEST)
-    return np.clip(mean + effects, -_LARGEST, _LARGEST), unsure
+    fitted = np.minimum((eigen * variances).sum(1, keepdims=True) / noise / count, 1.0)
+    # What the effects leave unsure of the level at the end is unsure, too.
+    less_level = basis - _level_weights(phases, prior.season, prior.smoothing) @ basis
+    around = (by_example - effects) @ less_level.T
+    each = variances @ np.square(less_level.T) + fitted * noise
+    unsure = np.sqrt(weight @ (each + np.square(around)))
+    known = np.clip(mean + basis @ effects, -_LARGEST, _LARGEST)
+    return OwnSeason(known, np.minimum(unsure, _LARGEST), float(np.sqrt(weight @ noise[:, 0])))
 
 
-def _inverse(matrices: np.ndarray) -> np.ndarray:
-    return np.asarray(np.linalg.inv(matrices), float)
+def _level_weights(phases: Phases, season: int, smoothing: int) -> Profile:
+    """Return how much the effect of each phase counts in the level at the end of a series."""
+    of_level, _ = GRID[smoothing]
+    weights = (1 - of_level) ** np.arange(len(phases))[::-1]
+    return np.bincount(phases, weights, season) / weights.sum()
 
 
 def _evidence(
@@ -209,14 +254,18 @@ def _evidence(
     return columns.T @ columns, columns.T @ error, float(error @ error)
 
 
-def _learned(some: Sequence[tuple[Row, Phases]], season: int, rhythm: str) -> SeasonPrior:
-    """Return the prior of older series, with the smoothing that has the smallest errors."""
-    tried = {
-        smoothing: [_estimated(*own, season, smoothing) for own in some]
-        for smoothing in _SMOOTHINGS
+def _smoothing_of(some: Sequence[tuple[Row, Phases]], season: int) -> int:
+    """Return the smoothing with the smallest errors."""
+    errors = {
+        one: sum(float(np.log(_estimated(*own, season, one).noise)) for own in some)
+        for one in _SMOOTHINGS
     }
-    smoothing = min(tried, key=lambda one: sum(float(np.log(own.noise)) for own in tried[one]))
-    found = tried[smoothing]
+    return min(errors, key=lambda one: errors[one])
+
+
+def _learned(some: Sequence[tuple[Row, Phases]], season: int, smoothing: int) -> SeasonPrior:
+    """Return the prior of older series."""
+    found = [_estimated(*own, season, smoothing) for own in some]
     effects = np.asarray([own.effects for own in found], float)
     chance = np.array([own.chance for own in found])
     variance = max(float((np.square(effects).mean(1) - chance).mean()), _LEAST**2)
@@ -229,7 +278,7 @@ def _learned(some: Sequence[tuple[Row, Phases]], season: int, rhythm: str) -> Se
     order = order[:: max(1, -(-len(order) // _EXAMPLES))]
     examples = tuple((float(noise[n]), float(spread[n])) for n in order)
     mean = np.clip(mean - mean.mean(), -_LARGEST, _LARGEST)
-    return SeasonPrior(tuple(mean.tolist()), examples, smoothing, rhythm)
+    return SeasonPrior(tuple(mean.tolist()), examples, smoothing)
 
 
 class _Estimated(NamedTuple):
@@ -249,31 +298,91 @@ def _estimated(values: Row, phases: Phases, season: int, smoothing: int) -> _Est
     return _Estimated(effects, noise * float(np.trace(inverse)) / season, noise)
 
 
-def _helps(
-    some: Sequence[tuple[Row, Phases]],
-    by_half: Sequence[SeasonPrior],
-    rows: int,
-    horizon: int,
-) -> bool:
-    """Return whether errors are smaller with a profile, by more than their standard error.
+def _helps(old: Sequence[_Old], season: int, smoothing: int, horizon: int) -> tuple[bool, bool]:
+    """Return whether errors are smaller with a profile, for series of each of :data:`_AGES`.
 
-    ``rows``: the number of rows of an older series that are not hidden, before the latest ones
+    At several ends all later rows are hidden, from the prior, too. What series have in common at
+    one time is no season: so the errors of all series after one end count as one observation, and
+    the mean over the ends must exceed :data:`_SURE` standard errors.
     """
-    errors = np.array(
-        [_hidden_errors(by_half[1 - n % 2], *own, rows, horizon) for n, own in enumerate(some)]
-    )
-    better = (errors[:, 1] - errors[:, 0]) / np.maximum(errors.sum(1), 1e-300)
-    return bool(better.mean() > better.std() / np.sqrt(len(better)))
+    room = min(int(np.median([len(one.values) for one in old])), _LATEST * season) - 2 * season
+    hidden = min(horizon, season, max(room // _USUAL_ENDS, 1))
+    apart = max(hidden, room // _MOST_ENDS)
+    ends = _ends(old, season, hidden, apart)
+    judged = _every(range(len(old)), _JUDGED)
+    if len(ends) < _LEAST_ENDS:
+        return False, False
+    better = np.array([_better(old, judged, end, season, smoothing, hidden) for end in ends])
+    sure = better.mean(0) > _SURE * better.std(0, ddof=1) / np.sqrt(len(better))
+    before, after = sure.all(1).tolist()
+    return before, after
 
 
-def _hidden_errors(
-    prior: SeasonPrior, values: Row, phases: Phases, rows: int, horizon: int
-) -> tuple[float, float]:
-    """Return the mean errors over the latest ``horizon`` rows with a profile, and without."""
-    seen, of = values[-horizon - rows : -horizon], phases[-horizon - rows : -horizon]
-    effects, _ = profile_of(prior, seen, of)
-    with_profile = combine(seen - effects[of], (), horizon).base[-1] + effects[phases[-horizon:]]
-    without = combine(seen, (prior.season,), horizon).base[-1]
-    latest = values[-horizon:]
-    with_error, error = (float(np.abs(latest - one).mean()) for one in (with_profile, without))
-    return with_error, error
+def _ends(old: Sequence[_Old], season: int, hidden: int, apart: int) -> list[int]:
+    """Return the steps from which on rows are hidden: those that most series see.
+
+    ``hidden``, ``apart``: the number of rows hidden after each, and between two ends at least
+    """
+    last = max(one.end for one in old) - hidden
+    steps = np.arange(last, min(one.begin for one in old) + 2 * season - 1, -apart)
+    begins, stops = np.array([[one.begin, one.end] for one in old]).T
+    seen = (begins + 2 * season <= steps[:, None]) & (stops >= steps[:, None] + hidden)
+    count = seen.sum(1)
+    best = np.argsort(-count, kind="stable")[:_MOST_ENDS]
+    return steps[best][count[best] >= _FEWEST].tolist()
+
+
+def _better(
+    old: Sequence[_Old],
+    judged: Sequence[int],
+    end: int,
+    season: int,
+    smoothing: int,
+    hidden: int,
+) -> Float[np.ndarray, "age other"]:
+    """Return by how much errors after one end are smaller with a profile than otherwise.
+
+    The others are those of the series' own season, and of none. Each half of the series is forecast
+    with the prior of the other.
+
+    ``judged``: the numbers of series that are forecast
+    """
+    seen = [n for n, one in enumerate(old) if one.begin + 2 * season <= end <= one.end - hidden]
+    priors = [
+        _learned([old[n].before(end, _LATEST * season) for n in seen[half::2]], season, smoothing)
+        for half in (0, 1)
+    ]
+    found: list[np.ndarray] = []
+    for place, n in enumerate(seen):
+        if n in judged:
+            rows = slice(end - old[n].begin, end - old[n].begin + hidden)
+            latest, of = old[n].values[rows], old[n].phases[rows]
+            errors = np.array(
+                [
+                    _errors(
+                        priors[1 - place % 2], *old[n].before(end, int(age * season)), latest, of
+                    )
+                    for age in _AGES
+                ]
+            )
+            found.append(errors)
+    if not found:
+        return np.zeros((len(_AGES), 2))
+    mean = np.mean(found, axis=0)
+    profiled, others = mean[:, :1], mean[:, 1:]
+    return (others - profiled) / np.maximum(others + profiled, 1e-300)
+
+
+def _errors(prior: SeasonPrior, seen: Row, phases: Phases, latest: Row, of: Phases) -> list[float]:
+    """Return the mean errors over the latest rows with a profile, with a season, and without.
+
+    ``seen``, ``phases``: what is known; ``of``: the phases of the latest rows
+    """
+    effects = profile_of(prior, seen, phases).effects
+    horizon = len(latest)
+    made = [
+        combine(seen - effects[phases], (), horizon).base[-1] + effects[of],
+        combine(seen, (prior.season,), horizon).base[-1],
+        combine(seen, (), horizon).base[-1],
+    ]
+    return [float(np.abs(latest - one).mean()) for one in made]

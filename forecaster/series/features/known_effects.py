@@ -5,6 +5,7 @@ forecast, and added to the forecasts again.
 """
 
 import dataclasses
+import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
@@ -81,7 +82,9 @@ def with_known_effects(
     """
     # What was learned from fewer rows must not be missing in the rows that are learned from now.
     natures = {
-        name: dataclasses.replace(nature, effects=(), responses=(), profile=(), unsure=())
+        name: dataclasses.replace(
+            nature, effects=(), responses=(), profile=(), unsure=(), noise=0.0
+        )
         for name, nature in natures.items()
     }
     if shared.responses.mean:
@@ -114,6 +117,7 @@ def add_effects_ahead(
     known: Scaling,
     histories: Histories,
     forecasts: tuple[Ahead, Ahead],
+    error_ratio: Sequence[float],
 ) -> None:
     """Add what is known of the times ahead to base and scale of all series, in place.
 
@@ -121,8 +125,11 @@ def add_effects_ahead(
 
     - ``natures``: of the series of ``panel``, in their order
     - ``forecasts``: base and scale, each (series, step, horizon)
+    - ``error_ratio``: by horizon, the deviation of errors over their scale; empty: 1. Bands take
+      scales times such a ratio, so what a profile leaves unsure is divided by it
     """
     base, scale = forecasts
+    ratio = np.array(error_ratio or [1.0])
     for row, (name, nature) in enumerate(zip(panel.ids, natures, strict=True)):
         if not nature.has_effects:
             continue
@@ -136,7 +143,7 @@ def add_effects_ahead(
         else:
             base[row, steps] += _effects_at(panel, nature, known, name, ahead)
             if nature.profile:
-                scale[row, steps] = np.hypot(scale[row, steps], nature.unsure_on(ahead))
+                scale[row, steps] = np.hypot(scale[row, steps], nature.unsure_on(ahead) / ratio)
 
 
 def rows_without_effects(
@@ -265,14 +272,17 @@ def _season_of(
     if not kinds:
         return NO_SEASON
     kind = max(kinds, key=lambda one: (kinds[one], one))
-    alike = [
-        _steps(nature, kind, values, times)
-        for nature, (values, times) in zip(
-            natures.values(), _rows(panel, natures, known), strict=True
+    alike = {
+        name: _steps(nature, kind, values, times)
+        for (name, nature), (values, times) in zip(
+            natures.items(), _rows(panel, natures, known), strict=True
         )
         if _kind(panel, nature) == kind and len(values)
-    ]
-    rows, steps = [z / level for z, level, _ in alike], [of for *_, of in alike]
+    }
+    # Samples and halves are taken of series in an order of their own, not in that of the panel.
+    names = sorted(alike, key=lambda name: (zlib.crc32(name.encode(errors="replace")), name))
+    rows = [alike[name][0] / alike[name][1] for name in names]
+    steps = [alike[name][2] for name in names]
     prior = learn_season(rows, steps, kind.season, kind.rhythm, horizon)
     return prior._replace(spacing=kind.spacing) if prior.season else prior
 
@@ -295,10 +305,12 @@ def _with_profiles(
         if not is_young or not len(values) or _kind(panel, nature) != kind:
             continue
         z, level, steps = _steps(nature, kind, values, times)
-        parts = profile_of(prior, z / level, steps % prior.season)
-        profile, unsure = (tuple((level * part).tolist()) for part in parts)
+        own = profile_of(prior, z / level, steps % prior.season)
+        profile, unsure = (tuple((level * part).tolist()) for part in (own.effects, own.unsure))
         if np.isfinite([*profile, *unsure]).all():
-            made[name] = dataclasses.replace(nature, profile=profile, unsure=unsure)
+            made[name] = dataclasses.replace(
+                nature, profile=profile, unsure=unsure, noise=level * own.noise
+            )
     return made
 
 

@@ -45,7 +45,7 @@ from forecaster.series.combination.nature import (
     natures_of,
     usually_counts,
 )
-from forecaster.series.combination.sample import Sample
+from forecaster.series.combination.sample import Sample, check_error_ratio
 from forecaster.series.combination.simple import by_horizon
 from forecaster.series.combination.young import NO_SEASON, SeasonPrior
 from forecaster.series.features.known_effects import (
@@ -111,6 +111,7 @@ class Transform:
     - ``young``: the season that series share, for those that have seen it hardly once
     - ``optimism``: how much larger errors are than those that classical models were fitted to
     - ``growth``: of the scale with the horizon, see :func:`usual_growth`; empty: each series' own
+    - ``error_ratio``: by horizon, the deviation of errors over their scale; empty: 1
     - ``market``: the declared index that networks see beside each series, see
       :meth:`Panel.with_market`
     """
@@ -136,6 +137,7 @@ class Transform:
     usually_counts: bool = False
     responses: ResponsePrior = NO_RESPONSES
     young: SeasonPrior = NO_SEASON
+    error_ratio: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if self.name not in NAMES:
@@ -288,7 +290,7 @@ class Transform:
         fields |= {"optimism": self.optimism, "calendar": self.calendar}
         fields |= {"volatility": self.volatility, "events": self.events, "growth": self.growth}
         fields |= {"usually_counts": self.usually_counts, "responses": self.responses}
-        fields |= {"young": self.young}
+        fields |= {"young": self.young, "error_ratio": self.error_ratio}
         return fields | {"covariates": self.covariates.to_dict()}
 
     @staticmethod
@@ -314,13 +316,14 @@ class Transform:
             checked_volatility(fields.get("volatility")),
             checked_factors(fields.get("events", ()), known.future),
             tuple(map(float, fields.get("growth", ()))), bool(fields.get("usually_counts", False)),
-            responses, young,
+            responses, young, tuple(map(float, fields.get("error_ratio", ()))),
         )  # fmt: skip
 
     def check_learned(self, horizon: int) -> None:
-        """Raise ValueError unless shares and growth are sound for a horizon."""
+        """Raise ValueError unless shares, growth and error ratio are sound for a horizon."""
         check_shares(self.shares, 1 + COUNT, horizon)
         check_growth(self.growth, horizon)
+        check_error_ratio(self.error_ratio, horizon)
 
     def feature_count(self, horizon: int) -> int:
         """Return the number of features of each step."""
@@ -478,7 +481,9 @@ class Transform:
                     out[row, histories.first[row] :] = own[steps_there]
         base, scale, features = made
         natures = [self._nature(name) for name in panel.ids]
-        add_effects_ahead(panel, natures, self.covariates, histories, (base, scale))
+        add_effects_ahead(
+            panel, natures, self.covariates, histories, (base, scale), self.error_ratio
+        )
         first = histories.first + max(_FIRST_CHANGES, horizon)  # when all errors are known
         return Transformed(
             features=stacked(np.moveaxis(features, -1, 0)),
@@ -509,14 +514,17 @@ class Transform:
             counts=self.counts if nature.counts else None,
         )  # fmt: skip
         if not nature.counts:  # the scale of counts never rests on a few errors alone
-            learned, logarithmic = (
+            learned, logarithmic, noise = (
                 np.array(of)[:, None, None]
-                for of in zip(*((n.experts.learned, n.logarithmic) for n in natures), strict=True)
+                for of in zip(
+                    *((n.experts.learned, n.logarithmic, n.noise) for n in natures), strict=True
+                )
             )
             scale = with_usual_growth(scale, self.growth)
             scale = widened_for(learned, scale, self.optimism)
             level = np.maximum.accumulate(np.abs(z), -1)[..., None]
             unit = self.unit * np.where(logarithmic, 1.0, level)
+            unit = np.where(noise > 0, noise, unit)  # changes by the season are no errors
             scale = with_few_errors(scale, unit, self.growth) * relative
         return base, scale, features
 
