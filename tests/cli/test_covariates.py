@@ -55,6 +55,17 @@ def test_they_are_there_from_the_fit_to_the_forecast(files, settings):
     assert again.exit_code == 0 and again.stdout != whole.stdout
 
 
+def test_a_fit_says_once_that_past_rows_lack_a_covariate(files, settings):
+    plans = pd.read_csv(files / "plans.csv")
+    plans[::2].to_csv(files / "plans.csv", index=False)
+    done = run(
+        "fit", "--source", f"files:{files / 'sales.csv'}", "--future", files / "plans.csv",
+        "--config", settings, "--home", files / "home",
+    )  # fmt: skip
+    said = "'promotion' has no number at 50% of the past rows of 3 of 3 series (such as SHOP-A "
+    assert done.exit_code == 0 and " ".join(done.stderr.split()).count(said) == 1, done.output
+
+
 def test_a_model_without_any_refuses_them(home, tmp_path):
     (tmp_path / "plans.csv").write_text("ds,promotion\n2024-01-01,1\n")
     said = error("predict", "AAPL", "--future", tmp_path / "plans.csv", "--home", home, code=2)

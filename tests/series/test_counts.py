@@ -159,6 +159,20 @@ def test_the_first_sale_of_a_new_product_is_no_dispersion_and_zeros_before_it_no
             assert made[-1, 0] == pytest.approx(since.mean(), rel=0.1)
 
 
+def test_a_launch_widens_no_horizon():
+    """Deviations are those of the same product whose rows begin with its first sale."""
+    random = np.random.default_rng(3)
+    prior = CountPrior(share=0.0)
+    ratios: list[np.ndarray] = []
+    for _ in range(20):
+        z = np.concatenate([np.zeros(50), 1.0 + random.poisson(5, 25)])
+        whole, since = (
+            count_forecasts(part, np.zeros((len(part), 12)), prior)[1][-1] for part in (z, z[50:])
+        )
+        ratios.append(whole / since)
+    np.testing.assert_allclose(np.mean(ratios, 0), 1.0, atol=0.1)
+
+
 def test_what_came_later_changes_no_earlier_forecast_of_a_new_product():
     rows = launched()
     prior = learn_counts(rows, flat(rows))

@@ -114,7 +114,7 @@ def count_forecasts(z: Steps, combination: Ahead, prior: CountPrior) -> tuple[Ah
     rare = 1 / (np.arange(steps) + 3)[:, None] / _effective(steps, prior.decay)
     mean = np.maximum(mean, rare)
     squares = np.square(by_target_step(mean) - z[..., None])
-    errors, variance = _variance_of_errors(squares, prior.decay)
+    errors, variance = _variance_of_errors(z, squares, prior.decay)
     usual = prior.rows * prior.dispersion * mean
     variance = (1 - prior.share) * (errors * variance + usual) / (errors + prior.rows)
     if prior.share:  # as far as the mean follows a season, so does the variance
@@ -332,25 +332,27 @@ def _error(z: Steps, combination: Ahead, decay: float, share: float) -> float:
     return float(np.nanmean(squares)) / (z.var() + 0.1)
 
 
-def _variance_of_errors(squares: Ahead, decay: float) -> tuple[Float[np.ndarray, "step 1"], Ahead]:
+def _variance_of_errors(z: Steps, squares: Ahead, decay: float) -> tuple[Ahead, Ahead]:
     """Return the number of known errors one step ahead, at each step, and the mean squared errors.
 
-    Of errors further ahead fewer are known. Those that are missing count as on average those one
-    step nearer, so that bands do not get narrower because a horizon has no error yet.
+    Errors of forecasts made before a launch count less, see :func:`_sums`. Of errors further ahead
+    fewer are known. Those that are missing count as on average those one step nearer, so that bands
+    do not get narrower because a horizon has no error yet.
 
     ``squares``: squared errors, known at each step
     """
-    steps, horizon = map(int, squares.shape[-2:])
-    variance = decayed(squares, 1 - decay)
-    errors = np.zeros((steps, horizon))
-    for column in range(min(horizon, steps - 1)):
-        errors[column + 1 :, column] = _effective(steps - column - 1, decay)[:, 0]
-    variance[..., 0] = np.nan_to_num(variance[..., 0])
+    horizon, known = int(squares.shape[-1]), np.isfinite(squares)
+    total, errors = (
+        _filtered(z, part, np.arange(horizon), [1.0], [1.0, decay - 1])
+        for part in (np.where(known, squares, 0.0), known * 1.0)
+    )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        variance = np.nan_to_num(total / errors)
     for column in range(1, horizon):
-        share = errors[:, column] / np.maximum(errors[:, 0], 1.0)
-        own = np.nan_to_num(variance[..., column])
-        variance[..., column] = share * own + (1 - share) * variance[..., column - 1]
-    return errors[:, :1], variance
+        share = errors[..., column] / np.maximum(errors[..., 0], 1.0)
+        near = variance[..., column - 1]
+        variance[..., column] = share * variance[..., column] + (1 - share) * near
+    return errors[..., :1], variance
 
 
 def _effective(steps: int, decay: float) -> Float[np.ndarray, "step 1"]:
