@@ -10,8 +10,9 @@ a Poisson rate, estimated by moments; the weight of the usual ratio follows from
 of the series differ (empirical Bayes). So a series that was always zero is not expected to be so
 for ever.
 
-Zeros before the first sale of a good that is sold often since are no demand of zero: it was not on
-sale. The probability of that, by the sales so far, is how little these rows count.
+Zeros before the first sale of a good that then sells often mean that it was not on sale yet, not
+that there was no demand. Such rows count by the probability that the good was on sale already,
+given its sales so far.
 """
 
 from collections.abc import Sequence
@@ -36,7 +37,7 @@ _FEWEST_ROWS, _MOST_ROWS = 1.0, 50.0  # weight of the usual ratio of variance to
 _MOST = 1e6  # mean of all series, and ratio of variance to mean
 _HALF = 1.0  # mean from which a row tells half as much of that ratio as one of a large mean
 _LAUNCHED = 0.01  # share of goods that are new, where nothing is known
-_OFTEN = 4.0  # a new good is sold in p of the rows with density _OFTEN * p ** (_OFTEN - 1)
+_OFTEN = 4.0  # the share of rows in which a new good is sold has the distribution Beta(_OFTEN, 1)
 _SURE = 2.0  # standard errors by which counting all rows must be better than counting the latest
 _FEWEST = 8  # series and rows from which a panel's properties are learned
 
@@ -235,7 +236,7 @@ def _filtered(
 ) -> Ahead:
     """Return a linear filter of parts, of which those before a first sale count less.
 
-    ``ahead``: by column, how many steps after the first sale they still count as before it
+    ``ahead``: by column, the number of steps after the first sale that still count as before it
     """
     first = (np.cumsum(z > 0, -1) == 0).sum(-1, keepdims=True)[..., None]
     before = np.arange(int(z.shape[-1]))[:, None] - ahead <= first
@@ -246,7 +247,7 @@ def _filtered(
 
 
 def _share_before_first(z: Steps) -> Ahead:
-    """Return how much rows before the first sale count, by what is known at each step.
+    """Return the weight of rows before the first sale, by what is known at each step.
 
     It is the probability that the good was on sale from the first row on. A part that is sold once
     a year may begin with a year of zeros; a new product was not sold yet, and sells often since.

@@ -1,7 +1,7 @@
 """How large errors are at each phase of a season, relative to their usual size.
 
-What a grid takes beside its solar power is hard to forecast at noon and easy at night. Where the
-errors of past cycles differ by phase, beyond what chance does, so do those that are expected.
+The net load of a grid with solar power is hard to forecast at noon and easy at night. Where the
+errors of past cycles differ by phase more than chance explains, so do the expected errors.
 
 Series of busy days and closed nights have zeros, and so no logarithm, yet their errors grow with
 their level. A running mean over all steps then makes bands of open hours too narrow. Their errors

@@ -50,7 +50,8 @@ class Nature:
     - ``profile``, ``unsure``: of a young series, the effect of each phase of its season and its
       standard deviation, in the units that networks see; empty for others, see
       :mod:`forecaster.series.combination.young`
-    - ``noise``: of a young series, the deviation of its errors one step ahead beside the profile
+    - ``noise``: of a young series, the standard deviation of its errors one step ahead, were its
+      profile known, in the units that networks see
     - ``sparse``: whether more than half of its values are zero, so that zero is its median
     - ``counts``: whether its values are small whole numbers, and a distribution of counts is
       forecast
