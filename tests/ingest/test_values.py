@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import forecaster as fc
-from forecaster.errors import DataError, ForecasterWarning
+from forecaster.errors import DataError, ForecasterWarning, NoSeries
 from forecaster.ingest.tables.file_reader import read_series
 from forecaster.series.panel.panel import Panel
 from forecaster.skipped import Kind
@@ -253,6 +253,15 @@ def test_an_empty_cell_in_words_is_no_other_currency():
 def test_a_missing_cell_hides_no_currencies(empty):
     with pytest.raises(DataError, match="column 'paid': 'USD', but series 'A' has 'EUR' before"):
         fc.load_panel(prices(paid=pd.Series(["EUR", empty, "USD"], dtype=object)))
+
+
+@pytest.mark.parametrize("empties", [[pd.NaT] * 3, [pd.NaT, None, pd.NA], [None, None, pd.NaT]])
+def test_a_column_of_missing_times_holds_no_numbers(empties):
+    nothing = pd.Series(empties, dtype=object)
+    volume = fc.load_panel(prices(volume=nothing)).channel("volume")
+    assert np.isnan(volume).all()
+    with pytest.raises(NoSeries, match="column 'close' holds no number"):
+        fc.load_panel(prices(close=nothing))
 
 
 @pytest.mark.parametrize("name", ["name", "data", "timestamp", "time", "price"])

@@ -174,7 +174,7 @@ def _plain_cell(cell: object) -> object:
     if isinstance(cell, ExactNumber) and not cell.is_snan():  # pandas fails at a signalling NaN
         return cell
     if cell is None or cell is pd.NA or cell is pd.NaT:
-        return cell
+        return None  # a column of NaT alone would become times, and these whole numbers
     return str(cell)
 
 
