@@ -126,12 +126,12 @@ def test_the_ratio_of_errors_to_their_scale_is_that_of_the_later_half():
     ratios: list[float] = []
     for later in (0.3, 1.0, 3.0):
         deviation = np.exp(np.linspace(0, np.log(later), 120))
-        ratio = Sample(list(noise * deviation), [Nature()] * 20).error_ratio(3, DOUBT, None)
+        ratio = Sample(list(noise * deviation), [Nature()] * 20).learned(3, 1.0).error_ratio
         assert len(ratio) == 3
         ratios.append(float(np.mean(ratio)))
     assert ratios[1] == pytest.approx(1.0, abs=0.15)
     assert ratios[0] < ratios[1] - 0.1 and ratios[2] > ratios[1] + 0.1
-    assert Sample(list(noise[:3]), [Nature()] * 3).error_ratio(3, DOUBT, None) == ()
+    assert Sample(list(noise[:3]), [Nature()] * 3).learned(3, 1.0).error_ratio == ()
 
 
 @pytest.mark.parametrize("ratio", [(1.0,), (1.0, 1.0, 0.0), (1.0, 1.0, float("nan")), (1, 1, 9)])
@@ -143,7 +143,7 @@ def test_a_damaged_ratio_of_errors_is_refused(ratio):
 def test_the_growth_of_errors_with_the_horizon_is_learned_from_the_panel():
     """Errors of a random walk grow with the root of the steps; a short series cannot show it."""
     root = np.log(np.arange(1, 5)) / 2
-    learned = Sample(list(walks()), [Nature()] * SERIES).growth(4, 3.0, None)
+    learned = Sample(list(walks()), [Nature()] * SERIES).learned(4, 1.0).growth
     np.testing.assert_allclose(learned, root, atol=0.05)
     short, level = np.full((6, 4), 2.0), np.exp(root)
     shrunk = with_usual_growth(short, root.tolist())

@@ -155,13 +155,13 @@ def test_errors_are_larger_than_those_that_models_were_fitted_to():
     """The fewer rows a model is fitted to, the more its errors there say too little."""
 
     def optimism(rows: list[Row], nature: Nature) -> float:
-        return Sample(rows, [nature] * len(rows)).optimism(6, 0.0, None)
+        return Sample(rows, [nature] * len(rows)).learned(6, 1.0).optimism
 
     nature = Nature(seasons=(12,))
     short = optimism([seasonal(40, seed) for seed in range(20)], nature)
     long = optimism([seasonal(240, seed) for seed in range(20)], nature)
     assert 1.0 < long < short < 1.3 and long < 1.15
-    assert optimism([], nature) == 1.0
+    assert optimism([np.ones(40)], nature) == 1.0
     counts = Nature(counts=True, nonnegative=True)  # whose variance rests on no fit
     assert optimism([np.zeros(30)] * 9, counts) == 1.0
 

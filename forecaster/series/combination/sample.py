@@ -81,14 +81,17 @@ class Sample:
         if self._alone is None:  # otherwise there is nothing to weigh
             doubt, shares = self.weights(horizon)
             counts = self.count_prior(horizon, doubt, shares)
+        halves, wholes = (self._combinations(horizon, doubt, shares, share) for share in (2, 1))
+        scales = _latest_scales(wholes, horizon)
+        rows = np.array([len(self._rows[number]) for number in self._measured()], int)
         return Learned(
             doubt,
             () if shares is None else tuple(tuple(map(float, one)) for one in shares),
             counts,
             self.usual_change() or usual,
-            self.optimism(horizon, doubt, shares),
-            self.growth(horizon, doubt, shares),
-            () if self._alone else self.error_ratio(horizon, doubt, shares),
+            _optimism(_latest_scales(halves, horizon), scales),
+            usual_growth(scales, rows),
+            () if self._alone else self._error_ratio(halves, horizon),
         )
 
     def usual_change(self) -> float | None:
@@ -143,42 +146,15 @@ class Sample:
         of_one_kind = _of_one_kind(np.array(counts)[known])
         return choose_doubt(np.array(by_doubt)[known][of_one_kind]), shares
 
-    def optimism(self, horizon: int, doubt: float, shares: Shares | None) -> float:
-        """Return how much larger new errors are than the errors classical models were fitted to.
-
-        It is the mean ratio of two latest scales, at least 1: the scale by models fitted on the
-        earlier half of a series, over the scale by models fitted on the whole series.
-
-        ``doubt, shares``: as returned by :meth:`weights`
-        """
-        halves, wholes = (
-            _latest_scales(self._combinations(horizon, doubt, shares, share), horizon)
-            for share in (2, 1)
-        )
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratios = np.log(halves / wholes)
-        ratios = np.clip(ratios[np.isfinite(ratios)], 0.0, _MOST_OPTIMISM)
-        return float(np.exp(ratios.mean())) if len(ratios) else 1.0
-
-    def growth(self, horizon: int, doubt: float, shares: Shares | None) -> tuple[float, ...]:
-        """Return how scales usually grow with the horizon, see :func:`usual_growth`.
-
-        ``doubt, shares``: as returned by :meth:`weights`
-        """
-        rows = np.array([len(self._rows[number]) for number in self._measured()], int)
-        made = self._combinations(horizon, doubt, shares)
-        return usual_growth(_latest_scales(made, horizon), rows)
-
-    def error_ratio(self, horizon: int, doubt: float, shares: Shares | None) -> tuple[float, ...]:
+    def _error_ratio(self, halves: Sequence[Combination], horizon: int) -> tuple[float, ...]:
         """Return the deviation of errors over their scale, by horizon; empty where none is known.
 
-        The errors are those in the later half of the series, by models fitted on the earlier half.
+        The errors are those in the later half of the series.
 
-        ``doubt, shares``: as returned by :meth:`weights`
+        ``halves``: the combinations, by models fitted on the earlier half of each series
         """
         ratios: list[Float[np.ndarray, " horizon"]] = []
-        made = self._combinations(horizon, doubt, shares, share=2)
-        for number, one in zip(self._measured(), made, strict=True):
+        for number, one in zip(self._measured(), halves, strict=True):
             z = self._z(number)
             with np.errstate(divide="ignore", invalid="ignore"):
                 errors = known_errors(one.base, z) / by_target_step(one.scale * one.relative)
@@ -202,7 +178,7 @@ class Sample:
         return some[:: max(1, len(some) // _MOST)]
 
     def _combinations(
-        self, horizon: int, doubt: float, shares: Shares | None, share: int = 1
+        self, horizon: int, doubt: float, shares: Shares | None, share: int
     ) -> list[Combination]:
         """Return the combination of forecasts of each series that counts.
 
@@ -277,8 +253,22 @@ def _latest_scales(
     return np.array([one.scale[-1] for one in made]).reshape(-1, horizon)
 
 
+def _optimism(
+    halves: Float[np.ndarray, "series horizon"], wholes: Float[np.ndarray, "series horizon"]
+) -> float:
+    """Return how much larger new errors are than the errors classical models were fitted to.
+
+    It is the mean ratio of the latest scales, at least 1: of those by models fitted on the earlier
+    half of a series, over those by models fitted on the whole series.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = np.log(halves / wholes)
+    ratios = np.clip(ratios[np.isfinite(ratios)], 0.0, _MOST_OPTIMISM)
+    return float(np.exp(ratios.mean())) if len(ratios) else 1.0
+
+
 def check_error_ratio(ratio: Sequence[float], horizon: int) -> None:
-    """Raise ValueError unless it is empty, or what :meth:`Sample.error_ratio` may return."""
+    """Raise ValueError unless it is empty, or what a sample may return."""
     sound = all(_LEAST_RATIO <= one <= 1 / _LEAST_RATIO for one in ratio)
     if ratio and not (sound and len(ratio) == horizon):
         raise ValueError(f"transform: error_ratio: expected {horizon} ratios; got {ratio!r:.100}")

@@ -352,37 +352,45 @@ def _better(
         _learned([old[n].before(end, _LATEST * season) for n in seen[half::2]], season, smoothing)
         for half in (0, 1)
     ]
-    found: list[np.ndarray] = []
-    for place, n in enumerate(seen):
-        if n in judged:
-            rows = slice(end - old[n].begin, end - old[n].begin + hidden)
-            latest, of = old[n].values[rows], old[n].phases[rows]
-            errors = np.array(
-                [
-                    _errors(
-                        priors[1 - place % 2], *old[n].before(end, int(age * season)), latest, of
-                    )
-                    for age in _AGES
-                ]
-            )
-            found.append(errors)
-    if not found:
+    places = [place for place, n in enumerate(seen) if n in judged]
+    if not places:
         return np.zeros((len(_AGES), 2))
-    mean = np.mean(found, axis=0)
+    own = [old[seen[place]] for place in places]
+    after = [one.before(end + hidden, hidden) for one in own]
+    errors = [
+        _errors(
+            [priors[1 - place % 2] for place in places],
+            [one.before(end, int(age * season)) for one in own],
+            after,
+        )
+        for age in _AGES
+    ]
+    mean = np.array(errors).mean(1)
     profiled, others = mean[:, :1], mean[:, 1:]
     return (others - profiled) / np.maximum(others + profiled, 1e-300)
 
 
-def _errors(prior: SeasonPrior, seen: Row, phases: Phases, latest: Row, of: Phases) -> list[float]:
-    """Return the mean errors over the latest rows with a profile, with a season, and without.
+def _errors(
+    priors: Sequence[SeasonPrior],
+    before: Sequence[tuple[Row, Phases]],
+    after: Sequence[tuple[Row, Phases]],
+) -> Float[np.ndarray, "series 3"]:
+    """Return the mean errors of series with a profile, with a season, and without either.
 
-    ``seen``, ``phases``: what is known; ``of``: the phases of the latest rows
+    ``before``, ``after``: the same numbers of known and of later rows of each series
     """
-    effects = profile_of(prior, seen, phases).effects
-    horizon = len(latest)
-    made = [
-        combine(seen - effects[phases], (), horizon).base[-1] + effects[of],
-        combine(seen, (prior.season,), horizon).base[-1],
-        combine(seen, (), horizon).base[-1],
+    effects = [
+        profile_of(prior, *known).effects for prior, known in zip(priors, before, strict=True)
     ]
-    return [float(np.abs(latest - one).mean()) for one in made]
+    seen, came = (np.array([values for values, _ in of]) for of in (before, after))
+    known, later = (
+        np.array([one[phases] for one, (_, phases) in zip(effects, of, strict=True)])
+        for of in (before, after)
+    )
+    season, horizon = priors[0].season, came.shape[1]
+    made = (
+        combine(seen - known, (), horizon).base[:, -1] + later,
+        combine(seen, (season,), horizon).base[:, -1],
+        combine(seen, (), horizon).base[:, -1],
+    )
+    return np.stack([np.abs(came - one).mean(1) for one in made], axis=1)
