@@ -5,13 +5,12 @@ logarithms of the values stand in for multiplicative errors and seasons, with th
 likelihood, so that the information criteria of both can be compared.
 """
 
-import functools
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 
 from forecaster.classical.innovations import (
     Estimate,
@@ -20,12 +19,13 @@ from forecaster.classical.innovations import (
     Space,
     Values,
     ahead_of,
-    estimate,
-    rough_estimate,
+    on_grid,
+    refined,
+    roughly_refined,
     squares_of,
     states_of,
 )
-from forecaster.classical.rows import batches
+from forecaster.classical.rows import Batch, batches
 
 Row: TypeAlias = Float[np.ndarray, " time"]
 
@@ -146,47 +146,84 @@ def fit_ets(rows: Sequence[Row], season: int, *, exact: bool = True) -> list[Ave
       panels
     """
     averages: list[Average] = [()] * len(rows)
+    forms = forms_of(season)
     for batch in batches([row[-_LEARNED_FROM:] for row in rows]):
-        forms = forms_of(season)
-        coarse = [_fit(form, batch.values, batch.lengths, _on_grid)[1] for form in forms]
-        criteria = np.stack(coarse, axis=1)
+        shape = len(batch.values), len(forms)
+        coarse = [_Fitted.on_grid(form, batch) for form in forms]
+        criteria = np.full(shape, np.inf)
+        for number, fitted in enumerate(coarse):
+            criteria[fitted.rows, number] = fitted.criteria()
         with np.errstate(invalid="ignore"):
             near = criteria - criteria.min(1, keepdims=True) < _NEAR
+        criteria = np.full(shape, np.inf)
         parameters: dict[int, Parameters] = {}
-        for number, form in enumerate(forms):
-            rows_near = np.flatnonzero(near[:, number])
-            values, lengths = batch.values[rows_near], batch.lengths[rows_near]
-            found, its = _fit(form, values, lengths, estimate if exact else rough_estimate)
-            criteria[rows_near, number] = its
-            parameters[number] = np.full((len(batch.values), len(form.names)), np.nan)
-            parameters[number][rows_near] = found.parameters
-        criteria = np.where(near, criteria, np.inf)
+        for number, fitted in enumerate(coarse):
+            better = fitted.only(near[fitted.rows, number]).refined(exact=exact)
+            criteria[better.rows, number] = better.criteria()
+            parameters[number] = np.full((shape[0], len(better.form.names)), np.nan)
+            parameters[number][better.rows] = better.found.parameters
         for row, where in enumerate(batch.where):
             averages[where] = _average(forms, parameters, criteria[row], row)
     return averages
 
 
-_on_grid = functools.partial(estimate, rounds=0)
+class _Fitted(NamedTuple):
+    """A form fitted to those series of a batch that can have it.
+
+    - ``rows``: these series
+    - ``z``, ``lengths``: what the form smooths, and the number of values
+    - ``jacobian``: what the change of units adds to the criterion
+    """
+
+    form: Form
+    rows: Int[np.ndarray, " series"]
+    z: Values
+    lengths: Lengths
+    jacobian: Float[np.ndarray, " series"]
+    found: Estimate
+
+    @staticmethod
+    def on_grid(form: Form, batch: Batch) -> "_Fitted":
+        """Fit a form by the best point of its grid."""
+        z, jacobian = _as_smoothed(form, batch.values, batch.lengths)
+        rows = np.flatnonzero(_has_enough(form, batch.lengths) & np.isfinite(jacobian))
+        z, lengths = z[rows], batch.lengths[rows]
+        found = on_grid(z, lengths, form.space, form.grid())
+        return _Fitted(form, rows, z, lengths, jacobian[rows], found)
+
+    def only(self, chosen: Bool[np.ndarray, " series"]) -> "_Fitted":
+        """Return the fits of some series."""
+        found = Estimate(*(part[chosen] for part in self.found)) if len(self.rows) else self.found
+        return _Fitted(
+            self.form, self.rows[chosen], self.z[chosen], self.lengths[chosen],
+            self.jacobian[chosen], found,
+        )  # fmt: skip
+
+    def refined(self, *, exact: bool) -> "_Fitted":
+        """Return better fits: those of greatest likelihood, or some near the grid's best point."""
+        search = refined if exact else roughly_refined
+        form = self.form
+        found = search(self.z, self.lengths, form.space, self.found, form.bounds())
+        return self._replace(found=found)
+
+    def criteria(self) -> Float[np.ndarray, " series"]:
+        """Return the criterion of each series."""
+        return criterion(self.form, self.found, self.lengths) + self.jacobian
 
 
-def _fit(
-    form: Form, values: Values, lengths: Lengths, search: Callable[..., Estimate]
-) -> tuple[Estimate, Float[np.ndarray, " series"]]:
-    """Return the best parameters of a form for each series, and its criterion."""
-    z, jacobian = _as_smoothed(form, values, lengths)
-    found = search(z, lengths, form.space, form.grid(), form.bounds())
-    return found, criterion(form, found, lengths) + jacobian
+def _has_enough(form: Form, lengths: Lengths) -> Bool[np.ndarray, " series"]:
+    """Return which series have enough values for a form and its criterion."""
+    cycles = 2 * form.season if form.season > 1 else 1
+    return (lengths > form.freedom + 1) & (lengths >= cycles)
 
 
 def criterion(form: Form, fitted: Estimate, lengths: Lengths) -> Float[np.ndarray, " series"]:
     """Return Akaike's criterion corrected for short series; infinite where one is too short."""
     free, count = form.freedom, lengths.astype(float)
-    spare = count - free - 1
     with np.errstate(divide="ignore"):
         fit = count * np.log(fitted.squares / count)
-    penalty = 2 * free + 2 * free * (free + 1) / np.maximum(spare, 1)
-    seen = count >= (2 * form.season if form.season > 1 else 1)
-    return np.where((spare > 0) & seen, fit + penalty, np.inf)
+    penalty = 2 * free + 2 * free * (free + 1) / np.maximum(count - free - 1, 1)
+    return np.where(_has_enough(form, lengths), fit + penalty, np.inf)
 
 
 def ets_ahead(

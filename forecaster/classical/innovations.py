@@ -30,10 +30,13 @@ from forecaster.classical.least_squares import least_squares
 Values: TypeAlias = Float[np.ndarray, "series time"]
 Lengths: TypeAlias = Int[np.ndarray, " series"]
 Parameters: TypeAlias = Float[np.ndarray, "model parameter"]
+Bounds: TypeAlias = Float[np.ndarray, "parameter 2"]
 
 _RIDGE = 1e-9  # added to the diagonal: keeps states small that a short series does not show
 _DIRECT = 128  # steps up to which a matrix product is faster than a Fourier transform
 _BLOCK = 2**18  # multiplications of a matrix product; BLAS spreads larger ones over threads
+_MOST_ROWS = 256  # series in such a product, however short
+_TOGETHER = 8  # series of one length whose initial states are solved for at once
 _MODELS = 64  # models of the grid that are tried at a time
 ROUNDS = 30
 """Rounds of a search for exact parameters, at most."""
@@ -74,7 +77,7 @@ def estimate(
     lengths: Lengths,
     space_of: Callable[[Parameters], Space],
     grid: Parameters,
-    bounds: Float[np.ndarray, "parameter 2"],
+    bounds: Bounds,
     *,
     rounds: int = ROUNDS,
 ) -> Estimate:
@@ -91,38 +94,58 @@ def estimate(
     - ``bounds``: the least and the greatest value of each parameter
     - ``rounds``: maximum rounds of the search; 0: take the best point of the grid
     """
+    start = on_grid(values, lengths, space_of, grid)
+    return refined(values, lengths, space_of, start, bounds, rounds)
+
+
+def on_grid(
+    values: Values, lengths: Lengths, space_of: Callable[[Parameters], Space], grid: Parameters
+) -> Estimate:
+    """Return the best point of a grid for each series; arguments as for :func:`estimate`."""
     if not len(values):
         return Estimate(np.empty((0, grid.shape[1])), np.empty((0, 0)), np.empty(0))
     squares = squares_on_grid(values, lengths, space_of(grid))
     parameters = grid[squares.argmin(1)]
-    if rounds:
-
-        def errors_of(rows: Int[np.ndarray, " some"], tried: Parameters) -> Values:
-            space = space_of(tried)
-            return _least_errors(values[rows], lengths[rows], space)
-
-        parameters = least_squares(errors_of, parameters, bounds, rounds)
     squares, initial = squares_of(values, lengths, space_of(parameters))
     return Estimate(parameters, initial, squares)
 
 
-def rough_estimate(
+def refined(
     values: Values,
     lengths: Lengths,
     space_of: Callable[[Parameters], Space],
-    grid: Parameters,
-    bounds: Float[np.ndarray, "parameter 2"],
+    start: Estimate,
+    bounds: Bounds,
+    rounds: int = ROUNDS,
 ) -> Estimate:
-    """Return parameters near the best point of the grid; arguments as for :func:`estimate`.
+    """Return the best parameters by a search from a start; arguments as for :func:`estimate`."""
+    if not (rounds and len(values)):
+        return start
+
+    def errors_of(rows: Int[np.ndarray, " some"], tried: Parameters) -> Values:
+        return _least_errors(values[rows], lengths[rows], space_of(tried))
+
+    parameters = least_squares(errors_of, start.parameters, bounds, rounds)
+    squares, initial = squares_of(values, lengths, space_of(parameters))
+    return Estimate(parameters, initial, squares)
+
+
+def roughly_refined(
+    values: Values,
+    lengths: Lengths,
+    space_of: Callable[[Parameters], Space],
+    start: Estimate,
+    bounds: Bounds,
+) -> Estimate:
+    """Return better parameters near a start; arguments as for :func:`estimate`.
 
     Each parameter is moved by an eighth of its bounds' width, and less from the second round on.
     """
-    start = estimate(values, lengths, space_of, grid, bounds, rounds=0)
     parameters, initial, best = start
     step = np.tile((bounds[:, 1] - bounds[:, 0]) / 8, (len(values), 1))
     for _ in range(_ROUGH_ROUNDS if len(values) else 0):
         before = best
-        for number, sign in itertools.product(range(grid.shape[1]), (-1.0, 1.0)):
+        for number, sign in itertools.product(range(len(bounds)), (-1.0, 1.0)):
             tried = parameters.copy()
             moved = tried[:, number] + sign * step[:, number]
             tried[:, number] = np.clip(moved, *bounds[number])
@@ -139,11 +162,11 @@ def squares_on_grid(
     values: Values, lengths: Lengths, space: Space
 ) -> Float[np.ndarray, "series model"]:
     """Return the least sum of squared errors of each series under each model."""
-    steps = values.shape[1]
-    block = max(8, _BLOCK // steps**2)
-    padded = -len(values) % block
-    values = np.concatenate([values, np.zeros((padded, steps))])
-    lengths = np.concatenate([lengths, np.full(padded, steps)])
+    steps, count = values.shape[1], len(values)
+    block = min(max(8, _BLOCK // steps**2), _MOST_ROWS)
+    order = np.argsort(lengths, kind="stable")  # series of one length are solved for together
+    values = np.concatenate([values[order], np.zeros((-count % block, steps))])
+    lengths = np.concatenate([lengths[order], np.full(-count % block, steps)])
     unique, which = np.unique(lengths, return_inverse=True)
     regressors, response = _regressors(space, steps)
     out = np.empty((len(values), len(response)))
@@ -156,10 +179,34 @@ def squares_on_grid(
             seen = np.arange(steps) < lengths[rows, None]
             errors = filtered(values[rows]) * seen
             along = np.matmul(errors, regressors[models])
-            explained = np.matmul(along[:, :, None], inverse[:, which[rows]])[:, :, 0] * along
-            squares = (errors**2).sum(2) - explained.sum(2)
+            squares = (errors**2).sum(2) - _explained(along, inverse, which[rows])
             out[rows, models] = np.maximum(squares, _LEAST).T
-    return out[: len(values) - padded]
+    squares = np.empty((count, len(response)))
+    squares[order] = out[:count]
+    return squares
+
+
+def _explained(
+    along: Float[np.ndarray, "model series free"],
+    inverse: Float[np.ndarray, "model length free free"],
+    which: Int[np.ndarray, " series"],
+) -> Float[np.ndarray, "model series"]:
+    """Return the squares that the best initial state explains.
+
+    Series of one length share a matrix, so they are multiplied together, always as many at once.
+
+    - ``along``: the products of errors and regressors
+    - ``inverse``: of the products of the regressors of each length
+    - ``which``: the number of the length of each series
+    """
+    explained = np.empty(along.shape[:2])
+    for number in np.unique(which):
+        of_length = np.flatnonzero(which == number)
+        together = np.resize(of_length, -(-len(of_length) // _TOGETHER) * _TOGETHER)
+        parts = along[:, together].reshape(len(along), -1, _TOGETHER, along.shape[2])
+        solved = (np.matmul(parts, inverse[:, [number]]) * parts).sum(3)
+        explained[:, of_length] = solved.reshape(len(along), -1)[:, : len(of_length)]
+    return explained
 
 
 def _filter(

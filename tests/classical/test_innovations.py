@@ -82,7 +82,7 @@ def test_a_grid_gives_what_each_model_gives_alone(longest):
 @pytest.mark.parametrize("longest", [40, 200])
 def test_bits_do_not_depend_on_company(longest, rounds):
     form = FORMS[-1]
-    values, lengths = series(4, [longest] * 21)
+    values, lengths = series(4, [longest, 30, longest - 1] * 7)
     how = form.space, form.grid(), form.bounds()
     together = estimate(values, lengths, *how, rounds=rounds)
     some = estimate(values[5:7], lengths[5:7], *how, rounds=rounds)
