@@ -2,8 +2,8 @@
 # The tests as they run on other machines: `bash scripts/matrix.sh [--long] [PATHS]`, or `just matrix [--long] [PATHS]`.
 #
 # Three runs of the suite combine the variants, so that each runs once: the compiled kernel off, its AVX2 variant and as it is here;
-# OpenBLAS as for two other processors and as here; one core; and the two latest other Pythons that are installed (each has a virtual
-# environment of its own, kept in .cache/matrix). A run names what it combines; --long tells which part of it a failure is due to:
+# OpenBLAS as for two other processors and as here; one core; and the two latest other Pythons that are installed, the first of them with
+# pandas 2 (each has a virtual environment of its own, kept in .cache/matrix). A run names what it combines; --long tells which part of it a failure is due to:
 # each variant alone, a run for each. MATRIX_EXTRAS names what is installed for the Pythons, by default test,torch; without torch its
 # tests are skipped; MATRIX_WORKERS is the number of processes of a run on all cores, by default 2. A failure does not stop the rest; the
 # exit code is 1 if any run failed, or a Python could not be installed.
@@ -37,12 +37,15 @@ find_python() { # VERSION: prints the path of that Python, or nothing
 prepare() { # VERSION: makes its environment, and sets $room; fails if that cannot be done
   room=.cache/matrix/$1
   [[ -x $room/bin/python ]] || "$(find_python "$1")" -m venv "$room"
-  "$room/bin/python" -m pip install -q -e ".[${MATRIX_EXTRAS:-test,torch}]"
+  local -a older=()
+  [[ $1 == "$with_older_pandas" ]] && older=("pandas<3")
+  "$room/bin/python" -m pip install -q -e ".[${MATRIX_EXTRAS:-test,torch}]" "${older[@]}"
 }
 here=$(python -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 for version in 3.11 3.12 3.13; do
   [[ $version != "$here" && -n $(find_python "$version") ]] && pythons+=("$version")
 done
+with_older_pandas=${pythons[0]:-none}
 
 survives() { # PYTHON VARIABLE=VALUE: whether a product of matrices does
   (env "$2" "$1" -c 'import numpy as np; np.ones((34, 400)) @ np.ones((400, 7))') 2> /dev/null
@@ -59,6 +62,7 @@ run_with() { # VERSION NAME PREFIX... -- PYTEST OPTIONS...: a run under that Pyt
   shift
   if [[ -n $version ]]; then
     name="$name${name:+, }Python $version"
+    [[ $version == "$with_older_pandas" ]] && name="$name with pandas 2"
     if ! prepare "$version"; then
       names+=("$name") codes+=("1, not installed")
       return

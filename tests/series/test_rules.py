@@ -12,13 +12,17 @@ from forecaster.series.calendar.seasons import default_season, seasons_of
 from forecaster.storage.model.fields import frequency_of
 
 MONTHS = ["MS", "ME", "BMS", "BME", "WOM-1MON", "WOM-3FRI", "LWOM-SAT", "LWOM-FRI"]
+LAST = {  # aliases that pandas cannot read before version 3
+    "LWOM-SAT": pd.offsets.LastWeekOfMonth(weekday=5),
+    "LWOM-FRI": pd.offsets.LastWeekOfMonth(weekday=4),
+}
 PERIODS = ["4-4-5", "4-5-4", "5-4-4"]
 
 
 def dated(convention: str, count: int, start: str = "2021-01-01") -> pd.DatetimeIndex:
     """Return dates from ``start`` on, by a pandas alias or by the weeks of a quarter's periods."""
     if convention not in PERIODS:
-        return pd.date_range(start, periods=count, freq=convention)
+        return pd.date_range(start, periods=count, freq=LAST.get(convention, convention))
     weeks = np.resize([int(each) for each in convention.split("-")], count)
     sunday = pd.Timestamp(start) + pd.offsets.Week(weekday=6)
     return pd.DatetimeIndex(sunday + pd.to_timedelta(7 * np.cumsum(weeks), unit="D"))

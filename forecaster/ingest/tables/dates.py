@@ -394,10 +394,14 @@ def _parse_periods(text: pd.Series) -> pd.Series:
     quarters = text.str.extract(_QUARTER)
     year, quarter = quarters[0].fillna(quarters[3]), quarters[1].fillna(quarters[2])
     month = quarter.map({"1": "01", "2": "04", "3": "07", "4": "10"})
+    # Before version 3, pandas makes text of which nothing is there numbers.
+    year, month = year.astype(text.dtype), month.astype(text.dtype)
     months = text.str.extract(_MONTH)
     weeks = text.str.extract(_WEEK)
     day_of_week = weeks[0] + "-" + weeks[1] + "-" + weeks[2].fillna("1")
     firsts = (year + "-" + month).fillna(months[0] + "-" + months[1])
     dates = pd.to_datetime(firsts, format="%Y-%m", errors="coerce")
-    dates = dates.fillna(pd.to_datetime(day_of_week, format="%G-%V-%u", errors="coerce"))
-    return dates.reindex(index)
+    days = pd.to_datetime(day_of_week, format="%G-%V-%u", errors="coerce")
+    # Before version 3, pandas reads week 53 of a year without it as the first of the next.
+    in_year = days.dt.isocalendar().week == pd.to_numeric(weeks[1])
+    return dates.fillna(days.where(in_year)).reindex(index)

@@ -6,7 +6,7 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import cast
+from typing import Literal, cast
 
 import numpy as np
 import pandas as pd
@@ -24,6 +24,9 @@ _RARE = 0.02  # largest share of the holidays that have a row, in a series that 
 _LATELY, _SOME = 60, 0.1
 _NEARLY_ALL = 0.9  # share of the dates that a common day of the month must have
 _ALIAS = re.compile(r"(\d*)([A-Z]+)(?:-\w+)?")  # a count, a base, an anchor, such as 2QE-OCT
+_WEEKDAYS: Mapping[str, Literal[0, 1, 2, 3, 4, 5, 6]] = {
+    "MON": 0, "TUE": 1, "WED": 2, "THU": 3, "FRI": 4, "SAT": 5, "SUN": 6,
+}  # fmt: skip
 _MONTHS = {
     **dict.fromkeys(("MS", "ME", "BMS", "BME", "WOM", "LWOM"), 1),
     **dict.fromkeys(("QS", "QE", "BQS", "BQE"), 3),
@@ -72,7 +75,7 @@ class Frequency:
             day = last.normalize()
             times = regular_sessions(day, day + (2 * count + 15) * _DAY) + (last - day)
         else:
-            times = pd.date_range(self._from(last), periods=count + 2, freq=self.alias)
+            times = pd.date_range(self._from(last), periods=count + 2, freq=self.offset)
         return times[times > last][:count].to_numpy("datetime64[ns]")
 
     def elapsed(self, last: Time, now: Time) -> int:
@@ -91,7 +94,7 @@ class Frequency:
         times = (
             regular_sessions(last, now)
             if self.nyse
-            else pd.date_range(self._from(last), now, freq=self.alias)
+            else pd.date_range(self._from(last), now, freq=self.offset)
         )
         if self.open:
             times = times[in_slots(times.to_numpy(), self.seconds, self.open)]
@@ -117,6 +120,15 @@ class Frequency:
         count, base = self.base
         return self.step if base == "months" else count * _MONTHS.get(base, 0)
 
+    @property
+    def offset(self) -> pd.offsets.BaseOffset:
+        """The offset of pandas. Raises ValueError where the alias has none."""
+        count, base = self.base
+        day = _WEEKDAYS.get(self.alias[-3:])
+        if base == "LWOM" and day is not None:  # which pandas cannot read before version 3
+            return pd.offsets.LastWeekOfMonth(count, weekday=day)
+        return pd.tseries.frequencies.to_offset(self.alias)
+
     def _from(self, last: pd.Timestamp) -> pd.Timestamp:
         """Return the time from which later ones are sought.
 
@@ -125,7 +137,7 @@ class Frequency:
         """
         count, base = self.base
         off = base in _A_MONTH_EACH and count == 1
-        if off and not pd.tseries.frequencies.to_offset(self.alias).is_on_offset(last):
+        if off and not self.offset.is_on_offset(last):
             return last + pd.offsets.MonthBegin(1)
         return last
 

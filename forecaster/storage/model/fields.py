@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
-import pandas as pd
 
 from forecaster.series import EXCHANGES, Frequency, Hours
 
@@ -90,7 +89,7 @@ def frequency_of(fields: dict[str, Any]) -> Frequency:
     if slots and not (frequency.seconds and _are_slots(slots, _WEEK // frequency.seconds)):
         raise ValueError("frequency: open: expected increasing slots of a week")
     if alias not in ("step", "months", "4-4-5"):
-        pd.tseries.frequencies.to_offset(alias)
+        _ = frequency.offset
     return frequency
 
 
