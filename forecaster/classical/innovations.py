@@ -34,6 +34,7 @@ Bounds: TypeAlias = Float[np.ndarray, "parameter 2"]
 
 _RIDGE = 1e-9  # added to the diagonal: keeps states small that a short series does not show
 _DIRECT = 128  # steps up to which a matrix product is faster than a Fourier transform
+_OWN_DIRECT = 24  # the same, for a matrix of each series' own, which must be made, too
 _BLOCK = 2**18  # multiplications of a matrix product; BLAS spreads larger ones over threads
 _MOST_ROWS = 256  # series in such a product, however short
 _TOGETHER = 8  # series of one length whose initial states are solved for at once
@@ -331,7 +332,7 @@ def _toeplitz(column: Float[np.ndarray, "model time"]) -> Float[np.ndarray, "mod
 def _own_filter(response: Values, values: Values) -> Values:
     """Return the convolution of each series with a response of its own, cut to its length."""
     steps = values.shape[1]
-    if steps <= _DIRECT:
+    if steps <= _OWN_DIRECT:
         return np.matmul(_toeplitz(response), values[:, :, None])[:, :, 0]
     size = 2 * steps
     product = np.fft.rfft(response, size) * np.fft.rfft(values, size)
