@@ -45,7 +45,9 @@ here=$(python -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 for version in 3.11 3.12 3.13; do
   [[ $version != "$here" && -n $(find_python "$version") ]] && pythons+=("$version")
 done
-with_older_pandas=${pythons[0]:-none}
+with_older_pandas=none # of the two latest other Pythons, the first
+[[ ${#pythons[@]} == 1 ]] && with_older_pandas=${pythons[0]}
+[[ ${#pythons[@]} -gt 1 ]] && with_older_pandas=${pythons[-2]}
 
 survives() { # PYTHON VARIABLE=VALUE: whether a product of matrices does
   (env "$2" "$1" -c 'import numpy as np; np.ones((34, 400)) @ np.ones((400, 7))') 2> /dev/null

@@ -193,7 +193,7 @@ class _Fitted(NamedTuple):
 
     def only(self, chosen: Bool[np.ndarray, " series"]) -> "_Fitted":
         """Return the fits of some series."""
-        found = Estimate(*(part[chosen] for part in self.found)) if len(self.rows) else self.found
+        found = Estimate(*(part[chosen] for part in self.found))
         return _Fitted(
             self.form, self.rows[chosen], self.z[chosen], self.lengths[chosen],
             self.jacobian[chosen], found,

@@ -52,7 +52,7 @@ def test_a_series_is_by_itself_to_the_bit():
     np.testing.assert_array_equal(latest(some[::-1])[2], alone)
 
 
-@pytest.mark.parametrize("length", [60, 250])  # by matrix products, by Fourier transforms
+@pytest.mark.parametrize("length", [60, 250])
 def test_later_values_change_no_earlier_forecast(length):
     some = rows(2, length=length)
     averages = fit_ets([row[:40] for row in some], 12)

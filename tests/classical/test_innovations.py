@@ -44,9 +44,10 @@ def series(seed: int, lengths: list[int]) -> tuple[np.ndarray, np.ndarray]:
     return values, np.array(lengths)
 
 
+@pytest.mark.parametrize("longest", [20, 30])  # by matrix products, by Fourier transforms
 @pytest.mark.parametrize("form", FORMS)
-def test_errors_are_those_of_the_textbook_s_recursion(form):
-    values, lengths = series(0, [30, 24])
+def test_errors_are_those_of_the_textbook_s_recursion(form, longest):
+    values, lengths = series(0, [longest, longest - 4])
     parameters = form.grid()[[1, -2]]
     squares, initial = squares_of(values, lengths, form.space(parameters))
     for row, length in enumerate(lengths):
@@ -79,10 +80,10 @@ def test_a_grid_gives_what_each_model_gives_alone(longest):
 
 
 @pytest.mark.parametrize("rounds", [1, 9])
-@pytest.mark.parametrize("longest", [40, 200])
+@pytest.mark.parametrize("longest", [20, 40, 200])
 def test_bits_do_not_depend_on_company(longest, rounds):
     form = FORMS[-1]
-    values, lengths = series(4, [longest, 30, longest - 1] * 7)
+    values, lengths = series(4, [longest, longest - 3, longest - 1] * 7)
     how = form.space, form.grid(), form.bounds()
     together = estimate(values, lengths, *how, rounds=rounds)
     some = estimate(values[5:7], lengths[5:7], *how, rounds=rounds)

@@ -394,7 +394,7 @@ def _parse_periods(text: pd.Series) -> pd.Series:
     quarters = text.str.extract(_QUARTER)
     year, quarter = quarters[0].fillna(quarters[3]), quarters[1].fillna(quarters[2])
     month = quarter.map({"1": "01", "2": "04", "3": "07", "4": "10"})
-    # Before version 3, pandas makes text of which nothing is there numbers.
+    # A column without any text has become one of numbers.
     year, month = year.astype(text.dtype), month.astype(text.dtype)
     months = text.str.extract(_MONTH)
     weeks = text.str.extract(_WEEK)

@@ -138,7 +138,7 @@ def to_numbers(
     plain = plain.str.replace("[kmb]$", lambda unit: _FACTORS[unit[0]], regex=True)
     valid = text.str.fullmatch(_valid(decimal))
     numbers = pd.to_numeric(plain.where(valid), errors="coerce").astype(float)
-    too_large = numbers.isna() & valid.eq(True)  # to pandas before version 3
+    too_large = numbers.isna() & valid.eq(True)  # pandas 2 gives up on 1e400
     numbers[too_large] = plain[too_large].astype(float)
     bad = numbers.isna() & ~blank
     if not infinite:

@@ -124,7 +124,7 @@ class Frequency:
     def offset(self) -> pd.offsets.BaseOffset:
         """The offset of pandas. Raises ValueError where the alias has none."""
         count, base = self.base
-        day = _WEEKDAYS.get(self.alias[-3:])
+        day = _WEEKDAYS.get(self.alias.partition("-")[2])
         if base == "LWOM" and day is not None:  # which pandas cannot read before version 3
             return pd.offsets.LastWeekOfMonth(count, weekday=day)
         return pd.tseries.frequencies.to_offset(self.alias)

@@ -268,7 +268,7 @@ def _optimism(
 
 
 def check_error_ratio(ratio: Sequence[float], horizon: int) -> None:
-    """Raise ValueError unless it is empty, or what a sample may return."""
+    """Raise ValueError unless it is empty, or an ``error_ratio`` that a sample may give."""
     sound = all(_LEAST_RATIO <= one <= 1 / _LEAST_RATIO for one in ratio)
     if ratio and not (sound and len(ratio) == horizon):
         raise ValueError(f"transform: error_ratio: expected {horizon} ratios; got {ratio!r:.100}")

@@ -377,7 +377,7 @@ def _errors(
 ) -> Float[np.ndarray, "series 3"]:
     """Return the mean errors of series with a profile, with a season, and without either.
 
-    ``before``, ``after``: the same numbers of known and of later rows of each series
+    ``before``, ``after``: the known and the later rows; of each, all series have equally many
     """
     effects = [
         profile_of(prior, *known).effects for prior, known in zip(priors, before, strict=True)
