@@ -1,14 +1,19 @@
 """Dates by business days, weekdays of the month and weeks: their seasons, and the dates ahead."""
 
+import dataclasses
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import forecaster as fc
+from forecaster.errors import DataError
 from forecaster.series.calendar.exchanges import regular_sessions
 from forecaster.series.calendar.frequency import Frequency, common_frequency, infer_frequency
 from forecaster.series.calendar.rhythms import rhythm_of
 from forecaster.series.calendar.seasons import default_season, seasons_of
+from forecaster.series.calendar.wording import in_words
 from forecaster.storage.model.fields import frequency_of
 
 MONTHS = ["MS", "ME", "BMS", "BME", "WOM-1MON", "WOM-3FRI", "LWOM-SAT", "LWOM-FRI"]
@@ -170,3 +175,25 @@ def test_a_file_may_not_put_a_quarter_outside_its_days():
             frequency_of(fields | {"day": day})
     with pytest.raises(ValueError, match="day: expected 0 to 31"):
         frequency_of(fields | {"alias": "months", "day": 32})
+
+
+@pytest.mark.parametrize("days", [(1, 11, 21), (10, 20, 31)])
+@pytest.mark.parametrize("rows", [3, 4, 5, 36, 70])
+@pytest.mark.parametrize("skip", [0, 1, 2])
+def test_dekads_go_on_by_the_days_of_the_month(days, rows, skip):
+    months = pd.date_range("2023-01-01", periods=40, freq="MS")
+    every = [m.replace(day=min(day, m.days_in_month)) for m in months for day in days]
+    times = pd.DatetimeIndex(every)[skip:] + pd.Timedelta(hours=7)
+    assert ahead_of(times[:rows], 8) == list(times[rows : rows + 8])
+    frequency = infer_frequency(times[:rows].to_numpy("datetime64[ns]"))
+    assert frequency.elapsed(times[rows - 1], times[rows + 4]) == 5
+    assert default_season(frequency) == 36 and in_words(frequency) == "three times a month"
+    assert frequency_of(json.loads(json.dumps(dataclasses.asdict(frequency)))) == frequency
+    if rows > 30:
+        assert ahead_of(times[:rows].delete([7, 8, 20]), 8) == list(times[rows : rows + 8])
+
+
+def test_dates_beyond_the_reach_of_nanoseconds_are_one_error():
+    times = pd.date_range("2261-01-31", periods=12, freq="ME").to_numpy("datetime64[ns]")
+    with pytest.raises(DataError, match="the 9 times after 2261-12-31 go beyond 2262-04-11"):
+        infer_frequency(times).after(times[-1], 9)

@@ -12,11 +12,19 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Shaped
 
+from forecaster.errors import DataError
 from forecaster.series.calendar.exchanges import regular_holidays, regular_sessions
 from forecaster.series.calendar.hours import Hours, infer_hours
 from forecaster.series.calendar.opening import in_slots, infer_open
-from forecaster.series.calendar.rules import QUARTER, in_quarters, quarter_day, rule_of
-from forecaster.series.calendar.times import Time
+from forecaster.series.calendar.rules import (
+    QUARTER,
+    dekad_day,
+    dekads_between,
+    in_quarters,
+    quarter_day,
+    rule_of,
+)
+from forecaster.series.calendar.times import Time, show_time
 
 _DAY, _WEEK = pd.Timedelta(days=1), 7 * 86_400
 _RARE = 0.02  # largest share of the holidays that have a row, in a series that keeps holidays
@@ -40,13 +48,14 @@ class Frequency:
     """The rule by which the times of a series advance.
 
     - ``alias``: a pandas offset alias; or ``"step"`` for whole numbers, ``"months"`` for months,
-      ``"4-4-5"`` for periods of 4, 4 and 5 weeks in some order, which make a quarter of 13 weeks
+      ``"dekads"`` for three times a month, ``"4-4-5"`` for periods of 4, 4 and 5 weeks in some
+      order, which make a quarter of 13 weeks
     - ``step``: how many whole numbers or months lie between two times
     - ``nyse``: whether the holidays of the New York Stock Exchange are left out
     - ``hours``: the sessions that intraday times keep to; None for all hours
     - ``day``: the day of the month, 31 for the last; 0 where dates have no common one; of
-      ``"4-4-5"`` the day of the quarter on which periods of five weeks end, 1 to 91, counted in
-      quarters of 13 weeks from 1970-01-01
+      ``"dekads"`` the first of the three, 1 or 10; of ``"4-4-5"`` the day of the quarter on which
+      periods of five weeks end, 1 to 91, counted in quarters of 13 weeks from 1970-01-01
     - ``open``: the slots of the week in which times of days or of a part of a day come, see
       :mod:`forecaster.series.calendar.opening`; empty for all of them
     """
@@ -59,16 +68,30 @@ class Frequency:
     open: tuple[int, ...] = ()
 
     def after(self, last: Time, count: int) -> Shaped[np.ndarray, " later"]:
-        """Return the next ``count`` times after ``last``, a date or a whole number."""
+        """Return the next ``count`` times after ``last``, a date or a whole number.
+
+        Raises DataError for dates after 2262, which nanoseconds do not reach.
+        """
         if self.alias == "step":
             return int(cast(int, last)) + self.step * np.arange(1, count + 1)
-        last = pd.Timestamp(last)
+        try:
+            return self._dates_after(pd.Timestamp(last), count)
+        except (pd.errors.OutOfBoundsDatetime, OverflowError) as error:
+            raise DataError(
+                f"the {count} times after {show_time(last)} go beyond 2262-04-11, the last date "
+                "that can be computed with; are the dates right?"
+            ) from error
+
+    def _dates_after(self, last: pd.Timestamp, count: int) -> Shaped[np.ndarray, " later"]:
         if self.hours is not None and len(times := self.hours.after(last, count)) == count:
             return times
         if self.alias == "months":
             return np.array([self._month(last, i) for i in range(1, count + 1)], "datetime64[ns]")
         if self.alias == "4-4-5":
             return self._periods_after(last, count)
+        if self.alias == "dekads":
+            later = dekads_between(last, last + (11 * count + 31) * _DAY, self.day)
+            return later[later > last][:count].to_numpy("datetime64[ns]")
         if self.open:
             return self._open_after(last, count)
         if self.nyse:
@@ -91,6 +114,8 @@ class Frequency:
         if self.hours is not None:
             times = self.hours.between(last, now)
             return int(((times > last.to_datetime64()) & (times <= now.to_datetime64())).sum())
+        if self.alias == "dekads":
+            return int((dekads_between(last, now, self.day) > last).sum())
         times = (
             regular_sessions(last, now)
             if self.nyse
@@ -252,6 +277,8 @@ def _infer(dtype: str, raw: bytes) -> Frequency:
         return Frequency(f"{step}s", hours=hours, open=() if hours else infer_open(times, step))
     if typical < 7 * _DAY and (days := infer_open(times, 86_400)):
         return Frequency("D", open=days)
+    if first := dekad_day(index):
+        return Frequency("dekads", day=first)
     alias = _regular(index)
     if alias and "WOM" not in alias:  # pandas mistakes last weekdays for fourth ones
         return Frequency(alias)
@@ -315,13 +342,18 @@ def spacing_of(times: Shaped[np.ndarray, " row"]) -> float:
     return float(np.percentile(gaps, 50, method="lower")) if len(gaps) else float("nan")
 
 
-def spaced_otherwise(times: Shaped[np.ndarray, " row"], spacing: float) -> str | None:
-    """Say in words how a series' spacing differs from that of the fit; None where it does not.
+def spaced_otherwise(
+    times: Shaped[np.ndarray, " row"],
+    spacing: float,
+    others: str = "those that the model was fitted on",
+) -> str | None:
+    """Say in words how a series' spacing differs from that of other rows; None if it does not.
 
     Weekends, nights and holidays make no difference where some gaps have the usual length.
 
     - ``times``: the times of the series, sorted and unique
-    - ``spacing``: the usual gap at the fit, as :func:`spacing_of` returns it; NaN: not known
+    - ``spacing``: the usual gap of the others, as :func:`spacing_of` returns it; NaN: not known
+    - ``others``: what the other rows are, in words
     """
     gaps, now = _gaps(times), spacing_of(times)
     if len(gaps) < _FEWEST or not np.isfinite(spacing) or 1 / _ALIKE < now / spacing < _ALIKE:
@@ -331,7 +363,7 @@ def spaced_otherwise(times: Shaped[np.ndarray, " row"], spacing: float) -> str |
         return None
     dated = times.dtype.kind == "M"
     return (
-        f"its rows are {_in_words(now, dated=dated)} apart, those that the model was fitted on "
+        f"its rows are {_in_words(now, dated=dated)} apart, {others} "
         f"{_in_words(spacing, dated=dated)}"
     )
 

@@ -10,10 +10,13 @@ _FEWEST, _FEWEST_PERIODS = 3, 4  # dates that tell a rule; that tell a quarter o
 _MONTH = 30.44  # days in the mean
 _HALF_MONTH = (13, 16)  # days between the middle and the end of a month
 _PART = 0.25  # least share of the dates on each of the two days of a half month
+_THIRD = 0.2  # the same on each of the three days of dekads
 _YEAR_OF_ROWS = 13  # from a date to that one year later
 
 QUARTER = 91
 """Days in a quarter of 13 weeks."""
+_DEKADS = {1: (1, 11, 21), 10: (10, 20, 31)}
+_IN_DEKADS = (8, 11)  # days between two dates
 _ENDS = (0, 28, 56)  # days of such a quarter, counted from the end of its period of five weeks
 
 
@@ -61,6 +64,35 @@ def quarter_day(index: pd.DatetimeIndex) -> int:
             best, found = run + before, day + 1
     told = best == len(days) or best >= _YEAR_OF_ROWS
     return found if told and (np.diff(days[-best:]) % 28 != 0).any() else 0
+
+
+def dekad_day(index: pd.DatetimeIndex) -> int:
+    """Return the first day of the month of rows that come three times a month; 0 for others.
+
+    1: on the 1st, 11th and 21st; 10: on the 10th, the 20th and the last. ``index``: sorted and
+    unique
+    """
+    least, most = _IN_DEKADS
+    if len(index) < _FEWEST or not least <= np.median(np.diff(_numbers(index))) <= most:
+        return 0
+    for first, days in _DEKADS.items():
+        on = [np.asarray(index.day == np.minimum(day, index.days_in_month)) for day in days]
+        if min(each.mean() for each in on) >= _THIRD and np.mean(sum(on)) >= _NEARLY_ALL:
+            return first
+    return 0
+
+
+def dekads_between(first: pd.Timestamp, last: pd.Timestamp, day: int) -> pd.DatetimeIndex:
+    """Return the dates of dekads from ``first`` to ``last``, at the time of day of ``first``.
+
+    ``day``: the first day of the month, as :func:`dekad_day` returns it
+    """
+    months = pd.date_range(first.normalize().replace(day=1), last, freq="MS")
+    lengths = months.days_in_month.to_numpy()
+    days = np.minimum(np.array(_DEKADS[day])[None], lengths[:, None]) - 1
+    dates = months.to_numpy()[:, None] + days.astype("timedelta64[D]")
+    times = pd.DatetimeIndex(dates.ravel()) + (first - first.normalize())
+    return times[(times >= first) & (times <= last)]
 
 
 def in_quarters(days: Shaped[np.ndarray, " day"], quarter: int) -> Bool[np.ndarray, " day"]:

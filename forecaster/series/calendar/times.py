@@ -24,6 +24,8 @@ _OFFSET = re.compile(
     rf"^(.*{_CLOCK})\s*(?:[Zz]|UTC|GMT|([+-])(0\d|1[0-5])(?::?(\d\d)(?::\d\d)?)?)$"
 )
 _HAS_OFFSET = rf"{_CLOCK}\s*(?:[Zz]|UTC|GMT|[+-](?:0\d|1[0-5])(?::?\d\d(?::\d\d)?)?)$"
+_YEAR_LAST = re.compile(r"\s*\d{1,2}[-/. ]\d{1,2}[-/. ]\d")
+_MONTH_OR_YEAR = re.compile(r"\s*\d{4}(?P<month>[-/]\d\d?)?\s*$")
 _SHORTEST_DATE = 8  # characters
 
 _MOST = 2.0**63  # whole numbers of 64 bits lie below it
@@ -103,8 +105,12 @@ def nearest_time(date: Date) -> pd.Timestamp:
 
     Nanoseconds reach from 1677 to 2262; a date outside becomes the first or the last timestamp. Of
     a date with a timezone the local time counts, as in tables. Raises UsageError for anything but
-    a date.
+    a date, and for text such as 01/02/2024, which may have the day or the month first.
     """
+    if isinstance(date, int | float | np.number):  # pandas would take it for nanoseconds since 1970
+        raise _no_date(date)
+    if isinstance(date, str) and _YEAR_LAST.match(date):
+        raise _no_date(date)
     try:
         time = pd.Timestamp(date)
         time = time.tz_localize(None)
@@ -116,11 +122,15 @@ def nearest_time(date: Date) -> pd.Timestamp:
 
 
 def end_of_day(date: Date) -> pd.Timestamp:
-    """Return the last nanosecond of a day, at most the last that there is.
+    """Return the last nanosecond of a day, month or year, at most the last that there is.
 
-    Raises UsageError for anything but a date.
+    ``date``: ``2024-01`` is the month, ``2024`` the year, anything else a day. Raises UsageError
+    for anything but a date.
     """
     time = nearest_time(date)
+    written = _MONTH_OR_YEAR.match(date) if isinstance(date, str) else None
+    if written and pd.Timestamp.min.year < time.year < pd.Timestamp.max.year:
+        time += pd.offsets.MonthEnd(1) if written["month"] else pd.offsets.YearEnd(1)
     if time >= pd.Timestamp.max.floor("D"):
         return pd.Timestamp.max
     return max(time, pd.Timestamp.min.ceil("D")).normalize() + pd.Timedelta(days=1, nanoseconds=-1)

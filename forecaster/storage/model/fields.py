@@ -86,9 +86,11 @@ def frequency_of(fields: dict[str, Any]) -> Frequency:
     least, most = (1, 91) if alias == "4-4-5" else (0, 31)
     if not least <= day <= most:
         raise ValueError(f"frequency: day: expected {least} to {most}")
+    if alias == "dekads" and day not in (1, 10):
+        raise ValueError("frequency: day: expected 1 or 10")
     if slots and not (frequency.seconds and _are_slots(slots, _WEEK // frequency.seconds)):
         raise ValueError("frequency: open: expected increasing slots of a week")
-    if alias not in ("step", "months", "4-4-5"):
+    if alias not in ("step", "months", "4-4-5", "dekads"):
         _ = frequency.offset
     return frequency
 
