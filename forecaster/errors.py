@@ -4,6 +4,7 @@ Each message says what is wrong and where, what was expected, what came instead,
 """
 
 import operator
+import warnings
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from types import UnionType
 from typing import SupportsIndex
@@ -177,6 +178,12 @@ def wrong_argument(name: str, value: object, expected: str) -> UsageError:
     return UsageError(f"{name}: expected {expected}; got {got}")
 
 
+def quoted(text: object) -> str:
+    """Return text in quotes, cut short if it is long."""
+    text = str(text)
+    return repr(text) if len(text) <= _MOST_QUOTED else f"{text[:_MOST_QUOTED]!r}..."
+
+
 def printable(text: object, *, lines: bool = True) -> str:
     r"""Return text from a file or user that is safe to show on a terminal.
 
@@ -197,6 +204,19 @@ def listed(names: Iterable[object]) -> str:
     """Return printable names in one line, separated by commas; cut a long list short."""
     line = printable(", ".join(map(str, names)), lines=False)
     return line if len(line) <= _MOST_SHOWN else f"{line[: _MOST_SHOWN - 3]}..."
+
+
+def warn_of_skipped(skipped: Mapping[str, object]) -> None:
+    """Warn of skipped series by name with their reasons, if there are any.
+
+    It points to the user's line if the function that calls this one is called by one of the API.
+    """
+    if skipped:
+        warnings.warn(
+            f"{len(skipped)} series skipped:\n{name_reasons(skipped)}",
+            ForecasterWarning,
+            stacklevel=4,
+        )
 
 
 def name_reasons(skipped: Mapping[str, object], most: int = 5) -> str:

@@ -198,16 +198,24 @@ class Home:
 
 def as_file(path: object) -> Path:
     """Return the file that a caller names. Raises UsageError for anything but a path."""
-    if not isinstance(path, str | Path) or not Path(path).name:
+    if not isinstance(path, str | Path) or not Path(path).name or not _can_be_named(path):
         raise wrong_argument("path", path, "the path of a file")
     return Path(path)
 
 
 def as_folder(folder: object) -> Path:
     """Return a folder that a caller names. Raises UsageError for anything but a path."""
-    if not isinstance(folder, str | Path):
+    if not isinstance(folder, str | Path) or not _can_be_named(folder):
         raise UsageError(f"expected the path of a folder; got {printable(repr(folder)[:80])}")
     return Path(folder)
+
+
+def _can_be_named(path: str | Path) -> bool:
+    """Return whether the system can have a file of this name."""
+    try:
+        return b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:
+        return False
 
 
 def as_home(folder: "Home | str | Path | None" = None) -> Home:

@@ -141,12 +141,12 @@ def evaluate(
     from forecaster.evaluation import BacktestOptions
     from forecaster.ingest import open_source, read_groups
 
-    wanted, membership = read_tickers(tickers)
     grouped = read_groups(from_text(groups)) if groups is not None else None
     opened = open_source(
         source, decimal=decimal, columns=as_columns(columns, date_format), query=query,
         downloads=home.downloads,
     )  # fmt: skip
+    wanted, membership = read_tickers(tickers, opened)
     from forecaster.pipeline import DataRequest, evaluate_from_home, parse_memory
     from forecaster.report import check_uplot
 

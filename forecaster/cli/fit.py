@@ -220,11 +220,11 @@ def fit(
         home.check_new_name(run, fits=False)
     from forecaster.ingest import open_source
 
-    wanted, _ = read_tickers(tickers)
     opened = open_source(
         source, decimal=decimal, columns=as_columns(columns, date_format), query=query,
         downloads=home.downloads,
     )  # fmt: skip
+    wanted, _ = read_tickers(tickers, opened)
     from forecaster.files import make_folder
 
     make_folder(home.folder)

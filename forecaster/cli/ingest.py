@@ -109,13 +109,13 @@ def ingest(
     from forecaster.ingest import ingest as run
     from forecaster.ingest import open_source, stores_of_other_dates
 
-    wanted, _ = read_tickers(tickers)
     opened = open_source(
         source, decimal=decimal, columns=as_columns(columns, date_format),
         append=append, query=query, refresh=refresh, requests_per_second=requests_per_second,
         workers=workers, downloads=home.downloads,
         on_wait=lambda seconds: say(f"Yahoo refuses requests; continuing in {seconds:.0f} s"),
     )  # fmt: skip
+    wanted, _ = read_tickers(tickers, opened)
     make_folder(home.folder)
     with bars() as bar:
         arrived = run(

@@ -52,9 +52,9 @@ def scorecard(
     """
     file = output and check_output(output, overwrite=overwrite)
     page = report and check_output(report, PAGES, overwrite=overwrite, option="--report")
-    from forecaster.record import alarm_lines, forecast_alarms, read_record, score_record
+    from forecaster.record import alarm_lines, forecast_alarms, record_of, score_record
 
-    record = read_record(home)
+    record = record_of(home)
     for path, why in record.damaged.items():
         say(f"Warning: {path}: left out, since it cannot be read: {why}")
     if not record.frames:

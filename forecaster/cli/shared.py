@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from forecaster.config import Config
     from forecaster.home import Home
-    from forecaster.ingest import Columns, Membership, Proposal
+    from forecaster.ingest import Columns, Membership, Proposal, Source
     from forecaster.skipped import Skipped
     from forecaster.swarm import Executor
     from forecaster.swarm import Progress as TrainingProgress
@@ -201,8 +201,22 @@ def _flags(value: str) -> tuple[str, ...]:
     return () if words == ("none",) else words
 
 
-def read_tickers(path: str | None) -> "tuple[list[str] | None, Membership | None]":
-    """Return the tickers of a file or list, and the times of membership if the file has them."""
+def read_tickers(
+    path: str | None, source: "Source | None" = None
+) -> "tuple[list[str] | None, Membership | None]":
+    """Return the tickers of a file or list, and the times of membership if the file has them.
+
+    ``source``: which they are of. Raises UsageError if one may be any of several of its series.
+    """
+    tickers, membership = _tickers_and_members(path)
+    if tickers is not None and source is not None:
+        from forecaster.ingest import refuse_alike
+
+        refuse_alike(source, tickers)
+    return tickers, membership
+
+
+def _tickers_and_members(path: str | None) -> "tuple[list[str] | None, Membership | None]":
     if path is None:
         return None, None
     from forecaster.ingest import listed_tickers, read_membership, read_universe

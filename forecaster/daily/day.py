@@ -33,6 +33,7 @@ from forecaster.ingest import (
     read_groups,
     read_renames,
     read_universe,
+    refuse_alike,
 )
 from forecaster.pipeline import (
     FIXED_QUANTILES,
@@ -42,7 +43,7 @@ from forecaster.pipeline import (
     fixed_columns,
     predict_from_home,
 )
-from forecaster.record import SPANS, Scorecard, forecast_alarms, read_record, score_record
+from forecaster.record import SPANS, Scorecard, forecast_alarms, record_of, score_record
 
 OnStage = Callable[[str], None]
 
@@ -164,6 +165,7 @@ class _Day:
         tickers = None
         if watch.tickers is not None:
             tickers = listed_tickers(watch.tickers) or read_universe(watch.tickers)
+            refuse_alike(source, tickers)
         for path in (watch.page, watch.scorecard, watch.summary):
             if path is not None:
                 check_output(path, {**TABLES, **PAGES}, overwrite=True, option=watch.name)
@@ -238,7 +240,7 @@ class _Day:
     def _score(self, arrived: Ingested) -> Scorecard:
         """Score past forecasts, and test whether they still hold what they promise."""
         summary, limits = self._summary, self._watch.alarms
-        record = read_record(self._home, arrived.store.source)
+        record = record_of(self._home, arrived.store.source)
         for path, why in record.damaged.items():
             summary.notices.append(f"Warning: {path}: left out, since it cannot be read: {why}")
         card = score_record(self._home, record)

@@ -10,6 +10,7 @@ from .loading import ingested as ingested
 from .loading import load_panel as load_panel
 from .loading import masked_rows as masked_rows
 from .loading import panel_from_store as panel_from_store
+from .loading import refuse_alike as refuse_alike
 from .review.adjusting import adjust as adjust
 from .review.adjusting import adjust_by as adjust_by
 from .review.adjusting import proposed as proposed

@@ -2,12 +2,13 @@
 
 import dataclasses
 import hashlib
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
 
-from forecaster.errors import DataError, UsageError, printable
+from forecaster.errors import DataError, ForecasterWarning, UsageError, printable
 from forecaster.files import as_text, from_text, read_plain
 from forecaster.ingest.tables.csv_file import Table
 from forecaster.ingest.tables.dates import by_format, to_times
@@ -15,6 +16,7 @@ from forecaster.ingest.tables.file_reader import is_parquet, read_table
 from forecaster.ingest.tables.joined_ids import with_joined_ids
 from forecaster.ingest.tables.location import TableLocation
 from forecaster.ingest.tables.numbers import (
+    BLANK,
     as_decimal,
     check_finite,
     find_decimal,
@@ -180,7 +182,8 @@ def _with_numbers(table: Table, where: TableLocation, reading: Reading) -> pd.Da
         for name in frame
         if name not in ("unique_id", "ds") and not pd.api.types.is_numeric_dtype(frame[name])
     }
-    texts = {name: column for name, column in texts.items() if is_number_column(column)}
+    for name in [name for name, column in texts.items() if not is_number_column(column)]:
+        _warn_of_words_among_numbers(texts.pop(name), where, name)
     evidence = None
     if decimal is None:
         evidence = find_decimal(texts, where, plain_points=table.plain_points)
@@ -188,3 +191,18 @@ def _with_numbers(table: Table, where: TableLocation, reading: Reading) -> pd.Da
     return frame.assign(
         **{name: to_numbers(text, where, name, decimal, evidence) for name, text in texts.items()}
     )
+
+
+def _warn_of_words_among_numbers(column: pd.Series, where: TableLocation, name: str) -> None:
+    """Warn of a column that is taken for words although most of its cells are numbers."""
+    kinds = pd.Series(column.unique())
+    words = kinds[[not is_number_column(kinds.iloc[[row]]) for row in range(len(kinds))]]
+    filled = ~column.str.strip().str.lower().isin(BLANK)
+    odd = filled & column.isin(words)
+    if odd.any() and odd.sum() < filled.sum() / 2:
+        warnings.warn(
+            f"{where.cell(odd, name)}: {column[odd].iloc[0]!r} is not a number, so all of the "
+            "column is taken for words. If it holds numbers, correct this cell or leave it empty",
+            ForecasterWarning,
+            stacklevel=2,
+        )

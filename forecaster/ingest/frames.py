@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeAlias, Unpack, cast
 import numpy as np
 import pandas as pd
 
-from forecaster.errors import DataError, UsageError, listed
+from forecaster.errors import DataError, UsageError, listed, warn_of_skipped
 from forecaster.ingest.store.series_file import Arrays
 from forecaster.ingest.tables.layout import each_series, tidy
 from forecaster.ingest.tables.location import TableLocation
@@ -33,6 +33,8 @@ Table: TypeAlias = pd.DataFrame | pd.Series | ArrowTable
 def as_panel(data: Panel | Table, **columns: Unpack[ColumnOptions]) -> Panel:
     """Return a panel unchanged, or a table as a panel, see :func:`panel_of_frame`.
 
+    Warns of the series of a table that are skipped; those of a panel are in its ``skipped``.
+
     Raises UsageError for anything else, and for column options together with a panel, and TypeError
     for unknown options.
     """
@@ -41,7 +43,9 @@ def as_panel(data: Panel | Table, **columns: Unpack[ColumnOptions]) -> Panel:
         if given := [name for name, value in columns.items() if value is not None]:
             raise UsageError(f"{given[0]} is for reading a frame; leave it out with a panel")
         return data
-    return panel_of_frame(data, columns=options)
+    panel = panel_of_frame(data, columns=options)
+    warn_of_skipped(panel.skipped)
+    return panel
 
 
 def panel_of_frame(

@@ -18,6 +18,7 @@ from forecaster.errors import (
     StoreError,
     UsageError,
     check_whole,
+    listed,
     name_reasons,
     wrong_argument,
 )
@@ -45,9 +46,9 @@ from forecaster.ingest.store.renames import read_renames, read_since, write_sinc
 from forecaster.ingest.store.series_file import Arrays, Encoded, encode
 from forecaster.ingest.store.store import Store
 from forecaster.ingest.tables.roles import ACTIONS, ColumnOptions, Columns
-from forecaster.series import Layout, Panel, end_of_day
+from forecaster.series import Layout, Panel, end_of_day, nearest_time
 from forecaster.skipped import Kind, Skipped
-from forecaster.spelling import spelled, spellings
+from forecaster.spelling import spelled, spelling_key, spellings
 
 COMMIT_AFTER = 1.0  # seconds between commits, so that an interrupted run loses little
 _COMMITTING = 0.05  # maximum share of the time, since a commit writes the whole manifest
@@ -381,7 +382,7 @@ def _written(
     Most of the time of small files is that of the disk, so that threads help.
     """
     from_network = source.fingerprint() is None
-    asked = str(pd.Timestamp(start).date()) if start is not None and from_network else None
+    asked = str(nearest_time(start).date()) if start is not None and from_network else None
     adjustments = read_adjustments(store.folder)
 
     def work(item: Fetched) -> tuple[Fetched, Encoded | None]:
@@ -535,6 +536,25 @@ def _not_loaded(reason: str) -> Skipped:
 
 def _reason(item: Fetched) -> str:
     return item.reason or "no reason given"
+
+
+def refuse_alike(source: Source, tickers: Sequence[str]) -> None:
+    """Raise UsageError if a ticker may be any of several series of the source.
+
+    Letter case, and the sign before a share class, do not matter in a list of tickers.
+    """
+    if source.fingerprint() is None:  # it has no list, or one of tickers
+        return
+    alike: dict[str, list[str]] = {}
+    for name in source.tickers():
+        alike.setdefault(spelling_key(name), []).append(name)
+    for ticker in tickers:
+        if len(names := alike.get(spelling_key(ticker), [])) > 1:
+            raise UsageError(
+                f"--tickers: {ticker!r} may be any of {listed(map(repr, names))} in {source.name}, "
+                "whose names differ only in letter case or the sign before a share class; rename "
+                "them, or leave out --tickers to take all series"
+            )
 
 
 def _wanted(source: Source, tickers: Sequence[str] | None) -> list[str]:

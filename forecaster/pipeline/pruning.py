@@ -10,7 +10,7 @@ from forecaster.errors import WriteError
 from forecaster.files import FolderLock, atomic, holder_of, is_held
 from forecaster.home import Home, run_name
 from forecaster.ingest import Store
-from forecaster.record import compact, read_record, to_compact
+from forecaster.record import compact, record_of, to_compact
 from forecaster.storage import Run, remove_run, runs_of
 
 _DAY = 86_400.0
@@ -128,7 +128,7 @@ def _old_cache(home: Home, days: float) -> Iterator[Unneeded]:
 
 def _unread_stores(home: Home, kept: list[Run], days: float) -> Iterator[Unneeded]:
     """Yield old stores without any run and without any recorded forecast."""
-    read = {run.source for run in kept} | set(read_record(home).frames)
+    read = {run.source for run in kept} | set(record_of(home).frames)
     before = time.time() - days * _DAY
     for store in Store.all_of(home, lambda message: None):
         newest = max((path.stat().st_mtime for path in store.folder.glob("*")), default=0.0)

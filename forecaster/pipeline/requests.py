@@ -11,6 +11,7 @@ from forecaster.config import Config
 from forecaster.errors import UsageError
 from forecaster.ingest import WRONG, CovariateFiles, Date, Ingested, Source
 from forecaster.pipeline.memory import Portions, check_room, portions
+from forecaster.series import end_of_day, nearest_time
 from forecaster.storage import (
     EvaluationRequest,
     FitRequest,
@@ -105,8 +106,8 @@ def request_of(
         config=config,
         seed=seed,
         tune=tune,
-        start=_day(data.start),
-        end=_day(data.end),
+        start=None if data.start is None else str(nearest_time(data.start).date()),
+        end=None if data.end is None else str(end_of_day(data.end).date()),
         mask=tuple(data.mask),
         covariates=data.covariates,
         covariates_sha256=data.covariates.sha256(),
@@ -114,7 +115,3 @@ def request_of(
         whole_source=data.tickers is None,
         **parts._asdict(),
     )
-
-
-def _day(date: Date | None) -> str | None:
-    return None if date is None else str(pd.Timestamp(date).date())

@@ -12,7 +12,7 @@ from forecaster.errors import DataError, UsageError, name_reasons
 from forecaster.forecasting import Model, learnable, predict, resolve_names, rows_since, update
 from forecaster.home import Home, run_name
 from forecaster.pipeline.fitting import RunFacts
-from forecaster.record import ERRORS_RATE, forecast_alarms, read_record, score_record
+from forecaster.record import ERRORS_RATE, forecast_alarms, record_of, score_record
 from forecaster.series import Panel, latest_rows_said, missing_dates_said, show_time
 from forecaster.skipped import Skipped
 from forecaster.storage import OpenRun, choose_run, learning_panel, save_run, under_new_names
@@ -138,7 +138,7 @@ def _wanted(
 
 def _alarmed(home: Home, model: Model) -> set[str]:
     """Return the series that alarms of past forecasts name; all series if an alarm is about all."""
-    card = score_record(home, read_record(home, model.provenance.get("source")))
+    card = score_record(home, record_of(home, model.provenance.get("source")))
     if not len(card.rows):
         return set()
     named = {alarm.series for alarm in forecast_alarms(card, errors=ERRORS_RATE)}

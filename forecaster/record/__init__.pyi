@@ -13,6 +13,7 @@ from .reading import Record as Record
 from .reading import earlier as earlier
 from .reading import named as named
 from .reading import read_record as read_record
+from .reading import record_of as record_of
 from .scoring import FEW as FEW
 from .scoring import SPANS as SPANS
 from .scoring import Scorecard as Scorecard

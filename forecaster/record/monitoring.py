@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from forecaster.errors import UsageError
+from forecaster.errors import UsageError, wrong_argument
 from forecaster.forecasting import bounds_of
 from forecaster.record import sequential
 from forecaster.record.keeping import COLUMN
@@ -56,12 +56,19 @@ def forecast_alarms(
     if not isinstance(card, Scorecard):
         raise UsageError(f"card: expected one of scorecard(); got {type(card).__name__}")
     rows = _first_steps(card)
+    for name, rate in (("coverage", coverage), ("errors", errors)):
+        if rate is not None and not (_is_number(rate) and 0 < rate <= 1):
+            raise wrong_argument(name, rate, "a number above 0 and up to 1, or None")
     alarms: list[Alarm] = []
     if coverage is not None:
         alarms += coverage_alarms(rows, card.levels, coverage)
     if errors is not None:
         alarms += error_alarms(rows, errors)
     return alarms
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
 def alarm_lines(alarms: Sequence[Alarm]) -> list[str]:

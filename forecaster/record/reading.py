@@ -79,8 +79,26 @@ def read_record(home: Home | str | Path | None = None, source: str | None = None
 
     - ``home``: the folder of the record; None: the default home of the command line
     - ``source``: as the record spells it, such as ``yahoo`` or ``files:/data/prices.csv``
+
+    Raises UsageError for a folder that is not there, and for a source that the record has no
+    forecasts of, but of others.
     """
-    home = as_home(home)
+    check_type("source", source, str | None, "the name of a source, or None")
+    if isinstance(home, str | Path) and not as_home(home).folder.is_dir():
+        raise UsageError(f"{home}: no such folder; expected the home of a record")
+    record = record_of(as_home(home), source)
+    if source is not None and not record.frames:
+        others = record_of(as_home(home)).frames
+        if others:
+            raise UsageError(
+                f"no forecast of the source {source!r} in the record; there are "
+                f"{listed(sorted(others))}"
+            )
+    return record
+
+
+def record_of(home: Home, source: str | None = None) -> Record:
+    """Read the forecasts of all sources or of one, which may have none."""
     parts: dict[str, list[pa.Table]] = {}
     damaged: dict[Path, str] = {}
     for path, read in _tables(home):

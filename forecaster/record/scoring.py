@@ -23,7 +23,7 @@ from forecaster.record.outcomes import (
     with_outcomes,
     without_outcomes,
 )
-from forecaster.record.reading import Record, read_record
+from forecaster.record.reading import Record, record_of
 
 FEW = 20
 """With fewer origins the figures cover too few days to judge by."""
@@ -213,7 +213,7 @@ def scorecard(
     Raises UsageError if a ticker or the run has no forecast.
     """
     home = as_home(home)
-    return score_record(home, read_record(home).of(tickers, run))
+    return score_record(home, record_of(home).of(tickers, run))
 
 
 def score_record(home: Home, record: Record) -> Scorecard:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from forecaster.home import Home, run_name
 from forecaster.ingest import Groups
-from forecaster.record import read_record
+from forecaster.record import record_of
 from forecaster.report.forecasts import Forecasts
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def forecasts_of(
     - ``on_notice(message)``: called for each file of the record that cannot be read
     """
     source = str(made.model.provenance.get("source"))
-    record = read_record(home, source)
+    record = record_of(home, source)
     for path, why in record.damaged.items():
         if on_notice is not None:
             on_notice(f"Warning: {path}: left out, since it cannot be read: {why}")

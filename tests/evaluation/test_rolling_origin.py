@@ -227,3 +227,41 @@ def test_a_series_without_any_forecast_says_why(tmp_path):
     evaluation = evaluate_to_folder(tmp_path / "e", panel, SMALL, BacktestOptions(10, 1, ()))
     assert str(evaluation.summary.skipped["s0"]).startswith("close is 0 on ")
     assert "s0" not in set(evaluation.scores["unique_id"])
+
+
+@pytest.mark.parametrize("as_file", [False, True])
+def test_series_that_the_fit_skips_are_named(tmp_path, as_file):
+    whole = fallen("close", FIRST, 1.0)
+    values = whole.values.copy()
+    values[1] = 5.0  # never changes
+    panel = dataclasses.replace(whole, values=values)
+    with pytest.warns(ForecasterWarning, match=r"1 series skipped:\n  s1: close never changes"):
+        if as_file:
+            fc.cross_validation_to_parquet(tmp_path / "f.parquet", panel, SMALL, 10)
+        else:
+            fc.cross_validation(panel, SMALL, 10)
+
+
+def test_series_of_a_frame_that_repeat_a_time_are_named():
+    days = pd.date_range("2024-01-01", periods=90)
+    walk = np.random.default_rng(3).normal(size=90).cumsum() + 50
+    frame = pd.concat(
+        pd.DataFrame({"unique_id": name, "ds": days, "y": walk}) for name in ("a", "b")
+    )
+    config = fc.Config(horizon=3, model="theta")
+    model = fc.fit(frame, config)
+    twice = pd.concat([frame, frame[-1:]])
+    for use in (
+        lambda: fc.predict(model, twice),
+        lambda: fc.fit(twice, config),
+        lambda: fc.cross_validation(twice, config, 2),
+    ):
+        with pytest.warns(ForecasterWarning, match=r"1 series skipped:\n  b: more than one row"):
+            use()
+
+
+def test_a_step_beyond_all_numbers_is_that_of_the_only_cutoff(panel):
+    only = cutoffs_of(panel, 2, 1, 10**20)
+    assert only.tolist() == cutoffs_of(panel, 2, 1, 1).tolist()
+    with pytest.raises(DataError, match="need at least"):
+        cutoffs_of(panel, 2, 2, 10**20)

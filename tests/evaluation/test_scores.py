@@ -389,3 +389,8 @@ def test_options_that_are_none_are_refused(options, message):
 def test_impossible_cutoffs_are_refused(panel, config, windows, step, message):
     with pytest.raises(DataError, match=message):
         fc.cross_validation(panel, config, windows, step)
+
+
+def test_a_first_cutoff_without_a_panel_is_refused(frame):
+    with pytest.raises(UsageError, match="first_cutoff is for scaled errors; give the panel"):
+        fc.evaluate(frame, first_cutoff=frame["cutoff"].min())

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster.errors import DataError, UsageError
+from forecaster.errors import DataError, ForecasterWarning, UsageError
 from forecaster.ingest import CovariateFiles, Reading
 from forecaster.series import Panel
 from tests.limits import within_limits
@@ -140,3 +140,11 @@ def test_many_columns_are_refused_at_once(panel, tmp_path):
     (tmp_path / "plans.csv").write_text(f"ds,{header}\n2024-01-31" + ",1" * 9000 + "\n")
     with within_limits(), pytest.raises(DataError, match="9,000 columns; expected 500 at most"):
         added(panel, tmp_path / "plans.csv")
+
+
+@pytest.mark.parametrize("odd", ["n/a%", "12%", "unknown"])
+def test_a_word_among_numbers_is_named(panel, tmp_path, odd):
+    rows = "".join(f"OTHER-{n},{n}\n" for n in range(3))
+    (tmp_path / "s.csv").write_text(f"ticker,size\nSHOP-A,{odd}\nSHOP-B,2\n{rows}")
+    with pytest.warns(ForecasterWarning, match=f"line 2, column 'size': '{odd}' is not a number"):
+        added(panel, tmp_path / "s.csv", "static")

@@ -1,6 +1,7 @@
 """Times in all notations are read as what they are, or refused; numbers that count stay numbers."""
 
 import datetime
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -431,3 +432,33 @@ def test_a_panel_of_a_frame_takes_no_word_for_the_present():
 def test_the_numbers_of_no_rows_and_of_few_mean_nothing():
     assert dates_of_numbers(np.array([], int)) is None
     assert other_meaning(np.array([45292, 45293])) is None
+
+
+@pytest.mark.parametrize(
+    "first", [19_723, 2_460_310, 739_252, 100_000_000], ids=["unix", "julian", "matlab", "seconds"]
+)
+def test_large_numbers_are_steps_with_a_warning(first):
+    numbers = list(range(first, first + 12))
+    with pytest.warns(ForecasterWarning, match=f"numbers such as {first} are taken to count steps"):
+        assert read(numbers).tolist() == numbers
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert read(numbers, date_format="steps").tolist() == numbers
+        read(list(range(1990, 2002)))
+
+
+@pytest.mark.parametrize("bad", ["01/02/2024", "5.3.2024", "13-1-24", 20240101, 5, 5.0])
+@pytest.mark.parametrize("option", ["start", "end"])
+def test_spans_are_given_with_the_year_first(bad, option):
+    with pytest.raises(UsageError, match=r"is not a date; expected e\.g\. 2024-03-28"):
+        fc.load_panel(table(list(pd.date_range("2024-01-01", periods=9))), **{option: bad})
+
+
+@pytest.mark.parametrize(
+    ("end", "last"),
+    [("2024-01", "2024-01-31"), ("2024", "2024-12-31"), ("2024-01-05", "2024-01-05"),
+     ("2262", "2025-02-03"), ("9999", "2025-02-03")],
+)  # fmt: skip
+def test_an_end_is_that_of_its_month_or_year(end, last):
+    panel = fc.load_panel(table(list(pd.date_range("2024-01-01", periods=400))), end=end)
+    assert str(panel.times[-1].astype("M8[D]")) == last

@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import lzma
+import os
 import re
 import zipfile
 
@@ -11,7 +12,7 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.errors import DataError, UsageError
+from forecaster.errors import DataError, ForecasterWarning, UsageError
 from forecaster.home import Home
 from forecaster.ingest import open_source
 from forecaster.skipped import Kind, Skipped
@@ -115,7 +116,7 @@ def lines(table: pd.DataFrame) -> str:
         (lines(prices().assign(Close=1)), "columns 'close', 'Close' mean the same"),
         ("", "cannot be read: No columns to parse"),
         ("ticker,date,close\n", "no rows in it"),
-        ("a,b\n1,2,3\n4,5,6,7\n", "cannot be read"),
+        ("a,b\n1,2,3\n4,5,6,7\n", "line 3: 4 cells, 3 before"),
         (b"\xff\xfe\x00\x01binary", "cannot be read"),
     ],
 )
@@ -172,7 +173,7 @@ def test_missing_tickers_and_paths_are_named(tmp_path):
     with pytest.raises(UsageError, match="expected yahoo, simulated or files:PATH"):
         open_source("bloomberg")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match=r"no \.csv or \.parquet file"):
+    with pytest.raises(DataError, match=r"no \.csv, \.tsv or \.parquet file"):
         fc.load_panel(f"files:{tmp_path / 'empty'}")
 
 
@@ -243,9 +244,11 @@ def test_many_series_without_a_ticker_column_are_refused(tmp_path):
     [
         (["01/02/2024", "01/31/2024"], ["2024-01-02", "2024-01-31"]),
         (["02/01/2024", "31/01/2024"], ["2024-01-02", "2024-01-31"]),
-        # Sorted only with the day first; without weekends only with the month first.
-        (["08/01/2024", "10/01/2024", "01/02/2024"], ["2024-01-08", "2024-01-10", "2024-02-01"]),
-        (["01/02/2024", "01/03/2024", "01/09/2024"], ["2024-01-02", "2024-01-03", "2024-01-09"]),
+        # Sorted only with the day first; without weekends only with the month first. Files that
+        # are not sorted, and series with weekends, look the same.
+        (["08/01/2024", "10/01/2024", "01/02/2024"], None),
+        (["01/02/2024", "01/03/2024", "01/09/2024"], None),
+        (["06/01/2023", "06/02/2023", "06/03/2023", "06/04/2023"], None),
         (["01/02/2024", "01/03/2024"], None),
         (["01-31-2024", "02-01-2024"], ["2024-01-31", "2024-02-01"]),
         (["03-04-2024", "03-05-2024"], None),
@@ -257,7 +260,7 @@ def test_month_and_day_are_told_apart_or_refused(tmp_path, dates, read):
     source = open_source(f"files:{tmp_path / 'AAA.csv'}")
     if read is None:
         with pytest.raises(
-            DataError, match="may have the month or the day first; choose by --date"
+            DataError, match=r"may have the month or the day first, .*; choose by --date"
         ):
             source.tickers()
     else:
@@ -305,7 +308,7 @@ def test_commas_in_numbers(tmp_path, cells, expected):
     ("text", "message"),
     [
         ("date,close,volume\n2024-01-02,1,234.50,1000\n", "line 2: more cells than the header"),
-        ("date,close\n2024-01-02,1\n2024-01-03,1,2\n", "Expected 2 fields in line 3, saw 3"),
+        ("date,close\n2024-01-02,1\n2024-01-03,1,2\n", "line 3: 3 cells, 2 before"),
         ("date,close,close\n2024-01-02,1,2\n", "column 'close' appears twice"),
         ("ticker,date,close\nA\x1bB,2024-01-02,1\n", "holds a control character"),
         ("# note\n\ndate,close\n2024-01-02,ten\n", "line 4, column 'close': 'ten' is not a number"),
@@ -534,3 +537,38 @@ def test_a_series_without_dates_among_those_with_is_named(tmp_path):
     pd.DataFrame({"unique_id": "B", "ds": range(5), "close": 1.0}).to_csv(tmp_path / "b.csv")
     panel = fc.load_panel(f"files:{tmp_path}")
     assert panel.ids == ("AAA", "CCC") and "whole numbers" in str(panel.skipped["B"])
+
+
+def test_of_a_folder_every_file_is_read_or_named(tmp_path):
+    plain = prices("AAA", 30).drop(columns="ticker")
+    plain.to_csv(tmp_path / "AAA.csv", index=False)
+    plain.to_csv(tmp_path / "BBB.tsv", index=False, sep="\t")
+    for ending in ("gz", "bz2", "xz", "zip"):
+        plain.to_csv(tmp_path / f"{ending.upper()}.csv.{ending}", index=False)
+    for other in ("old.zip", "sheet.xlsx", "notes.txt", "README.md"):
+        (tmp_path / other).write_text("no table")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "nowhere")
+    with pytest.warns(ForecasterWarning, match=r"3 files are not read: notes.txt, old.zip, sheet"):
+        panel = fc.load_panel(f"files:{tmp_path}")
+    assert panel.ids == ("AAA", "BBB", "BZ2", "GZ", "XZ", "ZIP")
+    assert set(panel.skipped) == {"link"} and "No such file" in str(panel.skipped["link"])
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="has no pipes")
+def test_a_pipe_in_a_folder_is_named_not_waited_for(tmp_path):
+    prices("AAA", 30).to_csv(tmp_path / "AAA.csv", index=False)
+    os.mkfifo(tmp_path / "pipe.csv")
+    panel = fc.load_panel(f"files:{tmp_path}")
+    assert "not a plain file" in str(panel.skipped["pipe"])
+
+
+@pytest.mark.parametrize("command", ["ingest", "fit", "evaluate"])
+def test_a_ticker_that_may_be_two_series_is_refused(tmp_path, command):
+    path = tmp_path / "p.csv"
+    pd.concat([prices("A", 40), prices("a", 40), prices("B", 40)]).to_csv(path, index=False)
+    said = (command, "--home", tmp_path, "--source", f"files:{path}", "--tickers")
+    failed = run(*said, "a")
+    assert failed.exit_code == 2 and "'A' may be any of 'A', 'a' in files:" in failed.stderr
+    if command == "ingest":
+        assert "Stored 1 series" in run(*said, "b").output
+        assert "Stored 3 series" in run(*said[:-1]).output

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from forecaster.errors import DataError, ForecasterError
+from forecaster.errors import DataError, ForecasterError, ForecasterWarning
 from forecaster.home import Home
 from forecaster.ingest import load_panel, open_source
 from forecaster.ingest.tables.file_reader import read_series
@@ -206,3 +206,64 @@ def test_any_bytes_are_read_or_refused(tmp_path, raw):
 def test_a_column_of_names_without_any_is_a_clear_error():
     with pytest.raises(DataError, match="row 1, column 'ticker': empty; expected a name"):
         load_panel(prices().assign(ticker=None))
+
+
+def long(**columns) -> pd.DataFrame:
+    days = pd.date_range("2024-01-01", periods=4).strftime("%Y-%m-%d")
+    return pd.DataFrame({"unique_id": "A", "ds": days, "y": [1.0, 2.0, 4.0, 3.0], **columns})
+
+
+def test_a_column_called_time_is_no_clock_unless_days_repeat():
+    panel = load_panel(long(time=[12, 15, 9, 930]))
+    assert panel.times.astype("M8[D]").astype(str).tolist() == long()["ds"].tolist()
+    assert (panel.times == panel.times.astype("M8[D]")).all()  # no time of day
+    assert panel.channel("time").tolist() == [[12, 15, 9, 930]]
+
+
+@pytest.mark.parametrize("options", [{}, {"wide": True}, {"time_col": "date", "wide": True}])
+@pytest.mark.parametrize("numbers", [[30.1, 29.5], [930.0, 1015.0]])
+def test_a_series_called_time_stays_a_series(options, numbers):
+    table = pd.DataFrame({"date": ["2024-01-02", "2024-01-03"], "AAPL": 1.0, "TIME": numbers})
+    panel = load_panel(table, **options)
+    assert panel.ids == ("AAPL", "TIME") and panel.channel("y")[1].tolist() == numbers
+    assert panel.times.astype("M8[s]").astype(str).tolist() == [
+        "2024-01-02T00:00:00", "2024-01-03T00:00:00",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text", ["2024-01-02,1.5\n2024-01-03,1.6\n", "AAPL,2024-01-02,1.5\nAAPL,2024-01-03,1.6\n"]
+)
+def test_a_file_without_a_header_loses_no_row(tmp_path, text):
+    (tmp_path / "x.csv").write_text(text)
+    with pytest.raises(DataError, match=r"seem to be the first row; write the names above it"):
+        read_series(tmp_path / "x.csv")
+
+
+def test_a_price_beside_another_number_is_not_taken_for_the_target():
+    with pytest.raises(DataError, match=r"may be 'price' or one of 'sales'; .*target=sales"):
+        load_panel(long(sales=2.0, price=1.5).drop(columns="y"))
+    named = load_panel(long(sales=[1, 2, 3, 5], price=1.5).drop(columns="y"), target_col="sales")
+    assert named.channel(named.target).tolist() == [[1, 2, 3, 5]]
+    assert load_panel(long(price=1.5, volume=3.0).drop(columns="y")).target == "close"
+    assert load_panel(long(price=[1, 2, 3, 4]).drop(columns="y")).target == "close"
+
+
+def test_names_that_differ_in_spaces_alone_are_one_series_with_a_warning():
+    with pytest.warns(ForecasterWarning, match="'A' is written with and without spaces around it"):
+        assert load_panel(long(unique_id=["A", "A ", "A", "A"])).ids == ("A",)
+
+
+def test_cells_that_are_too_many_are_named_with_their_line(tmp_path):
+    (tmp_path / "x.csv").write_text("date,close\n2024-01-02,1\n2024-01-03,1,5\n")
+    with pytest.raises(DataError, match=r"line 3: 3 cells, 2 before; are there ',' within names"):
+        read_series(tmp_path / "x.csv")
+
+
+@pytest.mark.parametrize("column", ["ds", "y"])
+def test_a_long_cell_is_quoted_in_part(column):
+    table = long().astype({"y": object})
+    table.loc[2, column] = "x" * 900_000
+    with pytest.raises(DataError, match=r"row 3.*'x+'\.\.\. is not a (date|number); exp") as error:
+        load_panel(table)
+    assert len(str(error.value)) < 500

@@ -83,12 +83,6 @@ def test_a_refresh_replaces_all_rows(tmp_path, stored):
     assert not arrived.stale and len(series(arrived, "AAA")) == 40
 
 
-def test_times_of_another_kind_are_not_appended(tmp_path, stored):
-    steps = BOTH.assign(date=range(len(BOTH))).rename(columns={"date": "ds"})
-    arrived = ingest(Home(tmp_path), stored(steps, append=True), ["AAA"], refresh=True)
-    assert "lacks 60 of the 60" in arrived.stale["AAA"]
-
-
 def test_large_files_in_blocks_are_compared_too(tmp_path, monkeypatch):
     monkeypatch.setattr(blocks, "LEAST_ROWS", 10)
     path = tmp_path / "p.parquet"
@@ -162,3 +156,35 @@ def test_rows_in_the_future_are_meant_only_where_many_follow_each_other(times, l
     # A weekend may lie within the day or the step that a row may be ahead.
     assert abs(len(frame) - len(kept) - left_out) <= (2 if left_out > 1 else 0)
     assert (why is None) == (left_out == 0)
+
+
+def day_after(table: pd.DataFrame, count: int = 1, **columns) -> pd.DataFrame:
+    start = pd.Timestamp(table["date"].max()) + pd.offsets.BDay(1)
+    return prices("AAA", count, start=str(start.date())).assign(**columns)
+
+
+def test_rows_in_another_currency_are_not_appended(tmp_path, stored):
+    euros = prices("AAA", 60).assign(currency="EUR")
+    ingest(Home(tmp_path), stored(euros), None, refresh=True)
+    dollars = stored(day_after(euros, currency="USD"), append=True)
+    arrived = ingest(Home(tmp_path), dollars, ["AAA"], refresh=True)
+    assert "column 'currency' holds USD, that of the stored rows EUR" in arrived.stale["AAA"]
+    assert len(series(arrived, "AAA")) == 60
+    for unit in ("EUR", None, "EUR"):  # a day that states none keeps what was stated
+        euros = pd.concat([euros, day_after(euros, currency=unit)])
+        more = ingest(Home(tmp_path), stored(euros[-1:], append=True), ["AAA"], refresh=True)
+        assert not more.stale and len(series(more, "AAA")) == len(euros)
+        assert series(more, "AAA").attrs["units"] == {"currency": "EUR"}
+
+
+def test_monthly_rows_are_not_appended_to_daily_ones(tmp_path, stored):
+    months = prices("AAA", 5).assign(date=pd.date_range("2020-04-01", periods=5, freq="MS"))
+    arrived = ingest(Home(tmp_path), stored(months, append=True), ["AAA"], refresh=True)
+    assert "its rows are 30 days apart, the stored ones 1 day; give" in arrived.stale["AAA"]
+    assert len(series(arrived, "AAA")) == 60
+
+
+def test_whole_numbers_are_not_appended_to_dates(tmp_path, stored):
+    steps = BOTH.assign(date=range(len(BOTH))).rename(columns={"date": "ds"})
+    arrived = ingest(Home(tmp_path), stored(steps, append=True), ["AAA"], refresh=True)
+    assert "its times are whole numbers, those of the stored rows dates" in arrived.stale["AAA"]

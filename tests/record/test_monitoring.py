@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from forecaster.errors import UsageError
 from forecaster.home import Home
 from forecaster.record import Scorecard, alarm_lines, forecast_alarms
 from tests.conftest import run
@@ -133,3 +134,10 @@ def test_record_scores_and_alarms_in_python(wrong, monkeypatch):
     assert [alarm.series for alarm in fc.forecast_alarms(fc.scorecard(wrong))] == ["AAA"]
     monkeypatch.setenv("FORECASTER_HOME", str(wrong.folder))
     assert len(fc.scorecard().rows) == 100
+
+
+@pytest.mark.parametrize("rate", ["x", 0, -1, 2, float("nan"), True])
+@pytest.mark.parametrize("name", ["coverage", "errors"])
+def test_a_rate_that_is_none_is_refused(name, rate):
+    with pytest.raises(UsageError, match=f"{name}: expected a number above 0 and up to 1, or None"):
+        forecast_alarms(card(moves()), **{name: rate})

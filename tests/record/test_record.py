@@ -339,3 +339,18 @@ def test_a_count_that_several_quantiles_equal_is_in_a_band_in_part():
     frame[COLUMN] = 0.0
     # zero has the probability 0.9, and one between 0.5 and 0.975
     np.testing.assert_allclose(held_by(frame, "80"), [0.8 / 0.9, 0.4 / 0.475, 0])
+
+
+def test_a_record_that_is_not_there_is_said(home, tmp_path):
+    assert not read_record(home).frames and not read_record(home, "yahoo").frames
+    source = store(home, table())
+    forecast(home, source, 50)
+    assert set(read_record(home.folder, source).frames) == {source}
+    with pytest.raises(UsageError, match=f"of the source 'yaho' in the record; there are {source}"):
+        read_record(home, "yaho")
+    with pytest.raises(UsageError, match="source: expected the name of a source, or None; got 5"):
+        read_record(home, 5)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(UsageError, match="no such folder; expected the home of a record"):
+        read_record(tmp_path / "elsewhere")
+    with pytest.raises(UsageError, match="expected the path of a folder"):
+        read_record("a\0b")

@@ -1,8 +1,11 @@
 """Runs: their names, and which of them answers when none is named."""
 
 import dataclasses
+import errno
 import hashlib
 import json
+import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import forecaster as fc
-from forecaster.errors import ModelError, UsageError
+from forecaster.errors import ModelError, UsageError, WriteError
 from forecaster.home import Home, run_name, run_time
 from forecaster.storage import Run, choose_run, remove_run, rename_run, runs_of, save_run
 from forecaster.storage.runs.index import read_index
@@ -227,3 +230,29 @@ def test_a_folder_that_is_no_run_of_the_home_can_be_named(home, model, tmp_path,
     fc.save(model, tmp_path / "elsewhere" / "mine")
     assert choose_run(home, "elsewhere/mine") == Path("elsewhere/mine")
     assert choose_run(home, Path("any")) == Path("any")
+
+
+def test_a_run_that_cannot_be_removed_stays_whole_and_listed(home, saved, monkeypatch):
+    folder = saved("a", "yahoo", ["AAPL"])
+
+    def refused(path):
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM), str(path))
+
+    monkeypatch.setattr(shutil, "rmtree", refused)
+    with pytest.raises(WriteError, match="cannot be removed: Operation not permitted"):
+        remove_run(home, "a")
+    assert home.runs() == [folder] == list(home.models.iterdir())
+    monkeypatch.undo()
+    monkeypatch.setattr(os, "access", lambda path, mode: "models" not in str(path))
+    with pytest.raises(WriteError, match="cannot be removed: Permission denied"):
+        remove_run(home, "a")
+    assert home.runs() == [folder] == list(home.models.iterdir())
+
+
+def test_an_index_of_more_shards_than_series_is_refused(tmp_path):
+    table = pa.table({"unique_id": ["a"], "shard": np.zeros(1, np.int32)})
+    pq.write_table(table, tmp_path / "index.parquet")
+    raw = (tmp_path / "index.parquet").read_bytes()
+    rest = {"schema": 5, "shards": 1_000_000, "index_sha256": hashlib.sha256(raw).hexdigest()}
+    with pytest.raises(ModelError, match="shards: expected at most 1, the number of series"):
+        read_index(tmp_path, rest)

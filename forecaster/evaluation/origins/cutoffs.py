@@ -53,7 +53,7 @@ def cutoffs_in(
             f"least {(n_windows - 1) * step_size + horizon + 2} times; the panel has {len(times)}, "
             f"up to {show_time(times[-1])}. Ask for fewer: --windows N (in Python n_windows=)"
         )
-    return np.arange(first, last + 1, step_size)
+    return first + np.arange(n_windows) * min(step_size, len(times))
 
 
 def usual_windows(

@@ -12,7 +12,7 @@ import pandas as pd
 
 from forecaster import swarm
 from forecaster.config import Config, checked_config
-from forecaster.errors import DataError, ForecasterWarning, listed, name_reasons
+from forecaster.errors import DataError, ForecasterWarning, listed, name_reasons, warn_of_skipped
 from forecaster.evaluation.origins.cutoffs import (
     advised_of_windows,
     as_of_cutoff,
@@ -259,6 +259,12 @@ class RollingOrigin:
             if len(origins.keys):
                 yield origins, self.forecasts(origins)
 
+    def warn_of_skipped(self, panel: Panel) -> None:
+        """Warn of the series of a panel that no network was trained for, so without forecasts."""
+        first, _ = self.parts[0]
+        reasons = {name: self.panel.skipped[name] for name in panel.ids if name in first.skipped}
+        warn_of_skipped(reasons)
+
     def warn_of_lost(self) -> None:
         """Warn of the series that :meth:`batches` had no forecasts of from some cutoffs."""
         if self.lost:
@@ -391,6 +397,8 @@ def cross_validation(
     - ``on_progress``: called from time to time while networks train
     - ``columns``: what a frame's columns are, see :class:`forecaster.ingest.ColumnOptions`
 
+    Warns of series without forecasts from some or all of the cutoffs.
+
     Returns a long frame ``unique_id, ds, cutoff, y``, the model's columns as of
     :func:`forecaster.predict`, among them ``forecast_by`` for series that are not prices, and
     ``Naive``, the last value. ``y`` is in the units of the panel's
@@ -400,11 +408,13 @@ def cross_validation(
     Raises DataError when the panel is too short for these cutoffs, or nothing can be forecast from
     any of them.
     """
+    panel = as_panel(panel, **columns)
     rolling = RollingOrigin.fit(
-        as_panel(panel, **columns), checked_config(config), n_windows, step_size,
+        panel, checked_config(config), n_windows, step_size,
         refit=refit, level=level, seed=seed, ends=ends, network=network, on_progress=on_progress,
     )  # fmt: skip
     frame = pd.concat(_frames(rolling), ignore_index=True)
+    rolling.warn_of_skipped(panel)
     rolling.warn_of_lost()
     rolling.warn_of_ended()
     return frame
@@ -435,11 +445,13 @@ def cross_validation_to_parquet(
       ``ends``, ``network``, ``on_progress``, ``columns``: as for :func:`cross_validation`
     """
     path = as_file(path)
+    panel = as_panel(panel, **columns)
     rolling = RollingOrigin.fit(
-        as_panel(panel, **columns), checked_config(config), n_windows, step_size,
+        panel, checked_config(config), n_windows, step_size,
         refit=refit, level=level, seed=seed, ends=ends, network=network, on_progress=on_progress,
     )  # fmt: skip
     write_frames(path, _frames(rolling))
+    rolling.warn_of_skipped(panel)
     rolling.warn_of_lost()
     rolling.warn_of_ended()
     return path

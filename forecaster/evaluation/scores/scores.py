@@ -94,6 +94,8 @@ def evaluate(
     _check_frame(frame)
     check_flag("by_horizon", by_horizon)
     _check_options(panel, season)
+    if panel is None and first_cutoff is not None:
+        raise UsageError("first_cutoff is for scaled errors; give the panel, too, or leave it out")
     _warn_of_missing(frame)
     keys = ["unique_id"]
     if by_horizon:

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Int, Shaped
 
-from forecaster.errors import ForecasterWarning, ModelError, listed, name_reasons
+from forecaster.errors import ForecasterWarning, ModelError, listed, warn_of_skipped
 from forecaster.forecasting.bands.drift import drift_of, join_drifts
 from forecaster.forecasting.model import Model, Networks
 from forecaster.forecasting.rungs import FORECAST_BY, rows_to_train, rungs_of
@@ -145,12 +145,7 @@ def match_panel(model: Model, panel: Panel, *, latest: bool = True) -> Panel:
     if not known:
         name, reason = next(iter(skipped.items()))
         raise ModelError(f"no forecast can be made: {name}: {reason}")
-    if skipped:
-        warnings.warn(
-            f"{len(skipped)} series skipped:\n{name_reasons(skipped)}",
-            ForecasterWarning,
-            stacklevel=3,
-        )
+    warn_of_skipped(skipped)
     # Few series may not tell it, and covariates are those of the dates that are forecast.
     return dataclasses.replace(panel.only(known, skipped), frequency=model.frequency)
 

@@ -7,7 +7,8 @@ import pandas as pd
 from forecaster.ingest.sources.future import without_future
 from forecaster.ingest.sources.lost import TOO_SHORT, lost_from, why_suspect, with_lost
 from forecaster.ingest.sources.source import Fetched, Known
-from forecaster.series import repeated_at
+from forecaster.ingest.store.series_file import UNITS
+from forecaster.series import repeated_at, spaced_otherwise, spacing_of
 
 Lost: TypeAlias = Literal["suspect", "keep", "replace"]
 """What becomes of a series that lacks stored rows: the stored series is kept and the source's
@@ -29,11 +30,34 @@ def compared(
     frame, left_out = without_future(frame, None if stored is None else stored.frame)
     if stored is None or (rows := lost_from(stored.frame, frame)).empty:
         return Fetched(name, frame, left_out)
-    if lost == "keep" and stored.frame["ds"].dtype.kind == frame["ds"].dtype.kind:
-        return Fetched(name, with_lost(rows, frame), left_out)
+    if lost == "keep":
+        if why := _why_apart(frame, stored.frame):
+            return Fetched(name, None, why, suspect=True)
+        joined = with_lost(rows, frame)
+        joined.attrs[UNITS] = {**stored.frame.attrs.get(UNITS, {}), **frame.attrs.get(UNITS, {})}
+        return Fetched(name, joined, left_out)
     if unreadable:
         return Fetched(name, None, TOO_SHORT, suspect=True)
     return Fetched(name, None, why_suspect(rows, stored.frame), suspect=True)
+
+
+def _why_apart(frame: pd.DataFrame, stored: pd.DataFrame) -> str | None:
+    """Say why rows cannot be added to the stored ones of their series; None if they can."""
+    kinds = [table["ds"].dtype.kind for table in (frame, stored)]
+    if kinds[0] != kinds[1]:
+        new, old = ("dates" if kind == "M" else "whole numbers" for kind in kinds)
+        return f"its times are {new}, those of the stored rows {old}; write both alike"
+    before = stored.attrs.get(UNITS, {})
+    for column, unit in frame.attrs.get(UNITS, {}).items():
+        if before.get(column, unit) != unit:
+            return (
+                f"column {column!r} holds {unit}, that of the stored rows {before[column]}; "
+                "convert the numbers, or `ingest --refresh` with the whole history in one unit"
+            )
+    spacing = spacing_of(stored["ds"].to_numpy())
+    if why := spaced_otherwise(frame["ds"].to_numpy(), spacing, "the stored ones"):
+        return f"{why}; give them a series of their own, or `ingest --refresh` replaces all rows"
+    return None
 
 
 def repeated_time(frame: pd.DataFrame) -> str | None:

@@ -3,25 +3,33 @@
 import functools
 import hashlib
 import os
+import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pandas as pd
 
-from forecaster.errors import DataError, UsageError
+from forecaster.errors import DataError, ForecasterWarning, UsageError, listed
 from forecaster.files import as_bytes, as_text, check_plain, from_text
 from forecaster.home import Home
 from forecaster.ingest.sources.compared import Lost, compared, repeated_time
 from forecaster.ingest.sources.source import Date, Fetched, Known
 from forecaster.ingest.store.store import is_store
 from forecaster.ingest.tables.blocks import Blocks
-from forecaster.ingest.tables.file_reader import ENDINGS, is_parquet, join, read_series, series_name
+from forecaster.ingest.tables.file_reader import (
+    ENDINGS,
+    TABLES,
+    is_parquet,
+    join,
+    read_series,
+    series_name,
+)
 from forecaster.ingest.tables.numbers import Decimal
 from forecaster.ingest.tables.roles import Columns
 from forecaster.spelling import hint_of_zeros, spelled, spellings
 
-_READER = 8  # raise it when files are read differently
+_READER = 9  # raise it when files are read differently
 
 
 class Files:
@@ -154,24 +162,52 @@ class Files:
         """Return the file itself, or all files below the folder except those of this program."""
         if not self.path.is_dir():
             return [self.path]
-        kept = _kept_by_homes(self.path)
         files = sorted(
             file
-            for file in self.path.rglob("*")
-            if file.is_file()
-            and file.name.lower().endswith(ENDINGS)
-            and kept.isdisjoint(file.parents)
-            and not any(part.startswith(".") for part in file.relative_to(self.path).parts)
+            for file in self._visible()
+            if file.name.lower().endswith(ENDINGS)
             and (file.suffix.lower() != ".txt" or _is_stooq(file))
         )
         if not files:
-            raise DataError(f"{self.path}: no .csv or .parquet file in this folder")
+            raise DataError(f"{self.path}: no .csv, .tsv or .parquet file in this folder")
         return files
+
+    def _visible(self) -> list[Path]:
+        """Return what is in the folder and those below it, except hidden files and our own.
+
+        A broken link is there, too, so that it is named.
+        """
+        kept = _kept_by_homes(self.path)
+        return [
+            file
+            for file in self.path.rglob("*")
+            if not file.is_dir()
+            and kept.isdisjoint(file.parents)
+            and not any(part.startswith(".") for part in file.relative_to(self.path).parts)
+        ]
+
+    def _warn_of_others(self, files: Sequence[Path]) -> None:
+        """Warn of files that may hold tables, but are not among those that are read."""
+        read = set(files)
+        others = [
+            as_text(file.relative_to(self.path))
+            for file in self._visible()
+            if file not in read and file.name.lower().endswith(TABLES)
+        ]
+        if others:
+            warnings.warn(
+                f"{self.path}: {len(others)} files are not read: {listed(sorted(others))}. In a "
+                "folder .csv and .tsv (also packed, as .csv.gz), .parquet, and .txt from Stooq are "
+                "read; rename or convert them, or move them elsewhere",
+                ForecasterWarning,
+                stacklevel=2,
+            )
 
     def _read_folder(self) -> dict[str, pd.DataFrame]:
         """Read all series of all files; join the parts of a series in several files."""
         parts: dict[str, list[pd.DataFrame]] = {}
         files = self._files()
+        self._warn_of_others(files)
         # Two threads more than cores, since some wait for the disk.
         with ThreadPoolExecutor((os.cpu_count() or 1) + 2) as pool:
             for file, series in zip(files, pool.map(self._try_file, files), strict=True):

@@ -12,6 +12,7 @@ from forecaster.errors import DataError, SourceError, UsageError
 from forecaster.ingest.sources.compared import Lost, compared, repeated_time
 from forecaster.ingest.sources.source import Date, Fetched, Known
 from forecaster.ingest.sources.sql_url import read_database_url
+from forecaster.ingest.store.series_file import UNITS
 from forecaster.ingest.tables.layout import each_series, tidy
 from forecaster.ingest.tables.location import TableLocation
 from forecaster.ingest.tables.numbers import Decimal
@@ -19,7 +20,7 @@ from forecaster.ingest.tables.roles import Columns
 from forecaster.ingest.tables.rows import frame_of_rows
 from forecaster.spelling import spelled, spellings
 
-_READER = 2  # raise it when rows are read differently
+_READER = 3  # raise it when rows are read differently
 _CHUNK = 20_000  # rows that are in memory as Python objects
 _WAIT = 10.0  # seconds to wait for a server, or for a file that another program has locked
 _COMMENTS = r"(?:\s+|--[^\n]*(?:\n|$)|/\*.*?\*/)*"
@@ -94,8 +95,11 @@ class Database:
                 raise DataError(f"{self._where}: the query returns no rows")
             location = TableLocation(self._where, counts_rows=True)
             rows = tidy(table, location, decimal=self._decimal, columns=self._columns)
-            rows.attrs.clear()  # pandas would copy them for each series
+            units = rows.attrs.pop(UNITS, {})  # pandas would copy all of them for each series
+            rows.attrs.clear()
             frames = {name: part.reset_index(drop=True) for name, part in each_series(rows)}
+            for name in units.keys() & frames.keys():
+                frames[name].attrs[UNITS] = units[name]
             self._fingerprint = self._hash(frames)
             self._frames = frames
         return self._frames

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 # flags.x~12345678....
 FLAGS_FILE = re.compile(r"flags\.[0-9a-f]{12}\.parquet")
 _META = b"forecaster"
+UNITS = "units"
+"""Key of a frame's ``attrs``: the stated currency and unit of a series by column."""
 
 
 class Arrays(NamedTuple):
@@ -45,12 +47,15 @@ def encode(
 ) -> Encoded:
     """Encode a series as a file of the store; the same content gives the same bytes.
 
-    The file also holds the rest of the index entry, so that a lost index can be rebuilt from files.
+    The file also holds the rest of the index entry, so that a lost index can be rebuilt from files,
+    and the frame's ``attrs["units"]``.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    described = {"name": name, "asked_from": asked_from, "timezone": timezone}
+    described: dict[str, Any] = {"name": name, "asked_from": asked_from, "timezone": timezone}
+    if units := frame.attrs.get(UNITS):
+        described[UNITS] = units
     columns = {column: pa.array(frame[column]) for column in frame if column != "unique_id"}
     ids = pa.DictionaryArray.from_arrays(np.zeros(len(frame), np.int32), [name]).cast(pa.string())
     table = pa.table({"unique_id": ids, **columns})
@@ -75,9 +80,17 @@ def described_by(raw: bytes, file: str) -> tuple[str, SeriesEntry]:
     return described["name"], _entry(raw, file, described, table.column("ds").to_pandas())
 
 
-def _entry(
-    raw: bytes, file: str, described: dict[str, str | None], times: pd.Series
-) -> SeriesEntry:
+def decode(raw: bytes) -> pd.DataFrame:
+    """Return a series from the content of its file, as :func:`encode` takes it."""
+    table = read_raw(raw)
+    frame = table.to_pandas()
+    described = json.loads((table.schema.metadata or {}).get(_META, b"{}"))
+    if units := described.get(UNITS):
+        frame.attrs[UNITS] = units
+    return frame
+
+
+def _entry(raw: bytes, file: str, described: dict[str, Any], times: pd.Series) -> SeriesEntry:
     return SeriesEntry(
         file=file,
         rows=len(times),

@@ -45,9 +45,9 @@ from forecaster.ingest.store.series_file import (
     Encoded,
     arrays,
     columns_of,
+    decode,
     described_by,
     encode,
-    read_raw,
     series_of_file,
     sha256,
 )
@@ -414,7 +414,7 @@ class Store:
 
     def read_one(self, name: str) -> pd.DataFrame:
         """Return one series; errors as in :meth:`read`."""
-        return self._decoded(name, read_raw).to_pandas()
+        return self._decoded(name, decode)
 
     def read_arrays(self, names: Sequence[str]) -> tuple[dict[str, Arrays], dict[str, str]]:
         """Return series as arrays, and the reason for each series that cannot be read."""

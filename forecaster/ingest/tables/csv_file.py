@@ -27,6 +27,7 @@ _OPENERS: Any = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}  # .zip h
 _AT_ONCE = 2**20  # characters that are read at once
 _HEAD = 20  # lines that are searched for the header
 _MOST_COLUMNS = 10_000
+_UNEVEN = re.compile(r"Expected (\d+) fields in line (\d+), saw (\d+)")  # error of pandas
 _QUOTED_NUMBER = re.compile(r'"[ +$(-]*[0-9]+[.,][0-9]')
 
 
@@ -126,8 +127,17 @@ def read_csv(path: Path, decimal: Decimal | None = None, columns: Columns | None
 
 def _parsed(path: Path, options: dict[str, Any]) -> pd.DataFrame:
     """Parse a file, or the one file of an archive: pandas would count the others, too."""
-    with _opened(path) as file:
-        return pd.read_csv(file, **options)
+    try:
+        with _opened(path) as file:
+            return pd.read_csv(file, **options)
+    except pd.errors.ParserError as error:
+        if not (found := _UNEVEN.search(str(error))):
+            raise
+        raise DataError(
+            f"{printable(path, lines=False)}, line {found[2]}: "
+            f"{found[3]} cells, {found[1]} before; are there {options['sep']!r} within names or "
+            "numbers? Quote them, or leave them out"
+        ) from error
 
 
 def _is_uncertain(table: pd.DataFrame, *, plain_points: bool) -> bool:

@@ -2,11 +2,12 @@
 
 import datetime
 import re
+import warnings
 
 import numpy as np
 import pandas as pd
 
-from forecaster.errors import DataError, UsageError
+from forecaster.errors import DataError, ForecasterWarning, UsageError, quoted
 from forecaster.ingest.tables.location import TableLocation
 from forecaster.ingest.tables.numbers import plain_cells
 from forecaster.series import SERIAL_START, dates_of_numbers, means_now, other_meaning, split_offset
@@ -35,6 +36,7 @@ _FURTHER_OFFSET = r"[T ]\d\d(?::?\d\d){0,2}(?:[.,]\d+)?\s*[+-]\d"
 _REACHED = (pd.Timestamp("1677-09-23"), pd.Timestamp("2262-04-10"))
 _END_OF_DAY = r"(?<=\d[T ])24:00(?=$|:00(?:\.0+)?(?:$|[ Zz+-])|[ Zz+-])"
 _HEAD = 100  # cells that are looked at first
+_LAST_COUNT = 3_000  # counts of steps, and years, hardly begin later
 _LAST_SERIAL = 2_958_465  # 9999-12-31
 
 
@@ -98,19 +100,45 @@ def by_format(text: pd.Series, date_format: str) -> pd.Series:
     return dates.dt.tz_localize(None) if isinstance(dates.dtype, pd.DatetimeTZDtype) else dates
 
 
-def with_time(
-    table: pd.DataFrame, where: TableLocation, date_format: str | None = None
-) -> pd.Series:
-    """Return the column of dates with the times of day from the column ``time`` added.
+CLOCK = "time of day"
+"""The role of a column with the times of day of the dates in another one."""
 
-    Dates are returned unchanged if the column holds no times of day, or only midnight.
+
+def holds_clock(name: str, cells: pd.Series, *, days_repeat: bool) -> bool:
+    """Return whether a column called ``time`` holds times of day, rather than a number of its own.
+
+    Numbers without a colon (930, 093000) are times of day only in a column that is called
+    ``<TIME>``, as Stooq writes it, or where several rows have the same day.
+
+    - ``name``: as written
+    - ``days_repeat``: whether any series has several rows for a day
     """
-    dates = table["ds"]
-    clock = table["time"].astype(str).str.strip().str.removesuffix(".0").str.replace(":", "")
+    text = plain_cells(cells).astype(str).str.strip()
+    if not len(text) or _clock_digits(text) is None:
+        return False
+    stooq = name.strip().lower() == "<time>"
+    return stooq or days_repeat or bool(text.str.contains(":", regex=False).all())
+
+
+def _clock_digits(text: pd.Series) -> pd.Series | None:
+    """Return times of day as six digits (093000); None if any cell is none."""
+    clock = text.str.removesuffix(".0").str.replace(":", "")
     # 930 and 0930 are hours and minutes; 93000 and 093000 have seconds; 0 is midnight.
     clock = clock.where(clock.str.len() > 4, clock.str.zfill(4) + "00").str.zfill(6)
-    clocks = clock.str.fullmatch(r"([01]\d|2[0-3])[0-5]\d[0-5]\d|240000")  # 24:00 ends a day
-    if not clocks.all() or (clock == "000000").all() or (clock == "240000").all():
+    valid = clock.str.fullmatch(r"([01]\d|2[0-3])[0-5]\d[0-5]\d|240000")  # 24:00 ends a day
+    return clock if valid.all() else None
+
+
+def with_clock(
+    table: pd.DataFrame, where: TableLocation, date_format: str | None = None
+) -> pd.Series:
+    """Return the column of dates with the times of day from the column :data:`CLOCK` added.
+
+    Dates are returned unchanged if all times of day are midnight.
+    """
+    dates = table["ds"]
+    clock = _clock_digits(plain_cells(table[CLOCK]).astype(str).str.strip())
+    if clock is None or (clock == "000000").all() or (clock == "240000").all():
         return dates
     day = to_times(dates, where, date_format)
     if not pd.api.types.is_datetime64_dtype(day):
@@ -162,7 +190,7 @@ def to_times(column: pd.Series, where: TableLocation, date_format: str | None = 
     if bad.any():
         kind = "whole number" if date_format == STEPS else "date"
         raise DataError(
-            f"{where.cell(bad, 'ds')}: {str(given[bad].iloc[0]).strip()!r} is not a {kind}; "
+            f"{where.cell(bad, 'ds')}: {quoted(str(given[bad].iloc[0]).strip())} is not a {kind}; "
             f"expected {_expected(date_format)}"
         )
     return column.astype("int64" if pd.api.types.is_numeric_dtype(column) else "datetime64[ns]")
@@ -256,6 +284,14 @@ def _of_numbers(text: pd.Series, where: TableLocation) -> pd.Series:
             f"{where}, column {where.column('ds')!r}: numbers such as {text.iloc[0]} may be "
             f"{meaning}. If they count steps, say --date-format steps (in Python date_format=)"
         )
+    if (first := int(numbers.min())) > _LAST_COUNT:
+        warnings.warn(
+            f"{where}, column {where.column('ds')!r}: numbers such as {first} are taken to count "
+            "steps. If they are days or seconds since some day, convert them to dates; if they "
+            "count steps, --date-format steps says so (in Python date_format=)",
+            ForecasterWarning,
+            stacklevel=2,
+        )
     return numbers
 
 
@@ -265,10 +301,9 @@ def _parse(text: pd.Series) -> pd.Series:
     Weeks (2024-W05), months (2024M03) and quarters (2024Q1) become their first day. A day may have
     a time of day in any of the formats.
 
-    If several formats fit, those that give sorted dates are preferred, then those that give no
-    weekends. If none fits, cells that the most fitting one does not read become NaT. Raises
-    ValueError if several readings remain, or if a year of two digits may be in this century or the
-    last.
+    If no format fits, cells that the most fitting one does not read become NaT. Raises ValueError
+    if formats that fit give different dates, or if a year of two digits may be in this century or
+    the last.
     """
     codes, kinds = pd.factorize(text, use_na_sentinel=False)  # most texts repeat
     written = pd.Series(kinds)
@@ -295,14 +330,11 @@ def _parse(text: pd.Series) -> pd.Series:
     if not readings:
         rows = np.bincount(codes, minlength=len(written))
         return in_rows(max(partly, key=lambda dates: rows[dates.notna().to_numpy()].sum()))
-    # 01/02/2024 has two readings. Files are mostly sorted, and exchanges closed on weekends.
-    for plausible in (lambda d: d.is_monotonic_increasing or d.is_monotonic_decreasing,
-                      lambda d: (d.dt.day_of_week < 5).all()):  # fmt: skip
-        readings = [dates for dates in readings if plausible(dates)] or readings
     if any((dates != readings[0]).any() for dates in readings):
         raise ValueError(
-            f"dates such as {written.iloc[0]!r} may have the month or the day first; choose by "
-            "--date-format %d/%m/%Y (in Python date_format=), or write them as 2024-03-28"
+            f"dates such as {written.iloc[0]!r} may have the month or the day first, as none has a "
+            "day after the 12th; choose by --date-format %d/%m/%Y (in Python date_format=), or "
+            "write them as 2024-03-28"
         )
     return readings[0]
 

@@ -20,9 +20,14 @@ from forecaster.ingest.tables.parquet import read_parquet
 from forecaster.ingest.tables.roles import Columns, canonical
 
 PARQUET = (".parquet", ".pq")
-_SPREADSHEETS = (".xlsx", ".xlsm", ".xlsb", ".xls")
+SPREADSHEETS = (".xlsx", ".xlsm", ".xlsb", ".xls")
 _OLD_EXCEL = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # begins a .xls file
-ENDINGS = (".csv", ".csv.gz", ".txt", *PARQUET)
+_TEXT = (".csv", ".tsv")
+_PACKED = (".gz", ".bz2", ".xz", ".zip")
+ENDINGS = (*_TEXT, *(text + packed for text in _TEXT for packed in _PACKED), ".txt", *PARQUET)
+"""Endings of the files that are read in a folder; .txt only those from Stooq."""
+TABLES = (*SPREADSHEETS, *_PACKED, ".txt", ".dat", ".json", ".feather", ".orc", ".ods")
+"""Further endings of files that may hold tables, which are passed over with a warning."""
 
 
 def read_series(
@@ -74,7 +79,7 @@ def _refuse_spreadsheet(path: Path) -> None:
     """Raise DataError for a file of Excel, by its ending or by its content."""
     with path.open("rb") as opened:
         begin = opened.read(len(_OLD_EXCEL))
-    excel = path.name.lower().endswith(_SPREADSHEETS) or begin == _OLD_EXCEL
+    excel = path.name.lower().endswith(SPREADSHEETS) or begin == _OLD_EXCEL
     if not excel and begin.startswith(b"PK\x03\x04"):  # a zip file, as .xlsx is one
         with zipfile.ZipFile(path) as archive:
             excel = any(name.startswith("xl/") for name in archive.namelist())

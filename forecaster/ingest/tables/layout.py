@@ -17,7 +17,14 @@ import pandas as pd
 
 from forecaster.errors import DataError, ForecasterWarning
 from forecaster.ingest.tables.currencies import are_currencies, currency_of, may_be_currencies
-from forecaster.ingest.tables.dates import UTC, offsets_of, times_in_utc, to_times, with_time
+from forecaster.ingest.tables.dates import (
+    CLOCK,
+    UTC,
+    offsets_of,
+    times_in_utc,
+    to_times,
+    with_clock,
+)
 from forecaster.ingest.tables.joined_ids import key_columns, with_joined_ids
 from forecaster.ingest.tables.location import TableLocation
 from forecaster.ingest.tables.numbers import (
@@ -70,8 +77,7 @@ def tidy(
     - ``plain_points``: whether a lone point is the decimal sign, see :func:`find_decimal`
     - ``columns``: the columns with series, times and target, if their names do not show it
 
-    For a long table, ``attrs["units"]`` holds the stated currency and unit of each series by
-    column.
+    ``attrs["units"]`` holds the stated currency and unit of each series by column.
 
     Raises DataError with file, line and column if a column is missing, a cell is not a date or not
     a finite number, a series has two currencies, or the table can be read in two ways.
@@ -83,19 +89,22 @@ def tidy(
     roles = find_roles(table, where, columns)
     where, got = roles.location(where), describe_all(table)
     table = table[list(roles.names)].rename(columns=roles.names)
-    if "ds" in table and "time" in table:
-        table = table.assign(ds=with_time(table, where, columns.date_format))
+    if CLOCK in table:
+        table = table.assign(ds=with_clock(table, where, columns.date_format))
     times = to_times(table["ds"], where, columns.date_format)
     if roles.wide:
         one = pd.Series("the table", table.index, dtype="category")
         unit_columns = _unit_columns(table)
-        _units(table[unit_columns], one, where)
+        units = _units(table[unit_columns], one, where).get("the table")
         if columns.date_format != UTC:
             _check_offsets(table["ds"], times, one, where)
         wide = _series_columns(table.drop(columns=unit_columns), name, where, got)
         _refuse_repeated(whole, times, where, got)
         numbers = _numbers(wide, where, decimal, plain_points=plain_points, all_needed=True)
-        return _sorted(_stacked(times, numbers, where, columns.target_col or "y"))
+        tidied = _sorted(_stacked(times, numbers, where, columns.target_col or "y"))
+        if units is not None:
+            tidied.attrs["units"] = dict.fromkeys(tidied["unique_id"].cat.categories, units)
+        return tidied
     if "unique_id" not in table:
         if columns.date_format != UTC:
             one = pd.Series("the table", table.index, dtype="category")
@@ -157,7 +166,7 @@ def _refuse_several_keys(
         return
     named = where.column("unique_id")
     ordered = table[[named, *(name for name in table if name != named)]].assign(**{named: ids})
-    keys = key_columns(ordered, times, [where.column("ds"), where.column("time")])
+    keys = key_columns(ordered, times, [where.column("ds"), where.column(CLOCK)])
     if len(keys) < 2 or named not in keys:
         return
     row = int(repeated.to_numpy().argmax())
@@ -187,7 +196,7 @@ def _series_columns(
 
     ``table``: without columns of units. Raises DataError if there is no series.
     """
-    wide = table.drop(columns=["ds", "time"], errors="ignore")
+    wide = table.drop(columns=["ds", CLOCK], errors="ignore")
     if not wide.shape[1]:
         raise DataError(
             f"{where}: no column of a series; expected a date and a column of numbers per series; "
@@ -231,7 +240,7 @@ def _numbers(
     texts, out = {}, {}
     needed = set(map(str, table.columns)) if all_needed else {*TARGETS, *PRICES}
     for column in map(str, table.columns):
-        if not all_needed and column in ("unique_id", "ds", "time", "name", *UNUSED):
+        if not all_needed and column in ("unique_id", "ds", CLOCK, "name", *UNUSED):
             continue
         cells = table[column]
         if pd.api.types.is_complex_dtype(cells):
@@ -447,6 +456,14 @@ def _ids(column: pd.Series, where: TableLocation) -> pd.Series:
             f"{where.cell(odd, 'unique_id')}: {names[bad].iloc[0]!r} holds a control character"
         )
     merged, unique = pd.factorize(names)
+    if len(unique) < len(names):
+        alike = names[names.duplicated()].iloc[0]
+        warnings.warn(
+            f"{where}: {alike!r} is written with and without spaces around it; rows of both are "
+            "taken for one series",
+            ForecasterWarning,
+            stacklevel=2,
+        )
     return pd.Series(
         pd.Categorical.from_codes(merged[codes], categories=pd.Index(unique, dtype=object)),
         index=column.index,

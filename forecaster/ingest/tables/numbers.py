@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, TypeAlias, cast
 import numpy as np
 import pandas as pd
 
-from forecaster.errors import DataError, UsageError
+from forecaster.errors import DataError, UsageError, quoted
 from forecaster.ingest.tables.location import TableLocation
 
 Decimal: TypeAlias = Literal[".", ","]
@@ -33,6 +33,7 @@ _UNIT = r"(?:e[+-]?[0-9]+|[kmb])?"
 _IF_UNKNOWN = "Leave the cell empty if its number is not known"
 _LARGEST = 10**308
 _PLAIN = (str, float, np.integer, np.floating)
+_LONG_EXPONENTS_CRASH = pd.__version__.startswith("2.")  # reading 1e999999999 ends the process
 _HEAD = 1000  # cells that are read first; they nearly always decide
 
 
@@ -127,6 +128,8 @@ def to_numbers(
 
     Raises DataError if a cell is not a number with this decimal sign.
     """
+    if _LONG_EXPONENTS_CRASH:
+        column = column.mask(column.astype(str).str.contains(r"[eE]\+?\d{5}"), "1e400")
     if decimal == ".":
         numbers = pd.to_numeric(column, errors="coerce").astype(float)
         if np.isfinite(numbers).all():
@@ -233,13 +236,13 @@ def _bad_cell(
     advice: str,
 ) -> str:
     """Return the error message for the first bad cell."""
-    shown = str(column[bad].iloc[0]).strip()
-    message = f"{where.cell(bad, name)}: {shown!r} is not a number"
+    shown = quoted(str(column[bad].iloc[0]).strip())
+    message = f"{where.cell(bad, name)}: {shown} is not a number"
     if re.fullmatch(_valid(decimal), text[bad].iloc[0]):
         return f"{message}; it is too large. {_IF_UNKNOWN}"
     other = _OTHER[decimal]
     if not re.fullmatch(_valid(other), text[bad].iloc[0]):
-        return message + advice
+        return message + (advice or f"; expected one such as 1234.5. {_IF_UNKNOWN}")
     if evidence is None:
         return f"{message} with a decimal {_NAMES[decimal]}, as --decimal {decimal} says"
     return (

@@ -13,8 +13,9 @@ from typing import Any, TypedDict, cast
 import pandas as pd
 
 from forecaster.errors import DataError, UsageError, listed
-from forecaster.ingest.tables.dates import are_dates, check_date_format
+from forecaster.ingest.tables.dates import CLOCK, are_dates, check_date_format, holds_clock
 from forecaster.ingest.tables.location import TableLocation
+from forecaster.ingest.tickers.universe import looks_like_a_date
 
 _SPELLINGS = {
     "ticker": "unique_id", "symbol": "unique_id", "date": "ds", "datetime": "ds",
@@ -82,6 +83,7 @@ _NAME_THEM = (
     "target_col=), or, if each column is a series, the time alone: --columns wide,time=NAME "
     "(wide=True, time_col=)"
 )
+_NUMBER = re.compile(r"[-+]?\d[\d.,' ]*(?:[eE][-+]?\d+)?")
 _LIKE_TICKERS = re.compile(r"[A-Z0-9^][A-Z0-9.=^-]*")
 _MOST_NAMED = 12
 
@@ -225,14 +227,20 @@ def find_roles(table: pd.DataFrame, where: TableLocation, columns: Columns) -> R
     Raises DataError if a column is missing, two have the same role, or the table may be long or
     wide.
     """
+    if not columns.named and not columns.wide:
+        _refuse_no_header(table, where)
     names = _with_options(table, where, columns)
     _take_sole_times(table, names, columns.date_format)
+    if columns.time_col is None:  # else that column holds the time of day, too
+        _take_clock(table, names)
     _refuse_doubled(names, where)
     if columns.wide or (columns.wide is None and _looks_wide(table, names, where, columns)):
         if "ds" not in names.values():
             raise _unclear(table, names, where, ["date"])
         kept = {old: new for old, new in names.items() if not _is_index(new)}
-        return Roles({o: n if n in ("ds", "time") else o for o, n in kept.items()}, wide=True)
+        return Roles({o: n if n in ("ds", CLOCK) else o for o, n in kept.items()}, wide=True)
+    if columns.target_col is None:
+        _refuse_doubtful_price(table, names, where)
     if not set(TARGETS) & set(names.values()):
         _take_sole_number(table, names)
     missing = [] if "ds" in names.values() else ["date"]
@@ -241,6 +249,38 @@ def find_roles(table: pd.DataFrame, where: TableLocation, columns: Columns) -> R
     if missing:
         raise _unclear(table, names, where, missing)
     return Roles(names)
+
+
+def _refuse_no_header(table: pd.DataFrame, where: TableLocation) -> None:
+    """Raise DataError if the names of the columns are a row: a date and a number, none known."""
+    names = list(table.columns)
+    dates = [name for name in names if looks_like_a_date(name.strip())]
+    numbers = [name for name in names if name not in dates and _NUMBER.fullmatch(name.strip())]
+    roles = set(canonical_names(names).values())
+    if dates and numbers and not roles & {"unique_id", "ds", *TARGETS}:
+        raise DataError(
+            f"{where}: the names of the columns are {listed(map(repr, names))}, which seem to be "
+            "the first row; write the names above it, such as date,close"
+        )
+
+
+def _refuse_doubtful_price(
+    table: pd.DataFrame, names: dict[str, str], where: TableLocation
+) -> None:
+    """Raise DataError if a column ``price`` may be the target or a number beside it.
+
+    It is the target beside the other columns of prices, or if it is the only number.
+    """
+    price = next((old for old, new in names.items() if new == "close"), None)
+    if price is None or canonical(price) != "price" or set(PRICES) & set(names.values()):
+        return
+    known = ("unique_id", "ds", CLOCK, *TARGETS, *UNUSED)
+    others = [o for o, new in names.items() if new not in known and _kind(table, o) == "numbers"]
+    if others:
+        raise DataError(
+            f"{where}: the target may be {price!r} or one of {listed(map(repr, others))}; name it: "
+            f"--columns target={others[0]} (in Python target_col={others[0]!r})"
+        )
 
 
 def _with_options(table: pd.DataFrame, where: TableLocation, columns: Columns) -> dict[str, str]:
@@ -266,8 +306,6 @@ def _with_options(table: pd.DataFrame, where: TableLocation, columns: Columns) -
             )
         names = {old: new for old, new in names.items() if new != role and old != column}
         names[column] = role
-    if columns.time_col is not None:  # this column holds the time of day, too
-        names = {old: new for old, new in names.items() if new != "time"}
     return {old: names[old] for old in own if old in names}
 
 
@@ -285,11 +323,22 @@ def _take_sole_times(table: pd.DataFrame, names: dict[str, str], date_format: st
         names[dated[0]] = "ds"
 
 
+def _take_clock(table: pd.DataFrame, names: dict[str, str]) -> None:
+    """Use a column called ``time`` as the times of day of the dates, if it holds some."""
+    clocks = [old for old, new in names.items() if new == "time" and old in table]
+    if len(clocks) != 1 or "ds" not in names.values():
+        return
+    keys = [old for old, new in names.items() if new in ("unique_id", "ds")]
+    days_repeat = bool(table.duplicated(keys).any())
+    if holds_clock(clocks[0], table[clocks[0]], days_repeat=days_repeat):
+        names[clocks[0]] = CLOCK
+
+
 def _take_sole_number(table: pd.DataFrame, names: dict[str, str]) -> None:
     """Use the only column of numbers besides series and time as the target, whatever its name."""
     if not {"unique_id", "ds"} <= set(names.values()):
         return
-    known = ("unique_id", "ds", "time", *PRICES, *UNUSED)
+    known = ("unique_id", "ds", CLOCK, *PRICES, *UNUSED)
     left = [old for old, new in names.items() if new not in known]
     numbers = [old for old in left if _kind(table, old) == "numbers"]
     if len(numbers) == 1:
@@ -307,9 +356,7 @@ def _looks_wide(
     if "unique_id" in found or columns.target_col is not None or "ds" not in found:
         return False
     known = [old for old, new in names.items() if new in (*TARGETS, *PRICES)]
-    others = [
-        o for o, new in names.items() if o not in known and new not in ("ds", "time", *UNUSED)
-    ]
+    others = [o for o, new in names.items() if o not in known and new not in ("ds", CLOCK, *UNUSED)]
     if not others:
         return False
     nixtla = any(new == "ds" and old.strip().lower() == "ds" for old, new in names.items())

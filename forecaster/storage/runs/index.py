@@ -121,6 +121,10 @@ def _index_of(raw: bytes, folder: Path, shards: int) -> Index:
     table = read_parquet_file(raw)
     if not pa.types.is_integer(kind := table.schema.field("shard").type):
         raise ValueError(f"index: shard: expected whole numbers; got {kind}")
+    if shards > len(table):  # each holds a series or more
+        raise ValueError(
+            f"shards: expected at most {len(table)}, the number of series; got {shards}"
+        )
     shard = table["shard"].to_numpy()
     there, gone = table.filter(pa.array(shard >= 0)), table.filter(pa.array(shard < 0))
     shard = there["shard"].to_numpy()

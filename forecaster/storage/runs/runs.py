@@ -2,7 +2,9 @@
 
 import contextlib
 import dataclasses
+import errno
 import json
+import os
 import re
 import secrets
 import shutil
@@ -145,10 +147,24 @@ def remove_run(home: Home, name: str) -> Path:
             folder.unlink()
         return folder
     out_of_sight = folder.with_name(f"{atomic.PREFIX}{secrets.token_hex(6)}-{folder.name[-40:]}")
-    with atomic.as_write_error(folder):
+    with atomic.as_write_error(folder, "removed"):
+        _check_removable(folder)
         folder.rename(out_of_sight)  # if this is interrupted, a later sweep removes the rest
-        shutil.rmtree(out_of_sight)
+        whole = sum(1 for _ in out_of_sight.rglob("*"))
+        try:
+            shutil.rmtree(out_of_sight)
+        except OSError:
+            if out_of_sight.is_dir() and sum(1 for _ in out_of_sight.rglob("*")) == whole:
+                out_of_sight.rename(folder)
+            raise
     return folder
+
+
+def _check_removable(folder: Path) -> None:
+    """Raise OSError if the files of a folder below it cannot be removed."""
+    for below in (folder, *(path for path in folder.rglob("*") if path.is_dir())):
+        if not os.access(below, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(below))
 
 
 def rename_run(home: Home, name: str, new: str) -> Path:
