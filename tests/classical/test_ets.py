@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from forecaster.classical import Form, ets_ahead, fit_ets
+from forecaster.classical.innovations import squares_of
 
 
 def rows(seed: int = 0, count: int = 6, length: int = 48) -> list[np.ndarray]:
@@ -88,3 +89,24 @@ def test_names_of_parameters_follow_the_form():
     assert Form("none").names == ("level",)
     assert Form("damped", 4).names == ("level", "trend", "damping", "season")
     assert Form("additive", 4).grid().shape[1] == 3
+
+
+def test_the_search_goes_beyond_the_points_of_the_grid():
+    rng = np.random.default_rng(4)
+    row, level = np.empty(150), 50.0
+    for t, error in enumerate(rng.normal(size=150)):
+        row[t] = level + error
+        level += 0.45 * error
+    form = Form("none")
+
+    def squares(levels: np.ndarray) -> np.ndarray:
+        space = form.space(levels[:, None])
+        return squares_of(np.tile(row, (len(levels), 1)), np.full(len(levels), 150), space)[0]
+
+    def fitted(*, exact: bool) -> float:
+        (found,) = (c for c in fit_ets([row], 1, exact=exact)[0] if c.form == form)
+        return squares(np.array(found.parameters))[0]
+
+    best, on_grid = squares(np.linspace(0.01, 0.99, 2000)).min(), squares(form.grid()[:, 0]).min()
+    assert fitted(exact=True) < best * (1 + 1e-6)
+    assert fitted(exact=False) - best < (on_grid - best) / 2
