@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from forecaster.ingest import CovariateFiles
     from forecaster.pipeline import RunFacts, SavedFit
 
-_WORSE = 1.02  # multiple of a simple forecast's error above which a fit gets a warning
 _SETTINGS = (
     "horizon", "lookback", "validation", "model", "head", "hidden", "training", "epochs",
     "transform", "season", "market", "premium", "start", "members", "precision",
@@ -337,7 +336,7 @@ def _products(facts: "RunFacts") -> dict[str, str]:
 
 
 def _print_summary(result: "SavedFit") -> None:
-    from forecaster.forecasting import FORECAST_BY, counted
+    from forecaster.forecasting import FORECAST_BY, counted, worse_than_simple
     from forecaster.home import run_name
 
     run, report = result.facts, result.facts.report
@@ -365,7 +364,7 @@ def _print_summary(result: "SavedFit") -> None:
         "Saved": str(result.folder),
     }
     show_facts(shown)
-    if worse := _worse_than_simple(report):
+    if worse := worse_than_simple(report):
         console().print(worse, style="red", soft_wrap=True)
 
 
@@ -378,25 +377,6 @@ def _error(report: "pd.DataFrame") -> str:
     if seasonal.notna().any():
         text += f", {seasonal.median():.4f} times that of the season before"
     return f"{text} (median over series, validation span)"
-
-
-def _worse_than_simple(report: "pd.DataFrame") -> str | None:
-    """Return a warning if the forecasts are worse than a simple one."""
-    rivals = {
-        "'unchanged'": report["mae_relative_to_naive"],
-        "the season before": report["mae_relative_to_seasonal_naive"],
-    }
-    medians = {name: ratio.median() for name, ratio in rivals.items() if ratio.notna().any()}
-    if not medians:
-        return None
-    name = max(medians, key=medians.__getitem__)
-    ratio = medians[name]
-    if not ratio > _WORSE:
-        return None
-    return (
-        f"These forecasts are {ratio - 1:.0%} worse than {name}: use that instead, or try another "
-        "--transform (difference, seasonal), --season, more rows, or a shorter --horizon."
-    )
 
 
 def _networks(facts: "RunFacts") -> str:

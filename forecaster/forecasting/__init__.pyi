@@ -38,6 +38,7 @@ from .fitting.fit import with_declared as with_declared
 from .fitting.updating import learnable as learnable
 from .fitting.updating import rows_since as rows_since
 from .fitting.updating import update as update
+from .fitting.verdict import worse_than_simple as worse_than_simple
 from .fitting.widths import Scores as Scores
 from .fitting.widths import widths_of as widths_of
 from .model import Model as Model

@@ -10,11 +10,13 @@ import sys
 
 import click
 import matplotlib.image
+import numpy as np
 import pandas as pd
 import pytest
 
 import forecaster as fc
 from forecaster.cli import main
+from forecaster.errors import ForecasterWarning
 from forecaster.home import Home
 from forecaster.ingest import Store
 from tests.conftest import error, prices, run
@@ -388,14 +390,22 @@ def test_paths_say_what_a_basket_risks_and_are_written(home, tmp_path):
     ],
 )
 def test_a_fit_that_is_not_worth_having_says_so(naive, seasonal, said):
-    from forecaster.cli.fit import _worse_than_simple
+    from forecaster.forecasting import worse_than_simple
 
     table = {"mae_relative_to_naive": naive, "mae_relative_to_seasonal_naive": seasonal}
-    message = _worse_than_simple(pd.DataFrame(table))
+    message = worse_than_simple(pd.DataFrame(table))
     if said is None:
         assert message is None
     else:
         assert message and said in message and "--transform" in message
+
+
+def test_a_fit_in_python_warns_as_the_command_does():
+    rng = np.random.default_rng(8)
+    jumps = pd.DataFrame({"a": np.r_[rng.normal(size=40), 1e3 + rng.normal(size=8)]})
+    jumps.index = pd.date_range("2024", periods=48)
+    with pytest.warns(ForecasterWarning, match="worse than 'unchanged': use that instead, or"):
+        fc.fit(jumps, fc.Config(horizon=2, model="theta"))
 
 
 def test_a_search_refuses_settings_that_it_does_not_keep(tmp_path):

@@ -32,6 +32,7 @@ from forecaster.forecasting.fitting.checking import (
 from forecaster.forecasting.fitting.pooled import Pooled, most_sampled, sample_of, train_pooled
 from forecaster.forecasting.fitting.training import train, untrained
 from forecaster.forecasting.fitting.validating import validated
+from forecaster.forecasting.fitting.verdict import worse_than_simple
 from forecaster.forecasting.fitting.widths import Scores, widths_of
 from forecaster.forecasting.model import Model, Networks
 from forecaster.forecasting.networks import OwnNetwork, with_network
@@ -100,6 +101,8 @@ def fit(
     - ``on_progress``: called from time to time while the networks are trained
     - ``columns``: the meaning of a frame's columns, see :class:`forecaster.ingest.ColumnOptions`
 
+    Warns where the forecasts of held-back rows are worse than simple ones.
+
     Raises DataError when no series is left, or a frame cannot be understood; UsageError for a
     ``network`` that cannot be used, and for static covariates where no network is trained on
     several series.
@@ -113,10 +116,13 @@ def fit(
     warn_of_missing_dates(series_missing_dates(panel), len(panel.ids))
     warn_of_latest_rows(LatestRows.of(panel))
     warn_of_unmatched_rows(unmatched_rows(panel))
-    return fit_part(
+    model = fit_part(
         panel, config, seed, tune=tune, network=network, checkpoint=checkpoint, executor=executor,
         on_progress=on_progress,
     ).model  # fmt: skip
+    if worse := worse_than_simple(model.report):
+        warnings.warn(worse, ForecasterWarning, stacklevel=2)
+    return model
 
 
 def fit_with(trainer: Trainer, panel: Panel, config: Config, seed: int) -> Model:
