@@ -44,13 +44,16 @@ from forecaster.series import (
     Layout,
     MissingDates,
     Panel,
+    Placeholder,
     Unmatched,
     infer_frequency,
     most_common,
+    placeholders_in,
     series_missing_dates,
     tells_frequency,
     unmatched_rows,
     warn_of_missing_dates,
+    warn_of_placeholders,
     warn_of_unmatched_rows,
 )
 from forecaster.skipped import Kind, Skipped
@@ -215,6 +218,7 @@ def scan(reader: _R) -> tuple[_R, Scanned]:
         warn_of_missing_dates(series_missing_dates(panel), len(panel.ids))
         warn_of_running_periods(running_periods(panel), len(panel.ids))
         warn_of_unmatched_rows(unmatched_rows(panel))
+        warn_of_placeholders(placeholders_in(panel))
         steps = int(panel.mask.sum(1).max())
         times, latest = (panel.times[0], panel.times[-1]), LatestRows.of(panel)
         return reader, Scanned(list(request.ids), [], steps, dict(request.skipped), *times, latest)
@@ -244,6 +248,7 @@ def _scan(reader: Reads) -> tuple[Layout, Frequency, Scanned, bool]:
     running: dict[str, RunningPeriod] = {}
     latest: list[LatestRows] = []
     unmatched: list[Unmatched] = []
+    placeholders: list[Placeholder] = []
     count = 0
     most = still = 0  # rows of the longest series that changes, and of the longest constant one
     for panel in each_shard(reader.panel, reader.store, request, skipped):
@@ -251,6 +256,7 @@ def _scan(reader: Reads) -> tuple[Layout, Frequency, Scanned, bool]:
         missing |= series_missing_dates(panel)
         running |= running_periods(panel)
         unmatched += unmatched_rows(panel)
+        placeholders += placeholders_in(panel)
         latest.append(LatestRows.of(panel))
         count += len(panel.ids)
         if panel.constant().all():
@@ -276,6 +282,7 @@ def _scan(reader: Reads) -> tuple[Layout, Frequency, Scanned, bool]:
     warn_of_missing_dates(missing, count)
     warn_of_running_periods(running, count)
     warn_of_unmatched_rows(unmatched)
+    warn_of_placeholders(placeholders)
     steps = max(rows.values(), default=most or still)
     return (
         layout,

@@ -54,6 +54,9 @@ from .panel.missing_dates import warn_of_missing_dates as warn_of_missing_dates
 from .panel.panel import Histories as Histories
 from .panel.panel import Panel as Panel
 from .panel.panel import on_axis as on_axis
+from .panel.placeholders import Placeholder as Placeholder
+from .panel.placeholders import placeholders_in as placeholders_in
+from .panel.placeholders import warn_of_placeholders as warn_of_placeholders
 from .panel.stacking import Layout as Layout
 from .panel.stacking import union_of as union_of
 from .panel.unmatched import Unmatched as Unmatched

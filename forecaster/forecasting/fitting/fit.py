@@ -52,11 +52,13 @@ from forecaster.series import (
     Transform,
     Transformed,
     behind_market,
+    placeholders_in,
     series_missing_dates,
     spacing_of,
     unmatched_rows,
     warn_of_latest_rows,
     warn_of_missing_dates,
+    warn_of_placeholders,
     warn_of_unmatched_rows,
 )
 from forecaster.skipped import Kind, Skipped
@@ -116,6 +118,7 @@ def fit(
     warn_of_missing_dates(series_missing_dates(panel), len(panel.ids))
     warn_of_latest_rows(LatestRows.of(panel))
     warn_of_unmatched_rows(unmatched_rows(panel))
+    warn_of_placeholders(placeholders_in(panel))
     model = fit_part(
         panel, config, seed, tune=tune, network=network, checkpoint=checkpoint, executor=executor,
         on_progress=on_progress,
