@@ -193,6 +193,14 @@ def test_dekads_go_on_by_the_days_of_the_month(days, rows, skip):
         assert ahead_of(times[:rows].delete([7, 8, 20]), 8) == list(times[rows : rows + 8])
 
 
+@pytest.mark.parametrize("rows", [6, 7, 24])
+def test_months_named_by_their_first_or_last_day_in_turn_are_months(rows):
+    months = pd.period_range("2023-01", periods=rows + 3, freq="M")
+    every = [m.start_time if n % 2 else m.end_time.normalize() for n, m in enumerate(months)]
+    made = ahead_of(pd.DatetimeIndex(every)[:rows], 3)
+    assert [day.to_period("M") for day in made] == list(months[rows:])
+
+
 def test_dates_beyond_the_reach_of_nanoseconds_are_one_error():
     times = pd.date_range("2261-01-31", periods=12, freq="ME").to_numpy("datetime64[ns]")
     with pytest.raises(DataError, match="the 9 times after 2261-12-31 go beyond 2262-04-11"):

@@ -30,6 +30,8 @@ _DAY, _WEEK = pd.Timedelta(days=1), 7 * 86_400
 _RARE = 0.02  # largest share of the holidays that have a row, in a series that keeps holidays
 # If a larger share than _SOME of the latest rows is on weekends, all days are sessions.
 _LATELY, _SOME = 60, 0.1
+_ABOUT_A_MONTH = (20, 45)  # days
+_FEW_MONTHS = 5  # rows, fewer of which do not tell that each month has one
 _NEARLY_ALL = 0.9  # share of the dates that a common day of the month must have
 _ALIAS = re.compile(r"(\d*)([A-Z]+)(?:-\w+)?")  # a count, a base, an anchor, such as 2QE-OCT
 _WEEKDAYS: Mapping[str, Literal[0, 1, 2, 3, 4, 5, 6]] = {
@@ -267,6 +269,8 @@ def _infer(dtype: str, raw: bytes) -> Frequency:
     if len(index) < 2:
         return Frequency("B")
     typical = pd.Timedelta(np.median(np.diff(index.to_numpy())))
+    if not _ABOUT_A_MONTH[0] <= typical.days <= _ABOUT_A_MONTH[1] and _one_a_month(index):
+        return Frequency("months")
     if typical == _DAY:
         if (index.day_of_week[-_LATELY:] >= 5).mean() > _SOME:
             return Frequency("D", open=infer_open(times, 86_400))
@@ -294,6 +298,16 @@ def _infer(dtype: str, raw: bytes) -> Frequency:
     if index.day_of_week.max() < 5:
         return Frequency("B")
     return Frequency(f"{typical.days}D")
+
+
+def _one_a_month(index: pd.DatetimeIndex) -> bool:
+    """Return whether nearly every month has one row, be it on its first day or on its last."""
+    days = index.to_numpy()[[0, -1]].astype("datetime64[D]").astype(np.int64)
+    mean = (days[1] - days[0]) / (len(index) - 1)
+    if len(index) < _FEW_MONTHS or not _ABOUT_A_MONTH[0] <= mean <= _ABOUT_A_MONTH[1]:
+        return False  # as nearly always
+    steps = np.diff(index.year * 12 + index.month)
+    return bool((steps >= 1).all() and (steps == 1).mean() >= _NEARLY_ALL)
 
 
 def _regular(index: pd.DatetimeIndex) -> str | None:
