@@ -23,7 +23,7 @@ from forecaster.record.outcomes import (
     with_outcomes,
     without_outcomes,
 )
-from forecaster.record.reading import Record, record_of
+from forecaster.record.reading import Record, read_record
 
 FEW = 20
 """With fewer origins the figures cover too few days to judge by."""
@@ -210,10 +210,10 @@ def scorecard(
     - ``home``: the folder of record and prices; None: the default home of the command line
     - ``tickers``, ``run``: the series, and the name of the run; by default all
 
-    Raises UsageError if a ticker or the run has no forecast.
+    Raises UsageError if a ticker or the run has no forecast, or the folder is not there.
     """
-    home = as_home(home)
-    return score_record(home, record_of(home).of(tickers, run))
+    record = read_record(home).of(tickers, run)
+    return score_record(as_home(home), record)
 
 
 def score_record(home: Home, record: Record) -> Scorecard:

@@ -447,7 +447,7 @@ def test_large_numbers_are_steps_with_a_warning(first):
         read(list(range(1990, 2002)))
 
 
-@pytest.mark.parametrize("bad", ["01/02/2024", "5.3.2024", "13-1-24", 20240101, 5, 5.0])
+@pytest.mark.parametrize("bad", ["01/02/2024", "5.3.2024", "13-1-24", "1/2", 20240101, 5, 5.0])
 @pytest.mark.parametrize("option", ["start", "end"])
 def test_spans_are_given_with_the_year_first(bad, option):
     with pytest.raises(UsageError, match=r"is not a date; expected e\.g\. 2024-03-28"):
@@ -457,6 +457,8 @@ def test_spans_are_given_with_the_year_first(bad, option):
 @pytest.mark.parametrize(
     ("end", "last"),
     [("2024-01", "2024-01-31"), ("2024", "2024-12-31"), ("2024-01-05", "2024-01-05"),
+     ("01/2024", "2024-01-31"), ("Jan 2024", "2024-01-31"), ("2024Q1", "2024-03-31"),
+     ("20240105", "2024-01-05"), ("2024-01-05 10:00", "2024-01-05"),
      ("2262", "2025-02-03"), ("9999", "2025-02-03")],
 )  # fmt: skip
 def test_an_end_is_that_of_its_month_or_year(end, last):

@@ -545,10 +545,10 @@ def test_of_a_folder_every_file_is_read_or_named(tmp_path):
     plain.to_csv(tmp_path / "BBB.tsv", index=False, sep="\t")
     for ending in ("gz", "bz2", "xz", "zip"):
         plain.to_csv(tmp_path / f"{ending.upper()}.csv.{ending}", index=False)
-    for other in ("old.zip", "sheet.xlsx", "notes.txt", "README.md"):
+    for other in ("old.zip", "sheet.xlsx", "notes.txt", "README.md", "readme.txt"):
         (tmp_path / other).write_text("no table")
     (tmp_path / "link.csv").symlink_to(tmp_path / "nowhere")
-    with pytest.warns(ForecasterWarning, match=r"3 files are not read: notes.txt, old.zip, sheet"):
+    with pytest.warns(ForecasterWarning, match=r": not read: notes.txt, old.zip, sheet"):
         panel = fc.load_panel(f"files:{tmp_path}")
     assert panel.ids == ("AAA", "BBB", "BZ2", "GZ", "XZ", "ZIP")
     assert set(panel.skipped) == {"link"} and "No such file" in str(panel.skipped["link"])
@@ -558,6 +558,7 @@ def test_of_a_folder_every_file_is_read_or_named(tmp_path):
 def test_a_pipe_in_a_folder_is_named_not_waited_for(tmp_path):
     prices("AAA", 30).to_csv(tmp_path / "AAA.csv", index=False)
     os.mkfifo(tmp_path / "pipe.csv")
+    os.mkfifo(tmp_path / "pipe.txt")
     panel = fc.load_panel(f"files:{tmp_path}")
     assert "not a plain file" in str(panel.skipped["pipe"])
 

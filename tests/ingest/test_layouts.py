@@ -213,26 +213,71 @@ def long(**columns) -> pd.DataFrame:
     return pd.DataFrame({"unique_id": "A", "ds": days, "y": [1.0, 2.0, 4.0, 3.0], **columns})
 
 
-def test_a_column_called_time_is_no_clock_unless_days_repeat():
-    panel = load_panel(long(time=[12, 15, 9, 930]))
-    assert panel.times.astype("M8[D]").astype(str).tolist() == long()["ds"].tolist()
+@pytest.mark.parametrize("numbers", [[12, 15, 9, 10], [12, 15, 9, 930], [0, 1, 23, 12]])
+def test_small_numbers_called_time_are_refused_until_said(numbers):
+    with pytest.raises(DataError, match=r"'time' may hold times of day or other.*time=ds"):
+        load_panel(long(time=numbers))
+    panel = load_panel(long(time=numbers), time_col="ds")
     assert (panel.times == panel.times.astype("M8[D]")).all()  # no time of day
-    assert panel.channel("time").tolist() == [[12, 15, 9, 930]]
+    assert panel.channel("time").tolist() == [numbers]
+    twice = long(time=numbers)
+    with pytest.raises(DataError, match="may hold times of day"):  # one row twice is no clock
+        load_panel(pd.concat([twice, twice[-1:].assign(time=59)]))
 
 
-@pytest.mark.parametrize("options", [{}, {"wide": True}, {"time_col": "date", "wide": True}])
+@pytest.mark.parametrize("clock", ["1630", "163000", "16:30"])
+@pytest.mark.parametrize("name", ["time", "<TIME>"])
+def test_one_row_a_day_has_the_time_that_it_says(tmp_path, clock, name):
+    (tmp_path / "A.csv").write_text(
+        f"date,{name},close\n2024-01-02,{clock},1\n2024-01-03,{clock},2\n"
+    )
+    (frame,) = read_series(tmp_path / "A.csv").values()
+    assert frame["ds"].dt.strftime("%H:%M").tolist() == ["16:30"] * 2
+
+
+@pytest.mark.parametrize("nothing", ["", "0", "000000"])
+def test_midnights_and_empty_times_are_no_series(tmp_path, nothing):
+    (tmp_path / "A.csv").write_text(
+        f"Date,Time,AA,BB\n2024-01-02,{nothing},1,2\n2024-01-03,{nothing},2,3\n"
+    )
+    assert load_panel(f"files:{tmp_path / 'A.csv'}").ids == ("AA", "BB")
+
+
+def test_small_numbers_of_stooq_are_times(tmp_path):
+    (tmp_path / "A.csv").write_text("<DATE>,<TIME>,<CLOSE>\n20240102,5,1\n20240103,7,2\n")
+    (frame,) = read_series(tmp_path / "A.csv").values()
+    assert frame["ds"].dt.strftime("%H:%M").tolist() == ["00:05", "00:07"]
+
+
 @pytest.mark.parametrize("numbers", [[30.1, 29.5], [930.0, 1015.0]])
-def test_a_series_called_time_stays_a_series(options, numbers):
+@pytest.mark.parametrize("wide", [None, True])
+def test_a_series_called_time_stays_a_series(numbers, wide):
     table = pd.DataFrame({"date": ["2024-01-02", "2024-01-03"], "AAPL": 1.0, "TIME": numbers})
-    panel = load_panel(table, **options)
+    if numbers[0] == 930:
+        with pytest.raises(DataError, match=r"'TIME' may hold times of day or other numbers"):
+            load_panel(table, wide=wide)
+    else:
+        assert load_panel(table, wide=wide).ids == ("AAPL", "TIME")
+    panel = load_panel(table, wide=wide, time_col="date")
     assert panel.ids == ("AAPL", "TIME") and panel.channel("y")[1].tolist() == numbers
-    assert panel.times.astype("M8[s]").astype(str).tolist() == [
-        "2024-01-02T00:00:00", "2024-01-03T00:00:00",
-    ]  # fmt: skip
+    assert (panel.times == panel.times.astype("M8[D]")).all()
+
+
+def test_a_wide_table_of_hours_keeps_its_clock():
+    days = ["2024-01-02", "2024-01-02", "2024-01-03"]
+    panel = load_panel(pd.DataFrame({"date": days, "time": [930, 1030, 930], "load": [1.0, 2, 3]}))
+    assert panel.ids == ("load",)
+    assert panel.times.astype("M8[m]").astype(str).tolist()[1] == "2024-01-02T10:30"
 
 
 @pytest.mark.parametrize(
-    "text", ["2024-01-02,1.5\n2024-01-03,1.6\n", "AAPL,2024-01-02,1.5\nAAPL,2024-01-03,1.6\n"]
+    "text",
+    [
+        "2024-01-02,1.5\n2024-01-03,1.6\n",
+        "AAPL,2024-01-02,1.5\nAAPL,2024-01-03,1.6\n",
+        "2024-01-02,$100.13\n2024-01-03,$100.20\n",
+        "2024Q1,0\n2024Q2,3\n",
+    ],
 )
 def test_a_file_without_a_header_loses_no_row(tmp_path, text):
     (tmp_path / "x.csv").write_text(text)
@@ -240,13 +285,17 @@ def test_a_file_without_a_header_loses_no_row(tmp_path, text):
         read_series(tmp_path / "x.csv")
 
 
-def test_a_price_beside_another_number_is_not_taken_for_the_target():
-    with pytest.raises(DataError, match=r"may be 'price' or one of 'sales'; .*target=sales"):
-        load_panel(long(sales=2.0, price=1.5).drop(columns="y"))
+def test_a_price_beside_sales_is_not_taken_for_the_target():
+    with pytest.raises(DataError, match=r"may be 'price', 'sales_net'; name it, such as .*=price"):
+        load_panel(long(sales_net=2.0, price=1.5).drop(columns="y"))
     named = load_panel(long(sales=[1, 2, 3, 5], price=1.5).drop(columns="y"), target_col="sales")
     assert named.channel(named.target).tolist() == [[1, 2, 3, 5]]
-    assert load_panel(long(price=1.5, volume=3.0).drop(columns="y")).target == "close"
-    assert load_panel(long(price=[1, 2, 3, 4]).drop(columns="y")).target == "close"
+    coin = long(price=[1, 2, 3, 4], market_cap=7.0, total_volume=3.0).drop(columns="y")
+    assert load_panel(coin).target == "close"  # as CoinGecko writes it
+    assert (
+        load_panel(long(sales=2.0, price=[1, 2, 3, 4], high=5.0).drop(columns="y")).target
+        == "close"
+    )
 
 
 def test_names_that_differ_in_spaces_alone_are_one_series_with_a_warning():

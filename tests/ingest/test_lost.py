@@ -177,8 +177,26 @@ def test_rows_in_another_currency_are_not_appended(tmp_path, stored):
         assert series(more, "AAA").attrs["units"] == {"currency": "EUR"}
 
 
-def test_monthly_rows_are_not_appended_to_daily_ones(tmp_path, stored):
-    months = prices("AAA", 5).assign(date=pd.date_range("2020-04-01", periods=5, freq="MS"))
+def test_a_currency_under_another_heading_and_of_a_wide_table_is_compared_too(tmp_path):
+    path = tmp_path / "w.csv"
+    wide = pd.DataFrame({"date": pd.bdate_range("2024-01-01", periods=9), "AA": range(9)})
+    wide[:8].assign(currency="EUR").to_csv(path, index=False)
+    ingest(Home(tmp_path), open_source(f"files:{path}"), None)
+    wide[8:].assign(ccy="USD").to_csv(path, index=False)
+    arrived = ingest(Home(tmp_path), open_source(f"files:{path}", append=True), None, refresh=True)
+    (why,) = arrived.stale.values()
+    assert "column 'ccy' holds USD, that of the stored rows EUR" in why
+
+
+def test_another_target_is_not_appended(tmp_path, stored):
+    other = day_after(BOTH)[["ticker", "date", "close"]].rename(columns={"close": "y"})
+    arrived = ingest(Home(tmp_path), stored(other, append=True), ["AAA"], refresh=True)
+    assert "it holds 'y', the stored rows 'close'" in arrived.stale["AAA"]
+
+
+@pytest.mark.parametrize("rows", [3, 5])
+def test_monthly_rows_are_not_appended_to_daily_ones(tmp_path, stored, rows):
+    months = prices("AAA", rows).assign(date=pd.date_range("2020-04-01", periods=rows, freq="MS"))
     arrived = ingest(Home(tmp_path), stored(months, append=True), ["AAA"], refresh=True)
     assert "its rows are 30 days apart, the stored ones 1 day; give" in arrived.stale["AAA"]
     assert len(series(arrived, "AAA")) == 60

@@ -401,3 +401,14 @@ def test_a_row_in_the_future_is_left_out_and_said(database):
     put(database, pd.concat([BOTH, BOTH.iloc[[59]].assign(date="2099-01-02")]))
     with pytest.warns(ForecasterWarning, match="rows in the future are left out"):
         assert load(database).times[-1] < np.datetime64("2021-01-01")
+
+
+def test_rows_of_another_currency_are_not_appended(tmp_path, database):
+    euros = prices("AAA", 60).assign(currency="EUR")
+    put(database, euros[:-1])
+    name = f"sql:sqlite:///{database}"
+    ingest(Home(tmp_path), open_source(name, query="SELECT * FROM prices"), None)
+    put(database, euros[-1:].assign(currency="USD"))
+    again = open_source(name, query="SELECT * FROM prices", append=True)
+    arrived = ingest(Home(tmp_path), again, None, refresh=True)
+    assert "column 'currency' holds USD, that of the stored rows EUR" in arrived.stale["AAA"]

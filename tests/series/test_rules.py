@@ -205,3 +205,8 @@ def test_dates_beyond_the_reach_of_nanoseconds_are_one_error():
     times = pd.date_range("2261-01-31", periods=12, freq="ME").to_numpy("datetime64[ns]")
     with pytest.raises(DataError, match="the 9 times after 2261-12-31 go beyond 2262-04-11"):
         infer_frequency(times).after(times[-1], 9)
+    hours = pd.date_range("2262-01-02", "2262-04-05", freq="h")
+    open_hours = hours[(hours.hour >= 9) & (hours.hour < 17) & (hours.day_of_week < 5)]
+    stamps = open_hours.to_numpy("datetime64[ns]")
+    with pytest.raises(DataError, match="the 200 times after 2262-04-04 16:00:00 go beyond"):
+        infer_frequency(stamps).after(stamps[-1], 200)

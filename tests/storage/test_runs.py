@@ -243,6 +243,19 @@ def test_a_run_that_cannot_be_removed_stays_whole_and_listed(home, saved, monkey
         remove_run(home, "a")
     assert home.runs() == [folder] == list(home.models.iterdir())
     monkeypatch.undo()
+
+    def half(path):
+        next(file for file in path.iterdir()).unlink()
+        refused(path)
+
+    other = saved("b", "yahoo", ["KO"])
+    monkeypatch.setattr(shutil, "rmtree", half)
+    with pytest.raises(WriteError, match="cannot be removed"):
+        remove_run(home, "b")
+    assert not other.exists()  # what is left of it is no run
+    monkeypatch.undo()
+    for left in home.models.glob(".tmp-*"):
+        shutil.rmtree(left)
     monkeypatch.setattr(os, "access", lambda path, mode: "models" not in str(path))
     with pytest.raises(WriteError, match="cannot be removed: Permission denied"):
         remove_run(home, "a")

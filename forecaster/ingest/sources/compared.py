@@ -2,12 +2,15 @@
 
 from typing import Literal, TypeAlias
 
+import numpy as np
 import pandas as pd
 
+from forecaster.errors import listed
 from forecaster.ingest.sources.future import without_future
 from forecaster.ingest.sources.lost import TOO_SHORT, lost_from, why_suspect, with_lost
 from forecaster.ingest.sources.source import Fetched, Known
 from forecaster.ingest.store.series_file import UNITS
+from forecaster.ingest.tables.roles import TARGETS, canonical
 from forecaster.series import repeated_at, spaced_otherwise, spacing_of
 
 Lost: TypeAlias = Literal["suspect", "keep", "replace"]
@@ -47,17 +50,28 @@ def _why_apart(frame: pd.DataFrame, stored: pd.DataFrame) -> str | None:
     if kinds[0] != kinds[1]:
         new, old = ("dates" if kind == "M" else "whole numbers" for kind in kinds)
         return f"its times are {new}, those of the stored rows {old}; write both alike"
-    before = stored.attrs.get(UNITS, {})
+    targets = [[name for name in TARGETS if name in table] for table in (frame, stored)]
+    if not set(targets[0]) & set(targets[1]):
+        new, old = (listed(map(repr, names)) for names in targets)
+        return f"it holds {new}, the stored rows {old}; name the target alike"
+    before = {_kind_of(name): unit for name, unit in stored.attrs.get(UNITS, {}).items()}
     for column, unit in frame.attrs.get(UNITS, {}).items():
-        if before.get(column, unit) != unit:
+        if (there := before.get(_kind_of(column), unit)) != unit:
             return (
-                f"column {column!r} holds {unit}, that of the stored rows {before[column]}; "
-                "convert the numbers, or `ingest --refresh` with the whole history in one unit"
+                f"column {column!r} holds {unit}, that of the stored rows {there}; convert the "
+                "numbers, or `ingest --refresh` with the whole history in one unit"
             )
-    spacing = spacing_of(stored["ds"].to_numpy())
-    if why := spaced_otherwise(frame["ds"].to_numpy(), spacing, "the stored ones"):
+    times, known = frame["ds"].to_numpy(), stored["ds"].to_numpy()
+    if len(times) and times[0] > known[-1]:
+        times = np.concatenate([known[-1:], times])  # the gap between both counts, too
+    if why := spaced_otherwise(times, spacing_of(known), "the stored ones"):
         return f"{why}; give them a series of their own, or `ingest --refresh` replaces all rows"
     return None
+
+
+def _kind_of(column: str) -> str:
+    """Return whether a column states the unit of numbers, or their currency."""
+    return "unit" if canonical(column) in ("unit", "units", "uom") else "currency"
 
 
 def repeated_time(frame: pd.DataFrame) -> str | None:

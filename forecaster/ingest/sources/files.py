@@ -192,11 +192,13 @@ class Files:
         others = [
             as_text(file.relative_to(self.path))
             for file in self._visible()
-            if file not in read and file.name.lower().endswith(TABLES)
+            if file not in read
+            and file.name.lower().endswith(TABLES)
+            and not file.name.lower().startswith(("readme", "license"))
         ]
         if others:
             warnings.warn(
-                f"{self.path}: {len(others)} files are not read: {listed(sorted(others))}. In a "
+                f"{self.path}: not read: {listed(sorted(others))}. In a "
                 "folder .csv and .tsv (also packed, as .csv.gz), .parquet, and .txt from Stooq are "
                 "read; rename or convert them, or move them elsewhere",
                 ForecasterWarning,
@@ -262,6 +264,8 @@ def _kept_by_homes(folder: Path) -> set[Path]:
 
 def _is_stooq(path: Path) -> bool:
     """Return whether a text file is a download from Stooq."""
+    if not path.is_file():  # a pipe would be waited for
+        return False
     try:
         with path.open("rb") as file:
             return b"<date>" in file.read(200).lower()

@@ -1,6 +1,7 @@
 """Read times: dates in common formats, times of day in a column of their own, and whole numbers."""
 
 import datetime
+import enum
 import re
 import warnings
 
@@ -9,7 +10,7 @@ import pandas as pd
 
 from forecaster.errors import DataError, ForecasterWarning, UsageError, quoted
 from forecaster.ingest.tables.location import TableLocation
-from forecaster.ingest.tables.numbers import plain_cells
+from forecaster.ingest.tables.numbers import BLANK, plain_cells
 from forecaster.series import SERIAL_START, dates_of_numbers, means_now, other_meaning, split_offset
 
 EXCEL, STEPS, UTC = "excel", "steps", "utc"
@@ -36,6 +37,7 @@ _FURTHER_OFFSET = r"[T ]\d\d(?::?\d\d){0,2}(?:[.,]\d+)?\s*[+-]\d"
 _REACHED = (pd.Timestamp("1677-09-23"), pd.Timestamp("2262-04-10"))
 _END_OF_DAY = r"(?<=\d[T ])24:00(?=$|:00(?:\.0+)?(?:$|[ Zz+-])|[ Zz+-])"
 _HEAD = 100  # cells that are looked at first
+_LEAST_CLOCK, _MOST_CLOCKS = 100, 0.5  # 100 is 01:00; share of the times that are this or later
 _LAST_COUNT = 3_000  # counts of steps, and years, hardly begin later
 _LAST_SERIAL = 2_958_465  # 9999-12-31
 
@@ -104,20 +106,33 @@ CLOCK = "time of day"
 """The role of a column with the times of day of the dates in another one."""
 
 
-def holds_clock(name: str, cells: pd.Series, *, days_repeat: bool) -> bool:
-    """Return whether a column called ``time`` holds times of day, rather than a number of its own.
+class Clock(enum.Enum):
+    """What a column called ``time`` holds."""
 
-    Numbers without a colon (930, 093000) are times of day only in a column that is called
-    ``<TIME>``, as Stooq writes it, or where several rows have the same day.
+    YES = "times of day"
+    NO = "something else"
+    MAYBE = "times of day, or numbers"
 
-    - ``name``: as written
-    - ``days_repeat``: whether any series has several rows for a day
+
+def clock_in(name: str, cells: pd.Series) -> Clock:
+    """Return whether a column called ``time`` holds times of day.
+
+    Numbers without a colon are hours and minutes (930, 1600) or also seconds (093000), if most of
+    them have three digits or more; of smaller ones it is not clear. In a column that Stooq calls
+    ``<TIME>`` they always are. Nothing but zeros or empty cells is midnight.
+
+    ``name``: as written
     """
     text = plain_cells(cells).astype(str).str.strip()
-    if not len(text) or _clock_digits(text) is None:
-        return False
-    stooq = name.strip().lower() == "<time>"
-    return stooq or days_repeat or bool(text.str.contains(":", regex=False).all())
+    if text.str.lower().isin([*BLANK, "0", "0.0", "000000"]).all():
+        return Clock.YES
+    if _clock_digits(text) is None:
+        return Clock.NO
+    if name.strip().lower() == "<time>" or text.str.contains(":", regex=False).all():
+        return Clock.YES
+    numbers = pd.to_numeric(text, errors="coerce")
+    long = (numbers >= _LEAST_CLOCK)[numbers != 0]
+    return Clock.YES if long.mean() >= _MOST_CLOCKS else Clock.MAYBE
 
 
 def _clock_digits(text: pd.Series) -> pd.Series | None:
@@ -332,8 +347,8 @@ def _parse(text: pd.Series) -> pd.Series:
         return in_rows(max(partly, key=lambda dates: rows[dates.notna().to_numpy()].sum()))
     if any((dates != readings[0]).any() for dates in readings):
         raise ValueError(
-            f"dates such as {written.iloc[0]!r} may have the month or the day first, as none has a "
-            "day after the 12th; choose by --date-format %d/%m/%Y (in Python date_format=), or "
+            f"dates such as {written.iloc[0]!r} may have the month or the day first, as no number "
+            "in them is above 12; choose by --date-format %d/%m/%Y (in Python date_format=), or "
             "write them as 2024-03-28"
         )
     return readings[0]

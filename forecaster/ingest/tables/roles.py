@@ -13,7 +13,13 @@ from typing import Any, TypedDict, cast
 import pandas as pd
 
 from forecaster.errors import DataError, UsageError, listed
-from forecaster.ingest.tables.dates import CLOCK, are_dates, check_date_format, holds_clock
+from forecaster.ingest.tables.dates import (
+    CLOCK,
+    Clock,
+    are_dates,
+    check_date_format,
+    clock_in,
+)
 from forecaster.ingest.tables.location import TableLocation
 from forecaster.ingest.tickers.universe import looks_like_a_date
 
@@ -83,7 +89,13 @@ _NAME_THEM = (
     "target_col=), or, if each column is a series, the time alone: --columns wide,time=NAME "
     "(wide=True, time_col=)"
 )
-_NUMBER = re.compile(r"[-+]?\d[\d.,' ]*(?:[eE][-+]?\d+)?")
+_NUMBER = re.compile(r"[-+($€£]*\d[\d.,' ]*(?:[eE][-+]?\d+)?[)%]?")
+_PERIOD = re.compile(r"\d{4}[- ]?(?:Q[1-4]|M\d\d|W\d\d)", re.IGNORECASE)
+# What is forecast beside a price, rather than the price.
+_AMOUNTS = {
+    "sales", "sold", "demand", "quantity", "qty", "units", "orders", "revenue", "amount", "value",
+    "visits", "target",
+}  # fmt: skip
 _LIKE_TICKERS = re.compile(r"[A-Z0-9^][A-Z0-9.=^-]*")
 _MOST_NAMED = 12
 
@@ -227,12 +239,12 @@ def find_roles(table: pd.DataFrame, where: TableLocation, columns: Columns) -> R
     Raises DataError if a column is missing, two have the same role, or the table may be long or
     wide.
     """
-    if not columns.named and not columns.wide:
+    if not columns.named:
         _refuse_no_header(table, where)
     names = _with_options(table, where, columns)
     _take_sole_times(table, names, columns.date_format)
     if columns.time_col is None:  # else that column holds the time of day, too
-        _take_clock(table, names)
+        _take_clock(table, names, where, wide=_seems_wide(names, columns))
     _refuse_doubled(names, where)
     if columns.wide or (columns.wide is None and _looks_wide(table, names, where, columns)):
         if "ds" not in names.values():
@@ -256,6 +268,7 @@ def _refuse_no_header(table: pd.DataFrame, where: TableLocation) -> None:
     names = list(table.columns)
     dates = [name for name in names if looks_like_a_date(name.strip())]
     numbers = [name for name in names if name not in dates and _NUMBER.fullmatch(name.strip())]
+    dates += [name for name in names if _PERIOD.fullmatch(name.strip())]
     roles = set(canonical_names(names).values())
     if dates and numbers and not roles & {"unique_id", "ds", *TARGETS}:
         raise DataError(
@@ -267,19 +280,23 @@ def _refuse_no_header(table: pd.DataFrame, where: TableLocation) -> None:
 def _refuse_doubtful_price(
     table: pd.DataFrame, names: dict[str, str], where: TableLocation
 ) -> None:
-    """Raise DataError if a column ``price`` may be the target or a number beside it.
+    """Raise DataError if either a column ``price`` or an amount beside it may be the target.
 
-    It is the target beside the other columns of prices, or if it is the only number.
+    It is the target, unless another column is called ``sales``, ``quantity`` or the like.
     """
     price = next((old for old, new in names.items() if new == "close"), None)
     if price is None or canonical(price) != "price" or set(PRICES) & set(names.values()):
         return
     known = ("unique_id", "ds", CLOCK, *TARGETS, *UNUSED)
-    others = [o for o, new in names.items() if new not in known and _kind(table, o) == "numbers"]
+    others = [
+        old
+        for old, new in names.items()
+        if new not in known and _AMOUNTS & set(new.split("_")) and _kind(table, old) == "numbers"
+    ]
     if others:
         raise DataError(
-            f"{where}: the target may be {price!r} or one of {listed(map(repr, others))}; name it: "
-            f"--columns target={others[0]} (in Python target_col={others[0]!r})"
+            f"{where}: the target may be {listed(map(repr, [price, *others]))}; name it, such as "
+            f"--columns target={price} (in Python target_col={price!r})"
         )
 
 
@@ -323,15 +340,43 @@ def _take_sole_times(table: pd.DataFrame, names: dict[str, str], date_format: st
         names[dated[0]] = "ds"
 
 
-def _take_clock(table: pd.DataFrame, names: dict[str, str]) -> None:
-    """Use a column called ``time`` as the times of day of the dates, if it holds some."""
+def _take_clock(
+    table: pd.DataFrame, names: dict[str, str], where: TableLocation, *, wide: bool
+) -> None:
+    """Use a column called ``time`` as the times of day of the dates, if it holds some.
+
+    Raises DataError if it may hold others, such as the prices of a series in a wide table.
+    """
     clocks = [old for old, new in names.items() if new == "time" and old in table]
     if len(clocks) != 1 or "ds" not in names.values():
         return
-    keys = [old for old, new in names.items() if new in ("unique_id", "ds")]
-    days_repeat = bool(table.duplicated(keys).any())
-    if holds_clock(clocks[0], table[clocks[0]], days_repeat=days_repeat):
-        names[clocks[0]] = CLOCK
+    clock, day = clocks[0], next(old for old, new in names.items() if new == "ds")
+    found = clock_in(clock, table[clock])
+    if found is Clock.YES and wide and _may_be_series(table, clock, day):
+        found = Clock.MAYBE
+    if found is Clock.MAYBE:
+        raise DataError(
+            f"{where}: column {clock!r} may hold times of day or other numbers, such as "
+            f"{table[clock].iloc[0]}. If they are times, write them as 09:30; if not, name the "
+            f"column of times: --columns {'wide,' if wide else ''}time={day} (in Python "
+            f"time_col={day!r})"
+        )
+    if found is Clock.YES:
+        names[clock] = CLOCK
+
+
+def _seems_wide(names: dict[str, str], columns: Columns) -> bool:
+    """Return whether each column may be a series, as far as the roles of all tell."""
+    if columns.wide is not None:
+        return columns.wide
+    known = {"unique_id", *TARGETS, *PRICES} & set(names.values())
+    return not known and columns.id_col is None and columns.target_col is None
+
+
+def _may_be_series(table: pd.DataFrame, clock: str, day: str) -> bool:
+    """Return whether times of day that are numbers may be values: no day has several rows."""
+    numbers = pd.api.types.is_numeric_dtype(table[clock]) and table[clock].fillna(0).any()
+    return bool(numbers) and not table[day].duplicated().any()
 
 
 def _take_sole_number(table: pd.DataFrame, names: dict[str, str]) -> None:

@@ -77,7 +77,10 @@ class Frequency:
         if self.alias == "step":
             return int(cast(int, last)) + self.step * np.arange(1, count + 1)
         try:
-            return self._dates_after(pd.Timestamp(last), count)
+            later = self._dates_after(pd.Timestamp(last), count)
+            if len(later) and later[-1] < later[0]:  # nanoseconds began anew
+                raise OverflowError
+            return later
         except (pd.errors.OutOfBoundsDatetime, OverflowError) as error:
             raise DataError(
                 f"the {count} times after {show_time(last)} go beyond 2262-04-11, the last date "

@@ -24,8 +24,12 @@ _OFFSET = re.compile(
     rf"^(.*{_CLOCK})\s*(?:[Zz]|UTC|GMT|([+-])(0\d|1[0-5])(?::?(\d\d)(?::\d\d)?)?)$"
 )
 _HAS_OFFSET = rf"{_CLOCK}\s*(?:[Zz]|UTC|GMT|[+-](?:0\d|1[0-5])(?::?\d\d(?::\d\d)?)?)$"
-_YEAR_LAST = re.compile(r"\s*\d{1,2}[-/. ]\d{1,2}[-/. ]\d")
-_MONTH_OR_YEAR = re.compile(r"\s*\d{4}(?P<month>[-/]\d\d?)?\s*$")
+_YEAR_LAST = re.compile(r"\s*\d{1,2}[-/. ]\d{1,2}(?:[-/. ]\d|\s*$)")  # or none
+# 2024, 2024Q1, 2024-01, 2024M01, 01/2024, Jan 2024
+_PERIOD = re.compile(
+    r"\s*(?:\d{4}(?:(?P<quarter>[- ]?[Qq][1-4])|(?P<month>[-/. M]\d\d?))?"
+    r"|(?P<other>\d\d?[-/.]\d{4}|[A-Za-z]{3,9}[- ]\d{4}))\s*$"
+)
 _SHORTEST_DATE = 8  # characters
 
 _MOST = 2.0**63  # whole numbers of 64 bits lie below it
@@ -122,15 +126,17 @@ def nearest_time(date: Date) -> pd.Timestamp:
 
 
 def end_of_day(date: Date) -> pd.Timestamp:
-    """Return the last nanosecond of a day, month or year, at most the last that there is.
+    """Return the last nanosecond of a day, month, quarter or year, at most the last that there is.
 
-    ``date``: ``2024-01`` is the month, ``2024`` the year, anything else a day. Raises UsageError
-    for anything but a date.
+    ``date``: ``2024-01`` is the month, ``2024`` the year, what names a day is that. Raises
+    UsageError for anything but a date.
     """
     time = nearest_time(date)
-    written = _MONTH_OR_YEAR.match(date) if isinstance(date, str) else None
+    written = _PERIOD.match(date) if isinstance(date, str) else None
     if written and pd.Timestamp.min.year < time.year < pd.Timestamp.max.year:
-        time += pd.offsets.MonthEnd(1) if written["month"] else pd.offsets.YearEnd(1)
+        month = written["month"] or written["other"]
+        period = pd.offsets.MonthEnd if month else pd.offsets.YearEnd
+        time += pd.offsets.QuarterEnd(1) if written["quarter"] else period(1)
     if time >= pd.Timestamp.max.floor("D"):
         return pd.Timestamp.max
     return max(time, pd.Timestamp.min.ceil("D")).normalize() + pd.Timedelta(days=1, nanoseconds=-1)
