@@ -207,15 +207,12 @@ def listed(names: Iterable[object]) -> str:
 
 
 def warn_of_skipped(skipped: Mapping[str, object]) -> None:
-    """Warn of skipped series by name with their reasons, if there are any.
-
-    It points to the user's line if the function that calls this one is called by one of the API.
-    """
+    """Warn of skipped series by name with their reasons, if there are any."""
     if skipped:
         warnings.warn(
             f"{len(skipped)} series skipped:\n{name_reasons(skipped)}",
             ForecasterWarning,
-            stacklevel=4,
+            stacklevel=4,  # this function, the one that calls it, a public one, the user's line
         )
 
 

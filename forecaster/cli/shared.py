@@ -206,7 +206,7 @@ def read_tickers(
 ) -> "tuple[list[str] | None, Membership | None]":
     """Return the tickers of a file or list, and the times of membership if the file has them.
 
-    ``source``: which they are of. Raises UsageError if one may be any of several of its series.
+    ``source``: has their series. Raises UsageError if one may be any of several of its series.
     """
     tickers, membership = _tickers_and_members(path)
     if tickers is not None and source is not None:

@@ -543,7 +543,7 @@ def refuse_alike(source: Source, tickers: Sequence[str]) -> None:
 
     Letter case, and the sign before a share class, do not matter in a list of tickers.
     """
-    if source.fingerprint() is None:  # it has no list, or one of tickers
+    if source.fingerprint() is None:  # its names are tickers in capitals
         return
     alike: dict[str, list[str]] = {}
     for name in source.tickers():

@@ -235,6 +235,21 @@ def test_one_row_a_day_has_the_time_that_it_says(tmp_path, clock, name):
     assert frame["ds"].dt.strftime("%H:%M").tolist() == ["16:30"] * 2
 
 
+@pytest.mark.parametrize("clocks", [["09:30", ""], ["09:30", "noon"], ["9:30", "25:00"]])
+def test_times_of_day_of_some_rows_alone_are_refused(tmp_path, clocks):
+    rows = "".join(f"2024-01-0{n + 2},{clock},{n + 1}\n" for n, clock in enumerate(clocks))
+    (tmp_path / "A.csv").write_text("date,time,close\n" + rows)
+    with pytest.raises(
+        DataError, match=r"'time' may hold times of day.*write all of them as 09:30"
+    ):
+        read_series(tmp_path / "A.csv")
+
+
+def test_an_empty_column_of_times_is_no_number(tmp_path):
+    (tmp_path / "A.csv").write_text("Date,Time,Close\n2024-01-02,,1\n2024-01-03,,2\n")
+    assert list(read_series(tmp_path / "A.csv")["A"]) == ["unique_id", "ds", "close"]
+
+
 @pytest.mark.parametrize("nothing", ["", "0", "000000"])
 def test_midnights_and_empty_times_are_no_series(tmp_path, nothing):
     (tmp_path / "A.csv").write_text(

@@ -260,7 +260,7 @@ class RollingOrigin:
                 yield origins, self.forecasts(origins)
 
     def warn_of_skipped(self, panel: Panel) -> None:
-        """Warn of the series of a panel that no network was trained for, so without forecasts."""
+        """Warn of the series of a panel that the fit skipped, which have no forecasts."""
         first, _ = self.parts[0]
         reasons = {name: self.panel.skipped[name] for name in panel.ids if name in first.skipped}
         warn_of_skipped(reasons)

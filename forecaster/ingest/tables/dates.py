@@ -37,7 +37,8 @@ _FURTHER_OFFSET = r"[T ]\d\d(?::?\d\d){0,2}(?:[.,]\d+)?\s*[+-]\d"
 _REACHED = (pd.Timestamp("1677-09-23"), pd.Timestamp("2262-04-10"))
 _END_OF_DAY = r"(?<=\d[T ])24:00(?=$|:00(?:\.0+)?(?:$|[ Zz+-])|[ Zz+-])"
 _HEAD = 100  # cells that are looked at first
-_LEAST_CLOCK, _MOST_CLOCKS = 100, 0.5  # 100 is 01:00; share of the times that are this or later
+_CLOCK = r"([01]?\d|2[0-3]):[0-5]\d(:[0-5]\d)?"
+_LEAST_CLOCK, _SHARE_OF_CLOCKS = 100, 0.5  # 100 is 01:00; share of times that are this or later
 _LAST_COUNT = 3_000  # counts of steps, and years, hardly begin later
 _LAST_SERIAL = 2_958_465  # 9999-12-31
 
@@ -107,32 +108,34 @@ CLOCK = "time of day"
 
 
 class Clock(enum.Enum):
-    """What a column called ``time`` holds."""
+    """Whether a column called ``time`` holds times of day."""
 
-    YES = "times of day"
-    NO = "something else"
-    MAYBE = "times of day, or numbers"
+    YES, NO, MAYBE = range(3)
 
 
 def clock_in(name: str, cells: pd.Series) -> Clock:
     """Return whether a column called ``time`` holds times of day.
 
-    Numbers without a colon are hours and minutes (930, 1600) or also seconds (093000), if most of
-    them have three digits or more; of smaller ones it is not clear. In a column that Stooq calls
-    ``<TIME>`` they always are. Nothing but zeros or empty cells is midnight.
+    Numbers without a colon are times (930, 1600, or 093000 with seconds) if half of them or more
+    have three digits; Stooq's ``<TIME>`` always holds times. Smaller numbers may be times or not,
+    and so may a column in which only some cells are times. Zeros or empty cells alone are midnight.
 
     ``name``: as written
     """
-    text = plain_cells(cells).astype(str).str.strip()
+    text = _clock_text(cells)
     if text.str.lower().isin([*BLANK, "0", "0.0", "000000"]).all():
         return Clock.YES
     if _clock_digits(text) is None:
-        return Clock.NO
+        return Clock.MAYBE if text.str.fullmatch(_CLOCK).any() else Clock.NO
     if name.strip().lower() == "<time>" or text.str.contains(":", regex=False).all():
         return Clock.YES
     numbers = pd.to_numeric(text, errors="coerce")
     long = (numbers >= _LEAST_CLOCK)[numbers != 0]
-    return Clock.YES if long.mean() >= _MOST_CLOCKS else Clock.MAYBE
+    return Clock.YES if long.mean() >= _SHARE_OF_CLOCKS else Clock.MAYBE
+
+
+def _clock_text(cells: pd.Series) -> pd.Series:
+    return plain_cells(cells).astype(str).where(cells.notna(), "").str.strip()
 
 
 def _clock_digits(text: pd.Series) -> pd.Series | None:
@@ -152,7 +155,7 @@ def with_clock(
     Dates are returned unchanged if all times of day are midnight.
     """
     dates = table["ds"]
-    clock = _clock_digits(plain_cells(table[CLOCK]).astype(str).str.strip())
+    clock = _clock_digits(_clock_text(table[CLOCK]))
     if clock is None or (clock == "000000").all() or (clock == "240000").all():
         return dates
     day = to_times(dates, where, date_format)

@@ -10,7 +10,7 @@ _FEWEST, _FEWEST_PERIODS = 3, 4  # dates that tell a rule; that tell a quarter o
 _MONTH = 30.44  # days in the mean
 _HALF_MONTH = (13, 16)  # days between the middle and the end of a month
 _PART = 0.25  # least share of the dates on each of the two days of a half month
-_THIRD = 0.2  # the same on each of the three days of dekads
+_THIRD = 0.2  # least share of the dates on each of the three days of dekads
 _YEAR_OF_ROWS = 13  # from a date to that one year later
 
 QUARTER = 91

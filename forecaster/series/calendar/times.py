@@ -25,9 +25,9 @@ _OFFSET = re.compile(
 )
 _HAS_OFFSET = rf"{_CLOCK}\s*(?:[Zz]|UTC|GMT|[+-](?:0\d|1[0-5])(?::?\d\d(?::\d\d)?)?)$"
 _YEAR_LAST = re.compile(r"\s*\d{1,2}[-/. ]\d{1,2}(?:[-/. ]\d|\s*$)")  # or none
-# 2024, 2024Q1, 2024-01, 2024M01, 01/2024, Jan 2024
+# 2024, 2024Q1, 2024-01, 01/2024, Jan 2024
 _PERIOD = re.compile(
-    r"\s*(?:\d{4}(?:(?P<quarter>[- ]?[Qq][1-4])|(?P<month>[-/. M]\d\d?))?"
+    r"\s*(?:\d{4}(?:(?P<quarter>[- ]?[Qq][1-4])|(?P<month>[-/. ]\d\d?))?"
     r"|(?P<other>\d\d?[-/.]\d{4}|[A-Za-z]{3,9}[- ]\d{4}))\s*$"
 )
 _SHORTEST_DATE = 8  # characters
@@ -128,8 +128,8 @@ def nearest_time(date: Date) -> pd.Timestamp:
 def end_of_day(date: Date) -> pd.Timestamp:
     """Return the last nanosecond of a day, month, quarter or year, at most the last that there is.
 
-    ``date``: ``2024-01`` is the month, ``2024`` the year, what names a day is that. Raises
-    UsageError for anything but a date.
+    ``date``: ``2024-01`` means the month, ``2024Q1`` the quarter, ``2024`` the year, and anything
+    else a day. Raises UsageError for anything but a date.
     """
     time = nearest_time(date)
     written = _PERIOD.match(date) if isinstance(date, str) else None
