@@ -36,7 +36,7 @@ from forecaster.classical.ces_states import (
     initial_of,
     pieces,
 )
-from forecaster.classical.ets import MOST_SEASON
+from forecaster.classical.ets_form import MOST_SEASON
 
 _SERIES = 1024  # number of series that are fitted at a time
 _LEAST = 1e-30  # mean squared error, in squares of a series' mean absolute value

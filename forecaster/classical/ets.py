@@ -5,18 +5,18 @@ logarithms of the values stand in for multiplicative errors and seasons, with th
 likelihood, so that the information criteria of both can be compared.
 """
 
-import itertools
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from forecaster.classical.admissible import admissible
+from forecaster.classical.ets_form import Form, forms_of
 from forecaster.classical.innovations import (
     Estimate,
     Lengths,
     Parameters,
-    Space,
     Values,
     ahead_of,
     on_grid,
@@ -29,90 +29,9 @@ from forecaster.classical.rows import Batch, batches
 
 Row: TypeAlias = Float[np.ndarray, " time"]
 
-MOST_SEASON = 24
-"""Steps in the longest season that these models take: longer ones have too many initial states."""
-
-_GRID = {
-    "level": (0.02, 0.1, 0.2, 0.35, 0.55, 0.8, 0.98),
-    "trend": (0.02, 0.1, 0.3),
-    "damping": (0.85, 0.95),
-    "season": (0.02, 0.1, 0.3),
-}
-_BOUNDS = {
-    "level": (1e-4, 0.9999),
-    "trend": (1e-4, 0.9999),
-    "damping": (0.8, 0.98),
-    "season": (1e-4, 0.9999),
-}
-_TRENDS = ("none", "additive", "damped")
 _KEPT, _LEAST_WEIGHT = 3, 0.05  # forms of a series that are averaged, and the least weight
 _NEAR = 6.0  # forms within this distance of the best criterion on the grid are fitted exactly
 _LEARNED_FROM = 512  # latest values that parameters are estimated on
-
-
-class Form(NamedTuple):
-    """A form of exponential smoothing.
-
-    - ``trend``: "none", "additive" or "damped"
-    - ``season``: steps in a season; 1 for none
-    - ``logarithmic``: whether logarithms are smoothed
-    """
-
-    trend: str
-    season: int = 1
-    logarithmic: bool = False
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of its parameters.
-
-        The trend's parameter is a share of the level's. The season's is a share of one minus the
-        level's.
-        """
-        names = {
-            "level": True,
-            "trend": self.trend != "none",
-            "damping": self.trend == "damped",
-            "season": self.season > 1,
-        }
-        return tuple(name for name, there in names.items() if there)
-
-    @property
-    def freedom(self) -> int:
-        """The number of parameters, of free initial states, and one for the variance."""
-        return len(self.names) + 1 + (self.trend != "none") + (self.season - 1) + 1
-
-    def grid(self) -> Parameters:
-        """Return the parameters that are tried on every series."""
-        return np.array(list(itertools.product(*(_GRID[name] for name in self.names))))
-
-    def bounds(self) -> Float[np.ndarray, "parameter 2"]:
-        """Return the least and the greatest value of each parameter."""
-        return np.array([_BOUNDS[name] for name in self.names])
-
-    def space(self, parameters: Parameters) -> Space:
-        """Return state-space models with these parameters; states are level, trend, seasons."""
-        given = dict(zip(self.names, parameters.T, strict=True))
-        models, trended, seasonal = len(parameters), self.trend != "none", self.season > 1
-        size = 1 + trended + (self.season if seasonal else 0)
-        transition = np.zeros((models, size, size))
-        output, gain = np.zeros((models, size)), np.zeros((models, size))
-        output[:, 0] = transition[:, 0, 0] = 1
-        gain[:, 0] = given["level"]
-        if trended:
-            damping = given.get("damping", np.ones(models))
-            output[:, 1] = transition[:, 0, 1] = transition[:, 1, 1] = damping
-            gain[:, 1] = given["level"] * given["trend"]
-        free = np.eye(size)
-        if seasonal:  # the season that comes next stands first
-            first = 1 + trended
-            output[:, first] = transition[:, -1, first] = 1
-            rows = np.arange(first, size - 1)
-            transition[:, rows, rows + 1] = 1
-            gain[:, -1] = given["season"] * (1 - given["level"])
-            free = free[:, :-1]
-            free[-1, first:] = -1  # seasons begin with a sum of zero
-        return Space(transition, output, gain, free)
 
 
 class Component(NamedTuple):
@@ -127,13 +46,13 @@ Average: TypeAlias = tuple[Component, ...]
 """The forms whose forecasts are averaged for a series; empty where it has too few values."""
 
 
-def forms_of(season: int) -> list[Form]:
-    """Return all forms of series with a season; 1 for none."""
-    seasons = (1, season) if 1 < season <= MOST_SEASON else (1,)
-    return [Form(*each) for each in itertools.product(_TRENDS, seasons, (False, True))]
-
-
-def fit_ets(rows: Sequence[Row], season: int, *, exact: bool = True) -> list[Average]:
+def fit_ets(
+    rows: Sequence[Row],
+    season: int,
+    *,
+    exact: bool = True,
+    bounds: Literal["usual", "admissible"] = "usual",
+) -> list[Average]:
     """Return the average over forms of each series, weighted by their corrected Akaike criterion.
 
     Burnham & Anderson (2002), Model Selection and Multimodel Inference, section 2.9. Every form is
@@ -144,7 +63,14 @@ def fit_ets(rows: Sequence[Row], season: int, *, exact: bool = True) -> list[Ave
     - ``exact``: whether to look for the greatest likelihood, or only near the grid's best point.
       Combined with other models, the latter forecasts as well: within 0.2 % in the mean of five
       panels
+    - ``bounds``: "usual": the trend's weight is below the level's, and the season's below one minus
+      the level's. "admissible": errors of the initial state must not grow; likelihoods are higher,
+      forecasts are not better (docs/evaluation.md). Needs ``exact``
+
+    Raises ValueError for admissible bounds without ``exact``.
     """
+    if bounds == "admissible" and not exact:
+        raise ValueError("bounds: admissible parameters are only looked for with exact=True")
     averages: list[Average] = [()] * len(rows)
     forms = forms_of(season)
     for batch in batches([row[-_LEARNED_FROM:] for row in rows]):
@@ -158,7 +84,8 @@ def fit_ets(rows: Sequence[Row], season: int, *, exact: bool = True) -> list[Ave
         criteria = np.full(shape, np.inf)
         parameters: dict[int, Parameters] = {}
         for number, fitted in enumerate(coarse):
-            better = fitted.only(near[fitted.rows, number]).refined(exact=exact)
+            chosen = fitted.only(near[fitted.rows, number])
+            better = chosen.admissible() if bounds == "admissible" else chosen.refined(exact=exact)
             criteria[better.rows, number] = better.criteria()
             parameters[number] = np.full((shape[0], len(better.form.names)), np.nan)
             parameters[number][better.rows] = better.found.parameters
@@ -205,6 +132,12 @@ class _Fitted(NamedTuple):
         form = self.form
         found = search(self.z, self.lengths, form.space, self.found, form.bounds())
         return self._replace(found=found)
+
+    def admissible(self) -> "_Fitted":
+        """Return the fits of greatest likelihood within the admissible bounds."""
+        if not len(self.rows):
+            return self
+        return self._replace(found=admissible(self.form, self.z, self.lengths))
 
     def criteria(self) -> Float[np.ndarray, " series"]:
         """Return the criterion of each series."""

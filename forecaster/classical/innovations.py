@@ -124,7 +124,7 @@ def refined(
         return start
 
     def errors_of(rows: Int[np.ndarray, " some"], tried: Parameters) -> Values:
-        return _least_errors(values[rows], lengths[rows], space_of(tried))
+        return least_errors(values[rows], lengths[rows], space_of(tried))
 
     parameters = least_squares(errors_of, start.parameters, bounds, rounds)
     squares, initial = squares_of(values, lengths, space_of(parameters))
@@ -236,7 +236,7 @@ def squares_of(
     return squares, solved.chosen @ space.free.T
 
 
-def _least_errors(values: Values, lengths: Lengths, space: Space) -> Values:
+def least_errors(values: Values, lengths: Lengths, space: Space) -> Values:
     """Return the errors of each series under a model of its own, from the best initial state."""
     solved = _Solved.of(values, lengths, space)
     return solved.errors - np.matmul(solved.regressors, solved.chosen[:, :, None])[:, :, 0]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from forecaster.classical.ets import Form
+from forecaster.classical.ets_form import Form
 from forecaster.classical.innovations import ROUNDS, estimate
 from forecaster.classical.least_squares import least_squares
 
