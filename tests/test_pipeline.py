@@ -13,7 +13,7 @@ import pytest
 import forecaster as fc
 from forecaster.errors import ModelError, UsageError
 from forecaster.home import Home
-from forecaster.ingest import open_source
+from forecaster.ingest import Store, open_source, panel_from_store
 from forecaster.pipeline import Callbacks, DataRequest, fit_to_home, predict_from_home, resume_fit
 
 TICKERS = ["AAPL", "BRK-B", "XOM"]
@@ -62,6 +62,18 @@ def test_tickers_are_found_in_any_spelling_and_others_named(home):
     assert np.isfinite(prediction.frame["LSTM"]).all()
     with pytest.raises(ModelError, match="APL: not among the 3 series"):
         predict_from_home(home, ["APL"], (80,))
+
+
+def test_a_prediction_keeps_the_latest_rows_of_its_panel(home):
+    short, long = (predict_from_home(home, ["XOM"], (80,), history=n).panel for n in (10, 300))
+    assert [int(panel.mask.sum()) for panel in (short, long)] == [252, 300]
+    whole = panel_from_store(Store.open(home, "simulated"), ["XOM"])
+    for panel in (short, long):
+        assert panel.channels == whole.channels and panel.target == whole.target
+        assert panel.frequency == whole.frequency
+        rows = len(panel.times)
+        np.testing.assert_array_equal(panel.times, whole.times[-rows:])
+        np.testing.assert_array_equal(panel.values, whole.values[:, -rows:])
 
 
 def test_a_wrong_mask_and_a_missing_fit_are_clear_errors(data, config, tmp_path):
@@ -133,3 +145,19 @@ def test_a_fork_after_the_import_fits_and_one_after_a_fit_is_refused(tmp_path):
     child, parent, refused = done.stdout.splitlines()
     assert child == parent and len(child) == 64
     assert "JAX was started in process" in refused and "'spawn'" in refused
+
+
+def test_a_series_that_changed_long_ago_is_not_constant(tmp_path):
+    days = pd.date_range("2023-01-01", periods=400)
+    moved = np.where(np.arange(400) < 100, 4.0, 5.0)
+    rng = np.random.default_rng(0)
+    values = {"moved": moved, "still": np.full(400, 5.0), "noise": rng.normal(50, 5, 400)}
+    frame = pd.concat(
+        pd.DataFrame({"unique_id": name, "ds": days, "y": y}) for name, y in values.items()
+    )
+    frame.to_csv(tmp_path / "values.csv", index=False)
+    home = Home(tmp_path / "home")
+    source = open_source(f"files:{tmp_path / 'values.csv'}")
+    fit_to_home(home, DataRequest(source, None), fc.Config(model="theta", horizon=2), 0)
+    made = predict_from_home(home, None, (80,))
+    assert list(made.constant) == ["still"] and int(made.panel.mask.sum(1).max()) == 252

@@ -286,9 +286,8 @@ def _without_width(result: "Prediction") -> list[str]:
     panel = result.panel
     if panel.target != "y" or result.summed:
         return []
-    flat = panel.constant() & (panel.mask.sum(1) > 1)
-    still = [name for name, constant in zip(panel.ids, flat, strict=True) if constant]
-    return [name for name in still if not _has_width(result, name)]
+    several = {name for name, seen in zip(panel.ids, panel.mask, strict=True) if seen.sum() > 1}
+    return [n for n in result.constant if n in several and not _has_width(result, n)]
 
 
 def _closed_ahead(result: "Prediction") -> list[str]:
@@ -301,9 +300,9 @@ def _closed_ahead(result: "Prediction") -> list[str]:
     if panel.target != "y" or result.summed or not bounds:
         return []
     closed = result.frame["unique_id"][(result.frame[bounds] == 0).all(axis=1)].unique()
-    plain = ~panel.constant() & ~model.transform.counted(panel.ids)
-    names = [name for name, one in zip(panel.ids, plain, strict=True) if one]
-    return [name for name in names if name in set(closed)]
+    counted = model.transform.counted(panel.ids)
+    changing = [n for n, of in zip(panel.ids, counted, strict=True) if not of]
+    return [n for n in changing if n in set(closed) - set(result.constant)]
 
 
 def _has_width(result: "Prediction", name: str) -> bool:

@@ -2,12 +2,15 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from forecaster.daily.watch import Limits
 from forecaster.home import run_name, run_time
 from forecaster.ingest import Ingested, is_shrunk, is_vanished
-from forecaster.pipeline import Prediction
 from forecaster.record import Alarm
+
+if TYPE_CHECKING:
+    from forecaster.pipeline import Prediction
 
 LATE, JUMPED, FROZEN, SHRUNK, CHANGED, MODEL = (
     "late", "jumped", "frozen", "shrunk", "changed", "model",
@@ -38,7 +41,7 @@ def alarms_of_rows(
 
 
 def alarms_of_prediction(
-    made: Prediction, limits: Limits, now: datetime
+    made: "Prediction", limits: Limits, now: datetime
 ) -> tuple[list[Alarm], dict[str, str]]:
     """Return the alarms of a prediction, and the series that it left out or are late."""
     alarms: list[Alarm] = []
@@ -55,7 +58,7 @@ def alarms_of_prediction(
     return alarms, {name: str(why) for name, why in made.unknown.items()} | partly
 
 
-def _jumps(made: Prediction) -> Iterator[Alarm]:
+def _jumps(made: "Prediction") -> Iterator[Alarm]:
     for name, one in made.proposed.items():
         text = (
             f"prices before {one.time} look unadjusted: {one.why}. `forecaster adjust` lists the "
@@ -67,7 +70,7 @@ def _jumps(made: Prediction) -> Iterator[Alarm]:
             yield Alarm(JUMPED, name, day, "jumped without a split or dividend")
 
 
-def _late(made: Prediction, most: int | None) -> tuple[list[Alarm], dict[str, str]]:
+def _late(made: "Prediction", most: int | None) -> tuple[list[Alarm], dict[str, str]]:
     """Return alarms of series that lack sessions, and those that lack fewer than the limit."""
     ended = set(made.ended)
     if most is None or made.simulated:
@@ -97,7 +100,7 @@ def _lacks(count: int, end: str) -> str:
     return f"ends {end}, {count} session{'' if count == 1 else 's'} behind"
 
 
-def _age(made: Prediction, most: int | None, now: datetime) -> Iterator[Alarm]:
+def _age(made: "Prediction", most: int | None, now: datetime) -> Iterator[Alarm]:
     """Yield the alarm of a model that was fitted too long ago."""
     fitted = run_time(made.run)
     if most is None or fitted is None or made.simulated or (now - fitted).days <= most:

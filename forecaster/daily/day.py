@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from forecaster.daily.alarms import JUMPED, LATE, alarms_of_prediction, alarms_of_rows
 from forecaster.daily.kept import Kept, only_one
@@ -35,15 +35,11 @@ from forecaster.ingest import (
     read_universe,
     refuse_alike,
 )
-from forecaster.pipeline import (
-    FIXED_QUANTILES,
-    ForecastTable,
-    Prediction,
-    check_remote_output,
-    fixed_columns,
-    predict_from_home,
-)
-from forecaster.record import SPANS, Scorecard, forecast_alarms, record_of, score_record
+
+# What loads JAX is imported by the stage that needs it: prices are read without it, in less memory.
+if TYPE_CHECKING:
+    from forecaster.pipeline import ForecastTable, Prediction
+    from forecaster.record import Scorecard
 
 OnStage = Callable[[str], None]
 
@@ -51,10 +47,9 @@ OnStage = Callable[[str], None]
 class _Due(NamedTuple):
     """What a daily run is to do, checked before it begins."""
 
-    source: Source
     tickers: list[str] | None
     groups: Groups | None
-    forecasts: ForecastTable | Output | None
+    forecasts: "ForecastTable | Output | None"
 
 
 def run_day(
@@ -123,9 +118,10 @@ class _Day:
         """Run all stages; note a failure in the summary."""
         try:
             with self._stage("check"):
-                due = self._check()
+                source, due = self._check()
             with self._stage("ingest"):
-                arrived = self._ingest(due)
+                arrived = self._ingest(source, due.tickers)
+                del source  # it keeps what it has read
             with self._stage("predict"):
                 made = self._predict(arrived)
             with self._stage("score"):
@@ -153,7 +149,7 @@ class _Day:
             self._summary.seconds[name] = round(time.monotonic() - began, 3)
         self._summary.stage = ""
 
-    def _check(self) -> _Due:
+    def _check(self) -> tuple[Source, _Due]:
         """Open the source and check the outputs, so that what is wrong is said at once."""
         watch = self._watch
         roles = parse_columns(watch.columns)
@@ -170,9 +166,9 @@ class _Day:
             if path is not None:
                 check_output(path, {**TABLES, **PAGES}, overwrite=True, option=watch.name)
         groups = None if watch.groups is None else read_groups(watch.groups)
-        return _Due(source, tickers, groups, self._checked_forecasts())
+        return source, _Due(tickers, groups, self._checked_forecasts())
 
-    def _checked_forecasts(self) -> ForecastTable | Output | None:
+    def _checked_forecasts(self) -> "ForecastTable | Output | None":
         """Return where forecasts go, once it is known that they can be written there."""
         name, option = self._watch.forecasts, f"{self._watch.name}: forecasts ="
         if name is None:
@@ -180,14 +176,18 @@ class _Day:
         if isinstance(name, Path):
             return check_output(name, overwrite=True, option=option)
         if not is_database(name):
+            from forecaster.pipeline import check_remote_output
+
             return check_remote_output(name, overwrite=True, option=option)
+        from forecaster.pipeline import ForecastTable
+
         table = ForecastTable(name, option)
         table.check()
         return table
 
-    def _ingest(self, due: _Due) -> Ingested:
+    def _ingest(self, source: Source, tickers: list[str] | None) -> Ingested:
         """Bring the store up to date, and note which series came, changed or are missing."""
-        arrived = ingest(self._home, due.source, due.tickers, refresh=self._watch.append)
+        arrived = ingest(self._home, source, tickers, refresh=self._watch.append)
         index, retired = arrived.store.index, set(arrived.retired)
         data = index.digest()
         active = tuple(name for name in arrived.store.ids if name not in retired)
@@ -206,8 +206,10 @@ class _Day:
         summary.partly |= partly
         return arrived
 
-    def _predict(self, arrived: Ingested) -> Prediction:
+    def _predict(self, arrived: Ingested) -> "Prediction":
         """Forecast all series, and add the forecasts to the record."""
+        from forecaster.pipeline import FIXED_QUANTILES, predict_from_home
+
         watch, summary = self._watch, self._summary
         wanted = None
         if watch.tickers is not None:
@@ -237,8 +239,10 @@ class _Day:
         summary.partly |= {name: why for name, why in partly.items() if name not in known}
         return made
 
-    def _score(self, arrived: Ingested) -> Scorecard:
+    def _score(self, arrived: Ingested) -> "Scorecard":
         """Score past forecasts, and test whether they still hold what they promise."""
+        from forecaster.record import SPANS, forecast_alarms, record_of, score_record
+
         summary, limits = self._summary, self._watch.alarms
         record = record_of(self._home, arrived.store.source)
         for path, why in record.damaged.items():
@@ -254,19 +258,23 @@ class _Day:
         summary.alarms += [alarm for alarm in found if alarm.series not in retired]
         return card
 
-    def _write(self, due: _Due, made: Prediction, card: Scorecard) -> None:
+    def _write(self, due: _Due, made: "Prediction", card: "Scorecard") -> None:
         """Write the table and the pages that are wanted, each whole or not at all."""
-        from forecaster.report import build_forecasts, build_scorecard, forecasts_of
-
         watch = self._watch
         if watch.page is not None:
+            from forecaster.report import build_forecasts, forecasts_of
+
             shown = forecasts_of(self._home, made, watch.levels, due.groups)
             self._written("page", watch.page, lambda to: build_forecasts(shown, to))
         if watch.scorecard is not None and len(card.rows):
+            from forecaster.report import build_scorecard
+
             self._written("scorecard", watch.scorecard, lambda to: build_scorecard(card, to))
         if due.forecasts is None:
             return
         if watch.layout == "fixed":
+            from forecaster.pipeline import fixed_columns
+
             frame = fixed_columns(made, self._began)
         else:
             frame = made.frame.assign(source="simulated") if made.simulated else made.frame

@@ -3,7 +3,7 @@
 import contextlib
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias, Unpack, cast
@@ -440,6 +440,7 @@ def panel_from_store(
     known_by: Date | None = None,
     layout: Layout | None = None,
     flagged: pd.DataFrame | None = None,
+    channels: Collection[str] | None = None,
 ) -> Panel:
     """Read series from the store as a panel.
 
@@ -452,6 +453,7 @@ def panel_from_store(
     - ``known_by``: leave out only rows whose flag was known by the end of that day
     - ``layout``: of the panel that these series are a part of
     - ``flagged``: the rows to leave out, if :func:`masked_rows` has already found them
+    - ``channels``: those that are wanted; all by default. The target must be among them
 
     Raises StoreError if the files of all series are damaged.
     """
@@ -460,7 +462,7 @@ def panel_from_store(
         raise StoreError(name_reasons(damaged))
     unreadable = {name: Skipped(Kind.UNREADABLE, detail=why) for name, why in damaged.items()}
     panel = Panel.from_arrays(
-        {name: _without_actions(part) for name, part in series.items()},
+        {name: _without_actions(part, channels) for name, part in series.items()},
         {**(skipped or {}), **unreadable},
         layout,
     )
@@ -502,13 +504,15 @@ def masked_rows(
     return flags_known(flags, mask, end_of_day(known_by))
 
 
-def _without_actions(series: Arrays) -> Arrays:
-    """Return a series without dividends and splits, which ``adj_close`` accounts for."""
-    if not set(ACTIONS) & set(series.channels):
+def _without_actions(series: Arrays, channels: Collection[str] | None) -> Arrays:
+    """Return the wanted channels of a series; ``adj_close`` accounts for dividends and splits."""
+    names = series.channels if channels is None else channels
+    kept = [
+        index for index, name in enumerate(series.channels) if name in names and name not in ACTIONS
+    ]
+    if len(kept) == len(series.channels):
         return series
-    kept = [index for index, name in enumerate(series.channels) if name not in ACTIONS]
-    channels = tuple(series.channels[index] for index in kept)
-    return Arrays(series.times, series.values[:, kept], channels)
+    return Arrays(series.times, series.values[:, kept], tuple(series.channels[k] for k in kept))
 
 
 def _texts(what: str, given: object) -> list[str]:

@@ -54,7 +54,7 @@ from forecaster.storage import (
     under_new_names,
 )
 
-_KEPT = 252  # latest rows of each series that a prediction from several shards keeps
+_KEPT = 252  # latest rows of each series that a prediction keeps
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Prediction:
     """Forecasts of a saved model.
 
     - ``model``: a model of these series, of several shards the first one's
-    - ``panel``: the stored prices that the forecasts are made from
+    - ``panel``: the latest of the stored prices that the forecasts are made from
     - ``frame``: the forecasts, as :func:`forecaster.predict` returns them
     - ``unknown``: tickers without a network, with the reason
     - ``late``: by series, the number of sessions that are over, but that it has no row of
@@ -76,6 +76,7 @@ class Prediction:
     - ``retired``: series left out since no more rows of them are to come
     - ``damaged``: later runs, by name, that cannot be read, with the reason
     - ``latest``: latest rows that may be errors, or say that a series is closed
+    - ``constant``: series whose value has never changed
     """
 
     model: Model
@@ -92,6 +93,7 @@ class Prediction:
     retired: Sequence[str] = ()
     damaged: Mapping[str, str] = dataclasses.field(default_factory=dict)
     latest: LatestRows = dataclasses.field(default_factory=LatestRows)
+    constant: Sequence[str] = ()
 
     @property
     def simulated(self) -> bool:
@@ -135,8 +137,7 @@ def predict_from_home(
     - ``covariates``: files of covariates; by default those that the model was fitted with,
       if the run is under the home
     - ``quantiles``: probabilities beside the bands, as for :func:`forecaster.predict`
-    - ``history``: the fewest latest rows of each series in the panel; of a run of one shard the
-      panel has all rows
+    - ``history``: the fewest latest rows of each series in the panel
     - ``end``: the day to forecast from, as if nothing after it were known; None: the latest row
     - ``newcomers``: whether all series include stored ones that are new since the fit, or were too
       short for it; None: if the fit took all that the source held
@@ -188,7 +189,7 @@ def _with_run(asked: "_Asked", chosen: "_Chosen") -> Prediction:
     groups = [chosen.ids] if whole else asked.run.by_shard(chosen.ids)
     with latest_rows_said():
         if len(groups) == 1:
-            made = _predict(asked, chosen.ids, chosen.unknown)
+            made = _latest(_predict(asked, chosen.ids, chosen.unknown), asked.kept)
         else:
             made = _joined(_by_shard(asked, groups, chosen.unknown), asked.kept)
     warn_of_latest_rows(made.latest)
@@ -238,7 +239,7 @@ def _all_series(home: Home, run: OpenRun, *, newcomers: bool | None) -> _Chosen:
 class _Asked(NamedTuple):
     """The run to forecast with, and the options; see :func:`predict_from_home`.
 
-    ``kept``: rows of each series that a prediction from several shards keeps
+    ``kept``: latest rows of each series that the prediction keeps
     """
 
     run: OpenRun
@@ -327,6 +328,7 @@ def _with_warnings(made: Prediction, stored: StoredRows, run: OpenRun) -> Predic
         proposed={name: one for name, one in stored.proposed.items() if name in its},
         behind={name: count for name, count in behind.items() if name not in ended},
         ended=[name for name in ended if name in behind],
+        constant=[name for name, is_so in zip(panel.ids, panel.constant(), strict=True) if is_so],
     )
 
 
@@ -373,8 +375,9 @@ def _latest(part: Prediction, most: int, model: Model | None = None) -> Predicti
     """Return a prediction with only the latest rows of its panel, and perhaps another model."""
     panel = part.panel
     kept = {name: panel.latest_rows(row, most) for row, name in enumerate(panel.ids)}
-    panel = Panel.from_arrays(kept, panel.skipped)
-    return dataclasses.replace(part, panel=panel, model=model or part.model)
+    latest = Panel.from_arrays(kept, panel.skipped)
+    latest = dataclasses.replace(latest, frequency=panel.frequency)
+    return dataclasses.replace(part, panel=latest, model=model or part.model)
 
 
 def _joined(parts: Sequence[Prediction], most: int) -> Prediction:
@@ -395,6 +398,7 @@ def _joined(parts: Sequence[Prediction], most: int) -> Prediction:
         proposed={name: one for part in parts for name, one in part.proposed.items()},
         behind={name: count for part in parts for name, count in part.behind.items()},
         ended=[name for part in parts for name in part.ended],
+        constant=[name for part in parts for name in part.constant],
         latest=LatestRows.joined(part.latest for part in parts),
     )
 

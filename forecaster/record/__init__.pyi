@@ -1,3 +1,4 @@
+from .alarm import Alarm as Alarm
 from .files import compact as compact
 from .files import rename_in_record as rename_in_record
 from .files import to_compact as to_compact
@@ -6,7 +7,6 @@ from .keeping import Made as Made
 from .keeping import keep as keep
 from .monitoring import ERRORS_RATE as ERRORS_RATE
 from .monitoring import RATE as RATE
-from .monitoring import Alarm as Alarm
 from .monitoring import alarm_lines as alarm_lines
 from .monitoring import forecast_alarms as forecast_alarms
 from .reading import Record as Record

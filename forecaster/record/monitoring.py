@@ -6,7 +6,6 @@ false alarms goes to single series, the rest to all of them together, which have
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,6 +13,7 @@ import pandas as pd
 from forecaster.errors import UsageError, wrong_argument
 from forecaster.forecasting import bounds_of
 from forecaster.record import sequential
+from forecaster.record.alarm import Alarm
 from forecaster.record.keeping import COLUMN
 from forecaster.record.scoring import Scorecard, held_by
 from forecaster.series import show_time
@@ -29,21 +29,6 @@ _TIMES = 252
 _SHOWN = 21  # number of latest outcomes that an alarm's figures are about
 _TOGETHER = 1 / 8  # share of the rate that goes to all series together
 _MARGIN = 0.1  # relative losses up to this above those of "unchanged" raise no alarm
-
-
-class Alarm(NamedTuple):
-    """Something to look at.
-
-    - ``kind``: ``coverage``, ``errors``, or one of :mod:`forecaster.daily.alarms`
-    - ``series``: its name; None: all series together, or the model
-    - ``since``: the time since which it has held without a break; "" where there is none
-    - ``text``: what is wrong
-    """
-
-    kind: str
-    series: str | None
-    since: str
-    text: str
 
 
 def forecast_alarms(

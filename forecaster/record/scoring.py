@@ -24,6 +24,7 @@ from forecaster.record.outcomes import (
     without_outcomes,
 )
 from forecaster.record.reading import Record, read_record
+from forecaster.series import TARGETS
 
 FEW = 20
 """With fewer origins the figures cover too few days to judge by."""
@@ -278,7 +279,7 @@ def _of_source(home: Home, source: str, frame: pd.DataFrame) -> pd.DataFrame:
     if not ids:
         return without_outcomes(frame)
     try:
-        panel = panel_from_store(store, ids, mask=WRONG)
+        panel = panel_from_store(store, ids, mask=WRONG, channels=TARGETS)
     except StoreError:
         return without_outcomes(frame)
     if panel.times.dtype.kind != np.asarray(frame["ds"]).dtype.kind:

@@ -51,6 +51,7 @@ from .panel.flags import Flags as Flags
 from .panel.missing_dates import missing_dates_said as missing_dates_said
 from .panel.missing_dates import series_missing_dates as series_missing_dates
 from .panel.missing_dates import warn_of_missing_dates as warn_of_missing_dates
+from .panel.panel import TARGETS as TARGETS
 from .panel.panel import Histories as Histories
 from .panel.panel import Panel as Panel
 from .panel.panel import on_axis as on_axis

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 
+import numpy as np
 import pandas as pd
 import pytest
 import stamina
@@ -171,6 +172,9 @@ def test_prices_are_stored_as_they_were_and_adjusted_when_asked_for(server, tmp_
     stored = store.read(["KO"])
     panel = panel_from_store(store, ["KO"])
     assert panel.target == "adj_close" and not {"dividends", "splits"} & set(panel.channels)
+    few = panel_from_store(store, ["KO"], channels=("close", "adj_close"))
+    assert few.target == "adj_close" and set(few.channels) == {"close", "adj_close"}
+    np.testing.assert_array_equal(few.channel("adj_close"), panel.channel("adj_close"))
     factor = stored["adj_close"] / stored["close"]
     assert factor.iloc[0] < 0.99 and factor.iloc[-1] == 1.0
     export_prices(Home(tmp_path), tmp_path / "adjusted.parquet", ["KO"], adjusted=True)

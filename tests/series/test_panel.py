@@ -105,6 +105,14 @@ def test_arrays_are_frozen():
         panel.values[0, 0, 0] = 7
 
 
+def test_the_panel_of_all_its_series_takes_no_further_memory():
+    panel = Panel.from_frame(frame({"a": 5, "b": 3}))
+    assert panel.only(["a", "b"]).values is panel.values
+    turned = panel.only(["b", "a"])
+    np.testing.assert_array_equal(turned.values, panel.values[::-1])
+    assert turned.ids == ("b", "a")
+
+
 @pytest.mark.parametrize(
     ("table", "message"),
     [

@@ -54,7 +54,7 @@ _HISTORY, _LEAST_HISTORY = 120, 30
 _JUMP = np.log(1.4)  # minimum size of a jump, which must also exceed ten usual moves
 _FROZEN = 5  # minimum number of sessions with the same close
 _FEW_SERIES = 10  # with fewer series, the size of a day's moves cannot be judged
-_BLOCK = 500  # number of series that are flagged at once
+_BLOCK = 100  # number of series that are flagged at once
 
 
 class Together(NamedTuple):

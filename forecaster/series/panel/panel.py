@@ -59,7 +59,8 @@ Facts: TypeAlias = tuple[str, dict[str, str]]
 """A title, and lines of text by name."""
 
 _MOST = 10  # series in a picture
-_TARGETS = ("y", "adj_close", "close")
+TARGETS = ("y", "adj_close", "close")
+"""The channels that can be the target; the first of them that there is, is."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,7 +152,7 @@ class Panel:
         """
         check_type("frame", frame, pd.DataFrame, "a pandas frame")
         frame = frame.rename(columns={"ticker": "unique_id", "date": "ds"})
-        target = next((name for name in _TARGETS if name in frame), None)
+        target = next((name for name in TARGETS if name in frame), None)
         missing = [name for name in ("unique_id", "ds") if name not in frame]
         if missing or target is None:
             raise DataError(
@@ -209,9 +210,9 @@ class Panel:
             raise NoSeries(skipped)
         channels = tuple(dict.fromkeys(c for _, _, names in series.values() for c in names))
         channels = (layout and layout.channels) or channels
-        target = next((name for name in _TARGETS if name in channels), None)
+        target = next((name for name in TARGETS if name in channels), None)
         if target is None:
-            raise DataError(f"no column {', '.join(_TARGETS)}; got {listed(channels)}")
+            raise DataError(f"no column {', '.join(TARGETS)}; got {listed(channels)}")
         if kind == "M":  # their units may differ
             series = {n: (t.astype("datetime64[ns]"), v, c) for n, (t, v, c) in series.items()}
         times = union_of(part[0] for part in series.values())
@@ -255,10 +256,11 @@ class Panel:
         if unknown := [name for name in ids if name not in row_of]:
             raise UsageError(f"ids: {listed(unknown)}: not in the panel; it has {listed(self.ids)}")
         rows = [row_of[name] for name in ids]
+        same = tuple(ids) == self.ids  # a copy of all series would take as much memory again
         return dataclasses.replace(
             self,
-            values=self.values[rows],
-            mask=self.mask[rows],
+            values=self.values if same else self.values[rows],
+            mask=self.mask if same else self.mask[rows],
             ids=tuple(ids),
             skipped=MappingProxyType(skipped),
             flags=None if self.flags is None else self.flags.of(ids),

@@ -1,0 +1,18 @@
+"""What an alarm says; light to import, as rows that arrive raise alarms before any forecast."""
+
+from typing import NamedTuple
+
+
+class Alarm(NamedTuple):
+    """Something to look at.
+
+    - ``kind``: ``coverage``, ``errors``, or one of :mod:`forecaster.daily.alarms`
+    - ``series``: its name; None: all series together, or the model
+    - ``since``: the time since which it has held without a break; "" where there is none
+    - ``text``: what is wrong
+    """
+
+    kind: str
+    series: str | None
+    since: str
+    text: str
