@@ -54,7 +54,7 @@ from forecaster.series import (
 from forecaster.skipped import Kind, Skipped
 
 _NAMED = 3  # series in a warning
-_STEPS_AT_ONCE = 2**16  # steps of the series that are forecast at the same time
+_STEPS_AT_ONCE = 2**17  # steps of the series that are forecast at the same time
 _PADDED = 10_000  # steps of a window that a shorter history is filled up to
 
 
