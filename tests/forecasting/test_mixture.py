@@ -80,3 +80,25 @@ def test_company_changes_no_bit_of_a_quantile():
         for row in range(400)
     ]
     np.testing.assert_array_equal(together, alone)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_each_forecast_is_by_itself_and_the_distributions_stay(count):
+    random = np.random.default_rng(count)
+    shape = (4, 5, count)
+    parts = random.normal(size=shape), random.uniform(0.2, 3, shape), random.uniform(2.1, 30, shape)
+    parts[2][2] = np.inf
+    one, before = Mixture(*parts), [part.copy() for part in parts]
+    scores = random.normal(size=shape[:2])
+    scores[0] = 0.0
+    scores[1, 2] = np.nan
+    quantiles, medians = one.quantiles(scores), one.quantiles(np.zeros(shape[:2]))
+    found = one.scores(quantiles)
+    for place in np.ndindex(shape[:2]):
+        alone = Mixture(*(part[place][None] for part in parts))
+        assert np.array_equal(alone.quantiles(scores[place][None])[0], quantiles[place], True)
+        assert np.array_equal(alone.scores(quantiles[place][None])[0], found[place], True)
+    np.testing.assert_array_equal(medians[0], quantiles[0])
+    medians[:] = quantiles[:] = 99.0
+    for part, then in zip(parts, before, strict=True):
+        np.testing.assert_array_equal(part, then)

@@ -10,7 +10,7 @@ import importlib.util
 import sys
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from numpy.typing import ArrayLike
 
 
@@ -86,20 +86,25 @@ class Mixture:
         A score is the standard normal quantile of the probability of a lower value. Above the
         median it is computed from the upper tail, so that small probabilities keep their digits.
         """
-        below = self._below(values)
-        upper = ~(below < 0.5)
-        scores = ndtri(np.where(upper, self._below(values, upper=True), below))
+        tail = np.array(self._below(values))
+        upper = ~(tail < 0.5)
+        values = np.broadcast_to(values, tail.shape)
+        tail[upper] = self._at(upper)._below(values[upper], upper=True)
+        scores = ndtri(tail)
         scores = np.where(upper, -scores, scores)
         return np.clip(scores, -FARTHEST, FARTHEST)
 
     def quantiles(self, scores: Float[np.ndarray, "*forecast"]) -> Float[np.ndarray, "*forecast"]:
         """Return the values with these normal scores; NaN where a score is NaN."""
-        scores = np.asarray(scores, float)
+        scores = np.broadcast_to(np.asarray(scores, float), self.shape)
         tail = ndtr(-np.abs(scores))[..., None]  # the smaller of both tails
-        with np.errstate(invalid="ignore"):
-            reach = np.where(
-                np.isinf(self.dof), -np.abs(scores)[..., None], stdtrit(self._finite(), tail)
-            )
+        if scores.any():  # also if one is NaN
+            with np.errstate(invalid="ignore"):
+                reach = np.where(
+                    np.isinf(self.dof), -np.abs(scores)[..., None], stdtrit(self._finite(), tail)
+                )
+        else:  # medians need no search for the members' quantiles
+            reach = np.where(np.isnan(self.dof), np.nan, 0.0)
         each = self.location - np.sign(scores)[..., None] * reach * self.scale
         if each.shape[-1] == 1:
             return each[..., 0]
@@ -120,21 +125,29 @@ class Mixture:
         upper = scores > 0
         low, high = each.min(-1), each.max(-1)
         unit = self.scale.mean(-1)
-        found, settled = each.mean(-1), np.zeros(scores.shape, bool)
+        found, left = np.array(each.mean(-1)), np.ones(scores.shape, bool)
+        upper, low, high, unit, tail = (part[left] for part in (upper, low, high, unit, tail))
         for _ in range(_STEPS):
+            members, now = self._at(left), found[left]
             # The error of the probability of a lower value.
-            beyond = self._below(found, upper=upper)
+            beyond = members._below(now, upper=upper)
             excess = np.where(upper, tail - beyond, beyond - tail)
-            low, high = np.where(excess < 0, found, low), np.where(excess < 0, high, found)
+            low, high = np.where(excess < 0, now, low), np.where(excess < 0, high, now)
             with np.errstate(divide="ignore", invalid="ignore"):
-                step = found - excess / self._density(found)
+                step = now - excess / members._density(now)
             inside = (step >= low) & (step <= high)
             moved = np.where(inside, step, (low + high) / 2)
-            still = ~(np.abs(moved - found) > _PRECISION * unit)  # also where it is NaN
-            found, settled = np.where(settled, found, moved), settled | still
-            if settled.all():
+            found[left] = moved
+            going = np.abs(moved - now) > _PRECISION * unit  # not where it is NaN
+            left[left] = going
+            if not going.any():
                 break
+            upper, low, high, unit, tail = (part[going] for part in (upper, low, high, unit, tail))
         return found
+
+    def _at(self, some: Bool[np.ndarray, "*forecast"]) -> "Mixture":
+        """Return some of the distributions, with a single axis of forecasts."""
+        return Mixture(self.location[some], self.scale[some], self.dof[some])
 
     def _below(self, values: np.ndarray, *, upper: bool | np.ndarray = False) -> np.ndarray:
         """Return the probability of a lower value, or of a higher one where ``upper``."""
