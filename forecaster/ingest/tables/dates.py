@@ -20,11 +20,13 @@ _DAY_FORMATS = (
     "%b %d, %Y",
 )  # fmt: skip
 _MONTH_FORMATS = ("%m/%Y", "%b %Y", "%b-%Y", "%B %Y")
-# The day, hours, minutes, seconds, and AM or PM, such as 28.03.2024 10:00 or 3/28/2024, 9:30 PM.
-_DAY_AND_CLOCK = re.compile(
-    r"^(.*[0-9]),?[T ] *([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9](?:\.[0-9]{1,9})?))?"
-    r"(?: ?([AaPp])[Mm])?$"
+# Hours, minutes, seconds, and AM or PM.
+_TIME_OF_DAY = (
+    r"([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9](?:\.[0-9]{1,9})?))?(?: ?([AaPp])[Mm])?"
 )
+# The day before these, such as 28.03.2024 10:00 or 3/28/2024, 9:30 PM.
+_DAY_AND_CLOCK = re.compile(rf"^(.*[0-9]),?[T ] *{_TIME_OF_DAY}$")
+_MIDNIGHT_AHEAD = r"24:00(?::00(?:\.0+)?)?"  # 24:00 ends a day
 _NO_CLOCK = np.iinfo(np.int64).min  # NaT
 _ISO_DAY = r"\d{4}(?:-\d\d-|/\d\d/|\d\d)\d\d"
 _QUARTER = r"^(?:(\d{4})[- ]?Q([1-4])|Q([1-4])[-/ ]?(\d{4}))$"
@@ -37,8 +39,8 @@ _FURTHER_OFFSET = r"[T ]\d\d(?::?\d\d){0,2}(?:[.,]\d+)?\s*[+-]\d"
 _REACHED = (pd.Timestamp("1677-09-23"), pd.Timestamp("2262-04-10"))
 _END_OF_DAY = r"(?<=\d[T ])24:00(?=$|:00(?:\.0+)?(?:$|[ Zz+-])|[ Zz+-])"
 _HEAD = 100  # cells that are looked at first
-_CLOCK = r"([01]?\d|2[0-3]):[0-5]\d(:[0-5]\d)?"
 _LEAST_CLOCK, _SHARE_OF_CLOCKS = 100, 0.5  # 100 is 01:00; share of times that are this or later
+_MIDNIGHTS = [pd.Timedelta(0), pd.Timedelta(days=1)]
 _LAST_COUNT = 3_000  # counts of steps, and years, hardly begin later
 _LAST_SERIAL = 2_958_465  # 9999-12-31
 
@@ -125,8 +127,9 @@ def clock_in(name: str, cells: pd.Series) -> Clock:
     text = _clock_text(cells)
     if text.str.lower().isin([*BLANK, "0", "0.0", "000000"]).all():
         return Clock.YES
-    if _clock_digits(text) is None:
-        return Clock.MAYBE if text.str.fullmatch(_CLOCK).any() else Clock.NO
+    if _clocks(text) is None:
+        written = text[text.str.contains(":", regex=False)].unique()
+        return Clock.MAYBE if any(_clock_of(cell) is not None for cell in written) else Clock.NO
     if name.strip().lower() == "<time>" or text.str.contains(":", regex=False).all():
         return Clock.YES
     numbers = pd.to_numeric(text, errors="coerce")
@@ -138,13 +141,31 @@ def _clock_text(cells: pd.Series) -> pd.Series:
     return plain_cells(cells).astype(str).where(cells.notna(), "").str.strip()
 
 
-def _clock_digits(text: pd.Series) -> pd.Series | None:
-    """Return times of day as six digits (093000); None if any cell is none."""
-    clock = text.str.removesuffix(".0").str.replace(":", "")
-    # 930 and 0930 are hours and minutes; 93000 and 093000 have seconds; 0 is midnight.
-    clock = clock.where(clock.str.len() > 4, clock.str.zfill(4) + "00").str.zfill(6)
-    valid = clock.str.fullmatch(r"([01]\d|2[0-3])[0-5]\d[0-5]\d|240000")  # 24:00 ends a day
-    return clock if valid.all() else None
+def _clocks(text: pd.Series) -> "pd.Series[pd.Timedelta] | None":
+    """Return times of day as durations after midnight; None if any cell is none."""
+    distinct = {cell: _clock_of(cell) for cell in text.unique()}
+    if None in distinct.values():
+        return None
+    return pd.to_timedelta(text.map(distinct).astype("int64"), unit="ns")
+
+
+def _clock_of(cell: str) -> int | None:
+    """Return a time of day in nanoseconds after midnight; None for other text.
+
+    9:30, 9:30 PM and 09:30:00.5 are times, and without a colon 930 and 0930, 93000 and 093000 with
+    seconds, and 0 for midnight.
+    """
+    if ":" not in cell:
+        digits = cell.removesuffix(".0")
+        digits = digits if len(digits) > 4 else digits.zfill(4) + "00"
+        if not re.fullmatch(r"\d{5,6}", digits, re.ASCII):
+            return None
+        digits = digits.zfill(6)
+        cell = f"{digits[:2]}:{digits[2:4]}:{digits[4:]}"
+    if re.fullmatch(_MIDNIGHT_AHEAD, cell):
+        return 24 * 3600 * 10**9
+    found = re.fullmatch(_TIME_OF_DAY, cell)
+    return None if found is None else _nanoseconds(*found.groups())
 
 
 def with_clock(
@@ -155,15 +176,13 @@ def with_clock(
     Dates are returned unchanged if all times of day are midnight.
     """
     dates = table["ds"]
-    clock = _clock_digits(_clock_text(table[CLOCK]))
-    if clock is None or (clock == "000000").all() or (clock == "240000").all():
+    clock = _clocks(_clock_text(table[CLOCK]))
+    if clock is None or (clock.isin(_MIDNIGHTS).all() and clock.nunique() == 1):
         return dates
     day = to_times(dates, where, date_format)
     if not pd.api.types.is_datetime64_dtype(day):
         return dates
-    return day + pd.to_timedelta(
-        clock.str[:2] + ":" + clock.str[2:4] + ":" + clock.str[4:], errors="coerce"
-    )
+    return day + clock
 
 
 def to_times(column: pd.Series, where: TableLocation, date_format: str | None = None) -> pd.Series:

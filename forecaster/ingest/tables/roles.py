@@ -357,8 +357,8 @@ def _take_clock(
     if found is Clock.MAYBE:
         raise DataError(
             f"{where}: column {clock!r} may hold times of day or other numbers, such as "
-            f"{table[clock].iloc[0]}. If they are times, write all of them as 09:30; if not, name "
-            f"the column of dates: --columns time={day} (in Python time_col={day!r})"
+            f"{table[clock].iloc[0]}. If they are times, write all of them as 09:30 or 9:30 AM; if "
+            f"not, name the column of dates: --columns time={day} (in Python time_col={day!r})"
         )
     if found is Clock.YES:
         names[clock] = CLOCK
