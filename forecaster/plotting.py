@@ -55,7 +55,10 @@ def plot_forecast(
     part = forecast[forecast["unique_id"] == unique_id]
     name = models_of(forecast)[0]
     ahead = np.array([times[-1], *part["ds"].to_numpy(times.dtype)])
-    if infer_frequency(panel.times[seen]).hours is not None:
+    own = infer_frequency(panel.times[seen])
+    if own.alias == panel.frequency.alias:  # known from more rows than may be here
+        own = panel.frequency
+    if own.hours is not None:
         x, ahead = _row_by_row(ax, times, ahead)
     else:
         x = times

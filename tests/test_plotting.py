@@ -1,5 +1,6 @@
 """Tests that pictures draw the numbers of their frames."""
 
+import dataclasses
 import io
 
 import numpy as np
@@ -52,6 +53,23 @@ def test_several_series_have_one_legend_and_labels_on_every_panel():
         assert ax.get_title("right") == "4.00 on 2024-01-04"
         assert any(label.get_text() and label.get_visible() for label in ax.get_xticklabels())
         assert np.size(ax.get_lines()[0].get_xdata()) == 2
+
+
+def test_opening_hours_are_those_of_the_panel_where_few_rows_of_it_are_left():
+    days = pd.bdate_range("2024-01-01", periods=300)
+    times = np.concatenate(
+        [pd.date_range(d + pd.Timedelta(hours=9), periods=8, freq="h") for d in days]
+    )
+    y = np.arange(len(times), dtype=float)
+    panel = fc.Panel.from_frame(pd.DataFrame({"unique_id": "a", "ds": times, "y": y}))
+    latest = fc.Panel.from_arrays({"a": panel.latest_rows(0, 252)})
+    assert latest.frequency.hours is not None and panel.frequency.hours is None
+    latest = dataclasses.replace(latest, frequency=panel.frequency)
+    ahead = pd.DataFrame({"unique_id": "a", "ds": times[-1:] + np.timedelta64(1, "D"), "LSTM": 1.0})
+    whole, part = (
+        plot_forecast(one, ahead, "a", history=60).get_lines()[0] for one in (panel, latest)
+    )
+    np.testing.assert_array_equal(part.get_xdata(), whole.get_xdata())
 
 
 @pytest.mark.parametrize("kind", ["png", "svg", "pdf"])

@@ -1,9 +1,10 @@
 """Search the admissible region for the parameters of exponential smoothing.
 
 In the usual region the trend's weight is below the level's, and the season's weight below one minus
-the level's. In the admissible one, which is larger, errors of the initial state must not grow
-(Hyndman, Akram & Archibald 2008, Annals of the Institute of Statistical Mathematics 60).
-Likelihoods are higher there, and forecasts are not better, so it is not the default.
+the level's. In the admissible one errors of the initial state must not grow (Hyndman, Akram &
+Archibald 2008, Annals of the Institute of Statistical Mathematics 60). Neither contains the other:
+with a trend and a long season, some usual parameters let errors grow a little. On most series
+likelihoods are higher in the admissible region; forecasts are not better, so it is not the default.
 """
 
 import itertools
@@ -62,6 +63,7 @@ def admissible(form: Form, values: Values, lengths: Lengths) -> Estimate:
 def _starts(form: Form, values: Values, lengths: Lengths) -> list[Parameters]:
     """Return weights to begin with: the best of the grid by trend, and four with a large season."""
     grid = form.grid()
+    grid = grid[_is_admissible(form, _as_weights(form, grid))]
     squares = squares_on_grid(values, lengths, form.space(grid))
     trended = [form.names.index(name) for name in ("trend", "damping") if name in form.names]
     _, group = np.unique(grid[:, trended], axis=0, return_inverse=True)

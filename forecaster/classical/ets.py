@@ -64,11 +64,13 @@ def fit_ets(
       Combined with other models, the latter forecasts as well: within 0.2 % in the mean of five
       panels
     - ``bounds``: "usual": the trend's weight is below the level's, and the season's below one minus
-      the level's. "admissible": errors of the initial state must not grow; likelihoods are higher,
-      forecasts are not better (docs/evaluation.md). Needs ``exact``
+      the level's. "admissible": errors of the initial state must not grow; on most series
+      likelihoods are higher, forecasts are not better (docs/evaluation.md). Needs ``exact``
 
-    Raises ValueError for admissible bounds without ``exact``.
+    Raises ValueError for other bounds, and for admissible ones without ``exact``.
     """
+    if bounds not in ("usual", "admissible"):
+        raise ValueError(f"bounds: expected 'usual' or 'admissible'; got {bounds!r}")
     if bounds == "admissible" and not exact:
         raise ValueError("bounds: admissible parameters are only looked for with exact=True")
     averages: list[Average] = [()] * len(rows)

@@ -302,7 +302,8 @@ def _closed_ahead(result: "Prediction") -> list[str]:
     closed = result.frame["unique_id"][(result.frame[bounds] == 0).all(axis=1)].unique()
     counted = model.transform.counted(panel.ids)
     changing = [n for n, of in zip(panel.ids, counted, strict=True) if not of]
-    return [n for n in changing if n in set(closed) - set(result.constant)]
+    at_zero = set(closed) - set(result.constant)
+    return [n for n in changing if n in at_zero]
 
 
 def _has_width(result: "Prediction", name: str) -> bool:

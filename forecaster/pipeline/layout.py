@@ -6,13 +6,16 @@ median and no mean: the mean of a price whose logarithm has a Student-t distribu
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from forecaster.forecasting import FORECAST_BY, Rung, quantile_column
 from forecaster.home import run_name
-from forecaster.pipeline.predicting import Prediction
+
+if TYPE_CHECKING:
+    from forecaster.pipeline.predicting import Prediction
 
 FIXED_QUANTILES = tuple(round(number / 20, 2) for number in range(1, 20))
 """The quantiles of the layout: 0.05, 0.1 ... 0.95; 0.5 is the column ``median``."""
@@ -26,7 +29,7 @@ COLUMNS = (
 """The columns, in their order."""
 
 
-def fixed_columns(made: Prediction, now: datetime | None = None) -> pd.DataFrame:
+def fixed_columns(made: "Prediction", now: datetime | None = None) -> pd.DataFrame:
     """Return forecasts with :data:`COLUMNS`, a row per series and time.
 
     - ``run``, ``model``: the name of the run, and of the kind of model
@@ -61,7 +64,7 @@ def fixed_columns(made: Prediction, now: datetime | None = None) -> pd.DataFrame
     return pd.DataFrame(columns, index=frame.index)[list(COLUMNS)]
 
 
-def _flags_of(made: Prediction, name: str) -> Iterator[str]:
+def _flags_of(made: "Prediction", name: str) -> Iterator[str]:
     held = {
         "simulated": made.simulated,
         "jumped": name in made.jumped,

@@ -62,7 +62,8 @@ class Prediction:
     """Forecasts of a saved model.
 
     - ``model``: a model of these series, of several shards the first one's
-    - ``panel``: the latest of the stored prices that the forecasts are made from
+    - ``panel``: the stored prices that the forecasts are made from, the latest 252 rows of each
+      series, or ``history`` if that is more
     - ``frame``: the forecasts, as :func:`forecaster.predict` returns them
     - ``unknown``: tickers without a network, with the reason
     - ``late``: by series, the number of sessions that are over, but that it has no row of
@@ -76,7 +77,7 @@ class Prediction:
     - ``retired``: series left out since no more rows of them are to come
     - ``damaged``: later runs, by name, that cannot be read, with the reason
     - ``latest``: latest rows that may be errors, or say that a series is closed
-    - ``constant``: series whose value has never changed
+    - ``constant``: series whose value has never changed in any row, also those of a single row
     """
 
     model: Model
@@ -383,13 +384,13 @@ def _latest(part: Prediction, most: int, model: Model | None = None) -> Predicti
 def _joined(parts: Sequence[Prediction], most: int) -> Prediction:
     """Join the predictions of all shards."""
     panels = [part.panel for part in parts]
-    latest = {
+    rows = {
         name: panel.latest_rows(row, most) for panel in panels for row, name in enumerate(panel.ids)
     }
     skipped = {name: why for panel in panels for name, why in panel.skipped.items()}
     return dataclasses.replace(
         parts[0],
-        panel=Panel.from_arrays(latest, skipped),
+        panel=dataclasses.replace(Panel.from_arrays(rows, skipped), frequency=panels[0].frequency),
         frame=pd.concat([part.frame for part in parts], ignore_index=True),
         unknown={name: why for part in parts for name, why in part.unknown.items()},
         late={name: count for part in parts for name, count in part.late.items()},

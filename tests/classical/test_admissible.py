@@ -96,14 +96,32 @@ def test_usual_bounds_miss_weights_of_the_season_above_one_minus_the_level():
     assert (level, share * (1 - level)) == pytest.approx((0.7022, 0.9414), abs=0.03)
 
 
-@pytest.mark.parametrize("name", FORMS)
-def test_errors_of_the_initial_state_do_not_grow(name):
-    rows = np.stack([noise(number, 48).cumsum() for number in range(1, 21)])
-    form = FORMS[name]
-    found = admissible(form, rows - rows[:, :1], np.full(len(rows), 48))
-    space = form.space(found.parameters)
+def growth(form: Form, parameters: np.ndarray) -> np.ndarray:
+    """The factor by which errors of the initial state grow each step, at most."""
+    space = form.space(parameters)
     turned = space.transition - space.gain[:, :, None] * space.output[:, None]
-    assert np.abs(np.linalg.eigvals(turned)).max() < 1 + 1e-6
+    return np.abs(np.linalg.eigvals(turned)).max(1)
+
+
+@pytest.mark.parametrize("form", [*FORMS.values(), Form("additive", 24)], ids=str)
+def test_errors_of_the_initial_state_do_not_grow(form):
+    rows = np.stack([noise(number, 96).cumsum() for number in range(1, 13)])
+    found = admissible(form, rows - rows[:, :1], np.full(len(rows), 96))
+    assert growth(form, found.parameters).max() < 1 + 1e-7
+
+
+def test_a_search_does_not_begin_where_errors_grow():
+    form, length = Form("additive", 24), 100
+    worst = form.grid()[growth(form, form.grid()).argmax()]
+    assert growth(form, worst[None]) > 1.002  # a point of the usual region that is not admissible
+    level, trend, seasons, rows = 0.0, 1.0, [0.0] * 24, []
+    gain = form.space(worst[None]).gain[0]
+    for error in 3 * noise(1, length):
+        rows.append(level + trend + seasons[0] + error)
+        level, trend = level + trend + gain[0] * error, trend + gain[1] * error
+        seasons = [*seasons[1:], seasons[0] + gain[-1] * error]
+    found = admissible(form, np.array([rows]) - rows[0], np.array([length]))
+    assert growth(form, found.parameters).max() < 1 + 1e-7
 
 
 def test_series_are_fitted_each_by_itself_and_averages_are_forecast():
@@ -122,5 +140,7 @@ def test_series_are_fitted_each_by_itself_and_averages_are_forecast():
 
 
 def test_admissible_bounds_need_the_exact_search():
+    with pytest.raises(ValueError, match="expected 'usual' or 'admissible'; got 'Admissible'"):
+        fit_ets([written((1, "trended"))], 4, bounds="Admissible")  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="exact=True"):
         fit_ets([written((1, "trended"))], 4, exact=False, bounds="admissible")

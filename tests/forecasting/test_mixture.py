@@ -82,7 +82,7 @@ def test_company_changes_no_bit_of_a_quantile():
     np.testing.assert_array_equal(together, alone)
 
 
-@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("count", [1, 3, 9])
 def test_each_forecast_is_by_itself_and_the_distributions_stay(count):
     random = np.random.default_rng(count)
     shape = (4, 5, count)
@@ -102,3 +102,28 @@ def test_each_forecast_is_by_itself_and_the_distributions_stay(count):
     medians[:] = quantiles[:] = 99.0
     for part, then in zip(parts, before, strict=True):
         np.testing.assert_array_equal(part, then)
+
+
+def test_bits_do_not_depend_on_how_the_arrays_lie_in_memory():
+    random = np.random.default_rng(0)
+    parts = random.normal(size=(9, 4, 5)), *random.uniform(0.5, 9, (2, 9, 4, 5))
+    one = Mixture(*(np.moveaxis(part, 0, -1) for part in parts))
+    other = Mixture(*(np.ascontiguousarray(np.moveaxis(part, 0, -1)) for part in parts))
+    values = random.normal(size=(4, 5))
+    for name in ("scores", "quantiles", "probability_above"):
+        np.testing.assert_array_equal(getattr(one, name)(values), getattr(other, name)(values))
+
+
+def test_values_of_another_shape_are_spread():
+    one = mixture(MEMBERS[1])
+    values = np.array([[-1.0], [0.5]])
+    for got, expected in (
+        (one.scores(values), [one.scores(value) for value in values]),
+        (one.quantiles(values), [one.quantiles(value) for value in values]),
+    ):
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_medians_are_missing_where_degrees_of_freedom_are_impossible():
+    one = Mixture(np.zeros((3, 2)), np.ones((3, 2)), np.array([[5.0, 5], [np.nan, 5], [-1, 5]]))
+    assert np.isnan(one.quantiles(np.zeros(3))).tolist() == [False, True, True]

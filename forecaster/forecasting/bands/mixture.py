@@ -88,15 +88,16 @@ class Mixture:
         """
         tail = np.array(self._below(values))
         upper = ~(tail < 0.5)
-        values = np.broadcast_to(values, tail.shape)
-        tail[upper] = self._at(upper)._below(values[upper], upper=True)
+        values, whole = np.broadcast_to(values, tail.shape), self._spread(tail.shape)
+        tail[upper] = whole._at(upper)._below(values[upper], upper=True)
         scores = ndtri(tail)
         scores = np.where(upper, -scores, scores)
         return np.clip(scores, -FARTHEST, FARTHEST)
 
     def quantiles(self, scores: Float[np.ndarray, "*forecast"]) -> Float[np.ndarray, "*forecast"]:
         """Return the values with these normal scores; NaN where a score is NaN."""
-        scores = np.broadcast_to(np.asarray(scores, float), self.shape)
+        shape = np.broadcast_shapes(np.shape(scores), self.shape)
+        scores = np.broadcast_to(np.asarray(scores, float), shape)
         tail = ndtr(-np.abs(scores))[..., None]  # the smaller of both tails
         if scores.any():  # also if one is NaN
             with np.errstate(invalid="ignore"):
@@ -104,11 +105,11 @@ class Mixture:
                     np.isinf(self.dof), -np.abs(scores)[..., None], stdtrit(self._finite(), tail)
                 )
         else:  # medians need no search for the members' quantiles
-            reach = np.where(np.isnan(self.dof), np.nan, 0.0)
+            reach = np.where(self._finite() > 0, 0.0, np.nan)
         each = self.location - np.sign(scores)[..., None] * reach * self.scale
         if each.shape[-1] == 1:
             return each[..., 0]
-        return self._search(each, scores, tail[..., 0])
+        return self._spread(shape)._search(each, scores, tail[..., 0])
 
     def probability_above(self, threshold: ArrayLike) -> Float[np.ndarray, "*forecast"]:
         """Return the probability of a value above a threshold."""
@@ -124,8 +125,8 @@ class Mixture:
         """
         upper = scores > 0
         low, high = each.min(-1), each.max(-1)
-        unit = self.scale.mean(-1)
-        found, left = np.array(each.mean(-1)), np.ones(scores.shape, bool)
+        unit, found = _mean(self.scale), np.array(_mean(each))
+        left = np.ones(scores.shape, bool)
         upper, low, high, unit, tail = (part[left] for part in (upper, low, high, unit, tail))
         for _ in range(_STEPS):
             members, now = self._at(left), found[left]
@@ -145,6 +146,12 @@ class Mixture:
             upper, low, high, unit, tail = (part[going] for part in (upper, low, high, unit, tail))
         return found
 
+    def _spread(self, shape: tuple[int, ...]) -> "Mixture":
+        """Return the distributions of forecasts of a larger shape, to which these broadcast."""
+        shape = (*shape, self.location.shape[-1])
+        parts = (self.location, self.scale, self.dof)
+        return Mixture(*(np.broadcast_to(part, shape) for part in parts))
+
     def _at(self, some: Bool[np.ndarray, "*forecast"]) -> "Mixture":
         """Return some of the distributions, with a single axis of forecasts."""
         return Mixture(self.location[some], self.scale[some], self.dof[some])
@@ -155,7 +162,7 @@ class Mixture:
         z = np.where(np.asarray(upper)[..., None], -z, z)
         normal = np.isinf(self.dof)
         chance = stdtr(self._finite(), z)
-        return np.where(normal, ndtr(z), chance).mean(-1) if normal.any() else chance.mean(-1)
+        return _mean(np.where(normal, ndtr(z), chance) if normal.any() else chance)
 
     def _density(self, values: np.ndarray) -> np.ndarray:
         """Return the density of the mixture."""
@@ -164,8 +171,19 @@ class Mixture:
         log = gammaln((dof + 1) / 2) - gammaln(dof / 2) - 0.5 * np.log(dof * np.pi)
         log = log - 0.5 * (dof + 1) * np.log1p(z * z / dof)
         normal = -0.5 * z * z - 0.5 * np.log(2 * np.pi)
-        return (np.exp(np.where(np.isinf(self.dof), normal, log)) / self.scale).mean(-1)
+        return _mean(np.exp(np.where(np.isinf(self.dof), normal, log)) / self.scale)
 
     def _finite(self) -> np.ndarray:
         """Return the degrees of freedom, 1 where infinite, whose results are not used."""
         return np.where(np.isinf(self.dof), 1.0, self.dof)
+
+
+def _mean(each: Float[np.ndarray, "*forecast member"]) -> Float[np.ndarray, "*forecast"]:
+    """Return the mean over the members, added one after another.
+
+    NumPy's order of summation, and so the last bits, would depend on how the array lies in memory.
+    """
+    total = np.array(each[..., 0])
+    for member in range(1, each.shape[-1]):
+        total += each[..., member]
+    return total / each.shape[-1]
