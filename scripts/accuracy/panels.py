@@ -5,7 +5,8 @@
 
 Each series is forecast once, over its last horizon. ``FORECASTER_TEST_DATA`` names the folder with
 ``m1.parquet``, ``small_panels.parquet`` (carparts, NN3, NN5) and M4's training files, whose last
-horizon is withheld. Missing values are interpolated for forecasting, and are not scored.
+horizon is withheld. "simulated monthly" is 10,000 series of 60 rows. Missing values are
+interpolated for forecasting, and are not scored.
 
 - ETS, Theta and CES are those of ``forecaster.classical``. Their 80 % bands, and the bands of the
   last value and of the season before, are normal, from the errors known at the end of each series
@@ -146,6 +147,20 @@ def m4_hourly_of(days: int) -> Panel:
     return whole._replace(known=known, first="2024-01-01T00", seasons=(24, 168))
 
 
+def simulated(series: int, rows: int, season: int, horizon: int) -> Panel:
+    """Return random walks with drift, season and noise of many sizes; a third have no season."""
+    random = np.random.default_rng(0)
+    steps = np.arange(rows + horizon)
+    made = []
+    for number in range(series):
+        walk = np.cumsum(random.normal(random.normal(0, 0.2), random.uniform(0, 1), len(steps)))
+        angle = 2 * np.pi * (steps / season + random.uniform())
+        size = random.uniform(0, 5) * (number % 3 > 0)
+        noise = random.normal(scale=random.uniform(0.5, 2), size=len(steps))
+        made.append(100 + walk + size * (np.sin(angle) + 0.5 * np.sin(2 * angle)) + noise)
+    return Panel(season, horizon, [y[:rows] for y in made], [y[rows:] for y in made])
+
+
 def rows_of(frame: pd.DataFrame) -> list[np.ndarray]:
     parts = frame.sort_values("ds").groupby(frame["unique_id"].astype(str))
     return [part.to_numpy(float) for _, part in parts["y"]]
@@ -167,6 +182,7 @@ PANELS: dict[str, Callable[[], Panel]] = {
     "M4 hourly, 14 days": lambda: m4_hourly_of(14),
     "M4 hourly, 21 days": lambda: m4_hourly_of(21),
     "M4 weekly": lambda: m4("weekly", 1, 13),
+    "simulated monthly": lambda: simulated(10_000, 60, 12, 12),
 }
 
 
