@@ -140,11 +140,12 @@ def deviations(
     """
     steps, horizon = made.shape
     out = np.full((steps, horizon), np.nan)
+    number = np.arange(1, steps + 1)
     for ahead in range(1, horizon + 1):
-        errors = z[ahead:] - made[: max(0, steps - ahead), ahead - 1]
-        squares = np.pad(errors**2, (min(ahead, steps), 0))
-        squares[: ahead + _UNSETTLED] = 0
-        count = np.maximum(np.arange(steps) + 1 - ahead - _UNSETTLED, 0)
+        squares, first = np.zeros(steps), ahead + _UNSETTLED
+        earlier = made[_UNSETTLED : max(_UNSETTLED, steps - ahead), ahead - 1]
+        squares[first:] = np.square(z[first:] - earlier)
+        count = np.maximum(number - first, 0)
         with np.errstate(invalid="ignore", divide="ignore"):
             known = np.sqrt(np.cumsum(squares) / count)
         if ahead > 1:
