@@ -56,7 +56,7 @@ def plot_forecast(
     name = models_of(forecast)[0]
     ahead = np.array([times[-1], *part["ds"].to_numpy(times.dtype)])
     own = infer_frequency(panel.times[seen])
-    if own.alias == panel.frequency.alias:  # known from more rows than may be here
+    if own.alias == panel.frequency.alias:  # which more rows than these have shown
         own = panel.frequency
     if own.hours is not None:
         x, ahead = _row_by_row(ax, times, ahead)

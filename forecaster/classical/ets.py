@@ -76,24 +76,30 @@ def fit_ets(
     averages: list[Average] = [()] * len(rows)
     forms = forms_of(season)
     for batch in batches([row[-_LEARNED_FROM:] for row in rows]):
-        shape = len(batch.values), len(forms)
-        coarse = [_Fitted.on_grid(form, batch) for form in forms]
-        criteria = np.full(shape, np.inf)
-        for number, fitted in enumerate(coarse):
-            criteria[fitted.rows, number] = fitted.criteria()
-        with np.errstate(invalid="ignore"):
-            near = criteria - criteria.min(1, keepdims=True) < _NEAR
-        criteria = np.full(shape, np.inf)
+        fits = _near_the_best([_Fitted.on_grid(form, batch) for form in forms], len(batch.values))
+        if bounds == "admissible":
+            fits = [fitted.admissible() for fitted in fits]
+        else:
+            fits = [fitted.refined(exact=exact) for fitted in fits]
+        criteria = np.full((len(batch.values), len(forms)), np.inf)
         parameters: dict[int, Parameters] = {}
-        for number, fitted in enumerate(coarse):
-            chosen = fitted.only(near[fitted.rows, number])
-            better = chosen.admissible() if bounds == "admissible" else chosen.refined(exact=exact)
-            criteria[better.rows, number] = better.criteria()
-            parameters[number] = np.full((shape[0], len(better.form.names)), np.nan)
-            parameters[number][better.rows] = better.found.parameters
+        for number, fitted in enumerate(fits):
+            criteria[fitted.rows, number] = fitted.criteria()
+            parameters[number] = np.full((len(batch.values), len(fitted.form.names)), np.nan)
+            parameters[number][fitted.rows] = fitted.found.parameters
         for row, where in enumerate(batch.where):
             averages[where] = _average(forms, parameters, criteria[row], row)
     return averages
+
+
+def _near_the_best(fits: list["_Fitted"], series: int) -> list["_Fitted"]:
+    """Return the fits of each form to the series of which it comes near the best form."""
+    criteria = np.full((series, len(fits)), np.inf)
+    for number, fitted in enumerate(fits):
+        criteria[fitted.rows, number] = fitted.criteria()
+    with np.errstate(invalid="ignore"):
+        near = criteria - criteria.min(1, keepdims=True) < _NEAR
+    return [fitted.only(near[fitted.rows, number]) for number, fitted in enumerate(fits)]
 
 
 class _Fitted(NamedTuple):

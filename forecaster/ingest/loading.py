@@ -462,7 +462,7 @@ def panel_from_store(
         raise StoreError(name_reasons(damaged))
     unreadable = {name: Skipped(Kind.UNREADABLE, detail=why) for name, why in damaged.items()}
     panel = Panel.from_arrays(
-        {name: _without_actions(part, channels) for name, part in series.items()},
+        {name: _of_channels(part, channels) for name, part in series.items()},
         {**(skipped or {}), **unreadable},
         layout,
     )
@@ -504,7 +504,7 @@ def masked_rows(
     return flags_known(flags, mask, end_of_day(known_by))
 
 
-def _without_actions(series: Arrays, channels: Collection[str] | None) -> Arrays:
+def _of_channels(series: Arrays, channels: Collection[str] | None) -> Arrays:
     """Return the wanted channels of a series; ``adj_close`` accounts for dividends and splits."""
     names = series.channels if channels is None else channels
     kept = [

@@ -1,4 +1,4 @@
-"""What an alarm says; light to import, as rows that arrive raise alarms before any forecast."""
+"""Hold what an alarm says. Light to import, since rows that arrive raise alarms, too."""
 
 from typing import NamedTuple
 

@@ -60,7 +60,7 @@ Facts: TypeAlias = tuple[str, dict[str, str]]
 
 _MOST = 10  # series in a picture
 TARGETS = ("y", "adj_close", "close")
-"""The channels that can be the target; the first of them that there is, is."""
+"""The channels that can be the target, the preferred ones first."""
 
 
 @dataclasses.dataclass(frozen=True)
