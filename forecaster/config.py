@@ -109,6 +109,10 @@ class Config:
       stay where they are, apart from the drift that their own history shows; with None, or
       ``"none"``, the learned drift stays. It does not apply to series other than dated prices, nor
       to transforms other than log returns
+    - ``common_volatility``: whether half of the logarithm of a band's width comes from a model of
+      volatility that all series share, which sees the state of the market in a sample of 50 of
+      them. For prices of at least ten series, the longest of 504 rows or more, and networks whose
+      ``start`` is pooled
     - ``start``: initial weights of a series' networks: ``pooled``, the weights of a network trained
       briefly on all series; ``independent``, random weights, so that series do not influence each
       other
@@ -147,6 +151,7 @@ class Config:
     season: int | tuple[int, ...] | None = None
     market: str | None = None
     premium: float | None = 0.05
+    common_volatility: bool = True
     start: str = "pooled"
     members: int = 3
     shrinkage: float = 3.0
@@ -205,6 +210,8 @@ class Config:
                 f"transform {self.transform} cannot use a market; only log_return, for prices, "
                 "can. Leave out market, or transform"
             )
+        if not isinstance(cast(object, self.common_volatility), bool):
+            raise _wrong("common_volatility", "true or false", self.common_volatility)
         if self.data_parallel > 1 and self.start != "pooled":
             raise UsageError(
                 f"data_parallel: expected 1 with start {self.start}, whose small networks already "

@@ -78,6 +78,7 @@ def test_fine_tuning_takes_a_third_of_the_learning_rate_and_decays_towards_the_s
             "premium: expected a share of -0.5 to 1, such as 0.05 .*, or 'none'; got 5",
         ),
         ({"premium": True}, "premium: expected a share .*; got True"),
+        ({"common_volatility": 1}, "common_volatility: expected true or false; got 1"),
         ({"premium": float("nan")}, "premium: expected a share .*; got nan"),
         ({"data_parallel": 0}, "data_parallel: expected a whole number of 1 or more; got 0"),
         (

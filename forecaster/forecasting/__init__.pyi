@@ -35,6 +35,7 @@ from .fitting.fit import settled as settled
 from .fitting.fit import settled_by_rows as settled_by_rows
 from .fitting.fit import usable_rows as usable_rows
 from .fitting.fit import with_declared as with_declared
+from .fitting.fit import with_peers as with_peers
 from .fitting.updating import learnable as learnable
 from .fitting.updating import rows_since as rows_since
 from .fitting.updating import update as update

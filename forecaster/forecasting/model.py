@@ -246,7 +246,9 @@ def unknown_series(unknown: Sequence[str], known: Sequence[str]) -> UsageError:
 
 def rename_series(model: Model, names: Mapping[str, str]) -> Model:
     """Return a model whose series have other names; ``names``: the new ones by the old ones."""
-    if not names.keys() & set(model.ids):
+    common = model.transform.common_volatility
+    peers = () if common is None else common.peers
+    if not names.keys() & {*model.ids, *peers}:
         return model
     networks = dataclasses.replace(
         model.networks,
@@ -258,6 +260,7 @@ def rename_series(model: Model, names: Mapping[str, str]) -> Model:
         model.transform,
         natures=MappingProxyType(natures),
         covariates=model.transform.covariates.renamed(names),
+        common_volatility=common and common.renamed(names),
     )
     return dataclasses.replace(model, networks=networks, transform=transform)
 
@@ -273,6 +276,10 @@ def _facts_of(model: Model) -> tuple[str, dict[str, str]]:
         "networks": f"{each} for each series"
         + (", started from one of all series" if config.start == "pooled" else ", independent"),
     }
+    if (common := model.transform.common_volatility) is not None:
+        facts["volatility"] = (
+            f"half by a common model, which sees the market in {len(common.peers)} series"
+        )
     if config.market is not None:
         facts["market"] = config.market
     if len(model.fitted_until):

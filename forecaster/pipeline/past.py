@@ -13,6 +13,7 @@ from jaxtyping import Int, Shaped
 from forecaster.config import Config
 from forecaster.errors import NoSeries
 from forecaster.ingest import Store, panel_from_store
+from forecaster.pipeline.peers import beside_peers
 from forecaster.pipeline.training import each_shard, kind_of_times
 from forecaster.series import (
     ENDS,
@@ -112,11 +113,15 @@ class Past:
         request, market = self.request, self.request.config.market
         if self.held is not None:
             return self.held if tuple(ids) == request.ids else self.held.only(ids)
-        panel = panel_from_store(
-            self.store, ids_to_read(ids, request.config), start=request.start, end=request.end,
-            layout=self.layout,
-        )  # fmt: skip
+        wanted = ids_to_read(ids, request.config)
+        panel = beside_peers(self._stored, wanted, request.ids, request.config)
         return panel if market is None else panel.with_market(market, forecast=market in ids)
+
+    def _stored(self, ids: Sequence[str]) -> Panel:
+        request = self.request
+        return panel_from_store(
+            self.store, ids, start=request.start, end=request.end, layout=self.layout
+        )
 
     def _scan(self) -> tuple[Spans, bool]:
         """Read all shards; the last result says whether each had the channels of all series."""

@@ -30,6 +30,7 @@ from forecaster.forecasting import (
     usable_rows,
 )
 from forecaster.ingest import Store, panel_from_store
+from forecaster.pipeline.peers import beside_peers
 from forecaster.pipeline.requests import Callbacks
 from forecaster.pipeline.running_periods import (
     RunningPeriod,
@@ -163,16 +164,20 @@ class Reader:
         if self.held is not None:
             return self.held if tuple(ids) == self.request.ids else self.held.only(ids)
         request = self.request
-        panel = panel_from_store(
-            self.store, ids_to_read(ids, request.config), request.skipped,
-            start=request.start, end=request.end, mask=request.mask, known_by=request.end,
-            layout=self.layout, flagged=self.masked,
-        )  # fmt: skip
+        wanted = ids_to_read(ids, request.config)
+        panel = beside_peers(self._stored, wanted, request.ids, request.config)
         if (market := request.config.market) is not None:
             panel = panel.with_market(market, forecast=market in ids)
         if self.frequency is None:
             return panel
         return dataclasses.replace(panel, frequency=self.frequency)
+
+    def _stored(self, ids: Sequence[str]) -> Panel:
+        request = self.request
+        return panel_from_store(
+            self.store, ids, request.skipped, start=request.start, end=request.end,
+            mask=request.mask, known_by=request.end, layout=self.layout, flagged=self.masked,
+        )  # fmt: skip
 
     def without_networks(self, most: int) -> "Reader | None":
         """Return a reader for a fit without networks; None if the settings need networks.

@@ -48,11 +48,11 @@ from .panel.ends import OwnEnds as OwnEnds
 from .panel.ends import aligned_if as aligned_if
 from .panel.flags import UNCONFIRMED as UNCONFIRMED
 from .panel.flags import Flags as Flags
+from .panel.histories import Histories as Histories
 from .panel.missing_dates import missing_dates_said as missing_dates_said
 from .panel.missing_dates import series_missing_dates as series_missing_dates
 from .panel.missing_dates import warn_of_missing_dates as warn_of_missing_dates
 from .panel.panel import TARGETS as TARGETS
-from .panel.panel import Histories as Histories
 from .panel.panel import Panel as Panel
 from .panel.panel import on_axis as on_axis
 from .panel.placeholders import Placeholder as Placeholder
@@ -63,5 +63,7 @@ from .panel.stacking import union_of as union_of
 from .panel.unmatched import Unmatched as Unmatched
 from .panel.unmatched import unmatched_rows as unmatched_rows
 from .panel.unmatched import warn_of_unmatched_rows as warn_of_unmatched_rows
+from .prices.common_volatility import peers_among as peers_among
 from .prices.market import behind_market as behind_market
 from .prices.market import check_market as check_market
+from .prices.market_state import FEWEST_PEERS as FEWEST_PEERS

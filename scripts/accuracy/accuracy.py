@@ -5,8 +5,9 @@
 
 ``FORECASTER_TEST_DATA`` names the folder with ``us_stocks_2000_2015.parquet`` and M4's training
 files; the other methods need ``pip install -e ".[garch]"``. Each part writes a CSV
-beside this script, and two of them also a figure. Nothing is refitted within a year, and only the
-start of the networks differs from the default settings:
+beside this script, and two of them also a figure. Nothing is refitted within a year. Settings are
+the defaults, but for the networks without the common volatility (``LSTM alone``) and the
+independent ones:
 
 - ``stocks.csv``: every fourth stock, trained on the ten years before (data begin in 2000), then
   forecast on each day of a year. A row per year, model and days ahead: ``crps``, the mean over
@@ -26,7 +27,8 @@ start of the networks differs from the default settings:
   Also the energy and the variogram score of the joint five-day log returns of all stocks, relative
   to the scores of the same paths drawn for each stock by itself (``energy``, ``variogram``)
 - ``simulated.csv``: CRPS relative to that of the true distribution, 200 series each: random walks
-  one and five steps ahead, and GARCH(1,1) with Student-t errors one step ahead
+  one and five steps ahead, GARCH(1,1) with Student-t errors one step ahead, and a market whose
+  variance is that of one common factor, with the default and with its networks alone
 - ``m4.csv``: M4's hourly and weekly series, and every twentieth with ETS and Theta, see ``m4.py``
 """
 
@@ -60,6 +62,12 @@ SHARES = np.arange(1, 20) / 20
 LEVELS = (10, 20, 30, 40, 50, 60, 70, 80, 90)
 VOLATILITIES = ("naive", "ewma", "har", "garch", "gjr", "log_har", "range_garch")
 RIVALS = ("naive", "empirical", "ewma", "har", "garch", "gjr")
+DEFAULT = "LSTM pooled"
+OURS = {
+    DEFAULT: {},
+    "LSTM alone": {"common_volatility": False},
+    "LSTM independent": {"start": "independent"},
+}
 STATISTICAL = ("naive", "garch", "ets", "theta")
 PARTS = ("stocks", "statistical", "rivals", "baskets", "simulated", "m4")
 
@@ -108,17 +116,17 @@ def arguments() -> argparse.Namespace:
 
 
 def stocks(options: argparse.Namespace) -> Iterator[dict[str, object]]:
-    """Yield rows, year by year, of the default and of independent networks."""
+    """Yield rows, year by year, of the default, of its networks alone, and of independent ones."""
     with tempfile.TemporaryDirectory() as cache:
         for year in options.years or ALL_YEARS:
             panel, days = prices(year, options.every)
-            for start in ("pooled", "independent"):
-                config = dataclasses.replace(options.config, start=start)
-                names = RIVALS if start == "pooled" else ("garch",)
+            for kind, settings in OURS.items():
+                config = dataclasses.replace(options.config, **settings)
+                names = RIVALS if kind == DEFAULT else ("garch",)
                 backtest = BacktestOptions(days, baselines=names, cache=Path(cache))
                 for row in compared(panel, config, backtest):
-                    if start == "pooled" or row["model"] == "LSTM":
-                        row["model"] = f"LSTM {start}" if row["model"] == "LSTM" else row["model"]
+                    if kind == DEFAULT or row["model"] == "LSTM":
+                        row["model"] = kind if row["model"] == "LSTM" else row["model"]
                         yield {"year": year, **row}
 
 
@@ -286,7 +294,7 @@ def joint_scores(
 
 
 def simulated(options: argparse.Namespace) -> Iterator[dict[str, object]]:
-    """Yield rows of random walks and a GARCH market: three years to train on, one to forecast."""
+    """Yield rows of random walks and GARCH markets: three years to train on, one to forecast."""
     rows, days = 1010, 250
     random = np.random.default_rng(0)
     shocks = 0.01 * random.normal(size=(options.series, rows))
@@ -295,14 +303,52 @@ def simulated(options: argparse.Namespace) -> Iterator[dict[str, object]]:
         part, of = frame[frame["ahead"] == h], last[frame["ahead"] == h]
         true = of[:, None] * np.exp(0.01 * np.sqrt(h) * stats.norm.ppf(SHARES))
         yield {"market": "random walk", "ahead": h, "crps": relative(part, true)}
-    shocks, deviation = garch(options.series, rows, random)
+    unit = stats.t.ppf(SHARES, 6) * np.sqrt(4 / 6)
+    yield one_day("GARCH(1,1)-t", *garch(options.series, rows, random), unit, options, days)
+    shocks, deviation = common_garch(options.series, rows, random)
+    unit = stats.norm.ppf(SHARES)
+    yield one_day("common GARCH(1,1)", shocks, deviation, unit, options, days)
+    options.config = dataclasses.replace(options.config, common_volatility=False)
+    name = "common GARCH(1,1), networks alone"
+    yield one_day(name, shocks, deviation, unit, options, days)
+
+
+def one_day(
+    market: str,
+    shocks: np.ndarray,
+    deviation: np.ndarray,
+    unit: np.ndarray,
+    options: argparse.Namespace,
+    days: int,
+) -> dict[str, object]:
+    """Return the row of a market, one day ahead; ``unit``: the quantiles of its shocks."""
     frame, last = validated(shocks, options, days)
     part, of = frame[frame["ahead"] == 1], last[frame["ahead"] == 1]
     series = part["unique_id"].str[1:].astype(int).to_numpy()
-    known = pd.bdate_range("2010-01-01", periods=rows).get_indexer(part["ds"])
-    unit = stats.t.ppf(SHARES, 6) * np.sqrt(4 / 6)
+    known = pd.bdate_range("2010-01-01", periods=shocks.shape[1]).get_indexer(part["ds"])
     true = of[:, None] * np.exp(deviation[series, known][:, None] * unit)
-    yield {"market": "GARCH(1,1)-t", "ahead": 1, "crps": relative(part, true)}
+    return {"market": market, "ahead": 1, "crps": relative(part, true)}
+
+
+def common_garch(
+    series: int, rows: int, random: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Simulate returns (series, row) whose variance is that of one factor times their own level.
+
+    A third of the variance of each is the factor's move, whose GARCH(1,1) process drives it. Also
+    return their conditional deviations.
+    """
+    level = np.exp(random.normal(0, 0.3, series))
+    variance = 0.012**2
+    omega = variance * 0.03
+    out, deviation = np.empty((2, series, rows))
+    for row in range(rows):
+        factor = random.normal()
+        own = np.sqrt(1 / 3) * factor + np.sqrt(2 / 3) * random.normal(size=series)
+        deviation[:, row] = level * np.sqrt(variance)
+        out[:, row] = deviation[:, row] * own
+        variance = omega + 0.15 * variance * factor**2 + 0.82 * variance
+    return out, deviation
 
 
 def garch(series: int, rows: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

@@ -96,6 +96,7 @@ def label(model: str) -> str:
     said = {
         "LSTM": "this program",
         "LSTM pooled": "this program",
+        "LSTM alone": "this program, networks alone",
         "LSTM independent": "this program, independent",
         "Naive": "unchanged",
         "SeasonalNaive": "seasonal naive",

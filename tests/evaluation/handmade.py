@@ -29,7 +29,7 @@ SUMMARY: dict[str, Any] = {
     "config": {
         "model": "lstm", "head": "student_t", "hidden": 4, "layers": 1, "horizon": 2,
         "lookback": 30, "burn_in": 10, "validation": 100, "training": "auto", "transform": "auto",
-        "season": None, "market": None, "premium": 0.05,
+        "season": None, "market": None, "premium": 0.05, "common_volatility": True,
         "start": "independent", "members": 1, "shrinkage": 3.0, "epochs": 4,
         "patience": 4, "batch_size": 32, "learning_rate": 0.01, "weight_decay": 0.001, "clip": 1.0,
         "precision": "float32", "data_parallel": 1,

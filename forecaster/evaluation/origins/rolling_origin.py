@@ -35,6 +35,7 @@ from forecaster.forecasting import (
     forecast_latest,
     match_panel,
     with_declared,
+    with_peers,
 )
 from forecaster.home import as_file
 from forecaster.ingest import ColumnOptions, Table, as_panel
@@ -186,7 +187,7 @@ class RollingOrigin:
         """
         check_training(seed, executor=executor, on_progress=on_progress)
         levels = tuple(check_levels(level))
-        config, panel = with_declared(config, panel)
+        config, panel = with_declared(config, with_peers(panel))
         check_market(panel)
         panel, own = aligned_if(ends, panel)
         check_static(panel, config, tune=False)

@@ -52,6 +52,7 @@ from forecaster.series import (
     Transform,
     Transformed,
     behind_market,
+    peers_among,
     placeholders_in,
     series_missing_dates,
     spacing_of,
@@ -120,8 +121,8 @@ def fit(
     warn_of_unmatched_rows(unmatched_rows(panel))
     warn_of_placeholders(placeholders_in(panel))
     model = fit_part(
-        panel, config, seed, tune=tune, network=network, checkpoint=checkpoint, executor=executor,
-        on_progress=on_progress,
+        with_peers(panel), config, seed, tune=tune, network=network, checkpoint=checkpoint,
+        executor=executor, on_progress=on_progress,
     ).model  # fmt: skip
     if worse := worse_than_simple(model.report):
         warnings.warn(worse, ForecasterWarning, stacklevel=2)
@@ -134,7 +135,7 @@ def fit_with(trainer: Trainer, panel: Panel, config: Config, seed: int) -> Model
     ``trainer``: trains the networks of all series; its report may have a column ``why_not``, the
     reason why a series has no network. Others as for :func:`fit`.
     """
-    config, panel = with_declared(config, panel)
+    config, panel = with_declared(config, with_peers(panel))
     panel, common = _whole(panel.masked(), config)
     return _fitted(trainer, panel, common, config, seed).model
 
@@ -190,6 +191,12 @@ def settled_by_rows(
         stacklevel=4,
     )
     return made
+
+
+def with_peers(panel: Panel) -> Panel:
+    """Return a panel of prices with peers; a part of a larger panel has some already."""
+    known = panel.peers is not None or panel.target == "y"
+    return panel if known else panel.with_peers(peers_among(panel.ids))
 
 
 class Common(NamedTuple):
@@ -426,7 +433,10 @@ def learn_common(
 
 def _learned(transform: Transform, panel: Panel, config: Config, sampling: "Sampling") -> Transform:
     """Return the transform with what it learns from the sample of a panel."""
-    made = transform.learned_from(panel.only(sampling.weighed), config.horizon)
+    some = panel.only(sampling.weighed)
+    modelled = sampling.networks and config.common_volatility
+    held_back = validation_of(config, some.mask.sum(1)) if modelled else None
+    made = transform.learned_from(some, config.horizon, held_back)
     # Networks learn by themselves how errors grow with the horizon.
     return dataclasses.replace(made, growth=()) if sampling.networks else made
 

@@ -16,11 +16,12 @@ from forecaster import swarm
 from forecaster.config import Config
 from forecaster.forecasting.bands.counts import Counted, Units
 from forecaster.forecasting.bands.drift import Drift, Moves, usual_location, with_drift
+from forecaster.forecasting.bands.experts import with_common
 from forecaster.forecasting.bands.heads import HEADS
 from forecaster.forecasting.bands.mixture import Mixture
 from forecaster.forecasting.model import Networks, Params
 from forecaster.forecasting.networks import OwnNetwork
-from forecaster.forecasting.predicting.predicting import mixture_of, targets_at
+from forecaster.forecasting.predicting.predicting import common_at, mixture_of, targets_at
 from forecaster.forecasting.task import split_of
 from forecaster.series import Panel, Transform, Transformed
 
@@ -37,6 +38,7 @@ class Span(NamedTuple):
       used
     - ``units``: the units of the series that are counts; None if there are no such series
     - ``moves``: the moves that prices are expected to make; None for other series
+    - ``common``: the scale by the common model of volatility, see :class:`Transformed`
     """
 
     params: Params
@@ -46,6 +48,7 @@ class Span(NamedTuple):
     outcomes: np.ndarray
     units: Units | None
     moves: Moves | None
+    common: np.ndarray | None
 
 
 class Job(NamedTuple):
@@ -156,13 +159,11 @@ def _span(
     begin = max(0, int(origins.min()) - networks.config.lookback + 1)
     features = transformed.features if whole else transformed.features[rows]
     some_units = None if units is None else units.only(rows)
-    moves = None
-    if networks.drift is not None:
-        some = transformed if whole else transformed.only(rows)
-        moves = networks.drift.only(rows).moves(some, origins)
+    some = transformed if whole else transformed.only(rows)
+    moves = None if networks.drift is None else networks.drift.only(rows).moves(some, origins)
     return Span(
         networks.params_of(rows), features[:, begin:], np.maximum(first - begin, 0),
-        origins - begin, outcomes, some_units, moves,
+        origins - begin, outcomes, some_units, moves, common_at(some, origins),
     )  # fmt: skip
 
 
@@ -171,6 +172,7 @@ def _validate(job: Job, span: Span) -> Validated:
     mixture = mixture_of(
         job.config, job.network, span.params, span.features, span.first, span.origins
     )
+    mixture = with_common(mixture, span.common)
     usual = usual_location(mixture, span.outcomes)
     if span.moves is not None:
         mixture = with_drift(mixture, usual, span.moves)

@@ -11,7 +11,14 @@ from forecaster.errors import ForecasterWarning, ModelError, listed, warn_of_ski
 from forecaster.forecasting.bands.drift import drift_of, join_drifts
 from forecaster.forecasting.model import Model, Networks
 from forecaster.forecasting.rungs import FORECAST_BY, rows_to_train, rungs_of
-from forecaster.series import Histories, Panel, behind_market, spaced_otherwise, spacing_of
+from forecaster.series import (
+    FEWEST_PEERS,
+    Histories,
+    Panel,
+    behind_market,
+    spaced_otherwise,
+    spacing_of,
+)
 from forecaster.skipped import Kind, Skipped
 
 _NAMED = 5  # series in a warning
@@ -120,7 +127,7 @@ def match_panel(model: Model, panel: Panel, *, latest: bool = True) -> Panel:
     Warns of the other series, and names them in ``skipped``. Raises ModelError when none is left or
     the panel lacks one of the channels.
     """
-    panel = _with_market(model, _with_channels(model, panel))
+    panel = _with_peers(model, _with_market(model, _with_channels(model, panel)))
     reasons: dict[str, Skipped] = {}
     if model.networks.start is None and not model.transform.takes_any:
         reasons |= dict.fromkeys(newcomers_of(model, panel), Skipped(Kind.NO_NETWORK))
@@ -199,3 +206,28 @@ def _with_market(model: Model, panel: Panel) -> Panel:
         )
     # The market is forecast too if it has a network, or if the panel holds no other series.
     return panel.with_market(name, forecast=name in model.ids or panel.ids == (name,))
+
+
+def _with_peers(model: Model, panel: Panel) -> Panel:
+    """Return the panel with the peers that show the state of the market, if it holds them."""
+    common = model.transform.common_volatility
+    return panel if common is None or panel.peers is not None else panel.with_peers(common.peers)
+
+
+def warn_of_unknown_state(model: Model, panel: Panel) -> None:
+    """Warn if a panel has too few peers for the state of the market: networks forecast alone.
+
+    ``panel``: as :func:`match_panel` returns it
+    """
+    common = model.transform.common_volatility
+    there = 0 if panel.peers is None else len(panel.peers.ids)
+    if common is None or there >= FEWEST_PEERS:
+        return
+    warnings.warn(
+        f"bands do not follow the state of the market, which takes {FEWEST_PEERS} of the series "
+        f"{', '.join(common.peers[:_NAMED])}, ... ({len(common.peers)} in all); these data have "
+        f"{there} of them. `forecaster ingest` reads what is missing; in Python, forecast from "
+        "panel.with_peers(panel.ids).only(names) of a panel with more series",
+        ForecasterWarning,
+        stacklevel=3,
+    )

@@ -17,6 +17,7 @@ from forecaster.forecasting.bands.columns import bounds_of, quantile_column
 from forecaster.forecasting.bands.conformal import band_scores
 from forecaster.forecasting.bands.counts import Counted, Units
 from forecaster.forecasting.bands.drift import Drift, Moves, usual_location, with_drift
+from forecaster.forecasting.bands.experts import with_common
 from forecaster.forecasting.bands.heads import HEADS
 from forecaster.forecasting.bands.mixture import Mixture
 from forecaster.forecasting.model import (
@@ -32,6 +33,7 @@ from forecaster.forecasting.networks import OwnNetwork
 from forecaster.forecasting.predicting.matching import (
     match_panel,
     warn_of_networks_to_come,
+    warn_of_unknown_state,
     with_newcomers,
 )
 from forecaster.forecasting.rungs import FORECAST_BY
@@ -168,6 +170,7 @@ def predict(
     warn_of_jumps(panel)
     panel = match_panel(model, panel.masked(forecasting=True))
     warn_of_networks_to_come(model, panel)
+    warn_of_unknown_state(model, panel)
     warn_of_missing_dates(series_missing_dates(panel), len(panel.ids))
     warn_of_latest_rows(LatestRows.of(panel))
     warn_of_hindsight(model, panel)
@@ -396,6 +399,15 @@ def targets_at(transformed: Transformed, origins: Int[np.ndarray, "series origin
     return np.take_along_axis(transformed.targets(), origins[:, :, None], axis=1)
 
 
+def common_at(
+    transformed: Transformed, origins: Int[np.ndarray, "series origin"]
+) -> ByHorizon | None:
+    """Return the scale by the common model of volatility at these steps; None without a model."""
+    if transformed.common is None:
+        return None
+    return np.take_along_axis(transformed.common, origins[:, :, None], axis=1)
+
+
 def _append(stored: ByHorizon, recent: ByHorizon, keep: Int[np.ndarray, " series"]) -> ByHorizon:
     """Join the normal scores of the validation span with later ones, in order of time.
 
@@ -440,6 +452,8 @@ def distributions(
         config, networks.network, networks.params_of(rows), features if whole else features[rows],
         first if whole else first[rows], origins if whole else origins[rows],
     )  # fmt: skip
+    common = common_at(transformed, origins)
+    made = with_common(made, common if common is None or whole else common[rows])
     if networks.drift is not None:
         made = _with_drift(made, networks.drift, config, transformed, origins, rows)
     return Counted.of(made if whole else made.among(rows, others), units)

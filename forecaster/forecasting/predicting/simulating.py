@@ -19,7 +19,11 @@ from forecaster.forecasting.bands.mixture import Mixture, ndtri
 from forecaster.forecasting.bands.widths import Tails
 from forecaster.forecasting.model import Model, check_model
 from forecaster.forecasting.predicting.common_factor import scaled_to_now
-from forecaster.forecasting.predicting.matching import match_panel, with_newcomers
+from forecaster.forecasting.predicting.matching import (
+    match_panel,
+    warn_of_unknown_state,
+    with_newcomers,
+)
 from forecaster.forecasting.predicting.predicting import (
     check_known_ahead,
     finite_rows,
@@ -107,6 +111,7 @@ def draw_paths(
     panel = as_panel(panel, **columns)
     warn_of_jumps(panel)
     panel = match_panel(model, panel.masked(forecasting=True))
+    warn_of_unknown_state(model, panel)
     warn_of_missing_dates(series_missing_dates(panel), len(panel.ids))
     warn_of_latest_rows(LatestRows.of(panel))
     warn_of_hindsight(model, panel)

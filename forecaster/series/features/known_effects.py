@@ -32,7 +32,8 @@ from forecaster.series.known.responses import (
     responses_of,
 )
 from forecaster.series.panel.covariates import Scaling
-from forecaster.series.panel.panel import Histories, Panel
+from forecaster.series.panel.histories import Histories
+from forecaster.series.panel.panel import Panel
 
 Row: TypeAlias = Float[np.ndarray, " row"]
 # What is far from all that came before neither multiplies a series without end nor ends it.

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -28,6 +28,8 @@ class Transformed:
     - ``logarithmic``: whether ``z`` is the logarithm, for each series
     - ``least``: the value that no forecast of a series lies below; minus infinity for most
     - ``counted``: which series are counts, whose base and scale are their mean and deviation
+    - ``common``: for prices, the logarithm of the scale by the common model of volatility, in units
+      of ``scale`` without its factor of events; NaN where unknown. None: there is no such model
     """
 
     features: Float[np.ndarray, "series step feature"]
@@ -39,11 +41,13 @@ class Transformed:
     logarithmic: Bool[np.ndarray, " series"]
     least: Float[np.ndarray, " series"]
     counted: Bool[np.ndarray, " series"]
+    common: Ahead | None = None
 
     def only(self, rows: Int[np.ndarray, " some"]) -> "Transformed":
         """Return some of the series, by their rows."""
-        fields = {f.name: getattr(self, f.name)[rows] for f in dataclasses.fields(self)}
-        return Transformed(**fields)
+        fields: dict[str, Any] = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        known = {name: part[rows] for name, part in fields.items() if part is not None}
+        return Transformed(**known)
 
     def targets(self) -> Ahead:
         """Return the standardised targets, float32; NaN where unknown.

@@ -68,7 +68,9 @@ from forecaster.series.known.covariates import covariate_features
 from forecaster.series.known.effects import NO_EFFECTS, CalendarPrior
 from forecaster.series.known.responses import NO_RESPONSES, ResponsePrior, check_responses
 from forecaster.series.panel.covariates import Scaling
-from forecaster.series.panel.panel import Histories, Panel
+from forecaster.series.panel.histories import Histories
+from forecaster.series.panel.panel import Panel
+from forecaster.series.prices.common_volatility import CommonVolatility, learn_common_volatility
 from forecaster.series.prices.events import checked_factors, event_factors, event_volatility
 from forecaster.series.prices.features import (
     checked_volatility,
@@ -114,6 +116,8 @@ class Transform:
     - ``error_ratio``: by horizon, the deviation of errors over their scale; empty: 1
     - ``market``: the declared index that networks see beside each series, see
       :meth:`Panel.with_market`
+    - ``common_volatility``: of prices, the model of volatility that all series share; None: there
+      is none
     """
 
     name: str
@@ -138,6 +142,7 @@ class Transform:
     responses: ResponsePrior = NO_RESPONSES
     young: SeasonPrior = NO_SEASON
     error_ratio: tuple[float, ...] = ()
+    common_volatility: CommonVolatility | None = None
 
     def __post_init__(self) -> None:
         if self.name not in NAMES:
@@ -210,17 +215,27 @@ class Transform:
             natures = MappingProxyType({**natures, **made})
         return dataclasses.replace(self, natures=natures, covariates=known)
 
-    def learned_from(self, panel: Panel, horizon: int) -> "Transform":
+    def learned_from(
+        self, panel: Panel, horizon: int, held_back: Int[np.ndarray, " series"] | None = None
+    ) -> "Transform":
         """Return the transform with what the series of a panel share, learned from their past.
 
         For the combination this is all of :class:`~forecaster.series.combination.sample.Learned`,
         and effects known in advance. Where times are whole numbers, series also take the seasons
-        that most others have. Of prices, only the usual volatility and the effects of events are
-        learned.
+        that most others have. Of prices, only the usual volatility, the effects of events and the
+        common model of volatility are learned.
+
+        ``held_back``: number of latest rows of each series that the model of volatility is chosen
+        by; None: there is no such model
         """
         if self.name == "log_return":
             volatility, events = usual_volatility(panel), event_factors(self._with_kinds(panel))
-            return dataclasses.replace(self, volatility=volatility, events=events)
+            common = None
+            if held_back is not None:
+                common = learn_common_volatility(panel, horizon, held_back)
+            return dataclasses.replace(
+                self, volatility=volatility, events=events, common_volatility=common
+            )
         if self.name == "last_value":
             natures = {name: self._nature(name) for name in panel.ids}
             usual = self.unit if panel.target == "y" else unit_of_prices(panel)
@@ -291,6 +306,8 @@ class Transform:
         fields |= {"volatility": self.volatility, "events": self.events, "growth": self.growth}
         fields |= {"usually_counts": self.usually_counts, "responses": self.responses}
         fields |= {"young": self.young, "error_ratio": self.error_ratio}
+        if self.common_volatility is not None:
+            fields |= {"common_volatility": self.common_volatility._asdict()}
         return fields | {"covariates": self.covariates.to_dict()}
 
     @staticmethod
@@ -317,6 +334,7 @@ class Transform:
             checked_factors(fields.get("events", ()), known.future),
             tuple(map(float, fields.get("growth", ()))), bool(fields.get("usually_counts", False)),
             responses, young, tuple(map(float, fields.get("error_ratio", ()))),
+            CommonVolatility.from_json(fields.get("common_volatility")),
         )  # fmt: skip
 
     def check_learned(self, horizon: int) -> None:
@@ -324,6 +342,8 @@ class Transform:
         check_shares(self.shares, 1 + COUNT, horizon)
         check_growth(self.growth, horizon)
         check_error_ratio(self.error_ratio, horizon)
+        if (common := self.common_volatility) is not None and len(common.weights) != horizon:
+            raise ValueError(f"common_volatility: {len(common.weights)} rows for {horizon} steps")
 
     def feature_count(self, horizon: int) -> int:
         """Return the number of features of each step."""
@@ -447,6 +467,9 @@ class Transform:
         if self.name == "last_value":
             scale = walk_scale(change, usual_changes(z, self.logarithmic(panel.ids), self.unit))
         bases, scales = by_horizon(self.name, self.season, z, scale, horizon)
+        common = None
+        if self.common_volatility is not None:
+            common = self.common_volatility.log_scale(panel, histories, raw) - np.log(scales)
         return Transformed(
             features=stacked(features),
             z=z,
@@ -457,6 +480,7 @@ class Transform:
             logarithmic=self.logarithmic(panel.ids),
             least=self._least(panel.ids),
             counted=self.counted(panel.ids),
+            common=common,
         )
 
     def _apply_combined(self, panel: Panel, histories: Histories, horizon: int) -> "Transformed":

@@ -79,6 +79,7 @@ class Panel:
       rows that are flagged at the panel's end (:meth:`masked`)
     - ``future``, ``static``: covariates, see :meth:`with_future` and :meth:`with_static`
     - ``market``: a declared index that networks see beside each series, as a panel of its own
+    - ``peers``: a sample of all series, as a panel of its own, see :meth:`with_peers`
     """
 
     values: Float[np.ndarray, "series time channel"]
@@ -95,6 +96,7 @@ class Panel:
     future: Future | None = None
     static: Static | None = None
     market: "Panel | None" = None
+    peers: "Panel | None" = None
 
     def __post_init__(self) -> None:
         if self.values.shape != (len(self.ids), len(self.times), len(self.channels)):
@@ -294,9 +296,9 @@ class Panel:
     def with_flags(self, flags: Flags) -> "Panel":
         """Return the panel with the flags of its series that are known by its end."""
         check_type("flags", flags, Flags, "the flags of rows")
-        market = self.market and self.market.with_flags(flags)
+        panel = beside(self, lambda other: other.with_flags(flags))
         flags = flags.of(self.ids).within(self.times[0], self.times[-1])
-        return dataclasses.replace(self, flags=flags if len(flags) else None, market=market)
+        return dataclasses.replace(panel, flags=flags if len(flags) else None)
 
     def with_future(self, frame: pd.DataFrame) -> "Panel":
         """Return the panel with covariates that are known in advance.
@@ -344,6 +346,18 @@ class Panel:
         others = others._at_times(own_times)
         return dataclasses.replace(others, market=market)
 
+    def with_peers(self, names: Sequence[str]) -> "Panel":
+        """Return the panel with some of its series as its peers; selections of series keep them.
+
+        The state of the market is made from them: how volatile prices are on each day.
+
+        ``names``: their names; those that the panel lacks are passed over
+        """
+        check_names("names", names)
+        own = set(self.ids)
+        there = [name for name in names if name in own]
+        return dataclasses.replace(self, peers=alone(self, there) if there else None)
+
     def flagged(
         self, cutoff: Time | Shaped[np.ndarray, ""] | None = None, *, forecasting: bool = False
     ) -> Bool[np.ndarray, "series time"]:
@@ -371,11 +385,10 @@ class Panel:
         All rows after the cutoff stay. Arguments as of :meth:`flagged`.
         """
         at = self.times[-1] if cutoff is None else cutoff
-        market = self.market and self.market.masked(at, forecasting=forecasting)
-        panel = self
-        if self.flags is not None:
-            panel = self.without(*np.nonzero(self.flagged(cutoff, forecasting=forecasting)))
-        return panel if market is self.market else dataclasses.replace(panel, market=market)
+        panel = beside(self, lambda other: other.masked(at, forecasting=forecasting))
+        if self.flags is None:
+            return panel
+        return panel.without(*np.nonzero(self.flagged(cutoff, forecasting=forecasting)))
 
     def between(self, start: Date | None = None, end: Date | None = None) -> "Panel":
         """Return the panel with the rows from ``start`` to ``end``, both included; by default all.
@@ -402,8 +415,8 @@ class Panel:
             begin, last = show_time(self.times[0]), show_time(self.times[-1])
             reason = Skipped(Kind.OUTSIDE, first=begin, last=last)
         kept = self.only(ids, dict.fromkeys(gone, reason))
-        market = self.market and self.market.between(start, end)
-        return dataclasses.replace(kept._at_times(kept.mask.any(0) & keep), market=market)
+        kept = kept._at_times(kept.mask.any(0) & keep)
+        return beside(kept, lambda other: other.between(start, end))
 
     def until(self, cutoff: Time | Shaped[np.ndarray, ""]) -> "Panel":
         """Return the panel as it was known at a cutoff: the times up to it, the cutoff included.
@@ -417,7 +430,7 @@ class Panel:
                 f"{show_time(self.times[0])}"
             )
         known = self._at_times(keep)
-        return dataclasses.replace(known, market=self.market and index_until(self.market, known))
+        return beside(known, lambda other: known_until(other, known))
 
     def _at_times(self, keep: Bool[np.ndarray, " time"]) -> "Panel":
         """Return the same series at some of the times."""
@@ -485,38 +498,6 @@ class Panel:
         return self.values[:, :, self.channels.index(name)]
 
 
-@dataclasses.dataclass(frozen=True)
-class Histories:
-    """The observed rows of each series without gaps, aligned at the end.
-
-    The last step of every series is its latest row, and "the last 252" are the same steps for all.
-    Steps before a series' first row are padding.
-
-    - ``values``: NaN in the padding
-    - ``first``: the step of each series' first row
-    - ``positions``: positions of the rows on the panel's time axis; -1 in the padding
-    """
-
-    values: Float[np.ndarray, "series step channel"]
-    first: Int[np.ndarray, " series"]
-    positions: Int[np.ndarray, "series step"]
-
-    @staticmethod
-    def of(panel: Panel, steps: int | None = None) -> "Histories":
-        """Return a panel's histories with ``steps`` steps, by default as many as the longest."""
-        lengths = panel.mask.sum(1)
-        steps = steps or int(lengths.max())
-        rows, observed = np.nonzero(panel.mask)
-        first = steps - lengths
-        rank = np.arange(len(observed)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        step = rank + first[rows]
-        values = np.full((len(panel.ids), steps, len(panel.channels)), np.nan)
-        values[rows, step] = panel.values[rows, observed]
-        positions = np.full((len(panel.ids), steps), -1)
-        positions[rows, step] = observed
-        return Histories(values, first, positions)
-
-
 def on_axis(panel: "Panel", times: Shaped[np.ndarray, " time"]) -> "Panel":
     """Return a panel on a longer time axis, which holds all times of its own."""
     if len(times) == len(panel.times):
@@ -528,6 +509,20 @@ def on_axis(panel: "Panel", times: Shaped[np.ndarray, " time"]) -> "Panel":
     return dataclasses.replace(panel, values=values, mask=mask, times=times)
 
 
+def beside(panel: Panel, change: Callable[[Panel], Panel]) -> Panel:
+    """Return a panel with its market and its peers changed; ``change``: makes the new ones."""
+    market = None if panel.market is None else change(panel.market)
+    peers = panel.peers
+    if peers is not None:
+        try:
+            peers = change(peers)
+        except NoSeries:  # none of them has a row left
+            peers = None
+    if market is panel.market and peers is panel.peers:
+        return panel
+    return dataclasses.replace(panel, market=market, peers=peers)
+
+
 def index_of(panel: Panel, name: str) -> Panel:
     """Return one series of a panel as its market. Raises UsageError for an unknown name."""
     name = str(name)  # which may be None or a list
@@ -537,12 +532,18 @@ def index_of(panel: Panel, name: str) -> Panel:
             f"market: expected one of the series; {name!r} is none of them{why}. There are "
             f"{listed(near(panel.ids, name) or panel.ids)}; load the rows of the index too"
         )
-    return dataclasses.replace(panel.only([name]), market=None, future=None, static=None)
+    return alone(panel, [name])
 
 
-def index_until(market: Panel, known: Panel) -> Panel:
-    """Return the market as it was known at a panel's end, maybe without any row."""
-    return dataclasses.replace(market, mask=market.mask & (market.times <= known.times[-1]))
+def alone(panel: Panel, names: Sequence[str]) -> Panel:
+    """Return some series of a panel without covariates, a market or peers."""
+    some = panel.only(names)
+    return dataclasses.replace(some, market=None, peers=None, future=None, static=None)
+
+
+def known_until(other: Panel, known: Panel) -> Panel:
+    """Return a panel as it was known at another's end, maybe without any row."""
+    return dataclasses.replace(other, mask=other.mask & (other.times <= known.times[-1]))
 
 
 def facts_of(panel: "Panel") -> Facts:

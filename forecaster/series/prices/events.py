@@ -15,7 +15,8 @@ from jaxtyping import Bool, Float, Int, Shaped
 from forecaster.series.calendar.ahead import times_after_rows
 from forecaster.series.causal import Rows, change_features, shift
 from forecaster.series.panel.covariates import Future
-from forecaster.series.panel.panel import Histories, Panel
+from forecaster.series.panel.histories import Histories
+from forecaster.series.panel.panel import Panel
 
 _OFTEN = 0.2  # share of the rows; a covariate that marks more rows is no event
 _FEWEST = 20  # marked rows of a panel from which a factor is learned

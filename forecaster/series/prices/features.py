@@ -3,7 +3,8 @@
 import numpy as np
 
 from forecaster.series.causal import Rows, decayed_mean, shift, squash
-from forecaster.series.panel.panel import Histories, Panel
+from forecaster.series.panel.histories import Histories
+from forecaster.series.panel.panel import Panel
 from forecaster.series.prices.anniversaries import active_days
 
 _ALONE = 10  # number of changes from which on a series' own volatility stands alone

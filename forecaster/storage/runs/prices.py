@@ -1,12 +1,15 @@
 """Read the stored prices that a saved model forecasts from, or learns from."""
 
+import contextlib
+import dataclasses
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from forecaster.errors import ModelError
+from forecaster.errors import ModelError, NoSeries, StoreError
 from forecaster.forecasting import Model
 from forecaster.home import Home
 from forecaster.ingest import (
@@ -20,7 +23,7 @@ from forecaster.ingest import (
     proposed_of,
     read_renames,
 )
-from forecaster.series import Panel, show_time
+from forecaster.series import Layout, Panel, show_time
 from forecaster.skipped import Kind, Skipped
 from forecaster.storage.model.checking import facts_of
 from forecaster.storage.runs.opened import OpenRun
@@ -66,7 +69,7 @@ def forecasting_panel(
     store = _store_of(home, model)
     read = ids_to_read(ids, model.config)
     gone = _no_longer_stored(store, model, ids, read)
-    read = [name for name in read if name not in gone]
+    read = [name for name in read if name not in gone] + _peers(store, model, read)
     mask = [flag for flag in model.provenance.get("mask", ()) if flag != "unconfirmed"]
     flags = flags_now(store)
     latest = masked_rows(store, read, ("unconfirmed",), end, flags=flags)
@@ -90,7 +93,7 @@ def learning_panel(home: Home, model: Model, ids: Sequence[str]) -> Panel:
     read = ids_to_read(ids, model.config)
     gone = _no_longer_stored(store, model, ids, read)
     mask = tuple(model.provenance.get("mask", ()))
-    read = [name for name in read if name not in gone]
+    read = [name for name in read if name not in gone] + _peers(store, model, read)
     flagged = masked_rows(store, read, mask, flags=flags_now(store))
     return _panel(store, model, ids, flagged, mask, gone)
 
@@ -104,14 +107,31 @@ def _panel(
     gone: Mapping[str, Skipped],
     end: Date | None = None,
 ) -> Panel:
-    """Read series of a store as a panel, with the start of a model's fit and its market."""
-    read = [name for name in ids_to_read(ids, model.config) if name not in gone]
-    panel = panel_from_store(
-        store, read, start=model.provenance.get("start"), end=end, mask=mask, known_by=end,
-        skipped=gone, flagged=flagged,
+    """Read series of a store as a panel, with the start of a model's fit, its market and peers."""
+    stored = functools.partial(
+        panel_from_store, store, start=model.provenance.get("start"), end=end, mask=mask,
+        known_by=end, flagged=flagged,
     )  # fmt: skip
+    read = [name for name in ids_to_read(ids, model.config) if name not in gone]
+    panel = stored(read, gone)
+    if (common := model.transform.common_volatility) is not None:
+        panel = panel.with_peers(common.peers)
+        if _peers(store, model, read):
+            with contextlib.suppress(NoSeries, StoreError):  # none of them can be read
+                known = [name for name in common.peers if name in store]
+                layout = Layout(panel.times.dtype.kind)  # peers with other times are no help
+                panel = dataclasses.replace(panel, peers=stored(known, layout=layout))
     market = model.config.market
     return panel if market is None else panel.with_market(market, forecast=market in ids)
+
+
+def _peers(store: Store, model: Model, read: Sequence[str]) -> list[str]:
+    """Return the model's peers that are stored, but not among the series that are read."""
+    common = model.transform.common_volatility
+    if common is None:
+        return []
+    known = set(read)
+    return [name for name in common.peers if name not in known and name in store]
 
 
 def _store_of(home: Home, model: Model) -> Store:

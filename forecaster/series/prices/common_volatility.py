@@ -1,0 +1,239 @@
+"""A model of the volatility of prices that all series share, and that sees the state of the market.
+
+Networks see the last months of their own series. This model has a longer memory, and sees how
+volatile a sample of all series is now (:mod:`forecaster.series.prices.market_state`). It is linear:
+the logarithm of the scale of future returns, relative to the monthly volatility of the series, is a
+weighted sum of features. Its weights maximise the likelihood of Student-t distributions less a
+penalty on their squares. The penalty is chosen by the likelihood of days that are later than all
+days of training: otherwise the model would learn by heart the days that series share.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from forecaster.files import as_bytes
+from forecaster.series.causal import Rows, shift
+from forecaster.series.panel.histories import Histories
+from forecaster.series.panel.panel import Panel
+from forecaster.series.prices.market_state import (
+    FEWEST_PEERS,
+    OWN_FEATURES,
+    STATE_FEATURES,
+    volatility_features,
+)
+
+_PEERS = 50
+_LEARNED = 200  # series that the weights are learned from, at most
+_FEWEST_ROWS = 504  # rows of the longest series
+_FEWEST_EXAMPLES = 2_000
+_BEFORE = 60  # rows of a series before the first that is learned from
+_DEGREES = 5.0  # of freedom, about those of stocks; bands are calibrated afterwards
+_PENALTIES = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 3e-4, 1e-4, 3e-5)
+_ROUNDS = 4  # of Fisher scoring with each penalty; further ones change nothing
+_FAR = 5.0  # deviations that a feature is clipped to
+_LARGEST, _LARGEST_WEIGHT = 1e3, 10.0  # largest numbers in a file
+
+
+class CommonVolatility(NamedTuple):
+    """A fitted model.
+
+    - ``peers``: the series that the state of the market is made from
+    - ``centre``, ``spread``: mean and deviation of each feature in training
+    - ``weights``: for each step ahead the constant, and the weight of each feature
+    """
+
+    peers: tuple[str, ...]
+    centre: tuple[float, ...]
+    spread: tuple[float, ...]
+    weights: tuple[tuple[float, ...], ...]
+
+    def log_scale(
+        self, panel: Panel, histories: Histories, change: Rows
+    ) -> Float[np.ndarray, "series step horizon"]:
+        """Return the logarithm of the scale of the returns that begin at each step.
+
+        NaN where the state of the market is unknown. Arguments as of :func:`volatility_features`.
+        """
+        weights = np.array(self.weights)
+        level, features = volatility_features(panel, histories, change)
+        ahead = np.log(np.arange(1, len(weights) + 1)) / 2
+        total = level[..., None] + ahead + weights[:, 0]
+        for row, each in enumerate(features):  # one at a time, to save memory
+            if row == OWN_FEATURES:
+                total[np.isnan(each)] = np.nan
+            each = _standardised(each, self.centre[row], self.spread[row])
+            total += each[..., None] * weights[:, 1 + row]
+        return total
+
+    def renamed(self, names: Mapping[str, str]) -> "CommonVolatility":
+        """Return the model with peers of other names; ``names``: the new ones by the old ones."""
+        return self._replace(peers=tuple(names.get(name, name) for name in self.peers))
+
+    @staticmethod
+    def from_json(fields: Mapping[str, Any] | None) -> "CommonVolatility | None":
+        """Read what ``_asdict`` returned. Raises TypeError, ValueError or KeyError otherwise."""
+        if fields is None:
+            return None
+        given = fields["peers"]
+        rows = [fields["centre"], fields["spread"], *fields["weights"]]
+        if isinstance(given, str) or not all(isinstance(name, str) for name in given):
+            raise TypeError("common_volatility: peers: expected names")
+        peers = tuple(str(name) for name in given)
+        if len(set(peers)) < max(FEWEST_PEERS, len(peers)):
+            raise ValueError(f"common_volatility: peers: expected {FEWEST_PEERS} different names")
+        if not all(type(one) in (int, float) for row in rows for one in row):
+            raise TypeError("common_volatility: expected numbers")
+        centre, spread, *weights = (tuple(map(float, row)) for row in rows)
+        sound = all(abs(one) <= _LARGEST for row in rows for one in row) and min(spread) > 0
+        count = OWN_FEATURES + STATE_FEATURES
+        sound &= all(abs(one) <= _LARGEST_WEIGHT for row in weights for one in row)
+        sound &= [len(row) for row in rows[2:]] == [count + 1] * len(weights)
+        if not sound or not weights or (len(centre), len(spread)) != (count, count):
+            raise ValueError(f"common_volatility: expected {count} features, numbers below 1,000")
+        return CommonVolatility(peers, centre, spread, tuple(weights))
+
+
+def peers_among(ids: Sequence[str], most: int = _PEERS) -> tuple[str, ...]:
+    """Return a sample of series, in their order. Which they are depends on their names alone."""
+    if len(ids) <= most:
+        return tuple(ids)
+    hashes = [hashlib.blake2b(as_bytes(name), digest_size=8).digest() for name in ids]
+    chosen = np.sort(np.argsort(np.array(hashes, "S8"), kind="stable")[:most])
+    return tuple(ids[int(row)] for row in chosen)
+
+
+def learn_common_volatility(
+    panel: Panel, horizon: int, held_back: Int[np.ndarray, " series"]
+) -> CommonVolatility | None:
+    """Learn the model from a panel of prices.
+
+    None where it has too few peers, rows or examples.
+
+    ``held_back``: the number of latest rows of each series that weights are not learned from; the
+    penalty is chosen by them
+    """
+    peers = panel.peers
+    if peers is None or len(peers.ids) < FEWEST_PEERS:
+        return None
+    if panel.mask.sum(1).max(initial=0) < _FEWEST_ROWS:
+        return None
+    names = peers_among(panel.ids, _LEARNED)
+    learned = panel.only(names)
+    chosen = np.isin(np.array(panel.ids, object), np.array(names, object))
+    inputs, targets, histories = _examples(learned, horizon)
+    early, late = _divided(histories, horizon, held_back[chosen])
+    usable = np.isfinite(targets).all(-1) & np.isfinite(inputs[..., OWN_FEATURES])
+    usable &= np.arange(int(usable.shape[1])) >= histories.first[:, None] + _BEFORE
+    early, late = early & usable, late & usable
+    if early.sum() < _FEWEST_EXAMPLES or not late.any():
+        return None
+    centre, spread = _moments(inputs[early])
+    as_inputs = centre.astype(np.float32), spread.astype(np.float32)  # to save memory
+    x, x_late = (_standardised(inputs[some], *as_inputs) for some in (early, late))
+    weights = [
+        _weights(x, targets[early][:, h], x_late, targets[late][:, h]) for h in range(horizon)
+    ]
+    return CommonVolatility(
+        peers.ids, tuple(centre.tolist()), tuple(spread.tolist()), tuple(map(tuple, weights))
+    )
+
+
+def _examples(
+    panel: Panel, horizon: int
+) -> tuple[
+    Float[np.ndarray, "series step feature"], Float[np.ndarray, "series step horizon"], Histories
+]:
+    """Return features and returns, both float32, the latter in units of the monthly volatility."""
+    histories = Histories.of(panel)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        z = np.log(histories.values[:, :, panel.channels.index(panel.target)])
+        level, features = volatility_features(panel, histories, z - shift(z, 1))
+        inputs = np.stack([each.astype(np.float32) for each in features], axis=-1)
+        steps = range(1, horizon + 1)
+        moves = [(shift(z, -h) - z) / (np.exp(level) * np.sqrt(h)) for h in steps]
+    return inputs, np.stack(moves, axis=-1).astype(np.float32), histories
+
+
+def _divided(
+    histories: Histories, horizon: int, held_back: Int[np.ndarray, " series"]
+) -> tuple[Bool[np.ndarray, "series step"], Bool[np.ndarray, "series step"]]:
+    """Return the steps to learn from, and the later ones to choose the penalty by.
+
+    No outcome of the former lies among a series' rows held back, nor on or after the first day that
+    the longest series holds back.
+    """
+    positions = histories.positions
+    steps = np.arange(int(positions.shape[1]))
+    boundary = np.maximum(positions.shape[1] - held_back, 0)
+    longest = int(np.argmin(histories.first))
+    day = positions[longest, boundary[longest]]
+    outcome = np.full_like(positions, np.iinfo(positions.dtype).max)
+    outcome[:, :-horizon] = positions[:, horizon:]
+    own = steps >= boundary[:, None]
+    early = (steps + horizon < boundary[:, None]) & (outcome < day)
+    return early, own & (positions >= day)
+
+
+def _moments(
+    x: Float[np.ndarray, "example feature"],
+) -> tuple[Float[np.ndarray, " feature"], Float[np.ndarray, " feature"]]:
+    """Return the mean and the deviation of each feature; 0 and 1 for one that never changes."""
+    known = np.isfinite(x)
+    count = np.maximum(known.sum(0), 1)
+    centre = np.where(known, x, 0.0).sum(0, dtype=float) / count
+    squares = np.where(known, (x - centre) ** 2, 0.0).sum(0, dtype=float)
+    spread = np.sqrt(squares / count)
+    changes = spread > 1e-6  # a column may be missing
+    return np.where(changes, centre, 0.0), np.where(changes, spread, 1.0)
+
+
+def _standardised(values: np.ndarray, centre: Any, spread: Any) -> np.ndarray:
+    """Return values in deviations from their mean, 0 where unknown."""
+    return np.nan_to_num(np.clip((values - centre) / spread, -_FAR, _FAR), nan=0.0)
+
+
+def _weights(
+    x: Float[np.ndarray, "example feature"],
+    y: Float[np.ndarray, " example"],
+    x_late: Float[np.ndarray, "later feature"],
+    y_late: Float[np.ndarray, " later"],
+) -> list[float]:
+    """Return the constant and the weights for one step ahead, by Fisher scoring.
+
+    The information of the logarithm of a Student-t distribution's scale does not depend on the
+    scale, so one matrix serves all rounds with a penalty.
+
+    - ``x``, ``y``: features and returns to learn from
+    - ``x_late``, ``y_late``: later ones. Penalties fall until the loss on them rises
+    """
+    x, x_late = (np.concatenate([np.ones_like(part[:, :1]), part], 1) for part in (x, x_late))
+    penalised = np.ones(int(x.shape[1]))
+    penalised[0] = 1e-9  # the constant is free
+    information = 2 * _DEGREES / (_DEGREES + 3) * (x.T @ x).astype(float) / len(x)
+    weights = np.zeros(int(x.shape[1]))
+    best = weights
+    least = np.inf
+    for penalty in _PENALTIES:
+        inverse = np.linalg.inv(information + penalty * np.diag(penalised))
+        for _ in range(_ROUNDS):
+            log_scale = x @ weights.astype(np.float32)
+            squares = (y * np.exp(-log_scale)) ** 2
+            score = (_DEGREES + 1) * squares / (_DEGREES + squares) - 1
+            slope = (x.T @ score).astype(float) / len(x) - penalty * penalised * weights
+            weights = weights + inverse @ slope
+        loss = _loss(x_late @ weights.astype(np.float32), y_late)
+        if not loss < least:
+            break
+        least, best = loss, weights
+    return best.tolist()
+
+
+def _loss(log_scale: Float[np.ndarray, " example"], y: Float[np.ndarray, " example"]) -> float:
+    """Return the mean negative log likelihood, up to a constant."""
+    squares = (y * np.exp(-log_scale)) ** 2
+    losses = log_scale + 0.5 * (_DEGREES + 1) * np.log1p(squares / _DEGREES)
+    return float(losses.mean(dtype=float))

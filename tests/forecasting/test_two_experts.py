@@ -1,0 +1,162 @@
+"""Forecasts of prices by two experts: a series' own networks, and the common volatility."""
+
+import dataclasses
+import hashlib
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import forecaster as fc
+from forecaster.errors import ForecasterWarning
+from forecaster.forecasting.bands.experts import with_common
+from forecaster.forecasting.bands.mixture import Mixture
+from forecaster.forecasting.model import rename_series
+from forecaster.home import Home
+from tests.common_market import frame
+from tests.conftest import run
+
+NAMES = [f"S{number:02d}" for number in range(12)]
+CONFIG = fc.Config(
+    hidden=2, lookback=20, burn_in=5, horizon=2, validation=60, epochs=2, members=1, patience=2
+)
+SETTINGS = """
+hidden = 2
+lookback = 20
+burn_in = 5
+horizon = 2
+validation = 60
+epochs = 2
+members = 1
+patience = 2
+"""
+
+
+@pytest.fixture(scope="module")
+def prices() -> pd.DataFrame:
+    return frame(12, 520)
+
+
+@pytest.fixture(scope="module")
+def market(prices) -> fc.Panel:
+    return fc.load_panel(prices)
+
+
+@pytest.fixture(scope="module")
+def fitted(market) -> fc.Model:
+    return fc.fit(market, CONFIG)
+
+
+def test_widths_are_geometric_means():
+    mixture = Mixture(*np.ones((3, 1, 2, 2, 2)))
+    mixture = dataclasses.replace(mixture, scale=mixture.scale * [1.0, 4.0])
+    common = np.array([[[np.log(8.0), np.nan], [np.log(2.0), np.log(0.5)]]])
+    made = with_common(mixture, common).scale
+    # The networks' own scale is 2, the geometric mean of both; they keep their ratio.
+    np.testing.assert_allclose(made[..., 0], [[[2.0, 1.0], [1.0, 0.5]]])
+    np.testing.assert_allclose(made[..., 1], 4 * made[..., 0])
+    assert with_common(mixture, None) is mixture
+
+
+def test_a_fit_from_a_common_start_has_both_and_an_independent_one_its_networks_alone(
+    market, fitted
+):
+    common = fitted.transform.common_volatility
+    assert common is not None and common.peers == market.ids
+    for setting in ({"start": "independent"}, {"common_volatility": False}):
+        alone = fc.fit(market, dataclasses.replace(CONFIG, **setting))
+        assert alone.transform.common_volatility is None
+    assert "sees the market in 12 series" in repr(fitted)
+
+
+def test_one_series_is_forecast_as_among_all_if_the_panel_has_its_peers(market, fitted):
+    among = fc.predict(fitted, market)
+    one = fc.predict(fitted, market.with_peers(market.ids).only(["S03"]))
+    wanted = among[among["unique_id"] == "S03"].reset_index(drop=True)
+    pd.testing.assert_frame_equal(one, wanted, check_exact=True)
+
+
+def test_without_peers_networks_stand_alone_and_a_warning_says_so(market, fitted):
+    with pytest.warns(ForecasterWarning, match="state of the market.*10 of.*have 1 of them"):
+        alone = fc.predict(fitted, market.only(["S03"]))
+    transform = dataclasses.replace(fitted.transform, common_volatility=None)
+    bare = dataclasses.replace(fitted, transform=transform)
+    wanted = fc.predict(bare, market)
+    wanted = wanted[wanted["unique_id"] == "S03"].reset_index(drop=True)
+    pd.testing.assert_frame_equal(alone, wanted, check_exact=True)
+
+
+def test_a_saved_model_forecasts_the_same_bits(market, fitted, tmp_path):
+    fc.save(fitted, tmp_path / "model")
+    read = fc.load(tmp_path / "model")
+    assert read.transform.common_volatility == fitted.transform.common_volatility
+    pd.testing.assert_frame_equal(
+        fc.predict(read, market), fc.predict(fitted, market), check_exact=True
+    )
+
+
+def test_a_renamed_peer_is_still_one(market, fitted):
+    new = rename_series(fitted.only(["S03"]), {"S01": "XYZ"})
+    common = new.transform.common_volatility
+    assert common is not None and common.peers[:3] == ("S00", "XYZ", "S02")
+
+
+def test_an_update_keeps_the_common_volatility(prices, market, fitted):
+    later = fc.load_panel(frame(12, 560))
+    updated = fc.update(fitted, later)
+    assert updated.transform.common_volatility == fitted.transform.common_volatility
+    assert np.isfinite(fc.predict(updated, later)["LSTM-lo-80"]).all()
+
+
+def test_no_forecast_of_the_past_sees_a_later_row(market):
+    """Neither its own nor a peer's: all rows after the cutoffs are changed."""
+    values = market.values.copy()
+    cutoff = len(market.times) - 1 - CONFIG.horizon  # of the latest of three windows
+    values[:, cutoff + 1 :] *= 1.5
+    changed = dataclasses.replace(market, values=values)
+    frames = [
+        fc.cross_validation(one, CONFIG, n_windows=3, step_size=4) for one in (market, changed)
+    ]
+    known = [name for name in frames[0] if name != "y"]
+    pd.testing.assert_frame_equal(frames[0][known], frames[1][known], check_exact=True)
+    assert not frames[0]["y"].equals(frames[1]["y"])
+
+
+@pytest.fixture(scope="module")
+def homes(prices, tmp_path_factory):
+    """A home with a fit in one piece, and one with the same fit in shards of five series."""
+    folder = tmp_path_factory.mktemp("experts")
+    # Eight more are refused; their number must not be taken for that of a shard's series.
+    twice = prices[prices["ticker"] == "S00"].iloc[[0, *range(520)]]
+    refused = [twice.assign(ticker=f"X{number}") for number in range(8)]
+    pd.concat([prices, *refused]).to_csv(folder / "p.csv", index=False)
+    (folder / "c.toml").write_text(SETTINGS)
+    fit = ("fit", "--source", f"files:{folder / 'p.csv'}", "--config", folder / "c.toml")
+    assert run(*fit, "--home", folder / "whole").exit_code == 3
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("forecaster.pipeline.memory.MOST_PER_SHARD", 5)
+        done = run(*fit, "--home", folder / "shards")
+    assert done.exit_code == 3, done.output
+    return folder / "whole", folder / "shards"
+
+
+def test_a_fit_in_shards_has_the_bits_of_one_in_one_piece(homes):
+    whole, shards = (Home(home).latest_run() for home in homes)
+    assert (shards / "shards").is_dir() and not (whole / "shards").exists()
+    digests = []
+    for home in homes:
+        made = run("predict", "--all", "--home", home, "--output", home / "f.csv")
+        assert made.exit_code == 0, made.output
+        digests.append(hashlib.sha256((home / "f.csv").read_bytes()).hexdigest())
+    assert digests[0] == digests[1]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_command_reads_the_peers_of_a_single_ticker(homes, number):
+    home = homes[number]
+    made = run("predict", "S07", "--home", home, "--output", home / "one.csv")
+    assert made.exit_code == 0 and "state of the market" not in made.output
+    assert run("predict", "--all", "--home", home, "--output", home / "all.csv").exit_code == 0
+    every = pd.read_csv(home / "all.csv")
+    wanted = every[every["unique_id"] == "S07"].reset_index(drop=True)
+    pd.testing.assert_frame_equal(pd.read_csv(home / "one.csv"), wanted, check_exact=True)
