@@ -58,6 +58,7 @@ from .panel.panel import on_axis as on_axis
 from .panel.placeholders import Placeholder as Placeholder
 from .panel.placeholders import placeholders_in as placeholders_in
 from .panel.placeholders import warn_of_placeholders as warn_of_placeholders
+from .panel.sampled import sampled_names as sampled_names
 from .panel.stacking import Layout as Layout
 from .panel.stacking import union_of as union_of
 from .panel.unmatched import Unmatched as Unmatched

@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,20 +17,11 @@ from forecaster.home import Home
 from tests.common_market import frame
 from tests.conftest import run
 
-NAMES = [f"S{number:02d}" for number in range(12)]
-CONFIG = fc.Config(
-    hidden=2, lookback=20, burn_in=5, horizon=2, validation=60, epochs=2, members=1, patience=2
-)
-SETTINGS = """
-hidden = 2
-lookback = 20
-burn_in = 5
-horizon = 2
-validation = 60
-epochs = 2
-members = 1
-patience = 2
-"""
+SMALL: dict[str, Any] = {
+    "hidden": 2, "lookback": 20, "burn_in": 5, "horizon": 2, "validation": 60, "epochs": 2,
+    "members": 1, "patience": 2,
+}  # fmt: skip
+CONFIG = fc.Config(**SMALL)
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +122,7 @@ def homes(prices, tmp_path_factory):
     twice = prices[prices["ticker"] == "S00"].iloc[[0, *range(520)]]
     refused = [twice.assign(ticker=f"X{number}") for number in range(8)]
     pd.concat([prices, *refused]).to_csv(folder / "p.csv", index=False)
-    (folder / "c.toml").write_text(SETTINGS)
+    (folder / "c.toml").write_text("\n".join(f"{name} = {value}" for name, value in SMALL.items()))
     fit = ("fit", "--source", f"files:{folder / 'p.csv'}", "--config", folder / "c.toml")
     assert run(*fit, "--home", folder / "whole").exit_code == 3
     with pytest.MonkeyPatch.context() as patch:

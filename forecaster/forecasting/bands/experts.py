@@ -17,11 +17,10 @@ def with_common(
 ) -> Mixture:
     """Return distributions whose widths are geometric means of those of networks and of a model.
 
-    Half of either is better than each alone, and hardly another weight is better than half, as in
-    most combinations of forecasts (Bates & Granger 1969, Operational Research Quarterly 20).
-    Degrees of freedom and locations stay those of the networks.
+    Degrees of freedom and locations stay those of the networks. The figures that the weight was
+    chosen by are in ``docs/evaluation.md``.
 
-    ``common``: the logarithm of the model's scale, standardised; NaN where unknown, where the
+    ``common``: the logarithm of the model's scale, standardised. Where it is NaN, unknown, the
     networks stand alone. None: there is no model
     """
     if common is None:

@@ -6,7 +6,6 @@ it the network memorises the dates that series share, and forecasts worse than n
 
 import dataclasses
 import functools
-import hashlib
 import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -20,11 +19,11 @@ from jaxtyping import Float, Int
 from forecaster import swarm
 from forecaster.config import Config
 from forecaster.errors import UsageError
-from forecaster.files import as_bytes
 from forecaster.forecasting.model import Params
 from forecaster.forecasting.networks import OwnNetwork
 from forecaster.forecasting.task import Examples, Series, cut, functions, make_loss
 from forecaster.forecasting.windows import MODES, Split
+from forecaster.series import sampled_names
 
 _LARGEST_BATCH = 256  # windows
 _STEPS = 20  # fewest steps per epoch, unless batches would be smaller than those of a single series
@@ -179,11 +178,7 @@ def sample_of(ids: Sequence[str], steps: int) -> Int[np.ndarray, " sampled"]:
 
     The sample depends only on the names. ``steps``: rows of the longest history.
     """
-    most = most_sampled(steps)
-    if len(ids) <= most:
-        return np.arange(len(ids))
-    hashes = [hashlib.blake2b(as_bytes(name), digest_size=8).digest() for name in ids]
-    return np.sort(np.argsort(np.array(hashes, "S8"), kind="stable")[:most])
+    return sampled_names(ids, most_sampled(steps))
 
 
 def most_sampled(steps: int) -> int:

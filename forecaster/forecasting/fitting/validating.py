@@ -38,7 +38,8 @@ class Span(NamedTuple):
       used
     - ``units``: the units of the series that are counts; None if there are no such series
     - ``moves``: the moves that prices are expected to make; None for other series
-    - ``common``: the scale by the common model of volatility, see :class:`Transformed`
+    - ``common`` (series, origin, horizon): the logarithm of the scale by the common model of
+      volatility, see :class:`Transformed`; None without a model
     """
 
     params: Params

@@ -402,7 +402,7 @@ def targets_at(transformed: Transformed, origins: Int[np.ndarray, "series origin
 def common_at(
     transformed: Transformed, origins: Int[np.ndarray, "series origin"]
 ) -> ByHorizon | None:
-    """Return the scale by the common model of volatility at these steps; None without a model."""
+    """Return the logarithm of the common model's scale at these steps; None without a model."""
     if transformed.common is None:
         return None
     return np.take_along_axis(transformed.common, origins[:, :, None], axis=1)

@@ -225,8 +225,8 @@ class Transform:
         that most others have. Of prices, only the usual volatility, the effects of events and the
         common model of volatility are learned.
 
-        ``held_back``: number of latest rows of each series that the model of volatility is chosen
-        by; None: there is no such model
+        ``held_back``: the number of latest rows of each series; the penalty of the model of
+        volatility is chosen by them. None: there is no such model
         """
         if self.name == "log_return":
             volatility, events = usual_volatility(panel), event_factors(self._with_kinds(panel))

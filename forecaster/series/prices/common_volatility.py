@@ -8,17 +8,16 @@ penalty on their squares. The penalty is chosen by the likelihood of days that a
 days of training: otherwise the model would learn by heart the days that series share.
 """
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from forecaster.files import as_bytes
 from forecaster.series.causal import Rows, shift
 from forecaster.series.panel.histories import Histories
 from forecaster.series.panel.panel import Panel
+from forecaster.series.panel.sampled import sampled_names
 from forecaster.series.prices.market_state import (
     FEWEST_PEERS,
     OWN_FEATURES,
@@ -99,11 +98,7 @@ class CommonVolatility(NamedTuple):
 
 def peers_among(ids: Sequence[str], most: int = _PEERS) -> tuple[str, ...]:
     """Return a sample of series, in their order. Which they are depends on their names alone."""
-    if len(ids) <= most:
-        return tuple(ids)
-    hashes = [hashlib.blake2b(as_bytes(name), digest_size=8).digest() for name in ids]
-    chosen = np.sort(np.argsort(np.array(hashes, "S8"), kind="stable")[:most])
-    return tuple(ids[int(row)] for row in chosen)
+    return tuple(ids[int(row)] for row in sampled_names(ids, most))
 
 
 def learn_common_volatility(
