@@ -51,6 +51,7 @@ OF_BACKTEST: Mapping[str, Any] = {
 }  # fmt: skip
 NO_CASE = {
     "config.common_volatility": "takes more and longer series (tests/forecasting/test_two_experts)",
+    "panel.auxiliary": "takes more and longer series (tests/forecasting/test_auxiliary)",
     "panel.peers": "takes more and longer series (tests/forecasting/test_two_experts)",
     "options.baselines": "each baseline has its own case",
     "fit.panel": "each kind of data has its own case",

@@ -12,10 +12,12 @@ from forecaster.cli.shared import (
     PARTLY,
     Bars,
     as_columns,
+    auxiliary_of,
     bars,
     cluster,
     covariate_options,
     home_option,
+    learn_from_option,
     market_option,
     model_option,
     name_skipped,
@@ -81,6 +83,7 @@ _SETTINGS = ("horizon", "lookback", "validation", "model", "hidden", "epochs", "
     "[default: 100; 20 if it starts from the pooled network]",
 )
 @market_option
+@learn_from_option
 @premium_option
 @click.option("--config", metavar="FILE.toml", help="More settings; options take precedence.")
 @click.option("--memory", metavar="SIZE",
@@ -102,7 +105,7 @@ def evaluate(
     ctx: click.Context, home: "Home", tickers: str | None, source: str,
     query: str | None, start: datetime | None,
     end: datetime | None, mask: tuple[str, ...], decimal: str | None,
-    covariates: "CovariateFiles", columns: tuple[str, ...],
+    covariates: "CovariateFiles", learn_from: str | None, columns: tuple[str, ...],
     date_format: str | None, windows: int | None, step: int, baselines: str, torch_sample: int,
     refit: int, ends: str, config: str | None, seed: int, output: str | None, groups: str | None,
     ray: str | None, memory: str | None, resume: str | None, *, overwrite: bool,
@@ -146,6 +149,7 @@ def evaluate(
         source, decimal=decimal, columns=as_columns(columns, date_format), query=query,
         downloads=home.downloads,
     )  # fmt: skip
+    learned = auxiliary_of(home, learn_from)
     wanted, membership = read_tickers(tickers, opened)
     from forecaster.pipeline import DataRequest, evaluate_from_home, parse_memory
     from forecaster.report import check_uplot
@@ -162,7 +166,7 @@ def evaluate(
     ):  # fmt: skip
         evaluation = evaluate_from_home(
             home,
-            DataRequest(opened, wanted, start, end, mask, covariates),
+            DataRequest(opened, wanted, start, end, mask, covariates, learned),
             settings,
             backtest,
             folder=Path(output) if output else None,

@@ -10,10 +10,12 @@ from forecaster.cli.resuming import THE_LATEST, THE_ONLY, refuse_others, resumab
 from forecaster.cli.shared import (
     PARTLY,
     as_columns,
+    auxiliary_of,
     bars,
     cluster,
     covariate_options,
     home_option,
+    learn_from_option,
     market_option,
     model_option,
     name_skipped,
@@ -82,6 +84,7 @@ _SETTINGS = (
     help="Steps in a season; repeat for a longer one.  [default: from the dates or the values]",
 )
 @market_option
+@learn_from_option
 @premium_option
 @click.option(
     "--start-from",
@@ -165,6 +168,7 @@ def fit(
     mask: tuple[str, ...],
     decimal: str | None,
     covariates: "CovariateFiles",
+    learn_from: str | None,
     columns: tuple[str, ...],
     date_format: str | None,
     tune: bool,
@@ -192,6 +196,7 @@ def fit(
       forecaster fit --source files:sales.csv --columns id=store,time=day,target=net
       forecaster fit --source 'sql:postgresql://me:${PGPASSWORD}@db/market' --query prices
       forecaster fit --tickers AAPL,MSFT --market SPY
+      forecaster fit --tickers watchlist.txt --learn-from sp500.parquet
       forecaster fit --tickers dow30.txt --tune --run dow-tuned
       forecaster fit --source files:meters.parquet --memory 4GB
       forecaster fit --tickers sp500.txt --ray auto
@@ -230,7 +235,8 @@ def fit(
     from forecaster.pipeline import Callbacks, DataRequest, fit_to_home, parse_memory
 
     budget = None if memory is None else parse_memory(memory)
-    data = DataRequest(opened, wanted, start, end, mask, covariates)
+    learned = auxiliary_of(home, learn_from)
+    data = DataRequest(opened, wanted, start, end, mask, covariates, learned)
     from forecaster.cli.skipped import advised
 
     with (

@@ -18,6 +18,7 @@ _FACTS = {
     "start": "--start", "end": "--end", "first": "first row", "last": "last row", "mask": "--mask",
     "seed": "seed", "tuned": "tuned", "data_sha256": "data (hash)",
     "compressed_by": "compressed by", "future": "--future", "static": "--static",
+    "learn_from": "--learn-from",
 }  # fmt: skip
 _SETTINGS = {"start": "start from"}
 _SHORT = 12  # characters of a hash

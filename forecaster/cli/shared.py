@@ -97,6 +97,23 @@ market_option = click.option(
 )
 
 
+learn_from_option = click.option(
+    "--learn-from",
+    metavar="FILE|RUN",
+    help="Other prices, such as those of 500 stocks: what is common to volatility is learned from "
+    "them too, and they are not forecast. Or a run, whose common model is reused.",
+)
+
+
+def auxiliary_of(home: "Home", given: str | None) -> Path | None:
+    """Return the file or the folder that ``--learn-from`` names."""
+    if given is None:
+        return None
+    from forecaster.pipeline import find_auxiliary
+
+    return find_auxiliary(home, given)
+
+
 def _premium(ctx: click.Context, param: click.Parameter, value: str | None) -> float | str | None:
     """Return the number, or "none"; None where the option is not given."""
     if value is None or value.strip().casefold() == "none":

@@ -17,7 +17,7 @@ from forecaster.forecasting.bands.widths import Tails, Widths
 from forecaster.forecasting.networks import OwnNetwork
 from forecaster.forecasting.rungs import FORECAST_BY, Rung
 from forecaster.ingest import ColumnOptions, Table
-from forecaster.series import Frequency, Transform, in_words, show_time
+from forecaster.series import CommonWeights, Frequency, Transform, in_words, show_time
 from forecaster.showing import as_html, as_text, first_of, names_in_short
 from forecaster.skipped import Skipped
 from forecaster.spelling import near
@@ -203,6 +203,15 @@ class Model:
     def config(self) -> Config:
         """The settings that the networks were trained with."""
         return self.networks.config
+
+    @property
+    def common_weights(self) -> CommonWeights | None:
+        """What later fits can reuse of the volatility that these prices share; None: nothing.
+
+        See :meth:`Panel.with_auxiliary`.
+        """
+        common = self.transform.common_volatility
+        return None if common is None else common.weights_until(self.fitted_until.max())
 
     @property
     def ids(self) -> tuple[str, ...]:

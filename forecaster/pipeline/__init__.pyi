@@ -1,3 +1,4 @@
+from .auxiliary import find_auxiliary as find_auxiliary
 from .evaluating import evaluate_from_home as evaluate_from_home
 from .evaluating import resume_evaluation as resume_evaluation
 from .fitting import RunFacts as RunFacts

@@ -277,6 +277,7 @@ def _provenance(
         "data_sha256": request.data_sha256,
         "future": request.covariates.future,
         "static": request.covariates.static,
+        "learn_from": request.learn_from,
         "reading": dataclasses.asdict(request.covariates.reading),
         "python": platform.python_version(),
         "versions": {

@@ -13,6 +13,7 @@ from jaxtyping import Int, Shaped
 from forecaster.config import Config
 from forecaster.errors import NoSeries
 from forecaster.ingest import Store, panel_from_store
+from forecaster.pipeline.auxiliary import with_auxiliary
 from forecaster.pipeline.peers import beside_peers
 from forecaster.pipeline.training import each_shard, kind_of_times
 from forecaster.series import (
@@ -76,6 +77,7 @@ class Past:
         past = Past(store, request, flags, Layout(kind_of_times(store, request.ids)))
         if request.series_per_shard is None:
             panel = request.covariates.added_to(past._read(request.ids))
+            panel = with_auxiliary(panel, request)
             past = dataclasses.replace(past, held=panel)
         spans, same = past._scan()
         if not same:

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TypeAlias
 
 import pandas as pd
@@ -9,7 +10,9 @@ import pandas as pd
 from forecaster import swarm
 from forecaster.config import Config
 from forecaster.errors import UsageError
+from forecaster.files import as_text
 from forecaster.ingest import WRONG, CovariateFiles, Date, Ingested, Source
+from forecaster.pipeline.auxiliary import digest_of
 from forecaster.pipeline.memory import Portions, check_room, portions
 from forecaster.series import end_of_day, nearest_time
 from forecaster.storage import (
@@ -31,6 +34,7 @@ class DataRequest:
     - ``tickers``: the series to take; None: all that the source holds
     - ``start``, ``end``: the first and the last day, both included; None: no limit
     - ``covariates``: files of further data about the series
+    - ``learn_from``: other series to learn from: a file, a folder, or that of a run
     - ``mask``: flags whose rows are left out of training; see
       :mod:`forecaster.ingest.review.quality`
     """
@@ -41,6 +45,7 @@ class DataRequest:
     end: Date | None = None
     mask: Sequence[str] = WRONG
     covariates: CovariateFiles = dataclasses.field(default_factory=CovariateFiles)
+    learn_from: Path | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,6 +116,8 @@ def request_of(
         mask=tuple(data.mask),
         covariates=data.covariates,
         covariates_sha256=data.covariates.sha256(),
+        learn_from=data.learn_from and as_text(data.learn_from),
+        learn_from_sha256=data.learn_from and digest_of(data.learn_from),
         evaluation=evaluation,
         whole_source=data.tickers is None,
         **parts._asdict(),

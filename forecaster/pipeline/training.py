@@ -17,6 +17,7 @@ import pandas as pd
 from forecaster import swarm
 from forecaster.config import Config
 from forecaster.errors import ModelError, NoSeries, StoreError
+from forecaster.files import from_text
 from forecaster.forecasting import (
     Common,
     Part,
@@ -30,6 +31,7 @@ from forecaster.forecasting import (
     usable_rows,
 )
 from forecaster.ingest import Store, panel_from_store
+from forecaster.pipeline.auxiliary import digest_of, with_auxiliary
 from forecaster.pipeline.peers import beside_peers
 from forecaster.pipeline.requests import Callbacks
 from forecaster.pipeline.running_periods import (
@@ -155,6 +157,7 @@ class Reader:
         if request.series_per_shard is not None:
             return reader
         panel = request.covariates.added_to(reader.panel(request.ids))
+        panel = with_auxiliary(panel, request)
         config, panel = settled(request.config, panel)
         check_static(panel, config, tune=request.tune)
         return dataclasses.replace(reader, request=_with(request, config), held=panel)
@@ -201,15 +204,21 @@ def _with(request: FitRequest, config: Config) -> FitRequest:
 
 
 def check_covariates(request: FitRequest, command: str) -> None:
-    """Raise ModelError if the files of covariates have changed since a request was made.
+    """Raise ModelError if files beside the series have changed since a request was made.
 
     ``command``: the command that made the request, ``fit`` or ``evaluate``.
     """
-    if request.covariates.sha256() != request.covariates_sha256:
-        raise ModelError(
-            f"the files of covariates have changed since the {command} was interrupted; run "
-            f"`forecaster {command}` without --resume"
-        )
+    learned = request.learn_from
+    digest = None if learned is None else digest_of(from_text(learned))
+    for which, was, now in (
+        ("the files of covariates", request.covariates_sha256, request.covariates.sha256()),
+        ("the series of --learn-from", request.learn_from_sha256, digest),
+    ):
+        if was != now:
+            raise ModelError(
+                f"{which} have changed since the {command} was interrupted; run "
+                f"`forecaster {command}` without --resume"
+            )
 
 
 def scan(reader: _R) -> tuple[_R, Scanned]:
@@ -439,8 +448,9 @@ def _learned(reader: Reads, scanned: Scanned, callbacks: Callbacks) -> Common:
     """Learn what all series share, from a sample of them."""
     request = reader.request
     sampling = Sampling.of(request.config, scanned.ids, scanned.trained, scanned.steps)
+    panel = with_auxiliary(reader.panel(sampling.ids), request)
     return learn_common(
-        reader.panel(sampling.ids), request.config, request.seed, sampling,
+        panel, request.config, request.seed, sampling,
         tune=request.tune, on_progress=callbacks.on_training,
     )  # fmt: skip
 

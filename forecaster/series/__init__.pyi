@@ -39,6 +39,7 @@ from .features.latest_rows import latest_rows_said as latest_rows_said
 from .features.latest_rows import warn_of_latest_rows as warn_of_latest_rows
 from .features.transformed import Transformed as Transformed
 from .features.transforms import Transform as Transform
+from .panel.auxiliary import CommonWeights as CommonWeights
 from .panel.covariates import Future as Future
 from .panel.covariates import Scaling as Scaling
 from .panel.covariates import Static as Static
@@ -64,6 +65,7 @@ from .panel.stacking import union_of as union_of
 from .panel.unmatched import Unmatched as Unmatched
 from .panel.unmatched import unmatched_rows as unmatched_rows
 from .panel.unmatched import warn_of_unmatched_rows as warn_of_unmatched_rows
+from .prices.common_volatility import OpinionWeights as OpinionWeights
 from .prices.common_volatility import peers_among as peers_among
 from .prices.market import behind_market as behind_market
 from .prices.market import check_market as check_market

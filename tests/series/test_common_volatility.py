@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -112,11 +113,11 @@ def test_days_of_training_lie_before_all_days_that_choose_the_penalty():
     histories = Histories.of(dataclasses.replace(market, mask=mask))
     rows, horizon = mask.sum(1), 5
     held_back = np.array([150, 75, 125, 100])
-    early, late = _divided(histories, horizon, held_back)
+    early, late, day = _divided(histories, horizon, held_back)
     outcomes = [
         histories.positions[row, step + 1 : step + horizon + 1] for row, step in np.argwhere(early)
     ]
-    assert early.any() and late.any()
+    assert early.any() and late.any() and histories.positions[late].min() >= day
     assert max(map(max, outcomes)) < histories.positions[late].min()
     for row, count in enumerate(held_back):
         steps = np.flatnonzero(early[row])
@@ -191,10 +192,21 @@ def test_a_selection_keeps_the_peers(market):
     )
 
 
-def test_from_a_file(learned):
-    read = CommonVolatility.from_json(json.loads(json.dumps(learned._asdict())))
-    assert read == learned
+@pytest.fixture(scope="module")
+def stored(learned) -> dict[str, Any]:
+    return learned._replace(opinions=((0.1, 0.6, 0.7), (0.2, 0.8, 0.5)))._asdict()
+
+
+def test_from_a_file(stored):
+    read = CommonVolatility.from_json(json.loads(json.dumps(stored)))
+    assert read == CommonVolatility(**stored)
     assert CommonVolatility.from_json(None) is None
+
+
+def test_from_a_file_of_before_both_opinions_were_weighed(stored):
+    before = {name: value for name, value in stored.items() if name != "opinions"}
+    read = CommonVolatility.from_json(before)
+    assert read is not None and read.opinions == ((0.0, 0.5, 0.5),) * 2
 
 
 @pytest.mark.parametrize(
@@ -214,8 +226,15 @@ def test_from_a_file(learned):
         {"weights": [[1e9] * 36]},
         {"weights": [[11.0] * 36]},
         {"weights": 5},
+        {"opinions": []},
+        {"opinions": [[0.0, 0.5, 0.5]]},
+        {"opinions": [[0.0, 0.5]] * 2},
+        {"opinions": [[0.0, 0.5, float("nan")]] * 2},
+        {"opinions": [[0.0, 0.5, 11.0]] * 2},
+        {"opinions": [[0.0, 0.5, "1"]] * 2},
+        {"opinions": 5},
     ],
 )
-def test_a_damaged_one_is_refused(learned, change):
+def test_a_damaged_one_is_refused(stored, change):
     with pytest.raises((TypeError, ValueError)):
-        CommonVolatility.from_json({**learned._asdict(), **change})
+        CommonVolatility.from_json({**stored, **change})

@@ -60,3 +60,20 @@ def check_covariates(panel: Panel, config: Config) -> None:
             f"the model {config.model} sees nothing but its own series, and no covariates. Leave "
             "them out, or take model = 'auto'"
         )
+
+
+def check_auxiliary(panel: Panel, config: Config) -> None:
+    """Raise UsageError for other series to learn from where nothing is learned from them."""
+    if panel.auxiliary is None:
+        return
+    for name, value, wanted in (
+        ("start", config.start, "pooled"),
+        ("common_volatility", config.common_volatility, True),
+        ("model", config.is_classical, False),
+    ):
+        if value != wanted:
+            value = config.model if name == "model" else value
+            raise UsageError(
+                f"auxiliary: with {name} = {value!r} nothing is learned from other series; leave "
+                f"them out, or this setting"
+            )

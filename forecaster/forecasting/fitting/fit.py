@@ -24,6 +24,7 @@ from forecaster.errors import ForecasterWarning, NoSeries
 from forecaster.forecasting.bands.drift import drift_of
 from forecaster.forecasting.bands.widths import Widths
 from forecaster.forecasting.fitting.checking import (
+    check_auxiliary,
     check_covariates,
     check_search,
     check_static,
@@ -31,7 +32,7 @@ from forecaster.forecasting.fitting.checking import (
 )
 from forecaster.forecasting.fitting.pooled import Pooled, most_sampled, sample_of, train_pooled
 from forecaster.forecasting.fitting.training import train, untrained
-from forecaster.forecasting.fitting.validating import validated
+from forecaster.forecasting.fitting.validating import validated, with_opinions
 from forecaster.forecasting.fitting.verdict import worse_than_simple
 from forecaster.forecasting.fitting.widths import Scores, widths_of
 from forecaster.forecasting.model import Model, Networks
@@ -54,6 +55,7 @@ from forecaster.series import (
     behind_market,
     peers_among,
     placeholders_in,
+    sampled_names,
     series_missing_dates,
     spacing_of,
     unmatched_rows,
@@ -65,6 +67,7 @@ from forecaster.series import (
 from forecaster.skipped import Kind, Skipped
 from forecaster.swarm.recurrence import products_of
 
+_COMBINED = 100  # series that weights of networks and the common model are learned from, at most
 Trainer: TypeAlias = Callable[[Config, Transformed, tuple[str, ...], int], tuple[Networks, float]]
 """Trains networks, given the settings, data (series, ...), the series' names and a seed; returns
 them, and the seconds that it took."""
@@ -147,6 +150,7 @@ def with_declared(config: Config, panel: Panel) -> tuple[Config, Panel]:
     model does not see.
     """
     check_covariates(panel, config)
+    check_auxiliary(panel, config)
     if config.market is not None:
         return config, panel.with_market(config.market)
     if panel.market is not None:
@@ -343,6 +347,14 @@ def _fitted(
         networks, seconds = trainer(config, some, named, seed)
     else:
         networks, seconds = _without_training(config, transformed, common.pooled, network), 0.0
+    if common.pooled is None:  # otherwise these weights are known
+        learned = np.flatnonzero(own)[sampled_names(networks.ids, _COMBINED)]
+        transform = with_opinions(
+            transform, config, network, networks.start, transformed.only(learned),
+            validation_of(config, rows[learned]),
+        )  # fmt: skip
+        final = dataclasses.replace(final, common_volatility=transform.common_volatility)
+        transformed = transformed.beside_networks(transform.common_volatility)
     serves = networks.start is not None
     networks = networks.among(panel.ids, rungs_of(panel, config, final, own, common=serves))
     held_back = np.where(own, validation_of(config, rows), rows // 2)
@@ -428,7 +440,12 @@ def learn_common(
         config, split_of(config, steps), transformed.features.shape[-1], network,
         series_data(config, transformed), seed, on_progress=on_progress,
     )  # fmt: skip
-    return common._replace(pooled=pooled)
+    learned = sampled_names(part.ids, _COMBINED)
+    of_all = with_opinions(
+        common.transform, config, network, pooled.params, transformed.only(learned),
+        validation_of(config, part.mask.sum(1)[learned]),
+    )  # fmt: skip
+    return common._replace(transform=of_all, pooled=pooled)
 
 
 def _learned(transform: Transform, panel: Panel, config: Config, sampling: "Sampling") -> Transform:

@@ -5,10 +5,12 @@ bits are the same.
 """
 
 import contextlib
+import dataclasses
 import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
@@ -16,14 +18,14 @@ from forecaster import swarm
 from forecaster.config import Config
 from forecaster.forecasting.bands.counts import Counted, Units
 from forecaster.forecasting.bands.drift import Drift, Moves, usual_location, with_drift
-from forecaster.forecasting.bands.experts import with_common
+from forecaster.forecasting.bands.experts import opinion_weights, with_common
 from forecaster.forecasting.bands.heads import HEADS
 from forecaster.forecasting.bands.mixture import Mixture
 from forecaster.forecasting.model import Networks, Params
 from forecaster.forecasting.networks import OwnNetwork
 from forecaster.forecasting.predicting.predicting import common_at, mixture_of, targets_at
 from forecaster.forecasting.task import split_of
-from forecaster.series import Panel, Transform, Transformed
+from forecaster.series import OpinionWeights, Panel, Transform, Transformed
 
 _ROUNDS, _MOST = 3, 256  # the fewest parts for each worker; the most series in a part
 
@@ -57,6 +59,7 @@ class Job(NamedTuple):
 
     config: Config
     network: OwnNetwork | None
+    opinions: OpinionWeights
 
 
 class Part(NamedTuple):
@@ -87,17 +90,12 @@ def validated(
     - ``held_back``: the latest rows of each series whose outcomes count
     - ``executor``: where the forecasts are made, if not in this process
     """
-    split = split_of(networks.config, transformed.z.shape[1])
-    origins = np.tile(split.validation_origins, (len(panel.ids), 1))
-    inside = origins >= transformed.z.shape[1] - 1 - held_back[:, None]
-    # The earliest origins of short histories lie before the first step; they do not count.
-    origins = np.maximum(origins, 0)
-    outcomes = np.where(inside[:, :, None], targets_at(transformed, origins), np.nan)
+    origins, inside, outcomes = _held_back(networks.config, transformed, held_back)
     units = Units.of(transformed, origins)
     made = _without_networks(networks, outcomes, inside, units)
     if len(rows := np.flatnonzero(networks.networked)):
         span = _span(networks, rows, transformed, origins, outcomes, units)
-        job = Job(networks.config, networks.network)
+        job = Job(networks.config, networks.network, transformed.opinions)
         if executor is None or executor.is_local:
             by_networks = _validate(job, span)
         else:
@@ -112,6 +110,56 @@ def validated(
         errors = _validation_errors(transformed, origins, inside, made.median, seasons)
     drift = networks.drift
     return made.scores, errors, None if drift is None else drift._replace(usual=made.usual)
+
+
+def with_opinions(
+    transform: Transform,
+    config: Config,
+    network: OwnNetwork | None,
+    start: Params | None,
+    transformed: Transformed,
+    held_back: Int[np.ndarray, " series"],
+) -> Transform:
+    """Return the transform with the weights by which networks and the common model are combined.
+
+    - ``start``: the networks that all series start from, (member, ...); None: there are none, and
+      so no common model either
+    - ``transformed``: the series to learn the weights from
+    - ``held_back``: as of :func:`validated`
+    """
+    common = transform.common_volatility
+    if common is None:
+        return transform
+    if start is None:
+        return dataclasses.replace(transform, common_volatility=None)
+    origins, _, outcomes = _held_back(config, transformed, held_back)
+    params = jax.tree.map(lambda leaf: np.repeat(np.asarray(leaf)[None], len(origins), 0), start)
+    begin = max(0, int(origins.min()) - config.lookback + 1)
+    mixture = mixture_of(
+        config, network, params, transformed.features[:, begin:],
+        np.maximum(transformed.first - begin, 0), origins - begin,
+    )  # fmt: skip
+    of_common = common_at(transformed, origins)
+    assert of_common is not None
+    opinions = opinion_weights(mixture, of_common, outcomes)
+    return dataclasses.replace(transform, common_volatility=common._replace(opinions=opinions))
+
+
+def _held_back(
+    config: Config, transformed: Transformed, held_back: Int[np.ndarray, " series"]
+) -> tuple[
+    Int[np.ndarray, "series origin"],
+    Bool[np.ndarray, "series origin"],
+    Float[np.ndarray, "series origin horizon"],
+]:
+    """Return the origins of the validation span, which of them count, and the outcomes of these."""
+    split = split_of(config, transformed.z.shape[1])
+    origins = np.tile(split.validation_origins, (len(held_back), 1))
+    inside = origins >= transformed.z.shape[1] - 1 - held_back[:, None]
+    # The earliest origins of short histories lie before the first step; they do not count.
+    origins = np.maximum(origins, 0)
+    outcomes = np.where(inside[:, :, None], targets_at(transformed, origins), np.nan)
+    return origins, inside, outcomes
 
 
 def _without_networks(
@@ -173,7 +221,7 @@ def _validate(job: Job, span: Span) -> Validated:
     mixture = mixture_of(
         job.config, job.network, span.params, span.features, span.first, span.origins
     )
-    mixture = with_common(mixture, span.common)
+    mixture = with_common(mixture, span.common, job.opinions)
     usual = usual_location(mixture, span.outcomes)
     if span.moves is not None:
         mixture = with_drift(mixture, usual, span.moves)

@@ -453,7 +453,8 @@ def distributions(
         first if whole else first[rows], origins if whole else origins[rows],
     )  # fmt: skip
     common = common_at(transformed, origins)
-    made = with_common(made, common if common is None or whole else common[rows])
+    common = common if common is None or whole else common[rows]
+    made = with_common(made, common, transformed.opinions)
     if networks.drift is not None:
         made = _with_drift(made, networks.drift, config, transformed, origins, rows)
     return Counted.of(made if whole else made.among(rows, others), units)

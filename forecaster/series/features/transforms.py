@@ -481,6 +481,7 @@ class Transform:
             least=self._least(panel.ids),
             counted=self.counted(panel.ids),
             common=common,
+            opinions=() if self.common_volatility is None else self.common_volatility.opinions,
         )
 
     def _apply_combined(self, panel: Panel, histories: Histories, horizon: int) -> "Transformed":

@@ -32,6 +32,7 @@ from forecaster.series.calendar.times import (
     show_time,
 )
 from forecaster.series.calendar.wording import in_words
+from forecaster.series.panel.auxiliary import CommonWeights
 from forecaster.series.panel.covariates import Future, Static
 from forecaster.series.panel.drawing import Drawn, draw
 from forecaster.series.panel.flags import Flags
@@ -80,6 +81,7 @@ class Panel:
     - ``future``, ``static``: covariates, see :meth:`with_future` and :meth:`with_static`
     - ``market``: a declared index that networks see beside each series, as a panel of its own
     - ``peers``: a sample of all series, as a panel of its own, see :meth:`with_peers`
+    - ``auxiliary``: other series to learn from, or what was learned, see :meth:`with_auxiliary`
     """
 
     values: Float[np.ndarray, "series time channel"]
@@ -97,6 +99,7 @@ class Panel:
     static: Static | None = None
     market: "Panel | None" = None
     peers: "Panel | None" = None
+    auxiliary: "Panel | CommonWeights | None" = None
 
     def __post_init__(self) -> None:
         if self.values.shape != (len(self.ids), len(self.times), len(self.channels)):
@@ -358,6 +361,21 @@ class Panel:
         there = [name for name in names if name in own]
         return dataclasses.replace(self, peers=alone(self, there) if there else None)
 
+    def with_auxiliary(self, other: "Panel | CommonWeights") -> "Panel":
+        """Return the panel with other series to learn from, which are not forecast.
+
+        A fit of prices learns its common model of volatility from them, too. Days on and after the
+        first that its longest series holds back are not learned from.
+
+        ``other``: a panel of other prices, such as those of many more stocks or of earlier years,
+        of the same frequency; or what a model has learned already (``model.common_weights``)
+        """
+        check_type("other", other, Panel | CommonWeights, "a Panel, or a model's common_weights")
+        if isinstance(other, Panel):
+            check_auxiliary(self, other)
+            other = dataclasses.replace(other.masked(), future=None, static=None, market=None)
+        return dataclasses.replace(self, auxiliary=other)
+
     def flagged(
         self, cutoff: Time | Shaped[np.ndarray, ""] | None = None, *, forecasting: bool = False
     ) -> Bool[np.ndarray, "series time"]:
@@ -538,7 +556,24 @@ def index_of(panel: Panel, name: str) -> Panel:
 def alone(panel: Panel, names: Sequence[str]) -> Panel:
     """Return some series of a panel without covariates, a market or peers."""
     some = panel.only(names)
-    return dataclasses.replace(some, market=None, peers=None, future=None, static=None)
+    return dataclasses.replace(
+        some, market=None, peers=None, auxiliary=None, future=None, static=None
+    )
+
+
+def check_auxiliary(panel: Panel, other: Panel) -> None:
+    """Raise UsageError for other series that a panel's volatility cannot be learned from."""
+    for name, which in (("these series", panel), ("the other series", other)):
+        if which.target == "y":
+            raise UsageError(
+                f"auxiliary: {name} are not prices; only the volatility of prices is learned from "
+                "other series"
+            )
+    if panel.frequency.alias != other.frequency.alias:
+        raise UsageError(
+            f"auxiliary: expected the frequency of these series, {in_words(panel.frequency)}; got "
+            f"{in_words(other.frequency)}"
+        )
 
 
 def known_until(other: Panel, known: Panel) -> Panel:

@@ -9,12 +9,15 @@ days of training: otherwise the model would learn by heart the days that series 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from forecaster.errors import UsageError
+from forecaster.series.calendar.times import show_time
 from forecaster.series.causal import Rows, shift
+from forecaster.series.panel.auxiliary import CommonWeights
 from forecaster.series.panel.histories import Histories
 from forecaster.series.panel.panel import Panel
 from forecaster.series.panel.sampled import sampled_names
@@ -37,18 +40,24 @@ _FAR = 5.0  # deviations that a feature is clipped to
 _LARGEST, _LARGEST_WEIGHT = 1e3, 10.0  # largest numbers in a file
 
 
+OpinionWeights: TypeAlias = tuple[tuple[float, float, float], ...]
+"""For each step ahead a constant, the weight of a series' networks, and that of the model."""
+
+
 class CommonVolatility(NamedTuple):
     """A fitted model.
 
     - ``peers``: the series that the state of the market is made from
     - ``centre``, ``spread``: mean and deviation of each feature in training
     - ``weights``: for each step ahead the constant, and the weight of each feature
+    - ``opinions``: how it is combined with a series' networks; empty: not known yet
     """
 
     peers: tuple[str, ...]
     centre: tuple[float, ...]
     spread: tuple[float, ...]
     weights: tuple[tuple[float, ...], ...]
+    opinions: OpinionWeights = ()
 
     def log_scale(
         self, panel: Panel, histories: Histories, change: Rows
@@ -68,6 +77,10 @@ class CommonVolatility(NamedTuple):
             total += each[..., None] * weights[:, 1 + row]
         return total
 
+    def weights_until(self, until: np.generic) -> CommonWeights:
+        """Return the weights for later fits; ``until``: the latest time that this fit saw."""
+        return CommonWeights(self.centre, self.spread, self.weights, until)
+
     def renamed(self, names: Mapping[str, str]) -> "CommonVolatility":
         """Return the model with peers of other names; ``names``: the new ones by the old ones."""
         return self._replace(peers=tuple(names.get(name, name) for name in self.peers))
@@ -86,14 +99,20 @@ class CommonVolatility(NamedTuple):
             raise ValueError(f"common_volatility: peers: expected {FEWEST_PEERS} different names")
         if not all(type(one) in (int, float) for row in rows for one in row):
             raise TypeError("common_volatility: expected numbers")
+        opinions = [*fields.get("opinions", [(0.0, 0.5, 0.5)] * len(fields["weights"]))]
+        if not all(type(one) in (int, float) for row in opinions for one in row):
+            raise TypeError("common_volatility: opinions: expected numbers")
         centre, spread, *weights = (tuple(map(float, row)) for row in rows)
         sound = all(abs(one) <= _LARGEST for row in rows for one in row) and min(spread) > 0
         count = OWN_FEATURES + STATE_FEATURES
         sound &= all(abs(one) <= _LARGEST_WEIGHT for row in weights for one in row)
         sound &= [len(row) for row in rows[2:]] == [count + 1] * len(weights)
+        sound &= [len(row) for row in opinions] == [3] * len(weights)
+        sound &= all(abs(one) <= _LARGEST_WEIGHT for row in opinions for one in row)
         if not sound or not weights or (len(centre), len(spread)) != (count, count):
             raise ValueError(f"common_volatility: expected {count} features, numbers below 1,000")
-        return CommonVolatility(peers, centre, spread, tuple(weights))
+        of_each = tuple((float(one), float(own), float(all_)) for one, own, all_ in opinions)
+        return CommonVolatility(peers, centre, spread, tuple(weights), of_each)
 
 
 def peers_among(ids: Sequence[str], most: int = _PEERS) -> tuple[str, ...]:
@@ -104,37 +123,118 @@ def peers_among(ids: Sequence[str], most: int = _PEERS) -> tuple[str, ...]:
 def learn_common_volatility(
     panel: Panel, horizon: int, held_back: Int[np.ndarray, " series"]
 ) -> CommonVolatility | None:
-    """Learn the model from a panel of prices.
+    """Learn the model from a panel of prices, and from the other series beside it, if any.
 
-    None where it has too few peers, rows or examples.
+    None where there are too few peers, rows or examples. Raises UsageError for other series, or
+    weights, that cannot be used.
 
     ``held_back``: the number of latest rows of each series that weights are not learned from; the
     penalty is chosen by them
     """
-    peers = panel.peers
+    peers, other = panel.peers, panel.auxiliary
     if peers is None or len(peers.ids) < FEWEST_PEERS:
+        if other is not None:
+            raise _too_few("these prices", 0 if peers is None else len(peers.ids))
         return None
-    if panel.mask.sum(1).max(initial=0) < _FEWEST_ROWS:
+    if isinstance(other, CommonWeights):
+        return _reused(other, panel, peers.ids, horizon)
+    if other is None and panel.mask.sum(1).max(initial=0) < _FEWEST_ROWS:
         return None
     names = peers_among(panel.ids, _LEARNED)
-    learned = panel.only(names)
     chosen = np.isin(np.array(panel.ids, object), np.array(names, object))
-    inputs, targets, histories = _examples(learned, horizon)
-    early, late = _divided(histories, horizon, held_back[chosen])
-    usable = np.isfinite(targets).all(-1) & np.isfinite(inputs[..., OWN_FEATURES])
-    usable &= np.arange(int(usable.shape[1])) >= histories.first[:, None] + _BEFORE
-    early, late = early & usable, late & usable
-    if early.sum() < _FEWEST_EXAMPLES or not late.any():
+    early, late, until = _own_examples(panel.only(names), horizon, held_back[chosen])
+    if other is not None:
+        early = early.joined(_examples_until(until, other, horizon))
+    if len(early.inputs) < _FEWEST_EXAMPLES or not len(late.inputs):
         return None
-    centre, spread = _moments(inputs[early])
+    centre, spread = _moments(early.inputs)
     as_inputs = centre.astype(np.float32), spread.astype(np.float32)  # to save memory
-    x, x_late = (_standardised(inputs[some], *as_inputs) for some in (early, late))
-    weights = [
-        _weights(x, targets[early][:, h], x_late, targets[late][:, h]) for h in range(horizon)
-    ]
+    x, x_late = (_standardised(part.inputs, *as_inputs) for part in (early, late))
+    weights = [_weights(x, early.returns[:, h], x_late, late.returns[:, h]) for h in range(horizon)]
     return CommonVolatility(
         peers.ids, tuple(centre.tolist()), tuple(spread.tolist()), tuple(map(tuple, weights))
     )
+
+
+def _too_few(which: str, there: int) -> UsageError:
+    return UsageError(
+        f"auxiliary: the model of volatility sees the market in at least {FEWEST_PEERS} series; "
+        f"{which} are {there}. Add more, or leave out what is to be learned from"
+    )
+
+
+def _reused(
+    known: CommonWeights, panel: Panel, peers: tuple[str, ...], horizon: int
+) -> CommonVolatility:
+    """Return a model with the weights of an earlier fit."""
+    last = panel.times[-1]
+    if known.until.dtype.kind != last.dtype.kind or known.until > last:
+        raise UsageError(
+            f"auxiliary: the weights are of a fit that saw rows until {show_time(known.until)}, "
+            f"but these series end, or are cut off, at {show_time(last)}; expected a fit until "
+            "then at the latest, as otherwise it has seen what is to be forecast"
+        )
+    if len(known.weights) < horizon:
+        raise UsageError(
+            f"auxiliary: the weights are of a fit that forecasts {len(known.weights)} steps; "
+            f"expected at least {horizon}, the horizon of this one"
+        )
+    return CommonVolatility(peers, known.centre, known.spread, known.weights[:horizon])
+
+
+class _Examples(NamedTuple):
+    """Examples to learn from.
+
+    - ``inputs``: the features
+    - ``returns``: those that followed, in units of the monthly volatility
+    """
+
+    inputs: Float[np.ndarray, "example feature"]
+    returns: Float[np.ndarray, "example horizon"]
+
+    def joined(self, others: "_Examples") -> "_Examples":
+        return _Examples(*(np.concatenate(both) for both in zip(self, others, strict=True)))
+
+
+def _own_examples(
+    panel: Panel, horizon: int, held_back: Int[np.ndarray, " series"]
+) -> tuple[_Examples, _Examples, np.generic]:
+    """Return examples to learn from, later ones, and the first day that is held back."""
+    inputs, returns, histories = _examples(panel, horizon)
+    early, late, day = _divided(histories, horizon, held_back)
+    usable = _usable(inputs, returns, histories)
+    early, late = early & usable, late & usable
+    return (
+        _Examples(inputs[early], returns[early]), _Examples(inputs[late], returns[late]),
+        panel.times[day],
+    )  # fmt: skip
+
+
+def _examples_until(until: np.generic, panel: Panel, horizon: int) -> _Examples:
+    """Return examples of other series, whose returns end before a day."""
+    if len(panel.ids) < FEWEST_PEERS:
+        raise _too_few("the other series", len(panel.ids))
+    panel = panel.with_peers(peers_among(panel.ids)).only(peers_among(panel.ids, _LEARNED))
+    inputs, returns, histories = _examples(panel, horizon)
+    some = _usable(inputs, returns, histories)
+    day = int(np.searchsorted(panel.times, until))
+    some[:, :-horizon] &= histories.positions[:, horizon:] < day
+    if not some.any():
+        raise UsageError(
+            "auxiliary: the other series have no rows to learn from before "
+            f"{show_time(until)}, the first day that is held back here; expected earlier ones"
+        )
+    return _Examples(inputs[some], returns[some])
+
+
+def _usable(
+    inputs: Float[np.ndarray, "series step feature"],
+    returns: Float[np.ndarray, "series step horizon"],
+    histories: Histories,
+) -> Bool[np.ndarray, "series step"]:
+    """Return the steps with a known state of the market and known returns, late enough."""
+    usable = np.isfinite(returns).all(-1) & np.isfinite(inputs[..., OWN_FEATURES])
+    return usable & (np.arange(int(usable.shape[1])) >= histories.first[:, None] + _BEFORE)
 
 
 def _examples(
@@ -155,8 +255,8 @@ def _examples(
 
 def _divided(
     histories: Histories, horizon: int, held_back: Int[np.ndarray, " series"]
-) -> tuple[Bool[np.ndarray, "series step"], Bool[np.ndarray, "series step"]]:
-    """Return the steps to learn from, and the later ones to choose the penalty by.
+) -> tuple[Bool[np.ndarray, "series step"], Bool[np.ndarray, "series step"], int]:
+    """Return the steps to learn from, later ones to choose the penalty by, and the day between.
 
     No outcome of the former lies among a series' rows held back, nor on or after the first day that
     the longest series holds back.
@@ -170,7 +270,7 @@ def _divided(
     outcome[:, :-horizon] = positions[:, horizon:]
     own = steps >= boundary[:, None]
     early = (steps + horizon < boundary[:, None]) & (outcome < day)
-    return early, own & (positions >= day)
+    return early, own & (positions >= day), int(day)
 
 
 def _moments(

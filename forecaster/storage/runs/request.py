@@ -69,6 +69,8 @@ class FitRequest:
     - ``start``, ``end``: the first and the last day, both included; None: no limit
     - ``mask``: flags whose rows are left out
     - ``covariates``, ``covariates_sha256``: the files of covariates, and a hash of their content
+    - ``learn_from``, ``learn_from_sha256``: other series to learn from, or a run that has learned
+      from them, and a hash of their content
     - ``versions``: see :func:`versions`; entries that an older program did not write are missing
     - ``series_per_shard``: number of series that are saved together; None: all
     - ``series_at_a_time``: number of series in memory together, those of one or more shards
@@ -91,6 +93,8 @@ class FitRequest:
     mask: tuple[str, ...] = ()
     covariates: CovariateFiles = dataclasses.field(default_factory=CovariateFiles)
     covariates_sha256: str | None = None
+    learn_from: str | None = None
+    learn_from_sha256: str | None = None
     series_per_shard: int | None = None
     series_at_a_time: int | None = None
     processes: int = 1
@@ -130,8 +134,9 @@ def write_request(path: Path, request: FitRequest) -> None:
     """Write a request, whole or not at all."""
     fields = {"schema": _SCHEMA, **dataclasses.asdict(request)}
     fields["skipped"] = skipped_to_json(request.skipped)
-    if request.evaluation is None:
-        del fields["evaluation"]  # unknown to earlier versions
+    for name in ("evaluation", "learn_from", "learn_from_sha256"):
+        if fields[name] is None:
+            del fields[name]  # unknown to earlier versions
     text = json.dumps(fields, indent=1, allow_nan=False)
     atomic.write_file(path, lambda to: to.write_text(text))
 

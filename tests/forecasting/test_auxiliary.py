@@ -1,0 +1,206 @@
+"""Other prices to learn the common volatility from, which are not forecast."""
+
+import dataclasses
+import json
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import forecaster as fc
+from forecaster.errors import UsageError
+from forecaster.home import Home
+from tests.common_market import frame
+from tests.conftest import run
+
+SMALL: dict[str, Any] = {
+    "hidden": 2, "lookback": 20, "burn_in": 5, "horizon": 2, "validation": 60, "epochs": 2,
+    "members": 1, "patience": 2,
+}  # fmt: skip
+CONFIG = fc.Config(**SMALL)
+ROWS = 400  # too few for a model of their own
+
+
+def renamed(prices: pd.DataFrame) -> pd.DataFrame:
+    return prices.assign(ticker="X" + prices["ticker"])
+
+
+@pytest.fixture(scope="module")
+def prices() -> pd.DataFrame:
+    return frame(12, 520).groupby("ticker").tail(ROWS)
+
+
+@pytest.fixture(scope="module")
+def others() -> pd.DataFrame:
+    return renamed(frame(15, 520, seed=3))
+
+
+@pytest.fixture(scope="module")
+def market(prices) -> fc.Panel:
+    return fc.load_panel(prices)
+
+
+@pytest.fixture(scope="module")
+def fitted(market, others) -> fc.Model:
+    return fc.fit(market.with_auxiliary(fc.load_panel(others)), CONFIG)
+
+
+def weights_of(model: fc.Model) -> tuple[tuple[float, ...], ...]:
+    weights = model.common_weights
+    assert weights is not None
+    return weights.weights
+
+
+def test_they_help_where_own_rows_are_too_few(market, fitted):
+    assert fc.fit(market, CONFIG).common_weights is None
+    assert fitted.ids == market.ids
+    common = fitted.transform.common_volatility
+    assert common is not None and common.peers == market.ids
+
+
+def test_no_day_that_is_held_back_is_learned_from(market, others, fitted):
+    """The last 60 rows of the others may be anything."""
+    other = fc.load_panel(others)
+    held_back = market.times[-CONFIG.longest_validation]
+    for first, same in ((held_back, True), (other.times[400], False)):
+        values = other.values.copy()
+        late = other.times >= first
+        noise = np.random.default_rng(2).uniform(0.5, 2, values[:, late].shape)
+        values[:, late] *= noise
+        changed = dataclasses.replace(other, values=values)
+        again = fc.fit(market.with_auxiliary(changed), CONFIG)
+        assert (weights_of(again) == weights_of(fitted)) is same
+
+
+def test_no_forecast_of_the_past_sees_their_later_rows(market, others):
+    other = fc.load_panel(others)
+    values = other.values.copy()
+    values[:, -CONFIG.horizon - 1 :] *= 1.5
+    changed = dataclasses.replace(other, values=values)
+    frames = [
+        fc.cross_validation(market.with_auxiliary(one), CONFIG, n_windows=2)
+        for one in (other, changed)
+    ]
+    pd.testing.assert_frame_equal(*frames, check_exact=True)
+
+
+def test_a_later_fit_reuses_the_weights(market, fitted):
+    known = fitted.common_weights
+    assert known is not None and known.until == market.times[-1]
+    config = dataclasses.replace(CONFIG, horizon=1)
+    again = fc.fit(market.with_auxiliary(known), config)
+    assert weights_of(again) == weights_of(fitted)[:1]
+
+
+def test_weights_that_have_seen_later_days_are_refused(market, fitted):
+    earlier = market.until(market.times[-2]).with_auxiliary(fitted.common_weights)
+    with pytest.raises(UsageError, match=r"saw rows until.*has seen what is to be forecast"):
+        fc.fit(earlier, CONFIG)
+    with pytest.raises(UsageError, match="has seen what is to be forecast"):
+        fc.cross_validation(market.with_auxiliary(fitted.common_weights), CONFIG)
+
+
+def test_weights_for_fewer_steps_are_refused(market, fitted):
+    config = dataclasses.replace(CONFIG, horizon=3)
+    with pytest.raises(UsageError, match="forecasts 2 steps; expected at least 3"):
+        fc.fit(market.with_auxiliary(fitted.common_weights), config)
+
+
+def test_others_that_cannot_be_learned_from_are_refused(market, others):
+    other = fc.load_panel(others)
+    sales = others.rename(columns={"close": "y"})[["ticker", "date", "y"]]
+    with pytest.raises(UsageError, match="the other series are not prices"):
+        market.with_auxiliary(fc.load_panel(sales))
+    weekly = others.groupby("ticker").nth(list(range(0, 520, 5)))
+    with pytest.raises(
+        UsageError, match="expected the frequency of these series, weekdays; got weeks"
+    ):
+        market.with_auxiliary(fc.load_panel(weekly))
+    with pytest.raises(UsageError, match="expected a Panel, or a model's common_weights"):
+        market.with_auxiliary(others)  # type: ignore[arg-type]
+    few = other.only(other.ids[:9])
+    with pytest.raises(UsageError, match="at least 10 series; the other series are 9"):
+        fc.fit(market.with_auxiliary(few), CONFIG)
+    with pytest.raises(UsageError, match="at least 10 series; these prices are 3"):
+        fc.fit(market.only(market.ids[:3]).with_auxiliary(other), CONFIG)
+    later = other.between(str(market.times[-50])[:10])
+    with pytest.raises(UsageError, match="no rows to learn from before"):
+        fc.fit(market.with_auxiliary(later), CONFIG)
+
+
+@pytest.mark.parametrize(
+    "setting", [{"start": "independent"}, {"common_volatility": False}, {"model": "ets"}]
+)
+def test_a_fit_that_learns_nothing_from_others_says_so(market, others, setting):
+    config = dataclasses.replace(CONFIG, **setting)
+    with pytest.raises(UsageError, match=f"auxiliary: with {next(iter(setting))} = .*leave"):
+        fc.fit(market.with_auxiliary(fc.load_panel(others)), config)
+
+
+@pytest.fixture(scope="module")
+def folder(prices, others, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("auxiliary")
+    prices.to_csv(folder / "p.csv", index=False)
+    others.to_csv(folder / "others.csv", index=False)
+    (folder / "c.toml").write_text("\n".join(f"{name} = {value}" for name, value in SMALL.items()))
+    return folder
+
+
+def command(folder, what: str, *options: object, home: str = "home") -> Any:
+    return run(
+        what, "--source", f"files:{folder / 'p.csv'}", "--config", folder / "c.toml",
+        "--home", folder / home, *options,
+    )  # fmt: skip
+
+
+def learned(folder, home: str = "home") -> dict[str, Any]:
+    text = (Home(folder / home).latest_run() / "model.json").read_text()
+    return json.loads(text)["transform"]["common_volatility"]
+
+
+def test_the_command_learns_from_a_file_and_from_a_run(folder, fitted):
+    done = command(folder, "fit", "--learn-from", folder / "others.csv", "--run", "first")
+    assert done.exit_code == 0, done.output
+    first = learned(folder)
+    np.testing.assert_allclose(first["weights"], weights_of(fitted), rtol=1e-6)
+    for given in ("first", folder / "home"):
+        done = command(folder, "fit", "--learn-from", given, "--run", f"x{len(str(given))}")
+        assert done.exit_code == 0, done.output
+        assert learned(folder)["weights"] == first["weights"]
+    shown = run("runs", "compare", "first", "x5", "--home", folder / "home")
+    assert "--learn-from" in shown.output, shown.output
+
+
+def test_a_fit_in_shards_learns_the_same(folder, monkeypatch):
+    monkeypatch.setattr("forecaster.pipeline.memory.MOST_PER_SHARD", 5)
+    for home in ("whole", "shards"):
+        if home == "whole":
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("forecaster.pipeline.memory.MOST_PER_SHARD", 50)
+                done = command(folder, "fit", "--learn-from", folder / "others.csv", home=home)
+        else:
+            done = command(folder, "fit", "--learn-from", folder / "others.csv", home=home)
+        assert done.exit_code == 0, done.output
+    assert (Home(folder / "shards").latest_run() / "shards").is_dir()
+    made = [
+        run("predict", "--all", "--home", folder / home, "--output", folder / f"{home}.csv")
+        for home in ("whole", "shards")
+    ]
+    assert [each.exit_code for each in made] == [0, 0]
+    assert (folder / "whole.csv").read_bytes() == (folder / "shards.csv").read_bytes()
+
+
+def test_an_evaluation_learns_from_them_too(folder):
+    options = ("--windows", "2", "--baselines", "naive", "--output", folder / "out")
+    done = command(folder, "evaluate", "--learn-from", folder / "others.csv", *options)
+    assert done.exit_code == 0, done.output
+
+
+def test_the_command_says_what_it_cannot_learn_from(folder):
+    done = command(folder, "fit", "--learn-from", "nothing.csv")
+    assert done.exit_code == 2
+    assert "--learn-from nothing.csv: no such file or folder, and no run" in done.output
+    (folder / "sales.csv").write_text("unique_id,ds,y\n" + "a,2024-01-01,1\na,2024-01-02,2\n" * 1)
+    done = command(folder, "fit", "--learn-from", folder / "sales.csv")
+    assert done.exit_code == 2 and "sales.csv: auxiliary: the other series are not" in done.output
