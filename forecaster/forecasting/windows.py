@@ -27,11 +27,23 @@ Step: TypeAlias = int | Int[Array, ""]
 Steps: TypeAlias = int | Int[Array, "..."]
 
 
+def padded_steps(rows: int) -> int:
+    """Return the steps that histories are padded to, at most a sixteenth more than their rows.
+
+    Programs are compiled for a number of steps. So those of today serve the longer histories of
+    tomorrow, too, mostly.
+
+    ``rows``: of the longest history
+    """
+    multiple = max(1, 2 ** (rows.bit_length() - 5))
+    return -(-rows // multiple) * multiple
+
+
 @dataclasses.dataclass(frozen=True)
 class Split:
     """The sizes of windows and spans, the same for every member.
 
-    - ``steps``: steps of the longest history
+    - ``steps``: steps of all histories, see :func:`padded_steps`
     - ``lookback``: steps of a window
     - ``burn_in``: steps of a window that only warm up the state
     - ``horizon``: steps ahead that are forecast

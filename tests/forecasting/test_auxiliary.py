@@ -78,11 +78,11 @@ def test_no_forecast_of_the_past_sees_their_later_rows(market, others):
     values = other.values.copy()
     values[:, -CONFIG.horizon - 1 :] *= 1.5
     changed = dataclasses.replace(other, values=values)
-    frames = [
+    first, second = (
         fc.cross_validation(market.with_auxiliary(one), CONFIG, n_windows=2)
         for one in (other, changed)
-    ]
-    pd.testing.assert_frame_equal(*frames, check_exact=True)
+    )
+    pd.testing.assert_frame_equal(first, second, check_exact=True)
 
 
 def test_a_later_fit_reuses_the_weights(market, fitted):

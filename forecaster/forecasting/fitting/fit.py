@@ -46,6 +46,7 @@ from forecaster.forecasting.rungs import (
     worth_networks,
 )
 from forecaster.forecasting.task import param_shapes, series_data, split_of, validation_of
+from forecaster.forecasting.windows import padded_steps
 from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.series import (
     LatestRows,
@@ -207,7 +208,7 @@ class Common(NamedTuple):
     """What the networks of all series of a fit share.
 
     - ``sample``: the series that weights and widths are learned from
-    - ``steps``: rows of the longest history
+    - ``steps``: steps that all histories are padded to
     - ``transform``: makes the inputs of networks; in a fit of several parts it does not know single
       series yet
     - ``pooled``: the networks that each series' networks start from; None where they start from
@@ -464,7 +465,7 @@ class Sampling(NamedTuple):
     - ``ids``: all sampled series, in the order of the fit
     - ``weighed``: the series that weights and widths are learned from
     - ``trained``: the series that the common networks are trained on
-    - ``steps``: rows of the longest history of all series
+    - ``steps``: steps that all histories are padded to
     - ``networks``: see :class:`Common`
     """
 
@@ -489,8 +490,9 @@ class Sampling(NamedTuple):
         )
         either = {*weighed, *own}
         return Sampling(
-            tuple(name for name in ids if name in either), weighed, own, steps, networks
-        )
+            tuple(name for name in ids if name in either), weighed, own, padded_steps(steps),
+            networks,
+        )  # fmt: skip
 
 
 class Usable(NamedTuple):

@@ -27,6 +27,7 @@ from forecaster.forecasting.fitting.pooled import Pooled
 from forecaster.forecasting.model import Model, check_model, join_models
 from forecaster.forecasting.predicting.matching import match_panel
 from forecaster.forecasting.rungs import rows_to_train
+from forecaster.forecasting.windows import padded_steps
 from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.series import Panel, show_time
 from forecaster.showing import names_in_short
@@ -62,7 +63,7 @@ def update(
     check_training(seed, executor=executor, on_progress=on_progress)
     panel = learnable(model, as_panel(panel, **columns))
     wanted = _wanted(model, panel, ids)
-    steps = int(panel.mask.sum(1).max())
+    steps = padded_steps(int(panel.mask.sum(1).max()))
     return _updated(model, panel.only(wanted), steps, seed, executor, on_progress)
 
 
@@ -110,7 +111,7 @@ def _updated(
     executor: swarm.Executor | None,
     on_progress: Callable[[swarm.Progress], None] | None,
 ) -> Model:
-    """Update the series of a panel; ``steps``: rows of the longest history of all series."""
+    """Update the series of a panel; ``steps``: steps that histories are padded to."""
     networks = model.networks
     bare = dataclasses.replace(model.transform, natures=MappingProxyType({}))
     pooled = None

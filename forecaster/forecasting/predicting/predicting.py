@@ -57,6 +57,7 @@ from forecaster.skipped import Kind, Skipped
 
 _NAMED = 3  # series in a warning
 _STEPS_AT_ONCE = 2**17  # steps of the series that are forecast at the same time
+_AT_ONCE = 8  # origins
 _PADDED = 10_000  # steps of a window that a shorter history is filled up to
 
 
@@ -346,8 +347,10 @@ def latest_scores(model: Model, panel: Panel, transformed: Transformed, count: i
     model = model.only(panel.ids)
     steps, horizon = transformed.z.shape[1], model.config.horizon
     n_new = _steps_since_fit(panel, transformed, model.fitted_until)
-    # At the fit, not all outcomes of the last origins were known.
-    n_origins = min(steps, max(count, int(n_new.max()) + horizon))
+    # At the fit, not all outcomes of the last origins were known. The number is rounded up, so that
+    # one program serves several days.
+    needed = int(n_new.max()) + horizon
+    n_origins = min(steps, max(count, -(-needed // _AT_ONCE) * _AT_ONCE))
     origins = np.tile(np.arange(steps - n_origins, steps), (len(model.ids), 1))
     mixture = distributions(model.networks, transformed, origins)
     recent = mixture.scores(targets_at(transformed, origins))
@@ -448,9 +451,12 @@ def distributions(
         return Counted.of(others, units)
     whole = len(rows) == len(origins)
     features, first = transformed.features, transformed.first
+    # The steps that no forecast sees are left out, so that one program serves all lengths.
+    begin = max(0, int(origins.min()) - config.lookback + 1)
+    seen, first = features[:, begin:], np.maximum(first - begin, 0)
     made = mixture_of(
-        config, networks.network, networks.params_of(rows), features if whole else features[rows],
-        first if whole else first[rows], origins if whole else origins[rows],
+        config, networks.network, networks.params_of(rows), seen if whole else seen[rows],
+        first if whole else first[rows], (origins if whole else origins[rows]) - begin,
     )  # fmt: skip
     common = common_at(transformed, origins)
     common = common if common is None or whole else common[rows]
