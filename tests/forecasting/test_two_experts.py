@@ -68,7 +68,7 @@ def test_weights_of_both_opinions_are_learned_where_they_differ_enough():
 
 def test_weights_are_the_usual_ones_where_opinions_hardly_change():
     (weights,) = opinion_weights(*_opinions(0.005))
-    np.testing.assert_allclose(weights, (0.3, 0.65, 0.65), atol=0.03)
+    np.testing.assert_allclose(weights, (0.3, 0.6, 0.6), atol=0.03)
 
 
 def test_weights_without_an_outcome_are_halves():

@@ -13,8 +13,8 @@ from jaxtyping import Float
 from forecaster.forecasting.bands.mixture import Mixture
 from forecaster.series import OpinionWeights
 
-_PRIOR = np.array([0.0, 0.65, 0.65])
-_PENALTIES = np.array([0.0, 0.01, 0.01])
+_PRIOR = np.array([0.0, 0.6, 0.6])
+_PENALTIES = np.array([0.0, 0.03, 0.03])
 """On squared distances from the prior; the figures behind both are in ``docs/evaluation.md``."""
 _DEGREES = 5.0  # of freedom, about those of stocks; bands are calibrated afterwards
 _ROUNDS = 10  # of Fisher scoring; further ones change nothing
