@@ -363,6 +363,7 @@ def _print_summary(result: "SavedFit") -> None:
         **_masked(run),
         **({} if run.config.market is None else {"Market": run.config.market}),
         **_covariates(run),
+        **_learned_from(run),
         "Error": _error(report),
         **_choices(run),
         "Time": f"{result.seconds:.1f} s, {training:.1f} s of it training",
@@ -435,6 +436,12 @@ def _covariates(facts: "RunFacts") -> dict[str, str]:
     parts = {"known ahead": _known_ahead(facts), "of each series": (*known.numbers, *known.words)}
     words = [f"{', '.join(names)} ({what})" for what, names in parts.items() if names]
     return {"Covariates": "; ".join(words)} if words else {}
+
+
+def _learned_from(facts: "RunFacts") -> dict[str, str]:
+    """Return the other series, or the run, that the fit learned from."""
+    path = facts.provenance.get("learn_from")
+    return {} if path is None else {"Learned from": f"{path}, too"}
 
 
 def _known_ahead(facts: "RunFacts") -> list[str]:

@@ -18,6 +18,7 @@ from .bands.drift import premium_of as premium_of
 from .bands.widths import FARTHEST_TAIL as FARTHEST_TAIL
 from .bands.widths import KNOTS as KNOTS
 from .bands.widths import Widths as Widths
+from .fitting.checking import check_auxiliary as check_auxiliary
 from .fitting.checking import check_search as check_search
 from .fitting.checking import check_static as check_static
 from .fitting.checking import check_training as check_training

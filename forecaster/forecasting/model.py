@@ -211,7 +211,7 @@ class Model:
         See :meth:`Panel.with_auxiliary`.
         """
         common = self.transform.common_volatility
-        return None if common is None else common.weights_until(self.fitted_until.max())
+        return None if common is None else common.for_later_fits
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -287,7 +287,7 @@ def _facts_of(model: Model) -> tuple[str, dict[str, str]]:
     }
     if (common := model.transform.common_volatility) is not None:
         facts["volatility"] = (
-            f"half by a common model, which sees the market in {len(common.peers)} series"
+            f"also by a common model, which sees the market in {len(common.peers)} series"
         )
     if config.market is not None:
         facts["market"] = config.market

@@ -20,6 +20,7 @@ from forecaster.evaluation import (
 )
 from forecaster.evaluation.baselines import check_available, check_torch
 from forecaster.files import as_text, atomic, from_text
+from forecaster.forecasting import check_auxiliary
 from forecaster.home import Home
 from forecaster.ingest import (
     Groups,
@@ -125,6 +126,8 @@ def _check(data: DataRequest, config: Config, options: BacktestOptions, memory: 
         raise UsageError("dates of membership need common cutoffs; leave out ends = own")
     check_guarded("an evaluation")
     check_memory(data, memory, "an evaluation")
+    if data.learn_from is not None:
+        check_auxiliary(config)
 
 
 def _evaluate(

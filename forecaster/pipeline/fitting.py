@@ -15,7 +15,7 @@ import pandas as pd
 from forecaster import __version__, swarm
 from forecaster.config import Config
 from forecaster.errors import ModelError
-from forecaster.forecasting import Model, predict, widths_of
+from forecaster.forecasting import Model, check_auxiliary, predict, widths_of
 from forecaster.home import Home
 from forecaster.ingest import (
     Store,
@@ -139,6 +139,8 @@ def fit_to_home(
     check_guarded("a fit")
     callbacks = callbacks or Callbacks()
     check_memory(data, memory, "a fit")
+    if data.learn_from is not None:
+        check_auxiliary(config, tune=tune)
     swarm.keep_compiled(home.cache)
     check_flags(data.mask)
     if run is not None:

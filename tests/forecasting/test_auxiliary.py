@@ -88,6 +88,7 @@ def test_no_forecast_of_the_past_sees_their_later_rows(market, others):
 def test_a_later_fit_reuses_the_weights(market, fitted):
     known = fitted.common_weights
     assert known is not None and known.until == market.times[-1]
+    assert fitted.only(["S03"]).common_weights == known
     config = dataclasses.replace(CONFIG, horizon=1)
     again = fc.fit(market.with_auxiliary(known), config)
     assert weights_of(again) == weights_of(fitted)[:1]
@@ -99,6 +100,47 @@ def test_weights_that_have_seen_later_days_are_refused(market, fitted):
         fc.fit(earlier, CONFIG)
     with pytest.raises(UsageError, match="has seen what is to be forecast"):
         fc.cross_validation(market.with_auxiliary(fitted.common_weights), CONFIG)
+
+
+def test_a_series_that_ended_early_does_not_hide_what_the_weights_have_seen(prices, others, market):
+    """Not even where it is the first of the run, or alone."""
+    ended = prices[(prices["ticker"] != "S00") | (prices["date"] < "2016-09-01")]
+    panel = fc.load_panel(ended).with_auxiliary(fc.load_panel(others))
+    weights = fc.fit(panel, CONFIG).only(["S00"]).common_weights
+    assert weights is not None and weights.until == market.times[-1]
+
+
+def test_weights_of_another_frequency_are_refused(market, fitted):
+    weekly = market.to_frame().groupby("unique_id").nth(list(range(0, ROWS, 5)))
+    with pytest.raises(UsageError, match="expected the frequency of these series, weeks; got week"):
+        fc.load_panel(weekly).with_auxiliary(fitted.common_weights)
+
+
+def test_a_row_counts_as_wrong_only_if_that_was_known_before_the_held_back_days(
+    market, others, tmp_path
+):
+    """A jump on the last day before them either reverses on the next day or stays."""
+    models = []
+    held_back = np.flatnonzero(np.isin(market.times[-CONFIG.longest_validation], market.times))
+    day = pd.Timestamp(market.times[-CONFIG.longest_validation]) - pd.offsets.BDay()
+    assert len(held_back) == 1
+    for name, last in (("reverses", day), ("stays", pd.Timestamp("2099-01-01"))):
+        jumped = (others["ticker"] == "XS03") & others["date"].between(day, last)
+        changed = others.copy()
+        changed.loc[jumped, ["open", "high", "low", "close"]] *= 3
+        changed.to_csv(tmp_path / f"{name}.csv", index=False)
+        other = fc.load_panel(f"files:{tmp_path / name}.csv")
+        models.append(fc.fit(market.with_auxiliary(other), CONFIG))
+    assert weights_of(models[0]) == weights_of(models[1])
+
+
+def test_series_too_short_to_choose_by_are_refused(prices, others):
+    short = fc.load_panel(prices.groupby("ticker").tail(58))
+    config = dataclasses.replace(CONFIG, validation=11, horizon=1, lookback=10, burn_in=2)
+    with pytest.raises(
+        UsageError, match=r"learn-from: expected 2,000 rows .* after its first 60 .* and 0\."
+    ):
+        fc.fit(short.with_auxiliary(fc.load_panel(others)), config)
 
 
 def test_weights_for_fewer_steps_are_refused(market, fitted):
@@ -134,7 +176,7 @@ def test_others_that_cannot_be_learned_from_are_refused(market, others):
 )
 def test_a_fit_that_learns_nothing_from_others_says_so(market, others, setting):
     config = dataclasses.replace(CONFIG, **setting)
-    with pytest.raises(UsageError, match=f"auxiliary: with {next(iter(setting))} = .*leave"):
+    with pytest.raises(UsageError, match=f"learn-from: with {next(iter(setting))} = .*leave"):
         fc.fit(market.with_auxiliary(fc.load_panel(others)), config)
 
 
@@ -201,6 +243,9 @@ def test_the_command_says_what_it_cannot_learn_from(folder):
     done = command(folder, "fit", "--learn-from", "nothing.csv")
     assert done.exit_code == 2
     assert "--learn-from nothing.csv: no such file or folder, and no run" in done.output
+    for option in (("--start-from", "independent"), ("--tune",)):
+        done = command(folder, "fit", "--learn-from", folder / "others.csv", *option)
+        assert done.exit_code == 2 and "nothing is learned from other series" in done.output
     (folder / "sales.csv").write_text("unique_id,ds,y\n" + "a,2024-01-01,1\na,2024-01-02,2\n" * 1)
     done = command(folder, "fit", "--learn-from", folder / "sales.csv")
-    assert done.exit_code == 2 and "sales.csv: auxiliary: the other series are not" in done.output
+    assert done.exit_code == 2 and "sales.csv: the other series are not" in done.output

@@ -233,6 +233,9 @@ def test_from_a_file_of_before_both_opinions_were_weighed(stored):
         {"opinions": [[0.0, 0.5, 11.0]] * 2},
         {"opinions": [[0.0, 0.5, "1"]] * 2},
         {"opinions": 5},
+        {"until": 5},
+        {"until": "some day"},
+        {"frequency": 5},
     ],
 )
 def test_a_damaged_one_is_refused(stored, change):

@@ -18,6 +18,7 @@ _PENALTIES = np.array([0.0, 0.03, 0.03])
 """On squared distances from the prior; the figures behind both are in ``docs/evaluation.md``."""
 _DEGREES = 5.0  # of freedom, about those of stocks; bands are calibrated afterwards
 _ROUNDS = 10  # of Fisher scoring; further ones change nothing
+_LIMITS = np.array([-2.0, 0.0, 0.0]), np.array([2.0, 2.0, 2.0])  # beyond: no usual prices
 _FAR = 5.0  # the most that a scale's logarithm changes by, unless a model is damaged
 
 
@@ -79,5 +80,5 @@ def _weights(
         score = (_DEGREES + 1) * squares / (_DEGREES + squares) - 1
         slope = x.T @ score / len(x) - 2 * _PENALTIES * (weights - _PRIOR)
         weights = weights + np.linalg.solve(information, slope)
-    constant, of_networks, of_common = weights.tolist()
+    constant, of_networks, of_common = np.clip(weights, *_LIMITS).tolist()
     return constant, of_networks, of_common

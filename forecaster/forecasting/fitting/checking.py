@@ -62,18 +62,17 @@ def check_covariates(panel: Panel, config: Config) -> None:
         )
 
 
-def check_auxiliary(panel: Panel, config: Config) -> None:
-    """Raise UsageError for other series to learn from where nothing is learned from them."""
-    if panel.auxiliary is None:
-        return
-    for name, value, wanted in (
-        ("start", config.start, "pooled"),
-        ("common_volatility", config.common_volatility, True),
-        ("model", config.is_classical, False),
+def check_auxiliary(config: Config, *, tune: bool = False) -> None:
+    """Raise UsageError for settings with which nothing is learned from other series."""
+    for setting, why in (
+        (f"start = {config.start!r}", config.start != "pooled"),
+        ("common_volatility = false", not config.common_volatility),
+        (f"model = {config.model!r}", config.is_classical),
+        (f"transform = {config.transform!r}", config.transform not in ("auto", "log_return")),
+        ("tune", tune),
     ):
-        if value != wanted:
-            value = config.model if name == "model" else value
+        if why:
             raise UsageError(
-                f"auxiliary: with {name} = {value!r} nothing is learned from other series; leave "
-                f"them out, or this setting"
+                f"learn-from: with {setting} nothing is learned from other series; leave them out, "
+                "or this setting"
             )

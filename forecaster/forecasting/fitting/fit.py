@@ -119,6 +119,8 @@ def fit(
     panel = as_panel(panel, **columns)
     check_search(config, tune=tune)
     check_static(panel, config, tune=tune)
+    if panel.auxiliary is not None:
+        check_auxiliary(config, tune=tune)
     config, panel = settled(*with_declared(config, panel))
     warn_of_missing_dates(series_missing_dates(panel), len(panel.ids))
     warn_of_latest_rows(LatestRows.of(panel))
@@ -151,7 +153,8 @@ def with_declared(config: Config, panel: Panel) -> tuple[Config, Panel]:
     model does not see.
     """
     check_covariates(panel, config)
-    check_auxiliary(panel, config)
+    if panel.auxiliary is not None:
+        check_auxiliary(config)
     if config.market is not None:
         return config, panel.with_market(config.market)
     if panel.market is not None:
@@ -455,6 +458,12 @@ def _learned(transform: Transform, panel: Panel, config: Config, sampling: "Samp
     modelled = sampling.networks and config.common_volatility
     held_back = validation_of(config, some.mask.sum(1)) if modelled else None
     made = transform.learned_from(some, config.horizon, held_back)
+    if panel.auxiliary is not None and made.common_volatility is None:
+        warnings.warn(
+            "nothing is learned from other series, since these have no networks",
+            ForecasterWarning,
+            stacklevel=4,
+        )
     # Networks learn by themselves how errors grow with the horizon.
     return dataclasses.replace(made, growth=()) if sampling.networks else made
 

@@ -10,10 +10,12 @@ class CommonWeights(NamedTuple):
 
     - ``centre``, ``spread``: mean and deviation of each feature in its training
     - ``weights``: for each step ahead the constant, and the weight of each feature
-    - ``until``: the latest time that the fit saw; no model of earlier days may learn from it
+    - ``until``: the latest time that was seen; no fit of earlier days may use them
+    - ``frequency``: the alias of the frequency of the series
     """
 
     centre: tuple[float, ...]
     spread: tuple[float, ...]
     weights: tuple[tuple[float, ...], ...]
     until: np.generic
+    frequency: str

@@ -365,15 +365,14 @@ class Panel:
         """Return the panel with other series to learn from, which are not forecast.
 
         A fit of prices learns its common model of volatility from them, too. Days on and after the
-        first that its longest series holds back are not learned from.
+        first that the longest of its sampled series holds back are not learned from. Weights that
+        are reused may have been learned from days that this fit holds back.
 
         ``other``: a panel of other prices, such as those of many more stocks or of earlier years,
         of the same frequency; or what a model has learned already (``model.common_weights``)
         """
         check_type("other", other, Panel | CommonWeights, "a Panel, or a model's common_weights")
-        if isinstance(other, Panel):
-            check_auxiliary(self, other)
-            other = dataclasses.replace(other.masked(), future=None, static=None, market=None)
+        check_auxiliary(self, other)
         return dataclasses.replace(self, auxiliary=other)
 
     def flagged(
@@ -561,18 +560,20 @@ def alone(panel: Panel, names: Sequence[str]) -> Panel:
     )
 
 
-def check_auxiliary(panel: Panel, other: Panel) -> None:
+def check_auxiliary(panel: Panel, other: Panel | CommonWeights) -> None:
     """Raise UsageError for other series that a panel's volatility cannot be learned from."""
-    for name, which in (("these series", panel), ("the other series", other)):
-        if which.target == "y":
+    of_other = other.target if isinstance(other, Panel) else None
+    for name, target in (("these series", panel.target), ("the other series", of_other)):
+        if target == "y":
             raise UsageError(
-                f"auxiliary: {name} are not prices; only the volatility of prices is learned from "
+                f"learn-from: {name} are not prices; only the volatility of prices is learned from "
                 "other series"
             )
-    if panel.frequency.alias != other.frequency.alias:
+    got = other.frequency.alias if isinstance(other, Panel) else other.frequency
+    if panel.frequency.alias != got:
         raise UsageError(
-            f"auxiliary: expected the frequency of these series, {in_words(panel.frequency)}; got "
-            f"{in_words(other.frequency)}"
+            f"learn-from: expected the frequency of these series, {in_words(panel.frequency)}; got "
+            f"{in_words(Frequency(got))}"
         )
 
 

@@ -9,7 +9,7 @@ days of training: otherwise the model would learn by heart the days that series 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -51,6 +51,8 @@ class CommonVolatility(NamedTuple):
     - ``centre``, ``spread``: mean and deviation of each feature in training
     - ``weights``: for each step ahead the constant, and the weight of each feature
     - ``opinions``: how it is combined with a series' networks; empty: not known yet
+    - ``until``, ``frequency``: the latest time that was seen, as text, and the alias of the
+      frequency; empty: unknown
     """
 
     peers: tuple[str, ...]
@@ -58,6 +60,8 @@ class CommonVolatility(NamedTuple):
     spread: tuple[float, ...]
     weights: tuple[tuple[float, ...], ...]
     opinions: OpinionWeights = ()
+    until: str = ""
+    frequency: str = ""
 
     def log_scale(
         self, panel: Panel, histories: Histories, change: Rows
@@ -77,9 +81,13 @@ class CommonVolatility(NamedTuple):
             total += each[..., None] * weights[:, 1 + row]
         return total
 
-    def weights_until(self, until: np.generic) -> CommonWeights:
-        """Return the weights for later fits; ``until``: the latest time that this fit saw."""
-        return CommonWeights(self.centre, self.spread, self.weights, until)
+    @property
+    def for_later_fits(self) -> CommonWeights | None:
+        """The weights for later fits; None where their latest time is unknown."""
+        if not self.until:
+            return None
+        until = _as_time(self.until)
+        return CommonWeights(self.centre, self.spread, self.weights, until, self.frequency)
 
     def renamed(self, names: Mapping[str, str]) -> "CommonVolatility":
         """Return the model with peers of other names; ``names``: the new ones by the old ones."""
@@ -112,7 +120,15 @@ class CommonVolatility(NamedTuple):
         if not sound or not weights or (len(centre), len(spread)) != (count, count):
             raise ValueError(f"common_volatility: expected {count} features, numbers below 1,000")
         of_each = tuple((float(one), float(own), float(all_)) for one, own, all_ in opinions)
-        return CommonVolatility(peers, centre, spread, tuple(weights), of_each)
+        said = fields.get("until", ""), fields.get("frequency", "")
+        if not all(isinstance(text, str) for text in said):
+            raise TypeError("common_volatility: until, frequency: expected text")
+        _as_time(str(said[0]))  # raises ValueError for what is no time
+        return CommonVolatility(peers, centre, spread, tuple(weights), of_each, *map(str, said))
+
+
+def _as_time(text: str) -> np.int64 | np.datetime64:
+    return np.int64(text) if text.lstrip("-").isdecimal() else np.datetime64(text)
 
 
 def peers_among(ids: Sequence[str], most: int = _PEERS) -> tuple[str, ...]:
@@ -132,12 +148,13 @@ def learn_common_volatility(
     penalty is chosen by them
     """
     peers, other = panel.peers, panel.auxiliary
+    last = panel.times[panel.mask.any(0)].max()
     if peers is None or len(peers.ids) < FEWEST_PEERS:
         if other is not None:
             raise _too_few("these prices", 0 if peers is None else len(peers.ids))
         return None
     if isinstance(other, CommonWeights):
-        return _reused(other, panel, peers.ids, horizon)
+        return _reused(other, last, peers.ids, horizon)
     if other is None and panel.mask.sum(1).max(initial=0) < _FEWEST_ROWS:
         return None
     names = peers_among(panel.ids, _LEARNED)
@@ -146,40 +163,51 @@ def learn_common_volatility(
     if other is not None:
         early = early.joined(_examples_until(until, other, horizon))
     if len(early.inputs) < _FEWEST_EXAMPLES or not len(late.inputs):
+        if other is not None:
+            raise UsageError(
+                f"learn-from: expected {_FEWEST_EXAMPLES:,} rows to learn from, and one of these "
+                f"series after its first {_BEFORE} that is held back; got {len(early.inputs):,} "
+                f"and {len(late.inputs):,}. Give more or longer series"
+            )
         return None
     centre, spread = _moments(early.inputs)
     as_inputs = centre.astype(np.float32), spread.astype(np.float32)  # to save memory
     x, x_late = (_standardised(part.inputs, *as_inputs) for part in (early, late))
     weights = [_weights(x, early.returns[:, h], x_late, late.returns[:, h]) for h in range(horizon)]
     return CommonVolatility(
-        peers.ids, tuple(centre.tolist()), tuple(spread.tolist()), tuple(map(tuple, weights))
-    )
+        peers.ids, tuple(centre.tolist()), tuple(spread.tolist()), tuple(map(tuple, weights)),
+        until=str(last), frequency=panel.frequency.alias,
+    )  # fmt: skip
 
 
 def _too_few(which: str, there: int) -> UsageError:
     return UsageError(
-        f"auxiliary: the model of volatility sees the market in at least {FEWEST_PEERS} series; "
+        f"learn-from: the model of volatility sees the market in at least {FEWEST_PEERS} series; "
         f"{which} are {there}. Add more, or leave out what is to be learned from"
     )
 
 
 def _reused(
-    known: CommonWeights, panel: Panel, peers: tuple[str, ...], horizon: int
+    known: CommonWeights, last: np.generic, peers: tuple[str, ...], horizon: int
 ) -> CommonVolatility:
-    """Return a model with the weights of an earlier fit."""
-    last = panel.times[-1]
-    if known.until.dtype.kind != last.dtype.kind or known.until > last:
+    """Return a model with the weights of an earlier fit; ``last``: the latest time of this one."""
+    if (known.until.dtype.kind == "M") != (last.dtype.kind == "M"):
+        raise UsageError("learn-from: expected weights of series that also have dates, or also not")
+    if cast(Any, known.until) > last:
         raise UsageError(
-            f"auxiliary: the weights are of a fit that saw rows until {show_time(known.until)}, "
+            f"learn-from: the weights are of a fit that saw rows until {show_time(known.until)}, "
             f"but these series end, or are cut off, at {show_time(last)}; expected a fit until "
             "then at the latest, as otherwise it has seen what is to be forecast"
         )
     if len(known.weights) < horizon:
         raise UsageError(
-            f"auxiliary: the weights are of a fit that forecasts {len(known.weights)} steps; "
+            f"learn-from: the weights are of a fit that forecasts {len(known.weights)} steps; "
             f"expected at least {horizon}, the horizon of this one"
         )
-    return CommonVolatility(peers, known.centre, known.spread, known.weights[:horizon])
+    return CommonVolatility(
+        peers, known.centre, known.spread, known.weights[:horizon], until=str(known.until),
+        frequency=known.frequency,
+    )  # fmt: skip
 
 
 class _Examples(NamedTuple):
@@ -211,20 +239,21 @@ def _own_examples(
 
 
 def _examples_until(until: np.generic, panel: Panel, horizon: int) -> _Examples:
-    """Return examples of other series, whose returns end before a day."""
+    """Return examples of other series, as these were known before a day."""
     if len(panel.ids) < FEWEST_PEERS:
         raise _too_few("the other series", len(panel.ids))
-    panel = panel.with_peers(peers_among(panel.ids)).only(peers_among(panel.ids, _LEARNED))
-    inputs, returns, histories = _examples(panel, horizon)
-    some = _usable(inputs, returns, histories)
-    day = int(np.searchsorted(panel.times, until))
-    some[:, :-horizon] &= histories.positions[:, horizon:] < day
-    if not some.any():
-        raise UsageError(
-            "auxiliary: the other series have no rows to learn from before "
-            f"{show_time(until)}, the first day that is held back here; expected earlier ones"
-        )
-    return _Examples(inputs[some], returns[some])
+    days = np.flatnonzero(panel.mask.any(0) & (panel.times < until))
+    if len(days):
+        panel = panel.until(panel.times[days[-1]]).masked()
+        panel = panel.with_peers(peers_among(panel.ids)).only(peers_among(panel.ids, _LEARNED))
+        inputs, returns, histories = _examples(panel, horizon)
+        some = _usable(inputs, returns, histories)
+        if some.any():
+            return _Examples(inputs[some], returns[some])
+    raise UsageError(
+        f"learn-from: the other series have no rows to learn from before {show_time(until)}, the "
+        "first day that is held back here; expected earlier ones"
+    )
 
 
 def _usable(
