@@ -134,11 +134,7 @@ def with_opinions(
         return dataclasses.replace(transform, common_volatility=None)
     origins, _, outcomes = _held_back(config, transformed, held_back)
     params = jax.tree.map(lambda leaf: np.repeat(np.asarray(leaf)[None], len(origins), 0), start)
-    begin = max(0, int(origins.min()) - config.lookback + 1)
-    mixture = mixture_of(
-        config, network, params, transformed.features[:, begin:],
-        np.maximum(transformed.first - begin, 0), origins - begin,
-    )  # fmt: skip
+    mixture = mixture_of(config, network, params, transformed.features, transformed.first, origins)
     of_common = common_at(transformed, origins)
     assert of_common is not None
     opinions = opinion_weights(mixture, of_common, outcomes)

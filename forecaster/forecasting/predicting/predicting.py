@@ -451,12 +451,9 @@ def distributions(
         return Counted.of(others, units)
     whole = len(rows) == len(origins)
     features, first = transformed.features, transformed.first
-    # The steps that no forecast sees are left out, so that one program serves all lengths.
-    begin = max(0, int(origins.min()) - config.lookback + 1)
-    seen, first = features[:, begin:], np.maximum(first - begin, 0)
     made = mixture_of(
-        config, networks.network, networks.params_of(rows), seen if whole else seen[rows],
-        first if whole else first[rows], (origins if whole else origins[rows]) - begin,
+        config, networks.network, networks.params_of(rows), features if whole else features[rows],
+        first if whole else first[rows], origins if whole else origins[rows],
     )  # fmt: skip
     common = common_at(transformed, origins)
     common = common if common is None or whole else common[rows]
@@ -495,6 +492,9 @@ def mixture_of(
 ) -> Mixture:
     """Return :func:`distributions` from weights (series, member, ...) and features alone."""
     _check_window(config, features.shape[1], origins.shape[1], features.shape[-1])
+    # The steps that no forecast sees are left out, so that one program serves all lengths.
+    begin = max(0, int(origins.min()) - config.lookback + 1)
+    features, first, origins = features[:, begin:], np.maximum(first - begin, 0), origins - begin
     series, each = leading_axes(params)
     rows = np.repeat(np.arange(series), each)
     data = features, first.astype(np.int32), origins.astype(np.int32)

@@ -372,7 +372,7 @@ class Panel:
         of the same frequency; or what a model has learned already (``model.common_weights``)
         """
         check_type("other", other, Panel | CommonWeights, "a Panel, or a model's common_weights")
-        check_auxiliary(self, other)
+        check_similar(self, other)
         return dataclasses.replace(self, auxiliary=other)
 
     def flagged(
@@ -560,7 +560,7 @@ def alone(panel: Panel, names: Sequence[str]) -> Panel:
     )
 
 
-def check_auxiliary(panel: Panel, other: Panel | CommonWeights) -> None:
+def check_similar(panel: Panel, other: Panel | CommonWeights) -> None:
     """Raise UsageError for other series that a panel's volatility cannot be learned from."""
     of_other = other.target if isinstance(other, Panel) else None
     for name, target in (("these series", panel.target), ("the other series", of_other)):

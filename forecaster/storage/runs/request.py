@@ -187,7 +187,8 @@ def _check_types(request: FitRequest) -> None:
     texts = [request.source, request.data_sha256, *request.ids, *request.mask]
     texts += [*request.versions.keys(), *request.versions.values()]
     days = [day for day in (request.start, request.end) if day is not None]
-    if not all(isinstance(text, str) for text in [*texts, *days]):
+    learned = [text for text in (request.learn_from, request.learn_from_sha256) if text is not None]
+    if not all(isinstance(text, str) for text in [*texts, *days, *learned]):
         raise TypeError("expected text")
     if not request.ids or type(request.seed) is not int or type(request.tune) is not bool:
         raise TypeError("expected ids, a seed and whether to tune")
