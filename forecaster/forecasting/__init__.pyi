@@ -25,8 +25,6 @@ from .fitting.checking import check_training as check_training
 from .fitting.fit import Common as Common
 from .fitting.fit import Part as Part
 from .fitting.fit import Sampling as Sampling
-from .fitting.fit import bytes_of_sample as bytes_of_sample
-from .fitting.fit import bytes_of_series as bytes_of_series
 from .fitting.fit import changing_rows as changing_rows
 from .fitting.fit import fit as fit
 from .fitting.fit import fit_part as fit_part
@@ -37,6 +35,8 @@ from .fitting.fit import settled_by_rows as settled_by_rows
 from .fitting.fit import usable_rows as usable_rows
 from .fitting.fit import with_declared as with_declared
 from .fitting.fit import with_peers as with_peers
+from .fitting.memory import bytes_of_sample as bytes_of_sample
+from .fitting.memory import bytes_of_series as bytes_of_series
 from .fitting.updating import learnable as learnable
 from .fitting.updating import rows_since as rows_since
 from .fitting.updating import update as update

@@ -47,6 +47,7 @@ from .panel.covariates import missing_ahead as missing_ahead
 from .panel.ends import ENDS as ENDS
 from .panel.ends import OwnEnds as OwnEnds
 from .panel.ends import aligned_if as aligned_if
+from .panel.ends import on_axis as on_axis
 from .panel.flags import UNCONFIRMED as UNCONFIRMED
 from .panel.flags import Flags as Flags
 from .panel.histories import Histories as Histories
@@ -55,7 +56,6 @@ from .panel.missing_dates import series_missing_dates as series_missing_dates
 from .panel.missing_dates import warn_of_missing_dates as warn_of_missing_dates
 from .panel.panel import TARGETS as TARGETS
 from .panel.panel import Panel as Panel
-from .panel.panel import on_axis as on_axis
 from .panel.placeholders import Placeholder as Placeholder
 from .panel.placeholders import placeholders_in as placeholders_in
 from .panel.placeholders import warn_of_placeholders as warn_of_placeholders

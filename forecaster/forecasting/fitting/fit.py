@@ -7,7 +7,6 @@ takes; so the parts together equal that fit, bit for bit.
 
 import dataclasses
 import functools
-import math
 import warnings
 from collections.abc import Callable, Sequence
 from types import MappingProxyType
@@ -30,7 +29,7 @@ from forecaster.forecasting.fitting.checking import (
     check_static,
     check_training,
 )
-from forecaster.forecasting.fitting.pooled import Pooled, most_sampled, sample_of, train_pooled
+from forecaster.forecasting.fitting.pooled import Pooled, sample_of, train_pooled
 from forecaster.forecasting.fitting.training import train, untrained
 from forecaster.forecasting.fitting.validating import validated, with_opinions
 from forecaster.forecasting.fitting.verdict import worse_than_simple
@@ -45,7 +44,7 @@ from forecaster.forecasting.rungs import (
     without_networks,
     worth_networks,
 )
-from forecaster.forecasting.task import param_shapes, series_data, split_of, validation_of
+from forecaster.forecasting.task import series_data, split_of, validation_of
 from forecaster.forecasting.windows import padded_steps
 from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.series import (
@@ -573,37 +572,3 @@ def _lost(report: pd.DataFrame) -> tuple[str, ...]:
     if "why_not" not in report:
         return ()
     return tuple(map(str, report.index[report["why_not"].astype(bool)]))
-
-
-def bytes_of_series(config: Config, steps: int, channels: int) -> int:
-    """Estimate the bytes that a series takes while it is trained; measured, with a margin.
-
-    ``steps``: rows of the longest history; ``channels``: number of channels of the panel.
-    """
-    config, network = with_network(config, None)
-    shapes = jax.tree.leaves(param_shapes(config, _features(config), network))
-    weights = sum(math.prod(leaf.shape) for leaf in shapes) * config.members
-    validated = config.longest_validation * config.horizon * (config.members + 4) * 8
-    return steps * _bytes_of_step(config, channels) + 64 * weights + 4 * validated
-
-
-def bytes_of_sample(config: Config, series: int, steps: int, channels: int) -> int:
-    """Estimate the bytes that :func:`learn_common` takes; measured, with a margin.
-
-    ``series``: number of all series; others as for :func:`bytes_of_series`.
-    """
-    sampled = min(series, most_sampled(steps))
-    each = _bytes_of_step(config, channels) if config.start == "pooled" else 48 * channels
-    return 2 * sampled * steps * each // 3
-
-
-def _features(config: Config) -> int:
-    kinds = ("log_return", "combined") if config.transform == "auto" else (config.transform,)
-    kinds = ("log_return",) if config.market is not None else kinds
-    made = (Transform(kind, market=config.market) for kind in kinds)
-    return max(transform.feature_count(config.horizon) for transform in made)
-
-
-def _bytes_of_step(config: Config, channels: int) -> int:
-    """Return the bytes for one step of a series: panel, features, targets and temporary arrays."""
-    return 24 * channels + 28 * _features(config) + 56 * config.horizon + 120

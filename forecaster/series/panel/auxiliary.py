@@ -1,8 +1,12 @@
-"""Weights of a model that all series share, learned from other series."""
+"""Other series to learn from, and weights that were learned from other series."""
 
 from typing import NamedTuple
 
 import numpy as np
+
+from forecaster.errors import UsageError
+from forecaster.series.calendar.frequency import Frequency
+from forecaster.series.calendar.wording import in_words
 
 
 class CommonWeights(NamedTuple):
@@ -19,3 +23,22 @@ class CommonWeights(NamedTuple):
     weights: tuple[tuple[float, ...], ...]
     until: np.generic
     frequency: str
+
+
+def check_similar(targets: tuple[str, str], frequencies: tuple[Frequency, Frequency]) -> None:
+    """Raise UsageError for other series that a panel's volatility cannot be learned from.
+
+    ``targets``, ``frequencies``: of the panel, and of the other series
+    """
+    for name, target in zip(("these series", "the other series"), targets, strict=True):
+        if target == "y":
+            raise UsageError(
+                f"learn-from: {name} are not prices; only the volatility of prices is learned from "
+                "other series"
+            )
+    wanted, got = frequencies
+    if wanted.alias != got.alias:
+        raise UsageError(
+            f"learn-from: expected the frequency of these series, {in_words(wanted)}; got "
+            f"{in_words(got)}"
+        )

@@ -32,7 +32,7 @@ from forecaster.series.calendar.times import (
     show_time,
 )
 from forecaster.series.calendar.wording import in_words
-from forecaster.series.panel.auxiliary import CommonWeights
+from forecaster.series.panel.auxiliary import CommonWeights, check_similar
 from forecaster.series.panel.covariates import Future, Static
 from forecaster.series.panel.drawing import Drawn, draw
 from forecaster.series.panel.flags import Flags
@@ -372,7 +372,11 @@ class Panel:
         of the same frequency; or what a model has learned already (``model.common_weights``)
         """
         check_type("other", other, Panel | CommonWeights, "a Panel, or a model's common_weights")
-        check_similar(self, other)
+        is_panel = isinstance(other, Panel)
+        check_similar(
+            (self.target, other.target if is_panel else self.target),
+            (self.frequency, other.frequency if is_panel else Frequency(other.frequency)),
+        )
         return dataclasses.replace(self, auxiliary=other)
 
     def flagged(
@@ -515,17 +519,6 @@ class Panel:
         return self.values[:, :, self.channels.index(name)]
 
 
-def on_axis(panel: "Panel", times: Shaped[np.ndarray, " time"]) -> "Panel":
-    """Return a panel on a longer time axis, which holds all times of its own."""
-    if len(times) == len(panel.times):
-        return panel
-    at = np.searchsorted(times, panel.times)
-    values = np.full((len(panel.ids), len(times), len(panel.channels)), np.nan)
-    mask = np.zeros((len(panel.ids), len(times)), bool)
-    values[:, at], mask[:, at] = panel.values, panel.mask
-    return dataclasses.replace(panel, values=values, mask=mask, times=times)
-
-
 def beside(panel: Panel, change: Callable[[Panel], Panel]) -> Panel:
     """Return a panel with its market and its peers changed; ``change``: makes the new ones."""
     market = None if panel.market is None else change(panel.market)
@@ -558,23 +551,6 @@ def alone(panel: Panel, names: Sequence[str]) -> Panel:
     return dataclasses.replace(
         some, market=None, peers=None, auxiliary=None, future=None, static=None
     )
-
-
-def check_similar(panel: Panel, other: Panel | CommonWeights) -> None:
-    """Raise UsageError for other series that a panel's volatility cannot be learned from."""
-    of_other = other.target if isinstance(other, Panel) else None
-    for name, target in (("these series", panel.target), ("the other series", of_other)):
-        if target == "y":
-            raise UsageError(
-                f"learn-from: {name} are not prices; only the volatility of prices is learned from "
-                "other series"
-            )
-    got = other.frequency.alias if isinstance(other, Panel) else other.frequency
-    if panel.frequency.alias != got:
-        raise UsageError(
-            f"learn-from: expected the frequency of these series, {in_words(panel.frequency)}; got "
-            f"{in_words(Frequency(got))}"
-        )
 
 
 def known_until(other: Panel, known: Panel) -> Panel:

@@ -1,0 +1,45 @@
+"""Estimate the memory that a fit takes."""
+
+import math
+
+import jax
+
+from forecaster.config import Config
+from forecaster.forecasting.fitting.pooled import most_sampled
+from forecaster.forecasting.networks import with_network
+from forecaster.forecasting.task import param_shapes
+from forecaster.series import Transform
+
+
+def bytes_of_series(config: Config, steps: int, channels: int) -> int:
+    """Estimate the bytes that a series takes while it is trained; measured, with a margin.
+
+    ``steps``: rows of the longest history; ``channels``: number of channels of the panel.
+    """
+    config, network = with_network(config, None)
+    shapes = jax.tree.leaves(param_shapes(config, _features(config), network))
+    weights = sum(math.prod(leaf.shape) for leaf in shapes) * config.members
+    validated = config.longest_validation * config.horizon * (config.members + 4) * 8
+    return steps * _bytes_of_step(config, channels) + 64 * weights + 4 * validated
+
+
+def bytes_of_sample(config: Config, series: int, steps: int, channels: int) -> int:
+    """Estimate the bytes that :func:`learn_common` takes; measured, with a margin.
+
+    ``series``: number of all series; others as for :func:`bytes_of_series`.
+    """
+    sampled = min(series, most_sampled(steps))
+    each = _bytes_of_step(config, channels) if config.start == "pooled" else 48 * channels
+    return 2 * sampled * steps * each // 3
+
+
+def _features(config: Config) -> int:
+    kinds = ("log_return", "combined") if config.transform == "auto" else (config.transform,)
+    kinds = ("log_return",) if config.market is not None else kinds
+    made = (Transform(kind, market=config.market) for kind in kinds)
+    return max(transform.feature_count(config.horizon) for transform in made)
+
+
+def _bytes_of_step(config: Config, channels: int) -> int:
+    """Return the bytes for one step of a series: panel, features, targets and temporary arrays."""
+    return 24 * channels + 28 * _features(config) + 56 * config.horizon + 120
