@@ -254,3 +254,19 @@ def units(request):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(library, "bfloat16_status", lambda: (name, ""))
         yield name
+
+
+@pytest.fixture
+def compilations():
+    """Return a list that grows by one with every program that XLA compiles."""
+    import jax
+
+    compiled = []
+
+    def listen(event, *_, **__):
+        if "backend_compile" in event:
+            compiled.append(event)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield compiled
+    jax.monitoring.unregister_event_duration_listener(listen)

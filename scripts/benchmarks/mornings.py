@@ -8,13 +8,11 @@ first morning. Writes ``mornings.csv`` beside this script: seconds of the proces
 clock.
 """
 
-import argparse
-import csv
 import tempfile
 from pathlib import Path
 
 import pandas as pd
-from starts import HERE, MOST, run
+from starts import HERE, MOST, arguments, run, write
 
 
 def day(frame: pd.DataFrame, folder: Path, later: int) -> Path:
@@ -45,16 +43,8 @@ def measured(file: Path, trees: dict[str, Path], mornings: int) -> list[list[obj
 
 def main() -> None:
     """Measure, print and write the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("file", type=Path, help="daily prices: ticker, date, close, ...")
-    parser.add_argument("--beside", type=Path, help="another tree of the program")
-    parser.add_argument("--mornings", type=int, default=6)
-    parser.add_argument("--output", type=Path, default=HERE.with_name("mornings.csv"))
-    given = parser.parse_args()
-    trees = {"this": HERE.parents[2]} | ({"other": given.beside} if given.beside else {})
-    rows = measured(given.file, trees, given.mornings)
-    with given.output.open("w", newline="") as file:
-        csv.writer(file).writerows([["morning", "tree", "processor_s", "wall_s"], *rows])
+    given = arguments(__doc__.splitlines()[0], HERE.with_name("mornings.csv"), "mornings", 5)
+    write(given.output, "morning", measured(given.file, given.trees, given.mornings))
 
 
 if __name__ == "__main__":

@@ -76,20 +76,34 @@ def measured(trees: dict[str, Path], repeats: int, ticker: str, home: Path) -> l
     return rows
 
 
-def main() -> None:
-    """Measure, print and write the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def arguments(title: str, table: Path, counted: str, count: int) -> argparse.Namespace:
+    """Return the arguments of a script that compares two trees.
+
+    ``counted``, ``count``: the name of an option that is a number, and its default
+    """
+    parser = argparse.ArgumentParser(description=title)
     parser.add_argument("file", type=Path, help="daily prices: ticker, date, close, ...")
     parser.add_argument("--beside", type=Path, help="another tree of the program")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--output", type=Path, default=HERE.with_suffix(".csv"))
+    parser.add_argument(f"--{counted}", type=int, default=count)
+    parser.add_argument("--output", type=Path, default=table)
     given = parser.parse_args()
-    trees = {"this": HERE.parents[2]} | ({"other": given.beside} if given.beside else {})
+    given.trees = {"this": HERE.parents[2]} | ({"other": given.beside} if given.beside else {})
+    return given
+
+
+def write(table: Path, first: str, rows: list[list[object]]) -> None:
+    """Write rows of seconds; ``first``: the name of the first column."""
+    with table.open("w", newline="") as file:
+        csv.writer(file).writerows([[first, "tree", "processor_s", "wall_s"], *rows])
+
+
+def main() -> None:
+    """Measure, print and write the table."""
+    given = arguments(__doc__.splitlines()[0], HERE.with_suffix(".csv"), "repeats", 5)
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / "home"
-        rows = measured(trees, given.repeats, prepare(given.file, home), home)
-    with given.output.open("w", newline="") as file:
-        csv.writer(file).writerows([["command", "tree", "processor_s", "wall_s"], *rows])
+        rows = measured(given.trees, given.repeats, prepare(given.file, home), home)
+    write(given.output, "command", rows)
 
 
 if __name__ == "__main__":

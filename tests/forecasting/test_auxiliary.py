@@ -9,8 +9,11 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.errors import UsageError
+from forecaster.errors import ModelError, UsageError
 from forecaster.home import Home
+from forecaster.pipeline.auxiliary import digest_of
+from forecaster.pipeline.training import check_covariates
+from forecaster.storage import FitRequest
 from tests.common_market import frame
 from tests.conftest import run
 
@@ -121,15 +124,14 @@ def test_a_row_counts_as_wrong_only_if_that_was_known_before_the_held_back_days(
 ):
     """A jump on the last day before them either reverses on the next day or stays."""
     models = []
-    held_back = np.flatnonzero(np.isin(market.times[-CONFIG.longest_validation], market.times))
     day = pd.Timestamp(market.times[-CONFIG.longest_validation]) - pd.offsets.BDay()
-    assert len(held_back) == 1
     for name, last in (("reverses", day), ("stays", pd.Timestamp("2099-01-01"))):
         jumped = (others["ticker"] == "XS03") & others["date"].between(day, last)
         changed = others.copy()
         changed.loc[jumped, ["open", "high", "low", "close"]] *= 3
         changed.to_csv(tmp_path / f"{name}.csv", index=False)
         other = fc.load_panel(f"files:{tmp_path / name}.csv")
+        assert other.flagged().any() == (name == "reverses")
         models.append(fc.fit(market.with_auxiliary(other), CONFIG))
     assert weights_of(models[0]) == weights_of(models[1])
 
@@ -234,9 +236,27 @@ def test_a_fit_in_shards_learns_the_same(folder, monkeypatch):
 
 
 def test_an_evaluation_learns_from_them_too(folder):
-    options = ("--windows", "2", "--baselines", "naive", "--output", folder / "out")
-    done = command(folder, "evaluate", "--learn-from", folder / "others.csv", *options)
-    assert done.exit_code == 0, done.output
+    forecasts = []
+    for number, learned_from in enumerate(((), ("--learn-from", folder / "others.csv"))):
+        options = ("--windows", "2", "--baselines", "naive", "--output", folder / f"out{number}")
+        done = command(folder, "evaluate", *learned_from, *options)
+        assert done.exit_code == 0, done.output
+        forecasts.append(pd.read_parquet(folder / f"out{number}" / "forecasts.parquet"))
+    assert not forecasts[0]["LSTM-lo-80"].equals(forecasts[1]["LSTM-lo-80"])
+    assert forecasts[0]["y"].equals(forecasts[1]["y"])
+
+
+def test_a_file_that_has_changed_is_not_resumed_with(folder, tmp_path):
+    file = tmp_path / "others.csv"
+    file.write_bytes((folder / "others.csv").read_bytes())
+    request = FitRequest(
+        "files:p.csv", ("S00",), {}, "", CONFIG, 0, learn_from=str(file),
+        learn_from_sha256=digest_of(file), versions={},
+    )  # fmt: skip
+    check_covariates(request, "fit")
+    file.write_text("ticker,date,close\n")
+    with pytest.raises(ModelError, match="the series of --learn-from have changed"):
+        check_covariates(request, "fit")
 
 
 def test_the_command_says_what_it_cannot_learn_from(folder):

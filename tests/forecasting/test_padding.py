@@ -13,20 +13,6 @@ CONFIG = fc.Config(hidden=2, lookback=15, burn_in=5, horizon=2, validation=40, e
 ROWS = 130  # two rows more are padded to the same 136 steps
 
 
-@pytest.fixture
-def compilations():
-    """Return a list that grows by one with every program that XLA compiles."""
-    compiled = []
-
-    def listen(event, *_, **__):
-        if "backend_compile" in event:
-            compiled.append(event)
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    yield compiled
-    jax.monitoring.unregister_event_duration_listener(listen)
-
-
 @pytest.fixture(scope="module")
 def panel() -> fc.Panel:
     made = market([], 4, 1)

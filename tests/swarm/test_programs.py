@@ -23,20 +23,6 @@ from tests.swarm.test_native import needs_kernel
 from tests.swarm.test_swarm import HELD_BACK, N, X, Y, make, same
 
 
-@pytest.fixture
-def compilations():
-    """Return a list that grows by one with every program that XLA compiles."""
-    compiled = []
-
-    def listen(event, *_, **__):
-        if "backend_compile" in event:
-            compiled.append(event)
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    yield compiled
-    jax.monitoring.unregister_event_duration_listener(listen)
-
-
 def test_hyperparameters_are_data_and_compile_nothing(compilations):
     made = make(
         hyperparams={"learning_rate": 1e-2, "dropout": 0.1, "weight_decay": 0.0, "clip": 1.0}

@@ -55,7 +55,6 @@ from forecaster.series import (
     behind_market,
     peers_among,
     placeholders_in,
-    sampled_names,
     series_missing_dates,
     spacing_of,
     unmatched_rows,
@@ -67,7 +66,6 @@ from forecaster.series import (
 from forecaster.skipped import Kind, Skipped
 from forecaster.swarm.recurrence import products_of
 
-_COMBINED = 100  # series that weights of networks and the common model are learned from, at most
 Trainer: TypeAlias = Callable[[Config, Transformed, tuple[str, ...], int], tuple[Networks, float]]
 """Trains networks, given the settings, data (series, ...), the series' names and a seed; returns
 them, and the seconds that it took."""
@@ -351,11 +349,9 @@ def _fitted(
     else:
         networks, seconds = _without_training(config, transformed, common.pooled, network), 0.0
     if common.pooled is None:  # otherwise these weights are known
-        learned = np.flatnonzero(own)[sampled_names(networks.ids, _COMBINED)]
         transform = with_opinions(
-            transform, config, network, networks.start, transformed.only(learned),
-            validation_of(config, rows[learned]),
-        )  # fmt: skip
+            transform, config, network, networks.start, transformed, panel, own
+        )
         final = dataclasses.replace(final, common_volatility=transform.common_volatility)
         transformed = transformed.beside_networks(transform.common_volatility)
     serves = networks.start is not None
@@ -443,12 +439,11 @@ def learn_common(
         config, split_of(config, steps), transformed.features.shape[-1], network,
         series_data(config, transformed), seed, on_progress=on_progress,
     )  # fmt: skip
-    learned = sampled_names(part.ids, _COMBINED)
-    of_all = with_opinions(
-        common.transform, config, network, pooled.params, transformed.only(learned),
-        validation_of(config, part.mask.sum(1)[learned]),
-    )  # fmt: skip
-    return common._replace(transform=of_all, pooled=pooled)
+    every = np.ones(len(part.ids), bool)
+    known = with_opinions(
+        common.transform, config, network, pooled.params, transformed, part, every
+    )
+    return common._replace(transform=known, pooled=pooled)
 
 
 def _learned(transform: Transform, panel: Panel, config: Config, sampling: "Sampling") -> Transform:

@@ -24,9 +24,10 @@ from forecaster.forecasting.bands.mixture import Mixture
 from forecaster.forecasting.model import Networks, Params
 from forecaster.forecasting.networks import OwnNetwork
 from forecaster.forecasting.predicting.predicting import common_at, mixture_of, targets_at
-from forecaster.forecasting.task import split_of
-from forecaster.series import OpinionWeights, Panel, Transform, Transformed
+from forecaster.forecasting.task import split_of, validation_of
+from forecaster.series import OpinionWeights, Panel, Transform, Transformed, sampled_names
 
+_LEARNED = 100  # series that weights of both opinions are learned from, at most
 _ROUNDS, _MOST = 3, 256  # the fewest parts for each worker; the most series in a part
 
 
@@ -118,20 +119,25 @@ def with_opinions(
     network: OwnNetwork | None,
     start: Params | None,
     transformed: Transformed,
-    held_back: Int[np.ndarray, " series"],
+    panel: Panel,
+    own: Bool[np.ndarray, " series"],
 ) -> Transform:
     """Return the transform with the weights by which networks and the common model are combined.
 
     - ``start``: the networks that all series start from, (member, ...); None: there are none, and
       so no common model either
-    - ``transformed``: the series to learn the weights from
-    - ``held_back``: as of :func:`validated`
+    - ``transformed``, ``panel``: the series
+    - ``own``: which of them have networks; the weights are learned from a sample of these
     """
     common = transform.common_volatility
     if common is None:
         return transform
     if start is None:
         return dataclasses.replace(transform, common_volatility=None)
+    rows = np.flatnonzero(own)
+    rows = rows[sampled_names([panel.ids[int(row)] for row in rows], _LEARNED)]
+    transformed = transformed.only(rows)
+    held_back = validation_of(config, panel.mask[rows].sum(1))
     origins, _, outcomes = _held_back(config, transformed, held_back)
     params = jax.tree.map(lambda leaf: np.repeat(np.asarray(leaf)[None], len(origins), 0), start)
     mixture = mixture_of(config, network, params, transformed.features, transformed.first, origins)

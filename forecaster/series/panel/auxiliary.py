@@ -12,8 +12,9 @@ from forecaster.series.calendar.wording import in_words
 class CommonWeights(NamedTuple):
     """Weights of a common model of volatility that an earlier fit has learned.
 
-    - ``centre``, ``spread``: mean and deviation of each feature in its training
-    - ``weights``: for each step ahead the constant, and the weight of each feature
+    - ``centre``, ``spread`` (feature,): mean and deviation of each feature in its training
+    - ``weights`` (step ahead, 1 + feature): the constant, and the weight of each feature, of the
+      logarithm of the scale relative to the monthly volatility
     - ``until``: the latest time that was seen; no fit of earlier days may use them
     - ``frequency``: the alias of the frequency of the series
     """
