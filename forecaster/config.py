@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
-from forecaster.errors import UsageError
+from forecaster.errors import UsageError, listed
 
 _WHOLE_WINDOW = ("mlp", "nhits", "dlinear", "nlinear")  # models with one output per window
 NETWORKS = ("lstm", "gru", "transformer", "tcn", *_WHOLE_WINDOW)
@@ -102,8 +102,9 @@ class Config:
       networks
     - ``season``: number of steps in a season, or several such numbers; by default from the
       frequency, or, if times are whole numbers, from the series itself
-    - ``market``: a series, such as an index, whose state all networks see beside their own series;
-      for prices only; None: each network sees only its own series
+    - ``market``: a series, or several, such as an index of stocks and one of volatility, which all
+      networks, and the common model of volatility, see beside their own series; for prices only;
+      None: each network sees only its own series
     - ``premium``: the growth of a price's median in a year, as a share. It replaces the drift that
       networks learned from the past; see :mod:`forecaster.forecasting.bands.drift`. With 0 prices
       stay where they are, apart from the drift that their own history shows; with None, or
@@ -149,7 +150,7 @@ class Config:
     training: str = "auto"
     transform: str = "auto"
     season: int | tuple[int, ...] | None = None
-    market: str | None = None
+    market: str | tuple[str, ...] | None = None
     premium: float | None = 0.05
     common_volatility: bool = True
     start: str = "pooled"
@@ -176,6 +177,8 @@ class Config:
             value: Any = getattr(self, field.name)
             if field.name == "season":
                 object.__setattr__(self, "season", _checked_season(value))
+            elif field.name == "market":
+                object.__setattr__(self, "market", _checked_market(value))
             elif field.type is int or (field.type == int | None and value is not None):
                 _check_count(field.name, value)
             elif field.name == "premium":
@@ -203,8 +206,6 @@ class Config:
                 "'sequence'; use --training windowed, or --model lstm, gru, transformer or tcn"
             )
 
-        if not isinstance(self.market, str | None) or self.market == "":
-            raise _wrong("market", "the name of a series, such as SPY", self.market)
         if self.market is not None and self.transform not in ("auto", "log_return"):
             raise UsageError(
                 f"transform {self.transform} cannot use a market; only log_return, for prices, "
@@ -232,11 +233,16 @@ class Config:
             )
         if self.market is not None:
             raise UsageError(
-                f"market {self.market}: the model {self.model} sees nothing but its own series. "
-                "Leave out market, or model"
+                f"market {listed(self.indices)}: the model {self.model} sees nothing but its own "
+                "series. Leave out market, or model"
             )
         # The classical models and their bands need values that only this transform computes.
         object.__setattr__(self, "transform", "combined")
+
+    @property
+    def indices(self) -> tuple[str, ...]:
+        """The names in ``market``, of which there may be none."""
+        return (self.market,) if isinstance(self.market, str) else self.market or ()
 
     @property
     def is_classical(self) -> bool:
@@ -415,6 +421,17 @@ def _checked_season(value: object) -> int | tuple[int, ...] | None:
     for steps in cast(list[object], value):
         _check_count("season", steps)
     return tuple(sorted(cast(list[int], value)))
+
+
+def _checked_market(value: object) -> str | tuple[str, ...] | None:
+    """Return ``market`` as one name, or several in the order given; TOML and JSON give lists."""
+    names = list(value) if isinstance(value, list | tuple) else [] if value is None else [value]
+    if not all(isinstance(name, str) and name for name in names):
+        raise _wrong("market", "the name of a series, such as SPY, or several", value)
+    if len(set(names)) < len(names):
+        raise _wrong("market", "different names", value)
+    made = cast(tuple[str, ...], tuple(names))
+    return made[0] if len(made) == 1 else made or None
 
 
 def _checked_premium(value: object) -> float | None:

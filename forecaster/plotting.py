@@ -201,7 +201,7 @@ def plot_model(
     name = unique_id or next((name for name in panel.ids if name in model.ids), panel.ids[0])
     if name not in panel.ids:
         raise UsageError(f"{name!r} is not in the panel; there are e.g. {listed(panel.ids[:3])}")
-    if (market := model.config.market) is not None and market in panel.ids:
+    if (market := model.config.indices) and set(market) <= set(panel.ids):
         panel = panel.with_market(market)
     panel = panel.only([name])
     return plot_forecast(panel, predict(model, panel, level), name, ax=ax)

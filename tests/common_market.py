@@ -41,6 +41,15 @@ def frame(series: int = 12, rows: int = 520, seed: int = 0, share: float = 0.8) 
     return pd.concat(parts, ignore_index=True)
 
 
+def index(rows: int = 520, seed: int = 0) -> pd.DataFrame:
+    """Return a long frame of an index of volatility: what all series of :func:`frame` share."""
+    common = log_volatilities(1, rows, seed, share=1.0)[0]
+    noise = np.random.default_rng([seed, 2]).normal(0, 0.05, rows)
+    dates = pd.bdate_range("2015-01-01", periods=rows)
+    close = 1600 * np.exp(common + noise)
+    return pd.DataFrame({"ticker": "VIX", "date": dates, "close": close})
+
+
 def panel(series: int = 12, rows: int = 520, seed: int = 0, share: float = 0.8) -> fc.Panel:
     """Return the panel of :func:`frame` with all of its series as peers."""
     made = fc.load_panel(frame(series, rows, seed, share)).masked()

@@ -82,9 +82,11 @@ def test_names_of_series_and_channels_are_those_of_the_panel(panel):
         fc.plot_forecast(panel, forecast, panel.ids[0], history=cast(Any, None))
     with pytest.raises(UsageError, match=r"channel 'typo': expected one of .*adj_close"):
         panel.channel("typo")
-    for name in (None, [panel.ids[0]]):
-        with pytest.raises(UsageError, match="market: expected one of the series"):
+    for name in (None, 5, [panel.ids[0], None]):
+        with pytest.raises(UsageError, match="names: expected the name of an index, or a list"):
             panel.with_market(name)
+    with pytest.raises(UsageError, match="market: expected one of the series"):
+        panel.with_market([panel.ids[0], "typo"])
 
 
 @pytest.mark.parametrize("given", [None, 5, SERIES])

@@ -68,7 +68,10 @@ def test_fine_tuning_takes_a_third_of_the_learning_rate_and_decays_towards_the_s
         ({"precision": "half"}, "precision: expected one of float32, bfloat16; got 'half'"),
         ({"model": "mlp", "precision": "bfloat16"}, "expected float32 with the model mlp"),
         ({"model": "a.b:C", "precision": "bfloat16"}, "float32 with .* swarm.LSTM.*, precision="),
-        ({"market": 3}, "market: expected the name of a series, such as SPY; got 3"),
+        ({"market": 3}, "market: expected the name of a series, such as SPY, or several; got 3"),
+        ({"market": ["SPY", 3]}, "market: expected the name of a series, .* got \\['SPY', 3\\]"),
+        ({"market": ""}, "market: expected the name of a series"),
+        ({"market": ["SPY", "SPY"]}, "market: expected different names; got"),
         (
             {"market": "SPY", "transform": "combined"},
             "transform combined cannot use a market; .* prices",

@@ -28,7 +28,7 @@ from forecaster.cli.shared import (
 )
 from forecaster.cli.tables import console, show_facts
 from forecaster.config import TRANSFORMS
-from forecaster.errors import UsageError
+from forecaster.errors import UsageError, listed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -195,7 +195,7 @@ def fit(
       forecaster fit --source files:prices.parquet --horizon 10
       forecaster fit --source files:sales.csv --columns id=store,time=day,target=net
       forecaster fit --source 'sql:postgresql://me:${PGPASSWORD}@db/market' --query prices
-      forecaster fit --tickers AAPL,MSFT --market SPY
+      forecaster fit --tickers AAPL,MSFT --market SPY,^VIX
       forecaster fit --tickers watchlist.txt --learn-from sp500.parquet
       forecaster fit --tickers dow30.txt --tune --run dow-tuned
       forecaster fit --source files:meters.parquet --memory 4GB
@@ -361,7 +361,7 @@ def _print_summary(result: "SavedFit") -> None:
         "Diverged": ", ".join([str(len(diverged)), *diverged]),
         "Skipped": str(len(run.skipped)),
         **_masked(run),
-        **({} if run.config.market is None else {"Market": run.config.market}),
+        **({"Market": listed(run.config.indices)} if run.config.indices else {}),
         **_covariates(run),
         **_learned_from(run),
         "Error": _error(report),

@@ -91,9 +91,11 @@ model_option = click.option(
 )
 market_option = click.option(
     "--market",
-    metavar="TICKER",
-    help="An index of the same source, such as SPY; all networks see its changes and volatility "
-    "beside those of their own series. It is forecast only if it is listed as well.",
+    metavar="TICKERS",
+    callback=lambda ctx, param, value: value and [one.strip() for one in value.split(",")],
+    help="An index of the same source, such as SPY, or several, such as SPY,^VIX; all networks see "
+    "their changes and volatility beside those of their own series. An index is forecast only if "
+    "it is listed as well.",
 )
 
 

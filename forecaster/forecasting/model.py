@@ -257,11 +257,13 @@ def rename_series(model: Model, names: Mapping[str, str]) -> Model:
     """Return a model whose series have other names; ``names``: the new ones by the old ones."""
     common = model.transform.common_volatility
     peers = () if common is None else common.peers
-    if not names.keys() & {*model.ids, *peers}:
+    if not names.keys() & {*model.ids, *peers, *model.config.indices}:
         return model
+    market = tuple(names.get(name, name) for name in model.config.indices)
     networks = dataclasses.replace(
         model.networks,
         ids=tuple(names.get(name, name) for name in model.ids),
+        config=dataclasses.replace(model.config, market=market),
         report=model.report.rename(index=dict(names)),
     )
     natures = {names.get(name, name): one for name, one in model.transform.natures.items()}
@@ -270,6 +272,7 @@ def rename_series(model: Model, names: Mapping[str, str]) -> Model:
         natures=MappingProxyType(natures),
         covariates=model.transform.covariates.renamed(names),
         common_volatility=common and common.renamed(names),
+        market=market,
     )
     return dataclasses.replace(model, networks=networks, transform=transform)
 
@@ -286,11 +289,10 @@ def _facts_of(model: Model) -> tuple[str, dict[str, str]]:
         + (", started from one of all series" if config.start == "pooled" else ", independent"),
     }
     if (common := model.transform.common_volatility) is not None:
-        facts["volatility"] = (
-            f"also by a common model, which sees the market in {len(common.peers)} series"
-        )
+        seen = f"{len(common.peers)} series" if common.peers else listed(common.market)
+        facts["volatility"] = f"also by a common model, which sees the market in {seen}"
     if config.market is not None:
-        facts["market"] = config.market
+        facts["market"] = listed(config.indices)
     if len(model.fitted_until):
         facts["fitted"] = f"until {show_time(model.fitted_until.max())}"
     ratio = report.get("mae_relative_to_naive")

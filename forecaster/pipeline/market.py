@@ -13,31 +13,39 @@ from forecaster.spelling import near, spelled, spellings
 
 def wanted_of(data: DataRequest, config: Config) -> Sequence[str] | None:
     """Return the tickers to fetch, including the market's; None: all that the source holds."""
-    market = config.market
-    if market is None or data.tickers is None or _listed(data, market):
-        return data.tickers
-    with contextlib.suppress(UsageError):  # in a file, the name of a series need not be a ticker
-        market = normalise(market)
-    return [*data.tickers, market]
+    if data.tickers is None:
+        return None
+    wanted = [*data.tickers]
+    for market in config.indices:
+        if not _listed(data, market):
+            with contextlib.suppress(UsageError):  # in a file, a series need not be a ticker
+                market = normalise(market)
+            wanted.append(market)
+    return wanted
 
 
 def with_market_of(
     arrived: Ingested, data: DataRequest, config: Config
 ) -> tuple[list[str], Config]:
-    """Return the stored series to learn from, and the settings with the stored name of the market.
+    """Return the stored series to learn from, and the settings with the stored names of indices.
 
-    The market is among the series only if the user listed it. Raises UsageError if it is not
+    An index is among the series only if the user listed it. Raises UsageError if one is not
     stored, and NoSeries if no other series is stored.
     """
-    if config.market is None:
+    if not config.indices:
         return arrived.ids, config
-    market = spelled(spellings(arrived.ids), config.market)
-    if market is None:
-        raise UsageError(_unknown(arrived, data.source, config.market))
-    config = dataclasses.replace(config, market=market)
-    if data.tickers is None or _listed(data, market):
+    names = spellings(arrived.ids)
+    market: list[str] = []
+    for name in config.indices:
+        stored = spelled(names, name)
+        if stored is None:
+            raise UsageError(_unknown(arrived, data.source, name))
+        market.append(stored)
+    config = dataclasses.replace(config, market=tuple(market))
+    if data.tickers is None:
         return arrived.ids, config
-    ids = [name for name in arrived.ids if name != market]
+    unlisted = {name for name in market if not _listed(data, name)}
+    ids = [name for name in arrived.ids if name not in unlisted]
     if not ids:
         raise NoSeries(arrived.skipped)
     return ids, config

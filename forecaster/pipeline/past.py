@@ -112,12 +112,12 @@ class Past:
         return OwnEnds.align(panel) if self.own else (panel, None)
 
     def _read(self, ids: Sequence[str]) -> Panel:
-        request, market = self.request, self.request.config.market
+        request, market = self.request, self.request.config.indices
         if self.held is not None:
             return self.held if tuple(ids) == request.ids else self.held.only(ids)
         wanted = ids_to_read(ids, request.config)
         panel = beside_peers(self._stored, wanted, request.ids, request.config)
-        return panel if market is None else panel.with_market(market, forecast=market in ids)
+        return panel.with_indices(market, forecast=ids) if market else panel
 
     def _stored(self, ids: Sequence[str]) -> Panel:
         request = self.request

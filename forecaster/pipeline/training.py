@@ -169,8 +169,8 @@ class Reader:
         request = self.request
         wanted = ids_to_read(ids, request.config)
         panel = beside_peers(self._stored, wanted, request.ids, request.config)
-        if (market := request.config.market) is not None:
-            panel = panel.with_market(market, forecast=market in ids)
+        if market := request.config.indices:
+            panel = panel.with_indices(market, forecast=ids)
         if self.frequency is None:
             return panel
         return dataclasses.replace(panel, frequency=self.frequency)

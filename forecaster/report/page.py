@@ -390,7 +390,7 @@ def _provenance(evaluation: Evaluation) -> str:
     summary = evaluation.summary
     config, data, versions = summary.config, summary.provenance, summary.provenance.versions
     of = {name: printable(versions.get(name, "not known")) for name in ("forecaster", "jax")}
-    market = "" if config.market is None else f", market {printable(config.market)}"
+    market = f", market {printable(listed(config.indices))}" if config.indices else ""
     facts = {
         "Made": f"{data.created}, forecaster {of['forecaster']}, JAX {of['jax']}, "
         f"Python {data.python}",

@@ -1,7 +1,7 @@
 """Measure how good forecasts are: stocks beside other methods, baskets, simulated markets, M4.
 
-    python scripts/accuracy/accuracy.py [stocks statistical rivals baskets simulated m4] [--every 4]
-        [--years 2011 2013 2015] [--output DIR] [--quick]
+    python scripts/accuracy/accuracy.py [stocks statistical rivals month market baskets simulated
+        m4] [--every 4] [--years 2011 2013 2015] [--output DIR] [--quick]
 
 ``FORECASTER_TEST_DATA`` names the folder with ``us_stocks_2000_2015.parquet`` and M4's training
 files; the other methods need ``pip install -e ".[garch]"``. Each part writes a CSV
@@ -22,6 +22,10 @@ independent ones:
   with our inputs. A row per year, model and days ahead: ``crps``, ``better`` as above; the scores
   of log returns minus those of GARCH(1,1)-t, as means over stocks; ``set``, the p-value in the
   model confidence set, which is over all days ahead
+- ``month.csv``: as ``stocks.csv``, 21 days ahead, for every second of these stocks
+- ``market.csv``: CRPS of the default with a declared index relative to that without one, for sets
+  of five of these stocks and for all of them; ``better``: the share of stocks whose CRPS falls. The
+  index is the mean return of the other stocks, none of which is forecast
 - ``baskets.csv``: how often the five-day return of equally weighted baskets lies inside the 80 %
   band of sample paths, for a basket of all these stocks and for a hundred random baskets of ten.
   Also the energy and the variogram score of the joint five-day log returns of all stocks, relative
@@ -69,7 +73,14 @@ OURS = {
     "LSTM independent": {"start": "independent"},
 }
 STATISTICAL = ("naive", "garch", "ets", "theta")
-PARTS = ("stocks", "statistical", "rivals", "baskets", "simulated", "m4")
+PARTS = ("stocks", "statistical", "rivals", "month", "market", "baskets", "simulated", "m4")
+FIVES = {
+    0: (2009, 2011, 2013, 2015),
+    1: (2012,),
+    2: (2009, 2011, 2013, 2015),
+    3: (2010, 2012, 2014),
+}
+"""Years of each set of five stocks in ``market.csv``."""
 
 
 def main() -> None:
@@ -78,6 +89,8 @@ def main() -> None:
         "stocks": stocks,
         "statistical": statistical,
         "rivals": rivals,
+        "month": month,
+        "market": market,
         "baskets": baskets,
         "simulated": simulated,
         "m4": competition,
@@ -165,29 +178,101 @@ def rivals(options: argparse.Namespace) -> Iterator[dict[str, object]]:
                     yield {**row, "set": in_set[model]}
 
 
+def month(options: argparse.Namespace) -> Iterator[dict[str, object]]:
+    """Yield rows, year by year, of the default and of GARCH(1,1)-t, 21 days ahead."""
+    config = dataclasses.replace(options.config, horizon=21)
+    for year in options.years or (2009, *YEARS):
+        panel, days = prices(year, 2 * options.every)
+        for row in compared(panel, config, BacktestOptions(days, baselines=("garch",)), (21,)):
+            yield {"year": year, **row}
+
+
+def market(options: argparse.Namespace) -> Iterator[dict[str, object]]:
+    """Yield rows, year by year, of sets of five stocks and of all, with an index and without."""
+    for number, years in FIVES.items():
+        for year in options.years or years:
+            panel, index, days = beside_index(year, options.every)
+            names = panel.ids[number :: max(len(panel.ids) // 5, 1)][:5]
+            yield from helped(
+                panel.only(names), index, days, {"year": year, "set": number}, options
+            )
+    for year in options.years or (2009, *YEARS):
+        panel, index, days = beside_index(year, options.every)
+        yield from helped(panel, index, days, {"year": year, "set": "all"}, options)
+
+
+def helped(
+    panel: fc.Panel,
+    index: fc.Panel,
+    days: int,
+    facts: dict[str, object],
+    options: argparse.Namespace,
+) -> Iterator[dict[str, object]]:
+    """Yield a row per horizon of the CRPS beside an index, relative to that without one."""
+    crps = []
+    for each in (panel, dataclasses.replace(panel, market=index)):
+        with tempfile.TemporaryDirectory() as folder:
+            made = evaluate_to_folder(
+                Path(folder) / "r", each, options.config, BacktestOptions(days)
+            )
+            own = made.scores[made.scores["model"] == "LSTM"]
+        crps.append(own.set_index(["horizon", "unique_id"])["crps"])
+    ratio = crps[1] / crps[0]
+    for horizon in (1, 5):
+        of = ratio[horizon].dropna()
+        yield {
+            **facts,
+            "stocks": len(of),
+            "ahead": horizon,
+            "crps": of.mean(),
+            "better": (of < 1).mean(),
+        }
+
+
 def compared(
-    panel: fc.Panel, config: fc.Config, backtest: BacktestOptions
+    panel: fc.Panel,
+    config: fc.Config,
+    backtest: BacktestOptions,
+    horizons: tuple[int, ...] = (1, 5),
 ) -> Iterator[dict[str, object]]:
     """Yield the rows of all models."""
     with tempfile.TemporaryDirectory() as folder:
         evaluate_to_folder(Path(folder) / "result", panel, config, backtest)
-        for row in scored(Path(folder) / "result"):
+        for row in scored(Path(folder) / "result", horizons):
             yield {"stocks": len(panel.ids), **row}
 
 
 def prices(year: int, every: int) -> tuple[fc.Panel, int]:
     """Return the prices of ten years and the next year, and the number of days in the next year."""
-    table = pd.read_parquet(
-        Path(os.environ["FORECASTER_TEST_DATA"]) / "us_stocks_2000_2015.parquet"
-    )
-    date = pd.to_datetime(table["date"])
-    table = table[(date >= f"{year - 10}-01-01") & (date < f"{year + 1}-01-01")]
+    table = bars(year)
     names = sorted(table["ticker"].unique())[::every]
     panel = fc.load_panel(table[table["ticker"].isin(names)])
     return panel, int((panel.times >= np.datetime64(f"{year}-01-01")).sum())
 
 
-def scored(folder: Path) -> Iterator[dict[str, object]]:
+def beside_index(year: int, every: int) -> tuple[fc.Panel, fc.Panel, int]:
+    """Return what :func:`prices` returns, and between them the mean return of the other stocks."""
+    table = bars(year)
+    panel, days = prices(year, every)
+    close = table.pivot_table(index="date", columns="ticker", values="adj_close")
+    moves = np.log(close.drop(columns=list(panel.ids))).diff().clip(-0.5, 0.5).mean(axis=1)
+    level = 100 * np.exp(moves.fillna(0).cumsum())
+    index = pd.DataFrame({"ticker": "INDEX", "date": level.index, "close": level.to_numpy()})
+    index["adj_close"], index["volume"] = index["close"], 0.0
+    index[["open", "high", "low"]] = np.nan
+    return panel, fc.load_panel(index), days
+
+
+def bars(year: int) -> pd.DataFrame:
+    """Return the bars of ten years and the next year."""
+    table = pd.read_parquet(
+        Path(os.environ["FORECASTER_TEST_DATA"]) / "us_stocks_2000_2015.parquet"
+    )
+    date = pd.to_datetime(table["date"])
+    return table[(date >= f"{year - 10}-01-01") & (date < f"{year + 1}-01-01")]
+
+
+def scored(folder: Path, horizons: tuple[int, ...] = (1, 5)) -> Iterator[dict[str, object]]:
     scores = pd.read_parquet(folder / "scores.parquet")
     frame = pd.read_parquet(folder / "forecasts.parquet")
     ahead = frame.groupby(["unique_id", "cutoff"]).cumcount() + 1
@@ -196,7 +281,7 @@ def scored(folder: Path) -> Iterator[dict[str, object]]:
         for name in ("crps", "crps_driftless", "mae")
     )
     for model in scores["model"].unique():
-        for horizon in (1, 5):
+        for horizon in horizons:
             ratio = (crps[model][horizon] / crps["GARCH"][horizon]).dropna()
             part = frame[ahead == horizon]
             y, lo, hi = (part[name] for name in ("y", f"{model}-lo-80", f"{model}-hi-80"))

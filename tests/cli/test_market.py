@@ -45,6 +45,37 @@ def test_its_rows_are_loaded_beside_those_of_the_series(folder):
         assert "market SPY" in run(command, *home).stdout
 
 
+def test_several_indices_are_loaded_beside_the_series(folder, settings):
+    """One of them is listed, and so is forecast as well."""
+    home = folder / "several"
+    fit = ("fit", "--source", f"files:{folder / 'p.csv'}", "--config", settings, "--home", home)
+    done = run(*fit, "--tickers", "AAA,BBB", "--market", "spy, BBB")
+    assert done.exit_code == 0, done.stderr
+    model = Run.read(Home(home).latest_run())
+    assert model.config.market == ("SPY", "BBB") and model.ids == ("AAA", "BBB")
+    assert "market SPY, BBB" in run("status", "--home", home).stdout
+    for name in ("AAA", "BBB"):
+        assert run("predict", name, "--home", home).exit_code == 0
+    said = error(*fit, "--tickers", "AAA", "--market", "SPY,SPX", code=2)
+    assert "has no series 'SPX'" in said
+    assert "different names" in error(*fit, "--market", "SPY,SPY", code=2)
+
+
+def test_an_index_that_was_renamed_is_read_under_its_new_name(folder, settings, tmp_path):
+    table = pd.read_csv(folder / "p.csv")
+    table.to_csv(tmp_path / "p.csv", index=False)
+    home = ("--home", tmp_path / "home")
+    done = run(*fitting(tmp_path, settings), "--tickers", "AAA", "--market", "SPY")
+    assert done.exit_code == 0, done.stderr
+    before = run("predict", "AAA", "--format", "csv", *home).stdout
+    source = f"files:{tmp_path / 'p.csv'}"
+    assert run("tickers", "rename", "SPY", "SPX", *home).exit_code == 0
+    table.replace({"ticker": {"SPY": "SPX"}}).to_csv(tmp_path / "p.csv", index=False)
+    assert run("ingest", "--source", source, "--tickers", "AAA,SPX", *home).exit_code == 0
+    after = run("predict", "AAA", "--format", "csv", *home)
+    assert after.exit_code == 0 and after.stdout == before, after.stderr
+
+
 def test_an_unknown_index_is_one_error_that_says_what_there_is(folder, settings):
     before = list(folder.glob("home/models/*"))
     for tickers in (("--tickers", "AAA"), ()):

@@ -14,7 +14,7 @@ from forecaster.home import Home
 from forecaster.pipeline.auxiliary import digest_of
 from forecaster.pipeline.training import check_covariates
 from forecaster.storage import FitRequest
-from tests.common_market import frame
+from tests.common_market import frame, index
 from tests.conftest import run
 
 SMALL: dict[str, Any] = {
@@ -143,6 +143,18 @@ def test_series_too_short_to_choose_by_are_refused(prices, others):
         UsageError, match=r"learn-from: expected 2,000 rows .* after its first 60 .* and 0\."
     ):
         fc.fit(short.with_auxiliary(fc.load_panel(others)), config)
+
+
+def test_weights_of_a_fit_beside_other_indices_are_refused(prices, market, others, fitted):
+    beside = fc.load_panel(pd.concat([prices, index(520)])).with_market("VIX", forecast=False)
+    with pytest.raises(UsageError, match=r"of a fit without a market; .* with the market VIX"):
+        fc.fit(beside.with_auxiliary(fitted.common_weights), CONFIG)
+    made = fc.fit(beside.with_auxiliary(fc.load_panel(others)), CONFIG)
+    known = made.common_weights
+    assert known is not None and known.market == ("VIX",)
+    with pytest.raises(UsageError, match="with the market VIX; expected one without a market"):
+        fc.fit(market.with_auxiliary(known), CONFIG)
+    assert weights_of(fc.fit(beside.with_auxiliary(known), CONFIG)) == weights_of(made)
 
 
 def test_weights_for_fewer_steps_are_refused(market, fitted):

@@ -9,6 +9,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import DataError, ModelError, UsageError
+from forecaster.forecasting import rename_series
 
 INDEX = "XOM"
 
@@ -47,6 +48,15 @@ def test_nor_does_the_index_where_it_is_forecast_itself(panel, stocks, declared)
     many = fc.predict(fc.fit(panel, declared, seed=1), panel)
     assert set(many["unique_id"]) == set(panel.ids)
     pd.testing.assert_frame_equal(only(few, "KO"), only(many, "KO"), check_exact=True)
+
+
+def test_an_index_that_was_renamed_is_read_under_its_new_name(fitted, stocks, panel):
+    new = rename_series(fitted, {INDEX: "NEW"})
+    assert new.config.market == "NEW" and new.transform.market == ("NEW",)
+    names = tuple("NEW" if name == INDEX else name for name in panel.ids)
+    pd.testing.assert_frame_equal(
+        fc.predict(fitted, panel), fc.predict(new, dataclasses.replace(panel, ids=names))
+    )
 
 
 def test_the_market_s_last_day_changes_the_forecast(fitted, stocks, panel):

@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import forecaster as fc
@@ -19,12 +20,13 @@ from forecaster.series.prices.common_volatility import (
 )
 from forecaster.series.prices.market_state import (
     FEWEST_PEERS,
+    INDEX_FEATURES,
     OWN_FEATURES,
     STATE_FEATURES,
     state_of,
     volatility_features,
 )
-from tests.common_market import log_volatilities, panel
+from tests.common_market import frame, index, log_volatilities, panel
 
 ROWS, HELD_BACK = 900, 250
 
@@ -172,6 +174,90 @@ def test_the_number_of_features_is_the_declared_one(market):
     z = np.log(market.channel("close"))
     _, features = volatility_features(market, histories, z - shift(z, 1))
     assert len(list(features)) == OWN_FEATURES + STATE_FEATURES
+
+
+@pytest.fixture(scope="module")
+def with_index() -> Panel:
+    """Return four series beside an index of volatility, too few to show the market themselves."""
+    bars = frame(4, ROWS)
+    made = fc.load_panel(pd.concat([bars, index(ROWS)])).masked().with_market("VIX", forecast=False)
+    return made.with_peers(made.ids)
+
+
+def test_an_index_shows_the_market_to_few_series(with_index):
+    model = learn(with_index)
+    assert not model.peers and model.market == ("VIX",)
+    truth = log_volatilities(4, ROWS, 0)[:, 1:]
+    made = log_scale(model, with_index)
+    histories = Histories.of(with_index)
+    z = np.log(with_index.channel("close"))
+    own, _ = volatility_features(with_index, histories, z - shift(z, 1))
+
+    def error(guess: np.ndarray) -> float:
+        off = (guess[:, :-1] - truth)[:, -HELD_BACK:]
+        return float(np.std(off - off.mean(1, keepdims=True)))
+
+    assert error(made[..., 0]) < 0.7 * error(own)
+
+
+def test_an_index_adds_to_what_many_series_show():
+    """The likelihood of days that were not learned from, once each series' own level is known."""
+    bars = frame(12, ROWS, share=0.95)
+    plain = fc.load_panel(bars).masked()
+    plain = plain.with_peers(plain.ids)
+    beside = fc.load_panel(pd.concat([bars, index(ROWS)])).masked()
+    beside = beside.with_market("VIX", forecast=False)
+    beside = beside.with_peers(beside.ids)
+    truth = log_volatilities(12, ROWS, 0, 0.95)[:, 1:]
+
+    def error(market: Panel) -> float:
+        off = log_scale(learn(market), market)[:, :-1, 0] - truth
+        return float(np.std(off[:, -HELD_BACK:]))
+
+    assert error(beside) < 0.9 * error(plain)
+
+
+def test_no_feature_sees_a_later_row_of_an_index(with_index):
+    model, cut = learn(with_index), 700
+    values = with_index.market.values.copy()
+    values[:, cut:] *= np.random.default_rng(5).uniform(0.5, 2, values[:, cut:].shape)
+    changed = dataclasses.replace(with_index.market, values=values)
+    before = log_scale(model, with_index)
+    after = log_scale(model, dataclasses.replace(with_index, market=changed))
+    np.testing.assert_array_equal(before[:, :cut], after[:, :cut])
+    assert (before[:, cut:] != after[:, cut:]).any()
+
+
+def test_where_an_index_has_no_rows_only_few_series_depend_on_it(with_index):
+    market = with_index.market
+    mask = market.mask & (market.times >= market.times[300])
+    late = dataclasses.replace(market, mask=mask)
+    made = log_scale(learn(with_index), dataclasses.replace(with_index, market=late))
+    assert np.isnan(made[:, :300]).all() and np.isfinite(made[:, 302:]).all()
+    many = dataclasses.replace(panel(12, ROWS), market=late)
+    assert np.isfinite(log_scale(learn(many), many)[:, 2:]).all()
+
+
+def test_each_index_has_features_of_its_own(with_index):
+    values = np.concatenate([with_index.market.values, 1 / with_index.market.values])
+    mask = np.concatenate([with_index.market.mask] * 2)
+    two = dataclasses.replace(with_index.market, ids=("VIX", "XIV"), values=values, mask=mask)
+    histories = Histories.of(with_index)
+    z = np.log(with_index.channel("close"))
+    _, made = volatility_features(with_index, histories, z - shift(z, 1), two)
+    features = list(made)[OWN_FEATURES + STATE_FEATURES :]
+    assert len(features) == 2 * INDEX_FEATURES
+    first, second = features[:INDEX_FEATURES], features[INDEX_FEATURES:]
+    np.testing.assert_allclose(first[-1], -second[-1], atol=1e-5)  # distances from the mean
+    assert np.nanmax(np.abs(first[-1])) > 0.1
+
+
+def test_a_model_with_indices_from_a_file(with_index):
+    model = learn(with_index)._replace(opinions=((0.1, 0.6, 0.7), (0.2, 0.8, 0.5)))
+    assert CommonVolatility.from_json(json.loads(json.dumps(model._asdict()))) == model
+    for market in ([], ["VIX", "SPY"], [5], 5):
+        with pytest.raises((TypeError, ValueError)):
+            CommonVolatility.from_json({**model._asdict(), "market": market})
 
 
 def test_peers_depend_on_names_alone():

@@ -150,11 +150,37 @@ def test_series_that_go_on_after_the_index_are_named_with_both_dates():
     assert "SPY has no row yet on 2024-01-03" in str(behind_market(panel.until(DAYS[2]))["AAA"])
 
 
+def test_several_indices_follow_each_other():
+    frame = table()
+    other = frame[frame["unique_id"] == "BBB"].assign(unique_id="VIX")
+    both = Panel.from_frame(pd.concat([frame, other])).with_market(["SPY", "VIX"], forecast=False)
+    assert both.ids == ("AAA", "BBB") and both.market is not None
+    made = Transform.choose("auto", both)
+    assert made.market == ("SPY", "VIX")
+    features = made.apply(both, 3).features[0, :, -2 * MARKET_FEATURES :]
+    assert features.shape[-1] == 2 * MARKET_FEATURES
+    spy = Transform.choose("auto", declared(frame)).apply(declared(frame), 3).features[0]
+    np.testing.assert_array_equal(features[:, :MARKET_FEATURES], spy[:, -MARKET_FEATURES:])
+    vix = Panel.from_frame(pd.concat([frame, other])).with_market("VIX", forecast=False)
+    alone = Transform.choose("auto", vix).apply(vix, 3).features[0, :, -MARKET_FEATURES:]
+    np.testing.assert_array_equal(features[:, MARKET_FEATURES:], alone)
+    mask = both.market.mask.copy()
+    mask[1, -8:] = False
+    early = dataclasses.replace(both.market, mask=mask)
+    said = str(behind_market(dataclasses.replace(both, market=early))["AAA"])
+    assert "but the market VIX ends on" in said
+
+
 def test_what_cannot_be_a_market_is_said():
     panel = Panel.from_frame(table())
     with pytest.raises(UsageError, match=r"market: .* 'SPX' is none of them. There are SPY; load"):
         panel.with_market("SPX")
+    with pytest.raises(UsageError, match=r"'SPX' is none of them"):
+        panel.with_market(["SPY", "SPX"])
+    for wrong in (None, 5, [5]):
+        with pytest.raises(UsageError, match="names: expected the name of an index, or a list"):
+            panel.with_market(wrong)
     other = Panel.from_frame(table().rename(columns={"close": "y"})).with_market("SPY")
     with pytest.raises(UsageError, match="market SPY: only the transform 'log_return', of prices"):
         Transform.choose("auto", other)
-    assert Transform.choose("log_return", other).market == "SPY"
+    assert Transform.choose("log_return", other).market == ("SPY",)

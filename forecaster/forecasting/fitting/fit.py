@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float
 
 from forecaster import swarm
 from forecaster.config import Config, checked_config
-from forecaster.errors import ForecasterWarning, NoSeries
+from forecaster.errors import ForecasterWarning, NoSeries, listed
 from forecaster.forecasting.bands.drift import drift_of
 from forecaster.forecasting.bands.widths import Widths
 from forecaster.forecasting.fitting.checking import (
@@ -155,7 +155,7 @@ def with_declared(config: Config, panel: Panel) -> tuple[Config, Panel]:
     if config.market is not None:
         return config, panel.with_market(config.market)
     if panel.market is not None:
-        return dataclasses.replace(config, market=panel.market.ids[0]), panel
+        return dataclasses.replace(config, market=panel.market.ids), panel
     return config, panel
 
 
@@ -186,7 +186,7 @@ def settled_by_rows(
     if made is config:
         return config
     option = config.option_for(most)
-    more = "" if config.market is None else f"; the market {config.market} is left out"
+    more = "" if config.market is None else f"; the market {listed(config.indices)} is left out"
     more += "" if option is None else f". {option} would admit some"
     warnings.warn(
         f"no series has rows enough for networks ({most} at most{when}; {config.rows_to_fit} "

@@ -36,7 +36,7 @@ def bytes_of_sample(config: Config, series: int, steps: int, channels: int) -> i
 def _features(config: Config) -> int:
     kinds = ("log_return", "combined") if config.transform == "auto" else (config.transform,)
     kinds = ("log_return",) if config.market is not None else kinds
-    made = (Transform(kind, market=config.market) for kind in kinds)
+    made = (Transform(kind, market=config.indices) for kind in kinds)
     return max(transform.feature_count(config.horizon) for transform in made)
 
 

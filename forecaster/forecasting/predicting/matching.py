@@ -196,16 +196,17 @@ def _with_channels(model: Model, panel: Panel) -> Panel:
 
 def _with_market(model: Model, panel: Panel) -> Panel:
     """Return the panel with the market that the networks see."""
-    name = model.transform.market
-    if name is None or (panel.market is not None and panel.market.ids == (name,)):
+    names = model.transform.market
+    if not names or (panel.market is not None and panel.market.ids == names):
         return panel
-    if name not in panel.ids:
+    if missing := [name for name in names if name not in panel.ids]:
         raise ModelError(
-            f"the model's networks see the market {name} beside each series; these data lack it. "
-            f"Load the rows of {name} too"
+            f"the model's networks see the market {listed(names)} beside each series; these data "
+            f"lack {listed(missing)}. Load the rows of {listed(missing)} too"
         )
-    # The market is forecast too if it has a network, or if the panel holds no other series.
-    return panel.with_market(name, forecast=name in model.ids or panel.ids == (name,))
+    # An index is forecast too if it has networks, or if the panel holds no other series.
+    nothing_else = set(panel.ids) == set(names)
+    return panel.with_indices(names, forecast=panel.ids if nothing_else else model.ids)
 
 
 def _with_peers(model: Model, panel: Panel) -> Panel:
@@ -221,7 +222,7 @@ def warn_of_unknown_state(model: Model, panel: Panel) -> None:
     """
     common = model.transform.common_volatility
     there = 0 if panel.peers is None else len(panel.peers.ids)
-    if common is None or there >= FEWEST_PEERS:
+    if common is None or not common.peers or there >= FEWEST_PEERS:
         return
     warnings.warn(
         f"bands do not follow the state of the market, which takes {FEWEST_PEERS} of the series "

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from forecaster.errors import DataError, UsageError
+from forecaster.errors import DataError, UsageError, listed
 from forecaster.series.calendar.seasons import default_season
 from forecaster.series.causal import Rows, change_features, decayed_mean, shift, squash
 from forecaster.series.combination.alike import alike, few_at_a_time, padded
@@ -70,7 +70,11 @@ from forecaster.series.known.responses import NO_RESPONSES, ResponsePrior, check
 from forecaster.series.panel.covariates import Scaling
 from forecaster.series.panel.histories import Histories
 from forecaster.series.panel.panel import Panel
-from forecaster.series.prices.common_volatility import CommonVolatility, learn_common_volatility
+from forecaster.series.prices.common_volatility import (
+    CommonVolatility,
+    learn_common_volatility,
+    names_in,
+)
 from forecaster.series.prices.events import checked_factors, event_factors, event_volatility
 from forecaster.series.prices.features import (
     checked_volatility,
@@ -114,7 +118,7 @@ class Transform:
     - ``optimism``: how much larger errors are than those that classical models were fitted to
     - ``growth``: of the scale with the horizon, see :func:`usual_growth`; empty: each series' own
     - ``error_ratio``: by horizon, the deviation of errors over their scale; empty: 1
-    - ``market``: the declared index that networks see beside each series, see
+    - ``market``: the declared indices that networks see beside each series, see
       :meth:`Panel.with_market`
     - ``common_volatility``: of prices, the model of volatility that all series share; None: there
       is none
@@ -127,7 +131,7 @@ class Transform:
     )
     covariates: Scaling = dataclasses.field(default_factory=Scaling)
     doubt: float = DOUBT
-    market: str | None = None
+    market: tuple[str, ...] = ()
     shares: tuple[tuple[float, ...], ...] = ()
     common_seasons: tuple[int, ...] = ()
     unit: float = 0.2
@@ -149,11 +153,11 @@ class Transform:
             raise ValueError(f"transform: expected one of {', '.join(NAMES)}; got {self.name!r}")
         if self.alone is not None and (self.alone not in EXPERTS or self.name != "combined"):
             raise ValueError(f"transform: {self.name} of the classical model {self.alone!r}")
-        if self.market is not None and self.name != "log_return":
+        if self.market and self.name != "log_return":
             raise UsageError(
-                f"market {self.market}: only the transform 'log_return', of prices, has features "
-                f"of a market; the transform of these series is {self.name!r}. Leave the market "
-                "out, or take transform = 'log_return' where all values are above zero"
+                f"market {listed(self.market)}: only the transform 'log_return', of prices, has "
+                f"features of a market; the transform of these series is {self.name!r}. Leave the "
+                "market out, or take transform = 'log_return' where all values are above zero"
             )
 
     @staticmethod
@@ -178,7 +182,7 @@ class Transform:
             name = "combined" if panel.target == "y" else "log_return"
         given = (season,) if isinstance(season, int) else season
         known = Scaling.of(panel.future, panel.times_of_rows())
-        market = None if panel.market is None else panel.market.ids[0]
+        market = () if panel.market is None else panel.market.ids
         if name == "combined":
             natures = MappingProxyType(natures_of(panel, given))
             return Transform(name, natures=natures, covariates=known, market=market, alone=alone)
@@ -324,7 +328,7 @@ class Transform:
         check_profiles(natures.values(), young)
         return Transform(
             str(fields["name"]), int(fields["season"]), MappingProxyType(natures),
-            known, float(fields.get("doubt", DOUBT)), fields.get("market"),
+            known, float(fields.get("doubt", DOUBT)), names_in(fields.get("market")),
             tuple(tuple(map(float, one)) for one in fields.get("shares", ())),
             tuple(map(int, fields.get("common_seasons", ()))), float(fields.get("unit", 0.2)),
             fields.get("alone"), CountPrior.from_json(fields.get("counts", NO_PRIOR)),
@@ -338,12 +342,16 @@ class Transform:
         )  # fmt: skip
 
     def check_learned(self, horizon: int) -> None:
-        """Raise ValueError unless shares, growth and error ratio are sound for a horizon."""
+        """Raise ValueError unless what was learned is sound for a horizon, and for the market."""
         check_shares(self.shares, 1 + COUNT, horizon)
         check_growth(self.growth, horizon)
         check_error_ratio(self.error_ratio, horizon)
-        if (common := self.common_volatility) is not None and len(common.weights) != horizon:
-            raise ValueError(f"common_volatility: {len(common.weights)} rows for {horizon} steps")
+        if (common := self.common_volatility) is not None:
+            if len(common.weights) != horizon:
+                rows = len(common.weights)
+                raise ValueError(f"common_volatility: {rows} rows for {horizon} steps")
+            if common.market != self.market:
+                raise ValueError(f"common_volatility: market: expected {self.market}")
 
     def feature_count(self, horizon: int) -> int:
         """Return the number of features of each step."""
@@ -351,7 +359,7 @@ class Transform:
         if self.name == "combined":
             return FEATURES + more
         more += 1 if self.name in ("seasonal", "identity") else 0
-        more += MARKET_FEATURES if self.market is not None else 0
+        more += MARKET_FEATURES * len(self.market)
         return 4 + more + (price_feature_count(horizon) if self.name == "log_return" else 0)
 
     def logarithmic(self, ids: Sequence[str]) -> Bool[np.ndarray, " series"]:
@@ -459,7 +467,7 @@ class Transform:
             features.append(squash((z - decayed_mean(z, 0.99)) / scale))
         if logarithmic:
             features += price_features(panel, histories, raw, scale, horizon)
-        if panel.market is not None and self.market is not None:
+        if panel.market is not None and self.market:
             features += market_features(
                 panel.market, panel.target, panel.times, histories.positions, scale
             )

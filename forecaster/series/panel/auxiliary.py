@@ -17,6 +17,7 @@ class CommonWeights(NamedTuple):
       logarithm of the scale relative to the monthly volatility
     - ``until``: the latest time that was seen; no fit of earlier days may use them
     - ``frequency``: the alias of the frequency of the series
+    - ``market``: the declared indices, whose features come last
     """
 
     centre: tuple[float, ...]
@@ -24,6 +25,7 @@ class CommonWeights(NamedTuple):
     weights: tuple[tuple[float, ...], ...]
     until: np.generic
     frequency: str
+    market: tuple[str, ...] = ()
 
 
 def check_similar(targets: tuple[str, str], frequencies: tuple[Frequency, Frequency]) -> None:

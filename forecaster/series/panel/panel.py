@@ -2,7 +2,7 @@
 
 import dataclasses
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
@@ -79,7 +79,7 @@ class Panel:
     - ``flags``: rows that look wrong, with the time since which that is known; a fit leaves out the
       rows that are flagged at the panel's end (:meth:`masked`)
     - ``future``, ``static``: covariates, see :meth:`with_future` and :meth:`with_static`
-    - ``market``: a declared index that networks see beside each series, as a panel of its own
+    - ``market``: the declared indices that networks see beside each series, as a panel of their own
     - ``peers``: a sample of all series, as a panel of its own, see :meth:`with_peers`
     - ``auxiliary``: other series to learn from, or what was learned, see :meth:`with_auxiliary`
     """
@@ -332,19 +332,30 @@ class Panel:
         """
         return dataclasses.replace(self, static=Static.from_frame(frame))
 
-    def with_market(self, name: str, *, forecast: bool = True) -> "Panel":
-        """Return the panel with one of its series declared as the market, such as an index.
+    def with_market(self, names: str | Sequence[str], *, forecast: bool = True) -> "Panel":
+        """Return the panel with one or several series declared as the market, such as an index.
 
-        ``forecast``: whether it also stays among the series. Raises UsageError when there is no
-        series of this name.
+        ``forecast``: whether they also stay among the series. Raises UsageError when there is no
+        series of one of these names.
         """
         check_flag("forecast", forecast)
-        if self.market is not None and self.market.ids == (name,):
+        if not isinstance(names, str):
+            check_names("names", names, "the name of an index, or a list of names")
+        names = (names,) if isinstance(names, str) else tuple(names)
+        return self.with_indices(names, forecast=names if forecast else ())
+
+    def with_indices(self, names: Sequence[str], *, forecast: Container[str]) -> "Panel":
+        """Return the panel with some series declared as the market; ``forecast``: those that stay.
+
+        Raises UsageError when there is no series of one of these names.
+        """
+        if self.market is not None and self.market.ids == tuple(names):
             return self
-        market = index_of(self, name)
-        if forecast:
+        market = indices_of(self, names)
+        gone = {name for name in names if name not in forecast}
+        if not gone:
             return dataclasses.replace(self, market=market)
-        others = self.only([other for other in self.ids if other != name])
+        others = self.only([other for other in self.ids if other not in gone])
         own_times = np.asarray(others.mask.any(0))  # without times at which only the index has rows
         others = others._at_times(own_times)
         return dataclasses.replace(others, market=market)
@@ -533,16 +544,16 @@ def beside(panel: Panel, change: Callable[[Panel], Panel]) -> Panel:
     return dataclasses.replace(panel, market=market, peers=peers)
 
 
-def index_of(panel: Panel, name: str) -> Panel:
-    """Return one series of a panel as its market. Raises UsageError for an unknown name."""
-    name = str(name)  # which may be None or a list
-    if name not in panel.ids:
-        why = f" ({panel.skipped[name]})" if name in panel.skipped else ""
-        raise UsageError(
-            f"market: expected one of the series; {name!r} is none of them{why}. There are "
-            f"{listed(near(panel.ids, name) or panel.ids)}; load the rows of the index too"
-        )
-    return alone(panel, [name])
+def indices_of(panel: Panel, names: Sequence[str]) -> Panel:
+    """Return some series of a panel as its market. Raises UsageError for an unknown name."""
+    for name in names:
+        if name not in panel.ids:
+            why = f" ({panel.skipped[name]})" if name in panel.skipped else ""
+            raise UsageError(
+                f"market: expected one of the series; {name!r} is none of them{why}. There are "
+                f"{listed(near(panel.ids, name) or panel.ids)}; load the rows of the index too"
+            )
+    return alone(panel, names)
 
 
 def alone(panel: Panel, names: Sequence[str]) -> Panel:

@@ -8,13 +8,14 @@ penalty on their squares. The penalty is chosen by the likelihood of days that a
 days of training: otherwise the model would learn by heart the days that series share.
 """
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from forecaster.errors import UsageError
+from forecaster.errors import UsageError, listed
 from forecaster.series.calendar.times import show_time
 from forecaster.series.causal import Rows, shift
 from forecaster.series.panel.auxiliary import CommonWeights
@@ -23,6 +24,7 @@ from forecaster.series.panel.panel import Panel
 from forecaster.series.panel.sampled import sampled_names
 from forecaster.series.prices.market_state import (
     FEWEST_PEERS,
+    INDEX_FEATURES,
     OWN_FEATURES,
     STATE_FEATURES,
     volatility_features,
@@ -53,6 +55,7 @@ class CommonVolatility(NamedTuple):
     - ``opinions``: how it is combined with a series' networks; empty: not known yet
     - ``until``, ``frequency``: the latest time that was seen, as text, and the alias of the
       frequency; empty: unknown
+    - ``market``: the declared indices that it sees, whose features come last
     """
 
     peers: tuple[str, ...]
@@ -62,6 +65,7 @@ class CommonVolatility(NamedTuple):
     opinions: OpinionWeights = ()
     until: str = ""
     frequency: str = ""
+    market: tuple[str, ...] = ()
 
     def log_scale(
         self, panel: Panel, histories: Histories, change: Rows
@@ -71,11 +75,13 @@ class CommonVolatility(NamedTuple):
         NaN where the state of the market is unknown. Arguments as of :func:`volatility_features`.
         """
         weights = np.array(self.weights)
-        level, features = volatility_features(panel, histories, change)
+        market = panel.market if self.market else None
+        level, features = volatility_features(panel, histories, change, market)
         ahead = np.log(np.arange(1, len(weights) + 1)) / 2
         total = level[..., None] + ahead + weights[:, 0]
+        decisive = _decisive(self.peers)
         for row, each in enumerate(features):  # one at a time, to save memory
-            if row == OWN_FEATURES:
+            if row == decisive:
                 total[np.isnan(each)] = np.nan
             each = _standardised(each, self.centre[row], self.spread[row])
             total += each[..., None] * weights[:, 1 + row]
@@ -87,11 +93,16 @@ class CommonVolatility(NamedTuple):
         if not self.until:
             return None
         until = _as_time(self.until)
-        return CommonWeights(self.centre, self.spread, self.weights, until, self.frequency)
+        return CommonWeights(
+            self.centre, self.spread, self.weights, until, self.frequency, self.market
+        )
 
     def renamed(self, names: Mapping[str, str]) -> "CommonVolatility":
         """Return the model with peers of other names; ``names``: the new ones by the old ones."""
-        return self._replace(peers=tuple(names.get(name, name) for name in self.peers))
+        peers, market = (
+            tuple(names.get(name, name) for name in given) for given in (self.peers, self.market)
+        )
+        return self._replace(peers=peers, market=market)
 
     @staticmethod
     def from_json(fields: Mapping[str, Any] | None) -> "CommonVolatility | None":
@@ -103,7 +114,8 @@ class CommonVolatility(NamedTuple):
         if isinstance(given, str) or not all(isinstance(name, str) for name in given):
             raise TypeError("common_volatility: peers: expected names")
         peers = tuple(str(name) for name in given)
-        if len(set(peers)) < max(FEWEST_PEERS, len(peers)):
+        market = names_in(fields.get("market"))
+        if len(set(peers)) < max(FEWEST_PEERS, len(peers)) and (peers or not market):
             raise ValueError(f"common_volatility: peers: expected {FEWEST_PEERS} different names")
         if not all(type(one) in (int, float) for row in rows for one in row):
             raise TypeError("common_volatility: expected numbers")
@@ -112,7 +124,7 @@ class CommonVolatility(NamedTuple):
             raise TypeError("common_volatility: opinions: expected numbers")
         centre, spread, *weights = (tuple(map(float, row)) for row in rows)
         sound = all(abs(one) <= _LARGEST for row in rows for one in row) and min(spread) > 0
-        count = OWN_FEATURES + STATE_FEATURES
+        count = OWN_FEATURES + STATE_FEATURES + INDEX_FEATURES * len(market)
         sound &= all(abs(one) <= _LARGEST_WEIGHT for row in weights for one in row)
         sound &= [len(row) for row in rows[2:]] == [count + 1] * len(weights)
         sound &= [len(row) for row in opinions] == [3] * len(weights)
@@ -124,7 +136,18 @@ class CommonVolatility(NamedTuple):
         if not all(isinstance(text, str) for text in said):
             raise TypeError("common_volatility: until, frequency: expected text")
         _as_time(str(said[0]))  # raises ValueError for what is no time
-        return CommonVolatility(peers, centre, spread, tuple(weights), of_each, *map(str, said))
+        until, frequency = map(str, said)
+        return CommonVolatility(
+            peers, centre, spread, tuple(weights), of_each, until, frequency, market
+        )
+
+
+def names_in(value: object) -> tuple[str, ...]:
+    """Return the names in a file: none, one, or a list. Raises TypeError for anything else."""
+    names = list(value) if isinstance(value, list | tuple) else [] if value is None else [value]
+    if not all(isinstance(name, str) for name in names):
+        raise TypeError(f"market: expected names; got {value!r:.50}")
+    return tuple(map(str, names))
 
 
 def _as_time(text: str) -> np.int64 | np.datetime64:
@@ -152,15 +175,18 @@ def learn_common_volatility(
     if peers is None or len(peers.ids) < FEWEST_PEERS:
         if other is not None:
             raise _too_few("these prices", 0 if peers is None else len(peers.ids))
-        return None
+        if panel.market is None:
+            return None
+        peers = None
     if isinstance(other, CommonWeights):
-        return _reused(other, last, peers.ids, horizon)
+        return _reused(other, panel, last, horizon)
     if other is None and panel.mask.sum(1).max(initial=0) < _FEWEST_ROWS:
         return None
     names = peers_among(panel.ids, _LEARNED)
     chosen = np.isin(np.array(panel.ids, object), np.array(names, object))
     early, late, until = _own_examples(panel.only(names), horizon, held_back[chosen])
     if other is not None:
+        other = dataclasses.replace(other, market=panel.market)
         early = early.joined(_examples_until(until, other, horizon))
     if len(early.inputs) < _FEWEST_EXAMPLES or not len(late.inputs):
         if other is not None:
@@ -175,9 +201,19 @@ def learn_common_volatility(
     x, x_late = (_standardised(part.inputs, *as_inputs) for part in (early, late))
     weights = [_weights(x, early.returns[:, h], x_late, late.returns[:, h]) for h in range(horizon)]
     return CommonVolatility(
-        peers.ids, tuple(centre.tolist()), tuple(spread.tolist()), tuple(map(tuple, weights)),
-        until=str(last), frequency=panel.frequency.alias,
+        _names_of(peers), tuple(centre.tolist()), tuple(spread.tolist()),
+        tuple(map(tuple, weights)), until=str(last), frequency=panel.frequency.alias,
+        market=_names_of(panel.market),
     )  # fmt: skip
+
+
+def _decisive(peers: Sequence[str]) -> int:
+    """Return the feature without which the state of the market is unknown."""
+    return OWN_FEATURES if len(peers) >= FEWEST_PEERS else OWN_FEATURES + STATE_FEATURES
+
+
+def _names_of(panel: Panel | None) -> tuple[str, ...]:
+    return () if panel is None else panel.ids
 
 
 def _too_few(which: str, there: int) -> UsageError:
@@ -187,10 +223,9 @@ def _too_few(which: str, there: int) -> UsageError:
     )
 
 
-def _reused(
-    known: CommonWeights, last: np.generic, peers: tuple[str, ...], horizon: int
-) -> CommonVolatility:
+def _reused(known: CommonWeights, panel: Panel, last: np.generic, horizon: int) -> CommonVolatility:
     """Return a model with the weights of an earlier fit; ``last``: the latest time of this one."""
+    assert panel.peers is not None
     if (known.until.dtype.kind == "M") != (last.dtype.kind == "M"):
         raise UsageError("learn-from: expected weights of series that also have dates, or also not")
     if cast(Any, known.until) > last:
@@ -204,10 +239,19 @@ def _reused(
             f"learn-from: the weights are of a fit that forecasts {len(known.weights)} steps; "
             f"expected at least {horizon}, the horizon of this one"
         )
+    if known.market != (market := _names_of(panel.market)):
+        raise UsageError(
+            f"learn-from: the weights are of a fit {_beside(known.market)}; expected one "
+            f"{_beside(market)}, as this one. Declare the same indices, in the same order"
+        )
     return CommonVolatility(
-        peers, known.centre, known.spread, known.weights[:horizon], until=str(known.until),
-        frequency=known.frequency,
+        panel.peers.ids, known.centre, known.spread, known.weights[:horizon],
+        until=str(known.until), frequency=known.frequency, market=known.market,
     )  # fmt: skip
+
+
+def _beside(market: tuple[str, ...]) -> str:
+    return f"with the market {listed(market)}" if market else "without a market"
 
 
 class _Examples(NamedTuple):
@@ -230,7 +274,7 @@ def _own_examples(
     """Return examples to learn from, later ones, and the first day that is held back."""
     inputs, returns, histories = _examples(panel, horizon)
     early, late, day = _divided(histories, horizon, held_back)
-    usable = _usable(inputs, returns, histories)
+    usable = _usable(inputs, returns, histories, _decisive(_names_of(panel.peers)))
     early, late = early & usable, late & usable
     return (
         _Examples(inputs[early], returns[early]), _Examples(inputs[late], returns[late]),
@@ -247,7 +291,7 @@ def _examples_until(until: np.generic, panel: Panel, horizon: int) -> _Examples:
         panel = panel.until(panel.times[days[-1]]).masked()
         panel = panel.with_peers(peers_among(panel.ids)).only(peers_among(panel.ids, _LEARNED))
         inputs, returns, histories = _examples(panel, horizon)
-        some = _usable(inputs, returns, histories)
+        some = _usable(inputs, returns, histories, _decisive(_names_of(panel.peers)))
         if some.any():
             return _Examples(inputs[some], returns[some])
     raise UsageError(
@@ -260,9 +304,10 @@ def _usable(
     inputs: Float[np.ndarray, "series step feature"],
     returns: Float[np.ndarray, "series step horizon"],
     histories: Histories,
+    decisive: int,
 ) -> Bool[np.ndarray, "series step"]:
     """Return the steps with a known state of the market and known returns, late enough."""
-    usable = np.isfinite(returns).all(-1) & np.isfinite(inputs[..., OWN_FEATURES])
+    usable = np.isfinite(returns).all(-1) & np.isfinite(inputs[..., decisive])
     return usable & (np.arange(int(usable.shape[1])) >= histories.first[:, None] + _BEFORE)
 
 
@@ -275,7 +320,7 @@ def _examples(
     histories = Histories.of(panel)
     with np.errstate(divide="ignore", invalid="ignore"):
         z = np.log(histories.values[:, :, panel.channels.index(panel.target)])
-        level, features = volatility_features(panel, histories, z - shift(z, 1))
+        level, features = volatility_features(panel, histories, z - shift(z, 1), panel.market)
         inputs = np.stack([each.astype(np.float32) for each in features], axis=-1)
         steps = range(1, horizon + 1)
         moves = [(shift(z, -h) - z) / (np.exp(level) * np.sqrt(h)) for h in steps]

@@ -1,11 +1,11 @@
-"""Features of the market, a declared index such as SPY, that networks see beside their own series.
+"""Features of the market, declared indices such as SPY, that networks see beside their own series.
 
-The index is one series that the user names, never a mean over the panel: a series that is added or
+An index is one series that the user names, never a mean over the panel: a series that is added or
 removed must not change the features of another.
 """
 
 import numpy as np
-from jaxtyping import Int, Shaped
+from jaxtyping import Float, Int, Shaped
 
 from forecaster.errors import DataError
 from forecaster.series.calendar.times import show_time
@@ -13,7 +13,7 @@ from forecaster.series.causal import Rows, change_features, shift, squash
 from forecaster.series.panel.panel import Panel
 from forecaster.skipped import Kind, Skipped
 
-MARKET_FEATURES = 5
+MARKET_FEATURES = 5  # of each index
 _MOST_BEHIND = 3  # rows that a series may have after the latest of the index
 
 
@@ -24,17 +24,31 @@ def market_features(
     positions: Int[np.ndarray, "series step"],
     scale: Rows,
 ) -> list[Rows]:
-    """Return features of the index at the steps of each series; NaN before its first row.
+    """Return features of each index at the steps of each series; NaN before its first row.
 
     They are those of :func:`change_features`, and the index's volatility over that of the series,
     from the latest row of the index at or before the time of the step.
 
-    - ``market``: the index, a panel of one series
-    - ``target``: the channel of the index
+    - ``market``: the indices
+    - ``target``: their channel
     - ``times``, ``positions``: the series' time axis, and the positions of steps on it; -1: padding
     - ``scale``: the volatility of each series
     """
-    values, index_times = _observed(market, target)
+    of_each = (
+        _features(*_observed(market, row, target), times, positions, scale)
+        for row in range(len(market.ids))
+    )
+    return [feature for features in of_each for feature in features]
+
+
+def _features(
+    values: Float[np.ndarray, " row"],
+    index_times: Shaped[np.ndarray, " row"],
+    times: Shaped[np.ndarray, " time"],
+    positions: Int[np.ndarray, "series step"],
+    scale: Rows,
+) -> list[Rows]:
+    """Return the features of one index, of which ``values`` and ``index_times`` are the rows."""
     if not len(values):
         return [np.full(scale.shape, np.nan)] * MARKET_FEATURES
     z = np.log(values)[None]
@@ -50,11 +64,18 @@ def market_features(
 
 
 def behind_market(panel: Panel) -> dict[str, Skipped]:
-    """Return the series with more than a few rows after the market's latest, with the reason."""
-    if panel.market is None:
-        return {}
-    name = panel.market.ids[0]
-    _, index_times = _observed(panel.market, panel.target)
+    """Return the series with more than a few rows after an index's latest, with the reason."""
+    reasons: dict[str, Skipped] = {}
+    for row, name in enumerate(() if panel.market is None else panel.market.ids):
+        for series, reason in _behind_index(panel, row, name).items():
+            reasons.setdefault(series, reason)
+    return reasons
+
+
+def _behind_index(panel: Panel, row: int, name: str) -> dict[str, Skipped]:
+    """Return the series with more than a few rows after those of one index, with the reason."""
+    assert panel.market is not None
+    _, index_times = _observed(panel.market, row, panel.target)
     reasons: dict[str, Skipped] = {}
     for series, seen in zip(panel.ids, panel.mask, strict=True):
         times = panel.times[seen]
@@ -75,8 +96,8 @@ def check_market(panel: Panel) -> None:
         raise DataError(f"{name}: {reason}")
 
 
-def _observed(market: Panel, target: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the market's values above zero, and their times."""
-    values = market.channel(target)[0]
-    seen = market.mask[0] & (values > 0)
+def _observed(market: Panel, row: int, target: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the values above zero of one index, and their times."""
+    values = market.channel(target)[row]
+    seen = market.mask[row] & (values > 0)
     return values[seen], market.times[seen]

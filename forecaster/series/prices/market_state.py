@@ -1,7 +1,10 @@
 """Features of the volatility of prices with a long memory, and of the state of the market.
 
 The state of the market on a day is made from a sample of all series, the panel's peers: how
-volatile the median of them is, how volatile their mean is, and how far apart they move.
+volatile the median of them is, how volatile their mean is, and how far apart they move. Declared
+indices show it, too. An index of volatility, such as the VIX, says what is expected by how high it
+is, so the features of an index include its distance from its mean of about a year.
+
 Volatilities have several half-lives, as in Corsi's heterogeneous autoregression (2009), Journal of
 Financial Econometrics 7. All are logarithms, relative to the monthly volatility of the series.
 
@@ -9,6 +12,7 @@ Days are compared by date alone: beside prices of Tokyo, peers of New York show 
 not begun when Tokyo's ended.
 """
 
+import dataclasses
 import weakref
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -25,10 +29,12 @@ FEWEST_PEERS = 10
 _HALF_LIVES = (1, 3, 8, 20, 60, 200)  # rows
 _MONTH = _HALF_LIVES.index(20)
 _BEHIND = 7  # usual gaps between days, by which the state may be older than a row
-_LARGEST_MOVE, _LARGEST_SHOCK, _LARGEST_SURPRISE = 0.2, 4.0, 3.0
+_LARGEST_MOVE, _LARGEST_SHOCK, _LARGEST_SURPRISE, _LARGEST_DISTANCE = 0.2, 4.0, 3.0, 2.0
 _TINY = 1e-8  # added to variances
 OWN_FEATURES = 16
 STATE_FEATURES = 19
+INDEX_FEATURES = len(_HALF_LIVES) + 5
+"""Features of each declared index."""
 
 
 class State(NamedTuple):
@@ -36,7 +42,8 @@ class State(NamedTuple):
 
     - ``times``: the days on which enough peers have a row
     - ``levels``: logarithms of volatilities
-    - ``moves``: the mean of the peers' moves in units of its volatility, and means of it
+    - ``moves``: the mean of the peers' moves in units of its volatility, and means of it; of an
+      index its own moves, and its distance from its mean
     """
 
     times: Shaped[np.ndarray, " day"]
@@ -45,14 +52,15 @@ class State(NamedTuple):
 
 
 def volatility_features(
-    panel: Panel, histories: Histories, change: Rows
+    panel: Panel, histories: Histories, change: Rows, market: Panel | None = None
 ) -> tuple[Rows, Iterator[Rows]]:
     """Return the logarithm of each series' monthly volatility, and an iterator of features.
 
     First come the features of the series itself (``OWN_FEATURES``), NaN where a column is missing,
-    then those of the market (``STATE_FEATURES``), NaN where its state is unknown.
+    then those of the panel's peers (``STATE_FEATURES``), and of each declared index
+    (``INDEX_FEATURES``), NaN where they are unknown.
 
-    ``change``: the changes of the logarithm of the target
+    ``change``: the changes of the logarithm of the target; ``market``: the declared indices
     """
     variance, night = _variances(panel, histories, change)
     levels = [_log_volatility(variance, half_life) for half_life in _HALF_LIVES]
@@ -63,7 +71,11 @@ def volatility_features(
         yield from _of_changes(change, level)
         yield from _of_volume(_channel(panel, histories, "volume"))
         yield _log_volatility(night, 20) - level
-        yield from _of_market(panel, histories.positions, level)
+        yield from _of_peers(panel, histories.positions, level)
+        for row in range(0 if market is None else len(market.ids)):
+            assert market is not None
+            index = state_of_index(market.only(market.ids[row : row + 1]), panel.target)
+            yield from _at_steps(index, panel, histories.positions, level)
 
     return level, made()
 
@@ -85,15 +97,22 @@ def _of_volume(volume: Rows) -> Iterator[Rows]:
     yield from (surprise, _mean(surprise, 3), _mean(surprise, 20))
 
 
-def _of_market(
+def _of_peers(
     panel: Panel, positions: Int[np.ndarray, "series step"], level: Rows
 ) -> Iterator[Rows]:
-    """Yield the state of the market at the steps of each series, the latest that was known."""
+    """Yield what the peers show of the market at the steps of each series."""
     peers = panel.peers
     alike = peers is not None and peers.times.dtype.kind == panel.times.dtype.kind
-    state = _state_once(peers) if peers is not None and alike else None
-    if state is None or not len(state.times):
-        yield from [np.full(level.shape, np.nan)] * STATE_FEATURES
+    state = _state_once(peers) if peers is not None and alike else _unknown(panel, STATE_FEATURES)
+    yield from _at_steps(state, panel, positions, level)
+
+
+def _at_steps(
+    state: State, panel: Panel, positions: Int[np.ndarray, "series step"], level: Rows
+) -> Iterator[Rows]:
+    """Yield a state of the market at the steps of each series, the latest that was known."""
+    if not len(state.times):
+        yield from [np.full(level.shape, np.nan)] * (len(state.levels) + len(state.moves))
         return
     times, at = state.times, panel.times[positions]
     latest = np.searchsorted(times, at, side="right") - 1
@@ -121,7 +140,7 @@ def _state_once(peers: Panel) -> State:
 def state_of(peers: Panel) -> State:
     """Return the state of the market on the days on which enough peers have moved."""
     if not peers.mask.any():
-        return State(peers.times[:0], [], [])
+        return _unknown(peers, STATE_FEATURES)
     histories = Histories.of(peers)
     z = np.log(histories.values[:, :, peers.channels.index(peers.target)])
     change = z - shift(z, 1)
@@ -138,7 +157,7 @@ def state_of(peers: Panel) -> State:
     enough = np.isfinite(moves).sum(0) >= FEWEST_PEERS
     moves = moves[:, enough]
     if not enough.any():
-        return State(peers.times[:0], [], [])
+        return _unknown(peers, STATE_FEATURES)
     levels = [
         np.nanmedian(by_day(_log_volatility(variance, half_life))[:, enough], axis=0)
         for half_life in _HALF_LIVES
@@ -148,10 +167,39 @@ def state_of(peers: Panel) -> State:
     apart = np.nanmean((moves - mean) ** 2, axis=0)[None]
     levels += [each[0] for each in of_mean]
     levels += [_log_volatility(apart, half_life)[0] for half_life in (1, 5, 20)]
-    shock = _shocks(mean, of_mean[_MONTH])
-    downward = np.minimum(shock, 0.0) ** 2
-    signed = (shock, _mean(shock, 3), _mean(shock, 20), _mean(downward, 5))
+    signed = _signed(_shocks(mean, of_mean[_MONTH]))
     return State(peers.times[enough], levels, [each[0] for each in signed])
+
+
+def state_of_index(index: Panel, target: str) -> State:
+    """Return what a declared index shows of the market, by its rows above zero.
+
+    ``index``: a panel of one series; ``target``: its channel
+    """
+    seen = index.mask & (index.channel(target) > 0)
+    if not seen.any():
+        return _unknown(index, INDEX_FEATURES)
+    index = dataclasses.replace(index, mask=seen)
+    histories = Histories.of(index)
+    z = np.log(histories.values[:, :, index.channels.index(target)])
+    change = z - shift(z, 1)
+    variance, _ = _variances(index, histories, change)
+    levels = [_log_volatility(variance, half_life) for half_life in _HALF_LIVES]
+    distance = np.clip(z - _mean(z, _HALF_LIVES[-1]), -_LARGEST_DISTANCE, _LARGEST_DISTANCE)
+    moves = (*_signed(_shocks(change, levels[_MONTH])), distance)
+    own = histories.positions[0] >= 0
+    days = index.times[histories.positions[0, own]]
+    return State(days, [each[0, own] for each in levels], [each[0, own] for each in moves])
+
+
+def _unknown(panel: Panel, features: int) -> State:
+    """Return a state without a day."""
+    return State(panel.times[:0], [np.array([])] * features, [])
+
+
+def _signed(shock: Rows) -> tuple[Rows, Rows, Rows, Rows]:
+    downward = np.minimum(shock, 0.0) ** 2
+    return shock, _mean(shock, 3), _mean(shock, 20), _mean(downward, 5)
 
 
 def _variances(panel: Panel, histories: Histories, change: Rows) -> tuple[Rows, Rows]:

@@ -278,8 +278,8 @@ def _transform(fields: dict[str, Any], config: Config, frequency: Frequency) -> 
     transform = Transform.from_dict(fields)
     if config.transform not in ("auto", transform.name):
         raise ValueError(f"transform: expected {config.transform}; got {transform.name}")
-    if transform.market != config.market:
-        raise ValueError(f"transform: market: expected {config.market!r}")
+    if transform.market != config.indices:
+        raise ValueError(f"transform: market: expected {config.indices!r}")
     alone = config.model if config.is_classical else None
     if transform.alone != alone:
         raise ValueError(f"transform: alone: expected {alone!r}; got {transform.alone!r:.50}")

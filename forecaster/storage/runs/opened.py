@@ -66,10 +66,11 @@ class OpenRun:
     def renamed(self, names: Mapping[str, str]) -> "OpenRun":
         """Return the run with series under new names, by the old ones.
 
-        A series keeps its name where the run has a network under the new one as well.
+        A series keeps its name where the run has a network under the new one as well. Names of
+        series without networks count, too: the model may see them beside the others.
         """
         known = set(self.index.ids)
-        new = {old: to for old, to in names.items() if old in known and to not in known}
+        new = {old: to for old, to in names.items() if to not in known}
         return dataclasses.replace(self, renames=new)
 
     @property
@@ -110,7 +111,8 @@ class OpenRun:
         """
         from forecaster.forecasting import rename_series
 
-        then = {new: old for old, new in self.renames.items()}
+        own = set(self.index.ids)
+        then = {new: old for old, new in self.renames.items() if old in own}
         made = self._model([then.get(name, name) for name in ids], network)
         return rename_series(made, self.renames)
 

@@ -121,8 +121,8 @@ def _panel(
                 known = [name for name in common.peers if name in store]
                 layout = Layout(panel.times.dtype.kind)  # peers with other times are no help
                 panel = dataclasses.replace(panel, peers=stored(known, layout=layout))
-    market = model.config.market
-    return panel if market is None else panel.with_market(market, forecast=market in ids)
+    market = model.config.indices
+    return panel.with_indices(market, forecast=ids) if market else panel
 
 
 def _peers(store: Store, model: Model, read: Sequence[str]) -> list[str]:
@@ -150,10 +150,10 @@ def _no_longer_stored(
 ) -> dict[str, Skipped]:
     """Return the series that are no longer stored, with the reason.
 
-    Raises ModelError when these are all of ``ids``, or one is the market.
+    Raises ModelError when these are all of ``ids``, or one is an index of the market.
     """
     missing = [name for name in read if name not in store]
-    if model.config.market in missing or not set(ids) - set(missing):
+    if set(model.config.indices) & set(missing) or not set(ids) - set(missing):
         raise ModelError(
             f"{', '.join(missing[:5])}: no longer stored under {store.folder}; run `forecaster "
             f"ingest --source {store.source}` again"
@@ -194,7 +194,8 @@ class SinceFit(NamedTuple):
         retired = set(store.index.retired)
         learned = set(run.ids)
         hopeless = {name for name, why in run.skipped.items() if why.kind not in _PASSES}
-        known = learned | retired | hopeless | {facts["config"].market}
+        indices = {run.renames.get(name, name) for name in facts["config"].indices}
+        known = learned | retired | hopeless | indices
         return SinceFit(
             [name for name in run.ids if name in retired],
             [name for name in store.ids if name not in known],

@@ -120,8 +120,9 @@ class FitRequest:
 
 
 def ids_to_read(ids: Sequence[str], config: Config) -> list[str]:
-    """Return the series to fit or to forecast, and the market that networks see beside them."""
-    return [*ids] if config.market is None or config.market in ids else [*ids, config.market]
+    """Return the series to fit or to forecast, and the indices that networks see beside them."""
+    there = set(ids) if config.indices else set[str]()
+    return [*ids, *(name for name in config.indices if name not in there)]
 
 
 def data_digest(store: Store, ids: Sequence[str], masked: pd.DataFrame) -> str:

@@ -79,7 +79,7 @@ class Run:
     @property
     def networks(self) -> str:
         """A short description of its networks, such as ``LSTM 16, market SPY``."""
-        market = "" if self.config.market is None else f", market {self.config.market}"
+        market = f", market {listed(self.config.indices)}" if self.config.indices else ""
         others = set(self.rungs) - {Rung.OWN}
         rungs = f"; {counted(self.rungs)}" if others else ""
         hidden = "" if self.config.is_classical else f" {self.config.hidden}"
