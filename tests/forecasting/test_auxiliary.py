@@ -157,6 +157,19 @@ def test_weights_of_a_fit_beside_other_indices_are_refused(prices, market, other
     assert weights_of(fc.fit(beside.with_auxiliary(known), CONFIG)) == weights_of(made)
 
 
+def test_beside_an_index_a_few_series_learn_from_others(prices, others, fitted):
+    few = prices[prices["ticker"].isin(["S00", "S03", "S07"])]
+    beside = fc.load_panel(pd.concat([few, index(520)])).with_market("VIX", forecast=False)
+    model = fc.fit(beside.with_auxiliary(fc.load_panel(others)), CONFIG)
+    common = model.transform.common_volatility
+    assert common is not None and not common.peers and common.market == ("VIX",)
+    assert fc.fit(beside, CONFIG).transform.common_volatility is None
+    with pytest.raises(UsageError, match="at least 10 series; these prices are 3"):
+        fc.fit(beside.with_auxiliary(fitted.common_weights), CONFIG)
+    with pytest.raises(UsageError, match="at least 10 series; these prices are 3"):
+        fc.fit(fc.load_panel(few).with_auxiliary(fc.load_panel(others)), CONFIG)
+
+
 def test_weights_for_fewer_steps_are_refused(market, fitted):
     config = dataclasses.replace(CONFIG, horizon=3)
     with pytest.raises(UsageError, match="forecasts 2 steps; expected at least 3"):

@@ -12,12 +12,8 @@ import pytest
 import forecaster as fc
 from forecaster.series import Histories, Panel
 from forecaster.series.causal import shift
-from forecaster.series.prices.common_volatility import (
-    CommonVolatility,
-    _divided,
-    learn_common_volatility,
-    peers_among,
-)
+from forecaster.series.prices.common_volatility import CommonVolatility, peers_among
+from forecaster.series.prices.learning_volatility import _divided, learn_common_volatility
 from forecaster.series.prices.market_state import (
     FEWEST_PEERS,
     INDEX_FEATURES,

@@ -70,11 +70,7 @@ from forecaster.series.known.responses import NO_RESPONSES, ResponsePrior, check
 from forecaster.series.panel.covariates import Scaling
 from forecaster.series.panel.histories import Histories
 from forecaster.series.panel.panel import Panel
-from forecaster.series.prices.common_volatility import (
-    CommonVolatility,
-    learn_common_volatility,
-    names_in,
-)
+from forecaster.series.prices.common_volatility import CommonVolatility, names_in
 from forecaster.series.prices.events import checked_factors, event_factors, event_volatility
 from forecaster.series.prices.features import (
     checked_volatility,
@@ -83,6 +79,7 @@ from forecaster.series.prices.features import (
     usual_volatility,
     with_few_changes,
 )
+from forecaster.series.prices.learning_volatility import learn_common_volatility
 from forecaster.series.prices.market import MARKET_FEATURES, market_features
 
 NAMES = ("log_return", "difference", "seasonal", "identity", "combined", "last_value")
@@ -328,7 +325,7 @@ class Transform:
         check_profiles(natures.values(), young)
         return Transform(
             str(fields["name"]), int(fields["season"]), MappingProxyType(natures),
-            known, float(fields.get("doubt", DOUBT)), names_in(fields.get("market")),
+            known, float(fields.get("doubt", DOUBT)), names_in(fields.get("market"), "market"),
             tuple(tuple(map(float, one)) for one in fields.get("shares", ())),
             tuple(map(int, fields.get("common_seasons", ()))), float(fields.get("unit", 0.2)),
             fields.get("alone"), CountPrior.from_json(fields.get("counts", NO_PRIOR)),
