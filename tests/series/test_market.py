@@ -1,6 +1,7 @@
 """A declared market: its features at each step, which depend on nothing else."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -177,7 +178,8 @@ def test_what_cannot_be_a_market_is_said():
         panel.with_market("SPX")
     with pytest.raises(UsageError, match=r"'SPX' is none of them"):
         panel.with_market(["SPY", "SPX"])
-    for wrong in (None, 5, [5]):
+    wrongs: list[Any] = [None, 5, [5]]
+    for wrong in wrongs:
         with pytest.raises(UsageError, match="names: expected the name of an index, or a list"):
             panel.with_market(wrong)
     other = Panel.from_frame(table().rename(columns={"close": "y"})).with_market("SPY")
