@@ -120,8 +120,8 @@ class CommonVolatility(NamedTuple):
 
 def names_in(value: object, what: str) -> tuple[str, ...]:
     """Return the names in a file: none, one, or a list. Raises TypeError for anything else."""
-    given: Any = [] if value is None else value
-    names: list[object] = list(given) if isinstance(given, list | tuple) else [given]
+    several = isinstance(value, list | tuple)
+    names = list(cast(Sequence[object], value)) if several else [value] if value is not None else []
     if not all(isinstance(name, str) for name in names):
         raise TypeError(f"{what}: expected names; got {value!r:.50}")
     return tuple(map(str, names))
