@@ -3,8 +3,9 @@
     python scripts/benchmarks/rivals.py [--only NAME]... [--repeats 5] [--sides ours,vmap,torch]
     python scripts/benchmarks/rivals.py --figure-only
 
-Without ``--only`` it takes about half an hour on two cores; with ``--only``, rows of other tasks
-are kept in the file.
+Without ``--only`` it takes about an hour on two cores. Each task is written once it is measured.
+Rows of other tasks and methods are kept in the file, and with ``--no-repeated`` or
+``--first-repeats 0`` the columns that are not measured.
 
 The tasks are the examples of TurbaNet (its README and tests, two spirals), larger networks,
 networks of the digits' size, convolutional networks on the digits, transformers, LSTMs and GRUs,
@@ -36,6 +37,10 @@ from rival_sides import MAKERS, takes_part
 from rival_work import WORK
 
 TABLE = Path(__file__).with_suffix(".csv")
+COLUMNS = (
+    "members", "repeated_seconds", "repeated_ratio", "first_seconds", "first_ratio", "epoch_ms",
+    "second_seconds", "second_ratio",
+)  # fmt: skip
 _ENOUGH = 6.0  # seconds of repeated calls after which a method is not called a third time
 
 
@@ -113,14 +118,22 @@ def main() -> None:
         return
     path = options.output or TABLE
     if not options.figure_only:
-        names = [name for name in WORK if any(part in name for part in options.only or [""])]
-        rows = [row for name in names for row in measured(name, options)]
-        if options.only and path.exists():
-            before = pd.read_csv(path).to_dict("records")
-            rows += [row for row in before if row["work"] not in names]
-            rows.sort(key=lambda row: list(WORK).index(row["work"]))
-        pd.DataFrame(rows).to_csv(path, index=False)
+        for name in WORK:
+            if any(part in name for part in options.only or [""]):
+                update(path, measured(name, options))
     draw(pd.read_csv(path), path.with_suffix(".png"))
+
+
+def update(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Write rows to the table; columns that they lack stay as they are."""
+    keys = ["work", "side"]
+    table = pd.DataFrame(rows).set_index(keys)
+    if path.exists():
+        table = table.combine_first(pd.read_csv(path).set_index(keys))
+    table = table.reindex(columns=[name for name in COLUMNS if name in table])
+    places = {name: place for place, name in enumerate([*WORK, *MAKERS])}
+    table = table.reset_index().sort_values(keys, key=lambda names: names.map(places))
+    table[["work", "members", *table.columns.drop(["work", "members"])]].to_csv(path, index=False)
 
 
 def measured(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
