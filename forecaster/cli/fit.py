@@ -195,7 +195,7 @@ def fit(
       forecaster fit --source files:prices.parquet --horizon 10
       forecaster fit --source files:sales.csv --columns id=store,time=day,target=net
       forecaster fit --source 'sql:postgresql://me:${PGPASSWORD}@db/market' --query prices
-      forecaster fit --tickers AAPL,MSFT --market SPY,^VIX
+      forecaster fit --tickers AAPL,MSFT --market "SPY,^VIX"
       forecaster fit --tickers watchlist.txt --learn-from sp500.parquet
       forecaster fit --tickers dow30.txt --tune --run dow-tuned
       forecaster fit --source files:meters.parquet --memory 4GB

@@ -11,7 +11,7 @@ import pandas as pd
 from jaxtyping import Bool, Float, Int, Shaped
 
 from forecaster.config import Config
-from forecaster.errors import UsageError, check_names, listed
+from forecaster.errors import ModelError, UsageError, check_names, listed
 from forecaster.forecasting.bands.drift import Drift, join_drifts
 from forecaster.forecasting.bands.widths import Tails, Widths
 from forecaster.forecasting.networks import OwnNetwork
@@ -254,12 +254,20 @@ def unknown_series(unknown: Sequence[str], known: Sequence[str]) -> UsageError:
 
 
 def rename_series(model: Model, names: Mapping[str, str]) -> Model:
-    """Return a model whose series have other names; ``names``: the new ones by the old ones."""
+    """Return a model whose series have other names; ``names``: the new ones by the old ones.
+
+    Raises ModelError when two indices would have one name.
+    """
     common = model.transform.common_volatility
     peers = () if common is None else common.peers
     if not names.keys() & {*model.ids, *peers, *model.config.indices}:
         return model
     market = tuple(names.get(name, name) for name in model.config.indices)
+    if len(set(market)) < len(market):
+        raise ModelError(
+            f"the model's networks see the market {listed(model.config.indices)} beside each "
+            f"series; these indices have become {listed(dict.fromkeys(market))}. Fit again"
+        )
     networks = dataclasses.replace(
         model.networks,
         ids=tuple(names.get(name, name) for name in model.ids),

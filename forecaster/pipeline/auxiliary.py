@@ -66,7 +66,8 @@ def with_auxiliary(panel: Panel, request: FitRequest) -> Panel:
         if other is None:
             raise UsageError(
                 f"{where}: this run has no common model of volatility; expected a fit of at least "
-                "ten prices with two years of rows, or a file with such prices"
+                "ten prices, or of fewer beside a market, with two years of rows; or a file with "
+                "such prices"
             )
     try:
         return panel.with_auxiliary(other)

@@ -59,6 +59,13 @@ def test_an_index_that_was_renamed_is_read_under_its_new_name(fitted, stocks, pa
     )
 
 
+def test_two_indices_that_become_one_are_an_error(panel, declared):
+    config = dataclasses.replace(declared, market=(INDEX, "IBM"))
+    model = fc.fit(panel.with_market([INDEX, "IBM"], forecast=False), config, seed=1)
+    with pytest.raises(ModelError, match=f"market {INDEX}, IBM .* have become IBM. Fit again"):
+        rename_series(model, {INDEX: "IBM"})
+
+
 def test_the_market_s_last_day_changes_the_forecast(fitted, stocks, panel):
     before = fc.predict(fitted, stocks)
     values = panel.values.copy()

@@ -197,7 +197,7 @@ def test_an_index_shows_the_market_to_few_series(with_index):
 
 
 def test_an_index_adds_to_what_many_series_show():
-    """The likelihood of days that were not learned from, once each series' own level is known."""
+    """The error of the volatility of days that were not learned from, beside twelve series."""
     bars = frame(12, ROWS, share=0.95)
     plain = fc.load_panel(bars).masked()
     plain = plain.with_peers(plain.ids)
@@ -232,6 +232,18 @@ def test_where_an_index_has_no_rows_only_few_series_depend_on_it(with_index):
     assert np.isnan(made[:, :300]).all() and np.isfinite(made[:, 302:]).all()
     many = dataclasses.replace(panel(12, ROWS), market=late)
     assert np.isfinite(log_scale(learn(many), many)[:, 2:]).all()
+
+
+def test_later_rows_of_an_index_do_not_make_an_early_one_too_old(with_index):
+    """A month apart at first, then daily: the usual gap is not known in advance."""
+    market = with_index.market
+    mask = market.mask.copy()
+    mask[:, :400] &= np.arange(400) % 20 == 0
+    sparse = dataclasses.replace(with_index, market=dataclasses.replace(market, mask=mask))
+    model = learn(with_index)
+    early = sparse.until(sparse.times[350])
+    np.testing.assert_array_equal(log_scale(model, sparse)[:, :351], log_scale(model, early))
+    assert np.isfinite(log_scale(model, early)[:, 300:]).all()
 
 
 def test_each_index_has_features_of_its_own(with_index):

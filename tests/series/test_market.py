@@ -172,6 +172,27 @@ def test_several_indices_follow_each_other():
     assert "but the market VIX ends on" in said
 
 
+def test_indices_are_found_among_those_declared_already():
+    frame = table()
+    other = frame[frame["unique_id"] == "BBB"].assign(unique_id="VIX")
+    both = Panel.from_frame(pd.concat([frame, other])).with_market(["SPY", "VIX"], forecast=False)
+    turned = both.with_market(["VIX", "SPY"])
+    assert turned.market is not None and turned.market.ids == ("VIX", "SPY")
+    vix = both.with_market("VIX")
+    assert vix.market is not None and vix.market.ids == ("VIX",) and vix.ids == both.ids
+    assert both.with_market(["SPY", "VIX"]) is both
+
+
+def test_an_index_without_a_row_in_a_span_is_named_beside_another():
+    frame = table()
+    late = frame[(frame["unique_id"] == "BBB") & (frame["ds"] >= DAYS[40])].assign(unique_id="VIX")
+    both = Panel.from_frame(pd.concat([frame, late])).with_market(["SPY", "VIX"], forecast=False)
+    with pytest.raises(NoSeries, match="VIX: no rows"):
+        both.between(None, DAYS[30])
+    later = both.between(DAYS[30]).market
+    assert later is not None and later.ids == ("SPY", "VIX")
+
+
 def test_what_cannot_be_a_market_is_said():
     panel = Panel.from_frame(table())
     with pytest.raises(UsageError, match=r"market: .* 'SPX' is none of them. There are SPY; load"):

@@ -197,8 +197,10 @@ def _with_channels(model: Model, panel: Panel) -> Panel:
 def _with_market(model: Model, panel: Panel) -> Panel:
     """Return the panel with the market that the networks see."""
     names = model.transform.market
-    if not names or (panel.market is not None and panel.market.ids == names):
+    if not names:
         return panel
+    if panel.market is not None and set(names) <= set(panel.market.ids):
+        return panel.with_indices(names, forecast=panel.ids)
     if missing := [name for name in names if name not in panel.ids]:
         raise ModelError(
             f"the model's networks see the market {listed(names)} beside each series; these data "

@@ -347,7 +347,7 @@ class Transform:
             if len(common.weights) != horizon:
                 rows = len(common.weights)
                 raise ValueError(f"common_volatility: {rows} rows for {horizon} steps")
-            if common.market != self.market:
+            if common.market not in ((), self.market):  # older models see no index
                 raise ValueError(f"common_volatility: market: expected {self.market}")
 
     def feature_count(self, horizon: int) -> int:

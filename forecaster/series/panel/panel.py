@@ -349,8 +349,9 @@ class Panel:
 
         Raises UsageError when there is no series of one of these names.
         """
-        if self.market is not None and self.market.ids == tuple(names):
-            return self
+        if self.market is not None and set(names) <= set(self.market.ids):
+            same = self.market.ids == tuple(names)
+            return self if same else dataclasses.replace(self, market=self.market.only(names))
         market = indices_of(self, names)
         gone = {name for name in names if name not in forecast}
         if not gone:
@@ -448,7 +449,11 @@ class Panel:
             reason = Skipped(Kind.OUTSIDE, first=begin, last=last)
         kept = self.only(ids, dict.fromkeys(gone, reason))
         kept = kept._at_times(kept.mask.any(0) & keep)
-        return beside(kept, lambda other: other.between(start, end))
+        made = beside(kept, lambda other: other.between(start, end))
+        before, after = kept.market, made.market
+        if before is not None and after is not None and len(after.ids) < len(before.ids):
+            raise NoSeries({name: after.skipped[name] for name in set(before.ids) - set(after.ids)})
+        return made
 
     def until(self, cutoff: Time | Shaped[np.ndarray, ""]) -> "Panel":
         """Return the panel as it was known at a cutoff: the times up to it, the cutoff included.

@@ -88,7 +88,8 @@ class CommonVolatility(NamedTuple):
     def renamed(self, names: Mapping[str, str]) -> "CommonVolatility":
         """Return the model with peers of other names; ``names``: the new ones by the old ones."""
         peers, market = (
-            tuple(names.get(name, name) for name in given) for given in (self.peers, self.market)
+            tuple(dict.fromkeys(names.get(name, name) for name in given))
+            for given in (self.peers, self.market)
         )
         return self._replace(peers=peers, market=market)
 

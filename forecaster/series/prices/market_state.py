@@ -28,7 +28,7 @@ FEWEST_PEERS = 10
 """The peers with a change on a day, without which the state of the market is unknown on it."""
 _HALF_LIVES = (1, 3, 8, 20, 60, 200)  # rows
 _MONTH = _HALF_LIVES.index(20)
-_BEHIND = 7  # usual gaps between days, by which the state may be older than a row
+_BEHIND = 5  # mean gaps between days, by which the state may be older than a row
 _LARGEST_MOVE, _LARGEST_SHOCK, _LARGEST_SURPRISE, _LARGEST_DISTANCE = 0.2, 4.0, 3.0, 2.0
 _TINY = 1e-8  # added to variances
 OWN_FEATURES = 16
@@ -116,8 +116,8 @@ def _at_steps(
         return
     times, at = state.times, panel.times[positions]
     latest = np.searchsorted(times, at, side="right") - 1
-    gap = np.sort(np.diff(times))[len(times) // 2 - 1] if len(times) > 1 else times[0] - times[0]
-    known = (positions >= 0) & (latest >= 0) & (at - times[latest] <= _BEHIND * gap)
+    mean_gap = (times[latest] - times[0]) // np.maximum(latest, 1)  # until then, not of later days
+    known = (positions >= 0) & (latest >= 0) & (at - times[latest] <= _BEHIND * mean_gap)
     for each in state.levels:
         yield np.where(known, each[latest], np.nan) - level
     for each in state.moves:
@@ -211,6 +211,7 @@ def _variances(panel: Panel, histories: Histories, change: Rows) -> tuple[Rows, 
     open_, high, low, close = (
         _channel(panel, histories, name) for name in ("open", "high", "low", "close")
     )
+    open_, high, low = (np.where(each > 0, each, np.nan) for each in (open_, high, low))
     within = np.log(close / open_)
     night = _clipped(change - within) ** 2
     garman_klass = 0.5 * np.log(high / low) ** 2 - (2 * np.log(2) - 1) * within**2
