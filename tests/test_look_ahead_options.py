@@ -109,7 +109,13 @@ def settings_of(option: str, folder: Path) -> tuple[fc.Config, BacktestOptions]:
             changes["baselines"] = ("torch",)
         return CONFIG, dataclasses.replace(OPTIONS, **changes)
     if room == "panel":
-        changes = {"static": {}, "future": {}, "flags": {}, "market": {"market": "s00"}}[name]
+        changes = {
+            "static": {},
+            "future": {},
+            "flags": {},
+            "market": {"market": "s00"},
+            "indices": {"market": ("s00", "s02")},
+        }[name]
         return dataclasses.replace(CONFIG, **changes), OPTIONS
     if room == "fit":
         return dataclasses.replace(CONFIG, model={"network": OWN}[name]), OPTIONS
