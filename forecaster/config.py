@@ -242,7 +242,7 @@ class Config:
 
     @property
     def indices(self) -> tuple[str, ...]:
-        """The names in ``market``, of which there may be none."""
+        """The names in ``market``; empty without one."""
         return (self.market,) if isinstance(self.market, str) else self.market or ()
 
     @property

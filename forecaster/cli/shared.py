@@ -93,9 +93,9 @@ market_option = click.option(
     "--market",
     metavar="TICKERS",
     callback=lambda ctx, param, value: value and [one.strip() for one in value.split(",")],
-    help="An index of the same source, such as SPY, or several, such as SPY,^VIX; all networks see "
-    "their changes and volatility beside those of their own series. An index is forecast only if "
-    "it is listed as well.",
+    help="An index of the same source, such as SPY, or several, such as SPY,^VIX; all networks, "
+    "and the model of volatility that tickers share, see their changes and volatility. An index is "
+    "forecast only if it is listed as well.",
 )
 
 

@@ -193,11 +193,12 @@ def state_of_index(index: Panel, target: str) -> State:
 
 
 def _unknown(panel: Panel, features: int) -> State:
-    """Return a state without a day."""
+    """Return a state without a day; ``features``: the number of features that are unknown."""
     return State(panel.times[:0], [np.array([])] * features, [])
 
 
 def _signed(shock: Rows) -> tuple[Rows, Rows, Rows, Rows]:
+    """Return shocks, their means of 3 and 20 rows, and that of squared downward ones."""
     downward = np.minimum(shock, 0.0) ** 2
     return shock, _mean(shock, 3), _mean(shock, 20), _mean(downward, 5)
 
