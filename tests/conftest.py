@@ -88,6 +88,8 @@ def compiled(tmp_path_factory):
     folder = Path(os.environ.get("FORECASTER_TEST_CACHE") or folder).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     swarm.keep_compiled(folder)
+    # Tests replace functions of this package, which programs that are not traced would not notice.
+    sys.modules["forecaster.swarm.devices.compiled"]._chosen = None  # pyright: ignore
     swarm.use_all_cores()  # as the first fit does, whichever test comes first
     with pytest.MonkeyPatch.context() as patch:
         # JAX keeps to the first folder that it uses, which must not be the home of some test.

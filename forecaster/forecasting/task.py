@@ -1,5 +1,6 @@
 """The training task of one series under a Config: its data, windows, targets and loss."""
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Generic, NamedTuple, cast
@@ -78,6 +79,7 @@ def split_of(config: Config, steps: int) -> Split:
     )  # fmt: skip
 
 
+@functools.lru_cache(maxsize=8)
 def functions(
     config: Config, features: int, network: OwnNetwork | None = None
 ) -> "swarm.Functions":
@@ -97,6 +99,18 @@ def trained_apply(
     """Return ``apply`` alone, for some networks without loading Flax. As :func:`functions`."""
     plain = plain_apply(config) if network is None else None
     return functions(config, features, network).apply if plain is None else plain
+
+
+def init_of(
+    config: Config, features: int, network: OwnNetwork | None = None
+) -> Callable[[Array], Params]:
+    """Return ``init``, for some networks without loading Flax before it is called.
+
+    Arguments as of :func:`functions`.
+    """
+    if network is not None or plain_apply(config) is None:
+        return functions(config, features, network).init
+    return lambda key: functions(config, features).init(key)
 
 
 @functools.lru_cache(maxsize=8)
@@ -122,7 +136,8 @@ def make_task(
     - ``started``: whether the data are :class:`Started`: the difference from a common start is
       learned, so that weight decay pulls the weights to that start
     """
-    init = functions(config, features, network).init
+    init = init_of(config, features, network)
+    description = description_of("series", config, network, split, features, started)
     mode = MODES[config.training_mode](split)
     mean_loss = make_loss(config, mode, features, network)
 
@@ -149,6 +164,7 @@ def make_task(
             take=take,
             validate=validate,
             optimizer=swarm.inject_hyperparams(swarm.adamw),
+            description=description,
         )
     return swarm.Task(
         init=lambda key: jax.tree.map(jnp.zeros_like, init(key)),
@@ -161,7 +177,25 @@ def make_task(
             _sum(params, data.start), data.series, hyperparams
         ),
         optimizer=swarm.inject_hyperparams(swarm.adamw),
+        description=description,
     )
+
+
+_DATA = ("epochs", "patience", "learning_rate", "weight_decay", "shrinkage", "clip")
+
+
+def description_of(
+    what: str, config: Config, network: OwnNetwork | None, *sizes: object
+) -> Callable[[], str | None]:
+    """Return a function that describes what is traced under a config, see :func:`swarm.described`.
+
+    - ``what``: the kind of function
+    - ``network``: a user's own class in place of the config's model, which is not described
+    - ``sizes``: everything else that decides the function
+    """
+    names = [field.name for field in dataclasses.fields(config) if field.name not in _DATA]
+    said = [what, *((name, getattr(config, name)) for name in names), *sizes]
+    return lambda: None if network is not None else repr(said)
 
 
 def make_loss(
@@ -171,11 +205,11 @@ def make_loss(
 
     Its arguments are the weights, :class:`Examples`, and in training a key for dropout.
     """
-    apply = functions(config, features, network).apply
     head = HEADS[config.head](config.horizon)
 
     def mean_loss(params: Params, examples: Examples, key: Array | None = None) -> Float[Array, ""]:
         inputs, valid, targets, counted = examples
+        apply = functions(config, features, network).apply
         outputs, constants = apply(params, inputs, valid, last_only=mode.last_only, key=key)
         outputs = outputs[:, -targets.shape[1] :]
         known = jnp.isfinite(targets)

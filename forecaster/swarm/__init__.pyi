@@ -1,11 +1,11 @@
 from . import recurrence as recurrence
 from .adapters.equinox_modules import equinox_functions as equinox_functions
+from .adapters.functions import Functions as Functions
 from .adapters.keras_models import keras_functions as keras_functions
 from .adapters.layers import GRU as GRU
 from .adapters.layers import LSTM as LSTM
 from .adapters.linen_modules import linen_functions as linen_functions
 from .adapters.modules import Dropout as Dropout
-from .adapters.modules import Functions as Functions
 from .adapters.modules import module_functions as module_functions
 from .arrays.data import Shared as Shared
 from .arrays.data import Streamed as Streamed
@@ -23,6 +23,7 @@ from .devices.data_parallel import shard_batch as shard_batch
 from .devices.lanes import lane_mesh as lane_mesh
 from .devices.lanes import map_members as map_members
 from .devices.lanes import use_all_cores as use_all_cores
+from .devices.stored import described as described
 from .estimators.cost import Cost as Cost
 from .estimators.recipe import Pure as Pure
 from .estimators.single import Single as Single

@@ -70,6 +70,8 @@ class Task:
       learning rates and the like may differ between members without recompiling
     - ``said``: a text that describes everything else that decides the result, so that a checkpoint
       is not continued with another batch size or loss
+    - ``description() -> str | None``: a text that says what all of these functions compute, so that
+      other processes need neither trace nor compile them; see :func:`described`
 
     Two tasks share a compiled program when they are the same object.
     """
@@ -84,3 +86,4 @@ class Task:
     metrics: tuple[str, ...] = ()
     criterion: Callable[[Mapping[str, jax.Array]], jax.Array] | None = None
     said: str = ""
+    description: Callable[[], str | None] | None = None

@@ -170,27 +170,29 @@ def flax_module(work: Work) -> Callable[[Any], Any]:
     from flax import nnx
 
     if work.network in ("lstm", "gru", "transformer", "cnn"):
-        return functools.partial(_FLAX[work.network](), work)
+        return functools.partial(_FLAX[work.network](), work.sizes)
+    sizes = work.sizes
 
     def network(rngs):
         layers = []
-        for inputs, outputs in itertools.pairwise(work.sizes):
+        for inputs, outputs in itertools.pairwise(sizes):
             layers += [nnx.Linear(inputs, outputs, rngs=rngs), nnx.relu]
         return nnx.Sequential(*layers[:-1])
 
     return network
 
 
-def _flax_recurrent() -> type:
+def _flax_recurrent(kind: str) -> type:
     from flax import nnx
 
     from forecaster import swarm
 
+    layer = getattr(swarm, kind)
+
     class Recurrent(nnx.Module):
-        def __init__(self, work, rngs):
-            layer = swarm.LSTM if work.network == "lstm" else swarm.GRU
-            self.cell = layer(*work.sizes[:2], rngs=rngs)
-            self.out = nnx.Linear(*work.sizes[1:], rngs=rngs)
+        def __init__(self, sizes, rngs):
+            self.cell = layer(*sizes[:2], rngs=rngs)
+            self.out = nnx.Linear(*sizes[1:], rngs=rngs)
 
         def __call__(self, x):
             return self.out(self.cell(x.swapaxes(0, 1), last_only=True))
@@ -202,8 +204,8 @@ def _flax_cnn() -> type:
     from flax import nnx
 
     class Convolutions(nnx.Module):
-        def __init__(self, work, rngs):
-            first, second, out = work.sizes
+        def __init__(self, sizes, rngs):
+            first, second, out = sizes
             self.one = nnx.Conv(1, first, (3, 3), rngs=rngs)
             self.two = nnx.Conv(first, second, (3, 3), rngs=rngs)
             self.out = nnx.Linear(second, out, rngs=rngs)
@@ -219,8 +221,8 @@ def _flax_transformer() -> type:
     from flax import nnx
 
     class Transformer(nnx.Module):
-        def __init__(self, work, rngs):
-            inputs, width, out = work.sizes
+        def __init__(self, sizes, rngs):
+            inputs, width, out = sizes
             self.embed = nnx.Linear(inputs, width, rngs=rngs)
             self.attend = nnx.MultiHeadAttention(HEADS, width, decode=False, rngs=rngs)
             self.wide = nnx.Linear(width, 2 * width, rngs=rngs)
@@ -237,8 +239,12 @@ def _flax_transformer() -> type:
     return Transformer
 
 
-_FLAX = {"lstm": _flax_recurrent, "gru": _flax_recurrent, "cnn": _flax_cnn,
-         "transformer": _flax_transformer}  # fmt: skip
+_FLAX = {
+    "lstm": functools.partial(_flax_recurrent, "LSTM"),
+    "gru": functools.partial(_flax_recurrent, "GRU"),
+    "cnn": _flax_cnn,
+    "transformer": _flax_transformer,
+}
 
 
 def torch_module(work: Work) -> Callable[[], Any]:

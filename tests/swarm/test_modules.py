@@ -11,7 +11,7 @@ from flax import linen, nnx
 
 from forecaster import swarm
 from forecaster.swarm import Dropout, SwarmError, linen_functions, module_functions, use_all_cores
-from forecaster.swarm.adapters.modules import pure_functions
+from forecaster.swarm.adapters.functions import pure_functions
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 

@@ -21,7 +21,14 @@ from forecaster.config import Config
 from forecaster.errors import UsageError
 from forecaster.forecasting.model import Params
 from forecaster.forecasting.networks import OwnNetwork
-from forecaster.forecasting.task import Examples, Series, cut, functions, make_loss
+from forecaster.forecasting.task import (
+    Examples,
+    Series,
+    cut,
+    description_of,
+    init_of,
+    make_loss,
+)
 from forecaster.forecasting.windows import MODES, Split
 from forecaster.series import sampled_names
 
@@ -144,12 +151,13 @@ def _pooled_task(
         return mean_loss(params, swarm.shard_batch(_as_one(jax.vmap(one)(data))))
 
     return swarm.Task(
-        init=functions(config, features, network).init,
+        init=init_of(config, features, network),
         loss=lambda params, examples, key, hyperparams: mean_loss(params, examples, key),
         batches=draw,
         take=take,
         validate=validate,
         optimizer=swarm.inject_hyperparams(swarm.adamw),
+        description=description_of("pooled", config, network, split, features, batch, batches),
     )
 
 

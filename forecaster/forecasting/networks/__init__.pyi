@@ -3,8 +3,7 @@ from .base import Head as Head
 from .base import Network as Network
 from .building import builder as builder
 from .building import network_functions as network_functions
-from .building import widen as widen
-from .building import with_network as with_network
+from .choosing import with_network as with_network
 from .linear import DLinear as DLinear
 from .linear import NLinear as NLinear
 from .mlp import MLP as MLP
@@ -19,3 +18,4 @@ from .recurrent import Recurrent as Recurrent
 from .shapes import plain_shapes as plain_shapes
 from .tcn import TCN as TCN
 from .transformer import Transformer as Transformer
+from .widening import widen as widen

@@ -8,7 +8,8 @@ from typing import Any, cast
 
 import jax
 
-from forecaster.swarm.adapters.modules import Functions, arguments, check_not_made, on_device
+from forecaster.swarm.adapters.functions import Functions, on_device
+from forecaster.swarm.adapters.modules import arguments, check_not_made
 from forecaster.swarm.arrays.variables import Variables
 from forecaster.swarm.devices.lanes import use_all_cores
 from forecaster.swarm.task import Hyperparams, Params, Tree

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from forecaster.swarm.adapters.modules import Functions
+from forecaster.swarm.adapters.functions import Functions
 from forecaster.swarm.arrays.variables import Variables, trained
 from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.devices.lanes import use_all_cores

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 import jax
 from flax import errors
 
-from forecaster.swarm.adapters.modules import Functions, arguments, flags, method_of, nothing_drawn
+from forecaster.swarm.adapters.functions import Functions
+from forecaster.swarm.adapters.modules import arguments, flags, method_of, nothing_drawn
 from forecaster.swarm.arrays.shapes import sample_shapes
 from forecaster.swarm.arrays.variables import Variables
 from forecaster.swarm.devices.lanes import use_all_cores

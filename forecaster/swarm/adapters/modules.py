@@ -10,13 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
-from forecaster.swarm.arrays.shapes import Shapes
+from forecaster.swarm.adapters.functions import Functions, on_device
 from forecaster.swarm.arrays.variables import Variables
-from forecaster.swarm.checks import SwarmError, check_takes
+from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.devices.lanes import use_all_cores
-from forecaster.swarm.task import AnyArray, Hyperparams, Params, Tree
+from forecaster.swarm.task import Hyperparams, Params, Tree
 
 Build: TypeAlias = Callable[..., nnx.Module]
 """A function ``build(rngs)`` that returns a module."""
@@ -86,28 +86,6 @@ def check_not_made(build: object, expected: str) -> None:
 
 _Path: TypeAlias = tuple[Any, ...]
 _Untrained: TypeAlias = Sequence[tuple[_Path, Any]]  # paths and variables
-
-
-class Functions(NamedTuple):
-    """One model as pure functions.
-
-    - ``init(key) -> params``: weights, or :class:`Variables` for a model with state
-    - ``apply(params, *inputs, key=None, hyperparams=None) -> predictions``: with a key, random
-      layers draw by it, as in training; state stays as it is
-    - ``export(params, hyperparams) -> model``: an ordinary model that can be called by itself
-    - ``train``: ``apply`` in training for a model with state; returns ``(predictions, state)``
-    - ``made_of``: the objects that define the model; equal ones define the same model
-    - ``takes``: names of the hyperparameters that it uses; None if unknown
-    - ``examples``: shapes of the sample examples it was made with; None if there were none
-    """
-
-    init: Callable[[Key[jax.Array, ""]], Params]
-    apply: Callable[..., Tree]
-    export: Callable[[Params, Hyperparams], Callable[..., Tree]]
-    train: Callable[..., tuple[Tree, Tree]] | None = None
-    made_of: tuple[Any, ...] = ()
-    takes: frozenset[str] | None = None
-    examples: Shapes | None = None
 
 
 class Rate(nnx.Variable[jax.Array]):
@@ -398,11 +376,6 @@ def arguments(
     return tuple(inputs), options
 
 
-def on_device(leaf: AnyArray) -> jax.Array:
-    """Return an array as a JAX array."""
-    return jnp.asarray(leaf)
-
-
 def _set_rates(module: nnx.Module, hyperparams: Hyperparams) -> None:
     for _, node in nnx.iter_graph(module):
         if isinstance(node, Rate):
@@ -410,32 +383,6 @@ def _set_rates(module: nnx.Module, hyperparams: Hyperparams) -> None:
             if name in hyperparams:
                 rate = jnp.float32(hyperparams[name])
                 node.set_value(jnp.broadcast_to(rate, np.shape(node.get_value())))
-
-
-def pure_functions(init: Callable[[jax.Array], Params], apply: Callable[..., Tree]) -> Functions:
-    """Return a model of two pure functions, ``init(key) -> params`` and ``apply(params, inputs)``.
-
-    ``apply`` may take ``key``: a random key in training, None otherwise.
-    """
-    check_takes(init, "init(key)", 1)
-    check_takes(apply, "apply(params, inputs)", 2, "key")
-    takes_key = "key" in inspect.signature(apply).parameters
-
-    def run(
-        params: Params,
-        *inputs: Tree,
-        key: jax.Array | None = None,
-        hyperparams: Hyperparams | None = None,
-        **options: Any,
-    ) -> Tree:
-        del hyperparams
-        return apply(params, *inputs, **options, **({"key": key} if takes_key else {}))
-
-    def export(params: Params, hyperparams: Hyperparams) -> Callable[..., Tree]:
-        del hyperparams
-        return functools.partial(run, params)
-
-    return Functions(init, run, export, made_of=(init, apply), takes=frozenset())
 
 
 def _module(build: Build) -> nnx.Module:

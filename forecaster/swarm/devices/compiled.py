@@ -4,7 +4,8 @@ A program whose process has chosen no folder, by ``keep_compiled`` or by JAX's o
 in the user's cache folder. JAX is set to that folder only while one of our programs is compiled:
 other programs of the process are not kept there.
 
-JAX writes and reads its cache but never mends or shortens it; ``look_after`` does.
+JAX writes and reads its cache but never mends or shortens it; ``look_after`` does. It also bounds
+the number of programs that ``stored`` keeps in the same folder.
 """
 
 import contextlib
@@ -23,11 +24,14 @@ from typing import Any
 import jax
 
 _PROGRAM = "-cache"  # how JAX ends the names of compiled programs
+STORED = "-traced"  # how the names of programs end that are found without tracing
+UNFINISHED = "-traced.tmp"  # how they end while they are written
 _LOOKED = ".looked"  # its modification time is the time of the last look
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _AT_ONCE = 1 << 20  # bytes
-_MOST = 100  # programs that are kept; a fit uses some fifteen, each new length of series one more
-_MOST_IN_USE = 1000  # programs that are kept even if all were used within a day
+# Files that are kept; a fit uses some fifteen of each kind, each new length of series one more
+_MOST, _MOST_STORED = 100, 300
+_MOST_IN_USE = 1000  # files of a kind that are kept even if all were used within a day
 _IN_USE = 24 * 3600.0  # seconds; the time of the last use is only kept to the day
 
 
@@ -49,9 +53,11 @@ def keep_compiled(folder: Path) -> None:
 
     FORECASTER_CACHE=off keeps none.
     """
+    global _chosen
     path = str(folder.resolve())
     if _turned_off() or not _is_text(path):
         return
+    _chosen = path
     look_after(folder)
     _ignore_failures()
     jax.config.update(_DIR, path)
@@ -59,9 +65,8 @@ def keep_compiled(folder: Path) -> None:
     jax.config.update(_BYTES, 0)
 
 
-_lock = threading.Lock()  # guards the two below
-_compiling = 0  # active calls of kept
-_before: tuple[Any, ...] = ()  # JAX's settings before the first active call
+_chosen: str | None = None  # the folder of keep_compiled
+_lock = threading.RLock()  # held while JAX's settings are not those of the process
 
 
 @contextlib.contextmanager
@@ -70,24 +75,48 @@ def kept() -> Generator[None]:
 
     Where the process or the user has chosen a folder, or turned JAX's cache off, nothing changes.
     """
-    global _compiling, _before
     names = _DIR, _SECONDS, _BYTES
     with _lock:
-        free = _compiling > 0 or not _setting(_DIR)
-        folder = default_folder() if free and _setting("jax_enable_compilation_cache") else None
+        before = tuple(map(_setting, names))
+        free = not _setting(_DIR) and _setting("jax_enable_compilation_cache")
+        folder = default_folder() if free else None
         if folder is not None:
-            if _compiling == 0:
-                _before = tuple(map(_setting, names))
-                _choose(names, (folder, _WORTH_OF_OURS, 0))
-            _compiling += 1
-    try:
-        yield
-    finally:
-        if folder is not None:
-            with _lock:
-                _compiling -= 1
-                if _compiling == 0:
-                    _choose(names, _before)
+            _choose(names, (folder, _WORTH_OF_OURS, 0))
+        try:
+            yield
+        finally:
+            if folder is not None:
+                _choose(names, before)
+
+
+@contextlib.contextmanager
+def compiled_anew() -> Generator[None]:
+    """Keep JAX's cache out of the programs that are compiled meanwhile.
+
+    XLA writes a program that it has read from there without its machine code.
+    """
+    with _lock:
+        before = _setting(_DIR)
+        if before:
+            _choose((_DIR,), (None,))
+        try:
+            yield
+        finally:
+            if before:
+                _choose((_DIR,), (before,))
+
+
+def own_folder() -> str | None:
+    """Return the folder of programs that are found without tracing.
+
+    None where the process or the user has chosen a folder for JAX's cache, or turned it off.
+    """
+    with _lock:
+        if not _setting("jax_enable_compilation_cache"):
+            return None
+        if chosen := _setting(_DIR):
+            return _chosen if chosen == _chosen else None
+        return default_folder()
 
 
 def _setting(name: str) -> Any:
@@ -115,7 +144,7 @@ def default_folder() -> str | None:
         return None
     chosen = os.environ.get(SWITCH, "")
     top = Path(chosen or platformdirs.user_cache_dir("forecaster", appauthor=False))
-    folder = (top / f"swarm-{_processor()}").absolute()
+    folder = (top / f"swarm-{processor()}").absolute()
     if not _is_text(str(folder)):
         return None
     look_after(folder)
@@ -141,7 +170,8 @@ def _ignore_failures() -> None:
     warnings.filterwarnings("ignore", module=r"jax\._src\.compil.*")
 
 
-def _processor() -> str:
+@functools.cache
+def processor() -> str:
     """Return a short hash of the kind of processor, for which programs are compiled."""
     said = [platform.machine(), platform.processor()]
     try:
@@ -159,36 +189,46 @@ def look_after(folder: Path) -> None:
 
     JAX would neither use nor replace a damaged program. Only programs written since the last look
     are read, so a process that compiles nothing reads none. The hundred programs used last stay,
-    because daily forecasts compile one a day. So do all that were used within the last day, up to a
-    thousand.
+    because daily forecasts compile one a day, and three hundred files of ``stored``. So do all that
+    were used within the last day, up to a thousand of each kind.
     """
     looked = folder / _LOOKED
     try:
         since = looked.stat().st_mtime_ns if looked.exists() else 0
-        new: list[Path] = []
-        used: list[tuple[float, Path]] = []
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if not entry.name.endswith(_PROGRAM) or entry.is_dir():
-                    continue
-                if not entry.is_file():  # JAX would wait for what comes out of a pipe
-                    Path(entry.path).unlink()
-                    continue
-                times = entry.stat()
-                used.append((max(times.st_atime, times.st_mtime), Path(entry.path)))
-                if times.st_mtime_ns >= since:
-                    new.append(Path(entry.path))
+        of_jax, ours, unfinished = (_files(folder, each) for each in (_PROGRAM, STORED, UNFINISHED))
+        new = [path for path, about in of_jax if about.st_mtime_ns >= since]
         if new:
             looked.touch()  # before they are read: what is written meanwhile is read next time
         for program in new:
             if not _is_whole(program.read_bytes()):
                 program.unlink(missing_ok=True)
-        used.sort()
-        for number, (when, program) in enumerate(used[:-_MOST]):
-            if when < time.time() - _IN_USE or number < len(used) - _MOST_IN_USE:
-                program.unlink(missing_ok=True)
+        _forget(of_jax, _MOST)
+        _forget(ours, _MOST_STORED)
+        _forget(unfinished, 0)  # their processes were killed
     except OSError:
         return
+
+
+def _files(folder: Path, ending: str) -> list[tuple[Path, os.stat_result]]:
+    """Return the files of a folder with an ending; remove what is neither a file nor a folder."""
+    found: list[tuple[Path, os.stat_result]] = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if not entry.name.endswith(ending) or entry.is_dir():
+                continue
+            if entry.is_file():
+                found.append((Path(entry.path), entry.stat()))
+            else:  # JAX would wait for what comes out of a pipe
+                Path(entry.path).unlink()
+    return found
+
+
+def _forget(files: list[tuple[Path, os.stat_result]], most: int) -> None:
+    """Remove files but the ``most`` used last, and those used within the last day."""
+    used = sorted((max(about.st_atime, about.st_mtime), path) for path, about in files)
+    for number, (when, path) in enumerate(used[: len(used) - most]):
+        if when < time.time() - _IN_USE or number < len(used) - _MOST_IN_USE:
+            path.unlink(missing_ok=True)
 
 
 def _is_whole(program: bytes) -> bool:

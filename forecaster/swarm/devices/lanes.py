@@ -30,6 +30,7 @@ from forecaster.swarm.arrays.data import (
 from forecaster.swarm.checks import SwarmError, check_counts, warn
 from forecaster.swarm.devices.data_parallel import AXIS
 from forecaster.swarm.devices.programs import Program, cores, spread
+from forecaster.swarm.devices.stored import description_of
 from forecaster.swarm.task import Tree
 
 log = logging.getLogger(__name__)
@@ -382,4 +383,4 @@ def _spread_whole(function: Callable[..., Tree], mesh: Mesh, *, once: bool) -> P
         return function(*with_shared(trees, shared))
 
     name = getattr(function, "__name__", "")
-    return spread(of_member, mesh, once=once, name=name)
+    return spread(of_member, mesh, once=once, name=name, description=description_of(function))

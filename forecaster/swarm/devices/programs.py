@@ -1,7 +1,8 @@
 """Compiled programs: a function of one member, mapped over chunks of members on all lanes.
 
 Programs are cached by the text of their lowered code: functions that are traced again use the
-executables of equal ones, even if they are other Python objects.
+executables of equal ones, even if they are other Python objects. Those of functions with a
+description are not traced if another process, or another object, has compiled them: see ``stored``.
 """
 
 import collections
@@ -22,12 +23,12 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from forecaster.swarm.canonical import shape_in_jax
-from forecaster.swarm.devices import threefry
+from forecaster.swarm.devices import stored, threefry
 from forecaster.swarm.devices.compiled import kept
 from forecaster.swarm.task import Tree
 
 _CompilerError = cast(type[Exception], jax.errors.JaxRuntimeError)
-_MOST = 64  # executables that are kept
+_MOST = 64  # executables that are kept in memory
 _compiled: collections.OrderedDict[str, Any] = collections.OrderedDict()
 
 
@@ -39,7 +40,14 @@ class Program:
     It returns such a tree.
     """
 
-    def __init__(self, function: Callable[..., Tree], mesh: Mesh, *, once: bool = False):
+    def __init__(
+        self,
+        function: Callable[..., Tree],
+        mesh: Mesh,
+        *,
+        once: bool = False,
+        description: stored.Description | None = None,
+    ):
         # Explicit output shardings, because empty arrays would come out replicated.
         self._split, self._whole = NamedSharding(mesh, P("lane")), NamedSharding(mesh, P())
         self._jitted = jax.jit(function, out_shardings=self._split)
@@ -47,6 +55,7 @@ class Program:
         self._options = _cpu_options(once=once) if on_cpus else {}
         # XLA cannot split calls of the compiled hash over the devices of a lane.
         self._mesh, self._hashed = mesh, on_cpus and mesh.axis_names == ("lane",)
+        self._description = description if on_cpus else None
         self._by_shape: dict[Any, Any] = {}
 
     def __call__(self, *args: Tree) -> Tree:
@@ -61,8 +70,25 @@ class Program:
             while len(self._by_shape) >= _MOST:
                 del self._by_shape[next(iter(self._by_shape))]
             with without_collections():
-                self._by_shape[key] = _shared(self._lower(*args), self._mesh, self._options)
+                self._by_shape[key] = self._found(*args)
         return self._by_shape[key]
+
+    def _found(self, *args: Tree) -> Any:
+        """Return the executable from memory or disk, or trace and compile it."""
+        leaves, structure = cast(tuple[list[Any], Any], jax.tree.flatten(args))
+        shapes = [(leaf.shape, leaf.dtype, _placed_as(leaf)) for leaf in leaves]
+        devices = list(self._mesh.devices.flat)
+        inline = devices[0].client is not jax.local_devices()[0].client
+        name = stored.name_of(
+            self._description, self._jitted.__name__, structure, shapes, self._mesh, devices,
+            inline, sorted(self._options.items()),
+        )  # fmt: skip
+        if name and (executable := _compiled.get(name) or stored.load(name, self._mesh)):
+            return _remembered(name, executable)
+        lowered = self._lower(*args)
+        text: str = lowered.as_text()
+        executable = _shared(lowered, text, self._mesh, self._options, name)
+        return _remembered(name, executable) if name and not _calls_back(text) else executable
 
     def compile(self, *args: Tree) -> Any:
         """Compile an executable for arguments of these shapes, without the caches of programs."""
@@ -88,6 +114,11 @@ class Program:
         return bool(self._by_shape)
 
 
+def _placed_as(leaf: Any) -> tuple[str, bool]:
+    """Return what decides the code beside the shape and type of an array on the devices."""
+    return str(getattr(leaf, "sharding", "")), bool(getattr(leaf, "weak_type", False))
+
+
 def _as_placed(sharding: NamedSharding, leaf: Any) -> Any:
     if not isinstance(leaf, np.ndarray):
         return leaf
@@ -95,10 +126,12 @@ def _as_placed(sharding: NamedSharding, leaf: Any) -> Any:
     return shape_in_jax(array.shape, array.dtype, sharding)
 
 
-def _shared(lowered: Any, mesh: Mesh, options: dict[str, Any]) -> Any:
-    """Return a lowered program's executable; programs of the same text are compiled once."""
-    text: str = lowered.as_text()
-    if "callback" in text:  # a callback refers to objects of this process
+def _shared(lowered: Any, text: str, mesh: Mesh, options: dict[str, Any], name: str | None) -> Any:
+    """Return a lowered program's executable; programs of the same ``text`` are compiled once.
+
+    ``name``: its name on disk, see :func:`stored.name_of`.
+    """
+    if _calls_back(text):
         return _executable(lowered, options)
     # Devices of other clients may have the same numbers.
     devices = [(id(device.client), device.id) for device in mesh.devices.flat]
@@ -111,13 +144,28 @@ def _shared(lowered: Any, mesh: Mesh, options: dict[str, Any]) -> Any:
         sorted(options.items()),
     )
     key = hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()
-    if key not in _compiled:
-        with kept():
-            _compiled[key] = _executable(lowered, options)
+    if (executable := _compiled.get(key)) is None:
+        compile_it = functools.partial(_executable, lowered, options)
+        if name:
+            executable = stored.compiled_and_kept(name, mesh, compile_it)
+        else:
+            with kept():
+                executable = compile_it()
+    return _remembered(key, executable)
+
+
+def _calls_back(text: str) -> bool:
+    """Return whether a lowered program has callbacks, which refer to objects of this process."""
+    return "callback" in text
+
+
+def _remembered(key: str, executable: Any) -> Any:
+    """Return an executable, which stays in memory as one of those used last."""
+    _compiled[key] = executable
     _compiled.move_to_end(key)
     while len(_compiled) > _MOST:
         _compiled.popitem(last=False)
-    return _compiled[key]
+    return executable
 
 
 def _executable(lowered: Any, options: dict[str, Any]) -> Any:
@@ -193,6 +241,7 @@ def spread(
     once: bool = False,
     name: str = "",
     chunked: bool = False,
+    description: stored.Description | None = None,
 ) -> Program:
     """Turn a function of one member into a compiled function of all members, on every lane.
 
@@ -201,6 +250,7 @@ def spread(
     - ``once``: it runs once per member, so that on CPUs it is compiled fast rather than well (on
       other devices the first validation of members would suffer)
     - ``name``: shown in profiles as ``jit_swarm_NAME``; by default the function's
+    - ``description``: says what the function computes, so that its programs are kept on disk
     - ``chunked``: trees hold arrays (lane, chunk, member, ...), scalars are arrays (lane, chunk),
       and a lane runs its chunks one after another
     """
@@ -226,4 +276,4 @@ def spread(
 
     name = name or getattr(function, "__name__", "")
     everywhere.__name__ = f"swarm_{name}" if name.isidentifier() else "swarm_function"
-    return Program(everywhere, mesh, once=once)
+    return Program(everywhere, mesh, once=once, description=description)

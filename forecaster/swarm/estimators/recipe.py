@@ -12,11 +12,12 @@ import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Float, UInt32
 
-from forecaster.swarm.adapters.modules import Functions
+from forecaster.swarm.adapters.functions import Functions
 from forecaster.swarm.arrays.shapes import naming_arrays
 from forecaster.swarm.checks import SwarmError, warn
+from forecaster.swarm.devices.stored import described
 from forecaster.swarm.task import Hyperparams, Params, Task, Tree
-from forecaster.swarm.training.content import Content, Unreadable
+from forecaster.swarm.training.content import Content, Unreadable, text_of
 from forecaster.swarm.training.equality import same_function
 from forecaster.swarm.training.keys import typed_key
 from forecaster.swarm.training.loop import State, Status, init_state, train_on_batch, where
@@ -103,6 +104,20 @@ class Recipe:
 
         return noticing
 
+    def _described(self, function: Callable[..., Any], *settings: Any) -> Callable[..., Any]:
+        """Return a function of the recipe, with a description of what it computes."""
+        return described(function, lambda: self._description(function.__name__, *settings))
+
+    def _description(self, *settings: Any) -> str | None:
+        """Describe a function of the recipe, by its name or settings; None if it is not shared."""
+        self._notice()
+        if self.sharing is None or self.sharing.stale:
+            return None
+        try:
+            return text_of((self.sharing.made, settings))
+        except (Unreadable, RecursionError):
+            return None
+
     @functools.lru_cache(maxsize=32)  # noqa: B019, keeps few recipes alive
     def task(
         self,
@@ -126,7 +141,10 @@ class Recipe:
             mode=seen.mode,
         )
         return dataclasses.replace(
-            task, init=self._noticing(task.init), loss=self._noticing(task.loss)
+            task,
+            init=self._noticing(task.init),
+            loss=self._noticing(task.loss),
+            description=lambda: self._description("task", batch_size, validated, seen),
         )
 
     @functools.cached_property
@@ -136,7 +154,7 @@ class Recipe:
         def initialise(key: jax.Array, hyperparams: Hyperparams) -> State:
             return init_state(self.task(), key, hyperparams)
 
-        return initialise
+        return self._described(initialise)
 
     @functools.cached_property
     def predict(self) -> Callable[[Params, Hyperparams, Tree], Tree]:
@@ -147,7 +165,7 @@ class Recipe:
             with naming_arrays(inputs=inputs):
                 return self._apply(params, inputs, hyperparams=hyperparams)
 
-        return predict
+        return self._described(predict)
 
     @functools.cached_property
     def sample(self) -> Callable[[Params, Hyperparams, Tree], Tree]:
@@ -165,7 +183,7 @@ class Recipe:
             with naming_arrays(inputs=inputs):
                 return self._apply(params, inputs, key=key, hyperparams=hyperparams)
 
-        return sample
+        return self._described(sample)
 
     @functools.cached_property
     def evaluate(self) -> Callable[[Params, Hyperparams, Batch], Float[jax.Array, ""]]:
@@ -177,7 +195,7 @@ class Recipe:
             found = loss(params, self._batch(batch), None, hyperparams)
             return jnp.where((jnp.asarray(batch[2]) > 0).any(), found, jnp.nan)
 
-        return evaluate
+        return self._described(evaluate)
 
     @functools.cached_property
     def step(
@@ -191,7 +209,7 @@ class Recipe:
             active = (jnp.asarray(batch[2]) > 0).any()
             return train_on_batch(self.task(), state, self._batch(batch), hyperparams, active)
 
-        return step
+        return self._described(step)
 
     @functools.cached_property
     def step_best(
@@ -209,7 +227,7 @@ class Recipe:
             state, loss = self.step(state._replace(params=state.best_params), hyperparams, batch)
             return state._replace(params=None), loss
 
-        return step
+        return self._described(step, "best")
 
     @functools.cached_property
     def pure(self) -> Pure:

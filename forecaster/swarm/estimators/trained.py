@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int32, Shaped
 
-from forecaster.swarm.adapters.modules import on_device
+from forecaster.swarm.adapters.functions import on_device
 from forecaster.swarm.arrays.members import take_members
 from forecaster.swarm.arrays.variables import count_weights
 from forecaster.swarm.checks import row_of, warn

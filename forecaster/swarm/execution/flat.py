@@ -16,6 +16,7 @@ import numpy as np
 
 from forecaster.swarm.arrays.data import Held, with_shared
 from forecaster.swarm.arrays.members import take_members
+from forecaster.swarm.devices.stored import recalled, shapes_of
 from forecaster.swarm.task import AnyArray, Data, Hyperparams, Limits, Member, Task, Tree
 from forecaster.swarm.training.loop import Origin, State, start
 
@@ -137,5 +138,9 @@ def state_form(
     ) -> State:
         return start(task, key, Member(with_shared(unshared, shared), hyperparams, limits))
 
-    one = take_members((origin, hyperparams, limits), 0)
-    return Form.of(jax.eval_shape(first_state, *one, held.example, held.shared))
+    shapes = *take_members((origin, hyperparams, limits), 0), held.example, held.shared
+
+    def traced() -> Form:
+        return Form.of(jax.eval_shape(first_state, *shapes))
+
+    return recalled(traced, task.description, "form", shapes_of(shapes))

@@ -2,6 +2,9 @@
 
 Two functions of the same content give the same programs, so that the second one need not be traced.
 Only the kinds of values listed here are read; a function that reads anything else is not shared.
+
+Within a process, code, classes and mutable values are compared by identity. ``text_of`` describes
+them by what they hold, so that other processes can compare it.
 """
 
 import builtins
@@ -13,14 +16,13 @@ import site
 import sys
 import sysconfig
 import types
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import nnx
 from jax.core import Tracer
 
 _MOST_BYTES = 2**24  # of an array that is read
@@ -28,7 +30,6 @@ _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 _LISTED = (tuple, list, set, frozenset)
 _CUSTOM = (jax.custom_jvp, jax.custom_vjp)
 _JITTED = type(jax.jit(lambda: None))
-_NODES = cast(Any, type)(getattr(nnx.Module, "_pytree__nodes", None))  # of Flax's classes
 
 # Libraries whose functions depend on nothing but their arguments and the settings of JAX
 _LIBRARIES = {
@@ -77,30 +78,34 @@ class Content:
         self._seen[id(value)] = len(self._seen)
         self.kept.append(value)
         if _is_of_library(value):
-            return "itself", id(value)
+            return "itself", self._which(value)
         return self._of_object(value)
+
+    def _which(self, value: Any) -> Hashable:
+        """Return what tells a code, a class, a function or a mutable value from others."""
+        return id(value)
 
     def _of_object(self, value: Any) -> Hashable:
         kind = cast(Any, type(value))
         attributes = cast(dict[str, Any], getattr(value, "__dict__", {}))
         if isinstance(value, jax.Array) or kind is np.ndarray or _is_scalar(value):
-            return _numbers(value)
+            return self._numbers(value)
         if kind is dict:
-            return id(value), tuple((self.of(key), self.of(value[key])) for key in value)
-        if kind is _NODES:
+            return self._which(value), tuple((self.of(key), self.of(value[key])) for key in value)
+        if kind is _nodes_of_flax():
             return "nodes", self._named(dict(value))
         if kind in _LISTED or _is_named_tuple(value):
             mutable = kind in (list, set)  # changed, it is no longer equal to another
-            return id(value if mutable else kind), tuple(map(self.of, value))
+            return self._which(value if mutable else kind), tuple(map(self.of, value))
         if kind is functools.partial:
             named = self._named(value.keywords), self._named(attributes)
             return "partial", self.of(value.func), self.of(value.args), named
         if kind is types.FunctionType:
             return self._of_function(value)
         if kind in _CUSTOM:  # its rules are among its attributes
-            return "custom", id(value), self._named(attributes)
+            return "custom", self._which(value), self._named(attributes)
         if kind is _JITTED:
-            return "jitted", id(value), self.of(value.__wrapped__)
+            return "jitted", self._which(value), self.of(value.__wrapped__)
         if isinstance(value, type):
             return self._of_class(value)
         if isinstance(value, np.dtype) and not value.hasobject and value.names is None:
@@ -116,10 +121,10 @@ class Content:
         if _is_installed(code.co_filename):
             if _is_impure(code.co_name):
                 raise Unreadable(code.co_name)
-            return id(code), parts
+            return self._which(code), parts
         bound = function.__globals__
         names = sorted(set(_names(code, bound)))
-        return id(code), parts, tuple((name, self.of(bound[name])) for name in names)
+        return self._which(code), parts, tuple((name, self.of(bound[name])) for name in names)
 
     def _held(self, cell: types.CellType) -> Hashable:
         try:
@@ -131,28 +136,90 @@ class Content:
         if type(made) is not type and not _is_of_library(type(made)):
             raise Unreadable(made.__qualname__)  # attributes of the class's own class
         own = self._named({name: _function_of(value) for name, value in vars(made).items()})
-        return "class", id(made), tuple(map(self.of, made.__bases__)), own
+        return "class", self._which(made), tuple(map(self.of, made.__bases__)), own
 
     def _named(self, attributes: dict[str, Any]) -> Hashable:
         names = sorted(attributes.keys() - _NO_MATTER)
         return tuple((name, self.of(attributes[name])) for name in names)
 
+    def _numbers(self, array: Any) -> Hashable:
+        if isinstance(array, Tracer) or array.nbytes > _MOST_BYTES:
+            raise Unreadable("array")
+        kind, place = cast(Any, type(array)), str(getattr(array, "sharding", ""))
+        whose = self._which(array if kind is np.ndarray else kind)
+        about = whose, place, str(array.dtype), getattr(array, "weak_type", False)
+        if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
+            with jax.ensure_compile_time_eval():  # a function that is being traced may be read
+                about += (str(jax.random.key_impl(array)),)
+                array = jax.random.key_data(array)
+        raw = np.asarray(array)
+        if raw.dtype.hasobject or raw.dtype.names is not None:
+            raise Unreadable("array of objects")
+        digest = hashlib.sha256(np.ascontiguousarray(raw).tobytes()).hexdigest()
+        return "array", about, raw.shape, raw.strides, digest
 
-def _numbers(array: Any) -> Hashable:
-    if isinstance(array, Tracer) or array.nbytes > _MOST_BYTES:
-        raise Unreadable("array")
-    kind, place = cast(Any, type(array)), str(getattr(array, "sharding", ""))
-    whose = id(array if kind is np.ndarray else kind)
-    about = whose, place, str(array.dtype), getattr(array, "weak_type", False)
-    if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
-        with jax.ensure_compile_time_eval():  # a function that is being traced may be read
-            about += (str(jax.random.key_impl(array)),)
-            array = jax.random.key_data(array)
-    raw = np.asarray(array)
-    if raw.dtype.hasobject or raw.dtype.names is not None:
-        raise Unreadable("array of objects")
-    digest = hashlib.sha256(np.ascontiguousarray(raw).tobytes()).hexdigest()
-    return "array", about, raw.shape, raw.strides, digest
+
+def _nodes_of_flax() -> Any:
+    """Return the class of what Flax keeps of each class of modules; None if Flax is not loaded."""
+    nodes = getattr(getattr(sys.modules.get("flax.nnx"), "Module", None), "_pytree__nodes", None)
+    return None if nodes is None else cast(Any, type)(nodes)
+
+
+class _Lasting(Content):
+    """Reads values as :class:`Content` does, and names nothing by an identity of this process."""
+
+    def _which(self, value: Any) -> Hashable:
+        if isinstance(value, types.CodeType):
+            return _of_code(value)
+        if type(value) is types.ModuleType:
+            return "module", value.__name__
+        if type(value) in (dict, list, np.ndarray, *_CUSTOM):
+            return type(value).__name__
+        name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
+        if type(value) is _JITTED and not _is_of_library(value):
+            raise Unreadable("jitted")  # its static arguments and the like are not read
+        if name is None:
+            raise Unreadable(type(value).__qualname__)
+        return value.__module__, name
+
+    def _of_object(self, value: Any) -> Hashable:
+        if type(value) in (set, frozenset):
+            return type(value).__name__, _sorted(value)
+        return super()._of_object(value)
+
+
+def _of_code(code: types.CodeType) -> Hashable:
+    """Return all of a code that decides what it does."""
+    return (
+        code.co_code, tuple(map(_constant, code.co_consts)), code.co_names, code.co_varnames,
+        code.co_freevars, code.co_cellvars, code.co_flags, code.co_argcount,
+        code.co_posonlyargcount, code.co_kwonlyargcount, code.co_exceptiontable, code.co_name,
+    )  # fmt: skip
+
+
+def _constant(value: Any) -> Hashable:
+    if isinstance(value, types.CodeType):
+        return _of_code(value)
+    if isinstance(value, tuple):
+        return tuple(map(_constant, cast(tuple[Any, ...], value)))
+    if isinstance(value, frozenset):
+        return _sorted(cast(frozenset[Any], value))
+    return type(value).__name__, repr(value)
+
+
+def _sorted(values: Iterable[Any]) -> Hashable:
+    """Return the values of a set in an order that does not depend on the process."""
+    if any(type(value) not in _PLAIN for value in values):
+        raise Unreadable("set")
+    return tuple(sorted((type(value).__name__, repr(value)) for value in values))
+
+
+def text_of(value: Any) -> str:
+    """Return a text of what decides a value's behaviour, the same in all processes.
+
+    Raises Unreadable, and RecursionError for values that are nested too deeply.
+    """
+    return hashlib.sha256(repr(_Lasting().of(value)).encode()).hexdigest()
 
 
 def _is_scalar(value: object) -> bool:

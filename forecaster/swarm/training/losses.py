@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Bool, Float, Key
 
-from forecaster.swarm.adapters.modules import Functions
+from forecaster.swarm.adapters.functions import Functions
 from forecaster.swarm.arrays.shapes import naming_arrays
 from forecaster.swarm.arrays.variables import Variables
 from forecaster.swarm.checks import SwarmError, check_takes

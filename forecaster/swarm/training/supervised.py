@@ -11,7 +11,7 @@ import optax
 from jax.typing import DTypeLike
 from jaxtyping import Bool, Float, Int, Key, Shaped, UInt32
 
-from forecaster.swarm.adapters.modules import Build, Functions, module_functions, pure_functions
+from forecaster.swarm.adapters.functions import Functions, pure_functions
 from forecaster.swarm.arrays.data import Shared
 from forecaster.swarm.checks import SwarmError, check_counts
 from forecaster.swarm.devices.data_parallel import shard_batch
@@ -55,7 +55,9 @@ def functions_of(model: object) -> Functions:
             "model: expected a function build(rngs) of a flax.nnx module, or a pair (init, apply); "
             f"got {model!r}"
         )
-    return module_functions(cast(Build, model))
+    from forecaster.swarm.adapters.modules import module_functions  # loads Flax
+
+    return module_functions(model)
 
 
 def shuffled_batches(

@@ -1,0 +1,67 @@
+"""A model as pure functions, whatever library it comes from. Imports none of them."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Key
+
+from forecaster.swarm.arrays.shapes import Shapes
+from forecaster.swarm.checks import check_takes
+from forecaster.swarm.task import AnyArray, Hyperparams, Params, Tree
+
+
+class Functions(NamedTuple):
+    """One model as pure functions.
+
+    - ``init(key) -> params``: weights, or :class:`Variables` for a model with state
+    - ``apply(params, *inputs, key=None, hyperparams=None) -> predictions``: with a key, random
+      layers draw by it, as in training; state stays as it is
+    - ``export(params, hyperparams) -> model``: an ordinary model that can be called by itself
+    - ``train``: ``apply`` in training for a model with state; returns ``(predictions, state)``
+    - ``made_of``: the objects that define the model; equal ones define the same model
+    - ``takes``: names of the hyperparameters that it uses; None if unknown
+    - ``examples``: shapes of the sample examples it was made with; None if there were none
+    """
+
+    init: Callable[[Key[jax.Array, ""]], Params]
+    apply: Callable[..., Tree]
+    export: Callable[[Params, Hyperparams], Callable[..., Tree]]
+    train: Callable[..., tuple[Tree, Tree]] | None = None
+    made_of: tuple[Any, ...] = ()
+    takes: frozenset[str] | None = None
+    examples: Shapes | None = None
+
+
+def pure_functions(init: Callable[[jax.Array], Params], apply: Callable[..., Tree]) -> Functions:
+    """Return a model of two pure functions, ``init(key) -> params`` and ``apply(params, inputs)``.
+
+    ``apply`` may take ``key``: a random key in training, None otherwise.
+    """
+    check_takes(init, "init(key)", 1)
+    check_takes(apply, "apply(params, inputs)", 2, "key")
+    takes_key = "key" in inspect.signature(apply).parameters
+
+    def run(
+        params: Params,
+        *inputs: Tree,
+        key: jax.Array | None = None,
+        hyperparams: Hyperparams | None = None,
+        **options: Any,
+    ) -> Tree:
+        del hyperparams
+        return apply(params, *inputs, **options, **({"key": key} if takes_key else {}))
+
+    def export(params: Params, hyperparams: Hyperparams) -> Callable[..., Tree]:
+        del hyperparams
+        return functools.partial(run, params)
+
+    return Functions(init, run, export, made_of=(init, apply), takes=frozenset())
+
+
+def on_device(leaf: AnyArray) -> jax.Array:
+    """Return an array as a JAX array."""
+    return jnp.asarray(leaf)

@@ -1,0 +1,315 @@
+"""Programs that another process has compiled: which are found, and that they are the right ones."""
+
+import dataclasses
+import functools
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+from jax.experimental import serialize_executable
+
+from forecaster import swarm
+from forecaster.swarm.devices import compiled, programs, stored
+from forecaster.swarm.devices.lanes import _spread_whole
+from forecaster.swarm.estimators import recipe as recipes
+from forecaster.swarm.execution import schedule
+from forecaster.swarm.training.content import Unreadable, text_of
+from tests.swarm import test_sharing
+from tests.swarm.test_swarm import X, Y, same
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Return the folder of programs, which is new; JAX has none. Afterwards all is as before."""
+    names = compiled._DIR, compiled._SECONDS, compiled._BYTES
+    before = tuple(map(compiled._setting, names))
+    monkeypatch.setenv("FORECASTER_CACHE", str(tmp_path))
+    compiled._choose(names, (None, 1.0, 0))
+    compiled.default_folder.cache_clear()
+    forget()
+    found = compiled.own_folder()
+    assert found is not None
+    yield Path(found)
+    compiled._choose(names, before)
+    compiled.default_folder.cache_clear()
+    forget()
+
+
+def forget():
+    """Forget what this process has traced and compiled, as a new one has not."""
+    programs.forget_programs()
+    _spread_whole.cache_clear()
+    schedule.compiled.cache_clear()
+    recipes._recipes.clear()
+    jax.clear_caches()
+
+
+@pytest.fixture
+def lowerings(monkeypatch):
+    """Return a list that grows by one with each program that is traced and lowered."""
+    made: list[str] = []
+    lower = programs.Program._lower
+
+    def counted(self, *args):
+        made.append(self._jitted.__name__)
+        return lower(self, *args)
+
+    monkeypatch.setattr(programs.Program, "_lower", counted)
+    return made
+
+
+def build(rngs):
+    return nnx.Sequential(nnx.Linear(3, 5, rngs=rngs), nnx.relu, nnx.Linear(5, 1, rngs=rngs))
+
+
+def trained(model=build, loss=optax.squared_error):
+    made = swarm.Swarm(model, 3, loss=loss, optimizer=optax.adam)
+    made = made.fit(X[:3], Y[:3], epochs=2, batch_size=16)
+    return made.params, made.predict(X[:3]), made.step(X[:3], Y[:3])[1], made.evaluate(X[:3], Y[:3])
+
+
+def test_what_another_process_has_compiled_is_not_traced_and_has_the_same_bits(folder, lowerings):
+    first = trained()
+    names = {path.name for path in folder.glob("*-traced")}
+    assert len(lowerings) >= 5 and len(names) >= len(lowerings)
+    assert not list(folder.glob("*-cache"))  # JAX would keep them once more
+    lowerings.clear()
+    forget()
+    assert same(trained(), first)
+    assert not lowerings and {path.name for path in folder.glob("*-traced")} == names
+
+
+def test_another_function_other_sizes_and_other_settings_are_compiled_anew(folder, lowerings):
+    changes = [
+        functools.partial(trained, loss=lambda p, y: 2 * (p - y) ** 2),
+        functools.partial(trained, lambda rngs: nnx.Linear(3, 1, rngs=rngs)),
+        lambda: swarm.Swarm(build, 3, loss=optax.squared_error).predict(X[:3, :7]),
+    ]
+    trained()
+    for change in changes:
+        lowerings.clear()
+        forget()
+        change()
+        assert lowerings
+    lowerings.clear()
+    forget()
+    with jax.numpy_dtype_promotion("standard"), jax.default_matmul_precision("highest"):
+        trained()
+    assert lowerings
+
+
+@pytest.mark.parametrize("damage", [bytes.__len__, lambda raw: raw[:-9], lambda raw: raw[::-1]])
+def test_a_damaged_program_is_compiled_again_and_replaced(folder, lowerings, damage):
+    first = trained()
+    files = list(folder.glob("*-traced"))
+    for path in files:
+        damaged = damage(path.read_bytes())
+        path.write_bytes(damaged if isinstance(damaged, bytes) else b"")
+    forget()
+    lowerings.clear()
+    assert same(trained(), first) and lowerings
+    forget()
+    lowerings.clear()
+    assert same(trained(), first) and not lowerings
+
+
+@pytest.mark.parametrize("part", ["serialize", "deserialize_and_load"])
+def test_where_jax_cannot_write_or_read_a_program_its_own_cache_serves(
+    folder, lowerings, monkeypatch, part
+):
+    def fail(*_, **__):
+        raise TypeError("unexpected keyword argument")
+
+    first = trained()
+    for path in folder.glob("*-traced"):
+        path.unlink()
+    forget()
+    monkeypatch.setattr(serialize_executable, part, fail)
+    monkeypatch.setattr(compiled, "_WORTH_OF_OURS", 0.0)
+    for _ in range(3):
+        assert same(trained(), first)
+        forget()
+    assert list(folder.glob("*-cache"))  # from the second time on
+
+
+def test_types_that_cannot_be_pickled_are_left_to_jax(folder):
+    class Local(dict):  # not found by its name
+        pass
+
+    jax.tree_util.register_pytree_node(
+        Local, lambda own: ((own["w"],), None), lambda _, parts: Local(w=parts[0])
+    )
+    model = (lambda key: Local(w=jnp.ones(3)), lambda params, x: x @ params["w"])
+    made = swarm.Swarm(model, 2, loss=optax.squared_error)
+    assert made.predict(np.ones((2, 4, 3), np.float32))[0, 0] == 3
+    files = list(folder.glob("*-traced"))
+    assert files and all(stored._read(path) == stored._LEFT_TO_JAX for path in files)
+
+
+def test_nothing_is_kept_where_jax_has_a_folder_of_its_own_or_none_is_wanted(folder, monkeypatch):
+    monkeypatch.setenv("FORECASTER_CACHE", "off")
+    compiled.default_folder.cache_clear()
+    trained()
+    theirs = folder.parent / "theirs"
+    compiled._choose((compiled._DIR,), (str(theirs),))
+    forget()
+    trained()
+    assert not list(folder.parent.rglob("*-traced"))
+
+
+def test_files_that_were_used_last_stay(tmp_path):
+    for number in range(330):
+        path = tmp_path / f"{number:03d}-traced"
+        path.write_bytes(b"")
+        os.utime(path, (1e9 + number, 1e9 + number))
+    for name, age in (("a-traced.tmp", 1e9), ("b-traced.tmp", None)):
+        (tmp_path / name).write_bytes(b"")
+        os.utime(tmp_path / name, age and (age, age))
+    compiled.look_after(tmp_path)
+    left = sorted(path.name for path in tmp_path.iterdir() if path.name != compiled._LOOKED)
+    assert left == [*(f"{number:03d}-traced" for number in range(30, 330)), "b-traced.tmp"]
+
+
+def test_a_description_belongs_to_its_function_alone():
+    def function(x):
+        return x
+
+    stored.described(function, lambda: "itself")
+    described = stored.description_of(function)
+    assert described is not None and described() == "itself"
+
+    @functools.wraps(function)  # which copies attributes
+    def other(x):
+        return 2 * function(x)
+
+    assert stored.description_of(other) is None
+
+
+CASES = [
+    test_sharing.clipped, test_sharing.function_attribute, test_sharing.bound_builtin,
+    test_sharing.iterator, test_sharing.random_init, test_sharing.environment,
+    test_sharing.named_global, test_sharing.class_body, test_sharing.dict_subclass,
+    test_sharing.float_subclass, test_sharing.default_factory, test_sharing.relative_import,
+    test_sharing.masked, test_sharing.objects, test_sharing.vectorized, test_sharing.metaclass,
+    test_sharing.pytree_attribute, test_sharing.bound_method, test_sharing.run_time_callback,
+    test_sharing.ufunc,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_reads_something_that_changes_has_another_text_or_none(case):
+    model, change = case()
+    try:
+        before = text_of(model)
+    except Unreadable:
+        return
+    change()
+    assert text_of(model) != before
+
+
+def test_a_jitted_function_has_no_text():
+    static = jax.jit(lambda x, n: x * n, static_argnums=1)
+    with pytest.raises(Unreadable):
+        text_of(lambda x: static(x, 2))
+    text_of(lambda x: jax.nn.relu(x))  # one of a library
+
+
+TEXTS = """
+import sys
+sys.path[:0] = sys.argv[1:]
+from tests.swarm import test_sharing as cases
+from forecaster.swarm.training.content import text_of
+import functools, optax
+made = [
+    cases.Network, cases.Twice, cases.pinball, cases.chained, cases.build, cases.drawn,
+    functools.partial(cases.Network, hidden=6), functools.partial(optax.sgd, momentum=0.9),
+    cases.clipped()[0], {"b": 1, "a": {"x", "y", "z"}}, lambda x: x in {"p", "q", "r"},
+]
+print([text_of(each) for each in made])
+"""
+
+
+def test_texts_are_the_same_in_every_process():
+    def texts(seed):
+        root = str(Path(__file__).parents[2])
+        environment = os.environ | {"PYTHONHASHSEED": seed}
+        done = subprocess.run(
+            [sys.executable, "-c", TEXTS, root], check=True, capture_output=True, text=True,
+            env=environment,
+        )  # fmt: skip
+        return done.stdout
+
+    one = texts("1")
+    assert one == texts("2") and len(set(eval(one))) == len(eval(one))
+
+
+SCRIPT = """
+import sys
+import numpy as np, optax
+from flax import nnx
+from forecaster.swarm import Swarm
+from forecaster.swarm.devices import programs
+lower = programs.Program._lower
+count = [0]
+def counted(self, *args):
+    count[0] += 1
+    return lower(self, *args)
+programs.Program._lower = counted
+SCALE = {scale}
+class Network(nnx.Module):
+    def __init__(self, rngs):
+        self.out = nnx.Linear(3, 1, rngs=rngs)
+    def __call__(self, x):
+        return self.out(x) * SCALE
+x = np.linspace(-1, 1, 60, dtype=np.float32).reshape(2, 10, 3)
+made = Swarm(Network, 2, loss=optax.squared_error).fit(x, x[..., :1], epochs=3)
+print(count[0], repr(made.predict(x).sum().item()))
+"""
+
+
+def test_a_script_that_was_edited_is_compiled_anew(tmp_path):
+    """A new process of the same script traces nothing; an edited one gets its own numbers."""
+
+    def run(scale: float, cache: str) -> tuple[str, str]:
+        script = tmp_path / "script.py"
+        script.write_text(textwrap.dedent(SCRIPT).format(scale=scale))
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("JAX_")
+        }
+        done = subprocess.run(
+            [sys.executable, str(script)], check=True, capture_output=True, text=True,
+            env=environment | {"FORECASTER_CACHE": cache},
+        )  # fmt: skip
+        count, total = done.stdout.split()
+        return count, total
+
+    kept = str(tmp_path / "kept")
+    first, again, other = run(1.0, kept), run(1.0, kept), run(2.0, kept)
+    assert first[0] != "0" and again == ("0", first[1])
+    assert other[0] != "0" and other[1] == run(2.0, "off")[1] != first[1]
+
+
+@pytest.mark.parametrize("changed", ["loss", "optimizer", "accumulate", "compute_dtype"])
+def test_each_part_of_a_recipe_belongs_to_its_description(changed):
+    usual = {
+        "model": build, "loss": optax.squared_error, "loss_fn": None, "optimizer": optax.adam,
+        "accumulate": 1, "compute_dtype": None,
+    }  # fmt: skip
+    other = {
+        "loss": optax.huber_loss, "optimizer": optax.sgd, "accumulate": 2,
+        "compute_dtype": jnp.bfloat16,
+    }  # fmt: skip
+    one = recipes.recipe_of(*usual.values())
+    two = recipes.recipe_of(*(usual | {changed: other[changed]}).values())
+    assert one._description("step") is not None
+    assert one._description("step") != two._description("step")
+    assert one._description("step") != one._description("predict")
+    assert dataclasses.replace(one, sharing=None)._description("step") is None
