@@ -58,6 +58,7 @@ def first_call(side: str, name: str) -> float:
             from forecaster import swarm
 
             swarm.use_all_cores()
+            assert swarm.Swarm  # imports it
         jax.local_devices()
     began = time.perf_counter()
     MAKERS[side](WORK[name])()

@@ -16,6 +16,7 @@ from forecaster.swarm.adapters.functions import Functions, on_device
 from forecaster.swarm.arrays.variables import Variables
 from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.devices.lanes import use_all_cores
+from forecaster.swarm.devices.stored import Description, recalled
 from forecaster.swarm.task import Hyperparams, Params, Tree
 
 Build: TypeAlias = Callable[..., nnx.Module]
@@ -116,7 +117,7 @@ class Dropout(nnx.Module):
         return jnp.where(kept, inputs / jnp.maximum(keep, 1e-6), 0).astype(inputs.dtype)
 
 
-def module_functions(build: Build) -> Functions:
+def module_functions(build: Build, description: Description | None = None) -> Functions:
     """Split a Flax module, which ``build(rngs)`` returns, into pure functions.
 
     ``build`` may be the class itself. It gets ``rngs`` by name if it has a parameter of that name.
@@ -126,24 +127,37 @@ def module_functions(build: Build) -> Functions:
     or variables of your own types. ``apply`` and ``train`` take a ``method`` to call instead of the
     module: its name, or a function of the module and the inputs.
 
+    ``description``: says what ``build`` builds, see :func:`forecaster.swarm.described`; a process
+    that finds what it needs on disk calls ``build`` only to trace.
+
     Raises SwarmError if ``build`` is not such a function; errors inside it pass through.
     """
     use_all_cores()  # before JAX starts
     model = _Model(checked_build(build))
-    split = model.split
-    rates = (variable for _, variable in split.random if isinstance(variable, Rate))
-    takes = frozenset(rate.get_metadata()["hyperparameter"] for rate in rates)
-    train = model.train if split.carries else None
-    return Functions(model.init, model.apply, model.export, train, (build,), takes)
+    carries, takes = recalled(lambda: (model.split.carries, model.takes), description, "module")
+    train = model.train if carries else None
+    return Functions(model.init, model.apply, model.export, train, (build,), frozenset(takes))
 
 
 class _Model:
     """A module's graphs, and the function that builds it."""
 
     def __init__(self, build: Build):
-        self._build, self.split = build, _split(build)
-        has_rates = any(isinstance(variable, Rate) for _, variable in self.split.random)
-        self._defaults = _rates(build) if has_rates else dict[_Path, np.ndarray]()
+        self._build = build
+
+    @functools.cached_property
+    def split(self) -> "_Split":
+        return _split(self._build)
+
+    @functools.cached_property
+    def takes(self) -> list[str]:
+        """The names of the hyperparameters that it uses."""
+        rates = (variable for _, variable in self.split.random if isinstance(variable, Rate))
+        return sorted(rate.get_metadata()["hyperparameter"] for rate in rates)
+
+    @functools.cached_property
+    def _defaults(self) -> Mapping[_Path, np.ndarray]:
+        return _rates(self._build) if self.takes else {}
 
     def init(self, key: jax.Array) -> Params:
         module = _with_arrays(self._build(nnx.Rngs(key)))

@@ -51,6 +51,7 @@ class Program:
         # Explicit output shardings, because empty arrays would come out replicated.
         self._split, self._whole = NamedSharding(mesh, P("lane")), NamedSharding(mesh, P())
         self._jitted = jax.jit(function, out_shardings=self._split)
+        self._name = str(getattr(function, "__name__", ""))
         on_cpus = mesh.devices.flat[0].platform == "cpu"
         self._options = _cpu_options(once=once) if on_cpus else {}
         # XLA cannot split calls of the compiled hash over the devices of a lane.
@@ -80,8 +81,8 @@ class Program:
         devices = list(self._mesh.devices.flat)
         inline = devices[0].client is not jax.local_devices()[0].client
         name = stored.name_of(
-            self._description, self._jitted.__name__, structure, shapes, self._mesh, devices,
-            inline, sorted(self._options.items()),
+            self._description, self._name, structure, shapes, self._mesh, devices, inline,
+            sorted(self._options.items()),
         )  # fmt: skip
         if name and (executable := _compiled.get(name) or stored.load(name, self._mesh)):
             return _remembered(name, executable)

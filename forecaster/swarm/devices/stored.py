@@ -13,10 +13,10 @@ folder of them must be as safe from others as a folder of programs.
 import contextlib
 import functools
 import hashlib
-import importlib.metadata
 import os
 import pickle
 import platform
+import sys
 import tempfile
 import zlib
 from collections.abc import Callable
@@ -198,23 +198,37 @@ def _is_whole(content: bytes) -> bool:
 @functools.cache
 def _of_process() -> tuple[object, ...]:
     """Return what decides the code of all programs of this process."""
-    versions = [(name, _version(name)) for name in _LIBRARIES]
-    return platform.python_version(), versions, compiled.processor(), _of_package()
+    return platform.python_version(), _versions(), compiled.processor(), _of_package()
 
 
-def _version(name: str) -> str:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return ""
+def _versions() -> list[str]:
+    """Return names and versions of the libraries, as of the folders that describe installed ones.
+
+    ``importlib.metadata.version`` takes ten times as long.
+    """
+    found: list[str] = []
+    for folder in sys.path:
+        with contextlib.suppress(OSError):
+            for name in os.listdir(folder or "."):  # noqa: PTH208, faster
+                library, _, rest = name.partition("-")
+                if library in _LIBRARIES and rest.endswith((".dist-info", ".egg-info")):
+                    found.append(name)
+    return sorted(found)
 
 
 def _of_package() -> str:
     """Return a hash of sizes and times of this package's files."""
-    top = Path(__file__).parents[2]
-    files = sorted(path for ending in ("py", "so") for path in top.rglob(f"*.{ending}"))
-    about = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
-    return hashlib.sha256(repr(about).encode()).hexdigest()
+    about: list[tuple[str, int, int]] = []
+    folders = [str(Path(__file__).parents[2])]
+    for folder in folders:  # which grows meanwhile
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name.endswith((".py", ".so")):
+                    stat = entry.stat()
+                    about.append((entry.path, stat.st_size, stat.st_mtime_ns))
+                elif entry.is_dir() and entry.name != "__pycache__":
+                    folders.append(entry.path)
+    return hashlib.sha256(repr(sorted(about)).encode()).hexdigest()
 
 
 def _settings() -> list[tuple[str, str]]:

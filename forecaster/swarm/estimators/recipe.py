@@ -113,10 +113,7 @@ class Recipe:
         self._notice()
         if self.sharing is None or self.sharing.stale:
             return None
-        try:
-            return text_of((self.sharing.made, settings))
-        except (Unreadable, RecursionError):
-            return None
+        return _text((self.sharing.made, settings))
 
     @functools.lru_cache(maxsize=32)  # noqa: B019, keeps few recipes alive
     def task(
@@ -347,12 +344,21 @@ def recipe_of(model: Model, *made: Any) -> Recipe:
     except Unreadable:
         return Recipe(functions_of(model), *made)
     if key not in _recipes:
-        recipe = Recipe(functions_of(model), *made, sharing=Sharing((model, *made), key, kept))
+        functions = functions_of(model, lambda: _text(model))
+        recipe = Recipe(functions, *made, sharing=Sharing((model, *made), key, kept))
         while len(_recipes) >= _MOST:
             _recipes.popitem(last=False)
         _recipes[key] = recipe
     _recipes.move_to_end(key)
     return _recipes[key]
+
+
+def _text(value: object) -> str | None:
+    """Return a text of what a value computes, the same in all processes; None if none can tell."""
+    try:
+        return text_of(value)
+    except (Unreadable, RecursionError):
+        return None
 
 
 def _key(made: tuple[Any, ...]) -> tuple[Hashable, list[Any]]:
