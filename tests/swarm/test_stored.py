@@ -106,6 +106,36 @@ def test_another_function_other_sizes_and_other_settings_are_compiled_anew(folde
     assert lowerings
 
 
+def test_a_bound_function_is_not_traced_either_and_still_goes_through_jit(folder, monkeypatch):
+    def bound():
+        return swarm.Swarm(build, 3, loss=optax.squared_error).bind()
+
+    first = bound()(X[:3])
+    names = set(folder.glob("*-traced"))
+    forget()
+    compiled_here: list[str] = []
+    keep = stored.compiled_and_kept
+
+    def counted(name, *rest):
+        compiled_here.append(name)
+        return keep(name, *rest)
+
+    monkeypatch.setattr(stored, "compiled_and_kept", counted)
+    again = bound()
+    for _ in range(2):
+        np.testing.assert_array_equal(again(X[:3]), first)
+    assert not compiled_here and set(folder.glob("*-traced")) == names
+    np.testing.assert_array_equal(again(X[:3].astype(np.float64)), first)
+    np.testing.assert_allclose(again(X[:3, :5]), first[:, :5], rtol=1e-6)
+    np.testing.assert_array_equal(again(X[:3]), first)
+    np.testing.assert_array_equal(again(jnp.asarray(X[:3])), first)
+    np.testing.assert_allclose(jax.jit(again)(X[:3]), first, rtol=1e-6)
+    slopes = jax.grad(lambda x: again(x).sum())(jnp.asarray(X[:3]))
+    assert slopes.shape == X[:3].shape and np.isfinite(slopes).all()
+    with pytest.raises(TypeError):
+        again(X[:3, :, :2])
+
+
 @pytest.mark.parametrize("damage", [bytes.__len__, lambda raw: raw[:-9], lambda raw: raw[::-1]])
 def test_a_damaged_program_is_compiled_again_and_replaced(folder, lowerings, damage):
     first = trained()

@@ -28,7 +28,7 @@ from forecaster.swarm.devices.compiled import kept
 from forecaster.swarm.task import Tree
 
 _CompilerError = cast(type[Exception], jax.errors.JaxRuntimeError)
-_MOST = 64  # executables that are kept in memory
+_MOST = 128  # executables that are kept in memory, many by text and by name
 _compiled: collections.OrderedDict[str, Any] = collections.OrderedDict()
 
 
@@ -84,12 +84,12 @@ class Program:
             self._description, self._name, structure, shapes, self._mesh, devices, inline,
             sorted(self._options.items()),
         )  # fmt: skip
-        if name and (executable := _compiled.get(name) or stored.load(name, self._mesh)):
+        if name and (executable := _compiled.get(name) or stored.load(name, devices)):
             return _remembered(name, executable)
         lowered = self._lower(*args)
         text: str = lowered.as_text()
         executable = _shared(lowered, text, self._mesh, self._options, name)
-        return _remembered(name, executable) if name and not _calls_back(text) else executable
+        return _remembered(name, executable) if name and not calls_back(text) else executable
 
     def compile(self, *args: Tree) -> Any:
         """Compile an executable for arguments of these shapes, without the caches of programs."""
@@ -132,7 +132,7 @@ def _shared(lowered: Any, text: str, mesh: Mesh, options: dict[str, Any], name: 
 
     ``name``: its name on disk, see :func:`stored.name_of`.
     """
-    if _calls_back(text):
+    if calls_back(text):
         return _executable(lowered, options)
     # Devices of other clients may have the same numbers.
     devices = [(id(device.client), device.id) for device in mesh.devices.flat]
@@ -148,14 +148,14 @@ def _shared(lowered: Any, text: str, mesh: Mesh, options: dict[str, Any], name: 
     if (executable := _compiled.get(key)) is None:
         compile_it = functools.partial(_executable, lowered, options)
         if name:
-            executable = stored.compiled_and_kept(name, mesh, compile_it)
+            executable = stored.compiled_and_kept(name, list(mesh.devices.flat), compile_it)
         else:
             with kept():
                 executable = compile_it()
     return _remembered(key, executable)
 
 
-def _calls_back(text: str) -> bool:
+def calls_back(text: str) -> bool:
     """Return whether a lowered program has callbacks, which refer to objects of this process."""
     return "callback" in text
 

@@ -19,13 +19,12 @@ import platform
 import sys
 import tempfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import jax
 import numpy as np
-from jax.sharding import Mesh
 
 from forecaster.swarm.devices import compiled
 from forecaster.swarm.native import library
@@ -74,8 +73,8 @@ def name_of(description: Description | None, *decisive: object) -> str | None:
     return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()
 
 
-def load(name: str, mesh: Mesh) -> Any | None:
-    """Return the executable of this name for the devices of a mesh; None if there is none."""
+def load(name: str, devices: Sequence[Any]) -> Any | None:
+    """Return the executable of this name for these devices; None if there is none."""
     if (folder := compiled.own_folder()) is None:
         return None
     if (parts := _read(_path(folder, name))) is None:
@@ -84,7 +83,6 @@ def load(name: str, mesh: Mesh) -> Any | None:
         from jax.experimental import serialize_executable
 
         library.kernel_status()  # loads the compiled code that programs call
-        devices = list(mesh.devices.flat)
         return cast(Any, serialize_executable.deserialize_and_load)(
             *parts, backend=devices[0].client, execution_devices=devices
         )
@@ -92,7 +90,7 @@ def load(name: str, mesh: Mesh) -> Any | None:
         return None
 
 
-def compiled_and_kept(name: str, mesh: Mesh, compile_it: Callable[[], Any]) -> Any:
+def compiled_and_kept(name: str, devices: Sequence[Any], compile_it: Callable[[], Any]) -> Any:
     """Return what ``compile_it`` returns, an executable, and write it to disk under this name.
 
     It is read again at once. Where that fails, as for types that cannot be pickled, or under a
@@ -113,7 +111,7 @@ def compiled_and_kept(name: str, mesh: Mesh, compile_it: Callable[[], Any]) -> A
     except Exception:
         _write(path, _packed(_LEFT_TO_JAX))
         return executable
-    if _write(path, packed) and load(name, mesh) is None:
+    if _write(path, packed) and load(name, devices) is None:
         _write(path, _packed(_LEFT_TO_JAX))
     return executable
 
@@ -146,7 +144,10 @@ def _path(folder: str, name: str) -> Path:
 def shapes_of(tree: Any) -> tuple[str, list[tuple[Any, ...]]]:
     """Return the structure of a tree, and shapes and types of its arrays."""
     leaves, structure = cast(tuple[list[Any], Any], jax.tree.flatten(tree))
-    return str(structure), [(np.shape(leaf), np.result_type(leaf)) for leaf in leaves]
+    kinds = [getattr(leaf, "dtype", None) or np.asarray(leaf).dtype for leaf in leaves]
+    return str(structure), [
+        (np.shape(leaf), str(of)) for leaf, of in zip(leaves, kinds, strict=True)
+    ]
 
 
 def _read(path: Path) -> tuple[Any, ...] | None:

@@ -241,8 +241,8 @@ class Recipe:
         return Pure(self.init_state, update, apply)
 
     @functools.cached_property
-    def predict_all(self) -> Callable[[Params, Hyperparams, Tree], Tree]:
-        """Compiled function that returns all members' predictions."""
+    def predict_all(self) -> Any:
+        """Jitted function that returns all members' predictions, from what ``predict`` takes."""
         return jax.jit(jax.vmap(self.predict))
 
     @functools.cached_property

@@ -1,6 +1,5 @@
 """Swarm: many independent models of one architecture, trained at once."""
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -27,6 +26,7 @@ from forecaster.swarm.checks import (
 )
 from forecaster.swarm.devices.lanes import Placed, map_members
 from forecaster.swarm.estimators import calls, populations, storage
+from forecaster.swarm.estimators.bound import Bound
 from forecaster.swarm.estimators.calls import Calls, Given
 from forecaster.swarm.estimators.cost import Cost, cost_of
 from forecaster.swarm.estimators.recipe import Machine, Pure, recipe_of
@@ -258,7 +258,7 @@ class Swarm(Trained):
         """
         warn_dropped(self._fitted)
         placed = jax.device_put((self.params, self.hyperparams))
-        return functools.partial(self._recipe.predict_all, *placed)
+        return Bound(self._recipe, *placed)
 
     @property
     def pure(self) -> Pure:

@@ -1,0 +1,73 @@
+"""All members as one function of inputs, for quick calls."""
+
+from collections.abc import Callable, Hashable
+from typing import cast
+
+import jax
+from jax.core import Tracer
+
+from forecaster.swarm.devices import stored
+from forecaster.swarm.devices.programs import calls_back, without_collections
+from forecaster.swarm.estimators.recipe import Recipe
+from forecaster.swarm.task import Hyperparams, Params, Tree
+
+_MOST = 64  # shapes of inputs that are remembered
+
+
+class Bound:
+    """The members of a swarm as a function of inputs (member, example, ...).
+
+    A call with inputs of the same shapes and types as in the call before is a single dispatch.
+    Inside ``jit``, ``grad``, ``vmap`` and ``scan`` it is an ordinary function of JAX.
+    """
+
+    def __init__(self, recipe: Recipe, params: Params, hyperparams: Hyperparams):
+        self._recipe, self._placed = recipe, (params, hyperparams)
+        self._known: dict[Hashable, Callable[..., Tree]] = {}
+        self._latest: Callable[..., Tree] | None = None
+
+    def __call__(self, inputs: Tree) -> Tree:
+        """Return predictions (member, example, ...), which stay on the device."""
+        if self._latest is not None:
+            try:
+                return self._latest(*self._placed, inputs)
+            except (TypeError, ValueError):  # inputs of other shapes, types or devices, or traced
+                pass
+        return self._function_of(inputs)(*self._placed, inputs)
+
+    def _function_of(self, inputs: Tree) -> Callable[..., Tree]:
+        """Return the function for inputs like these; the next call tries it first."""
+        leaves = jax.tree.leaves(inputs)
+        if any(isinstance(leaf, Tracer) for leaf in leaves):
+            return self._recipe.predict_all
+        places = [str(getattr(leaf, "sharding", "")) for leaf in leaves]
+        weak = [bool(getattr(leaf, "weak_type", False)) for leaf in leaves]
+        key = repr((stored.shapes_of(inputs), places, weak))
+        if key not in self._known:
+            while len(self._known) >= _MOST:
+                del self._known[next(iter(self._known))]
+            self._known[key] = self._compiled(inputs, key)
+        self._latest = self._known[key]
+        return self._latest
+
+    def _compiled(self, inputs: Tree, key: str) -> Callable[..., Tree]:
+        """Return an executable from disk, or compiled for it; JAX's own function if it cannot be.
+
+        ``key``: what is special about the inputs
+        """
+        every = self._recipe.predict_all
+        leaves = cast(list[jax.Array], jax.tree.leaves(self._placed))
+        places = sorted({device for leaf in leaves for device in leaf.devices()}, key=str)
+        if len(places) != 1 or places[0].platform != "cpu":
+            return every
+        description = stored.description_of(self._recipe.predict)
+        name = stored.name_of(description, "bound", stored.shapes_of(self._placed), key, places)
+        if name is None:
+            return every
+        if (executable := stored.load(name, places)) is not None:
+            return executable
+        with without_collections():
+            lowered = every.lower(*self._placed, inputs)
+            if calls_back(lowered.as_text()):
+                return every
+            return stored.compiled_and_kept(name, places, lowered.compile)
