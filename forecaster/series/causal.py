@@ -1,6 +1,6 @@
 """Causal functions of series: the value at a step depends on no later step."""
 
-import math
+import itertools
 from typing import TypeAlias
 
 import numpy as np
@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 Rows: TypeAlias = Float[np.ndarray, "series step"]
 _CLIP = 8.0
-_FEW = 32  # series; for fewer, a loop in Python is faster than NumPy's calls
+_FEW = 64  # series; for fewer, a loop over each is faster than NumPy's calls for each step
 
 
 def shift(
@@ -34,7 +34,9 @@ def decayed_mean(values: Rows, decay: float) -> Rows:
     """
     values = np.asarray(values, np.float64)
     if len(values) < _FEW:
-        return np.array([_decayed_mean(row, decay) for row in values]).reshape(values.shape)
+        weights = _accumulated([1 - decay] * values.shape[1], decay)
+        rows = [_decayed_mean(row, decay, weights) for row in values]
+        return np.array(rows).reshape(values.shape)
     total = np.zeros(values.shape[0])
     weight = np.zeros(values.shape[0])
     out = np.empty_like(values)
@@ -47,16 +49,23 @@ def decayed_mean(values: Rows, decay: float) -> Rows:
     return out
 
 
-def _decayed_mean(values: Float[np.ndarray, " step"], decay: float) -> list[float]:
-    """Return the same mean of one row, bit for bit, 40 times faster than NumPy for a few rows."""
-    total = weight = 0.0
-    means: list[float] = []
-    for now in values.tolist():
-        if not math.isnan(now):
-            total = decay * total + (1 - decay) * now
-            weight = decay * weight + (1 - decay)
-        means.append(total / weight if weight > 0 else math.nan)
-    return means
+def _decayed_mean(
+    values: Float[np.ndarray, " step"], decay: float, weights: Float[np.ndarray, " step"]
+) -> Float[np.ndarray, " step"]:
+    """Return the same mean of one row, bit for bit.
+
+    ``weights``: the sum of the weights by the number of known values
+    """
+    known = ~np.isnan(values)
+    totals = _accumulated(((1 - decay) * values[known]).tolist(), decay)
+    means = np.append(totals / weights[: len(totals)], np.nan)
+    return means[np.cumsum(known) - 1]  # the last one, NaN, where nothing is known yet
+
+
+def _accumulated(shares: list[float], decay: float) -> Float[np.ndarray, " share"]:
+    """Return the sum up to each share, in which every earlier one has decayed."""
+    sums = itertools.accumulate(shares, lambda sum_, one: decay * sum_ + one, initial=0.0)
+    return np.array(list(sums)[1:])
 
 
 def squash(values: np.ndarray) -> np.ndarray:

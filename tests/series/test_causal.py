@@ -9,7 +9,7 @@ from forecaster.series.causal import decayed_mean
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_a_mean_is_the_same_in_company(dtype):
     random = np.random.default_rng(0)
-    values = random.normal(size=(40, 60)).astype(dtype)
+    values = random.normal(size=(70, 60)).astype(dtype)  # more than are taken one by one
     values[random.random(values.shape) < 0.2] = np.nan
     values[3, 10], values[4, :5], values[5] = np.inf, np.nan, np.nan
     together = decayed_mean(values, 0.9)
