@@ -2,17 +2,28 @@
 
 import dataclasses
 import os
+import re
 import subprocess
 import sys
+from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 from flax import nnx
 
 import forecaster as fc
 from forecaster.forecasting.fitting import pooled
 from forecaster.forecasting.predicting import predicting
-from forecaster.forecasting.task import _DATA, description_of, make_task, split_of
+from forecaster.forecasting.task import (
+    _DATA,
+    Series,
+    Started,
+    description_of,
+    make_task,
+    split_of,
+)
 from forecaster.swarm.devices import stored
 
 CONFIG = fc.Config(hidden=2, lookback=12, burn_in=4, horizon=2, validation=40, members=1)
@@ -49,8 +60,23 @@ def test_settings_that_are_data_change_nothing_that_is_traced(name, started):
         task = make_task(config, split_of(config, STEPS), FEATURES, started=started)
         params = jax.eval_shape(task.init, jax.random.key(0))
         hyperparams = dict.fromkeys(config.hyperparams("pooled"), 0.1)
-        updates = jax.make_jaxpr(lambda given: task.optimizer(given).init(params))(hyperparams)
-        return f"{jax.make_jaxpr(task.init)(jax.random.key(0))} {updates}"
+        known = np.zeros((STEPS, config.horizon), np.float32)
+        features = np.zeros((STEPS, FEATURES), np.float32)
+        data: Any = Series(features, known, np.array(0), np.array(60), np.array(False))
+        data = Started(data, jax.tree.map(jnp.zeros_like, params)) if started else data
+
+        def step(params, key, data, hyperparams):
+            index, _ = task.batches(data, key)
+            batch = task.take(data, jax.tree.map(lambda leaf: leaf[0], index))
+            slopes = jax.grad(task.loss)(params, batch, key, hyperparams)
+            optimizer = task.optimizer(hyperparams)
+            moved = optimizer.update(slopes, optimizer.init(params), params)
+            assert task.validate is not None
+            return moved, task.validate(params, data, hyperparams)
+
+        key = jax.random.key(0)
+        made = jax.make_jaxpr(task.init)(key), jax.make_jaxpr(step)(params, key, data, hyperparams)
+        return re.sub("0x[0-9a-f]+", "", str(made))  # functions in it have addresses
 
     assert traced(CONFIG) == traced(dataclasses.replace(CONFIG, **{name: OTHER[name]}))
 

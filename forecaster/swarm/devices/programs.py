@@ -30,6 +30,7 @@ from forecaster.swarm.task import Tree
 _CompilerError = cast(type[Exception], jax.errors.JaxRuntimeError)
 _MOST = 128  # executables that are kept in memory, many by text and by name
 _compiled: collections.OrderedDict[str, Any] = collections.OrderedDict()
+_names: dict[str, str] = {}  # on disk, of executables in memory, by the key of their text
 
 
 class Program:
@@ -84,11 +85,13 @@ class Program:
             self._description, self._name, structure, shapes, self._mesh, devices, inline,
             sorted(self._options.items()),
         )  # fmt: skip
-        if name and (executable := _compiled.get(name) or stored.load(name, devices)):
-            return _remembered(name, executable)
+        if name:
+            found = _compiled.get(name) or stored.load(name, devices, args_structure(args))
+            if found is not None:
+                return _remembered(name, found)
         lowered = self._lower(*args)
         text: str = lowered.as_text()
-        executable = _shared(lowered, text, self._mesh, self._options, name)
+        executable = _shared(lowered, text, self._mesh, self._options, name, args)
         return _remembered(name, executable) if name and not calls_back(text) else executable
 
     def compile(self, *args: Tree) -> Any:
@@ -127,10 +130,12 @@ def _as_placed(sharding: NamedSharding, leaf: Any) -> Any:
     return shape_in_jax(array.shape, array.dtype, sharding)
 
 
-def _shared(lowered: Any, text: str, mesh: Mesh, options: dict[str, Any], name: str | None) -> Any:
+def _shared(
+    lowered: Any, text: str, mesh: Mesh, options: dict[str, Any], name: str | None, args: Tree
+) -> Any:
     """Return a lowered program's executable; programs of the same ``text`` are compiled once.
 
-    ``name``: its name on disk, see :func:`stored.name_of`.
+    ``name``: its name on disk, see :func:`stored.name_of`; ``args``: what it is called with.
     """
     if calls_back(text):
         return _executable(lowered, options)
@@ -145,14 +150,23 @@ def _shared(lowered: Any, text: str, mesh: Mesh, options: dict[str, Any], name: 
         sorted(options.items()),
     )
     key = hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()
-    if (executable := _compiled.get(key)) is None:
-        compile_it = functools.partial(_executable, lowered, options)
-        if name:
-            executable = stored.compiled_and_kept(name, list(mesh.devices.flat), compile_it)
-        else:
-            with kept():
-                executable = compile_it()
+    compile_it = functools.partial(_executable, lowered, options)
+    place = list(mesh.devices.flat), args_structure(args)
+    if (executable := _compiled.get(key)) is not None:
+        if name and key in _names:
+            stored.keep_copy(_names[key], name)
+    elif name:
+        executable = stored.compiled_and_kept(name, *place, compile_it)
+        _names[key] = name
+    else:
+        with kept():
+            executable = compile_it()
     return _remembered(key, executable)
+
+
+def args_structure(args: Tree) -> Any:
+    """Return the structure of arguments by position, to compare it."""
+    return cast(Any, jax.tree.structure(tuple(args)))
 
 
 def calls_back(text: str) -> bool:
@@ -165,7 +179,7 @@ def _remembered(key: str, executable: Any) -> Any:
     _compiled[key] = executable
     _compiled.move_to_end(key)
     while len(_compiled) > _MOST:
-        _compiled.popitem(last=False)
+        _names.pop(_compiled.popitem(last=False)[0], None)
     return executable
 
 
@@ -210,6 +224,7 @@ def without_collections() -> Generator[None]:
 def forget_programs() -> None:
     """Drop all executables that swarms share."""
     _compiled.clear()
+    _names.clear()
 
 
 def cores() -> int:

@@ -43,8 +43,9 @@ def described(function: _Function, description: Description) -> _Function:
     """Attach a description to a function of one member, and return the function.
 
     Functions of the same description must compute the same, in all processes. Everything that
-    decides what is traced belongs into it: settings, closures, other functions. Changes in this
-    package's code, and other versions of JAX, Flax, Optax and NumPy, are noticed by themselves.
+    decides what is traced belongs into it: settings, closures, other functions. Noticed without it
+    are other versions of JAX, Flax, Optax and NumPy, and changes in the files of this package; not
+    attributes of a library that a program replaces, nor changes in a library's files.
     """
     setattr(function, _MARK, (function, description))
     return function
@@ -65,58 +66,85 @@ def name_of(description: Description | None, *decisive: object) -> str | None:
     ``decisive``: what decides the code beside the function and the process, with texts that are the
     same in every process.
     """
-    if description is None or compiled.own_folder() is None:
+    if description is None or not _PACKAGE or compiled.own_folder() is None:
         return None
     if (said := description()) is None:
         return None
-    parts = said, *decisive, _of_process(), _settings(), os.environ.get("XLA_FLAGS", "")
-    return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()
+    parts = said, *decisive, _of_process(), _settings(), _environment()
+    text = "\0".join(map(str, parts))
+    return None if " at 0x" in text else hashlib.sha256(text.encode()).hexdigest()
 
 
-def load(name: str, devices: Sequence[Any]) -> Any | None:
-    """Return the executable of this name for these devices; None if there is none."""
+def load(name: str, devices: Sequence[Any], structure: Any) -> Any | None:
+    """Return the executable of this name for these devices; None if there is none.
+
+    ``structure``: that of the arguments by position.
+    """
     if (folder := compiled.own_folder()) is None:
         return None
-    if (parts := _read(_path(folder, name))) is None:
+    if not (parts := _read(_path(folder, name))):
         return None
     try:
         from jax.experimental import serialize_executable
 
         library.kernel_status()  # loads the compiled code that programs call
-        return cast(Any, serialize_executable.deserialize_and_load)(
-            *parts, backend=devices[0].client, execution_devices=devices
+        loaded = cast(Any, serialize_executable.deserialize_and_load)(
+            *parts, backend=devices[0].client, execution_devices=list(devices)
         )
+        # Values inside a structure may differ though their texts are equal.
+        return loaded if jax.tree.structure(loaded.args_info[0]) == structure else None
     except Exception:  # XLA may refuse what it wrote
         return None
 
 
-def compiled_and_kept(name: str, devices: Sequence[Any], compile_it: Callable[[], Any]) -> Any:
+def compiled_and_kept(
+    name: str, devices: Sequence[Any], structure: Any, compile_it: Callable[[], Any]
+) -> Any:
     """Return what ``compile_it`` returns, an executable, and write it to disk under this name.
 
     It is read again at once. Where that fails, as for types that cannot be pickled, or under a
-    version of JAX that serialises programs in another way, an empty file is written instead: later
-    processes then leave the program to JAX's own cache.
+    version of JAX that serialises programs in another way, an empty file is written instead, so
+    that later processes leave the program to JAX's own cache. So does this one where it cannot
+    write. Other arguments as of :func:`load`.
     """
     folder = compiled.own_folder()
-    if folder is None or _read(_path(folder, name)) == _LEFT_TO_JAX:
+    if folder is None or not _is_unchanged() or not _may_write(folder):
+        with compiled.kept():
+            return compile_it()
+    path = _path(folder, name)
+    if _read(path) == _LEFT_TO_JAX:
         with compiled.kept():
             return compile_it()
     with compiled.compiled_anew():
         executable = compile_it()
-    path = _path(folder, name)
     try:
         from jax.experimental import serialize_executable
 
+        # Now, since XLA cannot write a program that sorts after it has run.
         packed = _packed(cast(Any, serialize_executable.serialize)(executable))
     except Exception:
-        _write(path, _packed(_LEFT_TO_JAX))
-        return executable
-    if _write(path, packed) and load(name, devices) is None:
+        packed = _packed(_LEFT_TO_JAX)
+    if _write(path, packed) and load(name, devices, structure) is None:
         _write(path, _packed(_LEFT_TO_JAX))
     return executable
 
 
+def keep_copy(name: str, other: str) -> None:
+    """Write the program of a name to disk under another name, too, if it is there."""
+    if (folder := compiled.own_folder()) is not None and _is_unchanged():
+        with contextlib.suppress(OSError):
+            _write(_path(folder, other), _path(folder, name).read_bytes())
+
+
 _LEFT_TO_JAX = ()
+
+
+def _may_write(folder: str) -> bool:
+    """Return whether files can be made in a folder, which may still be missing."""
+    place = Path(folder)
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    return os.access(place, os.W_OK)
 
 
 def recalled(
@@ -130,10 +158,11 @@ def recalled(
     if name is None or folder is None:
         return compute()
     path = _path(folder, name)
-    if (known := _read(path)) is None:
+    if not (known := _read(path)):
         known = (compute(),)
         with contextlib.suppress(Exception):  # of types that cannot be pickled
-            _write(path, _packed(known))
+            if _is_unchanged():
+                _write(path, _packed(known))
     return known[0]
 
 
@@ -160,7 +189,8 @@ def _read(path: Path) -> tuple[Any, ...] | None:
         if not _is_whole(content):
             path.unlink(missing_ok=True)
             return None
-        os.utime(path)  # it was used
+        with contextlib.suppress(OSError):
+            os.utime(path)  # it was used
         return pickle.loads(zlib.decompress(content[_CHECKSUM:]))
     except Exception:
         return None
@@ -199,37 +229,86 @@ def _is_whole(content: bytes) -> bool:
 @functools.cache
 def _of_process() -> tuple[object, ...]:
     """Return what decides the code of all programs of this process."""
-    return platform.python_version(), _versions(), compiled.processor(), _of_package()
+    return platform.python_version(), _versions(), compiled.processor(), _content_of_package()
 
 
 def _versions() -> list[str]:
     """Return names and versions of the libraries, as of the folders that describe installed ones.
 
-    ``importlib.metadata.version`` takes ten times as long.
+    They are in the order in which Python looks for them. ``importlib.metadata.version`` takes ten
+    times as long.
     """
     found: list[str] = []
     for folder in sys.path:
         with contextlib.suppress(OSError):
-            for name in os.listdir(folder or "."):  # noqa: PTH208, faster
+            for name in sorted(os.listdir(folder or ".")):  # noqa: PTH208, faster
                 library, _, rest = name.partition("-")
                 if library in _LIBRARIES and rest.endswith((".dist-info", ".egg-info")):
                     found.append(name)
-    return sorted(found)
+    return found
 
 
-def _of_package() -> str:
-    """Return a hash of sizes and times of this package's files."""
-    about: list[tuple[str, int, int]] = []
-    folders = [str(Path(__file__).parents[2])]
-    for folder in folders:  # which grows meanwhile
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.name.endswith((".py", ".so")):
-                    stat = entry.stat()
-                    about.append((entry.path, stat.st_size, stat.st_mtime_ns))
-                elif entry.is_dir() and entry.name != "__pycache__":
-                    folders.append(entry.path)
-    return hashlib.sha256(repr(sorted(about)).encode()).hexdigest()
+_TOP = Path(__file__).parents[2]
+
+
+def _files_of_package() -> list[tuple[str, int, int, int]]:
+    """Return names, sizes and times of this package's files; none where they cannot be read."""
+    about: list[tuple[str, int, int, int]] = []
+    folders = [str(_TOP)]
+    try:
+        for folder in folders:  # which grows meanwhile
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    if entry.name.endswith((".py", ".so")) and not entry.name.startswith("."):
+                        stat = entry.stat()
+                        times = stat.st_mtime_ns, stat.st_ctime_ns
+                        about.append((entry.path, stat.st_size, *times))
+                    elif entry.is_dir() and entry.name != "__pycache__":
+                        folders.append(entry.path)
+    except OSError:
+        return []
+    return sorted(about)
+
+
+_PACKAGE = _files_of_package()  # as they were when this process imported them
+
+
+def _is_unchanged() -> bool:
+    """Return whether the files of this package are those that this process has imported."""
+    return _files_of_package() == _PACKAGE
+
+
+def _content_of_package() -> str:
+    """Return a hash of this package's files, which is kept on disk by their sizes and times."""
+
+    def compute() -> str:
+        found = hashlib.sha256()
+        for name, *_ in _PACKAGE:
+            found.update(f"{Path(name).relative_to(_TOP)}\0".encode())
+            found.update(hashlib.sha256(Path(name).read_bytes()).digest())
+        return found.hexdigest()
+
+    folder = compiled.own_folder()
+    assert folder is not None
+    path = _path(folder, hashlib.sha256(repr(_PACKAGE).encode()).hexdigest())
+    if not (known := _read(path)):
+        known = (compute(),)
+        if _is_unchanged():
+            _write(path, _packed(known))
+    return known[0]
+
+
+def _environment() -> list[tuple[str, str]]:
+    """Return the variables that XLA and the libraries read, as they were and as they are."""
+    return sorted({*_VARIABLES, *_variables()})
+
+
+def _variables() -> list[tuple[str, str]]:
+    prefixes = "XLA_", "EQX_", "FLAX_"
+    return [pair for pair in os.environ.items() if pair[0].startswith(prefixes)]
+
+
+_VARIABLES = _variables()
 
 
 def _settings() -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ import jax
 from jax.core import Tracer
 
 from forecaster.swarm.devices import stored
-from forecaster.swarm.devices.programs import calls_back, without_collections
+from forecaster.swarm.devices.programs import args_structure, calls_back, without_collections
 from forecaster.swarm.estimators.recipe import Recipe
 from forecaster.swarm.task import Hyperparams, Params, Tree
 
@@ -64,10 +64,11 @@ class Bound:
         name = stored.name_of(description, "bound", stored.shapes_of(self._placed), key, places)
         if name is None:
             return every
-        if (executable := stored.load(name, places)) is not None:
+        structure = args_structure((*self._placed, inputs))
+        if (executable := stored.load(name, places, structure)) is not None:
             return executable
         with without_collections():
             lowered = every.lower(*self._placed, inputs)
             if calls_back(lowered.as_text()):
                 return every
-            return stored.compiled_and_kept(name, places, lowered.compile)
+            return stored.compiled_and_kept(name, places, structure, lowered.compile)

@@ -337,7 +337,9 @@ def recipe_of(model: Model, *made: Any) -> Recipe:
     changed since the swarm was made.
 
     Two kinds of changes are not noticed: in attributes of those libraries, and in variables of an
-    enclosing function that are bound anew between making a second swarm and using it.
+    enclosing function that are bound anew between making a second swarm and using it. Programs on
+    disk outlive the process, so there a recipe whose functions use an attribute that is not the
+    library's own is traced anew; what other functions of the library use is not looked at.
     """
     try:
         key, kept = _key((model, *made))
@@ -357,7 +359,7 @@ def _text(value: object) -> str | None:
     """Return a text of what a value computes, the same in all processes; None if none can tell."""
     try:
         return text_of(value)
-    except (Unreadable, RecursionError):
+    except (Unreadable, RecursionError, ValueError):  # the last of numbers with 5,000 digits
         return None
 
 
@@ -366,7 +368,7 @@ def _key(made: tuple[Any, ...]) -> tuple[Hashable, list[Any]]:
     content = Content()
     try:
         return (content.of(made), _settings()), content.kept
-    except RecursionError as error:
+    except (RecursionError, ValueError) as error:  # the latter of numbers with 5,000 digits
         raise Unreadable("nested too deeply") from error
 
 

@@ -48,7 +48,13 @@ _BUILTINS = {
     "NotImplemented", "Ellipsis",
 }  # fmt: skip
 _IMPURE = {  # functions of NumPy that read files or the clock
-    "datetime64", "fromfile", "genfromtxt", "load", "loadtxt", "memmap", "open_memmap",
+    "datetime64", "fromfile", "genfromtxt", "get_annotations", "get_type_hints", "loadtxt",
+    "memmap",
+}  # fmt: skip
+_IMPURE_WORDS = {  # of names of functions that read files, or what a program has set
+    "attrgetter", "checkpoints", "datasource", "deserialise", "deserialize", "fromregex", "geterr",
+    "geterrcall", "live", "load", "loads", "methodcaller", "open", "printoptions", "read",
+    "restore",
 }  # fmt: skip
 _METHODS = {"__init__", "__call__", "__post_init__", "__setattr__", "__getitem__", "__len__"}
 _NO_MATTER = {  # attributes of a class that no code here reads, see _names
@@ -98,8 +104,14 @@ class Content:
             mutable = kind in (list, set)  # changed, it is no longer equal to another
             return self._which(value if mutable else kind), tuple(map(self.of, value))
         if kind is functools.partial:
-            named = self._named(value.keywords), self._named(attributes)
-            return "partial", self.of(value.func), self.of(value.args), named
+            keywords = tuple((name, self.of(each)) for name, each in value.keywords.items())
+            return (
+                "partial",
+                self.of(value.func),
+                self.of(value.args),
+                keywords,
+                self._named(attributes),
+            )
         if kind is types.FunctionType:
             return self._of_function(value)
         if kind in _CUSTOM:  # its rules are among its attributes
@@ -123,8 +135,15 @@ class Content:
                 raise Unreadable(code.co_name)
             return self._which(code), parts
         bound = function.__globals__
+        self._check_libraries(code, bound)
         names = sorted(set(_names(code, bound)))
         return self._which(code), parts, tuple((name, self.of(bound[name])) for name in names)
+
+    def _check_libraries(self, code: types.CodeType, bound: dict[str, Any]) -> None:
+        """Raise Unreadable where a code uses an attribute of a library that is not the library's.
+
+        Within a process such attributes are taken as they are.
+        """
 
     def _held(self, cell: types.CellType) -> Hashable:
         try:
@@ -175,6 +194,8 @@ class _Lasting(Content):
             return "module", value.__name__
         if type(value) in (dict, list, np.ndarray, *_CUSTOM):
             return type(value).__name__
+        if isinstance(value, type) and _is_of_library(value):
+            _check_own(value)
         name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
         if type(value) is _JITTED and not _is_of_library(value):
             raise Unreadable("jitted")  # its static arguments and the like are not read
@@ -186,6 +207,48 @@ class _Lasting(Content):
         if type(value) in (set, frozenset):
             return type(value).__name__, _sorted(value)
         return super()._of_object(value)
+
+    def _of_class(self, made: type) -> Hashable:
+        registered = _registration(made)
+        how = None if registered is None else tuple(map(self.of, registered))
+        return super()._of_class(made), how
+
+    def _check_libraries(self, code: types.CodeType, bound: dict[str, Any]) -> None:
+        reached: Any = None
+        for step in dis.get_instructions(code):
+            if step.opname == "LOAD_GLOBAL":
+                reached = bound.get(step.argval)
+            elif step.opname in ("LOAD_ATTR", "LOAD_METHOD") and type(reached) is types.ModuleType:
+                reached = getattr(reached, step.argval, None)
+                if type(reached) is not types.ModuleType and type(reached) not in _PLAIN:
+                    _check_own(reached)
+            elif step.opname != "CACHE":
+                reached = None
+        for inner in code.co_consts:
+            if isinstance(inner, types.CodeType):
+                self._check_libraries(inner, bound)
+
+
+def _check_own(value: Any) -> None:
+    """Raise Unreadable for what a library does not have by itself, as where it was replaced."""
+    if not _is_of_library(value):
+        raise Unreadable(f"{value!r:.60}")
+    for part in vars(value).values() if isinstance(value, type) else (value,):
+        function = getattr(part, "__func__", part)
+        if type(function) is types.FunctionType:
+            file = function.__code__.co_filename
+            if not (_is_installed(file) or file.startswith("<")):  # generated, as by dataclass
+                raise Unreadable(f"{value!r:.60}")
+
+
+def _registration(made: type) -> tuple[Any, Any] | None:
+    """Return how a class of one's own is taken apart and put together as a pytree; None if not."""
+    if any(_is_of_library(base) and base is not object for base in made.__mro__[1:]):
+        return None  # the library has registered it
+    # Private to JAX; without it another registration of a class is not noticed.
+    registry = getattr(sys.modules.get("jax._src.tree_util"), "_registry", {})
+    entry = registry.get(made)
+    return None if entry is None else (entry.to_iter, entry.from_iter)
 
 
 def _of_code(code: types.CodeType) -> Hashable:
@@ -258,8 +321,9 @@ def _names(code: types.CodeType, bound: dict[str, Any]) -> Iterator[str]:
         elif kind in ("IMPORT_STAR", "STORE_GLOBAL", "DELETE_GLOBAL"):
             raise Unreadable(kind)
         elif kind in ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM", "LOAD_SUPER_ATTR"):
-            of_jax = kind != "IMPORT_FROM" and bound.get(steps[at - 1].argval) is jax
-            of_jax = of_jax and steps[at - 1].opname == "LOAD_GLOBAL"
+            of_jax = kind != "IMPORT_FROM" and steps[at - 1].opname == "LOAD_GLOBAL"
+            library = bound.get(steps[at - 1].argval) if of_jax else None
+            of_jax = library is jax or library is sys.modules.get("flax", jax)
             hidden = name.startswith("__") and name not in _METHODS
             if hidden or _is_impure(name) or name == ("config" if of_jax else "random"):
                 raise Unreadable(name)  # the module random is harmless in JAX alone
@@ -276,7 +340,8 @@ def _is_harmless(name: str) -> bool:
 
 def _is_impure(name: str) -> bool:
     """Return whether a library's function may read or write anything, when traced or when run."""
-    return name in _IMPURE or "callback" in name
+    words = name.lower().split("_")
+    return name in _IMPURE or "callback" in name or not _IMPURE_WORDS.isdisjoint(words)
 
 
 def _is_of_library(value: Any) -> bool:
