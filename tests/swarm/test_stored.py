@@ -84,6 +84,7 @@ def test_what_another_process_has_compiled_is_not_traced_and_has_the_same_bits(f
     names = {path.name for path in folder.glob("*-traced")}
     assert len(lowerings) >= 5 and len(names) >= len(lowerings)
     assert not list(folder.glob("*-cache"))  # JAX would keep them once more
+    assert not list(folder.glob("*.tmp"))
     lowerings.clear()
     forget()
     assert same(trained(), first)

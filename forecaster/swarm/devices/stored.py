@@ -17,7 +17,7 @@ import os
 import pickle
 import platform
 import sys
-import tempfile
+import threading
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -204,17 +204,15 @@ def _packed(parts: tuple[Any, ...]) -> bytes:
 
 def _write(path: Path, content: bytes) -> bool:
     """Write a file; return whether that was possible."""
-    temporary = None
+    unfinished = path.with_name(f"{os.getpid()}-{threading.get_ident()}{compiled.UNFINISHED}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        number, temporary = tempfile.mkstemp(dir=path.parent, suffix=compiled.UNFINISHED)
-        with os.fdopen(number, "wb") as file:
-            file.write(content)
-        Path(temporary).replace(path)
+        unfinished.write_bytes(content)
+        unfinished.replace(path)
         return True
     except OSError:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            unfinished.unlink()
         return False
 
 
