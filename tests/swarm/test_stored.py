@@ -246,7 +246,8 @@ def test_equal_programs_of_unlike_functions_are_each_found(folder, lowerings):
     assert same(both(), first) and not lowerings
 
 
-def test_another_value_inside_of_a_structure_is_another_program(folder):
+@pytest.mark.parametrize("between", [lambda: None, forget])
+def test_another_value_inside_of_a_structure_is_another_program(folder, between):
     class Meta:  # its text does not tell what it holds
         def __init__(self, scale):
             self.scale = scale
@@ -272,9 +273,9 @@ def test_another_value_inside_of_a_structure_is_another_program(folder):
     for scale in (1.0, 2.0):
         given = put(Meta(scale), [np.ones((2, 4, 3), np.float32)])
         model = (lambda key: {"w": jnp.ones(3)}, lambda params, x: x["x"] @ params["w"])
-        forget()
         made = swarm.Swarm(model, 2, loss=optax.squared_error)
         assert made.predict(given)[0, 0] == 3
+        between()
 
 
 def test_files_that_were_used_last_stay(tmp_path):

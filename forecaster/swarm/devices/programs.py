@@ -86,7 +86,9 @@ class Program:
             sorted(self._options.items()),
         )  # fmt: skip
         if name:
-            found = _compiled.get(name) or stored.load(name, devices, args_structure(args))
+            found = _compiled.get(name)
+            if found is None or not stored.takes(found, args_structure(args)):
+                found = stored.load(name, devices, args_structure(args))
             if found is not None:
                 return _remembered(name, found)
         lowered = self._lower(*args)
@@ -152,7 +154,8 @@ def _shared(
     key = hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()
     compile_it = functools.partial(_executable, lowered, options)
     place = list(mesh.devices.flat), args_structure(args)
-    if (executable := _compiled.get(key)) is not None:
+    executable = _compiled.get(key)
+    if executable is not None and stored.takes(executable, place[1]):
         if name and key in _names:
             stored.keep_copy(_names[key], name)
     elif name:

@@ -91,10 +91,17 @@ def load(name: str, devices: Sequence[Any], structure: Any) -> Any | None:
         loaded = cast(Any, serialize_executable.deserialize_and_load)(
             *parts, backend=devices[0].client, execution_devices=list(devices)
         )
-        # Values inside a structure may differ though their texts are equal.
-        return loaded if jax.tree.structure(loaded.args_info[0]) == structure else None
+        return loaded if takes(loaded, structure) else None
     except Exception:  # XLA may refuse what it wrote
         return None
+
+
+def takes(executable: Any, structure: Any) -> bool:
+    """Return whether an executable takes arguments of a structure.
+
+    Values inside a structure may differ though their texts, and so the names, are equal.
+    """
+    return bool(cast(Any, jax.tree.structure(executable.args_info[0])) == structure)
 
 
 def compiled_and_kept(
