@@ -277,6 +277,123 @@ def test_derivatives_that_compiled_code_lacks_are_a_named_error(cell):
     np.testing.assert_allclose(curve, difference, rtol=0.05, atol=2e-3)
 
 
+SAME_LAYOUT = """
+#include "xla/ffi/api/c_api.h"
+#include "xla_ffi.h"
+using namespace ffi::c;
+#define SAME(ours, our_field, theirs, their_field)                                     \\
+  static_assert(offsetof(ours, our_field) == offsetof(theirs, their_field) &&          \\
+                sizeof(ours::our_field) == sizeof(theirs::their_field), #ours "." #our_field)
+SAME(Extension, type, XLA_FFI_Metadata_Extension, extension_base.type);
+SAME(MetadataExtension, metadata, XLA_FFI_Metadata_Extension, metadata);
+SAME(Metadata, struct_size, XLA_FFI_Metadata, struct_size);
+SAME(Metadata, version, XLA_FFI_Metadata, api_version);
+SAME(Metadata, traits, XLA_FFI_Metadata, traits);
+SAME(Metadata, state_type, XLA_FFI_Metadata, state_type_id);
+SAME(Version, major, XLA_FFI_Api_Version, major_version);
+SAME(Version, minor, XLA_FFI_Api_Version, minor_version);
+SAME(NewError, message, XLA_FFI_Error_Create_Args, message);
+SAME(NewError, code, XLA_FFI_Error_Create_Args, errc);
+SAME(Api, new_error, XLA_FFI_Api, XLA_FFI_Error_Create);
+SAME(Buffer, dtype, XLA_FFI_Buffer, dtype);
+SAME(Buffer, data, XLA_FFI_Buffer, data);
+SAME(Buffer, rank, XLA_FFI_Buffer, rank);
+SAME(Buffer, sizes, XLA_FFI_Buffer, dims);
+SAME(Text, at, XLA_FFI_ByteSpan, ptr);
+SAME(Text, size, XLA_FFI_ByteSpan, len);
+SAME(Scalar, dtype, XLA_FFI_Scalar, dtype);
+SAME(Scalar, value, XLA_FFI_Scalar, value);
+SAME(Arrays, size, XLA_FFI_Args, size);
+SAME(Arrays, types, XLA_FFI_Args, types);
+SAME(Arrays, values, XLA_FFI_Args, args);
+SAME(Arrays, values, XLA_FFI_Rets, rets);
+SAME(Attributes, size, XLA_FFI_Attrs, size);
+SAME(Attributes, types, XLA_FFI_Attrs, types);
+SAME(Attributes, names, XLA_FFI_Attrs, names);
+SAME(Attributes, values, XLA_FFI_Attrs, attrs);
+SAME(Frame, extensions, XLA_FFI_CallFrame, extension_start);
+SAME(Frame, api, XLA_FFI_CallFrame, api);
+SAME(Frame, stage, XLA_FFI_CallFrame, stage);
+SAME(Frame, arguments, XLA_FFI_CallFrame, args);
+SAME(Frame, results, XLA_FFI_CallFrame, rets);
+SAME(Frame, attributes, XLA_FFI_CallFrame, attrs);
+static_assert(METADATA == XLA_FFI_Extension_Metadata && EXECUTE == XLA_FFI_ExecutionStage_EXECUTE);
+static_assert(BUFFER == XLA_FFI_ArgType_BUFFER && BUFFER == XLA_FFI_RetType_BUFFER);
+static_assert(SCALAR == XLA_FFI_AttrType_SCALAR && TEXT == XLA_FFI_AttrType_STRING);
+static_assert(PRED == XLA_FFI_DataType_PRED && U16 == XLA_FFI_DataType_U16);
+static_assert(U32 == XLA_FFI_DataType_U32 && F32 == XLA_FFI_DataType_F32);
+static_assert(int(ffi::Code::invalid_argument) == XLA_FFI_Error_Code_INVALID_ARGUMENT);
+static_assert(int(ffi::Code::failed_precondition) == XLA_FFI_Error_Code_FAILED_PRECONDITION);
+"""
+
+
+@pytest.mark.parametrize("fault", ["", "Frame, stage", "Buffer, data"])
+def test_the_layout_of_calls_is_that_of_the_installed_jaxlib(fault, tmp_path):
+    try:
+        command = compiling.compiler()
+    except CompileError:
+        pytest.skip("no C++ compiler")
+    source = tmp_path / "same.cc"
+    wrong = re.sub(rf"(SAME\({fault}, \w+, )\w+", r"\g<1>struct_size", SAME_LAYOUT)
+    source.write_text(wrong if fault else SAME_LAYOUT)
+    includes = [f"-I{jax.ffi.include_dir()}", f"-I{compiling.HERE}"]
+    done = subprocess.run(
+        [*command, "-std=c++17", "-w", "-fsyntax-only", *includes, str(source)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if fault:
+        assert done.returncode and fault.replace(", ", ".") in done.stderr
+    else:
+        assert not done.returncode, done.stderr
+
+
+@needs_kernel
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({}, ""),
+        ({"dtype": np.int32}, "argument 0 has another type of numbers"),
+        ({"arrays": 3}, "expected 4 arguments and 1 results, got 3 and 1"),
+        ({"arrays": 5}, "expected 4 arguments and 1 results, got 5 and 1"),
+        ({"results": 2}, "expected 4 arguments and 1 results, got 4 and 2"),
+        ({"out": (2, 3, 4, 6)}, "hidden: expected 2 x 60 numbers, got 144"),
+    ],
+)
+def test_calls_that_do_not_fit_are_refused(change, message):
+    library.kernel_status()
+    members, T, B, F, H = 2, 3, 4, 2, 5
+    shapes = [(members, F + H, 4 * H), (members, 4 * H), (members, T, B, F), (members, T, B), ()]
+    dtypes = [change.get("dtype", np.float32), *[np.float32] * 4]
+    arrays = [np.zeros(s, d) for s, d in zip(shapes, dtypes, strict=True)][
+        : change.get("arrays", 4)
+    ]
+    out = jax.ShapeDtypeStruct(change.get("out", (members, T, B, H)), np.float32)
+    call = jax.ffi.ffi_call("forecaster_lstm_infer", [out] * change.get("results", 1))
+    if not message:
+        assert not np.asarray(jax.jit(call)(*arrays)[0]).any()
+        return
+    with pytest.raises(Exception, match=re.escape(message)):
+        jax.block_until_ready(jax.jit(call)(*arrays))
+
+
+@needs_kernel
+def test_attributes_that_are_missing_are_named():
+    shapes = {"kernel": (7, 20), "x": (3, 4, 2), "valid": (3, 4), "hidden": (3, 4, 5)}
+    saved = [(3, 4, 16), (3, 4, 64), (3, 4, 5)]
+    arrays = [np.zeros((1, *shape), np.float32) for shape in [*shapes.values(), *saved]]
+    outs = [jax.ShapeDtypeStruct((1, *s), np.float32) for s in [(7, 20), (20,), (3, 4, 2)]]
+    call = jax.ffi.ffi_call("forecaster_lstm_backward", outs)
+    for attributes, missing in [({"want_x": True}, "last_only"), ({"last_only": True}, "want_x")]:
+        with pytest.raises(Exception, match=f"attribute {missing} is missing"):
+            jax.block_until_ready(jax.jit(functools.partial(call, **attributes))(*arrays))
+    with pytest.raises(Exception, match="attribute last_only is missing"):
+        kinds = {"last_only": "yes", "want_x": True}
+        jax.block_until_ready(jax.jit(functools.partial(call, **kinds))(*arrays))
+    with pytest.raises(Exception, match="an attribute is no truth value"):
+        kinds = {"last_only": np.int32(1), "want_x": True}
+        jax.block_until_ready(jax.jit(functools.partial(call, **kinds))(*arrays))
+
+
 def test_as_many_files_are_compiled_at_once_as_there_are_cores(tmp_path, monkeypatch):
     together = threading.Barrier(3, timeout=20)  # broken unless three wait for each other
     lines: list[list[str]] = []
@@ -294,7 +411,7 @@ def test_as_many_files_are_compiled_at_once_as_there_are_cores(tmp_path, monkeyp
     compiling.compile_kernel(tmp_path / "kernels.so")
     assert (tmp_path / "kernels.so").exists() and len(lines) == 9  # eight files, and the library
     assert [Path(name).stem for name in lines[-1][-8:]] == [
-        "avx512", "avx2", "plain", "ffi", "amx_emulated", "avx512_bf16", "amx", "bfloat16_ffi",
+        "avx512", "avx2", "plain", "ffi", "avx512_bf16", "amx_emulated", "amx", "bfloat16_ffi",
     ]  # fmt: skip
 
 

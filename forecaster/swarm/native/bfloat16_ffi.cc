@@ -90,8 +90,8 @@ const Units& units(std::string_view) {
 
 #endif
 
-using Words = ffi::Buffer<ffi::U32>;
-using Factors = ffi::Buffer<ffi::U16>;
+using Words = ffi::Buffer<uint32_t>;
+using Factors = ffi::Buffer<uint16_t>;
 
 // Sizes for one member; a GRU has a second bias.
 struct Bfloat16Call : Call {
@@ -107,38 +107,36 @@ struct Bfloat16Call : Call {
   int64_t factors() const {
     return n.T * bfloat16_factors(n.B, n.H, gru ? BFLOAT16_GRU_SAVED : BFLOAT16_LSTM_SAVED);
   }
-  ffi::Error check_saved(size_t words_given, size_t factors_given) const {
-    if (!units.kernels) return ffi::Error(ffi::ErrorCode::kFailedPrecondition, units.why_not);
-    if (static_cast<int64_t>(words_given) != members * words() ||
-        static_cast<int64_t>(factors_given) != members * factors())
-      return ffi::Error(ffi::ErrorCode::kInvalidArgument,
-                        "forecaster's kernel: saved arrays of another size");
-    return ffi::Error::Success();
+  ffi::Error check_saved(int64_t words_given, int64_t factors_given) const {
+    if (!units.kernels) return {ffi::Code::failed_precondition, units.why_not};
+    if (words_given != members * words() || factors_given != members * factors())
+      return {ffi::Code::invalid_argument, "forecaster's kernel: saved arrays of another size"};
+    return {};
   }
 };
 
 ffi::Error forward(Array kernel, Array bias, Array new_bias, Array x, Array valid, Result hidden,
-                   ffi::Result<Words>* words, ffi::Result<Factors>* factors, bool gru,
+                   ffi::Result<uint32_t>* words, ffi::Result<uint16_t>* factors, bool gru,
                    bool last_only, std::string_view by) {
   const Bfloat16Call c(kernel, x, gru, by);
   if (auto error = c.check({{"kernel", kernel, c.weights()}, {"bias", bias, c.bias()},
                             {"new bias", new_bias, c.new_bias()}, {"inputs", x, c.inputs()},
                             {"valid", valid, c.rows()},
-                            {"hidden", *hidden, c.out(last_only)}}); error.failure())
+                            {"hidden", hidden, c.out(last_only)}}); error.failure())
     return error;
-  if (auto error = c.check_saved(words ? (*words)->element_count() : c.members * c.words(),
-                                 factors ? (*factors)->element_count() : c.members * c.factors());
+  if (auto error = c.check_saved(words ? words->size() : c.members * c.words(),
+                                 factors ? factors->size() : c.members * c.factors());
       error.failure())
     return error;
   for (int64_t m = 0; m < c.members; m++)
     c.cell().forward(
-        c.n, {kernel.typed_data() + m * c.weights(), bias.typed_data() + m * c.bias(),
-              new_bias.typed_data() + m * c.new_bias()},
-        {x.typed_data() + m * c.inputs(), valid.typed_data() + m * c.rows(),
-         hidden->typed_data() + m * c.out(last_only), last_only,
-         words ? (*words)->typed_data() + m * c.words() : nullptr,
-         factors ? (*factors)->typed_data() + m * c.factors() : nullptr});
-  return ffi::Error::Success();
+        c.n, {kernel.data() + m * c.weights(), bias.data() + m * c.bias(),
+              new_bias.data() + m * c.new_bias()},
+        {x.data() + m * c.inputs(), valid.data() + m * c.rows(),
+         hidden.data() + m * c.out(last_only), last_only,
+         words ? words->data() + m * c.words() : nullptr,
+         factors ? factors->data() + m * c.factors() : nullptr});
+  return {};
 }
 
 ffi::Error bfloat16_infer(Array kernel, Array bias, Array new_bias, Array x, Array valid,
@@ -147,7 +145,7 @@ ffi::Error bfloat16_infer(Array kernel, Array bias, Array new_bias, Array x, Arr
 }
 
 ffi::Error bfloat16_forward(Array kernel, Array bias, Array new_bias, Array x, Array valid,
-                          Result hidden, ffi::Result<Words> words, ffi::Result<Factors> factors,
+                          Result hidden, ffi::Result<uint32_t> words, ffi::Result<uint16_t> factors,
                           bool gru, bool last_only, std::string_view by) {
   return forward(kernel, bias, new_bias, x, valid, hidden, &words, &factors, gru, last_only, by);
 }
@@ -160,40 +158,30 @@ ffi::Error bfloat16_backward(Array kernel, Array x, Array valid, Words words, Fa
   const int64_t coming = c.out(last_only);
   if (auto error = c.check({{"kernel", kernel, c.weights()}, {"inputs", x, c.inputs()},
                             {"valid", valid, c.rows()}, {"gradient", grad_hidden, coming},
-                            {"gradient of the kernel", *grad_kernel, c.weights()},
-                            {"gradient of the bias", *grad_bias, c.bias()},
-                            {"gradient of the new bias", *grad_new_bias, c.new_bias()},
-                            {"gradient of the inputs", *grad_x, c.inputs()}}); error.failure())
+                            {"gradient of the kernel", grad_kernel, c.weights()},
+                            {"gradient of the bias", grad_bias, c.bias()},
+                            {"gradient of the new bias", grad_new_bias, c.new_bias()},
+                            {"gradient of the inputs", grad_x, c.inputs()}}); error.failure())
     return error;
-  if (auto error = c.check_saved(words.element_count(), factors.element_count()); error.failure())
+  if (auto error = c.check_saved(words.size(), factors.size()); error.failure())
     return error;
   for (int64_t m = 0; m < c.members; m++)
     c.cell().backward(
-        c.n, {kernel.typed_data() + m * c.weights(), nullptr, nullptr},
-        {x.typed_data() + m * c.inputs(), valid.typed_data() + m * c.rows(), nullptr, last_only,
-         words.typed_data() + m * c.words(), factors.typed_data() + m * c.factors()},
-        {grad_hidden.typed_data() + m * coming, last_only,
-         grad_kernel->typed_data() + m * c.weights(), grad_bias->typed_data() + m * c.bias(),
-         grad_new_bias->typed_data() + m * c.new_bias(),
-         want_x ? grad_x->typed_data() + m * c.inputs() : nullptr});
-  return ffi::Error::Success();
+        c.n, {kernel.data() + m * c.weights(), nullptr, nullptr},
+        {x.data() + m * c.inputs(), valid.data() + m * c.rows(), nullptr, last_only,
+         words.data() + m * c.words(), factors.data() + m * c.factors()},
+        {grad_hidden.data() + m * coming, last_only,
+         grad_kernel.data() + m * c.weights(), grad_bias.data() + m * c.bias(),
+         grad_new_bias.data() + m * c.new_bias(),
+         want_x ? grad_x.data() + m * c.inputs() : nullptr});
+  return {};
 }
 
 }  // namespace
 
-#define IN_1 .Arg<Array>()
-#define OUT_1 .Ret<Array>()
-#define KIND .Attr<bool>("gru").Attr<bool>("last_only").Attr<std::string_view>("by")
-
-XLA_FFI_DEFINE_HANDLER_SYMBOL(forecaster_bfloat16_infer, bfloat16_infer,
-                              ffi::Ffi::Bind() IN_1 IN_1 IN_1 IN_1 IN_1 OUT_1 KIND);
-XLA_FFI_DEFINE_HANDLER_SYMBOL(
-    forecaster_bfloat16_forward, bfloat16_forward,
-    ffi::Ffi::Bind() IN_1 IN_1 IN_1 IN_1 IN_1 OUT_1.Ret<Words>().Ret<Factors>() KIND);
-XLA_FFI_DEFINE_HANDLER_SYMBOL(
-    forecaster_bfloat16_backward, bfloat16_backward,
-    ffi::Ffi::Bind() IN_1 IN_1 IN_1.Arg<Words>().Arg<Factors>() IN_1 OUT_1 OUT_1 OUT_1 OUT_1 KIND
-        .Attr<bool>("want_x"));
+XLA_CALL(forecaster_bfloat16_infer, bfloat16_infer, "gru", "last_only", "by")
+XLA_CALL(forecaster_bfloat16_forward, bfloat16_forward, "gru", "last_only", "by")
+XLA_CALL(forecaster_bfloat16_backward, bfloat16_backward, "gru", "last_only", "by", "want_x")
 
 // Return whether AVX-512 BF16 is faster than float32: on AMD's processors, not on Intel's.
 extern "C" bool forecaster_prefers_avx512_bf16() {

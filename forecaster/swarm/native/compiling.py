@@ -1,4 +1,4 @@
-"""Compile the kernel with the machine's C++ compiler. Needs only jaxlib's headers.
+"""Compile the kernel with the machine's C++ compiler. Needs nothing else.
 
 Run as a script, or by the package's build (``hatch_build.py``): python compiling.py OUTPUT
 """
@@ -29,8 +29,8 @@ _OTHER = {"plain": ("", 4, 6)}
 # Kernels of bfloat16: flags beyond those of AVX-512, and whether the build may omit them, because
 # some compilers do not know their instructions.
 _BFLOAT16 = {
+    "avx512_bf16": ("-mavx512bf16", True),  # takes longest to compile, so it is begun first
     "amx_emulated": ("-DEMULATED_TILES", False),
-    "avx512_bf16": ("-mavx512bf16", True),
     "amx": ("", True),
 }
 
@@ -53,19 +53,17 @@ def compile_kernel(output: Path) -> Path:
 
 
 def _compile(command: list[str], output: Path) -> Path:
-    headers = _headers()
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(_cores()) as threads:
-        common = [*command, *_COMMON.split(), f"-isystem{headers}", f"-I{HERE}", "-c"]
+        common = [*command, *_COMMON.split(), f"-I{HERE}", "-c"]
 
         def begin(name: str, source: str, flags: list[str]) -> Future[str]:
             target = str(Path(folder) / f"{name}.o")
             line = [*common, *flags, str(HERE / source), "-o", target]
             return threads.submit(lambda: (_run(line), target)[1])
 
-        # The longest first.
         bfloat16 = bfloat16_sets().items()
-        begun = [begin(name, "isa.cc", flags) for name, flags in instruction_sets().items()]
         tried = [(name, begin(name, "bfloat16.cc", of[0]), of[1]) for name, of in bfloat16]
+        begun = [begin(name, "isa.cc", flags) for name, flags in instruction_sets().items()]
         begun.append(begin("ffi", "ffi.cc", []))
         defined: list[str] = []
         for name, compiled, optional in tried:
@@ -125,17 +123,6 @@ def bfloat16_sets() -> dict[str, tuple[list[str], bool]]:
         name: ([*base, f"-DISA_NAME={name}", *flags.split()], optional)
         for name, (flags, optional) in _BFLOAT16.items()
     }
-
-
-def _headers() -> Path:
-    try:
-        import jaxlib
-    except ImportError as error:
-        raise CompileError("jaxlib, whose headers are needed, is not installed") from error
-    headers = Path(jaxlib.__file__).parent / "include"
-    if not (headers / "xla" / "ffi" / "api" / "ffi.h").exists():
-        raise CompileError(f"jaxlib has no headers in {headers}")
-    return headers
 
 
 def _run(command: list[str]) -> None:

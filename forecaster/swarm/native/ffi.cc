@@ -13,7 +13,7 @@ namespace plain { extern const Kernels kernels; }
 
 namespace {
 
-using Words = ffi::Buffer<ffi::U32>;
+using Words = ffi::Buffer<uint32_t>;
 
 struct Choice {
   const char* name;
@@ -54,18 +54,18 @@ ffi::Error run_lstm(Array kernel, Array bias, Array x, Array valid, Result hidde
   const Call c(kernel, x, 4);
   if (auto error = c.check({{"kernel", kernel, c.weights()}, {"bias", bias, c.bias()},
                             {"inputs", x, c.inputs()}, {"valid", valid, c.rows()},
-                            {"hidden", *hidden, c.hidden()},
-                            {"cell", cell ? **cell : *hidden, cell ? c.saved() : c.hidden()},
-                            {"gates", gates ? **gates : *hidden,
+                            {"hidden", hidden, c.hidden()},
+                            {"cell", cell ? *cell : hidden, cell ? c.saved() : c.hidden()},
+                            {"gates", gates ? *gates : hidden,
                              gates ? 4 * c.saved() : c.hidden()}}); error.failure())
     return error;
   for (int64_t m = 0; m < c.members; m++)
     chosen().kernels->lstm.forward(
-        c.n, {kernel.typed_data() + m * c.weights(), bias.typed_data() + m * c.bias(), nullptr},
-        {x.typed_data() + m * c.inputs(), valid.typed_data() + m * c.rows(),
-         hidden->typed_data() + m * c.hidden(), of_member(cell, m, c.saved()),
+        c.n, {kernel.data() + m * c.weights(), bias.data() + m * c.bias(), nullptr},
+        {x.data() + m * c.inputs(), valid.data() + m * c.rows(),
+         hidden.data() + m * c.hidden(), of_member(cell, m, c.saved()),
          of_member(gates, m, 4 * c.saved())});
-  return ffi::Error::Success();
+  return {};
 }
 
 ffi::Error lstm_infer(Array kernel, Array bias, Array x, Array valid, Result hidden) {
@@ -86,20 +86,20 @@ ffi::Error lstm_backward(Array kernel, Array x, Array valid, Array hidden, Array
                             {"valid", valid, c.rows()}, {"hidden", hidden, c.hidden()},
                             {"cell", cell, c.saved()}, {"gates", gates, 4 * c.saved()},
                             {"gradient", grad_hidden, coming},
-                            {"gradient of the kernel", *grad_kernel, c.weights()},
-                            {"gradient of the bias", *grad_bias, c.bias()},
-                            {"gradient of the inputs", *grad_x, c.inputs()}}); error.failure())
+                            {"gradient of the kernel", grad_kernel, c.weights()},
+                            {"gradient of the bias", grad_bias, c.bias()},
+                            {"gradient of the inputs", grad_x, c.inputs()}}); error.failure())
     return error;
   for (int64_t m = 0; m < c.members; m++)
     chosen().kernels->lstm.backward(
-        c.n, {kernel.typed_data() + m * c.weights(), nullptr, nullptr},
-        {x.typed_data() + m * c.inputs(), valid.typed_data() + m * c.rows(),
-         hidden.typed_data() + m * c.hidden(), cell.typed_data() + m * c.saved(),
-         gates.typed_data() + m * 4 * c.saved()},
-        {grad_hidden.typed_data() + m * coming, last_only,
-         grad_kernel->typed_data() + m * c.weights(), grad_bias->typed_data() + m * c.bias(),
-         nullptr, want_x ? grad_x->typed_data() + m * c.inputs() : nullptr});
-  return ffi::Error::Success();
+        c.n, {kernel.data() + m * c.weights(), nullptr, nullptr},
+        {x.data() + m * c.inputs(), valid.data() + m * c.rows(),
+         hidden.data() + m * c.hidden(), cell.data() + m * c.saved(),
+         gates.data() + m * 4 * c.saved()},
+        {grad_hidden.data() + m * coming, last_only,
+         grad_kernel.data() + m * c.weights(), grad_bias.data() + m * c.bias(),
+         nullptr, want_x ? grad_x.data() + m * c.inputs() : nullptr});
+  return {};
 }
 
 ffi::Error run_gru(Array kernel, Array bias, Array new_bias, Array x, Array valid, Result hidden,
@@ -107,17 +107,17 @@ ffi::Error run_gru(Array kernel, Array bias, Array new_bias, Array x, Array vali
   const Call c(kernel, x, 3);
   if (auto error = c.check({{"kernel", kernel, c.weights()}, {"bias", bias, c.bias()},
                             {"new bias", new_bias, c.n.H}, {"inputs", x, c.inputs()},
-                            {"valid", valid, c.rows()}, {"hidden", *hidden, c.hidden()},
-                            {"gates", gates ? **gates : *hidden,
+                            {"valid", valid, c.rows()}, {"hidden", hidden, c.hidden()},
+                            {"gates", gates ? *gates : hidden,
                              gates ? 4 * c.saved() : c.hidden()}}); error.failure())
     return error;
   for (int64_t m = 0; m < c.members; m++)
     chosen().kernels->gru.forward(
-        c.n, {kernel.typed_data() + m * c.weights(), bias.typed_data() + m * c.bias(),
-              new_bias.typed_data() + m * c.n.H},
-        {x.typed_data() + m * c.inputs(), valid.typed_data() + m * c.rows(),
-         hidden->typed_data() + m * c.hidden(), nullptr, of_member(gates, m, 4 * c.saved())});
-  return ffi::Error::Success();
+        c.n, {kernel.data() + m * c.weights(), bias.data() + m * c.bias(),
+              new_bias.data() + m * c.n.H},
+        {x.data() + m * c.inputs(), valid.data() + m * c.rows(),
+         hidden.data() + m * c.hidden(), nullptr, of_member(gates, m, 4 * c.saved())});
+  return {};
 }
 
 ffi::Error gru_infer(Array kernel, Array bias, Array new_bias, Array x, Array valid,
@@ -138,68 +138,51 @@ ffi::Error gru_backward(Array kernel, Array x, Array valid, Array hidden, Array 
   if (auto error = c.check({{"kernel", kernel, c.weights()}, {"inputs", x, c.inputs()},
                             {"valid", valid, c.rows()}, {"hidden", hidden, c.hidden()},
                             {"gates", gates, 4 * c.saved()}, {"gradient", grad_hidden, coming},
-                            {"gradient of the kernel", *grad_kernel, c.weights()},
-                            {"gradient of the bias", *grad_bias, c.bias()},
-                            {"gradient of the new bias", *grad_new_bias, c.n.H},
-                            {"gradient of the inputs", *grad_x, c.inputs()}}); error.failure())
+                            {"gradient of the kernel", grad_kernel, c.weights()},
+                            {"gradient of the bias", grad_bias, c.bias()},
+                            {"gradient of the new bias", grad_new_bias, c.n.H},
+                            {"gradient of the inputs", grad_x, c.inputs()}}); error.failure())
     return error;
   for (int64_t m = 0; m < c.members; m++)
     chosen().kernels->gru.backward(
-        c.n, {kernel.typed_data() + m * c.weights(), nullptr, nullptr},
-        {x.typed_data() + m * c.inputs(), valid.typed_data() + m * c.rows(),
-         hidden.typed_data() + m * c.hidden(), nullptr, gates.typed_data() + m * 4 * c.saved()},
-        {grad_hidden.typed_data() + m * coming, last_only,
-         grad_kernel->typed_data() + m * c.weights(), grad_bias->typed_data() + m * c.bias(),
-         grad_new_bias->typed_data() + m * c.n.H,
-         want_x ? grad_x->typed_data() + m * c.inputs() : nullptr});
-  return ffi::Error::Success();
+        c.n, {kernel.data() + m * c.weights(), nullptr, nullptr},
+        {x.data() + m * c.inputs(), valid.data() + m * c.rows(),
+         hidden.data() + m * c.hidden(), nullptr, gates.data() + m * 4 * c.saved()},
+        {grad_hidden.data() + m * coming, last_only,
+         grad_kernel.data() + m * c.weights(), grad_bias.data() + m * c.bias(),
+         grad_new_bias.data() + m * c.n.H,
+         want_x ? grad_x.data() + m * c.inputs() : nullptr});
+  return {};
 }
 
 // Hash each counter (counters,) with each key (keys,), or with the key at its own index.
-ffi::Error threefry(Words one, Words two, Words left, Words right, ffi::Result<Words> out_left,
-                    ffi::Result<Words> out_right) {
-  const auto size = [](const Words& of) { return static_cast<int64_t>(of.element_count()); };
-  const int64_t keys = size(one), counters = size(left), all = size(*out_left);
+ffi::Error threefry(Words one, Words two, Words left, Words right, ffi::Result<uint32_t> out_left,
+                    ffi::Result<uint32_t> out_right) {
+  const int64_t keys = one.size(), counters = left.size(), all = out_left.size();
   const bool paired = keys == all && counters == all;
-  if (size(two) != keys || size(right) != counters || size(*out_right) != all ||
+  if (two.size() != keys || right.size() != counters || out_right.size() != all ||
       !(paired || keys * counters == all)) {
     const auto both = [&](const Words& of, const Words& other) {
-      return std::to_string(size(of)) + " and " + std::to_string(size(other));
+      return std::to_string(of.size()) + " and " + std::to_string(other.size());
     };
-    return ffi::Error(ffi::ErrorCode::kInvalidArgument,
-                      "forecaster's hash: " + both(one, two) + " words of keys, " +
-                          both(left, right) + " of counters do not make " +
-                          both(*out_left, *out_right) + " numbers");
+    return {ffi::Code::invalid_argument,
+            "forecaster's hash: " + both(one, two) + " words of keys, " + both(left, right) +
+                " of counters do not make " + both(out_left, out_right) + " numbers"};
   }
-  chosen().kernels->threefry({keys, counters, paired, one.typed_data(), two.typed_data(),
-                              left.typed_data(), right.typed_data(), out_left->typed_data(),
-                              out_right->typed_data()});
-  return ffi::Error::Success();
+  chosen().kernels->threefry({keys, counters, paired, one.data(), two.data(),
+                              left.data(), right.data(), out_left.data(),
+                              out_right.data()});
+  return {};
 }
 
 }  // namespace
 
-#define IN_1 .Arg<Array>()
-#define IN_2 IN_1 IN_1
-#define IN_4 IN_2 IN_2
-#define IN_5 IN_4 IN_1
-#define IN_6 IN_4 IN_2
-#define IN_7 IN_4 IN_2 IN_1
-#define OUT_1 .Ret<Array>()
-#define OUT_2 OUT_1 OUT_1
-#define OUT_3 OUT_2 OUT_1
-#define OUT_4 OUT_2 OUT_2
-#define FLAGS .Attr<bool>("last_only").Attr<bool>("want_x")
-
-XLA_FFI_DEFINE_HANDLER_SYMBOL(forecaster_lstm_infer, lstm_infer, ffi::Ffi::Bind() IN_4 OUT_1);
-XLA_FFI_DEFINE_HANDLER_SYMBOL(forecaster_lstm_forward, lstm_forward, ffi::Ffi::Bind() IN_4 OUT_3);
-XLA_FFI_DEFINE_HANDLER_SYMBOL(forecaster_lstm_backward, lstm_backward, ffi::Ffi::Bind() IN_7 OUT_3 FLAGS);
-XLA_FFI_DEFINE_HANDLER_SYMBOL(forecaster_gru_infer, gru_infer, ffi::Ffi::Bind() IN_5 OUT_1);
-XLA_FFI_DEFINE_HANDLER_SYMBOL(forecaster_gru_forward, gru_forward, ffi::Ffi::Bind() IN_5 OUT_2);
-XLA_FFI_DEFINE_HANDLER_SYMBOL(forecaster_gru_backward, gru_backward, ffi::Ffi::Bind() IN_6 OUT_4 FLAGS);
-
-#define WORDS_2 .Arg<Words>().Arg<Words>()
-XLA_FFI_DEFINE_HANDLER_SYMBOL(forecaster_threefry, threefry,
-                              ffi::Ffi::Bind() WORDS_2 WORDS_2.Ret<Words>().Ret<Words>());
+XLA_CALL(forecaster_lstm_infer, lstm_infer)
+XLA_CALL(forecaster_lstm_forward, lstm_forward)
+XLA_CALL(forecaster_lstm_backward, lstm_backward, "last_only", "want_x")
+XLA_CALL(forecaster_gru_infer, gru_infer)
+XLA_CALL(forecaster_gru_forward, gru_forward)
+XLA_CALL(forecaster_gru_backward, gru_backward, "last_only", "want_x")
+XLA_CALL(forecaster_threefry, threefry)
 
 extern "C" const char* forecaster_instructions() { return chosen().name; }

@@ -4,20 +4,12 @@
 #include <string>
 
 #include "kernels.h"
-#include "xla/ffi/api/ffi.h"
-
-namespace ffi = xla::ffi;
+#include "xla_ffi.h"
 
 namespace {
 
-using Array = ffi::Buffer<ffi::F32>;
-using Result = ffi::Result<Array>;
-
-int64_t from_end(const Array& array, int64_t axis) {
-  const auto sizes = array.dimensions();
-  const auto rank = static_cast<int64_t>(sizes.size());
-  return axis <= rank ? static_cast<int64_t>(sizes[rank - axis]) : 0;
-}
+using Array = ffi::Buffer<float>;
+using Result = ffi::Result<float>;
 
 struct Expected {
   const char* name;
@@ -31,9 +23,9 @@ struct Call {
   int64_t members, gates;
 
   Call(const Array& kernel, const Array& x, int64_t gates) : gates(gates) {
-    n = {from_end(x, 3), from_end(x, 2), from_end(x, 1), from_end(kernel, 1) / gates};
+    n = {x.from_end(3), x.from_end(2), x.from_end(1), kernel.from_end(1) / gates};
     const int64_t one = weights();
-    members = one > 0 ? static_cast<int64_t>(kernel.element_count()) / one : 0;
+    members = one > 0 ? kernel.size() / one : 0;
   }
   int64_t weights() const { return (n.F + n.H) * gates * n.H; }
   int64_t bias() const { return gates * n.H; }
@@ -45,17 +37,17 @@ struct Call {
   // Return an error for a wrong shape, which would be read beyond the array's end.
   ffi::Error check(std::initializer_list<Expected> all) const {
     for (const auto& one : all)
-      if (static_cast<int64_t>(one.array.element_count()) != members * one.size)
-        return ffi::Error(ffi::ErrorCode::kInvalidArgument,
-                          std::string("forecaster's kernel: ") + one.name + ": expected " +
-                              std::to_string(members) + " x " + std::to_string(one.size) +
-                              " numbers, got " + std::to_string(one.array.element_count()));
-    return ffi::Error::Success();
+      if (one.array.size() != members * one.size)
+        return {ffi::Code::invalid_argument,
+                std::string("forecaster's kernel: ") + one.name + ": expected " +
+                    std::to_string(members) + " x " + std::to_string(one.size) +
+                    " numbers, got " + std::to_string(one.array.size())};
+    return {};
   }
 };
 
-float* of_member(Result* result, int64_t m, int64_t size) {
-  return result ? (*result)->typed_data() + m * size : nullptr;
+float* of_member(const Result* result, int64_t m, int64_t size) {
+  return result ? result->data() + m * size : nullptr;
 }
 
 }  // namespace
