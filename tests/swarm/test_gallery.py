@@ -83,6 +83,14 @@ def cart_pole(names):
     assert np.isfinite(names["swarm"].losses.train[:, -1]).all()
 
 
+def actor_critic(names):
+    share, swarm = names["share"], names["swarm"]
+    assert share[:, -5:].mean(1).max() > 0.3 > 0.2 > share[:, 0].mean()
+    assert (swarm.epochs == names["updates"]).all()
+    inputs = np.zeros((names["agents"], 1, 2 * names["PLACES"]), np.float32)
+    assert swarm.predict(inputs).shape == (names["agents"], 1, 4)
+
+
 def experts(names):
     assert names["share"].max(0).mean() > 0.6  # experts divide the work
     error = {name: np.median(abs(names[name] - names["truth"])) for name in ("mixed", "alone")}
@@ -93,7 +101,7 @@ CHECKS = {
     check.__name__: check
     for check in (
         pendulums, gaussian_processes, cross_validation, population, federated, autoencoders,
-        transformers, bandits, digits, burgers, cart_pole, experts,
+        transformers, bandits, digits, burgers, cart_pole, actor_critic, experts,
     )
 }  # fmt: skip
 

@@ -181,19 +181,22 @@ def train_on_batch(
     params, opt_state, loss = train_step(task, optimizer, *before, batch, key, hyperparams)
     loss = jnp.where(active, loss, 0)
     sound = jnp.isfinite(loss) & all_finite(params)
+    training = state.status != Status.DIVERGED
     stepped = state._replace(
         params=params,
         opt_state=opt_state,
-        epoch=epoch,
         best_params=params,
         best_loss=loss.astype(state.best_loss.dtype),
         best_epoch=epoch,
     )
-    still = state._replace(epoch=epoch)
-    failed = still._replace(status=jnp.int32(Status.DIVERGED))
-    training = state.status != Status.DIVERGED
-    after = where(active, where(sound, stepped, failed), still)
-    return where(training, after, state), jnp.where(training, loss, jnp.nan)
+    # One choice for each array: in a loop over steps, most of the time goes into such operations.
+    after = where(training & active & sound, stepped, state)
+    failed = training & active & ~sound
+    after = after._replace(
+        epoch=jnp.where(training, epoch, state.epoch),
+        status=jnp.where(failed, Status.DIVERGED, state.status).astype(np.int32),
+    )
+    return after, jnp.where(training, loss, jnp.nan)
 
 
 # ---- epoch ----
