@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 Rows: TypeAlias = Float[np.ndarray, "series step"]
 _CLIP = 8.0
-_FEW = 64  # series; for fewer, a loop over each is faster than NumPy's calls for each step
+_FEW = 12  # series; for fewer, a loop over each is faster than NumPy's calls for each step
 
 
 def shift(
@@ -37,16 +37,16 @@ def decayed_mean(values: Rows, decay: float) -> Rows:
         weights = _accumulated([1 - decay] * values.shape[1], decay)
         rows = [_decayed_mean(row, decay, weights) for row in values]
         return np.array(rows).reshape(values.shape)
-    total = np.zeros(values.shape[0])
-    weight = np.zeros(values.shape[0])
-    out = np.empty_like(values)
-    for step in range(values.shape[1]):
-        now = values[:, step]
-        known = ~np.isnan(now)
-        total = np.where(known, decay * total + (1 - decay) * np.where(known, now, 0.0), total)
-        weight = np.where(known, decay * weight + (1 - decay), weight)
-        out[:, step] = total / np.where(weight > 0, weight, np.nan)
-    return out
+    known = ~np.isnan(values.T)
+    totals = (1 - decay) * np.where(known, values.T, 0.0)  # (step, series): rows lie together
+    total = np.zeros(len(values))
+    for now, is_known, all_known in zip(totals, known, known.all(1).tolist(), strict=True):
+        after = decay * total + now
+        total = after if all_known else np.where(is_known, after, total)
+        now[:] = total
+    # What the weights add up to depends on the number of known values alone.
+    weights = np.array([np.nan, *_accumulated([1 - decay] * values.shape[1], decay)])
+    return (totals / weights[np.cumsum(known, 0)]).T
 
 
 def _decayed_mean(

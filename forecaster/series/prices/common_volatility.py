@@ -66,14 +66,16 @@ class CommonVolatility(NamedTuple):
         market = panel.market if self.market else None
         level, features = volatility_features(panel, histories, change, market)
         ahead = np.log(np.arange(1, len(weights) + 1)) / 2
-        total = level[..., None] + ahead + weights[:, 0]
+        # The horizon comes first, because sums over short rows take six times as long.
+        total = level + ahead[:, None, None] + weights[:, :1, None]
         decisive = decisive_feature(self.peers)
         for row, each in enumerate(features):  # one at a time, to save memory
             if row == decisive:
-                total[np.isnan(each)] = np.nan
+                total[:, np.isnan(each)] = np.nan
             each = standardised(each, self.centre[row], self.spread[row])
-            total += each[..., None] * weights[:, 1 + row]
-        return total
+            for sums, weight in zip(total, weights[:, 1 + row], strict=True):
+                sums += each * weight
+        return np.ascontiguousarray(np.moveaxis(total, 0, -1))
 
     @property
     def for_later_fits(self) -> CommonWeights | None:
