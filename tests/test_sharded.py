@@ -5,9 +5,6 @@ import hashlib
 import json
 import shutil
 import sys
-import threading
-from types import SimpleNamespace
-from typing import Any, cast
 
 import jax
 import numpy as np
@@ -16,13 +13,11 @@ import pytest
 
 import forecaster as fc
 from forecaster import swarm
-from forecaster.config import Config
-from forecaster.errors import ModelError, NoSeries, UsageError
+from forecaster.errors import ModelError, UsageError
 from forecaster.files import is_held
 from forecaster.forecasting.fitting import pooled as sampling
 from forecaster.home import Home
 from forecaster.ingest import Store
-from forecaster.pipeline.training import _Shards
 from forecaster.skipped import Kind, Skipped
 from forecaster.storage import OpenRun, Run
 from forecaster.storage.runs import opened as opening
@@ -462,33 +457,3 @@ def test_an_update_of_a_run_in_shards_is_that_of_one_in_one_piece(data, sharded,
     )
     assert (one.report["rows"] - old.report["rows"])[["AAA", "GGG"]].tolist() == [20, 20]
     assert other.fitted_until[rest].tolist() == old.fitted_until[rest].tolist()
-
-
-class Slow:
-    """A reader that tells which groups it has read, and that fails at one."""
-
-    request = SimpleNamespace(config=Config(), seed=0, tune=False)
-
-    def __init__(self):
-        self.read = [threading.Event() for _ in range(4)]
-
-    def panel(self, names):
-        number = int(names[0])
-        self.read[number].set()
-        if number == 3:
-            raise NoSeries({})
-        return names
-
-
-def test_the_next_group_is_read_while_one_is_trained(tmp_path):
-    reader = Slow()
-    groups = _Shards(cast(Any, reader), tmp_path, [["0"], ["1"], ["2"], ["3"]], 1)
-    coming = groups.read_ahead([0, 1, 2, 3], None)
-    for number in range(3):
-        group = next(coming)
-        assert (group.first, group.panel) == (number, [str(number)])
-        assert reader.read[number + 1].wait(10)  # meanwhile
-        if number < 2:
-            assert not reader.read[number + 2].is_set()  # two at most
-    with pytest.raises(NoSeries):
-        next(coming)

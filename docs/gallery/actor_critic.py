@@ -70,7 +70,7 @@ share = np.reshape(caught, (agents, -1, updates // 50)).mean(-1)
 print(f"caught: {share[:, 0].mean():.0%} at first, {share[:, -1].max():.0%} by the best in the end")
 
 figure, place = plt.subplots(figsize=(6, 3.4))
-drawn = place.pcolormesh(np.linspace(0, updates, 50), rates, share)
+drawn = place.pcolormesh((np.arange(50) + 0.5) * updates / 50, rates, share)
 figure.colorbar(drawn, label="share of balls that are caught")
 place.set(title="each row is an agent", xlabel="update", ylabel="learning rate", yscale="log")
 figure.savefig("actor_critic.png")

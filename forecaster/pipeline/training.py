@@ -7,9 +7,8 @@ same; see :mod:`forecaster.forecasting.fitting.fit`.
 
 import dataclasses
 import gc
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
@@ -361,7 +360,6 @@ def train_shards(
     on_shard = callbacks.on_shard if request.series_per_shard is not None else None
     common: Common | None = None
     began = 0.0
-    groups: Iterator[Group] | None = None
     side_by_side: Iterator[list[SavedPart]] | None = None
     for first in shards.firsts:
         if on_shard is not None:
@@ -373,10 +371,10 @@ def train_shards(
             if common is None and request.series_per_shard is not None:
                 common = _learned(reader, scanned, callbacks)
                 began = common.pooled.seconds if common.pooled else 0.0
-                side_by_side = _side_by_side(shards, waiting, common, executor)
+                rest = waiting[waiting.index(first) :]
+                side_by_side = _side_by_side(shards, rest, common, executor)
             if side_by_side is None:
-                groups = groups or shards.read_ahead(waiting, common)
-                group, began = next(groups)._replace(seconds=began), 0.0
+                group, began = shards.read(first, common, began), 0.0
                 made = _train(group, unfinished, executor, callbacks.on_training, before)
             else:
                 made = next(side_by_side)
@@ -421,25 +419,13 @@ class _Shards:
         """Return the shards of a group by the number of its first one."""
         return slice(first, first + self.together)
 
-    def read_ahead(self, firsts: Sequence[int], common: Common | None) -> Iterator[Group]:
-        """Yield the groups that begin at some shards; the next one is read while one is trained.
-
-        At most two groups are in memory at once.
-        """
-        with ThreadPoolExecutor(1, "forecaster-read-ahead") as thread:
-            reading: deque[Future[Group]] = deque()
-            for first in firsts:
-                reading.append(thread.submit(self.read, first, common))
-                if len(reading) > 1:
-                    yield reading.popleft().result()
-            yield from (job.result() for job in reading)
-
-    def read(self, first: int, common: Common | None) -> Group:
-        """Read the series of a group; see :class:`Group` for ``common``."""
+    def read(self, first: int, common: Common | None, seconds: float = 0.0) -> Group:
+        """Read the series of a group; see :class:`Group` for ``common`` and ``seconds``."""
         names, request = self.names[self.group_at(first)], self.reader.request
         panel = self.reader.panel([name for some in names for name in some])
         return Group(
-            panel, names, request.config, request.seed, request.tune, common, self.folder, first,
+            panel, names, request.config, request.seed, request.tune, common, self.folder,
+            first, seconds,
         )  # fmt: skip
 
 

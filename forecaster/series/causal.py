@@ -37,8 +37,9 @@ def decayed_mean(values: Rows, decay: float) -> Rows:
         weights = _accumulated([1 - decay] * values.shape[1], decay)
         rows = [_decayed_mean(row, decay, weights) for row in values]
         return np.array(rows).reshape(values.shape)
-    known = ~np.isnan(values.T)
-    totals = (1 - decay) * np.where(known, values.T, 0.0)  # (step, series): rows lie together
+    by_step = np.ascontiguousarray(values.T)  # in this order a step's values lie together
+    known = ~np.isnan(by_step)
+    totals = (1 - decay) * np.where(known, by_step, 0.0)
     total = np.zeros(len(values))
     for now, is_known, all_known in zip(totals, known, known.all(1).tolist(), strict=True):
         after = decay * total + now
@@ -46,7 +47,7 @@ def decayed_mean(values: Rows, decay: float) -> Rows:
         now[:] = total
     # What the weights add up to depends on the number of known values alone.
     weights = np.array([np.nan, *_accumulated([1 - decay] * values.shape[1], decay)])
-    return (totals / weights[np.cumsum(known, 0)]).T
+    return np.ascontiguousarray((totals / weights[np.cumsum(known, 0)]).T)
 
 
 def _decayed_mean(

@@ -9,8 +9,9 @@ agents make 1,000 updates. Sides run in turns, each in a process of its own:
 - ``hand``: NNX, ``optax.inject_hyperparams``, ``vmap`` and ``scan``, without this package
 - ``hand beside``: the same, in a process that also uses the package
 
-Writes ``agents.csv`` beside this script: medians of the seconds that the first call takes with its
-compilation, of those that a further call takes, and the share of balls that the best agent catches.
+Writes ``agents.csv`` beside this script: medians of the seconds from the start of the process, with
+imports and compilation, to the end of the first call; of those that a further call takes; and of
+the share of balls that the best agent catches.
 """
 
 import argparse

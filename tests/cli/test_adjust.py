@@ -4,7 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster.ingest import proposals
+from forecaster.home import Home
+from forecaster.ingest import Store, proposals
+from forecaster.ingest.review import adjusting
 from forecaster.series import Panel
 from tests.cli.test_every_morning import BAR, Mornings
 from tests.conftest import prices
@@ -15,10 +17,12 @@ DAYS = sorted(TABLE["date"].unique())
 DAY = DAYS[-20]
 
 
-def split(share: float, name: str = "T3", table: pd.DataFrame = TABLE) -> pd.DataFrame:
+def split(
+    share: float, name: str = "T3", table: pd.DataFrame = TABLE, day: str = DAY
+) -> pd.DataFrame:
     """Prices of one ticker are ``share`` times as high from a day on, volumes the inverse."""
     table = table.astype({"volume": float})
-    since = (table["ticker"] == name) & (table["date"] >= DAY)
+    since = (table["ticker"] == name) & (table["date"] >= day)
     table.loc[since, BAR] *= share
     table.loc[since, "volume"] /= share
     return table
@@ -200,3 +204,33 @@ def test_a_factor_of_ones_own_is_applied_where_prices_moved_by_it(mornings):
     ):
         done = mornings("adjust", *wrong)
         assert done.exit_code == 2 and words in done.stderr
+
+
+def test_proposals_from_the_latest_rows_are_those_from_all(tmp_path, monkeypatch):
+    """Series are read some at a time, and only their latest rows are kept."""
+    table = pd.concat([prices(name, 400) for name in NAMES], ignore_index=True)
+    day = sorted(table["date"].unique())[-20]
+    table = split(0.25, "T5", split(2 / 3, "T3", table, day), day)
+    table = table.astype({"date": "datetime64[ns]"})
+    days = np.sort(table["date"].unique())
+    gone = (table["ticker"] == "T1") & (table["date"] > days[-90])  # delisted
+    young = (table["ticker"] == "T2") & (table["date"] < days[-30])
+    holes = (table["ticker"] == "T5") & table["date"].isin(days[2:-25:3])
+    table = table[~(gone | young | holes)].rename(columns={"ticker": "unique_id", "date": "ds"})
+    store = Store.open(Home(tmp_path), "files")
+    with store.locked():
+        for name, rows in table.groupby("unique_id"):
+            store.write(str(name), rows.drop(columns="unique_id").reset_index(drop=True))
+        store.commit()
+    kept: list[int] = []
+    of_part = adjusting.proposed_of
+
+    def watched(store, panel):
+        kept.append(len(panel.times))
+        return of_part(store, panel)
+
+    monkeypatch.setattr(adjusting, "proposed_of", watched)
+    monkeypatch.setattr(adjusting, "AT_A_TIME", 5)
+    whole = proposals(Panel.from_frame(table))
+    assert {"T3", "T5"} <= set(whole) and adjusting.proposed(store) == whole
+    assert kept[0] < table["ds"].nunique()

@@ -392,6 +392,9 @@ def test_attributes_that_are_missing_are_named():
     with pytest.raises(Exception, match="an attribute is no truth value"):
         kinds = {"last_only": np.int32(1), "want_x": True}
         jax.block_until_ready(jax.jit(functools.partial(call, **kinds))(*arrays))
+    with pytest.raises(Exception, match="expected 2 attributes, got 3"):
+        kinds = {"last_only": True, "want_x": True, "more": True}
+        jax.block_until_ready(jax.jit(functools.partial(call, **kinds))(*arrays))
 
 
 def test_as_many_files_are_compiled_at_once_as_there_are_cores(tmp_path, monkeypatch):

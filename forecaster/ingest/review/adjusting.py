@@ -7,8 +7,8 @@ import numpy as np
 
 from forecaster.errors import NoSeries, UsageError, listed
 from forecaster.home import Home
-from forecaster.ingest.review.adjustments import Proposal, proposals
-from forecaster.ingest.review.review import review
+from forecaster.ingest.review.adjustments import ROWS_SEEN, Proposal, proposals
+from forecaster.ingest.review.review import AT_A_TIME, review
 from forecaster.ingest.store.adjusting import (
     Adjustment,
     adjusted,
@@ -16,6 +16,7 @@ from forecaster.ingest.store.adjusting import (
     write_adjustments,
 )
 from forecaster.ingest.store.export import find_store
+from forecaster.ingest.store.series_file import Arrays
 from forecaster.ingest.store.store import Store
 from forecaster.series import Panel
 
@@ -26,11 +27,20 @@ def proposed(store: Store) -> dict[str, Proposal]:
     """Return the adjustment that the stored prices of each series call for, if any, by series."""
     if _of_values(store):
         return {}
-    series, _ = store.read_arrays(store.ids)
+    ids, series = store.ids, dict[str, Arrays]()
+    for low in range(0, len(ids), AT_A_TIME):  # all rows of all series may not fit into memory
+        part, _ = store.read_arrays(ids[low : low + AT_A_TIME])
+        series |= {name: _latest(each) for name, each in part.items()}
     try:
         return proposed_of(store, Panel.from_arrays(series)) if series else {}
     except NoSeries:
         return {}
+
+
+def _latest(series: Arrays) -> Arrays:
+    """Return a copy of the rows that proposals look at."""
+    times, values, channels = series
+    return Arrays(times[-ROWS_SEEN:].copy(), values[-ROWS_SEEN:].copy(), channels)
 
 
 def _of_values(store: Store) -> bool:

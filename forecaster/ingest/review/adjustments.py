@@ -14,6 +14,8 @@ from forecaster.series import Panel, show_time
 
 LATEST = 60
 """Number of latest sessions in which adjustments are looked for; bands forget earlier ones."""
+ROWS_SEEN = 2 * LATEST
+"""Number of latest rows of a series that are looked at; the earlier ones show its usual moves."""
 _SHARES = (1.5, 2, 3, 4, 5, 6, 7, 8, 10, 15, 20, 25, 30, 40, 50, 100)
 _LEAST_SPLIT = np.log(1.3)
 _NEAR = 2.0  # how far the open may be from the exact ratio, in usual moves
@@ -81,7 +83,7 @@ class _Moves(NamedTuple):
     @staticmethod
     def of(panel: Panel) -> "_Moves":
         """Measure the moves of prices."""
-        low = max(0, len(panel.times) - 2 * LATEST)
+        low = max(0, len(panel.times) - ROWS_SEEN)
         close = np.where(panel.mask, panel.channel(panel.target), np.nan)[:, low:].T
         opened = close
         if {"open", "close"} <= set(panel.channels):

@@ -2,8 +2,9 @@
 // of jaxlib (80 MB).
 //
 // The structures have the layout of version 0.1 of xla/ffi/api/c_api.h (OpenXLA), the one of jaxlib
-// 0.8. XLA only appends to them, and goes on accepting code for old versions; a test compares them
-// with the headers of the jaxlib that is installed.
+// 0.8; those of 0.12 are the same. XLA accepts code for an older version for at least a year, and
+// where it refuses this one, the package goes on without compiled code. A test compares the
+// structures with the headers of the jaxlib that is installed.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -119,7 +120,6 @@ struct Element<uint16_t> { static constexpr int32_t dtype = c::U16; };
 template <class T>
 class Buffer {
  public:
-  typedef T element;
   explicit Buffer(const c::Buffer* of) : of(of) {}
   T* data() const { return static_cast<T*>(of->data); }
   // The size of an axis counted from the end, from 1; 0 if there is none.
@@ -153,13 +153,21 @@ class Reader {
   void read(Result<T>& into) { into = Result<T>(next<T>(frame.results, result, "result")); }
   void read(bool& into) {
     const auto* found = static_cast<const c::Scalar*>(named(c::SCALAR));
-    if (found && found->dtype != c::PRED) wrong = "an attribute is no truth value";
-    if (found) into = *static_cast<const bool*>(found->value);
+    if (!found) return;
+    if (found->dtype == c::PRED)
+      into = *static_cast<const bool*>(found->value);
+    else
+      wrong = "an attribute is no truth value";
   }
   void read(std::string_view& into) {
     if (const auto* found = static_cast<const c::Text*>(named(c::TEXT))) into = {found->at, found->size};
   }
   void finish() {
+    if (!wrong.empty()) return;
+    const auto known = static_cast<int64_t>(names.size());
+    if (attribute != known || frame.attributes.size != known)
+      wrong = "expected " + std::to_string(known) + " attributes, got " +
+              std::to_string(frame.attributes.size);
     if (argument != frame.arguments.size || result != frame.results.size)
       wrong = "expected " + std::to_string(argument) + " arguments and " + std::to_string(result) +
               " results, got " + std::to_string(frame.arguments.size) + " and " +
@@ -179,7 +187,9 @@ class Reader {
     return &none;
   }
   const void* named(int32_t type) {
-    const char* name = names.begin()[attribute++];
+    const auto index = static_cast<size_t>(attribute++);
+    if (index >= names.size()) return nullptr;  // the handler names too few, which finish() reports
+    const char* name = names.begin()[index];
     const c::Attributes& all = frame.attributes;
     for (int64_t i = 0; i < all.size; i++)
       if (std::string_view(all.names[i]->at, all.names[i]->size) == name && all.types[i] == type)
@@ -206,7 +216,7 @@ inline bool answered_version(const c::Frame& frame) {
   c::Metadata& metadata = *reinterpret_cast<c::MetadataExtension*>(frame.extensions)->metadata;
   metadata.version = {sizeof(c::Version), nullptr, 0, 1};
   metadata.traits = 0;
-  if (metadata.struct_size >= sizeof(c::Metadata)) metadata.state_type = 0;
+  metadata.state_type = 0;
   return true;
 }
 
