@@ -2,7 +2,8 @@
 
     python scripts/check_build.py [--without-compiler] [--keep DIRECTORY]
 
-Needs `pip install build`. Checks that the sdist holds the sources of the kernel and all files that
+Needs `pip install build`. Checks that the build fetches nothing of JAX, which would take longer than
+to compile the kernel. Checks that the sdist holds the sources of the kernel and all files that
 its tests read. Checks that the wheel has this project's name, only absolute links in its README,
 and the compiled kernel (with ``--without-compiler``: that the kernel is left out and the
 installation works all the same). Checks that the installed command trains and predicts on simulated
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -42,12 +44,20 @@ def main() -> None:
         environment = dict(os.environ)
         if options.without_compiler:
             environment["CXX"] = "no-such-compiler"
+        check_requirements()
         run([sys.executable, "-m", "build", "--outdir", str(built), str(ROOT)], environment)
         sdist, wheel = newest(built, "*.tar.gz"), newest(built, "*.whl")
         check_sdist(sdist)
         check_wheel(wheel, kernel=not options.without_compiler)
         try_installed(wheel, room, kernel=not options.without_compiler)
     say(f"Fine: {sdist.name}, {wheel.name}")
+
+
+def check_requirements() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    requires = project["build-system"]["requires"]
+    if heavy := [each for each in requires if each.lower().startswith(("jax", "flax"))]:
+        sys.exit(f"pyproject.toml: the build requires {', '.join(heavy)}; expected nothing of JAX")
 
 
 def check_sdist(sdist: Path) -> None:

@@ -40,10 +40,11 @@ def decayed_mean(values: Rows, decay: float) -> Rows:
     by_step = np.ascontiguousarray(values.T)  # in this order a step's values lie together
     known = ~np.isnan(by_step)
     totals = (1 - decay) * np.where(known, by_step, 0.0)
+    whole = np.asarray(known.all(1))  # the steps at which all values are known
     total = np.zeros(len(values))
-    for now, is_known, all_known in zip(totals, known, known.all(1).tolist(), strict=True):
+    for step, now in enumerate(totals):
         after = decay * total + now
-        total = after if all_known else np.where(is_known, after, total)
+        total = after if whole[step] else np.where(known[step], after, total)
         now[:] = total
     # What the weights add up to depends on the number of known values alone.
     weights = np.array([np.nan, *_accumulated([1 - decay] * values.shape[1], decay)])
