@@ -2,8 +2,8 @@
 
     python scripts/check_build.py [--without-compiler] [--keep DIRECTORY]
 
-Needs `pip install build`. Checks that the build fetches nothing of JAX, which would take longer than
-to compile the kernel. Checks that the sdist holds the sources of the kernel and all files that
+Needs `pip install build`. Checks that the build fetches nothing of JAX, which would take longer
+than to compile the kernel. Checks that the sdist holds the sources of the kernel and all files that
 its tests read. Checks that the wheel has this project's name, only absolute links in its README,
 and the compiled kernel (with ``--without-compiler``: that the kernel is left out and the
 installation works all the same). Checks that the installed command trains and predicts on simulated
