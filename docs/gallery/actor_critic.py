@@ -1,7 +1,8 @@
 """Sixty-four agents play and learn inside one compiled program, an actor-critic per learning rate.
 
-Mnih et al. (2016), arXiv 1602.01783, with one update per game. The game is "catch" of Mnih et al.
-(2014), arXiv 1406.6247: a ball falls through ten rows of nine places, the paddle is below.
+Mnih et al. (2016), arXiv 1602.01783, here with an update after every sixteen games. The game is
+"catch" of Mnih et al. (2014), arXiv 1406.6247: a ball falls through ten rows of nine places, and
+the paddle below moves by one place a row.
 """
 
 import sys

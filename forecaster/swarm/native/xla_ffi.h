@@ -120,7 +120,7 @@ struct Element<uint16_t> { static constexpr int32_t dtype = c::U16; };
 template <class T>
 class Buffer {
  public:
-  explicit Buffer(const c::Buffer* of) : of(of) {}
+  explicit Buffer(const c::Buffer* of = nullptr) : of(of) {}
   T* data() const { return static_cast<T*>(of->data); }
   // The size of an axis counted from the end, from 1; 0 if there is none.
   int64_t from_end(int64_t axis) const { return axis <= of->rank ? of->sizes[of->rank - axis] : 0; }
@@ -141,7 +141,7 @@ struct Result : Buffer<T> {
 };
 
 // Reads the values of a call one after another: arguments and results by their order, attributes by
-// the names that the handler gives. ``wrong`` tells what does not fit; nothing may be used then.
+// the names that the handler gives. ``wrong`` tells what does not fit; no value may be used then.
 class Reader {
  public:
   Reader(const c::Frame& frame, std::initializer_list<const char*> names)
@@ -203,13 +203,6 @@ class Reader {
   int64_t argument = 0, result = 0, attribute = 0;
 };
 
-template <class T>
-struct Start { static T value() { return T{}; } };
-template <class T>
-struct Start<Buffer<T>> { static Buffer<T> value() { return Buffer<T>(nullptr); } };
-template <class T>
-struct Start<Result<T>> { static Result<T> value() { return Result<T>(nullptr); } };
-
 // Before XLA uses a handler, it asks for the version of the interface that it is written for.
 inline bool answered_version(const c::Frame& frame) {
   if (!frame.extensions || frame.extensions->type != c::METADATA) return false;
@@ -224,7 +217,7 @@ template <class... Values>
 c::Error* handle(const c::Frame& frame, Error (*function)(Values...),
                  std::initializer_list<const char*> names) {
   if (answered_version(frame)) return nullptr;
-  std::tuple<Values...> values{Start<Values>::value()...};
+  std::tuple<Values...> values;
   Reader reader(frame, names);
   std::apply([&](auto&... each) { (reader.read(each), ...); }, values);
   reader.finish();
