@@ -21,11 +21,11 @@ def table(rows: int = 120, **columns) -> pd.DataFrame:
     return pd.concat(both, ignore_index=True)
 
 
-def store(home: Home, frame: pd.DataFrame) -> str:
-    """Store prices; return their source."""
+def store(home: Home, frame: pd.DataFrame, *options: str) -> str:
+    """Store prices, with options of ``ingest``; return their source."""
     path = home.folder.parent / "prices.csv"
     frame.to_csv(path, index=False)
-    done = command("ingest", "--source", f"files:{path}", "--home", home)
+    done = command("ingest", "--source", f"files:{path}", "--home", home, *options)
     assert done.exit_code == 0, done.output
     return f"files:{path}"
 

@@ -45,6 +45,15 @@ def open_page(browser: Any, page: Path, width: int = 1440, scheme: str = "light"
     browser.get(page.as_uri())
 
 
+def found(browser: Any, selector: str) -> list[Any]:
+    """Return the elements of a selector once there are any: events of a page take a moment."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    return WebDriverWait(browser, 10).until(
+        lambda _: browser.find_elements("css selector", selector)
+    )
+
+
 def check_quiet(browser: Any, page: Path) -> None:
     """Check that the console is empty, and that only the page itself was requested."""
     assert browser.get_log("browser") == []

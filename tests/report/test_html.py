@@ -77,6 +77,7 @@ def test_figures_and_tables_are_drawn_and_can_be_read_by_all(demo, browser, widt
     for name in FIGURES:
         browsing.check_drawn(browser, f"#{name}")
     browser.find_element("css selector", "#lines-numbers summary").click()
+    assert browsing.found(browser, "#lines-numbers tbody tr")
     browsing.check_fits(browser)
     browsing.check_accessible(browser)
     browsing.check_quiet(browser, demo)

@@ -69,7 +69,7 @@ def test_before_anything_has_come_there_is_a_page_too(tmp_path, browser):
     home = Home(tmp_path / "home")
     source = store(home, table())
     forecast(home, source, 120 - 2)
-    store(home, table().groupby("ticker").head(118))
+    store(home, table().groupby("ticker").head(118), "--refresh")
     card = score_record(home, read_record(home))
     page = build_scorecard(card, tmp_path / "s.html")
     text = page.read_text(encoding="utf-8")
@@ -104,5 +104,4 @@ def test_a_series_is_opened_by_keyboard(page, browser):
     search.send_keys("brk.b", Keys.ENTER)
     assert browser.find_element("css selector", "#one h3").text == "BRK-B"
     browser.find_element("css selector", "#one details summary").click()
-    cells = browser.find_elements("css selector", "#one details tbody tr")
-    assert len(cells) == 10
+    assert len(browsing.found(browser, "#one details tbody tr")) == 10
