@@ -2,6 +2,7 @@
 
 import html
 import json
+import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from string import Template
@@ -122,8 +123,12 @@ def facts(entries: Mapping[str, str]) -> str:
 
 
 def escape(text: str) -> str:
-    """Escape a text for HTML."""
-    return html.escape(text)
+    """Escape a text for HTML, with the space before %, and around =, that no line breaks at."""
+    text = _PERCENT.sub("\N{NARROW NO-BREAK SPACE}%", text)
+    return html.escape(text.replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}"))
+
+
+_PERCENT = re.compile(r"(?<=\d) ?%(?!\w)")  # after a number, not in the name of a file
 
 
 def embedded(data: Json) -> str:
@@ -154,5 +159,6 @@ def _section(section: Section) -> str:
 
 def _cell(value: object, form: str) -> str:
     if isinstance(value, float):
-        return format(value, form) if np.isfinite(value) else "\N{EN DASH}"
+        shown = format(value, form).replace("-", "\N{MINUS SIGN}")
+        return shown if np.isfinite(value) else "\N{EN DASH}"
     return str(value)

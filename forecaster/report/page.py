@@ -441,5 +441,5 @@ def _costs(evaluation: Evaluation) -> pd.DataFrame:
 
 
 def _as_set(line: str) -> str:
-    """Adapt a sentence for the terminal to the page: typographic quotes, no break before a unit."""
-    return line.replace("'unchanged'", "“unchanged”").replace(" %", "\N{NO-BREAK SPACE}%")
+    """Adapt a sentence for the terminal to the page: typographic quotes."""
+    return line.replace("'unchanged'", "“unchanged”")

@@ -45,10 +45,18 @@ def demo(tmp_path_factory) -> Path:
 def test_what_comes_from_outside_is_text(demo):
     page = demo.read_text(encoding="utf-8")
     assert "<title>A &amp; B</title>" in page and "&lt;i&gt;" in page
-    assert "<td class='text'>&lt;b&gt;</td><td>25.0%</td>" in page and "<td>\u2013</td>" in page
+    assert "<td class='text'>&lt;b&gt;</td><td>25.0\u202f%</td>" in page
+    assert "<td>\u2013</td>" in page
     assert html.embedded({"a": "</script>"}) == '{"a":"\\u003c/script>"}'
     with pytest.raises(ValueError, match="JSON"):
         html.embedded([float("nan")])
+
+
+def test_numbers_stay_with_their_units_and_names_of_files_as_they_are():
+    assert html.escape("80 % and 5%, x = 1") == "80\u202f% and 5\u202f%, x\xa0=\xa01"
+    assert html.escape("a1%20b.csv, 100% of <it>") == "a1%20b.csv, 100\u202f% of &lt;it&gt;"
+    table = html.table(pd.DataFrame({"change": [-0.25]}), "Changes", {"change": ".2f"})
+    assert "<td>\u22120.25</td>" in table
 
 
 def test_without_the_library_of_figures_it_says_how_to_get_it(monkeypatch):
