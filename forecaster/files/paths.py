@@ -2,6 +2,7 @@
 
 import errno
 import os
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -47,9 +48,13 @@ def read_plain(path: Path) -> bytes:
 
 def check_plain(path: Path) -> None:
     """Raise OSError if a path exists and is neither a plain file nor a link to one."""
-    if path.is_dir():
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if path.exists() and not path.is_file():
+    if not stat.S_ISREG(mode):
         raise OSError(errno.EINVAL, "not a plain file", str(path))
 
 

@@ -76,6 +76,7 @@ def test_the_command_writes_what_it_measures(tmp_path):
     np.testing.assert_allclose(table["ratio_to_ours"][0], 1)
 
 
+@pytest.mark.slow
 def test_without_torch_the_rest_is_measured(tmp_path, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     small = ("--hidden", 3, "--lookback", 3, "--batch", 4, "--windows", 8, "--members", 2)
@@ -84,6 +85,7 @@ def test_without_torch_the_rest_is_measured(tmp_path, monkeypatch):
     assert 'pip install "forecaster-swarm[torch]"`' in result.stderr
 
 
+@pytest.mark.slow
 def test_looking_for_a_gpu_leaves_all_cores_to_train():
     code = (
         "from forecaster.benchmark import available; available(['vmap'])\n"

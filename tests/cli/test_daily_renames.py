@@ -89,6 +89,7 @@ def test_a_cut_file_is_noticed_for_a_renamed_ticker_too(desk, how):
     assert desk.daily().exit_code == 0 and not desk.alarms()
 
 
+@pytest.mark.slow
 def test_a_refresh_ends_the_alarm_of_a_renamed_ticker_whose_file_became_shorter(desk):
     """It said that the source lacks rows again with the next file, whatever was done."""
     desk.until(DAYS[311], renamed(TABLE))
@@ -107,6 +108,7 @@ def test_a_refresh_ends_the_alarm_of_a_renamed_ticker_whose_file_became_shorter(
     assert desk.daily().exit_code == 4 and ("shrunk", "NEW") in desk.alarms()
 
 
+@pytest.mark.slow
 def test_a_renamed_ticker_keeps_its_adjustments(desk):
     """The source sends its whole history under the new name, with the split as it was."""
     split = TABLE.copy()

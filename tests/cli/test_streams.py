@@ -99,6 +99,7 @@ def test_a_name_that_the_encoding_lacks_is_no_traceback(abroad, form):
     assert shown.get(form, "KÖLN漢".encode()) in done.stdout_bytes
 
 
+@pytest.mark.slow
 @POSIX
 def test_in_the_plain_locale_and_with_nowhere_to_keep_fonts(abroad, tmp_path):
     """File names are not valid text there, and matplotlib logs much."""

@@ -272,6 +272,7 @@ def test_a_fit_says_why_no_series_has_networks(tmp_path, long, options, why):
     assert done.exit_code == 0 and f"none; {why} " in said, done.output
 
 
+@pytest.mark.slow
 def test_times_at_which_a_series_is_closed_are_said_to_have_bands_without_width(tmp_path):
     random, months = np.random.default_rng(1), pd.date_range("2019-01-31", periods=60, freq="ME")
     summer = (months.month > 3) & (months.month < 10)

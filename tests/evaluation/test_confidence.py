@@ -36,6 +36,7 @@ def test_equal_models_stay_and_a_worse_one_goes():
     pd.testing.assert_series_equal(turned[::-1], p)
 
 
+@pytest.mark.slow
 @needs_arch
 def test_a_set_of_equal_models_keeps_the_best_as_often_as_its_level_says():
     """Of sixty draws; with correlated losses, as those of overlapping forecasts are."""

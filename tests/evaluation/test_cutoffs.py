@@ -76,6 +76,7 @@ def test_a_series_is_not_forecast_from_its_first_rows_where_it_has_later_cutoffs
     }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_a_series_without_rows_at_the_first_cutoff_computes_nothing():
     random = np.random.default_rng(0)

@@ -201,6 +201,7 @@ def test_an_evaluation_counts_the_cutoffs_without_forecasts(tmp_path):
     assert any("LSTM could not forecast 1 series" in line for line in caveats(evaluation))
 
 
+@pytest.mark.slow
 def test_a_series_that_ends_early_is_named():
     whole = fallen("close", FIRST, 1.0)
     rows = whole.mask.copy()

@@ -88,6 +88,7 @@ def test_no_forecast_of_the_past_sees_their_later_rows(market, others):
     pd.testing.assert_frame_equal(first, second, check_exact=True)
 
 
+@pytest.mark.slow
 def test_a_later_fit_reuses_the_weights(market, fitted):
     known = fitted.common_weights
     assert known is not None and known.until == market.times[-1]
@@ -241,6 +242,7 @@ def test_the_command_learns_from_a_file_and_from_a_run(folder, fitted):
     assert "--learn-from" in shown.output, shown.output
 
 
+@pytest.mark.slow
 def test_a_fit_in_shards_learns_the_same(folder, monkeypatch):
     monkeypatch.setattr("forecaster.pipeline.memory.MOST_PER_SHARD", 5)
     for home in ("whole", "shards"):
@@ -260,6 +262,7 @@ def test_a_fit_in_shards_learns_the_same(folder, monkeypatch):
     assert (folder / "whole.csv").read_bytes() == (folder / "shards.csv").read_bytes()
 
 
+@pytest.mark.slow
 def test_an_evaluation_learns_from_them_too(folder):
     forecasts = []
     for number, learned_from in enumerate(((), ("--learn-from", folder / "others.csv"))):

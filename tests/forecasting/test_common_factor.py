@@ -114,6 +114,7 @@ def walks(common: np.ndarray) -> dict[str, np.ndarray]:
     return {f"s{row}": 100 * np.exp(np.cumsum(one)) for row, one in enumerate(moves)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("column", "wider"), rest_slow([("close", True), ("y", False)]))
 def test_paths_of_prices_and_no_others_follow_the_factor(column, wider, monkeypatch):
     common = np.where(np.arange(400) < 375, 0.1, 0.9)

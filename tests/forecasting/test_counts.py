@@ -214,6 +214,7 @@ def test_a_short_series_among_counts_is_counted_though_it_had_no_zero(sampled, m
     assert found["LSTM-lo-80"].min() == 0 and found["LSTM-hi-80"].between(2, 12).all()
 
 
+@pytest.mark.slow
 def test_whole_numbers_among_series_without_zeros_are_not_counted():
     found = forecast_of_new(with_short([5.0, 2.0, 7.0], zeros=False))
     assert (found[["LSTM-lo-80", "LSTM-hi-80"]] % 1 != 0).any(axis=None)

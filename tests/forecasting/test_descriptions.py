@@ -109,6 +109,7 @@ def test_a_users_own_network_is_not_described():
     assert description_of("series", CONFIG, Own, FEATURES)() is None
 
 
+@pytest.mark.slow
 def test_a_fit_that_finds_its_programs_loads_no_flax(tmp_path):
     """Flax takes a third of a second, which only tracing needs."""
     script = """

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from scipy import special, stats
 
 from forecaster.forecasting.bands.heads import HEADS, Point, StudentT, _log_gamma_ratio
@@ -51,6 +52,7 @@ def test_losses_stay_finite_far_out():
             assert np.isfinite(value) and np.isfinite(grad).all()
 
 
+@pytest.mark.slow
 def test_networks_of_counts_learn_mean_and_variance_and_others_as_before():
     """Under Student's t, counts that are mostly zero are likeliest at zero, without width."""
     targets = jnp.where(jnp.arange(400) % 10 == 0, 2.7, -0.3)[:, None]

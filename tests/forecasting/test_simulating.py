@@ -116,6 +116,7 @@ def test_series_that_end_at_different_times_have_paths_of_their_own():
     assert np.isfinite(paths["LSTM"]).all()
 
 
+@pytest.mark.slow
 def test_series_that_are_closed_at_times_still_depend_on_each_other():
     """Closed hours have no errors, so that no past day has errors of all its hours."""
     days, series = 42, 6

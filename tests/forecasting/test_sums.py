@@ -71,6 +71,7 @@ def test_frames_of_groups_are_read(fitted):
     )
 
 
+@pytest.mark.slow
 def test_only_days_of_all_series_are_summed():
     table = market(series=3, rows=400, seed=1)
     last = table["date"].max()

@@ -127,6 +127,7 @@ def test_bands_of_list_prices_hold_their_rare_jumps():
     assert np.mean(held) > max(0.88, np.mean(before) + 0.03)  # 0.891 and 0.829
 
 
+@pytest.mark.slow
 def test_paths_of_list_prices_jump_as_often_as_the_bands_say():
     prices = list_prices(1)
     panel = panel_of(prices)

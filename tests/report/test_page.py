@@ -131,6 +131,7 @@ def test_without_the_library_of_figures_nothing_is_written(report, tmp_path, mon
     assert not (tmp_path / "r.html").exists()
 
 
+@pytest.mark.slow
 def test_an_evaluation_of_an_earlier_version_has_a_report_too(report, tmp_path):
     evaluation = Evaluation.read(report.parent)
     tests = evaluation.tests[evaluation.tests["horizon"] > 0].drop(columns="difference")

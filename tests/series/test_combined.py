@@ -60,6 +60,7 @@ def test_a_few_large_errors_do_not_choose_the_doubt_for_all():
     assert choose_doubt(errors) == choose_doubt(errors[2:]) == 0.0
 
 
+@pytest.mark.slow
 def test_counts_choose_the_doubt_only_where_few_series_are_none():
     values = np.concatenate([noise(), walks()])
     natures = [Nature()] * SERIES + [Nature(counts=True)] * SERIES
@@ -119,6 +120,7 @@ def test_a_transform_keeps_what_it_learned():
     assert prices.learned_from(panel, 4) is prices
 
 
+@pytest.mark.slow
 def test_the_ratio_of_errors_to_their_scale_is_that_of_the_later_half():
     """Of noise, whose scale is right: 1; of noise that becomes calm or restless, less or more."""
     random = np.random.default_rng(4)

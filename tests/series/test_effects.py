@@ -162,6 +162,7 @@ def test_a_short_series_has_the_effects_of_its_panel():
     assert tiny == ()
 
 
+@pytest.mark.slow
 def test_the_base_of_networks_knows_the_holiday():
     z, days = simulated(20, 1150)  # until 2023-04-04
     calendar = learn_calendar(list(z), [days.to_numpy()] * len(z))

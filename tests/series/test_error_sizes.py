@@ -123,6 +123,7 @@ def test_a_shop_that_opens_on_a_day_that_was_closed_is_no_longer_sure():
     assert sundays[24:].all()
 
 
+@pytest.mark.slow
 def test_bands_of_open_hours_hold_their_share_and_those_of_nights_are_zero():
     days = 30
     series = {f"q{n}": np.rint(queue(n, days + 2)) for n in range(4)}

@@ -86,6 +86,7 @@ def test_no_later_row_or_event_changes_an_earlier_scale():
     np.testing.assert_array_equal(part.scale, whole.scale[:, :601])
 
 
+@pytest.mark.slow
 def test_bands_are_wide_on_days_of_events_alone():
     prices, listed = market(6)
     settings = fc.Config(hidden=4, members=1, epochs=2, horizon=1, validation=200)
@@ -105,6 +106,7 @@ def test_bands_are_wide_on_days_of_events_alone():
     assert inside[~on].mean() == pytest.approx(0.8, abs=0.06)
 
 
+@pytest.mark.slow
 def test_a_saved_model_keeps_its_factors(tmp_path):
     prices, listed = market(4)
     panel = fc.load_panel(prices).with_future(listed)
@@ -132,6 +134,7 @@ def test_an_event_to_come_that_is_no_session_is_named(moment):
         fc.predict(model, panel.with_future(pd.concat([known, more])))
 
 
+@pytest.mark.slow
 def test_a_kind_that_no_longer_comes_has_no_events():
     prices, listed = market(4)
     panel = fc.load_panel(prices)
@@ -187,6 +190,7 @@ def test_a_kind_that_has_not_happened_yet_changes_no_model():
     pd.testing.assert_frame_equal(frame, made[0], check_exact=True)
 
 
+@pytest.mark.slow
 def test_a_list_of_events_to_come_alone_is_no_covariate_yet():
     prices, listed = market(4)
     panel, settings = fc.load_panel(prices), fc.Config(hidden=2, members=1, epochs=1, horizon=3)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import pytest
 
 import forecaster as fc
 from forecaster.series import Transform
@@ -9,6 +10,7 @@ from forecaster.series import Transform
 DAYS, COUNT = 260, 8
 
 
+@pytest.mark.slow
 def test_what_was_learned_from_fewer_rows_is_forgotten():
     """Effects learned anew came from rows without the earlier ones, and were too small."""
     random, dates = np.random.default_rng(0), pd.date_range("2018-01-01", periods=DAYS)

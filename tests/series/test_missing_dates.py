@@ -75,6 +75,7 @@ def test_a_fit_and_its_forecasts_warn_of_missing_dates(sales):
         fc.predict(model, sales)
 
 
+@pytest.mark.slow
 def test_the_recipe_of_the_warning_fills_the_dates_with_zeros(sales):
     config = fc.Config(horizon=5, model="ets")
     with pytest.warns(ForecasterWarning) as caught:

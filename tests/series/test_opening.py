@@ -120,6 +120,7 @@ def test_forecasts_follow_the_week_of_a_shop_that_is_closed_on_some_days(closed,
     np.testing.assert_allclose(made["LSTM"], 30 + 10 * days, atol=6)
 
 
+@pytest.mark.slow
 def test_damaged_slots_are_an_error(tmp_path):
     times = SOME["six days"]
     frame = pd.DataFrame({"unique_id": "a", "ds": times, "y": np.arange(len(times)) % 6 + 1.0})
@@ -134,6 +135,7 @@ def test_damaged_slots_are_an_error(tmp_path):
             fc.load(tmp_path / "model")
 
 
+@pytest.mark.slow
 def test_a_model_of_series_with_rows_on_two_days_a_week_is_saved_and_loaded(tmp_path):
     times = DAYS[np.isin(OF_WEEK, [0, 3])]
     frame = pd.DataFrame({"unique_id": "a", "ds": times, "y": np.arange(len(times)) % 2 + 1.0})

@@ -347,6 +347,7 @@ def test_steps_are_those_of_dates_and_of_whole_numbers():
     np.testing.assert_array_equal(steps_of(np.array([-10, 0, 10, 20]), "", 10.0), [-1, 0, 1, 2])
 
 
+@pytest.mark.slow
 def test_whole_numbers_that_are_further_apart_have_the_same_season():
     series = shops(6, 0.05, 0.2)
     series["young alone"] = series["old0"][-HORIZON - 1 :]  # one row

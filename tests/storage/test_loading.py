@@ -302,6 +302,7 @@ def test_what_a_series_was_found_to_be_is_plausible(classical, tmp_path, change,
         fc.load(run)
 
 
+@pytest.mark.slow
 def test_each_series_has_the_scales_of_its_covariates(tmp_path):
     days = pd.date_range("2024-01-01", periods=80)
     panel = fc.load_panel(pd.DataFrame({"unique_id": "a", "ds": days, "y": np.arange(80.0) % 7}))

@@ -134,6 +134,7 @@ def test_keras_models_learn(keras, tmp_path):
     assert same(loaded.predict(x), fitted.predict(x))
 
 
+@pytest.mark.slow
 def test_keras_layers_inside_of_others_start_by_the_members_key(keras):
     layers = keras.layers
     both = layers.Bidirectional(layers.LSTM(2, return_sequences=True))

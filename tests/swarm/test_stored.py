@@ -140,7 +140,14 @@ def test_a_bound_function_is_not_traced_either_and_still_goes_through_jit(folder
         again(X[:3, :, :2])
 
 
-@pytest.mark.parametrize("damage", [bytes.__len__, lambda raw: raw[:-9], lambda raw: raw[::-1]])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda raw: raw[:-9],
+        pytest.param(bytes.__len__, marks=pytest.mark.slow),
+        pytest.param(lambda raw: raw[::-1], marks=pytest.mark.slow),
+    ],
+)
 def test_a_damaged_program_is_compiled_again_and_replaced(folder, lowerings, damage):
     first = trained()
     files = list(folder.glob("*-traced"))
@@ -155,7 +162,9 @@ def test_a_damaged_program_is_compiled_again_and_replaced(folder, lowerings, dam
     assert same(trained(), first) and not lowerings
 
 
-@pytest.mark.parametrize("part", ["serialize", "deserialize_and_load"])
+@pytest.mark.parametrize(
+    "part", [pytest.param("serialize", marks=pytest.mark.slow), "deserialize_and_load"]
+)
 def test_where_jax_cannot_write_or_read_a_program_its_own_cache_serves(
     folder, lowerings, monkeypatch, part
 ):
@@ -188,6 +197,7 @@ def test_types_that_cannot_be_pickled_are_left_to_jax(folder):
     assert files and all(stored._read(path) == stored._LEFT_TO_JAX for path in files)
 
 
+@pytest.mark.slow
 def test_nothing_is_kept_where_jax_has_a_folder_of_its_own_or_none_is_wanted(folder, monkeypatch):
     monkeypatch.setenv("FORECASTER_CACHE", "off")
     compiled.default_folder.cache_clear()
@@ -445,6 +455,7 @@ print(count[0], repr(made.predict(x).sum().item()))
 """
 
 
+@pytest.mark.slow
 def test_a_script_that_was_edited_is_compiled_anew(tmp_path):
     """A new process of the same script traces nothing; an edited one gets its own numbers."""
 
