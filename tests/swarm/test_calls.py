@@ -314,12 +314,11 @@ def test_states_that_another_thread_replaces_meanwhile(known, monkeypatch):
     """Threads that step on batches of other sizes spread the same states in other ways."""
     now = known.step(X, Y)[0]._devices
     one, other = Spread(1, 16), Spread(1, 64)
-    made_of = known._recipe, known.hyperparams
-    before, after = now.states_on(one, *made_of), now.states_on(other, *made_of)
+    before, after = now.states_on(one), now.states_on(other)
     reads = []
     monkeypatch.setattr(OnDevices, "_states", property(lambda _: reads.pop()), raising=False)
     reads[:] = after, before, before
-    assert now.states_on(one, *made_of).state.layout.chunk == 16
+    assert now.states_on(one).state.layout.chunk == 16
     reads[:] = after, before, before
     assert now.best_on(one).layout.chunk == 16
 

@@ -15,19 +15,12 @@ from jaxtyping import Float, UInt32
 from forecaster.swarm.adapters.functions import Functions
 from forecaster.swarm.arrays.shapes import naming_arrays
 from forecaster.swarm.checks import SwarmError, warn
-from forecaster.swarm.devices.stored import described, shapes_of
-from forecaster.swarm.execution.vectors import Vector
+from forecaster.swarm.devices.stored import described
 from forecaster.swarm.task import Hyperparams, Params, Task, Tree
 from forecaster.swarm.training.content import Content, Unreadable, text_of
 from forecaster.swarm.training.equality import same_function
 from forecaster.swarm.training.keys import typed_key
-from forecaster.swarm.training.loop import (
-    Attempt,
-    State,
-    init_state,
-    train_on_batch,
-    try_batch,
-)
+from forecaster.swarm.training.loop import State, Status, init_state, train_on_batch, where
 from forecaster.swarm.training.losses import Batch, applied, filled, loss_of, takes_hyperparams
 from forecaster.swarm.training.metrics import NOTHING, Watched
 from forecaster.swarm.training.optimizers import SWARM_LEARNING_RATE, Optimizer, names_taken
@@ -215,36 +208,23 @@ class Recipe:
 
         return self._described(step)
 
-    @functools.lru_cache(maxsize=32)  # noqa: B019, keeps few recipes alive
-    def attempt(self, vector: Vector | None) -> Callable[[State, Hyperparams, Batch], Attempt]:
-        """Return a function that tries a step, as :func:`try_batch` does.
-
-        It also takes states without ``params``, and then returns such: a step begins at the best
-        weights, and after one that counts the latest are the best.
-
-        ``vector``: how the states have weights in vectors; None for states of trees
-        """
-        task = self.task() if vector is None else vector.task(self.task())
-
-        def step(state: State, hyperparams: Hyperparams, batch: Batch) -> Attempt:
-            whole = state.params is not None
-            begin = state if whole else state._replace(params=state.best_params)
-            active = (jnp.asarray(batch[2]) > 0).any()
-            tried = try_batch(task, begin, self._batch(batch), hyperparams, active)
-            return tried if whole else tried._replace(state=tried.state._replace(params=None))
-
-        return self._described(step, "attempt", str(vector))
-
-    def vector(self, state: State, hyperparams: Hyperparams) -> Vector | None:
-        """Return how steps lay out a member's state like this one; None if they keep its trees."""
-        kind = repr(shapes_of((state, hyperparams)))
-        if kind not in self._vectors:
-            self._vectors[kind] = Vector.of(self.task(), state, hyperparams)
-        return self._vectors[kind]
-
     @functools.cached_property
-    def _vectors(self) -> dict[str, Vector | None]:
-        return {}
+    def step_best(
+        self,
+    ) -> Callable[[State, Hyperparams, Batch], tuple[State, Float[jax.Array, ""]]]:
+        """Function that does what ``step`` does, to states without ``params``.
+
+        A step begins at the best weights. After it ``params`` are the best ones too, except of a
+        member whose step did not count: see :func:`latest_params`.
+        """
+
+        def step(
+            state: State, hyperparams: Hyperparams, batch: Batch
+        ) -> tuple[State, Float[jax.Array, ""]]:
+            state, loss = self.step(state._replace(params=state.best_params), hyperparams, batch)
+            return state._replace(params=None), loss
+
+        return self._described(step, "best")
 
     @functools.cached_property
     def pure(self) -> Pure:
@@ -327,6 +307,12 @@ class Recipe:
                     f"the other swarm has another {name}: expected {_name(ours)}; got "
                     f"{_name(theirs)}. Members of a swarm share it"
                 )
+
+
+def latest_params(state: State, before: Params) -> Params:
+    """Return the ``params`` after ``step_best``, from its state and the ``params`` before it."""
+    counted = (state.best_epoch == state.epoch) & (state.status != Status.DIVERGED)
+    return where(cast(jax.Array, counted), state.best_params, before)
 
 
 _MOST = 32  # recipes that are kept

@@ -24,12 +24,10 @@ from forecaster.swarm.devices.lanes import (
     place,
     use_all_cores,
 )
-from forecaster.swarm.devices.stored import described
-from forecaster.swarm.estimators.recipe import Recipe
+from forecaster.swarm.estimators.recipe import Recipe, latest_params
 from forecaster.swarm.execution.result import FitResult
-from forecaster.swarm.execution.vectors import Vector
 from forecaster.swarm.task import Tree
-from forecaster.swarm.training.loop import Attempt, State, settled, where
+from forecaster.swarm.training.loop import State, Status
 
 _Hyperparams: TypeAlias = Mapping[str, np.ndarray]
 
@@ -112,13 +110,11 @@ class States(NamedTuple):
       the compiler would otherwise round their running statistics
     - ``latest``: the latest ``params``; None where they equal the best ones, the usual case: they
       then need neither memory nor a place among the arrays of a call
-    - ``vector``: how ``state`` and ``latest`` have weights in vectors; None if they have trees
     """
 
     spread: Spread
     state: Placed
     latest: Placed | None
-    vector: Vector | None
 
     @property
     def whole(self) -> bool:
@@ -132,32 +128,7 @@ class States(NamedTuple):
         if self.whole:
             return state
         latest = state.best_params if self.latest is None else self.latest.host
-        state = state._replace(params=latest)
-        return state if self.vector is None else self.vector.state_rows(state)
-
-    @property
-    def best(self) -> Placed:
-        """The best weights as trees."""
-        best, spread, members = _best_of(self.state), self.spread, self.state.members
-        if self.vector is None:
-            return best
-        split, mesh = _tree_of(self.vector), spread.mesh
-        return map_placed(split, best, members=members, chunk=spread.chunk, mesh=mesh, stay=True)
-
-
-def _best_of(state: Placed) -> Placed:
-    best = [call.best_params for call in state.by_call]
-    return Placed(best, state.layout, state.members)
-
-
-@functools.lru_cache(maxsize=32)
-def _tree_of(vector: Vector) -> Callable[[jax.Array], Tree]:
-    """Return a function of one vector that returns its tree."""
-
-    def tree(numbers: jax.Array) -> Tree:
-        return vector.parts(numbers)
-
-    return described(tree, lambda: str(vector))
+        return state._replace(params=latest)
 
 
 class OnDevices:
@@ -192,35 +163,31 @@ class OnDevices:
     ) -> tuple["OnDevices", Float[np.ndarray, " member"]]:
         """Take one step of every member; return the members after it and the losses."""
         spread = self.spread(batch)
-        states = self.states_on(spread, recipe, hyperparams)
-        values = self.values_on(spread, hyperparams)
-        attempt = recipe.attempt(states.vector)
-        out = self._map(attempt, spread, states.state, values, batch, stay=True)
-        return self.after(states, out.by_call)
+        states, values = self.states_on(spread), self.values_on(spread, hyperparams)
+        function = self.function(recipe, spread)
+        out = self._map(function, spread, states.state, values, batch, stay=True)
+        return self.after(spread, out.by_call)
+
+    def function(self, recipe: Recipe, spread: Spread) -> Callable[..., Tree]:
+        """Return the function of one member that takes a step from states like these."""
+        return recipe.step if self.states_on(spread).whole else recipe.step_best
 
     def after(
-        self, before: States, calls: Sequence[Attempt]
+        self, spread: Spread, calls: Sequence[tuple[State, jax.Array]]
     ) -> tuple["OnDevices", Float[np.ndarray, " member"]]:
         """Return the members after a step, and the losses, from what each call returned."""
-
-        def placed(name: str) -> Placed:
-            parts = [getattr(call, name) for call in calls]
-            return Placed(parts, before.state.layout, self._members)
-
-        state, loss, counts, latest = placed("state"), placed("loss").host, placed("counts"), None
-        # Nearly always all steps count. To choose only if one does not saves a fifth of a step.
-        if not np.logical_and.reduce(counts.host, None):  # in half the time of its method
-            each = before.state, state, counts
-            state = self._map(settled, before.spread, *each, stay=True)
-            if before.latest is not None:
-                each = counts, _best_of(state), before.latest
-                latest = self._map(where, before.spread, *each, stay=True)
+        before, members = self.states_on(spread), self._members
+        layout, states = before.state.layout, [state for state, _ in calls]
+        state = Placed(states, layout, members)
+        loss = Placed([loss for _, loss in calls], layout, members).host
+        latest = None
+        if before.latest is not None and not all(map(_all_counted, states)):
+            latest = self._map(latest_params, spread, state, before.latest, stay=True)
         # Losses that are on the host already need not be collected from each step again.
         collected = "result" in self.__dict__
         start, steps = (self.result, None) if collected else (self.start, self.last)
-        epochs = [call.state.epoch for call in calls]
-        last = Step(Placed(epochs, before.state.layout, self._members), loss, steps)
-        now = before._replace(state=state, latest=latest)
+        last = Step(Placed([state.epoch for state in states], layout, members), loss, steps)
+        now = States(spread, state, latest)
         return OnDevices(start, self._lanes, now, last, self._values), loss
 
     def apply(self, function: Callable[..., Tree], hyperparams: _Hyperparams, data: Tree) -> Tree:
@@ -229,20 +196,16 @@ class OnDevices:
         values = self.values_on(spread, hyperparams)
         return self._map(function, spread, self.best_on(spread), values, data).host
 
-    def states_on(self, spread: Spread, recipe: Recipe, hyperparams: _Hyperparams) -> States:
-        """Return the states, spread like this, for steps with recipe and hyperparameters."""
+    def states_on(self, spread: Spread) -> States:
+        """Return the states, spread like this."""
         states = self._states  # read once: another thread may replace them by others
         if states is None or states.spread != spread:
-            state, latest, vector = self.result.state, None, None
+            state, latest = self.result.state, None
             if not isinstance(state.params, Variables):
-                same = _same_bits(state.params, state.best_params)
-                vector = recipe.vector(*take_members((state, hyperparams), 0))
-                if vector is not None:
-                    state = vector.joined_rows(state)
-                if not same:
+                if not _same_bits(state.params, state.best_params):
                     latest = _on_devices(state.params, self._members, spread)
                 state = state._replace(params=None)
-            states = States(spread, _on_devices(state, self._members, spread), latest, vector)
+            states = States(spread, _on_devices(state, self._members, spread), latest)
             self._states = states
         return states
 
@@ -256,7 +219,8 @@ class OnDevices:
         states = self._states  # read once: another thread may replace them by others
         if states is None or states.spread != spread:
             return _on_devices(self.result.params, self._members, spread)
-        return states.best
+        state = states.state
+        return Placed([call.best_params for call in state.by_call], state.layout, state.members)
 
     def values_on(self, spread: Spread, hyperparams: _Hyperparams) -> Placed:
         """Return hyperparameters, spread like this; copied anew where they have changed."""
@@ -313,6 +277,12 @@ def _on_devices(tree: Tree, members: int, spread: Spread) -> Placed:
         return place(lambda rows: take_members(tree, rows), rows, layout, mesh)
 
     return Placed([put(rows) for rows in layout.by_call(np.arange(members))], layout, members)
+
+
+def _all_counted(state: State) -> bool:
+    """Return whether the step that led to these states counted for all members."""
+    counted = np.asarray(state.best_epoch) == np.asarray(state.epoch)
+    return bool((counted & (np.asarray(state.status) != Status.DIVERGED)).all())
 
 
 def _same_bits(first: Tree, second: Tree) -> bool:

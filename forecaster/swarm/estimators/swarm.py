@@ -206,9 +206,9 @@ class Swarm(Trained):
         arrays, now = calls.given("step", *trees), self._devices
         if arrays and now and (call := self._calls.get(arrays, self._recipe)):
             spread, values = call.spread, now.values_on(call.spread, self.hyperparams)
-            states = now.states_on(spread, self._recipe, self.hyperparams)
-            if (out := call.repeat(arrays.leaves, states.state, values, check=check)) is not None:
-                return self._stepped(call.known, *now.after(states, out))
+            state = now.states_on(spread).state
+            if (out := call.repeat(arrays.leaves, state, values, check=check)) is not None:
+                return self._stepped(call.known, *now.after(spread, out))
         batch = part(self.ids, *trees, "", check=check)
         given = shapes_of(*batch[:2])
         with expecting(self._known, given, "step"):
@@ -220,9 +220,8 @@ class Swarm(Trained):
                 return new, loss
             new = self._stepped(given, *now.step(self._recipe, self.hyperparams, batch))
         spread = now.spread(batch)
-        states = now.states_on(spread, self._recipe, self.hyperparams)
-        function = self._recipe.attempt(states.vector)
-        self._learn(arrays, trees, batch, given, now, function, spread, states.state)
+        function, state = now.function(self._recipe, spread), now.states_on(spread).state
+        self._learn(arrays, trees, batch, given, now, function, spread, state)
         new[0]._calls = self._calls
         return new
 

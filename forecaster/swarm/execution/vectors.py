@@ -13,11 +13,10 @@ from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Float
 
 from forecaster.swarm.arrays.variables import trained, with_trained
-from forecaster.swarm.task import AnyArray, Hyperparams, Params, Task, Tree
+from forecaster.swarm.task import Hyperparams, OptState, Params, Task, Tree
 from forecaster.swarm.training.loop import State
 from forecaster.swarm.training.optimizers import is_elementwise
 
@@ -31,15 +30,13 @@ class Vector:
     """How weights, and an optimiser's state, are laid out in vectors.
 
     - ``structure``, ``shapes``: structure and shapes of the tree of weights
-    - ``memory``: the structure of the optimiser's state of a vector
-    - ``joined``: for each of its arrays, whether it is a vector made of a tree like that of the
-      weights
+    - ``joined``: a tree like the optimiser's state of a vector: for each array, whether it is a
+      vector made of a tree like that of the weights
     """
 
     structure: Any
     shapes: tuple[tuple[int, ...], ...]
-    memory: Any
-    joined: tuple[bool, ...]
+    joined: Tree
 
     @staticmethod
     def of(task: Task, state: State, hyperparams: Hyperparams) -> "Vector | None":
@@ -51,18 +48,20 @@ class Vector:
             return None
         vector = jax.ShapeDtypeStruct((sum(sizes),), *types)
         optimizer = task.optimizer(hyperparams)
-        memory = cast(Any, jax.tree.structure(jax.eval_shape(optimizer.init, vector)))
-        parts = memory.flatten_up_to(state.opt_state)
-        joined = tuple(cast(Any, jax.tree.structure(part)) == structure for part in parts)
-        return Vector(structure, tuple(tuple(leaf.shape) for leaf in leaves), memory, joined)
+
+        def is_joined(_: Any, part: Tree) -> bool:
+            return cast(Any, jax.tree.structure(part)) == structure
+
+        memory = jax.eval_shape(optimizer.init, vector)
+        joined = jax.tree.map(is_joined, memory, state.opt_state)
+        return Vector(structure, tuple(tuple(leaf.shape) for leaf in leaves), joined)
 
     def task(self, task: Task) -> Task:
         """Return the task for weights in a vector. It can only train: ``init`` returns trees."""
 
         def of_vector(function: Callable[..., Any]) -> Callable[..., Any]:
             def called(params: Params, *others: Any) -> Any:
-                weights = self.tree(cast(jax.Array, trained(params)))
-                return function(with_trained(params, weights), *others)
+                return function(self._params(params), *others)
 
             return called
 
@@ -75,57 +74,53 @@ class Vector:
 
     def joined_state(self, state: State) -> State:
         """Return a member's state with vectors in place of trees."""
-        return self._with(state, self.vector)
-
-    def joined_rows(self, state: State) -> State:
-        """Return states (member, ...) of numpy arrays, with vectors in place of trees."""
-        return self._with(state, _joined_rows)
+        return state._replace(
+            params=self._joined_params(state.params),
+            opt_state=self._joined_memory(state.opt_state),
+            best_params=self._joined_params(state.best_params),
+        )
 
     def state(self, state: State) -> State:
         """Return a member's state with trees in place of vectors."""
-        return self._with(state, self.tree)
 
-    def state_rows(self, state: State) -> State:
-        """Return states (member, ...) of numpy arrays, with trees in place of vectors."""
-        return self._with(state, self.parts)
+        def split(is_joined: bool, part: Any) -> Tree:  # noqa: FBT001
+            return self._tree(part) if is_joined else part
+
+        return state._replace(
+            params=self._params(state.params),
+            opt_state=jax.tree.map(split, self.joined, state.opt_state),
+            best_params=self._params(state.best_params),
+        )
+
+    def _joined_memory(self, memory: OptState) -> OptState:
+        def join(is_joined: bool, part: Tree) -> Any:  # noqa: FBT001
+            return self.vector(part) if is_joined else part
+
+        return jax.tree.map(join, self.joined, memory)
+
+    def _joined_params(self, params: Params) -> Params:
+        return with_trained(params, self.vector(trained(params)))
+
+    def _params(self, params: Params) -> Params:
+        return with_trained(params, self._tree(trained(params)))
 
     def vector(self, tree: Tree) -> Float[jax.Array, " number"]:
         """Return the numbers of a tree like that of the weights."""
         return jnp.concatenate([leaf.reshape(-1) for leaf in jax.tree.leaves(tree)])
 
-    def tree(self, vector: Float[jax.Array, " number"]) -> Tree:
-        """Return the tree of a vector, in a program."""
+    def _tree(self, vector: Float[jax.Array, " number"]) -> Tree:
         return _split(self, vector)
-
-    def parts(self, numbers: Float[AnyArray, "*member number"]) -> Tree:
-        """Return the tree of one vector, or of many; of numpy arrays, copies where it must be."""
-        leaves, begin = list[Any](), 0
-        for shape in self.shapes:
-            end = begin + math.prod(shape)
-            leaves.append(numbers[..., begin:end].reshape(*numbers.shape[:-1], *shape))
-            begin = end
-        return jax.tree.unflatten(self.structure, leaves)
-
-    def _with(self, state: State, change: Callable[[Any], Any]) -> State:
-        """Return a state with weights, and the optimiser's arrays that are like them, changed."""
-        memory = zip(self.joined, self.memory.flatten_up_to(state.opt_state), strict=True)
-        parts = [change(part) if is_joined else part for is_joined, part in memory]
-        return state._replace(
-            params=with_trained(state.params, change(trained(state.params))),
-            opt_state=self.memory.unflatten(parts),
-            best_params=with_trained(state.best_params, change(trained(state.best_params))),
-        )
-
-
-def _joined_rows(tree: Tree) -> Float[np.ndarray, "member number"]:
-    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
-    return np.concatenate([leaf.reshape(len(leaf), -1) for leaf in leaves], axis=1)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _split(form: Vector, vector: Float[jax.Array, " number"]) -> Tree:
     """Split a vector into its tree. Its gradient is joined at once, not part by part."""
-    return form.parts(vector)
+    leaves, begin = list[jax.Array](), 0
+    for shape in form.shapes:
+        end = begin + math.prod(shape)
+        leaves.append(vector[begin:end].reshape(shape))
+        begin = end
+    return jax.tree.unflatten(form.structure, leaves)
 
 
 def _split_forwards(form: Vector, vector: jax.Array) -> tuple[Tree, None]:

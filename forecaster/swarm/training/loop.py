@@ -63,20 +63,6 @@ class State(NamedTuple):
     best_epoch: Int32[AnyArray, "*member"]  # 0: the initial weights
 
 
-class Attempt(NamedTuple):
-    """A step that was tried.
-
-    - ``state``: the state if the step counts; if not, all is right but weights, the optimiser's
-      state and what belongs to the best weights, see :func:`settled`
-    - ``loss``: the loss before the step
-    - ``counts``: whether the member trained and is sound after it
-    """
-
-    state: State
-    loss: Float[AnyArray, "*member"]
-    counts: Bool[AnyArray, "*member"]
-
-
 Origin: TypeAlias = State | UInt32[np.ndarray, "member 2"]
 """States (member, ...) that members continue from, or raw keys of members that start anew."""
 
@@ -189,18 +175,6 @@ def train_on_batch(
     and keeps its weights. Where the loss or a weight is not finite, only the status changes. The
     loss of a member that had diverged before is NaN.
     """
-    attempt = try_batch(task, state, batch, hyperparams, active)
-    return settled(state, attempt.state, attempt.counts), cast(jax.Array, attempt.loss)
-
-
-def try_batch(
-    task: Task,
-    state: State,
-    batch: Tree,
-    hyperparams: Hyperparams,
-    active: Bool[jax.Array, ""],
-) -> Attempt:
-    """Do what :func:`train_on_batch` does, but leave the choice of the weights to the caller."""
     epoch = state.epoch + 1
     key = jax.random.fold_in(typed_key(state.key), epoch)
     before, optimizer = (state.best_params, state.opt_state), task.optimizer(hyperparams)
@@ -208,22 +182,21 @@ def try_batch(
     loss = jnp.where(active, loss, 0)
     sound = jnp.isfinite(loss) & all_finite(params)
     training = state.status != Status.DIVERGED
-    failed = training & active & ~sound
-    tried = state._replace(
+    stepped = state._replace(
         params=params,
         opt_state=opt_state,
-        epoch=jnp.where(training, epoch, state.epoch),
-        status=jnp.where(failed, Status.DIVERGED, state.status).astype(np.int32),
         best_params=params,
         best_loss=loss.astype(state.best_loss.dtype),
         best_epoch=epoch,
     )
-    return Attempt(tried, jnp.where(training, loss, jnp.nan), training & active & sound)
-
-
-def settled(before: State, tried: State, counts: Bool[AnyArray, ""]) -> State:
-    """Return the state after a step: as tried, or as before where the step does not count."""
-    return where(counts, tried, before)._replace(epoch=tried.epoch, status=tried.status)
+    # One choice for each array: in a loop over steps, most of the time goes into such operations.
+    after = where(training & active & sound, stepped, state)
+    failed = training & active & ~sound
+    after = after._replace(
+        epoch=jnp.where(training, epoch, state.epoch),
+        status=jnp.where(failed, Status.DIVERGED, state.status).astype(np.int32),
+    )
+    return after, jnp.where(training, loss, jnp.nan)
 
 
 # ---- epoch ----
