@@ -50,7 +50,7 @@ def check_plain(path: Path) -> None:
     """Raise OSError if a path exists and is neither a plain file nor a link to one."""
     try:
         mode = path.stat().st_mode
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # the latter of a NUL in the name
         return
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))

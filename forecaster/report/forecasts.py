@@ -250,7 +250,7 @@ def _reading(made: Forecasts) -> str:
         *([RUNGS] if made.rungs else []),
         "“forecaster scorecard” scores past forecasts against the outcomes.",
     ]
-    return "<ul>" + "".join(f"<li>{html.escape(item)}</li>" for item in items) + "</ul>"
+    return "<ul>" + "".join(f"<li>{html.typeset(item)}</li>" for item in items) + "</ul>"
 
 
 def _data(

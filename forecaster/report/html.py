@@ -104,14 +104,14 @@ def table(frame: pd.DataFrame, caption: str, formats: Mapping[str, str] | None =
         name: "" if pd.api.types.is_numeric_dtype(frame[name]) else " class='text'"
         for name in frame
     }
-    head = "".join(f"<th scope='col'{kinds[name]}>{escape(str(name))}</th>" for name in frame)
+    head = "".join(f"<th scope='col'{kinds[name]}>{typeset(str(name))}</th>" for name in frame)
     rows = []
     for row in frame.itertuples(index=False):
         cells = zip(kinds.values(), map(_cell, row, forms.values()), strict=True)
         rows.append("".join(f"<td{kind}>{escape(text)}</td>" for kind, text in cells))
     return (
         f"<div class='scroll' tabindex='0' role='region' aria-label='{escape(caption)}'><table>"
-        f"<caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead>"
+        f"<caption>{typeset(caption)}</caption><thead><tr>{head}</tr></thead>"
         f"<tbody>{''.join(f'<tr>{row}</tr>' for row in rows)}</tbody></table></div>"
     )
 
@@ -123,12 +123,21 @@ def facts(entries: Mapping[str, str]) -> str:
 
 
 def escape(text: str) -> str:
-    """Escape a text for HTML, with the space before %, and around =, that no line breaks at."""
-    text = _PERCENT.sub("\N{NARROW NO-BREAK SPACE}%", text)
-    return html.escape(text.replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}"))
+    """Escape a text for HTML, such as a name, without changing it."""
+    return html.escape(text)
 
 
-_PERCENT = re.compile(r"(?<=\d) ?%(?!\w)")  # after a number, not in the name of a file
+def typeset(text: str) -> str:
+    """Escape a sentence or a heading, and keep numbers on one line with their %, and with =."""
+    text = _percent(text).replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
+    return escape(text)
+
+
+def _percent(text: str) -> str:
+    return _PERCENT.sub("\N{NARROW NO-BREAK SPACE}%", text)
+
+
+_PERCENT = re.compile(r"(?<=\d) ?%(?!\w)")
 
 
 def embedded(data: Json) -> str:
@@ -143,8 +152,8 @@ def resource(name: str) -> str:
 
 def _cards(cards: Sequence[Card]) -> str:
     items = (
-        f"<li><strong>{escape(card.number)}</strong><span>{escape(card.label)}</span>"
-        f"<small>{escape(card.note)}</small></li>"
+        f"<li><strong>{typeset(card.number)}</strong><span>{typeset(card.label)}</span>"
+        f"<small>{typeset(card.note)}</small></li>"
         for card in cards
     )
     return f"<ul class='cards'>{''.join(items)}</ul>" if cards else ""
@@ -159,6 +168,6 @@ def _section(section: Section) -> str:
 
 def _cell(value: object, form: str) -> str:
     if isinstance(value, float):
-        shown = format(value, form).replace("-", "\N{MINUS SIGN}")
+        shown = _percent(format(value, form)).replace("-", "\N{MINUS SIGN}")
         return shown if np.isfinite(value) else "\N{EN DASH}"
     return str(value)

@@ -181,7 +181,7 @@ def _cards(evaluation: Evaluation) -> Iterator[html.Card]:
 def _sections(evaluation: Evaluation) -> Iterator[html.Section]:
     """Yield the sections of the page, in order."""
     lines = (_as_set(line) for line in verdict(evaluation))
-    items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
+    items = "".join(f"<li>{html.typeset(line)}</li>" for line in lines)
     yield html.Section(
         "verdict", "Verdict", f"<ol class='verdict'>{items}</ol>{_side_by_side(evaluation)}"
     )
@@ -283,7 +283,7 @@ def _side_by_side(evaluation: Evaluation) -> str:
 def _untested(evaluation: Evaluation) -> str:
     """Return a note on why the columns of tests are empty, if there are too few cutoffs."""
     why = lack_of_tests(evaluation)
-    return f"<p class='note'>{html.escape(_as_set(why))}</p>" if why else ""
+    return f"<p class='note'>{html.typeset(_as_set(why))}</p>" if why else ""
 
 
 def _groups(evaluation: Evaluation) -> str:
@@ -356,7 +356,7 @@ def _caveats(evaluation: Evaluation) -> str:
         "root of a series' mean squared change over one step, at these cutoffs."
     )
     lines += [RUNGS] if summary.rungs else []
-    items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
+    items = "".join(f"<li>{html.typeset(line)}</li>" for line in lines)
     return f"<ul>{items}</ul>{_skipped(evaluation)}"
 
 

@@ -73,7 +73,7 @@ def _cards(card: Scorecard) -> Iterator[html.Card]:
 
 
 def _sections(card: Scorecard) -> Iterator[html.Section]:
-    lines = "".join(f"<li>{html.escape(line.replace('`', ''))}</li>" for line in card.lines())
+    lines = "".join(f"<li>{html.typeset(line.replace('`', ''))}</li>" for line in card.lines())
     yield html.Section("verdict", "In short", f"<ul class='verdict'>{lines}</ul>")
     if len(card.known):
         figures = html.figure(
@@ -86,7 +86,7 @@ def _sections(card: Scorecard) -> Iterator[html.Section]:
         yield html.Section("when", "When and how far", f"<div class='panels'>{figures}</div>")
     yield html.Section("every", "Every series", "<div id='table'></div>")
     yield html.Section("series", "One series", "<div id='one' tabindex='-1'></div>")
-    items = "".join(f"<li>{html.escape(line)}</li>" for line in _COUNTED)
+    items = "".join(f"<li>{html.typeset(line)}</li>" for line in _COUNTED)
     yield html.Section("counted", "How it is counted", f"<ul>{items}</ul>")
 
 

@@ -88,7 +88,6 @@ def test_no_forecast_of_the_past_sees_their_later_rows(market, others):
     pd.testing.assert_frame_equal(first, second, check_exact=True)
 
 
-@pytest.mark.slow
 def test_a_later_fit_reuses_the_weights(market, fitted):
     known = fitted.common_weights
     assert known is not None and known.until == market.times[-1]

@@ -114,7 +114,6 @@ def test_a_saved_model_forecasts_the_same_bits(market, fitted, tmp_path):
     )
 
 
-@pytest.mark.slow
 def test_a_model_from_before_its_common_volatility_saw_the_market_is_read(tmp_path):
     prices = pd.concat([frame(12, 520), index(520)])
     panel = fc.load_panel(prices).with_market("VIX", forecast=False)

@@ -134,7 +134,6 @@ def test_killed_at_any_moment_it_goes_on(tmp_path, tickers):
         assert not Store.open(Home(home), "yahoo").damages()
 
 
-@pytest.mark.slow
 def test_two_at_once_wait_for_each_other_and_say_so(tmp_path, tickers):
     with standing_in() as server:
         server.companies |= {f"T{i}": Company.invented(f"T{i}") for i in range(12)}

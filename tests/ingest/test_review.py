@@ -69,3 +69,20 @@ def test_parts_do_not_matter(home, monkeypatch):
         pd.testing.assert_frame_equal(flags, again, check_exact=True)
         assert its == counts and max(held) == size
     assert not list(home.prices.glob("*/.tmp-*"))
+
+
+def test_later_series_may_have_columns_that_the_first_ones_lack(tmp_path, monkeypatch):
+    frame = market([("jump", 1, 90, 3)], 4, 3).frame()
+    columns = {"s00": ["ds", "volume"], "s01": ["ds", "close"], "s02": ["ds", "close", "volume"]}
+    store = Store.open(Home(tmp_path), "files")
+    with store.locked():
+        for name, rows in frame.groupby("unique_id"):
+            rows = rows.reset_index(drop=True)
+            store.write(str(name), rows[columns.get(str(name), ["ds", *PRICES])])
+        store.commit()
+    monkeypatch.setattr("forecaster.ingest.review.review.AT_A_TIME", 10**6)
+    whole = reviewed(Home(tmp_path))
+    monkeypatch.setattr("forecaster.ingest.review.review.AT_A_TIME", 1)
+    flags, counts = reviewed(Home(tmp_path))
+    pd.testing.assert_frame_equal(flags, whole[0], check_exact=True)
+    assert counts == whole[1] and "jump" in set(flags["flag"])

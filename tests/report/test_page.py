@@ -80,8 +80,8 @@ def test_real_prices_without_dates_of_membership_come_with_a_warning(report, tmp
 
 def test_where_the_drift_of_prices_comes_from_is_said(report, tmp_path):
     page = report.read_text(encoding="utf-8")
-    assert html.escape("a premium of 5 % a year") in page
-    assert html.escape("CRPS without drift, unchanged = 1") in page
+    assert html.typeset("a premium of 5 % a year") in page
+    assert html.typeset("CRPS without drift, unchanged = 1") in page
     evaluation = Evaluation.read(report.parent)
     config = dataclasses.replace(evaluation.summary.config, premium=None)
     page = build_report(with_summary(evaluation, config=config), tmp_path / "r.html").read_text()
@@ -94,7 +94,7 @@ def test_where_the_drift_of_prices_comes_from_is_said(report, tmp_path):
 def test_of_prices_scores_of_returns_and_a_confidence_set_are_shown(report, tmp_path, monkeypatch):
     page = report.read_text(encoding="utf-8")
     for heading in ("QLIKE", "QLIKE by ranges", "VaR and ES of 5 %", "log score"):
-        assert page.count(f"<th scope='col'>{html.escape(heading)}</th>") == 1
+        assert page.count(f"<th scope='col'>{html.typeset(heading)}</th>") == 1
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     page = build_report(Evaluation.read(report.parent), tmp_path / "r.html").read_text("utf-8")
     assert "The model confidence set needs arch" in page and "[garch]" in page
@@ -131,7 +131,6 @@ def test_without_the_library_of_figures_nothing_is_written(report, tmp_path, mon
     assert not (tmp_path / "r.html").exists()
 
 
-@pytest.mark.slow
 def test_an_evaluation_of_an_earlier_version_has_a_report_too(report, tmp_path):
     evaluation = Evaluation.read(report.parent)
     tests = evaluation.tests[evaluation.tests["horizon"] > 0].drop(columns="difference")

@@ -106,7 +106,6 @@ def test_bands_are_wide_on_days_of_events_alone():
     assert inside[~on].mean() == pytest.approx(0.8, abs=0.06)
 
 
-@pytest.mark.slow
 def test_a_saved_model_keeps_its_factors(tmp_path):
     prices, listed = market(4)
     panel = fc.load_panel(prices).with_future(listed)

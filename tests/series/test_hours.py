@@ -89,7 +89,6 @@ def test_all_exchanges_say_when_they_open():
         assert pd.Timestamp("2024-01-01").tz_localize(zone) and 0 < opens < closes < 86_400
 
 
-@pytest.mark.slow
 def test_a_saved_model_keeps_its_hours_and_forecasts_within_them(config, tmp_path):
     times = Hours("XNYS", False, 3600, 0, False).between(
         pd.Timestamp("2024-07-01"), pd.Timestamp("2024-09-20")

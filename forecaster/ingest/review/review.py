@@ -102,53 +102,29 @@ def review_in_parts(store: "Store") -> tuple[pd.DataFrame, dict[str, int]] | Non
 
 
 def _axis(store: "Store", parts: Sequence[Sequence[str]]) -> _Axis | None:
-    """Read all series for the axis that they share; return None if none can be used.
-
-    They are read once if the first part has the layout of all.
-    """
-    layout = _layout_of([_kinds(store.read_arrays(parts[0])[0])])
-    while True:
-        kinds: list[_Kinds] = []
-        frequencies: Counter[Frequency] = Counter()
-        unclear: Counter[Frequency] = Counter()
-        times: np.ndarray | None = None
-        for names in parts:
-            series, _ = store.read_arrays(names)
-            kinds.append(_kinds(series))
-            panel = _panel(series, layout)
-            if panel is None:
-                continue
-            for own in (panel.times[row] for row in panel.mask):
-                (frequencies if tells_frequency(own) else unclear)[infer_frequency(own)] += 1
-            times = panel.times if times is None else union_of([times, panel.times])
-        if layout == (layout := _layout_of(kinds)):
-            break
+    """Read all series for the axis that they share; return None if none can be used."""
+    kinds: Counter[str] = Counter()
+    channels: dict[str, None] = {}
+    for schema in store.schemas(store.ids):
+        kinds[schema.kind] += 1
+        channels |= dict.fromkeys(schema.channels)
+    layout = Layout("M" if 2 * kinds["M"] >= kinds.total() else "i", tuple(channels))
+    frequencies: Counter[Frequency] = Counter()
+    unclear: Counter[Frequency] = Counter()
+    times: np.ndarray | None = None
+    for names in parts:
+        panel = _panel(store, names, layout)
+        if panel is None:
+            continue
+        for own in (panel.times[row] for row in panel.mask):
+            (frequencies if tells_frequency(own) else unclear)[infer_frequency(own)] += 1
+        times = panel.times if times is None else union_of([times, panel.times])
     return None if times is None else _Axis(layout, most_common(frequencies or unclear), times)
 
 
-class _Kinds(NamedTuple):
-    """The number of series with dates, that of all, and their channels in order."""
-
-    dated: int
-    all: int
-    channels: tuple[str, ...]
-
-
-def _kinds(series: dict[str, Arrays]) -> _Kinds:
-    dated = sum(times.dtype.kind == "M" for times, _, _ in series.values())
-    channels = dict.fromkeys(name for _, _, its in series.values() for name in its)
-    return _Kinds(dated, len(series), tuple(channels))
-
-
-def _layout_of(parts: Sequence[_Kinds]) -> Layout:
-    """Return the layout of a panel of all series."""
-    dated, every = sum(part.dated for part in parts), sum(part.all for part in parts)
-    channels = dict.fromkeys(name for part in parts for name in part.channels)
-    return Layout("M" if 2 * dated >= every else "i", tuple(channels))
-
-
-def _panel(series: dict[str, Arrays], layout: Layout) -> Panel | None:
+def _panel(store: "Store", names: Sequence[str], layout: Layout) -> Panel | None:
     """Return a panel of some series; None if none of them can be used."""
+    series, _ = store.read_arrays(names)
     try:
         return Panel.from_arrays(series, layout=layout)
     except NoSeries:
@@ -158,7 +134,7 @@ def _panel(series: dict[str, Arrays], layout: Layout) -> Panel | None:
 def _panels(store: "Store", parts: Sequence[Sequence[str]], axis: _Axis) -> Iterator[Panel | None]:
     """Yield a panel of each part of the series, on the axis of all."""
     for names in parts:
-        panel = _panel(store.read_arrays(names)[0], axis.layout)
+        panel = _panel(store, names, axis.layout)
         if panel is not None:
             panel = dataclasses.replace(on_axis(panel, axis.times), frequency=axis.frequency)
         yield panel

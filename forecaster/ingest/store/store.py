@@ -43,11 +43,12 @@ from forecaster.ingest.store.series_file import (
     FLAGS_FILE,
     Arrays,
     Encoded,
+    Schema,
     arrays,
-    columns_of,
     decode,
     described_by,
     encode,
+    schema_of,
     series_of_file,
     sha256,
 )
@@ -423,9 +424,15 @@ class Store:
         sound = {name: series for name, series in results.items() if isinstance(series, Arrays)}
         return sound, {name: why for name, why in results.items() if isinstance(why, str)}
 
+    def schemas(self, names: Sequence[str]) -> Iterator[Schema]:
+        """Yield the schemas of the series that can be read."""
+        for name in names:
+            with contextlib.suppress(StoreError):
+                yield self._decoded(name, schema_of)
+
     def channels(self, name: str) -> int:
         """Return the number of channels of a series; errors as in :meth:`read`."""
-        return len(self._decoded(name, columns_of)) - 2
+        return len(self._decoded(name, schema_of).channels)
 
     def _arrays(self, name: str) -> Arrays | str:
         try:
