@@ -35,6 +35,7 @@ def test_every_method_does_the_same_work(network, layers, against):
     assert results[0].ratio_to_ours == 1 and results[0].loss_difference == 0
 
 
+@pytest.mark.slow
 def test_all_multiply_in_bfloat16_where_the_job_does(units):
     pytest.importorskip("torch")
     job = dataclasses.replace(SMALL, precision="bfloat16")

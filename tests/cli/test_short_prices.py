@@ -18,6 +18,7 @@ def source(tmp_path_factory):
     return f"files:{path}"
 
 
+@pytest.mark.slow
 def test_short_prices_are_fitted_and_forecast_and_the_commands_say_how(source, tmp_path):
     home = ("--home", tmp_path)
     done = run("fit", "--source", source, *home)

@@ -124,6 +124,7 @@ quick = settings(
 seeds = st.integers(0, 2**32 - 1)
 
 
+@pytest.mark.slow
 @quick
 @given(seed=seeds)
 def test_a_mutant_is_reported_or_named(original, tmp_path, seed):

@@ -165,6 +165,7 @@ def test_a_series_that_is_not_in_the_panel_decides_on_no_event():
     assert alone == beside and alone != (1.0,)
 
 
+@pytest.mark.slow
 def test_a_kind_that_has_not_happened_yet_changes_no_model():
     prices, listed = market(4)
     panel, settings = fc.load_panel(prices), fc.Config(hidden=2, members=1, epochs=1, horizon=3)

@@ -10,6 +10,7 @@ import forecaster as fc
 from forecaster.errors import ForecasterWarning
 from forecaster.series.calendar.irregular import missing_dates
 from tests.conftest import run
+from tests.slow import rest_slow
 
 DAYS = pd.date_range("2022-01-03", periods=600)
 
@@ -96,7 +97,7 @@ def test_the_recipe_of_the_warning_fills_the_dates_with_zeros(sales):
     assert (first == DAYS[-1] + pd.Timedelta(days=1)).all()
 
 
-@pytest.mark.parametrize("memory", [[], ["--memory", "1GB"]])
+@pytest.mark.parametrize("memory", rest_slow([[], ["--memory", "1GB"]]))
 def test_the_command_line_says_it_once(sales, tmp_path, memory):
     path = tmp_path / "sales.csv"
     sales.to_csv(path, index=False)

@@ -234,6 +234,7 @@ def test_a_young_series_is_independent_of_other_young_ones_and_saved(tmp_path):
     np.testing.assert_allclose(alone["LSTM"], both["LSTM"], rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_new_shop_is_forecast_with_the_season_of_the_others():
     series = shops(5, 0.05, 0.2)
     new = [name for name in series if name.startswith("young")][-1]

@@ -318,6 +318,7 @@ def test_each_series_has_the_scales_of_its_covariates(tmp_path):
             fc.load(run)
 
 
+@pytest.mark.slow
 def test_a_renamed_series_keeps_the_scales_of_its_covariates():
     days = pd.date_range("2024-01-01", periods=80)
     frame = pd.DataFrame({"unique_id": "a", "ds": days, "y": np.arange(80.0) % 7})

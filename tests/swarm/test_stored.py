@@ -25,6 +25,7 @@ from forecaster.swarm.devices.lanes import _spread_whole
 from forecaster.swarm.estimators import recipe as recipes
 from forecaster.swarm.execution import schedule
 from forecaster.swarm.training.content import Unreadable, text_of
+from tests.slow import rest_slow
 from tests.swarm import test_sharing
 from tests.swarm.test_swarm import X, Y, same
 
@@ -91,6 +92,7 @@ def test_what_another_process_has_compiled_is_not_traced_and_has_the_same_bits(f
     assert not lowerings and {path.name for path in folder.glob("*-traced")} == names
 
 
+@pytest.mark.slow
 def test_another_function_other_sizes_and_other_settings_are_compiled_anew(folder, lowerings):
     changes = [
         functools.partial(trained, loss=lambda p, y: 2 * (p - y) ** 2),
@@ -141,12 +143,7 @@ def test_a_bound_function_is_not_traced_either_and_still_goes_through_jit(folder
 
 
 @pytest.mark.parametrize(
-    "damage",
-    [
-        lambda raw: raw[:-9],
-        pytest.param(bytes.__len__, marks=pytest.mark.slow),
-        pytest.param(lambda raw: raw[::-1], marks=pytest.mark.slow),
-    ],
+    "damage", rest_slow([lambda raw: raw[:-9], bytes.__len__, lambda raw: raw[::-1]])
 )
 def test_a_damaged_program_is_compiled_again_and_replaced(folder, lowerings, damage):
     first = trained()
@@ -162,9 +159,7 @@ def test_a_damaged_program_is_compiled_again_and_replaced(folder, lowerings, dam
     assert same(trained(), first) and not lowerings
 
 
-@pytest.mark.parametrize(
-    "part", [pytest.param("serialize", marks=pytest.mark.slow), "deserialize_and_load"]
-)
+@pytest.mark.parametrize("part", rest_slow(["deserialize_and_load", "serialize"]))
 def test_where_jax_cannot_write_or_read_a_program_its_own_cache_serves(
     folder, lowerings, monkeypatch, part
 ):
