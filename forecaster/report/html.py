@@ -128,7 +128,7 @@ def escape(text: str) -> str:
 
 
 def typeset(text: str) -> str:
-    """Escape a sentence or a heading, and keep numbers on one line with their %, and with =."""
+    """Escape a sentence or a heading for HTML. No line breaks before % or beside =."""
     text = _percent(text).replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
     return escape(text)
 

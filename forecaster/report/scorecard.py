@@ -38,12 +38,15 @@ def build_scorecard(card: Scorecard, path: Path) -> Path:
     html.check_uplot()
     total = card.total()
     runs = sorted({named(str(run)) for run in card.rows["run"].unique()})
+    first, last = (
+        show_time(time) for time in (card.rows["origin"].min(), card.rows["origin"].max())
+    )
+    when = f"on {last}" if first == last else f"from {first} to {last}"
     page = html.page(
         title="Scorecard of forecasts",
         heading="How have the forecasts done?",
         lead=f"{total['forecasts']:.0f} forecasts of {card.rows['unique_id'].nunique()} series, "
-        f"made from {show_time(card.rows['origin'].min())} to "
-        f"{show_time(card.rows['origin'].max())} by {', '.join(runs)}.",
+        f"made {when} by {', '.join(runs)}.",
         notices=[
             *(["These prices are simulated, not real."] if card.simulated else []),
             *alarm_lines(forecast_alarms(card)),

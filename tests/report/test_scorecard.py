@@ -74,6 +74,7 @@ def test_before_anything_has_come_there_is_a_page_too(tmp_path, browser):
     page = build_scorecard(card, tmp_path / "s.html")
     text = page.read_text(encoding="utf-8")
     assert "0 have come, 4 are still open" in text and "h-when" not in text
+    assert f"made on {DAYS[117].date()} by" in text
     browsing.open_page(browser, page)
     browsing.check_drawn(browser, "#one")
     browsing.check_quiet(browser, page)

@@ -135,7 +135,6 @@ def test_damaged_slots_are_an_error(tmp_path):
             fc.load(tmp_path / "model")
 
 
-@pytest.mark.slow
 def test_a_model_of_series_with_rows_on_two_days_a_week_is_saved_and_loaded(tmp_path):
     times = DAYS[np.isin(OF_WEEK, [0, 3])]
     frame = pd.DataFrame({"unique_id": "a", "ds": times, "y": np.arange(len(times)) % 2 + 1.0})

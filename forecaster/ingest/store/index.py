@@ -396,15 +396,11 @@ class Index:
 
     def lost(self, name: str) -> Quarantined | None:
         """Return the latest quarantine record of a series that is not stored."""
-        if name in self.series or not self._has_quarantined:
+        if name in self.series:
             return None
         query = f"SELECT {_QUARANTINED} FROM quarantine WHERE series = CAST(? AS TEXT)"
         rows = self._database.rows(f"{query} ORDER BY position DESC LIMIT 1", name)
         return Quarantined._make(rows[0]) if rows else None
-
-    @functools.cached_property
-    def _has_quarantined(self) -> bool:
-        return bool(self._database.rows("SELECT 1 FROM quarantine LIMIT 1"))
 
     def known(self, name: str) -> SeriesEntry | Quarantined | None:
         """Return a series' entry, or its quarantine record if it is not stored."""
@@ -455,7 +451,6 @@ class Index:
     def set_aside(self, records: Iterable[Quarantined]) -> None:
         """Add records of damaged files that were set aside."""
         self._insert("quarantine", _QUARANTINED, list(records))
-        self.__dict__.pop("_has_quarantined", None)
 
     def _insert(self, table: str, columns: str, rows: Sequence[Sequence[object]]) -> None:
         names = columns.split(", ")
