@@ -128,9 +128,8 @@ def escape(text: str) -> str:
 
 
 def typeset(text: str) -> str:
-    """Escape a sentence or a heading for HTML. No line breaks before % or beside =."""
-    text = _percent(text).replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
-    return escape(text)
+    """Escape a sentence or a heading for HTML. No line breaks before % or after =."""
+    return escape(_percent(text).replace(" = ", " =\N{NO-BREAK SPACE}"))
 
 
 def _percent(text: str) -> str:
