@@ -27,6 +27,7 @@ FLOORS: list[set[str]] = [
         "skipped",
         "spelling",
     },
+    {"threads"},
     {"swarm", "series", "classical"},
     {"ingest", "forecasting", "plotting", "benchmark", "distributed"},
     {"storage", "evaluation", "record"},

@@ -1,14 +1,15 @@
 """Causal functions of series: the value at a step depends on no later step."""
 
-import itertools
 from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Float
 
+from forecaster.linear_filter import linear_filter
+
 Rows: TypeAlias = Float[np.ndarray, "series step"]
 _CLIP = 8.0
-_FEW = 12  # series; for fewer, a loop over each is faster than NumPy's calls for each step
+_AT_ONCE = 64  # series whose values fit into the cache of a core
 
 
 def shift(
@@ -30,44 +31,53 @@ def shift(
 def decayed_mean(values: Rows, decay: float) -> Rows:
     """Return the exponentially weighted mean up to each step, with normalised weights.
 
-    NaN count as missing. The loop is sequential, so that no bit of a value depends on later steps.
+    NaN count as missing. The recursion is sequential, so that no bit of a value depends on later
+    steps.
     """
     values = np.asarray(values, np.float64)
-    if len(values) < _FEW:
-        weights = _accumulated([1 - decay] * values.shape[1], decay)
-        rows = [_decayed_mean(row, decay, weights) for row in values]
-        return np.array(rows).reshape(values.shape)
-    by_step = np.ascontiguousarray(values.T)  # in this order a step's values lie together
-    known = ~np.isnan(by_step)
-    totals = (1 - decay) * np.where(known, by_step, 0.0)
-    whole = np.asarray(known.all(1))  # the steps at which all values are known
-    total = np.zeros(len(values))
-    for step, now in enumerate(totals):
-        after = decay * total + now
-        total = after if whole[step] else np.where(known[step], after, total)
-        now[:] = total
     # What the weights add up to depends on the number of known values alone.
-    weights = np.array([np.nan, *_accumulated([1 - decay] * values.shape[1], decay)])
-    return np.ascontiguousarray((totals / weights[np.cumsum(known, 0)]).T)
+    shares = np.full(values.shape[1], 1 - decay)
+    weights = np.array([np.nan, *_accumulated(shares, decay)])
+    means = np.empty(values.shape)
+    for low in range(0, len(values), _AT_ONCE):
+        some = slice(low, low + _AT_ONCE)
+        means[some] = _decayed_means(values[some], decay, weights)
+    return means
 
 
-def _decayed_mean(
-    values: Float[np.ndarray, " step"], decay: float, weights: Float[np.ndarray, " step"]
-) -> Float[np.ndarray, " step"]:
-    """Return the same mean of one row, bit for bit.
-
-    ``weights``: the sum of the weights by the number of known values
-    """
+def _decayed_means(values: Rows, decay: float, weights: Float[np.ndarray, " count"]) -> Rows:
+    """Return the means of some series; ``weights``: their sum by the number of known values."""
     known = ~np.isnan(values)
-    totals = _accumulated(((1 - decay) * values[known]).tolist(), decay)
-    means = np.append(totals / weights[: len(totals)], np.nan)
-    return means[np.cumsum(known) - 1]  # the last one, NaN, where nothing is known yet
+    counts = np.cumsum(known, axis=1, dtype=np.int32)
+    shares = np.where(known, values, 0.0)
+    shares *= 1 - decay
+    totals = _accumulated(shares, decay)
+    # At a missing value nothing decays, and the filter makes NaN of infinite values.
+    special = np.isinf(shares) | (~known & (counts > 0))
+    for row in np.flatnonzero(special.any(1)):
+        sums = _with_infinite(shares[row, known[row]], decay)
+        totals[row] = np.append(sums, np.nan)[counts[row] - 1]
+    totals /= weights[counts]
+    return totals
 
 
-def _accumulated(shares: list[float], decay: float) -> Float[np.ndarray, " share"]:
-    """Return the sum up to each share, in which every earlier one has decayed."""
-    sums = itertools.accumulate(shares, lambda sum_, one: decay * sum_ + one, initial=0.0)
-    return np.array(list(sums)[1:])
+def _accumulated(
+    shares: Float[np.ndarray, "*series step"], decay: float
+) -> Float[np.ndarray, "*series step"]:
+    """Return the sum up to each finite share, in which every earlier one has decayed."""
+    return linear_filter([1.0], [1.0, -decay], shares)
+
+
+def _with_infinite(
+    shares: Float[np.ndarray, " share"], decay: float
+) -> Float[np.ndarray, " share"]:
+    """Return the sums of one series, whose shares may be infinite."""
+    sums, infinite = _accumulated(shares, decay), np.isinf(shares)
+    if infinite.any():
+        first = int(infinite.argmax())  # from here on all sums are infinite, or NaN
+        with np.errstate(invalid="ignore"):
+            sums[first:] = np.cumsum(shares[first:])
+    return sums
 
 
 def squash(values: np.ndarray) -> np.ndarray:

@@ -259,7 +259,7 @@ def test_flags_do_not_depend_on_blocks(frame, monkeypatch):
 
     frame.loc[at(frame, "T5", 150), PRICES] *= 1.3
     whole = find_flags(Panel.from_frame(frame))
-    monkeypatch.setattr(quality, "_BLOCK", 3)
+    monkeypatch.setattr(quality, "_AT_ONCE", 3)
     pd.testing.assert_frame_equal(find_flags(Panel.from_frame(frame)), whole)
 
 

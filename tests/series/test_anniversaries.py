@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from forecaster.series.features.transforms import Transform
 from forecaster.series.panel.panel import Panel
@@ -38,6 +39,23 @@ def test_what_is_unknown_has_no_part_in_the_mean():
     assert len(active(values, horizon=1)) == 1
     numbered = active(values, times=np.arange(ROWS))
     assert len(numbered) == 2 and np.isnan(numbered).all()
+
+
+@pytest.mark.parametrize("horizon", [1, 2, 5])
+def test_series_of_the_same_days_and_of_others_have_the_features_that_each_has_alone(horizon):
+    random = np.random.default_rng(0)
+    positions = np.tile(np.arange(ROWS), (150, 1))
+    for series in range(0, 150, 10):  # younger ones, and some that miss days
+        own = np.sort(random.choice(ROWS, ROWS - 30 * series // 10, replace=False))
+        positions[series] = np.concatenate([np.full(ROWS - len(own), -1), own])
+    values = random.normal(size=positions.shape)
+    values[random.random(values.shape) < 0.1] = np.nan
+    values[positions < 0] = np.nan
+    together = active_days(values, TIMES, positions, horizon)
+    for series in range(150):
+        one = slice(series, series + 1)
+        alone = active_days(values[one], TIMES, positions[one], horizon)
+        np.testing.assert_array_equal([each[one] for each in together], alone)
 
 
 def test_features_of_a_day_do_not_change_with_what_comes_later():

@@ -7,7 +7,7 @@ bits are the same.
 import contextlib
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import jax
@@ -26,8 +26,10 @@ from forecaster.forecasting.networks import OwnNetwork
 from forecaster.forecasting.predicting.predicting import common_at, mixture_of, targets_at
 from forecaster.forecasting.task import split_of, validation_of
 from forecaster.series import OpinionWeights, Panel, Transform, Transformed, sampled_names
+from forecaster.threads import by_parts
 
 _LEARNED = 100  # series that weights of both opinions are learned from, at most
+_COMPARED_AT_ONCE = 64  # series in the part of a thread
 _ROUNDS, _MOST = 3, 256  # the fewest parts for each worker; the most series in a part
 
 
@@ -218,21 +220,37 @@ def _span(
     )  # fmt: skip
 
 
-def _validate(job: Job, span: Span) -> Validated:
-    """Forecast some series, and compare with the outcomes."""
+def _validate(job: Job, span: Span, threads: int | None = None) -> Validated:
+    """Forecast some series, and compare with the outcomes.
+
+    ``threads``: number of threads that compare; by default one for each core
+    """
     mixture = mixture_of(
         job.config, job.network, span.params, span.features, span.first, span.origins
     )
-    mixture = with_common(mixture, span.common, job.opinions)
-    usual = usual_location(mixture, span.outcomes)
-    if span.moves is not None:
-        mixture = with_drift(mixture, usual, span.moves)
-    return Validated(*_compared(Counted.of(mixture, span.units), span.outcomes), usual)
+
+    def compared(some: slice) -> Validated:
+        made = Mixture(mixture.location[some], mixture.scale[some], mixture.dof[some])
+        outcomes, units, moves, common = jax.tree.map(
+            lambda part: part[some], (span.outcomes, span.units, span.moves, span.common)
+        )
+        made = with_common(made, common, job.opinions)
+        usual = usual_location(made, outcomes)
+        if moves is not None:
+            made = with_drift(made, usual, moves)
+        return Validated(*_compared(Counted.of(made, units), outcomes), usual)
+
+    return _joined(by_parts(compared, len(span.features), _COMPARED_AT_ONCE, threads))
+
+
+def _joined(parts: Sequence[Validated]) -> Validated:
+    # The types are those of a whole computation, so that later sums round in the same way.
+    return Validated(*(np.concatenate(each) for each in zip(*parts, strict=True)))
 
 
 def validate_part(job: Job, part: Part) -> Validated:
-    """Validate a part, on a worker."""
-    return _validate(job, part.span)
+    """Validate a part, on a worker, which has a single core."""
+    return _validate(job, part.span, threads=1)
 
 
 def _validate_elsewhere(job: Job, span: Span, executor: swarm.Executor) -> Validated:
@@ -242,9 +260,7 @@ def _validate_elsewhere(job: Job, span: Span, executor: swarm.Executor) -> Valid
         for part, result in results:
             its = _validate(job, part.span) if isinstance(result, swarm.Failed) else result
             made[int(part.rows[0])] = its
-    in_order = [made[first] for first in sorted(made)]
-    # The types are those of a local computation, so that later sums round in the same way.
-    return Validated(*(np.concatenate(each) for each in zip(*in_order, strict=True)))
+    return _joined([made[first] for first in sorted(made)])
 
 
 def _parts(span: Span, executor: swarm.Executor) -> Iterator[Part]:

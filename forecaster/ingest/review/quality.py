@@ -33,6 +33,7 @@ from forecaster.ingest.review.copies import (
 from forecaster.ingest.review.gaps import is_daily, is_session
 from forecaster.ingest.sources.source import Date
 from forecaster.series import UNCONFIRMED, Flags, Panel, show_time
+from forecaster.threads import by_parts
 
 FLAGS = (
     "copied", "reversed", UNCONFIRMED, "jump", "ohlc", "frozen", "zero_volume", "closed",
@@ -54,7 +55,7 @@ _HISTORY, _LEAST_HISTORY = 120, 30
 _JUMP = np.log(1.4)  # minimum size of a jump, which must also exceed ten usual moves
 _FROZEN = 5  # minimum number of sessions with the same close
 _FEW_SERIES = 10  # with fewer series, the size of a day's moves cannot be judged
-_BLOCK = 100  # number of series that are flagged at once
+_AT_ONCE = 100  # number of series that a thread looks at
 
 
 class Together(NamedTuple):
@@ -246,12 +247,14 @@ def _flag_prices(
         day_scale = day_scale_of(relative_moves(panel), begun)
     else:
         day_scale = together.day_scale
-    # In blocks, because about twenty arrays with the size of a block are in memory at once.
-    for low in range(0, len(panel.ids), _BLOCK):
-        block = slice(low, low + _BLOCK)
-        rows = _Rows.of(panel.only(panel.ids[block]))
+
+    # In parts, because a thread has about twenty arrays with the size of a part in memory at once.
+    def flag_some(some: slice) -> None:
+        rows = _Rows.of(panel.only(panel.ids[some]))
         for flag, marked in _marks(rows, day_scale).items():
-            rows.write_into(flagged[flag][block], marked)
+            rows.write_into(flagged[flag][some], marked)
+
+    by_parts(flag_some, len(panel.ids), _AT_ONCE)
     if together is None:
         copies = compare_with_originals(flagged["copied"], panel)
         known = when_known(copies, panel.mask.sum(0))
@@ -263,11 +266,13 @@ def _flag_prices(
 def copies_in(panel: Panel) -> Copies:
     """Return the sessions of these series that are repeated later, confirmed or not."""
     copied = np.zeros(panel.mask.shape, bool)
+
+    def mark_some(some: slice) -> None:
+        rows = _Rows.of(panel.only(panel.ids[some]))
+        rows.write_into(copied[some], repeated_later(*(rows.channel(name) for name in BAR)))
+
     if set(BAR) <= set(panel.channels):
-        for low in range(0, len(panel.ids), _BLOCK):
-            block = slice(low, low + _BLOCK)
-            rows = _Rows.of(panel.only(panel.ids[block]))
-            rows.write_into(copied[block], repeated_later(*(rows.channel(name) for name in BAR)))
+        by_parts(mark_some, len(panel.ids), _AT_ONCE)
     return compare_with_originals(copied, panel)
 
 
@@ -321,9 +326,13 @@ def first_rows(panel: Panel) -> np.ndarray:
 def relative_moves(panel: Panel) -> np.ndarray:
     """Return sizes of moves relative to the series' usual ones, (series, time); NaN in gaps."""
     size = np.full(panel.mask.shape, np.nan, np.float32)
-    for row, observed in enumerate(panel.mask):
-        moves = _moves(panel.channel(panel.target)[row, observed][None])
-        size[row, observed] = (np.abs(moves) / _usual(moves))[0]
+
+    def compare_some(some: slice) -> None:
+        rows = _Rows.of(panel.only(panel.ids[some]))
+        moves = _moves(rows.channel(panel.target))
+        rows.write_into(size[some], np.abs(moves) / _usual(moves))
+
+    by_parts(compare_some, len(panel.ids), _AT_ONCE)
     return size
 
 

@@ -15,10 +15,9 @@ SQLite. While a manifest exists, it is the valid index, even beside an index.sql
 import contextlib
 import dataclasses
 import errno
-import os
+import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
@@ -52,12 +51,15 @@ from forecaster.ingest.store.series_file import (
     series_of_file,
     sha256,
 )
+from forecaster.processes import cores
 from forecaster.spelling import spelled, spellings
+from forecaster.threads import by_parts
 
 _QUARANTINE = "quarantine"
 _AGAIN = "`forecaster ingest` sets it aside and fetches the series again"
 _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
-_THREADS = min(8, os.cpu_count() or 1)
+_READERS = 8  # threads that read files, at most
+_READ_AT_ONCE = 8  # files that a thread reads before it asks for more
 # Age in seconds at which no reader uses an index that names an old file any more.
 _SWEPT_AFTER = 3600.0
 
@@ -356,9 +358,7 @@ class Store:
             return None
 
         names = self.ids if names is None else names
-        with ThreadPoolExecutor(_THREADS) as pool:
-            reasons = pool.map(check, names)
-            return {name: why for name, why in zip(names, reasons, strict=True) if why}
+        return {name: why for name, why in _of_each(check, names) if why}
 
     def quarantine(self, damaged: Mapping[str, str]) -> None:
         """Move damaged files to the quarantine, and remove their series from the index.
@@ -419,8 +419,7 @@ class Store:
 
     def read_arrays(self, names: Sequence[str]) -> tuple[dict[str, Arrays], dict[str, str]]:
         """Return series as arrays, and the reason for each series that cannot be read."""
-        with ThreadPoolExecutor(_THREADS) as pool:
-            results = dict(zip(names, pool.map(self._arrays, names), strict=True))
+        results = dict(_of_each(self._arrays, names))
         sound = {name: series for name, series in results.items() if isinstance(series, Arrays)}
         return sound, {name: why for name, why in results.items() if isinstance(why, str)}
 
@@ -504,6 +503,15 @@ class Store:
         with contextlib.suppress(StoreError, FileNotFoundError):
             return _read_index(self.folder).series.get(name)
         return None
+
+
+def _of_each(function: Callable[[str], _T], names: Sequence[str]) -> Iterator[tuple[str, _T]]:
+    """Yield each name with the result of a function that reads its file; threads call it."""
+    parts = by_parts(
+        lambda some: [function(name) for name in names[some]],
+        len(names), _READ_AT_ONCE, min(_READERS, cores()),
+    )  # fmt: skip
+    yield from zip(names, itertools.chain.from_iterable(parts), strict=True)
 
 
 def is_store(folder: Path) -> bool:

@@ -4,16 +4,17 @@ A day of earnings, with its volume and its jump, recurs 13, 26, 39 and 52 weeks 
 same weekday. The market knows the day in advance; a network learns it from past prices.
 """
 
-import warnings
+import functools
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 from forecaster.series.causal import Rows
 
 WEEKS = (13, 26, 39, 52)
 _FARTHEST = 20  # rows ahead, at most
+_AT_ONCE = 64  # series whose values fit into the cache of a core
 
 
 def active_days(
@@ -36,31 +37,61 @@ def active_days(
         nothing = np.full(activity.shape, np.nan)
         return [nothing] * min(2, horizon)
     features = [np.full(activity.shape, np.nan) for _ in range(min(2, horizon))]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # nanmean of NaN alone
-        for series, own in enumerate(positions):  # one at a time, to save memory
-            begin = int((own < 0).sum())
-            known = activity[series, begin:]
-            ahead = np.nanmean(_at_anniversaries(known, times[own[begin:]], offsets), axis=0)
-            features[0][series, begin:] = ahead[0] / 2 + ahead[1] + ahead[2] / 2
+    for rows in _alike(positions):
+        begin = int((positions[rows[0]] < 0).sum())
+        sources = _anniversaries(times[positions[rows[0], begin:]], offsets)
+        for low in range(0, len(rows), _AT_ONCE):
+            some = rows[low : low + _AT_ONCE]
+            ahead = _means_at(activity[some, begin:], sources)
+            features[0][some, begin:] = ahead[0] / 2 + ahead[1] + ahead[2] / 2
             if horizon > 1:
-                features[1][series, begin:] = np.nanmax(ahead[2:], axis=0)
+                features[1][some, begin:] = functools.reduce(np.fmax, ahead[2:])
     return features
 
 
-def _at_anniversaries(
-    values: Float[np.ndarray, " step"], times: np.ndarray, offsets: Sequence[int]
-) -> Float[np.ndarray, "week offset step"]:
-    """Return the values ``offset`` rows after the latest row at least ``week`` weeks old.
+def _alike(positions: Int[np.ndarray, "series step"]) -> list[list[int]]:
+    """Return the series in groups that have the same days."""
+    groups: dict[bytes, list[int]] = {}
+    for series, own in enumerate(positions):
+        groups.setdefault(own.tobytes(), []).append(series)
+    return list(groups.values())
 
-    NaN where unknown.
+
+def _anniversaries(
+    times: np.ndarray, offsets: Sequence[int]
+) -> Int[np.ndarray, "offset week step"]:
+    """Return the row that lies ``offset`` rows after the latest one at least ``week`` weeks old.
+
+    Where there is none, or it is later than the step, the number of rows stands for it.
     """
-    found = np.full((len(WEEKS), len(offsets), len(values)), np.nan)
+    last = len(times)
+    rows = np.full((len(offsets), len(WEEKS), last), last)
     for number, weeks in enumerate(WEEKS):
         before = times - np.timedelta64(weeks, "W")
         latest = np.searchsorted(times, before, side="right") - 1
         for offset in offsets:
             row = latest + offset
-            seen = np.flatnonzero((latest >= 0) & (row <= np.arange(len(times))))
-            found[number, offset, seen] = values[row[seen]]
-    return found
+            rows[offset, number] = np.where((latest >= 0) & (row <= np.arange(last)), row, last)
+    return rows
+
+
+def _means_at(activity: Rows, sources: Int[np.ndarray, "offset week step"]) -> list[Rows]:
+    """Return, for each offset, the mean of the values in the rows of all weeks.
+
+    NaN where none is known.
+    """
+    by_day = activity.T
+    unknown = np.isnan(by_day)
+    nothing = np.zeros((1, by_day.shape[1]))
+    # In this order a day's values of all series lie together.
+    values = np.concatenate([np.where(unknown, 0.0, by_day), nothing])
+    known = np.concatenate([~unknown, nothing.astype(bool)])
+    means: list[Rows] = []
+    for weeks in sources:
+        total, count = np.zeros(by_day.shape), np.zeros(by_day.shape)
+        for rows in weeks:
+            total += values[rows]
+            count += known[rows]
+        with np.errstate(invalid="ignore"):
+            means.append((total / count).T)
+    return means
