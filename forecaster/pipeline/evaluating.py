@@ -33,8 +33,8 @@ from forecaster.ingest import (
 )
 from forecaster.pipeline.market import wanted_of, with_market_of
 from forecaster.pipeline.measuring import Job, evaluate_shards
+from forecaster.pipeline.reading import check_covariates
 from forecaster.pipeline.requests import Callbacks, DataRequest, check_memory, request_of
-from forecaster.pipeline.training import check_covariates
 from forecaster.processes import check_guarded
 from forecaster.storage import (
     EvaluationRequest,

@@ -24,8 +24,10 @@ from forecaster.ingest import (
     masked_rows,
 )
 from forecaster.pipeline.market import wanted_of, with_market_of
+from forecaster.pipeline.reading import Reader, check_covariates
 from forecaster.pipeline.requests import Callbacks, DataRequest, check_memory, request_of
-from forecaster.pipeline.training import Reader, Scanned, check_covariates, scan, train_shards
+from forecaster.pipeline.scanning import Scanned, scan
+from forecaster.pipeline.training import train_shards
 from forecaster.processes import check_guarded
 from forecaster.series import (
     Scaling,

@@ -55,8 +55,10 @@ from forecaster.forecasting import (
 )
 from forecaster.ingest import Store
 from forecaster.pipeline.past import Known, Past
+from forecaster.pipeline.reading import shards_of
 from forecaster.pipeline.requests import Callbacks
-from forecaster.pipeline.training import scan, shards_of, train_shards
+from forecaster.pipeline.scanning import scan
+from forecaster.pipeline.training import train_shards
 from forecaster.series import Flags, OwnEnds, default_season
 from forecaster.skipped import Skipped
 from forecaster.storage import SavedPart, UnfinishedFit, load_parts, part_ids

@@ -15,7 +15,7 @@ from forecaster.errors import NoSeries
 from forecaster.ingest import Store, panel_from_store
 from forecaster.pipeline.auxiliary import with_auxiliary
 from forecaster.pipeline.peers import beside_peers
-from forecaster.pipeline.training import each_shard, kind_of_times
+from forecaster.pipeline.reading import each_shard, kind_of_times
 from forecaster.series import (
     ENDS,
     Flags,

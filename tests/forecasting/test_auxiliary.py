@@ -12,7 +12,7 @@ import forecaster as fc
 from forecaster.errors import ModelError, UsageError
 from forecaster.home import Home
 from forecaster.pipeline.auxiliary import digest_of
-from forecaster.pipeline.training import check_covariates
+from forecaster.pipeline.reading import check_covariates
 from forecaster.storage import FitRequest
 from tests.common_market import frame, index
 from tests.conftest import run
