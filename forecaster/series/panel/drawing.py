@@ -1,18 +1,22 @@
 """Draw the rows of some series."""
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Bool, Float, Shaped
 
+from forecaster.errors import UsageError, check_names, listed
 from forecaster.showing import as_written, axes_of
+from forecaster.skipped import Skipped
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Drawn = tuple[Shaped[np.ndarray, " row"], Float[np.ndarray, " row"], Bool[np.ndarray, " row"]]
 """The times of a series' rows, their values, and which of them look wrong."""
+_MOST = 10  # series in a picture
 
 
 def draw(series: Mapping[str, Drawn], channel: str, ax: "Axes | None", *, prices: bool) -> "Axes":
@@ -37,6 +41,33 @@ def draw(series: Mapping[str, Drawn], channel: str, ax: "Axes | None", *, prices
     ax.grid(alpha=0.25)
     ax.spines[["top", "right"]].set_visible(False)
     return ax
+
+
+def series_to_draw(
+    unique_ids: str | Sequence[str] | None, ids: Sequence[str], skipped: Mapping[str, Skipped]
+) -> list[str]:
+    """Return the series of a panel to draw, by default the first ones.
+
+    Raises UsageError for an unknown series, or more than 10.
+
+    - ``unique_ids``: the series that were asked for
+    - ``ids``, ``skipped``: those of the panel
+    """
+    if unique_ids is None:
+        return list(ids[:_MOST])
+    if not isinstance(unique_ids, str):
+        check_names("unique_ids", unique_ids, "the name of a series, a list of names, or None")
+    names = [unique_ids] if isinstance(unique_ids, str) else list(dict.fromkeys(unique_ids))
+    for name in names:
+        if name not in ids:
+            close = difflib.get_close_matches(name.upper(), ids, 3) or ids[:3]
+            reason = f": {skipped[name]}" if name in skipped else ""
+            raise UsageError(
+                f"{name!r} is not in the panel{reason}; there are e.g. {listed(close)}"
+            )
+    if not 1 <= len(names) <= _MOST:
+        raise UsageError(f"expected 1 to {_MOST} series to draw; got {len(names)}")
+    return names
 
 
 def _short_dates(ax: "Axes") -> None:

@@ -1,7 +1,6 @@
 """Many series side by side: a long frame as stacked arrays with a mask, and back."""
 
 import dataclasses
-import difflib
 from collections.abc import Callable, Container, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
@@ -34,7 +33,7 @@ from forecaster.series.calendar.times import (
 from forecaster.series.calendar.wording import in_words
 from forecaster.series.panel.auxiliary import CommonWeights, check_similar
 from forecaster.series.panel.covariates import Future, Static
-from forecaster.series.panel.drawing import Drawn, draw
+from forecaster.series.panel.drawing import Drawn, draw, series_to_draw
 from forecaster.series.panel.flags import Flags
 from forecaster.series.panel.stacking import (
     Layout,
@@ -59,7 +58,6 @@ T = TypeVar("T")
 Facts: TypeAlias = tuple[str, dict[str, str]]
 """A title, and lines of text by name."""
 
-_MOST = 10  # series in a picture
 TARGETS = ("y", "adj_close", "close")
 """The channels that can be the target, the preferred ones first."""
 
@@ -135,7 +133,7 @@ class Panel:
         channel = "close" if "close" in self.channels else self.target
         values, flagged = self.channel(channel), self.flagged()
         drawn: dict[str, Drawn] = {}
-        for name in _names(self, unique_ids):
+        for name in series_to_draw(unique_ids, self.ids, self.skipped):
             row = self.ids.index(name)
             seen = np.flatnonzero(self.mask[row])[-(history or 0) :]
             drawn[name] = self.times[seen], values[row, seen], flagged[row, seen]
@@ -590,22 +588,3 @@ def facts_of(panel: "Panel") -> Facts:
     if panel.skipped:
         facts["skipped"] = first_of(panel.skipped)
     return f"Panel of {count:,} series: {names_in_short(panel.ids)}", facts
-
-
-def _names(panel: "Panel", unique_ids: str | Sequence[str] | None) -> list[str]:
-    """Return the series to draw. Raises UsageError for an unknown series, or more than 10."""
-    if unique_ids is None:
-        return list(panel.ids[:_MOST])
-    if not isinstance(unique_ids, str):
-        check_names("unique_ids", unique_ids, "the name of a series, a list of names, or None")
-    names = [unique_ids] if isinstance(unique_ids, str) else list(dict.fromkeys(unique_ids))
-    for name in names:
-        if name not in panel.ids:
-            close = difflib.get_close_matches(name.upper(), panel.ids, 3) or panel.ids[:3]
-            reason = f": {panel.skipped[name]}" if name in panel.skipped else ""
-            raise UsageError(
-                f"{name!r} is not in the panel{reason}; there are e.g. {listed(close)}"
-            )
-    if not 1 <= len(names) <= _MOST:
-        raise UsageError(f"expected 1 to {_MOST} series to draw; got {len(names)}")
-    return names
