@@ -8,14 +8,14 @@ takes; so the parts together equal that fit, bit for bit.
 import dataclasses
 import functools
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple, TypeAlias, Unpack
+from typing import Any, NamedTuple, TypeAlias, Unpack
 
 import jax
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Shaped
 
 from forecaster import swarm
 from forecaster.config import Config, checked_config
@@ -359,31 +359,56 @@ def _fitted(
     held_back = np.where(own, validation_of(config, rows), rows // 2)
     networks = dataclasses.replace(networks, drift=drift_of(panel, config))
     scores, errors, drift = validated(networks, transform, transformed, panel, held_back, executor)
-    networks = dataclasses.replace(networks, drift=drift)
     report = networks.report.assign(**errors)
     report.insert(0, "rows", rows)
+    networks = dataclasses.replace(networks, drift=drift, report=report)
+    until = panel.times[transformed.positions[:, -1]]
+    provenance = {"seed": seed, "training_seconds": seconds, "tuned": tuned}
+    return _judged(networks, panel, final, scores, until, provenance, common.sample)
+
+
+def _judged(
+    networks: Networks,
+    panel: Panel,
+    transform: Transform,
+    scores: Float[np.ndarray, "series origin horizon"],
+    until: Shaped[np.ndarray, " series"],
+    provenance: Mapping[str, Any],
+    sample: tuple[str, ...],
+) -> Part:
+    """Return the part of a fit, its model without series whose networks or forecasts are broken.
+
+    - ``networks``: their report says why a network is broken
+    - ``scores``: normal scores of the outcomes held back
+    - ``until``: the latest time that each series learned from
+    - ``sample``: the series that widths are learned from
+
+    Raises NoSeries where no series is left.
+    """
+    broken, lost = _broken(networks.report), _lost(networks.report)
+    report = networks.report.drop(columns="why_not", errors="ignore")
     spacing = np.array(panel.of_times(spacing_of))
-    broken, lost = _broken(report), _lost(report)
-    report = report.drop(columns="why_not", errors="ignore")
-    kept = [name for name in panel.ids if name not in broken]
     model = Model(
         networks=dataclasses.replace(networks, report=report),
         channels=panel.channels,
         target=panel.target,
         frequency=panel.frequency,
-        transform=final,
+        transform=transform,
         normal_scores=scores.astype(np.float32),
-        widths=Widths.unit(config.horizon),
-        fitted_until=panel.times[transformed.positions[:, -1]],
+        widths=Widths.unit(networks.config.horizon),
+        fitted_until=until,
         spacing=np.where(np.isfinite(spacing), spacing, _usual(spacing)),
         skipped=MappingProxyType({**panel.skipped, **broken}),
-        provenance={"seed": seed, "training_seconds": seconds, "tuned": tuned}
-        | {"products": products_of(networks.config.precision)}
-        | {"computed": dict(networks.computed)},
+        provenance={
+            **provenance,
+            "products": products_of(networks.config.precision),
+            "computed": dict(networks.computed),
+        },
     )
+    kept = [name for name in panel.ids if name not in broken]
     if not kept:
         raise NoSeries(model.skipped, lost=lost)
-    part = Part(model, panel.ids, networks.networked, scores, common.sample, lost)
+    part = Part(model, panel.ids, networks.networked, scores, sample, lost)
     widths = widths_of(networks.config, [part.sampled_scores])
     return part._replace(model=dataclasses.replace(model.only(kept), widths=widths))
 
