@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.forecasting.fitting.fit import Sampling, fit_part, learn_common
+from forecaster.forecasting.fitting.common import Sampling, learn_common
+from forecaster.forecasting.fitting.fit import fit_part
 from forecaster.swarm.native import kernel_status
 from tests import company
 

@@ -1,8 +1,8 @@
 """Fit a model: train the networks of a panel's series, and calibrate their bands.
 
 Series that do not fit into memory together are fitted in parts. What the networks of all series
-share is then learned first (:func:`learn_common`), from the same sample that a fit in one part
-takes; so the parts together equal that fit, bit for bit.
+share is then learned first (``common.py``), from the same sample that a fit in one part takes; so
+the parts together equal that fit, bit for bit.
 """
 
 import dataclasses
@@ -29,30 +29,23 @@ from forecaster.forecasting.fitting.checking import (
     check_static,
     check_training,
 )
-from forecaster.forecasting.fitting.pooled import Pooled, sample_of, train_pooled
+from forecaster.forecasting.fitting.common import Common, Sampling, learned
+from forecaster.forecasting.fitting.pooled import Pooled
 from forecaster.forecasting.fitting.training import train, untrained
+from forecaster.forecasting.fitting.usable import transform_of, usable
 from forecaster.forecasting.fitting.validating import validated, with_opinions
 from forecaster.forecasting.fitting.verdict import worse_than_simple
 from forecaster.forecasting.fitting.widths import Scores, widths_of
 from forecaster.forecasting.model import Model, Networks
 from forecaster.forecasting.networks import OwnNetwork, with_network
-from forecaster.forecasting.rungs import (
-    FORECAST_BY,
-    Rung,
-    rungs_of,
-    trains,
-    without_networks,
-    worth_networks,
-)
-from forecaster.forecasting.task import series_data, split_of, validation_of
-from forecaster.forecasting.windows import padded_steps
+from forecaster.forecasting.rungs import FORECAST_BY, Rung, rungs_of, trains, without_networks
+from forecaster.forecasting.task import validation_of
 from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.series import (
     LatestRows,
     Panel,
     Transform,
     Transformed,
-    behind_market,
     peers_among,
     placeholders_in,
     series_missing_dates,
@@ -204,27 +197,6 @@ def with_peers(panel: Panel) -> Panel:
     return panel if known else panel.with_peers(peers_among(panel.ids))
 
 
-class Common(NamedTuple):
-    """What the networks of all series of a fit share.
-
-    - ``sample``: the series that weights and widths are learned from
-    - ``steps``: steps that all histories are padded to
-    - ``transform``: makes the inputs of networks; in a fit of several parts it does not know single
-      series yet
-    - ``pooled``: the networks that each series' networks start from; None where they start from
-      random weights, or where the part itself trains them
-    - ``networks``: if True, series that are long enough have networks, and a common network
-      forecasts the others; if False, the combination forecasts all. In an update: which of its
-      series may have networks
-    """
-
-    sample: tuple[str, ...]
-    steps: int
-    transform: Transform
-    pooled: Pooled | None = None
-    networks: bool | Bool[np.ndarray, " series"] = True
-
-
 class Part(NamedTuple):
     """The fitted model of some series, and the data that the whole fit needs from it.
 
@@ -315,7 +287,7 @@ def _whole(panel: Panel, config: Config, *, tuned: bool = False) -> tuple[Panel,
         transform = transform.with_static(panel.only(trained))
     sampling = Sampling.of(config, panel.ids, trained, int(panel.mask.sum(1).max()))
     if config.start == "pooled" and not tuned:  # otherwise no series influences another
-        transform = _learned(transform, panel, config, sampling)
+        transform = learned(transform, panel, config, sampling)
         if transform.common_seasons or transform.usually_counts:  # also beyond the sample
             transform = transform.with_series(panel, config.season)
         networks = sampling.networks
@@ -427,151 +399,6 @@ def _usual(spacing: Float[np.ndarray, " series"]) -> float:
     """Return the median spacing, to use for series of one row; 1 where no series has one."""
     known = spacing[np.isfinite(spacing)]
     return float(np.percentile(known, 50, method="lower")) if len(known) else 1.0
-
-
-def learn_common(
-    panel: Panel,
-    config: Config,
-    seed: int,
-    sampling: "Sampling",
-    *,
-    tune: bool = False,
-    on_progress: Callable[[swarm.Progress], None] | None = None,
-) -> Common:
-    """Learn what the networks of all series share, for a fit of several parts.
-
-    - ``panel``: the series of ``sampling``
-    - others as for :func:`fit`
-    """
-    config, network = with_network(config, None)
-    steps = sampling.steps
-    transform = transform_of(config, panel).with_static(panel)
-    bare = dataclasses.replace(transform, natures={})
-    if config.start != "pooled" or tune:
-        return Common(sampling.weighed, steps, bare)
-    transform = _learned(transform, panel, config, sampling)
-    common = Common(
-        sampling.weighed, steps, dataclasses.replace(transform, natures={}),
-        networks=sampling.networks,
-    )  # fmt: skip
-    if not sampling.networks:
-        return common
-    part = panel.only(sampling.trained)
-    transform = transform.with_series(part, config.season)
-    held_back = part.mask.sum(1) // 2
-    transformed = transform.with_experts(part, held_back).apply(part, config.horizon, steps)
-    pooled = train_pooled(
-        config, split_of(config, steps), transformed.features.shape[-1], network,
-        series_data(config, transformed), seed, on_progress=on_progress,
-    )  # fmt: skip
-    every = np.ones(len(part.ids), bool)
-    known = with_opinions(
-        common.transform, config, network, pooled.params, transformed, part, every
-    )
-    return common._replace(transform=known, pooled=pooled)
-
-
-def _learned(transform: Transform, panel: Panel, config: Config, sampling: "Sampling") -> Transform:
-    """Return the transform with what it learns from the sample of a panel."""
-    some = panel.only(sampling.weighed)
-    modelled = sampling.networks and config.common_volatility
-    held_back = validation_of(config, some.mask.sum(1)) if modelled else None
-    made = transform.learned_from(some, config.horizon, held_back)
-    if panel.auxiliary is not None and made.common_volatility is None:
-        warnings.warn(
-            "nothing is learned from other series, since these have no networks",
-            ForecasterWarning,
-            stacklevel=4,
-        )
-    # Networks learn by themselves how errors grow with the horizon.
-    return dataclasses.replace(made, growth=()) if sampling.networks else made
-
-
-class Sampling(NamedTuple):
-    """The samples from which a fit learns what all of its series share.
-
-    - ``ids``: all sampled series, in the order of the fit
-    - ``weighed``: the series that weights and widths are learned from
-    - ``trained``: the series that the common networks are trained on
-    - ``steps``: steps that all histories are padded to
-    - ``networks``: see :class:`Common`
-    """
-
-    ids: tuple[str, ...]
-    weighed: tuple[str, ...]
-    trained: tuple[str, ...]
-    steps: int
-    networks: bool
-
-    @staticmethod
-    def of(config: Config, ids: Sequence[str], trained: Sequence[str], steps: int) -> "Sampling":
-        """Draw the sample.
-
-        - ``config``: the config of the fit
-        - ``ids``: all series of the fit, those that networks are ``trained`` on among them
-        - ``steps``: rows of the longest
-        """
-        networks = worth_networks(config, len(trained), len(ids))
-        weighed, own = (
-            tuple(some[int(row)] for row in sample_of(some, steps))
-            for some in (ids, trained if networks else ())
-        )
-        either = {*weighed, *own}
-        return Sampling(
-            tuple(name for name in ids if name in either), weighed, own, padded_steps(steps),
-            networks,
-        )  # fmt: skip
-
-
-class Usable(NamedTuple):
-    """The series of a panel that can be forecast.
-
-    - ``rows``: the number of rows of each series
-    - ``trained``: the series that networks of their own are trained on
-    - ``skipped``: the others, with the reason
-    """
-
-    rows: dict[str, int]
-    trained: list[str]
-    skipped: dict[str, Skipped]
-
-
-def transform_of(config: Config, panel: Panel) -> Transform:
-    """Return the transform of a panel under a config."""
-    alone = config.model if config.is_classical else None
-    return Transform.choose(config.transform, panel, config.season, alone)
-
-
-def usable_rows(panel: Panel, config: Config) -> Usable:
-    """Return the rows of each series that can be forecast, and why the others cannot."""
-    transform = transform_of(config, panel)
-    try:
-        kept = usable(panel, config, transform)
-    except NoSeries as error:
-        return Usable({}, [], error.skipped)
-    own = trains(kept, config, transform)
-    rows = dict(zip(kept.ids, map(int, kept.mask.sum(1)), strict=True))
-    trained = [name for name, one in zip(kept.ids, own, strict=True) if one]
-    return Usable(rows, trained, dict(kept.skipped))
-
-
-def usable(panel: Panel, config: Config, transform: Transform) -> Panel:
-    """Return the panel without series that are too short or that the transform cannot take."""
-    rows = transform.usable_rows(panel)
-    reasons = rows.reasons() | behind_market(panel)
-    if transform.takes_any:
-        reasons = rows.too_far_apart() | reasons
-        for name, count in zip(panel.ids, panel.mask.sum(1), strict=True):
-            if not count:
-                reasons[name] = Skipped(Kind.TOO_SHORT, 0, 1, detail="its first")
-        return panel.only([name for name in panel.ids if name not in reasons], reasons)
-    seasonal = f" + season {transform.season}" if transform.rows_needed() else ""
-    needed = config.rows_to_fit + transform.rows_needed()
-    for name, rows in zip(panel.ids, panel.mask.sum(1), strict=True):
-        if rows < needed:
-            why = config.why_rows + seasonal
-            reasons[name] = Skipped(Kind.TOO_SHORT, int(rows), needed, detail=why)
-    return panel.only([name for name in panel.ids if name not in reasons], reasons)
 
 
 def _broken(report: pd.DataFrame) -> dict[str, Skipped]:

@@ -22,7 +22,8 @@ from forecaster.errors import (
     wrong_argument,
 )
 from forecaster.forecasting.fitting.checking import check_training
-from forecaster.forecasting.fitting.fit import Common, fit_part
+from forecaster.forecasting.fitting.common import Common
+from forecaster.forecasting.fitting.fit import fit_part
 from forecaster.forecasting.fitting.pooled import Pooled
 from forecaster.forecasting.model import Model, check_model, join_models
 from forecaster.forecasting.predicting.matching import match_panel
