@@ -1,5 +1,9 @@
-"""Work on parts of arrays in several threads, where NumPy and SciPy work without Python's lock."""
+"""Do the same work for parts of many rows or files, in several threads.
 
+That takes less time where NumPy, SciPy or the system work without Python's lock.
+"""
+
+import contextvars
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -7,6 +11,7 @@ from typing import TypeVar
 from forecaster.processes import cores
 
 _T = TypeVar("_T")
+_MOST = 8  # threads, since each has a part in memory
 
 
 def by_parts(
@@ -14,14 +19,16 @@ def by_parts(
 ) -> list[_T]:
     """Return what a function makes of each part of some rows, in order.
 
-    - ``function``: takes a part's slice; runs in several threads at the same time, so it changes
-      nothing that all of them share, such as the filters of warnings
+    - ``function``: takes a part's slice; runs in several threads at the same time, so of what they
+      share it may change only the rows of its part, not the filters of warnings, for instance
     - ``at_once``: number of rows in a part
-    - ``threads``: number of threads; by default one for each core
+    - ``threads``: number of threads; by default one for each core, at most 8
     """
-    parts = [slice(low, min(low + at_once, rows)) for low in range(0, rows, at_once)]
-    threads = min(threads or cores(), len(parts))
+    parts = [slice(low, low + at_once) for low in range(0, rows, at_once)]
+    threads = min(threads or min(_MOST, cores()), len(parts))
     if threads <= 1:
         return [function(part) for part in parts]
+    # NumPy keeps in the context how it treats errors.
+    contexts = [contextvars.copy_context() for _ in parts]
     with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(function, parts))
+        return list(pool.map(lambda context, part: context.run(function, part), contexts, parts))

@@ -2,6 +2,7 @@
 
 import threading
 
+import numpy as np
 import pytest
 
 from forecaster.threads import by_parts
@@ -28,3 +29,12 @@ def test_an_error_in_a_part_is_raised(threads):
 
     with pytest.raises(ValueError, match="in the fourth part"):
         by_parts(odd, 8, 1, threads)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_numpy_treats_errors_as_the_caller_said(threads):
+    def log_of_zero(_: slice) -> None:
+        np.log(np.zeros(1))
+
+    with np.errstate(divide="raise"), pytest.raises(FloatingPointError):
+        by_parts(log_of_zero, 2, 1, threads)

@@ -3,7 +3,7 @@
 from typing import TypeAlias
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 
 from forecaster.linear_filter import linear_filter
 
@@ -46,19 +46,40 @@ def decayed_mean(values: Rows, decay: float) -> Rows:
 
 
 def _decayed_means(values: Rows, decay: float, weights: Float[np.ndarray, " count"]) -> Rows:
-    """Return the means of some series; ``weights``: their sum by the number of known values."""
+    """Return the means of some series.
+
+    ``weights``: the sum of the weights, by the number of known values
+    """
     known = ~np.isnan(values)
     counts = np.cumsum(known, axis=1, dtype=np.int32)
     shares = np.where(known, values, 0.0)
     shares *= 1 - decay
     totals = _accumulated(shares, decay)
     # At a missing value nothing decays, and the filter makes NaN of infinite values.
-    special = np.isinf(shares) | (~known & (counts > 0))
-    for row in np.flatnonzero(special.any(1)):
-        sums = _with_infinite(shares[row, known[row]], decay)
-        totals[row] = np.append(sums, np.nan)[counts[row] - 1]
+    special = np.flatnonzero((np.isinf(shares) | (~known & (counts > 0))).any(1))
+    if len(special):
+        totals[special] = _special_totals(shares[special], known[special], counts[special], decay)
     totals /= weights[counts]
     return totals
+
+
+def _special_totals(
+    shares: Rows,
+    known: Bool[np.ndarray, "series step"],
+    counts: Int[np.ndarray, "series step"],
+    decay: float,
+) -> Rows:
+    """Return the totals of series with gaps or infinite values; ``counts``: of known values."""
+    series, steps = np.nonzero(known)
+    packed = np.zeros(shares.shape)  # the known values without gaps
+    packed[series, counts[series, steps] - 1] = shares[series, steps]
+    totals = _accumulated(packed, decay)
+    infinite = np.isinf(packed)
+    for row in np.flatnonzero(infinite.any(1)):
+        first = int(infinite[row].argmax())  # from here on all totals are infinite, or NaN
+        with np.errstate(invalid="ignore"):
+            totals[row, first:] = np.cumsum(packed[row, first:])
+    return np.take_along_axis(totals, np.maximum(counts - 1, 0), axis=1)
 
 
 def _accumulated(
@@ -66,18 +87,6 @@ def _accumulated(
 ) -> Float[np.ndarray, "*series step"]:
     """Return the sum up to each finite share, in which every earlier one has decayed."""
     return linear_filter([1.0], [1.0, -decay], shares)
-
-
-def _with_infinite(
-    shares: Float[np.ndarray, " share"], decay: float
-) -> Float[np.ndarray, " share"]:
-    """Return the sums of one series, whose shares may be infinite."""
-    sums, infinite = _accumulated(shares, decay), np.isinf(shares)
-    if infinite.any():
-        first = int(infinite.argmax())  # from here on all sums are infinite, or NaN
-        with np.errstate(invalid="ignore"):
-            sums[first:] = np.cumsum(shares[first:])
-    return sums
 
 
 def squash(values: np.ndarray) -> np.ndarray:

@@ -249,7 +249,7 @@ def _joined(parts: Sequence[Validated]) -> Validated:
 
 
 def validate_part(job: Job, part: Part) -> Validated:
-    """Validate a part, on a worker, which has a single core."""
+    """Validate a part, on a worker, which may only use the cores that it was given."""
     return _validate(job, part.span, threads=1)
 
 

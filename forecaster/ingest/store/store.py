@@ -58,8 +58,7 @@ from forecaster.threads import by_parts
 _QUARANTINE = "quarantine"
 _AGAIN = "`forecaster ingest` sets it aside and fetches the series again"
 _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
-_READERS = 8  # threads that read files, at most
-_READ_AT_ONCE = 8  # files that a thread reads before it asks for more
+_READ_AT_ONCE = 8  # the most files that a thread reads before it asks for more
 # Age in seconds at which no reader uses an index that names an old file any more.
 _SWEPT_AFTER = 3600.0
 
@@ -507,10 +506,8 @@ class Store:
 
 def _of_each(function: Callable[[str], _T], names: Sequence[str]) -> Iterator[tuple[str, _T]]:
     """Yield each name with the result of a function that reads its file; threads call it."""
-    parts = by_parts(
-        lambda some: [function(name) for name in names[some]],
-        len(names), _READ_AT_ONCE, min(_READERS, cores()),
-    )  # fmt: skip
+    at_once = max(1, min(_READ_AT_ONCE, len(names) // (4 * cores())))  # of few files, all read some
+    parts = by_parts(lambda some: [function(name) for name in names[some]], len(names), at_once)
     yield from zip(names, itertools.chain.from_iterable(parts), strict=True)
 
 

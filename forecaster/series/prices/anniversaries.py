@@ -5,7 +5,7 @@ same weekday. The market knows the day in advance; a network learns it from past
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from jaxtyping import Int
@@ -42,10 +42,11 @@ def active_days(
         sources = _anniversaries(times[positions[rows[0], begin:]], offsets)
         for low in range(0, len(rows), _AT_ONCE):
             some = rows[low : low + _AT_ONCE]
-            ahead = _means_at(activity[some, begin:], sources)
-            features[0][some, begin:] = ahead[0] / 2 + ahead[1] + ahead[2] / 2
+            means = _means_at(activity[some, begin:], sources)
+            before, at, after = (next(means) for _ in range(3))
+            features[0][some, begin:] = before / 2 + at + after / 2
             if horizon > 1:
-                features[1][some, begin:] = functools.reduce(np.fmax, ahead[2:])
+                features[1][some, begin:] = functools.reduce(np.fmax, means, after)
     return features
 
 
@@ -75,8 +76,8 @@ def _anniversaries(
     return rows
 
 
-def _means_at(activity: Rows, sources: Int[np.ndarray, "offset week step"]) -> list[Rows]:
-    """Return, for each offset, the mean of the values in the rows of all weeks.
+def _means_at(activity: Rows, sources: Int[np.ndarray, "offset week step"]) -> Iterator[Rows]:
+    """Yield, for each offset, the mean of the values in the rows of all weeks.
 
     NaN where none is known.
     """
@@ -86,12 +87,10 @@ def _means_at(activity: Rows, sources: Int[np.ndarray, "offset week step"]) -> l
     # In this order a day's values of all series lie together.
     values = np.concatenate([np.where(unknown, 0.0, by_day), nothing])
     known = np.concatenate([~unknown, nothing.astype(bool)])
-    means: list[Rows] = []
     for weeks in sources:
         total, count = np.zeros(by_day.shape), np.zeros(by_day.shape)
-        for rows in weeks:
-            total += values[rows]
-            count += known[rows]
         with np.errstate(invalid="ignore"):
-            means.append((total / count).T)
-    return means
+            for rows in weeks:
+                total += values[rows]
+                count += known[rows]
+            yield (total / count).T
