@@ -222,15 +222,17 @@ def test_proposals_from_the_latest_rows_are_those_from_all(tmp_path, monkeypatch
         for name, rows in table.groupby("unique_id"):
             store.write(str(name), rows.drop(columns="unique_id").reset_index(drop=True))
         store.commit()
-    kept: list[int] = []
-    of_part = adjusting.proposed_of
+    kept: list[tuple[int, ...]] = []
+    on_axis = adjusting.on_axis
 
-    def watched(store, panel):
-        kept.append(len(panel.times))
-        return of_part(store, panel)
+    def watched(panel, times):
+        kept.append(panel.values.shape)
+        return on_axis(panel, times)
 
-    monkeypatch.setattr(adjusting, "proposed_of", watched)
+    monkeypatch.setattr(adjusting, "on_axis", watched)
     monkeypatch.setattr(adjusting, "AT_A_TIME", 5)
     whole = proposals(Panel.from_frame(table))
     assert {"T3", "T5"} <= set(whole) and adjusting.proposed(store) == whole
-    assert kept[0] < table["ds"].nunique()
+    assert list(adjusting.proposed(store)) == list(whole)
+    for series, times, _ in kept:
+        assert series <= 5 and times < table["ds"].nunique()

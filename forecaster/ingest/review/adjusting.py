@@ -1,13 +1,21 @@
 """Apply adjustments to a store on request: the proposed ones, or a factor that a user gives."""
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date
 
 import numpy as np
 
 from forecaster.errors import NoSeries, UsageError, listed
 from forecaster.home import Home
-from forecaster.ingest.review.adjustments import ROWS_SEEN, Proposal, proposals
+from forecaster.ingest.review.adjustments import (
+    ROWS_SEEN,
+    Moves,
+    Proposal,
+    proposals,
+    proposals_by_moves,
+)
 from forecaster.ingest.review.review import AT_A_TIME, review
 from forecaster.ingest.store.adjusting import (
     Adjustment,
@@ -18,8 +26,9 @@ from forecaster.ingest.store.adjusting import (
 from forecaster.ingest.store.export import find_store
 from forecaster.ingest.store.series_file import Arrays
 from forecaster.ingest.store.store import Store
-from forecaster.series import Panel
+from forecaster.series import Layout, Panel, on_axis, union_of
 
+_SEEN = ("y", "adj_close", "close", "open")  # channels that proposals look at
 _NONE = 1.0  # the factor that is kept for a jump that does not come from a split
 
 
@@ -27,20 +36,45 @@ def proposed(store: Store) -> dict[str, Proposal]:
     """Return the adjustment that the stored prices of each series call for, if any, by series."""
     if _of_values(store):
         return {}
-    ids, series = store.ids, dict[str, Arrays]()
-    for low in range(0, len(ids), AT_A_TIME):  # all rows of all series may not fit into memory
-        part, _ = store.read_arrays(ids[low : low + AT_A_TIME])
-        series |= {name: _latest(each) for name, each in part.items()}
-    try:
-        return proposed_of(store, Panel.from_arrays(series)) if series else {}
-    except NoSeries:
+    latest = _latest_prices(store)
+    kinds = Counter(each.times.dtype.kind for each in latest.values())
+    channels = dict.fromkeys(name for each in latest.values() for name in each.channels)
+    if not latest or "y" in channels or 2 * kinds["M"] < len(latest):
         return {}
+    layout = Layout("M", tuple(channels))
+    axis = union_of(
+        each.times.astype("datetime64[ns]")
+        for each in latest.values()
+        if each.times.dtype.kind == "M"
+    )
+    ids: list[str] = []
+    moves: list[Moves] = []
+    for names in _parts(list(latest)):
+        with contextlib.suppress(NoSeries):
+            panel = Panel.from_arrays({name: latest.pop(name) for name in names}, layout=layout)
+            ids += panel.ids
+            moves.append(Moves.of(on_axis(panel, axis)))
+    return _not_dismissed(store, proposals_by_moves(ids, Moves.joined(moves))) if moves else {}
 
 
-def _latest(series: Arrays) -> Arrays:
-    """Return a copy of the rows that proposals look at."""
-    times, values, channels = series
-    return Arrays(times[-ROWS_SEEN:].copy(), values[-ROWS_SEEN:].copy(), channels)
+def _latest_prices(store: Store) -> dict[str, Arrays]:
+    """Return the rows and channels that proposals look at, of all series that can be read."""
+    latest: dict[str, Arrays] = {}
+    shared: dict[tuple[str, bytes], np.ndarray] = {}  # most series have the same times
+    for names in _parts(store.ids):  # all rows of all series may not fit into memory
+        for name, (times, values, channels) in store.read_arrays(names)[0].items():
+            own, values = times[-ROWS_SEEN:], values[-ROWS_SEEN:]
+            if np.isinf(values).any():
+                continue
+            own = shared.setdefault((own.dtype.str, own.tobytes()), own.copy())
+            seen = [column for column, channel in enumerate(channels) if channel in _SEEN]
+            latest[name] = Arrays(own, values[:, seen], tuple(channels[column] for column in seen))
+    return latest
+
+
+def _parts(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    for low in range(0, len(ids), AT_A_TIME):
+        yield ids[low : low + AT_A_TIME]
 
 
 def _of_values(store: Store) -> bool:
@@ -54,7 +88,10 @@ def _of_values(store: Store) -> bool:
 
 def proposed_of(store: Store, panel: Panel) -> dict[str, Proposal]:
     """Return the proposals for some of a store's series, without those that were dismissed."""
-    found = proposals(panel)
+    return _not_dismissed(store, proposals(panel))
+
+
+def _not_dismissed(store: Store, found: dict[str, Proposal]) -> dict[str, Proposal]:
     kept = read_adjustments(store.folder) if found else {}
     dismissed = {
         (name, one.time) for name, each in kept.items() for one in each if one.factor == _NONE

@@ -5,6 +5,7 @@ proposal: :mod:`forecaster.ingest.store.adjusting` applies it on request.
 """
 
 import warnings
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -53,10 +54,14 @@ def proposals(panel: Panel) -> dict[str, Proposal]:
     """
     if panel.target == "y" or panel.times.dtype.kind != "M":
         return {}
-    moves = _Moves.of(panel)
+    return proposals_by_moves(panel.ids, Moves.of(panel))
+
+
+def proposals_by_moves(ids: Sequence[str], moves: "Moves") -> dict[str, Proposal]:
+    """Return the proposals for some series, by their moves."""
     together = _moved_together(moves.to_close)
     found: dict[str, Proposal] = {}
-    for row, name in enumerate(panel.ids):
+    for row, name in enumerate(ids):
         days = np.flatnonzero(together & np.isfinite(moves.to_close[:, row]))
         if len(days):
             factor = float(np.exp(np.nanmedian(moves.to_close[days[-1]])))
@@ -67,7 +72,7 @@ def proposals(panel: Panel) -> dict[str, Proposal]:
     return found
 
 
-class _Moves(NamedTuple):
+class Moves(NamedTuple):
     """The log moves of all series at the latest times, from the close before; NaN in gaps.
 
     - ``times`` (time,): the times
@@ -81,8 +86,8 @@ class _Moves(NamedTuple):
     usual: np.ndarray
 
     @staticmethod
-    def of(panel: Panel) -> "_Moves":
-        """Measure the moves of prices."""
+    def of(panel: Panel) -> "Moves":
+        """Measure the moves of prices by date."""
         low = max(0, len(panel.times) - ROWS_SEEN)
         close = np.where(panel.mask, panel.channel(panel.target), np.nan)[:, low:].T
         opened = close
@@ -94,7 +99,17 @@ class _Moves(NamedTuple):
             warnings.simplefilter("ignore", RuntimeWarning)  # from series without a row
             to_close, to_open = np.log(close / before), np.log(opened / before)
             usual = 1.4826 * np.nanmedian(np.abs(to_close), axis=0)
-        return _Moves(panel.times[low:][-LATEST:], to_close[-LATEST:], to_open[-LATEST:], usual)
+        to_close, to_open = to_close[-LATEST:].copy(), to_open[-LATEST:].copy()
+        return Moves(panel.times[low:][-LATEST:], to_close, to_open, usual)
+
+    @staticmethod
+    def joined(parts: Sequence["Moves"]) -> "Moves":
+        """Join the moves of parts of the series, which have the same time axis."""
+        to_close, to_open, usual = (
+            np.concatenate(each, axis=-1)
+            for each in zip(*(part[1:] for part in parts), strict=True)
+        )
+        return Moves(parts[0].times, to_close, to_open, usual)
 
 
 def _moved_together(moves: np.ndarray) -> np.ndarray:
@@ -130,7 +145,7 @@ def _alike(moves: np.ndarray) -> bool:
     return bool(np.median(np.ptp(known, axis=1)) < np.median(np.abs(np.median(known, axis=1))))
 
 
-def _split(moves: _Moves, row: int) -> Proposal | None:
+def _split(moves: Moves, row: int) -> Proposal | None:
     """Return the latest move by an exact ratio, without pairs of moves that cancel each other."""
     left: list[Proposal] = []
     for time in np.flatnonzero(np.abs(moves.to_close[:, row]) > _LEAST_SPLIT):
