@@ -8,6 +8,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.pipeline import lateness
+from forecaster.pipeline.lateness import Ends
 from forecaster.series import regular_sessions
 
 SESSIONS = regular_sessions("2022-01-03", "2024-06-28")
@@ -72,19 +73,35 @@ def test_one_alone_is_compared_with_the_other_stored_series():
     made = panel(AAA="2024-05-23")
     others = {"BBB": np.datetime64("2024-05-28"), "CCC": np.datetime64("2024-05-24")}
     assert lateness.sessions_behind(made) == {}
-    assert lateness.sessions_behind(made, {**others, "DDD": others["BBB"]}) == {"AAA": 2}
-    assert lateness.sessions_behind(made, {"BBB.T": others["BBB"], "CCC.T": others["BBB"]}) == {}
+    assert lateness.sessions_behind(made, Ends({**others, "DDD": others["BBB"]})) == {"AAA": 2}
+    elsewhere = Ends({"BBB.T": others["BBB"], "CCC.T": others["BBB"]})
+    assert lateness.sessions_behind(made, elsewhere) == {}
+
+
+def test_the_ends_of_all_series_give_what_each_part_of_them_gives_beside_the_others():
+    random = np.random.default_rng(0)
+    days = pd.bdate_range("2024-05-01", "2024-05-24").strftime("%Y-%m-%d")
+    names = [f"{letter * 3}{ending}" for letter in "ABCDEFG" for ending in ("", ".T", ".L")]
+    made = panel(**dict(zip(names, random.choice(days[-4:], len(names)), strict=True)))
+    ends = dict(zip(names, (made.times[own][-1] for own in made.mask), strict=True))
+    together = lateness.sessions_behind(made)
+    assert 0 < len(together) < len(names)
+    for some in (names[:1], names[3:9], names):
+        part = lateness.sessions_behind(made.only(some), Ends(ends))
+        assert part == {name: count for name, count in together.items() if name in some}
 
 
 def test_series_that_had_ended_at_the_fit_are_known_to_have():
     made = panel(AAA="2024-04-23", BBB="2024-05-24", CCC="2024-05-28", DDD="2024-05-28")
     fit = {name: np.datetime64("2024-05-24") for name in made.ids}
     then = {**fit, "AAA": np.datetime64("2024-04-23")}
-    assert lateness.ended_before(made, then) == ["AAA"]  # BBB is late only since the fit
-    assert lateness.ended_before(made, {**then, "AAA": np.datetime64("2024-04-22")}) == []
-    assert lateness.ended_before(made.only(["AAA"]), then) == ["AAA"]  # whichever are asked for
+    known = Ends.at_fit(then)
+    assert lateness.ended_before(made, known) == ["AAA"]  # BBB is late only since the fit
+    assert lateness.ended_before(made.only(["AAA"]), known) == ["AAA"]  # whichever are asked for
+    earlier = Ends.at_fit({**then, "AAA": np.datetime64("2024-04-22")})
+    assert lateness.ended_before(made, earlier) == []
     close = dataclasses.replace(made, channels=("close",), target="close")
-    assert lateness.ended_before(close, then) == []
+    assert lateness.ended_before(close, known) == []
 
 
 def test_a_series_that_ends_after_the_fit_has_not_ended_before_it_though_others_were_updated():
@@ -93,5 +110,5 @@ def test_a_series_that_ends_after_the_fit_has_not_ended_before_it_though_others_
     fit = np.datetime64("2024-05-28", "ns")
     until = dict.fromkeys("abc", np.datetime64("2024-06-28", "ns"))
     until |= {"dead": fit, "old": np.datetime64("2023-06-28", "ns")}
-    assert lateness.ended_before(there, until, fit) == ["old"]
-    assert lateness.ended_before(there, until) == ["dead", "old"]
+    assert lateness.ended_before(there, Ends.at_fit(until, fit)) == ["old"]
+    assert lateness.ended_before(there, Ends.at_fit(until)) == ["dead", "old"]

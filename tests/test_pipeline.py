@@ -65,10 +65,10 @@ def test_tickers_are_found_in_any_spelling_and_others_named(home):
 
 
 def test_a_prediction_keeps_the_latest_rows_of_its_panel(home):
-    short, long = (predict_from_home(home, ["XOM"], (80,), history=n).panel for n in (10, 300))
-    assert [int(panel.mask.sum()) for panel in (short, long)] == [252, 300]
+    panels = [predict_from_home(home, ["XOM"], (80,), history=n).panel for n in (None, 0, 30, 300)]
+    assert [int(panel.mask.sum()) for panel in panels] == [252, 21, 30, 300]
     whole = panel_from_store(Store.open(home, "simulated"), ["XOM"])
-    for panel in (short, long):
+    for panel in panels:
         assert panel.channels == whole.channels and panel.target == whole.target
         assert panel.frequency == whole.frequency
         rows = len(panel.times)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from forecaster.ingest import CovariateFiles, Groups
     from forecaster.pipeline import Prediction
 
+_PICTURED = 252  # the fewest latest rows of each series for pages and pictures
 _FULL_TABLES = 5  # for more series than this, one line each
 _MOST_JUMPS = 10
 _NO_WIDTH = 1e-6  # share of a value; a narrower band has no width
@@ -191,10 +192,12 @@ def predict(
     chosen = ctx.get_parameter_source("level") is ParameterSource.COMMANDLINE
     outputs.check_held(shown.levels if chosen else (), shown.quantiles)
     fixed = FIXED_QUANTILES if outputs.layout == "fixed" else ()
+    pictured = outputs.page is not None or outputs.picture is not None
     result = predict_from_home(
         home, None if everything else tickers, shown.levels, run, n_paths, covariates,
-        history=history, on_notice=say, end=end, newcomers=newcomers,
-        quantiles=sorted({*shown.quantiles, *fixed}), max_late=max_late, sums=weights,
+        history=max(history or 0, _PICTURED) if pictured else 0, on_notice=say, end=end,
+        newcomers=newcomers, quantiles=sorted({*shown.quantiles, *fixed}), max_late=max_late,
+        sums=weights,
     )  # fmt: skip
     _warn(result)
     if outputs.table(result, whole=not everything):

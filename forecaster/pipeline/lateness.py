@@ -2,7 +2,9 @@
 
 import dataclasses
 import functools
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
@@ -23,8 +25,36 @@ _UNKNOWN = 2
 _NEW_YORK = "America/New_York"
 
 
+class Ends:
+    """The latest times of many series, counted by exchange once, for all parts of a prediction.
+
+    ``of``: the latest time of each series
+    """
+
+    def __init__(self, of: Mapping[str, np.datetime64] = MappingProxyType({})):
+        self.of = of
+
+    @staticmethod
+    def at_fit(until: Mapping[str, np.generic], fit: np.datetime64 | None = None) -> "Ends":
+        """Return the ends at the first fit of the series that have dates.
+
+        - ``until``: the time of the last row that each series learned from
+        - ``fit``: the latest time of any series at the first fit, if the model was updated since
+        """
+        then = {name: time for name, time in until.items() if isinstance(time, np.datetime64)}
+        return Ends(then if fit is None else {name: min(time, fit) for name, time in then.items()})
+
+    @functools.cached_property
+    def counts(self) -> Mapping[str | None, Mapping[np.datetime64, int]]:
+        """The number of series by end, for each exchange."""
+        counts: dict[str | None, Counter[np.datetime64]] = defaultdict(Counter)
+        for name, last in self.of.items():
+            counts[exchange_of(name)][last] += 1
+        return counts
+
+
 def sessions_late(
-    panel: Panel, end: Date | None = None, others: Mapping[str, np.datetime64] | None = None
+    panel: Panel, end: Date | None = None, others: Ends | None = None
 ) -> dict[str, int]:
     """Return the number of sessions that are over and that a series has no row for, by series.
 
@@ -46,38 +76,31 @@ def sessions_late(
     }
 
 
-def sessions_behind(
-    panel: Panel, others: Mapping[str, np.datetime64] | None = None
-) -> dict[str, int]:
+def sessions_behind(panel: Panel, others: Ends | None = None) -> dict[str, int]:
     """Return the number of sessions that a series lacks and most others have, for series behind.
 
     Only series of the same exchange and frequency are compared, since others may close later.
 
-    ``others``: the latest times of further series; their frequency is not compared
+    ``others``: the ends of further series; their frequency is not compared
     """
     rows = {name: times for name, times in _times_of(panel) if times.dtype.kind == "M"}
     frequencies = {name: _without_day(times) for name, times in rows.items()}
-    return _behind({name: times[-1] for name, times in rows.items()}, frequencies, others or {})
+    its = {name: times[-1] for name, times in rows.items()}
+    return _behind(its, frequencies, others or Ends())
 
 
-def ended_before(
-    panel: Panel, until: Mapping[str, np.generic], fit: np.datetime64 | None = None
-) -> list[str]:
+def ended_before(panel: Panel, then: Ends) -> list[str]:
     """Return the series without a row since the fit that were already behind others at the fit.
 
     Such series ended on purpose: their end was known when the model was trained. Prices are never
     returned, since a forecast needs today's price.
 
-    - ``until``: the time of the last row at the fit, of all series of the fit
-    - ``fit``: the latest time of any series at the first fit, if the model was updated since
+    ``then``: the ends at the fit, of all its series
     """
     if panel.target != "y":
         return []
     rows = {name: times for name, times in _times_of(panel) if times.dtype.kind == "M"}
-    then = {name: time for name, time in until.items() if isinstance(time, np.datetime64)}
-    if fit is not None:
-        then = {name: min(time, fit) for name, time in then.items()}
-    its = {name: then[name] for name in rows if name in then}
+    its = {name: then.of[name] for name in rows if name in then.of}
     behind = _behind(its, {name: _without_day(rows[name]) for name in its}, then)
     return [name for name in behind if rows[name][-1] <= its[name]]
 
@@ -90,26 +113,36 @@ def _without_day(times: np.ndarray) -> Frequency:
 def _behind(
     ends: Mapping[str, np.datetime64],
     frequencies: Mapping[str, Frequency],
-    others: Mapping[str, np.datetime64],
+    others: Ends,
 ) -> dict[str, int]:
     """Return the number of sessions by which series end before most others of their kind.
 
     Series of one kind have the same exchange and frequency. Series that are not behind are left
-    out. ``others``: further ends, of any frequency
+    out. ``others``: further ends, of any frequency; those of these series do not count
     """
     groups: dict[tuple[Frequency, str | None], dict[str, np.datetime64]] = {}
     for name, last in ends.items():
         groups.setdefault((frequencies[name], exchange_of(name)), {})[name] = last
-    further: dict[str | None, list[np.datetime64]] = {}
-    for name in others.keys() - ends.keys():
-        further.setdefault(exchange_of(name), []).append(others[name])
+    own: dict[str | None, Counter[np.datetime64]] = defaultdict(Counter)
+    for name in ends:
+        if name in others.of:
+            own[exchange_of(name)][others.of[name]] += 1
     behind: dict[str, int] = {}
     for (frequency, exchange), its in groups.items():
-        every = sorted([*its.values(), *further.get(exchange, [])])
-        usual = every[len(every) // 2]
+        every = Counter(its.values())
+        every.update(others.counts.get(exchange, {}))
+        every.subtract(own[exchange])
+        usual = _middle(every)
         counts = {last: frequency.elapsed(last, usual) for last in set(its.values())}
         behind |= {name: counts[last] for name, last in its.items() if counts[last]}
     return behind
+
+
+def _middle(counts: Mapping[np.datetime64, int]) -> np.datetime64:
+    """Return the median of times, of two the later one; ``counts``: how often each occurs."""
+    times = sorted(counts)
+    upto = np.cumsum([counts[time] for time in times])
+    return times[int(np.searchsorted(upto, upto[-1] // 2, side="right"))]
 
 
 def ends_of(panel: Panel) -> dict[str, str]:

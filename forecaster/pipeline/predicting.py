@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -35,7 +36,13 @@ from forecaster.forecasting import (
 )
 from forecaster.home import Home, run_name
 from forecaster.ingest import CovariateFiles, Date, Proposal, Reading
-from forecaster.pipeline.lateness import ended_before, ends_of, sessions_behind, sessions_late
+from forecaster.pipeline.lateness import (
+    Ends,
+    ended_before,
+    ends_of,
+    sessions_behind,
+    sessions_late,
+)
 from forecaster.pipeline.running_periods import running_periods, warn_of_running_periods
 from forecaster.record import Made, keep
 from forecaster.series import LatestRows, Panel, latest_rows_said, warn_of_latest_rows
@@ -50,11 +57,13 @@ from forecaster.storage import (
     forecasting_panel,
     load,
     save_run,
+    stored_ends,
     stored_newcomers,
     under_new_names,
 )
 
-_KEPT = 252  # latest rows of each series that a prediction keeps
+# Latest rows of each series that a prediction keeps by default, and at the least.
+_KEPT, _LEAST_KEPT = 252, 21
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,8 +71,7 @@ class Prediction:
     """Forecasts of a saved model.
 
     - ``model``: a model of these series, of several shards the first one's
-    - ``panel``: the stored prices that the forecasts are made from, the latest 252 rows of each
-      series, or ``history`` if that is more
+    - ``panel``: the latest rows of the stored prices that the forecasts are made from
     - ``frame``: the forecasts, as :func:`forecaster.predict` returns them
     - ``unknown``: tickers without a network, with the reason
     - ``late``: by series, the number of sessions that are over, but that it has no row of
@@ -138,7 +146,8 @@ def predict_from_home(
     - ``covariates``: files of covariates; by default those that the model was fitted with,
       if the run is under the home
     - ``quantiles``: probabilities beside the bands, as for :func:`forecaster.predict`
-    - ``history``: the fewest latest rows of each series in the panel
+    - ``history``: the number of latest rows of each series in the panel, at least 21; by default
+      252
     - ``end``: the day to forecast from, as if nothing after it were known; None: the latest row
     - ``newcomers``: whether all series include stored ones that are new since the fit, or were too
       short for it; None: if the fit took all that the source held
@@ -164,7 +173,8 @@ def predict_from_home(
     swarm.keep_compiled(home.cache)
     options = (
         home, tuple(level), n_paths, sums, covariates or CovariateFiles(), on_notice,
-        tuple(quantiles), end, max_late, max(_KEPT, history or 0),
+        tuple(quantiles), end, max_late,
+        max(_LEAST_KEPT, _KEPT if history is None else history),
     )  # fmt: skip
     damaged: dict[Path, str] = {}
     passed_over: dict[str, str] = {}
@@ -237,7 +247,8 @@ def _all_series(home: Home, run: OpenRun, *, newcomers: bool | None) -> _Chosen:
     return _Chosen(ids, new, since.retired)
 
 
-class _Asked(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class _Asked:
     """The run to forecast with, and the options; see :func:`predict_from_home`.
 
     ``kept``: latest rows of each series that the prediction keeps
@@ -260,6 +271,16 @@ class _Asked(NamedTuple):
         """Whether these forecasts are scored later: not if they assume something, or look back."""
         return not self.covariates and self.end is None
 
+    @functools.cached_property
+    def ends(self) -> Ends:
+        """The ends of all stored series; none where a day to forecast from was named."""
+        return Ends() if self.end is not None else Ends(stored_ends(self.home, self.run))
+
+    @functools.cached_property
+    def fitted(self) -> Ends:
+        """The ends of all series at the fit."""
+        return Ends.at_fit(self.run.fitted_until, _first_fit(self.run))
+
 
 def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Prediction:
     """Forecast series whose networks are read together, and the stored ones of the unknown.
@@ -276,7 +297,7 @@ def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Pred
     stored = forecasting_panel(home, model, ids, asked.end)
     panel = _with_covariates(stored.panel, model, asked.covariates, home, folder)
     usable = match_panel(model, panel)
-    late = sessions_late(usable, asked.end, stored.ends)
+    late = sessions_late(usable, asked.end, asked.ends)
     usable = _punctual(usable, late, asked.max_late)
     warn_of_running_periods(running_periods(usable), len(usable.ids))
     latest = LatestRows.of(usable)
@@ -302,7 +323,7 @@ def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Pred
         frame = sums_of(paths, groups, model.config.column, asked.level, asked.quantiles)
     late = {name: late[name] for name in usable.ids}
     made = Prediction(model, usable, frame, unknown | lost | broken, late, folder, latest=latest)
-    return _with_warnings(made, stored, asked.run)
+    return _with_warnings(made, stored, asked)
 
 
 def _with_finite(panel: Panel, names: Iterable[str]) -> tuple[Panel, dict[str, Skipped]]:
@@ -312,16 +333,16 @@ def _with_finite(panel: Panel, names: Iterable[str]) -> tuple[Panel, dict[str, S
     return (panel.only([n for n in panel.ids if n in kept]) if broken else panel), broken
 
 
-def _with_warnings(made: Prediction, stored: StoredRows, run: OpenRun) -> Prediction:
+def _with_warnings(made: Prediction, stored: StoredRows, asked: _Asked) -> Prediction:
     """Return a prediction that also says which series jumped, are frozen, or end early."""
-    panel, model, its = made.panel, made.model, set(made.panel.ids)
+    panel, its = made.panel, set(made.panel.ids)
     behind: dict[str, int] = {}
     if not made.simulated:
-        active = stored.ends or its  # whoever names a retired series knows that it has ended
-        behind = {n: k for n, k in sessions_behind(panel, stored.ends).items() if n in active}
+        active = asked.ends.of or its  # whoever names a retired series knows that it has ended
+        behind = {n: k for n, k in sessions_behind(panel, asked.ends).items() if n in active}
     ended: list[str] = []
     if behind and panel.target == "y":  # of all series of the fit, whichever are asked for
-        ended = ended_before(panel, run.fitted_until, _first_fit(model))
+        ended = ended_before(panel, asked.fitted)
     return dataclasses.replace(
         made,
         jumped={name: day for name, day in stored.jumped.items() if name in its},
@@ -483,10 +504,10 @@ def compress_from_home(
     return table, save_run(home, model, METHODS[method])
 
 
-def _first_fit(model: Model) -> np.datetime64 | None:
-    """Return the latest time of the fit, if the model was updated since; None without dates."""
-    fitted = model.provenance.get("fitted_until")
-    if fitted is None or model.fitted_until.dtype.kind != "M":
+def _first_fit(run: OpenRun) -> np.datetime64 | None:
+    """Return the latest time of the fit, if the run was updated since; None without dates."""
+    fitted = run.provenance.get("fitted_until")
+    if fitted is None:
         return None
     with contextlib.suppress(ValueError):  # of a damaged file
         return np.datetime64(fitted, "ns")

@@ -13,6 +13,7 @@ from .runs.prices import SinceFit as SinceFit
 from .runs.prices import StoredRows as StoredRows
 from .runs.prices import forecasting_panel as forecasting_panel
 from .runs.prices import learning_panel as learning_panel
+from .runs.prices import stored_ends as stored_ends
 from .runs.prices import stored_newcomers as stored_newcomers
 from .runs.prices import under_new_names as under_new_names
 from .runs.request import EvaluationRequest as EvaluationRequest

@@ -12,7 +12,7 @@ import numpy as np
 from forecaster.errors import ModelError, check_names, listed
 from forecaster.home import as_folder
 from forecaster.skipped import Skipped
-from forecaster.storage.model.checking import ADVICE, fitted_until_of
+from forecaster.storage.model.checking import ADVICE, facts_of, fitted_until_of
 from forecaster.storage.model.files import check_schema, load_whole, read_rest
 from forecaster.storage.runs.index import Index, is_sharded, read_index
 
@@ -82,6 +82,11 @@ class OpenRun:
     def skipped(self) -> dict[str, Skipped]:
         """The series without networks, with the reason."""
         return self.index.skipped
+
+    @functools.cached_property
+    def provenance(self) -> dict[str, Any]:
+        """How the run was made."""
+        return facts_of(self.rest, self.folder)["provenance"]
 
     @functools.cached_property
     def fitted_until(self) -> dict[str, np.generic]:

@@ -39,15 +39,12 @@ class StoredRows(NamedTuple):
     - ``panel``: the series to forecast, without flagged rows
     - ``jumped``: series whose latest session is a jump that may be an error, with its day
     - ``frozen``: series whose price has not moved for several sessions, with the first of them
-    - ``ends``: the latest stored time of each series of the source that is not retired; empty for
-      a source whose rows only have numbers, and where a day to forecast from was named
     - ``proposed``: adjustments that the prices call for
     """
 
     panel: Panel
     jumped: dict[str, str]
     frozen: dict[str, str]
-    ends: dict[str, np.datetime64]
     proposed: dict[str, Proposal]
 
 
@@ -76,8 +73,7 @@ def forecasting_panel(
     jumped = {str(row.unique_id): show_time(row.ds) for row in latest.itertuples()}
     flagged = masked_rows(store, read, mask, end, flags=flags)
     panel = _panel(store, model, ids, flagged, mask, gone, end)
-    ends = {} if end is not None else _ends(store)
-    return StoredRows(panel, jumped, frozen_now(panel), ends, proposed_of(store, panel))
+    return StoredRows(panel, jumped, frozen_now(panel), proposed_of(store, panel))
 
 
 def learning_panel(home: Home, model: Model, ids: Sequence[str]) -> Panel:
@@ -161,8 +157,15 @@ def _no_longer_stored(
     return dict.fromkeys(missing, Skipped(Kind.NOT_STORED, detail=store.source))
 
 
-def _ends(store: Store) -> dict[str, np.datetime64]:
-    latest = store.index.latest
+def stored_ends(home: Home, run: OpenRun) -> dict[str, np.datetime64]:
+    """Return the latest stored time of each series of a run's source that is not retired.
+
+    Empty for a source whose rows only have numbers, and where nothing is stored.
+    """
+    source = run.provenance.get("source")
+    if source is None or not home.store(source).exists():
+        return {}
+    latest = Store.open(home, source).index.latest
     if any(time.lstrip("-").isdecimal() for time in latest.values()):
         return {}
     return {name: np.datetime64(time, "ns") for name, time in latest.items()}
@@ -205,7 +208,7 @@ class SinceFit(NamedTuple):
 
 def under_new_names(home: Home, run: OpenRun) -> OpenRun:
     """Return a run with the tickers that were renamed in its store under their new names."""
-    source = facts_of(run.rest, run.folder)["provenance"].get("source")
+    source = run.provenance.get("source")
     if source is None or not home.store(source).exists():
         return run
     renames = read_renames(home.store(source))
