@@ -70,9 +70,10 @@ def sessions_late(
     missed = functools.cache(
         lambda frequency, last: _missed(frequency, last, end)
     )  # most calls repeat an earlier one
+    frequencies = panel.of_times(infer_frequency)
     return {
-        name: max(missed(infer_frequency(times), times[-1]), behind.get(name, 0))
-        for name, times in _times_of(panel)
+        name: max(missed(frequency, times[-1]), behind.get(name, 0))
+        for (name, times), frequency in zip(_times_of(panel), frequencies, strict=True)
     }
 
 
@@ -83,9 +84,10 @@ def sessions_behind(panel: Panel, others: Ends | None = None) -> dict[str, int]:
 
     ``others``: the ends of further series; their frequency is not compared
     """
-    rows = {name: times for name, times in _times_of(panel) if times.dtype.kind == "M"}
-    frequencies = {name: _without_day(times) for name, times in rows.items()}
-    its = {name: times[-1] for name, times in rows.items()}
+    if panel.times.dtype.kind != "M":
+        return {}
+    frequencies = dict(zip(panel.ids, panel.of_times(_without_day), strict=True))
+    its = {name: times[-1] for name, times in _times_of(panel)}
     return _behind(its, frequencies, others or Ends())
 
 
@@ -97,12 +99,12 @@ def ended_before(panel: Panel, then: Ends) -> list[str]:
 
     ``then``: the ends at the fit, of all its series
     """
-    if panel.target != "y":
+    if panel.target != "y" or panel.times.dtype.kind != "M":
         return []
-    rows = {name: times for name, times in _times_of(panel) if times.dtype.kind == "M"}
-    its = {name: then.of[name] for name in rows if name in then.of}
-    behind = _behind(its, {name: _without_day(rows[name]) for name in its}, then)
-    return [name for name in behind if rows[name][-1] <= its[name]]
+    last = {name: times[-1] for name, times in _times_of(panel)}
+    frequencies = dict(zip(panel.ids, panel.of_times(_without_day), strict=True))
+    its = {name: then.of[name] for name in last if name in then.of}
+    return [name for name in _behind(its, frequencies, then) if last[name] <= its[name]]
 
 
 def _without_day(times: np.ndarray) -> Frequency:
