@@ -11,10 +11,12 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
+from forecaster.cli.risk import returns_over_horizon
 from forecaster.errors import ModelError, UsageError
 from forecaster.home import Home
 from forecaster.ingest import Store, open_source, panel_from_store
 from forecaster.pipeline import Callbacks, DataRequest, fit_to_home, predict_from_home, resume_fit
+from tests.conftest import run
 
 TICKERS = ["AAPL", "BRK-B", "XOM"]
 
@@ -161,3 +163,26 @@ def test_a_series_that_changed_long_ago_is_not_constant(tmp_path):
     fit_to_home(home, DataRequest(source, None), fc.Config(model="theta", horizon=2), 0)
     made = predict_from_home(home, None, (80,))
     assert list(made.constant) == ["still"] and int(made.panel.mask.sum(1).max()) == 252
+
+
+def test_quoted_prices_do_not_depend_on_the_rows_that_a_prediction_keeps(tmp_path):
+    """The factor from adjusted to quoted prices may come from a row that is not kept."""
+    days = pd.bdate_range("2022-01-03", periods=300)
+    close = 50 + np.cumsum(np.random.default_rng(0).normal(0, 0.3, len(days)))
+    table = pd.DataFrame({"ticker": "A", "date": days, "close": close, "adj_close": close / 2})
+    table = pd.concat([table, table.assign(ticker="B")])
+    table.loc[table["date"] > days[-30], "close"] = np.nan
+    table.to_parquet(tmp_path / "p.parquet")
+    source, home = f"files:{tmp_path / 'p.parquet'}", tmp_path / "home"
+    done = run("fit", "--source", source, "--model", "theta", "--home", home)
+    assert done.exit_code == 0, done.output
+    bare = run("predict", "--all", "--home", home).stdout
+    picture = "--plot", tmp_path / "p.png"
+    assert bare and run("predict", "--all", *picture, "--home", home).stdout == bare
+    few, many = (
+        predict_from_home(Home(home), None, (80,), n_paths=20, history=n) for n in (0, 252)
+    )
+    assert list(few.factors.values()) == pytest.approx([2.0, 2.0])
+    returns = returns_over_horizon(few)
+    pd.testing.assert_frame_equal(returns, returns_over_horizon(many), check_exact=True)
+    assert returns.abs().to_numpy().max() < 0.5

@@ -465,14 +465,14 @@ def _last(result: "Prediction", name: str) -> tuple[tuple[str, float], str]:
 
 def _lasts(result: "Prediction", names: Sequence[str]) -> dict[str, tuple[tuple[str, float], str]]:
     """Return the same for several series."""
-    from forecaster.forecasting import price_factor
     from forecaster.series import show_time
 
     panel = result.panel
     row_of = {name: row for row, name in enumerate(panel.ids)}
     rows = [row_of[name] for name in names]
     latest = panel.mask.shape[1] - 1 - panel.mask[rows, ::-1].argmax(1)
-    values = panel.channel(panel.target)[rows, latest] * price_factor(panel)[rows]
+    factors = [result.factors[name] for name in names]
+    values = panel.channel(panel.target)[rows, latest] * factors
     kind = "value" if panel.target == "y" else "close"
     return {
         name: ((kind, float(value)), show_time(panel.times[at]))

@@ -27,11 +27,10 @@ def returns_over_horizon(result: "Prediction") -> pd.DataFrame:
 
     The last column is a basket with equal amounts of money in all series.
     """
-    from forecaster.forecasting import price_factor
-
     panel, frame = result.panel, result.frame
     last = panel.mask.shape[1] - 1 - np.argmax(panel.mask[:, ::-1], axis=1)
-    latest = panel.channel(panel.target)[np.arange(len(panel.ids)), last] * price_factor(panel)
+    factors = [result.factors[name] for name in panel.ids]
+    latest = panel.channel(panel.target)[np.arange(len(panel.ids)), last] * factors
     ends = frame.groupby(["unique_id", "sample_id"], sort=False)[result.model.config.column].last()
     values = cast(pd.DataFrame, ends.unstack("unique_id"))[list(panel.ids)].to_numpy()
     returns = pd.DataFrame(values / latest - 1, columns=list(panel.ids))

@@ -30,6 +30,7 @@ from forecaster.forecasting import (
     match_panel,
     possible_sums,
     predict,
+    price_factor,
     resolve_names,
     simulate,
     sums_of,
@@ -86,6 +87,7 @@ class Prediction:
     - ``damaged``: later runs, by name, that cannot be read, with the reason
     - ``latest``: latest rows that may be errors, or say that a series is closed
     - ``constant``: series whose value has never changed in any row, also those of a single row
+    - ``factors``: by series, the factor from the target's units to quoted prices, by all its rows
     """
 
     model: Model
@@ -103,6 +105,7 @@ class Prediction:
     damaged: Mapping[str, str] = dataclasses.field(default_factory=dict)
     latest: LatestRows = dataclasses.field(default_factory=LatestRows)
     constant: Sequence[str] = ()
+    factors: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     @property
     def simulated(self) -> bool:
@@ -273,7 +276,10 @@ class _Asked:
 
     @functools.cached_property
     def ends(self) -> Ends:
-        """The ends of all stored series; none where a day to forecast from was named."""
+        """The ends of all stored series; none where a day to forecast from was named.
+
+        They are read once. So rows that arrive meanwhile count for the series of later shards only.
+        """
         return Ends() if self.end is not None else Ends(stored_ends(self.home, self.run))
 
     @functools.cached_property
@@ -351,6 +357,7 @@ def _with_warnings(made: Prediction, stored: StoredRows, asked: _Asked) -> Predi
         behind={name: count for name, count in behind.items() if name not in ended},
         ended=[name for name in ended if name in behind],
         constant=[name for name, is_so in zip(panel.ids, panel.constant(), strict=True) if is_so],
+        factors=dict(zip(panel.ids, price_factor(panel).tolist(), strict=True)),
     )
 
 
@@ -421,6 +428,7 @@ def _joined(parts: Sequence[Prediction], most: int) -> Prediction:
         behind={name: count for part in parts for name, count in part.behind.items()},
         ended=[name for part in parts for name in part.ended],
         constant=[name for part in parts for name in part.constant],
+        factors={name: factor for part in parts for name, factor in part.factors.items()},
         latest=LatestRows.joined(part.latest for part in parts),
     )
 
@@ -505,7 +513,7 @@ def compress_from_home(
 
 
 def _first_fit(run: OpenRun) -> np.datetime64 | None:
-    """Return the latest time of the fit, if the run was updated since; None without dates."""
+    """Return the latest time of the fit, if the run was updated since; None if it was not."""
     fitted = run.provenance.get("fitted_until")
     if fitted is None:
         return None

@@ -236,3 +236,18 @@ def test_proposals_from_the_latest_rows_are_those_from_all(tmp_path, monkeypatch
     assert list(adjusting.proposed(store)) == list(whole)
     for series, times, _ in kept:
         assert series <= 5 and times < table["ds"].nunique()
+
+
+def test_a_series_that_counts_does_not_hide_the_split_of_one_with_dates(tmp_path):
+    """It has a column that the others lack, which is then no column of theirs."""
+    table = split(0.25).rename(columns={"ticker": "unique_id", "date": "ds"})
+    table = table.astype({"ds": "datetime64[ns]"})[["unique_id", "ds", "close"]]
+    store = Store.open(Home(tmp_path), "files")
+    with store.locked():
+        for name, rows in table.groupby("unique_id"):
+            store.write(str(name), rows.drop(columns="unique_id").reset_index(drop=True))
+        counted = pd.DataFrame({"ds": range(300), "open": 1.0, "close": 1.0})
+        store.write("Z", counted)
+        store.commit()
+    expected = proposals(Panel.from_frame(table))
+    assert "T3" in expected and adjusting.proposed(store) == expected

@@ -1,7 +1,6 @@
 """Apply adjustments to a store on request: the proposed ones, or a factor that a user gives."""
 
 import contextlib
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date
 
@@ -37,21 +36,18 @@ def proposed(store: Store) -> dict[str, Proposal]:
     if _of_values(store):
         return {}
     latest = _latest_prices(store)
-    kinds = Counter(each.times.dtype.kind for each in latest.values())
-    channels = dict.fromkeys(name for each in latest.values() for name in each.channels)
-    if not latest or "y" in channels or 2 * kinds["M"] < len(latest):
+    dated = {name: each for name, each in latest.items() if each.times.dtype.kind == "M"}
+    channels = dict.fromkeys(name for each in dated.values() for name in each.channels)
+    if not dated or "y" in channels or 2 * len(dated) < len(latest):
         return {}
+    latest.clear()
     layout = Layout("M", tuple(channels))
-    axis = union_of(
-        each.times.astype("datetime64[ns]")
-        for each in latest.values()
-        if each.times.dtype.kind == "M"
-    )
+    axis = union_of(each.times.astype("datetime64[ns]") for each in dated.values())
     ids: list[str] = []
     moves: list[Moves] = []
-    for names in _parts(list(latest)):
+    for names in _parts(list(dated)):
         with contextlib.suppress(NoSeries):
-            panel = Panel.from_arrays({name: latest.pop(name) for name in names}, layout=layout)
+            panel = Panel.from_arrays({name: dated.pop(name) for name in names}, layout=layout)
             ids += panel.ids
             moves.append(Moves.of(on_axis(panel, axis)))
     return _not_dismissed(store, proposals_by_moves(ids, Moves.joined(moves))) if moves else {}
@@ -64,7 +60,7 @@ def _latest_prices(store: Store) -> dict[str, Arrays]:
     for names in _parts(store.ids):  # all rows of all series may not fit into memory
         for name, (times, values, channels) in store.read_arrays(names)[0].items():
             own, values = times[-ROWS_SEEN:], values[-ROWS_SEEN:]
-            if np.isinf(values).any():
+            if np.isinf(values).any():  # panels leave such series out
                 continue
             own = shared.setdefault((own.dtype.str, own.tobytes()), own.copy())
             seen = [column for column, channel in enumerate(channels) if channel in _SEEN]

@@ -93,4 +93,5 @@ def _means_at(activity: Rows, sources: Int[np.ndarray, "offset week step"]) -> I
             for rows in weeks:
                 total += values[rows]
                 count += known[rows]
-            yield (total / count).T
+            total /= count
+        yield total.T
