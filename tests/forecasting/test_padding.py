@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import forecaster as fc
-from forecaster.forecasting.fitting import fit as fitting
+from forecaster.forecasting.fitting import common
 from forecaster.forecasting.windows import padded_steps
 from tests.markets import market
 
@@ -37,7 +37,7 @@ def test_the_fit_and_the_forecast_of_the_next_day_compile_nothing(panel, compila
 def test_padding_changes_no_bit(panel, monkeypatch):
     known = panel.until(panel.times[ROWS - 1])
     models = [fc.fit(known, CONFIG)]
-    monkeypatch.setattr(fitting, "padded_steps", lambda rows: rows)
+    monkeypatch.setattr(common, "padded_steps", lambda rows: rows)
     models.append(fc.fit(known, CONFIG))
     for one, other in zip(*(jax.tree.leaves(model.params) for model in models), strict=True):
         np.testing.assert_array_equal(one, other)
