@@ -120,7 +120,10 @@ def _behind(
     """Return the number of sessions by which series end before most others of their kind.
 
     Series of one kind have the same exchange and frequency. Series that are not behind are left
-    out. ``others``: further ends, of any frequency; those of these series do not count
+    out.
+
+    ``others``: the ends of further series, of any frequency; any ends there of the series in
+    ``ends`` are not used
     """
     groups: dict[tuple[Frequency, str | None], dict[str, np.datetime64]] = {}
     for name, last in ends.items():

@@ -6,7 +6,7 @@ import pytest
 
 from forecaster.home import Home
 from forecaster.ingest import Store, proposals
-from forecaster.ingest.review import adjusting
+from forecaster.ingest.review import adjusting, review
 from forecaster.series import Panel
 from tests.cli.test_every_morning import BAR, Mornings
 from tests.conftest import prices
@@ -230,7 +230,7 @@ def test_proposals_from_the_latest_rows_are_those_from_all(tmp_path, monkeypatch
         return on_axis(panel, times)
 
     monkeypatch.setattr(adjusting, "on_axis", watched)
-    monkeypatch.setattr(adjusting, "AT_A_TIME", 5)
+    monkeypatch.setattr(review, "AT_A_TIME", 5)
     whole = proposals(Panel.from_frame(table))
     assert {"T3", "T5"} <= set(whole) and adjusting.proposed(store) == whole
     assert list(adjusting.proposed(store)) == list(whole)

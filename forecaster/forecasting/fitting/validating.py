@@ -244,6 +244,7 @@ def _validate(job: Job, span: Span, threads: int | None = None) -> Validated:
 
 
 def _joined(parts: Sequence[Validated]) -> Validated:
+    """Join the results of parts of the series, in order."""
     # The types are those of a whole computation, so that later sums round in the same way.
     return Validated(*(np.concatenate(each) for each in zip(*parts, strict=True)))
 

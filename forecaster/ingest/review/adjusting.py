@@ -1,7 +1,7 @@
 """Apply adjustments to a store on request: the proposed ones, or a factor that a user gives."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import date
 
 import numpy as np
@@ -15,7 +15,7 @@ from forecaster.ingest.review.adjustments import (
     proposals,
     proposals_by_moves,
 )
-from forecaster.ingest.review.review import AT_A_TIME, review
+from forecaster.ingest.review.review import in_parts, review
 from forecaster.ingest.store.adjusting import (
     Adjustment,
     adjusted,
@@ -45,7 +45,7 @@ def proposed(store: Store) -> dict[str, Proposal]:
     axis = union_of(each.times.astype("datetime64[ns]") for each in dated.values())
     ids: list[str] = []
     moves: list[Moves] = []
-    for names in _parts(list(dated)):
+    for names in in_parts(list(dated)):
         with contextlib.suppress(NoSeries):
             panel = Panel.from_arrays({name: dated.pop(name) for name in names}, layout=layout)
             ids += panel.ids
@@ -57,7 +57,7 @@ def _latest_prices(store: Store) -> dict[str, Arrays]:
     """Return the rows and channels that proposals look at, of all series that can be read."""
     latest: dict[str, Arrays] = {}
     shared: dict[tuple[str, bytes], np.ndarray] = {}  # most series have the same times
-    for names in _parts(store.ids):  # all rows of all series may not fit into memory
+    for names in in_parts(store.ids):  # all rows of all series may not fit into memory
         for name, (times, values, channels) in store.read_arrays(names)[0].items():
             own, values = times[-ROWS_SEEN:], values[-ROWS_SEEN:]
             if np.isinf(values).any():  # panels leave such series out
@@ -66,11 +66,6 @@ def _latest_prices(store: Store) -> dict[str, Arrays]:
             seen = [column for column, channel in enumerate(channels) if channel in _SEEN]
             latest[name] = Arrays(own, values[:, seen], tuple(channels[column] for column in seen))
     return latest
-
-
-def _parts(ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    for low in range(0, len(ids), AT_A_TIME):
-        yield ids[low : low + AT_A_TIME]
 
 
 def _of_values(store: Store) -> bool:

@@ -70,10 +70,15 @@ class _Part(NamedTuple):
     copies: Copies
 
 
+def in_parts(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield the names of series in parts that are in memory at once."""
+    for low in range(0, len(ids), AT_A_TIME):
+        yield ids[low : low + AT_A_TIME]
+
+
 def review_in_parts(store: "Store") -> tuple[pd.DataFrame, dict[str, int]] | None:
     """Return flags and gaps of a store's prices, read in parts; None if none can be read."""
-    ids = store.ids
-    parts = [ids[low : low + AT_A_TIME] for low in range(0, len(ids), AT_A_TIME)]
+    parts = list(in_parts(store.ids))
     axis = _axis(store, parts)
     if axis is None:
         return None
