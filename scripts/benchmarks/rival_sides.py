@@ -1,5 +1,6 @@
 """Define the methods of ``rivals.py``: each returns a function that runs a task."""
 
+import functools
 import os
 from collections.abc import Callable
 from typing import Any
@@ -47,8 +48,12 @@ def by_ours(work: Work) -> Callable[[], Any]:
     return {"fit": fit, "predict": predict, "bound": predict, "step": step}[work.kind]
 
 
-def by_vmap(work: Work) -> Callable[[], Any]:
-    """Train by one vmap and one scan over the steps, in one program."""
+def by_vmap(work: Work, *, fetched: bool = False) -> Callable[[], Any]:
+    """Train by one vmap and one scan over the steps, in one program.
+
+    ``fetched``: the result of each single call is copied to the host before the next call, as
+    ``predict`` and ``step`` of this program do
+    """
     import jax
     import jax.numpy as jnp
 
@@ -68,17 +73,19 @@ def by_vmap(work: Work) -> Callable[[], Any]:
     state = jax.jit(jax.vmap(network.begin))(params)
     one, use = jax.jit(jax.vmap(network.step)), jax.jit(jax.vmap(network.apply))
     many, targets = per_member(work)
+    read = np.asarray if fetched else lambda array: array
 
     def predict() -> float:
         out = None
         for _ in range(work.steps):
-            out = use(params, many)
+            out = read(use(params, many))
         return float(np.asarray(out).mean())
 
     def steps() -> float:
         carry, losses = (params, state), None
         for _ in range(work.steps):
             carry, losses = one(carry, many, targets)
+            losses = read(losses)
         return float(np.asarray(losses).mean())
 
     return predict if work.kind in ("predict", "bound") else steps
@@ -209,7 +216,7 @@ def by_sklearn(work: Work) -> Callable[[], Any]:
 
 
 MAKERS = {"ours": by_ours, "vmap": by_vmap, "turbanet": by_turbanet, "torch": by_torch,
-          "sklearn": by_sklearn}  # fmt: skip
+          "sklearn": by_sklearn, "fetched": functools.partial(by_vmap, fetched=True)}  # fmt: skip
 
 
 def takes_part(side: str, work: Work) -> bool:
@@ -218,4 +225,6 @@ def takes_part(side: str, work: Work) -> bool:
         # Longer tasks would take minutes.
         short = work.members <= 256 and work.members * work.steps < 50_000
         return work.network == "mlp" and work.kind == "fit" and short
+    if side == "fetched":
+        return work.kind in ("predict", "step")
     return side != "turbanet" or (work.network == "mlp" and not work.classes)

@@ -19,6 +19,7 @@ this program's time; draws ``rivals.png`` from it.
 
 ``rivals_second.csv`` has first and second calls of another machine, beside PyTorch alone.
 
+``fetched`` is the plain ``vmap`` whose result is copied to the host after each single call.
 TurbaNet is measured if it can be imported (``pip install --ignore-requires-python turbanet``).
 """
 
@@ -195,7 +196,7 @@ def draw(table: pd.DataFrame, path: Path) -> None:
 
 
 def _has(side: str) -> bool:
-    return side in ("ours", "vmap") or importlib.util.find_spec(side) is not None
+    return side in ("ours", "vmap", "fetched") or importlib.util.find_spec(side) is not None
 
 
 def arguments() -> argparse.Namespace:
