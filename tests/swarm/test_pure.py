@@ -1,5 +1,7 @@
 """Members as pure functions, and back into a swarm."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,6 +9,7 @@ import optax
 import pytest
 
 from forecaster.swarm import Batch, Swarm, SwarmError
+from forecaster.swarm.estimators.bound import Bound
 from tests.swarm.test_programs import traces
 from tests.swarm.test_swarm import Network, X, Y, close, make, same
 
@@ -42,7 +45,7 @@ def test_pure_functions_train_as_the_swarm_does_and_come_back_with_their_state(t
     close(made.pure.apply(one[0], X[3], one[1]), back.predict(X)[3])
 
 
-def test_a_bound_function_predicts_as_the_swarm_does(traces):
+def test_a_bound_function_predicts_as_the_swarm_does(traces, monkeypatch):
     made = make()
     bound = made.bind()
     predictions = bound(X)
@@ -51,6 +54,9 @@ def test_a_bound_function_predicts_as_the_swarm_does(traces):
     bound(X)
     make().bind()(X)  # the same functions
     assert not traces
+    with monkeypatch.context() as patch:
+        patch.setattr(Bound, "_compiled", lambda *args: pytest.fail("it was not found in memory"))
+        close(np.asarray(made.step(X, Y)[0].bind()(X)), made.step(X, Y)[0].predict(X))
     close(np.asarray(jax.jit(lambda x: 2 * bound(x))(X)), 2 * np.asarray(predictions))
 
 
@@ -64,3 +70,53 @@ def test_a_state_of_others_is_refused():
     wide = made.state._replace(params=jax.tree.map(np.float64, made.params))
     with pytest.raises(SwarmError, match=r"the state: \S*params\S*: expected float32; got float64"):
         made.with_state(wide)
+
+
+def test_an_update_begins_at_the_best_weights():
+    made = make(optimizer=optax.sgd)  # Adam's own gradient is not finite where one is zero
+    one = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], made.state)
+    rates = {name: values[0] for name, values in made.hyperparams.items()}
+    batch = Batch(X[0], Y[0], jnp.ones(len(X[0])))
+
+    def loss_after(weights, **others):
+        state = one._replace(params=weights, **others)
+        state, _ = made.pure.update(state, batch, rates)
+        return ((made.pure.apply(state.params, X[0], rates) - Y[0]) ** 2).mean()
+
+    def size(grads):
+        return sum(float(abs(leaf).sum()) for leaf in jax.tree.leaves(grads))
+
+    assert size(jax.grad(loss_after)(one.params)) == 0
+    assert size(jax.grad(lambda w: loss_after(w, best_params=w))(one.params)) > 0
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_an_update_of_something_else_is_refused():
+    made = make()
+    update: Any = made.pure.update
+    one, rates = jax.tree.map(lambda leaf: leaf[0], (made.state, made.hyperparams))
+    weight: Any = None
+    with pytest.raises(SwarmError, match=r"state: expected one member's.*\(9, 2\).*jax.vmap"):
+        update(made.state, Batch(X, Y, jnp.ones(Y.shape[:2])), made.hyperparams)
+    with pytest.raises(SwarmError, match=r"batch: .*got 2 parts"):
+        update(one, (X[0], Y[0]), rates)
+    with pytest.raises(SwarmError, match=r"batch: .*got no weight"):
+        update(one, Batch(X[0], Y[0], weight), rates)
+    update(one, (X[0], Y[0], jnp.ones(len(X[0]))), rates)
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_weights_and_losses_that_cannot_be_trained_are_named():
+    def init(key):
+        return {"w": jnp.ones((X.shape[-1], 1)), "count": jnp.int32(0)}
+
+    def apply(params, x):
+        return x @ params["w"]
+
+    whole = Swarm((init, apply), len(X), loss=optax.squared_error)
+    for train in (whole.step, lambda x, y: whole.fit(x, y, epochs=1)):
+        with pytest.raises(SwarmError, match=r"params\['count'\]: .*got int32.*Variables"):
+            train(X, Y)
+    constant = Swarm((lambda key: {"w": jnp.ones(1)}, apply), len(X), loss_fn=lambda p, b, k: 1)
+    with pytest.raises(SwarmError, match="scalar array, computed from params by JAX; got 1, a int"):
+        constant.step(X, Y)

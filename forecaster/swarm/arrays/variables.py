@@ -61,8 +61,10 @@ def value_and_grad(
 ) -> tuple[Float[jax.Array, ""], Params, Params]:
     """Return a task's loss of a batch, its gradient, and the params with the updated state.
 
-    The gradient has the tree of the trained weights.
+    The gradient has the tree of the trained weights. Raises SwarmError for weights that cannot be
+    trained, such as whole numbers.
     """
+    _check_types(trained(params))
     if not isinstance(params, Variables):
         value, grads = jax.value_and_grad(loss)(params, batch, key, hyperparams)
         return value, grads, params
@@ -72,6 +74,17 @@ def value_and_grad(
 
     (value, state), grads = jax.value_and_grad(of_weights, has_aux=True)(params.params)
     return value, grads, params._replace(state=_same_types(state, params.state))
+
+
+def _check_types(weights: Params) -> None:
+    leaves = cast(list[tuple[Any, AnyArray]], jax.tree_util.tree_leaves_with_path(weights))
+    for path, leaf in leaves:
+        if not jnp.issubdtype(leaf.dtype, np.inexact):
+            raise SwarmError(
+                f"params{jax.tree_util.keystr(path)}: expected a type with fractions, such as "
+                f"float32, since all params are trained; got {leaf.dtype}. What is not trained "
+                "belongs in the state of Variables(params, state)"
+            )
 
 
 def _pair(result: Any) -> tuple[jax.Array, Tree]:

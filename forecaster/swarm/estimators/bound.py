@@ -1,7 +1,8 @@
 """All members as one function of inputs, for quick calls."""
 
-from collections.abc import Callable, Hashable
-from typing import cast
+import functools
+from collections.abc import Callable
+from typing import Any, cast
 
 import jax
 from jax.core import Tracer
@@ -23,7 +24,6 @@ class Bound:
 
     def __init__(self, recipe: Recipe, params: Params, hyperparams: Hyperparams):
         self._recipe, self._placed = recipe, (params, hyperparams)
-        self._known: dict[Hashable, Callable[..., Tree]] = {}
         self._latest: Callable[..., Tree] | None = None
 
     def __call__(self, inputs: Tree) -> Tree:
@@ -43,12 +43,21 @@ class Bound:
         places = [str(getattr(leaf, "sharding", "")) for leaf in leaves]
         weak = [bool(getattr(leaf, "weak_type", False)) for leaf in leaves]
         key = repr((stored.shapes_of(inputs), places, weak))
-        if key not in self._known:
-            while len(self._known) >= _MOST:
-                del self._known[next(iter(self._known))]
-            self._known[key] = self._compiled(inputs, key)
-        self._latest = self._known[key]
-        return self._latest
+        own = args_structure((*self._placed, inputs)), repr(stored.shapes_of(self._placed))
+        whole, known = (key, *own, self._devices), self._recipe.bound
+        if (found := known.get(whole)) is None:
+            found = self._compiled(inputs, key)
+            while len(known) >= _MOST:
+                known.pop(next(iter(known)), None)
+            known[whole] = found
+        self._latest = found
+        return found
+
+    @functools.cached_property
+    def _devices(self) -> tuple[Any, ...]:
+        """The devices of weights and hyperparameters."""
+        leaves = cast(list[jax.Array], jax.tree.leaves(self._placed))
+        return tuple(sorted({device for leaf in leaves for device in leaf.devices()}, key=str))
 
     def _compiled(self, inputs: Tree, key: str) -> Callable[..., Tree]:
         """Return an executable from disk, or compiled for it; JAX's own function if it cannot be.
@@ -56,8 +65,7 @@ class Bound:
         ``key``: what is special about the inputs
         """
         every = self._recipe.predict_all
-        leaves = cast(list[jax.Array], jax.tree.leaves(self._placed))
-        places = sorted({device for leaf in leaves for device in leaf.devices()}, key=str)
+        places = list(self._devices)
         if len(places) != 1 or places[0].platform != "cpu":
             return every
         description = stored.description_of(self._recipe.predict)

@@ -3,7 +3,7 @@
 import collections
 import dataclasses
 import functools
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -40,15 +40,33 @@ class Pure(NamedTuple):
     """How one member begins, learns and predicts: pure functions for ``jit``, ``vmap``, ``scan``.
 
     - ``initialise(key, hyperparams) -> State``: ``key`` is raw, as of :func:`member_keys`
-    - ``update(state, batch, hyperparams) -> (State, loss)``: a step on a :class:`Batch`
+    - ``update(state, batch, hyperparams) -> (State, loss)``: a step on a :class:`Batch`, from
+      ``state.best_params``, as :meth:`Swarm.step`; whoever sets weights sets both,
+      ``state._replace(params=weights, best_params=weights)``
     - ``apply(params, inputs, hyperparams) -> predictions``
 
-    ``hyperparams`` are scalars by name. ``jax.vmap`` of each is that of all members.
+    ``hyperparams`` are scalars by name. ``jax.vmap`` of each is that of all members. ``update``
+    raises SwarmError for a state of several members, and for a batch without a weight.
     """
 
     initialise: Callable[[UInt32[jax.Array, "2"], Hyperparams], State]
     update: Callable[[State, Batch, Hyperparams], tuple[State, Float[jax.Array, ""]]]
     apply: Callable[[Params, Tree, Hyperparams], Tree]
+
+
+def _check_one(state: State, batch: Sequence[Tree]) -> None:
+    """Raise SwarmError unless these are one member's state and a whole batch."""
+    if np.ndim(state.key) != 1:
+        raise SwarmError(
+            f"state: expected one member's, with a key of shape (2,); got a key of shape "
+            f"{np.shape(state.key)}. jax.vmap(swarm.pure.update) takes those of all members"
+        )
+    if len(batch) != len(Batch._fields) or batch[2] is None:
+        got = "no weight" if len(batch) == len(Batch._fields) else f"{len(batch)} parts"
+        raise SwarmError(
+            f"batch: expected Batch(inputs, targets, weight); got {got}. Where all examples count "
+            "alike, the weight is an array of 1.0 for each"
+        )
 
 
 @dataclasses.dataclass
@@ -233,6 +251,7 @@ class Recipe:
         def update(
             state: State, batch: Batch, hyperparams: Hyperparams
         ) -> tuple[State, Float[jax.Array, ""]]:
+            _check_one(state, batch)
             return self.step(state, hyperparams, Batch(*batch))
 
         def apply(params: Params, inputs: Tree, hyperparams: Hyperparams) -> Tree:
@@ -244,6 +263,11 @@ class Recipe:
     def predict_all(self) -> Any:
         """Jitted function that returns all members' predictions, from what ``predict`` takes."""
         return jax.jit(jax.vmap(self.predict))
+
+    @functools.cached_property
+    def bound(self) -> dict[Hashable, Callable[..., Tree]]:
+        """What :class:`Bound` calls, by shapes and devices: kept, since reading it takes ms."""
+        return {}
 
     @functools.cached_property
     def _apply(self) -> Callable[..., Tree]:

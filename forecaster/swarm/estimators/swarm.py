@@ -199,7 +199,8 @@ class Swarm(Trained):
 
         It starts from the weights that :meth:`predict` uses, the best ones, and counts as an epoch.
         The member's key and the epoch seed its random draws. A member that diverges, or whose
-        sample weights are all 0.0, does not change. ``check``: as in :meth:`fit`.
+        sample weights are all 0.0, keeps its weights and optimiser state. ``check``: as in
+        :meth:`fit`.
         """
         warn_dropped(self._fitted)
         trees = inputs, targets, sample_weight

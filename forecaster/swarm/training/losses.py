@@ -223,6 +223,11 @@ def _whole_loss(
             f"loss_fn(params, batch, key): expected a scalar, shape (); got shape "
             f"{jnp.shape(loss)}. An elementwise loss goes in as loss(predictions, targets)"
         )
+    if not hasattr(loss, "dtype"):
+        raise SwarmError(
+            "loss_fn(params, batch, key): expected a scalar array, computed from params by JAX; "
+            f"got {loss!r:.80}, a {type(loss).__name__}"
+        )
     loss = loss.astype(jnp.float32)
     if not carries or key is None:
         return loss
