@@ -183,15 +183,13 @@ class Series(Mapping[str, SeriesEntry]):
     """The stored series by name, in the order in which they were first stored.
 
     Each entry is read when it is needed. Once a tenth of the entries have been read one by one, all
-    others are read together. Once a name was not found, all names are read: where series are
-    written for the first time, no further one is asked for in SQL. A query takes microseconds, but
-    lets other threads run, which may take a hundred times as long.
+    others are read together.
     """
 
     def __init__(self, database: _Database):
         self._database = database
         self._found: dict[str, SeriesEntry | None] = {}
-        self._complete = self._missed = False
+        self._complete = False
 
     def __getitem__(self, name: str) -> SeriesEntry:
         entry = self._find(name)
@@ -213,17 +211,11 @@ class Series(Mapping[str, SeriesEntry]):
         return self._database.column("SELECT name FROM series ORDER BY position")
 
     @functools.cached_property
-    def _set_of_names(self) -> frozenset[str]:
-        return frozenset(self._names)
-
-    @functools.cached_property
     def _most_one_by_one(self) -> int:
         return (self._database.first("SELECT max(position) FROM series")[0] or 0) // 10
 
     def _find(self, name: str) -> SeriesEntry | None:
         if not self._complete and name not in self._found:
-            if self._missed and name not in self._set_of_names:
-                return None
             if len(self._found) >= self._most_one_by_one:
                 rows = self._database.rows(f"SELECT name, {_ENTRY} FROM series")
                 self._found = {name: SeriesEntry._make(fields) for name, *fields in rows}
@@ -232,7 +224,6 @@ class Series(Mapping[str, SeriesEntry]):
                 query = f"SELECT {_ENTRY} FROM series WHERE name = CAST(? AS TEXT)"
                 fields = self._database.first(query, name)
                 self._found[name] = fields and SeriesEntry._make(fields)
-                self._missed |= fields is None
         return self._found.get(name)
 
 
@@ -405,16 +396,11 @@ class Index:
 
     def lost(self, name: str) -> Quarantined | None:
         """Return the latest quarantine record of a series that is not stored."""
-        if name not in self._in_quarantine or name in self.series:
+        if name in self.series:
             return None
         query = f"SELECT {_QUARANTINED} FROM quarantine WHERE series = CAST(? AS TEXT)"
         rows = self._database.rows(f"{query} ORDER BY position DESC LIMIT 1", name)
         return Quarantined._make(rows[0]) if rows else None
-
-    @functools.cached_property
-    def _in_quarantine(self) -> frozenset[str]:
-        """The names that have a record in the quarantine."""
-        return frozenset(self._database.column("SELECT series FROM quarantine"))
 
     def known(self, name: str) -> SeriesEntry | Quarantined | None:
         """Return a series' entry, or its quarantine record if it is not stored."""
@@ -465,7 +451,6 @@ class Index:
     def set_aside(self, records: Iterable[Quarantined]) -> None:
         """Add records of damaged files that were set aside."""
         self._insert("quarantine", _QUARANTINED, list(records))
-        self.__dict__.pop("_in_quarantine", None)
 
     def _insert(self, table: str, columns: str, rows: Sequence[Sequence[object]]) -> None:
         names = columns.split(", ")
