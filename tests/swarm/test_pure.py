@@ -57,6 +57,8 @@ def test_a_bound_function_predicts_as_the_swarm_does(traces, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Bound, "_compiled", lambda *args: pytest.fail("it was not found in memory"))
         close(np.asarray(made.step(X, Y)[0].bind()(X)), made.step(X, Y)[0].predict(X))
+        with jax.default_matmul_precision("float32"), pytest.raises(pytest.fail.Exception):
+            made.bind()(X)  # another program
     close(np.asarray(jax.jit(lambda x: 2 * bound(x))(X)), 2 * np.asarray(predictions))
 
 

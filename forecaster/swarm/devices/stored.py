@@ -70,7 +70,7 @@ def name_of(description: Description | None, *decisive: object) -> str | None:
         return None
     if (said := description()) is None:
         return None
-    parts = said, *decisive, _of_process(), _settings(), _environment()
+    parts = said, *decisive, _of_process(), settings(), _environment()
     text = "\0".join(map(str, parts))
     return None if " at 0x" in text else hashlib.sha256(text.encode()).hexdigest()
 
@@ -316,7 +316,7 @@ def _variables() -> list[tuple[str, str]]:
 _VARIABLES = _variables()
 
 
-def _settings() -> list[tuple[str, str]]:
+def settings() -> list[tuple[str, str]]:
     """Return JAX's settings as text, without those of its cache; and what the kernels do."""
     names = sorted(cast(dict[str, Any], jax.config.values))
     cached = "compilation_cache", "persistent_cache"

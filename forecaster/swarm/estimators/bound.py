@@ -43,8 +43,10 @@ class Bound:
         places = [str(getattr(leaf, "sharding", "")) for leaf in leaves]
         weak = [bool(getattr(leaf, "weak_type", False)) for leaf in leaves]
         key = repr((stored.shapes_of(inputs), places, weak))
-        own = args_structure((*self._placed, inputs)), repr(stored.shapes_of(self._placed))
-        whole, known = (key, *own, self._devices), self._recipe.bound
+        known, whole = self._recipe.bound, (
+            key, args_structure((*self._placed, inputs)), repr(stored.shapes_of(self._placed)),
+            self._devices, tuple(stored.settings()),
+        )  # fmt: skip
         if (found := known.get(whole)) is None:
             found = self._compiled(inputs, key)
             while len(known) >= _MOST:
