@@ -120,5 +120,25 @@ def test_weights_and_losses_that_cannot_be_trained_are_named():
         with pytest.raises(SwarmError, match=r"params\['count'\]: .*got int32.*Variables"):
             train(X, Y)
     constant = Swarm((lambda key: {"w": jnp.ones(1)}, apply), len(X), loss_fn=lambda p, b, k: 1)
-    with pytest.raises(SwarmError, match="scalar array, computed from params by JAX; got 1, a int"):
+    with pytest.raises(
+        SwarmError, match=r"scalar array, computed from params by JAX; got 1 \(int\)"
+    ):
         constant.step(X, Y)
+
+
+def test_plain_numbers_are_weights_too():
+    made = Swarm(
+        (
+            lambda key: {"w": jax.random.normal(key, (2,)), "b": 0.0},
+            lambda p, x: x @ p["w"] + p["b"],
+        ),
+        3,
+        loss=optax.squared_error,
+    )
+    rates = {name: values[0] for name, values in made.hyperparams.items()}
+    begun = made.pure.initialise(jnp.asarray(made.state.key)[0], rates)
+    given = {"w": begun.best_params["w"], "b": 0.5}
+    x = np.ones((4, 2), np.float32)
+    begun = begun._replace(params=given, best_params=given)
+    after, loss = made.pure.update(begun, Batch(x, x[:, 0], jnp.ones(4)), rates)
+    assert np.isfinite(loss) and float(after.params["b"]) != 0.5

@@ -79,10 +79,11 @@ def value_and_grad(
 def _check_types(weights: Params) -> None:
     leaves = cast(list[tuple[Any, AnyArray]], jax.tree_util.tree_leaves_with_path(weights))
     for path, leaf in leaves:
-        if not jnp.issubdtype(leaf.dtype, np.inexact):
+        dtype = getattr(leaf, "dtype", None) or np.result_type(leaf)  # plain numbers, too
+        if not jnp.issubdtype(dtype, np.inexact):
             raise SwarmError(
                 f"params{jax.tree_util.keystr(path)}: expected a type with fractions, such as "
-                f"float32, since all params are trained; got {leaf.dtype}. What is not trained "
+                f"float32, since all params are trained; got {dtype}. What is not trained "
                 "belongs in the state of Variables(params, state)"
             )
 

@@ -226,7 +226,7 @@ def _whole_loss(
     if not hasattr(loss, "dtype"):
         raise SwarmError(
             "loss_fn(params, batch, key): expected a scalar array, computed from params by JAX; "
-            f"got {loss!r:.80}, a {type(loss).__name__}"
+            f"got {loss!r:.80} ({type(loss).__name__})"
         )
     loss = loss.astype(jnp.float32)
     if not carries or key is None:
