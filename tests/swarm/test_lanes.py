@@ -1,5 +1,6 @@
 """Layouts of members over lanes, and functions mapped over them."""
 
+import math
 import os
 import subprocess
 import sys
@@ -63,9 +64,24 @@ def test_mapping_gives_each_member_its_own_result(members):
 
 def test_results_that_stay_on_the_devices_are_mapped_again():
     x = np.arange(50, dtype=np.float32)
-    once = map_placed(_double, x, members=50, chunk=4, stay=True)
+    mesh = lane_mesh()
+    layout = Layout.of(50, mesh.size, chunk=4)
+    once = map_placed(_double, x, members=50, layout=layout, mesh=mesh, stay=True)
     assert all(isinstance(call, jax.Array) for call in once.by_call)
     np.testing.assert_array_equal(map_members(_double, once, members=50, chunk=4), 4 * x)
+
+
+@pytest.mark.parametrize("members", [5, 9, 13, 16, 33, 50])
+def test_chunks_of_one_call_follow_one_another(members):
+    mesh = lane_mesh()
+    layout = Layout.of(members, mesh.size, chunk=4).with_chunks(2)
+    used = [layout.used(call, members) for call in range(layout.calls)]
+    assert sum(map(np.sum, used)) == math.ceil(members / 4)
+    x = np.arange(members * 3, dtype=np.float32).reshape(members, 3)
+    out = map_placed(_double, x, members=members, layout=layout, mesh=mesh)
+    np.testing.assert_array_equal(out.host, 2 * x)
+    for rows in np.asarray(out.by_call[-1]).reshape(-1, 4, 3)[sum(used[-1]) :]:
+        assert not rows.any()  # this chunk was not run
 
 
 @pytest.mark.parametrize("rows", [[0, -1], [0, 3]])

@@ -4,8 +4,9 @@ import jax
 import numpy as np
 import optax
 import pytest
+from flax import linen
 
-from forecaster.swarm import Shared, Swarm
+from forecaster.swarm import Shared, Swarm, linen_functions
 from forecaster.swarm.devices.lanes import CHUNK
 from forecaster.swarm.estimators.stepping import OnDevices, Spread, spread_of
 from tests.swarm.test_swarm import same
@@ -30,11 +31,20 @@ def targets(x: np.ndarray) -> np.ndarray:
 
 @pytest.mark.usefixtures("many")  # which starts JAX
 def test_small_calls_stay_on_one_lane_whoever_is_there():
-    assert spread_of(None, 60, SMALL) == spread_of(None, 60, SMALL[:1]) == Spread(1, 64)
-    assert spread_of(None, 60, Shared(SMALL[0])) == Spread(1, 64)
-    assert spread_of(None, 60, Shared(SMALL, np.arange(9) % 3)) == Spread(1, 64)
+    assert spread_of(None, 60, SMALL) == spread_of(None, 60, SMALL[:1]) == Spread(1, 64, 64)
+    assert spread_of(None, 60, Shared(SMALL[0])) == Spread(1, 64, 64)
+    assert spread_of(None, 60, Shared(SMALL, np.arange(9) % 3)) == Spread(1, 64, 64)
     assert spread_of(2, 60, LARGE) == Spread(2, CHUNK)
-    assert spread_of(None, 4932, np.zeros((16, 8, 8))) == Spread(1, 16)
+    assert spread_of(None, 4932, np.zeros((16, 8, 8))) == Spread(1, 16, 64)
+    assert spread_of(None, 9864, np.zeros((16, 8, 4))) == Spread(1, 16)  # many to copy
+
+
+def test_many_small_members_are_one_call():
+    small, large = Spread(1, 64, 64), Spread(1, 64)
+    assert [small.layout(n).chunks for n in (1, 64, 65, 129, 500, 4096)] == [1, 1, 2, 4, 8, 64]
+    assert {small.layout(n).calls for n in (1, 64, 65, 129, 500, 4096)} == {1}
+    assert small.layout(10_000).calls == 3
+    assert (large.layout(500).calls, large.layout(500).chunks) == (8, 1)
 
 
 @pytest.mark.parametrize("x", [SMALL, LARGE], ids=["small", "large"])
@@ -48,6 +58,28 @@ def test_single_calls_have_the_same_bits_alone_and_in_company(many, x):
         alone, loss = alone.step(x[own], y[own])
         assert losses[66] == loss[0]
     assert same(many.select(["m66"]).params, alone.params)
+
+
+class Recurrent(linen.Module):
+    @linen.compact
+    def __call__(self, x):
+        return linen.Dense(1)(linen.RNN(linen.OptimizedLSTMCell(8))(x)[:, -1])
+
+
+@pytest.mark.usefixtures("as_for_users")
+def test_sums_have_the_same_bits_in_one_chunk_and_in_many():
+    """Where chunks were slices within one loop, a seventh of these losses had other bits."""
+    names = [f"m{i}" for i in range(300)]
+    x = RANDOM.normal(size=(300, 1, 2, 3)).astype(np.float32)
+    y = x.sum((2, 3))[..., None]
+    model = linen_functions(Recurrent(), x[0])
+    made, _ = Swarm(model, names, loss=optax.squared_error).step(x, y)
+    losses, predictions = made.evaluate(x, y), made.predict(x)
+    for begin in range(0, 300, 60):
+        few = slice(begin, begin + 60)
+        some = made.select(names[few])
+        assert same(some.evaluate(x[few], y[few]), losses[few])
+        assert same(some.predict(x[few]), predictions[few])
 
 
 def test_batches_of_all_sizes_follow_each_other(many):

@@ -114,7 +114,8 @@ class Layout:
     - ``chunks``: chunks that a lane trains one after another in one call
     - ``room``: the maximum number of members, if the calls have space for more
 
-    A call takes arrays (lane, member, ...), or (lane, chunk, member, ...).
+    A call takes arrays (lane, member, ...), in which chunks follow one another, or (lane, chunk,
+    member, ...).
     """
 
     lanes: int
@@ -126,7 +127,12 @@ class Layout:
     @property
     def at_once(self) -> int:
         """Members per call."""
-        return self.lanes * self.chunks * self.chunk
+        return self.lanes * self.per_lane
+
+    @property
+    def per_lane(self) -> int:
+        """Members of each lane per call."""
+        return self.chunks * self.chunk
 
     @property
     def capacity(self) -> int:
@@ -145,6 +151,19 @@ class Layout:
         """Return a layout with the same capacity and this many chunks in each call."""
         calls = math.ceil(self.calls * self.chunks / chunks)
         return Layout(self.lanes, calls, self.chunk, chunks, self.capacity)
+
+    @property
+    def split(self) -> int | None:
+        """Members of a chunk, into which a program splits arrays (lane, member, ...); None: one."""
+        return self.chunk if self.chunks > 1 else None
+
+    def used(self, call: int, members: int) -> Int[np.ndarray, " lane"] | None:
+        """Return how many chunks of a call have members of this many; None if it has one chunk."""
+        if self.chunks == 1:
+            return None
+        begins = call * self.at_once + np.arange(self.lanes) * self.per_lane
+        chunks = -(-(members - begins) // self.chunk)
+        return np.clip(chunks, 0, self.chunks).astype(np.int32)
 
     def chunks_of(self, members: int) -> int:
         """Return the number of chunks of each lane for this many members."""
@@ -176,7 +195,7 @@ def packed_rows(load: Callable[[Rows], Tree], rows: Rows, layout: Layout) -> Tre
     filled[: len(rows)] = rows
 
     def shape(leaf: Any) -> np.ndarray:
-        return _as_jax(leaf).reshape(layout.lanes, layout.chunk, *np.shape(leaf)[1:])
+        return _as_jax(leaf).reshape(layout.lanes, layout.per_lane, *np.shape(leaf)[1:])
 
     return jax.tree.map(shape, load(filled))
 
@@ -290,7 +309,9 @@ def map_members(
     for leaf in jax.tree.leaves(trees, is_leaf=is_shared):
         if is_shared(leaf):
             check_shared(leaf, members, "trees")
-    return map_placed(function, *trees, members=members, chunk=chunk, lanes=lanes, once=once).host
+    mesh = lane_mesh(lanes)
+    layout = Layout.of(members, mesh.size, chunk)
+    return map_placed(function, *trees, members=members, layout=layout, mesh=mesh, once=once).host
 
 
 _AHEAD = 4  # calls made before the first one's results are fetched
@@ -300,29 +321,26 @@ def map_placed(
     function: Callable[..., Tree],
     *trees: Tree,
     members: int,
-    chunk: int = CHUNK,
-    lanes: int | None = None,
-    mesh: Mesh | None = None,
+    layout: Layout,
+    mesh: Mesh,
     stay: bool = False,
     once: bool = False,
 ) -> Placed:
     """Apply a function as :func:`map_members` does, and return the results as :class:`Placed`.
 
-    Trees may be :class:`Placed` ones of the same members. ``mesh``: instead of ``lanes``. ``stay``:
-    leave the results on the devices.
+    Trees may be :class:`Placed` ones of the same members and layout. ``stay``: leave the results on
+    the devices.
     """
-    mesh = lane_mesh(lanes) if mesh is None else mesh
-    layout = Layout.of(members, mesh.size, chunk)
     by_member, shared = _split(trees)
     common: Tree = shared if layout.calls == 1 else replicate(shared, mesh)
-    program = _spread_whole(function, mesh, once=once)
+    program = _spread_whole(function, mesh, layout.split, once=once)
     results: list[Tree] = []
     for number in range(layout.calls):
         args = [
             tree.by_call[number] if isinstance(tree, Placed) else packed(tree, number, layout)
             for tree in by_member
         ]
-        results.append(program(common, None, *args))
+        results.append(program(common, layout.used(number, members), *args))
         if not stay and number >= _AHEAD:
             results[number - _AHEAD] = jax.device_get(results[number - _AHEAD])
     return Placed(results, layout, members)
@@ -358,7 +376,7 @@ def packed_leaf(leaf: np.ndarray, number: int, layout: Layout) -> np.ndarray:
     rows = leaf if len(leaf) == at_once else leaf[number * at_once : (number + 1) * at_once]
     if free := at_once - len(rows):
         rows = np.concatenate([rows, np.broadcast_to(rows[:1], (free, *rows.shape[1:]))])
-    return rows.reshape(lanes, layout.chunk, *rows.shape[1:])
+    return rows.reshape(lanes, layout.per_lane, *rows.shape[1:])
 
 
 def _as_jax(leaf: Any) -> np.ndarray:
@@ -369,18 +387,21 @@ def _as_jax(leaf: Any) -> np.ndarray:
     return array
 
 
-def program_of(function: Callable[..., Tree], mesh: Mesh) -> Program:
+def program_of(function: Callable[..., Tree], mesh: Mesh, layout: Layout) -> Program:
     """Return the program by which :func:`map_placed` applies a function.
 
-    It is called with the shared arrays, None, and a call's part of each tree.
+    It is called with the shared arrays, :meth:`Layout.used`, and a call's part of each tree.
     """
-    return _spread_whole(function, mesh, once=False)
+    return _spread_whole(function, mesh, layout.split, once=False)
 
 
 @functools.lru_cache(maxsize=64)
-def _spread_whole(function: Callable[..., Tree], mesh: Mesh, *, once: bool) -> Program:
-    def of_member(shared: tuple[Tree, ...], _: None, *trees: Tree) -> Tree:
+def _spread_whole(
+    function: Callable[..., Tree], mesh: Mesh, chunk: int | None, *, once: bool
+) -> Program:
+    def of_member(shared: tuple[Tree, ...], _: Tree, *trees: Tree) -> Tree:
         return function(*with_shared(trees, shared))
 
     name = getattr(function, "__name__", "")
-    return spread(of_member, mesh, once=once, name=name, description=description_of(function))
+    description = description_of(function)
+    return spread(of_member, mesh, once=once, name=name, chunk=chunk, description=description)

@@ -15,7 +15,7 @@ import os
 import re
 import threading
 from collections.abc import Callable, Generator
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import jax
 import numpy as np
@@ -28,6 +28,8 @@ from forecaster.swarm.devices.compiled import kept
 from forecaster.swarm.task import Tree
 
 _CompilerError = cast(type[Exception], jax.errors.JaxRuntimeError)
+_Chunk: TypeAlias = tuple[Tree, tuple[Tree, ...]]  # scalars, and trees of arrays (member, ...)
+
 _MOST = 128  # executables that are kept in memory, many by text and by name
 _compiled: collections.OrderedDict[str, Any] = collections.OrderedDict()
 _names: dict[str, str] = {}  # on disk, of executables in memory, by the key of their text
@@ -38,7 +40,7 @@ class Program:
 
     ``program(common, by_lane, *trees)`` takes what all members share, arrays (lane,), and trees of
     arrays (lane, member, ...), or (lane, chunk, member, ...) if chunked, on the devices or numpy.
-    It returns such a tree.
+    It returns such a tree. ``kind``: what decides the code beside the function and the shapes.
     """
 
     def __init__(
@@ -47,12 +49,13 @@ class Program:
         mesh: Mesh,
         *,
         once: bool = False,
+        kind: object = None,
         description: stored.Description | None = None,
     ):
         # Explicit output shardings, because empty arrays would come out replicated.
         self._split, self._whole = NamedSharding(mesh, P("lane")), NamedSharding(mesh, P())
         self._jitted = jax.jit(function, out_shardings=self._split)
-        self._name = str(getattr(function, "__name__", ""))
+        self._name, self._kind = str(getattr(function, "__name__", "")), kind
         on_cpus = mesh.devices.flat[0].platform == "cpu"
         self._options = _cpu_options(once=once) if on_cpus else {}
         # XLA cannot split calls of the compiled hash over the devices of a lane.
@@ -83,7 +86,7 @@ class Program:
         inline = devices[0].client is not jax.local_devices()[0].client
         name = stored.name_of(
             self._description, self._name, structure, shapes, self._mesh, devices, inline,
-            sorted(self._options.items()),
+            sorted(self._options.items()), self._kind,
         )  # fmt: skip
         if name:
             found = _compiled.get(name)
@@ -260,6 +263,7 @@ def spread(
     once: bool = False,
     name: str = "",
     chunked: bool = False,
+    chunk: int | None = None,
     description: stored.Description | None = None,
 ) -> Program:
     """Turn a function of one member into a compiled function of all members, on every lane.
@@ -272,17 +276,24 @@ def spread(
     - ``description``: says what the function computes, so that its programs are kept on disk
     - ``chunked``: trees hold arrays (lane, chunk, member, ...), scalars are arrays (lane, chunk),
       and a lane runs its chunks one after another
+    - ``chunk``: arrays (lane, member, ...) hold several chunks of this many members, which a lane
+      runs one after another; the scalar, an array (lane,), is the number of chunks to run
     """
 
     def lane(common: Tree, by_lane: Tree, *args: Tree) -> Tree:
         first = operator.itemgetter(0)  # this lane's (member, ...)
 
-        def of_chunk(each: tuple[Tree, tuple[Tree, ...]]) -> Tree:
+        def of_chunk(each: _Chunk) -> Tree:
             return jax.vmap(functools.partial(function, common, each[0]))(*each[1])
 
         by_lane, args = jax.tree.map(first, (by_lane, args))
         each = by_lane, args
-        out = cast(Tree, jax.lax.map(of_chunk, each)) if chunked else of_chunk(each)
+        if chunked:
+            out = cast(Tree, jax.lax.map(of_chunk, each))
+        elif chunk is not None:
+            out = _by_chunk(of_chunk, each, chunk)
+        else:
+            out = of_chunk(each)
         return jax.tree.map(operator.itemgetter(None), out)  # (1, member, ...)
 
     def everywhere(common: Tree, by_lane: Tree, *args: Tree) -> Tree:
@@ -295,4 +306,39 @@ def spread(
 
     name = name or getattr(function, "__name__", "")
     everywhere.__name__ = f"swarm_{name}" if name.isidentifier() else "swarm_function"
-    return Program(everywhere, mesh, once=once, description=description)
+    return Program(everywhere, mesh, once=once, kind=chunk, description=description)
+
+
+def _by_chunk(of_chunk: Callable[[_Chunk], Tree], each: _Chunk, chunk: int) -> Tree:
+    """Apply a function to chunks of members, one after another; return zeros for unused chunks.
+
+    - ``each``: the number of chunks that are used, and trees of arrays (member, ...)
+    - ``chunk``: members of a chunk
+    """
+    used, args = each
+
+    def used_chunk(*rows: Tree) -> Tree:
+        return of_chunk((used, rows))
+
+    def unused_chunk(*rows: Tree) -> Tree:
+        return jax.tree.map(_zeros, jax.eval_shape(used_chunk, *rows))
+
+    def either(numbered: tuple[Any, tuple[Tree, ...]]) -> Tree:
+        # XLA compiles each branch by itself. Without branches, the copying of a chunk's rows would
+        # be fused with sums over them, and their bits would depend on the number of chunks.
+        number, rows = numbered
+        return cast(Tree, jax.lax.cond(number < used, used_chunk, unused_chunk, *rows))
+
+    def split(leaf: Any) -> Any:
+        return leaf.reshape(-1, chunk, *leaf.shape[1:])
+
+    def join(leaf: Any) -> Any:
+        return leaf.reshape(-1, *leaf.shape[2:])
+
+    args = jax.tree.map(split, args)
+    numbers = jax.numpy.arange(len(jax.tree.leaves(args)[0]))
+    return jax.tree.map(join, cast(Tree, jax.lax.map(either, (numbers, args))))
+
+
+def _zeros(leaf: Any) -> jax.Array:
+    return jax.numpy.zeros(leaf.shape, leaf.dtype)

@@ -71,12 +71,13 @@ class Call(NamedTuple):
 
     - ``recipe``: the recipe that the program was made from
     - ``spread``, ``layout``: how members are spread over the devices
-    - ``program``: executable, called with shared arrays, None, states, hyperparameters and data
+    - ``program``: executable, called with shared arrays, ``used``, states, hyperparameters and data
     - ``leaves``: what to do with each array that is given
     - ``shared_weight``, ``weight``: the weights to use where the caller gives none: shared arrays,
       and arrays for each turn of the program
-    - ``axes``: lanes and chunk
+    - ``axes``: lanes, and members of each
     - ``full``: whether the members fill every turn
+    - ``used``: the number of chunks that are used in each turn, arrays (lane,) or None
     - ``shared``, ``data``: the structures that the program takes
     - ``known``: shapes of single examples
     """
@@ -90,6 +91,7 @@ class Call(NamedTuple):
     weight: list[list[Any]]
     axes: tuple[int, int]
     full: bool
+    used: tuple[Any, ...]
     shared: Any
     data: Any
     known: Shapes
@@ -108,9 +110,9 @@ class Call(NamedTuple):
         try:
             if len(data) == 1:
                 first = states.by_call[0], hyperparams.by_call[0], data[0]
-                return [self.program(shared, None, *first)]
-            turns = zip(states.by_call, hyperparams.by_call, data, strict=True)
-            return [self.program(shared, None, *each) for each in turns]
+                return [self.program(shared, self.used[0], *first)]
+            turns = zip(self.used, states.by_call, hyperparams.by_call, data, strict=True)
+            return [self.program(shared, *each) for each in turns]
         except TypeError:  # the program takes other types, as when x64 was turned on since
             return None
 
@@ -229,17 +231,19 @@ def learned(
         else:
             weight = [[place_packed(ones, turn, layout, mesh)] for turn in range(layout.calls)]
     by_member, shared = split_shared(data)
+    full = layout.calls * layout.at_once == states.members
+    used = tuple(layout.used(turn, states.members) for turn in range(layout.calls))
     structures = cast(Any, jax.tree.structure(shared)), cast(Any, jax.tree.structure(by_member))
     call = Call(
         recipe, spread, layout, _no_program, tuple(kinds), shared_weight, weight,
-        (layout.lanes, layout.chunk), layout.capacity == states.members, *structures, known,
+        (layout.lanes, layout.per_lane), full, used, *structures, known,
     )  # fmt: skip
     with np.errstate(over="ignore"):  # of which the call itself has warned
         ready = call.arguments(given.leaves, check=False)
     if ready is None:
         return None
-    args = ready[0], None, states.by_call[0], hyperparams.by_call[0], ready[1][0]
-    return call._replace(program=program_of(function, mesh).compiled(*args))
+    args = ready[0], used[0], states.by_call[0], hyperparams.by_call[0], ready[1][0]
+    return call._replace(program=program_of(function, mesh, layout).compiled(*args))
 
 
 def _no_program(*_: Tree) -> Tree:

@@ -37,13 +37,23 @@ MOST_BYTES = 2**30  # larger states are not kept on the devices
 _SMALL_WORK = 2**19  # a call with at most this much work stays on one lane,
 _CHUNK_WORK = 2**23  # in chunks with about this much work,
 _SMALLEST_CHUNK, _LARGEST_CHUNK = 16, 64  # and members within these bounds
+# One program runs many chunks where a chunk has at most this many weights and data values, which it
+# copies: copying more takes longer than another call.
+_MOST_COPIED = 2**17
+_MOST_CHUNKS = 64
 
 
 class Spread(NamedTuple):
-    """How a call is spread over the devices: the number of lanes (None: all) and the chunk size."""
+    """How a call is spread over the devices.
+
+    - ``lanes``: the number of lanes; None for all
+    - ``chunk``: members that a lane works on at once
+    - ``chunks``: the maximum number of chunks that one program runs, one after another
+    """
 
     lanes: int | None
     chunk: int
+    chunks: int = 1
 
     @property
     def mesh(self) -> Mesh:
@@ -51,6 +61,16 @@ class Spread(NamedTuple):
         use_all_cores()
         inline = inline_mesh() if self.is_small else None
         return lane_mesh(self.lanes) if inline is None else inline
+
+    def layout(self, members: int) -> Layout:
+        """Return the arrangement of this many members.
+
+        The number of chunks is a power of two, since programs are compiled for each number.
+        """
+        layout = Layout.of(members, self.mesh.size, self.chunk)
+        if self.chunks == 1:
+            return layout
+        return layout.with_chunks(min(self.chunks, 1 << (layout.calls - 1).bit_length()))
 
     @property
     def is_small(self) -> bool:
@@ -69,11 +89,14 @@ def spread_of(lanes: int | None, weights: int, data: Tree) -> Spread:
     - ``weights``: the number of weights of one member
     - ``data``: a tree of arrays (member, ...), or Shared ones
     """
-    work = weights * _values_per_member(data)
+    values = _values_per_member(data)
+    work = weights * values
     if work > _SMALL_WORK or jax.default_backend() != "cpu":
         return Spread(lanes, CHUNK)
     chunk = 2 ** int(math.log2(_CHUNK_WORK / max(1, work)))
-    return Spread(1, min(max(chunk, _SMALLEST_CHUNK), _LARGEST_CHUNK))
+    chunk = min(max(chunk, _SMALLEST_CHUNK), _LARGEST_CHUNK)
+    few = chunk * (weights + values) <= _MOST_COPIED
+    return Spread(1, chunk, _MOST_CHUNKS if few else 1)
 
 
 def _values_per_member(tree: Tree) -> int:
@@ -248,9 +271,9 @@ class OnDevices:
     def _map(
         self, function: Callable[..., Tree], spread: Spread, *trees: Tree, stay: bool = False
     ) -> Placed:
-        return map_placed(
-            function, *trees, members=self._members, chunk=spread.chunk, mesh=spread.mesh, stay=stay
-        )
+        members, mesh = self._members, spread.mesh
+        layout = spread.layout(members)
+        return map_placed(function, *trees, members=members, layout=layout, mesh=mesh, stay=stay)
 
     @functools.cached_property
     def result(self) -> FitResult:
@@ -271,7 +294,7 @@ class OnDevices:
 def _on_devices(tree: Tree, members: int, spread: Spread) -> Placed:
     """Copy numpy arrays (member, ...) to the devices."""
     mesh = spread.mesh
-    layout = Layout.of(members, mesh.size, spread.chunk)
+    layout = spread.layout(members)
 
     def put(rows: np.ndarray) -> Tree:
         return place(lambda rows: take_members(tree, rows), rows, layout, mesh)
