@@ -16,6 +16,10 @@ from forecaster.swarm.checks import broadcast_hyperparams, broadcast_limits, che
 from tests.swarm.test_swarm import HELD_BACK, IDS, N, Widened, X, Y, make
 
 
+def random_keys() -> jax.Array:
+    return jax.random.split(jax.random.key(0), Y.shape[:2])
+
+
 def test_hyperparameters_become_arrays_of_a_number_per_member():
     spread = broadcast_hyperparams({"rate": 0.5, "layers": [1, 2, 3]}, 3)
     assert spread["rate"].dtype == np.float32 and list(spread["rate"]) == [0.5] * 3
@@ -229,6 +233,27 @@ ERRORS = {
     "metrics by numbers": (
         lambda: make().fit(X, Y, metrics=cast(Any, {1: optax.squared_error})),
         "metrics: expected values by name",
+    ),
+    "a metric of other arguments": (
+        lambda: make().fit(X, Y, metrics={"a": lambda predictions: predictions}),
+        r"metrics\['a'\]: expected a function metrics\['a'\]\(predictions, targets\[, sample_"
+        r"weight\]\); got one of the arguments \(predictions\)",
+    ),
+    "a metric that returns no numbers": (
+        lambda: make().fit(X, Y, epochs=1, metrics={"a": lambda predictions, targets: "low"}),
+        r"metrics\['a'\]: expected it to return an array of numbers; got 'low'",
+    ),
+    "random keys as inputs": (
+        lambda: make().fit(random_keys(), Y),
+        r"inputs: expected numbers; got random keys. Give jax.random.key_data\(keys\)",
+    ),
+    "predictions for random keys": (
+        lambda: make().predict({"keys": random_keys()}),
+        "inputs: expected numbers; got random keys",
+    ),
+    "random keys as weights": (
+        lambda: swarm.Swarm((lambda key: {"k": key}, lambda p, x: x), N, loss=optax.squared_error),
+        "params: expected numbers; got random keys",
     ),
     "hyperparams without names": (
         lambda: make(hyperparams=[0.1]),

@@ -10,6 +10,7 @@ import numpy as np
 import optax
 import pytest
 from flax import nnx
+from jax.sharding import AxisType
 
 from forecaster.swarm import Swarm
 from forecaster.swarm.devices import programs, threefry
@@ -281,6 +282,28 @@ def test_where_jax_has_no_place_for_the_hash_its_own_is_used(monkeypatch, place,
     ours = program(common, None, words[None])
     expected = jax.jit(jax.vmap(functools.partial(drawn, common, None)))(words)
     np.testing.assert_array_equal(ours["order"][0], expected["order"])
+
+
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+def test_a_mesh_that_the_caller_has_set_changes_nothing(kind):
+    mesh = jax.make_mesh((lane_mesh().size,), ("theirs",), axis_types=(kind,))
+
+    def model(key):
+        return jax.random.normal(key, (3, 1))
+
+    def predicted():
+        made = Swarm((model, lambda w, x: x @ w), 5, loss=lambda p, t: (p - t) ** 2)
+        made = made.fit(x, y, epochs=2, batch_size=None)
+        made, losses = made.step(x, y)
+        return losses, made.predict(x), made.evaluate(x, y), np.asarray(made.bind()(x))
+
+    x = np.random.default_rng(3).normal(size=(5, 7, 3)).astype(np.float32)
+    y = x.sum(-1, keepdims=True)
+    with jax.set_mesh(mesh):
+        within = predicted()
+    programs.forget_programs()
+    for inside, outside in zip(within, predicted(), strict=True):
+        np.testing.assert_array_equal(inside, outside)
 
 
 @pytest.fixture

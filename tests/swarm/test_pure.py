@@ -126,6 +126,20 @@ def test_weights_and_losses_that_cannot_be_trained_are_named():
         constant.step(X, Y)
 
 
+def test_arrays_that_the_model_does_not_take_are_named():
+    made = make()
+    state, rates = jax.tree.map(lambda leaf: leaf[0], (made.state, made.hyperparams))
+    wide = np.ones((8, 4), np.float32)
+    for call, what in (
+        (lambda: made.pure.update(state, Batch(wide, Y[0, :8], np.ones(8)), rates), "pure.update"),
+        (lambda: made.pure.apply(state.params, wide, rates), "pure.apply"),
+        (lambda: made.bind()(np.broadcast_to(wide, (len(X), 8, 4))), r"bind\(\)"),
+    ):
+        match = what + r": the model or the loss did not take .* inputs \(8, 4\)"
+        with pytest.raises(SwarmError, match=match):
+            call()
+
+
 def test_plain_numbers_are_weights_too():
     made = Swarm(
         (

@@ -1,6 +1,7 @@
 """Single calls are spread over the devices without changing results."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -63,7 +64,8 @@ def test_single_calls_have_the_same_bits_alone_and_in_company(many, x):
 class Recurrent(linen.Module):
     @linen.compact
     def __call__(self, x):
-        return linen.Dense(1)(linen.RNN(linen.OptimizedLSTMCell(8))(x)[:, -1])
+        hidden = jnp.asarray(linen.RNN(linen.OptimizedLSTMCell(8))(x))
+        return linen.Dense(1)(hidden[:, -1])
 
 
 @pytest.mark.usefixtures("as_for_users")

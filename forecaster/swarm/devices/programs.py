@@ -114,13 +114,21 @@ class Program:
             jax.tree.map(functools.partial(_as_placed, sharding), tree)
             for sharding, tree in ((self._whole, common), (self._split, tuple(by_lane)))
         ]
-        traced = self._jitted.trace(shapes[0], *shapes[1])
-        return threefry.lowered(traced) if self._hashed else traced.lower()
+        with in_place_of_other_mesh(self._mesh):
+            traced = self._jitted.trace(shapes[0], *shapes[1])
+            return threefry.lowered(traced) if self._hashed else traced.lower()
 
     @property
     def ready(self) -> bool:
         """Whether the program was compiled before."""
         return bool(self._by_shape)
+
+
+def in_place_of_other_mesh(mesh: Mesh) -> contextlib.AbstractContextManager[Any]:
+    """Return a context with this mesh if the caller has set one by ``jax.set_mesh``."""
+    if jax.sharding.get_abstract_mesh().empty:
+        return contextlib.nullcontext()
+    return cast(contextlib.AbstractContextManager[Any], jax.set_mesh(mesh))
 
 
 def _placed_as(leaf: Any) -> tuple[str, bool]:

@@ -7,6 +7,7 @@ from typing import Any, cast
 import jax
 from jax.core import Tracer
 
+from forecaster.swarm.arrays.shapes import expecting
 from forecaster.swarm.devices import stored
 from forecaster.swarm.devices.programs import args_structure, calls_back, without_collections
 from forecaster.swarm.estimators.recipe import Recipe
@@ -27,13 +28,17 @@ class Bound:
         self._latest: Callable[..., Tree] | None = None
 
     def __call__(self, inputs: Tree) -> Tree:
-        """Return predictions (member, example, ...), which stay on the device."""
+        """Return predictions (member, example, ...), which stay on the device.
+
+        Raises SwarmError for inputs that the model does not take.
+        """
         if self._latest is not None:
             try:
                 return self._latest(*self._placed, inputs)
             except (TypeError, ValueError):  # inputs of other shapes, types or devices, or traced
                 pass
-        return self._function_of(inputs)(*self._placed, inputs)
+        with expecting({}, {}, "bind()"):
+            return self._function_of(inputs)(*self._placed, inputs)
 
     def _function_of(self, inputs: Tree) -> Callable[..., Tree]:
         """Return the function for inputs like these; the next call tries it first."""

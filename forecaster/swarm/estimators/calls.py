@@ -29,6 +29,7 @@ from forecaster.swarm.estimators.recipe import Recipe
 from forecaster.swarm.estimators.stepping import Spread
 from forecaster.swarm.task import Tree
 from forecaster.swarm.training.examples import representable
+from forecaster.swarm.training.keys import is_key
 
 Key: TypeAlias = tuple[Any, ...]
 
@@ -188,7 +189,7 @@ def given(kind: str, *trees: Tree) -> Given | None:
     for leaf in leaves:
         array = leaf
         if type(leaf) is not np.ndarray:
-            if not isinstance(leaf, jax.Array):
+            if not isinstance(leaf, jax.Array) or is_key(leaf):
                 return None
             array = np.asarray(leaf)
         arrays.append(array)

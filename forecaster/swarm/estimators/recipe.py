@@ -13,7 +13,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Float, UInt32
 
 from forecaster.swarm.adapters.functions import Functions
-from forecaster.swarm.arrays.shapes import naming_arrays
+from forecaster.swarm.arrays.shapes import expecting, naming_arrays
 from forecaster.swarm.checks import SwarmError, warn
 from forecaster.swarm.devices.stored import described
 from forecaster.swarm.task import Hyperparams, Params, Task, Tree
@@ -46,7 +46,8 @@ class Pure(NamedTuple):
     - ``apply(params, inputs, hyperparams) -> predictions``
 
     ``hyperparams`` are scalars by name. ``jax.vmap`` of each is that of all members. ``update``
-    raises SwarmError for a state of several members, and for a batch without a weight.
+    raises SwarmError for a state of several members, and for a batch without a weight; ``update``
+    and ``apply`` for arrays that the model or the loss does not take.
     """
 
     initialise: Callable[[UInt32[jax.Array, "2"], Hyperparams], State]
@@ -252,10 +253,12 @@ class Recipe:
             state: State, batch: Batch, hyperparams: Hyperparams
         ) -> tuple[State, Float[jax.Array, ""]]:
             _check_one(state, batch)
-            return self.step(state, hyperparams, Batch(*batch))
+            with expecting({}, {}, "pure.update"):
+                return self.step(state, hyperparams, Batch(*batch))
 
         def apply(params: Params, inputs: Tree, hyperparams: Hyperparams) -> Tree:
-            return self.predict(params, hyperparams, inputs)
+            with expecting({}, {}, "pure.apply"):
+                return self.predict(params, hyperparams, inputs)
 
         return Pure(self.init_state, update, apply)
 

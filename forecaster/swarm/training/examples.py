@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from forecaster.swarm.arrays.data import Rows, Shared, Streamed, check_rows, check_shared, is_shared
 from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.task import AnyArray, Data, Tree
+from forecaster.swarm.training.keys import is_key
 from forecaster.swarm.training.supervised import Supervised
 
 _Weight: TypeAlias = Float[AnyArray, "member example"] | Shared
@@ -190,6 +191,11 @@ def _numbers(given: Any, what: str) -> np.ndarray:
     """Return an array. Raises SwarmError unless it holds numbers."""
     if isinstance(given, Shared):
         raise SwarmError(f"{what}: expected arrays in Shared(...); got Shared in Shared")
+    if is_key(given):
+        raise SwarmError(
+            f"{what}: expected numbers; got random keys. Give jax.random.key_data(keys), and make "
+            "keys of them in the model by jax.random.wrap_key_data"
+        )
     try:
         array = np.asarray(given)
     except ValueError as error:

@@ -67,7 +67,7 @@ def key_words(key: int | jax.Array) -> UInt32[np.ndarray, "2"]:
     use_all_cores()  # before anything starts JAX
     if isinstance(key, int | np.integer) and not isinstance(key, bool):
         key = jax.random.key(int(key), impl=_KIND)
-    words = np.asarray(jax.random.key_data(cast(jax.Array, key)) if _is_key(key) else key)
+    words = np.asarray(jax.random.key_data(cast(jax.Array, key)) if is_key(key) else key)
     if words.shape != (2,) or words.dtype != np.uint32:
         raise SwarmError(
             f"key: expected a seed, or one random key such as jax.random.key(0); got {key!r:.100}"
@@ -75,7 +75,8 @@ def key_words(key: int | jax.Array) -> UInt32[np.ndarray, "2"]:
     return words
 
 
-def _is_key(key: object) -> bool:
+def is_key(key: object) -> bool:
+    """Return whether an array holds typed random keys, as of ``jax.random.key``."""
     return isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
 
 

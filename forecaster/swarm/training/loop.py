@@ -32,7 +32,7 @@ from forecaster.swarm.task import (
     Task,
     Tree,
 )
-from forecaster.swarm.training.keys import typed_key
+from forecaster.swarm.training.keys import is_key, typed_key
 
 _T = TypeVar("_T")
 
@@ -87,6 +87,11 @@ def init_state(
     """Return the state of a member before training. ``params``: by default drawn with its key."""
     if params is None:
         params = task.init(jax.random.fold_in(typed_key(key_data), 0))
+        if any(map(is_key, jax.tree.leaves(params))):
+            raise SwarmError(
+                "params: expected numbers; got random keys. Keep jax.random.key_data(key) in the "
+                "state of Variables(params, state)"
+            )
     opt_state = task.optimizer(hyperparams).init(trained(params))
     none, training = jnp.int32(0), jnp.int32(Status.TRAINING)
     return State(key_data, params, opt_state, none, training, params, jnp.float32(jnp.inf), none)

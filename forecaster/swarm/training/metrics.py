@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float
 
-from forecaster.swarm.checks import SwarmError, named_values
+from forecaster.swarm.checks import SwarmError, check_takes, named_values
 from forecaster.swarm.task import AnyArray, Task, Tree
 
 Metric: TypeAlias = Callable[..., Any]
@@ -81,6 +81,8 @@ def watched(
                 "metrics: expected functions by name, such as {'accuracy': accuracy} with "
                 f"accuracy(predictions, targets); got {name!r}: {metric!r}"
             )
+        what = f"metrics[{name!r}](predictions, targets[, sample_weight])"
+        check_takes(metric, what, 2, "sample_weight")
     if reserved := sorted(metrics.keys() & {*_COLUMNS, *taken}):
         raise SwarmError(
             f"metrics: {', '.join(reserved)} is a column of summary() already; expected a name "
@@ -121,14 +123,14 @@ def _value(
 ) -> Float[jax.Array, ""]:
     """Compute a metric of all examples; a value per example is averaged."""
     if "sample_weight" in inspect.signature(metric).parameters:
-        value = jnp.asarray(metric(predictions, targets, sample_weight=weight), jnp.float32)
+        value = _floats(name, metric(predictions, targets, sample_weight=weight))
         if value.shape != ():
             raise SwarmError(
                 f"metric {name}: takes sample_weight, so one number was expected; got shape "
                 f"{value.shape}. Without sample_weight, values per example are averaged"
             )
         return value
-    each = jnp.asarray(metric(predictions, targets), jnp.float32)
+    each = _floats(name, metric(predictions, targets))
     if each.ndim == 0 or each.shape[0] != len(weight):
         raise SwarmError(
             f"metric {name}: expected a value per example, shape ({len(weight)}, ...); got "
@@ -146,3 +148,13 @@ def _value(
     each = jnp.where(weight > 0, each.reshape(each.shape[0], -1).mean(1), 0)
     total = weight.sum()
     return jnp.sum(weight * each) / jnp.where(total > 0, total, 1)
+
+
+def _floats(name: str, value: Any) -> jax.Array:
+    """Return what a metric returned as an array. Raises SwarmError unless it is one of numbers."""
+    try:
+        return jnp.asarray(value, jnp.float32)
+    except (TypeError, ValueError) as error:
+        raise SwarmError(
+            f"metrics[{name!r}]: expected it to return an array of numbers; got {value!r:.80}"
+        ) from error
