@@ -20,6 +20,7 @@ from flax import nnx
 from jax.experimental import serialize_executable
 
 from forecaster import swarm
+from forecaster.swarm import SwarmError
 from forecaster.swarm.devices import compiled, programs, stored
 from forecaster.swarm.devices.lanes import _spread_whole
 from forecaster.swarm.estimators import recipe as recipes
@@ -138,7 +139,7 @@ def test_a_bound_function_is_not_traced_either_and_still_goes_through_jit(folder
     np.testing.assert_allclose(jax.jit(again)(X[:3]), first, rtol=1e-6)
     slopes = jax.grad(lambda x: again(x).sum())(jnp.asarray(X[:3]))
     assert slopes.shape == X[:3].shape and np.isfinite(slopes).all()
-    with pytest.raises(TypeError):
+    with pytest.raises(SwarmError, match=r"bind\(\): the model .* inputs \(32, 2\)"):
         again(X[:3, :, :2])
 
 
