@@ -181,15 +181,16 @@ def check_takes(function: Callable[..., Any], what: str, arguments: int, *names:
     """
     try:
         signature = inspect.signature(function)
+        own = inspect.signature(function, follow_wrapped=False)  # functools.wraps shows another's
     except (TypeError, ValueError):  # a builtin
         return
     named = dict.fromkeys(name for name in names if name in signature.parameters)
     try:
-        signature.bind(*[None] * arguments, **named)
+        own.bind(*[None] * arguments, **named)
     except TypeError as error:
         raise SwarmError(
             f"{what.partition('(')[0]}: expected a function {what}; got one of the arguments "
-            f"{signature} ({error})"
+            f"{own} ({error})"
         ) from error
 
 

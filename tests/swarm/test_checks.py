@@ -1,5 +1,6 @@
 """Wrong arguments of a swarm: each error names the argument, what was expected and what it got."""
 
+import functools
 import sys
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,6 +15,19 @@ from forecaster import swarm
 from forecaster.swarm import Shared, Swarm, SwarmError, SwarmWarning
 from forecaster.swarm.checks import broadcast_hyperparams, broadcast_limits, check_counts, is_true
 from tests.swarm.test_swarm import HELD_BACK, IDS, N, Widened, X, Y, make
+
+
+def test_the_arguments_are_those_of_the_function_that_is_called():
+    """``functools.wraps`` shows the arguments of another."""
+
+    def within(predictions, targets, width):
+        return abs(predictions - targets) < width
+
+    @functools.wraps(within)
+    def near(predictions, targets):
+        return within(predictions, targets, 0.1)
+
+    assert make().fit(X, Y, epochs=1, metrics={"near": near}).losses.metrics["near"].shape == (N, 1)
 
 
 def random_keys() -> jax.Array:

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from forecaster.swarm import Batch, Swarm, SwarmError
 from forecaster.swarm.estimators.bound import Bound
@@ -138,6 +139,35 @@ def test_arrays_that_the_model_does_not_take_are_named():
         match = what + r": the model or the loss did not take .* inputs \(8, 4\)"
         with pytest.raises(SwarmError, match=match):
             call()
+
+
+def test_errors_of_tracing_are_those_of_jax():
+    made = Swarm(
+        (lambda key: jax.random.normal(key, (3, 1)), lambda w, x: x @ w if x.sum() > 0 else -x @ w),
+        len(X),
+        loss=optax.squared_error,
+    )
+    with pytest.raises(jax.errors.TracerBoolConversionError, match="boolean conversion"):
+        jax.vmap(made.pure.apply)(made.params, X, made.hyperparams)
+
+
+def test_another_number_of_examples_is_named():
+    made = make()
+    state, rates = jax.tree.map(lambda leaf: leaf[0], (made.state, made.hyperparams))
+    batch = Batch(X[0, :8], Y[0, :4], np.ones(8))
+    with pytest.raises(SwarmError, match=r"pure.update: .*inputs \(8, 3\), targets \(4, 1\)"):
+        made.pure.update(state, batch, rates)
+
+
+def test_a_bound_function_takes_inputs_of_all_devices():
+    made, devices = make(), jax.local_devices()
+    mesh = jax.make_mesh((len(devices),), ("x",), axis_types=(AxisType.Auto,))
+    even = len(X) // len(devices) * len(devices)
+    bound = made.select(made.ids[:even]).bind()
+    placed = jax.device_put(X[:even], NamedSharding(mesh, PartitionSpec("x")))
+    for inputs in (placed, jax.device_put(X[:even], devices[-1]), X[:even]):
+        for function in (bound, jax.jit(bound)):
+            close(np.asarray(function(inputs)), made.predict(X)[:even])
 
 
 def test_plain_numbers_are_weights_too():

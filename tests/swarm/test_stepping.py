@@ -36,8 +36,8 @@ def test_small_calls_stay_on_one_lane_whoever_is_there():
     assert spread_of(None, 60, Shared(SMALL[0])) == Spread(1, 64, 64)
     assert spread_of(None, 60, Shared(SMALL, np.arange(9) % 3)) == Spread(1, 64, 64)
     assert spread_of(2, 60, LARGE) == Spread(2, CHUNK)
-    assert spread_of(None, 4932, np.zeros((16, 8, 8))) == Spread(1, 16, 64)
-    assert spread_of(None, 9864, np.zeros((16, 8, 4))) == Spread(1, 16)  # many to copy
+    assert spread_of(None, 3900, np.zeros((16, 16, 8))) == Spread(1, 16, 64)
+    assert spread_of(None, 4932, np.zeros((16, 8, 8))) == Spread(1, 16)  # many to copy
 
 
 def test_many_small_members_are_one_call():
@@ -82,6 +82,31 @@ def test_sums_have_the_same_bits_in_one_chunk_and_in_many():
         some = made.select(names[few])
         assert same(some.evaluate(x[few], y[few]), losses[few])
         assert same(some.predict(x[few]), predictions[few])
+
+
+def test_many_members_take_and_give_empty_arrays():
+    names = [f"m{i}" for i in range(130)]
+
+    def halves(params, x):
+        return {"all": x @ params["w"], "none": x[:, :0]}
+
+    def init(key):
+        return {"w": jax.random.normal(key, (3, 1)), "none": jnp.zeros((0, 2))}
+
+    made = Swarm((init, halves), names, loss_fn=lambda p, b, k: (halves(p, b.inputs)["all"]).sum())
+    x = np.ones((130, 4, 3), np.float32)
+    made, losses = made.step(x)
+    assert np.isfinite(losses).all() and made.params["none"].shape == (130, 0, 2)
+    assert made.predict(x)["none"].shape == (130, 4, 0)
+    assert made.predict(x[:, :0])["all"].shape == made.predict(Shared(x[0, :0]))["all"].shape
+    assert made.predict(x[:, :0])["all"].shape == (130, 0, 1)
+
+
+def test_predictions_of_many_members_may_be_written_to(many):
+    predictions = many.predict(SMALL)
+    before = many.predict(SMALL)
+    predictions[:] = 0
+    np.testing.assert_array_equal(many.predict(SMALL), before)
 
 
 def test_batches_of_all_sizes_follow_each_other(many):

@@ -12,6 +12,13 @@ from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.task import Tree
 
 _NOTE = "forecaster.swarm: called with arrays of one member, "
+_EXPLAINED = (  # errors that say what is wrong; JAX's are of tracing, whatever the shapes are
+    SwarmError,
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+    jax.errors.UnexpectedTracerError,
+)
 
 
 class Shape(NamedTuple):
@@ -83,10 +90,11 @@ def _not_taken(error: Exception) -> str:
 
     Empty for an error that arrays of a wrong shape or type do not raise.
     """
-    if isinstance(error, SwarmError) or not isinstance(error, TypeError | ValueError):
+    if isinstance(error, _EXPLAINED) or not isinstance(error, TypeError | ValueError):
         return ""
     notes = cast(list[str], getattr(error, "__notes__", []))
-    arrays = next((note.removeprefix(_NOTE) for note in notes if note.startswith(_NOTE)), "")
+    named = (note.removeprefix(_NOTE) for note in notes if note.startswith(_NOTE))
+    arrays = next(named, "") or "none"
     return (
         f"the model or the loss did not take the arrays of one member, {arrays}. Expected "
         "model(inputs) of arrays (example, ...), and loss(predictions, targets) or "

@@ -213,15 +213,15 @@ def packed_chunks(load: Callable[[Rows], Tree], rows: Rows, layout: Layout) -> T
     return jax.tree.map(shape, load(filled))
 
 
-def unpack(calls: Sequence[Tree], members: Sequence[int]) -> Tree:
+def unpack(calls: Sequence[Tree], members: Sequence[int], *, copy: bool = False) -> Tree:
     """Undo :func:`place`; return numpy arrays (member, ...).
 
-    ``members``: the number of members in each call.
+    ``members``: the number of members in each call. ``copy``: as of :func:`unpacked_leaf`
     """
 
     def join(*leaves: np.ndarray) -> np.ndarray:
         if len(leaves) == 1:
-            return unpacked_leaf(leaves[0], members[0])
+            return unpacked_leaf(leaves[0], members[0], copy=copy)
         pairs = zip(leaves, members, strict=True)
         return np.concatenate([_flat(leaf)[:count] for leaf, count in pairs])
 
@@ -230,14 +230,17 @@ def unpack(calls: Sequence[Tree], members: Sequence[int]) -> Tree:
     return jax.tree.map(join, *jax.device_get(list(calls)))
 
 
-def unpacked_leaf(leaf: np.ndarray, members: int) -> np.ndarray:
+def unpacked_leaf(leaf: np.ndarray, members: int, *, copy: bool = False) -> np.ndarray:
     """Return one array of a single call as :func:`unpack` does.
 
-    It is a copy where members fill at most half of the array: a caller who keeps many results of
-    few members would keep the free rows as well.
+    ``copy``: make a copy that can be written to, as results of several calls are. Otherwise it is a
+    copy only where members fill at most half of the array: a caller who keeps many results of few
+    members would keep the free rows as well.
     """
     flat = _flat(leaf)
     rows = flat[:members]
+    if copy:
+        return rows.copy()
     if 2 * members <= len(flat):
         rows = rows.copy()
         rows.flags.writeable = leaf.flags.writeable
@@ -280,7 +283,7 @@ class Placed:
         """The members as numpy arrays (member, ...)."""
         begins = range(0, self.members, self.layout.at_once)
         counts = [min(self.layout.at_once, self.members - begin) for begin in begins]
-        return unpack(self.by_call, counts)
+        return unpack(self.by_call, counts, copy=self.layout.chunks > 1)
 
 
 CHUNK = 8  # members that a lane works on at once

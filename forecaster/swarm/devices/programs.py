@@ -332,16 +332,16 @@ def _by_chunk(of_chunk: Callable[[_Chunk], Tree], each: _Chunk, chunk: int) -> T
         return jax.tree.map(_zeros, jax.eval_shape(used_chunk, *rows))
 
     def either(numbered: tuple[Any, tuple[Tree, ...]]) -> Tree:
-        # XLA compiles each branch by itself. Without branches, the copying of a chunk's rows would
-        # be fused with sums over them, and their bits would depend on the number of chunks.
+        # XLA compiles a branch by itself, the same for any number of chunks. Without branches, it
+        # would fuse the copying of a chunk's rows with sums over them, which changes their bits.
         number, rows = numbered
         return cast(Tree, jax.lax.cond(number < used, used_chunk, unused_chunk, *rows))
 
     def split(leaf: Any) -> Any:
-        return leaf.reshape(-1, chunk, *leaf.shape[1:])
+        return leaf.reshape(leaf.shape[0] // chunk, chunk, *leaf.shape[1:])  # not -1: may be empty
 
     def join(leaf: Any) -> Any:
-        return leaf.reshape(-1, *leaf.shape[2:])
+        return leaf.reshape(leaf.shape[0] * chunk, *leaf.shape[2:])
 
     args = jax.tree.map(split, args)
     numbers = jax.numpy.arange(len(jax.tree.leaves(args)[0]))

@@ -1,7 +1,7 @@
 """All members as one function of inputs, for quick calls."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Any, cast
 
 import jax
@@ -73,7 +73,8 @@ class Bound:
         """
         every = self._recipe.predict_all
         places = list(self._devices)
-        if len(places) != 1 or places[0].platform != "cpu":
+        placed = {device for leaf in jax.tree.leaves(inputs) for device in _devices_of(leaf)}
+        if len(places) != 1 or places[0].platform != "cpu" or placed - set(places):
             return every
         description = stored.description_of(self._recipe.predict)
         name = stored.name_of(description, "bound", stored.shapes_of(self._placed), key, places)
@@ -87,3 +88,8 @@ class Bound:
             if calls_back(lowered.as_text()):
                 return every
             return stored.compiled_and_kept(name, places, structure, lowered.compile)
+
+
+def _devices_of(leaf: Any) -> Set[Any]:
+    """Return the devices of an array; none if it is on the host."""
+    return cast(Set[Any], leaf.devices()) if isinstance(leaf, jax.Array) else set()

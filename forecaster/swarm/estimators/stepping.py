@@ -39,7 +39,7 @@ _CHUNK_WORK = 2**23  # in chunks with about this much work,
 _SMALLEST_CHUNK, _LARGEST_CHUNK = 16, 64  # and members within these bounds
 # One program runs many chunks where a chunk has at most this many weights and data values, which it
 # copies: copying more takes longer than another call.
-_MOST_COPIED = 2**17
+_MOST_COPIED = 2**16
 _MOST_CHUNKS = 64
 
 

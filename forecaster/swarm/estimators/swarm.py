@@ -253,7 +253,7 @@ class Swarm(Trained):
     def bind(self) -> Callable[[Tree], Tree]:
         """Return the members as one function of inputs (member, example, ...), for quick calls.
 
-        A call is one dispatch of a program that is compiled once for each shape. Nothing is
+        A call is one dispatch of a program that is compiled once for each shape. Numbers are not
         checked, and predictions stay on the device as JAX arrays. It can go through ``jit`` and
         ``scan``. Its predictions are those of :meth:`predict` up to rounding.
         """

@@ -94,7 +94,8 @@ def _mean_loss(
             "loss_fn(params, batch, key)"
         )
     used = jnp.asarray(batch.weight > 0)
-    inputs, targets = _known((batch.inputs, batch.targets), used)
+    with naming_arrays(inputs=batch.inputs, targets=batch.targets, weight=batch.weight):
+        inputs, targets = _known((batch.inputs, batch.targets), used)
     if carries := key is not None and isinstance(params, Variables):
         inputs = _without_padding(inputs, used)
     call = _train_of(functions) if carries else functions.apply
