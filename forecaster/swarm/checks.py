@@ -179,19 +179,34 @@ def check_takes(function: Callable[..., Any], what: str, arguments: int, *names:
     - ``what``: its name and arguments, such as ``"loss(predictions, targets)"``
     - ``names``: arguments that it gets by name where it has them
     """
-    try:
-        signature = inspect.signature(function)
-        own = inspect.signature(function, follow_wrapped=False)  # functools.wraps shows another's
-    except (TypeError, ValueError):  # a builtin
+    if (signature := _signature(function)) is None:
         return
     named = dict.fromkeys(name for name in names if name in signature.parameters)
     try:
-        own.bind(*[None] * arguments, **named)
+        signature.bind(*[None] * arguments, **named)
     except TypeError as error:
         raise SwarmError(
             f"{what.partition('(')[0]}: expected a function {what}; got one of the arguments "
-            f"{own} ({error})"
+            f"{signature} ({error})"
         ) from error
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
+    """Return the arguments that a function takes; None for a builtin that does not say.
+
+    Those of the function that it wraps (by ``functools.wraps`` or ``jax.jit``) count if it passes
+    all of its own on, as ``*args``.
+    """
+    try:
+        wrapped = inspect.signature(function)
+    except (TypeError, ValueError):
+        return None
+    try:
+        own = inspect.signature(function, follow_wrapped=False)
+    except (TypeError, ValueError):
+        return wrapped
+    kinds = [parameter.kind for parameter in own.parameters.values()]
+    return wrapped if inspect.Parameter.VAR_POSITIONAL in kinds else own
 
 
 def is_true(answer: object) -> bool:

@@ -30,6 +30,10 @@ def test_the_arguments_are_those_of_the_function_that_is_called():
     assert make().fit(X, Y, epochs=1, metrics={"near": near}).losses.metrics["near"].shape == (N, 1)
 
 
+def passing_on(function):
+    return functools.wraps(function)(lambda *args, **kwargs: function(*args, **kwargs))
+
+
 def random_keys() -> jax.Array:
     return jax.random.split(jax.random.key(0), Y.shape[:2])
 
@@ -252,6 +256,14 @@ ERRORS = {
         lambda: make().fit(X, Y, metrics={"a": lambda predictions: predictions}),
         r"metrics\['a'\]: expected a function metrics\['a'\]\(predictions, targets\[, sample_"
         r"weight\]\); got one of the arguments \(predictions\)",
+    ),
+    "a metric of other arguments, compiled": (
+        lambda: make().fit(X, Y, metrics={"a": jax.jit(lambda predictions: predictions)}),
+        r"metrics\['a'\]: expected a function .*; got one of the arguments \(predictions\)",
+    ),
+    "a metric of other arguments, decorated": (
+        lambda: make().fit(X, Y, metrics={"a": passing_on(lambda predictions: predictions)}),
+        r"metrics\['a'\]: expected a function .*; got one of the arguments \(predictions\)",
     ),
     "a metric that returns no numbers": (
         lambda: make().fit(X, Y, epochs=1, metrics={"a": lambda predictions, targets: "low"}),
