@@ -179,9 +179,9 @@ def check_takes(function: Callable[..., Any], what: str, arguments: int, *names:
     - ``what``: its name and arguments, such as ``"loss(predictions, targets)"``
     - ``names``: arguments that it gets by name where it has them
     """
-    if (signature := _signature(function)) is None:
+    if (signature := _own_signature(function)) is None:
         return
-    named = dict.fromkeys(name for name in names if name in signature.parameters)
+    named = dict.fromkeys(name for name in names if takes(function, name))
     try:
         signature.bind(*[None] * arguments, **named)
     except TypeError as error:
@@ -191,22 +191,34 @@ def check_takes(function: Callable[..., Any], what: str, arguments: int, *names:
         ) from error
 
 
-def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
-    """Return the arguments that a function takes; None for a builtin that does not say.
+def takes(function: Callable[..., Any], name: str) -> bool:
+    """Return whether a function takes an argument of this name.
 
-    Those of the function that it wraps (by ``functools.wraps`` or ``jax.jit``) count if it passes
-    all of its own on, as ``*args``.
+    A function with ``*args`` or ``**kwargs`` takes those of the function that it wraps.
     """
+    own = _own_signature(function)
+    if own is None:
+        return False
+    if {_ARGS, _KWARGS} & {parameter.kind for parameter in own.parameters.values()}:
+        own = inspect.signature(function)
+    return name in own.parameters
+
+
+_ARGS, _KWARGS = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+
+
+def _own_signature(function: Any) -> inspect.Signature | None:
+    """Return the arguments that a function itself takes; None for a builtin that does not say.
+
+    ``functools.wraps`` shows those of another function. A function that is compiled, as by
+    ``jax.jit``, takes those of the Python function.
+    """
+    while not hasattr(function, "__code__") and hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
     try:
-        wrapped = inspect.signature(function)
+        return inspect.signature(function, follow_wrapped=False)
     except (TypeError, ValueError):
         return None
-    try:
-        own = inspect.signature(function, follow_wrapped=False)
-    except (TypeError, ValueError):
-        return wrapped
-    kinds = [parameter.kind for parameter in own.parameters.values()]
-    return wrapped if inspect.Parameter.VAR_POSITIONAL in kinds else own
 
 
 def is_true(answer: object) -> bool:

@@ -1,7 +1,6 @@
 """A model as pure functions, whatever library it comes from. Imports none of them."""
 
 import functools
-import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -10,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Key
 
 from forecaster.swarm.arrays.shapes import Shapes
-from forecaster.swarm.checks import check_takes
+from forecaster.swarm.checks import check_takes, takes
 from forecaster.swarm.task import AnyArray, Hyperparams, Params, Tree
 
 
@@ -43,7 +42,7 @@ def pure_functions(init: Callable[[jax.Array], Params], apply: Callable[..., Tre
     """
     check_takes(init, "init(key)", 1)
     check_takes(apply, "apply(params, inputs)", 2, "key")
-    takes_key = "key" in inspect.signature(apply).parameters
+    takes_key = takes(apply, "key")
 
     def run(
         params: Params,

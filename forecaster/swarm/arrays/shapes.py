@@ -12,7 +12,7 @@ from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.task import Tree
 
 _NOTE = "forecaster.swarm: called with arrays of one member, "
-_EXPLAINED = (  # errors that say what is wrong; JAX's are of tracing, whatever the shapes are
+_EXPLAINED = (  # errors that say what is wrong; JAX's errors of tracing do not depend on shapes
     SwarmError,
     jax.errors.ConcretizationTypeError,
     jax.errors.TracerArrayConversionError,

@@ -45,7 +45,10 @@ class Bound:
         leaves = jax.tree.leaves(inputs)
         if any(isinstance(leaf, Tracer) for leaf in leaves):
             return self._recipe.predict_all
-        places = [str(getattr(leaf, "sharding", "")) for leaf in leaves]
+        places = [
+            (str(getattr(leaf, "sharding", "")), sorted(device.id for device in _devices_of(leaf)))
+            for leaf in leaves
+        ]
         weak = [bool(getattr(leaf, "weak_type", False)) for leaf in leaves]
         key = repr((stored.shapes_of(inputs), places, weak))
         known, whole = self._recipe.bound, (

@@ -38,7 +38,7 @@ _SMALL_WORK = 2**19  # a call with at most this much work stays on one lane,
 _CHUNK_WORK = 2**23  # in chunks with about this much work,
 _SMALLEST_CHUNK, _LARGEST_CHUNK = 16, 64  # and members within these bounds
 # One program runs many chunks where a chunk has at most this many weights and data values, which it
-# copies: copying more takes longer than another call.
+# copies: copying more may take longer than another call.
 _MOST_COPIED = 2**16
 _MOST_CHUNKS = 64
 

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Key
 from forecaster.swarm.adapters.functions import Functions
 from forecaster.swarm.arrays.shapes import naming_arrays
 from forecaster.swarm.arrays.variables import Variables
-from forecaster.swarm.checks import SwarmError, check_takes
+from forecaster.swarm.checks import SwarmError, check_takes, takes
 from forecaster.swarm.devices.data_parallel import first_example
 from forecaster.swarm.task import AnyArray, Hyperparams, Params, Tree
 
@@ -65,7 +65,7 @@ def check_one_loss(loss: object, loss_fn: object) -> None:
 
 def takes_hyperparams(loss_fn: Callable[..., Any]) -> bool:
     """Return whether a loss of a whole batch takes the hyperparameters."""
-    return "hyperparams" in inspect.signature(loss_fn).parameters
+    return takes(loss_fn, "hyperparams")
 
 
 def _takes_none_for_zero(loss: ElementwiseLoss) -> bool:
@@ -75,6 +75,17 @@ def _takes_none_for_zero(loss: ElementwiseLoss) -> bool:
     except (TypeError, ValueError):  # of a function that is not Python's
         return False
     return len(taken) > 1 and taken[1].default is None
+
+
+def _check_examples(batch: Batch) -> None:
+    """Raise SwarmError unless all arrays of a batch have as many examples as its weight."""
+    expected = len(batch.weight)
+    for name, tree in (("inputs", batch.inputs), ("targets", batch.targets)):
+        for leaf in jax.tree.leaves(tree):
+            if len(leaf) != expected:
+                raise SwarmError(
+                    f"{name}: expected {expected} examples, as in the weight; got {len(leaf)}"
+                )
 
 
 def _mean_loss(
@@ -94,8 +105,8 @@ def _mean_loss(
             "loss_fn(params, batch, key)"
         )
     used = jnp.asarray(batch.weight > 0)
-    with naming_arrays(inputs=batch.inputs, targets=batch.targets, weight=batch.weight):
-        inputs, targets = _known((batch.inputs, batch.targets), used)
+    _check_examples(batch)
+    inputs, targets = _known((batch.inputs, batch.targets), used)
     if carries := key is not None and isinstance(params, Variables):
         inputs = _without_padding(inputs, used)
     call = _train_of(functions) if carries else functions.apply

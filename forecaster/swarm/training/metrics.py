@@ -1,6 +1,5 @@
 """Metrics of every epoch, and which of them decides when to stop."""
 
-import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
@@ -9,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float
 
-from forecaster.swarm.checks import SwarmError, check_takes, named_values
+from forecaster.swarm.checks import SwarmError, check_takes, named_values, takes
 from forecaster.swarm.task import AnyArray, Task, Tree
 
 Metric: TypeAlias = Callable[..., Any]
@@ -122,7 +121,7 @@ def _value(
     weight: Float[AnyArray, " example"],
 ) -> Float[jax.Array, ""]:
     """Compute a metric of all examples; a value per example is averaged."""
-    if "sample_weight" in inspect.signature(metric).parameters:
+    if takes(metric, "sample_weight"):
         value = _floats(name, metric(predictions, targets, sample_weight=weight))
         if value.shape != ():
             raise SwarmError(
