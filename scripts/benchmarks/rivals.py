@@ -18,7 +18,7 @@ median of the repeated calls, milliseconds of an epoch (of all members), and eac
 this program's time; draws ``rivals.png`` from it.
 
 ``rivals_second.csv`` has first and second calls of another machine, beside PyTorch alone,
-``rivals_single.csv`` repeated single calls, with ``fetched``.
+``rivals_single.csv`` repeated single calls of 16 and of 500 networks, with ``fetched``.
 
 ``fetched`` is the plain ``vmap`` whose result is copied to the host after each single call.
 TurbaNet is measured if it can be imported (``pip install --ignore-requires-python turbanet``).

@@ -159,7 +159,7 @@ def interrupted(path):
     rest = fit(checkpoint=resumed)
     for a, b in zip(jax.tree.leaves(whole.params), jax.tree.leaves(rest.params), strict=True):
         np.testing.assert_array_equal(a, b)
-    with pytest.raises(SwarmError, match=r"another value of data_parallel .then 2, now 4"):
+    with pytest.raises(SwarmError, match=r"another value of data_parallel \(then 2, now 4\)"):
         fit(checkpoint=resumed, data_parallel=4)
 
 

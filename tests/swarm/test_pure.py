@@ -166,7 +166,10 @@ def test_a_bound_function_takes_inputs_of_all_devices():
     even = len(X) // len(devices) * len(devices)
     bound = made.select(made.ids[:even]).bind()
     placed = jax.device_put(X[:even], NamedSharding(mesh, PartitionSpec("x")))
-    for inputs in (placed, jax.device_put(X[:even], devices[-1]), X[:even]):
+    auto = {"axis_types": (AxisType.Auto,)}
+    ones = [jax.make_mesh((1,), ("x",), devices=[device], **auto) for device in devices]
+    alone = [jax.device_put(X[:even], NamedSharding(mesh, PartitionSpec("x"))) for mesh in ones]
+    for inputs in (placed, *alone, jax.device_put(X[:even], devices[-1]), X[:even]):
         for function in (bound, jax.jit(bound)):
             close(np.asarray(function(inputs)), made.predict(X)[:even])
 

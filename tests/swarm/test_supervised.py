@@ -10,6 +10,7 @@ from forecaster.swarm import (
     Batch,
     Functions,
     Supervised,
+    Swarm,
     SwarmError,
     shuffled_batches,
     supervised,
@@ -176,3 +177,18 @@ def test_the_models_arithmetic_may_be_half_and_losses_stay_whole(key):
     task = supervised(LINEAR, optax.squared_error, compute_dtype=jnp.bfloat16)
     loss = task.loss(jnp.float32(1.001), batch(), key, {})
     assert loss.dtype == jnp.float32 and loss == 0  # 1.001 is 1 in bfloat16
+
+
+@pytest.mark.parametrize(("batch_size", "rows"), [(32, 3), (3, 3), (2, 2), (None, 3)])
+def test_a_batch_is_no_larger_than_the_examples_that_there_are(batch_size, rows):
+    """Filled up to 32, one series per member took five times as long."""
+    seen = set()
+
+    def apply(params, inputs):
+        seen.add(inputs.shape[0])
+        return inputs * params
+
+    x = np.ones((2, 3), np.float32)
+    made = Swarm((lambda key: jnp.float32(1), apply), 2, loss=optax.squared_error)
+    made.fit(x, 2 * x, epochs=1, batch_size=batch_size)
+    assert seen == {rows}

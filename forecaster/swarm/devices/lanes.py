@@ -154,11 +154,14 @@ class Layout:
 
     @property
     def split(self) -> int | None:
-        """Members of a chunk, into which a program splits arrays (lane, member, ...); None: one."""
+        """The size of the chunks into which a program splits its arrays; None if it does not."""
         return self.chunk if self.chunks > 1 else None
 
     def used(self, call: int, members: int) -> Int[np.ndarray, " lane"] | None:
-        """Return how many chunks of a call have members of this many; None if it has one chunk."""
+        """Return the number of chunks with members in a call, for each lane; None if not split.
+
+        ``call``: the number of the call, from 0; ``members``: the number of all members
+        """
         if self.chunks == 1:
             return None
         begins = call * self.at_once + np.arange(self.lanes) * self.per_lane

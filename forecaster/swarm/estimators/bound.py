@@ -66,8 +66,8 @@ class Bound:
     @functools.cached_property
     def _devices(self) -> tuple[Any, ...]:
         """The devices of weights and hyperparameters."""
-        leaves = cast(list[jax.Array], jax.tree.leaves(self._placed))
-        return tuple(sorted({device for leaf in leaves for device in leaf.devices()}, key=str))
+        leaves = jax.tree.leaves(self._placed)
+        return tuple(sorted({device for leaf in leaves for device in _devices_of(leaf)}, key=str))
 
     def _compiled(self, inputs: Tree, key: str) -> Callable[..., Tree]:
         """Return an executable from disk, or compiled for it; JAX's own function if it cannot be.

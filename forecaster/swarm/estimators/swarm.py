@@ -140,7 +140,7 @@ class Swarm(Trained):
         - ``epochs``: the maximum number of further epochs
         - ``patience``: a member stops after this many epochs without a better validation loss; a
           number, or an array (member,). By default no member stops early
-        - ``batch_size``: examples per batch; None for all at once
+        - ``batch_size``: examples per batch, at most all that there are; None for all at once
         - ``bootstrap``: train each member on a bootstrap sample of its examples, drawn by its key.
           Examples are not copied
         - ``metrics``: by name, ``metric(predictions, targets)`` with a value per example, of which

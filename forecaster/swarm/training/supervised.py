@@ -217,7 +217,8 @@ def _batches(
         sample = bootstrap_sample(typed_key(key_data), valid)
     if batch_size is None:
         return None if sample is None else (sample[None], valid[None]), valid.any()[None]
-    drawn, weight, active = shuffled_batches(key, valid, batch_size)
+    # A batch is not filled up beyond the examples that there are.
+    drawn, weight, active = shuffled_batches(key, valid, min(batch_size, len(valid)))
     return (drawn if sample is None else sample[drawn], weight), active
 
 
