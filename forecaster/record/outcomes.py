@@ -20,6 +20,7 @@ SCORES = ("scale", "y", "error", "error_unchanged", "crps", "crps_unchanged")
 """Columns that scoring adds, in addition to ``state`` and ``corrected``."""
 # Change of the value at the origin, in usual changes of one step, that is a correction.
 _CORRECTED = 0.5
+_ROUNDING = 1e-3  # relative difference that rounded prices make between equal ratios
 _HALF = np.array([0.1, 0.5, 0.9])  # quantiles of "unchanged" that define the unit of errors
 
 
@@ -165,6 +166,10 @@ def _at(times: np.ndarray, y: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 def _scale(now: np.ndarray, then: np.ndarray, *, adjusted: bool) -> np.ndarray:
     """Return the factor from stored prices to the units of the forecast; NaN if unknown.
 
+    It is the ratio of the recorded to the stored value at the origin if later rows have the same:
+    rows before it that have changed by another were still to be adjusted. If they have not, that
+    value was wrong, and the median of the ratios counts.
+
     ``now``, ``then``: stored and recorded values at the origin and earlier rows, (place, row)
     """
     if not adjusted:
@@ -175,4 +180,22 @@ def _scale(now: np.ndarray, then: np.ndarray, *, adjusted: bool) -> np.ndarray:
     middle = np.full(now.shape[1], np.nan)
     known = np.isfinite(ratio).any(0)
     middle[known] = np.nanmedian(ratio[:, known], axis=0)
-    return middle
+    return np.where(_alike(ratio[0], _later_units(ratio)), ratio[0], middle)
+
+
+def _later_units(ratio: np.ndarray) -> np.ndarray:
+    """Return the units of later rows: the ratio of the next forecast on whose rows all agree.
+
+    Of forecasts without such a next one it is 1, as of what is stored. ``ratio``: (place, row), in
+    the order in which the forecasts were made
+    """
+    count = ratio.shape[1]
+    agree = _alike(ratio.min(0), ratio.max(0))  # not where one is NaN
+    following = np.where(agree, np.arange(count), count)
+    following = np.minimum.accumulate(following[::-1])[::-1]
+    return np.append(ratio[0], 1.0)[following]
+
+
+def _alike(ratio: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Return where two ratios differ by no more than prices are rounded."""
+    return np.isclose(ratio, other, rtol=_ROUNDING, atol=0)

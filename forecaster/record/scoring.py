@@ -224,8 +224,9 @@ def score_record(home: Home, record: Record) -> Scorecard:
 
     Prices that were adjusted since the forecast, for splits or dividends, are compared in the units
     of the forecast: outcomes are multiplied by the ratio of recorded to stored value. This ratio is
-    the median over the origin and two earlier rows, so that a single corrected price is not taken
-    for an adjustment. Rows with flags that are left out of training are not outcomes.
+    the one at the origin if later rows agree with it; otherwise the median over the origin and two
+    earlier rows, so that a single corrected price is not taken for an adjustment. Rows with flags
+    that are left out of training are not outcomes.
 
     "Unchanged" is the value at the origin with the bands of a random walk. The volatility of the
     walk is that of all rows up to the origin, as in an evaluation. Its CRPS is over the same

@@ -16,6 +16,8 @@ from forecaster.record.scoring import held_by
 from forecaster.record.timing import AFTER, made_after
 from tests.record.made import DAYS, forecast, store, table
 
+PRICES = ["open", "high", "low", "close"]
+
 
 @pytest.fixture
 def home(tmp_path) -> Home:
@@ -190,7 +192,7 @@ def test_no_price_after_the_origin_changes_what_is_expected_of_unchanged(home):
     forecast(home, source, 50)
     before = score_record(home, read_record(home)).known
     later = table()
-    later.loc[later["date"] > str(DAYS[60].date()), ["open", "high", "low", "close"]] *= 1.3
+    later.loc[later["date"] > str(DAYS[60].date()), PRICES] *= 1.3
     store(home, later)
     after = score_record(home, read_record(home)).known
     columns = ["y", "error", "error_unchanged", "crps", "crps_unchanged"]
@@ -203,7 +205,7 @@ def test_a_split_since_then_is_no_miss(home, share):
     forecast(home, source, 50)
     before = score_record(home, read_record(home)).known
     split = table()
-    split[["open", "high", "low", "close"]] *= share  # the source adjusts all of its past
+    split[PRICES] *= share  # the source adjusts all of its past
     store(home, split)
     after = score_record(home, read_record(home)).known
     for name in ("y", "error", "crps", "crps_unchanged"):
@@ -216,8 +218,7 @@ def test_a_dividend_since_then_is_no_miss_where_returns_are_forecast(home):
     forecast(home, source, 50)
     before = score_record(home, read_record(home)).known
     paid = table().assign(adj_close=table()["close"] * 0.97)
-    prices = ["open", "high", "low", "close"]
-    paid.loc[paid["date"] >= str(DAYS[51].date()), prices] *= 0.97
+    paid.loc[paid["date"] >= str(DAYS[51].date()), PRICES] *= 0.97
     store(home, paid)
     after = score_record(home, read_record(home)).known
     np.testing.assert_allclose(after["y"], before["y"])
@@ -226,7 +227,7 @@ def test_a_dividend_since_then_is_no_miss_where_returns_are_forecast(home):
 def test_a_price_that_was_corrected_is_no_adjustment(home):
     wrong = table().groupby("ticker").head(60)
     here = wrong["date"] == str(DAYS[49].date())
-    wrong.loc[here, ["open", "high", "low", "close"]] *= 2
+    wrong.loc[here, PRICES] *= 2
     source = store(home, wrong)
     forecast(home, source, 50)
     store(home, table())
@@ -243,6 +244,57 @@ def test_a_price_that_was_corrected_is_no_adjustment(home):
     card = score_record(home, read_record(home))
     assert card.total()["mae"] == pytest.approx(1) and card.total()["outcomes"] == 8
     assert "4 values were forecast from a value that has been corrected" in " ".join(card.lines())
+
+
+def unadjusted(day: int, factor: float = 0.25) -> pd.DataFrame:
+    """Prices with a split on a day; the rows before it are still in the old units."""
+    frame = table()
+    later = frame["date"] >= str(DAYS[day].date())
+    frame.loc[later, PRICES] *= factor
+    return frame
+
+
+@pytest.mark.parametrize("made", [50, 53])  # on the day of the split, and three days later
+@pytest.mark.parametrize("dividend", [False, True])
+def test_a_forecast_between_a_split_and_its_adjustment_has_the_units_of_its_origin(
+    home, made, dividend
+):
+    """The vendor restates the rows before the split days after it, and pays a dividend later."""
+    split = unadjusted(49)
+    source = store(home, split.groupby("ticker").head(made))
+    forecast(home, source, made)
+    adjusted = table()
+    adjusted[PRICES] *= 0.25
+    store(home, adjusted.groupby("ticker").head(60))
+    if dividend:
+        forecast(home, source, 60)
+        adjusted[PRICES] *= 0.97
+        store(home, adjusted)
+    known = score_record(home, read_record(home)).known
+    first = known[known["origin"] == DAYS[made - 1]]
+    close = split.set_index(["ticker", "date"])["close"]
+    outcomes = [close[row.unique_id, str(row.ds.date())] for row in first.itertuples()]
+    assert len(first) == 4 and not first["corrected"].any()
+    np.testing.assert_allclose(first["y"], outcomes)
+
+
+def test_prices_that_were_wrong_for_two_days_are_no_split(home):
+    wrong = table()
+    days = wrong["date"].isin([str(DAYS[n].date()) for n in (49, 50)])
+    wrong.loc[days, PRICES] *= 100  # in pence
+    source = store(home, wrong.groupby("ticker").head(50))
+    forecast(home, source, 50)
+    store(home, wrong.groupby("ticker").head(51))
+    forecast(home, source, 51)
+    store(home, table().groupby("ticker").head(60))
+    forecast(home, source, 60)
+    adjusted = table()
+    adjusted[PRICES] *= 0.97
+    store(home, adjusted)
+    known = score_record(home, read_record(home)).known
+    close = table().set_index(["ticker", "date"])["close"]
+    outcomes = [close[row.unique_id, str(row.ds.date())] for row in known.itertuples()]
+    np.testing.assert_allclose(known["y"], outcomes)
 
 
 def test_what_is_no_longer_there_is_said(home, scored):
