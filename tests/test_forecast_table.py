@@ -113,6 +113,21 @@ def test_a_repeated_run_leaves_each_forecast_once(url):
     assert len(rows(url)) == 12, "another model's forecasts stand beside"
 
 
+def test_steps_of_a_longer_horizon_do_not_outlive_a_run_of_the_same_name(url):
+    table = ForecastTable(f"{url}#forecasts")
+    earlier = forecasts(made="2024-03-28 07:00:00")
+    earlier["origin"] -= pd.Timedelta("1D")
+    longer, other = forecasts(), forecasts(run="other")
+    for frame in (earlier, longer, other):
+        table.write(frame)
+    shorter = forecasts(["AAA"], made="2024-04-02 07:00:00", shift=1.0)[:2]
+    table.write(shorter)
+    expected = pd.concat([earlier, shorter, longer[3:], other])  # AAA has two steps
+    expected = expected.sort_values(["run", "origin", "unique_id", "step"], ignore_index=True)
+    found = rows(url).sort_values(["run", "origin", "unique_id", "step"], ignore_index=True)
+    pd.testing.assert_frame_equal(found, expected, check_dtype=False)
+
+
 def test_the_sql_of_the_guide_works(url):
     guide = Path(__file__).parents[1] / "docs" / "guide" / "every-morning.md"
     latest, made = re.findall(r"```sql\n(.*?);\n```", guide.read_text(), re.DOTALL)
@@ -377,6 +392,9 @@ def test_a_user_without_rights_is_told_before_anything_is_made(request):
     found.run("GRANT SELECT, INSERT, UPDATE ON forecasts TO reader")
     theirs.check()
     theirs.write(forecasts(["CCC"]))
+    assert len(rows(found.url)) == 9
+    message = said(WriteError, lambda: theirs.write(forecasts(["CCC"])[:2]))
+    assert "permission denied for table forecasts" in message  # nothing is left half-replaced
     assert len(rows(found.url)) == 9
     found.run("DROP TABLE forecasts")
     found.run("DROP ROLE reader")

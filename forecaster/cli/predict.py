@@ -176,11 +176,7 @@ def predict(
         raise UsageError("--quantile is of single dates, and --paths draws paths; leave one out")
     _check_reading(reading, covariates)
     drawn = "--sum" if weights is not None else None if n_paths is None else "--paths"
-    if end is not None and output is not None and is_database(output):
-        raise UsageError(
-            "--end makes forecasts as if later rows were unknown, and a table of a database holds "
-            "those that were really made; leave it out, or write to a file"
-        )
+    _check_real(output, end, covariates)
     outputs = Outputs.checked(
         output, plot, report, form=form, layout=layout, overwrite=overwrite, drawn=drawn
     )
@@ -346,6 +342,23 @@ def _check_reading(
         )
     if any(said.split("=")[0] in ("target", "wide") for said in reading["columns"] or ()):
         raise UsageError("--columns: covariates only take id=NAME and time=NAME")
+
+
+def _check_real(output: str | None, end: datetime | None, covariates: "CovariateFiles") -> None:
+    """Raise UsageError for forecasts on a condition that would replace real ones in a database."""
+    if output is None or not is_database(output):
+        return
+    conditions = {
+        "--end makes forecasts as if later rows were unknown": end,
+        "--future makes forecasts that assume what it says": covariates.future,
+        "--static makes forecasts that assume what it says": covariates.static,
+    }
+    for condition, given in conditions.items():
+        if given is not None:
+            raise UsageError(
+                f"{condition}, and a table of a database holds those that were really made; leave "
+                "it out, or write to a file"
+            )
 
 
 class _Shown(NamedTuple):

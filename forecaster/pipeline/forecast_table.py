@@ -1,8 +1,9 @@
 """Write forecasts into a table of a database: PostgreSQL, SQLite or DuckDB.
 
 The table has the columns of :mod:`forecaster.pipeline.layout`, and :data:`KEY` as its primary key.
-All rows are written in one transaction. A forecast that the table already holds is replaced, so a
-repeated run leaves each forecast once. The time ``made`` changes only if a number has changed.
+All rows are written in one transaction. A forecast that the table already holds is replaced, with
+all of its steps, so a repeated run leaves each forecast once. The time ``made`` changes only if a
+number has changed.
 """
 
 import re
@@ -115,6 +116,7 @@ class ForecastTable:
                 if forecasts is None:
                     connection.rollback()
                 else:
+                    _remove_later_steps(connection, table, forecasts)
                     connection.commit()
         except ForecasterError:
             raise
@@ -235,6 +237,30 @@ class ForecastTable:
         elif _is_locked(reason):
             advice = ". Another program is writing to it; run the same again when it has ended"
         return WriteError(f"{self.shown}: {reason}{advice}. The table is as it was")
+
+
+def _remove_later_steps(
+    connection: "sa.Connection", table: "sa.Table", forecasts: pd.DataFrame
+) -> None:
+    """Remove steps beyond those written, of an earlier run of the same name but longer horizon.
+
+    Where there are none, the right to delete is not needed.
+    """
+    import sqlalchemy as sa
+
+    name, step = table.c.unique_id, table.c.step
+    for _, part in forecasts.groupby(["run", "origin"], observed=True):
+        first = _rows(part[:1])[0]
+        ours = sa.and_(table.c.run == first["run"], table.c.origin == first["origin"])
+        steps = part.groupby(part["unique_id"].astype(str))["step"].max()
+        written = {str(its): int(last) for its, last in steps.items()}
+        beyond = sa.select(name, sa.func.max(step)).where(ours, step > min(written.values()))
+        found = connection.execute(beyond.group_by(name)).all()
+        rows = [{"its": its, "last": written[its]} for its, most in found
+                if most > written.get(its, most)]  # fmt: skip
+        if rows:
+            chosen = name == sa.bindparam("its"), step > sa.bindparam("last")
+            connection.execute(sa.delete(table).where(ours, *chosen), rows)
 
 
 def _kind(name: str, *, dates: bool) -> str:

@@ -53,6 +53,11 @@ def test_they_are_there_from_the_fit_to_the_forecast(files, settings):
     plans.assign(promotion=1 - plans["promotion"]).to_csv(other, index=False)
     again = run("predict", "--all", "--format", "csv", "--future", other, *home)
     assert again.exit_code == 0 and again.stdout != whole.stdout
+    table = ("--output", f"sql:sqlite:///{files}/desk.db#forecasts")
+    for assumed in (("--future", other), ("--static", files / "kinds.csv")):
+        said = error("predict", "--all", *assumed, *table, *home, code=2)
+        assert f"{assumed[0]} makes forecasts that assume what it says" in said
+        assert not (files / "desk.db").exists()
 
 
 def test_a_fit_says_once_that_past_rows_lack_a_covariate(files, settings):
