@@ -21,6 +21,7 @@ SCORES = ("scale", "y", "error", "error_unchanged", "crps", "crps_unchanged")
 # Change of the value at the origin, in usual changes of one step, that is a correction.
 _CORRECTED = 0.5
 _ROUNDING = 1e-3  # relative difference that rounded prices make between equal ratios
+_SHORTEST_DAY, _HALF_A_DAY = np.timedelta64(20, "h"), np.timedelta64(12, "h")
 _HALF = np.array([0.1, 0.5, 0.9])  # quantiles of "unchanged" that define the unit of errors
 
 
@@ -96,9 +97,9 @@ class _Joined:
         stored = np.stack([_at(times, y, each[rows]) for each in self.times])
         then = np.stack([each[rows] for each in self.values])
         scale = _scale(stored, then, adjusted=panel.target != "y")
-        outcome = _at(times, y, self.ds[rows]) * scale
+        outcome = _at(times, y, self.ds[rows], session=True) * scale
         ahead = self.ds[rows] > times[-1]
-        state = np.where(ahead, OPEN, np.where(np.isfinite(outcome), KNOWN, MISSING))
+        state = np.where(np.isfinite(outcome), KNOWN, np.where(ahead, OPEN, MISSING))
         state = np.where(np.isfinite(scale), state, GONE)
         self.state[rows] = np.where(self.after[rows], APART, state)
         self.scale[rows] = scale
@@ -157,10 +158,22 @@ class _Joined:
         return out
 
 
-def _at(times: np.ndarray, y: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Return the values at some times; NaN for a time without a value."""
-    at = np.minimum(np.searchsorted(times, wanted), len(times) - 1)
-    return np.where(times[at] == wanted, y[at], np.nan)
+def _at(
+    times: np.ndarray, y: np.ndarray, wanted: np.ndarray, *, session: bool = False
+) -> np.ndarray:
+    """Return the values at some times; NaN for a time without a value.
+
+    ``session``: where rows are a day or more apart, one within half a day of the time is of its
+    session: clocks change, and an exchange closes early
+    """
+    after = np.minimum(np.searchsorted(times, wanted), len(times) - 1)
+    before = np.maximum(after - 1, 0)
+    at = np.where(wanted - times[before] < times[after] - wanted, before, after)
+    near = times[at] == wanted
+    dated = session and times.dtype.kind == "M" and len(times) > 1
+    if dated and np.median(np.diff(times)) >= _SHORTEST_DAY:
+        near = np.abs(times[at] - wanted) < _HALF_A_DAY
+    return np.where(near, y[at], np.nan)
 
 
 def _scale(now: np.ndarray, then: np.ndarray, *, adjusted: bool) -> np.ndarray:

@@ -32,8 +32,11 @@ def made_after(frame: pd.DataFrame) -> Bool[np.ndarray, " row"]:
     for (exchange, step), rows in _groups(frame).items():
         part = frame.iloc[rows]
         usual = _usual_origins(part)
-        late[rows] = (part["ds"] <= usual.cummax()).to_numpy()
+        latest = usual.cummax()
+        late[rows] = part["ds"] <= latest
         if isinstance(step, pd.Timedelta):
+            if step >= _DAY:  # as clocks change, a session has another hour
+                late[rows] |= part["ds"] - latest < _MARGIN
             late[rows] |= _over(part, usual, exchange, step)
     return late
 
@@ -75,7 +78,7 @@ def _over(
     clock = made.dt.tz_localize(None)
     if exchange == NEW_YORK and step == _DAY:
         closed = {now: last_closed(None, now, "America/New_York") for now in made.unique()}
-        over = part["ds"] <= made.map(closed)
+        over = part["ds"].dt.normalize() <= made.map(closed)
     else:
         over = part["ds"] + (step + _LONGER if step >= _MONTH else step) + _MARGIN <= clock
     current = clock - usual <= max(_CURRENT, 3 * step)

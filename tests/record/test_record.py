@@ -11,9 +11,11 @@ import pytest
 from forecaster.errors import UsageError, WriteError
 from forecaster.evaluation.scores.metrics import crps
 from forecaster.home import Home
-from forecaster.record import COLUMN, earlier, keeping, read_record, score_record
+from forecaster.ingest import Store, panel_from_store
+from forecaster.record import COLUMN, Made, earlier, keep, keeping, read_record, score_record
 from forecaster.record.scoring import held_by
 from forecaster.record.timing import AFTER, made_after
+from forecaster.series.calendar.exchanges import regular_sessions
 from tests.record.made import DAYS, forecast, store, table
 
 PRICES = ["open", "high", "low", "close"]
@@ -116,6 +118,21 @@ def test_a_series_behind_the_others_is_forecast_after_its_outcome(home):
     assert not made_after(elsewhere).any()  # Tokyo is not compared with New York
 
 
+def test_a_session_that_others_have_is_over_though_clocks_have_changed():
+    """The others have the session of 11 March at 20:00 UTC; this series' forecast is for 21:00."""
+    made = pd.Timestamp("2024-03-11 22:00", tz="UTC")
+    frame = pd.DataFrame(
+        {
+            "made": made, "unique_id": list("AAABBCC"), "step": [1, 2, 3, 1, 2, 1, 2],
+            "origin": pd.to_datetime(["2024-03-08 21:00"] * 3 + ["2024-03-11 20:00"] * 4),
+        }
+    )  # fmt: skip
+    days = [3, 4, 5, 1, 2, 1, 2]
+    frame["unique_id"] += ".XY"  # an exchange whose hours are not known
+    frame["ds"] = frame["origin"] + pd.to_timedelta(days, "D")
+    assert made_after(frame).tolist() == [True] + [False] * 6
+
+
 @pytest.mark.parametrize(
     ("made", "count"),
     [("2024-05-24 20:00", 0), ("2024-05-24 20:31", 1), ("2024-05-29 03:00", 3), ("2024-09-01", 0)],
@@ -130,6 +147,8 @@ def test_the_clock_tells_that_a_session_was_over(home, made, count):
         }
     )  # fmt: skip
     assert made_after(frame).sum() == count
+    hours = {name: frame[name] + pd.Timedelta(hours=20) for name in ("ds", "origin")}
+    assert made_after(frame.assign(**hours)).sum() == count  # at the close in UTC
     other = frame.assign(unique_id="AAA.XY")  # whose hours are not known: at the next day's noon
     assert made_after(other).sum() == {"2024-05-29 03:00": 2}.get(made, 0)
 
@@ -224,6 +243,34 @@ def test_a_dividend_since_then_is_no_miss_where_returns_are_forecast(home):
     np.testing.assert_allclose(after["y"], before["y"])
 
 
+def closes(first: str, last: str) -> pd.DatetimeIndex:
+    """The closes of New York in UTC: at 16:00 by its clock, at 13:00 before some holidays."""
+    days = regular_sessions(pd.Timestamp(first), pd.Timestamp(last))
+    early = days.isin(pd.to_datetime(["2024-11-29", "2024-12-24"]))
+    local = days + pd.to_timedelta(np.where(early, 13, 16), "h")
+    return local.tz_localize("America/New_York").tz_convert("UTC").tz_localize(None)
+
+
+@pytest.mark.parametrize("change", ["2024-03-10", "2024-11-03", "2024-11-29"])
+def test_outcomes_are_those_of_the_session_though_the_clocks_change(home, change):
+    times = closes("2023-11-01", "2025-02-28")
+    first = int(np.searchsorted(times, np.datetime64(change)))
+    frame = pd.DataFrame({"unique_id": "AAA", "ds": times, "y": np.arange(100.0, 100 + len(times))})
+    missing = times[first + 3]
+    source = store(home, frame[(frame["ds"] != missing)][: first + 13])
+    opened = Store.open(home, source)
+    for until in range(first - 10, first + 1):
+        panel = panel_from_store(opened, ["AAA"], end=str(times[until - 1]))
+        ds = panel.frequency.after(panel.times[-1], 15)
+        value = panel.channel("y")[0, panel.mask[0]][-1]
+        made = pd.DataFrame({"unique_id": "AAA", "ds": ds, "LSTM": value})
+        keep(home, Made(panel, made, "LSTM", "20240101-000000-000-lstm", source))
+    card = score_record(home, read_record(home))
+    assert card.count("missing") == 11 and card.count("open") == 1  # the session after the last
+    known = card.known
+    np.testing.assert_allclose(known["y"] - known["value"], known["step"])
+
+
 def test_a_price_that_was_corrected_is_no_adjustment(home):
     wrong = table().groupby("ticker").head(60)
     here = wrong["date"] == str(DAYS[49].date())
@@ -244,6 +291,13 @@ def test_a_price_that_was_corrected_is_no_adjustment(home):
     card = score_record(home, read_record(home))
     assert card.total()["mae"] == pytest.approx(1) and card.total()["outcomes"] == 8
     assert "4 values were forecast from a value that has been corrected" in " ".join(card.lines())
+
+
+def closing(frame: pd.DataFrame, rows: pd.DataFrame) -> list[float]:
+    """The closes in a table of the times that were forecast."""
+    close = frame.set_index(["ticker", "date"])["close"]
+    days = rows["ds"].dt.strftime("%Y-%m-%d")
+    return [close[name, day] for name, day in zip(rows["unique_id"], days, strict=True)]
 
 
 def unadjusted(day: int, factor: float = 0.25) -> pd.DataFrame:
@@ -272,10 +326,8 @@ def test_a_forecast_between_a_split_and_its_adjustment_has_the_units_of_its_orig
         store(home, adjusted)
     known = score_record(home, read_record(home)).known
     first = known[known["origin"] == DAYS[made - 1]]
-    close = split.set_index(["ticker", "date"])["close"]
-    outcomes = [close[row.unique_id, str(row.ds.date())] for row in first.itertuples()]
     assert len(first) == 4 and not first["corrected"].any()
-    np.testing.assert_allclose(first["y"], outcomes)
+    np.testing.assert_allclose(first["y"], closing(split, first))
 
 
 def test_prices_that_were_wrong_for_two_days_are_no_split(home):
@@ -292,9 +344,7 @@ def test_prices_that_were_wrong_for_two_days_are_no_split(home):
     adjusted[PRICES] *= 0.97
     store(home, adjusted)
     known = score_record(home, read_record(home)).known
-    close = table().set_index(["ticker", "date"])["close"]
-    outcomes = [close[row.unique_id, str(row.ds.date())] for row in known.itertuples()]
-    np.testing.assert_allclose(known["y"], outcomes)
+    np.testing.assert_allclose(known["y"], closing(table(), known))
 
 
 def test_what_is_no_longer_there_is_said(home, scored):
