@@ -11,6 +11,8 @@ AFTER = "made_after"
 _CURRENT = pd.Timedelta(days=31)  # data that end longer ago than this are a study of the past
 _MARGIN = pd.Timedelta(hours=12)  # since times are local and the clock is UTC
 _DAY = pd.Timedelta(days=1)
+# A session's hour in UTC moves by less: clocks change by one, exchanges close three hours early.
+_MOVED = pd.Timedelta(hours=4)
 # Shortest month, and the most days by which months are longer.
 _MONTH, _LONGER = pd.Timedelta(days=28), pd.Timedelta(days=3)
 
@@ -35,8 +37,8 @@ def made_after(frame: pd.DataFrame) -> Bool[np.ndarray, " row"]:
         latest = usual.cummax()
         late[rows] = part["ds"] <= latest
         if isinstance(step, pd.Timedelta):
-            if step >= _DAY:  # as clocks change, a session has another hour
-                late[rows] |= part["ds"] - latest < _MARGIN
+            if step >= _DAY:
+                late[rows] |= part["ds"] - latest < _MOVED
             late[rows] |= _over(part, usual, exchange, step)
     return late
 

@@ -131,6 +131,9 @@ def test_a_session_that_others_have_is_over_though_clocks_have_changed():
     frame["unique_id"] += ".XY"  # an exchange whose hours are not known
     frame["ds"] = frame["origin"] + pd.to_timedelta(days, "D")
     assert made_after(frame).tolist() == [True] + [False] * 6
+    first = frame["unique_id"] == "A.XY"  # in Asia the session begins after the others' has ended
+    frame.loc[first, ["origin", "ds"]] += pd.Timedelta(hours=11)
+    assert not made_after(frame).any()
 
 
 @pytest.mark.parametrize(
