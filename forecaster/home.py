@@ -15,7 +15,7 @@ import hashlib
 import os
 import re
 import urllib.parse
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from forecaster.errors import ModelError, UsageError, listed, printable, wrong_argument
@@ -29,6 +29,9 @@ INDEX, MANIFEST = "index.sqlite", "manifest.json"
 _TIME = "%Y%m%d-%H%M%S-%f"  # format of times in names, which lack the last three digits
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,59}")
 _STAMP = re.compile(r"(?P<time>\d{8}-\d{6}-\d{3})([-.](?P<rest>.+))?", re.DOTALL)
+# The time at the start of a run's name, or of an evaluation's.
+_TIMED = re.compile(r"(\d{4})-?(\d\d)-?(\d\d)[-T](\d\d)-?(\d\d)-?(\d\d)-(\d{3})(?!\d)")
+_SKEW = timedelta(minutes=5)  # by which the clocks of machines that share a home may differ
 _RESERVED = re.compile(r"^(con|prn|aux|nul|com\d|lpt\d)(\..*)?$", re.IGNORECASE)
 
 
@@ -127,7 +130,10 @@ class Home:
         return self.models / _stamped(_now(), model, name)
 
     def runs(self) -> list[Path]:
-        """Return the folders of all complete runs, the oldest first."""
+        """Return the folders of all complete runs, the oldest first.
+
+        Those dated later than now come before all others, see :func:`is_ahead`.
+        """
         return _complete(self.models, _RUN_FILE)
 
     def holds(self, run: Path) -> bool:
@@ -249,6 +255,18 @@ def run_time(folder: Path) -> datetime | None:
         return None
 
 
+def is_ahead(folder: Path) -> bool:
+    """Return whether a run or an evaluation is dated later than now, by a clock that was wrong."""
+    match = _TIMED.match(folder.name)
+    soon = datetime.now(UTC) + _SKEW
+    return match is not None and "".join(match.groups()) > soon.strftime("%Y%m%d%H%M%S%f")
+
+
+def order_of_time(folder: Path) -> tuple[bool, Path]:
+    """Return what sorts runs or evaluations by time; those dated later than now come first."""
+    return not is_ahead(folder), folder
+
+
 def renamed(folder: Path, name: str) -> Path:
     """Return the folder of a run under a new name; its place in the order of runs stays."""
     match = _STAMP.fullmatch(folder.name)
@@ -287,6 +305,7 @@ def is_run(folder: Path) -> bool:
 
 
 def _complete(folder: Path, file: str) -> list[Path]:
-    """Return the subfolders that hold the file, and so are complete, sorted by name."""
+    """Return the subfolders that hold the file, and so are complete, sorted by time."""
     folders = (path.parent for path in folder.glob(f"*/{file}"))
-    return sorted(path for path in folders if not path.name.startswith(atomic.PREFIX))
+    whole = (path for path in folders if not path.name.startswith(atomic.PREFIX))
+    return sorted(whole, key=order_of_time)

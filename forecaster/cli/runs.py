@@ -101,7 +101,7 @@ def _list(home: "Home") -> None:
     from rich.table import Table
 
     from forecaster.home import run_name
-    from forecaster.storage import choose_run, runs_of
+    from forecaster.storage import choose_run, notices_of_ahead, runs_of
 
     sound, damaged = runs_of(home)
     if not sound and not damaged:
@@ -115,6 +115,8 @@ def _list(home: "Home") -> None:
         table.add_row(name + latest, saved, source, series, horizon, model, error, size)
         narrower.add_row(name, short_source(source), series, horizon, error)
     print_table(table, narrower)
+    for line in notices_of_ahead(sound):
+        say(line)
     for folder, why in damaged.items():
         say(f"{why}; `forecaster runs remove {run_name(folder)}` removes it")
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from forecaster.errors import WriteError
 from forecaster.files import FolderLock, atomic, holder_of, is_held
-from forecaster.home import Home, run_name
+from forecaster.home import Home, is_ahead, run_name
 from forecaster.ingest import Store
 from forecaster.record import compact, record_of, to_compact
 from forecaster.storage import Run, remove_run, runs_of
@@ -111,6 +111,7 @@ def _old_runs(home: Home, sound: list[Run], most: int, used: set[str]) -> Iterat
         needed = named or run.name in used or run.folder.name in unfinished
         if number > most and not needed and not is_held(run.folder):
             why = f"not among the latest {most} of {run.source or 'models without a source'}"
+            why += ", as it is dated later than now" if is_ahead(run.folder) else ""
             yield Unneeded(RUN, f"run {run.name}", why, (run.folder,), run.bytes)
 
 

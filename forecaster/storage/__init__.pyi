@@ -22,6 +22,7 @@ from .runs.request import data_digest as data_digest
 from .runs.request import ids_to_read as ids_to_read
 from .runs.runs import Run as Run
 from .runs.runs import choose_run as choose_run
+from .runs.runs import notices_of_ahead as notices_of_ahead
 from .runs.runs import remove_run as remove_run
 from .runs.runs import rename_run as rename_run
 from .runs.runs import runs_of as runs_of

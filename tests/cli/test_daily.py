@@ -67,7 +67,7 @@ def test_quiet_is_silent_when_all_is_well_and_only_then(desk):
 def test_a_damaged_run_in_place_of_which_an_older_one_forecasts_is_named(desk, name):
     desk.until(DAYS[310])
     (sound,) = desk.home.runs()
-    latest = shutil.copytree(sound, sound.with_name("20990101-000000-000.latest"))
+    latest = shutil.copytree(sound, desk.home.new_run("lstm", "latest"))
     (latest / name).write_bytes((latest / name).read_bytes()[:-5])
     done = desk.daily("--quiet")
     assert done.exit_code == 3 and not done.stdout

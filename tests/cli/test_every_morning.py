@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from forecaster.home import Home
 from forecaster.ingest import loading
 from forecaster.pipeline.layout import COLUMNS
 from tests.conftest import prices, run
@@ -310,7 +311,7 @@ def test_a_killed_ingest_leaves_no_wrong_price_to_forecast_from(mornings, monkey
 def test_an_older_sound_run_forecasts_where_the_latest_is_damaged(mornings):
     then = mornings.forecasts("--all")
     (sound,) = (mornings.home / "models").iterdir()
-    latest = shutil.copytree(sound, sound.with_name("20990101-000000-000.latest"))
+    latest = shutil.copytree(sound, Home(mornings.home).new_run("lstm", "latest"))
     arrays = latest / "model.safetensors"
     arrays.write_bytes(arrays.read_bytes()[:-5])
     done = mornings("predict", "--all", "--format", "csv")

@@ -16,8 +16,8 @@ def two(home, tmp_path):
     shutil.copytree(home, tmp_path / "home")
     copied = Home(tmp_path / "home")
     (fitted,) = copied.runs()
-    shutil.copytree(fitted, copied.models / "20990101-000000-000.demo")
-    real = fitted.rename(copied.models / "20260101-000000-000.real")
+    shutil.copytree(fitted, copied.models / "20210101-000000-000.demo")
+    real = fitted.rename(copied.models / "20200101-000000-000.real")
     rest = json.loads((real / "model.json").read_text())
     rest["provenance"]["source"] = "files:/nowhere.csv"
     (real / "model.json").write_text(json.dumps(rest))
@@ -27,9 +27,17 @@ def two(home, tmp_path):
 def test_runs_are_listed_the_latest_last_and_marked(two):
     shown = run("runs", "--home", two).stdout
     assert shown.index("real") < shown.index("demo (latest)")
-    for cell in ("2099-01-01", "files:/nowhere.csv", "simulated", "LSTM 4", "MB"):
+    for cell in ("2021-01-01", "files:/nowhere.csv", "simulated", "LSTM 4", "MB"):
         assert cell in shown
     assert "`forecaster predict --all` takes real; --run NAME takes another." in shown
+
+
+def test_a_run_dated_later_than_now_is_said(two):
+    wrong = two.find_run("demo")
+    wrong.rename(wrong.with_name("20990101-000000-000.demo"))
+    listed = run("runs", "--home", two)
+    assert "real (latest)" in listed.stdout
+    assert "Warning: run demo is dated 2099-01-01, later than now: a clock" in listed.stderr
 
 
 def test_no_runs_yet_and_damaged_ones(two, tmp_path):
@@ -37,7 +45,7 @@ def test_no_runs_yet_and_damaged_ones(two, tmp_path):
     (two.find_run("demo") / "model.json").write_text("{")
     listed = run("runs", "--home", two)
     assert listed.exit_code == 0 and "real (latest)" in listed.stdout
-    assert "20990101-000000-000.demo/model.json: cannot be read" in listed.stderr
+    assert "20210101-000000-000.demo/model.json: cannot be read" in listed.stderr
     assert "forecaster runs remove demo" in listed.stderr
 
 
@@ -72,12 +80,12 @@ def test_the_home_before_a_subcommand_counts_also_beside_the_environment(two, mo
 
 
 def test_predict_and_compress_say_which_run_they_take(two):
-    shutil.copytree(two.find_run("demo"), two.models / "20980101-000000-000.old")
+    shutil.copytree(two.find_run("demo"), two.models / "20200601-000000-000.old")
     rest = two.find_run("real") / "model.json"
     rest.write_text(rest.read_text().replace('"AAPL"', '"GONE"'))
     done = run("predict", "AAPL", "--format", "json", "--home", two)
     assert len(json.loads(done.stdout)) == 3  # and nothing else
-    assert done.stderr.startswith("Run: demo (simulated, 5 series, horizon 3, fitted 2099-01-01")
+    assert done.stderr.startswith("Run: demo (simulated, 5 series, horizon 3, fitted 2021-01-01")
     other = run("predict", "AAPL", "--run", "old", "--format", "json", "--home", two)
     assert other.stdout == done.stdout and "Run:" not in other.stderr
     assert "no run 'ol'" in error("predict", "AAPL", "--run", "ol", "--home", two, code=2)
@@ -108,7 +116,7 @@ def test_facts_too_long_for_the_terminal_stand_below_their_name(monkeypatch, cap
 def test_at_80_columns_tables_say_less_instead_of_being_stacked(two, monkeypatch, command):
     model = two.find_run("real") / "model.json"
     model.write_text(model.read_text().replace("/nowhere.csv", f"/{'far/' * 20}away.csv"))
-    (two.models / "20980101-000000-000-lstm").symlink_to(two.find_run("demo"))  # a long name
+    (two.models / "20200601-000000-000-lstm").symlink_to(two.find_run("demo"))  # a long name
     monkeypatch.setenv("COLUMNS", "80")
     shown = run(command, "--home", two).stdout
     (row,) = (line for line in shown.splitlines() if "away.csv" in line)

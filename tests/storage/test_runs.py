@@ -104,6 +104,24 @@ def test_many_newer_runs_are_counted(home, saved):
     assert len(said) == 5 and "and 2 more newer ones" in said[-1]
 
 
+def test_a_run_that_a_wrong_clock_dated_later_than_now_is_not_the_latest(home, saved):
+    wrong = saved("wrong", "yahoo", ["AAPL"])
+    wrong = wrong.rename(wrong.with_name("20990101-000000-000.wrong"))
+    (line,) = said = chosen(home, "AAPL")[1]
+    assert chosen(home, "AAPL") == ("wrong", said)  # there is no other
+    assert line.startswith("Warning: run wrong is dated 2099-01-01, later than now: ")
+    saved("true", "yahoo", ["AAPL"])
+    name, said = chosen(home, "AAPL")
+    assert name == "true" and said[0] == line
+    said = []
+    assert run_name(choose_run(home, on_notice=said.append, source="yahoo")) == "true"
+    assert said == [line]
+    (wrong / "model.json").write_text("{")  # damaged, but not a later one
+    passed = {}
+    folder = choose_run(home, on_notice=said.append, source="yahoo", passed_over=passed)
+    assert run_name(folder) == "true" and not passed
+
+
 def test_no_run_that_knows_the_ticker_is_an_error(home, saved):
     with pytest.raises(ModelError, match="run `forecaster fit` first"):
         choose_run(home)

@@ -8,7 +8,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from forecaster.config import Config
 from forecaster.errors import ModelError, UsageError, listed
 from forecaster.files import atomic, from_text
 from forecaster.forecasting import FORECAST_BY, Rung, counted, resolve_names
-from forecaster.home import Home, renamed, run_name, run_time
+from forecaster.home import Home, is_ahead, order_of_time, renamed, run_name, run_time
 from forecaster.ingest import Store
 from forecaster.skipped import Skipped
 from forecaster.storage.model.checking import facts_of, read_bytes, read_json
@@ -125,7 +125,7 @@ def shown_time(run: Run) -> str:
 
 
 def runs_of(home: Home) -> tuple[list[Run], dict[Path, str]]:
-    """Return all runs, the oldest first, and the errors of damaged ones by folder."""
+    """Return all runs, see :meth:`Home.runs`, and the errors of damaged ones by folder."""
     runs: list[Run] = []
     damaged: dict[Path, str] = {}
     for folder in home.runs():
@@ -197,7 +197,8 @@ def choose_run(
     - ``run``: the name of a run of the home, or any folder with a model
     - ``tickers``: None: any
     - ``on_notice(message)``: called where several could be meant, with the chosen run and why newer
-      ones were not chosen, and with a damaged one that was passed over
+      ones were not chosen, with a damaged one that was passed over, and with runs dated later than
+      now, which are not the latest
     - ``damaged``: runs that turned out to be damaged when they were opened, with the reason
     - ``source``: the source of the run; None: any
     - ``passed_over``: takes the names of damaged runs in place of which an older one is returned,
@@ -220,6 +221,9 @@ def choose_run(
         if on_notice:
             on_notice(f"Warning: passed over, since it is damaged: run {name}: {why}{unknown}")
 
+    if on_notice:
+        for line in notices_of_ahead(run for run in every if source in (None, run.source)):
+            on_notice(line)
     if source is not None:
         return _latest_of(home, source, runs, every, broken, pass_over).folder
     for wrong in {latest, *(damaged or ())} & broken.keys():
@@ -267,10 +271,21 @@ def _latest_of(
         more = "".join(f"\n{why}" for why in wrong.values())
         raise ModelError(f"no run of {source}; `forecaster fit --source {source}` makes one{more}")
     for folder in wrong:
-        if folder.name > chosen.folder.name:
+        if order_of_time(folder) > order_of_time(chosen.folder):
             known = only or of[folder] == source
             pass_over(folder, "" if known else f". It may be of this source, {source}")
     return chosen
+
+
+def notices_of_ahead(runs: Iterable[Run]) -> list[str]:
+    """Return a line for each run that is dated later than now."""
+    return [
+        f"Warning: run {run.name} is dated {run.saved:%Y-%m-%d}, later than now: a clock was "
+        f"wrong. It is taken only if no other can be; `forecaster runs remove {run.name}` removes "
+        "it"
+        for run in runs
+        if is_ahead(run.folder)
+    ]
 
 
 def _source_of_damaged(folder: Path) -> str | None:
