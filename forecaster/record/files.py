@@ -142,12 +142,12 @@ def join_small(home: Home) -> None:
 def _by_kind(paths: Iterable[Path]) -> list[dict[Path, "pa.Table"]]:
     """Return the readable files of each kind, see :func:`kind_of`, with their tables."""
     groups: dict[tuple[str, bool], dict[Path, pa.Table]] = {}
-    for path, table in _readable(paths):
+    for path, table in readable(paths):
         groups.setdefault(kind_of(table), {})[path] = table
     return list(groups.values())
 
 
-def _readable(paths: Iterable[Path]) -> Iterator[tuple[Path, "pa.Table"]]:
+def readable(paths: Iterable[Path]) -> Iterator[tuple[Path, "pa.Table"]]:
     """Yield the files that can be read, with their tables."""
     for path in paths:
         with contextlib.suppress(OSError, ValueError):
@@ -166,7 +166,7 @@ def to_compact(home: Home) -> list[Path]:
     """
     held = {
         path: [(month, kind_of(table)) for month in _months(table)]
-        for path, table in _readable(home.recorded())
+        for path, table in readable(home.recorded())
     }
     count = Counter(key for keys in held.values() for key in keys)
     return [
@@ -220,7 +220,7 @@ def rename_in_record(home: Home, source: str, old: str, new: str) -> int:
     import pyarrow as pa
 
     changed = 0
-    for path, table in _readable(home.recorded()):
+    for path, table in readable(home.recorded()):
         names = table.column("unique_id").cast(pa.string()).to_pylist()
         if kind_of(table)[0] != source or old not in names:
             continue

@@ -11,15 +11,12 @@ import pandas as pd
 from forecaster.errors import UsageError, check_names, check_type, listed
 from forecaster.home import Home, as_home, run_name
 from forecaster.record.files import joined, kind_of, read_table
-from forecaster.record.keeping import COLUMN
+from forecaster.record.keeping import COLUMN, STAMP
 from forecaster.record.timing import AFTER, made_after
 from forecaster.spelling import spelled, spellings
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-# Length of the time at the start of a run folder's name, which stays when the run is renamed.
-_STAMP = 19
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,7 +154,7 @@ def _once(frame: pd.DataFrame) -> pd.DataFrame:
     Bands that only earlier forecasts have are added, if their values and medians are the same.
     """
     runs = frame["run"].cat
-    runs = runs.categories.str[:_STAMP].to_numpy()[runs.codes]
+    runs = runs.categories.str[:STAMP].to_numpy()[runs.codes]
     key = frame[["unique_id", "origin", "ds"]].assign(run=pd.Categorical(runs))
     # Forecasts before the outcome come last, since the last counts.
     order = np.argsort(~frame[AFTER].to_numpy(), kind="stable")

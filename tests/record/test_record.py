@@ -2,6 +2,7 @@
 
 import shutil
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from unittest.mock import Mock
 
 import numpy as np
@@ -10,9 +11,18 @@ import pytest
 
 from forecaster.errors import UsageError, WriteError
 from forecaster.evaluation.scores.metrics import crps
-from forecaster.home import Home
+from forecaster.home import Home, run_name
 from forecaster.ingest import Store, panel_from_store
-from forecaster.record import COLUMN, Made, earlier, keep, keeping, read_record, score_record
+from forecaster.record import (
+    COLUMN,
+    Made,
+    compact,
+    earlier,
+    keep,
+    keeping,
+    read_record,
+    score_record,
+)
 from forecaster.record.scoring import held_by
 from forecaster.record.timing import AFTER, made_after
 from forecaster.series.calendar.exchanges import regular_sessions
@@ -65,6 +75,26 @@ def test_a_repeated_forecast_counts_once_and_another_run_for_itself(home):
     assert len(read_record(home).of(run="other").frames[source]) == 4
     with pytest.raises(UsageError, match=r"no forecast of a run 'x'.*there are mine, other"):
         read_record(home).of(run="x")
+
+
+def test_of_right_wrong_and_right_again_the_last_made_counts(home):
+    """In one evening the vendor corrects a price for the worse, and back."""
+    right, wrong = table(), table()
+    wrong.loc[wrong["date"] == str(DAYS[49].date()), PRICES] *= 2
+
+    def made(frame: pd.DataFrame, run: str = "20240101-000000-000-lstm") -> int:
+        source = store(home, frame)
+        forecast(home, source, 50, run=run)
+        (rows,) = read_record(home).of(run=run_name(Path(run))).frames.values()
+        np.testing.assert_allclose(rows["value"], closing(frame, rows.assign(ds=rows["origin"])))
+        return len(home.recorded())
+
+    assert [made(frame) for frame in (right, wrong, right, right, wrong)] == [1, 2, 3, 3, 4]
+    assert made(wrong, "20240102-000000-000-lstm") == 5
+    assert made(right, "20240101-000000-000.renamed") == 6
+    assert made(right, "20240101-000000-000.renamed") == 6  # another run does not count
+    compact(home, home.recorded())
+    assert [made(frame) for frame in (wrong, right, right)] == [2, 3, 3]
 
 
 def test_a_forecast_after_its_outcome_takes_no_place_and_is_not_scored(home):
