@@ -150,3 +150,32 @@ def test_tickers_may_be_named_themselves(tmp_path, monkeypatch):
         UsageError, match=r"'A,../b' is neither a file nor a list of tickers: '../b"
     ):
         listed_tickers("A,../b")
+
+
+@pytest.mark.parametrize("name", ["dow30.tx", "dow30.text", "dow3O.txt", "dow30.csv"])
+def test_a_file_that_is_not_there_is_no_ticker_and_the_nearest_list_is_named(
+    name, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=r"Did you mean dow30\.txt\?"):
+        listed_tickers(name) or read_universe(name)
+
+
+def test_the_nearest_list_may_be_ones_own(tmp_path):
+    (tmp_path / "energy.txt").write_text("XOM")
+    with pytest.raises(UsageError, match=r"Did you mean .*energy\.txt\?"):
+        read_universe(tmp_path / "enrgy.tx")
+
+
+@pytest.mark.parametrize("word", ["dow30.txt", "dow30.tx", "mine.csv"])
+def test_a_file_among_tickers_is_refused(word, tmp_path):
+    with pytest.raises(UsageError, match=f"'{word}' has the ending of a file"):
+        listed_tickers(f"AAPL,{word}")
+    with pytest.raises(UsageError, match=f"line 2: '{word}' has the ending of a file"):
+        read_universe(write(tmp_path, f"AAPL\n{word}\n".encode()))
+
+
+def test_the_name_of_an_exchange_is_no_ending_of_a_file():
+    names = ["SHELL.AS", "BMW.DE", "7203.T", "0700.HK", "BHP.AX", "600519.SS", "2330.TW", "TEVA.TA"]
+    assert listed_tickers(",".join(names)) == names
+    assert [listed_tickers(name) for name in names] == [[name] for name in names]

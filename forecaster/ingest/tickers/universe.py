@@ -6,6 +6,7 @@ import csv
 import importlib.resources
 import re
 from collections.abc import Iterator
+from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,7 +15,8 @@ from forecaster.files import read_plain
 
 _SYMBOL = re.compile(r"^\^?[A-Z0-9][A-Z0-9.\-=_]{0,23}$")
 _HEADERS = ("symbol", "ticker", "tickers", "symbols", "ticker symbol", "unique_id")
-_LIKE_A_FILE = re.compile(r"[/\\]|\.(txt|csv|tsv|lst|list|dat|xlsx?|json|parquet)$", re.IGNORECASE)
+_ENDING = re.compile(r"\.(te?xt?|csv|tsv|lst|list|dat|xlsx?|json|parquet)$", re.IGNORECASE)
+_FOLDER = re.compile(r"[/\\]")
 _MONTH = "(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
 _DATE = re.compile(
     r"((\d{4}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2})[-/.]\d{1,4}|(19|20)\d\d[-/]\d{1,2}"
@@ -109,7 +111,7 @@ def _read_text(path: Path) -> str:
             raise UsageError(f"{path}: too large for a ticker file ({path.stat().st_size} bytes)")
         raw = read_plain(path)
     except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+        raise UsageError(f"{path}: cannot be read: {error.strerror}{_nearest(path)}") from error
     wide = raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
         text = raw.decode("utf-16" if wide else "utf-8-sig")
@@ -123,12 +125,26 @@ def _read_text(path: Path) -> str:
     return text
 
 
+def _nearest(path: Path) -> str:
+    """Return the question after the list of tickers whose name is the nearest to a path's."""
+    folders = [path.parent, *(_bundled_folders() if len(path.parts) == 1 else ())]
+    lists = [one for folder in folders for one in folder.glob("*.*") if _ENDING.search(one.name)]
+    names = {one.name.lower(): one.name for one in lists}
+    found = get_close_matches(path.name.lower(), names, 1)
+    return f". Did you mean {path.with_name(names[found[0]])}?" if found else ""
+
+
 def normalise(symbol: str, where: str = "ticker") -> str:
     """Return a ticker in the spelling used everywhere: upper case, share class after a hyphen.
 
     ``where``: the file and line, for error messages. Raises UsageError for characters that no
-    ticker has.
+    ticker has, and for the name of a file.
     """
+    if _ENDING.search(symbol.strip().strip("\"'")):
+        raise UsageError(
+            f"{where}: {symbol[-40:]!r} has the ending of a file, which no ticker has; expected "
+            "one file of tickers, or tickers"
+        )
     name = symbol.strip().strip("\"'").upper()
     if re.fullmatch(r"[A-Z0-9]+\.[A-C]", name):
         name = name.replace(".", "-")
@@ -154,7 +170,7 @@ def listed_tickers(text: str) -> list[str] | None:
     if not words:
         return None
     if len(words) == 1:
-        if _LIKE_A_FILE.search(text):
+        if _FOLDER.search(text) or _ENDING.search(text):
             return None
         if (bundled := find_universe(f"{text}.txt".lower())).exists():
             raise UsageError(
