@@ -158,7 +158,7 @@ def test_a_file_that_is_not_there_is_no_ticker_and_the_nearest_list_is_named(
 ):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match=r"Did you mean dow30\.txt\?"):
-        listed_tickers(name) or read_universe(name)
+        _ = listed_tickers(name) or read_universe(name)
 
 
 def test_the_nearest_list_may_be_ones_own(tmp_path):

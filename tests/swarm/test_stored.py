@@ -222,6 +222,144 @@ def test_a_folder_that_may_only_be_read_is_read(folder, lowerings, monkeypatch):
     assert not kept_by_jax
 
 
+class Runs:
+    """Makes a file when it is unpickled, as a program of somebody else could do anything."""
+
+    def __init__(self, made: Path):
+        self.made = made
+
+    def __reduce__(self):
+        return Path.touch, (self.made,)
+
+
+@pytest.fixture
+def planted(folder, tmp_path):
+    """Yield a function that puts a foreign program of a name there, and the file that it makes."""
+    made = tmp_path / "ran"
+
+    def plant(name: str, mode: int, user: int | None = None) -> Path:
+        path = folder / f"{name}-traced"
+        folder.mkdir(exist_ok=True)
+        path.write_bytes(stored._packed((Runs(made),)))
+        path.chmod(mode)
+        if user is not None:
+            os.chown(path, user, user)
+        return path
+
+    return plant, made
+
+
+as_root = pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives files to others"
+)
+OTHER = 65_534
+
+
+@pytest.mark.parametrize(
+    ("mode", "user"),
+    [(0o666, None), (0o664, None), pytest.param(0o600, OTHER, marks=as_root)],
+)
+def test_a_program_that_another_user_can_have_written_is_not_unpickled(planted, mode, user):
+    plant, made = planted
+    assert stored._read(plant("theirs", mode, user)) is None and not made.exists()
+    stored.keep_copy("theirs", "ours")  # which would be this user's
+    assert stored._read(plant("theirs", mode, user).with_name("ours-traced")) is None
+    assert not made.exists()
+    stored._read(plant("ours", 0o600))
+    assert made.exists()
+
+
+def test_what_this_user_writes_is_read_whatever_the_mask(folder):
+    before = os.umask(0)
+    try:
+        assert stored._write(folder / "new" / "one-traced", stored._packed((1,)))
+    finally:
+        os.umask(before)
+    assert stored._read(folder / "new" / "one-traced") == (1,)
+    assert (folder / "new").stat().st_mode & 0o777 == 0o700
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.fixture(params=["keep_compiled", "FORECASTER_CACHE", "~/.cache"])
+def chosen(request, tmp_path, monkeypatch):
+    """Return a folder, and a function that begins to use it and returns the one in use."""
+    names = compiled._DIR, compiled._SECONDS, compiled._BYTES
+    before, chosen = tuple(map(compiled._setting, names)), compiled._chosen
+    compiled._choose(names, (None, 1.0, 0))
+    monkeypatch.delenv("FORECASTER_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(compiled, "_chosen", None)
+    folder = tmp_path / "forecaster" / f"swarm-{compiled.processor()}"
+    if request.param == "keep_compiled":
+        folder = tmp_path / "home" / "cache"
+    if request.param == "FORECASTER_CACHE":
+        monkeypatch.setenv("FORECASTER_CACHE", str(tmp_path / "forecaster"))
+
+    def use() -> str | None:
+        compiled._say_refused.cache_clear()
+        compiled.default_folder.cache_clear()
+        if request.param == "keep_compiled":
+            compiled.keep_compiled(folder)
+            return compiled._setting(compiled._DIR)
+        return compiled.own_folder()
+
+    yield folder, use
+    compiled._choose(names, before)
+    compiled.default_folder.cache_clear()
+    compiled._chosen = chosen
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_folder_of_programs_is_made_for_this_user_alone(chosen):
+    folder, use = chosen
+    before = os.umask(0)
+    try:
+        assert use() == str(folder)
+    finally:
+        os.umask(before)
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_folder_that_others_could_write_is_taken_from_them_with_what_they_may_have_put(chosen):
+    folder, use = chosen
+    folder.mkdir(parents=True)
+    folder.chmod(0o777)
+    for name, mode in {"a-cache": 0o666, "b-traced": 0o664, "c-cache": 0o644}.items():
+        (folder / name).write_bytes(stored._packed((1,)))
+        (folder / name).chmod(mode)
+    with pytest.warns(swarm.SwarmWarning, match=r"2 files in .*, which are removed"):
+        assert use() == str(folder)
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert not (folder / "a-cache").exists() and not (folder / "b-traced").exists()
+
+
+@as_root
+@pytest.mark.parametrize("mode", [0o700, 0o755, 0o777])
+def test_a_folder_of_another_user_is_not_used_and_it_is_said_once(chosen, mode, recwarn):
+    folder, use = chosen
+    folder.mkdir(parents=True)
+    folder.chmod(mode)
+    os.chown(folder, OTHER, OTHER)
+    assert use() is None
+    compiled.keep_compiled(folder)
+    assert compiled.own_folder() != str(folder)
+    assert len([one for one in recwarn if "not used" in str(one.message)]) == 1
+    assert folder.stat().st_mode & 0o777 == mode and not list(folder.iterdir())
+
+
+@as_root
+def test_programs_of_another_user_in_a_private_folder_are_removed(chosen):
+    folder, use = chosen
+    folder.mkdir(parents=True)
+    folder.chmod(0o700)
+    for name in ("a-cache", "b-traced"):
+        (folder / name).write_bytes(b"")
+        os.chown(folder / name, OTHER, OTHER)
+    with pytest.warns(swarm.SwarmWarning, match="2 files"):
+        assert use() == str(folder)
+    assert not list(folder.glob("*-cache")) and not list(folder.glob("*-traced"))
+
+
 def test_where_the_package_cannot_be_read_or_has_changed_nothing_is_kept(folder, monkeypatch):
     assert stored.name_of(lambda: "anything")  # the files that were imported are read once
     before = set(folder.glob("*-traced"))

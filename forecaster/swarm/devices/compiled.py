@@ -13,6 +13,7 @@ import functools
 import hashlib
 import os
 import platform
+import stat
 import threading
 import time
 import warnings
@@ -23,12 +24,15 @@ from typing import Any
 
 import jax
 
+from forecaster.swarm.checks import warn
+
 _PROGRAM = "-cache"  # how JAX ends the names of compiled programs
 STORED = "-traced"  # how the names of programs end that are found without tracing
 UNFINISHED = "-traced.tmp"  # how they end while they are written
 _LOOKED = ".looked"  # its modification time is the time of the last look
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _AT_ONCE = 1 << 20  # bytes
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 # Files that are kept; a fit uses some fifteen of each kind, each new length of series one more
 _MOST, _MOST_STORED = 100, 300
 _MOST_IN_USE = 1000  # files of a kind that are kept even if all were used within a day
@@ -51,11 +55,12 @@ _DIR, _SECONDS, _BYTES = (
 def keep_compiled(folder: Path) -> None:
     """Cache all compiled programs of this process in a folder.
 
-    FORECASTER_CACHE=off keeps none.
+    FORECASTER_CACHE=off keeps none. A folder in which others may write becomes this user's alone;
+    one that another user owns is not used, with a warning.
     """
     global _chosen
     path = str(folder.resolve())
-    if _turned_off() or not _is_text(path):
+    if _turned_off() or not _is_text(path) or not _made_private(folder):
         return
     _chosen = path
     look_after(folder)
@@ -145,7 +150,7 @@ def default_folder() -> str | None:
     chosen = os.environ.get(SWITCH, "")
     top = Path(chosen or platformdirs.user_cache_dir("forecaster", appauthor=False))
     folder = (top / f"swarm-{processor()}").absolute()
-    if not _is_text(str(folder)):
+    if not _is_text(str(folder)) or not _made_private(folder):
         return None
     look_after(folder)
     _ignore_failures()
@@ -163,6 +168,56 @@ def _is_text(path: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _made_private(folder: Path) -> bool:
+    """Make a folder, or take it from other users; return whether only this one can write in it.
+
+    Programs are machine code and pickles, so whoever writes them runs code as this user. Those of
+    others are removed, and those that others could have changed as long as the folder was open.
+    """
+    if not hasattr(os, "geteuid"):  # on Windows, where a user's folders are private
+        return True
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        before = folder.stat()
+        open_before = not is_ours(before)
+        shared = before.st_uid != os.geteuid() or before.st_mode & stat.S_ISVTX  # such as /tmp
+        if open_before and not shared:
+            folder.chmod(stat.S_IRWXU)
+        if not is_ours(folder.stat()):
+            _say_refused(f"the folder {folder}, which is not used")
+            return False
+        foreign = [
+            path
+            for path, about in (*_files(folder, _PROGRAM), *_files(folder, STORED))
+            if not (is_ours(about) if open_before else _is_owned(about))
+        ]
+        for path in foreign:
+            path.unlink(missing_ok=True)
+        if foreign:
+            _say_refused(f"{len(foreign)} files in {folder}, which are removed")
+        return True
+    except OSError:
+        return False
+
+
+def is_ours(about: os.stat_result) -> bool:
+    """Return whether a file or a folder is this user's, or root's, and no other may write it."""
+    return not hasattr(os, "geteuid") or (_is_owned(about) and not about.st_mode & _OTHERS_WRITE)
+
+
+def _is_owned(about: os.stat_result) -> bool:
+    return about.st_uid in (0, os.geteuid())
+
+
+@functools.cache
+def _say_refused(what: str) -> None:
+    """Warn, once in a process."""
+    warn(
+        f"compiled programs run as code of yours, and other users own or may write {what}. "
+        "FORECASTER_CACHE names a folder of your own for them, or is off"
+    )
 
 
 def _ignore_failures() -> None:

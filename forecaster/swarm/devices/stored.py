@@ -6,8 +6,8 @@ function before it finds one: 0.3 s for a small network, 1 s for a large one, 5 
 name is a hash of that description and of everything else that decides the code: shapes, devices,
 the compiler's options, JAX's settings, the processor, and the versions of the libraries.
 
-Files hold what JAX serialises, with a checksum. Like JAX's cache, they hold machine code, so a
-folder of them must be as safe from others as a folder of programs.
+Files hold what JAX serialises, with a checksum. Like JAX's cache, they hold machine code, so only
+those are read that no other user can have written.
 """
 
 import contextlib
@@ -140,7 +140,7 @@ def keep_copy(name: str, other: str) -> None:
     """Write the program of a name to disk under another name, too, if it is there."""
     if (folder := compiled.own_folder()) is not None and _is_unchanged():
         with contextlib.suppress(OSError):
-            _write(_path(folder, other), _path(folder, name).read_bytes())
+            _write(_path(folder, other), _content(_path(folder, name)))
 
 
 _LEFT_TO_JAX = ()
@@ -192,7 +192,7 @@ def _read(path: Path) -> tuple[Any, ...] | None:
     Classes of the parts may be missing in this process.
     """
     try:
-        content = path.read_bytes()
+        content = _content(path)
         if not _is_whole(content):
             path.unlink(missing_ok=True)
             return None
@@ -201,6 +201,17 @@ def _read(path: Path) -> tuple[Any, ...] | None:
         return pickle.loads(zlib.decompress(content[_CHECKSUM:]))
     except Exception:
         return None
+
+
+def _content(path: Path) -> bytes:
+    """Return the content of a file, which is unpickled, so that it must be of this user.
+
+    Raises PermissionError if another user owns it or may write to it.
+    """
+    with path.open("rb") as file:
+        if not compiled.is_ours(os.fstat(file.fileno())):
+            raise PermissionError(path)
+        return file.read()
 
 
 def _packed(parts: tuple[Any, ...]) -> bytes:
@@ -213,7 +224,8 @@ def _write(path: Path, content: bytes) -> bool:
     """Write a file; return whether that was possible."""
     unfinished = path.with_name(f"{os.getpid()}-{threading.get_ident()}{compiled.UNFINISHED}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        unfinished.touch(mode=0o600)
         unfinished.write_bytes(content)
         unfinished.replace(path)
         return True
