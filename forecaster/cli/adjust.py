@@ -43,8 +43,9 @@ def adjust(
     """Adjust stored prices for splits and changes of currency that the source has left out.
 
     Without tickers, it lists what is proposed and changes nothing: moves by an exact ratio, as of a
-    split, and moves of all tickers by the same amount. Adjustments are kept, and applied to rows
-    that arrive later as long as these still show the jump. --dismiss says that a move is real.
+    split, and moves of all tickers by the same amount. Adjustments are kept: earlier rows that
+    arrive again are adjusted again, unless the source has restated them, and either is said.
+    --dismiss says that a move is real.
 
     \b
     Examples:

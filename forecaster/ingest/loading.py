@@ -40,7 +40,13 @@ from forecaster.ingest.sources.lost import VANISHED
 from forecaster.ingest.sources.renamed import Renamed, renamed
 from forecaster.ingest.sources.source import Date, Fetched, Known, Source, Stored
 from forecaster.ingest.sources.sources import open_source
-from forecaster.ingest.store.adjusting import adjusted, read_adjustments
+from forecaster.ingest.store.adjusting import (
+    Adjustment,
+    adjusted,
+    read_adjusted,
+    read_adjustments,
+    told,
+)
 from forecaster.ingest.store.index import Origin
 from forecaster.ingest.store.renames import read_renames, read_since, write_since
 from forecaster.ingest.store.series_file import Arrays, Encoded, encode
@@ -337,12 +343,15 @@ def _update(
     """Fetch and store series; return why some failed, and how many changed."""
     failed: dict[str, str] = {}
     arrived: set[str] = set()
+    again: dict[str, list[str]] = {}  # series by what is to be said of their adjustments
     before = dict(store.index.series)
     fingerprint = source.fingerprint()
     committed, pause = time.monotonic(), COMMIT_AFTER
     try:
-        for item, encoded in _written(store, source, wanted, start):
+        for item, encoded, how in _written(store, source, wanted, start):
             arrived.add(item.unique_id)
+            if how:
+                again.setdefault(how, []).append(item.unique_id)
             if encoded is not None:
                 store.note_written(encoded, fingerprint)
             if item.reason is not None or (encoded is None and not item.unchanged):
@@ -364,6 +373,8 @@ def _update(
         store.commit()
         raise
     store.commit()
+    for how, names in again.items():
+        warnings.warn(f"{listed(names)}: {how}", ForecasterWarning, stacklevel=2)
     return failed, sum(_differs(store, name, before) for name in wanted)
 
 
@@ -376,8 +387,10 @@ def _differs(store: Store, name: str, before: Mapping[str, Any]) -> bool:
 
 def _written(
     store: Store, source: Source, wanted: list[str], start: Date | None
-) -> Iterator[tuple[Fetched, Encoded | None]]:
+) -> Iterator[tuple[Fetched, Encoded | None, str]]:
     """Yield series as they arrive, each in a file of the store; threads write some ahead.
+
+    The text says which of its rows were adjusted, if any are to be.
 
     Most of the time of small files is that of the disk, so that threads help.
     """
@@ -385,31 +398,46 @@ def _written(
     asked = str(nearest_time(start).date()) if start is not None and from_network else None
     adjustments = read_adjustments(store.folder)
 
-    def work(item: Fetched) -> tuple[Fetched, Encoded | None]:
+    def work(item: Fetched) -> tuple[Fetched, Encoded | None, str]:
         if item.frame is None:
-            return item, None
+            return item, None, ""
         known = store.index.known(item.unique_id)
         asked_from = asked
         if asked is not None and known is not None:  # an update keeps the earlier start
             asked_from = None if known.asked_from is None else min(asked, known.asked_from)
         zone = item.timezone or (None if known is None else known.timezone)
-        frame = adjusted(item.frame, adjustments.get(item.unique_id, []))
+        frame, how = item.frame, ""
+        if its := adjustments.get(item.unique_id, []):
+            frame, how = _adjusted(store, item, its)
         encoded = encode(item.unique_id, frame, asked_from=asked_from, timezone=zone)
         store.write_file_of(encoded)
-        return item, encoded
+        return item, encoded, how
 
     items = source.fetch(wanted, start, _known(store))
     if from_network:  # write each as it arrives
         yield from map(work, items)
         return
     with ThreadPoolExecutor() as pool:
-        ahead: list[Future[tuple[Fetched, Encoded | None]]] = []
+        ahead: list[Future[tuple[Fetched, Encoded | None, str]]] = []
         for item in items:
             ahead.append(pool.submit(work, item))
             if len(ahead) > _WRITTEN_AHEAD:
                 yield ahead.pop(0).result()
         for job in ahead:
             yield job.result()
+
+
+def _adjusted(
+    store: Store, item: Fetched, adjustments: Sequence[Adjustment]
+) -> tuple[pd.DataFrame, str]:
+    """Return the rows of a series adjusted, and what is to be said of it."""
+    assert item.frame is not None
+    stored = None
+    with contextlib.suppress(StoreError, KeyError):  # otherwise there are no rows to compare with
+        stored = read_adjusted(store, item.unique_id, adjustments)
+    frame, rows = adjusted(item.frame, adjustments, stored)
+    came = np.ones(len(frame), bool) if item.kept is None else ~frame["ds"].isin(item.kept)
+    return frame, told(frame, adjustments, rows, np.asarray(came))
 
 
 def _known(store: Store) -> Known:

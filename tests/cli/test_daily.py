@@ -14,12 +14,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from unittest.mock import Mock
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from forecaster.daily import EXAMPLE, Limits, Watch, day, last_days, read_watch
 from forecaster.errors import UsageError, WriteError
 from forecaster.files import FolderLock
+from forecaster.ingest import Store
 from forecaster.pipeline.layout import COLUMNS
 from forecaster.record import scorecard
 from tests.cli.desk import BAR, DAYS, NAMES, ROWS, TABLE, WATCH, desk, fitted, renamed
@@ -47,6 +49,29 @@ def test_a_morning_is_done_once_however_often_it_is_run(desk):
     assert summary["state"] == "ok" and summary["forecast"] == 3
     assert summary["session"] == DAYS[312]
     assert summary["scores"]["all"]["outcomes"] == 9 and summary["scores"]["month"]["crps"] > 0
+
+
+def test_rows_that_are_appended_each_morning_are_adjusted_once(desk):
+    """The latest twenty sessions arrive as they were before the split."""
+    split = TABLE.copy()
+    rows = (split["ticker"] == "BBB") & (split["date"] >= DAYS[305])
+    split.loc[rows, BAR] /= 4
+    desk.until(DAYS[309], split)
+    assert (
+        run("ingest", "--source", f"files:{desk.folder / 'p.csv'}", "--home", desk.home).exit_code
+        == 0
+    )
+    adjust = ("adjust", "BBB", "--factor", "0.25", "--before", DAYS[305])
+    assert run(*adjust, "--home", desk.home).exit_code == 0
+    desk.watch.write_text(WATCH.replace("[alarms]", "append = true\n[alarms]"))
+    for last in (310, 311):
+        desk.write(split[split["date"].between(DAYS[last - 19], DAYS[last])])
+        done = desk.daily()
+        assert done.exit_code == 0, done.output
+        assert f"before {DAYS[305]} came unadjusted: times 0.25" in done.stderr
+    (store,) = Store.all_of(desk.home)
+    moves = np.diff(np.log(store.read_one("BBB")["close"]))
+    assert len(moves) == 311 and np.abs(moves).max() < 0.5, "no jump of a split"
 
 
 def test_quiet_is_silent_when_all_is_well_and_only_then(desk):

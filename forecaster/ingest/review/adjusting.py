@@ -18,7 +18,7 @@ from forecaster.ingest.review.adjustments import (
 from forecaster.ingest.review.review import in_parts, review
 from forecaster.ingest.store.adjusting import (
     Adjustment,
-    adjusted,
+    read_adjusted,
     read_adjustments,
     write_adjustments,
 )
@@ -101,7 +101,7 @@ def adjust(
 ) -> tuple[Store, dict[str, Proposal]]:
     """Adjust the stored rows of some series as proposed; return the store and what was applied.
 
-    Adjustments are kept, and applied to rows that arrive later as long as these rows show the jump.
+    Adjustments are kept, and applied to rows that arrive again unless the source has restated them.
 
     - ``names``: the series, in any spelling; None: all series with a proposal
     - ``source``: the source whose store has the series; None: the only source
@@ -159,8 +159,7 @@ def adjust_by(
         if series not in store.ids:
             raise UsageError(f"{name}: not stored; there are {listed(store.ids)}")
         one = Proposal(before.isoformat(), factor, "as asked for", split)
-        frame = store.read_one(series)
-        if Adjustment(one.time, factor, split).applied(frame) is frame:
+        if not Adjustment(one.time, factor, split).shows(store.read_one(series)):
             raise UsageError(
                 f"{series}: prices did not move by about {factor:g} from the session before "
                 f"{one.time} to it, so nothing was changed. Give the first day with the new "
@@ -174,9 +173,15 @@ def _apply(store: Store, chosen: dict[str, Proposal], *, dismiss: bool = False) 
     """Keep adjustments, and write the rows that they change. The store must be locked."""
     kept = read_adjustments(store.folder)
     for name, (time, factor, _, split) in chosen.items():
-        one = Adjustment(time, _NONE if dismiss else factor, split)
-        kept[name] = [*(each for each in kept.get(name, []) if each.time != time), one]
-    # Before the rows are written: after an interruption the same command finishes the work.
+        now = store.index.series[name].sha256
+        one = Adjustment(time, _NONE if dismiss else factor, split, now)
+        earlier = [
+            each
+            for each in kept.get(name, [])
+            if each.time != time or (each.factor != _NONE and each.of != now)
+        ]
+        kept[name] = [*earlier, one]
+    # Before the rows are written: after an interruption the next command finishes the work.
     write_adjustments(store.folder, kept)
     if dismiss:
         return
@@ -191,6 +196,6 @@ def _write(store: Store, name: str, adjustments: Sequence[Adjustment]) -> None:
     from forecaster.ingest.store.series_file import encode
 
     entry = store.index.series[name]
-    frame = adjusted(store.read_one(name), list(adjustments))
+    frame = read_adjusted(store, name, adjustments)
     series = encode(name, frame, asked_from=entry.asked_from, timezone=entry.timezone)
     store.write_encoded(series, entry.fingerprint)

@@ -9,7 +9,12 @@ from forecaster.errors import UsageError
 from forecaster.home import Home
 from forecaster.ingest.review.review import review
 from forecaster.ingest.sources.renamed import joined_rows
-from forecaster.ingest.store.adjusting import adjusted, read_adjustments, write_adjustments
+from forecaster.ingest.store.adjusting import (
+    adjusted,
+    read_adjusted,
+    read_adjustments,
+    write_adjustments,
+)
 from forecaster.ingest.store.export import find_store
 from forecaster.ingest.store.renames import (
     read_renames,
@@ -56,15 +61,16 @@ def rename_ticker(
         raise UsageError(f"{name}: expected another name; got {new!r}")
     with store.locked(on_wait):
         kept = read_adjustments(store.folder)
-        frame, later = store.read_one(name), None
+        its = [*kept.get(new, []), *kept.pop(name, [])]
+        frame, later = read_adjusted(store, name, its), None
         if new in store:  # with the whole history, as the source sends it: not adjusted
-            later = adjusted(store.read_one(new), kept.get(name, []))
+            later, _ = adjusted(read_adjusted(store, new, its), its, frame)
             _check_same(name, frame, new, later)
             write_since(store.folder, new, later)
         # Before the rows: if this is interrupted, the same command does the rest.
         write_renames(store.folder, with_rename(done, name, new))
-        if name in kept:
-            write_adjustments(store.folder, {**kept, new: [*kept.get(new, []), *kept[name]]})
+        if its:
+            write_adjustments(store.folder, {**kept, new: its})
         entry = store.index.series[name]
         if later is not None:
             frame, entry = joined_rows(frame, later), store.index.series[new]

@@ -38,7 +38,7 @@ def compared(
             return Fetched(name, None, why, suspect=True)
         joined = with_lost(rows, frame)
         joined.attrs[UNITS] = {**stored.frame.attrs.get(UNITS, {}), **frame.attrs.get(UNITS, {})}
-        return Fetched(name, joined, left_out)
+        return Fetched(name, joined, left_out, kept=rows["ds"])
     if unreadable:
         return Fetched(name, None, TOO_SHORT, suspect=True)
     return Fetched(name, None, why_suspect(rows, stored.frame), suspect=True)

@@ -90,16 +90,18 @@ def _joined(
         frame = part.assign(unique_id=item.unique_id) if frame is None else joined_rows(part, frame)
     if frame is None:
         return item
-    stored = None if known is None else known(item.unique_id)
+    stored, kept = None if known is None else known(item.unique_id), None
     if stored is not None and len(stored.frame):
         if since is not None and not frame.empty and frame["ds"].iloc[0] > since:
             before = stored.frame[stored.frame["ds"] < since]
         else:
             before = stored.frame
+        kept = before["ds"][before["ds"] < frame["ds"].iloc[0]]
         frame = joined_rows(before, frame)
         if not (lost := lost_from(stored.frame, frame)).empty:
             why = why_suspect(lost, stored.frame)
             if item.reason is not None and is_of_future(item.reason):
                 why = item.reason  # the rows are there, and are lost only by the clock
             return Fetched(item.unique_id, None, why, suspect=True)
-    return item._replace(frame=frame, reason=None if item.frame is None else item.reason)
+    reason = None if item.frame is None else item.reason
+    return item._replace(frame=frame, reason=reason, kept=kept)

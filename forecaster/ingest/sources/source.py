@@ -18,6 +18,7 @@ class Fetched(NamedTuple):
     - ``unchanged``: the stored series is up to date
     - ``suspect``: the source contradicts the stored series, which is kept
     - ``timezone``: of the exchange
+    - ``kept``: the times of the frame's rows that come from the store; None: of none
     """
 
     unique_id: str
@@ -26,6 +27,7 @@ class Fetched(NamedTuple):
     unchanged: bool = False
     suspect: bool = False
     timezone: str | None = None
+    kept: pd.Series | None = None
 
 
 class Stored(NamedTuple):

@@ -49,7 +49,8 @@ def bring_up_to_date(
     if agree(overlap, latest) and not _new_action(overlap, latest):
         kept = stored.frame[~stored.frame["ds"].isin(latest["ds"])]
         both = pd.concat([kept, latest], ignore_index=True)
-        return _whole(name, both.sort_values("ds", ignore_index=True), latest)
+        both = both.sort_values("ds", ignore_index=True)
+        return _whole(name, both, latest)._replace(kept=kept["ds"])
     return _refetched(name, stored.frame, get(asked))
 
 
@@ -98,7 +99,7 @@ def _refetched(name: str, stored: pd.DataFrame, whole: pd.DataFrame) -> Fetched:
         return _whole(name, whole)
     lost = _on_scale_of(lost, stored, whole)
     both = pd.concat([whole, lost], ignore_index=True).sort_values("ds", ignore_index=True)
-    return _whole(name, both.reindex(columns=whole.columns), whole)
+    return _whole(name, both.reindex(columns=whole.columns), whole)._replace(kept=lost["ds"])
 
 
 def _on_scale_of(lost: pd.DataFrame, stored: pd.DataFrame, whole: pd.DataFrame) -> pd.DataFrame:

@@ -1,0 +1,224 @@
+"""Rows that come again after ``adjust``, or under a name that another company was given."""
+
+import contextlib
+import sqlite3
+from datetime import date
+from unittest.mock import Mock
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from forecaster.home import Home
+from forecaster.ingest import Store, adjust_by
+from forecaster.ingest.store.adjusting import Adjustment, adjusted
+from tests.conftest import prices, run
+from tests.slow import rest_slow
+
+BAR = ["open", "high", "low", "close"]
+ROWS, SPLIT, FIRST = 80, 60, 62  # rows, the first one after the split, and the last on morning one
+DAYS = sorted(prices("A", ROWS)["date"])
+
+
+def with_split(name: str, share: float = 0.25) -> pd.DataFrame:
+    """A ticker costs ``share`` times as much from the split on."""
+    table = prices(name, ROWS).astype({"volume": float})
+    return scaled(table, table["date"] >= DAYS[SPLIT], share)
+
+
+def restated(table: pd.DataFrame, since: int = 0, share: float = 0.25) -> pd.DataFrame:
+    """Rows from ``since`` up to the split are on the scale of those after it."""
+    return scaled(table, table["date"].between(DAYS[since], DAYS[SPLIT - 1]), share)
+
+
+def scaled(table: pd.DataFrame, rows: pd.Series, share: float) -> pd.DataFrame:
+    table = table.copy()
+    table.loc[rows, BAR] *= share
+    table.loc[rows, "volume"] /= share
+    return table
+
+
+def revised(table: pd.DataFrame) -> pd.DataFrame:
+    """The last row before the split is revised by a cent."""
+    table = table.copy()
+    table.loc[SPLIT - 1, BAR] += 0.01
+    return table
+
+
+HOW = {  # how each ticker is delivered, morning by morning; then as on the last one
+    "STAYS": lambda raw: [raw],
+    "SAMEDAY": lambda raw: [restated(raw)],
+    "LATE": lambda raw: [raw, restated(raw)],
+    "HALF": lambda raw: [restated(raw, since=51), restated(raw, since=51), restated(raw)],
+    "CENT": lambda raw: [revised(raw), raw],
+    "ADAY": lambda raw: [restated(raw), raw],
+}
+RAW = {name: with_split(name) for name in HOW}
+
+
+class Vendor:
+    """A file that is delivered each morning: its latest twenty sessions, or all."""
+
+    def __init__(self, folder, *, append: bool):
+        self.path, self.home, self.append = folder / "p.csv", Home(folder / "home"), append
+
+    def deliver(self, tables, last: int, *options: str):
+        first = last - 19 if self.append and last > FIRST else 0
+        table = pd.concat(tables)
+        table = table[table["date"].between(DAYS[first], DAYS[last])]
+        return self.ingest(table, *options)
+
+    def ingest(self, table: pd.DataFrame, *options: str):
+        table.to_csv(self.path, index=False)
+        options = ("--append", *options) if self.append else options
+        return run("ingest", "--source", f"files:{self.path}", "--home", self.home, *options)
+
+    def __call__(self, *words: str):
+        done = run(*words, "--home", self.home)
+        assert done.exit_code == 0, done.output
+        return done
+
+    @property
+    def store(self) -> Store:
+        (store,) = Store.all_of(self.home)
+        return store
+
+
+@pytest.fixture(params=[True, False], ids=["append", "whole"])
+def vendor(tmp_path, request):
+    return Vendor(tmp_path, append=request.param)
+
+
+def wrong(stored: pd.DataFrame, raw: pd.DataFrame, last: int, share: float = 0.25) -> str:
+    """By what stored rows up to a morning must be multiplied to be true; "" if they are."""
+    truth = restated(raw, share=share)[: last + 1]
+    assert len(stored) == len(truth)
+    close, volume = (
+        (truth[name].to_numpy() / stored[name].to_numpy()).round(3) for name in ("close", "volume")
+    )
+    if (close == 1).all() and (volume == 1).all():
+        return ""
+    return f"prices need {np.unique(close)}, volumes {np.unique(volume)}"
+
+
+@pytest.mark.parametrize(
+    "rename", rest_slow(["none", "new name in the file", "before", "after"], 2)
+)
+def test_rows_that_are_delivered_again_are_adjusted_once(vendor, rename):
+    """Each delivery comes twice. A rename beside it changes nothing."""
+    name = {old: old if rename == "none" else f"N-{old}" for old in HOW}
+    assert vendor.deliver(RAW.values(), FIRST).exit_code == 0
+    for old, new in name.items():
+        if rename == "before":
+            vendor("tickers", "rename", old, new)
+        its = new if rename == "before" else old
+        vendor("adjust", its, "--factor", "0.25", "--before", DAYS[SPLIT])
+        if new not in (old, its):
+            vendor("tickers", "rename", old, new)
+    found = {}
+    for morning in range(1, 4):
+        tables = []
+        for old in HOW:
+            ways = HOW[old](RAW[old])
+            table = ways[min(morning, len(ways)) - 1]
+            if rename == "new name in the file":
+                is_new = table["date"] > DAYS[FIRST]
+                table = table.assign(ticker=table["ticker"].mask(is_new, name[old]))
+            tables.append(table)
+        for _ in range(2):
+            done = vendor.deliver(tables, FIRST + morning)
+            assert done.exit_code == 0, done.output
+            for old, new in name.items():
+                if why := wrong(vendor.store.read_one(new), RAW[old], FIRST + morning):
+                    found.setdefault(old, f"morning {morning}: {why}")
+    assert not found
+
+
+def test_it_is_said_which_rows_stay_adjusted_and_which_were_restated(vendor):
+    assert vendor.deliver([RAW["STAYS"], RAW["HALF"]], FIRST).exit_code == 0
+    for name in ("STAYS", "HALF"):
+        vendor("adjust", name, "--factor", "0.25", "--before", DAYS[SPLIT])
+    done = vendor.deliver([RAW["STAYS"], restated(RAW["HALF"], since=51)], FIRST + 1)
+    where, all_rows = f"before {DAYS[SPLIT]}", 16 if vendor.append else SPLIT
+    raw = all_rows - (SPLIT - 51)
+    lines = done.stderr.splitlines()
+    assert f"Warning: STAYS: {all_rows} rows {where} came unadjusted: times 0.25" in lines
+    assert (
+        f"Warning: HALF: {raw} rows {where} came unadjusted: times 0.25; "
+        f"{SPLIT - 51} rows {where} came restated: kept"
+    ) in lines
+
+
+def test_a_factor_of_ones_own_is_applied_once(vendor):
+    """On its first day, the company lost 8 % in the new currency."""
+    raw = with_split("EUR", 0.8 * 0.92)
+    adjust = ("adjust", "EUR", "--factor", "0.8", "--before", DAYS[SPLIT], "--no-volume")
+    assert vendor.deliver([raw, RAW["STAYS"]], FIRST).exit_code == 0
+    vendor(*adjust)
+    done = run(*adjust, "--home", vendor.home)
+    assert done.exit_code == 2 and "EUR: prices did not move by about 0.8" in done.stderr
+    for morning in range(1, 4):
+        assert vendor.deliver([raw, RAW["STAYS"]], FIRST + morning).exit_code == 0
+        truth = raw["close"].where(raw["date"] >= DAYS[SPLIT], raw["close"] * 0.8)
+        stored = vendor.store.read_one("EUR")["close"]
+        np.testing.assert_allclose(stored, truth[: FIRST + morning + 1])
+
+
+def test_another_currency_of_all_tickers_in_a_database_is_applied_once(tmp_path):
+    names = [f"T{n:02}" for n in range(12)]
+    raw = {name: with_split(name, 0.73) for name in names}
+    home, database = Home(tmp_path / "home"), tmp_path / "p.db"
+    source = ("--source", f"sql:sqlite:///{database}", "--query", "prices", "--home", home)
+    first_day: dict[str, pd.DataFrame] = {}
+    for last in range(FIRST, FIRST + 3):
+        first = 0 if last == FIRST else last - 19
+        with contextlib.closing(sqlite3.connect(database)) as connection:
+            rows = pd.concat(table[first : last + 1] for table in raw.values())
+            rows.to_sql("prices", connection, index=False, if_exists="replace")
+        assert run("ingest", *source, *(["--append"] if first else [])).exit_code == 0
+        (store,) = Store.all_of(home)
+        if not first:
+            done = run("adjust", "--all", "--home", home)
+            assert done.exit_code == 0 and done.stdout.count(" times 0.7") == 12
+            first_day = {name: store.read_one(name) for name in store.ids}
+            continue
+        for name, before in first_day.items():
+            now = store.read_one(name)["close"]
+            np.testing.assert_allclose(now[: len(before)], before["close"])
+            np.testing.assert_allclose(
+                now[len(before) :], raw[name]["close"][len(before) : last + 1]
+            )
+
+
+def test_each_of_two_adjustments_is_applied_to_the_rows_that_lack_it():
+    days = pd.bdate_range("2024-01-01", periods=50)
+    truth = pd.DataFrame({"ds": days, "close": np.linspace(90, 110, 50), "volume": 1000.0})
+    early, late = (
+        Adjustment(str(days[40].date()), 0.5, True),
+        Adjustment(str(days[45].date()), 0.25, True),
+    )
+    frame = truth.copy()
+    lacks = {early: [0, 1, 2, 3, 4, 10, 11], late: [5, 6, 7, 8, 9, 10, 11, 41, 42]}
+    for one, rows in lacks.items():
+        frame.loc[rows, "close"] /= one.factor
+        frame.loc[rows, "volume"] *= one.factor
+    made, changed = adjusted(frame, [early, late], truth)
+    pd.testing.assert_frame_equal(made, truth)
+    assert [list(np.flatnonzero(rows)) for rows in changed] == list(lacks.values())
+    # Rows that were not stored are treated like the nearest ones that were.
+    gone = range(12, 40)
+    made, _ = adjusted(
+        frame.drop(index=gone), [early, late], truth.loc[[2, 7, 9, 10, 11, 40, 41, 42, 43]]
+    )
+    pd.testing.assert_frame_equal(made, truth.drop(index=gone))
+
+
+def test_an_adjustment_that_was_killed_is_finished_by_the_next_delivery(vendor, monkeypatch):
+    """It was kept, and its rows were not written yet."""
+    assert vendor.deliver([RAW["STAYS"]], FIRST).exit_code == 0
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Store, "write_encoded", Mock(side_effect=KeyboardInterrupt))
+        adjust_by(vendor.home, "STAYS", 0.25, date.fromisoformat(DAYS[SPLIT]))
+    assert wrong(vendor.store.read_one("STAYS"), RAW["STAYS"], FIRST)
+    assert vendor.deliver([RAW["STAYS"]], FIRST + 1).exit_code == 0
+    assert not wrong(vendor.store.read_one("STAYS"), RAW["STAYS"], FIRST + 1)
