@@ -29,6 +29,16 @@ def test_a_day_that_comes_back_every_quarter_is_seen_ahead():
         assert later[0, report - 2] == later[0, report - 5] == 1 and later[0, report - 6] == 0
 
 
+def test_a_day_is_seen_again_after_each_of_four_quarters_and_at_no_other_time():
+    tomorrow, _ = active(np.where(DAYS == pd.Timestamp("2021-01-13"), 1.0, 0.0))
+    seen = pd.Series(tomorrow[0], DAYS)["2021-01-13":]  # a year of rows lies before
+    again = pd.to_datetime(["2021-04-14", "2021-07-14", "2021-10-13", "2022-01-12"])
+    day = pd.offsets.BDay(1)
+    assert (seen[again - day] == 1 / 4).all()  # one of the four anniversaries had it
+    assert (seen[again - 2 * day] == 1 / 8).all() and (seen[again] == 1 / 8).all()
+    assert (seen != 0).sum() == 3 * 4
+
+
 def test_what_is_unknown_has_no_part_in_the_mean():
     values = np.ones(ROWS)
     values[: ROWS - 200] = np.nan
