@@ -30,7 +30,7 @@ def test_a_day_that_comes_back_every_quarter_is_seen_ahead():
 
 
 def test_a_day_is_seen_again_after_each_of_four_quarters_and_at_no_other_time():
-    tomorrow, _ = active(np.where(DAYS == pd.Timestamp("2021-01-13"), 1.0, 0.0))
+    tomorrow, _ = active(np.where(DAYS.isin(pd.to_datetime(["2021-01-13"])), 1.0, 0.0))
     seen = pd.Series(tomorrow[0], DAYS)["2021-01-13":]  # a year of rows lies before
     again = pd.to_datetime(["2021-04-14", "2021-07-14", "2021-10-13", "2022-01-12"])
     day = pd.offsets.BDay(1)
