@@ -6,7 +6,7 @@ import pytest
 from forecaster.config import Config
 from forecaster.forecasting.bands.counts import Units
 from forecaster.forecasting.bands.drift import Moves
-from forecaster.forecasting.bands.mixture import Mixture
+from forecaster.forecasting.bands.mixture import Mixture, ndtri
 from forecaster.forecasting.fitting import validating
 from forecaster.forecasting.fitting.validating import Job, Span
 
@@ -42,3 +42,28 @@ def test_parts_have_the_bits_of_the_whole(kind, threads, monkeypatch):
     for one, other in zip(validating._validate(job, span, threads), whole, strict=True):
         np.testing.assert_array_equal(one, other)
     assert np.isfinite(whole.median).all() and len(np.unique(whole.median)) > SERIES
+
+
+def _validated(monkeypatch, mixture: Mixture, outcome: float, common=None, opinions=()):
+    """Return what becomes of one outcome under the distributions of one forecast."""
+    monkeypatch.setattr(validating, "mixture_of", lambda *_: mixture)
+    nothing = np.zeros((1, 1))
+    outcomes = np.full((1, 1, 1), outcome)
+    span = Span({}, nothing, nothing, nothing, outcomes, None, None, common)
+    return validating._validate(Job(Config(), None, opinions), span, threads=1)
+
+
+def test_a_score_is_that_of_the_width_by_both_opinions(monkeypatch):
+    normal = Mixture.unit((1, 1, 1, 1), np.inf)
+    common, opinions = np.full((1, 1, 1), np.log(4.0)), ((0.0, 0.6, 0.5),)
+    made = _validated(monkeypatch, normal, 3.0, common, opinions)
+    # The networks' width is 1, whose logarithm is 0, so that half of the other one is left.
+    np.testing.assert_allclose(made.scores, 3.0 / np.sqrt(4.0))
+
+
+def test_a_score_and_a_median_are_those_of_all_networks(monkeypatch):
+    places = np.array([-1.0, 1.0]).reshape(1, 1, 1, 2)
+    apart = Mixture(places, np.full_like(places, 0.25), np.full_like(places, np.inf))
+    made = _validated(monkeypatch, apart, 1.0)
+    np.testing.assert_allclose(made.median, 0.0, atol=1e-9)  # half-way between the two
+    np.testing.assert_allclose(made.scores, ndtri(0.75))  # all of one below it, and half of one
