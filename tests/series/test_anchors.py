@@ -44,6 +44,17 @@ def test_a_random_walk_stays_one():
     assert np.mean(ratios) < 1.01
 
 
+def test_an_anchor_that_erred_as_much_as_the_last_value_counts_less():
+    """A jump after a thousand equal values: all anchors have forecast it equally badly."""
+    z = np.append(np.zeros(1000), 1.0)
+    less = 1.05**-6  # errors count 5 % more than those of the last value, to the sixth power
+    levels = np.array([-0.7, -0.95])  # what the latest value lacks in the smoothed levels
+    trends = np.array([0.1 * 0.9, 0.02 * 1.0])  # its share of the mean change, damped
+    expected = less * (levels.sum() + trends.sum()) / (1 + 4 * less)
+    base = combine(z, (), 1, doubt=0.0).base[-1, 0]
+    np.testing.assert_allclose(base - z[-1], expected, rtol=1e-6)
+
+
 @pytest.mark.parametrize("level", [0.0, 0.02])
 def test_two_seasons_are_both_found_in_the_forecast(level):
     time = np.arange(24 * 7 * 5)
