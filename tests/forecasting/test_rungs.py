@@ -10,7 +10,7 @@ import forecaster as fc
 from forecaster.errors import DataError, ForecasterWarning
 from forecaster.forecasting import FORECAST_BY, Rung, Sampling, fit_part, learn_common, usable_rows
 from forecaster.forecasting.fitting import pooled
-from forecaster.forecasting.rungs import counted, rows_to_train
+from forecaster.forecasting.rungs import counted, rows_to_train, worth_networks
 
 HORIZON = 4
 SMALL = fc.Config(horizon=HORIZON, hidden=2, members=1, epochs=1, lookback=20)
@@ -79,6 +79,13 @@ def test_short_series_are_forecast_better_than_by_the_last_value_and_bands_hold(
     assert ours < 0.8 * naive
     inside = made["y"].between(made["LSTM-lo-80"], made["LSTM-hi-80"]).mean()
     assert 0.65 < inside < 0.95
+
+
+def test_a_fifth_of_the_series_must_be_long_enough_for_networks_unless_they_are_asked_for():
+    shares = [worth_networks(fc.Config(), long, 100) for long in (0, 19, 20, 34)]
+    assert shares == [False, False, True, True]
+    asked = [worth_networks(fc.Config(model="gru"), long, 100) for long in (0, 1)]
+    assert asked == [False, True]
 
 
 def test_long_series_have_networks_and_short_ones_the_common_one():
