@@ -1,0 +1,48 @@
+"""The changes that scripts/mutants.py makes can still be made, and are spread over all rooms."""
+
+import collections
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("mutants", ROOT / "scripts" / "mutants.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_each_line_that_is_changed_is_there_once(script):
+    assert script.misfits(script.read_mutants()) == []
+
+
+def test_forty_changes_lie_in_all_rooms_and_each_says_what_becomes_wrong(script):
+    mutants = script.read_mutants()
+    assert len({mutant.name for mutant in mutants}) == len(mutants) == 40
+    assert all(mutant.old != mutant.new and mutant.wrong.endswith(".") for mutant in mutants)
+    rooms = collections.Counter(mutant.file.partition("/")[0] for mutant in mutants)
+    package = {path.parent.name for path in ROOT.glob("forecaster/*/__init__.py")}
+    assert set(rooms) == package and min(rooms.values()) >= 2
+
+
+def test_turns_share_the_changes(script):
+    mutants = script.read_mutants()
+    turns = [script.of_turn(mutants, str(number)) for number in range(4)]
+    assert [len(turn) for turn in turns] == [10] * 4
+    assert {mutant.name for turn in turns for mutant in turn} == {m.name for m in mutants}
+    assert script.of_turn(mutants, "7") == turns[3]
+
+
+def test_a_line_that_is_gone_or_there_twice_is_an_error(script):
+    mutant = script.Mutant("name", "files/atomic.py", "a = 1", "a = 2", "Wrong.")
+    assert mutant.applied("a = 1\n") == "a = 2\n"
+    for text, count in (("b = 1\n", 0), ("a = 1\na = 1\n", 2)):
+        with pytest.raises(ValueError, match=rf"name: forecaster/files/atomic.py: .*{count} times"):
+            mutant.applied(text)
