@@ -9,6 +9,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import ForecasterWarning, ModelError, UsageError
+from forecaster.forecasting.bands.mixture import Mixture
 from forecaster.forecasting.predicting import predicting
 from forecaster.series.features.transforms import Transform
 from forecaster.series.panel.flags import UNCONFIRMED, Flags
@@ -40,6 +41,28 @@ def test_bands_and_weights_come_from_before_the_panels_end(panel, config, model)
     pd.testing.assert_frame_equal(now, again, check_exact=True)
     later = fc.predict(fitted, panel)  # new prices, old weights
     assert later["ds"].min() > now["ds"].max()
+
+
+def test_errors_of_calm_times_reach_no_farther_than_any_was(panel, model, monkeypatch):
+    """Prices move by 0.5 % each day, up and down by turns, and lately by 5 %, never by more."""
+    rows = np.arange(len(panel.times))
+    path = np.where(rows % 2, 0.5, -0.5) * np.where(rows < len(rows) - 120, 0.005, 0.05)
+    values = panel.values.copy()
+    prices = [number for number, name in enumerate(panel.channels) if name != "volume"]
+    values[:, :, prices] = 100 * np.exp(path)[:, None]
+
+    def half_of_volatility(networks, transformed, origins):
+        normal = Mixture.unit((*origins.shape, networks.config.horizon, 1), np.inf)
+        return dataclasses.replace(normal, scale=0.5 * normal.scale)
+
+    scores = np.zeros_like(model.normal_scores)
+    scores[:, ::20] = -8.0  # some outcomes of calm times lay far below the forecast
+    monkeypatch.setattr(predicting, "distributions", half_of_volatility)
+    learned = dataclasses.replace(model, normal_scores=scores)
+    frame = fc.predict(learned, dataclasses.replace(panel, values=values), level=[95])
+    first = frame.groupby("unique_id")["LSTM-lo-95"].first()
+    fall = np.log(100 * np.exp(path[-1]) / first)
+    np.testing.assert_allclose(fall, 0.05, rtol=1e-3)
 
 
 def test_predict_and_cross_validation_agree(panel, config):
