@@ -45,6 +45,23 @@ def test_weights_are_those_of_the_criterion_and_sum_to_one():
         assert all(component.weight >= 0.05 for component in average)
 
 
+@pytest.mark.parametrize("length", [12, 16, 60])
+def test_forms_are_weighted_by_the_criterion_that_is_corrected_for_short_series(length):
+    """It is that of Hurvich & Tsai (1989), Biometrika 76."""
+    free = {"none": 3, "additive": 5, "damped": 6}  # parameters, initial states, and a variance
+    row = (1 + np.random.default_rng(0).normal(size=length)).cumsum() - 500  # has no logarithm
+    average = fit_ets([row], 1)[0]
+    assert len(average) > 1
+    logs = []
+    for form, parameters, weight in average:
+        z, space = (row - row[0])[None], form.space(np.array([parameters]))
+        squares = float(squares_of(z, np.array([length]), space)[0][0])
+        k = free[form.trend]
+        criterion = length * np.log(squares / length) + 2 * k + 2 * k * (k + 1) / (length - k - 1)
+        logs.append(np.log(weight) + criterion / 2)
+    np.testing.assert_allclose(logs, logs[0], rtol=1e-6)
+
+
 def test_a_series_is_by_itself_to_the_bit():
     some = rows(1)
     some[2] = some[2][:30]
