@@ -189,6 +189,12 @@ class Model:
 
         return plot_model(self, panel, unique_id, level=level, ax=ax, **columns)
 
+    @property
+    def peers(self) -> tuple[str, ...]:
+        """The series that show the state of the market; none without a common volatility."""
+        common = self.transform.common_volatility
+        return () if common is None else common.peers
+
     def spreads(self) -> Float[np.ndarray, "series horizon"]:
         """Return the spread that each series' own is shrunk to."""
         networked = self.networks.networked[:, None]
@@ -259,8 +265,7 @@ def rename_series(model: Model, names: Mapping[str, str]) -> Model:
     Raises ModelError when two indices would have one name.
     """
     common = model.transform.common_volatility
-    peers = () if common is None else common.peers
-    if not names.keys() & {*model.ids, *peers, *model.config.indices}:
+    if not names.keys() & {*model.ids, *model.peers, *model.config.indices}:
         return model
     market = tuple(names.get(name, name) for name in model.config.indices)
     if len(set(market)) < len(market):

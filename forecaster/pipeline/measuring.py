@@ -37,6 +37,7 @@ from forecaster.evaluation import (
     groups_of,
     join_parts,
     measure_part,
+    peers_of,
     read_part,
     settled_by_known,
     summary_of_parts,
@@ -247,8 +248,8 @@ def _rolling(
     past: Past, trained: Sequence[Trained], names: Sequence[str]
 ) -> tuple[RollingOrigin, OwnEnds | None]:
     """Return the networks of some series, ready to forecast from all cutoffs."""
-    panel, own = past.panel(names)
     parts = [(each.model(names), each.cutoffs) for each in trained]
+    panel, own = past.panel(names, peers_of(model for model, _ in parts))
     return RollingOrigin.of_models(panel, parts, LEVELS, own), own
 
 

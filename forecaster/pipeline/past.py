@@ -99,24 +99,27 @@ class Past:
         request = dataclasses.replace(self.request, config=config)
         return dataclasses.replace(self, request=request, held=held)
 
-    def panel(self, ids: Sequence[str]) -> tuple[Panel, OwnEnds | None]:
+    def panel(self, ids: Sequence[str], peers: Sequence[str] = ()) -> tuple[Panel, OwnEnds | None]:
         """Read some series; if their ends are aligned, return also how to restore their times.
+
+        ``peers``: those that show the state of the market beside them
 
         Raises NoSeries or StoreError if none of the series can be read.
         """
-        panel = self._read(ids)
+        panel = self._read(ids, peers)
         if self.times is not None:
             panel = on_axis(panel, self.times)
         if self.flags is not None:
             panel = panel.with_flags(self.flags)
         return OwnEnds.align(panel) if self.own else (panel, None)
 
-    def _read(self, ids: Sequence[str]) -> Panel:
+    def _read(self, ids: Sequence[str], peers: Sequence[str] = ()) -> Panel:
         request, market = self.request, self.request.config.indices
         if self.held is not None:
-            return self.held if tuple(ids) == request.ids else self.held.only(ids)
+            held = self.held.with_peers(peers)
+            return held if tuple(ids) == request.ids else held.only(ids)
         wanted = ids_to_read(ids, request.config)
-        panel = beside_peers(self._stored, wanted, request.ids, request.config)
+        panel = beside_peers(self._stored, wanted, peers)
         return panel.with_indices(market, forecast=ids) if market else panel
 
     def _stored(self, ids: Sequence[str]) -> Panel:
@@ -156,6 +159,7 @@ class Known:
     """Reads what was known of series at a cutoff, for networks to learn from; see :class:`Past`.
 
     - ``frequency``: the frequency of most series at the cutoff; None: each panel has its own
+    - ``peers``: the peers of all series, once they are known
     - ``settle``: returns the settings without networks if the rows of the longest series are too
       few for them, else the same; None: an earlier cutoff has decided
     """
@@ -164,6 +168,7 @@ class Known:
     cutoff: Time | Shaped[np.ndarray, ""]
     frequency: Frequency | None = None
     settle: Callable[[Config, str, int], Config] | None = None
+    peers: tuple[str, ...] = ()
 
     @property
     def request(self) -> FitRequest:
@@ -186,7 +191,7 @@ class Known:
 
     def with_all_rows(self, ids: Sequence[str]) -> Panel:
         """Read some series, with the flags that were known at the cutoff."""
-        panel, _ = self.past.panel(ids)
+        panel, _ = self.past.panel(ids, self.peers)
         known = panel.until(self.cutoff)
         if self.frequency is None:
             return known
@@ -203,6 +208,6 @@ class Known:
             return None
         return dataclasses.replace(self, past=self.past.with_config(made))
 
-    def knowing(self, layout: Layout, frequency: Frequency) -> "Known":
-        """Return a reader of panels with the frequency of all series."""
-        return dataclasses.replace(self, frequency=frequency)
+    def knowing(self, layout: Layout, frequency: Frequency, peers: tuple[str, ...] = ()) -> "Known":
+        """Return a reader of panels with the frequency and the peers of all series."""
+        return dataclasses.replace(self, frequency=frequency, peers=peers)

@@ -13,7 +13,7 @@ from forecaster.forecasting import check_search, check_static, settled, settled_
 from forecaster.ingest import Store, panel_from_store
 from forecaster.pipeline.auxiliary import digest_of, with_auxiliary
 from forecaster.pipeline.peers import beside_peers
-from forecaster.series import Frequency, Layout, Panel
+from forecaster.series import Frequency, Layout, Panel, with_peers
 from forecaster.skipped import Kind, Skipped
 from forecaster.storage import FitRequest, ids_to_read
 
@@ -40,8 +40,8 @@ class Reads(Protocol):
         """Read some series. Raises NoSeries or StoreError if none of them can be read."""
         ...
 
-    def knowing(self, layout: Layout, frequency: Frequency) -> Self:
-        """Return a reader of panels with the layout and the frequency of all series."""
+    def knowing(self, layout: Layout, frequency: Frequency, peers: tuple[str, ...] = ()) -> Self:
+        """Return a reader of panels with the layout, the frequency and the peers of all series."""
         ...
 
     def without_networks(self, most: int) -> Self | None:
@@ -57,7 +57,7 @@ class Reader:
     """Reads panels of some stored series at a time, with the layout of a panel of all series.
 
     - ``masked``: the rows that are left out
-    - ``frequency``: the frequency of all series, once it is known
+    - ``frequency``, ``peers``: the frequency and the peers of all series, once they are known
     - ``held``: the panel of all series, if they are a single shard, once it has been read
     """
 
@@ -67,6 +67,7 @@ class Reader:
     layout: Layout
     frequency: Frequency | None = None
     held: Panel | None = None
+    peers: tuple[str, ...] = ()
 
     @staticmethod
     def of(store: Store, request: FitRequest, masked: pd.DataFrame) -> "Reader":
@@ -76,7 +77,7 @@ class Reader:
         if request.series_per_shard is not None:
             return reader
         panel = request.covariates.added_to(reader.panel(request.ids))
-        panel = with_auxiliary(panel, request)
+        panel = with_peers(with_auxiliary(panel, request))
         config, panel = settled(request.config, panel)
         check_static(panel, config, tune=request.tune)
         return dataclasses.replace(reader, request=_with(request, config), held=panel)
@@ -87,7 +88,7 @@ class Reader:
             return self.held if tuple(ids) == self.request.ids else self.held.only(ids)
         request = self.request
         wanted = ids_to_read(ids, request.config)
-        panel = beside_peers(self._stored, wanted, request.ids, request.config)
+        panel = beside_peers(self._stored, wanted, self.peers)
         if market := request.config.indices:
             panel = panel.with_indices(market, forecast=ids)
         if self.frequency is None:
@@ -113,9 +114,11 @@ class Reader:
             None if made is config else dataclasses.replace(self, request=_with(self.request, made))
         )
 
-    def knowing(self, layout: Layout, frequency: Frequency) -> "Reader":
-        """Return a reader of panels with the layout and the frequency of all series."""
-        return dataclasses.replace(self, layout=layout, frequency=frequency)
+    def knowing(
+        self, layout: Layout, frequency: Frequency, peers: tuple[str, ...] = ()
+    ) -> "Reader":
+        """Return a reader of panels with the layout, the frequency and the peers of all series."""
+        return dataclasses.replace(self, layout=layout, frequency=frequency, peers=peers)
 
 
 def _with(request: FitRequest, config: Config) -> FitRequest:

@@ -25,7 +25,9 @@ from forecaster.series import (
     Placeholder,
     Unmatched,
     infer_frequency,
+    latest_times,
     most_common,
+    peers_at,
     placeholders_in,
     series_missing_dates,
     tells_frequency,
@@ -51,6 +53,7 @@ class Scanned(NamedTuple):
     - ``skipped``: the skipped series, with the reason
     - ``first``, ``last``: the earliest and the latest time
     - ``latest``: what the latest rows of all series call for
+    - ``peers``: the series that show the state of the market; none if there is one shard
     """
 
     ids: list[str]
@@ -60,6 +63,7 @@ class Scanned(NamedTuple):
     first: Any
     last: Any
     latest: LatestRows
+    peers: tuple[str, ...] = ()
 
 
 def scan(reader: _R) -> tuple[_R, Scanned]:
@@ -85,7 +89,7 @@ def scan(reader: _R) -> tuple[_R, Scanned]:
         reader, scanned = without, _scan(without)[2]
     if not scanned.ids:
         raise NoSeries({**request.skipped, **scanned.skipped})
-    return reader, scanned
+    return reader.knowing(layout, frequency, scanned.peers), scanned
 
 
 def _scan(reader: Reads) -> tuple[Layout, Frequency, Scanned, bool]:
@@ -121,6 +125,7 @@ class _Seen:
     - ``count``: number of series
     - ``missing``, ``running``, ``unmatched``, ``placeholders``: what users are warned of
     - ``latest``: what the latest rows of each panel call for
+    - ``latest_times``: the latest time of each series whose networks may see the market in peers
     """
 
     skipped: dict[str, Skipped]
@@ -141,6 +146,7 @@ class _Seen:
     unmatched: list[Unmatched] = dataclasses.field(default_factory=list[Unmatched])
     placeholders: list[Placeholder] = dataclasses.field(default_factory=list[Placeholder])
     latest: list[LatestRows] = dataclasses.field(default_factory=list[LatestRows])
+    latest_times: dict[str, Any] = dataclasses.field(default_factory=dict[str, Any])
 
     def add(self, panel: Panel, config: Config) -> None:
         """Add the series of a panel."""
@@ -164,6 +170,8 @@ class _Seen:
         self.unmatched += unmatched_rows(panel)
         self.placeholders += placeholders_in(panel)
         self.latest.append(LatestRows.of(panel))
+        if panel.target != "y" and config.start == "pooled" and not config.is_classical:
+            self.latest_times |= latest_times(panel)
 
     def warn(self) -> None:
         """Warn of rows that are missing, unfinished, unmatched or placeholders."""
@@ -178,5 +186,5 @@ class _Seen:
         ends = self.ends or [0]
         return Scanned(
             list(self.rows), self.trained, steps, self.skipped, min(ends), max(ends),
-            LatestRows.joined(self.latest),
+            LatestRows.joined(self.latest), peers_at(max(ends), self.latest_times),
         )  # fmt: skip

@@ -66,7 +66,9 @@ from .panel.unmatched import Unmatched as Unmatched
 from .panel.unmatched import unmatched_rows as unmatched_rows
 from .panel.unmatched import warn_of_unmatched_rows as warn_of_unmatched_rows
 from .prices.common_volatility import OpinionWeights as OpinionWeights
-from .prices.common_volatility import peers_among as peers_among
+from .prices.common_volatility import latest_times as latest_times
+from .prices.common_volatility import peers_at as peers_at
+from .prices.common_volatility import with_peers as with_peers
 from .prices.market import behind_market as behind_market
 from .prices.market import check_market as check_market
 from .prices.market_state import FEWEST_PEERS as FEWEST_PEERS

@@ -12,7 +12,7 @@ import pytest
 import forecaster as fc
 from forecaster.series import Histories, Panel
 from forecaster.series.causal import shift
-from forecaster.series.prices.common_volatility import CommonVolatility, peers_among
+from forecaster.series.prices.common_volatility import CommonVolatility, peers_among, with_peers
 from forecaster.series.prices.learning_volatility import _divided, learn_common_volatility
 from forecaster.series.prices.market_state import (
     FEWEST_PEERS,
@@ -275,6 +275,28 @@ def test_peers_depend_on_names_alone():
     assert peers_among(names[:7]) == tuple(names[:7])
     few = peers_among([*names[:100], *names[200:]])
     assert set(few) >= set(chosen) - set(names[100:200])
+
+
+def test_series_that_ended_teach_but_do_not_show_the_market_now(market):
+    mask = market.mask.copy()
+    mask[:5, 500:] = False
+    values, made = market.values.copy(), []
+    for factor in (1.0, 3.0):
+        values[:5] = market.values[:5] ** factor
+        bare = dataclasses.replace(market, values=values.copy(), mask=mask, peers=None)
+        made.append(learn(with_peers(bare)))
+        assert made[-1].peers == market.ids[5:]
+    assert made[0].weights != made[1].weights
+
+
+def test_other_series_that_begin_later_teach_nothing(market, learned):
+    other = dataclasses.replace(panel(20, ROWS, seed=3), peers=None)
+    values, mask = np.tile(other.values, (4, 1, 1)), np.tile(other.mask, (4, 1))
+    mask[20:, : ROWS - HELD_BACK] = False  # nothing from the first day held back on is learned from
+    names = tuple(f"X{row:02d}" for row in range(len(values)))
+    both = dataclasses.replace(other, values=values, mask=mask, ids=names)
+    alone, beside = (learn(market.with_auxiliary(some)) for some in (both.only(names[:20]), both))
+    assert alone == beside != learned
 
 
 def test_a_selection_keeps_the_peers(market):

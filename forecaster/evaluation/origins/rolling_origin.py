@@ -35,7 +35,6 @@ from forecaster.forecasting import (
     forecast_latest,
     match_panel,
     with_declared,
-    with_peers,
 )
 from forecaster.home import as_file
 from forecaster.ingest import ColumnOptions, Table, as_panel
@@ -132,6 +131,11 @@ class Origins:
         ]
 
 
+def peers_of(models: Iterable[Model]) -> tuple[str, ...]:
+    """Return the series that show the state of the market to any of some models."""
+    return tuple(dict.fromkeys(name for model in models for name in model.peers))
+
+
 @dataclasses.dataclass(frozen=True)
 class RollingOrigin:
     """Models fitted on the data known at their first cutoff, ready to forecast from their cutoffs.
@@ -187,7 +191,7 @@ class RollingOrigin:
         """
         check_training(seed, executor=executor, on_progress=on_progress)
         levels = tuple(check_levels(level))
-        config, panel = with_declared(config, with_peers(panel))
+        config, panel = with_declared(config, panel)
         check_market(panel)
         panel, own = aligned_if(ends, panel)
         check_static(panel, config, tune=False)
@@ -217,6 +221,8 @@ class RollingOrigin:
         can be forecast.
         """
         first, cutoffs = parts[0]
+        if panel.peers is None:
+            panel = panel.with_peers(peers_of(model for model, _ in parts))
         # A bad row after the first cutoff must not decide whether its series is forecast.
         # The reasons of the fit are kept; `match_panel` only knows that a network is missing.
         known = panel.masked(panel.times[cutoffs[0]], forecasting=True)
@@ -346,7 +352,7 @@ class RollingOrigin:
             selected = np.isin(at, cutoffs) & np.isin(origins.keys["unique_id"], ids)
             if not selected.any():
                 continue
-            panel = origins.panel.only(ids)
+            panel = _beside_peers_of(model, origins.panel.only(ids))
             panel = panel.masked(panel.times[cutoffs[0]], forecasting=True)
             panel = model.transform.usable_rows(panel).before_ends()
             transformed = model.transform.apply(panel, model.config.horizon)
@@ -494,6 +500,15 @@ def write_frames(path: Path, frames: Iterable[pd.DataFrame]) -> None:
                 writer.write(frame)
 
     atomic.write_file(path, write)
+
+
+def _beside_peers_of(model: Model, panel: Panel) -> Panel:
+    """Return a panel that has the peers of several models with those of one of them."""
+    known = () if panel.peers is None else panel.peers.ids
+    own = tuple(name for name in model.peers if name in known)
+    if panel.peers is None or not own or own == known:
+        return panel
+    return dataclasses.replace(panel, peers=panel.peers.only(own))
 
 
 def _rows_of(panel: Panel, ids: Sequence[str]) -> np.ndarray:

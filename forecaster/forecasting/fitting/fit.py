@@ -46,7 +46,6 @@ from forecaster.series import (
     Panel,
     Transform,
     Transformed,
-    peers_among,
     placeholders_in,
     series_missing_dates,
     spacing_of,
@@ -55,6 +54,7 @@ from forecaster.series import (
     warn_of_missing_dates,
     warn_of_placeholders,
     warn_of_unmatched_rows,
+    with_peers,
 )
 from forecaster.skipped import Kind, Skipped
 from forecaster.swarm.recurrence import products_of
@@ -117,7 +117,7 @@ def fit(
     warn_of_unmatched_rows(unmatched_rows(panel))
     warn_of_placeholders(placeholders_in(panel))
     model = fit_part(
-        with_peers(panel), config, seed, tune=tune, network=network, checkpoint=checkpoint,
+        panel, config, seed, tune=tune, network=network, checkpoint=checkpoint,
         executor=executor, on_progress=on_progress,
     ).model  # fmt: skip
     if worse := worse_than_simple(model.report):
@@ -131,7 +131,7 @@ def fit_with(trainer: Trainer, panel: Panel, config: Config, seed: int) -> Model
     ``trainer``: trains the networks of all series; its report may have a column ``why_not``, the
     reason why a series has no network. Others as for :func:`fit`.
     """
-    config, panel = with_declared(config, with_peers(panel))
+    config, panel = with_declared(config, panel)
     panel, common = _whole(panel.masked(), config)
     return _fitted(trainer, panel, common, config, seed).model
 
@@ -189,12 +189,6 @@ def settled_by_rows(
         stacklevel=4,
     )
     return made
-
-
-def with_peers(panel: Panel) -> Panel:
-    """Return a panel of prices with peers; a part of a larger panel has some already."""
-    known = panel.peers is not None or panel.target == "y"
-    return panel if known else panel.with_peers(peers_among(panel.ids))
 
 
 class Part(NamedTuple):
@@ -280,7 +274,7 @@ def fit_part(
 def _whole(panel: Panel, config: Config, *, tuned: bool = False) -> tuple[Panel, Common]:
     """Return the series that can be learned from, and what they share except pooled networks."""
     transform = transform_of(config, panel)
-    panel = usable(panel, config, transform)
+    panel = usable(with_peers(panel), config, transform)
     own = trains(panel, config, transform)
     trained = [name for name, one in zip(panel.ids, own, strict=True) if one]
     if trained:  # covariates of others must not change what networks see

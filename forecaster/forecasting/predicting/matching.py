@@ -213,8 +213,7 @@ def _with_market(model: Model, panel: Panel) -> Panel:
 
 def _with_peers(model: Model, panel: Panel) -> Panel:
     """Return the panel with the peers that show the state of the market, if it holds them."""
-    common = model.transform.common_volatility
-    return panel if common is None or panel.peers is not None else panel.with_peers(common.peers)
+    return panel if panel.peers is not None else panel.with_peers(model.peers)
 
 
 def warn_of_unknown_state(model: Model, panel: Panel) -> None:
@@ -222,13 +221,12 @@ def warn_of_unknown_state(model: Model, panel: Panel) -> None:
 
     ``panel``: as :func:`match_panel` returns it
     """
-    common = model.transform.common_volatility
     there = 0 if panel.peers is None else len(panel.peers.ids)
-    if common is None or not common.peers or there >= FEWEST_PEERS:
+    if not model.peers or there >= FEWEST_PEERS:
         return
     warnings.warn(
         f"bands do not follow the state of the market, which takes {FEWEST_PEERS} of the series "
-        f"{', '.join(common.peers[:_NAMED])}, ... ({len(common.peers)} in all); these data have "
+        f"{', '.join(model.peers[:_NAMED])}, ... ({len(model.peers)} in all); these data have "
         f"{there} of them. `forecaster ingest` reads what is missing; in Python, forecast from "
         "panel.with_peers(panel.ids).only(names) of a panel with more series",
         ForecasterWarning,

@@ -26,6 +26,7 @@ from forecaster.series.prices.market_state import (
 )
 
 _PEERS = 50
+_MONTH = 31  # days, or rows where times are whole numbers
 _FAR = 5.0  # deviations that a feature is clipped to
 _LARGEST, _LARGEST_WEIGHT = 1e3, 10.0  # largest numbers in a file
 
@@ -151,6 +152,30 @@ def _as_time(text: str) -> np.int64 | np.datetime64:
 def peers_among(ids: Sequence[str], most: int = _PEERS) -> tuple[str, ...]:
     """Return a sample of series, in their order. Which they are depends on their names alone."""
     return tuple(ids[int(row)] for row in sampled_names(ids, most))
+
+
+def peers_at(end: Any, latest: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return a sample of the series that show the market's state at a time, in their order.
+
+    They have rows within the month before. ``latest``: the time of each series' latest row
+    """
+    month = np.timedelta64(_MONTH, "D") if isinstance(end, np.datetime64) else _MONTH
+    return peers_among([name for name, last in latest.items() if last >= end - month])
+
+
+def latest_times(panel: Panel) -> dict[str, Any]:
+    """Return the time of the latest row of each series that has any."""
+    return {name: times[-1] for name, times in panel.times_of_rows().items() if len(times)}
+
+
+def with_peers(panel: Panel) -> Panel:
+    """Return a panel of prices with the peers of its end, unless it has some already.
+
+    What is drawn must not depend on series that begin later, so cut the panel at a cutoff first.
+    """
+    if panel.peers is not None or panel.target == "y":
+        return panel
+    return panel.with_peers(peers_at(panel.times[-1], latest_times(panel)))
 
 
 def decisive_feature(peers: Sequence[str]) -> int:

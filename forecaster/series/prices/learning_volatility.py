@@ -20,6 +20,7 @@ from forecaster.series.panel.panel import Panel
 from forecaster.series.prices.common_volatility import (
     CommonVolatility,
     decisive_feature,
+    latest_times,
     peers_among,
     standardised,
 )
@@ -182,6 +183,7 @@ def _examples_until(
     days = np.flatnonzero(panel.mask.any(0) & (panel.times < until))
     if len(days):
         panel = panel.until(panel.times[days[-1]]).masked()
+        panel = panel.only([*latest_times(panel)])
         panel = panel.with_peers(() if peers is None else peers_among(panel.ids))
         panel = panel.only(peers_among(panel.ids, _LEARNED))
         inputs, returns, histories = _examples(panel, horizon)

@@ -110,11 +110,11 @@ def _panel(
     )  # fmt: skip
     read = [name for name in ids_to_read(ids, model.config) if name not in gone]
     panel = stored(read, gone)
-    if (common := model.transform.common_volatility) is not None:
-        panel = panel.with_peers(common.peers)
+    if model.peers:
+        panel = panel.with_peers(model.peers)
         if _peers(store, model, read):
             with contextlib.suppress(NoSeries, StoreError):  # none of them can be read
-                known = [name for name in common.peers if name in store]
+                known = [name for name in model.peers if name in store]
                 layout = Layout(panel.times.dtype.kind)  # peers with other times are no help
                 panel = dataclasses.replace(panel, peers=stored(known, layout=layout))
     market = model.config.indices
@@ -123,11 +123,8 @@ def _panel(
 
 def _peers(store: Store, model: Model, read: Sequence[str]) -> list[str]:
     """Return the model's peers that are stored, but not among the series that are read."""
-    common = model.transform.common_volatility
-    if common is None:
-        return []
     known = set(read)
-    return [name for name in common.peers if name not in known and name in store]
+    return [name for name in model.peers if name not in known and name in store]
 
 
 def _store_of(home: Home, model: Model) -> Store:
