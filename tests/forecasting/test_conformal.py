@@ -4,9 +4,10 @@ import itertools
 
 import numpy as np
 import pytest
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
-from forecaster.forecasting.bands.conformal import band_scores, common_spread
+from forecaster.forecasting.bands.conformal import calibrated, common_spread
+from tests.bands import band_scores
 from tests.slow import rest_slow
 
 MEAN_SIZE = np.sqrt(2 / np.pi)
@@ -52,7 +53,7 @@ def slow(scores, level, memory, count, prior, shrinkage):
                 share = np.arange(1, len(seen) + 1) / (len(seen) + 1)
                 weight = len(seen) / (len(seen) + shrinkage * (h + 1))
                 drawn = weight * np.interp(miss, share, seen) + (1 - weight) * ndtri(miss)
-                out[k, place, h] = min(0.0, drawn) * spread[now]
+                out[k, place, h] = drawn * spread[now]
     return out
 
 
@@ -117,15 +118,36 @@ def test_the_future_has_no_part_in_a_band():
             assert (after[:, :, same:] != before[:, :, same:]).any((1, 2)).all()
 
 
-def test_bands_lie_inside_each_other_around_the_median():
-    """Even where all outcomes lie on one side of the median."""
+def test_bands_lie_inside_each_other_around_the_calibrated_median():
+    """Even where all outcomes lie on one side of the forecast distribution's median."""
     random = np.random.default_rng(3)
     scores = random.standard_t(3, (20, 300, 2)) + np.linspace(-1.5, 1.5, 20)[:, None, None]
     levels = [95, 10, 40, 90, 20, 80]
     bands = band_scores(scores, levels, 60, count=200)
     by_width = bands[np.argsort(levels)]
-    assert (np.diff(by_width[:, 0], axis=0) <= 0).all() and (by_width[:, 0] <= 0).all()
-    assert (np.diff(by_width[:, 1], axis=0) >= 0).all() and (by_width[:, 1] >= 0).all()
+    median = np.stack([each.scores(np.zeros((1, 1))) for each in calibrated(scores, 60, 200)], 1)
+    assert (np.diff(by_width[:, 0], axis=0) <= 0).all() and (by_width[:, 0] <= median).all()
+    assert (np.diff(by_width[:, 1], axis=0) >= 0).all() and (by_width[:, 1] >= median).all()
+    assert median[0].max() < 0 < median[-1].min()
+
+
+def test_quantiles_are_continuous_and_probabilities_are_their_inverse():
+    """Also where past scores lie on one side, and where the largest error limits them."""
+    random = np.random.default_rng(5)
+    scores = random.standard_t(3, (6, 300, 2)) + np.linspace(-1.5, 1.5, 6)[:, None, None]
+    reach = np.array([-0.3, 0.4])[:, None, None, None] * np.ones((2, 6, 1, 2))
+    for limit in (None, reach):
+        (made,) = calibrated(scores, 250, reach=limit)
+        usual = np.linspace(-4, 4, 8001)[:, None, None]
+        steps = np.diff(made.scores(usual), axis=0)
+        assert steps.min() >= 0 and steps[3500:4500].max() < 0.02
+        for one in (-1.5, -0.01, 0.0, 0.3, 2.0):
+            of_one = np.full((6, 2), one)
+            share = made.probability_below(made.scores(of_one))
+            np.testing.assert_allclose(made.scores(ndtri(share)), made.scores(of_one), atol=1e-9)
+            assert limit is not None or abs(share - ndtr(one)).max() < 1e-9
+        np.testing.assert_array_equal(made.probability_below(np.full((6, 2), np.inf)), 1)
+        assert made.probability_below(np.full((6, 2), -np.inf)).max() < 1e-15
 
 
 def test_the_spread_of_all_series_is_drawn_to_one_where_there_are_few():

@@ -1,5 +1,7 @@
 """Sample paths: distributed as predict says at each time, dependent like past errors."""
 
+import dataclasses
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -53,6 +55,32 @@ def test_each_time_is_distributed_as_predict_says(fitted, paths):
     ):  # fmt: skip
         off = (by_time.quantile(share).loc[bands.index] - bands[column]) / width
         assert off.abs().max() < 0.08, column
+
+
+def test_median_quantiles_probability_of_rise_and_paths_are_of_one_distribution(fitted):
+    """Also where the outcomes lay above most medians, as calibration then finds."""
+    model, panel = fitted
+    model = dataclasses.replace(model, normal_scores=model.normal_scores + np.float32(0.5))
+    before = fc.predict(model, panel, (80,))
+    falls = 1 - before["probability_of_rise"].to_numpy()
+    near = (0.499, 0.5, 0.501)
+    made = fc.predict(model, panel, (80,), quantiles=[*near, *falls])
+    width = (made["LSTM-hi-80"] - made["LSTM-lo-80"]).to_numpy()
+    close = np.repeat(panel.channel("close")[:, -1], HORIZON)
+    at_falls = [made.loc[row, f"LSTM-q-{fall:g}"] for row, fall in enumerate(falls)]
+    by_time = fc.simulate(model, panel, 4000).groupby(["unique_id", "ds"], sort=False)["LSTM"]
+    of_paths = np.stack([paths.to_numpy() for _, paths in by_time])
+    off = {
+        **{str(share): made[f"LSTM-q-{share}"] - made["LSTM"] for share in near},
+        "rise": np.array(at_falls) - close,
+        "median of paths": np.median(of_paths, axis=1) - made["LSTM"],
+        "rise in paths": [
+            np.quantile(paths, fall) - now
+            for paths, fall, now in zip(of_paths, falls, close, strict=True)
+        ],
+    }
+    worst = {name: float(np.abs(np.asarray(each) / width).max()) for name, each in off.items()}
+    assert max(worst.values()) < 0.005, worst
 
 
 def test_series_and_steps_move_together_as_their_errors_did(paths):

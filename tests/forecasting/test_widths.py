@@ -10,9 +10,10 @@ from scipy.special import ndtri
 
 import forecaster as fc
 from forecaster.errors import ModelError
-from forecaster.forecasting.bands.conformal import band_scores, common_spread, common_tails
+from forecaster.forecasting.bands.conformal import common_spread, common_tails
 from forecaster.forecasting.bands.widths import FARTHEST_TAIL, KNOTS, Tails, Widths
 from forecaster.forecasting.fitting.widths import Scores, widths_of
+from tests.bands import band_scores
 
 HORIZON, ROWS = 6, 48
 

@@ -7,8 +7,8 @@ Every past outcome has a normal score under its forecast distribution: 0 at the 
   horizon, which starts from that of all series at the fit, times one recent factor for all
   horizons, as errors one day ahead are known long before errors weeks ahead. Both are shrunk to
   their expected values, so that bands follow a change of regime with little noise;
-- their shape: the quantiles of the scores in units of the spread, separately on both sides, so that
-  a skew which the network has missed is found. This is split-conformal prediction on the forecast
+- their shape: the quantiles of the scores in units of the spread, so that a skew which the network
+  has missed is found, and a median that is off. This is split-conformal prediction on the forecast
   probability of a lower value (Vovk, Gammerman & Shafer 2005, Algorithmic Learning in a Random
   World; Chernozhukov, Wuethrich & Zhu 2021, PNAS 118(48)), shrunk towards the shape of the forecast
   distribution. Without networks, its tails are those of all series' scores where these are heavier.
@@ -18,7 +18,8 @@ by 1 % to each miss (Gibbs & Candes 2021, arXiv 2106.00170) raise the CRPS of st
 day ahead and by 2 % five days ahead, since a wandering quantile is off on both sides.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -33,12 +34,80 @@ _COMMON = 100.0  # weight of the spread of all series, in the long-run spread of
 _NO_CHANGE = 25.0  # weight of the value 1, in the recent factor
 _DECAY = 0.998  # decay of the weights in the long-run spread, per score
 _RECENT = 0.98  # decay of the weights in the recent factor, per origin
+_HALVINGS = 50  # in the search for a probability
 _MEAN_SIZE = np.sqrt(2 / np.pi)  # the mean absolute value of normal scores
 
 
-def band_scores(
+class Calibrated(NamedTuple):
+    """The calibrated distributions of the forecasts made at one origin.
+
+    Median, bands, probabilities and paths all come from them.
+
+    - ``known``: past scores in units of their spread, sorted, NaN last
+    - ``spread``: of each series' scores; others as of :func:`calibrated`
+    """
+
+    known: Float[np.ndarray, "series horizon memory"]
+    spread: Float[np.ndarray, "series horizon"]
+    shrinkage: float
+    tails: Tails | None
+    reach: Float[np.ndarray, "2 series horizon"]
+
+    def scores(
+        self, usual: Float[np.ndarray, "*some #series #horizon"]
+    ) -> Float[np.ndarray, "*some series horizon"]:
+        """Return the normal scores of quantiles under the forecast distribution.
+
+        ``usual``: the normal scores of the quantiles' probabilities; those of the result where the
+        forecast distribution needs no calibration
+        """
+        count = np.isfinite(self.known).sum(-1)
+        last = np.maximum(count - 1, 0)
+        # Interpolated, as the share below the k-th smallest of n is k / (n + 1) on average.
+        rank = np.clip(ndtr(usual) * (count + 1) - 1, 0, last)
+        lower = np.floor(rank).astype(int)
+        smaller, larger = (
+            np.take_along_axis(
+                self.known[(None,) * (rank.ndim - 2)], np.minimum(at, last)[..., None], axis=-1
+            )[..., 0]
+            for at in (lower, lower + 1)
+        )
+        empirical = smaller + (rank - lower) * (larger - smaller)
+        weight = count / (count + self.shrinkage * np.arange(1, self.spread.shape[1] + 1))
+        start = usual if self.tails is None else self.tails.of(usual)
+        shape = weight * np.nan_to_num(empirical) + (1 - weight) * start
+        by_spread = usual * self.spread
+        # Without a known error there is no limit.
+        made = np.fmax(shape * self.spread, np.minimum(by_spread, self.reach[0]))
+        made = np.fmin(made, np.maximum(by_spread, self.reach[1]))
+        return np.clip(made, -FARTHEST, FARTHEST)
+
+    def probability_below(
+        self, scores: Float[np.ndarray, "series horizon"]
+    ) -> Float[np.ndarray, "series horizon"]:
+        """Return the probability of a lower outcome, or of this one, by :meth:`scores` alone.
+
+        ``scores``: of the outcomes under the forecast distribution
+        """
+        low, high = np.full((2, *self.spread.shape), FARTHEST + 1)
+        low = -low
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            below = self.scores(middle) <= scores
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        return ndtr((low + high) / 2)
+
+    def only(self, row: int) -> "Calibrated":
+        """Return the distributions of one series."""
+        some = slice(row, row + 1)
+        tails = None if self.tails is None else self.tails._replace(used=self.tails.used[some])
+        return Calibrated(
+            self.known[some], self.spread[some], self.shrinkage, tails, self.reach[:, some]
+        )
+
+
+def calibrated(
     scores: Float[np.ndarray, "series origin horizon"],
-    levels: Sequence[float],
     memory: int,
     count: int = 1,
     *,
@@ -46,42 +115,37 @@ def band_scores(
     shrinkage: float = SHRINKAGE,
     tails: Tails | None = None,
     reach: Float[np.ndarray, "2 series count horizon"] | None = None,
-) -> Float[np.ndarray, "level 2 series count horizon"]:
-    """Return the normal scores of the lower and the upper bounds of bands, for the latest origins.
+) -> Iterator[Calibrated]:
+    """Yield the calibrated distributions of the forecasts made at each of the latest origins.
 
     - ``scores``: normal scores of past outcomes, in order of time, NaN where unknown; the last
       origin is "now"
-    - ``levels``: levels of the bands, in percent
-    - ``memory``: how many of the latest scores the shape of a band is estimated from
-    - ``count``: the number of latest origins to return bounds for
+    - ``memory``: how many of the latest scores the shape is estimated from
+    - ``count``: the number of latest origins
     - ``prior``: the spread of all series' scores, see :func:`common_spread`; by default 1
     - ``shrinkage``: the weight of the forecast distribution's shape, as a number of scores
-    - ``tails``: the tails that bands start from; by default those of the forecast distribution
+    - ``tails``: the tails to start from; by default those of the forecast distribution
     - ``reach``: the normal scores, below and above, of outcomes as far away as any was before; past
-      scores move no bound beyond them, unless the spread alone does
+      scores move no quantile beyond them, unless the spread alone does
 
-    The bounds of origin p for horizon h use scores of origins up to p - h only, whose outcome is
-    known at p. The forecast's median lies within every band, and wider bands hold narrower ones.
+    Those of origin p for horizon h use scores of origins up to p - h only, whose outcome is known
+    at p.
     """
     series, origins, horizon = scores.shape
     spread = spread_at_origins(scores, np.ones(horizon) if prior is None else prior)
-    # An upper bound is the negative of the lower bound of the negative scores.
-    sides = np.stack([scores, -scores]) / spread
-    miss = (1 - np.asarray(levels, float)[:, None, None, None] / 100) / 2
-    usual = ndtri(miss)
-    if tails is not None:
-        usual = tails.of(usual)
-    bounds = np.empty((len(levels), 2, series, count, horizon))
+    units = scores / spread
+    if reach is None:
+        reach = np.full((2, series, count, horizon), np.nan)
     for position, now in enumerate(range(origins - count, origins)):
-        shape = _lower_bounds(_known(sides, now, memory), miss, usual, shrinkage)
-        bounds[:, :, :, position] = shape * spread[:, now]
-    if reach is not None:
-        by_spread = ndtri(miss)[..., None] * spread[:, -count:]
-        farthest = np.minimum(by_spread, np.stack([reach[0], -reach[1]]))
-        bounds = np.fmax(bounds, farthest)  # without a known error there is no limit
-    bounds = np.maximum(bounds, -FARTHEST)
-    bounds[:, 1] *= -1
-    return bounds
+        yield Calibrated(
+            _known(units, now, memory), spread[:, now], shrinkage, tails, reach[:, :, position]
+        )
+
+
+def normal_scores_of(levels: Sequence[float]) -> Float[np.ndarray, "level 2"]:
+    """Return the normal scores of the lower and the upper bound of bands; levels in percent."""
+    lower = ndtri((1 - np.asarray(levels, float) / 100) / 2)
+    return np.stack([lower, -lower], axis=1)
 
 
 def common_spread(scores: Float[np.ndarray, "series origin horizon"]) -> np.ndarray:
@@ -187,34 +251,13 @@ class _Average:
 
 
 def _known(
-    sides: Float[np.ndarray, "side series origin horizon"], now: int, memory: int
-) -> Float[np.ndarray, "side series horizon memory"]:
+    units: Float[np.ndarray, "series origin horizon"], now: int, memory: int
+) -> Float[np.ndarray, "series horizon memory"]:
     """Return the scores whose outcome is known at an origin, sorted, NaN last."""
-    horizon = sides.shape[3]
-    known = np.full((*sides.shape[:2], horizon, memory), np.nan)
+    series, _, horizon = units.shape
+    known = np.full((series, horizon, memory), np.nan)
     for h in range(horizon):
-        part = sides[:, :, max(0, now - memory) : max(0, now - h), h]
-        known[:, :, h, : part.shape[2]] = part
+        part = units[:, max(0, now - memory) : max(0, now - h), h]
+        known[:, h, : part.shape[1]] = part
     known.sort(axis=-1)
     return known
-
-
-def _lower_bounds(
-    known: Float[np.ndarray, "side series horizon memory"],
-    miss: Float[np.ndarray, "level 1 1 1"],
-    usual: Float[np.ndarray, "level 1 #series #horizon"],
-    shrinkage: float,
-) -> Float[np.ndarray, "level side series horizon"]:
-    """Return the scores with a share ``miss`` of outcomes below, shrunk to the usual ones."""
-    count = np.isfinite(known).sum(-1)
-    last = np.maximum(count - 1, 0)
-    # Interpolated, as the share below the k-th smallest of n is k / (n + 1) on average.
-    rank = np.clip(miss * (count + 1) - 1, 0, last)
-    lower = np.floor(rank).astype(int)
-    upper = np.minimum(lower + 1, last)
-    smallest = np.take_along_axis(known[None], lower[..., None], axis=-1)[..., 0]
-    next_one = np.take_along_axis(known[None], upper[..., None], axis=-1)[..., 0]
-    empirical = smallest + (rank - lower) * (next_one - smallest)
-    weight = count / (count + shrinkage * np.arange(1, known.shape[2] + 1))
-    shrunk = weight * np.nan_to_num(empirical) + (1 - weight) * usual
-    return np.minimum(shrunk, 0.0)  # 0 is the forecast's median

@@ -14,12 +14,12 @@ from forecaster import swarm
 from forecaster.config import Config
 from forecaster.errors import ForecasterWarning, ModelError, UsageError, name_reasons
 from forecaster.forecasting.bands.columns import bounds_of, quantile_column
-from forecaster.forecasting.bands.conformal import band_scores
+from forecaster.forecasting.bands.conformal import Calibrated, calibrated, normal_scores_of
 from forecaster.forecasting.bands.counts import Counted, Units
 from forecaster.forecasting.bands.drift import Drift, Moves, usual_location, with_drift
 from forecaster.forecasting.bands.experts import with_common
 from forecaster.forecasting.bands.heads import HEADS
-from forecaster.forecasting.bands.mixture import Mixture
+from forecaster.forecasting.bands.mixture import Mixture, ndtri
 from forecaster.forecasting.model import (
     Model,
     Networks,
@@ -262,7 +262,13 @@ def times_ahead(series_times: np.ndarray, horizon: int, usual: Frequency) -> np.
 
 
 def forecast_latest(
-    model: Model, panel: Panel, transformed: Transformed, count: int, level: Sequence[float]
+    model: Model,
+    panel: Panel,
+    transformed: Transformed,
+    count: int,
+    level: Sequence[float],
+    *,
+    rise: bool = False,
 ) -> dict[str, ByHorizon]:
     """Return forecasts made at the latest ``count`` steps, by column, (series, count, horizon).
 
@@ -274,15 +280,45 @@ def forecast_latest(
     - ``transformed``: the panel under the model's transform
     - ``count``: the number of latest steps
     - ``level``: levels of the bands, in percent, sorted
+    - ``rise``: whether to return :data:`RISE` too, which takes as long as many bands
     """
     latest = latest_scores(model, panel, transformed, count)
     origins, mixture = latest.origins[:, -count:], latest.mixture.latest(count)
+    base = np.take_along_axis(transformed.base, origins[:, :, None], axis=1)
+    unit = np.take_along_axis(transformed.scale, origins[:, :, None], axis=1)
+    name = model.config.column
+    names = [name, *(column for percent in level for column in bounds_of(name, percent))]
+    usual = np.array([0.0, *normal_scores_of(level).ravel()])[:, None, None]
+    each = calibrated_at(model, panel, transformed, latest, count)
+    scores = np.stack([made.scores(usual) for made in each], axis=2)
+    columns = {
+        column: transformed.invert(base + unit * mixture.quantiles(score))
+        for column, score in zip(names, scores, strict=True)
+    }
+    if rise:
+        now = np.take_along_axis(transformed.z, origins, axis=1)[:, :, None]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            far = np.where(unit == 0, np.where(now < base, -np.inf, np.inf), (now - base) / unit)
+        of_now = -ndtri(mixture.probability_above(far))
+        each = calibrated_at(model, panel, transformed, latest, count)
+        below = [made.probability_below(of_now[:, at]) for at, made in enumerate(each)]
+        columns[RISE] = 1 - np.stack(below, axis=1)
+    return columns
+
+
+def calibrated_at(
+    model: Model, panel: Panel, transformed: Transformed, latest: "Latest", count: int
+) -> Iterator[Calibrated]:
+    """Yield the calibrated distributions at each of the ``count`` latest steps.
+
+    ``latest``: from :func:`latest_scores`; others as of :func:`forecast_latest`
+    """
     some = model.only(panel.ids)
-    bounds = band_scores(
-        latest.scores, level, model.config.longest_validation, count,
-        prior=some.spreads(), tails=some.tails(), reach=_reach(transformed, origins, mixture),
+    reach = _reach(transformed, latest.origins[:, -count:], latest.mixture.latest(count))
+    return calibrated(
+        latest.scores, model.config.longest_validation, count,
+        prior=some.spreads(), tails=some.tails(), reach=reach,
     )  # fmt: skip
-    return _columns(model, transformed, origins, mixture, dict(zip(level, bounds, strict=True)))
 
 
 def _reach(
@@ -316,7 +352,7 @@ def _latest_with_quantiles(
     name = model.config.column
     level_of = {q: round(200 * abs(q - 0.5), 9) for q in quantiles}
     every = sorted({*level, *(percent for percent in level_of.values() if percent > 0)})
-    forecast = forecast_latest(model, panel, transformed, 1, every)
+    forecast = forecast_latest(model, panel, transformed, 1, every, rise=True)
     bounds = {percent: bounds_of(name, percent) for percent in every}
     found = {
         quantile_column(name, q): forecast[bounds[level_of[q]][q > 0.5] if level_of[q] else name]
@@ -355,37 +391,6 @@ def latest_scores(model: Model, panel: Panel, transformed: Transformed, count: i
     mixture = distributions(model.networks, transformed, origins)
     recent = mixture.scores(targets_at(transformed, origins))
     return Latest(origins, mixture, _append(model.normal_scores, recent, n_new + horizon))
-
-
-def _columns(
-    model: Model,
-    transformed: Transformed,
-    origins: Int[np.ndarray, "series origin"],
-    mixture: Mixture,
-    bounds: dict[float, Float[np.ndarray, "2 series origin horizon"]],
-) -> dict[str, ByHorizon]:
-    """Return forecasts in the series' own units, by column.
-
-    - ``mixture``: the distributions in standardised units
-    - ``bounds``: the normal scores of the lower and the upper bound, by level in percent
-    """
-    base = np.take_along_axis(transformed.base, origins[:, :, None], axis=1)
-    unit = np.take_along_axis(transformed.scale, origins[:, :, None], axis=1)
-    now = np.take_along_axis(transformed.z, origins, axis=1)[:, :, None]
-
-    def in_own_units(standardised: ByHorizon) -> ByHorizon:
-        return transformed.invert(base + unit * standardised)
-
-    name = model.config.column
-    median = mixture.quantiles(np.zeros(mixture.shape))
-    columns = {name: in_own_units(median)}
-    for percent, scores in bounds.items():
-        for column, score in zip(bounds_of(name, percent), scores, strict=True):
-            columns[column] = in_own_units(mixture.quantiles(score))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        rise = np.where(unit == 0, np.where(now < base, -np.inf, np.inf), (now - base) / unit)
-    columns[RISE] = mixture.probability_above(rise)
-    return columns
 
 
 def _steps_since_fit(

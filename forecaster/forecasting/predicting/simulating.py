@@ -13,10 +13,9 @@ import pandas as pd
 from jaxtyping import Float, Int, Shaped
 
 from forecaster.errors import UsageError, check_whole
-from forecaster.forecasting.bands.conformal import SHRINKAGE, spread_at_origins
+from forecaster.forecasting.bands.conformal import spread_at_origins
 from forecaster.forecasting.bands.counts import Counted
 from forecaster.forecasting.bands.mixture import Mixture, ndtri
-from forecaster.forecasting.bands.widths import Tails
 from forecaster.forecasting.model import Model, check_model
 from forecaster.forecasting.predicting.common_factor import scaled_to_now
 from forecaster.forecasting.predicting.matching import (
@@ -25,6 +24,7 @@ from forecaster.forecasting.predicting.matching import (
     with_newcomers,
 )
 from forecaster.forecasting.predicting.predicting import (
+    calibrated_at,
     check_known_ahead,
     finite_rows,
     latest_scores,
@@ -120,8 +120,7 @@ def draw_paths(
     horizon = model.config.horizon
     transformed = model.transform.apply(panel, horizon)
     latest = latest_scores(model, panel, transformed, 1)
-    some = model.only(panel.ids)
-    spread, tails = spread_at_origins(latest.scores, some.spreads()), some.tails()
+    spread = spread_at_origins(latest.scores, model.only(panel.ids).spreads())
     memory = model.config.longest_validation + horizon
     rows = min(memory, spread.shape[1], transformed.positions.shape[1])
     units, positions = (latest.scores / spread)[:, -rows:], transformed.positions[:, -rows:]
@@ -130,8 +129,11 @@ def draw_paths(
     prices = not model.transform.takes_any
     ranked_by = scaled_to_now(units, positions) if prices else units
     _check_room(n_paths, len(panel.ids), horizon)
-    drawn = _draw(units, ranked_by, positions, tails, n_paths, np.random.default_rng(seed))
-    drawn = drawn * spread[:, -1:]
+    usual = _draw(units, ranked_by, positions, n_paths, np.random.default_rng(seed))
+    (made,) = calibrated_at(model, panel, transformed, latest, 1)
+    drawn = np.concatenate(
+        [made.only(row).scores(own[:, None]).swapaxes(0, 1) for row, own in enumerate(usual)]
+    )
     standardised = _values(latest.mixture.latest(1), drawn)
     base, scale = transformed.base[:, -1:], transformed.scale[:, -1:]
     paths = transformed.invert(base + scale * standardised)  # (series, path, horizon)
@@ -157,16 +159,14 @@ def _draw(
     units: Float[np.ndarray, "series origin horizon"],
     ranked_by: Float[np.ndarray, "series origin horizon"],
     positions: Int[np.ndarray, "series origin"],
-    tails: Tails,
     n_paths: int,
     random: np.random.Generator,
 ) -> Float[np.ndarray, "series path horizon"]:
-    """Draw scores of all series jointly, in units of their spread.
+    """Draw standard normal scores of all series jointly.
 
-    - ``units``: past scores in these units, in order of time, NaN where unknown
+    - ``units``: past scores in units of their spread, in order of time, NaN where unknown
     - ``ranked_by``: what decides the rank of each score among those of its series and step
     - ``positions``: of their origins on the panel's time axis
-    - ``tails``: the tails that bands start from
     """
     known = np.asarray(np.isfinite(units).all(axis=2))
     times, count = np.unique(positions[known], return_counts=True)
@@ -175,41 +175,38 @@ def _draw(
     rounds = -(-n_paths // len(common))
     drawn = np.concatenate([random.permutation(common) for _ in range(rounds)])[:n_paths]
     within = random.uniform(size=n_paths)  # a position between neighbouring ranks
-    out = np.empty((len(units), n_paths, units.shape[2]))
+    shares = np.empty((len(units), n_paths, units.shape[2]))
     for row in range(len(units)):
-        pool, order, at = (part[row][known[row]] for part in (units, ranked_by, positions))
-        if not len(pool):
-            usual = ndtri(random.uniform(size=n_paths))
-            out[row] = np.stack([tails.of_one(usual, row, h) for h in range(out.shape[2])], -1)
+        order, at = ranked_by[row][known[row]], positions[row][known[row]]
+        if not len(at):
+            shares[row] = random.uniform(size=n_paths)[:, None]
             continue
         chosen = np.minimum(np.searchsorted(at, drawn), len(at) - 1)
         chosen = np.where(at[chosen] == drawn, chosen, random.integers(len(at), size=n_paths))
-        for h in range(out.shape[2]):
-            share, empirical = _between_ranks(pool[:, h], order[:, h], chosen, within)
-            weight = len(pool) / (len(pool) + SHRINKAGE * (h + 1))
-            usual = tails.of_one(ndtri(np.clip(share, 1e-6, 1 - 1e-6)), row, h)
-            out[row, :, h] = weight * empirical + (1 - weight) * usual
-    return out
+        chance = np.isin(at, common) / len(common)
+        chance += (1 - chance.sum()) / len(at)  # times that the series lacks are replaced
+        for h in range(units.shape[2]):
+            shares[row, :, h] = _shares(order[:, h], chance, chosen, within)
+    return ndtri(np.clip(shares, 1e-6, 1 - 1e-6))
 
 
-def _between_ranks(
-    pool: Float[np.ndarray, " origin"],
+def _shares(
     ranked_by: Float[np.ndarray, " origin"],
+    chance: Float[np.ndarray, " origin"],
     chosen: Int[np.ndarray, " path"],
     within: Float[np.ndarray, " path"],
-) -> tuple[Float[np.ndarray, " path"], Float[np.ndarray, " path"]]:
-    """Return the share of errors below the chosen ones, and the errors with that share below.
+) -> Float[np.ndarray, " path"]:
+    """Return the probability of a lower rank than that of each path, uniform in [0, 1).
 
-    - ``pool``: past scores of one series and step ahead, in units of their spread
-    - ``ranked_by``: what decides the rank of each entry of the pool
+    - ``ranked_by``: what decides the rank of each entry of a pool
+    - ``chance``: the probability that an entry is drawn
     - ``chosen``: the entry of the pool for each path
-    - ``within``: a number in [0, 1) for each path, added to the rank of its entry
+    - ``within``: a number in [0, 1) for each path, the position within its entry
     """
-    count = len(pool)
-    rank = np.empty(count)
-    rank[np.argsort(ranked_by, kind="stable")] = np.arange(count)
-    share = (rank[chosen] + within) / count
-    return share, np.interp(share, np.arange(1, count + 1) / (count + 1), np.sort(pool))
+    ranks = np.argsort(ranked_by, kind="stable")
+    below = np.empty(len(chance))
+    below[ranks] = np.cumsum(chance[ranks]) - chance[ranks]
+    return below[chosen] + within * chance[chosen]
 
 
 def _values(
