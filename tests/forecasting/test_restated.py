@@ -1,0 +1,54 @@
+"""A whole history in other units, under a model that was fitted before."""
+
+import functools
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import forecaster as fc
+
+CONFIG = fc.Config(horizon=7)
+
+
+def values(factor: float) -> pd.DataFrame:
+    """Random walks with a season of a week, times a factor."""
+    random = np.random.default_rng(0)
+    days = pd.date_range("2020-01-01", periods=60)
+    season = 10 * np.sin(2 * np.pi * np.arange(60) / 7)
+    walks = 100 + season + random.normal(0, 1, (6, 60)).cumsum(1)
+    return pd.concat(
+        pd.DataFrame({"unique_id": f"s{row}", "ds": days, "y": factor * walk})
+        for row, walk in enumerate(walks)
+    )
+
+
+@functools.cache
+def fitted(factor: float) -> fc.Model:
+    return fc.fit(values(factor), CONFIG)
+
+
+def forecasts(model: fc.Model, factor: float) -> np.ndarray:
+    """Median and width of the band, in units of the factor."""
+    made = fc.predict(model, values(factor), (80,))
+    name = model.config.column
+    width = made[f"{name}-hi-80"] - made[f"{name}-lo-80"]
+    return np.stack([made[name], width]) / factor
+
+
+@pytest.mark.parametrize("factor", [0.001, 100.0])
+def test_a_new_fit_forecasts_in_the_new_units(factor):
+    np.testing.assert_allclose(
+        forecasts(fitted(factor), factor), forecasts(fitted(1.0), 1.0), rtol=1e-6
+    )
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="a model keeps what it learned of a series in the units of the fit, not of its scale",
+)
+@pytest.mark.parametrize("factor", [0.001, 100.0])
+def test_a_model_forecasts_a_restated_history_in_its_new_units(factor):
+    np.testing.assert_allclose(
+        forecasts(fitted(1.0), factor), forecasts(fitted(1.0), 1.0), rtol=1e-6
+    )
