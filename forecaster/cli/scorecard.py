@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("tickers", nargs=-1)
 @click.option("--run", metavar="NAME", help="Only the forecasts of this run.  [default: all runs]")
+@click.option("--source", metavar="NAME", help="Only the forecasts of this source, such as yahoo "
+              "or files:prices.csv.  [default: all sources]")  # fmt: skip
 @click.option("--span", type=click.Choice(["month", "quarter", "all"]), default="all",
               show_default=True, help="Latest forecasts to score.")  # fmt: skip
 @click.option("--output", type=click.Path(path_type=Path), help="Write the table to a file: .csv, "
@@ -29,8 +31,8 @@ if TYPE_CHECKING:
 @overwrite_option
 @home_option
 def scorecard(
-    *, tickers: tuple[str, ...], run: str | None, span: str, output: Path | None,
-    report: Path | None, overwrite: bool, home: "Home",
+    *, tickers: tuple[str, ...], run: str | None, source: str | None, span: str,
+    output: Path | None, report: Path | None, overwrite: bool, home: "Home",
 ) -> None:  # fmt: skip
     """Score the past forecasts of `predict` against the outcomes.
 
@@ -40,6 +42,8 @@ def scorecard(
     forecast from the same day more than once, the last one counts that was made before the outcome.
     Forecasts made after it are counted apart.
 
+    Where several sources have a series of the same name, its source stands behind the name.
+
     Series whose bands have stopped covering are marked with "!" and named. A sequential test finds
     them, with less than one false mark a month over all series where bands hold.
 
@@ -48,13 +52,14 @@ def scorecard(
       forecaster scorecard
       forecaster scorecard AAPL MSFT --run tech-weekly
       forecaster scorecard --span month
+      forecaster scorecard --source yahoo
       forecaster scorecard --output scores.csv --report scorecard.html
     """
     file = output and check_output(output, overwrite=overwrite)
     page = report and check_output(report, PAGES, overwrite=overwrite, option="--report")
-    from forecaster.record import alarm_lines, forecast_alarms, record_of, score_record
+    from forecaster.record import alarm_lines, forecast_alarms, read_record, score_record
 
-    record = record_of(home)
+    record = read_record(home, source)
     for path, why in record.damaged.items():
         say(f"Warning: {path}: left out, since it cannot be read: {why}")
     if not record.frames:
@@ -121,6 +126,8 @@ def _cells(row: "pd.Series", levels: Sequence[str]) -> list[str]:
 def _exported(card: "Scorecard", since: Mapping[str, str]) -> "pd.DataFrame":
     """Return the table by series, after a row of all series together, called "(all)".
 
+    Where there are several sources, it has the column ``source``.
+
     ``since``: of series whose bands have stopped covering, from when on
     """
     import pandas as pd
@@ -129,9 +136,13 @@ def _exported(card: "Scorecard", since: Mapping[str, str]) -> "pd.DataFrame":
     table = pd.concat([total, card.table()], ignore_index=True)
     counts = dict.fromkeys(("forecasts", "outcomes", "open"), int)
     rest = {name: float for name in table.columns if name not in ("by", *counts)}
-    table = table.astype(counts | rest).rename(columns={"by": "unique_id"})
-    names = ["unique_id", *(name for name in table if name != "unique_id")]
+    table = table.astype(counts | rest)
     if since:
-        table["uncovered_since"] = table["unique_id"].map(since)
-        names.append("uncovered_since")
-    return table[names].assign(source="simulated") if card.simulated else table[names]
+        table["uncovered_since"] = table["by"].map(since)
+    of = (
+        card.rows.drop_duplicates("series").set_index("series")[["unique_id", "source"]].astype(str)
+    )
+    if card.simulated or of["source"].nunique() > 1:
+        table["source"] = "simulated" if card.simulated else table["by"].map(of["source"])
+    table.insert(0, "unique_id", table.pop("by").replace(of["unique_id"].to_dict()))
+    return table

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from forecaster.errors import UsageError, wrong_argument
-from forecaster.forecasting import bounds_of
+from forecaster.forecasting import bounds_of, levels_of
 from forecaster.record import sequential
 from forecaster.record.alarm import Alarm
 from forecaster.record.keeping import COLUMN
@@ -34,21 +34,28 @@ _MARGIN = 0.1  # relative losses up to this above those of "unchanged" raise no 
 def forecast_alarms(
     card: Scorecard, coverage: float | None = RATE, errors: float | None = None
 ) -> list[Alarm]:
-    """Return the alarms that hold after the latest outcome.
+    """Return the alarms that hold after the latest outcome; each source is tested by itself.
 
     ``coverage``, ``errors``: most false alarms a session, over all series; None: no such test
     """
     if not isinstance(card, Scorecard):
         raise UsageError(f"card: expected one of scorecard(); got {type(card).__name__}")
-    rows = _first_steps(card)
     for name, rate in (("coverage", coverage), ("errors", errors)):
         if rate is not None and not (_is_number(rate) and 0 < rate <= 1):
             raise wrong_argument(name, rate, "a number above 0 and up to 1, or None")
+    sources = dict(list(card.known.groupby("source", observed=True)))
     alarms: list[Alarm] = []
-    if coverage is not None:
-        alarms += coverage_alarms(rows, card.levels, coverage)
-    if errors is not None:
-        alarms += error_alarms(rows, errors)
+    for source, rows in sources.items():
+        rows = _first_steps(rows)
+        found: list[Alarm] = []
+        if coverage is not None:
+            levels = sorted(levels_of(rows.dropna(axis=1, how="all"), COLUMN), key=float)
+            found += coverage_alarms(rows, levels, coverage / len(sources))
+        if errors is not None:
+            found += error_alarms(rows, errors / len(sources))
+        for alarm in found:
+            of = f" of {source}" if alarm.series is None and len(sources) > 1 else ""
+            alarms.append(alarm._replace(text=f"{alarm.text}{of}"))
     return alarms
 
 
@@ -66,11 +73,10 @@ def alarm_lines(alarms: Sequence[Alarm]) -> list[str]:
     ]
 
 
-def _first_steps(card: Scorecard) -> pd.DataFrame:
-    """Return the latest known outcomes of forecasts one step ahead, each outcome once."""
-    known = card.known
-    known = known[known["step"] == 1]
-    known = known[~known.duplicated(["unique_id", "ds"], keep="last")]
+def _first_steps(known: pd.DataFrame) -> pd.DataFrame:
+    """Return a source's latest outcomes of forecasts one step ahead, each outcome once."""
+    known = known[known["step"] == 1].infer_objects()
+    known = known[~known.duplicated(["series", "ds"], keep="last")]
     times = np.sort(known["ds"].unique())[-_TIMES:]
     return known[known["ds"] >= times[0]] if len(times) else known
 
@@ -92,7 +98,7 @@ def coverage_alarms(rows: pd.DataFrame, levels: list[str], rate: float) -> list[
     e_values = sequential.e_values_of_tails(tails.to_numpy(float), percent)
     since = _since(tails, e_values, (1 - _TOGETHER) * rate, summed=True)
     alarms = [
-        Alarm(COVERAGE, name, when, _covered(rows[rows["unique_id"] == name], levels))
+        Alarm(COVERAGE, name, when, _covered(rows[rows["series"] == name], levels))
         for name, when in since.items()
     ]
     outside = 1 - percent[0] / 100
@@ -118,7 +124,7 @@ def error_alarms(rows: pd.DataFrame, rate: float) -> list[Alarm]:
     together = each.mean(axis=1).to_frame()
     found = _losing(each, (1 - _TOGETHER) * rate)
     alarms = [
-        Alarm(ERRORS, name, when, _lost(rows[rows["unique_id"] == name]))
+        Alarm(ERRORS, name, when, _lost(rows[rows["series"] == name]))
         for name, when in found.items()
     ]
     for when in _losing(together, _TOGETHER * rate).values():
@@ -149,9 +155,8 @@ def _bounds(rows: pd.DataFrame, level: str) -> tuple[np.ndarray, np.ndarray]:
 
 def _wide(rows: pd.DataFrame, values: np.ndarray) -> pd.DataFrame:
     """Return values as a table with a row per time and a column per series."""
-    names = rows["unique_id"].astype(str)
-    table = pd.DataFrame({"ds": rows["ds"], "unique_id": names, "value": values})
-    return table.pivot(index="ds", columns="unique_id", values="value").sort_index()
+    table = pd.DataFrame({"ds": rows["ds"], "series": rows["series"], "value": values})
+    return table.pivot(index="ds", columns="series", values="value").sort_index()
 
 
 def _since(

@@ -38,6 +38,7 @@ class Scorecard:
 
     ``rows`` has the columns of the record, and:
 
+    - ``series``: its ``unique_id``, followed by the source where several have such a series
     - ``state``: ``known``; ``open`` (the stored prices end before the forecast's time); ``missing``
       (no value is stored at its time, or a wrong one); ``gone`` (the series, or the rows it was
       forecast from, are no longer stored); or ``apart`` (the forecast was made after its outcome,
@@ -75,19 +76,24 @@ class Scorecard:
 
         ``span``: one of :data:`SPANS`, or ``all``
         """
-        times = self.known["ds"]
-        if span == "all" or not len(times):
+        if span == "all" or not len(self.known):
             return self
         days, steps = SPANS[span]
-        length = pd.Timedelta(days=days) if times.dtype.kind == "M" else steps
-        inside = (self.rows["ds"] > times.max() - length) & (self.rows["ds"] <= times.max())
+        inside = pd.Series(data=False, index=self.rows.index)
+        # The times of some sources may be dates, and those of others whole numbers.
+        dated = self.rows["ds"].map(lambda time: isinstance(time, pd.Timestamp))
+        for of_dates, part in self.rows.groupby(dated):
+            times = part["ds"].infer_objects()
+            last = times[part["state"] == KNOWN].max()
+            length = pd.Timedelta(days=days) if of_dates else steps
+            inside[part.index] = (times > last - length) & (times <= last)
         return dataclasses.replace(self, rows=self.rows[inside])
 
     def count(self, state: str) -> int:
         """Return the number of rows in a state."""
         return int((self.rows["state"] == state).sum())
 
-    def table(self, by: str | list[str] = "unique_id") -> pd.DataFrame:
+    def table(self, by: str | list[str] = "series") -> pd.DataFrame:
         """Return scores by series, or by other columns, without rows whose state is ``apart``.
 
         - ``forecasts``: number of combinations of run, series and origin
@@ -115,7 +121,7 @@ class Scorecard:
         many = total["forecasts"] > 1
         sentences = [
             f"{total['forecasts']:.0f} forecast{'s' if many else ''} of "
-            f"{rows['unique_id'].nunique()} series {'were' if many else 'was'} made, with "
+            f"{rows['series'].nunique()} series {'were' if many else 'was'} made, with "
             f"{len(rows)} values: {len(self.known)} have come, {self.count(OPEN)} are still open."
         ]
         if len(self.known):
@@ -179,7 +185,7 @@ class Scorecard:
         state = self.rows["state"].to_numpy()
         inside = (group >= 0) & (state != APART)
         known = inside & (state == KNOWN)
-        made = self.rows.loc[inside, ["run", "unique_id", "origin"]].assign(group=group[inside])
+        made = self.rows.loc[inside, ["run", "series", "origin"]].assign(group=group[inside])
         outcomes, of_outcome = self.rows[known], group[known]
 
         def count(of_row: Int[np.ndarray, " some"]) -> Int[np.ndarray, " group"]:
@@ -203,6 +209,7 @@ def scorecard(
     home: Home | str | Path | None = None,
     tickers: Sequence[str] = (),
     run: str | None = None,
+    source: str | None = None,
 ) -> Scorecard:
     """Score the forecasts that were made by the prices that are stored now.
 
@@ -210,10 +217,12 @@ def scorecard(
 
     - ``home``: the folder of record and prices; None: the default home of the command line
     - ``tickers``, ``run``: the series, and the name of the run; by default all
+    - ``source``: as the record spells it; None: all sources
 
-    Raises UsageError if a ticker or the run has no forecast, or the folder is not there.
+    Raises UsageError if a ticker, the run or the source has no forecast, or the folder is not
+    there.
     """
-    record = read_record(home).of(tickers, run)
+    record = read_record(home, source).of(tickers, run)
     return score_record(as_home(home), record)
 
 
@@ -234,8 +243,15 @@ def score_record(home: Home, record: Record) -> Scorecard:
     """
     real = {source: frame for source, frame in record.frames.items() if source != "simulated"}
     parts = [_of_source(home, source, frame) for source, frame in (real or record.frames).items()]
-    rows = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+    rows = _named(pd.concat(parts, ignore_index=True)) if parts else pd.DataFrame()
     return Scorecard(rows, bool(parts) and not real, dict(record.damaged))
+
+
+def _named(rows: pd.DataFrame) -> pd.DataFrame:
+    """Add the column ``series``, see :class:`Scorecard`."""
+    name, source = rows["unique_id"].astype(str), rows["source"].astype(str)
+    sources = source.groupby(name).transform("nunique")
+    return rows.assign(series=name.where(sources < 2, name + " (" + source + ")"))
 
 
 def _sentence(parts: list[str]) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from forecaster.errors import UsageError, listed
 from forecaster.files import atomic
 from forecaster.forecasting import bounds_of
 from forecaster.record import COLUMN, FEW, Scorecard, alarm_lines, forecast_alarms, named
@@ -33,9 +34,15 @@ _COUNTED = (
 def build_scorecard(card: Scorecard, path: Path) -> Path:
     """Write a scorecard as one HTML file that opens offline; return its path.
 
-    Raises UsageError if the library that draws figures is missing.
+    Raises UsageError if the library that draws figures is missing, and for sources of dates and of
+    whole numbers, which one page cannot show.
     """
     html.check_uplot()
+    if card.rows["ds"].dtype == object:
+        raise UsageError(
+            "a page of several sources: their times are dates in some and whole numbers in others; "
+            f"name one, by --source: {listed(sorted(card.rows['source'].unique()))}"
+        )
     total = card.total()
     runs = sorted({named(str(run)) for run in card.rows["run"].unique()})
     first, last = (
@@ -45,7 +52,7 @@ def build_scorecard(card: Scorecard, path: Path) -> Path:
     page = html.page(
         title="Scorecard of forecasts",
         heading="How have the forecasts done?",
-        lead=f"{total['forecasts']:.0f} forecasts of {card.rows['unique_id'].nunique()} series, "
+        lead=f"{total['forecasts']:.0f} forecasts of {card.rows['series'].nunique()} series, "
         f"made {when} by {', '.join(runs)}.",
         notices=[
             *(["These prices are simulated, not real."] if card.simulated else []),
@@ -130,14 +137,14 @@ def _every_series(card: Scorecard) -> dict[str, Json]:
     """Return the data that is drawn for each series, see :func:`_series`."""
     rows = card.rows[np.isfinite(card.rows["scale"])]
     last = rows.sort_values("made", kind="stable")
-    last = last.drop_duplicates(["unique_id", "origin", "ds"], keep="last")
-    last = last.sort_values(["unique_id", "origin", "ds"])
+    last = last.drop_duplicates(["series", "origin", "ds"], keep="last")
+    last = last.sort_values(["series", "origin", "ds"])
     bounds = [name for level in card.levels[::-1] for name in bounds_of(COLUMN, level)]
     values = last[["value", "y", COLUMN, *bounds]].to_numpy(float)
     scale, origin, ds = (last[name].to_numpy() for name in ("scale", "origin", "ds"))
-    code, names = pd.factorize(last["unique_id"])
+    code, names = pd.factorize(last["series"])
     begins = np.append(np.searchsorted(code, np.arange(len(names))), len(code))
-    drawn: dict[str, Json] = {str(name): {"from": []} for name in card.rows["unique_id"].unique()}
+    drawn: dict[str, Json] = {str(name): {"from": []} for name in card.rows["series"].unique()}
     for name, begin, end in zip(names, begins[:-1], begins[1:], strict=True):
         part = slice(begin, end)
         drawn[str(name)] = _series(values[part], scale[part], origin[part], ds[part])

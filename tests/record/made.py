@@ -21,9 +21,9 @@ def table(rows: int = 120, **columns) -> pd.DataFrame:
     return pd.concat(both, ignore_index=True)
 
 
-def store(home: Home, frame: pd.DataFrame, *options: str) -> str:
+def store(home: Home, frame: pd.DataFrame, *options: str, file: str = "prices.csv") -> str:
     """Store prices, with options of ``ingest``; return their source."""
-    path = home.folder.parent / "prices.csv"
+    path = home.folder.parent / file
     frame.to_csv(path, index=False)
     done = command("ingest", "--source", f"files:{path}", "--home", home, *options)
     assert done.exit_code == 0, done.output

@@ -1,13 +1,17 @@
 """Alarms from forecasts that were made, and the latest spans of a scorecard."""
 
+import dataclasses
+
 import numpy as np
 import pandas as pd
 import pytest
 
+import forecaster as fc
 from forecaster.errors import UsageError
 from forecaster.home import Home
-from forecaster.record import Scorecard, alarm_lines, forecast_alarms
-from tests.conftest import run
+from forecaster.ingest import Store, panel_from_store
+from forecaster.record import Made, Scorecard, alarm_lines, forecast_alarms, keep
+from tests.conftest import error, run
 from tests.record.made import DAYS, forecast, store, table
 
 COUNT, NAMES = 100, [f"S{number:02}" for number in range(30)]
@@ -20,9 +24,10 @@ def card(moves: np.ndarray, *, unchanged: float | np.ndarray = 0.6) -> Scorecard
     - ``unchanged``: CRPS of "unchanged", beside 0.6 of the forecast
     """
     days, series = moves.shape
+    names = np.tile(NAMES[:series], days)
     rows = pd.DataFrame(
         {
-            "unique_id": np.tile(NAMES[:series], days),
+            "unique_id": names, "series": names, "source": "yahoo",
             "ds": np.repeat(pd.bdate_range("2024-01-01", periods=days), series),
             "origin": pd.Timestamp("2024-01-01"), "run": "r", "step": 1, "state": "known",
             "y": 100 + moves.ravel(), "value": 100.0, "forecast": 100.0, "corrected": False,
@@ -125,8 +130,6 @@ def test_the_scorecard_marks_what_no_longer_covers(wrong, tmp_path):
 
 
 def test_record_scores_and_alarms_in_python(wrong, monkeypatch):
-    import forecaster as fc
-
     (frame,) = fc.read_record(str(wrong.folder)).frames.values()
     assert frame["origin"].nunique() == 50
     scored = fc.scorecard(wrong.folder, ["aaa"])
@@ -134,6 +137,61 @@ def test_record_scores_and_alarms_in_python(wrong, monkeypatch):
     assert [alarm.series for alarm in fc.forecast_alarms(fc.scorecard(wrong))] == ["AAA"]
     monkeypatch.setenv("FORECASTER_HOME", str(wrong.folder))
     assert len(fc.scorecard().rows) == 100
+
+
+def test_two_sources_with_the_same_names_are_two_rows_and_have_alarms_of_their_own(wrong, tmp_path):
+    other = store(wrong, table().groupby("ticker").head(110), file="other.csv")
+    for until in range(60, 110):  # of the other source no band has stopped covering
+        forecast(wrong, other, until, horizon=1, level="95", run="20240102-000000-000-lstm")
+    source = f"files:{tmp_path}/prices.csv"
+    scored = fc.scorecard(wrong)
+    assert [alarm.series for alarm in fc.forecast_alarms(scored)] == [f"AAA ({source})"]
+    both = scored.table().set_index("by")
+    assert sorted(both.index) == sorted(
+        f"{n} ({s})" for n in ("AAA", "BRK-B") for s in (source, other)
+    )
+    assert (both["forecasts"] == 50).all() and scored.total()["forecasts"] == 200
+    one = fc.scorecard(wrong, source=source)
+    assert one.table()["by"].tolist() == ["AAA", "BRK-B"]
+    np.testing.assert_allclose(one.table()["crps"], both["crps"].filter(like=f"({source})"))
+    shown = run("scorecard", "--home", wrong, "--output", tmp_path / "s.csv")
+    assert f"AAA ({source}): bands have stopped covering" in shown.stdout
+    scores = pd.read_csv(tmp_path / "s.csv")
+    assert scores["unique_id"].tolist() == ["(all)", "AAA", "AAA", "BRK-B", "BRK-B"]
+    assert scores[scores["uncovered_since"].notna()]["source"].tolist() == [source]
+    shown = run("scorecard", "--home", wrong, "--source", other)
+    assert "stopped covering" not in shown.stdout and "100 forecasts of 2" in shown.stdout
+    assert "no forecast of the source 'x'" in error(
+        "scorecard", "--source", "x", "--home", wrong, code=2
+    )
+
+
+def test_a_source_of_dates_and_one_of_whole_numbers(wrong, tmp_path):
+    steps = pd.DataFrame({"unique_id": "AAA", "ds": range(300), "y": 100 + np.arange(300.0)})
+    source = store(wrong, steps, file="steps.csv")
+    opened = Store.open(wrong, source)
+    for until in range(200, 240):
+        panel = panel_from_store(opened, ["AAA"])
+        panel = dataclasses.replace(panel, mask=panel.mask & (panel.times < until))
+        bands = {f"X-{side}-80": value for side, value in (("lo", 5.0), ("hi", 6.0))}
+        frame = pd.DataFrame({"unique_id": ["AAA"], "ds": [until], "X": 5.5, **bands})
+        keep(wrong, Made(panel, frame, "X", "20240103-000000-000-x", source))
+    scored = fc.scorecard(wrong)
+    assert len(scored.rows) == 100 + 40
+    month = scored.over("month").rows
+    assert month["ds"][month["source"] == source].tolist() == list(range(219, 240))
+    assert (month["source"] != source).sum() == 2 * 22
+    found = fc.forecast_alarms(scored)
+    assert {f"AAA ({source})", f"AAA (files:{tmp_path}/prices.csv)"} <= {a.series for a in found}
+    (together,) = [alarm for alarm in found if alarm.series is None]
+    assert together.text.endswith(f"of {source}")
+    shown = run("scorecard", "--home", wrong, "--span", "month")
+    assert shown.exit_code == 0 and "All series together: bands have stopped" in shown.stdout
+    page = tmp_path / "s.html"
+    said = error("scorecard", "--home", wrong, "--report", page, code=2)
+    assert "times are dates in some and whole numbers in others" in said and "--source" in said
+    done = run("scorecard", "--home", wrong, "--report", page, "--source", source)
+    assert done.exit_code == 0 and page.exists()
 
 
 @pytest.mark.parametrize("rate", ["x", 0, -1, 2, float("nan"), True])
