@@ -33,6 +33,7 @@ from .sources.sql_url import read_database_url as read_database_url
 from .sources.sql_url import split_name as split_name
 from .store.export import export_prices as export_prices
 from .store.export import find_store as find_store
+from .store.export import known_source as known_source
 from .store.export import stores_of_other_dates as stores_of_other_dates
 from .store.renames import read_renames as read_renames
 from .store.retiring import retire as retire

@@ -10,6 +10,7 @@ import pandas as pd
 
 from forecaster.errors import UsageError, check_names, check_type, listed
 from forecaster.home import Home, as_home, run_name
+from forecaster.ingest import known_source
 from forecaster.record.files import joined, kind_of, read_table
 from forecaster.record.keeping import COLUMN, STAMP
 from forecaster.record.timing import AFTER, made_after
@@ -75,7 +76,8 @@ def read_record(home: Home | str | Path | None = None, source: str | None = None
     Damaged files are listed with the reason, and their forecasts are missing.
 
     - ``home``: the folder of the record; None: the default home of the command line
-    - ``source``: as the record spells it, such as ``yahoo`` or ``files:/data/prices.csv``
+    - ``source``: as the record spells it, such as ``yahoo`` or ``files:/data/prices.csv``, or the
+      path of a file
 
     Raises UsageError for a folder that is not there, and for a source that the record has no
     forecasts of, but of others.
@@ -86,10 +88,12 @@ def read_record(home: Home | str | Path | None = None, source: str | None = None
     record = record_of(as_home(home), source)
     if source is not None and not record.frames:
         others = record_of(as_home(home)).frames
+        if (named := known_source(source, others)) in others:
+            return Record({named: others[named]}, record.damaged)
         if others:
+            said = "this URL" if "://" in source else f"the source {source!r}"  # it may be secret
             raise UsageError(
-                f"no forecast of the source {source!r} in the record; there are "
-                f"{listed(sorted(others))}"
+                f"no forecast of {said} in the record; there are {listed(sorted(others))}"
             )
     return record
 

@@ -139,7 +139,9 @@ def test_record_scores_and_alarms_in_python(wrong, monkeypatch):
     assert len(fc.scorecard().rows) == 100
 
 
-def test_two_sources_with_the_same_names_are_two_rows_and_have_alarms_of_their_own(wrong, tmp_path):
+def test_two_sources_with_the_same_names_are_two_rows_and_have_alarms_of_their_own(
+    wrong, tmp_path, monkeypatch
+):
     other = store(wrong, table().groupby("ticker").head(110), file="other.csv")
     for until in range(60, 110):  # of the other source no band has stopped covering
         forecast(wrong, other, until, horizon=1, level="95", run="20240102-000000-000-lstm")
@@ -159,7 +161,8 @@ def test_two_sources_with_the_same_names_are_two_rows_and_have_alarms_of_their_o
     scores = pd.read_csv(tmp_path / "s.csv")
     assert scores["unique_id"].tolist() == ["(all)", "AAA", "AAA", "BRK-B", "BRK-B"]
     assert scores[scores["uncovered_since"].notna()]["source"].tolist() == [source]
-    shown = run("scorecard", "--home", wrong, "--source", other)
+    monkeypatch.chdir(tmp_path)
+    shown = run("scorecard", "--home", wrong, "--source", "files:other.csv")
     assert "stopped covering" not in shown.stdout and "100 forecasts of 2" in shown.stdout
     assert "no forecast of the source 'x'" in error(
         "scorecard", "--source", "x", "--home", wrong, code=2

@@ -1,7 +1,7 @@
 """Export stored prices as one long table for other programs."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -111,6 +111,13 @@ def stores_of_other_dates(home: Home, source: str) -> list[str]:
     ]
 
 
+def known_source(source: str, known: Container[str]) -> str:
+    """Return a source by its known name; where it has none, as that of a file with this path."""
+    if source in known:
+        return source
+    return f"files:{as_text(Path(source.removeprefix('files:')).expanduser().resolve())}"
+
+
 def find_store(home: Home, source: str | None) -> Store:
     """Return the store of a source; None: the store of the only source. Raises UsageError."""
     stores = list(Store.all_of(home))
@@ -121,11 +128,7 @@ def find_store(home: Home, source: str | None) -> Store:
         raise UsageError(f"several sources are stored; add --source, one of {', '.join(known)}")
     if source is None:
         return stores[0]
-    wanted = (
-        source
-        if source in known
-        else f"files:{as_text(Path(source.removeprefix('files:')).expanduser().resolve())}"
-    )
+    wanted = known_source(source, known)
     if wanted not in known:
         # A URL may contain a password.
         said = "of this URL" if "://" in source else repr(source)
