@@ -74,9 +74,10 @@ def restore(*, names: tuple[str, ...], source: str | None, home: "Home") -> None
 def rename(*, old: str, new: str, source: str | None, home: "Home") -> None:
     """Say that a ticker has another name; its history, network and record follow.
 
-    Rows that the source still has under the old name belong to the new one. If rows are stored
-    under the new name already, the older rows are put in front of them. Nothing is changed if these
-    are another series: if both have rows on the same days, with other values.
+    Rows that the source still has under the old name belong to the new one if they are before the
+    first one under that; later ones are another series, which keeps the old name. If rows are
+    stored under the new name already, the older rows are put in front of them. Nothing is changed
+    if these are another series: if both have rows on the same days, with other values.
 
     \b
     Example:

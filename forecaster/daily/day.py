@@ -194,7 +194,8 @@ class _Day:
         known = self._summary.source in ("", arrived.store.source)
         before = self.kept.known_before(data) if known else None
         if before is not None and (renames := read_renames(arrived.store.folder)):
-            before = tuple(renames.get(name, name) for name in before)
+            there = set(active)  # an old name may be that of another series by now
+            before = tuple(n if n in there else renames.get(n, n) for n in before)
         self.kept = Kept({}, data, before, active)
         summary = self._summary
         summary.source, summary.stored = arrived.store.source, len(arrived.ids)

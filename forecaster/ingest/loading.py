@@ -34,6 +34,7 @@ from forecaster.ingest.review.quality import (
     flags_of,
     without_flagged,
 )
+from forecaster.ingest.review.renaming import finish_renaming
 from forecaster.ingest.review.review import review, review_now
 from forecaster.ingest.sources.future import is_of_future
 from forecaster.ingest.sources.lost import VANISHED
@@ -48,11 +49,17 @@ from forecaster.ingest.store.adjusting import (
     told,
 )
 from forecaster.ingest.store.index import Origin
-from forecaster.ingest.store.renames import read_renames, read_since, write_since
+from forecaster.ingest.store.renames import (
+    read_renames,
+    read_since,
+    read_until,
+    write_since,
+    write_until,
+)
 from forecaster.ingest.store.series_file import Arrays, Encoded, encode
 from forecaster.ingest.store.store import Store
 from forecaster.ingest.tables.roles import ACTIONS, ColumnOptions, Columns
-from forecaster.series import Layout, Panel, end_of_day, nearest_time
+from forecaster.series import Layout, Panel, end_of_day, nearest_time, show_time
 from forecaster.skipped import Kind, Skipped
 from forecaster.spelling import spelled, spelling_key, spellings
 
@@ -200,12 +207,16 @@ def ingested(
     """
     store = Store.open_or_recover(home, source.name)
     with store.locked(on_wait):
+        finish_renaming(store)
         before, active = store.index.origin, _active(store)
+        origin = before if not refresh and _is_as_read(source, before) else None
+        given: Mapping[str, pd.DataFrame] = {}
         if renames := read_renames(store.folder):
             since = {} if refresh else read_since(store.folder)  # else rows may be missing
-            source = Renamed(source, renames, since)
+            source = Renamed(source, renames, since, read_until(store.folder))
+            given = source.given if origin is None else {}
+            renames = {o: n for o, n in renames.items() if o not in given and o not in store}
             tickers = None if tickers is None else renamed(tickers, renames)
-        origin = before if not refresh and _is_as_read(source, before) else None
         wanted = origin.tickers if origin and tickers is None else _wanted(source, tickers)
         wanted = renamed(wanted, renames)
         vanished = [] if tickers is not None else _vanished(store, before, wanted)
@@ -215,18 +226,39 @@ def ingested(
         store.sweep()
         failed, changed = _known_failures(store, origin, wanted), 0
         if failed is None:
+            _tell_given(store, {name: given[name] for name in wanted if name in given})
             failed, changed = _update(store, source, wanted, start, on_series)
-            if refresh and isinstance(source, Renamed):
-                _note_beginnings(store, source, failed)
+            if isinstance(source, Renamed):
+                _note_beginnings(store, source, failed, refresh=refresh)
             failed = _with_origin(store, source, origin, failed, wanted, vanished)
         _review_if_changed(store)
         arrived = _arrived(store, source, wanted, failed, active)
         yield arrived._replace(changed=changed, quarantined=quarantined)
 
 
-def _note_beginnings(store: Store, source: Renamed, failed: Mapping[str, str]) -> None:
-    """Keep where renamed series begin in the source, so that what it lacks now is not missed."""
-    for name, first in source.began.items():
+def _tell_given(store: Store, given: Mapping[str, pd.DataFrame]) -> None:
+    """Say which old names of renamed series are those of other series from now on."""
+    for name, rows in given.items():
+        if name not in store:
+            since = show_time(rows["ds"].iloc[0])
+            warnings.warn(
+                f"{name}: was renamed, and its rows from {since} on are of another series, which "
+                "is stored under this name",
+                ForecasterWarning,
+                stacklevel=2,
+            )
+
+
+def _note_beginnings(
+    store: Store, source: Renamed, failed: Mapping[str, str], *, refresh: bool
+) -> None:
+    """Keep where renamed series begin in the source.
+
+    After a refresh, what the source lacks now is not missed.
+    """
+    if source.until != read_until(store.folder):
+        write_until(store.folder, source.until)
+    for name, first in source.began.items() if refresh else ():
         if name in read_since(store.folder) and name not in failed:
             write_since(store.folder, name, first)
 

@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 from forecaster.home import Home
-from forecaster.ingest import Store, adjust_by
+from forecaster.ingest import Store, adjust_by, rename_ticker
+from forecaster.ingest.review import renaming
 from forecaster.ingest.store.adjusting import Adjustment, adjusted
 from tests.conftest import prices, run
 from tests.slow import rest_slow
@@ -222,3 +223,85 @@ def test_an_adjustment_that_was_killed_is_finished_by_the_next_delivery(vendor, 
     assert wrong(vendor.store.read_one("STAYS"), RAW["STAYS"], FIRST)
     assert vendor.deliver([RAW["STAYS"]], FIRST + 1).exit_code == 0
     assert not wrong(vendor.store.read_one("STAYS"), RAW["STAYS"], FIRST + 1)
+
+
+OLD, OTHER = prices("OLD", ROWS), prices("AAA", ROWS)
+REUSED = 70  # the first row of another company under the name
+
+
+def other_company() -> pd.DataFrame:
+    """Another company is listed as OLD, at a price of 7."""
+    table = prices("OLD", ROWS, start="2020-01-01")
+    table[BAR] = table[BAR] / table["close"].iloc[0] * 7
+    return table[table["date"] >= DAYS[REUSED]]
+
+
+def named(since: int) -> pd.DataFrame:
+    """The rows of the renamed company: from ``since`` on it is called NEW."""
+    return OLD.assign(ticker=OLD["ticker"].where(OLD["date"] < DAYS[since], "NEW"))
+
+
+@pytest.mark.parametrize("begins", rest_slow([FIRST + 1, 0, FIRST - 5], 2))
+def test_a_name_that_another_company_is_given_is_a_series_of_its_own(vendor, begins):
+    """The new name begins after the renaming, in the first row, or before the renaming."""
+    company = named(begins)
+    assert (
+        vendor.deliver([OLD if begins in (0, FIRST + 1) else company, OTHER], FIRST).exit_code == 0
+    )
+    vendor("tickers", "rename", "OLD", "NEW")
+    for last in range(FIRST + 1, ROWS - 2):
+        done = vendor.deliver([company, OTHER, other_company()], last)
+        assert done.exit_code == 0, done.output
+        assert set(vendor.store.ids) == {"AAA", "NEW"} | ({"OLD"} if last >= REUSED else set())
+        assert ("OLD: was renamed, and its rows from" in done.stderr) == (last == REUSED)
+    for last in (
+        ROWS - 2,
+        ROWS - 1,
+    ):  # the new name leaves the file: it is known whose rows these are
+        done = vendor.deliver([company[company["ticker"] != "NEW"], OTHER, other_company()], last)
+        assert done.exit_code == 3 and "NEW" in done.stderr
+    stored = vendor.store.read_one("NEW")
+    np.testing.assert_allclose(stored["close"], OLD["close"][: ROWS - 2])
+    stored = vendor.store.read_one("OLD")
+    np.testing.assert_allclose(stored["close"], other_company()["close"])
+    assert list(stored["ds"].dt.strftime("%Y-%m-%d")) == DAYS[REUSED:]
+    done = run("tickers", "rename", "OLD", "NEW", "--home", vendor.home)
+    assert done.exit_code == 2 and "a name can be renamed only once" in done.stderr
+    done = run("tickers", "rename", "AAA", "OLD", "--home", vendor.home)
+    assert done.exit_code == 2 and "choose another new name" in done.stderr
+
+
+def test_rows_that_come_under_both_names_are_one_series(vendor):
+    assert vendor.deliver([OLD, OTHER], FIRST).exit_code == 0
+    vendor("tickers", "rename", "OLD", "NEW")
+    for last in range(FIRST + 1, FIRST + 4):
+        done = vendor.deliver([OLD, OLD.assign(ticker="NEW"), OTHER], last)
+        assert done.exit_code == 0 and not done.stderr, done.output
+        assert set(vendor.store.ids) == {"AAA", "NEW"}
+        np.testing.assert_allclose(vendor.store.read_one("NEW")["close"], OLD["close"][: last + 1])
+
+
+STEPS = ["write_pending", "write_since", "write_until", "encode", "write_adjustments"]
+
+
+@pytest.mark.parametrize("step", [*STEPS, "write_renames", "remove_file", "review"])
+def test_a_renaming_that_is_killed_is_finished_by_the_next_delivery(tmp_path, monkeypatch, step):
+    """Names were ahead of rows: the next delivery began the series anew under the new name."""
+    vendor = Vendor(tmp_path, append=True)
+    name = "STAYS"
+    table = RAW[name].assign(ticker=RAW[name]["ticker"].where(RAW[name].index < FIRST, "NEW"))
+    assert vendor.deliver([table, OTHER], FIRST).exit_code == 0
+    vendor("adjust", name, "--factor", "0.25", "--before", DAYS[SPLIT])
+    owner = renaming.atomic if step == "remove_file" else renaming
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(owner, step, Mock(side_effect=KeyboardInterrupt))
+        rename_ticker(vendor.home, name, "NEW")
+    if step == "write_pending":  # as if it had not begun
+        vendor("tickers", "rename", name, "NEW")
+    for last in (FIRST + 1, FIRST + 2):
+        done = vendor.deliver([table, OTHER], last)
+        assert done.exit_code == 0, done.output
+        assert set(vendor.store.ids) == {"AAA", "NEW"}
+        assert not wrong(vendor.store.read_one("NEW"), RAW[name], last)
+        finished = f"the renaming of {name} to NEW was interrupted, and is finished" in done.stderr
+        assert finished == (last == FIRST + 1 and step not in ("write_pending", "review"))

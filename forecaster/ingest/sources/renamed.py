@@ -1,13 +1,16 @@
 """A source in which some tickers were renamed: rows under either name belong to the new one."""
 
 import contextlib
+import functools
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from forecaster.errors import UsageError
 from forecaster.ingest.sources.future import is_of_future
-from forecaster.ingest.sources.lost import lost_from, why_suspect
+from forecaster.ingest.sources.lost import VANISHED, lost_from, why_suspect
 from forecaster.ingest.sources.source import Date, Fetched, Known, Source
 
 
@@ -19,7 +22,13 @@ class Renamed:
     first row that it has under the new name; a series that now begins after the time in ``since``
     lacks rows that the source had.
 
-    ``began``: by new name, the first row that was fetched under it
+    Rows under an old name that are not before the first one under the new name are those of another
+    series, to which the symbol was given; except where they repeat the rows under the new name.
+
+    - ``since``: by new name, the first row that the source had under it; a refresh moves it
+    - ``until``: by old name, the first row that the source ever had under the new name; fetching
+      completes it
+    - ``began``: by new name, the first row that was fetched under it
     """
 
     def __init__(
@@ -27,43 +36,95 @@ class Renamed:
         source: Source,
         renames: Mapping[str, str],
         since: Mapping[str, pd.Timestamp] | None = None,
+        until: Mapping[str, pd.Timestamp | int] | None = None,
     ):
         self._source, self._renames, self._since = source, renames, since or {}
         self.name = source.name
         self.began: dict[str, pd.DataFrame] = {}
+        self.until = {old: time for old, time in (until or {}).items() if old in renames}
 
     def fingerprint(self) -> str | None:
         """Return the source's own."""
         return self._source.fingerprint()
 
     def tickers(self) -> list[str]:
-        """Return all series of the source, under their new names."""
-        return renamed(self._source.tickers(), self._renames)
+        """Return all series of the source, under their new names, and those given an old name."""
+        names: list[str] = []
+        for name in self._source.tickers():
+            names += [name] if name in self.given else []
+            if name not in self.given or len(self._earlier[name]):
+                names.append(self._renames.get(name, name))
+        return list(dict.fromkeys(names))
+
+    @property
+    def given(self) -> dict[str, pd.DataFrame]:
+        """The rows of other series by the old name that each was given."""
+        return self._parted[1]
+
+    @property
+    def _earlier(self) -> dict[str, pd.DataFrame]:
+        """The rows under each old name that belong to the new one."""
+        return self._parted[0]
+
+    @functools.cached_property
+    def _parted(self) -> tuple[dict[str, pd.DataFrame], dict[str, pd.DataFrame]]:
+        """Return the rows under old names that belong to the new ones, and those that do not."""
+        earlier: dict[str, pd.DataFrame] = {}
+        given: dict[str, pd.DataFrame] = {}
+        held: set[str] = set()
+        if self.fingerprint() is not None:  # others have all rows under the new name
+            with contextlib.suppress(UsageError):
+                held = set(self._source.tickers())
+        pairs = {old: new for old, new in self._renames.items() if old in held or new in held}
+        names = [name for name in dict.fromkeys([*pairs, *pairs.values()]) if name in held]
+        fetched = self._source.fetch(names) if names else ()
+        frames = {one.unique_id: one.frame for one in fetched}
+        for old, new in pairs.items():
+            before, after = frames.get(old), frames.get(new)
+            if after is not None and not after.empty:
+                self.began[new] = after.iloc[:1]
+                self.until[old] = _earlier_of(self.until.get(old), after["ds"].iloc[0])
+            if before is None:
+                continue
+            own = _given(before, after, self.until.get(old))
+            earlier[old] = before if own is None else before[before["ds"] < self.until[old]]
+            if own is not None and len(own):
+                given[old] = own
+        return earlier, given
 
     def fetch(
         self, tickers: Sequence[str], start: Date | None = None, known: Known | None = None
     ) -> Iterator[Fetched]:
         """Yield each series with the rows of its earlier names; see :class:`Source`."""
         new = set(self._renames.values())
-        plain = [name for name in tickers if name not in new]
+        plain = [name for name in tickers if name not in new and name not in self._earlier]
         if plain:
             yield from self._source.fetch(plain, start, known)
+        for name in tickers:
+            if name in self._earlier and name not in self.given:
+                yield Fetched(name, None, VANISHED)
+        if given := [name for name in tickers if name in self.given]:
+            for item in self._source.fetch(given, start, known):
+                yield self._without_first(item)
         if not (asked := [name for name in tickers if name in new]):
             return
         if self._source.fingerprint() is None:  # such sources have all rows under the new name
             yield from self._source.fetch(asked, start, known)
             return
-        held: set[str] = set()
-        with contextlib.suppress(UsageError):
-            held = set(self._source.tickers())
-        olds = [old for old, to in self._renames.items() if to in asked and old in held]
-        earlier = {one.unique_id: one.frame for one in self._source.fetch(olds, start)}
         for item in self._source.fetch(asked, start):
-            if item.frame is not None and not item.frame.empty:
-                self.began[item.unique_id] = item.frame.iloc[:1]
-            parts = [earlier[old] for old in olds if self._renames[old] == item.unique_id]
+            olds = [old for old, to in self._renames.items() if to == item.unique_id]
+            parts = [self._earlier[old] for old in olds if len(self._earlier.get(old, ()))]
             since = self._since.get(item.unique_id)
-            yield _joined(item, [part for part in parts if part is not None], known, since)
+            yield _joined(item, parts, known, since)
+
+    def _without_first(self, item: Fetched) -> Fetched:
+        """Return a series without the rows of the one that had its name before."""
+        if item.frame is None:
+            return item
+        times = self.given[item.unique_id]["ds"]
+        times = times if item.kept is None else pd.concat([times, item.kept])
+        frame = item.frame[item.frame["ds"].isin(times)]
+        return item._replace(frame=frame.reset_index(drop=True))
 
 
 def renamed(names: Sequence[str], renames: Mapping[str, str]) -> list[str]:
@@ -76,6 +137,33 @@ def joined_rows(earlier: pd.DataFrame, later: pd.DataFrame) -> pd.DataFrame:
     before = earlier[earlier["ds"] < later["ds"].iloc[0]]
     name = later["unique_id"].iloc[0]
     return pd.concat([before.assign(unique_id=name), later], ignore_index=True)
+
+
+def _earlier_of(known: pd.Timestamp | int | None, first: Any) -> pd.Timestamp | int:
+    """Return the earlier of two times; the second, if only it is known or is of its kind."""
+    first = first if isinstance(first, pd.Timestamp) else int(first)
+    if known is None or isinstance(known, int) != isinstance(first, int):
+        return first
+    return min(known, first)  # pyright: ignore[reportArgumentType]
+
+
+def _given(
+    old: pd.DataFrame, new: pd.DataFrame | None, until: pd.Timestamp | int | None
+) -> pd.DataFrame | None:
+    """Return the rows under an old name that are of another series; None if that is not known.
+
+    Those that repeat rows under the new name, from the first on, are not.
+    """
+    if until is None or isinstance(until, int) == (old["ds"].dtype.kind == "M"):
+        return None
+    own = old[old["ds"] >= until].reset_index(drop=True)
+    if new is None or own.empty:
+        return own
+    values = [name for name in own if name in new and name not in ("unique_id", "ds")]
+    there = new.set_index("ds")[values].reindex(own["ds"]).to_numpy(float)
+    repeats = np.isclose(own[values].to_numpy(float), there, equal_nan=True).all(1)
+    repeats &= own["ds"].isin(new["ds"]).to_numpy()
+    return own[~np.logical_and.accumulate(repeats)]
 
 
 def _joined(

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import functools
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -209,6 +209,14 @@ def under_new_names(home: Home, run: OpenRun) -> OpenRun:
     if source is None or not home.store(source).exists():
         return run
     renames = read_renames(home.store(source))
+    if renames:
+        store = Store.open(home, source)
+        given = [name for name in renames if name in store]  # to other series, since the renaming
+        until = run.fitted_until if given else {}
+        for name in given:
+            learned: Any = until.get(name)
+            if learned is not None and learned >= type(learned)(store.index.series[name].first):
+                del renames[name]  # the run learned from the other series
     return run.renamed(renames) if renames else run
 
 
