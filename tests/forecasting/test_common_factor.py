@@ -5,15 +5,12 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.forecasting.bands.conformal import SHRINKAGE
-from forecaster.forecasting.bands.mixture import ndtri
-from forecaster.forecasting.bands.widths import KNOTS, Tails
+from forecaster.forecasting.bands.mixture import ndtr
 from forecaster.forecasting.predicting import simulating
 from forecaster.forecasting.predicting.common_factor import factor_of, scaled_to_now
 from tests.slow import rest_slow
 
 SERIES, TIMES = 20, 250
-PLAIN = Tails(KNOTS[None], np.zeros(SERIES, bool))
 
 
 def every_time(series: int = SERIES, times: int = TIMES) -> np.ndarray:
@@ -85,16 +82,21 @@ def test_each_series_by_itself_keeps_its_distribution():
     random = np.random.default_rng(2)
     units = errors(changed(0.2, 0.8), random)
     scaled = scaled_to_now(units, every_time())
-    drawn = simulating._draw(units, scaled, every_time(), PLAIN, TIMES, random)[:, :, 0]
-    for row, pool in zip(drawn, units[:, :, 0], strict=True):
-        lowest = np.argsort(pool)
-        share, errors_there = simulating._between_ranks(pool, pool, lowest, np.zeros(TIMES))
-        weight = TIMES / (TIMES + SHRINKAGE)
-        normal = ndtri(np.clip(share, 1e-6, 1 - 1e-6))
-        edges = weight * errors_there + (1 - weight) * normal
-        np.testing.assert_array_equal(
-            np.searchsorted(edges, np.sort(row), side="right"), np.arange(1, TIMES + 1)
-        )
+    drawn = simulating._draw(units, scaled, every_time(), TIMES, random)[:, :, 0]
+    strata = np.floor(np.sort(ndtr(drawn)) * TIMES)
+    np.testing.assert_array_equal(strata, np.tile(np.arange(TIMES), (len(units), 1)))
+
+
+def test_so_does_one_with_errors_at_other_times_than_most():
+    """It takes those of other times where it has none, and has more times than most."""
+    random = np.random.default_rng(2)
+    units, positions = errors(changed(0.2, 0.8), random), every_time()
+    units[1:, : TIMES // 2], units[0, -TIMES // 5 :] = np.nan, np.nan
+    drawn = simulating._draw(units, units, positions, 20_000, random)
+    np.testing.assert_allclose(
+        np.quantile(ndtr(drawn), [0.1, 0.5, 0.9], axis=1)[:, :, 0],
+        np.tile([[0.1], [0.5], [0.9]], len(units)), atol=0.01,
+    )  # fmt: skip
 
 
 def test_sums_are_drawn_with_the_factor_of_now():
@@ -102,7 +104,7 @@ def test_sums_are_drawn_with_the_factor_of_now():
 
     def deviation_of_sums(ranked_by: np.ndarray) -> float:
         random = np.random.default_rng(0)
-        drawn = simulating._draw(units, ranked_by, every_time(), PLAIN, 2000, random)
+        drawn = simulating._draw(units, ranked_by, every_time(), 2000, random)
         return float(drawn.sum(0).std())
 
     assert deviation_of_sums(scaled_to_now(units, every_time())) > 1.15 * deviation_of_sums(units)
