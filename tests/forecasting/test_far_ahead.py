@@ -1,0 +1,57 @@
+"""Bands of a season with noise do not become narrower with the horizon, and hold far ahead."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import forecaster as fc
+
+far_ahead = pytest.mark.xfail(
+    strict=True,
+    reason="the width of each step ahead follows the errors of few past seasons, so that some "
+    "steps are narrower than the first, and far ones hold too little or too much",
+)
+
+
+class Far(NamedTuple):
+    """The width of each band, and whether the outcome lay inside, both (series, step)."""
+
+    width: np.ndarray
+    inside: np.ndarray
+
+
+def forecasts(series: int, season: float, rows: int, horizon: int, frequency: str) -> Far:
+    """Forecast simulated series: a sine of one season and independent noise, whose bands are as
+    wide at each step."""
+    random = np.random.default_rng(0)
+    times = pd.date_range("2015-01-01", periods=rows, freq=frequency)
+    phase = random.uniform(0, 2 * np.pi, (series, 1))
+    wave = np.sin(2 * np.pi * np.arange(rows + horizon) / season + phase)
+    values = 100 + 20 * wave + random.normal(0, 5, wave.shape)
+    frame = pd.concat(
+        pd.DataFrame({"unique_id": f"s{row:02d}", "ds": times, "y": value[:rows]})
+        for row, value in enumerate(values)
+    )
+    model = fc.fit(frame, fc.Config(horizon=horizon))
+    made, name = fc.predict(model, frame, (80,)), model.config.column
+    low, high = (made[f"{name}-{side}-80"].to_numpy().reshape(series, -1) for side in ("lo", "hi"))
+    outcomes = values[:, rows:]
+    return Far(high - low, (low <= outcomes) & (outcomes <= high))
+
+
+@far_ahead
+def test_no_step_of_two_years_of_months_is_narrower_than_the_first():
+    width = forecasts(12, 12, 60, 24, "MS").width
+    assert (width / width[:, :1]).min() > 0.95
+
+
+@pytest.mark.slow
+@far_ahead
+def test_no_step_of_five_hundred_days_is_narrower_than_the_first_and_bands_hold():
+    far = forecasts(50, 365.25, 4 * 365, 500, "D")
+    spans = slice(0, 20), slice(149, 200), slice(479, 500)
+    covered = [far.inside[:, steps].mean() for steps in spans]
+    assert (far.width / far.width[:, :1]).min() > 0.95
+    assert all(0.77 <= share <= 0.83 for share in covered), covered
