@@ -52,7 +52,6 @@ from .origins.rolling_origin import RollingOrigin as RollingOrigin
 from .origins.rolling_origin import cross_validation as cross_validation
 from .origins.rolling_origin import cross_validation_to_parquet as cross_validation_to_parquet
 from .origins.rolling_origin import peers_of as peers_of
-from .scores.confidence import confidence_set_lacks as confidence_set_lacks
 from .scores.metrics import crps as crps
 from .scores.metrics import held as held
 from .scores.returns import RETURN_SCORES as RETURN_SCORES

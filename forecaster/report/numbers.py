@@ -15,7 +15,6 @@ from forecaster.evaluation import (
     Evaluation,
     Together,
     confidence_set,
-    confidence_set_lacks,
     differences,
     excess,
     ratios,
@@ -168,9 +167,9 @@ def significant(table: pd.DataFrame) -> pd.Series:
 def side_by_side(evaluation: Evaluation) -> pd.DataFrame:
     """Return a row per model: scores relative to "unchanged", coverage, and how ours compares.
 
-    For prices there is also the CRPS with every median moved to the latest price, and, if the
-    library for it is installed, the p-value in the model confidence set. For other series there is
-    the weighted quantile loss of all together. Where a score rests on fewer series than the row,
+    For prices there is also the CRPS with every median moved to the latest price, and the p-value
+    in the model confidence set. For other series there is the weighted quantile loss of all
+    together. Where a score rests on fewer series than the row,
     their number is in a column of its own; where errors are summed, the headings say so.
     """
     score, rows, summed = evaluation.sharpest_score, [], evaluation.summed
@@ -226,7 +225,7 @@ def _sums(whole: Mapping[str, Together], model: str) -> dict[str, float]:
 
 def _p_values_in_set(evaluation: Evaluation) -> Mapping[str, float]:
     """Return each model's p-value in the confidence set; empty if it cannot be computed."""
-    if not evaluation.summary.of_prices or confidence_set_lacks():
+    if not evaluation.summary.of_prices:
         return {}
     table = confidence_set(evaluation).set_index("model")["p_value"]
     return {} if table.isna().all() else {str(name): float(p) for name, p in table.items()}

@@ -16,7 +16,6 @@ from forecaster.evaluation import (
     Evaluation,
     caveats,
     comparison,
-    confidence_set_lacks,
     coverage,
     lack_of_tests,
     strongest,
@@ -280,9 +279,9 @@ def _side_by_side(evaluation: Evaluation) -> str:
     return f"{made}{_untested(evaluation)}"
 
 
-def _untested(evaluation: Evaluation) -> str:
+def _untested(evaluation: Evaluation, horizon: int = ALL) -> str:
     """Return a note on why the columns of tests are empty, if there are too few cutoffs."""
-    why = lack_of_tests(evaluation)
+    why = lack_of_tests(evaluation, horizon)
     return f"<p class='note'>{html.typeset(_as_set(why))}</p>" if why else ""
 
 
@@ -335,7 +334,7 @@ def _risk(evaluation: Evaluation) -> str:
     return (
         "<p>“Exceeded” should equal the probability. Kupiec's test rejects where it does not, "
         "Christoffersen's where exceedances come in clusters; both columns are shares of series, "
-        f"false discoveries held at 5 %.</p>{_untested(evaluation)}{''.join(tables)}"
+        f"false discoveries held at 5 %.</p>{_untested(evaluation, 1)}{''.join(tables)}"
     )
 
 
@@ -349,8 +348,8 @@ def _caveats(evaluation: Evaluation) -> str:
         )
     if DRIFTLESS in evaluation.scores:
         lines.append(_drift(summary.config.premium))
-    if summary.of_prices:
-        lines.append(confidence_set_lacks() or _IN_SET)
+    if summary.of_prices and not lack_of_tests(evaluation):
+        lines.append(_IN_SET)
     lines.append(
         "“Unchanged” is Naive, the last value with the bands of a random walk. A volatility is the "
         "root of a series' mean squared change over one step, at these cutoffs."

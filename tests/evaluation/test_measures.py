@@ -105,10 +105,20 @@ def test_intervals_are_those_of_the_test(tmp_path):
     tests.loc[3, "statistic"] = np.nan
     table = differences(evaluation(tmp_path, scores_of(LSTM=OURS, Naive=NAIVE), tests), "crps")
     np.testing.assert_allclose(table["difference"], [-0.1, -0.1, 0.1, 0.1])
-    half = np.full(4, 0.1 / 2 * stats.t.ppf(0.975, 39))  # 40 cutoffs; a statistic of 2
+    half = np.full(
+        4, 0.1 / 2 * stats.t.ppf(0.975, 39)
+    )  # an older one of 40 cutoffs; a statistic of 2
     half[3] = np.nan
     np.testing.assert_allclose(table["high"] - table["difference"], half)
     np.testing.assert_allclose(table["difference"] - table["low"], half)
+
+
+def test_an_interval_holds_zero_where_the_test_does_not_reject(tmp_path):
+    """Its degrees of freedom are those of the test: six, not 39."""
+    tests = outcomes(Naive=[1, 1, 1, 0], p=0.9).assign(degrees=6.0)
+    tests["statistic"] = stats.t.ppf(0.975, 6) * np.array([0.9, 0.99, 1.01, 1.1])
+    table = differences(evaluation(tmp_path, scores_of(LSTM=OURS, Naive=NAIVE), tests), "crps")
+    assert (table["low"] * table["high"] < 0).tolist() == [True, True, False, False]
 
 
 def test_an_evaluation_of_an_earlier_version_has_differences_without_intervals(tmp_path):

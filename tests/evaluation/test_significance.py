@@ -15,41 +15,54 @@ def random() -> np.random.Generator:
     return np.random.default_rng(0)
 
 
-def test_diebold_mariano_is_that_of_statsmodels(random):
-    stattools = pytest.importorskip("statsmodels.tsa.stattools")
-    theirs = getattr(stattools, "diebold_mariano_test", None)
-    if theirs is None:
-        pytest.skip("statsmodels before 0.15")
-    y, a, b = random.normal(size=(3, 80))
-    expected = theirs(y, a, b, lags=0, horizon=1, harvey_adj=True)
-    got = significance.diebold_mariano((y - a) ** 2, (y - b) ** 2)
-    np.testing.assert_allclose(got, (expected[0], expected[1]), rtol=1e-10)
+def overlapping(random: np.random.Generator, cutoffs: int, steps: int, *shape: int) -> np.ndarray:
+    """Draw losses (cutoff, ...) of this many steps, all but one of them also the next cutoff's."""
+    shocks = random.standard_t(4, size=(cutoffs + steps, *shape)).cumsum(0)
+    return shocks[steps:] - shocks[:-steps]
 
 
-def test_diebold_mariano_counts_autocorrelations(random):
-    """Several steps ahead, by the formulas of the two papers written out."""
+def test_diebold_mariano_by_its_formulas_written_out(random):
+    """The mean over its standard error by the slowest cosines, three where four of 60 overlap."""
     losses, others = random.normal(size=(2, 60)) ** 2
-    difference, steps, count = losses - others, 4, 60
-    mean = difference.mean()
-    covariance = [
-        sum((difference[t] - mean) * (difference[t - k] - mean) for t in range(k, count)) / count
-        for k in range(steps)
+    difference, waves = losses - others, 3
+    cosines = [
+        sum(np.sqrt(2) * np.cos(np.pi * j * (t + 0.5) / 60) * difference[t] for t in range(60)) / 60
+        for j in range(1, waves + 1)
     ]
-    variance = (covariance[0] + 2 * sum(covariance[1:])) / count
-    factor = (count + 1 - 2 * steps + steps * (steps - 1) / count) / count
-    statistic = mean / np.sqrt(variance) * np.sqrt(factor)
-    got = significance.diebold_mariano(losses, others, lags=steps - 1)
-    np.testing.assert_allclose(got.statistic, statistic)
-    np.testing.assert_allclose(got.p_value, 2 * stats.t.sf(abs(statistic), count - 1))
-    swapped = significance.diebold_mariano(others, losses, lags=steps - 1)
+    statistic = difference.mean() / np.sqrt(np.square(cosines).mean())
+    got = significance.diebold_mariano(losses, others, lags=3)
+    np.testing.assert_allclose(got, (statistic, 2 * stats.t.sf(abs(statistic), waves)))
+    swapped = significance.diebold_mariano(others, losses, lags=3)
     assert swapped.statistic == -got.statistic and swapped.p_value == got.p_value
 
 
-def test_equal_forecasts_are_called_different_as_often_as_chance_does(random):
-    losses = random.normal(size=(2, 2000, 100)) ** 2
-    p = [significance.diebold_mariano(a, b).p_value for a, b in zip(*losses, strict=True)]
-    assert 0.035 < np.mean(np.array(p) < 0.05) < 0.065
-    assert (significance.false_discovery(np.array(p)) < 0.05).mean() < 0.002
+@pytest.mark.parametrize(
+    ("cutoffs", "steps"), [(20, 1), (60, 1), (250, 1), (60, 6), (250, 10), (210, 21), (250, 21)]
+)
+def test_equal_forecasts_are_called_different_as_often_as_the_level_says(random, cutoffs, steps):
+    """At five per cent; and one of a hundred series in at most a tenth of evaluations."""
+    losses = overlapping(random, cutoffs, steps, 60, 100)
+    p = np.array(
+        [
+            [significance.diebold_mariano(d, 0 * d, steps - 1).p_value for d in each]
+            for each in losses.transpose(1, 2, 0)
+        ]
+    )
+    assert 0.035 < (p < 0.05).mean() < 0.07
+    any_of_a_hundred = [(significance.false_discovery(each) < 0.05).any() for each in p]
+    assert np.mean(any_of_a_hundred) < 0.1 + 2 * np.sqrt(0.1 * 0.9 / 60)  # of sixty evaluations
+
+
+@pytest.mark.parametrize(("cutoffs", "steps"), [(19, 1), (60, 10), (60, 21), (209, 21)])
+def test_fewer_than_ten_horizons_that_do_not_overlap_have_no_p_value(random, cutoffs, steps):
+    losses = overlapping(random, cutoffs, steps)
+    assert np.isnan(significance.diebold_mariano(losses, 0 * losses, steps - 1)).all()
+
+
+def test_forecasts_that_differ_are_told_apart(random):
+    losses, noise = overlapping(random, 250, 5), overlapping(random, 250, 5)
+    worse = losses + 0.3 * noise + 2
+    assert significance.diebold_mariano(losses, worse, lags=4).p_value < 1e-6
 
 
 def test_what_cannot_be_tested_has_no_p_value(random):

@@ -11,6 +11,7 @@ from forecaster.evaluation import (
     caveats,
     comparison,
     coverage,
+    lack_of_tests,
     strongest,
     value_at_risk,
     verdict,
@@ -155,6 +156,14 @@ def test_failures_and_few_cutoffs_are_caveats(tmp_path):
     assert failed == "garch failed on 1 series, which are not compared with it."
     assert few.startswith("No test of significance: it needs at least 20 cutoffs; there are 8")
     assert caveats(compared(tmp_path, {"Naive": 0.5}, target="y")) == []
+    month = compared(tmp_path, {"Naive": 1.0}, horizon=21)
+    assert caveats(month) == [
+        "No test of significance over 21 steps, whose forecasts overlap: it needs at least 210 "
+        "cutoffs; there are 40 (--windows)."
+    ]
+    assert lack_of_tests(month, 1) is None
+    apart = compared(tmp_path, {"Naive": 1.0}, horizon=21, step_size=6)
+    assert caveats(apart) == []  # each forecast overlaps with the next three
     old = evaluation(tmp_path, scores_of(LSTM=OURS, Naive=OURS), outcomes(horizon=1, Naive=[0] * 4))
     assert "made by an earlier version" in caveats(old)[0]
 

@@ -188,8 +188,7 @@ def test_the_weighted_quantile_loss_is_of_all_series_together_and_not_of_prices(
     assert not {"weighted quantile loss"} & {*prices, *older}
 
 
-def test_the_confidence_set_is_beside_the_models_of_prices_alone(tmp_path, monkeypatch):
-    pytest.importorskip("arch")
+def test_the_confidence_set_is_beside_the_models_of_prices_alone(tmp_path):
     random = np.random.default_rng(0)
     good = random.gamma(2.0, size=(40, 1))
     losses = good + [[0.0, 1.0]] + 0.1 * random.normal(size=(40, 2))
@@ -201,8 +200,6 @@ def test_the_confidence_set_is_beside_the_models_of_prices_alone(tmp_path, monke
     few = evaluation(tmp_path, scores, daily=daily[daily["cutoff"] < 10])
     other = evaluation(tmp_path, scores, daily=daily, target="y")
     assert not {numbers.IN_SET} & {*numbers.side_by_side(few), *numbers.side_by_side(other)}
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert numbers.IN_SET not in numbers.side_by_side(evaluation(tmp_path, scores, daily=daily))
 
 
 def test_scores_of_returns_are_less_those_of_unchanged(tmp_path):

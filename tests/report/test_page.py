@@ -91,14 +91,15 @@ def test_where_the_drift_of_prices_comes_from_is_said(report, tmp_path):
     assert "drift of prices" not in page and "without drift" not in page
 
 
-def test_of_prices_scores_of_returns_and_a_confidence_set_are_shown(report, tmp_path, monkeypatch):
+def test_of_prices_scores_of_returns_and_a_confidence_set_are_shown(report, tmp_path):
     page = report.read_text(encoding="utf-8")
     for heading in ("QLIKE", "QLIKE by ranges", "VaR and ES of 5 %", "log score"):
         assert page.count(f"<th scope='col'>{html.typeset(heading)}</th>") == 1
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    page = build_report(Evaluation.read(report.parent), tmp_path / "r.html").read_text("utf-8")
-    assert "The model confidence set needs arch" in page and "[garch]" in page
-    assert "confidence set, p</th>" not in page
+    assert "confidence set, p</th>" in page and "from the model confidence set of" in page
+    few = with_summary(Evaluation.read(report.parent), cutoffs=19)
+    page = build_report(few, tmp_path / "r.html").read_text("utf-8")
+    assert "cutoffs; there are 19 (--windows)" in page
+    assert "from the model confidence set of" not in page
     other = with_summary(Evaluation.read(report.parent), target="y")
     older = dataclasses.replace(other, scores=other.scores.drop(columns=list(RETURN_SCORES)))
     page = build_report(older, tmp_path / "y.html").read_text("utf-8")

@@ -143,7 +143,9 @@ def differences(evaluation: Evaluation, score: str, horizon: int = ALL) -> pd.Da
     check_score(evaluation, score, horizon)
     tests = tests_at(evaluation, horizon)
     tests = tests[tests["test"] == f"{score}_against"]
-    quantile = float(stats.t.ppf(0.975, max(1, evaluation.summary.cutoffs - 1)))
+    # Evaluations of earlier versions had other tests, without a column for this.
+    degrees = tests.get("degrees", max(1, evaluation.summary.cutoffs - 1))
+    quantile = stats.t.ppf(0.975, degrees)
     known = np.isfinite(tests["statistic"]) & (tests["statistic"] != 0)
     half = quantile * (tests["difference"] / tests["statistic"].where(known)).abs()
     return tests.assign(low=tests["difference"] - half, high=tests["difference"] + half)[

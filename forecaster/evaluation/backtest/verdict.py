@@ -16,10 +16,10 @@ from forecaster.evaluation.backtest.measures import (
 )
 from forecaster.evaluation.backtest.result import Evaluation, check_evaluation, check_horizon
 from forecaster.evaluation.origins.rolling_origin import NAIVE
-from forecaster.evaluation.scores.confidence import confidence_set_lacks, p_values_of_set
+from forecaster.evaluation.scores.confidence import p_values_of_set
 from forecaster.evaluation.scores.scores import DRIFTLESS
-from forecaster.evaluation.scores.significance import FEWEST
-from forecaster.evaluation.scores.tables import ALL
+from forecaster.evaluation.scores.significance import fewest_cutoffs
+from forecaster.evaluation.scores.tables import ALL, lags_of
 
 ALPHA = 0.05
 """The level of all significance tests."""
@@ -141,18 +141,21 @@ def caveats(evaluation: Evaluation) -> list[str]:
     return lines
 
 
-def lack_of_tests(evaluation: Evaluation) -> str | None:
+def lack_of_tests(evaluation: Evaluation, horizon: int = ALL) -> str | None:
     """Return that there are too few cutoffs for tests, in a sentence; None where there are enough.
 
     It is about the number of cutoffs of the evaluation; a series may have fewer.
     """
     check_evaluation(evaluation)
-    cutoffs = evaluation.summary.cutoffs
-    if cutoffs >= FEWEST:
+    summary = evaluation.summary
+    steps = summary.horizon if horizon == ALL else horizon
+    needed = fewest_cutoffs(lags_of(steps, summary.step_size))
+    if summary.cutoffs >= needed:
         return None
+    overlap = f" over {steps} steps, whose forecasts overlap" if needed > fewest_cutoffs() else ""
     return (
-        f"No test of significance: it needs at least {FEWEST} cutoffs; there are "
-        f"{cutoffs} (--windows)."
+        f"No test of significance{overlap}: it needs at least {needed} cutoffs; there are "
+        f"{summary.cutoffs} (--windows)."
     )
 
 
@@ -267,8 +270,6 @@ def confidence_set(evaluation: Evaluation) -> pd.DataFrame:
     - ``p_value``: NaN with too few cutoffs. A model without a score for every series is not
       compared, and gets NaN too
     - ``kept``: whether the model is in the set that contains the best one with 95 % probability
-
-    Raises UsageError unless the library ``arch`` is installed (the extra ``garch``).
     """
     check_evaluation(evaluation)
     score, summary = evaluation.sharpest_score, evaluation.summary
@@ -276,7 +277,7 @@ def confidence_set(evaluation: Evaluation) -> pd.DataFrame:
     whole = [name for name in summary.models if known.get(name) == known[summary.model]]
     days = evaluation.daily.pivot(index="cutoff", columns="model", values=score).sort_index()
     losses = days.reindex(columns=whole)
-    p_values = p_values_of_set(losses, -(-summary.horizon // summary.step_size))
+    p_values = p_values_of_set(losses, lags_of(summary.horizon, summary.step_size))
     table = p_values.reindex(summary.models).rename("p_value").rename_axis("model").reset_index()
     return table.assign(kept=table["p_value"] > ALPHA)
 
@@ -333,7 +334,7 @@ def _distributions_in_words(evaluation: Evaluation) -> str:
 
 def _kept_in_words(evaluation: Evaluation) -> str:
     """Return the models in the confidence set of an evaluation of prices, where it is known."""
-    if not evaluation.summary.of_prices or confidence_set_lacks():
+    if not evaluation.summary.of_prices:
         return ""
     table = confidence_set(evaluation)
     if table["p_value"].isna().all():

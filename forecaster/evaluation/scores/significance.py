@@ -12,6 +12,7 @@ from scipy.special import chdtrc, ndtr, stdtr, xlog1py, xlogy
 
 FEWEST = 20
 """The fewest forecasts that give a meaningful p-value."""
+_INDEPENDENT = 10  # the fewest horizons without overlap
 
 
 class Tested(NamedTuple):
@@ -24,32 +25,61 @@ class Tested(NamedTuple):
 _IMPOSSIBLE = Tested(np.nan, np.nan)
 
 
+def fewest_cutoffs(lags: int = 0) -> int:
+    """Return the number of cutoffs that a comparison of losses needs.
+
+    ``lags``: number of further cutoffs whose forecasts overlap with those of a cutoff
+    """
+    return max(FEWEST, _INDEPENDENT * (lags + 1))
+
+
+def degrees_of_freedom(cutoffs: int, lags: int = 0) -> int:
+    """Return the degrees of freedom of a comparison of losses; 0 with too few cutoffs.
+
+    They are the number of cosines of Lazarus et al. (2018), but hardly any is shorter than ten
+    times the overlap: in shorter ones, losses that overlap vary less than their mean does.
+    """
+    if cutoffs < fewest_cutoffs(lags):
+        return 0
+    return min(int(0.41 * cutoffs ** (2 / 3)), -(-cutoffs // (5 * (lags + 1))))
+
+
+def slowest_cosines(losses: np.ndarray, lags: int = 0) -> np.ndarray:
+    """Return coefficients of losses on a constant and on the slowest cosines (type II, unit norm).
+
+    ``losses`` (cutoff, ...); the result has the axes (cosine, ...), the constant first.
+
+    With equal forecasts, all coefficients of a difference between losses have the mean zero and,
+    nearly, the same variance: that of its mean, times the number of cutoffs.
+    """
+    from scipy.fft import dct
+
+    kept = degrees_of_freedom(len(losses), lags) + 1
+    return np.asarray(dct(losses, norm="ortho", axis=0))[:kept]
+
+
 def diebold_mariano(losses: np.ndarray, others: np.ndarray, lags: int = 0) -> Tested:
     """Test whether two forecasts of the same series differ in mean loss, two-sided.
 
-    - ``losses``, ``others`` (cutoff,): in order of time; a negative statistic favours the first
-    - ``lags``: number of autocorrelations to allow for; if every step is a cutoff, the horizon
-      minus one
+    There is no p-value with fewer than :data:`FEWEST` cutoffs, or with fewer than ten horizons that
+    do not overlap.
 
-    Diebold & Mariano (1995), Journal of Business & Economic Statistics 13, corrected for small
-    samples as by Harvey, Leybourne & Newbold (1997), International Journal of Forecasting 13.
+    - ``losses``, ``others`` (cutoff,): in order of time; a negative statistic favours the first
+    - ``lags``: number of further cutoffs whose forecasts overlap with those of a cutoff; if every
+      step is a cutoff, the horizon minus one
+
+    Diebold & Mariano (1995), Journal of Business & Economic Statistics 13, with the equal-weighted
+    cosine variance and the t distribution of Lazarus, Lewis, Stock & Watson (2018), same journal
+    36: with the variance of the papers before it, forecasts that overlap differ too often by
+    chance.
     """
     difference = np.asarray(losses, float) - np.asarray(others, float)
-    count, horizon = len(difference), lags + 1
-    if count < max(FEWEST, 2 * horizon) or not np.isfinite(difference).all():
+    degrees = degrees_of_freedom(len(difference), lags)
+    if not degrees or not np.isfinite(difference).all() or not np.ptp(difference) > 0:
         return _IMPOSSIBLE
-    mean, centred = difference.mean(), difference - difference.mean()
-    variance = sum(
-        (1 if lag == 0 else 2) * (centred[lag:] * centred[: count - lag]).sum() / count
-        for lag in range(horizon)
-    )
-    if variance <= 0:  # possible with few cutoffs; then autocorrelations are left out
-        variance = (centred**2).mean()
-    if not variance > 0:
-        return _IMPOSSIBLE
-    correction = (count + 1 - 2 * horizon + horizon * (horizon - 1) / count) / count
-    statistic = float(mean / np.sqrt(variance / count) * np.sqrt(correction))
-    return Tested(statistic, float(2 * stdtr(count - 1, -abs(statistic))))
+    mean, *cosines = slowest_cosines(difference, lags)
+    statistic = float(mean / np.sqrt(np.square(cosines).mean()))
+    return Tested(statistic, float(2 * stdtr(degrees, -abs(statistic))))
 
 
 def false_discovery(p_values: np.ndarray) -> np.ndarray:

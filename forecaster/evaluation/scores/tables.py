@@ -34,6 +34,7 @@ class SeriesTest(NamedTuple):
 
     - ``value``: the observed quantity, such as the share of exceedances
     - ``difference``: between two mean losses, as a share of the second
+    - ``degrees``: degrees of freedom of the statistic of a difference
     """
 
     unique_id: str
@@ -44,6 +45,7 @@ class SeriesTest(NamedTuple):
     statistic: float = np.nan
     p_value: float = np.nan
     difference: float = np.nan
+    degrees: float = np.nan
 
 
 class Tables(NamedTuple):
@@ -150,14 +152,14 @@ def series_tests(
     groups = frame.groupby(["unique_id", HORIZON], sort=False).indices
     for (series, horizon), indices in groups.items():  # pyright: ignore[reportGeneralTypeIssues]
         rows = np.asarray(indices)[None, :]
-        yield from _comparisons(series, horizon, losses, rows, model, _lags(horizon, step_size))
+        yield from _comparisons(series, horizon, losses, rows, model, lags_of(horizon, step_size))
         if horizon == 1:
             yield from _tests_of_one_step(series, frame.iloc[rows[0]], quantiles)
     for series, rows in _whole_cutoffs(frame):
-        yield from _comparisons(series, ALL, losses, rows, model, _lags(len(rows), step_size))
+        yield from _comparisons(series, ALL, losses, rows, model, lags_of(len(rows), step_size))
 
 
-def _lags(horizon: int, step_size: int) -> int:
+def lags_of(horizon: int, step_size: int) -> int:
     """Return the number of further cutoffs whose errors overlap at this horizon."""
     return -(-int(horizon) // step_size) - 1
 
@@ -187,10 +189,12 @@ def _comparisons(
         unit = np.where(size > 0, size, 1.0)  # zero errors allow no relative difference
         ours, others = (ours / unit).mean(0), (others / unit).mean(0)
         tested = significance.diebold_mariano(ours, others, lags)
+        degrees = significance.degrees_of_freedom(len(ours), lags)
         difference = float(ours.mean() - others.mean())
         better = float(difference < 0) if np.isfinite(difference) else np.nan
         difference = difference if (size > 0).all() else np.nan
-        yield SeriesTest(series, horizon, f"{score}_against", other, better, *tested, difference)
+        test = f"{score}_against"
+        yield SeriesTest(series, horizon, test, other, better, *tested, difference, degrees)
 
 
 def _tests_of_one_step(
