@@ -17,6 +17,7 @@ from forecaster.evaluation import (
     confidence_set,
     differences,
     excess,
+    probabilities_around,
     ratios,
     ratios_of_sums,
     relative,
@@ -29,6 +30,7 @@ from forecaster.forecasting import forecast_columns, quantile_columns
 SMOOTHED = 21
 """Number of cutoffs in a rolling mean by date."""
 UNGROUPED = "(no group)"
+_GOLDEN = 0.6180339887498949  # its multiples spread evenly between whole numbers
 IN_SET = "confidence set, p"
 """The column of the p-values in the model confidence set."""
 RUNGS = (
@@ -72,7 +74,7 @@ def horizons_shown(evaluation: Evaluation) -> list[int]:
 
 
 def pits(evaluation: Evaluation) -> tuple[np.ndarray, dict[str, pd.DataFrame]]:
-    """Compute histograms of the probability integral transform over all horizons.
+    """Compute histograms of the randomised probability integral transform over all horizons.
 
     Returns the edges of the bins (0, the quantiles and 1), and for each model the number of
     outcomes of each series (row) in each bin (column). Both are empty if there are no bands.
@@ -88,17 +90,23 @@ def pits(evaluation: Evaluation) -> tuple[np.ndarray, dict[str, pd.DataFrame]]:
     for frame in evaluation.batches([column for columns in names.values() for column in columns]):
         for name, columns in names.items():
             bounds = frame[list(quantile_columns(columns, name).values())].to_numpy()
-            parts[name].append(_counts(frame, bounds))
+            parts[name].append(_counts(frame, bounds, edges))
     return edges, {name: pd.concat(part) for name, part in parts.items()}
 
 
-def _counts(frame: pd.DataFrame, bounds: np.ndarray) -> pd.DataFrame:
-    """Count each series' outcomes between quantiles; rows without a forecast are not counted."""
-    known = np.isfinite(bounds).all(1) & np.isfinite(frame["y"].to_numpy())
-    below = (frame["y"].to_numpy()[:, None] > bounds).sum(1)
+def _counts(frame: pd.DataFrame, bounds: np.ndarray, edges: np.ndarray) -> pd.DataFrame:
+    """Count each series' outcomes between quantiles; rows without a forecast are not counted.
+
+    An outcome that quantiles equal is drawn among the probabilities that it has, by its row.
+    """
+    y = frame["y"].to_numpy()
+    known = np.isfinite(bounds).all(1) & np.isfinite(y)
+    below, at_most = probabilities_around(y, bounds, edges[1:-1])
+    drawn = below + (at_most - below) * (0.001 + 0.998 * (_GOLDEN * np.arange(len(y)) % 1))
     codes, names = pd.factorize(frame["unique_id"])
     bins = bounds.shape[1] + 1
-    counts = np.bincount(codes[known] * bins + below[known], minlength=len(names) * bins)
+    fell = codes * bins + np.searchsorted(edges[1:-1], drawn)
+    counts = np.bincount(fell[known], minlength=len(names) * bins)
     return pd.DataFrame(counts.reshape(-1, bins), index=names)
 
 

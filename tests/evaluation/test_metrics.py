@@ -44,9 +44,15 @@ def test_crps_of_one_quantile_is_the_absolute_error():
 def test_outcomes_that_several_quantiles_equal_are_held_in_part():
     quantiles = [0.1, 0.25, 0.5, 0.75, 0.9]
     forecasts = np.array([[0.0, 0, 0, 1, 2]] * 4)
-    # zero has a probability between 0 and 0.75, of which 0.65 lie in the band
-    expected = [0.65 / 0.75, 1.0, 0.15 / 0.25, 0.0]
+    around = metrics.probabilities_around([0, 1, 2, 3], forecasts, quantiles)
+    # zero has a probability that ends between 0.5 and 0.75, so at 0.625
+    np.testing.assert_allclose(around, [[0, 0.625, 0.825, 0.9], [0.625, 0.825, 0.95, 1]])
+    expected = [0.525 / 0.625, 1.0, 0.075 / 0.125, 0.0]
     np.testing.assert_allclose(metrics.held([0, 1, 2, 3], forecasts, quantiles, 80), expected)
+    sure, positive = np.full((1, 5), 3.0), np.array([[3.0, 3, 4, 5, 6]])
+    np.testing.assert_array_equal(metrics.probabilities_around([3], sure, quantiles), [[0], [1]])
+    around = metrics.probabilities_around([3], positive, quantiles)  # something may be lower
+    np.testing.assert_allclose(around, [[0.05], [0.375]])
     smooth = np.array([[1.0, 2, 3, 4, 5]] * 5)
     got = metrics.held([0.5, 1.5, 4.9, 5.1, np.nan], smooth, quantiles, 80)
     np.testing.assert_array_equal(got, [0, 1, 1, 0, np.nan])
@@ -63,6 +69,34 @@ def test_counts_of_a_known_distribution_are_held_as_often_as_a_band_says():
     forecasts = np.tile(stats.poisson.ppf(quantiles, 0.7), (len(actual), 1))
     assert metrics.held(actual, forecasts, quantiles, 80).mean() == pytest.approx(0.8, abs=0.03)
     assert metrics.covered(actual, forecasts[:, 1], forecasts[:, -2]).mean() > 0.93
+
+
+def negative_binomials(random: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Draw counts of a hundred distributions; return them, true quantiles and probabilities."""
+    from scipy import stats
+
+    quantiles = np.array([0.025, *(np.arange(1, 20) / 20), 0.975])
+    mean = np.exp(random.uniform(-2, 2, 100)).repeat(40)
+    size = mean / random.uniform(0.1, 3, 100).repeat(40)
+    made = stats.nbinom(size, size / (size + mean))
+    return (
+        made.rvs(random_state=random).astype(float),
+        made.ppf(quantiles[:, None]).T,
+        quantiles,
+    )
+
+
+def test_probabilities_of_true_distributions_of_counts_are_uniform():
+    """Drawn between the two, as by the randomised probability integral transform."""
+    random = np.random.default_rng(0)
+    actual, forecasts, quantiles = negative_binomials(random)
+    below, at_most = metrics.probabilities_around(actual, forecasts, quantiles)
+    drawn = below + random.random(len(actual)) * (at_most - below)
+    density = np.histogram(drawn, [0, *quantiles, 1], density=True)[0]
+    np.testing.assert_allclose(density, 1, atol=0.35)
+    for level in (80, 95):
+        held = metrics.held(actual, forecasts, quantiles, level).mean()
+        assert held == pytest.approx(level / 100, abs=0.01)
 
 
 def test_the_energy_score_of_one_dimension_is_the_crps():

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from forecaster.evaluation import together
 from forecaster.report import numbers, page
@@ -51,6 +52,25 @@ def test_a_calibrated_model_has_a_flat_pit(tmp_path):
     )  # fmt: skip
     edges, counts = pit(tmp_path, frame)
     np.testing.assert_allclose(numbers.density(edges, counts), 1, atol=0.2)
+
+
+def test_true_distributions_of_counts_have_a_flat_pit(tmp_path):
+    """An outcome on several quantiles falls anywhere between them, not below the lowest."""
+    random = np.random.default_rng(0)
+    quantiles = [0.025, 0.1, 0.5, 0.9, 0.975]
+    mean = random.uniform(0.1, 3, 4000)
+    low, lower, middle, upper, top = stats.nbinom(0.5, 0.5 / (0.5 + mean)).ppf(
+        np.array(quantiles)[:, None]
+    )
+    frame = pd.DataFrame(
+        {"unique_id": "a", "ds": np.arange(1, 4001), "cutoff": np.arange(4000),
+         "y": random.negative_binomial(0.5, 0.5 / (0.5 + mean)).astype(float),
+         "LSTM": middle, "LSTM-lo-80": lower, "LSTM-hi-80": upper, "LSTM-lo-95": low,
+         "LSTM-hi-95": top}
+    )  # fmt: skip
+    edges, counts = pit(tmp_path, frame)
+    assert counts.sum() == 4000
+    np.testing.assert_allclose(numbers.density(edges, counts), 1, atol=0.35)
 
 
 def test_forecasts_that_are_missing_are_in_no_pit(tmp_path):

@@ -29,26 +29,53 @@ def covered(actual: ArrayLike, low: ArrayLike, high: ArrayLike) -> np.ndarray:
     return np.where(np.isfinite(low + high), inside, np.nan)
 
 
+def probabilities_around(
+    actual: ArrayLike, forecasts: ArrayLike, quantiles: ArrayLike
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the probabilities of less than each outcome, and of at most as much, both (...).
+
+    They are those of the neighbouring quantiles: nothing more is known of where the outcome lies
+    between these. An outcome that quantiles equal, such as a count, has a probability of its own
+    instead, which begins and ends halfway to the next quantiles: at zero, below which nothing is
+    forecast, it begins at zero, and if all quantiles equal the outcome, it is one.
+
+    - ``actual`` (...), ``forecasts`` (..., quantile): known
+    - ``quantiles``: ascending probabilities
+    """
+    actual, forecasts = np.asarray(actual)[..., None], np.asarray(forecasts)
+    quantiles = np.asarray(quantiles)
+    below = np.where(forecasts < actual, quantiles, 0.0).max(-1)
+    above = np.where(forecasts > actual, quantiles, 1.0).min(-1)
+    first = np.where(forecasts >= actual, quantiles, 1.0).min(-1)
+    last = np.where(forecasts <= actual, quantiles, 0.0).max(-1)
+    sure = (below == 0) & (above == 1)
+    from_zero = sure | ((below == 0) & (actual[..., 0] == 0))
+    equal = first <= last
+    return (
+        np.where(equal & ~from_zero, (below + first) / 2, below),
+        np.where(equal & ~sure, (last + above) / 2, above),
+    )
+
+
 def held(actual: ArrayLike, forecasts: ArrayLike, quantiles: ArrayLike, level: float) -> np.ndarray:
     """Return the share of each outcome that lies in a band (...); NaN without a forecast.
 
-    It is 1 inside the band and 0 outside. An outcome that several quantiles equal, such as a count,
-    has a probability of its own in the forecast, of which one part may lie in the band and the rest
+    It is 1 inside the band and 0 outside. An outcome that quantiles equal, such as a count, has a
+    probability of its own in the forecast, of which one part may lie in the band and the rest
     beyond; the share is then that part of it. This is the mean of the randomised probability
-    integral transform (Czado, Gneiting & Held 2009, Biometrics 65).
+    integral transform (Czado, Gneiting & Held 2009, Biometrics 65), as far as the quantiles tell
+    (:func:`probabilities_around`).
 
     - ``actual`` (...), ``forecasts`` (..., quantile)
     - ``quantiles``: ascending probabilities, those of the band's bounds among them
     - ``level``: level of the band, in percent
     """
-    actual, forecasts = np.asarray(actual)[..., None], np.asarray(forecasts)
-    quantiles = np.asarray(quantiles)
-    below = np.where(forecasts < actual, quantiles, 0.0).max(-1)
-    at_most = np.where(forecasts > actual, quantiles, 1.0).min(-1)
+    actual, forecasts, quantiles = map(np.asarray, (actual, forecasts, quantiles))
+    below, at_most = probabilities_around(actual, forecasts, quantiles)
     outside = round((1 - level / 100) / 2, 9)  # as the quantile is written
     inside = np.clip(at_most, outside, 1 - outside) - np.clip(below, outside, 1 - outside)
     bounds = [int(np.abs(quantiles - edge).argmin()) for edge in (outside, 1 - outside)]
-    known = np.isfinite(forecasts[..., bounds]).all(-1) & ~np.isnan(actual[..., 0])
+    known = np.isfinite(forecasts[..., bounds]).all(-1) & ~np.isnan(actual)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(known, np.clip(inside / (at_most - below), 0.0, 1.0), np.nan)
 
