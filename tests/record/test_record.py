@@ -472,8 +472,8 @@ def test_a_count_that_several_quantiles_equal_is_in_a_band_in_part():
     bands = {"lo-95": 0.0, "lo-80": 0.0, "hi-80": 1.0, "hi-95": 2.0}
     frame = frame.assign(**{f"{COLUMN}-{name}": value for name, value in bands.items()})
     frame[COLUMN] = 0.0
-    # zero has the probability 0.9, and one between 0.5 and 0.975
-    np.testing.assert_allclose(held_by(frame, "80"), [0.8 / 0.9, 0.4 / 0.475, 0])
+    # zero ends halfway between 0.5 and 0.9, and one between 0.9 and 0.975
+    np.testing.assert_allclose(held_by(frame, "80"), [0.6 / 0.7, 0.2 / 0.2375, 0])
 
 
 def test_a_record_that_is_not_there_is_said(home, tmp_path):

@@ -20,7 +20,7 @@ def made(tmp_path):
     scores = scores_of(1, 2.0, LSTM=OURS, Naive=NAIVE).assign(**widths)
     rows = [
         {"unique_id": name, "ds": DAYS[day + 1], "cutoff": DAYS[day], "y": number + day,
-         "LSTM": 1.0, "LSTM-lo-80": 0.5, "LSTM-hi-80": 2.5}
+         "LSTM": 1.2, "LSTM-lo-80": 0.5, "LSTM-hi-80": 2.5}
         for number, name in enumerate(SERIES)
         for day in (0, 1)
     ]  # fmt: skip
