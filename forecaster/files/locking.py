@@ -30,15 +30,20 @@ class FolderLock:
     def try_acquire(self, timeout: float = 0.0) -> bool:
         """Wait ``timeout`` seconds for the lock, forever if -1; return whether it was taken.
 
-        Raises OSError when the folder does not exist or cannot be written to.
+        Raises OSError when the folder does not exist or cannot be written to, or cannot be locked.
         """
         import filelock
 
-        lock = filelock.FileLock(self._folder / LOCK)
+        path = self._folder / LOCK
+        lock = filelock.FileLock(path)
         try:
             lock.acquire(timeout=timeout, poll_interval=0.1)
         except filelock.Timeout:
+            _check_locks_work(path)
             return False
+        except OSError:
+            _check_locks_work(path)
+            raise
         self._lock = lock
         since = datetime.now().strftime("%H:%M:%S")
         with contextlib.suppress(OSError):
@@ -53,6 +58,24 @@ class FolderLock:
             (self._folder / HOLDER).unlink(missing_ok=True)
         self._lock.release()
         self._lock = None
+
+
+def _check_locks_work(path: Path) -> None:
+    """Raise OSError where the file system has no locks; filelock would wait there for ever."""
+    try:
+        import fcntl
+    except ImportError:
+        return
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        pass  # another process holds it
+    except OSError as error:
+        why = f"this file system cannot lock files ({error.strerror}); choose a folder on another"
+        raise OSError(error.errno, why, str(path)) from error
+    finally:
+        os.close(descriptor)
 
 
 @contextlib.contextmanager

@@ -104,3 +104,21 @@ def test_wrong_weights_are_refused(tmp_path, text, words):
     path.write_text(text)
     with pytest.raises(UsageError, match=words):
         read_weights(path)
+
+
+@pytest.mark.parametrize(
+    ("header", "named"),
+    [
+        ("ticker,group,shares,weight", "shares and weight"),
+        ("ticker,group,Weight,Quantity", "Weight and Quantity"),
+        ("ticker,group,weight,weight", "weight and weight"),
+        ("ticker,group,units,shares,amount", "units, shares and amount"),
+    ],
+)
+def test_several_columns_of_weights_are_refused(tmp_path, header, named):
+    path = tmp_path / "portfolios.csv"
+    path.write_text(f"{header}\nAAPL,mine,10,0.25,7\n")
+    with pytest.raises(
+        UsageError, match=f"{named} may each be the weight.*leave one of them in the file"
+    ):
+        read_weights(path)

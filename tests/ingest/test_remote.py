@@ -251,6 +251,7 @@ class Server:
 
     def __init__(self):
         self.content, self.etag, self.needs = csv(pd.concat(TABLES.values())), '"1"', ""
+        self.changed = "Sun, 29 Nov 2026 08:00:00 GMT"
         self.asked: Counter[str] = Counter()
         self.cut, self.code, self.sizes = False, 200, True
         self.elsewhere = ""
@@ -277,6 +278,8 @@ class Server:
                     self.send_header("Content-Length", str(len(server.content)))
                 if server.etag:
                     self.send_header("ETag", server.etag)
+                if server.changed:
+                    self.send_header("Last-Modified", server.changed)
                 self.end_headers()
                 with contextlib.suppress(OSError):
                     self.wfile.write(body[: len(body) // 2] if server.cut else body)
@@ -308,10 +311,10 @@ def test_a_file_of_a_web_server_is_copied_only_if_it_has_changed(tmp_path, web, 
     assert ingest(home, opened(home, url), None).changed == 3
     assert web.asked["GET"] == 1
     assert ingest(home, opened(home, url), None).changed == 0
-    assert web.asked["GET"] == 1, "the same ETag and size"
+    assert web.asked["GET"] == 1, "the same ETag, size and time"
     web.content, web.etag = csv(pd.concat(prices(name, 61) for name in NAMES)), '"2"'
     assert ingest(home, opened(home, url), None).changed == 3 and web.asked["GET"] == 2
-    web.etag = ""
+    web.etag = web.changed = ""
     for _ in range(2):  # nothing tells whether it has changed
         assert ingest(home, opened(home, url), None).changed == 0
     assert web.asked["GET"] == 4
@@ -319,6 +322,21 @@ def test_a_file_of_a_web_server_is_copied_only_if_it_has_changed(tmp_path, web, 
     web.content = csv(pd.concat(prices(name, 62) for name in NAMES))
     assert ingest(home, opened(home, url), None).changed == 3
     assert not holding(b"geheim", tmp_path)
+
+
+@pytest.mark.parametrize("changed", ["", "Sun, 29 Nov 2026 08:00:00 GMT"])
+def test_a_file_behind_a_constant_etag_is_copied_again(tmp_path, web, changed):
+    home = Home(tmp_path)
+    web.changed = changed
+    assert ingest(home, opened(home, web.url), None).changed == 3
+    table = pd.concat(TABLES.values())
+    digits = csv(table)[-2:-1]
+    other = csv(table)[:-2] + (b"1" if digits != b"1" else b"2") + csv(table)[-1:]
+    assert len(other) == len(web.content) and other != web.content
+    web.content = other
+    if changed:
+        web.changed = changed.replace("08:00", "09:00")
+    assert ingest(home, opened(home, web.url), None).changed == 1
 
 
 def holding(secret: bytes, folder: Path) -> list[Path]:

@@ -2,6 +2,7 @@
 
 import contextlib
 import sqlite3
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -412,3 +413,32 @@ def test_rows_of_another_currency_are_not_appended(tmp_path, database):
     again = open_source(name, query="SELECT * FROM prices", append=True)
     arrived = ingest(Home(tmp_path), again, None, refresh=True)
     assert "column 'currency' holds USD, that of the stored rows EUR" in arrived.stale["AAA"]
+
+
+@pytest.mark.parametrize("word", ["SELCT", "", "update"])
+@pytest.mark.parametrize("begin", ["-- prices" + " " * 40, "/* a */" + " " * 40, "(" + "\n" * 40])
+def test_a_query_without_select_is_refused_at_once(database, begin, word):
+    query = f"{begin}\n{' ' * 40}{word} close FROM p"
+    done = subprocess.run(
+        [sys.executable, "-c", f"from forecaster.ingest.sources import sql;"
+         f"print(sql._SELECT.match({query!r}))"],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.stdout == "None\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        'connection to server at "db" (10.0.0.1), port 5432 failed: FATAL:  password '
+        'authentication failed for user "maria"',
+        'FATAL:  role "maria" does not exist',
+        "FATAL:  Passwort-Authentifizierung für Benutzer »maria« fehlgeschlagen",
+    ],
+)
+@pytest.mark.parametrize("url", ["postgresql://maria:pw@db/m", "postgresql://db/m"])
+def test_a_message_shows_no_user(message, url):
+    if "@" not in url and "»" in message:
+        pytest.skip("the name is that of the system's user")
+    said = read_database_url(url).reason(ValueError(message))
+    assert "maria" not in said and "FATAL" in said

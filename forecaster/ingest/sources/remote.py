@@ -2,7 +2,7 @@
 
 The files are copied to a folder, and read from there like the user's own files. The size, the ETag
 and the time of the last change of the remote file are kept beside each copy. A file is copied again
-only if one of them has changed:
+only if one of them has changed, or if the ETag is all that is told beside the size:
 
     downloads/<source>/files/...       the copies, under the names below the URL
     downloads/<source>/copied.json     these facts, by the name of the copy
@@ -280,7 +280,9 @@ def _file(path: str, name: str, info: Mapping[str, Any]) -> _File:
         key: str(value) for key, value in sorted(info.items())
         if key.lower().replace("-", "").replace("_", "") in _CHANGES and value
     }  # fmt: skip
-    state = json.dumps({"size": size, **told}) if told and size is not None else None
+    # Some web servers send the same ETag for ever, so it needs a second fact beside it.
+    alone = [key.lower() for key in told] == ["etag"]
+    state = json.dumps({"size": size, **told}) if told and not alone and size is not None else None
     return _File(path, name, size, state)
 
 

@@ -23,7 +23,8 @@ from forecaster.spelling import spelled, spellings
 _READER = 3  # raise it when rows are read differently
 _CHUNK = 20_000  # rows that are in memory as Python objects
 _WAIT = 10.0  # seconds to wait for a server, or for a file that another program has locked
-_COMMENTS = r"(?:\s+|--[^\n]*(?:\n|$)|/\*.*?\*/)*"
+# Possessive, since a text that is no SELECT would be tried in ever more partitions otherwise.
+_COMMENTS = r"(?:\s++|--[^\n]*+(?:\n|$)|/\*.*?\*/)*+"
 _SELECT = re.compile(
     rf"{_COMMENTS}\(*{_COMMENTS}(?:select\b.|with\s|from\s|values\s*\()", re.IGNORECASE | re.DOTALL
 )

@@ -78,9 +78,13 @@ class DatabaseUrl(NamedTuple):
         return sqlite3.connect(address, timeout=wait, uri=True, **level)
 
     def reason(self, error: BaseException) -> str:
-        """Return the first line of a database's error message, without secrets."""
+        """Return the first line of a database's error message, without secrets and users."""
         lines = str(getattr(error, "orig", None) or error).strip().splitlines()
-        return self.hidden(lines[0] if lines else type(error).__name__)
+        line = self.hidden(lines[0] if lines else type(error).__name__)
+        line = re.sub(r"\b(user|role) (\"[^\"]*\"|'[^']*')", rf"\1 {HIDDEN}", line)
+        if self.url.username:  # in any language of the server
+            line = re.sub(rf"(?<!\w){re.escape(self.url.username)}(?!\w)", HIDDEN, line)
+        return line
 
 
 def read_database_url(

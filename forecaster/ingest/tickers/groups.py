@@ -82,8 +82,8 @@ def read_weights(path: str | Path) -> dict[str, dict[str, float]]:
     ``quantity`` or ``amount``; without such a column each weight is 1. A ticker may be in several
     groups.
 
-    Raises UsageError with file and line as :func:`read_groups` does, for a ticker that occurs twice
-    in a group, and for a weight that is 0 or not a number.
+    Raises UsageError with file and line as :func:`read_groups` does, for several such columns, for
+    a ticker that occurs twice in a group, and for a weight that is 0 or not a number.
     """
     path = Path(path)
     lines, separator = read_lines(path)
@@ -91,8 +91,7 @@ def read_weights(path: str | Path) -> dict[str, dict[str, float]]:
         raise UsageError(f"{path}: nothing in it; {_EXPECTED}")
     header = cells_of(lines[0].text, separator, f"{path}, line {lines[0].number}")
     ticker, group = _columns(header, path)
-    names = [name.lower() for name in header]
-    weight = next((names.index(name) for name in _WEIGHT if name in names), None)
+    weight = _weight_column(header, path)
     found: dict[str, dict[str, float]] = {}
     seen: set[tuple[str, str]] = set()
     for number, text in lines[1:]:
@@ -112,6 +111,19 @@ def read_weights(path: str | Path) -> dict[str, dict[str, float]]:
     if not found:
         raise UsageError(f"{path}: no ticker in it; {_EXPECTED}")
     return found
+
+
+def _weight_column(header: list[str], path: Path) -> int | None:
+    """Return the position of the weights; None if there are none. Raises UsageError for several."""
+    found = [number for number, name in enumerate(header) if name.lower() in _WEIGHT]
+    if len(found) > 1:
+        *most, last = (printable(header[number], lines=False) for number in found)
+        raise UsageError(
+            f"{path}: the columns {', '.join(most)} and {last} may each be the weight, and sums "
+            "differ by it; expected one of them. Of prices, shares give what a portfolio is worth; "
+            "leave one of them in the file"
+        )
+    return found[0] if found else None
 
 
 def _number(text: str, where: str) -> float:
