@@ -40,6 +40,9 @@ TURNS = 4
 LIMIT = 150.0  # seconds for the tests of a mutant, after which it has survived
 _BUILT = ("forecaster/swarm/native/_kernels.so", "forecaster/report/uplot.js")  # git ignores them
 _NONE = 5  # the exit code of pytest without any test
+_FAILED = re.compile(
+    r"^(?:FAILED|ERROR) (\S+?\.py(?:::[\w:]+(?:\[.*?\])?)?)(?: - .*)?$", re.MULTILINE
+)
 COLUMNS = ("name", "file", "outcome", "seconds", "test")
 
 
@@ -262,7 +265,7 @@ class Copy:
                 process.communicate()
         if process.returncode in (0, _NONE):
             return None
-        found = re.search(r"^(?:FAILED|ERROR) (\S+?\.py(?:::.*?)?)(?: - .*)?$", said, re.MULTILINE)
+        found = _FAILED.search(said)
         return found[1] if found else f"pytest ended with {process.returncode}: {said[-300:]}"
 
 
