@@ -67,15 +67,6 @@ def test_scores_of_normal_log_returns_are_those_written_out():
             assert got.loc[ahead, f"fz0-{tail:g}"] == pytest.approx(fz0.mean(), rel=1e-3)
 
 
-def test_the_variance_of_a_session_is_that_of_its_range_and_of_the_night_before_it():
-    quiet, lively = (100.0, 100.0, 100.0, 100.0), (103.0, 106.0, 101.0, 104.0)
-    still = (107.0, 107.0, 107.0, 107.0)
-    bars = np.array([quiet, lively, still]).T
-    garman_klass = 0.5 * np.log(106 / 101) ** 2 - (2 * np.log(2) - 1) * np.log(104 / 103) ** 2
-    expected = [0.0, garman_klass + np.log(103 / 100) ** 2, np.log(107 / 104) ** 2]
-    np.testing.assert_allclose(session_variance(bars[3], bars), expected, atol=1e-15)
-
-
 def test_the_proxy_of_ranges_is_the_sum_of_the_sessions_in_units_of_squared_returns():
     prices = bars()
     frame = forecasts(prices, M=0.02)
