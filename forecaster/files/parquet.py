@@ -1,17 +1,20 @@
-"""Read Parquet files that may be malicious: none takes much more memory than its size suggests.
+"""Read Parquet files of which none takes much more memory than its size suggests.
 
-A file of a few kilobytes can hold any number of equal rows, or one text of any length.
+A file of a few kilobytes can hold any number of equal rows, or one text of any length. How much it
+holds is taken from its own list of contents, the footer; SECURITY.md says what a forged one can do.
 """
 
-from collections.abc import Iterator, Sequence
+import contextlib
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from forecaster.files.parquet_pages import Footer, read_footer, unpacked_bytes
 from forecaster.files.paths import open_for_arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
 _SMALL = 1 << 20  # bytes; a smaller file is read within seconds, whatever it holds
 # Maximum numbers of rows and of unpacked bytes in a small file.
@@ -52,92 +55,80 @@ def most_grid(size: int) -> int | None:
     return _GRID if size <= _SMALL else None
 
 
-def check_parquet(opened: "pa.NativeFile", columns: Sequence[str] | None = None) -> Footer:
-    """Return what a file says that it holds.
+@contextlib.contextmanager
+def open_parquet(source: Path | bytes) -> "Iterator[pq.ParquetFile]":
+    """Open a file, by its path or its bytes, that reads columns of text as dictionaries.
 
-    Only the file's own list of contents is read, and the headers of the pages of ``columns``, the
-    columns that are to be read (None: all).
-
-    Raises ValueError for a table that is much larger than its file.
-    """
-    size = opened.size()
-    footer = read_footer(opened)
-    rows, chunks = footer.rows, footer.chunks
-    if rows > (most := most_rows(size)):
-        raise ValueError(f"{rows:,} rows in {size:,} bytes; expected {most:,} at most")
-    cells = sum(max(0, chunk.values) for chunk in chunks)
-    if cells > (most := most_cells(size)):
-        raise ValueError(f"{cells:,} cells in {size:,} bytes; expected {most:,} at most")
-    most = most_unpacked(size)
-    unpacked = sum(max(0, chunk.unpacked) for chunk in chunks)
-    unpacked = max(unpacked, unpacked_bytes(opened, chunks, most, columns and set(columns)))
-    if unpacked > most:
-        raise ValueError(f"{unpacked:,} bytes when unpacked; expected {most:,} at most")
-    return footer
-
-
-def read_parquet_file(
-    source: Path | bytes, columns: Sequence[str] | None = None, *, checksums: bool = False
-) -> "pa.Table":
-    """Read a whole file, or some of its columns, from a path or from its bytes.
-
-    ``checksums``: whether to verify the checksums of the pages.
+    A dictionary stores a repeated text only once. The checksums of pages are verified.
 
     Raises OSError, and ValueError for another kind of file or one much larger than it seems.
     """
     import pyarrow as pa
-
-    groups = list(parquet_groups(source, columns, checksums=checksums))
-    return groups[0] if len(groups) == 1 else pa.concat_tables(groups)
-
-
-def parquet_groups(
-    source: Path | bytes, columns: Sequence[str] | None = None, *, checksums: bool = False
-) -> Iterator["pa.Table"]:
-    """Yield the row groups of a file, or an empty table; see :func:`read_parquet_file`.
-
-    What pandas noted in the file is left out: it adds nothing to the types of the columns, and
-    pandas fails in many ways if it is damaged.
-    """
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
+    raw = isinstance(source, bytes)
     try:
-        with (
-            pa.BufferReader(source)
-            if isinstance(source, bytes)
-            else open_for_arrow(source) as opened
-        ):
-            size = opened.size()
-            file = pq.ParquetFile(opened, page_checksum_verification=checksums)
-            schema = _without_notes_of_pandas(file.schema_arrow)
-            wanted = schema.names if columns is None else list(columns)
-            check_parquet(opened, wanted)
-            if len(set(schema.names)) < len(schema.names):
-                raise ValueError("two columns of the same name")
-            if missing := set(wanted) - set(schema.names):
-                raise ValueError(f"no column {', '.join(sorted(missing))}")
-            texts = [name for name in wanted if _is_text(schema.field(name).type)]
-            if texts:  # a dictionary stores a repeated text only once
-                options = {"read_dictionary": texts, "page_checksum_verification": checksums}
-                file = pq.ParquetFile(opened, **options)
-            if not file.num_row_groups:
-                yield schema.empty_table().select(wanted)
-            for number in range(file.num_row_groups):
-                many = file.metadata.row_group(number).num_rows > _FEW
-                table = file.read_row_group(number, wanted, use_threads=many).select(wanted)
-                table = table.replace_schema_metadata(schema.metadata)
-                yield _with_plain_texts(table, schema, texts, most_unpacked(size))
+        with pa.BufferReader(source) if raw else open_for_arrow(source) as opened:
+            metadata = pq.ParquetFile(opened).metadata
+            _check_sizes(metadata, opened.size())
+            texts = [field.name for field in schema_of(metadata) if is_text(field.type)]
+            yield pq.ParquetFile(
+                opened, metadata=metadata, read_dictionary=texts, page_checksum_verification=True
+            )
     except pa.ArrowException as error:
         raise ValueError(str(error)) from error
 
 
-def _without_notes_of_pandas(schema: "pa.Schema") -> "pa.Schema":
-    notes = schema.metadata or {}
-    return schema.with_metadata({key: note for key, note in notes.items() if key != b"pandas"})
+def schema_of(metadata: "pq.FileMetaData") -> "pa.Schema":
+    """Return the columns as they were written, without what pandas noted about them.
+
+    The notes add nothing to the types of columns, and pandas fails in many ways at damaged ones.
+    """
+    schema, notes = metadata.schema.to_arrow_schema(), metadata.metadata or {}
+    others = {key: note for key, note in notes.items() if key not in (b"pandas", b"ARROW:schema")}
+    return schema.with_metadata(others)
 
 
-def _is_text(kind: "pa.DataType") -> bool:
+def read_parquet_file(source: Path | bytes, columns: Sequence[str] | None = None) -> "pa.Table":
+    """Read a whole file, or some of its columns; see :func:`parquet_groups`."""
+    import pyarrow as pa
+
+    groups = list(parquet_groups(source, columns))
+    return groups[0] if len(groups) == 1 else pa.concat_tables(groups)
+
+
+def parquet_groups(
+    source: Path | bytes,
+    columns: Sequence[str] | None = None,
+    groups: Iterable[int] | None = None,
+    categories: Collection[str] = (),
+) -> "Iterator[pa.Table]":
+    """Yield the row groups of a file, or an empty table if it has none.
+
+    - ``columns``, ``groups``: the columns and the row groups to read; None: all
+    - ``categories``: the columns of text that stay dictionaries
+
+    Raises what :func:`open_parquet` raises, and ValueError for a column that is missing or nested.
+    """
+    with open_parquet(source) as file:
+        schema = schema_of(file.metadata)
+        wanted = schema.names if columns is None else list(columns)
+        _check_columns(schema, wanted)
+        plain = [n for n in wanted if is_text(schema.field(n).type) and n not in categories]
+        most = most_unpacked(len(source) if isinstance(source, bytes) else source.stat().st_size)
+        if not file.num_row_groups:
+            yield schema.empty_table().select(wanted)
+        for number in range(file.num_row_groups) if groups is None else groups:
+            many = file.metadata.row_group(number).num_rows > _FEW
+            table = file.read_row_group(number, wanted, use_threads=many).select(wanted)
+            for name in plain:
+                at, text = wanted.index(name), _plain_text(table, name, most)
+                table = table.set_column(at, name, text.cast(schema.field(name).type))
+            yield table.replace_schema_metadata(schema.metadata)
+
+
+def is_text(kind: "pa.DataType") -> bool:
+    """Return whether a column of this type holds text or bytes."""
     import pyarrow.types as types
 
     kind = kind.value_type if types.is_dictionary(kind) else kind
@@ -145,32 +136,45 @@ def _is_text(kind: "pa.DataType") -> bool:
     return any(check(kind) for check in checks)
 
 
-def _with_plain_texts(
-    table: "pa.Table", schema: "pa.Schema", texts: Sequence[str], most: int
-) -> "pa.Table":
-    """Return the table with texts in dictionaries only where the file's schema has them.
+def _check_sizes(metadata: "pq.FileMetaData", size: int) -> None:
+    """Raise ValueError for a table that is much larger than its file of ``size`` bytes."""
+    rows, groups = metadata.num_rows, map(metadata.row_group, range(metadata.num_row_groups))
+    for count, what, most in (
+        (rows, "rows", most_rows(size)),
+        (rows * metadata.num_columns, "cells", most_cells(size)),
+        (sum(group.total_byte_size for group in groups), "unpacked bytes", most_unpacked(size)),
+    ):
+        if count > most:
+            raise ValueError(f"{count:,} {what} in {size:,} bytes; expected {most:,} at most")
 
-    Raises ValueError if the plain texts would take more than ``most`` bytes.
+
+def _check_columns(schema: "pa.Schema", wanted: list[str]) -> None:
+    """Raise ValueError unless each of these columns is there once, and is not nested."""
+    import pyarrow.types as types
+
+    counts = Counter(schema.names)
+    if missing := set(wanted) - set(counts):
+        raise ValueError(f"no column {', '.join(sorted(missing))}")
+    for name in wanted:
+        if counts[name] > 1:
+            raise ValueError(f"column {name!r} appears twice; keep one")
+        if types.is_nested(kind := schema.field(name).type):
+            raise ValueError(f"column {name!r}: expected numbers, dates or text; got {kind}")
+
+
+def _plain_text(table: "pa.Table", name: str, most: int) -> "pa.ChunkedArray":
+    """Return a column of dictionaries if its texts take ``most`` bytes when all are written out.
+
+    Raises ValueError if they take more, or are not UTF-8.
     """
-    for name in texts:
-        column = table.column(name)
-        # Bytes that are not UTF-8 fail here, not later where they are read.
-        column.validate(full=True)
-        if (size := _size_of(column)) > most:
-            raise ValueError(f"column {name!r}: {size:,} bytes of text; expected {most:,} at most")
-        at = table.column_names.index(name)
-        table = table.set_column(at, schema.field(name), column.cast(schema.field(name).type))
-    return table
-
-
-def _size_of(column: "pa.ChunkedArray") -> int:
-    """Return the bytes that the texts in a column of dictionaries take when all are written out."""
     import pyarrow.compute as pc
 
+    column = table.column(name)
+    column.validate(full=True)
     size = 0
     for chunk in column.chunks:
-        if len(chunk.dictionary):
-            lengths = pc.call_function("binary_length", [chunk.dictionary])
-            of_rows = lengths.take(chunk.indices).cast("int64")
-            size += pc.call_function("sum", [of_rows]).as_py() or 0
-    return size
+        lengths = pc.call_function("binary_length", [chunk.dictionary]).take(chunk.indices)
+        size += pc.call_function("sum", [lengths]).as_py() or 0
+    if size > most:
+        raise ValueError(f"column {name!r}: {size:,} bytes of text; expected {most:,} at most")
+    return column

@@ -128,18 +128,18 @@ def test_a_partitioned_data_set(tmp_path):
 
 
 def test_only_needed_columns_of_a_parquet_file_are_read(tmp_path):
-    count = 1000
+    count = 4000
     table = pa.table(
         {
             "ticker": ["AAPL"] * count, "date": pd.bdate_range("2020-01-01", periods=count),
-            "close": np.arange(count, dtype=float), "news": ["x" * 1000] * count,
+            "close": np.arange(count, dtype=float), "news": ["xyz"] * count,
         }
     )  # fmt: skip
     path = tmp_path / "wide.parquet"
-    pq.write_table(table, path)
+    pq.write_table(table, path, row_group_size=count // 2)
     raw = path.read_bytes()
-    # A damaged column that is not needed goes unnoticed, because it is not read.
-    column = pq.ParquetFile(path).metadata.row_group(0).column(3)
+    # Of a column that is not needed only the first rows are read, so damage behind goes unnoticed.
+    column = pq.ParquetFile(path).metadata.row_group(1).column(3)
     at = column.dictionary_page_offset or column.data_page_offset
     path.write_bytes(raw[:at] + b"\xff" * 8 + raw[at + 8 :])
     with pytest.raises(OSError):
@@ -169,10 +169,17 @@ def test_a_file_that_declares_billions_of_rows_is_refused_unread(tmp_path):
     path.write_bytes(raw[: -8 - length] + footer + len(footer).to_bytes(4, "little") + b"PAR1")
     assert pq.ParquetFile(path).metadata.num_rows == declared
     tracemalloc.start()
-    with pytest.raises(DataError, match=r"declares 6,000,000,000 rows of 3 columns.*GiB.*Split"):
+    with pytest.raises(DataError, match=r"6,000,000,000 rows in 4,[0-9,]+ bytes; expected"):
         read_series(path)
     assert tracemalloc.get_traced_memory()[1] < 2**20 and pa.total_allocated_bytes() < 2**28
     tracemalloc.stop()
+
+
+def test_a_file_that_does_not_fit_into_memory_is_refused_unread(tmp_path, monkeypatch):
+    prices("AAA", 300).to_parquet(tmp_path / "p.parquet", index=False)
+    monkeypatch.setattr("forecaster.ingest.tables.parquet.free_memory", lambda: 10_000)
+    with pytest.raises(DataError, match=r"declares 300 rows of 7 columns.*GiB.*Split"):
+        read_series(tmp_path / "p.parquet")
 
 
 cells = st.one_of(

@@ -24,10 +24,13 @@ def bombs():
     one, name = pa.array(np.ones(rows)), pa.array(["a"] * rows)
     return {
         "a name": ({"unique_id": repeated, "ds": days, "y": one}, "'unique_id': a text of more"),
-        "dates": ({"unique_id": name, "ds": repeated, "y": one}, "'ds': a text of more than 1,000"),
+        "dates": (
+            {"unique_id": name, "ds": repeated, "y": one},
+            "'ds': 2,000,000,000 bytes of text; expected",
+        ),
         "names": (
             {"unique_id": [f"{long}{i}" for i in range(500)], "ds": days[:500], "y": one[:500]},
-            "'unique_id': a text of more than 1,000 characters; expected names and dates",
+            "'unique_id': a text of more than 1,000 characters; expected names",
         ),
         "lists": (
             {"unique_id": name, "ds": days, "y": pa.array([[1.0] * 100] * rows)},

@@ -4,8 +4,7 @@ import hashlib
 import json
 import re
 import urllib.parse
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,9 +13,6 @@ from forecaster.files import read_parquet_file
 from forecaster.home import file_name
 from forecaster.ingest.store.index import SeriesEntry
 from forecaster.series import show_time
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 # A file of flags has only a hash in its name; the file of a series "flags.x" is
 # flags.x~12345678....
@@ -77,7 +73,7 @@ def encode(
 
 def described_by(raw: bytes, file: str) -> tuple[str, SeriesEntry]:
     """Return the name and entry of a series from the content and the name of its file."""
-    table = read_raw(raw)
+    table = read_parquet_file(raw)
     metadata = table.schema.metadata or {}
     if _META in metadata:
         described = json.loads(metadata[_META])
@@ -89,7 +85,7 @@ def described_by(raw: bytes, file: str) -> tuple[str, SeriesEntry]:
 
 def decode(raw: bytes) -> pd.DataFrame:
     """Return a series from the content of its file, as :func:`encode` takes it."""
-    table = read_raw(raw)
+    table = read_parquet_file(raw)
     frame = table.to_pandas()
     described = json.loads((table.schema.metadata or {}).get(_META, b"{}"))
     if units := described.get(UNITS):
@@ -107,11 +103,6 @@ def _entry(raw: bytes, file: str, described: dict[str, Any], times: pd.Series) -
         asked_from=described["asked_from"],
         timezone=described["timezone"],
     )
-
-
-def read_raw(raw: bytes, columns: Sequence[str] | None = None) -> "pa.Table":
-    """Read the bytes of a Parquet file, or some of its columns, and verify its page checksums."""
-    return read_parquet_file(raw, columns, checksums=True)
 
 
 def schema_of(raw: bytes) -> Schema:
@@ -140,7 +131,7 @@ def arrays(raw: bytes) -> Arrays:
     """Return a series' file as arrays.
 
     The hash of the bytes must be known to be right. So the checksums and sizes of pages, which
-    :func:`read_raw` verifies, are not: that would take twice as long as reading them.
+    :func:`read_parquet_file` verifies, are not: that would take twice as long as reading them.
 
     Raises OSError or ValueError for another kind of file.
     """

@@ -13,21 +13,15 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from forecaster.errors import DataError
-from forecaster.files import check_parquet, open_for_arrow
+from forecaster.files import is_text, open_parquet, parquet_groups, schema_of
 from forecaster.ingest.tables.csv_file import Table
 from forecaster.ingest.tables.file_reader import frames_of, join
 from forecaster.ingest.tables.numbers import Decimal
-from forecaster.ingest.tables.parquet import (
-    check_content,
-    is_number,
-    is_text,
-    is_time,
-    read_parquet,
-)
+from forecaster.ingest.tables.parquet import is_number, is_time, read_parquet
 from forecaster.ingest.tables.roles import canonical
 
 if TYPE_CHECKING:
-    import pyarrow.parquet as pq
+    import pyarrow as pa
 
 LEAST_ROWS = 3_000_000  # files with fewer rows are read whole
 _BLOCK, LARGEST_GROUP = 2_000_000, 8_000_000  # rows in a block, and in the largest row group
@@ -52,23 +46,14 @@ class Blocks:
         Small files, files with another layout and invalid ones are read whole; for invalid ones
         the reader of whole files then raises the error.
         """
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
         try:
-            with open_for_arrow(path) as opened, pq.ParquetFile(opened) as file:
-                column = _column_of_names(file, path)
+            with open_parquet(path) as file:
+                column = _column_of_names(schema_of(file.metadata))
                 sizes = [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)]
-                if column is None or sum(sizes) < LEAST_ROWS or max(sizes) > LARGEST_GROUP:
-                    return None
-                footer = check_parquet(opened, [column])
-                check_content(path, footer, [column], [column], range(len(sizes)))
-            with (
-                open_for_arrow(path) as opened,
-                pq.ParquetFile(opened, read_dictionary=[column]) as file,
-            ):
-                names = [_names(file, group, column) for group in range(len(sizes))]
-        except (OSError, ValueError, pa.ArrowException, DataError):
+            if column is None or sum(sizes) < LEAST_ROWS or max(sizes) > LARGEST_GROUP:
+                return None
+            names = [_names(group[0]) for group in parquet_groups(path, [column], None, [column])]
+        except (OSError, ValueError):
             return None
         return _blocks(path, names, sizes)
 
@@ -93,29 +78,24 @@ class Blocks:
             yield left
 
     def _frames(self, groups: list[int], decimal: Decimal | None) -> dict[str, pd.DataFrame]:
-        import pyarrow as pa
-
         try:
             table = Table(read_parquet(self.path, groups=groups), plain_points=False)
-        except (OSError, ValueError, pa.ArrowException) as error:
+        except (OSError, ValueError) as error:
             raise DataError(f"{self.path}: cannot be read: {str(error).splitlines()[0]}") from error
         return frames_of(table, self.path, decimal=decimal)
 
 
-def _column_of_names(file: "pq.ParquetFile", path: Path) -> str | None:
+def _column_of_names(schema: "pa.Schema") -> str | None:
     """Return the column of names; None unless one other column holds times and the rest numbers."""
-    schema = file.schema_arrow
-    names = [f.name for f in schema if canonical(f.name) == "unique_id" and is_text(path, f)]
+    names = [f.name for f in schema if canonical(f.name) == "unique_id" and is_text(f.type)]
     times = [f.name for f in schema if canonical(f.name) == "ds" and is_time(f.type)]
     others = [f for f in schema if f.name not in (*names, *times)]
     plain = all(is_number(f.type) and canonical(f.name) not in ("unique_id", "ds") for f in others)
     return names[0] if len(names) == len(times) == 1 and others and plain else None
 
 
-def _names(file: "pq.ParquetFile", group: int, column: str) -> set[str]:
-    return {
-        str(n or "").strip() for n in file.read_row_group(group, [column])[0].unique().to_pylist()
-    }
+def _names(column: "pa.ChunkedArray") -> set[str]:
+    return {str(name or "").strip() for name in column.unique().to_pylist()}
 
 
 def _blocks(path: Path, names: list[set[str]], sizes: list[int]) -> Blocks | None:
