@@ -1,7 +1,6 @@
 from . import recurrence as recurrence
 from .adapters.equinox_modules import equinox_functions as equinox_functions
 from .adapters.functions import Functions as Functions
-from .adapters.keras_models import keras_functions as keras_functions
 from .adapters.layers import GRU as GRU
 from .adapters.layers import LSTM as LSTM
 from .adapters.linen_modules import linen_functions as linen_functions

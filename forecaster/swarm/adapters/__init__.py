@@ -1,4 +1,4 @@
-"""Turn networks written with Flax, Linen, Equinox or Keras into pure functions of one member.
+"""Turn networks written with Flax, Linen or Equinox into pure functions of one member.
 
 Knows those libraries and the recurrences. Must not know how members train.
 """

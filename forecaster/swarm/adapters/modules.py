@@ -64,7 +64,7 @@ _KINDS = {  # by library: the class of its modules, and what to give instead of 
     "flax.nnx": ("Module", "the class or a function that makes it, as in lambda rngs: {name}(...)"),
     "flax.linen": ("Module", "swarm.linen_functions(module, example of its input)"),
     "equinox": ("Module", "swarm.equinox_functions(make), as in make = lambda key: {name}(...)"),
-    "keras": ("Model", "swarm.keras_functions(model)"),
+    "keras": ("Model", "two functions (init, apply), of which apply calls its stateless_call"),
     "torch.nn": (
         "Module",
         "the same network of flax.nnx, as in lambda rngs: nnx.Linear(3, 1, rngs=rngs), since JAX "
