@@ -354,11 +354,7 @@ time_goes_by() {
     run 0 ingest --source files:prices.csv
 }
 
-files_get_smaller() {
-    run 0 compress daily
-    says "int8" "CRPS"
-    run 0 compress daily --write small
-    says "Saved:"
+runs_are_removed() {
     run 0 runs remove invented hourly
     says "Removed invented"
     refuses 2 "no run 'hourly'" predict north --run hourly
@@ -388,7 +384,7 @@ forecasts_are_made
 forecasts_are_written
 models_are_judged
 time_goes_by
-files_get_smaller
+runs_are_removed
 
 printf '\nAs expected: %s commands, %s of them refused as they must be, in %s s\n' \
     "$commands" "$refusals" "$SECONDS"

@@ -13,7 +13,6 @@ import click
 from forecaster import __version__
 from forecaster.cli.adjust import adjust
 from forecaster.cli.benchmark import benchmark
-from forecaster.cli.compress import compress
 from forecaster.cli.daily import daily
 from forecaster.cli.evaluate import evaluate, report
 from forecaster.cli.fit import fit
@@ -105,7 +104,6 @@ def main() -> None:
     forecaster status                       stored data, problems in them, trained runs
     forecaster prune                        what a home no longer needs; --yes removes it
     forecaster export --output prices.csv   stored prices for other programs
-    forecaster compress                     what a smaller model file would save and cost
     forecaster benchmark                    how fast this machine trains, beside PyTorch
 
     Exit codes: 0 done; 1 error; 2 wrong usage; 3 done for some series, the others named;
@@ -116,6 +114,6 @@ def main() -> None:
 
 for command in (
     ingest, fit, predict, daily, scorecard, runs, evaluate, report, status, tickers, adjust, prune,
-    export, compress, benchmark,
+    export, benchmark,
 ):  # fmt: skip
     main.add_command(command)

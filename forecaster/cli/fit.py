@@ -27,7 +27,7 @@ from forecaster.cli.shared import (
     source_options,
 )
 from forecaster.cli.tables import console, show_facts
-from forecaster.config import TRANSFORMS
+from forecaster.config import ENCODINGS, TRANSFORMS
 from forecaster.errors import UsageError, listed
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _SETTINGS = (
     "horizon", "lookback", "validation", "model", "head", "hidden", "training", "epochs",
-    "transform", "season", "market", "premium", "start", "members", "precision",
+    "transform", "season", "market", "premium", "start", "members", "precision", "encoding",
 )  # fmt: skip
 
 
@@ -99,6 +99,12 @@ _SETTINGS = (
     type=click.Choice(["float32", "bfloat16"]),
     help="Precision of the matrix products of LSTM and GRU; bfloat16 is faster on some processors "
     "(see `status`).  [default: float32]",
+)
+@click.option(
+    "--encoding",
+    type=click.Choice(ENCODINGS),
+    help="Write the weights in less space: in half precision, as bytes, or without the smallest "
+    "ones; small, as bytes with calibration in half precision, costs least.  [default: none]",
 )
 @click.option(
     "--tune",

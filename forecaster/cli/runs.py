@@ -137,8 +137,8 @@ def _row(run: "Run") -> list[str]:
 
 
 def _model(run: "Run") -> str:
-    by = run.provenance.get("compressed_by")
-    return f"{run.networks}{f', {by}' if by else ''}"
+    by = run.provenance.get("compressed_by", run.config.encoding)  # by an earlier version
+    return f"{run.networks}{'' if by == 'none' else f', {by}'}"
 
 
 def _median(values: Sequence[float | None]) -> str:

@@ -10,7 +10,6 @@ from .layout import FIXED_QUANTILES as FIXED_QUANTILES
 from .layout import fixed_columns as fixed_columns
 from .memory import parse_memory as parse_memory
 from .predicting import Prediction as Prediction
-from .predicting import compress_from_home as compress_from_home
 from .predicting import predict_from_home as predict_from_home
 from .pruning import Unneeded as Unneeded
 from .pruning import find_unneeded as find_unneeded

@@ -1,4 +1,4 @@
-"""Forecast with a saved model, and compare smaller files of it."""
+"""Forecast with a saved model."""
 
 import contextlib
 import dataclasses
@@ -35,7 +35,7 @@ from forecaster.forecasting import (
     simulate,
     sums_of,
 )
-from forecaster.home import Home, run_name
+from forecaster.home import Home
 from forecaster.ingest import CovariateFiles, Date, Proposal, Reading
 from forecaster.pipeline.lateness import (
     Ends,
@@ -49,15 +49,11 @@ from forecaster.record import Made, keep
 from forecaster.series import LatestRows, Panel, latest_rows_said, warn_of_latest_rows
 from forecaster.skipped import Kind, Skipped
 from forecaster.storage import (
-    METHODS,
     OpenRun,
     SinceFit,
     StoredRows,
     choose_run,
-    compare,
     forecasting_panel,
-    load,
-    save_run,
     stored_ends,
     stored_newcomers,
     under_new_names,
@@ -476,40 +472,6 @@ def _keep(home: Home, made: Made, on_notice: Callable[[str], None] | None) -> No
     except WriteError as error:
         if on_notice is not None:
             on_notice(f"Warning: not in the record, so `scorecard` will not know of it: {error}")
-
-
-def compress_from_home(
-    home: Home,
-    run: str | Path | None = None,
-    method: str | None = None,
-    on_method: Callable[[int, int], None] | None = None,
-    on_notice: Callable[[str], None] | None = None,
-) -> tuple[pd.DataFrame, Path | None]:
-    """Compare smaller files of a run on the stored prices.
-
-    - ``run``, ``on_notice``: as for :func:`predict_from_home`
-    - ``method``: one of :data:`forecaster.storage.METHODS`, to be written as a new run
-    - ``on_method(done, total)``: called after each method
-
-    Returns the comparison, and the folder of the new run, if any. Raises UsageError when the run is
-    compressed already.
-    """
-    swarm.keep_compiled(home.cache)
-    folder = choose_run(home, run, None, on_notice)
-    model = load(folder)
-    if origin := model.provenance.get("compressed_from"):
-        raise UsageError(
-            f"{run_name(folder)} is compressed already; name the run it was made from: "
-            f"`forecaster compress {origin}`"
-        )
-    panel = forecasting_panel(home, model, list(model.ids)).panel
-    panel = _with_covariates(panel, model, CovariateFiles(), home, folder)
-    table = compare(model, panel, on_method)
-    if method is None:
-        return table, None
-    provenance = {**model.provenance, "compressed_from": run_name(folder), "compressed_by": method}
-    model = dataclasses.replace(model, provenance=provenance)
-    return table, save_run(home, model, METHODS[method])
 
 
 def _first_fit(run: OpenRun) -> np.datetime64 | None:

@@ -87,7 +87,7 @@ def update_run(
     new = dataclasses.replace(new, provenance=provenance)
     with missing_dates_said(), latest_rows_said():
         predict(new.only(done[:1]), panel.only(done[:1]))  # tests that the saved model can forecast
-    saved = save_run(home, new, name=name)
+    saved = save_run(home, new, name)
     facts = RunFacts.of(OpenRun.of(saved), new.only(new.ids[:1]))
     seconds = time.perf_counter() - began
     named = set(model.ids if tickers is None else wanted)

@@ -1,6 +1,4 @@
-from .model.compression import METHODS as METHODS
-from .model.compression import compare as compare
-from .model.compression import recommend as recommend
+from .model.encoding import METHODS as METHODS
 from .model.encoding import Encoding as Encoding
 from .model.files import check_whole as check_whole
 from .model.files import save as save

@@ -114,13 +114,6 @@ class Shards(Fit):
         )
 
 
-class Compress(Fit):
-    arguments = ("compress", "{old}", "--write", "int8", "--home", "{folder}/home")
-
-    def again(self, folder, *, done):
-        return STATUS if done else self.arguments  # another fit would make another run
-
-
 class Predict(Command):
     arguments = ("predict", "--all", "--output", "{folder}/out/f.csv", "--overwrite",
                  "--home", "{folder}/home")  # fmt: skip
@@ -192,7 +185,7 @@ class Move(Ingest):
 
 
 COMMANDS: dict[str, type[Command]] = {
-    "fit": Fit, "shards": Shards, "compress": Compress, "predict": Predict, "picture": Picture,
+    "fit": Fit, "shards": Shards, "predict": Predict, "picture": Picture,
     "export": Export, "parquet": ExportParquet, "evaluate": Evaluate, "ingest": Ingest,
     "move": Move,
 }  # fmt: skip

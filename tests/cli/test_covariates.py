@@ -127,7 +127,6 @@ def test_only_a_run_of_the_home_opens_the_files_that_it_names(files, settings):
     said = error("predict", "--all", "--run", theirs, *home, code=2)
     assert "plans.csv: not opened: the run" in said and "predict --future FILE" in said
     assert error("predict", "--all", "--run", "linked", *home, code=2)
-    assert error("compress", theirs, *home, code=2)
     named = ("--future", files / "plans.csv")
     assert run("predict", "--all", "--run", theirs, *named, *home).exit_code == 0
 

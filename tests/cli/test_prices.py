@@ -1,5 +1,7 @@
 """Tests of the commands about stored prices, as a user types them."""
 
+import json
+
 import pandas as pd
 import pytest
 
@@ -103,17 +105,15 @@ def test_a_fit_until_a_day_looks_at_no_later_one(tmp_path, monkeypatch):
     }
 
 
-def test_a_smaller_file_is_compared_and_written(home, tmp_path):
-    import shutil
-
-    shutil.copytree(home, tmp_path / "home")
-    result = run("compress", "--write", "int8", "--home", tmp_path / "home")
-    assert result.exit_code == 0 and "pruned-50" in result.stdout and "orth it" in result.stdout
-    assert "Saved: " in result.stdout
-    assert run("predict", "AAPL", "--home", tmp_path / "home").exit_code == 0
-    assert "is compressed already; name the run it was made from" in error(
-        "compress", "--home", tmp_path / "home", code=2
-    )
+def test_a_fit_writes_a_smaller_file(tmp_path, settings):
+    home = ("--home", tmp_path / "home")
+    source = ("--source", "simulated", "--start", "2024-01-01", "--tickers", "AAPL")
+    done = run("fit", *source, "--config", settings, "--encoding", "int8", *home)
+    assert done.exit_code == 0, done.output
+    (rest,) = tmp_path.rglob("model.json")
+    assert json.loads(rest.read_text())["encoding"]["weights"] == "int8"
+    assert "LSTM 4, int8" in run("runs", *home).stdout
+    assert run("predict", "AAPL", *home).exit_code == 0
 
 
 def test_status_names_what_is_not_there(home):

@@ -79,7 +79,7 @@ def test_the_home_before_a_subcommand_counts_also_beside_the_environment(two, mo
     assert run("runs", "--home", "/none", "remove", "real", "--home", two).exit_code == 0
 
 
-def test_predict_and_compress_say_which_run_they_take(two):
+def test_predict_says_which_run_it_takes(two):
     shutil.copytree(two.find_run("demo"), two.models / "20200601-000000-000.old")
     rest = two.find_run("real") / "model.json"
     rest.write_text(rest.read_text().replace('"AAPL"', '"GONE"'))
@@ -89,8 +89,6 @@ def test_predict_and_compress_say_which_run_they_take(two):
     other = run("predict", "AAPL", "--run", "old", "--format", "json", "--home", two)
     assert other.stdout == done.stdout and "Run:" not in other.stderr
     assert "no run 'ol'" in error("predict", "AAPL", "--run", "ol", "--home", two, code=2)
-    refused = error("compress", "--home", two, code=1)  # the prices of ``real`` are not stored
-    assert refused.startswith("Run: real (files:/nowhere.csv")
 
 
 def test_a_fit_with_a_name_that_is_taken_is_refused_before_anything_is_fetched(two):

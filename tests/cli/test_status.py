@@ -30,7 +30,7 @@ def test_a_model_of_the_library_is_shown(saved, home):
     assert shown.stdout.count("LSTM 4") == 2 and shown.stdout.count("unknown") == 2
 
 
-@pytest.mark.parametrize("words", [("predict", "KO"), ("predict", "--all"), ("compress",)])
+@pytest.mark.parametrize("words", [("predict", "KO"), ("predict", "--all")])
 def test_a_model_of_the_library_cannot_be_forecast_from_stored_prices(saved, words):
     said = error(*words, "--home", saved.parents[1], code=1)
     assert "does not say where its data are" in said and "fc.predict(fc.load(" in said

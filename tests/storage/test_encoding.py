@@ -1,15 +1,17 @@
 """Arrays that are written in fewer bytes are read as they were, within what the type holds."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
-from forecaster.storage.model import compression
-from forecaster.storage.model.encoding import Encoding
+import forecaster as fc
+from forecaster.config import ENCODINGS
+from forecaster.errors import ModelError, UsageError
+from forecaster.storage import METHODS, Encoding, load, save
 
 
-@pytest.mark.parametrize(
-    "encoding", [*compression.METHODS.values(), Encoding("float16", 0.3, "float16")]
-)
+@pytest.mark.parametrize("encoding", [*METHODS.values(), Encoding("float16", 0.3, "float16")])
 def test_what_is_written_is_read(encoding):
     random = np.random.default_rng(0)
     arrays = {
@@ -34,3 +36,26 @@ def test_what_is_written_is_read(encoding):
         if encoding.weights == "float32" and encoding.pruned:
             assert lost.max() <= np.abs(one[other != 0]).min()
     np.testing.assert_allclose(read["scores"], arrays["scores"], rtol=1e-3, atol=1e-3)
+
+
+def test_a_model_is_smaller_and_forecasts_nearly_the_same(model, panel, tmp_path):
+    plain = save(model, tmp_path / "plain")
+    config = dataclasses.replace(model.config, encoding="small")
+    networks = dataclasses.replace(model.networks, config=config)
+    small = save(dataclasses.replace(model, networks=networks), tmp_path / "small")
+    sizes = [(run / "model.safetensors").stat().st_size for run in (plain, small)]
+    assert sizes[1] < 0.6 * sizes[0]
+    plain_forecast, forecast = fc.predict(load(plain), panel), fc.predict(load(small), panel)
+    np.testing.assert_allclose(forecast["LSTM"], plain_forecast["LSTM"], rtol=1e-3)
+    width = (plain_forecast["LSTM-hi-80"] - plain_forecast["LSTM-lo-80"]).to_numpy()
+    np.testing.assert_allclose(forecast["LSTM-hi-80"] - forecast["LSTM-lo-80"], width, rtol=2e-2)
+    text = (small / "model.json").read_text()
+    (small / "model.json").write_text(text.replace('"int8"', '"int3"'))
+    with pytest.raises(ModelError, match="not a model of this program"):
+        load(small)
+
+
+def test_the_settings_name_every_encoding():
+    assert list(METHODS) == list(ENCODINGS)
+    with pytest.raises(UsageError, match="encoding: expected one of none, float16, int8"):
+        fc.Config(encoding="int4")

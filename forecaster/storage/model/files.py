@@ -29,7 +29,7 @@ from forecaster.storage.model.checking import (
     read_bytes,
     read_json,
 )
-from forecaster.storage.model.encoding import Encoding
+from forecaster.storage.model.encoding import METHODS, Encoding
 from forecaster.storage.model.widths import widths_to_json
 
 if TYPE_CHECKING:  # the facts of a run are read without JAX
@@ -42,7 +42,7 @@ ARRAYS, REST = "model.safetensors", "model.json"
 def save(model: "Model", folder: str | Path, encoding: Encoding | None = None) -> Path:
     """Write a model into a new folder, whole or not at all, and return the folder.
 
-    ``encoding``: makes the file smaller; see :data:`METHODS`.
+    ``encoding``: how weights are written, see :data:`METHODS`; None: as the model's settings say
 
     Raises ModelError when the folder exists, WriteError when it cannot be written.
     """
@@ -72,7 +72,7 @@ def write_model(model: "Model", folder: Path, encoding: Encoding | None = None) 
     arrays["scores"] = model.normal_scores
     if (drift := model.networks.drift) is not None:
         arrays |= {f"drift/{name}": part for name, part in drift._asdict().items()}
-    encoding = encoding or Encoding()
+    encoding = encoding or METHODS[model.config.encoding]
     arrays = encoding.write(arrays)
     raw = to_bytes({name: np.ascontiguousarray(leaf) for name, leaf in arrays.items()})
     rest = {
@@ -107,12 +107,10 @@ def write_rest(folder: Path, rest: Mapping[str, Any]) -> None:
     (folder / REST).write_text(text, encoding="utf-8")
 
 
-def save_run(
-    home: Home, model: "Model", encoding: Encoding | None = None, name: str | None = None
-) -> Path:
+def save_run(home: Home, model: "Model", name: str | None = None) -> Path:
     """Save a model as a new run; see :func:`as_new_run`."""
     kind = model.config.column.lower()
-    return as_new_run(home, kind, name, lambda folder: save(model, folder, encoding))
+    return as_new_run(home, kind, name, lambda folder: save(model, folder))
 
 
 def as_new_run(home: Home, kind: str, name: str | None, write: Callable[[Path], Path]) -> Path:
