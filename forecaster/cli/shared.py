@@ -77,7 +77,7 @@ tickers_option = click.option(
     "--tickers",
     metavar="FILE|LIST",
     help="Tickers separated by commas, or a file with one a line; sp500.txt and dow30.txt are "
-    "included. Or a file of members over time: date,tickers or ticker,start,end.  "
+    "included. Or a file of members over time: ticker,start,end.  "
     "[default: every series of the source]",
 )
 

@@ -346,7 +346,7 @@ def test_helps_tell_the_defaults_of_the_configuration(command):
 
 def test_sums_of_groups_are_shown_written_and_named_where_one_lacks_a_series(home, tmp_path):
     groups, file = tmp_path / "groups.csv", tmp_path / "sums.parquet"
-    groups.write_text("ticker,group,shares\naapl,mine,10\nKO,mine,5\nAAPL,long,1\n")
+    groups.write_text("ticker,group,weight\naapl,mine,10\nKO,mine,5\nAAPL,long,1\n")
     shown = run("predict", "--sum", groups, "--home", home)
     assert shown.exit_code == 0, shown.output
     assert "mine" in shown.stdout and "group" in shown.stdout

@@ -100,7 +100,7 @@ def prepared(tmp_path_factory, settings) -> Path:
     (folder / "watchlist.txt").write_text("\n".join(peers))
     shutil.copy(settings, folder / "small.toml")
     (folder / "sectors.csv").write_text("ticker,group\nAAPL,Tech\nMSFT,Tech\nGE,Other\nFB,Other\n")
-    (folder / "portfolios.csv").write_text("ticker,group,shares\nAAPL,mine,10\nGE,mine,5\n")
+    (folder / "portfolios.csv").write_text("ticker,group,weight\nAAPL,mine,10\nGE,mine,5\n")
     market = Market()
     table = pd.concat([market._prices(name) for name in NAMES])
     table = table.rename(columns={"unique_id": "ticker", "ds": "date"})

@@ -224,7 +224,7 @@ def test_the_commands_evaluate_and_report(tmp_path, settings):
     source = ("--source", "simulated", "--tickers", tickers, "--home", home)
     sectors, others = tmp_path / "sectors.csv", tmp_path / "others.csv"
     sectors.write_text("ticker,group\naapl,Tech\nKO,Drinks\n")
-    others.write_text("ticker,sector\nXOM,Energy\naapl,Tech\n")
+    others.write_text("ticker,group\nXOM,Energy\naapl,Tech\n")
     done = run(
         "evaluate", *source, *small, "--baselines", "ewma", "--output", output, "--groups", sectors
     )  # fmt: skip
@@ -250,7 +250,7 @@ def test_the_commands_evaluate_and_report(tmp_path, settings):
     assert f"Groups: {tmp_path / 'new-groups.csv'}" in other.stdout
     groups = pd.read_csv(tmp_path / "new-groups.csv")
     assert set(groups["group"]) == {"Energy", "Tech"} and (groups["series"] == 1).all()
-    others.write_text("ticker,sector\nKO,Drinks\n")
+    others.write_text("ticker,group\nKO,Drinks\n")
     assert "no group for any of the 2 series" in error("report", output, "--groups", others, code=2)
     assert "no group for any of the 2 series" in error(
         "evaluate", *source, *small, "--groups", others, "--output", tmp_path / "x", code=2

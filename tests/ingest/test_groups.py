@@ -19,9 +19,8 @@ def read(folder, text: str):
     [
         "ticker,group\naapl,Tech\nbrk.b,Banks\nZZZ,Other\n",
         "Group;Ticker\nTech;AAPL\nBanks;BRK-B\n",
-        "sep=;\nSymbol;Security;GICS Sector\nAAPL;Apple;Tech\nBRK.B;Berkshire;Banks\n",
-        "unique_id\tcategory\nAAPL\tTech\nBRK-B\tBanks\nXOM\t\n",
-        "Ticker,Industry,Since\nAAPL,Tech,1980\nBRK-B,Banks,1965\n",
+        "sep=;\nSymbol;Security;Group\nAAPL;Apple;Tech\nBRK.B;Berkshire;Banks\n",
+        "unique_id\tgroup\nAAPL\tTech\nBRK-B\tBanks\nXOM\t\n",
         "ticker,group\n# a comment\nAAPL,Tech\nAAPL,Tech\nbrk-b,Banks\n",
     ],
 )
@@ -42,11 +41,14 @@ def test_any_names_may_be_grouped_and_come_out_as_the_series_write_them(tmp_path
         ("", "nothing in it; expected a header ticker,group"),
         (
             "AAPL,Tech\n",
-            "are AAPL, Tech, none of them ticker, symbol or unique_id; expected",
+            "the columns are AAPL, Tech; expected a header ticker,group",
         ),
-        ("ticker,name,price\nAAPL,Apple,3\n", "ticker, name, price, none of them group; expected"),
-        ("ticker,team\nAAPL,Tech\n", "line 1: the columns are ticker, team, none of them group"),
-        ("series,group\nH1,Power\n", "none of them ticker, symbol or unique_id"),
+        ("ticker,name,price\nAAPL,Apple,3\n", "the columns are ticker, name, price; expected"),
+        (
+            "ticker,sector\nAAPL,Tech\n",
+            "the columns are ticker, sector; expected a header ticker,group",
+        ),
+        ("series,group\nH1,Power\n", "the columns are series, group; expected"),
         ("ticker,group\n", "no ticker with a group"),
         ("ticker,group\nAAPL,\n", "no ticker with a group"),
         ("ticker,group\n,Tech\n", "line 2: no ticker; expected"),
@@ -77,7 +79,7 @@ def test_a_missing_file_says_which(tmp_path):
 
 def test_weights_of_several_groups_are_read(tmp_path):
     path = tmp_path / "groups.csv"
-    path.write_text("Ticker;Sector;Shares\nAAPL;Tech;1.5\nBRK.B;Banks;-2\nAAPL;Mine;3\n")
+    path.write_text("Ticker;Group;Weight\nAAPL;Tech;1.5\nBRK.B;Banks;-2\nAAPL;Mine;3\n")
     assert read_weights(path) == {
         "Tech": {"AAPL": 1.5}, "Banks": {"BRK.B": -2.0}, "Mine": {"AAPL": 3.0},
     }  # fmt: skip
@@ -92,7 +94,11 @@ def test_weights_of_several_groups_are_read(tmp_path):
         ("ticker,group,weight\nA,x\n", "line 2: weight: expected .* got ''"),
         ("ticker,group,weight\nA,x,nan\n", "got 'nan'"),
         ("ticker,group\nA,x\na,x\n", "line 3: a is twice in 'x'"),
-        ("ticker,weight\nA,1\n", "none of them group"),
+        ("ticker,weight\nA,1\n", "the columns are ticker, weight; expected"),
+        (
+            "ticker,group,shares\nA,x,3\n",
+            "column 'shares': expected the columns ticker,group,weight",
+        ),
         ("ticker,group\nA,x\nB,\n", "line 3: B has no group"),
         ("ticker,group\n", "no ticker in it"),
         ("ticker,group\n,x\n", "line 2: no ticker"),
@@ -109,16 +115,14 @@ def test_wrong_weights_are_refused(tmp_path, text, words):
 @pytest.mark.parametrize(
     ("header", "named"),
     [
-        ("ticker,group,shares,weight", "shares and weight"),
-        ("ticker,group,Weight,Quantity", "Weight and Quantity"),
-        ("ticker,group,weight,weight", "weight and weight"),
-        ("ticker,group,units,shares,amount", "units, shares and amount"),
+        ("ticker,group,shares,weight", "'shares'.*leave it out"),
+        ("ticker,group,Weight,Quantity", "'quantity'.*leave it out"),
+        ("ticker,group,weight,weight", "'weight' is twice.*leave one out"),
+        ("ticker,group,units,shares,amount", "'amount'.*leave it out"),
     ],
 )
 def test_several_columns_of_weights_are_refused(tmp_path, header, named):
     path = tmp_path / "portfolios.csv"
     path.write_text(f"{header}\nAAPL,mine,10,0.25,7\n")
-    with pytest.raises(
-        UsageError, match=f"{named} may each be the weight.*leave one of them in the file"
-    ):
+    with pytest.raises(UsageError, match=f"column {named}"):
         read_weights(path)

@@ -2,15 +2,13 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from forecaster.errors import UsageError, listed, printable
-from forecaster.ingest.tickers.universe import cells_of, read_lines, ticker_column
+from forecaster.ingest.tickers.universe import read_rows, ticker_column
 from forecaster.spelling import hint_of_zeros, spelled, spelling_key, spellings
 
-_GROUP = ("group", "sector", "gics sector", "industry", "category")
-_WEIGHT = ("weight", "shares", "units", "quantity", "amount")
 _EXPECTED = "expected a header ticker,group and a line for each ticker, e.g. AAPL,Technology"
 
 
@@ -41,34 +39,24 @@ class Groups:
 
 
 def read_groups(path: str | Path) -> Groups:
-    """Read a file with a column of tickers and a column of groups; ignore other columns.
+    """Read a table with the columns ``ticker`` and ``group``; ignore other columns.
 
-    Tickers are in the column ``ticker``, ``symbol`` or ``unique_id``. Groups are in the first
-    existing column of ``group``, ``sector``, ``GICS Sector``, ``industry`` and ``category``.
-    Encoding and separators are as in ticker files. A ticker with an empty cell has no group.
+    The column of tickers may also be called ``symbol`` or ``unique_id``. Encoding and separators
+    are as in ticker files. A ticker with an empty cell has no group.
 
     Raises UsageError with file and line for a file without these columns or without rows, and for a
     ticker that is in two groups.
     """
     path = Path(path)
-    lines, separator = read_lines(path)
-    if not lines:
-        raise UsageError(f"{path}: nothing in it; {_EXPECTED}")
-    where = f"{path}, line {lines[0].number}"
-    ticker, group = _columns(cells_of(lines[0].text, separator, where), path)
-    found: dict[str, tuple[str, str, int]] = {}
-    for number, text in lines[1:]:
-        cells = cells_of(text, separator, f"{path}, line {number}")
-        if len(cells) <= ticker or not cells[ticker]:
-            raise UsageError(f"{path}, line {number}: no ticker; {_EXPECTED}")
-        name, label = cells[ticker], cells[group] if len(cells) > group else ""
+    found: dict[str, tuple[str, str, str]] = {}
+    for where, name, label, _ in _rows(path):
         if not label:
             continue
-        _, known, line = found.setdefault(spelling_key(name), (name, label, number))
+        _, known, before = found.setdefault(spelling_key(name), (name, label, where))
         if known != label:
             raise UsageError(
-                f"{path}, line {number}: {printable(name, lines=False)} is in {label!r}, but in "
-                f"{known!r} on line {line}; expected one group for a ticker"
+                f"{where}: {printable(name, lines=False)} is in {label!r}, but in {known!r} on "
+                f"{before.removeprefix(f'{path}, ')}; expected one group for a ticker"
             )
     if not found:
         raise UsageError(f"{path}: no ticker with a group; {_EXPECTED}")
@@ -78,52 +66,48 @@ def read_groups(path: str | Path) -> Groups:
 def read_weights(path: str | Path) -> dict[str, dict[str, float]]:
     """Read the series of each group with their weights, such as the shares that a portfolio holds.
 
-    Columns are those of :func:`read_groups`, and for the weight ``weight``, ``shares``, ``units``,
-    ``quantity`` or ``amount``; without such a column each weight is 1. A ticker may be in several
-    groups.
+    The columns are those of :func:`read_groups`, and perhaps ``weight``, by default 1; there are no
+    others, so that no weight is missed under another name. A ticker may be in several groups.
 
-    Raises UsageError with file and line as :func:`read_groups` does, for several such columns, for
-    a ticker that occurs twice in a group, and for a weight that is 0 or not a number.
+    Raises UsageError with file and line as :func:`read_groups` does, for another column, for a
+    ticker that occurs twice in a group, and for a weight that is 0 or not a number.
     """
-    path = Path(path)
-    lines, separator = read_lines(path)
-    if not lines:
-        raise UsageError(f"{path}: nothing in it; {_EXPECTED}")
-    header = cells_of(lines[0].text, separator, f"{path}, line {lines[0].number}")
-    ticker, group = _columns(header, path)
-    weight = _weight_column(header, path)
     found: dict[str, dict[str, float]] = {}
     seen: set[tuple[str, str]] = set()
-    for number, text in lines[1:]:
-        where = f"{path}, line {number}"
-        cells = [*cells_of(text, separator, where), *[""] * len(header)]
-        name, label = cells[ticker], cells[group]
-        if not name:
-            raise UsageError(f"{where}: no ticker; {_EXPECTED}")
+    for where, name, label, others in _rows(Path(path)):
+        if odd := set(others) - {"weight"}:
+            raise UsageError(
+                f"{path}: column {min(odd)!r}: expected the columns ticker,group,weight, or "
+                "ticker,group alone. Rename it, or leave it out"
+            )
         if not label:
             raise UsageError(f"{where}: {printable(name, lines=False)} has no group; {_EXPECTED}")
         key = label, spelling_key(name)
         if key in seen:
             raise UsageError(f"{where}: {name} is twice in {label!r}; add up its weights")
         seen.add(key)
-        its = found.setdefault(label, {})
-        its[name] = 1.0 if weight is None else _number(cells[weight], where)
+        weight = _number(others["weight"], where) if "weight" in others else 1.0
+        found.setdefault(label, {})[name] = weight
     if not found:
         raise UsageError(f"{path}: no ticker in it; {_EXPECTED}")
     return found
 
 
-def _weight_column(header: list[str], path: Path) -> int | None:
-    """Return the position of the weights; None if there are none. Raises UsageError for several."""
-    found = [number for number, name in enumerate(header) if name.lower() in _WEIGHT]
-    if len(found) > 1:
-        *most, last = (printable(header[number], lines=False) for number in found)
-        raise UsageError(
-            f"{path}: the columns {', '.join(most)} and {last} may each be the weight, and sums "
-            "differ by it; expected one of them. Of prices, shares give what a portfolio is worth; "
-            "leave one of them in the file"
-        )
-    return found[0] if found else None
+def _rows(path: Path) -> Iterator[tuple[str, str, str, dict[str, str]]]:
+    """Yield file and line, ticker, group, and the other cells by the names of their columns."""
+    header, rows = read_rows(path)
+    column, names = ticker_column(header), [name.lower() for name in header]
+    if column is None or "group" not in names:
+        got = f"the columns are {listed(header)}" if header else "nothing in it"
+        raise UsageError(f"{path}: {got}; {_EXPECTED}")
+    if twice := {name for name in names if name and names.count(name) > 1}:
+        raise UsageError(f"{path}: column {min(twice)!r} is twice in the header; leave one out")
+    for where, cells in rows:
+        others = dict(zip(names, cells, strict=False))
+        name, label = others.pop(names[column]), others.pop("group")
+        if not name:
+            raise UsageError(f"{where}: no ticker; {_EXPECTED}")
+        yield where, name, label, others
 
 
 def _number(text: str, where: str) -> float:
@@ -137,17 +121,3 @@ def _number(text: str, where: str) -> float:
             f"{where}: weight: expected a number other than 0, with a decimal point; got {text!r}"
         )
     return value
-
-
-def _columns(header: list[str], path: Path) -> tuple[int, int]:
-    """Return the positions of the tickers and of the groups."""
-    names = [name.lower().replace("_", " ") for name in header]
-    ticker = ticker_column(header)
-    group = next((names.index(name) for name in _GROUP if name in names), None)
-    if ticker is None or group is None:
-        missing = "ticker, symbol or unique_id" if ticker is None else "group"
-        raise UsageError(
-            f"{path}, line 1: the columns are {listed(header)}, none of them {missing}; "
-            f"{_EXPECTED} (group may also be called sector, industry or category)"
-        )
-    return ticker, group

@@ -73,6 +73,32 @@ def read_lines(path: Path) -> tuple[list[Line], str]:
     return lines, max(",;\t", key=lines[0].text.count)
 
 
+class Row(NamedTuple):
+    """A row of a table: its file and line, for error messages, and its cells."""
+
+    where: str
+    cells: list[str]
+
+
+def read_rows(path: Path) -> tuple[list[str], list[Row]]:
+    """Read a table; return its header and its rows.
+
+    A row has a cell for each column, and further ones if it is longer than the header. Raises
+    UsageError as :func:`read_lines` and :func:`cells_of` do.
+    """
+    lines, separator = read_lines(path)
+    rows = [
+        Row(where := f"{path}, line {line.number}", cells_of(line.text, separator, where))
+        for line in lines
+    ]
+    header = list(rows[0].cells) if rows else []
+    while header and not header[-1]:  # spreadsheets pad rows with empty cells
+        header.pop()
+    for row in rows:
+        row.cells.extend([""] * (len(header) - len(row.cells)))
+    return header, rows[1:]
+
+
 def cells_of(line: str, separator: str, where: str) -> list[str]:
     """Split a line into its cells, without spaces around them.
 
