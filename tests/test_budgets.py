@@ -1,16 +1,25 @@
 """Tests of the number of series in memory at a time: budgets, and free memory."""
 
+import re
+import subprocess
+import sys
+import tracemalloc
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
 import pandas as pd
 import pytest
 
 from forecaster import free_memory
 from forecaster.config import Config
 from forecaster.errors import UsageError
-from forecaster.forecasting import bytes_of_sample, bytes_of_series
+from forecaster.forecasting import bytes_of_combining, bytes_of_sample, bytes_of_series
 from forecaster.forecasting.fitting import pooled as sampling
 from forecaster.home import Home
 from forecaster.ingest import Store
 from forecaster.pipeline import memory
+from forecaster.series.combination import anchors
 from tests.conftest import error, prices, run
 
 
@@ -84,3 +93,61 @@ def test_a_budget_that_is_too_small_is_refused_with_the_smallest_that_works(
 def test_a_budget_is_a_size(size, tmp_path):
     message = error("fit", "--source", "simulated", "--memory", size, "--home", tmp_path, code=2)
     assert "--memory" in message and "expected" in message
+
+
+def test_anchors_are_not_all_in_memory_at_once():
+    """Of a series of many rows and a long horizon they would take several times all else."""
+    z = np.random.default_rng(0).normal(size=20_000)
+    config = Config(horizon=60, transform="combined")
+    tracemalloc.start()
+    anchors._from_last_value(z, (60, 1440), config.horizon)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < bytes_of_combining(config, len(z))
+
+
+def long_store(rows: int) -> Any:
+    index = SimpleNamespace(series={"minutes": SimpleNamespace(rows=rows)})
+    return SimpleNamespace(index=index, ids=["minutes"], channels=lambda name: 1)
+
+
+@pytest.mark.parametrize(("rows", "taken"), [(40_000, 1.118e9), (150_000, 2.134e9)])
+def test_the_size_that_is_named_is_enough_for_one_long_series(rows, taken):
+    """``taken``: the measured peak of a fit with a horizon of 60."""
+    store, config = long_store(rows), Config(horizon=60)
+    with pytest.raises(UsageError, match="is too little") as caught:
+        memory.portions(store, store.ids, config, memory._PROGRAM + 10**6)
+    named = re.findall(r"--memory ([\d.]+GB) or more", str(caught.value))[0]
+    assert taken <= 1.1 * memory.parse_memory(named)
+    assert memory.portions(store, store.ids, config, memory.parse_memory(named))
+
+
+def test_a_series_of_600_000_minutes_does_not_fit_into_3_gigabytes():
+    store = long_store(600_000)
+    with pytest.raises(UsageError, match=r"expected --memory 6\.\dGB or more"):
+        memory.portions(store, store.ids, Config(horizon=60), 3_200_000_000)
+
+
+@pytest.mark.slow
+def test_a_fit_takes_at_most_a_tenth_more_than_was_named(tmp_path):
+    rows = 40_000
+    times = pd.date_range("2024-01-01", periods=rows, freq="min")
+    day = 20 + 5 * np.sin(np.arange(rows) * 2 * np.pi / 1440)
+    noise = np.random.default_rng(0).normal(size=rows)
+    table = pd.DataFrame({"unique_id": "minutes", "ds": times, "y": day + noise})
+    table.to_parquet(tmp_path / "m.parquet")
+    fit = ["fit", "--source", f"files:{tmp_path / 'm.parquet'}", "--horizon", "60", "--epochs", "1"]
+    refused = error(*fit, "--memory", "0.9GB", "--home", tmp_path, code=2)
+    named = re.findall(r"--memory ([\d.]+GB) or more", refused)[0]
+    code = (
+        "import resource, sys; from forecaster.cli import main;"
+        "main(sys.argv[1:], standalone_mode=False);"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *fit, "--memory", named, "--home", tmp_path],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    peak = int(done.stdout.split()[-1]) * (1 if sys.platform == "darwin" else 1024)
+    assert peak <= 1.1 * memory.parse_memory(named)

@@ -33,6 +33,7 @@ from .fitting.fit import fit_with as fit_with
 from .fitting.fit import settled as settled
 from .fitting.fit import settled_by_rows as settled_by_rows
 from .fitting.fit import with_declared as with_declared
+from .fitting.memory import bytes_of_combining as bytes_of_combining
 from .fitting.memory import bytes_of_sample as bytes_of_sample
 from .fitting.memory import bytes_of_series as bytes_of_series
 from .fitting.updating import learnable as learnable

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from forecaster import swarm
 from forecaster.config import Config
 from forecaster.errors import UsageError
-from forecaster.forecasting import bytes_of_sample, bytes_of_series
+from forecaster.forecasting import bytes_of_combining, bytes_of_sample, bytes_of_series
 from forecaster.free_memory import free_memory
 from forecaster.ingest import Store
 from forecaster.processes import cores
@@ -72,7 +72,9 @@ def portions(
     budget = int(_SHARE * free_memory()) if memory is None else memory
     if memory is not None:
         _check_budget(store, ids, config, memory)
-    fit = max(_FEWEST, (budget - _PROGRAM) // each)
+    steps, _ = _size(store, ids)
+    more = max(0, bytes_of_combining(config, steps) - each)  # of one series at a time
+    fit = max(_FEWEST, (budget - _PROGRAM - more) // each)
     most = min(fit, MOST_PER_SHARD)
     if len(ids) <= most:
         return Portions(None, None)
@@ -89,7 +91,8 @@ def _check_budget(store: Store, ids: Sequence[str], config: Config, memory: int)
     """Raise UsageError, with the smallest sufficient budget, if this budget is too small."""
     steps, channels = _size(store, ids)
     sample = bytes_of_sample(config, len(ids), steps, channels)
-    few = min(_FEWEST, len(ids)) * bytes_of_series(config, steps, channels)
+    each = bytes_of_series(config, steps, channels)
+    few = min(_FEWEST, len(ids)) * each + max(0, bytes_of_combining(config, steps) - each)
     least = _PROGRAM + max(sample, few)
     if memory < least:
         what = "a few of them" if few > sample else "the networks that all of them start from"

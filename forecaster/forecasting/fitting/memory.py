@@ -27,6 +27,15 @@ def bytes_of_series(config: Config, steps: int, channels: int) -> int:
     return steps * _bytes_of_step(config, channels) + 64 * weights + 4 * validated
 
 
+def bytes_of_combining(config: Config, steps: int) -> int:
+    """Estimate the bytes that one series takes while simple forecasts of it are combined.
+
+    They are computed for one long series at a time, or for few short ones. ``steps``: its rows
+    """
+    combined = config.transform in ("auto", "combined")
+    return 160 * steps * config.horizon if combined else 0
+
+
 def bytes_of_sample(config: Config, series: int, steps: int, channels: int) -> int:
     """Estimate the bytes that :func:`learn_common` takes; measured, with a margin.
 

@@ -20,7 +20,7 @@ of a shorter one are NaN: nothing at a step depends on later ones.
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -357,49 +357,47 @@ def decayed_errors(forecasts: Ahead, z: Steps, decay: float) -> Ahead:
     return decayed(known_errors(forecasts, z), decay)
 
 
-def _anchors(z: Steps, seasons: Sequence[int], horizon: int) -> list[Ahead]:
-    """Return the forecasts of each anchor at each step, NaN before it has enough steps.
+def _anchors(z: Steps, seasons: Sequence[int], horizon: int) -> Iterator[Ahead]:
+    """Yield the forecasts of each anchor at each step, NaN before it has enough steps.
 
-    The last value comes first.
+    The last value comes first. All together would take several times the memory of all else.
     """
     ahead = np.arange(1, horizon + 1)
     change = np.diff(z, prepend=z[..., :1])
-    anchors = [_flat(z, horizon)]
-    anchors += [_flat(smoothed(z, decay), horizon) for decay in (_FAST, _SLOW)]
+    yield _flat(z, horizon)
+    for decay in (_FAST, _SLOW):
+        yield _flat(smoothed(z, decay), horizon)
     for decay, damping in _TRENDS:
         trend = smoothed(change, decay)
-        anchors.append(z[..., None] + trend[..., None] * np.cumsum(damping**ahead))
+        yield z[..., None] + trend[..., None] * np.cumsum(damping**ahead)
     for season in seasons:
         if season > 1:
-            anchors += _seasonal(z, season, horizon)
+            yield from _seasonal(z, season, horizon)
     if len(seasons) > 1:
         short, long = min(seasons), max(seasons)
         # The latest short season, and how it changed one long season ago.
         change_then = lagged(z, long, horizon) - _lagged_both(z, short, long, horizon)
-        anchors.append(lagged(z, short, horizon) + change_then)
-    return anchors
+        yield lagged(z, short, horizon) + change_then
 
 
-def _seasonal(z: Steps, season: int, horizon: int) -> list[Ahead]:
-    """Return five anchors of one season: its last value, the mean of its last three, and variants.
+def _seasonal(z: Steps, season: int, horizon: int) -> Iterator[Ahead]:
+    """Yield five anchors of one season: its last value, the mean of its last three, and variants.
 
     Two variants add the change of level since then. One adds the latest surprise, which fades.
     """
     ahead = np.arange(1, horizon + 1)
-    last = lagged(z, season, horizon)
-    mean = (last + lagged(z, season, horizon, 1) + lagged(z, season, horizon, 2)) / 3
     level = _level(z, season)
     before = [_shifted(level, season * count) for count in (1, 2, 3)]
     rise = level - before[0]
     rise_of_mean = level - (before[0] + before[1] + before[2]) / 3
     surprise = z - _shifted(z, season)
-    return [
-        last,
-        mean,
-        last + rise[..., None],
-        mean + rise_of_mean[..., None],
-        last + surprise[..., None] * _FADING**ahead,
-    ]
+    last = lagged(z, season, horizon)
+    mean = (last + lagged(z, season, horizon, 1) + lagged(z, season, horizon, 2)) / 3
+    yield last
+    yield mean
+    yield last + rise[..., None]
+    yield mean + rise_of_mean[..., None]
+    yield last + surprise[..., None] * _FADING**ahead
 
 
 def _level(z: Steps, season: int) -> Steps:
