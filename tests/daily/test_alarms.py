@@ -1,0 +1,24 @@
+"""Which series that lack sessions raise an alarm, and which are only named."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from forecaster.daily import Limits
+from forecaster.daily.alarms import LATE, alarms_of_prediction
+
+
+@pytest.mark.parametrize("most", [0, 2])
+def test_a_series_may_lack_as_many_sessions_as_the_limit_says_and_no_more(most):
+    late = {"now": 0, "at": most, "beyond": most + 1}
+    made: Any = SimpleNamespace(
+        late=late, behind=late, ends=dict.fromkeys(late, "2024-03-01"), ended=[], unknown={},
+        proposed={}, jumped={}, frozen={}, simulated=False, run=Path("tech"),
+    )  # fmt: skip
+    alarms, partly = alarms_of_prediction(made, Limits(late=most), datetime.now(UTC))
+    assert [(alarm.kind, alarm.series) for alarm in alarms] == [(LATE, "beyond")]
+    assert alarms[0].text.startswith("ends 2024-03-01,")
+    assert list(partly) == (["at"] if most else [])
