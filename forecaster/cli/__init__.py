@@ -4,7 +4,6 @@ Slow modules are imported inside the commands, so that ``--help`` is immediate.
 """
 
 import contextlib
-import gc
 import sys
 from typing import Any
 
@@ -33,13 +32,6 @@ _OUT_OF_MEMORY = "RESOURCE_EXHAUSTED"  # as XLA says it
 
 class _Commands(click.Group):
     """Turn the library's errors into one clear message and an exit code."""
-
-    def __call__(self, *args: Any, **options: Any) -> Any:
-        """Run the command in a process of its own."""
-        # Most early allocations are modules, which are never freed: looking through them for
-        # garbage again and again takes a tenth of the time of `predict`.
-        gc.set_threshold(50_000, 10, 10)
-        return super().__call__(*args, **options)
 
     def main(self, *args: Any, **options: Any) -> Any:
         """Parse the command line and run its command, on streams that can be written to."""

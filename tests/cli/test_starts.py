@@ -4,9 +4,6 @@ import json
 import subprocess
 import sys
 
-import numpy as np
-
-from forecaster.forecasting.bands import mixture as special
 from forecaster.swarm.native import kernel_status, processor
 from forecaster.swarm.recurrence import processor_status, products_of
 
@@ -44,7 +41,7 @@ def test_a_forecast_loads_no_more_than_it_needs(home):
     assert "jax" in loaded
     unneeded = {
         "flax", "optax", "exchange_calendars", "scipy.stats", "scipy.signal", "matplotlib",
-        "numpy.f2py.crackfortran", "pyarrow.dataset", "yfinance", "requests", "IPython",
+        "pyarrow.dataset", "yfinance", "requests", "IPython",
         "forecaster.swarm.training.loop", "forecaster.ingest.sources.update",
         "forecaster.report.page",
     }  # fmt: skip
@@ -58,8 +55,3 @@ def test_the_processor_is_asked_without_jax_and_says_the_same(monkeypatch):
     monkeypatch.setenv("JAX_PLATFORMS", "cuda")
     assert processor.may_have_accelerator()
     assert processor_status() == (kernel_status(), products_of("bfloat16"))  # which asks JAX
-
-
-def test_numpy_s_fortran_is_there_when_it_is_asked_for():
-    assert np.f2py.get_include().endswith("src")
-    assert special.ndtri(0.5) == 0.0

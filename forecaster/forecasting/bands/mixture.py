@@ -6,34 +6,11 @@ Quantiles are those of the mixture. Infinite degrees of freedom stand for a norm
 """
 
 import dataclasses
-import importlib.util
-import sys
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from numpy.typing import ArrayLike
-
-
-def _load_f2py_when_used() -> None:
-    """Register ``numpy.f2py`` as a module that is loaded at its first use.
-
-    ``scipy.special`` looks up every name of NumPy when it is imported. Without this, that loads
-    f2py, a front end for Fortran compilers, which takes as long as all the rest.
-    """
-    name = "numpy.f2py"
-    spec = None if name in sys.modules else importlib.util.find_spec(name)
-    if spec is None or spec.loader is None:
-        return
-    spec.loader = importlib.util.LazyLoader(spec.loader)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    setattr(np, "f2py", module)  # noqa: B010 - as an import does
-
-
-_load_f2py_when_used()
-
-from scipy.special import gammaln, ndtr, ndtri, stdtr, stdtrit  # noqa: E402
+from scipy.special import gammaln, ndtr, ndtri, stdtr, stdtrit
 
 FARTHEST = 8.0
 """Where normal scores are clipped."""
