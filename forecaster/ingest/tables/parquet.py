@@ -55,14 +55,16 @@ def read_parquet(
     with open_parquet(path) as file:
         sizes = [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)]
         groups = range(len(sizes)) if groups is None else groups
-        fields = [field for field in schema_of(file.metadata) if not _is_unnamed_index(field)]
+        schema = schema_of(file.metadata)
+        fields = [field for field in schema if not _is_unnamed_index(field)]
         if len(fields) > _MOST_COLUMNS:
             raise DataError(f"{path}: {len(fields)} columns; expected {_MOST_COLUMNS} at most")
         read = _needed(fields, columns, everything=everything)
-        texts = [f.name for f in fields if f.name not in read and is_text(f.type)]
-        guessed = _perhaps_currencies(file, texts)
-    unread = [field.name for field in fields if field.name not in read | guessed]
-    names = [field.name for field in fields if field.name not in unread]
+        others = [f.name for f in fields if f.name not in read and is_text(f.type)]
+        once = [name for name in others if schema.get_field_index(name) >= 0]
+        guessed = _perhaps_currencies(file, once)
+    chosen = read | guessed
+    names = [field.name for field in fields if field.name in chosen]
     _check_memory(path, sum(sizes[group] for group in groups), max(1, len(names)))
     kept = {n for n in names if canonical(n) in ("unique_id", "name") or n in columns.named}
     tables = list(parquet_groups(path, names, groups, kept | guessed))
@@ -70,7 +72,7 @@ def read_parquet(
     frame = table.to_pandas(ignore_metadata=True, date_as_object=False, self_destruct=True)
     for name in kept:
         _check_names(path, frame[name])
-    frame.attrs["unread"] = unread
+    frame.attrs["unread"] = [field.name for field in fields if field.name not in chosen]
     before = sum(sizes[: min(groups, default=0)])
     frame.index = pd.RangeIndex(before, before + len(frame))
     return frame
