@@ -71,4 +71,4 @@ from .prices.common_volatility import peers_at as peers_at
 from .prices.common_volatility import with_peers as with_peers
 from .prices.market import behind_market as behind_market
 from .prices.market import check_market as check_market
-from .prices.market_state import FEWEST_PEERS as FEWEST_PEERS
+from .prices.volatility_terms import FEWEST_PEERS as FEWEST_PEERS

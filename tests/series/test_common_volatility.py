@@ -13,18 +13,19 @@ import forecaster as fc
 from forecaster.series import Histories, Panel
 from forecaster.series.causal import shift
 from forecaster.series.prices.common_volatility import CommonVolatility, peers_among, with_peers
-from forecaster.series.prices.learning_volatility import _divided, learn_common_volatility
-from forecaster.series.prices.market_state import (
+from forecaster.series.prices.learning_volatility import learn_common_volatility
+from forecaster.series.prices.volatility_terms import (
     FEWEST_PEERS,
-    INDEX_FEATURES,
-    OWN_FEATURES,
-    STATE_FEATURES,
+    INDEX_TERMS,
+    OWN_TERMS,
+    STATE_TERMS,
     state_of,
-    volatility_features,
+    volatility_terms,
 )
 from tests.common_market import frame, index, log_volatilities, panel
 
-ROWS, HELD_BACK = 900, 250
+TERMS = len(OWN_TERMS) + len(STATE_TERMS)
+ROWS, LATER = 900, 250  # rows of each series, of which the model does not learn from the later
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +39,7 @@ def learned(market) -> CommonVolatility:
 
 
 def learn(market: Panel, horizon: int = 2) -> CommonVolatility:
-    made = learn_common_volatility(market, horizon, np.full(len(market.ids), HELD_BACK))
+    made = learn_common_volatility(market.until(market.times[-LATER - 1]), horizon)
     assert made is not None
     return made
 
@@ -55,10 +56,10 @@ def test_it_forecasts_the_volatility_of_days_that_it_was_not_learned_from(market
     made = log_scale(learned, market)[:, :-1, 0]
     histories = Histories.of(market)
     z = np.log(market.channel("close"))
-    own, _ = volatility_features(market, histories, z - shift(z, 1))
+    own, _ = volatility_terms(market, histories, z - shift(z, 1))
 
     def error(guess: np.ndarray) -> float:
-        off = (guess - truth)[:, -HELD_BACK:]
+        off = (guess - truth)[:, -LATER:]
         return float(np.std(off - off.mean(1, keepdims=True)))
 
     assert error(made) < 0.85 * error(own[:, :-1])
@@ -69,7 +70,7 @@ def test_two_days_ahead_are_wider_than_one(market, learned):
     assert np.median(made[..., 1] - made[..., 0]) == pytest.approx(np.log(2) / 2, abs=0.1)
 
 
-def test_no_feature_sees_a_later_row(market, learned):
+def test_no_term_sees_a_later_row(market, learned):
     cut = 700
     values = market.values.copy()
     values[:, cut:] *= np.random.default_rng(5).uniform(0.5, 2, values[:, cut:].shape)
@@ -101,47 +102,6 @@ def test_without_a_state_it_says_nothing(market, learned):
     assert np.isfinite(made[:, 799:804]).all() and np.isnan(made[:, 810:]).all()
 
 
-def test_days_of_training_lie_before_all_days_that_choose_the_penalty():
-    """Also where series are of unequal length, or end before the others."""
-    market = panel(4, 600)
-    mask = market.mask.copy()
-    mask[1, :300] = False  # young
-    mask[2, 500:] = False  # ended
-    mask[3, ::3] = False  # with gaps
-    histories = Histories.of(dataclasses.replace(market, mask=mask))
-    rows, horizon = mask.sum(1), 5
-    held_back = np.array([150, 75, 125, 100])
-    early, late, day = _divided(histories, horizon, held_back)
-    outcomes = [
-        histories.positions[row, step + 1 : step + horizon + 1] for row, step in np.argwhere(early)
-    ]
-    assert early.any() and late.any() and histories.positions[late].min() >= day
-    assert max(map(max, outcomes)) < histories.positions[late].min()
-    for row, count in enumerate(held_back):
-        steps = np.flatnonzero(early[row])
-        assert not len(steps) or steps.max() + horizon < mask.shape[1] - count
-        assert not late[row, : mask.shape[1] - count].any()
-    assert rows.min() > 0
-
-
-def test_what_does_not_hold_in_a_later_year_is_not_learned(market):
-    """In the rows held back, here, the size of a move says nothing of the sizes before it."""
-    values, random = market.values.copy(), np.random.default_rng(3)
-    close = market.channels.index("close")
-    changes = np.diff(np.log(values[..., close]), axis=1)
-    order = random.permutation(HELD_BACK)
-    changes[:, -HELD_BACK:] = random.permuted(changes[:, -HELD_BACK:][:, order], axis=1)
-    path = np.log(values[:, :1, close]) + np.cumsum(changes, axis=1)
-    scale = np.exp(path) / values[:, 1:, close]
-    values[:, 1:, :4] *= scale[..., None]
-    broken = dataclasses.replace(market, values=values).with_peers(market.ids)
-
-    def size(model: CommonVolatility) -> float:
-        return float(np.abs(np.array(model.weights)[:, 1:]).sum())
-
-    assert size(learn(broken)) < 0.5 * size(learn(market))
-
-
 def test_peers_with_other_times_say_nothing(market, learned):
     other = dataclasses.replace(market.peers, times=np.arange(ROWS))
     made = log_scale(learned, dataclasses.replace(market, peers=other))
@@ -149,12 +109,11 @@ def test_peers_with_other_times_say_nothing(market, learned):
 
 
 def test_few_series_or_rows_have_no_model(market):
-    held_back = np.full(20, 100)
-    assert learn_common_volatility(dataclasses.replace(market, peers=None), 2, held_back) is None
+    assert learn_common_volatility(dataclasses.replace(market, peers=None), 2) is None
     some = market.with_peers(market.ids[: FEWEST_PEERS - 1])
-    assert learn_common_volatility(some, 2, held_back) is None
+    assert learn_common_volatility(some, 2) is None
     short = market.until(market.times[502])
-    assert learn_common_volatility(short, 2, held_back) is None
+    assert learn_common_volatility(short, 2) is None
 
 
 def test_prices_without_ranges_and_volumes_have_one_too(market):
@@ -165,11 +124,11 @@ def test_prices_without_ranges_and_volumes_have_one_too(market):
     assert np.isfinite(log_scale(model, close.with_peers(close.ids))[:, 2:]).all()
 
 
-def test_the_number_of_features_is_the_declared_one(market):
+def test_the_number_of_terms_is_the_declared_one(market):
     histories = Histories.of(market)
     z = np.log(market.channel("close"))
-    _, features = volatility_features(market, histories, z - shift(z, 1))
-    assert len(list(features)) == OWN_FEATURES + STATE_FEATURES
+    _, terms = volatility_terms(market, histories, z - shift(z, 1))
+    assert len(list(terms)) == len(OWN_TERMS) + len(STATE_TERMS)
 
 
 @pytest.fixture(scope="module")
@@ -187,10 +146,10 @@ def test_an_index_shows_the_market_to_few_series(with_index):
     made = log_scale(model, with_index)
     histories = Histories.of(with_index)
     z = np.log(with_index.channel("close"))
-    own, _ = volatility_features(with_index, histories, z - shift(z, 1))
+    own, _ = volatility_terms(with_index, histories, z - shift(z, 1))
 
     def error(guess: np.ndarray) -> float:
-        off = (guess[:, :-1] - truth)[:, -HELD_BACK:]
+        off = (guess[:, :-1] - truth)[:, -LATER:]
         return float(np.std(off - off.mean(1, keepdims=True)))
 
     assert error(made[..., 0]) < 0.7 * error(own)
@@ -208,12 +167,12 @@ def test_an_index_adds_to_what_many_series_show():
 
     def error(market: Panel) -> float:
         off = log_scale(learn(market), market)[:, :-1, 0] - truth
-        return float(np.std(off[:, -HELD_BACK:]))
+        return float(np.std(off[:, -LATER:]))
 
     assert error(beside) < 0.9 * error(plain)
 
 
-def test_no_feature_sees_a_later_row_of_an_index(with_index):
+def test_no_term_sees_a_later_row_of_an_index(with_index):
     model, cut = learn(with_index), 700
     values = with_index.market.values.copy()
     values[:, cut:] *= np.random.default_rng(5).uniform(0.5, 2, values[:, cut:].shape)
@@ -246,16 +205,16 @@ def test_later_rows_of_an_index_do_not_make_an_early_one_too_old(with_index):
     assert np.isfinite(log_scale(model, early)[:, 300:]).all()
 
 
-def test_each_index_has_features_of_its_own(with_index):
+def test_each_index_has_terms_of_its_own(with_index):
     values = np.concatenate([with_index.market.values, 1 / with_index.market.values])
     mask = np.concatenate([with_index.market.mask] * 2)
     two = dataclasses.replace(with_index.market, ids=("VIX", "XIV"), values=values, mask=mask)
     histories = Histories.of(with_index)
     z = np.log(with_index.channel("close"))
-    _, made = volatility_features(with_index, histories, z - shift(z, 1), two)
-    features = list(made)[OWN_FEATURES + STATE_FEATURES :]
-    assert len(features) == 2 * INDEX_FEATURES
-    first, second = features[:INDEX_FEATURES], features[INDEX_FEATURES:]
+    _, made = volatility_terms(with_index, histories, z - shift(z, 1), two)
+    terms = list(made)[len(OWN_TERMS) + len(STATE_TERMS) :]
+    assert len(terms) == 2 * len(INDEX_TERMS)
+    first, second = terms[: len(INDEX_TERMS)], terms[len(INDEX_TERMS) :]
     np.testing.assert_allclose(first[-1], -second[-1], atol=1e-5)  # distances from the mean
     assert np.nanmax(np.abs(first[-1])) > 0.1
 
@@ -292,7 +251,7 @@ def test_series_that_ended_teach_but_do_not_show_the_market_now(market):
 def test_other_series_that_begin_later_teach_nothing(market, learned):
     other = dataclasses.replace(panel(20, ROWS, seed=3), peers=None)
     values, mask = np.tile(other.values, (4, 1, 1)), np.tile(other.mask, (4, 1))
-    mask[20:, : ROWS - HELD_BACK] = False  # nothing from the first day held back on is learned from
+    mask[20:, : ROWS - LATER] = False  # later than all that is learned from
     names = tuple(f"X{row:02d}" for row in range(len(values)))
     both = dataclasses.replace(other, values=values, mask=mask, ids=names)
     alone, beside = (learn(market.with_auxiliary(some)) for some in (both.only(names[:20]), both))
@@ -333,14 +292,14 @@ def test_from_a_file_of_before_both_opinions_were_weighed(stored):
         {"peers": ["S00"] * 20},
         {"peers": []},
         {"centre": [0.0]},
-        {"centre": ["0"] * 35},
-        {"spread": [0.0] * 35},
-        {"spread": [True] * 35},
+        {"centre": ["0"] * TERMS},
+        {"spread": [0.0] * TERMS},
+        {"spread": [True] * TERMS},
         {"weights": []},
-        {"weights": [[1.0] * 35]},
-        {"weights": [[float("nan")] * 36]},
-        {"weights": [[1e9] * 36]},
-        {"weights": [[11.0] * 36]},
+        {"weights": [[1.0] * TERMS]},
+        {"weights": [[float("nan")] * (TERMS + 1)]},
+        {"weights": [[1e9] * (TERMS + 1)]},
+        {"weights": [[11.0] * (TERMS + 1)]},
         {"weights": 5},
         {"opinions": []},
         {"opinions": [[0.0, 0.5, 0.5]]},

@@ -224,7 +224,7 @@ def test_an_index_with_more_rows_than_bytes_is_refused_unread(tmp_path, monkeypa
     pq.write_table(table, tmp_path / "index.parquet")
     raw = (tmp_path / "index.parquet").read_bytes()
     monkeypatch.setattr(pq.ParquetFile, "read_row_group", lambda *_, **__: pytest.fail("read"))
-    rest = {"schema": 5, "shards": 1, "index_sha256": hashlib.sha256(raw).hexdigest()}
+    rest = {"schema": 7, "shards": 1, "index_sha256": hashlib.sha256(raw).hexdigest()}
     with pytest.raises(ModelError, match=r"index\.parquet: .*3,000,000 rows in [\d,]+ bytes"):
         read_index(tmp_path, rest)
 
@@ -289,7 +289,7 @@ def test_an_index_of_more_shards_than_series_is_refused(tmp_path):
     table = pa.table({"unique_id": ["a"], "shard": np.zeros(1, np.int32)})
     pq.write_table(table, tmp_path / "index.parquet")
     raw = (tmp_path / "index.parquet").read_bytes()
-    rest = {"schema": 5, "shards": 1_000_000, "index_sha256": hashlib.sha256(raw).hexdigest()}
+    rest = {"schema": 7, "shards": 1_000_000, "index_sha256": hashlib.sha256(raw).hexdigest()}
     with pytest.raises(ModelError, match="shards: expected at most 1, the number of series"):
         read_index(tmp_path, rest)
 

@@ -63,7 +63,7 @@ def test_the_files_are_strict_json_and_safetensors(saved):
         raise AssertionError(f"{name} is not JSON")
 
     rest = json.loads((saved / "model.json").read_text(), parse_constant=no_constants)
-    assert rest["schema"] == 4
+    assert rest["schema"] == 6
     assert sorted(path.name for path in saved.iterdir()) == ["model.json", "model.safetensors"]
 
 

@@ -1,9 +1,11 @@
 """A model of the volatility of prices that all series share, and that sees the state of the market.
 
 Networks see the last months of their own series. This model has a longer memory, and sees how
-volatile a sample of all series is now (:mod:`forecaster.series.prices.market_state`). It is linear:
-the logarithm of the scale of future returns, relative to the monthly volatility of the series, is a
-weighted sum of features. :mod:`forecaster.series.prices.learning_volatility` learns the weights.
+volatile a sample of all series is now. It is linear: the logarithm of the scale of future returns,
+relative to the monthly volatility of the series, is a weighted sum of the terms of
+:mod:`forecaster.series.prices.volatility_terms`, as in Corsi's heterogeneous autoregression (2009),
+Journal of Financial Econometrics 7. :mod:`forecaster.series.prices.learning_volatility` learns the
+weights.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,17 +19,17 @@ from forecaster.series.panel.auxiliary import CommonWeights
 from forecaster.series.panel.histories import Histories
 from forecaster.series.panel.panel import Panel
 from forecaster.series.panel.sampled import sampled_names
-from forecaster.series.prices.market_state import (
+from forecaster.series.prices.volatility_terms import (
     FEWEST_PEERS,
-    INDEX_FEATURES,
-    OWN_FEATURES,
-    STATE_FEATURES,
-    volatility_features,
+    INDEX_TERMS,
+    OWN_TERMS,
+    STATE_TERMS,
+    volatility_terms,
 )
 
 _PEERS = 50
 _MONTH = 31  # days, or rows where times are whole numbers
-_FAR = 5.0  # deviations that a feature is clipped to
+_FAR = 5.0  # deviations that a term is clipped to
 _LARGEST, _LARGEST_WEIGHT = 1e3, 10.0  # largest numbers in a file
 
 
@@ -39,12 +41,12 @@ class CommonVolatility(NamedTuple):
     """A fitted model.
 
     - ``peers``: the series that the state of the market is made from
-    - ``centre``, ``spread``: mean and deviation of each feature in training
-    - ``weights``: for each step ahead the constant, and the weight of each feature
+    - ``centre``, ``spread``: mean and deviation of each term in training
+    - ``weights``: for each step ahead the constant, and the weight of each term
     - ``opinions``: how it is combined with a series' networks; empty: not known yet
     - ``until``, ``frequency``: the latest time that was seen, as text, and the alias of the
       frequency; empty: unknown
-    - ``market``: the declared indices that it sees, whose features come last
+    - ``market``: the declared indices that it sees, whose terms come last
     """
 
     peers: tuple[str, ...]
@@ -61,16 +63,16 @@ class CommonVolatility(NamedTuple):
     ) -> Float[np.ndarray, "series step horizon"]:
         """Return the logarithm of the scale of the returns that begin at each step.
 
-        NaN where the state of the market is unknown. Arguments as of :func:`volatility_features`.
+        NaN where the state of the market is unknown. Arguments as of :func:`volatility_terms`.
         """
         weights = np.array(self.weights)
         market = panel.market if self.market else None
-        level, features = volatility_features(panel, histories, change, market)
+        level, terms = volatility_terms(panel, histories, change, market, len(weights))
         ahead = np.log(np.arange(1, len(weights) + 1)) / 2
         # The horizon comes first, because sums over short rows take six times as long.
         total = level + ahead[:, None, None] + weights[:, :1, None]
-        decisive = decisive_feature(self.peers)
-        for row, each in enumerate(features):  # one at a time, to save memory
+        decisive = decisive_term(self.peers)
+        for row, each in enumerate(terms):  # one at a time, to save memory
             if row == decisive:
                 total[:, np.isnan(each)] = np.nan
             each = standardised(each, self.centre[row], self.spread[row])
@@ -105,7 +107,7 @@ class CommonVolatility(NamedTuple):
         if len(set(peers)) < max(FEWEST_PEERS, len(peers)) and (peers or not market):
             raise ValueError(f"common_volatility: peers: expected {FEWEST_PEERS} different names")
         steps = len(fields["weights"])
-        count = OWN_FEATURES + STATE_FEATURES + INDEX_FEATURES * len(market)
+        count = len(OWN_TERMS) + len(STATE_TERMS) + len(INDEX_TERMS) * len(market)
         centre, spread = _numbers([fields["centre"], fields["spread"]], (2, count), _LARGEST)
         weights = _numbers(fields["weights"], (steps, count + 1), _LARGEST_WEIGHT)
         usual = [(0.0, 0.5, 0.5)] * steps  # as in files of before weights were learned
@@ -178,9 +180,10 @@ def with_peers(panel: Panel) -> Panel:
     return panel.with_peers(peers_at(panel.times[-1], latest_times(panel)))
 
 
-def decisive_feature(peers: Sequence[str]) -> int:
-    """Return the feature without which the state of the market is unknown."""
-    return OWN_FEATURES if len(peers) >= FEWEST_PEERS else OWN_FEATURES + STATE_FEATURES
+def decisive_term(peers: Sequence[str]) -> int:
+    """Return the term without which the state of the market is unknown."""
+    seen_in_index = 0 if len(peers) >= FEWEST_PEERS else len(STATE_TERMS)
+    return len(OWN_TERMS) + seen_in_index
 
 
 def standardised(values: np.ndarray, centre: Any, spread: Any) -> np.ndarray:

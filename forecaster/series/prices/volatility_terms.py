@@ -1,12 +1,13 @@
-"""Features of the volatility of prices with a long memory, and of the state of the market.
+"""The terms of the common model of volatility: a price's own volatility, its volume, the market's.
+
+Each term is known at a step from the steps up to it. Volatilities have several half-lives, as in
+Corsi's heterogeneous autoregression (2009), Journal of Financial Econometrics 7; they are
+logarithms, relative to the monthly volatility of the series, to which the model adds them up.
 
 The state of the market on a day is made from a sample of all series, the panel's peers: how
-volatile the median of them is, how volatile their mean is, and how far apart they move. Declared
-indices show it, too. An index of volatility, such as the VIX, says what is expected by how high it
-is, so the features of an index include its distance from its mean of about a year.
-
-Volatilities have several half-lives, as in Corsi's heterogeneous autoregression (2009), Journal of
-Financial Econometrics 7. All are logarithms, relative to the monthly volatility of the series.
+volatile the median of them is now and was in a quarter, and how their mean moves. A declared index
+shows it, too. An index of volatility, such as the VIX, says what is expected by how high it is, so
+an index also has its distance from its mean of about a year.
 
 Days are compared by date alone: beside prices of Tokyo, peers of New York show a session that had
 not begun when Tokyo's ended.
@@ -14,7 +15,7 @@ not begun when Tokyo's ended.
 
 import dataclasses
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -23,54 +24,61 @@ from jaxtyping import Float, Int, Shaped
 from forecaster.series.causal import Rows, decayed_mean, shift
 from forecaster.series.panel.histories import Histories
 from forecaster.series.panel.panel import Panel
+from forecaster.series.prices.anniversaries import active_days
 
 FEWEST_PEERS = 10
 """The peers with a change on a day, without which the state of the market is unknown on it."""
-_HALF_LIVES = (1, 3, 8, 20, 60, 200)  # rows
-_MONTH = _HALF_LIVES.index(20)
+OWN_TERMS = (
+    "day", "quarter", "two years",  # volatility of these half-lives, over a month's
+    "closes", "nights",  # a month's volatility of closes and of nights, over that of ranges
+    "unevenness", "shocks",  # of a month's days
+    "volume", "volume of days",  # today's above its usual one, and the mean of some days
+    "reports tomorrow", "reports later",  # volume on the anniversaries of the days ahead
+)  # fmt: skip
+STATE_TERMS = ("market today", "market's quarter", "market's move", "market's falls")
+INDEX_TERMS = (*STATE_TERMS, "distance")
+"""Of each declared index."""
+_DAY, _MONTH, _QUARTER, _YEARS = 1, 20, 60, 500  # half-lives, in rows
+_YEAR = 200
 _BEHIND = 5  # mean gaps between days, by which the state may be older than a row
 _LARGEST_MOVE, _LARGEST_SHOCK, _LARGEST_SURPRISE, _LARGEST_DISTANCE = 0.2, 4.0, 3.0, 2.0
 _TINY = 1e-8  # added to variances
-OWN_FEATURES = 16
-STATE_FEATURES = 19
-INDEX_FEATURES = len(_HALF_LIVES) + 5
-"""Features of each declared index."""
 
 
 class State(NamedTuple):
     """The state of the market, day by day.
 
     - ``times``: the days on which enough peers have a row
-    - ``levels``: logarithms of volatilities
-    - ``moves``: the mean of the peers' moves in units of its volatility, and means of it; of an
-      index its own moves, and its distance from its mean
+    - ``levels`` (3, day): logarithms of the volatility of today, of a quarter, and of the mean move
+      of today
+    - ``others`` (other, day): squared falls of the mean of some days; of an index also its distance
+      from its mean
     """
 
     times: Shaped[np.ndarray, " day"]
-    levels: list[Float[np.ndarray, " day"]]
-    moves: list[Float[np.ndarray, " day"]]
+    levels: Float[np.ndarray, "3 day"]
+    others: Float[np.ndarray, "other day"]
 
 
-def volatility_features(
-    panel: Panel, histories: Histories, change: Rows, market: Panel | None = None
+def volatility_terms(
+    panel: Panel, histories: Histories, change: Rows, market: Panel | None = None, horizon: int = 1
 ) -> tuple[Rows, Iterator[Rows]]:
-    """Return the logarithm of each series' monthly volatility, and an iterator of features.
+    """Return the logarithm of each series' monthly volatility, and an iterator of the terms.
 
-    First come the features of the series itself (``OWN_FEATURES``), NaN where a column is missing,
-    then those of the panel's peers (``STATE_FEATURES``), and of each declared index
-    (``INDEX_FEATURES``), NaN where they are unknown.
+    First come those of the series itself (``OWN_TERMS``), NaN where a column is missing, then those
+    of the panel's peers (``STATE_TERMS``), and of each declared index (``INDEX_TERMS``), NaN where
+    they are unknown.
 
-    ``change``: the changes of the logarithm of the target; ``market``: the declared indices
+    - ``change``: the changes of the logarithm of the target
+    - ``market``: the declared indices
+    - ``horizon``: the number of rows ahead that are looked at for reports
     """
     variance, night = _variances(panel, histories, change)
-    levels = [_log_volatility(variance, half_life) for half_life in _HALF_LIVES]
-    level = levels[_MONTH]
+    level = _log_volatility(variance, _MONTH)
 
     def made() -> Iterator[Rows]:
-        yield from (each - level for each in levels if each is not level)
-        yield from _of_changes(change, level)
-        yield from _of_volume(_channel(panel, histories, "volume"))
-        yield _log_volatility(night, 20) - level
+        own = _own(panel, histories, change, variance, night, level, horizon)
+        yield from (own[name] for name in OWN_TERMS)
         yield from _of_peers(panel, histories.positions, level)
         for row in range(0 if market is None else len(market.ids)):
             assert market is not None
@@ -80,21 +88,34 @@ def volatility_features(
     return level, made()
 
 
-def _of_changes(change: Rows, level: Rows) -> Iterator[Rows]:
-    """Yield features of the changes: their volatility, and signed and downward shocks."""
-    yield _log_volatility(_clipped(change) ** 2, 20) - level
-    shock = _shocks(change, level)
-    downward = np.minimum(shock, 0.0) ** 2
-    yield from (shock, _mean(shock, 3), _mean(shock, 20), np.abs(shock))
-    yield from (_mean(downward, 3), _mean(downward, 20))
-
-
-def _of_volume(volume: Rows) -> Iterator[Rows]:
-    """Yield features of the volume: how far it was above its mean, and means of that."""
-    logarithm = np.log(np.maximum(volume, 1.0))
-    surprise = logarithm - shift(_mean(logarithm, 20), 1)
+def _own(
+    panel: Panel,
+    histories: Histories,
+    change: Rows,
+    variance: Rows,
+    night: Rows,
+    level: Rows,
+    horizon: int,
+) -> Mapping[str, Rows]:
+    """Return the terms of each series itself, by name; arguments as in the callers."""
+    today = _log_volatility(variance, 0.01)
+    logarithm = np.log(np.maximum(_channel(panel, histories, "volume"), 1.0))
+    surprise = logarithm - shift(_mean(logarithm, _MONTH), 1)
     surprise = np.clip(surprise, -_LARGEST_SURPRISE, _LARGEST_SURPRISE)
-    yield from (surprise, _mean(surprise, 3), _mean(surprise, 20))
+    reports = active_days(surprise, panel.times, histories.positions, max(horizon, 2))
+    return {
+        "day": _log_volatility(variance, _DAY) - level,
+        "quarter": _log_volatility(variance, _QUARTER) - level,
+        "two years": _log_volatility(variance, _YEARS) - level,
+        "closes": _log_volatility(_clipped(change) ** 2, _MONTH) - level,
+        "nights": _log_volatility(night, _MONTH) - level,
+        "unevenness": _mean((today - level) ** 2, _MONTH),
+        "shocks": _mean(_shocks(change, level), _MONTH),
+        "volume": surprise,
+        "volume of days": _mean(surprise, 3),
+        "reports tomorrow": reports[0],
+        "reports later": reports[1],
+    }
 
 
 def _of_peers(
@@ -103,7 +124,7 @@ def _of_peers(
     """Yield what the peers show of the market at the steps of each series."""
     peers = panel.peers
     alike = peers is not None and peers.times.dtype.kind == panel.times.dtype.kind
-    state = _state_once(peers) if peers is not None and alike else _unknown(panel, STATE_FEATURES)
+    state = _state_once(peers) if peers is not None and alike else _unknown(panel, STATE_TERMS)
     yield from _at_steps(state, panel, positions, level)
 
 
@@ -112,7 +133,7 @@ def _at_steps(
 ) -> Iterator[Rows]:
     """Yield a state of the market at the steps of each series, the latest that was known."""
     if not len(state.times):
-        yield from [np.full(level.shape, np.nan)] * (len(state.levels) + len(state.moves))
+        yield from [np.full(level.shape, np.nan)] * (len(state.levels) + len(state.others))
         return
     times, at = state.times, panel.times[positions]
     latest = np.searchsorted(times, at, side="right") - 1
@@ -120,7 +141,7 @@ def _at_steps(
     known = (positions >= 0) & (latest >= 0) & (at - times[latest] <= _BEHIND * mean_gap)
     for each in state.levels:
         yield np.where(known, each[latest], np.nan) - level
-    for each in state.moves:
+    for each in state.others:
         yield np.where(known, each[latest], np.nan)
 
 
@@ -140,10 +161,9 @@ def _state_once(peers: Panel) -> State:
 def state_of(peers: Panel) -> State:
     """Return the state of the market on the days on which enough peers have moved."""
     if not peers.mask.any():
-        return _unknown(peers, STATE_FEATURES)
+        return _unknown(peers, STATE_TERMS)
     histories = Histories.of(peers)
-    z = np.log(histories.values[:, :, peers.channels.index(peers.target)])
-    change = z - shift(z, 1)
+    change = _changes(peers, histories)
     variance, _ = _variances(peers, histories, change)
     rows, steps = np.nonzero(histories.positions >= 0)
     days = histories.positions[rows, steps]
@@ -155,20 +175,16 @@ def state_of(peers: Panel) -> State:
 
     moves = by_day(_clipped(change))
     enough = np.isfinite(moves).sum(0) >= FEWEST_PEERS
-    moves = moves[:, enough]
     if not enough.any():
-        return _unknown(peers, STATE_FEATURES)
-    levels = [
+        return _unknown(peers, STATE_TERMS)
+    now, usual = (
         np.nanmedian(by_day(_log_volatility(variance, half_life))[:, enough], axis=0)
-        for half_life in _HALF_LIVES
-    ]
-    mean = np.nanmean(moves, axis=0)[None]
-    of_mean = [_log_volatility(mean**2, half_life) for half_life in _HALF_LIVES]
-    apart = np.nanmean((moves - mean) ** 2, axis=0)[None]
-    levels += [each[0] for each in of_mean]
-    levels += [_log_volatility(apart, half_life)[0] for half_life in (1, 5, 20)]
-    signed = _signed(_shocks(mean, of_mean[_MONTH]))
-    return State(peers.times[enough], levels, [each[0] for each in signed])
+        for half_life in (_DAY, _QUARTER)
+    )
+    mean = np.nanmean(moves[:, enough], axis=0)[None]
+    levels = np.stack([now, usual, _log_volatility(mean**2, _DAY)[0]])
+    falls = _falls(mean, _log_volatility(mean**2, _MONTH))
+    return State(peers.times[enough], levels, falls)
 
 
 def state_of_index(index: Panel, target: str) -> State:
@@ -178,29 +194,36 @@ def state_of_index(index: Panel, target: str) -> State:
     """
     seen = index.mask & (index.channel(target) > 0)
     if not seen.any():
-        return _unknown(index, INDEX_FEATURES)
+        return _unknown(index, INDEX_TERMS)
     index = dataclasses.replace(index, mask=seen)
     histories = Histories.of(index)
-    z = np.log(histories.values[:, :, index.channels.index(target)])
-    change = z - shift(z, 1)
+    change = _changes(index, histories)
     variance, _ = _variances(index, histories, change)
-    levels = [_log_volatility(variance, half_life) for half_life in _HALF_LIVES]
-    distance = np.clip(z - _mean(z, _HALF_LIVES[-1]), -_LARGEST_DISTANCE, _LARGEST_DISTANCE)
-    moves = (*_signed(_shocks(change, levels[_MONTH])), distance)
+    z = np.log(histories.values[:, :, index.channels.index(index.target)])
+    distance = np.clip(z - _mean(z, _YEAR), -_LARGEST_DISTANCE, _LARGEST_DISTANCE)
+    levels = np.concatenate(
+        [_log_volatility(variance, half_life) for half_life in (_DAY, _QUARTER)]
+        + [_log_volatility(_clipped(change) ** 2, _DAY)]
+    )
+    others = np.concatenate([_falls(change, _log_volatility(variance, _MONTH)), distance])
     own = histories.positions[0] >= 0
-    days = index.times[histories.positions[0, own]]
-    return State(days, [each[0, own] for each in levels], [each[0, own] for each in moves])
+    return State(index.times[histories.positions[0, own]], levels[:, own], others[:, own])
 
 
-def _unknown(panel: Panel, features: int) -> State:
-    """Return a state without a day; ``features``: the number of features that are unknown."""
-    return State(panel.times[:0], [np.array([])] * features, [])
+def _unknown(panel: Panel, terms: tuple[str, ...]) -> State:
+    """Return a state without a day; ``terms``: those that are unknown."""
+    return State(panel.times[:0], np.empty((3, 0)), np.empty((len(terms) - 3, 0)))
 
 
-def _signed(shock: Rows) -> tuple[Rows, Rows, Rows, Rows]:
-    """Return shocks, their means of 3 and 20 rows, and that of squared downward ones."""
-    downward = np.minimum(shock, 0.0) ** 2
-    return shock, _mean(shock, 3), _mean(shock, 20), _mean(downward, 5)
+def _falls(change: Rows, level: Rows) -> Rows:
+    """Return means of the squared falls of some rows, in units of the monthly volatility."""
+    return _mean(np.minimum(_shocks(change, level), 0.0) ** 2, 5)
+
+
+def _changes(panel: Panel, histories: Histories) -> Rows:
+    """Return the changes of the logarithm of the target."""
+    z = np.log(histories.values[:, :, panel.channels.index(panel.target)])
+    return z - shift(z, 1)
 
 
 def _variances(panel: Panel, histories: Histories, change: Rows) -> tuple[Rows, Rows]:
