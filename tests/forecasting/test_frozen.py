@@ -67,8 +67,8 @@ def test_a_forecast_that_is_not_finite_costs_the_other_series_nothing(frame, fit
     whole = fc.predict(fitted, frame)
     original = predicting.forecast_latest
 
-    def broken(*args, **options):
-        made = original(*args, **options)
+    def broken(*args):
+        made = original(*args)
         for values in made.values():
             values[args[1].ids.index("still")] = np.inf
         return made

@@ -1,15 +1,11 @@
 """Forecasts of a fitted model: frame, units, times, bands, and errors."""
 
-import dataclasses
-import warnings
-
 import numpy as np
 import pandas as pd
 import pytest
 
 import forecaster as fc
 from forecaster.errors import ForecasterWarning, ModelError, UsageError
-from forecaster.forecasting.bands.mixture import Mixture
 from forecaster.forecasting.predicting import predicting
 from forecaster.series.features.transforms import Transform
 from forecaster.series.panel.flags import UNCONFIRMED, Flags
@@ -41,28 +37,6 @@ def test_bands_and_weights_come_from_before_the_panels_end(panel, config, model)
     pd.testing.assert_frame_equal(now, again, check_exact=True)
     later = fc.predict(fitted, panel)  # new prices, old weights
     assert later["ds"].min() > now["ds"].max()
-
-
-def test_errors_of_calm_times_reach_no_farther_than_any_was(panel, model, monkeypatch):
-    """Prices move by 0.5 % each day, up and down by turns, and lately by 5 %, never by more."""
-    rows = np.arange(len(panel.times))
-    path = np.where(rows % 2, 0.5, -0.5) * np.where(rows < len(rows) - 120, 0.005, 0.05)
-    values = panel.values.copy()
-    prices = [number for number, name in enumerate(panel.channels) if name != "volume"]
-    values[:, :, prices] = 100 * np.exp(path)[:, None]
-
-    def half_of_volatility(networks, transformed, origins):
-        normal = Mixture.unit((*origins.shape, networks.config.horizon, 1), np.inf)
-        return dataclasses.replace(normal, scale=0.5 * normal.scale)
-
-    scores = np.zeros_like(model.normal_scores)
-    scores[:, ::20] = -8.0  # some outcomes of calm times lay far below the forecast
-    monkeypatch.setattr(predicting, "distributions", half_of_volatility)
-    learned = dataclasses.replace(model, normal_scores=scores)
-    frame = fc.predict(learned, dataclasses.replace(panel, values=values), level=[95])
-    first = frame.groupby("unique_id")["LSTM-lo-95"].first()
-    fall = np.log(100 * np.exp(path[-1]) / first)
-    np.testing.assert_allclose(fall, 0.05, rtol=1e-3)
 
 
 def test_predict_and_cross_validation_agree(panel, config):
@@ -167,13 +141,6 @@ def test_prices_that_gain_a_column_after_the_fit_still_forecast(panel, config):
     pd.testing.assert_frame_equal(fc.predict(model, panel), fc.predict(model, before))
 
 
-def test_bands_beyond_what_the_errors_hold_are_warned_of(panel, model):
-    with pytest.warns(
-        UserWarning, match=r"the 99.9 % band rests on the forecast.*98 errors.*up to 98.0 %"
-    ):
-        fc.predict(model, panel, level=[80, 99.9])
-
-
 def test_too_few_rows_to_look_back_on_are_refused(panel, model):
     with pytest.raises(ModelError, match="10 rows; a forecast is made from 30"):
         fc.predict(model, Panel.from_frame(panel.to_frame().groupby("unique_id").tail(10)))
@@ -227,16 +194,3 @@ def test_each_series_keeps_to_its_own_frequency(panel, config):
     mixed = fc.fit(both, config, seed=1)
     for name in ("TWO", "AAPL"):
         assert len(fc.predict(mixed, Panel.from_frame(both.only([name]).to_frame()))) == 3
-
-
-def test_bands_that_few_series_have_too_few_errors_for_are_named(panel, config):
-    """One short series causes no warning about the bands of the others."""
-    frame = panel.to_frame()
-    short = frame[(frame["unique_id"] != "KO") | (frame["ds"] >= "2025-08-01")]
-    mixed = Panel.from_frame(short)
-    fitted = fc.fit(mixed, dataclasses.replace(config, validation=None), seed=1)
-    with pytest.warns(ForecasterWarning, match=r"the 95 % band of 1 series .*\(KO, ...\)"):
-        fc.predict(fitted, mixed)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        fc.predict(fitted, mixed.only(["AAPL", "IBM"]))

@@ -2,7 +2,6 @@
 
 import dataclasses
 import hashlib
-import json
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from forecaster.forecasting.bands.experts import opinion_weights, with_common
 from forecaster.forecasting.bands.mixture import Mixture
 from forecaster.forecasting.model import rename_series
 from forecaster.home import Home
-from tests.common_market import frame, index
+from tests.common_market import frame
 from tests.conftest import run
 
 SMALL: dict[str, Any] = {
@@ -112,21 +111,6 @@ def test_a_saved_model_forecasts_the_same_bits(market, fitted, tmp_path):
     pd.testing.assert_frame_equal(
         fc.predict(read, market), fc.predict(fitted, market), check_exact=True
     )
-
-
-def test_a_model_from_before_its_common_volatility_saw_the_market_is_read(tmp_path):
-    prices = pd.concat([frame(12, 520), index(520)])
-    panel = fc.load_panel(prices).with_market("VIX", forecast=False)
-    folder = fc.save(fc.fit(panel, fc.Config(**SMALL)), tmp_path / "model")
-    path = next(folder.rglob("model.json"))
-    facts = json.loads(path.read_text())
-    common = facts["transform"]["common_volatility"]
-    assert facts["transform"].pop("market") == ["VIX"] and common.pop("market") == ["VIX"]
-    facts["transform"]["market"] = "VIX"
-    common["centre"], common["spread"] = common["centre"][:35], common["spread"][:35]
-    common["weights"] = [row[:36] for row in common["weights"]]
-    path.write_text(json.dumps(facts))
-    assert len(fc.predict(fc.load(folder), panel)) == 12 * 2
 
 
 def test_a_renamed_peer_is_still_one(market, fitted):

@@ -10,7 +10,7 @@ from scipy.special import ndtri
 
 import forecaster as fc
 from forecaster.errors import ModelError
-from forecaster.forecasting.bands.conformal import common_spread, common_tails
+from forecaster.forecasting.bands.calibration import common_spread, common_tails
 from forecaster.forecasting.bands.widths import FARTHEST_TAIL, KNOTS, Tails, Widths
 from forecaster.forecasting.fitting.widths import Scores, widths_of
 from tests.bands import band_scores
@@ -80,7 +80,7 @@ def test_only_some_series_have_the_tails_and_bands_stay_nested():
     tails = Tails(reach, np.array([True, False]))
     scores = np.full((2, 5, 2), np.nan)
     levels = [50.0, 80.0, 95.0, 99.9999]
-    bounds = band_scores(scores, levels, 5, tails=tails)[:, :, :, 0]
+    bounds = band_scores(scores, levels, tails=tails)[:, :, :, 0]
     normal = ndtri((1 - np.array(levels) / 100) / 2)
     np.testing.assert_allclose(bounds[:, 0, 1], normal[:, None].repeat(2, 1))
     np.testing.assert_allclose(bounds[:, 0, 0, 0], normal)
@@ -88,6 +88,24 @@ def test_only_some_series_have_the_tails_and_bands_stay_nested():
     np.testing.assert_allclose(bounds[3, 0, 0, 1], normal[3] - 2)  # as far out as the last knot
     np.testing.assert_allclose(bounds[:, 1], -bounds[:, 0])
     assert (np.diff(bounds[:, 0], axis=0) < 0).all()
+
+
+def test_tails_move_no_bound_beyond_the_largest_error_of_a_series():
+    """Prices that rest, and have once risen by a tenth at most."""
+    jumps = np.random.default_rng(2).uniform(0.01, 0.1, 20)
+    rows = {
+        str(n): np.where(np.arange(ROWS) < 10 + n, 50, 50 * (1 + j)) for n, j in enumerate(jumps)
+    }
+    panel = panel_of(rows)
+    model = fc.fit(panel, fc.Config(horizon=HORIZON, transform="last_value"))
+    far = model.widths._replace(tails=np.tile(50 * KNOTS, (HORIZON, 1)))
+    made, plain = (
+        fc.predict(one, panel, level=[99]).groupby("unique_id")["LSTM-hi-99"].max()[[*rows]]
+        for one in (dataclasses.replace(model, widths=far), without_tails(model))
+    )
+    largest = 50 * (1 + jumps) ** 2
+    np.testing.assert_allclose(made, np.maximum(largest, plain), rtol=1e-3)
+    assert (plain < largest).sum() > 5
 
 
 def test_counts_have_no_part_in_the_tails():

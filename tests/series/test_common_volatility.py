@@ -278,12 +278,6 @@ def test_from_a_file(stored):
     assert CommonVolatility.from_json(None) is None
 
 
-def test_from_a_file_of_before_both_opinions_were_weighed(stored):
-    before = {name: value for name, value in stored.items() if name != "opinions"}
-    read = CommonVolatility.from_json(before)
-    assert read is not None and read.opinions == ((0.0, 0.5, 0.5),) * 2
-
-
 @pytest.mark.parametrize(
     "change",
     [

@@ -86,7 +86,7 @@ def truncate(path):
         (lambda run: (run / "model.json").write_text("[]"), "cannot be read"),
         (
             lambda run: change(run / "model.json", schema=99),
-            "version 99; .* version 4: update",
+            "version 99; .* version 6: update",
         ),
         (lambda run: change(run / "model.json", schema=0), "version 0; .*run `forecaster fit`"),
         (lambda run: change(run / "model.json", ids=["a"]), "not a model of this program"),

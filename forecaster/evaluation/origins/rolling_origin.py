@@ -23,6 +23,7 @@ from forecaster.evaluation.origins.cutoffs import (
 from forecaster.files import atomic, open_for_arrow
 from forecaster.forecasting import (
     FORECAST_BY,
+    RISE,
     ROWS_TO_COMBINE,
     Model,
     OwnNetwork,
@@ -361,6 +362,8 @@ class RollingOrigin:
             latest = int(transformed.z.shape[1] - step.min())
             forecast = forecast_latest(model, panel, transformed, latest, self.level)
             for name, values in forecast.items():
+                if name == RISE:
+                    continue
                 columns[name][selected] = values[row, step - step.min(), origins.ahead[selected]]
             if self.says_rungs:
                 rungs = model.networks.rungs[model.networks.rows_of(ids)]

@@ -17,7 +17,7 @@ class Widths(NamedTuple):
     - ``networks``: the spread of the scores of forecasts by networks; 1 where series are
       independent
     - ``without``: the same for forecasts without a network
-    - ``tails``: from :func:`~forecaster.forecasting.bands.conformal.common_tails`, for forecasts
+    - ``tails``: from :func:`~forecaster.forecasting.bands.calibration.common_tails`, for forecasts
       without a network that are not counts
     """
 
@@ -34,7 +34,7 @@ class Widths(NamedTuple):
 class Tails(NamedTuple):
     """The tails that the bands of some series start from.
 
-    - ``reach``: from :func:`~forecaster.forecasting.bands.conformal.common_tails`
+    - ``reach``: from :func:`~forecaster.forecasting.bands.calibration.common_tails`
     - ``used``: the series that they are for; others have those of the forecast distribution
     """
 
@@ -56,6 +56,18 @@ class Tails(NamedTuple):
     ) -> Float[np.ndarray, "*some"]:
         """Return :meth:`of` for one series and one step ahead, from 0."""
         return self._beyond(scores, h) if self.used[row] else scores
+
+    def inverse(
+        self, scores: Float[np.ndarray, "*some series horizon"]
+    ) -> Float[np.ndarray, "*some series horizon"]:
+        """Return the normal scores that :meth:`of` turns into these."""
+        out = np.array(scores)
+        for h, reach in enumerate(self.reach):
+            own = out[..., self.used, h]
+            far = np.abs(own)
+            within = np.interp(far, reach, KNOTS) + np.maximum(far - reach[-1], 0.0)
+            out[..., self.used, h] = np.sign(own) * within
+        return out
 
     def _beyond(self, scores: Float[np.ndarray, "*some"], h: int) -> Float[np.ndarray, "*some"]:
         far = np.abs(scores)

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from forecaster.config import Config
-from forecaster.forecasting.bands.conformal import common_spread, common_tails
+from forecaster.forecasting.bands.calibration import common_spread, common_tails
 from forecaster.forecasting.bands.widths import Widths
 
 

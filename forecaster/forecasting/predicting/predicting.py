@@ -13,8 +13,8 @@ from jaxtyping import Bool, Float, Int
 from forecaster import swarm
 from forecaster.config import Config
 from forecaster.errors import ForecasterWarning, ModelError, UsageError, name_reasons
+from forecaster.forecasting.bands.calibration import Calibrated, calibrated, normal_scores_of
 from forecaster.forecasting.bands.columns import bounds_of, quantile_column
-from forecaster.forecasting.bands.conformal import Calibrated, calibrated, normal_scores_of
 from forecaster.forecasting.bands.counts import Counted, Units
 from forecaster.forecasting.bands.drift import Drift, Moves, usual_location, with_drift
 from forecaster.forecasting.bands.experts import with_common
@@ -55,45 +55,9 @@ from forecaster.series import (
 )
 from forecaster.skipped import Kind, Skipped
 
-_NAMED = 3  # series in a warning
 _STEPS_AT_ONCE = 2**17  # steps of the series that are forecast at the same time
 _AT_ONCE = 8  # origins
 _PADDED = 10_000  # steps of a window that a shorter history is filled up to
-
-
-def warn_of_few_scores(model: Model, panel: Panel, level: Sequence[float]) -> None:
-    """Warn of bands that are wider than the errors of some series can calibrate.
-
-    Of n outcomes the outermost lies at about the quantile 1 / (n + 1) on each side. Series without
-    a network of their own do not count, nor do those that moved too late to have any.
-    """
-    wanted = set(panel.ids)
-    counts = {
-        name: int(np.isfinite(scores).sum(0).min())
-        for name, scores, own in zip(
-            model.ids, model.normal_scores, model.networks.trained, strict=True
-        )
-        if own and name in wanted and np.isfinite(scores).any(0).all()
-    }
-    fewest = min(counts.values(), default=10**9)
-    beyond = [percent for percent in level if percent > _highest(fewest)]
-    if not beyond:
-        return
-    few = [name for name, count in counts.items() if beyond[0] > _highest(count)]
-    which = "" if len(few) == len(counts) else f" of {len(few)} series"
-    named = "" if len(few) == len(counts) else f" ({', '.join(few[:_NAMED])}, ...)"
-    warnings.warn(
-        f"the {' and '.join(f'{percent:g} %' for percent in beyond)} band{which} rests on the "
-        f"forecast distribution, since the {fewest} errors that calibrate it suffice for levels up "
-        f"to {_highest(fewest):.1f} %{named}; fit with a larger validation",
-        ForecasterWarning,
-        stacklevel=3,
-    )
-
-
-def _highest(count: int) -> float:
-    """Return the level of the widest band that this many errors can calibrate, in percent."""
-    return 100 * (1 - 2 / (count + 1))
 
 
 def warn_of_jumps(panel: Panel) -> None:
@@ -175,7 +139,6 @@ def predict(
     warn_of_missing_dates(series_missing_dates(panel), len(panel.ids))
     warn_of_latest_rows(LatestRows.of(panel))
     warn_of_hindsight(model, panel)
-    warn_of_few_scores(model, panel, level)
     check_known_ahead(model, panel)
     model = with_newcomers(model, panel)
     horizon = model.config.horizon
@@ -262,13 +225,7 @@ def times_ahead(series_times: np.ndarray, horizon: int, usual: Frequency) -> np.
 
 
 def forecast_latest(
-    model: Model,
-    panel: Panel,
-    transformed: Transformed,
-    count: int,
-    level: Sequence[float],
-    *,
-    rise: bool = False,
+    model: Model, panel: Panel, transformed: Transformed, count: int, level: Sequence[float]
 ) -> dict[str, ByHorizon]:
     """Return forecasts made at the latest ``count`` steps, by column, (series, count, horizon).
 
@@ -280,7 +237,6 @@ def forecast_latest(
     - ``transformed``: the panel under the model's transform
     - ``count``: the number of latest steps
     - ``level``: levels of the bands, in percent, sorted
-    - ``rise``: whether to return :data:`RISE` too, which takes as long as many bands
     """
     latest = latest_scores(model, panel, transformed, count)
     origins, mixture = latest.origins[:, -count:], latest.mixture.latest(count)
@@ -288,22 +244,19 @@ def forecast_latest(
     unit = np.take_along_axis(transformed.scale, origins[:, :, None], axis=1)
     name = model.config.column
     names = [name, *(column for percent in level for column in bounds_of(name, percent))]
+    now = np.take_along_axis(transformed.z, origins, axis=1)[:, :, None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        far = np.where(unit == 0, np.where(now < base, -np.inf, np.inf), (now - base) / unit)
+    of_now = -ndtri(mixture.probability_above(far))
     usual = np.array([0.0, *normal_scores_of(level).ravel()])[:, None, None]
-    each = calibrated_at(model, panel, transformed, latest, count)
+    each = list(calibrated_at(model, panel, transformed, latest, count))
     scores = np.stack([made.scores(usual) for made in each], axis=2)
+    below = [made.probability_below(of_now[:, at]) for at, made in enumerate(each)]
     columns = {
         column: transformed.invert(base + unit * mixture.quantiles(score))
         for column, score in zip(names, scores, strict=True)
     }
-    if rise:
-        now = np.take_along_axis(transformed.z, origins, axis=1)[:, :, None]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            far = np.where(unit == 0, np.where(now < base, -np.inf, np.inf), (now - base) / unit)
-        of_now = -ndtri(mixture.probability_above(far))
-        each = calibrated_at(model, panel, transformed, latest, count)
-        below = [made.probability_below(of_now[:, at]) for at, made in enumerate(each)]
-        columns[RISE] = 1 - np.stack(below, axis=1)
-    return columns
+    return columns | {RISE: 1 - np.stack(below, axis=1)}
 
 
 def calibrated_at(
@@ -315,10 +268,7 @@ def calibrated_at(
     """
     some = model.only(panel.ids)
     reach = _reach(transformed, latest.origins[:, -count:], latest.mixture.latest(count))
-    return calibrated(
-        latest.scores, model.config.longest_validation, count,
-        prior=some.spreads(), tails=some.tails(), reach=reach,
-    )  # fmt: skip
+    return calibrated(latest.scores, count, prior=some.spreads(), tails=some.tails(), reach=reach)
 
 
 def _reach(
@@ -352,7 +302,7 @@ def _latest_with_quantiles(
     name = model.config.column
     level_of = {q: round(200 * abs(q - 0.5), 9) for q in quantiles}
     every = sorted({*level, *(percent for percent in level_of.values() if percent > 0)})
-    forecast = forecast_latest(model, panel, transformed, 1, every, rise=True)
+    forecast = forecast_latest(model, panel, transformed, 1, every)
     bounds = {percent: bounds_of(name, percent) for percent in every}
     found = {
         quantile_column(name, q): forecast[bounds[level_of[q]][q > 0.5] if level_of[q] else name]

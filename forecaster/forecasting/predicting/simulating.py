@@ -13,7 +13,7 @@ import pandas as pd
 from jaxtyping import Float, Int, Shaped
 
 from forecaster.errors import UsageError, check_whole
-from forecaster.forecasting.bands.conformal import spread_at_origins
+from forecaster.forecasting.bands.calibration import spread_at_origins
 from forecaster.forecasting.bands.counts import Counted
 from forecaster.forecasting.bands.mixture import Mixture, ndtri
 from forecaster.forecasting.model import Model, check_model

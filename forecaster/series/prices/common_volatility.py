@@ -110,8 +110,7 @@ class CommonVolatility(NamedTuple):
         count = len(OWN_TERMS) + len(STATE_TERMS) + len(INDEX_TERMS) * len(market)
         centre, spread = _numbers([fields["centre"], fields["spread"]], (2, count), _LARGEST)
         weights = _numbers(fields["weights"], (steps, count + 1), _LARGEST_WEIGHT)
-        usual = [(0.0, 0.5, 0.5)] * steps  # as in files of before weights were learned
-        opinions = _numbers(fields.get("opinions", usual), (steps, 3), _LARGEST_WEIGHT)
+        opinions = _numbers(fields["opinions"], (steps, 3), _LARGEST_WEIGHT)
         if not steps or min(spread) <= 0:
             raise ValueError("common_volatility: expected a step ahead, and deviations above zero")
         until, frequency = fields.get("until", ""), fields.get("frequency", "")

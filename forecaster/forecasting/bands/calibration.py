@@ -1,21 +1,20 @@
-"""Bands per series and horizon, calibrated on the validation span and on the rows since the fit.
+"""One calibration of all series: how much wider outcomes lie around the forecasts than these say.
 
 Every past outcome has a normal score under its forecast distribution: 0 at the median, -1.28 at the
-10 % quantile. Two properties of past scores are estimated:
+10 % quantile. The spread of a series' scores is above 1 where its forecasts were too sure. It is a
+long-run spread by step ahead, which starts from that of all series at the fit, times one recent
+factor for all steps, as errors one day ahead are known long before errors weeks ahead. Both are
+shrunk to their expected values, so that bands follow a change of regime with little noise. Errors h
+steps ahead overlap, so that h of them count as one.
 
-- their spread, which is above 1 where the forecasts were too sure. It is a long-run spread per
-  horizon, which starts from that of all series at the fit, times one recent factor for all
-  horizons, as errors one day ahead are known long before errors weeks ahead. Both are shrunk to
-  their expected values, so that bands follow a change of regime with little noise;
-- their shape: the quantiles of the scores in units of the spread, so that a skew which the network
-  has missed is found, and a median that is off. This is split-conformal prediction on the forecast
-  probability of a lower value (Vovk, Gammerman & Shafer 2005, Algorithmic Learning in a Random
-  World; Chernozhukov, Wuethrich & Zhu 2021, PNAS 118(48)), shrunk towards the shape of the forecast
-  distribution. Without networks, its tails are those of all series' scores where these are heavier.
+Median, bands, probabilities and paths come from the forecast distribution with this spread.
+Without networks, its tails are those of all series' scores where these are heavier: prices of a
+list, tariffs and rates rest for months, and then jump.
 
-Errors h steps ahead overlap, so that h of them count as one. Tried without gain: levels that adapt
-by 1 % to each miss (Gibbs & Candes 2021, arXiv 2106.00170) raise the CRPS of stocks by 0.3 % one
-day ahead and by 2 % five days ahead, since a wandering quantile is off on both sides.
+Tried without gain: quantiles of each series' own scores (split-conformal prediction: Vovk,
+Gammerman & Shafer 2005, Algorithmic Learning in a Random World; Chernozhukov, Wuethrich & Zhu 2021,
+PNAS 118(48)), which raise the CRPS of stocks by 0 to 0.1 %; and levels that adapt to each miss
+(Gibbs & Candes 2021, arXiv 2106.00170), by 0.3 to 2 %.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,28 +27,25 @@ from forecaster.forecasting.bands.mixture import FARTHEST, ndtr, ndtri
 from forecaster.forecasting.bands.widths import FARTHEST_TAIL, KNOTS, Tails
 
 # The weights of prior values, as numbers of independent scores.
-SHRINKAGE = 400.0  # weight of the forecast distribution's shape
 _PRIOR = 25.0  # weight of the value 1, in the spread of all series
 _COMMON = 100.0  # weight of the spread of all series, in the long-run spread of one series
-_NO_CHANGE = 25.0  # weight of the value 1, in the recent factor
+_NO_CHANGE = 20.0  # weight of the value 1, in the recent factor
+_TAILS = 400.0  # weight of the tails of the forecast distribution, in those of all series
 _DECAY = 0.998  # decay of the weights in the long-run spread, per score
 _RECENT = 0.98  # decay of the weights in the recent factor, per origin
-_HALVINGS = 50  # in the search for a probability
 _MEAN_SIZE = np.sqrt(2 / np.pi)  # the mean absolute value of normal scores
 
 
 class Calibrated(NamedTuple):
     """The calibrated distributions of the forecasts made at one origin.
 
-    Median, bands, probabilities and paths all come from them.
-
-    - ``known``: past scores in units of their spread, sorted, NaN last
-    - ``spread``: of each series' scores; others as of :func:`calibrated`
+    - ``spread``: of each series' scores
+    - ``tails``: the tails to start from; None: those of the forecast distribution
+    - ``reach``: the normal scores, below and above, of outcomes as far away as any was before; NaN
+      where there was none. Tails move no quantile beyond them, unless the spread alone does
     """
 
-    known: Float[np.ndarray, "series horizon memory"]
     spread: Float[np.ndarray, "series horizon"]
-    shrinkage: float
     tails: Tails | None
     reach: Float[np.ndarray, "2 series horizon"]
 
@@ -61,58 +57,39 @@ class Calibrated(NamedTuple):
         ``usual``: the normal scores of the quantiles' probabilities; those of the result where the
         forecast distribution needs no calibration
         """
-        count = np.isfinite(self.known).sum(-1)
-        last = np.maximum(count - 1, 0)
-        # Interpolated, as the share below the k-th smallest of n is k / (n + 1) on average.
-        rank = np.clip(ndtr(usual) * (count + 1) - 1, 0, last)
-        lower = np.floor(rank).astype(int)
-        smaller, larger = (
-            np.take_along_axis(
-                self.known[(None,) * (rank.ndim - 2)], np.minimum(at, last)[..., None], axis=-1
-            )[..., 0]
-            for at in (lower, lower + 1)
-        )
-        empirical = smaller + (rank - lower) * (larger - smaller)
-        weight = count / (count + self.shrinkage * np.arange(1, self.spread.shape[1] + 1))
-        start = usual if self.tails is None else self.tails.of(usual)
-        shape = weight * np.nan_to_num(empirical) + (1 - weight) * start
         by_spread = usual * self.spread
-        # Without a known error there is no limit.
-        made = np.fmax(shape * self.spread, np.minimum(by_spread, self.reach[0]))
-        made = np.fmin(made, np.maximum(by_spread, self.reach[1]))
-        return np.clip(made, -FARTHEST, FARTHEST)
+        if self.tails is not None:
+            by_tails = self.tails.of(usual) * self.spread
+            # Without a known error there is no limit.
+            by_tails = np.fmax(by_tails, np.minimum(by_spread, self.reach[0]))
+            by_spread = np.fmin(by_tails, np.maximum(by_spread, self.reach[1]))
+        return np.clip(by_spread, -FARTHEST, FARTHEST)
 
     def probability_below(
         self, scores: Float[np.ndarray, "series horizon"]
     ) -> Float[np.ndarray, "series horizon"]:
-        """Return the probability of a lower outcome, or of this one, by :meth:`scores` alone.
+        """Return the probability of a lower outcome, the inverse of :meth:`scores`.
 
         ``scores``: of the outcomes under the forecast distribution
         """
-        low, high = np.full((2, *self.spread.shape), FARTHEST + 1)
-        low = -low
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2
-            below = self.scores(middle) <= scores
-            low, high = np.where(below, middle, low), np.where(below, high, middle)
-        return ndtr((low + high) / 2)
+        usual = scores / self.spread
+        if self.tails is not None:
+            within = ~(scores < self.reach[0]) & ~(scores > self.reach[1])
+            usual = np.where(within, self.tails.inverse(usual), usual)
+        return ndtr(usual)
 
     def only(self, row: int) -> "Calibrated":
         """Return the distributions of one series."""
         some = slice(row, row + 1)
         tails = None if self.tails is None else self.tails._replace(used=self.tails.used[some])
-        return Calibrated(
-            self.known[some], self.spread[some], self.shrinkage, tails, self.reach[:, some]
-        )
+        return Calibrated(self.spread[some], tails, self.reach[:, some])
 
 
 def calibrated(
     scores: Float[np.ndarray, "series origin horizon"],
-    memory: int,
     count: int = 1,
     *,
     prior: Float[np.ndarray, " horizon"] | Float[np.ndarray, "series horizon"] | None = None,
-    shrinkage: float = SHRINKAGE,
     tails: Tails | None = None,
     reach: Float[np.ndarray, "2 series count horizon"] | None = None,
 ) -> Iterator[Calibrated]:
@@ -120,26 +97,19 @@ def calibrated(
 
     - ``scores``: normal scores of past outcomes, in order of time, NaN where unknown; the last
       origin is "now"
-    - ``memory``: how many of the latest scores the shape is estimated from
     - ``count``: the number of latest origins
     - ``prior``: the spread of all series' scores, see :func:`common_spread`; by default 1
-    - ``shrinkage``: the weight of the forecast distribution's shape, as a number of scores
-    - ``tails``: the tails to start from; by default those of the forecast distribution
-    - ``reach``: the normal scores, below and above, of outcomes as far away as any was before; past
-      scores move no quantile beyond them, unless the spread alone does
+    - ``tails``, ``reach``: as in :class:`Calibrated`, the latter by origin
 
     Those of origin p for horizon h use scores of origins up to p - h only, whose outcome is known
     at p.
     """
     series, origins, horizon = scores.shape
     spread = spread_at_origins(scores, np.ones(horizon) if prior is None else prior)
-    units = scores / spread
     if reach is None:
         reach = np.full((2, series, count, horizon), np.nan)
     for position, now in enumerate(range(origins - count, origins)):
-        yield Calibrated(
-            _known(units, now, memory), spread[:, now], shrinkage, tails, reach[:, :, position]
-        )
+        yield Calibrated(spread[:, now], tails, reach[:, :, position])
 
 
 def normal_scores_of(levels: Sequence[float]) -> Float[np.ndarray, "level 2"]:
@@ -183,7 +153,7 @@ def common_tails(
             continue
         found = np.quantile(known, 2 * ndtr(KNOTS) - 1, method="weibull")
         found = np.minimum(found, FARTHEST_TAIL)  # where hardly any row moves the spread is tiny
-        weight = len(known) / (len(known) + SHRINKAGE * (h + 1))
+        weight = len(known) / (len(known) + _TAILS * (h + 1))
         own[1:] = np.maximum(own, weight * found + (1 - weight) * own)[1:]  # 0 is the median
     return tails
 
@@ -248,16 +218,3 @@ class _Average:
     def value(self) -> Float[np.ndarray, "*mean"]:
         """Return the current means."""
         return (self.prior_weight * self.prior + self.total) / (self.prior_weight + self.weight)
-
-
-def _known(
-    units: Float[np.ndarray, "series origin horizon"], now: int, memory: int
-) -> Float[np.ndarray, "series horizon memory"]:
-    """Return the scores whose outcome is known at an origin, sorted, NaN last."""
-    series, _, horizon = units.shape
-    known = np.full((series, horizon, memory), np.nan)
-    for h in range(horizon):
-        part = units[:, max(0, now - memory) : max(0, now - h), h]
-        known[:, h, : part.shape[1]] = part
-    known.sort(axis=-1)
-    return known
