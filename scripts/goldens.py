@@ -28,7 +28,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -175,7 +175,7 @@ def short() -> fc.Panel:
     return fc.load_panel(long_frame({**values, "constant": np.full(9, 7.0)}, "QS"))
 
 
-FEW = {"epochs": 3, "patience": 3, "hidden": 4, "lookback": 30, "horizon": 3}
+FEW: dict[str, Any] = {"epochs": 3, "patience": 3, "hidden": 4, "lookback": 30, "horizon": 3}
 CASES = {
     "prices pooled": Case(
         lambda: fc.load_panel(market(10, 620, 1)), fc.Config(**FEW, members=2), n_windows=3
