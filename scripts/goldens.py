@@ -106,7 +106,7 @@ def weeks(random: np.random.Generator, rows: int) -> np.ndarray:
 def daily() -> fc.Panel:
     """Return eight daily series, two of which are long enough for networks."""
     random = np.random.default_rng(3)
-    rows = [260, 240, 45, 50, 55, 60, 48, 52]
+    rows = [260, 240, 19, 22, 25, 28, 31, 34]
     return fc.load_panel(
         long_frame({f"s{n}": weeks(random, length) for n, length in enumerate(rows)}, "D")
     )
