@@ -34,6 +34,10 @@ mutants *options:
 docs:
     zensical build --clean --strict
 
+# how good forecasts are, and the difference from the last table; `just scoreboard --quick` takes five minutes
+scoreboard *options:
+    python scripts/accuracy/scoreboard.py {{ options }}
+
 # how fast this machine trains, beside PyTorch
 bench *options:
     forecaster benchmark {{ options }}
