@@ -181,7 +181,7 @@ def make_task(
     )
 
 
-_DATA = ("epochs", "patience", "learning_rate", "weight_decay", "shrinkage", "clip")
+_DATA = ("epochs", "patience", "learning_rate", "weight_decay", "shrinkage", "clip", "encoding")
 
 
 def description_of(

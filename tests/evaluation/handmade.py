@@ -32,7 +32,7 @@ SUMMARY: dict[str, Any] = {
         "season": None, "market": None, "premium": 0.05, "common_volatility": True,
         "start": "independent", "members": 1, "shrinkage": 3.0, "epochs": 4,
         "patience": 4, "batch_size": 32, "learning_rate": 0.01, "weight_decay": 0.001, "clip": 1.0,
-        "precision": "float32", "data_parallel": 1,
+        "precision": "float32", "encoding": "none", "data_parallel": 1,
     },
     "target": "adj_close",
     "skipped": {"ZZZ": {"kind": "other", "detail": "too short", "reason": "too short"}},

@@ -33,7 +33,7 @@ OTHER = {
     "season": 5, "market": "SPY", "premium": 0.5, "common_volatility": False,
     "start": "independent", "members": 2, "shrinkage": 1.0, "epochs": 3, "patience": 1,
     "batch_size": 4, "learning_rate": 1e-2, "weight_decay": 1e-2, "clip": 0.5,
-    "precision": "bfloat16", "data_parallel": 2,
+    "precision": "bfloat16", "data_parallel": 2, "encoding": "small",
 }  # fmt: skip
 FEATURES, STEPS = 3, 100
 
