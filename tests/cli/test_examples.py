@@ -160,7 +160,7 @@ def lines() -> Iterator[Any]:
         yield pytest.param(line, marks=[pytest.mark.slow] if long else [], id=line)
 
 
-@pytest.mark.parametrize("line", lines())
+@pytest.mark.parametrize("line", [*lines()])
 def test_an_example(line, fitted, tmp_path, monkeypatch):
     if line in ELSEWHERE_TESTED:
         pytest.skip(f"tested in {ELSEWHERE_TESTED[line]}, with what was interrupted")
