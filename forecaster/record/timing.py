@@ -38,7 +38,7 @@ def made_after(frame: pd.DataFrame) -> Bool[np.ndarray, " row"]:
         late[rows] = part["ds"] <= latest
         if isinstance(step, pd.Timedelta):
             if step >= _DAY:
-                late[rows] |= part["ds"] - latest < _MOVED
+                late[rows] |= _of_their_session(part, usual) & (part["ds"] - latest < _MOVED)
             late[rows] |= _over(part, usual, exchange, step)
     return late
 
@@ -70,6 +70,15 @@ def _usual_origins(part: pd.DataFrame) -> pd.Series:
     each = part.drop_duplicates(["made", "unique_id"])[["made", "origin"]].sort_values("origin")
     usual = each.groupby("made", sort=False)["origin"].agg(lambda ends: ends.iloc[len(ends) // 2])
     return part["made"].map(usual)
+
+
+def _of_their_session(part: pd.DataFrame, usual: pd.Series) -> pd.Series:
+    """Return for each row whether its series mostly has the hour of the others.
+
+    If it then differs, its session's hour has moved; that of other series is another session.
+    """
+    same = (part["origin"] - usual).dt.seconds == 0  # beyond whole days
+    return same.groupby(part["unique_id"], observed=True).transform("mean") > 0.5
 
 
 def _over(
