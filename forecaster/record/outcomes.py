@@ -179,9 +179,9 @@ def _at(
 def _scale(now: np.ndarray, then: np.ndarray, *, adjusted: bool) -> np.ndarray:
     """Return the factor from stored prices to the units of the forecast; NaN if unknown.
 
-    It is the ratio of the recorded to the stored value at the origin if later rows have the same:
-    rows before it that have changed by another were still to be adjusted. If they have not, that
-    value was wrong, and the median of the ratios counts.
+    It is the ratio of the recorded to the stored value at the origin, or the median of the ratios,
+    whichever is nearer to that of later rows. If it is the first, rows before the origin were still
+    to be adjusted; if it is the second, the value at the origin was wrong.
 
     ``now``, ``then``: stored and recorded values at the origin and earlier rows, (place, row)
     """
@@ -193,7 +193,8 @@ def _scale(now: np.ndarray, then: np.ndarray, *, adjusted: bool) -> np.ndarray:
     middle = np.full(now.shape[1], np.nan)
     known = np.isfinite(ratio).any(0)
     middle[known] = np.nanmedian(ratio[:, known], axis=0)
-    return np.where(_alike(ratio[0], _later_units(ratio)), ratio[0], middle)
+    of_origin, of_median = np.abs(np.log(np.stack([ratio[0], middle]) / _later_units(ratio)))
+    return np.where(of_origin < of_median, ratio[0], middle)
 
 
 def _later_units(ratio: np.ndarray) -> np.ndarray:
@@ -203,12 +204,7 @@ def _later_units(ratio: np.ndarray) -> np.ndarray:
     the order in which the forecasts were made
     """
     count = ratio.shape[1]
-    agree = _alike(ratio.min(0), ratio.max(0))  # not where one is NaN
+    agree = np.isclose(ratio.min(0), ratio.max(0), rtol=_ROUNDING, atol=0)  # not with a NaN
     following = np.where(agree, np.arange(count), count)
     following = np.minimum.accumulate(following[::-1])[::-1]
     return np.append(ratio[0], 1.0)[following]
-
-
-def _alike(ratio: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Return where two ratios differ by no more than prices are rounded."""
-    return np.isclose(ratio, other, rtol=_ROUNDING, atol=0)

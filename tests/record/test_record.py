@@ -380,6 +380,31 @@ def test_a_forecast_between_a_split_and_its_adjustment_has_the_units_of_its_orig
     np.testing.assert_allclose(first["y"], closing(split, first))
 
 
+def test_a_price_revised_next_to_a_split_leaves_the_units_of_its_origin(home):
+    split = unadjusted(49)
+    source = store(home, split.groupby("ticker").head(50))
+    forecast(home, source, 50)
+    adjusted = table()
+    adjusted[PRICES] *= 0.25
+    adjusted.loc[adjusted["date"] == str(DAYS[49].date()), PRICES] *= 1.0024
+    store(home, adjusted.groupby("ticker").head(60))
+    known = score_record(home, read_record(home)).known
+    np.testing.assert_allclose(known["y"], closing(split, known), rtol=0.003)
+
+
+def test_two_splits_that_are_adjusted_at_once_leave_the_units_of_the_origin(home):
+    """No forecast after the first split is from rows in its units alone."""
+    split = unadjusted(49)
+    source = store(home, split.groupby("ticker").head(51))
+    forecast(home, source, 50)
+    forecast(home, source, 51)
+    adjusted = table()
+    adjusted[PRICES] *= 0.25 * 0.5
+    store(home, adjusted)
+    known = score_record(home, read_record(home)).known
+    np.testing.assert_allclose(known["y"], closing(split, known))
+
+
 def test_prices_that_were_wrong_for_two_days_are_no_split(home):
     wrong = table()
     days = wrong["date"].isin([str(DAYS[n].date()) for n in (49, 50)])
