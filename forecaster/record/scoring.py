@@ -80,8 +80,10 @@ class Scorecard:
             return self
         days, steps = SPANS[span]
         inside = pd.Series(data=False, index=self.rows.index)
-        # The times of some sources may be dates, and those of others whole numbers.
-        dated = self.rows["ds"].map(lambda time: isinstance(time, pd.Timestamp))
+        ds = self.rows["ds"]
+        dated = pd.Series(ds.dtype.kind == "M", index=ds.index)
+        if ds.dtype == object:  # the times of some sources are dates, those of others whole numbers
+            dated = ds.map(lambda time: isinstance(time, pd.Timestamp))
         for of_dates, part in self.rows.groupby(dated):
             times = part["ds"].infer_objects()
             last = times[part["state"] == KNOWN].max()
