@@ -355,9 +355,10 @@ def _check_real(output: str | None, end: datetime | None, covariates: "Covariate
     }
     for condition, given in conditions.items():
         if given is not None:
+            outside = "" if given is end else ", as with a run outside the home, which needs it"
             raise UsageError(
                 f"{condition}, and a table of a database holds those that were really made; leave "
-                "it out, or write to a file"
+                f"it out, or write to a file{outside}"
             )
 
 
