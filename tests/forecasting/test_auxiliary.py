@@ -62,11 +62,11 @@ def test_they_help_where_own_rows_are_too_few(market, fitted):
     assert common is not None and common.peers == market.ids
 
 
-def test_no_day_after_the_latest_row_is_learned_from(market, others):
-    """The rows of the others after the end of the series that are forecast may be anything."""
-    other, market = fc.load_panel(others), market.until(market.times[-61])
-    fitted = fc.fit(market.with_auxiliary(other), CONFIG)
-    for first, same in ((other.times[-60], True), (other.times[400], False)):
+def test_no_day_that_is_held_back_is_learned_from(market, others, fitted):
+    """The last 60 rows of the others may be anything."""
+    other = fc.load_panel(others)
+    held_back = market.times[-CONFIG.longest_validation]
+    for first, same in ((held_back, True), (other.times[400], False)):
         values = other.values.copy()
         late = other.times >= first
         noise = np.random.default_rng(2).uniform(0.5, 2, values[:, late].shape)
@@ -119,10 +119,12 @@ def test_weights_of_another_frequency_are_refused(market, fitted):
         fc.load_panel(weekly).with_auxiliary(fitted.common_weights)
 
 
-def test_a_row_counts_as_wrong_only_if_that_was_known_at_the_latest_row(market, others, tmp_path):
-    """A jump on the day of the latest row either reverses on the next day or stays."""
-    models, market = [], market.until(market.times[-61])
-    day = pd.Timestamp(market.times[-1])
+def test_a_row_counts_as_wrong_only_if_that_was_known_before_the_held_back_days(
+    market, others, tmp_path
+):
+    """A jump on the last day before them either reverses on the next day or stays."""
+    models = []
+    day = pd.Timestamp(market.times[-CONFIG.longest_validation]) - pd.offsets.BDay()
     for name, last in (("reverses", day), ("stays", pd.Timestamp("2099-01-01"))):
         jumped = (others["ticker"] == "XS03") & others["date"].between(day, last)
         changed = others.copy()
@@ -134,12 +136,13 @@ def test_a_row_counts_as_wrong_only_if_that_was_known_at_the_latest_row(market, 
     assert weights_of(models[0]) == weights_of(models[1])
 
 
-def test_too_few_rows_to_learn_from_are_refused(prices, others):
+def test_series_too_short_to_choose_by_are_refused(prices, others):
     short = fc.load_panel(prices.groupby("ticker").tail(58))
     config = dataclasses.replace(CONFIG, validation=11, horizon=1, lookback=10, burn_in=2)
-    few = fc.load_panel(others.groupby("ticker").tail(120))
-    with pytest.raises(UsageError, match=r"learn-from: expected 2,000 rows .* after the first 60"):
-        fc.fit(short.with_auxiliary(few), config)
+    with pytest.raises(
+        UsageError, match=r"learn-from: expected 2,000 rows .* after its first 60 .* and 0\."
+    ):
+        fc.fit(short.with_auxiliary(fc.load_panel(others)), config)
 
 
 def test_weights_of_a_fit_beside_other_indices_are_refused(prices, market, others, fitted):
@@ -190,9 +193,9 @@ def test_others_that_cannot_be_learned_from_are_refused(market, others):
         fc.fit(market.with_auxiliary(few), CONFIG)
     with pytest.raises(UsageError, match="at least 10 series; these prices are 3"):
         fc.fit(market.only(market.ids[:3]).with_auxiliary(other), CONFIG)
-    early, later = market.until(market.times[-60]), other.between(str(market.times[-50])[:10])
-    with pytest.raises(UsageError, match="no rows to learn from up to"):
-        fc.fit(early.with_auxiliary(later), CONFIG)
+    later = other.between(str(market.times[-50])[:10])
+    with pytest.raises(UsageError, match="no rows to learn from before"):
+        fc.fit(market.with_auxiliary(later), CONFIG)
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,8 @@ def test_quantiles_are_continuous_and_probabilities_are_their_inverse():
     scores = random.standard_t(3, (6, 300, 2))
     tails = Tails(np.stack([KNOTS, KNOTS * (1 + KNOTS / 8)]), np.arange(6) < 3)
     reach = np.array([-2.3, 2.4])[:, None, None, None] * np.ones((2, 6, 1, 2))
-    for chosen, limit in ((None, None), (tails, None), (tails, reach)):
+    odd = np.array([0.5, 2.4])[:, None, None, None] * np.ones((2, 6, 1, 2))
+    for chosen, limit in ((None, None), (tails, None), (tails, reach), (tails, odd)):
         (made,) = calibrated(scores, tails=chosen, reach=limit)
         usual = np.linspace(-4, 4, 8001)[:, None, None]
         steps = np.diff(made.scores(usual), axis=0)

@@ -13,7 +13,7 @@ import forecaster as fc
 from forecaster.series import Histories, Panel
 from forecaster.series.causal import shift
 from forecaster.series.prices.common_volatility import CommonVolatility, peers_among, with_peers
-from forecaster.series.prices.learning_volatility import learn_common_volatility
+from forecaster.series.prices.learning_volatility import _divided, learn_common_volatility
 from forecaster.series.prices.volatility_terms import (
     FEWEST_PEERS,
     INDEX_TERMS,
@@ -24,8 +24,8 @@ from forecaster.series.prices.volatility_terms import (
 )
 from tests.common_market import frame, index, log_volatilities, panel
 
+ROWS, HELD_BACK = 900, 250
 TERMS = len(OWN_TERMS) + len(STATE_TERMS)
-ROWS, LATER = 900, 250  # rows of each series, of which the model does not learn from the later
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def learned(market) -> CommonVolatility:
 
 
 def learn(market: Panel, horizon: int = 2) -> CommonVolatility:
-    made = learn_common_volatility(market.until(market.times[-LATER - 1]), horizon)
+    made = learn_common_volatility(market, horizon, np.full(len(market.ids), HELD_BACK))
     assert made is not None
     return made
 
@@ -59,7 +59,7 @@ def test_it_forecasts_the_volatility_of_days_that_it_was_not_learned_from(market
     own, _ = volatility_terms(market, histories, z - shift(z, 1))
 
     def error(guess: np.ndarray) -> float:
-        off = (guess - truth)[:, -LATER:]
+        off = (guess - truth)[:, -HELD_BACK:]
         return float(np.std(off - off.mean(1, keepdims=True)))
 
     assert error(made) < 0.85 * error(own[:, :-1])
@@ -102,6 +102,48 @@ def test_without_a_state_it_says_nothing(market, learned):
     assert np.isfinite(made[:, 799:804]).all() and np.isnan(made[:, 810:]).all()
 
 
+def test_days_of_training_lie_before_all_days_that_choose_the_penalty():
+    """Also where series are of unequal length, or end before the others."""
+    market = panel(4, 600)
+    mask = market.mask.copy()
+    mask[1, :300] = False  # young
+    mask[2, 500:] = False  # ended
+    mask[3, ::3] = False  # with gaps
+    histories = Histories.of(dataclasses.replace(market, mask=mask))
+    rows, horizon = mask.sum(1), 5
+    held_back = np.array([150, 75, 125, 100])
+    early, late, day = _divided(histories, horizon, held_back)
+    outcomes = [
+        histories.positions[row, step + 1 : step + horizon + 1] for row, step in np.argwhere(early)
+    ]
+    assert early.any() and late.any() and histories.positions[late].min() >= day
+    assert max(map(max, outcomes)) < histories.positions[late].min()
+    for row, count in enumerate(held_back):
+        steps = np.flatnonzero(early[row])
+        assert not len(steps) or steps.max() + horizon < mask.shape[1] - count
+        assert not late[row, : mask.shape[1] - count].any()
+    assert rows.min() > 0
+
+
+def test_what_does_not_hold_in_a_later_year_is_not_learned(market):
+    """In the rows held back, here, the largest moves are on the days of the smallest before."""
+    values = market.values.copy()
+    close = market.channels.index("close")
+    changes = np.diff(np.log(values[..., close]), axis=1)
+    late = changes[:, -HELD_BACK:]
+    by_size, ranks = np.argsort(-np.abs(late), 1), np.argsort(np.argsort(np.abs(late), 1), 1)
+    changes[:, -HELD_BACK:] = np.take_along_axis(late, np.take_along_axis(by_size, ranks, 1), 1)
+    path = np.log(values[:, :1, close]) + np.cumsum(changes, axis=1)
+    scale = np.exp(path) / values[:, 1:, close]
+    values[:, 1:, :4] *= scale[..., None]
+    broken = dataclasses.replace(market, values=values).with_peers(market.ids)
+
+    def size(model: CommonVolatility) -> float:
+        return float(np.abs(np.array(model.weights)[:, 1:]).sum())
+
+    assert size(learn(broken)) < 0.5 * size(learn(market))
+
+
 def test_peers_with_other_times_say_nothing(market, learned):
     other = dataclasses.replace(market.peers, times=np.arange(ROWS))
     made = log_scale(learned, dataclasses.replace(market, peers=other))
@@ -109,11 +151,12 @@ def test_peers_with_other_times_say_nothing(market, learned):
 
 
 def test_few_series_or_rows_have_no_model(market):
-    assert learn_common_volatility(dataclasses.replace(market, peers=None), 2) is None
+    held_back = np.full(20, 100)
+    assert learn_common_volatility(dataclasses.replace(market, peers=None), 2, held_back) is None
     some = market.with_peers(market.ids[: FEWEST_PEERS - 1])
-    assert learn_common_volatility(some, 2) is None
+    assert learn_common_volatility(some, 2, held_back) is None
     short = market.until(market.times[502])
-    assert learn_common_volatility(short, 2) is None
+    assert learn_common_volatility(short, 2, held_back) is None
 
 
 def test_prices_without_ranges_and_volumes_have_one_too(market):
@@ -128,7 +171,7 @@ def test_the_number_of_terms_is_the_declared_one(market):
     histories = Histories.of(market)
     z = np.log(market.channel("close"))
     _, terms = volatility_terms(market, histories, z - shift(z, 1))
-    assert len(list(terms)) == len(OWN_TERMS) + len(STATE_TERMS)
+    assert len(list(terms)) == TERMS
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +192,7 @@ def test_an_index_shows_the_market_to_few_series(with_index):
     own, _ = volatility_terms(with_index, histories, z - shift(z, 1))
 
     def error(guess: np.ndarray) -> float:
-        off = (guess[:, :-1] - truth)[:, -LATER:]
+        off = (guess[:, :-1] - truth)[:, -HELD_BACK:]
         return float(np.std(off - off.mean(1, keepdims=True)))
 
     assert error(made[..., 0]) < 0.7 * error(own)
@@ -167,7 +210,7 @@ def test_an_index_adds_to_what_many_series_show():
 
     def error(market: Panel) -> float:
         off = log_scale(learn(market), market)[:, :-1, 0] - truth
-        return float(np.std(off[:, -LATER:]))
+        return float(np.std(off[:, -HELD_BACK:]))
 
     assert error(beside) < 0.9 * error(plain)
 
@@ -212,7 +255,7 @@ def test_each_index_has_terms_of_its_own(with_index):
     histories = Histories.of(with_index)
     z = np.log(with_index.channel("close"))
     _, made = volatility_terms(with_index, histories, z - shift(z, 1), two)
-    terms = list(made)[len(OWN_TERMS) + len(STATE_TERMS) :]
+    terms = list(made)[TERMS:]
     assert len(terms) == 2 * len(INDEX_TERMS)
     first, second = terms[: len(INDEX_TERMS)], terms[len(INDEX_TERMS) :]
     np.testing.assert_allclose(first[-1], -second[-1], atol=1e-5)  # distances from the mean
@@ -251,7 +294,7 @@ def test_series_that_ended_teach_but_do_not_show_the_market_now(market):
 def test_other_series_that_begin_later_teach_nothing(market, learned):
     other = dataclasses.replace(panel(20, ROWS, seed=3), peers=None)
     values, mask = np.tile(other.values, (4, 1, 1)), np.tile(other.mask, (4, 1))
-    mask[20:, : ROWS - LATER] = False  # later than all that is learned from
+    mask[20:, : ROWS - HELD_BACK] = False  # nothing from the first day held back on is learned from
     names = tuple(f"X{row:02d}" for row in range(len(values)))
     both = dataclasses.replace(other, values=values, mask=mask, ids=names)
     alone, beside = (learn(market.with_auxiliary(some)) for some in (both.only(names[:20]), both))

@@ -74,8 +74,8 @@ class Calibrated(NamedTuple):
         """
         usual = scores / self.spread
         if self.tails is not None:
-            within = ~(scores < self.reach[0]) & ~(scores > self.reach[1])
-            usual = np.where(within, self.tails.inverse(usual), usual)
+            beyond = np.where(scores < 0, scores < self.reach[0], scores > self.reach[1])
+            usual = np.where(beyond, usual, self.tails.inverse(usual))
         return ndtr(usual)
 
     def only(self, row: int) -> "Calibrated":

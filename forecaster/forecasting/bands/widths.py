@@ -51,12 +51,6 @@ class Tails(NamedTuple):
             out[..., self.used, h] = self._beyond(out[..., self.used, h], h)
         return out
 
-    def of_one(
-        self, scores: Float[np.ndarray, "*some"], row: int, h: int
-    ) -> Float[np.ndarray, "*some"]:
-        """Return :meth:`of` for one series and one step ahead, from 0."""
-        return self._beyond(scores, h) if self.used[row] else scores
-
     def inverse(
         self, scores: Float[np.ndarray, "*some series horizon"]
     ) -> Float[np.ndarray, "*some series horizon"]:

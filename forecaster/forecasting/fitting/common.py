@@ -16,7 +16,7 @@ from forecaster.forecasting.fitting.usable import transform_of
 from forecaster.forecasting.fitting.validating import with_opinions
 from forecaster.forecasting.networks import with_network
 from forecaster.forecasting.rungs import worth_networks
-from forecaster.forecasting.task import series_data, split_of
+from forecaster.forecasting.task import series_data, split_of, validation_of
 from forecaster.forecasting.windows import padded_steps
 from forecaster.series import Panel, Transform
 
@@ -124,7 +124,8 @@ def learned(transform: Transform, panel: Panel, config: Config, sampling: Sampli
     """Return the transform with what it learns from the sample of a panel."""
     some = panel.only(sampling.weighed)
     modelled = sampling.networks and config.common_volatility
-    made = transform.learned_from(some, config.horizon, common_volatility=modelled)
+    held_back = validation_of(config, some.mask.sum(1)) if modelled else None
+    made = transform.learned_from(some, config.horizon, held_back)
     if panel.auxiliary is not None and made.common_volatility is None:
         warnings.warn(
             "nothing is learned from other series, since these have no networks",

@@ -217,7 +217,7 @@ class Transform:
         return dataclasses.replace(self, natures=natures, covariates=known)
 
     def learned_from(
-        self, panel: Panel, horizon: int, *, common_volatility: bool = False
+        self, panel: Panel, horizon: int, held_back: Int[np.ndarray, " series"] | None = None
     ) -> "Transform":
         """Return the transform with what the series of a panel share, learned from their past.
 
@@ -226,13 +226,14 @@ class Transform:
         that most others have. Of prices, only the usual volatility, the effects of events and the
         common model of volatility are learned.
 
-        ``common_volatility``: whether there is such a model
+        ``held_back``: the number of latest rows of each series; the penalty of the model of
+        volatility is chosen by them. None: there is no such model
         """
         if self.name == "log_return":
             volatility, events = usual_volatility(panel), event_factors(self._with_kinds(panel))
             common = None
-            if common_volatility:
-                common = learn_common_volatility(panel, horizon)
+            if held_back is not None:
+                common = learn_common_volatility(panel, horizon, held_back)
             return dataclasses.replace(
                 self, volatility=volatility, events=events, common_volatility=common
             )

@@ -67,7 +67,7 @@ class CommonVolatility(NamedTuple):
         """
         weights = np.array(self.weights)
         market = panel.market if self.market else None
-        level, terms = volatility_terms(panel, histories, change, market, len(weights))
+        level, terms = volatility_terms(panel, histories, change, market)
         ahead = np.log(np.arange(1, len(weights) + 1)) / 2
         # The horizon comes first, because sums over short rows take six times as long.
         total = level + ahead[:, None, None] + weights[:, :1, None]

@@ -40,6 +40,7 @@ INDEX_TERMS = (*STATE_TERMS, "distance")
 """Of each declared index."""
 _DAY, _MONTH, _QUARTER, _YEARS = 1, 20, 60, 500  # half-lives, in rows
 _YEAR = 200
+_AHEAD = 5  # rows in which reports are looked for, whatever the horizon, as weights are reused
 _BEHIND = 5  # mean gaps between days, by which the state may be older than a row
 _LARGEST_MOVE, _LARGEST_SHOCK, _LARGEST_SURPRISE, _LARGEST_DISTANCE = 0.2, 4.0, 3.0, 2.0
 _TINY = 1e-8  # added to variances
@@ -61,7 +62,7 @@ class State(NamedTuple):
 
 
 def volatility_terms(
-    panel: Panel, histories: Histories, change: Rows, market: Panel | None = None, horizon: int = 1
+    panel: Panel, histories: Histories, change: Rows, market: Panel | None = None
 ) -> tuple[Rows, Iterator[Rows]]:
     """Return the logarithm of each series' monthly volatility, and an iterator of the terms.
 
@@ -69,15 +70,13 @@ def volatility_terms(
     of the panel's peers (``STATE_TERMS``), and of each declared index (``INDEX_TERMS``), NaN where
     they are unknown.
 
-    - ``change``: the changes of the logarithm of the target
-    - ``market``: the declared indices
-    - ``horizon``: the number of rows ahead that are looked at for reports
+    ``change``: the changes of the logarithm of the target; ``market``: the declared indices
     """
     variance, night = _variances(panel, histories, change)
     level = _log_volatility(variance, _MONTH)
 
     def made() -> Iterator[Rows]:
-        own = _own(panel, histories, change, variance, night, level, horizon)
+        own = _own(panel, histories, change, variance, night, level)
         yield from (own[name] for name in OWN_TERMS)
         yield from _of_peers(panel, histories.positions, level)
         for row in range(0 if market is None else len(market.ids)):
@@ -95,14 +94,13 @@ def _own(
     variance: Rows,
     night: Rows,
     level: Rows,
-    horizon: int,
 ) -> Mapping[str, Rows]:
     """Return the terms of each series itself, by name; arguments as in the callers."""
     today = _log_volatility(variance, 0.01)
     logarithm = np.log(np.maximum(_channel(panel, histories, "volume"), 1.0))
     surprise = logarithm - shift(_mean(logarithm, _MONTH), 1)
     surprise = np.clip(surprise, -_LARGEST_SURPRISE, _LARGEST_SURPRISE)
-    reports = active_days(surprise, panel.times, histories.positions, max(horizon, 2))
+    reports = active_days(surprise, panel.times, histories.positions, _AHEAD)
     return {
         "day": _log_volatility(variance, _DAY) - level,
         "quarter": _log_volatility(variance, _QUARTER) - level,
