@@ -467,9 +467,10 @@ def _adjusted(
     stored = None
     with contextlib.suppress(StoreError, KeyError):  # otherwise there are no rows to compare with
         stored = read_adjusted(store, item.unique_id, adjustments)
-    frame, rows = adjusted(item.frame, adjustments, stored)
-    came = np.ones(len(frame), bool) if item.kept is None else ~frame["ds"].isin(item.kept)
-    return frame, told(frame, adjustments, rows, np.asarray(came))
+    times = item.frame["ds"]
+    came = np.ones(len(times), bool) if item.kept is None else ~times.isin(item.kept).to_numpy()
+    frame, rows = adjusted(item.frame, adjustments, stored, came)
+    return frame, told(frame, adjustments, rows, came)
 
 
 def _known(store: Store) -> Known:

@@ -150,6 +150,31 @@ def test_it_is_said_which_rows_stay_adjusted_and_which_were_restated(vendor):
     ) in lines
 
 
+@pytest.mark.parametrize("share", rest_slow([0.25, 0.5]))
+def test_a_later_split_that_is_restated_leaves_the_adjustment(vendor, share):
+    """The source rescales all rows it has; the earlier jump in them stays."""
+    raw = RAW["STAYS"]
+    assert vendor.deliver([raw], FIRST).exit_code == 0
+    vendor("adjust", "STAYS", "--factor", "0.25", "--before", DAYS[SPLIT])
+    now = scaled(raw, raw["date"].notna(), share)
+    for last in (FIRST + 1, FIRST + 2):
+        done = vendor.deliver([now], last)
+        assert done.exit_code == 0 and "came restated" not in done.stderr, done.output
+        came = vendor.store.read_one("STAYS")[-20 if vendor.append else 0 :]
+        truth = restated(now)[: last + 1]["close"]
+        np.testing.assert_allclose(came["close"], truth[-len(came) :])
+
+
+@pytest.mark.parametrize("late", [[55], range(30)], ids=["one row", "earlier rows"])
+def test_rows_that_were_not_stored_are_adjusted_when_they_are_appended(tmp_path, late):
+    vendor, raw = Vendor(tmp_path, append=True), RAW["STAYS"]
+    assert vendor.ingest(raw[: FIRST + 1].drop(index=late)).exit_code == 0
+    vendor("adjust", "STAYS", "--factor", "0.25", "--before", DAYS[SPLIT])
+    done = vendor.ingest(raw.iloc[late])
+    assert f"{len(late)} rows before {DAYS[SPLIT]} came unadjusted" in done.stderr, done.output
+    assert not wrong(vendor.store.read_one("STAYS"), raw, FIRST)
+
+
 def test_a_factor_of_ones_own_is_applied_once(vendor):
     """On its first day, the company lost 8 % in the new currency."""
     raw = with_split("EUR", 0.8 * 0.92)

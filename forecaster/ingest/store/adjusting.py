@@ -102,18 +102,26 @@ def read_adjusted(store: Store, name: str, adjustments: Sequence[Adjustment]) ->
 
 
 def adjusted(
-    frame: pd.DataFrame, adjustments: Sequence[Adjustment], stored: pd.DataFrame | None
+    frame: pd.DataFrame,
+    adjustments: Sequence[Adjustment],
+    stored: pd.DataFrame | None,
+    came: np.ndarray | None = None,
 ) -> tuple[pd.DataFrame, list[np.ndarray]]:
     """Return a series with its adjustments, and for each one the rows that it changed, (row,).
 
     A row that its source has restated is on the scale of the stored rows, which are adjusted. Any
-    other is multiplied by those factors that bring it nearest to the stored one. A row that is not
-    stored is treated like the nearest one that is.
+    other is multiplied by those factors that bring it nearest to the stored one, once a rescaling
+    of all rows, such as a later split, is taken out: the rows after all adjusted times show it. A
+    row that is not stored is treated like the nearest one that came and is.
 
     - ``frame``: rows as the source has them; among them may be stored ones
     - ``stored``: the rows of the series before, adjusted; None: there are none, and an adjustment
       is applied if its jump shows
+    - ``came``: the rows of the frame that came from the source, (row,); None: all
     """
+    if not adjustments:
+        return frame, []
+    came = np.ones(len(frame), bool) if came is None else came
     rows = [np.zeros(len(frame), bool) for _ in adjustments]
     column = None if stored is None else _price_in(frame, stored)
     if stored is None or column is None:
@@ -125,8 +133,12 @@ def adjusted(
     factors = np.log([one.factor for one in adjustments])
     before = np.array([one.before(frame) for one in adjustments])
     gap, distance = _gaps(frame, stored, column)
-    for which in np.unique(before.T, axis=0):  # the rows between two of the adjusted times
-        every = np.flatnonzero((which == before.T).all(1))
+    later = came & ~before.any(0) & (distance == 0) & np.isfinite(gap)
+    if later.any():
+        gap = np.where(came, gap - np.median(gap[later]), gap)
+    groups = np.vstack([before, came]).T  # of rows between two of the adjusted times
+    for group in np.unique(groups, axis=0):
+        which, every = group[:-1], np.flatnonzero((group == groups).all(1))
         part = every[np.isfinite(gap[every])]
         if not len(part):
             continue
