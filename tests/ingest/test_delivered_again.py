@@ -254,11 +254,11 @@ OLD, OTHER = prices("OLD", ROWS), prices("AAA", ROWS)
 REUSED = 70  # the first row of another company under the name
 
 
-def other_company() -> pd.DataFrame:
+def other_company(since: int = REUSED) -> pd.DataFrame:
     """Another company is listed as OLD, at a price of 7."""
     table = prices("OLD", ROWS, start="2020-01-01")
     table[BAR] = table[BAR] / table["close"].iloc[0] * 7
-    return table[table["date"] >= DAYS[REUSED]]
+    return table[table["date"] >= DAYS[since]]
 
 
 def named(since: int) -> pd.DataFrame:
@@ -304,6 +304,55 @@ def test_rows_that_come_under_both_names_are_one_series(vendor):
         assert done.exit_code == 0 and not done.stderr, done.output
         assert set(vendor.store.ids) == {"AAA", "NEW"}
         np.testing.assert_allclose(vendor.store.read_one("NEW")["close"], OLD["close"][: last + 1])
+
+
+@pytest.mark.parametrize(
+    "alias",
+    [{"volume": 100}, {"close": 0.01}, {"close": 0.6, "high": 0.6}],
+    ids=["a volume", "a cent", "half a percent"],
+)
+def test_revised_rows_under_the_new_name_make_no_other_series(vendor, alias):
+    """Each of them is the first that comes under both names."""
+    assert vendor.deliver([OLD, OTHER], FIRST).exit_code == 0
+    vendor("tickers", "rename", "OLD", "NEW")
+    for last in (FIRST + 1, FIRST + 2):
+        new = OLD.assign(ticker="NEW").astype({"volume": float})
+        for column, more in alias.items():
+            new.loc[[0, FIRST - 18, FIRST - 17], column] += more
+        done = vendor.deliver([OLD, new, OTHER], last)
+        assert done.exit_code == 0 and set(vendor.store.ids) == {"AAA", "NEW"}, done.output
+        assert len(vendor.store.read_one("NEW")) == last + 1
+
+
+def test_earlier_rows_that_come_under_the_new_name_leave_the_other_company(vendor):
+    """The source restates them, and has those under the old name as they were."""
+    assert vendor.deliver([OLD, OTHER], FIRST).exit_code == 0
+    vendor("tickers", "rename", "OLD", "NEW")
+    company = named(FIRST + 1)
+    vendor.deliver([company, OTHER], FIRST + 1)
+    whole = OLD.assign(ticker="NEW")
+    whole[BAR] *= 0.95
+    for last, new in ((REUSED, company), (REUSED + 1, whole), (REUSED + 2, whole)):
+        tables = [company[company["ticker"] == "OLD"], new[new["ticker"] == "NEW"]]
+        done = vendor.deliver([*tables, OTHER, other_company()], last)
+        assert done.exit_code == 0, done.output
+        stored = vendor.store.read_one("OLD")["close"]
+        np.testing.assert_allclose(stored, other_company()["close"][: last + 1 - REUSED])
+
+
+def test_a_ticker_that_is_renamed_back_is_one_series(vendor):
+    """The source has some rows under the other name, between those under the first."""
+    company = named(FIRST + 1)
+    company["ticker"] = company["ticker"].mask(company["date"] >= DAYS[FIRST + 4], "OLD")
+    assert vendor.deliver([company, OTHER], FIRST).exit_code == 0
+    vendor("tickers", "rename", "OLD", "NEW")
+    assert vendor.deliver([company, OTHER], FIRST + 2).exit_code == 0
+    vendor("tickers", "rename", "NEW", "OLD")
+    for last in range(FIRST + 3, FIRST + 7):
+        done = vendor.deliver([company, OTHER], last)
+        assert done.exit_code == 0 and not done.stderr, done.output
+        assert set(vendor.store.ids) == {"AAA", "OLD"}
+        np.testing.assert_allclose(vendor.store.read_one("OLD")["close"], OLD["close"][: last + 1])
 
 
 STEPS = ["write_pending", "write_since", "write_until", "encode", "write_adjustments"]

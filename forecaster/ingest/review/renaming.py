@@ -10,7 +10,7 @@ from forecaster.errors import ForecasterWarning, UsageError
 from forecaster.files import atomic
 from forecaster.home import Home
 from forecaster.ingest.review.review import review
-from forecaster.ingest.sources.renamed import joined_rows
+from forecaster.ingest.sources.renamed import SAME, joined_rows, log_ratios
 from forecaster.ingest.store.adjusting import (
     adjusted,
     read_adjusted,
@@ -33,8 +33,6 @@ from forecaster.ingest.store.retiring import stored_names
 from forecaster.ingest.store.series_file import encode
 from forecaster.ingest.store.store import Store
 from forecaster.series import show_time
-
-_SAME = 0.02  # maximum spread of the log ratio of two closes that belong to one series
 
 
 def rename_ticker(
@@ -128,21 +126,12 @@ def _rename(store: Store, name: str, new: str) -> None:
 
 def _check_same(old: str, before: pd.DataFrame, new: str, after: pd.DataFrame) -> None:
     """Raise UsageError if two series have rows at the same times that do not belong together."""
-    column = next(name for name in ("close", "y", *before) if name in before and name in after)
-    both = before[["ds", column]].merge(after[["ds", column]], on="ds", suffixes=("", " new"))
-    values = both[[column, f"{column} new"]].to_numpy(float)
-    values = values[np.isfinite(values).all(1)]
-    if not len(values):
-        return
-    with np.errstate(divide="ignore", invalid="ignore"):
-        # The adjusted prices of one series may differ by a factor.
-        ratios = np.log(values[:, 1] / values[:, 0])
-    ratios = ratios[np.isfinite(ratios)]
-    same = np.allclose(values[:, 0], values[:, 1]) or (
-        len(ratios) > 1 and len(ratios) == len(values) and float(ratios.std()) <= _SAME
+    ratios = log_ratios(before, after)  # the adjusted prices of one series may differ by a factor
+    same = (ratios == 0).all() or (
+        len(ratios) > 1 and np.isfinite(ratios).all() and float(ratios.std(ddof=0)) <= SAME
     )
     if not same:
-        first, last = (show_time(both["ds"].iloc[row]) for row in (0, -1))
+        first, last = (show_time(ratios.index[row]) for row in (0, -1))
         raise UsageError(
             f"{new}: is another series than {old}: from {first} to {last} both have rows, with "
             f"other values. A renaming joins the rows of an old name with those after them; use "

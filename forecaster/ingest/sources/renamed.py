@@ -3,15 +3,16 @@
 import contextlib
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from forecaster.errors import UsageError
 from forecaster.ingest.sources.future import is_of_future
-from forecaster.ingest.sources.lost import VANISHED, lost_from, why_suspect
+from forecaster.ingest.sources.lost import VANISHED, lost_from, why_suspect, with_lost
 from forecaster.ingest.sources.source import Date, Fetched, Known, Source
+
+SAME = 0.02  # maximum spread of the log ratio of two closes that belong to one series
 
 
 class Renamed:
@@ -83,7 +84,8 @@ class Renamed:
             before, after = frames.get(old), frames.get(new)
             if after is not None and not after.empty:
                 self.began[new] = after.iloc[:1]
-                self.until[old] = _earlier_of(self.until.get(old), after["ds"].iloc[0])
+                if (time := _boundary(self.until.get(old), before, after)) is not None:
+                    self.until[old] = time
             if before is None:
                 continue
             own = _given(before, after, self.until.get(old))
@@ -139,12 +141,39 @@ def joined_rows(earlier: pd.DataFrame, later: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([before.assign(unique_id=name), later], ignore_index=True)
 
 
-def _earlier_of(known: pd.Timestamp | int | None, first: Any) -> pd.Timestamp | int:
-    """Return the earlier of two times; the second, if only it is known or is of its kind."""
-    first = first if isinstance(first, pd.Timestamp) else int(first)
-    if known is None or isinstance(known, int) != isinstance(first, int):
-        return first
-    return min(known, first)  # pyright: ignore[reportArgumentType]
+def log_ratios(before: pd.DataFrame, after: pd.DataFrame) -> pd.Series:
+    """Return by time the logarithm of what one series' target is in another's, where both have one.
+
+    It is infinite where there is none.
+    """
+    column = next(name for name in ("close", "y", *before) if name in before and name in after)
+    both = before[["ds", column]].merge(after[["ds", column]], on="ds", suffixes=("", " new"))
+    both = both.dropna().set_index("ds").astype(float)
+    equal = np.isclose(both[column], both[f"{column} new"])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = np.log(both[f"{column} new"].to_numpy() / both[column].to_numpy())
+    ratios = np.where(equal, 0.0, np.where(np.isnan(ratios), np.inf, ratios))
+    return pd.Series(ratios, both.index)
+
+
+def _boundary(
+    known: pd.Timestamp | int | None, before: pd.DataFrame | None, after: pd.DataFrame
+) -> pd.Timestamp | int | None:
+    """Return the first row under a new name; None if it is not known.
+
+    One that is known stays, since a source may add earlier rows under the new name later. If the
+    ticker was renamed back, rows under the old name fill a gap, and the one after the gap counts.
+    """
+    times = after["ds"]
+    if known is not None and isinstance(known, int) == (times.dtype.kind != "M"):
+        return known
+    if before is not None and len(before) and before["ds"].dtype.kind == times.dtype.kind:
+        first = before["ds"].iloc[0]
+        times = times if (times == first).any() else times[times > first]
+    if times.empty:
+        return None
+    first = times.iloc[0]
+    return first if isinstance(first, pd.Timestamp) else int(first)
 
 
 def _given(
@@ -152,17 +181,15 @@ def _given(
 ) -> pd.DataFrame | None:
     """Return the rows under an old name that are of another series; None if that is not known.
 
-    Those that repeat rows under the new name, from the first on, are not.
+    Those that repeat rows under the new name, from the first on, are not; they may be revised.
     """
     if until is None or isinstance(until, int) == (old["ds"].dtype.kind == "M"):
         return None
     own = old[old["ds"] >= until].reset_index(drop=True)
     if new is None or own.empty:
         return own
-    values = [name for name in own if name in new and name not in ("unique_id", "ds")]
-    there = new.set_index("ds")[values].reindex(own["ds"]).to_numpy(float)
-    repeats = np.isclose(own[values].to_numpy(float), there, equal_nan=True).all(1)
-    repeats &= own["ds"].isin(new["ds"]).to_numpy()
+    ratios = log_ratios(own, new).abs()
+    repeats = own["ds"].isin(new["ds"]) & ~own["ds"].isin(ratios.index[ratios > SAME])
     return own[~np.logical_and.accumulate(repeats)]
 
 
@@ -175,7 +202,8 @@ def _joined(
     """Return a series with the rows of its earlier names, and stored ones before all of these."""
     frame = item.frame
     for part in sorted(earlier, key=lambda part: part["ds"].iloc[-1], reverse=True):
-        frame = part.assign(unique_id=item.unique_id) if frame is None else joined_rows(part, frame)
+        part = part.assign(unique_id=item.unique_id)
+        frame = part if frame is None else with_lost(part[~part["ds"].isin(frame["ds"])], frame)
     if frame is None:
         return item
     stored, kept = None if known is None else known(item.unique_id), None
