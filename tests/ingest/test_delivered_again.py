@@ -254,11 +254,11 @@ OLD, OTHER = prices("OLD", ROWS), prices("AAA", ROWS)
 REUSED = 70  # the first row of another company under the name
 
 
-def other_company(since: int = REUSED) -> pd.DataFrame:
+def other_company() -> pd.DataFrame:
     """Another company is listed as OLD, at a price of 7."""
     table = prices("OLD", ROWS, start="2020-01-01")
     table[BAR] = table[BAR] / table["close"].iloc[0] * 7
-    return table[table["date"] >= DAYS[since]]
+    return table[table["date"] >= DAYS[REUSED]]
 
 
 def named(since: int) -> pd.DataFrame:
@@ -353,6 +353,20 @@ def test_a_ticker_that_is_renamed_back_is_one_series(vendor):
         assert done.exit_code == 0 and not done.stderr, done.output
         assert set(vendor.store.ids) == {"AAA", "OLD"}
         np.testing.assert_allclose(vendor.store.read_one("OLD")["close"], OLD["close"][: last + 1])
+
+
+def test_another_company_with_its_own_history_leaves_that_of_the_renamed_one(vendor):
+    """The history that comes under the old name is from before the new name as well."""
+    assert vendor.deliver([OLD, OTHER], FIRST).exit_code == 0
+    vendor("tickers", "rename", "OLD", "NEW")
+    company, whole = named(FIRST + 1), prices("OTHER", ROWS).assign(ticker="OLD")
+    whole[BAR] *= 0.07
+    vendor.deliver([company, OTHER], FIRST + 1)
+    for last in (REUSED, REUSED + 1):
+        done = vendor.deliver([company[company["ticker"] == "NEW"], OTHER, whole], last)
+        assert done.exit_code == 0 and "under the name OLD are not those of NEW" in done.stderr
+        np.testing.assert_allclose(vendor.store.read_one("NEW")["close"], OLD["close"][: last + 1])
+        assert vendor.store.read_one("OLD")["close"].max() < 10
 
 
 STEPS = ["write_pending", "write_since", "write_until", "encode", "write_adjustments"]

@@ -2,17 +2,20 @@
 
 import contextlib
 import functools
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
-from forecaster.errors import UsageError
+from forecaster.errors import ForecasterWarning, UsageError
 from forecaster.ingest.sources.future import is_of_future
 from forecaster.ingest.sources.lost import VANISHED, lost_from, why_suspect, with_lost
 from forecaster.ingest.sources.source import Date, Fetched, Known, Source
+from forecaster.series import show_time
 
 SAME = 0.02  # maximum spread of the log ratio of two closes that belong to one series
+_OTHER = 0.25  # minimum median move of the log ratio of two series, in median moves of one
 
 
 class Renamed:
@@ -25,6 +28,7 @@ class Renamed:
 
     Rows under an old name that are not before the first one under the new name are those of another
     series, to which the symbol was given; except where they repeat the rows under the new name.
+    Earlier ones that contradict the stored rows are left out, and this is said.
 
     - ``since``: by new name, the first row that the source had under it; a refresh moves it
     - ``until``: by old name, the first row that the source ever had under the new name; fetching
@@ -115,9 +119,37 @@ class Renamed:
             return
         for item in self._source.fetch(asked, start):
             olds = [old for old, to in self._renames.items() if to == item.unique_id]
-            parts = [self._earlier[old] for old in olds if len(self._earlier.get(old, ()))]
+            parts = [
+                self._earlier[old]
+                for old in olds
+                if len(self._earlier.get(old, ())) and not self._contradicts(old, known)
+            ]
             since = self._since.get(item.unique_id)
             yield _joined(item, parts, known, since)
+
+    def _contradicts(self, old: str, known: Known | None) -> bool:
+        """Return whether the rows under an old name contradict the stored ones, and say so.
+
+        Most of their changes from row to row are other ones then. Those of one series are the same
+        if it is restated, whole or in part, and except for a few if rows are revised.
+        """
+        new = self._renames[old]
+        stored = None if known is None else known(new)
+        if stored is None or stored.frame.empty:
+            return False
+        ratios = log_ratios(stored.frame, self._earlier[old])
+        there = stored.frame[stored.frame["ds"].isin(ratios.index)]
+        moves = log_ratios(there.assign(ds=there["ds"].shift(-1)), there)
+        if not ratios.diff().abs().median() > _OTHER * moves.abs().median():
+            return False
+        warnings.warn(
+            f"{new}: {len(ratios):,} rows under the name {old} are not those of {new} as stored "
+            f"({show_time(ratios.index[0])} to {show_time(ratios.index[-1])}) and are left out; if "
+            f"they are its rows, give them the name {new} in the source",
+            ForecasterWarning,
+            stacklevel=2,
+        )
+        return True
 
     def _without_first(self, item: Fetched) -> Fetched:
         """Return a series without the rows of the one that had its name before."""
