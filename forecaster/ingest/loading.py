@@ -216,6 +216,9 @@ def ingested(
             source = Renamed(source, renames, since, read_until(store.folder))
             given = source.given if origin is None else {}
             renames = {o: n for o, n in renames.items() if o not in given and o not in store}
+            old = [name for name in tickers or () if name in renames]
+            if source.fingerprint() is None:
+                _tell_renamed({name: renames[name] for name in old})
             tickers = None if tickers is None else renamed(tickers, renames)
         wanted = origin.tickers if origin and tickers is None else _wanted(source, tickers)
         wanted = renamed(wanted, renames)
@@ -247,6 +250,17 @@ def _tell_given(store: Store, given: Mapping[str, pd.DataFrame]) -> None:
                 ForecasterWarning,
                 stacklevel=2,
             )
+
+
+def _tell_renamed(renames: Mapping[str, str]) -> None:
+    """Say which new names are fetched in place of old ones that were asked for."""
+    for old, new in renames.items():
+        warnings.warn(
+            f"{old}: was renamed, and {new} is fetched in its place; another company that was "
+            f"given the symbol cannot be fetched. Ask for {new} instead",
+            ForecasterWarning,
+            stacklevel=2,
+        )
 
 
 def _note_beginnings(

@@ -9,9 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from forecaster.errors import ForecasterWarning
 from forecaster.home import Home
 from forecaster.ingest import Store, adjust_by, rename_ticker
+from forecaster.ingest.loading import ingest
 from forecaster.ingest.review import renaming
+from forecaster.ingest.sources.source import Fetched
 from forecaster.ingest.store.adjusting import Adjustment, adjusted
 from tests.conftest import prices, run
 from tests.slow import rest_slow
@@ -367,6 +370,20 @@ def test_another_company_with_its_own_history_leaves_that_of_the_renamed_one(ven
         assert done.exit_code == 0 and "under the name OLD are not those of NEW" in done.stderr
         np.testing.assert_allclose(vendor.store.read_one("NEW")["close"], OLD["close"][: last + 1])
         assert vendor.store.read_one("OLD")["close"].max() < 10
+
+
+def test_it_is_said_that_a_source_of_tickers_is_asked_for_the_new_name(tmp_path):
+    """Whether another company has the old one is not known."""
+    table = OLD[: FIRST + 1].rename(columns={"date": "ds"}).drop(columns="ticker")
+    table["ds"] = pd.to_datetime(table["ds"])
+    source = Mock(fingerprint=lambda: None)
+    source.name = "yahoo"
+    source.fetch = lambda names, *_: (Fetched(n, table.assign(unique_id=n)) for n in names)
+    home = Home(tmp_path)
+    ingest(home, source, ["OLD"])
+    rename_ticker(home, "OLD", "NEW")
+    with pytest.warns(ForecasterWarning, match="OLD: was renamed, and NEW is fetched"):
+        assert ingest(home, source, ["OLD"]).ids == ["NEW"]
 
 
 STEPS = ["write_pending", "write_since", "write_until", "encode", "write_adjustments"]
