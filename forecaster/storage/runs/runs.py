@@ -21,7 +21,8 @@ from forecaster.home import Home, is_ahead, order_of_time, renamed, run_name, ru
 from forecaster.ingest import Store
 from forecaster.skipped import Skipped
 from forecaster.storage.model.checking import facts_of, read_bytes, read_json
-from forecaster.storage.runs.index import read_index
+from forecaster.storage.model.files import check_schema
+from forecaster.storage.runs.index import is_sharded, read_index
 
 _FILE = "model.json"
 _MOST_NAMED = 3  # newer runs that were not chosen
@@ -87,8 +88,10 @@ class Run:
 
     @staticmethod
     def read(folder: Path) -> "Run":
-        """Read the facts of a run. Raises ModelError when it is damaged."""
+        """Read the facts of a run. Raises ModelError when it is damaged, or of another version."""
         rest = read_json(folder / _FILE)
+        if not is_sharded(rest):
+            check_schema(rest, folder)
         facts, index = facts_of(rest, folder), read_index(folder, rest)
         source = facts["provenance"].get("source", "")
         return Run(
