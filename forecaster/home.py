@@ -61,8 +61,13 @@ class Home:
 
     @property
     def cache(self) -> Path:
-        """The folder of compiled programs, which may be deleted at any time."""
+        """The folder of what can be made again, which may be deleted at any time."""
         return self.folder / "cache"
+
+    @property
+    def programs(self) -> Path:
+        """The folder of compiled programs, which one user alone may write."""
+        return self.cache / "programs"
 
     @property
     def baselines_cache(self) -> Path:

@@ -91,7 +91,7 @@ def evaluate_from_home(
     atomic.sweep(home.evaluations)
     folder = (folder or home.new_evaluation()).resolve()
     check_folder(folder, overwrite=overwrite)
-    swarm.keep_compiled(home.cache)
+    swarm.keep_compiled(home.programs)
     options = dataclasses.replace(options, cache=home.baselines_cache)
     calls = _Calls(finish, executor, fetching or Callbacks(), evaluating or BacktestCallbacks())
     with contextlib.ExitStack() as lock:
@@ -185,7 +185,7 @@ def resume_evaluation(
     several; ModelError if data or program have changed since.
     """
     calls = _Calls(finish, executor, fetching or Callbacks(), evaluating or BacktestCallbacks())
-    swarm.keep_compiled(home.cache)
+    swarm.keep_compiled(home.programs)
     with UnfinishedFit.find(home, name, command="evaluate") as unfinished:
         asked = unfinished.request.evaluation
         if asked is None:

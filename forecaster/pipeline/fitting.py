@@ -143,7 +143,7 @@ def fit_to_home(
     check_memory(data, memory, "a fit")
     if data.learn_from is not None:
         check_auxiliary(config, tune=tune)
-    swarm.keep_compiled(home.cache)
+    swarm.keep_compiled(home.programs)
     check_flags(data.mask)
     if run is not None:
         home.check_new_name(run, fits=False)
@@ -195,7 +195,7 @@ def resume_fit(
     """
     began = time.perf_counter()
     callbacks = callbacks or Callbacks()
-    swarm.keep_compiled(home.cache)
+    swarm.keep_compiled(home.programs)
     if folder := take_saved(home, name):
         opened = OpenRun.of(folder)
         facts = RunFacts.of(opened, opened.model(opened.ids[:1]))

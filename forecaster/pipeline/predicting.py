@@ -169,7 +169,7 @@ def predict_from_home(
     if sums is not None:
         n_paths = USUAL_PATHS if n_paths is None else n_paths
         check_paths(n_paths, level, quantiles)
-    swarm.keep_compiled(home.cache)
+    swarm.keep_compiled(home.programs)
     options = (
         home, tuple(level), n_paths, sums, covariates or CovariateFiles(), on_notice,
         tuple(quantiles), end, max_late,

@@ -67,7 +67,7 @@ def update_run(
     to be updated, ModelError if there is no run or its prices are not stored.
     """
     began = time.perf_counter()
-    swarm.keep_compiled(home.cache)
+    swarm.keep_compiled(home.programs)
     if name is not None:
         home.check_new_name(name, fits=False)
     folder = choose_run(home, run, tickers, on_notice)

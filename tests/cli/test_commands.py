@@ -297,8 +297,8 @@ def test_an_end_beyond_all_dates_is_no_end(end, tmp_path, settings):
 def test_as_a_real_process_from_fit_to_forecast(tmp_path, settings, compiled):
     """Fits with the same seed have the same bits, and print no progress without a terminal."""
     (tmp_path / "t.txt").write_text("AAPL\nXOM")
-    (tmp_path / "home").mkdir()
-    (tmp_path / "home" / "cache").symlink_to(compiled)
+    (tmp_path / "home" / "cache").mkdir(parents=True)
+    (tmp_path / "home" / "cache" / "programs").symlink_to(compiled)
     environment = os.environ | {"FORECASTER_HOME": str(tmp_path / "home"), "COLUMNS": "200"}
 
     def command(*args):

@@ -327,10 +327,27 @@ def test_a_folder_that_others_could_write_is_taken_from_them_with_what_they_may_
     for name, mode in {"a-cache": 0o666, "b-traced": 0o664, "c-cache": 0o644}.items():
         (folder / name).write_bytes(stored._packed((1,)))
         (folder / name).chmod(mode)
-    with pytest.warns(swarm.SwarmWarning, match=r"2 files in .*, which are removed"):
+    with (
+        pytest.warns(swarm.SwarmWarning, match="the folder .*, which is made yours alone"),
+        pytest.warns(swarm.SwarmWarning, match=r"2 files in .*, which are removed"),
+    ):
         assert use() == str(folder)
     assert folder.stat().st_mode & 0o777 == 0o700
     assert not (folder / "a-cache").exists() and not (folder / "b-traced").exists()
+
+
+def test_a_folder_behind_a_link_keeps_its_mode_and_is_not_used_if_others_may_write_it(chosen):
+    folder, use = chosen
+    elsewhere = folder.parent.parent / "elsewhere"
+    elsewhere.mkdir()
+    folder.parent.mkdir(exist_ok=True)
+    folder.symlink_to(elsewhere)
+    elsewhere.chmod(0o775)
+    with pytest.warns(swarm.SwarmWarning, match="which is not used"):
+        assert use() is None
+    assert elsewhere.stat().st_mode & 0o777 == 0o775
+    elsewhere.chmod(0o755)
+    assert use() in (str(folder), str(elsewhere))
 
 
 @as_root

@@ -55,8 +55,8 @@ _DIR, _SECONDS, _BYTES = (
 def keep_compiled(folder: Path) -> None:
     """Cache all compiled programs of this process in a folder.
 
-    FORECASTER_CACHE=off keeps none. A folder in which others may write becomes this user's alone;
-    one that another user owns is not used, with a warning.
+    FORECASTER_CACHE=off keeps none. A folder in which others may write becomes this user's alone,
+    with a warning. One that another user owns is not used, nor a link to one that others may write.
     """
     global _chosen
     path = str(folder.resolve())
@@ -183,8 +183,9 @@ def _made_private(folder: Path) -> bool:
         before = folder.stat()
         open_before = not is_ours(before)
         shared = before.st_uid != os.geteuid() or before.st_mode & stat.S_ISVTX  # such as /tmp
-        if open_before and not shared:
+        if open_before and not shared and not folder.is_symlink():
             folder.chmod(stat.S_IRWXU)
+            _say_refused(f"the folder {folder}, which is made yours alone")
         if not is_ours(folder.stat()):
             _say_refused(f"the folder {folder}, which is not used")
             return False
