@@ -4,6 +4,7 @@ import contextlib
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -421,10 +422,36 @@ def test_a_query_without_select_is_refused_at_once(database, begin, word):
     query = f"{begin}\n{' ' * 40}{word} close FROM p"
     done = subprocess.run(
         [sys.executable, "-c", f"from forecaster.ingest.sources import sql;"
-         f"print(sql._SELECT.match({query!r}))"],
+         f"print(sql.is_select({query!r}, nested=True))"],
         capture_output=True, text=True, timeout=60,
     )  # fmt: skip
-    assert done.stdout == "None\n", done.stderr
+    assert done.stdout == "False\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("query", "nested", "flat"),
+    [
+        ("/* a /* old */ b */ SELECT 1", True, False),
+        ("/* a /* b */ SELECT 1", False, True),
+        ("(/* a -- b */ -- c\n(SELECT 1))", True, True),
+        ("/* SELECT 1", False, False),
+        ("-- SELECT 1", False, False),
+        ("/* a */ prices", False, False),
+    ],
+)
+def test_a_select_is_found_behind_comments(query, nested, flat):
+    """PostgreSQL and DuckDB nest comments, SQLite does not."""
+    assert sql.is_select(query, nested=True) is nested
+    assert sql.is_select(query, nested=False) is flat
+
+
+@pytest.mark.parametrize("many", [" " * 50_000, "/*" * 20_000, "/**/" * 20_000, "(" * 50_000,
+                                  "/*" * 20_000 + "*/" * 19_999, "--\n" * 20_000])  # fmt: skip
+def test_however_much_stands_before_it_is_skipped_at_once(many):
+    began = time.perf_counter()
+    assert not sql.is_select(f"{many}x", nested=True)
+    assert not sql.is_select(f"{many}x", nested=False)
+    assert time.perf_counter() - began < 5
 
 
 @pytest.mark.parametrize(

@@ -23,11 +23,8 @@ from forecaster.spelling import spelled, spellings
 _READER = 3  # raise it when rows are read differently
 _CHUNK = 20_000  # rows that are in memory as Python objects
 _WAIT = 10.0  # seconds to wait for a server, or for a file that another program has locked
-# Possessive, since a text that is no SELECT would be tried in ever more partitions otherwise.
-_COMMENTS = r"(?:\s++|--[^\n]*+(?:\n|$)|/\*.*?\*/)*+"
-_SELECT = re.compile(
-    rf"{_COMMENTS}\(*{_COMMENTS}(?:select\b.|with\s|from\s|values\s*\()", re.IGNORECASE | re.DOTALL
-)
+_SELECT = re.compile(r"select\b.|with\s|from\s|values\s*\(", re.IGNORECASE | re.DOTALL)
+_SKIPPED, _COMMENT_MARK = re.compile(r"[\s(]+|--[^\n]*"), re.compile(r"/\*|\*/")
 
 
 class Database:
@@ -144,18 +141,41 @@ class Database:
 
         A second statement in it is then an error of its syntax. SQLite never runs more than one.
         """
-        if _SELECT.match(self._query):
+        if self._is_select():
             if self._engine.dialect.name == "sqlite":
                 return self._query
             return f"SELECT * FROM ({self._query}\n) AS forecaster_query"
         quote = self._engine.dialect.identifier_preparer.quote
         return f"SELECT * FROM {'.'.join(map(quote, self._query.split('.')))}"
 
+    def _is_select(self) -> bool:
+        return is_select(self._query, nested=self._engine.dialect.name != "sqlite")
+
     def _failed(self, error: BaseException) -> SourceError:
         """Return the error of a database in one line, without secrets."""
         reason, advice = self._url.reason(error), ""
-        if not _SELECT.match(self._query) and re.search("no such table|not exist", reason):
+        if not self._is_select() and re.search("no such table|not exist", reason):
             advice = ". --query takes one SELECT, or the name of a table"
         elif "locked" in reason or "lock on file" in reason:
             advice = ". Another program is writing to it; run the same again when it has ended"
         return SourceError(f"{self._where}: {reason}{advice}")
+
+
+def is_select(query: str, *, nested: bool) -> bool:
+    """Return whether a query begins with a word of a SELECT, behind comments and parentheses.
+
+    ``nested``: whether a comment in a comment needs an end of its own, as PostgreSQL has it
+    """
+    at = depth = 0
+    while True:
+        if depth:
+            if (mark := _COMMENT_MARK.search(query, at)) is None:
+                return False
+            depth += nested if mark[0] == "/*" else -1
+            at = mark.end()
+        elif query.startswith("/*", at):
+            depth, at = 1, at + 2
+        elif skipped := _SKIPPED.match(query, at):
+            at = skipped.end()
+        else:
+            return _SELECT.match(query, at) is not None
