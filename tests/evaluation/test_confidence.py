@@ -29,6 +29,14 @@ def test_equal_models_stay_and_a_worse_one_goes():
     pd.testing.assert_series_equal(turned[::-1], p)
 
 
+def test_models_whose_losses_differ_by_rounding_alone_are_one_model():
+    table = losses()
+    expected = p_values_of_set(table)
+    table["Twin"] *= 1 + 3e-16
+    pd.testing.assert_series_equal(p_values_of_set(table), expected)
+    assert p_values_of_set(table[["LSTM", "Twin"]]).isna().all()
+
+
 @pytest.mark.parametrize(("cutoffs", "steps"), [(60, 1), (250, 1), (250, 21)])
 def test_a_set_of_equal_models_holds_all_of_them_as_often_as_its_level_says(cutoffs, steps):
     """Of a hundred draws of four models, with the losses of forecasts that overlap."""

@@ -65,6 +65,15 @@ def test_forecasts_that_differ_are_told_apart(random):
     assert significance.diebold_mariano(losses, worse, lags=4).p_value < 1e-6
 
 
+@pytest.mark.parametrize("size", [1e-9, 1.0, 1e9])
+def test_losses_that_differ_by_rounding_alone_do_not_differ(random, size):
+    losses = size * random.normal(size=60) ** 2
+    for other in (losses * (1 + 3e-16), losses + 0.1 * size):  # the same difference each time
+        assert np.isnan(significance.diebold_mariano(other, losses)).all()
+    other = losses * (1 + 1e-6)
+    assert significance.diebold_mariano(losses, other).p_value < 0.01
+
+
 def test_what_cannot_be_tested_has_no_p_value(random):
     few = random.normal(size=FEWEST - 1)
     assert np.isnan(significance.diebold_mariano(few, 2 * few).p_value)

@@ -3,7 +3,11 @@
 import numpy as np
 import pandas as pd
 
-from forecaster.evaluation.scores.significance import degrees_of_freedom, slowest_cosines
+from forecaster.evaluation.scores.significance import (
+    ROUNDING,
+    degrees_of_freedom,
+    slowest_cosines,
+)
 
 _DRAWS = 5000
 _SEED = 0  # so that the same evaluation has the same p-values
@@ -26,8 +30,9 @@ def p_values_of_set(losses: pd.DataFrame, lags: int = 0) -> pd.Series:
 
     Hansen, Lunde & Nason (2011), Econometrica 79; Langsrud (2005), Statistics and Computing 15.
     """
-    # The difference of two equal columns has no variance to divide by.
-    distinct, column = np.unique(losses.dropna().to_numpy(float), axis=1, return_inverse=True)
+    table = losses.dropna().to_numpy(float)
+    first, column = np.unique(_first_equal(table), return_inverse=True)
+    distinct = table[:, first]
     cutoffs, models = distinct.shape
     if models < 2 or not degrees_of_freedom(cutoffs, lags):
         return pd.Series(np.nan, index=losses.columns)
@@ -44,3 +49,15 @@ def p_values_of_set(losses: pd.DataFrame, lags: int = 0) -> pd.Series:
         p_value = max(p_value, float((by_chance[:, among].max(1) >= found[pair]).mean()))
         p_values[worse], left[worse] = p_value, False
     return pd.Series(p_values[column.ravel()], index=losses.columns)
+
+
+def _first_equal(table: np.ndarray) -> np.ndarray:
+    """Return for each column the number of the first that is equal to it, but for rounding.
+
+    The difference of such columns has no variance to divide by.
+    """
+    size = np.abs(table).max(axis=0, initial=0.0)
+    with np.errstate(invalid="ignore"):  # infinite losses
+        apart = [np.abs(table - column[:, None]).max(axis=0, initial=0.0) for column in table.T]
+    equal = np.array(apart) <= ROUNDING * np.minimum(size, size[:, None])
+    return (equal | np.eye(len(size), dtype=bool)).argmax(axis=0)

@@ -12,6 +12,8 @@ from scipy.special import chdtrc, ndtr, stdtr, xlog1py, xlogy
 
 FEWEST = 20
 """The fewest forecasts that give a meaningful p-value."""
+ROUNDING = 1e-12
+"""Losses that differ by less than this share of them differ by rounding alone."""
 _INDEPENDENT = 10  # the fewest horizons without overlap
 
 
@@ -61,8 +63,8 @@ def slowest_cosines(losses: np.ndarray, lags: int = 0) -> np.ndarray:
 def diebold_mariano(losses: np.ndarray, others: np.ndarray, lags: int = 0) -> Tested:
     """Test whether two forecasts of the same series differ in mean loss, two-sided.
 
-    There is no p-value with fewer than :data:`FEWEST` cutoffs, or with fewer than ten horizons that
-    do not overlap.
+    There is no p-value with fewer than :data:`FEWEST` cutoffs, with fewer than ten horizons that do
+    not overlap, or where the losses differ by the same at each cutoff, but for their rounding.
 
     - ``losses``, ``others`` (cutoff,): in order of time; a negative statistic favours the first
     - ``lags``: number of further cutoffs whose forecasts overlap with those of a cutoff; if every
@@ -73,9 +75,12 @@ def diebold_mariano(losses: np.ndarray, others: np.ndarray, lags: int = 0) -> Te
     36: with the variance of the papers before it, forecasts that overlap differ too often by
     chance.
     """
-    difference = np.asarray(losses, float) - np.asarray(others, float)
+    losses, others = np.asarray(losses, float), np.asarray(others, float)
+    difference = losses - others
     degrees = degrees_of_freedom(len(difference), lags)
-    if not degrees or not np.isfinite(difference).all() or not np.ptp(difference) > 0:
+    if not degrees or not np.isfinite(difference).all():
+        return _IMPOSSIBLE
+    if not np.ptp(difference) > ROUNDING * np.maximum(np.abs(losses), np.abs(others)).max():
         return _IMPOSSIBLE
     mean, *cosines = slowest_cosines(difference, lags)
     statistic = float(mean / np.sqrt(np.square(cosines).mean()))
