@@ -108,7 +108,8 @@ def parquet_groups(
     - ``columns``, ``groups``: the columns and the row groups to read; None: all
     - ``categories``: the columns of text that stay dictionaries
 
-    Raises what :func:`open_parquet` raises, and ValueError for a column that is missing or nested.
+    Raises what :func:`open_parquet` raises, and ValueError for a column that is missing, nested, or
+    of bytes of a fixed size.
     """
     with open_parquet(source) as file:
         schema = schema_of(file.metadata)
@@ -149,7 +150,7 @@ def _check_sizes(metadata: "pq.FileMetaData", size: int) -> None:
 
 
 def _check_columns(schema: "pa.Schema", wanted: list[str]) -> None:
-    """Raise ValueError unless each of these columns is there once, and is not nested."""
+    """Raise ValueError unless each of these columns is there once, with a type that is read."""
     import pyarrow.types as types
 
     counts = Counter(schema.names)
@@ -158,7 +159,8 @@ def _check_columns(schema: "pa.Schema", wanted: list[str]) -> None:
     for name in wanted:
         if counts[name] > 1:
             raise ValueError(f"column {name!r} appears twice; keep one")
-        if types.is_nested(kind := schema.field(name).type):
+        # Bytes of a fixed size are never read as a dictionary, so that each row would repeat them.
+        if types.is_nested(kind := schema.field(name).type) or types.is_fixed_size_binary(kind):
             raise ValueError(f"column {name!r}: expected numbers, dates or text; got {kind}")
 
 

@@ -32,6 +32,14 @@ def bombs():
             {"unique_id": [f"{long}{i}" for i in range(500)], "ds": days[:500], "y": one[:500]},
             "'unique_id': a text of more than 1,000 characters; expected names",
         ),
+        "names of bytes": (
+            {
+                "unique_id": pa.array([long.encode()] * 500, pa.binary(len(long))),
+                "ds": days[:500],
+                "y": one[:500],
+            },
+            "'unique_id': expected numbers, dates or text; got fixed_size_binary",
+        ),
         "lists": (
             {"unique_id": name, "ds": days, "y": pa.array([[1.0] * 100] * rows)},
             "'y': expected numbers, dates or text; got list",
@@ -39,7 +47,7 @@ def bombs():
     }
 
 
-@pytest.mark.parametrize("kind", ["a name", "dates", "names", "lists"])
+@pytest.mark.parametrize("kind", ["a name", "dates", "names", "names of bytes", "lists"])
 def test_a_parquet_file_that_swells_is_refused_before_it_does(kind, tmp_path):
     resource = pytest.importorskip("resource")
     columns, message = bombs()[kind]
@@ -50,6 +58,18 @@ def test_a_parquet_file_that_swells_is_refused_before_it_does(kind, tmp_path):
     with pytest.raises(DataError, match=message):
         open_source(f"files:{tmp_path / 'bomb.parquet'}").tickers()
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000  # KiB
+
+
+@pytest.mark.parametrize("column", ["unique_id", "ds"])
+def test_bytes_are_read_as_text_and_refused_in_one_line_if_they_are_none(tmp_path, column):
+    days = [day.encode() for day in pd.date_range("2024-01-01", periods=60).strftime("%Y-%m-%d")]
+    columns = {"unique_id": [b"a"] * 60, "ds": days, "y": [1.5] * 60}
+    path = tmp_path / "bytes.parquet"
+    pq.write_table(pa.table(columns), path)
+    assert open_source(f"files:{path}").tickers() == ["a"]
+    pq.write_table(pa.table(columns | {column: [b"\xff"] * 60}), path)
+    with pytest.raises(DataError, match=rf"bytes\.parquet: .*'{column}': bytes that are not UTF-8"):
+        open_source(f"files:{path}").tickers()
 
 
 def test_a_footer_that_ends_pyarrows_process_does_not_end_ours(tmp_path):

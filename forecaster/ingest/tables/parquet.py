@@ -68,7 +68,7 @@ def read_parquet(
     _check_memory(path, sum(sizes[group] for group in groups), max(1, len(names)))
     kept = {n for n in names if canonical(n) in ("unique_id", "name") or n in columns.named}
     tables = list(parquet_groups(path, names, groups, kept | guessed))
-    table = _without_decimals(pa.concat_tables(tables))
+    table = _as_text(_without_decimals(pa.concat_tables(tables)))
     frame = table.to_pandas(ignore_metadata=True, date_as_object=False, self_destruct=True)
     for name in kept:
         _check_names(path, frame[name])
@@ -157,4 +157,21 @@ def _without_decimals(table: "pa.Table") -> "pa.Table":
         if pa.types.is_decimal(field.type):
             floats = table.column(position).cast(pa.float64())
             table = table.set_column(position, field.name, floats)
+    return table
+
+
+def _as_text(table: "pa.Table") -> "pa.Table":
+    """Return a table with bytes as text. Raises ValueError for bytes that are not UTF-8."""
+    import pyarrow as pa
+
+    text = pa.string()
+    for position, field in enumerate(table.schema):
+        within = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        if pa.types.is_binary(within) or pa.types.is_large_binary(within):
+            kind = text if within is field.type else pa.dictionary(field.type.index_type, text)
+            try:
+                texts = table.column(position).cast(kind)
+            except pa.ArrowInvalid as error:
+                raise ValueError(f"column {field.name!r}: bytes that are not UTF-8") from error
+            table = table.set_column(position, field.name, texts)
     return table
