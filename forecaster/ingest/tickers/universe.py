@@ -247,7 +247,7 @@ def _words(path: Path) -> Iterator[tuple[int, str]]:
             if looks_like_a_date(word):
                 raise UsageError(
                     f"{path}, line {number}: {word!r} is a date, and no header says what it means; "
-                    "expected tickers only, or a header date,tickers or ticker,start,end"
+                    "expected tickers only, or a header ticker,start,end"
                 )
             if word:
                 yield number, word
