@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 _FACTS = {
     "start": "--start", "end": "--end", "first": "first row", "last": "last row", "mask": "--mask",
     "seed": "seed", "tuned": "tuned", "data_sha256": "data (hash)",
-    "compressed_by": "compressed by", "future": "--future", "static": "--static",
-    "learn_from": "--learn-from",
+    "future": "--future", "static": "--static", "learn_from": "--learn-from",
 }  # fmt: skip
 _SETTINGS = {"start": "start from"}
 _SHORT = 12  # characters of a hash
@@ -137,7 +136,7 @@ def _row(run: "Run") -> list[str]:
 
 
 def _model(run: "Run") -> str:
-    by = run.provenance.get("compressed_by", run.config.encoding)  # by an earlier version
+    by = run.config.encoding
     return f"{run.networks}{'' if by == 'none' else f', {by}'}"
 
 

@@ -154,7 +154,7 @@ def _asked(least: int | None, *, alarmed: bool) -> str:
 
 def _provenance(model: Model, panel: Panel, before: str, seconds: float) -> dict[str, Any]:
     """Return the record that the new run stores of its data and the program."""
-    dropped = ("fit", "data_sha256", "masked", "compressed_from", "compressed_by")
+    dropped = ("fit", "data_sha256", "masked")
     kept = {name: value for name, value in model.provenance.items() if name not in dropped}
     return {
         **kept,

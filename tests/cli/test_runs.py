@@ -40,12 +40,16 @@ def test_a_run_dated_later_than_now_is_said(two):
     assert "Warning: run demo is dated 2099-01-01, later than now: a clock" in listed.stderr
 
 
-def test_no_runs_yet_and_damaged_ones(two, tmp_path):
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [("{", "cannot be read"), ('{"schema": 5, "provenance": {"compressed_from": "a"}}', "schema")],
+)
+def test_no_runs_yet_and_damaged_ones(two, tmp_path, text, why):
     assert "`forecaster fit` makes one" in run("runs", "--home", tmp_path / "none").stdout
-    (two.find_run("demo") / "model.json").write_text("{")
+    (two.find_run("demo") / "model.json").write_text(text)
     listed = run("runs", "--home", two)
     assert listed.exit_code == 0 and "real (latest)" in listed.stdout
-    assert "20210101-000000-000.demo/model.json: cannot be read" in listed.stderr
+    assert f"20210101-000000-000.demo/model.json: {why}" in listed.stderr
     assert "forecaster runs remove demo" in listed.stderr
 
 

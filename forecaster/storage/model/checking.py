@@ -444,8 +444,8 @@ def _provenance(provenance: dict[str, Any]) -> dict[str, Any]:
     for value in reading.values():
         is_a(str, value or "", "provenance: reading")
     Reading(**reading)
-    for name in ("source", "first", "last", "created", "fit", "compressed_from", "compressed_by",
-                 "products", "fitted_until", "continues"):  # fmt: skip
+    texts = "source", "first", "last", "created", "fit", "products", "fitted_until", "continues"
+    for name in texts:
         is_a(str, provenance.get(name, ""), f"provenance: {name}")
     for name in ("start", "end"):
         if (day := provenance.get(name)) is not None:

@@ -147,7 +147,7 @@ def runs_by_fit(home: Home) -> dict[str, Path]:
             provenance = read_json(folder / REST).get("provenance")
             provenance = provenance if isinstance(provenance, dict) else {}
             name = provenance.get("fit")
-            if isinstance(name, str) and "compressed_from" not in provenance:
+            if isinstance(name, str):
                 runs[name] = folder
     return runs
 
