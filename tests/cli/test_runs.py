@@ -1,6 +1,7 @@
 """Tests of ``runs``, and of the run that other commands choose."""
 
 import json
+import re
 import shutil
 
 import pytest
@@ -41,15 +42,19 @@ def test_a_run_dated_later_than_now_is_said(two):
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
-    [("{", "cannot be read"), ('{"schema": 5, "provenance": {"compressed_from": "a"}}', "schema")],
+    ("damage", "why"),
+    [
+        (lambda text: "{", "model.json: cannot be read"),
+        (lambda text: re.sub('"schema": [0-9]+', '"schema": 5', text), "model.json: schema"),
+    ],
 )
-def test_no_runs_yet_and_damaged_ones(two, tmp_path, text, why):
+def test_no_runs_yet_and_damaged_ones(two, tmp_path, damage, why):
     assert "`forecaster fit` makes one" in run("runs", "--home", tmp_path / "none").stdout
-    (two.find_run("demo") / "model.json").write_text(text)
+    path = two.find_run("demo") / "model.json"
+    path.write_text(damage(path.read_text()))
     listed = run("runs", "--home", two)
     assert listed.exit_code == 0 and "real (latest)" in listed.stdout
-    assert f"20210101-000000-000.demo/model.json: {why}" in listed.stderr
+    assert f"20210101-000000-000.demo/{why}" in listed.stderr
     assert "forecaster runs remove demo" in listed.stderr
 
 
