@@ -262,7 +262,7 @@ def assert_unharmed(data, leaves, epochs: int):
 
 
 def test_killed_and_resumed_is_unharmed(data, tmp_path, compiled):
-    assert_unharmed(data, kill_and_resume(tmp_path, compiled, 2, seed=0, epochs=600), 600)
+    assert_unharmed(data, kill_and_resume(tmp_path, compiled, 2, seed=0, epochs=3_000), 3_000)
 
 
 @pytest.mark.slow
