@@ -2,7 +2,8 @@
 
 The files are copied to a folder, and read from there like the user's own files. The size, the ETag
 and the time of the last change of the remote file are kept beside each copy. A file is copied again
-only if one of them has changed, or if the ETag is all that is told beside the size:
+if one of them has changed, and always if the server tells nothing but a size and an ETag, which may
+be constant:
 
     downloads/<source>/files/...       the copies, under the names below the URL
     downloads/<source>/copied.json     these facts, by the name of the copy
