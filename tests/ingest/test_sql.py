@@ -2,9 +2,7 @@
 
 import contextlib
 import sqlite3
-import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +16,6 @@ from forecaster.home import Home
 from forecaster.ingest import Store, ingest, load_panel, open_source, split_name
 from forecaster.ingest.sources import sql
 from forecaster.ingest.sources.sql_url import read_database_url
-from forecaster.ingest.tables import rows as rows_module
 from tests.conftest import error, prices, run
 from tests.postgresql import SECRET, Server, secrets, server
 
@@ -160,7 +157,7 @@ def test_a_column_of_numbers_and_text_is_one_of_text(database, monkeypatch):
 
 
 def test_rows_that_do_not_fit_into_memory_are_refused(database, monkeypatch):
-    monkeypatch.setattr(rows_module, "free_memory", lambda: 1_000)
+    monkeypatch.setattr(sql, "free_memory", lambda: 1_000)
     assert "do not fit into memory" in said(DataError, lambda: load(database))
 
 
@@ -414,44 +411,6 @@ def test_rows_of_another_currency_are_not_appended(tmp_path, database):
     again = open_source(name, query="SELECT * FROM prices", append=True)
     arrived = ingest(Home(tmp_path), again, None, refresh=True)
     assert "column 'currency' holds USD, that of the stored rows EUR" in arrived.stale["AAA"]
-
-
-@pytest.mark.parametrize("word", ["SELCT", "", "update"])
-@pytest.mark.parametrize("begin", ["-- prices" + " " * 40, "/* a */" + " " * 40, "(" + "\n" * 40])
-def test_a_query_without_select_is_refused_at_once(database, begin, word):
-    query = f"{begin}\n{' ' * 40}{word} close FROM p"
-    done = subprocess.run(
-        [sys.executable, "-c", f"from forecaster.ingest.sources import sql;"
-         f"print(sql.is_select({query!r}, nested=True))"],
-        capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
-    assert done.stdout == "False\n", done.stderr
-
-
-@pytest.mark.parametrize(
-    ("query", "nested", "flat"),
-    [
-        ("/* a /* old */ b */ SELECT 1", True, False),
-        ("/* a /* b */ SELECT 1", False, True),
-        ("(/* a -- b */ -- c\n(SELECT 1))", True, True),
-        ("/* SELECT 1", False, False),
-        ("-- SELECT 1", False, False),
-        ("/* a */ prices", False, False),
-    ],
-)
-def test_a_select_is_found_behind_comments(query, nested, flat):
-    """PostgreSQL and DuckDB nest comments, SQLite does not."""
-    assert sql.is_select(query, nested=True) is nested
-    assert sql.is_select(query, nested=False) is flat
-
-
-@pytest.mark.parametrize("many", [" " * 50_000, "/*" * 20_000, "/**/" * 20_000, "(" * 50_000,
-                                  "/*" * 20_000 + "*/" * 19_999, "--\n" * 20_000])  # fmt: skip
-def test_however_much_stands_before_it_is_skipped_at_once(many):
-    began = time.perf_counter()
-    assert not sql.is_select(f"{many}x", nested=True)
-    assert not sql.is_select(f"{many}x", nested=False)
-    assert time.perf_counter() - began < 5
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,11 @@ import hashlib
 import re
 import sqlite3
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import pandas as pd
 
 from forecaster.errors import DataError, SourceError, UsageError
+from forecaster.free_memory import free_memory
 from forecaster.ingest.sources.compared import Lost, compared, repeated_time
 from forecaster.ingest.sources.source import Date, Fetched, Known
 from forecaster.ingest.sources.sql_url import read_database_url
@@ -17,14 +17,13 @@ from forecaster.ingest.tables.layout import each_series, tidy
 from forecaster.ingest.tables.location import TableLocation
 from forecaster.ingest.tables.numbers import Decimal
 from forecaster.ingest.tables.roles import Columns
-from forecaster.ingest.tables.rows import frame_of_rows
 from forecaster.spelling import spelled, spellings
 
 _READER = 3  # raise it when rows are read differently
 _CHUNK = 20_000  # rows that are in memory as Python objects
+_COPIES = 2  # of the rows, beside them, that reading makes
 _WAIT = 10.0  # seconds to wait for a server, or for a file that another program has locked
-_SELECT = re.compile(r"select\b.|with\s|from\s|values\s*\(", re.IGNORECASE | re.DOTALL)
-_SKIPPED, _COMMENT_MARK = re.compile(r"[\s(]+|--[^\n]*"), re.compile(r"/\*|\*/")
+_SELECT = re.compile(r"\b(select|from)\b|\bvalues\s*\(", re.IGNORECASE)
 
 
 class Database:
@@ -114,68 +113,55 @@ class Database:
         return digest.hexdigest()
 
     def _table(self) -> pd.DataFrame:
-        """Run the query; return its rows as they are."""
+        """Run the query; return its rows."""
         from sqlalchemy.exc import SQLAlchemyError
 
+        parts: list[pd.DataFrame] = []
+        size = 0
         try:
             with self._engine.connect() as connection:
                 if self._engine.dialect.name == "postgresql":
                     connection.execution_options(postgresql_readonly=True)
-                result = connection.execution_options(
+                connection.execution_options(
                     no_parameters=True, stream_results=True, max_row_buffer=_CHUNK
-                ).exec_driver_sql(self._statement())
-                chunks: Any = result.partitions(_CHUNK)
-                return frame_of_rows(list(result.keys()), chunks, self._where, self._columns)
-        except (
-            SQLAlchemyError,
-            OSError,
-            ValueError,
-            RuntimeError,
-            sqlite3.Warning,
-        ) as error:
+                )
+                for part in pd.read_sql_query(self._statement(), connection, chunksize=_CHUNK):
+                    parts.append(part.apply(_in_utc))
+                    size += parts[-1].memory_usage(deep=True).sum()
+                    if size * _COPIES > free_memory():
+                        raise DataError(
+                            f"{self._where}: the rows that the query returns do not fit into "
+                            f"memory: {size / 2**30:,.1f} GiB have come. Select fewer columns, "
+                            "series or years"
+                        )
+        except (SQLAlchemyError, OSError, RuntimeError, sqlite3.Warning) as error:
             # Not "from error": drivers put passwords into their messages.
-            raise self._failed(error) from None
+            raise self._failed(error.__cause__ or error) from None
+        return pd.concat(parts, ignore_index=True)
 
     def _statement(self) -> str:
         """Return the statement to run: the query as a part of another, so that it can be only one.
 
         A second statement in it is then an error of its syntax. SQLite never runs more than one.
         """
-        if self._is_select():
-            if self._engine.dialect.name == "sqlite":
-                return self._query
-            return f"SELECT * FROM ({self._query}\n) AS forecaster_query"
-        quote = self._engine.dialect.identifier_preparer.quote
-        return f"SELECT * FROM {'.'.join(map(quote, self._query.split('.')))}"
-
-    def _is_select(self) -> bool:
-        return is_select(self._query, nested=self._engine.dialect.name != "sqlite")
+        if not _SELECT.search(self._query):
+            quote = self._engine.dialect.identifier_preparer.quote
+            return f"SELECT * FROM {'.'.join(map(quote, self._query.split('.')))}"
+        if self._engine.dialect.name == "sqlite":
+            return self._query
+        return f"SELECT * FROM ({self._query}\n) AS forecaster_query"
 
     def _failed(self, error: BaseException) -> SourceError:
         """Return the error of a database in one line, without secrets."""
         reason, advice = self._url.reason(error), ""
-        if not self._is_select() and re.search("no such table|not exist", reason):
+        if re.search("no such table|not exist|yntax", reason):
             advice = ". --query takes one SELECT, or the name of a table"
         elif "locked" in reason or "lock on file" in reason:
             advice = ". Another program is writing to it; run the same again when it has ended"
         return SourceError(f"{self._where}: {reason}{advice}")
 
 
-def is_select(query: str, *, nested: bool) -> bool:
-    """Return whether a query begins with a word of a SELECT, behind comments and parentheses.
-
-    ``nested``: whether a comment in a comment needs an end of its own, as PostgreSQL has it
-    """
-    at = depth = 0
-    while True:
-        if depth:
-            if (mark := _COMMENT_MARK.search(query, at)) is None:
-                return False
-            depth += nested if mark[0] == "/*" else -1
-            at = mark.end()
-        elif query.startswith("/*", at):
-            depth, at = 1, at + 2
-        elif skipped := _SKIPPED.match(query, at):
-            at = skipped.end()
-        else:
-            return _SELECT.match(query, at) is not None
+def _in_utc(column: pd.Series) -> pd.Series:
+    """Return a column with its times in UTC, if they have time zones, and so may differ in them."""
+    is_times = column.dtype == object and pd.api.types.infer_dtype(column) == "datetime"
+    return pd.to_datetime(column, utc=True) if is_times else column
