@@ -7,14 +7,12 @@ number has changed.
 """
 
 import re
-import sqlite3
 import time
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from forecaster.errors import ForecasterError, UsageError, WriteError, listed
+from forecaster.errors import UsageError, WriteError, listed
 from forecaster.files import DATABASE
 from forecaster.ingest import read_database_url
 from forecaster.pipeline.layout import COLUMNS
@@ -27,14 +25,12 @@ KEY = ("run", "origin", "unique_id", "step")
 _CHUNK = 10_000  # number of rows that are in memory as Python objects at once
 _WAIT = 10.0  # seconds for which a file may be locked by another program
 _LOCK_WAIT = 60.0  # seconds for which another writer may hold a table of a server
-_LONGEST = 63  # most bytes of a name; PostgreSQL cuts longer names
-_TIMES, _TEXTS = ("made", "origin", "ds"), ("run", "model", "unique_id", "forecast_by", "flags")
-_KINDS = {
-    "time": r"^(?!.*with time zone)(timestamp|date)", "integer": "int",
-    "number": "doub|real|float|num|dec", "text": "char|text|string|clob",
+_TEXTS = ("run", "model", "unique_id", "forecast_by", "flags")
+_KINDS = {  # kinds of columns, and the names of their types
+    "timestamp without time zone": r"^(?!.*with time zone)(timestamp|date)", "bigint": "int",
+    "double precision": "doub|real|float|num|dec", "text": "char|text|string|clob",
 }  # fmt: skip
-_SAID = {"time": "timestamp without time zone", "integer": "a whole number",
-         "number": "double precision", "text": "text"}  # fmt: skip
+_NUMBERS = COLUMNS[COLUMNS.index("median") : COLUMNS.index("forecast_by")]
 _EXPECTED = "expected sql:URL#TABLE, such as sql:postgresql://USER:${PGPASSWORD}@HOST/DB#forecasts"
 
 
@@ -55,16 +51,8 @@ class ForecastTable:
         if not mark or not table or ("@" in table and url.startswith("postgres")):
             raise UsageError(f"{option} sql:URL: the name of the table is missing; {_EXPECTED}")
         *schema, self._table = table.split(".")
-        if len(schema) > 1 or not all(0 < len(x.encode()) <= _LONGEST for x in table.split(".")):
-            raise UsageError(
-                f"{option} sql:URL: {table!r} is no name of a table; {_EXPECTED}, of {_LONGEST} "
-                "bytes at most"
-            )
-        if schema and schema[0].lower() in ("temp", "pg_temp"):
-            raise UsageError(
-                f"{option} sql:URL: tables of schema {schema[0]!r} are dropped when the connection "
-                "is closed; name another schema, or none"
-            )
+        if len(schema) > 1 or not all(table.split(".")):
+            raise UsageError(f"{option} sql:URL: {table!r} is no name of a table; {_EXPECTED}")
         self._schema = schema[0] if schema else None
         self._option = option
         self._url = read_database_url(url, f"{option} sql:URL", create=True)
@@ -89,13 +77,7 @@ class ForecastTable:
         Raises UsageError for a table of other columns, and WriteError where the database cannot be
         reached or refuses. The table is then as it was.
         """
-        made = self._url.file is not None and not self._url.file.exists()
-        try:
-            self._transact(forecasts)
-        except BaseException:
-            if made and self._url.file is not None and not _has_content(self._url.file):
-                self._url.file.unlink(missing_ok=True)
-            raise
+        self._transact(forecasts)
 
     def _transact(self, forecasts: pd.DataFrame | None) -> None:
         """Write forecasts and commit; with None, write no row and roll back."""
@@ -104,23 +86,20 @@ class ForecastTable:
         try:
             with self._connected() as connection:
                 self._begin(connection)
-                present = self._present(connection)
-                times = None if forecasts is None else _is_dates(forecasts)
-                if present:
-                    self._check_columns(present, dates=times)
-                table = self._defined(dates=_dated(present) if times is None else times)
-                if not present:
-                    self._create(connection, table)
-                for part in _parts(forecasts):
-                    self._upsert(connection, table, part)
-                if forecasts is None:
-                    connection.rollback()
+                found = self._found(connection)
+                table = _defined(self._table, self._schema, dates=_has_dates(forecasts, found))
+                if found:
+                    self._check_columns(found, table)
                 else:
-                    _remove_later_steps(connection, table, forecasts)
-                    connection.commit()
-        except ForecasterError:
-            raise
-        except (SQLAlchemyError, OSError, ValueError, RuntimeError, sqlite3.Error) as error:
+                    _create(connection, table)
+                if forecasts is None:
+                    _upsert(connection, table, None)
+                    return connection.rollback()
+                for first in range(0, len(forecasts), _CHUNK):
+                    _upsert(connection, table, forecasts.iloc[first : first + _CHUNK])
+                _remove_later_steps(connection, table, forecasts)
+                connection.commit()
+        except (SQLAlchemyError, OSError, ValueError, RuntimeError) as error:
             # Without "from error", as drivers put passwords into their messages.
             raise self._failed(error) from None
 
@@ -143,7 +122,7 @@ class ForecastTable:
             connection.exec_driver_sql(f"SET LOCAL lock_timeout = {round(1000 * _LOCK_WAIT)}")
             connection.exec_driver_sql("SELECT pg_advisory_xact_lock(hashtext('forecaster'))")
 
-    def _present(self, connection: "sa.Connection") -> dict[str, str]:
+    def _found(self, connection: "sa.Connection") -> dict[str, str]:
         """Return the types of the table's columns by name; empty if there is no table."""
         import sqlalchemy as sa
 
@@ -160,74 +139,24 @@ class ForecastTable:
         found = connection.execute(sa.text(query).bindparams(*binds), named)
         return {str(name): str(kind).lower() for name, kind in found}
 
-    def _check_columns(self, present: dict[str, str], *, dates: bool | None) -> None:
+    def _check_columns(self, found: dict[str, str], table: "sa.Table") -> None:
         """Raise UsageError unless the table has the columns of the layout, of their types."""
         wrong = []
-        if missing := [name for name in COLUMNS if name not in present]:
+        if missing := [name for name in COLUMNS if name not in found]:
             wrong.append(f"lacks {listed(missing)}")
-        if others := [name for name in present if name not in COLUMNS]:
+        if others := [name for name in found if name not in COLUMNS]:
             wrong.append(f"has {listed(others)}")
-        dates = _dated(present) if dates is None else dates
         wrong += [
-            f"has {present[name]} in column {name}, expected {_SAID[kind]}"
-            for name in COLUMNS
-            if name in present
-            and not re.search(_KINDS[kind := _kind(name, dates=dates)], present[name])
+            f"has {found[column.name]} in column {column.name}, expected {kind}"
+            for column in table.c
+            if column.name in found
+            and not re.search(_KINDS[kind := column.info["kind"]], found[column.name])
         ]
         if wrong:
             raise UsageError(
                 f"{self.shown}: is no table of such forecasts: it {'; '.join(wrong)}. Nothing was "
                 "written; name another table, which is made if it does not exist"
             )
-
-    def _defined(self, *, dates: bool) -> "sa.Table":
-        """Return the definition of the table, with ``dates`` or else whole numbers as times."""
-        import sqlalchemy as sa
-
-        types: dict[str, Any] = {
-            "time": sa.DateTime(), "integer": sa.BigInteger(), "number": sa.Double(),
-            "text": sa.Text(),
-        }  # fmt: skip
-        columns = [
-            sa.Column(
-                name,
-                types[kind := _kind(name, dates=dates)],
-                nullable=kind == "number",
-                autoincrement=False,
-            )
-            for name in COLUMNS
-        ]
-        key = sa.PrimaryKeyConstraint(*KEY)
-        return sa.Table(self._table, sa.MetaData(), *columns, key, schema=self._schema)
-
-    def _create(self, connection: "sa.Connection", table: "sa.Table") -> None:
-        from sqlalchemy.schema import CreateTable
-
-        connection.execute(CreateTable(table, if_not_exists=True))
-
-    def _upsert(
-        self, connection: "sa.Connection", table: "sa.Table", part: pd.DataFrame | None
-    ) -> None:
-        """Insert rows, or replace those of the same key; with None, no row."""
-        import sqlalchemy as sa
-        from sqlalchemy.dialects import postgresql, sqlite
-
-        insert = (sqlite if self._kind == "sqlite" else postgresql).insert(table)
-        new, old = insert.excluded, table.c
-        numbers = [name for name in COLUMNS if _kind(name, dates=True) == "number"]
-        changed = sa.or_(*(old[name].is_distinct_from(new[name]) for name in ("ds", *numbers)))
-        others: dict[str, Any] = {name: new[name] for name in COLUMNS if name not in KEY}
-        others["made"] = sa.case((changed, new["made"]), else_=old["made"])
-        if part is None:
-            none = sa.select(*table.c).where(sa.false())
-            insert = insert.from_select(COLUMNS, none)
-        elif self._kind == "duckdb":  # its driver takes milliseconds for a row of parameters
-            insert = insert.from_select(COLUMNS, _given_to_duckdb(connection, part))
-        insert = insert.on_conflict_do_update(index_elements=KEY, set_=others)
-        if part is None or self._kind == "duckdb":
-            connection.execute(insert)
-        else:
-            connection.execute(insert, _rows(part))
 
     def _failed(self, error: BaseException) -> WriteError:
         """Return a WriteError with the database's message in one line, without secrets."""
@@ -263,46 +192,66 @@ def _remove_later_steps(
             connection.execute(sa.delete(table).where(ours, *chosen), rows)
 
 
-def _kind(name: str, *, dates: bool) -> str:
-    """Return what a column of the layout holds: a time, a whole number, a number or text."""
-    if name == "step" or (name in ("origin", "ds") and not dates):
-        return "integer"
-    return "time" if name in _TIMES else "text" if name in _TEXTS else "number"
+def _has_dates(forecasts: pd.DataFrame | None, found: dict[str, str]) -> bool:
+    """Return whether times are dates, of forecasts or of a table; else they count steps."""
+    if forecasts is not None:
+        return forecasts["ds"].dtype.kind == "M"
+    return "ds" not in found or not re.search(_KINDS["bigint"], found["ds"])
 
 
-def _is_dates(forecasts: pd.DataFrame) -> bool:
-    """Return whether the times of forecasts are dates; else they count steps."""
-    return forecasts["ds"].dtype.kind == "M"
+def _defined(name: str, schema: str | None, *, dates: bool) -> "sa.Table":
+    """Return the definition of the table, with ``dates`` or else whole numbers as times."""
+    import sqlalchemy as sa
+
+    def column(name: str) -> "sa.Column[Any]":
+        kind = "double precision" if name in _NUMBERS else "text" if name in _TEXTS else "bigint"
+        if name == "made" or (name in ("origin", "ds") and dates):
+            kind = "timestamp without time zone"
+        return sa.Column(name, types[kind], info={"kind": kind}, nullable=name in _NUMBERS,
+                         autoincrement=False)  # fmt: skip
+
+    types: dict[str, Any] = dict(
+        zip(_KINDS, (sa.DateTime(), sa.BigInteger(), sa.Double(), sa.Text()), strict=True)
+    )
+    key = sa.PrimaryKeyConstraint(*KEY)
+    return sa.Table(name, sa.MetaData(), *map(column, COLUMNS), key, schema=schema)
 
 
-def _dated(present: dict[str, str]) -> bool:
-    """Return whether the times of a table are dates, by its columns; those of a new table are."""
-    return not present or not re.search(_KINDS["integer"], present.get("ds", ""))
+def _create(connection: "sa.Connection", table: "sa.Table") -> None:
+    from sqlalchemy.schema import CreateTable
+
+    connection.execute(CreateTable(table, if_not_exists=True))
 
 
-def _parts(forecasts: pd.DataFrame | None) -> Iterator[pd.DataFrame | None]:
-    """Yield forecasts in parts, or None where there are none."""
-    if forecasts is None:
-        yield None
-        return
-    for first in range(0, len(forecasts), _CHUNK):
-        yield forecasts.iloc[first : first + _CHUNK]
+def _upsert(connection: "sa.Connection", table: "sa.Table", part: pd.DataFrame | None) -> None:
+    """Insert rows, or replace those of the same key; with None, no row."""
+    import sqlalchemy as sa
+    from sqlalchemy.dialects import postgresql, sqlite
+
+    kind = connection.dialect.name
+    insert = (sqlite if kind == "sqlite" else postgresql).insert(table)
+    new, old = insert.excluded, table.c
+    changed = sa.or_(*(old[name].is_distinct_from(new[name]) for name in ("ds", *_NUMBERS)))
+    others: dict[str, Any] = {name: new[name] for name in COLUMNS if name not in KEY}
+    others["made"] = sa.case((changed, new["made"]), else_=old["made"])
+    if part is None:
+        insert = insert.from_select(COLUMNS, sa.select(*table.c).where(sa.false()))
+    elif kind == "duckdb":  # its driver takes milliseconds for a row of parameters
+        insert = insert.from_select(COLUMNS, _given_to_duckdb(connection, part))
+    insert = insert.on_conflict_do_update(index_elements=KEY, set_=others)
+    connection.execute(insert, None if part is None or kind == "duckdb" else _rows(part))
 
 
 def _rows(part: pd.DataFrame) -> list[dict[str, Any]]:
     """Return rows as values of Python, with None for unknown numbers."""
-    values = {}
-    for name in COLUMNS:
-        column = part[name]
-        if column.dtype.kind == "M":
-            values[name] = column.to_numpy().astype("datetime64[us]").tolist()
-        elif column.dtype.kind == "f":
-            values[name] = [None if x != x else x for x in column.tolist()]
-        elif column.dtype.kind in "iu":
-            values[name] = column.tolist()
-        else:
-            values[name] = [str(value) for value in column]
-    return [dict(zip(COLUMNS, row, strict=True)) for row in zip(*values.values(), strict=True)]
+    values = _plain(part).astype(object)
+    rows: Any = values.where(values.notna(), None).to_dict("records")
+    return rows
+
+
+def _plain(part: pd.DataFrame) -> pd.DataFrame:
+    """Return the columns of the table, those of text as text."""
+    return part[list(COLUMNS)].astype(dict.fromkeys(_TEXTS, str))
 
 
 def _given_to_duckdb(connection: "sa.Connection", part: pd.DataFrame) -> "sa.Select[Any]":
@@ -310,8 +259,7 @@ def _given_to_duckdb(connection: "sa.Connection", part: pd.DataFrame) -> "sa.Sel
     import pyarrow as pa
     import sqlalchemy as sa
 
-    texts = part.assign(**{name: part[name].astype(str) for name in _TEXTS})
-    arrow = pa.Table.from_pandas(texts[list(COLUMNS)], preserve_index=False)
+    arrow = pa.Table.from_pandas(_plain(part), preserve_index=False)
     driver: Any = connection.connection.driver_connection
     driver.register("forecaster_rows", arrow)
     return sa.select(*sa.table("forecaster_rows", *map(sa.column, COLUMNS)).c)
@@ -319,7 +267,3 @@ def _given_to_duckdb(connection: "sa.Connection", part: pd.DataFrame) -> "sa.Sel
 
 def _is_locked(reason: str) -> bool:
     return re.search("locked|lock on file|lock timeout", reason) is not None
-
-
-def _has_content(file: Any) -> bool:
-    return file.exists() and file.stat().st_size > 0
