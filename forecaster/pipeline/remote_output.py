@@ -15,6 +15,7 @@ from forecaster.files import TABLES, Output, atomic, format_of
 from forecaster.ingest import WEB, RemoteUrl, read_remote_url
 
 _EXPECTED = "expected the name of an object, such as s3://BUCKET/FOLDER/forecasts.csv"
+_EXISTS = "exists; choose another name, or add --overwrite"
 _KINDS = (
     "expected the path of a file, or s3://BUCKET/FILE.csv, gs://BUCKET/FILE.csv or "
     "az://CONTAINER/FILE.csv"
@@ -52,77 +53,48 @@ class RemoteOutput(Output):
         return str(self.system._strip_protocol(self.url.url))
 
     def check(self, option: str, *, overwrite: bool) -> None:
-        """Raise UsageError or WriteError unless the store would take the object.
+        """Raise UsageError or WriteError if the object may not be written, or has no container.
 
-        It leaves no object, and those that exist as they are.
+        Whether the store would take it shows when it is written.
 
         - ``option``: the option that names it, for messages
         - ``overwrite``: whether the object may exist; then the store is not asked for it, which a
           user who may only write is not allowed to do
         """
-        if not overwrite:
-            self._check_absent(option)
         container = self.object.lstrip("/").split("/")[0]
         with _as_write_error(self.url):
+            found = None if overwrite else self._kind(self.object)
+            if found is not None:
+                why = f"is a folder; {_EXPECTED}" if found == "directory" else _EXISTS
+                raise UsageError(f"{option} {self.shown} {why}")
             try:
-                self._try_upload(container)
-            except FileNotFoundError:
+                there = self._kind(container)
+            except WriteError:  # to ask may be refused where to write is allowed
+                return
+            if there is None:
                 raise UsageError(
                     f"{option} {self.shown}: there is no bucket or container "
                     f"{self.url.hidden(container)}; make it first, or choose another"
-                ) from None
-
-    def _check_absent(self, option: str) -> None:
-        """Raise UsageError if the object exists, and WriteError if the store does not tell."""
-        with _as_write_error(self.url):
-            try:
-                found = self._kind(self.object)
-            except Exception as error:
-                if not _is_refusal(error):
-                    raise
-                raise WriteError(
-                    f"{self.shown}: whether it exists is not told: {self.url.reason(error)}. If "
-                    "the credentials are right but only allow to write, add --overwrite"
-                ) from None
-        if found == "directory":
-            raise UsageError(f"{option} {self.shown}: is a folder; {_EXPECTED}")
-        if found is not None:
-            raise UsageError(
-                f"{option} {self.shown} exists; choose another name, or add --overwrite"
-            )
-
-    def _try_upload(self, container: str) -> None:
-        """Begin an upload and give it up, or ask for the container where that is not possible.
-
-        It leaves no object. Where giving it up is refused, and at Google's store, which needs
-        nothing more, the upload stays open until the store lets it expire.
-
-        Raises FileNotFoundError if there is no container, and whatever the store answers.
-        """
-        if self.url.kind == "s3":
-            bucket, key, _ = self.system.split_path(self.object)
-            begun = self.system.call_s3("create_multipart_upload", Bucket=bucket, Key=key)
-            with contextlib.suppress(PermissionError):  # it may be allowed to write, only
-                self.system.abort_mpu(bucket, key, begun["UploadId"])
-        elif self.url.kind in ("gs", "gcs"):
-            upload = self.system.open(self.object, "wb")
-            try:
-                upload._initiate_upload()
-            finally:
-                upload.closed = True  # or an empty object would be written in the end
-        else:
-            try:
-                self.system.info(container)
-            except Exception as error:  # to ask may be refused where to write is allowed
-                if not _is_refusal(error):
-                    raise
+                )
 
     def _kind(self, path: str) -> str | None:
-        """Return "file" or "directory", or None if nothing is there."""
+        """Return "file" or "directory", or None if nothing is there.
+
+        Raises WriteError if the store does not tell, and whatever else it answers.
+        """
         try:
             return self.system.info(path)["type"]
         except FileNotFoundError:
             return None
+        except Exception as error:
+            refused = isinstance(error, OSError) and str(error).startswith("Forbidden")  # gcsfs
+            refused |= isinstance(error, PermissionError)
+            if not refused and getattr(error, "status_code", 0) != 403:
+                raise
+            raise WriteError(
+                f"{self.shown}: whether it exists is not told: {self.url.reason(error)}. If "
+                "the credentials are right but only allow to write, add --overwrite"
+            ) from None
 
 
 def check_remote_output(
@@ -161,12 +133,6 @@ def check_remote_output(
     output = RemoteOutput(Path(path), form, url=url, system=system)
     output.check(option, overwrite=overwrite)
     return output
-
-
-def _is_refusal(error: Exception) -> bool:
-    """Return whether a store refuses what its user has no right to."""
-    refused = isinstance(error, OSError) and str(error).startswith("Forbidden")  # gcsfs
-    return isinstance(error, PermissionError) or refused or getattr(error, "status_code", 0) == 403
 
 
 @contextlib.contextmanager

@@ -180,7 +180,7 @@ def test_names_that_lead_elsewhere_are_refused(tmp_path, bucket, monkeypatch, na
         ("https://host:99999/a.csv", UsageError, "host and port are not understood"),
         ("https://host/a/..", UsageError, "expected the URL of one file"),
         ("https://host/a.csv?k=${NOT_SET_HERE}", UsageError, "${NOT_SET_HERE}, which is not set"),
-        ("memory://nowhere/at/all", SourceError, "no such file or folder"),
+        ("memory://nowhere/at/all", DataError, "no .csv or .parquet file there"),
         ("memory://nowhere/*.csv", DataError, "no .csv or .parquet file there"),
     ],
 )
@@ -216,7 +216,7 @@ def test_names_keep_variables_as_they_were_typed(tmp_path, bucket, monkeypatch):
     assert ingest(Home(tmp_path), source, None).changed == 3
     assert source.name == "files:memory://${PLACE}" and not holding(b"geheim", tmp_path)
     monkeypatch.setenv("PLACE", f"{bucket.folder.strip('/')}/geheim/none")
-    said(SourceError, opened(Home(tmp_path), "memory://${PLACE}").tickers)
+    said(DataError, opened(Home(tmp_path), "memory://${PLACE}").tickers)
     web = read_remote_url("https://me@host/${PLACE}/p.csv")
     assert web.shown == "https://host/${PLACE}/p.csv" and web.url.endswith("/geheim/none/p.csv")
     arn = "s3://arn:aws:s3:eu-west-1:1:accesspoint/desk/a@b.csv"
@@ -381,14 +381,14 @@ def test_the_query_of_a_redirection_is_in_no_message(tmp_path, web):
     assert "/signed.csv?***" in text
 
 
-def test_a_file_that_is_larger_than_was_said_is_not_copied_to_the_end(
-    tmp_path, bucket, monkeypatch
-):
-    info = type(bucket.system).info
-    lied = lambda *args, **options: {**info(*args, **options), "size": 100}  # noqa: E731
-    monkeypatch.setattr(type(bucket.system), "info", lied)
+def test_a_file_of_another_size_than_was_said_is_refused(bucket, monkeypatch):
+    find = type(bucket.system).find
+    lied = lambda *args, **options: {  # noqa: E731
+        path: {**info, "size": 100} for path, info in find(*args, **options).items()
+    }
+    monkeypatch.setattr(type(bucket.system), "find", lied)
     url = f"{bucket.url}/daily/AAA.csv"
-    assert "larger than it was said" in said(SourceError, lambda: load_panel(f"files:{url}"))
+    assert "where 100 were expected" in said(SourceError, lambda: load_panel(f"files:{url}"))
 
 
 def test_commands_work_from_a_url(tmp_path, bucket, settings):

@@ -11,6 +11,7 @@ be constant:
 
 import contextlib
 import json
+import re
 import shutil
 import tempfile
 import urllib.parse
@@ -38,7 +39,6 @@ _CHANGES = {  # what tells that a file has changed, by the names of all kinds of
     "etag", "lastmodified", "mtime", "updated", "generation", "md5hash", "contentmd5", "digest",
     "versionid", "created",
 }  # fmt: skip
-_MAGIC = "*["
 
 
 class _File(NamedTuple):
@@ -141,36 +141,30 @@ class Remote:
                 name = urllib.parse.urlsplit(url).path.rpartition("/")[2]
                 return name, [_file(url, name, system.info(url))]
             path = str(system._strip_protocol(url))
-            base, found, single = path, {}, None
-            if any(sign in path for sign in _MAGIC):
-                base = path[: min(path.find(s) for s in _MAGIC if s in path)].rpartition("/")[0]
-                found = dict(system.glob(path, detail=True))
-            elif (info := system.info(path))["type"] == "file":
-                base, single = path.rpartition("/")[0], info
-            else:
-                found = dict(system.find(path, detail=True))
+            is_pattern = not set(path).isdisjoint("*[")
+            found = (system.glob if is_pattern else system.find)(path, detail=True)
+        is_single = list(found) == [path]
+        base = path
+        if is_pattern or is_single:
+            base = re.split(r"[*[]", path)[0].rpartition("/")[0]
         self._base = f"{self._url.kind}://{base.lstrip('/')}".rstrip("/")
-        if single is not None:
-            file = _file(path, self._name_below(base, path), single)
-            return file.name, [file]
         files = [
             _file(each, self._name_below(base, each), info)
             for each, info in sorted(found.items())
-            if info["type"] == "file" and _is_wanted(each.removeprefix(base).lstrip("/"))
+            if info["type"] == "file"
+            and (is_single or _is_wanted(each.removeprefix(base).lstrip("/")))
         ]
         if not files:
             raise DataError(f"{self.name}: no .csv or .parquet file there")
-        return None, files
+        return files[0].name if is_single else None, files
 
     def _name_below(self, base: str, path: str) -> str:
         """Return the name of a remote file below a folder. Raises DataError for one that leaves it.
 
         The names of objects are any text; as those of copies they must not lead elsewhere.
         """
-        name = path.removeprefix(base).lstrip("/") if path.startswith(base) else ""
-        parts = name.split("/")
-        if not all(part and part not in (".", "..") and not set(part) & set("\\:\0")
-                   for part in parts):  # fmt: skip
+        name = path.removeprefix(base).lstrip("/")
+        if re.search(r"(^|/)\.{0,2}(/|$)|[\\:\0]", name) or not path.startswith(base):
             raise DataError(
                 f"{self.name}: there is a file {path!r}, whose name cannot be that of a file "
                 "here; rename it, or name others by a pattern such as *.csv"
@@ -180,73 +174,48 @@ class Remote:
     def _copy(self, folder: Path, files: list[_File]) -> None:
         """Copy the files that are new or have changed, and remove copies of those that are gone."""
         copies, before = folder / _FOLDER, _read_state(folder)
-        here = {name: before[name] for name in before if (copies / name).is_file()}
-        wanted = [
-            file for file in files
-            if file.state is None or here.get(file.name) != file.state
-            or (copies / file.name).stat().st_size != file.size
-        ]  # fmt: skip
         names = {file.name for file in files}
-        state = {name: each for name, each in here.items() if name in names}
-        for file in wanted:
-            state.pop(file.name, None)
         with atomic.as_write_error(folder):
             copies.mkdir(parents=True, exist_ok=True)
-            for path in [path for path in copies.rglob("*") if path.is_file()]:
-                if path.relative_to(copies).as_posix() not in names:
-                    path.unlink()
-        limits = self._limits(folder, wanted)
+            here = {path.relative_to(copies).as_posix(): path.stat().st_size
+                    for path in copies.rglob("*") if path.is_file()}  # fmt: skip
+            for name in here.keys() - names:
+                (copies / name).unlink()
+        wanted = [
+            file for file in files
+            if file.state is None or before.get(file.name) != file.state
+            or here.get(file.name) != file.size
+        ]  # fmt: skip
+        self._check_space(folder, wanted)
+        gone = {file.name for file in wanted}
+        state = {name: each for name, each in before.items() if name in names - gone}
         try:
             with ThreadPoolExecutor(_AT_ONCE) as pool:
-                tasks = [pool.submit(self._copy_one, file, copies, limits[file]) for file in wanted]
-                try:
-                    for file, task in zip(wanted, tasks, strict=True):
-                        task.result()
-                        if file.state is not None:
-                            state[file.name] = file.state
-                finally:
-                    for task in tasks:
-                        task.cancel()
+                copied = pool.map(lambda file: self._copy_one(file, copies), wanted)
+                for file, _ in zip(wanted, copied, strict=True):
+                    if file.state is not None:
+                        state[file.name] = file.state
         finally:  # what was copied before a failure is not copied again
             text = json.dumps(state)
             atomic.write_file(folder / _COPIED, lambda to: to.write_text(text, "utf-8"))
 
-    def _limits(self, folder: Path, wanted: list[_File]) -> dict[_File, int]:
-        """Return the most bytes of each copy. Raises WriteError if the disk cannot hold all."""
+    def _check_space(self, folder: Path, wanted: list[_File]) -> None:
+        """Raise WriteError if the disk cannot hold the copies, as far as their sizes are known."""
         free = max(shutil.disk_usage(folder).free - _RESERVE, 0)
-        known = sum(file.size or 0 for file in wanted)
-        if known > free:
+        if (needed := sum(file.size or 0 for file in wanted)) > free:
             raise WriteError(
-                f"{self.name}: {known:,} bytes are to be copied to {folder}, where "
+                f"{self.name}: {needed:,} bytes are to be copied to {folder}, where "
                 f"{free:,} bytes are free; make room, or choose another --home"
             )
-        rest = (free - known) // max(1, sum(file.size is None for file in wanted))
-        return {file: rest if file.size is None else file.size for file in wanted}
 
-    def _copy_one(self, file: _File, copies: Path, limit: int) -> None:
+    def _copy_one(self, file: _File, copies: Path) -> None:
         """Copy a file, whole or not at all."""
-        from fsspec.callbacks import Callback
-
-        class Counting(Callback):
-            """Stop a copy that becomes larger than it may."""
-
-            copied = 0
-
-            def relative_update(self, inc: int = 1) -> None:
-                self.absolute_update(self.copied + inc)
-
-            def absolute_update(self, value: int) -> None:
-                self.copied = value
-                if value > limit:
-                    raise _TooLarge
-
-        counting: Any = Counting()
 
         def copy(to: Path) -> None:
             with self._as_error(file):
-                self._system.get_file(file.path, str(to), callback=counting)
+                self._system.get_file(file.path, str(to))
                 if file.size is not None and (got := to.stat().st_size) != file.size:
-                    raise EOFError(f"ended after {got:,} of {file.size:,} bytes")
+                    raise EOFError(f"{got:,} bytes came, where {file.size:,} were expected")
 
         atomic.write_file(copies / file.name, copy, last=False)
 
@@ -258,10 +227,6 @@ class Remote:
             yield
         except ForecasterError:
             raise
-        except _TooLarge:
-            raise SourceError(
-                f"{where}: larger than it was said to be, or than the disk can hold"
-            ) from None
         except Exception as error:  # each kind of store has errors of its own
             raise SourceError(f"{where}: {self._url.reason(error)}") from None
 
@@ -269,10 +234,6 @@ class Remote:
 def folder_of(downloads: Path, url: str) -> Path:
     """Return the folder of a source's copies, named as its price store is."""
     return downloads / file_name(f"files:{read_remote_url(url).shown}")
-
-
-class _TooLarge(Exception):
-    """A copy is larger than it may be."""
 
 
 def _file(path: str, name: str, info: Mapping[str, Any]) -> _File:

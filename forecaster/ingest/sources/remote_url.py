@@ -166,18 +166,12 @@ def _check_account(system: Any, url: str, name: str) -> None:
 
     It does where credentials, such as a connection string in the environment, are of another.
     """
-    first = url.partition("://")[2].partition("/")[0].lower()
-    host = first.rpartition("@")[2]
-    if host == first and "." not in first:
-        return  # only a container
-    pairs = [part.partition("=") for part in (system.connection_string or "").split(";")]
-    given = {key.strip().lower(): value.strip() for key, _, value in pairs}
-    asked = (urllib.parse.urlsplit(system.service_client.url).hostname or "").lower()
-    account = (given.get("accountname") or asked.partition(".")[0]).lower()
-    wanted, _, domain = host.partition(".")
-    same_place = not domain or host.replace(".dfs.", ".blob.", 1) == asked
-    # The endpoint of a connection string, such as that of an emulator, is part of the account.
-    if account != wanted or not (same_place or "accountname" in given):
+    _, has_account, host = url.partition("://")[2].partition("/")[0].lower().rpartition("@")
+    wanted = host.partition(".")[0]
+    asked = urllib.parse.urlsplit(system.service_client.url).hostname or ""
+    given = re.search(r"accountname=([^;]+)", system.connection_string or "", re.IGNORECASE)
+    account = (given[1] if given else asked.partition(".")[0]).lower()
+    if has_account and account != wanted:
         raise UsageError(
             f"{name}: the URL names the account {wanted!r}, but the credentials of the environment "
             f"are of {account!r} at {asked}; expected the same, such as "

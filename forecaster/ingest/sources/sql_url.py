@@ -1,7 +1,6 @@
 """Read the URL of a database, name the database without its secrets, and open it."""
 
 import re
-import sqlite3
 import urllib.parse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -57,25 +56,24 @@ class DatabaseUrl(NamedTuple):
         url, backend = self.url, self.url.get_backend_name()
         options: dict[str, Any] = {}
         if backend == "sqlite":
-            options["creator"] = lambda: self._connect_sqlite(wait, writable=writable)
-            url = sa.make_url("sqlite://")
+            file = urllib.parse.quote(str(self.file))
+            url = sa.make_url("sqlite://").set(
+                database=f"file:{file}", query={"mode": "rwc" if writable else "ro", "uri": "true"}
+            )
+            options = {"timeout": wait} | ({"isolation_level": None} if writable else {})
         elif backend == "duckdb":
-            options["connect_args"] = {"read_only": self.file is not None and not writable}
+            options = {"read_only": self.file is not None and not writable}
         elif "connect_timeout" not in url.query:
-            options["connect_args"] = {"connect_timeout": round(wait)}
+            options = {"connect_timeout": round(wait)}
         try:
-            return sa.create_engine(url, poolclass=sa.NullPool, hide_parameters=True, **options)
+            return sa.create_engine(
+                url, poolclass=sa.NullPool, hide_parameters=True, connect_args=options
+            )
         except (ImportError, NoSuchModuleError):
             driver = DRIVERS[backend] or url.drivername
             raise UsageError(
                 f'sql:{self.shown} needs a driver, which is not installed: `pip install "{driver}"`'
             ) from None
-
-    def _connect_sqlite(self, wait: float, *, writable: bool) -> sqlite3.Connection:
-        mode = "rwc" if writable else "ro"
-        address = f"file:{urllib.parse.quote(str(self.file))}?mode={mode}"
-        level: Any = {"isolation_level": None} if writable else {}
-        return sqlite3.connect(address, timeout=wait, uri=True, **level)
 
     def reason(self, error: BaseException) -> str:
         """Return the first line of a database's error message, without secrets and users."""
