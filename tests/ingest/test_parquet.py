@@ -154,3 +154,16 @@ def test_a_large_file_that_could_be_misread_in_blocks_is_read_whole(tmp_path, mo
         return
     assert blocks_of(path) is None
     assert len(fc.load_panel(f"files:{path}").ids) == 3
+
+
+def test_names_of_bytes_are_text_in_a_file_that_is_read_in_blocks(tmp_path, monkeypatch):
+    from forecaster.ingest.tables import blocks
+
+    monkeypatch.setattr(blocks, "LEAST_ROWS", 1)
+    path = tmp_path / "p.parquet"
+    days = np.tile(np.arange(60).astype("datetime64[D]"), 2)
+    names = pa.array([b"A"] * 60 + [b"B"] * 60, pa.binary())
+    pq.write_table(pa.table({"unique_id": names, "ds": days, "y": np.ones(120)}), path)
+    assert blocks_of(path) is not None
+    assert open_source(f"files:{path}").tickers() == ["A", "B"]
+    assert fc.load_panel(f"files:{path}").ids == ("A", "B")

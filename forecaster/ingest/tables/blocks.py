@@ -95,7 +95,11 @@ def _column_of_names(schema: "pa.Schema") -> str | None:
 
 
 def _names(column: "pa.ChunkedArray") -> set[str]:
-    return {str(name or "").strip() for name in column.unique().to_pylist()}
+    """Return the names in a column of text or bytes. Raises ValueError if it is not UTF-8."""
+    import pyarrow as pa
+
+    names = column.unique().dictionary_decode().cast(pa.string())
+    return {str(name or "").strip() for name in names.to_pylist()}
 
 
 def _blocks(path: Path, names: list[set[str]], sizes: list[int]) -> Blocks | None:
