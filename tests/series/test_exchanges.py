@@ -3,13 +3,7 @@
 import pandas as pd
 import pytest
 
-from forecaster.series.calendar.exchanges import (
-    exchange_of,
-    holidays_by_rule,
-    regular_holidays,
-    regular_sessions,
-)
-from forecaster.series.calendar.holidays import tabled_holidays
+from forecaster.series.calendar.exchanges import exchange_of, regular_holidays, regular_sessions
 
 
 @pytest.mark.parametrize(
@@ -42,13 +36,6 @@ def test_sessions_of_a_year_are_counted_right():
     assert counts == [252, 250, 252]  # as the exchange publishes them
 
 
-def test_the_table_of_holidays_is_what_the_rules_say():
-    first, last = 1962, 2050
-    rules = holidays_by_rule(first, last)
-    right = "\n".join(
-        f"{year} {' '.join(rules[rules.year == year].strftime('%m%d'))}"
-        for year in range(first, last + 1)
-    )
-    assert list(regular_holidays(first, last)) == list(rules), f"the table should be\n{right}"
-    assert tabled_holidays(first - 1, last) is None and tabled_holidays(first, last + 1) is None
-    assert list(regular_holidays(2049, 2051)) == list(holidays_by_rule(2049, 2051))
+def test_holidays_of_a_span_are_those_of_its_years():
+    each = [day for year in range(2019, 2028) for day in regular_holidays(year, year)]
+    assert list(regular_holidays(2019, 2027)) == each and len(each) == 86

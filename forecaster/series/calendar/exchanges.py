@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Shaped
 
-from forecaster.series.calendar.holidays import tabled_holidays
 from forecaster.series.calendar.times import Date
 
 MARGIN = pd.Timedelta(minutes=30)  # from a session's close until its prices count as final
@@ -110,18 +109,18 @@ def regular_sessions(start: Date, end: Date) -> pd.DatetimeIndex:
 @functools.lru_cache(maxsize=64)
 def regular_holidays(first_year: int, last_year: int) -> pd.DatetimeIndex:
     """Return New York's holidays on weekdays, by the exchange's rules, for a span of years."""
-    if (days := tabled_holidays(first_year, last_year)) is not None:
-        return pd.DatetimeIndex(days.astype("datetime64[ns]"))
-    return holidays_by_rule(first_year, last_year)
+    days = _all_holidays()
+    return days[(days.year >= first_year) & (days.year <= last_year)]
 
 
-def holidays_by_rule(first_year: int, last_year: int) -> pd.DatetimeIndex:
-    """Return the holidays of :func:`regular_holidays` from the rules themselves, for any years."""
+@functools.cache
+def _all_holidays() -> pd.DatetimeIndex:
+    """Return the regular holidays from 1800 to 2199."""
     from exchange_calendars.exchange_calendar_xnys import XNYSExchangeCalendar
 
     # No calendar is built, which would compute all sessions and take half a second.
     rules = object.__new__(XNYSExchangeCalendar).regular_holidays
-    days = pd.DatetimeIndex(rules.holidays(f"{first_year}-01-01", f"{last_year}-12-31"))
+    days = pd.DatetimeIndex(rules.holidays("1800-01-01", "2199-12-31")).as_unit("ns")
     return days[days.day_of_week < 5]
 
 
