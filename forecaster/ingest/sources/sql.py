@@ -97,20 +97,11 @@ class Database:
             frames = {name: part.reset_index(drop=True) for name, part in each_series(rows)}
             for name in units.keys() & frames.keys():
                 frames[name].attrs[UNITS] = units[name]
-            self._fingerprint = self._hash(frames)
+            how = (_READER, self._decimal, self._columns, list(rows), [*map(str, rows.dtypes)])
+            hashes = pd.util.hash_pandas_object(rows, index=False).to_numpy()
+            self._fingerprint = hashlib.sha256(f"{how}".encode() + hashes.tobytes()).hexdigest()
             self._frames = frames
         return self._frames
-
-    def _hash(self, frames: dict[str, pd.DataFrame]) -> str:
-        said = f"reader {_READER}{self._decimal or ''}{self._columns!r}\n"
-        digest = hashlib.sha256(said.encode("utf-8", "surrogateescape"))
-        for name, frame in frames.items():
-            digest.update(f"{name}\n{len(frame)}\n".encode("utf-8", "surrogateescape"))
-            for column in sorted(frame.columns.drop("unique_id")):
-                values = frame[column].to_numpy()
-                digest.update(f"{column} {values.dtype}\n".encode("utf-8", "surrogateescape"))
-                digest.update(values.tobytes())
-        return digest.hexdigest()
 
     def _table(self) -> pd.DataFrame:
         """Run the query; return its rows."""
