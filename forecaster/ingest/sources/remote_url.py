@@ -115,7 +115,7 @@ def read_remote_url(text: str, what: str = _WHAT, expected: str = _EXPECTED) -> 
     typed = f"{kind}://{text.partition('://')[2]}"
     values = values_in(text)
     if kind not in WEB:
-        _check_store_url(kind, url, typed, what)
+        _check_store_url(kind, url, what)
         return RemoteUrl(kind, url.rstrip("/"), typed.rstrip("/"), _quoted(values))
     try:
         parts = urllib.parse.urlsplit(url)
@@ -140,24 +140,15 @@ def read_remote_url(text: str, what: str = _WHAT, expected: str = _EXPECTED) -> 
     return RemoteUrl(kind, url, shown, _quoted([*_secrets(parts), *values]))
 
 
-def _check_store_url(kind: str, url: str, typed: str, what: str) -> None:
-    """Raise UsageError for the URL of a store with a user, a password or a query in it.
-
-    ``typed``: with ``${NAME}``, of which a message may name the bucket
-    """
+def _check_store_url(kind: str, url: str, what: str) -> None:
+    """Raise UsageError for the URL of a store with a user, a password or a query in it."""
     rest = url.partition("://")[2]
     # A password may hold a slash. The names of S3's access points hold colons: arn:aws:s3:...
-    if re.match(r"[^/]*:[^/]*@|(?!arn:)[^/]*:.*@", rest, re.DOTALL):
+    if "?" in rest or re.match(r"[^/]*:[^/]*@|(?!arn:)[^/]*:.*@", rest, re.DOTALL):
         raise UsageError(
-            f"{what}: a URL of {kind}:// holds no user and password; give them to the store's "
-            "library by its environment variables or its configuration"
-        )
-    if "?" in rest:
-        bucket = re.split(r"[/?]", typed.partition("://")[2])[0]
-        raise UsageError(
-            f"{what} {kind}://{bucket}: the URL of a store holds no query; leave out what follows "
-            "the ?, and give signatures and keys to the store's library by its environment "
-            "variables or its configuration. In a pattern, write * or [a-z] in place of ?"
+            f"{what}: a URL of {kind}:// holds no user, password or query; give credentials, keys "
+            "and signatures to the store's library by its environment variables or its "
+            "configuration. In a pattern, write * or [a-z] in place of ?"
         )
 
 
