@@ -125,7 +125,7 @@ class Database:
                             f"memory: {size / 2**30:,.1f} GiB have come. Select fewer columns, "
                             "series or years"
                         )
-        except (SQLAlchemyError, OSError, RuntimeError, sqlite3.Warning) as error:
+        except (SQLAlchemyError, OSError, ValueError, RuntimeError, sqlite3.Warning) as error:
             # Not "from error": drivers put passwords into their messages.
             raise self._failed(error.__cause__ or error) from None
         return pd.concat(parts, ignore_index=True)

@@ -49,6 +49,7 @@ from forecaster.ingest.tables.roles import (
 )
 from forecaster.series import show_time
 
+_LONGEST_NAME = 1_000  # characters
 _HEAD = 100  # cells that are looked at first
 _EACH_A_SERIES = (
     ". Each column of this table beside the dates is taken as a series: leave out what is none"
@@ -441,11 +442,16 @@ def _sorted(table: pd.DataFrame) -> pd.DataFrame:
 def _ids(column: pd.Series, where: TableLocation) -> pd.Series:
     """Return the names of series as categories, each checked once.
 
-    Raises DataError for an empty name or one with control characters.
+    Raises DataError for a name that is empty, too long, or has control characters.
     """
     kinds = column if isinstance(column.dtype, pd.CategoricalDtype) else column.astype("category")
     names = pd.Series(kinds.cat.categories.astype(str)).str.strip()
     codes = kinds.cat.codes.to_numpy()
+    if (names.str.len() > _LONGEST_NAME).any():
+        raise DataError(
+            f"{where}: column {where.column('unique_id')!r}: a text of more than "
+            f"{_LONGEST_NAME:,} characters; expected names"
+        )
     blank = np.append((names == "").to_numpy(), True)  # the last entry stands for code -1, no name
     missing = pd.Series(blank[codes], index=column.index)
     if missing.any():

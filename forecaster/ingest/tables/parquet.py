@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 _COPIES = 3  # number of copies of a table that are in memory at once
 _MOST_COLUMNS = 10_000
-_LONGEST_NAME = 1_000  # characters
 _HEAD = 1_000  # rows that tell whether a column of text may hold currencies
 
 
@@ -47,7 +46,7 @@ def read_parquet(
     - ``groups``: the row groups to read; None: all
 
     Raises what :func:`forecaster.files.parquet_groups` raises, and DataError for too many columns,
-    for a name that is too long, and for more data than fits into memory.
+    and for more data than fits into memory.
     """
     import pyarrow as pa
 
@@ -70,8 +69,6 @@ def read_parquet(
     tables = list(parquet_groups(path, names, groups, kept | guessed))
     table = _as_text(_without_decimals(pa.concat_tables(tables)))
     frame = table.to_pandas(ignore_metadata=True, date_as_object=False, self_destruct=True)
-    for name in kept:
-        _check_names(path, frame[name])
     frame.attrs["unread"] = [field.name for field in fields if field.name not in chosen]
     before = sum(sizes[: min(groups, default=0)])
     frame.index = pd.RangeIndex(before, before + len(frame))
@@ -136,16 +133,6 @@ def _check_memory(path: Path, rows: int, columns: int) -> None:
             f"{path}: declares {rows:,} rows of {columns} columns, which need about "
             f"{need / 2**30:,.0f} GiB; {free / 2**30:,.1f} GiB are free. Split it, or leave "
             "columns out"
-        )
-
-
-def _check_names(path: Path, column: pd.Series) -> None:
-    """Raise DataError for a text that is too long for a name."""
-    texts = column.cat.categories if isinstance(column.dtype, pd.CategoricalDtype) else []
-    if any(len(str(text)) > _LONGEST_NAME for text in texts):
-        raise DataError(
-            f"{path}: column {column.name!r}: a text of more than {_LONGEST_NAME:,} characters; "
-            "expected names"
         )
 
 
