@@ -324,6 +324,7 @@ def test_a_file_that_stays_locked_is_said_to_be(tmp_path, monkeypatch):
         ("sqlite:///desk.db", "the name of the table is missing"),
         ("sqlite:///desk.db#", "the name of the table is missing"),
         ("sqlite:///desk.db#a.b.c", "is no name of a table"),
+        ("sqlite:///desk.db#temp.forecasts", "dropped when the connection is closed"),
         ("postgresql://me:12#geheim@h/db", "the name of the table is missing"),
         ("postgresql://me:pa#geheim@db.example.com/db", "the name of the table is missing"),
         ("sqlite:////nowhere/desk.db#f", "there is no folder /nowhere; make it first"),

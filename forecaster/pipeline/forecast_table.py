@@ -53,6 +53,11 @@ class ForecastTable:
         *schema, self._table = table.split(".")
         if len(schema) > 1 or not all(table.split(".")):
             raise UsageError(f"{option} sql:URL: {table!r} is no name of a table; {_EXPECTED}")
+        if schema and schema[0].lower() in ("temp", "pg_temp"):
+            raise UsageError(
+                f"{option} sql:URL: tables of schema {schema[0]!r} are dropped when the connection "
+                "is closed; name another schema, or none"
+            )
         self._schema = schema[0] if schema else None
         self._option = option
         self._url = read_database_url(url, f"{option} sql:URL", create=True)
