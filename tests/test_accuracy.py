@@ -1,7 +1,6 @@
 """With the defaults, no panel is forecast worse than by its last value or the season before."""
 
 import importlib.util
-import os
 from pathlib import Path
 
 import pytest
@@ -19,8 +18,6 @@ WALKS = [name for name in zoo.CASES if name.startswith("walks")]
 @pytest.mark.slow
 @pytest.mark.parametrize("name", zoo.CASES)
 def test_any_panel_is_forecast_as_well_as_by_nothing(name):
-    if name in zoo.REAL and "FORECASTER_TEST_DATA" not in os.environ:
-        pytest.skip("FORECASTER_TEST_DATA names no folder with the data")
     row = zoo.measured(zoo.CASES[name])
     assert row["worst"] <= 1.02, row
     assert 0.70 <= row["coverage"] <= 0.88, row

@@ -1,18 +1,17 @@
-"""Score classical models on panels of competitions, beside statsforecast and the networks.
+"""Score classical models on panels of competitions.
 
-    python scripts/accuracy/panels.py [PANEL ...] [--models ETS,CES] [--statsforecast PYTHON]
-        [--networks] [--output panels.csv]
+    python scripts/accuracy/panels.py [PANEL ...] [--models ETS,CES] [--output panels.csv] [--quick]
 
 Each series is forecast once, over its last horizon. ``FORECASTER_TEST_DATA`` names the folder with
 ``m1.parquet``, ``small_panels.parquet`` (carparts, NN3, NN5) and M4's training files, whose last
 horizon is withheld. "simulated monthly" is 10,000 series of 60 rows. Missing values are
 interpolated for forecasting, and are not scored.
 
-- ETS, Theta and CES are those of ``forecaster.classical``. Their 80 % bands, and the bands of the
-  last value and of the season before, are normal, from the errors known at the end of each series
-- ``--statsforecast``: an interpreter that has statsforecast, as it may need other libraries than we
-  do; without this option its models are left out. Three of them have bands
-- ``--networks``: also ``forecaster.fit`` and ``predict``, with the horizon as the only setting
+ETS, Theta and CES are those of ``forecaster.classical``. Their 80 % bands, and the bands of the
+last value and of the season before, are normal, from the errors known at the end of each series.
+Rows of AutoETS, DynamicOptimizedTheta, AutoCES, CrostonSBA, TSB, ADIDA and MSTL were measured with
+the library statsforecast (2.1), those of the default by an earlier form of this script;
+``scoreboard.py`` scores it now.
 
 A row per panel and model, each measured in a process of its own: ``mase`` and ``smape`` (percent),
 means over series; ``coverage``, the share of outcomes inside the 80 % bands; ``refused``, the
@@ -25,7 +24,6 @@ again are kept in the file.
 import argparse
 import multiprocessing
 import os
-import subprocess
 import tempfile
 import time
 import warnings
@@ -39,32 +37,17 @@ import pandas as pd
 from scipy.special import ndtri
 
 from forecaster.classical import ces_ahead, ets_ahead, fit_ces, fit_ets, fit_theta, theta_ahead
-from forecaster.errors import NoSeries
 from forecaster.evaluation.baselines.statistical import deviations
 from forecaster.processes import memory_used
 
-THEIRS = ("AutoETS", "DynamicOptimizedTheta", "AutoCES", "CrostonSBA", "TSB", "ADIDA", "MSTL")
-NETWORKS = "default"
-
 
 class Panel(NamedTuple):
-    """Series to forecast: ``known`` values, as they are, and the values that ``came``.
-
-    - ``first``: the first day, or hour, if networks are to see dates
-    - ``seasons``: several seasons, where the series have them; MSTL is for these alone
-    """
+    """Series to forecast: ``known`` values, as they are, and the values that ``came``."""
 
     season: int
     horizon: int
     known: list[np.ndarray]
     came: list[np.ndarray]
-    first: str | None = None
-    seasons: tuple[int, ...] = ()
-
-    def times(self, count: int) -> np.ndarray:
-        """Return the first times of a series, days or whole numbers."""
-        steps = np.arange(count)
-        return steps if self.first is None else np.datetime64(self.first) + steps
 
     def filled(self) -> list[np.ndarray]:
         """Return the known values of each series from its first value on, without gaps."""
@@ -140,13 +123,6 @@ def m4(kind: str, season: int, horizon: int) -> Panel:
     )
 
 
-def m4_hourly_of(days: int) -> Panel:
-    """Return M4's hourly series with the last days before the horizon only."""
-    whole = m4("hourly", 24, 48)
-    known = [row[-24 * days :] for row in whole.known]
-    return whole._replace(known=known, first="2024-01-01T00", seasons=(24, 168))
-
-
 def simulated(series: int, rows: int, season: int, horizon: int) -> Panel:
     """Return random walks with drift, season and noise of many sizes; a third have no season."""
     random = np.random.default_rng(0)
@@ -176,11 +152,8 @@ PANELS: dict[str, Callable[[], Panel]] = {
     "M1 monthly": lambda: m1("MONTHLY", 12, 18),
     "NN3": lambda: small("nn3", 12, 18),
     "NN5": lambda: small("nn5", 7, 56),
-    "NN5 with dates": lambda: small("nn5", 7, 56)._replace(first="1996-03-18"),
     "carparts": lambda: small("carparts", 12, 12),
     "M4 hourly": lambda: m4("hourly", 24, 48),
-    "M4 hourly, 14 days": lambda: m4_hourly_of(14),
-    "M4 hourly, 21 days": lambda: m4_hourly_of(21),
     "M4 weekly": lambda: m4("weekly", 1, 13),
     "simulated monthly": lambda: simulated(10_000, 60, 12, 12),
 }
@@ -190,34 +163,31 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Classical models on panels of competitions.")
     parser.add_argument("panels", nargs="*", metavar="PANEL", help=f"any of {', '.join(PANELS)}")
     parser.add_argument("--models", help="comma-separated; by default all")
-    parser.add_argument("--statsforecast", metavar="PYTHON", help="an interpreter that has it")
-    parser.add_argument("--networks", action="store_true", help="the default networks, too")
     parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".csv"))
+    parser.add_argument("--quick", action="store_true", help="a try; writes to a temporary folder")
     options = parser.parse_args()
-    models = [*OURS, *(THEIRS if options.statsforecast else ()), *[NETWORKS] * options.networks]
-    chosen = options.models.split(",") if options.models else models
+    panels = {name: PANELS[name] for name in options.panels or PANELS}
+    if options.quick:
+        panels = {"simulated monthly": lambda: simulated(20, 60, 12, 12)}
+        options.output = Path(tempfile.mkdtemp()) / options.output.name
     rows: dict[tuple[str, str], dict] = {}
     if options.output.exists():
         kept = pd.read_csv(options.output).to_dict("records")
         rows = {(str(row["panel"]), str(row["model"])): row for row in kept}
-    for name in options.panels or PANELS:
-        panel = PANELS[name]()
-        left_out = () if panel.seasons else ("MSTL",)
-        for model in [model for model in models if model in chosen and model not in left_out]:
-            made = measured(model, panel, options.statsforecast)
+    for name, make in panels.items():
+        panel = make()
+        for model in options.models.split(",") if options.models else OURS:
+            made = measured(model, panel)
             rows[name, model] = {"panel": name, "model": model, **scored(panel, made)}
             print(*rows[name, model].values(), flush=True)
-            order = [(p, m) for p in PANELS for m in (*OURS, *THEIRS, NETWORKS) if (p, m) in rows]
-            pd.DataFrame([rows[each] for each in order]).to_csv(options.output, index=False)
+            pd.DataFrame(rows.values()).to_csv(options.output, index=False)
 
 
-def measured(model: str, panel: Panel, statsforecast: str | None = None) -> Made:
+def measured(model: str, panel: Panel) -> Made:
     """Forecast by a model in a process of its own."""
-    if model in THEIRS and statsforecast:
-        return by_statsforecast(model, panel, statsforecast)
     context = multiprocessing.get_context("spawn")  # JAX's threads forbid a fork
     with ProcessPoolExecutor(1, mp_context=context) as pool:
-        return pool.submit(by_networks if model == NETWORKS else by_ours, model, panel).result()
+        return pool.submit(by_ours, model, panel).result()
 
 
 def by_ours(model: str, panel: Panel) -> Made:
@@ -228,50 +198,6 @@ def by_ours(model: str, panel: Panel) -> Made:
     half = [deviations(row, ahead)[-1] for row, ahead in zip(rows, made, strict=True)]
     half = np.array(half) * ndtri(0.9)
     return Made(mean, mean - half, mean + half, time.perf_counter() - began, peak())
-
-
-def by_statsforecast(model: str, panel: Panel, python: str) -> Made:
-    """Forecast by the interpreter that has statsforecast; see ``panels_statsforecast.py``."""
-    rows = panel.filled()
-    with tempfile.TemporaryDirectory() as folder:
-        known, made = Path(folder) / "known.npz", Path(folder) / "made.npz"
-        np.savez(
-            known,
-            values=np.concatenate(rows),
-            lengths=[len(row) for row in rows],
-            seasons=panel.seasons if model == "MSTL" else (panel.season,),
-            horizon=panel.horizon,
-        )
-        script = Path(__file__).with_name("panels_statsforecast.py")
-        clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        subprocess.run([python, script, model, known, made], check=True, env=clean)
-        with np.load(made) as found:
-            seconds, memory = found["took"].tolist()
-            return Made(found["mean"], found["low"], found["high"], seconds, memory)
-
-
-def by_networks(model: str, panel: Panel) -> Made:
-    """Forecast by the default networks; series that are skipped have NaN."""
-    import forecaster as fc
-
-    warnings.simplefilter("ignore")
-    names = [f"{number:05d}" for number in range(len(panel.known))]
-    frame = pd.concat(
-        pd.DataFrame({"unique_id": name, "ds": panel.times(len(y)), "y": y}).dropna()
-        for name, y in zip(names, panel.known, strict=True)
-    )
-    out = np.full((3, len(names), panel.horizon), np.nan)
-    began = time.perf_counter()
-    try:
-        whole = fc.load_panel(frame)
-        made = fc.predict(fc.fit(whole, fc.Config(horizon=panel.horizon)), whole)
-    except NoSeries:  # all series are too short
-        return Made(out[0], out[1], out[2], time.perf_counter() - began, peak())
-    seconds = time.perf_counter() - began
-    for name, part in made.groupby("unique_id"):
-        columns = ["LSTM", "LSTM-lo-80", "LSTM-hi-80"]
-        out[:, names.index(str(name)), : len(part)] = part[columns].to_numpy().T
-    return Made(out[0], out[1], out[2], seconds, peak())
 
 
 def peak() -> float:
