@@ -1,6 +1,7 @@
 """Alarms from forecasts that were made, and the latest spans of a scorecard."""
 
 import dataclasses
+import shutil
 from unittest.mock import Mock
 
 import numpy as np
@@ -107,10 +108,10 @@ def test_a_column_of_dates_is_not_looked_through_value_by_value(monkeypatch):
     assert 0 < len(scored.over("month").rows) < len(scored.rows)
 
 
-@pytest.fixture
-def wrong(tmp_path):
-    """A home whose forecasts of AAA are wrong for the latest month."""
-    home = Home(tmp_path / "home")
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """A home whose forecasts of AAA are wrong for the latest month, and its source."""
+    home = Home(tmp_path_factory.mktemp("recorded") / "home")
     prices = table()
     late = (prices["ticker"] == "AAA") & (prices["date"] >= str(DAYS[85].date()))
     swing = np.exp(np.cumsum(np.random.default_rng(0).choice([-0.08, 0.08], late.sum())))
@@ -119,7 +120,12 @@ def wrong(tmp_path):
     source = store(home, prices.groupby("ticker").head(110))
     for until in range(60, 110):
         forecast(home, source, until, horizon=1)
-    return home
+    return home, source
+
+
+@pytest.fixture
+def wrong(recorded, tmp_path):
+    return Home(shutil.copytree(recorded[0].folder, tmp_path / "home"))
 
 
 def test_the_scorecard_marks_what_no_longer_covers(wrong, tmp_path):
@@ -148,12 +154,12 @@ def test_record_scores_and_alarms_in_python(wrong, monkeypatch):
 
 
 def test_two_sources_with_the_same_names_are_two_rows_and_have_alarms_of_their_own(
-    wrong, tmp_path, monkeypatch
+    wrong, recorded, tmp_path, monkeypatch
 ):
     other = store(wrong, table().groupby("ticker").head(110), file="other.csv")
     for until in range(90, 110):  # of the other source no band has stopped covering
         forecast(wrong, other, until, horizon=1, level="95", run="20240102-000000-000-lstm")
-    source = f"files:{tmp_path}/prices.csv"
+    source = recorded[1]
     scored = fc.scorecard(wrong)
     assert [alarm.series for alarm in fc.forecast_alarms(scored)] == [f"AAA ({source})"]
     both = scored.table().set_index("by")
@@ -178,7 +184,7 @@ def test_two_sources_with_the_same_names_are_two_rows_and_have_alarms_of_their_o
     )
 
 
-def test_a_source_of_dates_and_one_of_whole_numbers(wrong, tmp_path):
+def test_a_source_of_dates_and_one_of_whole_numbers(wrong, recorded, tmp_path):
     steps = pd.DataFrame({"unique_id": "AAA", "ds": range(300), "y": 100 + np.arange(300.0)})
     source = store(wrong, steps, file="steps.csv")
     opened = Store.open(wrong, source)
@@ -194,7 +200,7 @@ def test_a_source_of_dates_and_one_of_whole_numbers(wrong, tmp_path):
     assert month["ds"][month["source"] == source].tolist() == list(range(219, 240))
     assert (month["source"] != source).sum() == 2 * 22
     found = fc.forecast_alarms(scored)
-    assert {f"AAA ({source})", f"AAA (files:{tmp_path}/prices.csv)"} <= {a.series for a in found}
+    assert {f"AAA ({source})", f"AAA ({recorded[1]})"} <= {a.series for a in found}
     (together,) = [alarm for alarm in found if alarm.series is None]
     assert together.text.endswith(f"of {source}")
     shown = run("scorecard", "--home", wrong, "--span", "month")
