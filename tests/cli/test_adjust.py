@@ -75,6 +75,16 @@ def test_another_currency_of_three_series_is_recognised_and_moves_of_two_are_not
     assert found(table[table["ticker"].isin(NAMES[:2])]) == {}
 
 
+def test_another_currency_is_recognised_among_series_some_of_which_have_ended():
+    """A daily run, which forecasts the others alone, proposed it; `adjust` did not."""
+    since = TABLE["date"] >= DAY
+    table = TABLE.copy()
+    table.loc[since, BAR] *= 0.73
+    going_on = NAMES[:8]
+    table = table[table["ticker"].isin(NAMES[:10]) & (table["ticker"].isin(going_on) | ~since)]
+    assert set(found(table)) == set(going_on)
+
+
 @pytest.mark.parametrize("falls", [(0.68, 0.73, 0.78), (0.72, 0.72, 0.6), (0.85, 0.85, 0.85)])
 def test_a_crash_of_three_series_is_no_other_currency(falls):
     """They fall apart, one of them falls apart from two that are alike, or all fall by little."""

@@ -117,16 +117,14 @@ def _moved_together(moves: np.ndarray) -> np.ndarray:
 
     ``moves`` (time, series)
     """
-    there = np.isfinite(moves).sum(1)
+    there, alike = np.isfinite(moves).sum(1), _alike(moves)
     same = np.zeros(len(moves), bool)
-    few = moves.shape[1] < _TOGETHER
-    if few and _alike(moves):
-        return same
-    fewest = _FEW_TOGETHER if few else _TOGETHER
-    for time in np.flatnonzero(there >= max(fewest, moves.shape[1] / 2)):
+    for time in np.flatnonzero(there >= max(_FEW_TOGETHER, moves.shape[1] / 2)):
         known = moves[time][np.isfinite(moves[time])]
         middle = np.median(known)
-        if few:  # of so few, none may lie apart
+        if len(known) < _TOGETHER:  # of so few, none may lie apart
+            if alike:
+                continue
             least, spread = _LEAST_OF_FEW, np.ptp(known)
         else:
             least, spread = _LEAST_MOVE, 1.4826 * np.median(np.abs(known - middle))
