@@ -7,9 +7,9 @@ _list:
 test *paths:
     python -m pytest -n 2 --dist worksteal {{ paths }}
 
-# the slow ones
-slow *paths:
-    python -m pytest -m slow -n 2 --dist worksteal {{ paths }}
+# the long set: fuzz, kills, other machines, mornings, mutants, scripts; thirty minutes, `just slow --part 1/5`: a fifth
+slow *options:
+    python scripts/long_set.py {{ options }}
 
 # the linters, which a pull request must pass besides the tests
 lint:

@@ -1,11 +1,13 @@
 """Draw the two pictures of README.md into docs/assets: a forecast, and an evaluation.
 
-    python scripts/pictures.py
+    python scripts/pictures.py [--quick]
 
 The forecast is of the simulated market and takes seconds to train; the evaluation is drawn from the
 tables in scripts/evaluation_2015.
 """
 
+import argparse
+import tempfile
 from pathlib import Path
 
 import pandas as pd
@@ -28,9 +30,12 @@ LINES = {"LSTM": "-", "PyTorch": (0, (2, 1.5)), "Naive": "-", "EWMA": ":", "GARC
 
 
 def main() -> None:
-    ASSETS.mkdir(parents=True, exist_ok=True)
-    save(forecast(), "forecast.png")
-    save(evaluation(), "evaluation.png")
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="a try; writes to a temporary folder")
+    folder = Path(tempfile.mkdtemp()) if parser.parse_args().quick else ASSETS
+    for name, draw in {"forecast.png": forecast, "evaluation.png": evaluation}.items():
+        draw().savefig(folder / name, dpi=110)
+        print(folder / name)
 
 
 def forecast() -> Figure:
@@ -85,11 +90,6 @@ def against(axes, comparison: pd.DataFrame) -> None:
     axes.set_xlabel("days ahead")
     axes.set_ylabel("mean ratio over the stocks; below 1: better")
     axes.set_xticks(sorted(crps["horizon"].unique()))
-
-
-def save(figure: Figure, name: str) -> None:
-    figure.savefig(ASSETS / name, dpi=110)
-    print(f"docs/assets/{name}")
 
 
 if __name__ == "__main__":

@@ -1,13 +1,15 @@
 """Run a simulated market through a year of mornings, with the faults that occur in a year.
 
     python scripts/production_year.py --folder /tmp/year --csv year.csv
+    python scripts/production_year.py --quick [--seed 1]
 
 In each session a file of prices is written, with or without an event, and ``forecaster daily`` is
 run on it. After each run the script asserts what the store, the forecasts, the record, the alarms
 and the exit code must be, and stops at the first difference. The events and their sessions follow
 from the seed. The program takes the evening of the session for the present, and after each session
 all files of its home are made a day older. The CSV has a row per session: event, exit code,
-seconds, and the size of the home. What is in ``production/``:
+seconds, and the size of the home. ``--quick`` has ten tickers and half of the events,
+each once: those of an even seed, or of an odd one. What is in ``production/``:
 
 - ``market.py``: the simulated market
 - ``year.py``: the mornings, and what is asserted of all of them
@@ -19,6 +21,7 @@ import argparse
 import csv
 import os
 import random
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -50,7 +53,7 @@ def schedule(sessions: int, seed: int, names: Sequence[str] = tuple(EVENTS)) -> 
 def main() -> None:
     """Run a year, and write the CSV."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--folder", type=Path, required=True, help="a new folder")
+    parser.add_argument("--folder", type=Path, help="a new folder; by default a temporary one")
     parser.add_argument("--sessions", type=int, default=252)
     parser.add_argument(
         "--tickers", type=int, default=40, help="ten or more, or a change of currency may go unseen"
@@ -62,7 +65,12 @@ def main() -> None:
         "--continue", action="store_true", dest="continued",
         help="begin the session again at which the year in this folder stopped",
     )  # fmt: skip
+    parser.add_argument("--quick", action="store_true", help="half of the events, each once")
     given = parser.parse_args()
+    given.folder = given.folder or Path(tempfile.mkdtemp()) / "year"
+    if given.quick:
+        given.events, given.tickers = list(EVENTS)[given.seed % 2 :: 2], 10
+        given.sessions = (PLAIN_DAYS + 1) * len(given.events) + 1
     if given.continued:
         year = Year.kept_in(given.folder)
     else:

@@ -1,9 +1,13 @@
-"""Parameters that are left to the slow tests."""
+"""What is left to the slow tests: parameters, and most of the repetitions of long tests."""
 
+import os
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
+
+SHARE = int(os.environ.get("FORECASTER_TEST_SHARE", "1"))
+"""Of the repetitions of long tests, one in so many takes place."""
 
 
 def rest_slow(params: Iterable[Any], ordinary: int = 1) -> list[Any]:

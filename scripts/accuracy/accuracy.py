@@ -73,6 +73,7 @@ OURS = {
     "LSTM independent": {"start": "independent"},
 }
 STATISTICAL = ("naive", "garch", "ets", "theta")
+MOST_DAYS = 400  # of a year
 PARTS = ("stocks", "statistical", "rivals", "month", "market", "baskets", "simulated", "m4")
 FIVES = {
     0: (2009, 2011, 2013, 2015),
@@ -120,6 +121,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="a try; writes to a temporary folder")
     options = parser.parse_args()
     options.output = Path(tempfile.mkdtemp()) if options.quick else options.output
+    global MOST_DAYS
+    MOST_DAYS = 30 if options.quick else MOST_DAYS
     options.years = [2011] if options.quick else options.years
     options.config = fc.Config(epochs=1, members=1) if options.quick else fc.Config()
     options.series = 5 if options.quick else 200
@@ -247,7 +250,8 @@ def prices(year: int, every: int) -> tuple[fc.Panel, int]:
     table = bars(year)
     names = sorted(table["ticker"].unique())[::every]
     panel = fc.load_panel(table[table["ticker"].isin(names)])
-    return panel, int((panel.times >= np.datetime64(f"{year}-01-01")).sum())
+    days = int((panel.times >= np.datetime64(f"{year}-01-01")).sum())
+    return panel, min(days, MOST_DAYS)
 
 
 def beside_index(year: int, every: int) -> tuple[fc.Panel, fc.Panel, int]:
@@ -380,7 +384,7 @@ def joint_scores(
 
 def simulated(options: argparse.Namespace) -> Iterator[dict[str, object]]:
     """Yield rows of random walks and GARCH markets: three years to train on, one to forecast."""
-    rows, days = 1010, 250
+    rows, days = 1010, min(250, MOST_DAYS)
     random = np.random.default_rng(0)
     shocks = 0.01 * random.normal(size=(options.series, rows))
     frame, last = validated(shocks, options, days)

@@ -5,7 +5,7 @@ and holidays; the cash withdrawals of NN5 have a week, holidays and ends of mont
 compares the combinations of classical models that networks start from, by the mean absolute error
 of the logarithm (volumes) or of the value (withdrawals):
 
-    python scripts/accuracy/calendar_effects.py [--output calendar_effects.csv]
+    python scripts/accuracy/calendar_effects.py [--output calendar_effects.csv] [--quick]
 
 ``FORECASTER_TEST_DATA`` names the folder with the data.
 """
@@ -13,6 +13,7 @@ of the logarithm (volumes) or of the value (withdrawals):
 import argparse
 import dataclasses
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -79,9 +80,15 @@ def errors_from(
 def main() -> None:
     parser = argparse.ArgumentParser(description="What effects of the calendar are worth.")
     parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".csv"))
+    parser.add_argument("--quick", action="store_true", help="a try; writes to a temporary folder")
     options = parser.parse_args()
+    cutoffs_of = CUTOFFS
+    if options.quick:
+        cutoffs_of = {name: (horizon, days[:1]) for name, (horizon, days) in CUTOFFS.items()}
+        cutoffs_of.pop("by day")
+        options.output = Path(tempfile.mkdtemp()) / options.output.name
     rows: list[dict[str, Any]] = []
-    for name, (horizon, cutoffs) in CUTOFFS.items():
+    for name, (horizon, cutoffs) in cutoffs_of.items():
         frame = volumes(PERIODS[name]) if name in PERIODS else withdrawals()
         for cutoff in cutoffs:
             groups, (without, beside) = errors_from(

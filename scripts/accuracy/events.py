@@ -1,6 +1,6 @@
 """Measure the value of knowing earnings dates, on simulated markets whose distribution is known.
 
-    python scripts/accuracy/events.py [--tickers 20] [--output events.csv]
+    python scripts/accuracy/events.py [--tickers 20] [--output events.csv] [--quick]
 
 Each ticker has the volatility of a GARCH(1,1) and Student-t moves with six degrees of freedom. The
 moves are four times as wide on the days of its earnings, which are some 63 days apart. Such a day
@@ -11,6 +11,7 @@ relative to the price; ``of_truth``, this score divided by the loss of the true 
 """
 
 import argparse
+import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
@@ -71,15 +72,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="The value of knowing earnings dates.")
     parser.add_argument("--tickers", type=int, default=20)
     parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".csv"))
+    parser.add_argument("--quick", action="store_true", help="a try; writes to a temporary folder")
     options = parser.parse_args()
+    markets, cutoffs = (1, 5) if options.quick else (3, CUTOFFS)
+    if options.quick:
+        options.tickers = 3
+        options.output = Path(tempfile.mkdtemp()) / options.output.name
     warnings.simplefilter("ignore")
     rows: list[dict[str, Any]] = []
-    for seed in range(3):
+    for seed in range(markets):
         prices, listed, scales = simulated(options.tickers, seed)
         panel = fc.load_panel(prices)
         before = prices.assign(last=prices.groupby("unique_id")["close"].shift())
         for name, one in (("not known", panel), ("known", panel.with_future(listed))):
-            made = fc.cross_validation(one, fc.Config(horizon=1), CUTOFFS, level=LEVELS)
+            made = fc.cross_validation(one, fc.Config(horizon=1), cutoffs, level=LEVELS)
             made = made.merge(scales, on=["unique_id", "ds"]).merge(
                 before[["unique_id", "ds", "last"]], on=["unique_id", "ds"]
             )

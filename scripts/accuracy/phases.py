@@ -1,6 +1,6 @@
 """Measure what bands gain by errors that may differ by the phase of the season.
 
-    FORECASTER_TEST_DATA=... python scripts/accuracy/phases.py
+    FORECASTER_TEST_DATA=... python scripts/accuracy/phases.py [--quick]
 
 The combination of simple forecasts is scored alone, without networks and classical models, with
 sizes of errors by phase and without. Quantiles are those of the standardised errors in the second
@@ -10,7 +10,9 @@ script: the mean ratio of losses over the series of a panel, the largest, the sh
 change, and by how much the coverage of 80 % bands differs by phase.
 """
 
+import argparse
 import os
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from unittest import mock
@@ -22,7 +24,6 @@ from forecaster.series.combination.anchors import by_target_step
 from forecaster.series.combination.combined import combined
 
 QUANTILES = np.array([0.025, 0.1, 0.25, 0.75, 0.9, 0.975])
-DATA = Path(os.environ["FORECASTER_TEST_DATA"])
 
 
 def scored(z: np.ndarray, seasons: Sequence[int], horizon: int, zeros: bool) -> tuple[float, float]:
@@ -66,20 +67,21 @@ def simulated() -> Iterator[tuple[str, list[np.ndarray], tuple[int, ...], int, b
 
 def real() -> Iterator[tuple[str, list[np.ndarray], tuple[int, ...], int, bool]]:
     """Yield as :func:`simulated` does: logarithms of real series."""
+    folder = Path(os.environ["FORECASTER_TEST_DATA"])
     for kind, seasons, horizon in (("hourly", (24, 168), 48), ("weekly", (52,), 13)):
-        frame = pd.read_parquet(DATA / f"m4_{kind}_train.parquet").set_axis(
+        frame = pd.read_parquet(folder / f"m4_{kind}_train.parquet").set_axis(
             ["id", "ds", "y"], axis=1
         )
         rows = [part.to_numpy(float) for _, part in frame.groupby("id", observed=True)["y"]]
         rows = [np.log(row) for row in rows if row.min() > 0 and len(row) > 600][::3]
         yield f"M4 {kind}, one in three", rows, seasons, horizon, False
-    small = pd.read_parquet(DATA / "small_panels.parquet")
+    small = pd.read_parquet(folder / "small_panels.parquet")
     for name, season, horizon in (("nn5", 7, 56), ("nn3", 12, 18)):
         groups = small[small["panel"] == name].groupby("unique_id", observed=True)["y"]
         rows = [part.interpolate().bfill().to_numpy(float) for _, part in groups]
         rows = [np.log(np.maximum(row, row[row > 0].min())) for row in rows if len(row) > 100]
         yield name.upper(), rows, (season,), horizon, False
-    m1 = pd.read_parquet(DATA / "m1.parquet")
+    m1 = pd.read_parquet(folder / "m1.parquet")
     groups = m1[m1["period"] == "MONTHLY"].groupby("unique_id", observed=True)["y"]
     rows = [part.to_numpy(float) for _, part in groups]
     rows = [np.log(row) for row in rows if row.min() > 0 and len(row) > 120]
@@ -87,8 +89,12 @@ def real() -> Iterator[tuple[str, list[np.ndarray], tuple[int, ...], int, bool]]
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description="What errors by phase are worth.")
+    parser.add_argument("--quick", action="store_true", help="a try; writes to a temporary folder")
+    quick = parser.parse_args().quick
     table: list[dict[str, object]] = []
-    for name, rows, seasons, horizon, zeros in (*simulated(), *real()):
+    for name, rows, seasons, horizon, zeros in (*simulated(), *(() if quick else real())):
+        rows = rows[:1] if quick else rows
         by_phase = np.array([scored(z, seasons, horizon, zeros) for z in rows])
         with mock.patch(
             "forecaster.series.combination.combined.sizes_by_phase",
@@ -102,7 +108,7 @@ def main() -> None:
              "by_phase": by_phase[:, 1].mean()}
         )  # fmt: skip
         print(table[-1], flush=True)
-    path = Path(__file__).with_name("phases.csv")
+    path = Path(tempfile.mkdtemp() if quick else Path(__file__).parent) / "phases.csv"
     pd.DataFrame(table).round(4).to_csv(path, index=False)
 
 

@@ -1,6 +1,6 @@
 """Measure the value of a refit and of an update, over five years of stocks.
 
-    python scripts/accuracy/refits.py [--stocks 50] [--quarters 20] [--output refits.csv]
+    python scripts/accuracy/refits.py [--stocks 50] [--quarters 20] [--output refits.csv] [--quick]
 
 ``FORECASTER_TEST_DATA`` names the folder with ``us_stocks_2000_2015.parquet``. A model learns from
 all rows before 2011; then three methods continue with it:
@@ -22,6 +22,7 @@ are losses of their logarithms. The CSV has a row per quarter, method and step (
 
 import argparse
 import os
+import tempfile
 import time
 import warnings
 from collections.abc import Iterator
@@ -138,7 +139,11 @@ def main() -> None:
     parser.add_argument("--stocks", type=int, default=50)
     parser.add_argument("--quarters", type=int, default=20)
     parser.add_argument("--output", type=Path, default=Path(__file__).with_name("refits.csv"))
+    parser.add_argument("--quick", action="store_true", help="a try; writes to a temporary folder")
     options = parser.parse_args()
+    if options.quick:
+        options.stocks, options.quarters = 3, 2
+        options.output = Path(tempfile.mkdtemp()) / options.output.name
     warnings.simplefilter("ignore")
     rows: list[pd.DataFrame] = []
     for part in quarters(Prices(stocks(options.stocks)), options.quarters):

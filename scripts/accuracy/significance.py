@@ -1,6 +1,6 @@
 """Measure how often the tests of an evaluation find differences where there are none.
 
-    python scripts/accuracy/significance.py [--draws 1000] [--output significance.csv]
+    python scripts/accuracy/significance.py [--draws 1000] [--output significance.csv] [--quick]
 
 Each draw is an evaluation of a hundred series from every step, whose forecasts differ but are
 equally good. A loss ahead by a horizon is made of the shocks of all its steps, so that it shares
@@ -26,6 +26,7 @@ All are empty where there is no p-value, since there are too few cutoffs.
 """
 
 import argparse
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -47,7 +48,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="How often tests reject where nothing differs.")
     parser.add_argument("--draws", type=int, default=1000)
     parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".csv"))
+    parser.add_argument("--quick", action="store_true", help="a try; writes to a temporary folder")
     options = parser.parse_args()
+    if options.quick:
+        options.draws, options.output = 2, Path(tempfile.mkdtemp()) / options.output.name
     rows = []
     for losses in LOSSES:
         for cutoffs, horizon in SIZES:

@@ -1,6 +1,6 @@
 """Time agents that play and learn inside one program: by ``Swarm.pure``, and written by hand.
 
-    python scripts/benchmarks/agents.py [--repeats 5]
+    python scripts/benchmarks/agents.py [--repeats 5] [--quick]
 
 The game, the networks, the loss and the optimiser are those of ``docs/gallery/actor_critic.py``; 64
 agents make 1,000 updates. Sides run in turns, each in a process of its own:
@@ -19,6 +19,7 @@ import csv
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -160,17 +161,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
+    parser.add_argument("--quick", action="store_true", help="a try; writes to a temporary folder")
     options = parser.parse_args()
+    global UPDATES
+    UPDATES = 20 if options.quick else UPDATES
     if options.side:
         measure(options.side)
         return
+    target = Path(__file__).with_suffix(".csv")
+    if options.quick:
+        options.repeats, target = 1, Path(tempfile.mkdtemp()) / target.name
     times: dict[str, list[list[float]]] = {side: [] for side in SIDES}
     for _ in range(options.repeats):
         for side in SIDES:
-            command = [sys.executable, __file__, "--side", side]
+            command = [sys.executable, __file__, "--side", side, *["--quick"] * options.quick]
             done = subprocess.run(command, check=True, capture_output=True, text=True)
             times[side].append([float(word) for word in done.stdout.split()])
-    with Path(__file__).with_suffix(".csv").open("w", newline="") as file:
+    with target.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["side", "first_s", "again_s", "best_share"])
         for side, rows in times.items():

@@ -1,6 +1,6 @@
 """Time swarms of models that go through steps on a few numbers, by the size of their chunks.
 
-    python scripts/benchmarks/chunks.py [--repeats 5] [--output chunks.csv]
+    python scripts/benchmarks/chunks.py [--repeats 5] [--output chunks.csv] [--quick]
 
 The models are an equation that is integrated (Lotka and Volterra's, Runge-Kutta, 100 steps), a
 Kalman filter of a level and a slope (150 steps), a GARCH(1, 1) variance (500 steps) and exponential
@@ -13,6 +13,7 @@ It takes a minute on two cores.
 import argparse
 import functools
 import statistics
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -137,12 +138,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".csv"))
+    parser.add_argument("--quick", action="store_true", help="a try; writes to a temporary folder")
     options = parser.parse_args()
+    members_of = MEMBERS
+    if options.quick:
+        members_of, options.repeats = MEMBERS[:1], 1
+        options.output = Path(tempfile.mkdtemp()) / options.output.name
     swarm.use_all_cores()
     rows = [
         row
         for name in MODELS
-        for members in MEMBERS
+        for members in members_of
         for row in measured(name, members, options.repeats)
     ]
     pd.DataFrame(rows).to_csv(options.output, index=False)

@@ -1,6 +1,6 @@
 """Measure the time that compaction saves when members converge unevenly.
 
-    python scripts/benchmarks/compaction.py [--members 256] [--epochs 100] [--repeats 3]
+    python scripts/benchmarks/compaction.py [--members 256] [--epochs 100] [--repeats 3] [--quick]
 
 Trains the same swarm of small LSTMs twice in turn: once all members for all epochs, and once with
 half of them stopping after a tenth of the epochs. Writes the wall times and their ratio, pair by
@@ -9,6 +9,7 @@ pair, to ``compaction.csv`` beside this script. The second run does 55 % of the 
 
 import argparse
 import statistics
+import tempfile
 import time
 from pathlib import Path
 
@@ -62,7 +63,7 @@ def main() -> None:
         median_ratio=round(statistics.median(row["ratio"] for row in rows), 4),
         members=options.members, epochs=options.epochs, hidden=HIDDEN, lookback=STEPS,
     )  # fmt: skip
-    table.to_csv(Path(__file__).with_suffix(".csv"), index=False)
+    table.to_csv(options.output, index=False)
 
 
 def examples(members: int) -> swarm.Supervised:
@@ -78,7 +79,13 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--members", type=int, default=256)
     parser.add_argument("--epochs", type=int, default=100)
     parser.add_argument("--repeats", type=int, default=3)
-    return parser.parse_args()
+    parser.add_argument("--quick", action="store_true", help="a try; writes to a temporary folder")
+    options = parser.parse_args()
+    options.output = Path(__file__).with_suffix(".csv")
+    if options.quick:
+        options.members, options.epochs, options.repeats = 16, 10, 1
+        options.output = Path(tempfile.mkdtemp()) / options.output.name
+    return options
 
 
 if __name__ == "__main__":

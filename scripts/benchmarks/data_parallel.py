@@ -1,7 +1,7 @@
 """Measure when it is worthwhile for two devices to share each batch of one network.
 
     python scripts/benchmarks/data_parallel.py [--models lstm perceptron]
-        [--hidden 32 256 1024] [--seconds 0.3] [--repeats 5] [--output FILE]
+        [--hidden 32 256 1024] [--seconds 0.3] [--repeats 5] [--output FILE] [--quick]
 
 One LSTM (two steps of 4 features) and one perceptron (64 features, two hidden layers) of 32, 256
 and 1,024 units, with batches of 256 and 4,096 examples, on two devices of the CPU with one thread
@@ -23,6 +23,7 @@ import argparse
 import functools
 import itertools
 import os
+import tempfile
 import time
 from pathlib import Path
 
@@ -137,7 +138,17 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=0.3)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".csv"))
-    return parser.parse_args()
+    parser.add_argument("--quick", action="store_true", help="a try; writes to a temporary folder")
+    options = parser.parse_args()
+    if options.quick:
+        options.models, options.hidden, options.seconds, options.repeats = (
+            ["perceptron"],
+            [32],
+            0.01,
+            1,
+        )
+        options.output = Path(tempfile.mkdtemp()) / options.output.name
+    return options
 
 
 if __name__ == "__main__":

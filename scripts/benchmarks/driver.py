@@ -1,6 +1,7 @@
 """Measure the processor time of the driver of a fit on a cluster, without its workers.
 
-    python scripts/benchmarks/driver.py PRICES.parquet [FEW] [MANY] [REPEATS]
+    python scripts/benchmarks/driver.py PRICES.parquet [--few 20] [--many 60] [--repeats 2]
+        [--quick]
 
 Runs a whole `forecaster fit` of stocks in a file, with its workers in this process: their messages
 are pickled as for a cluster, and the processor time of their work is subtracted. The time of the
@@ -11,7 +12,7 @@ driver alone, for validating (by the driver in earlier versions, now by the work
 and for training. The times are processor time, so that other programs matter less.
 """
 
-import sys
+import argparse
 import tempfile
 import time
 from pathlib import Path
@@ -21,7 +22,7 @@ import pandas as pd
 
 from forecaster import swarm
 from forecaster.config import Config
-from forecaster.forecasting.fitting import fit, training
+from forecaster.forecasting.fitting import common, training
 from forecaster.forecasting.fitting.validating import validate_part
 from forecaster.home import Home
 from forecaster.ingest import open_source
@@ -59,7 +60,7 @@ class Counted:
 
 def measure(path: str, tickers: list[str], config: Config) -> dict[str, float]:
     """Return the seconds of each part of the work."""
-    pooled, start = 0.0, fit.train_pooled
+    pooled, start = 0.0, common.train_pooled
 
     def timed(*args, **options):
         nonlocal pooled
@@ -68,14 +69,14 @@ def measure(path: str, tickers: list[str], config: Config) -> dict[str, float]:
         pooled += time.process_time() - began
         return made
 
-    fit.train_pooled = training.train_pooled = timed
+    common.train_pooled = training.train_pooled = timed
     executor = Counted()
     with tempfile.TemporaryDirectory() as folder:
         request = DataRequest(open_source(f"files:{path}"), tickers)
         began = time.process_time()
         fit_to_home(Home(Path(folder)), request, config, 0, executor=executor)
         total = time.process_time() - began
-    fit.train_pooled = training.train_pooled = start
+    common.train_pooled = training.train_pooled = start
     its = executor.seconds
     alone = total - pooled - its["training"] - its["validating"]
     return {
@@ -84,24 +85,35 @@ def measure(path: str, tickers: list[str], config: Config) -> dict[str, float]:
     }  # fmt: skip
 
 
-def main(path: str, few: str = "20", many: str = "60", repeats: str = "2") -> None:
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("prices", help="a Parquet file")
+    parser.add_argument("--few", type=int, default=20)
+    parser.add_argument("--many", type=int, default=60)
+    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--quick", action="store_true", help="a try; writes to a temporary folder")
+    given = parser.parse_args()
+    out, path = OUT, given.prices
+    if given.quick:
+        given.few, given.many, given.repeats = 1, 2, 1
+        out = Path(tempfile.mkdtemp()) / OUT.name
     frame = pd.read_parquet(path)
     names = frame[next(name for name in frame if name in ("unique_id", "ticker", "symbol", "Name"))]
     tickers = sorted(map(str, names.unique()))
     del frame, names
     swarm.keep_compiled(Path(tempfile.gettempdir()) / "forecaster-driver")
-    config = Config()
-    measure(path, tickers[: int(few)], config)  # compiles
+    config = Config(epochs=1) if given.quick else Config()
+    measure(path, tickers[: given.few], config)  # compiles
     rows = []
-    for _ in range(int(repeats)):
-        small, large = (measure(path, tickers[: int(n)], config) for n in (few, many))
-        networks = config.members * (int(many) - int(few))
+    for _ in range(given.repeats):
+        small, large = (measure(path, tickers[:n], config) for n in (given.few, given.many))
+        networks = config.members * (given.many - given.few)
         rows.append({name: 1e3 * (large[name] - small[name]) / networks for name in small})
         print(rows[-1], flush=True)
     table = pd.DataFrame(rows).round(2)
-    table.to_csv(OUT, index=False)
+    table.to_csv(out, index=False)
     print("median", table.median().to_dict())
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

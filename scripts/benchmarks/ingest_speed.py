@@ -25,8 +25,9 @@ _STEPS = {
     "f'files:{file}', '--home', home])",
     "load the panel": """
 from pathlib import Path
+from forecaster.home import Home
 from forecaster.ingest import Store, panel_from_store
-(store,) = Store.all_of(Path(home))
+(store,) = Store.all_of(Home(Path(home)))
 panel = panel_from_store(store, store.ids)
 print(panel.values.shape)
 """,
@@ -76,7 +77,10 @@ def main() -> None:
     parser.add_argument("--sessions", type=int, default=5040)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--output", type=Path, help="CSV to write")
+    parser.add_argument("--quick", action="store_true", help="a try with a small file")
     options = parser.parse_args()
+    if options.quick:
+        options.tickers, options.sessions, options.repeats = 10, 300, 1
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "prices.parquet"

@@ -1,6 +1,6 @@
 """Time the fit of each morning, when every series has one row more than on the day before.
 
-    python scripts/benchmarks/mornings.py FILE.parquet --beside OTHER_TREE
+    python scripts/benchmarks/mornings.py FILE.parquet --beside OTHER_TREE [--quick]
 
 Each morning a new process fits 30 series of a file, whose latest rows are held back at first, with
 this tree and with the other tree in turns. Each tree has a home of its own, which is empty on the

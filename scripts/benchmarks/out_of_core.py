@@ -1,6 +1,7 @@
 """Train a swarm whose data are larger than the memory that it may use.
 
     python scripts/benchmarks/out_of_core.py [--members 10000] [--epochs 6] [--memory 1073741824]
+        [--quick]
 
 Writes examples of all members to a file larger than the budget. Then trains one small LSTM (hidden
 8) per member in a process of its own, which reads members when they are trained. Writes the size of
@@ -45,7 +46,7 @@ def main() -> None:
     }
     row["peak_over_budget"] = round(row["peak_bytes"] / options.memory, 3)
     print(row)
-    pd.DataFrame([row]).to_csv(Path(__file__).with_suffix(".csv"), index=False)
+    pd.DataFrame([row]).to_csv(options.output, index=False)
 
 
 def train(options: argparse.Namespace) -> dict[str, float]:
@@ -98,7 +99,13 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--memory", type=int, default=2**30, help="bytes")
     parser.add_argument("--file", help=argparse.SUPPRESS)
-    return parser.parse_args()
+    parser.add_argument("--quick", action="store_true", help="a try; writes to a temporary folder")
+    options = parser.parse_args()
+    options.output = Path(__file__).with_suffix(".csv")
+    if options.quick:
+        options.members, options.epochs = 300, 1
+        options.output = Path(tempfile.mkdtemp()) / options.output.name
+    return options
 
 
 if __name__ == "__main__":

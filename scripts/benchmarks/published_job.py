@@ -1,6 +1,7 @@
 """Time the published stock experiment on this machine: 500 LSTMs, 1,000 epochs.
 
     python scripts/benchmarks/published_job.py [--epochs 50] [--repeats 3] [--precision bfloat16]
+        [--quick]
 
 Hidden 32, lookback 20, one input, 348 training windows in batches of 32, Adam. Trains ``--epochs``
 epochs of all models by this program, with and without the compiled kernel, and of a few models by a
@@ -13,6 +14,7 @@ in bfloat16 by autocast.
 
 import argparse
 import dataclasses
+import tempfile
 from pathlib import Path
 
 import pandas as pd
@@ -31,7 +33,11 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--precision", choices=["float32", "bfloat16"], default="float32")
     parser.add_argument("--only-ours", action="store_true", help="leave out PyTorch")
+    parser.add_argument("--quick", action="store_true", help="a try; writes to a temporary folder")
     options = parser.parse_args()
+    folder = Path(__file__).parent
+    if options.quick:
+        options.epochs, options.repeats, folder = 1, 1, Path(tempfile.mkdtemp())
     job = dataclasses.replace(JOB, epochs=options.epochs, precision=options.precision)
     half, others = options.precision == "bfloat16", ["ours-no-kernel", "torch-pool", "torch"]
     others = [] if options.only_ours else others
@@ -52,7 +58,7 @@ def main() -> None:
     )
     print(table[["method", "seconds_for_the_job"]].to_string(index=False))
     name = "published_job_bfloat16.csv" if half else "published_job.csv"
-    table.round(7).to_csv(Path(__file__).with_name(name), index=False)
+    table.round(7).to_csv(folder / name, index=False)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Time many small networks by this program and by other libraries: first and repeated calls.
 
     python scripts/benchmarks/rivals.py [--only NAME]... [--repeats 5] [--sides ours,vmap,torch]
+        [--quick]
     python scripts/benchmarks/rivals.py --figure-only
 
 Without ``--only`` it takes about an hour on two cores. Each task is written once it is measured.
@@ -210,7 +211,13 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--output", type=Path, help="a CSV; the figure lies beside it")
     parser.add_argument("--figure-only", action="store_true")
     parser.add_argument("--first", help=argparse.SUPPRESS)
-    return parser.parse_args()
+    parser.add_argument("--quick", action="store_true", help="a try; writes to a temporary folder")
+    options = parser.parse_args()
+    if options.quick:
+        options.only, options.sides = ["10 of 9-8-1", "step, 500 of 3-1"], "ours,vmap,torch"
+        options.repeats, options.first_repeats = 1, 1
+        options.output = Path(tempfile.mkdtemp()) / TABLE.name
+    return options
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
     python scripts/benchmarks/scale.py --series 1000 --steps 100000
     python scripts/benchmarks/scale.py --series 1000,20000 --steps 1250 --prices --defaults
     python scripts/benchmarks/scale.py --figure-only
+    python scripts/benchmarks/scale.py --quick
 
 Simulated random walks with heavy tails (``unique_id, ds, y``) in a Parquet file, sorted by series;
 with ``--prices`` daily open, high, low, close and volume of stocks that a common market moves.
@@ -215,7 +216,14 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--defaults", action="store_true", help="the fit's own networks and epochs")
     parser.add_argument("--folder", help="where the data lie meanwhile; by default a temporary one")
     parser.add_argument("--figure-only", action="store_true")
-    return parser.parse_args()
+    parser.add_argument("--quick", action="store_true", help="a try; writes to a temporary folder")
+    options = parser.parse_args()
+    if options.quick:
+        global TABLE, FIGURE
+        folder = Path(tempfile.mkdtemp())
+        TABLE, FIGURE = folder / TABLE.name, folder / FIGURE.name
+        options.series, options.steps = [10, 20], 300
+    return options
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Time commands from the shell in this tree and in another tree: medians, both in turns.
 
-    python scripts/benchmarks/starts.py FILE.parquet --beside OTHER_TREE
+    python scripts/benchmarks/starts.py FILE.parquet --beside OTHER_TREE [--quick]
 
 Fits 30 series of a file once with this tree, then runs each command repeatedly on that home, with
 this tree and with the other tree. Programs are compiled, and bytecode is written, before times are
@@ -86,7 +86,11 @@ def arguments(title: str, table: Path, counted: str, count: int) -> argparse.Nam
     parser.add_argument("--beside", type=Path, help="another tree of the program")
     parser.add_argument(f"--{counted}", type=int, default=count)
     parser.add_argument("--output", type=Path, default=table)
+    parser.add_argument("--quick", action="store_true", help="a try; writes to a temporary folder")
     given = parser.parse_args()
+    if given.quick:
+        setattr(given, counted, 1)
+        given.output = Path(tempfile.mkdtemp()) / table.name
     given.trees = {"this": HERE.parents[2]} | ({"other": given.beside} if given.beside else {})
     return given
 

@@ -1,6 +1,7 @@
 """Measure the cost of a sweep over learning rates, beyond the cost of the training itself.
 
     python scripts/benchmarks/sweep.py [--series 50] [--rates 20] [--epochs 20] [--repeats 3]
+        [--quick]
 
 Trains the same swarm of small LSTMs twice in turn, on the same data: every series with each of the
 learning rates, and the same number of members with one rate. Counts compiled programs, and writes
@@ -9,6 +10,7 @@ wall times and their ratio, pair by pair, to ``sweep.csv`` beside this script.
 
 import argparse
 import statistics
+import tempfile
 import time
 from pathlib import Path
 
@@ -77,7 +79,7 @@ def main() -> None:
         median_ratio=round(statistics.median(row["ratio"] for row in table), 4),
         programs_one_rate=of_one_rate, programs_added_by_sweep=added, series=options.series,
         rates=options.rates, members=members, epochs=options.epochs, hidden=HIDDEN, lookback=STEPS,
-    ).to_csv(Path(__file__).with_suffix(".csv"), index=False)  # fmt: skip
+    ).to_csv(options.output, index=False)  # fmt: skip
 
 
 def count_programs() -> list[str]:
@@ -98,7 +100,13 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rates", type=int, default=20)
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--repeats", type=int, default=3)
-    return parser.parse_args()
+    parser.add_argument("--quick", action="store_true", help="a try; writes to a temporary folder")
+    options = parser.parse_args()
+    options.output = Path(__file__).with_suffix(".csv")
+    if options.quick:
+        options.series, options.rates, options.epochs, options.repeats = 4, 4, 2, 1
+        options.output = Path(tempfile.mkdtemp()) / options.output.name
+    return options
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Compare two Ray nodes of one core each with two lanes of one process, in turns on one machine.
 
-    python scripts/benchmarks/two_nodes.py --series 600 --repeats 3
+    python scripts/benchmarks/two_nodes.py --series 600 --repeats 3 [--quick]
 
 The start of the cluster and its workers, and compilation, are not counted: each side trains once
 before. Seconds are by the clock; on a busy machine processor seconds say more (of the process that
@@ -11,6 +11,7 @@ Needs ray: `pip install -e ".[ray]"`.
 import argparse
 import contextlib
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,11 @@ def main():
     options.add_argument("--series", type=int, default=600)
     options.add_argument("--repeats", type=int, default=3)
     options.add_argument("--epochs", type=int, default=20)
-    asked = options.parse_args()
+    options.add_argument("--quick", action="store_true", help="a try; writes to a temporary folder")
+    asked, out = options.parse_args(), OUT
+    if asked.quick:
+        asked.series, asked.repeats, asked.epochs = 8, 1, 1
+        out = Path(tempfile.mkdtemp()) / OUT.name
     os.environ |= {"RAY_worker_niceness": "0"}  # otherwise workers have the lowest priority
     from ray.cluster_utils import Cluster
 
@@ -55,7 +60,7 @@ def main():
     cluster.shutdown()
     assert all(map(np.array_equal, *last.values())), "the bits differ"
     table = pd.DataFrame(rows, columns=["series", "where", "repeat", "seconds", "cpu"])
-    table.to_csv(OUT, index=False)
+    table.to_csv(out, index=False)
     for what in ("seconds", "cpu"):
         median = table.groupby("where")[what].median()
         ratio = median["two lanes"] / median["two nodes"]

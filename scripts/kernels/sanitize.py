@@ -1,14 +1,15 @@
 """Build the compiled code with the address and undefined-behaviour sanitizers, and run it.
 
     python scripts/kernels/sanitize.py [RUNS] [SEED]
+    python scripts/kernels/sanitize.py --quick
 
-For every instruction set of this processor it runs RUNS random shapes (default 3,000), half of them
-LSTMs and half GRUs, forward and backward, and hashes of random keys, on arrays of exactly the
-needed size. A tenth of that number of runs compare the kernels for matrix units (AMX) with their
-AVX-512 replacement, bit by bit; without such units, their instructions trap and are emulated by
-``tile_traps.h``. Kernels for AVX-512 BF16, if the processor has it, must agree up to rounding.
-Exits with 1 if a sanitizer finds an error, a result contains a number that was never written, or
-bits differ.
+For every instruction set of this processor it runs RUNS random shapes (default 3,000; quick: 100),
+half of them LSTMs and half GRUs, forward and backward, and hashes of random keys, on arrays of
+exactly the needed size. A tenth of that number of runs compare the kernels for matrix units (AMX)
+with their AVX-512 replacement, bit by bit; without such units, their instructions trap and are
+emulated by ``tile_traps.h``. Kernels for AVX-512 BF16, if the processor has it, must agree up to
+rounding. Exits with 1 if a sanitizer finds an error, a result contains a number that was never
+written, or bits differ.
 """
 
 import subprocess
@@ -51,9 +52,10 @@ def build(folder: Path, extra: Sequence[str] = ()) -> Path:
 
 
 def main() -> int:
+    given = ["100"] if "--quick" in sys.argv else sys.argv[1:] or ["3000"]
     with tempfile.TemporaryDirectory() as folder:
         program = build(Path(folder))
-        return subprocess.run([program, *(sys.argv[1:] or ["3000"])], check=False).returncode
+        return subprocess.run([program, *given], check=False).returncode
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pandas as pd
@@ -375,7 +375,8 @@ def _killed_fit(year: Year, session: int) -> Morning:
 def _damaged_run(year: Year, session: int) -> Morning:
     """Cut a file of the latest run; an older one forecasts, and the damaged one is named."""
     sound = year.home.runs()[-1]
-    damaged = sound.with_name("20990101-000000-000.damaged")
+    latest = (year.now or datetime.now(UTC)) - timedelta(seconds=1)  # a later run is passed over
+    damaged = sound.with_name(f"{latest:%Y%m%d-%H%M%S}-000.damaged")
 
     def damage() -> None:
         shutil.copytree(sound, damaged)

@@ -287,7 +287,7 @@ def compare(command: Command, folder: Path, kind: str, first: int, step: int) ->
         assert again.code == 0, (where, again)
         assert state_of(command, folder) == new, where
         number += step
-    if kind != "kill":  # more than tidying up has failed
+    if kind != "kill" and faults >= 8:  # more than tidying up has failed
         assert told > faults / 3 and errors > 0, (told, errors, faults)
     return faults
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import forecaster as fc
 from forecaster.errors import ForecasterError, ForecasterWarning
 from tests.limits import within_limits
+from tests.slow import SHARE
 
 BLANK = {"", "na", "n/a", "#n/a", "nan", "null", "none", "-", "nat", "<na>"}
 SERIAL_START = datetime.date(1899, 12, 30)
@@ -183,7 +184,7 @@ def test_any_dates_and_numbers_are_read_or_refused(tmp_path, table, kind):
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@settings(quick, max_examples=60_000)
+@settings(quick, max_examples=60_000 // SHARE)
 @given(table=tables(), kind=KINDS)
 def test_any_dates_and_numbers_are_read_or_refused_for_long(tmp_path, table, kind):
     check(table, kind, tmp_path)

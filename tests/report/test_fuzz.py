@@ -18,7 +18,7 @@ from forecaster.report import build_report
 from tests.conftest import error
 from tests.limits import within_limits
 from tests.report.synthetic import synthetic
-from tests.slow import rest_slow
+from tests.slow import SHARE, rest_slow
 from tests.storage.mutants import change_json
 
 TABLES = ["scores", "tests", "daily", "forecasts"]
@@ -133,7 +133,7 @@ def test_a_mutant_is_reported_or_named(original, tmp_path, seed):
 
 @pytest.mark.slow
 @pytest.mark.timeout(4 * 3600)  # half a second for each, on one core
-@settings(quick, max_examples=8_000, derandomize=False)
+@settings(quick, max_examples=8_000 // SHARE, derandomize=False)
 @given(seed=seeds)
 def test_a_mutant_is_reported_or_named_for_long(original, tmp_path, seed):
     check(original, tmp_path / "mutant", seed)

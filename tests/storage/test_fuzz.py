@@ -20,6 +20,7 @@ from forecaster.storage import METHODS, OpenRun, Run
 from forecaster.storage.model.widths import widths_to_json
 from forecaster.storage.runs.index import write_index
 from tests.limits import within_limits
+from tests.slow import SHARE
 from tests.storage.mutants import JSON, change_json, mutate
 
 INDEX = "index.parquet"
@@ -162,7 +163,7 @@ def test_any_bytes_of_a_list_of_series_are_read_or_named(
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@settings(quick, max_examples=20_000, derandomize=False)
+@settings(quick, max_examples=20_000 // SHARE, derandomize=False)
 @seeds
 def test_a_changed_run_forecasts_or_is_named_for_long(
     originals, panel, tmp_path, unchecked, which, seed
@@ -173,7 +174,7 @@ def test_a_changed_run_forecasts_or_is_named_for_long(
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@settings(quick, max_examples=20_000, derandomize=False)
+@settings(quick, max_examples=20_000 // SHARE, derandomize=False)
 @given(changes=BYTES)
 def test_any_bytes_of_a_list_of_series_are_read_or_named_for_long(
     originals, panel, tmp_path, unchecked, changes

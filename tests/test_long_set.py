@@ -1,0 +1,65 @@
+"""The long set has all scripts, in five parts."""
+
+import collections
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SCRIPT = ROOT / "scripts" / "long_set.py"
+# Imported by other scripts, or the commands that run all others.
+NOT_RUN = {
+    "accuracy/figures.py", "accuracy/m4.py",
+    "benchmarks/rival_networks.py", "benchmarks/rival_sides.py", "benchmarks/rival_work.py",
+    "docs_roles.py", "experiments/harness.py", "experiments/torch_mlp.py", "long_set.py",
+    "production/clock.py", "production/events.py", "production/market.py", "production/year.py",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def script():
+    spec = importlib.util.spec_from_file_location("long_set", SCRIPT)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # its classes are looked up there
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_each_script_is_in_it(script):
+    words = {word for part in script.PARTS for word in part.command}
+    for path in (ROOT / "scripts").rglob("*.*"):
+        name = path.relative_to(ROOT / "scripts").as_posix()
+        if path.suffix in (".py", ".sh"):
+            assert (f"scripts/{name}" in words) != (name in NOT_RUN), name
+    assert all((ROOT / word).exists() for word in words if word.startswith(("scripts/", "tests/")))
+
+
+def test_each_part_is_in_one_fifth(script):
+    names = [part.name for fifth in range(1, 6) for part in script.chosen(script.PARTS, fifth, ())]
+    assert collections.Counter(names) == {part.name: 1 for part in script.PARTS}
+    assert script.fifth_of_commit() in range(1, 6)
+    assert [part.name for part in script.chosen(script.PARTS, None, ("matrix",))] == ["matrix"]
+
+
+def test_a_part_is_fine_fails_takes_too_long_or_is_left_out(script, monkeypatch):
+    def outcome(code: str, **more):
+        return script.run(script.Part("one", 1, (sys.executable, "-c", code), **more), {})
+
+    fine = outcome("print('said')")
+    assert (fine.word, fine.said) == ("fine", "said\n") and fine.processor > 0
+    assert outcome("raise SystemExit(3)").word == "failed"
+    lacking = outcome("", needs=("no_such_module",))
+    assert (lacking.word, lacking.said) == ("left out", "needs no_such_module")
+    monkeypatch.setattr(script, "LIMIT", 0.3)
+    assert outcome("import time; time.sleep(60)").word == "too long"
+
+
+def test_the_exit_code_is_1_if_a_part_fails():
+    done = subprocess.run(
+        [sys.executable, SCRIPT, "--only", "no such part"], capture_output=True, text=True
+    )
+    assert done.returncode == 1 and "no part no such part" in done.stderr
