@@ -13,7 +13,6 @@ import gc
 import importlib.util
 import mmap
 import os
-import sys
 from pathlib import Path
 
 import jaxtyping
@@ -69,13 +68,6 @@ gc.set_threshold(50_000, 20, 50)
 TICKERS = ["AAPL", "MSFT", "KO", "IBM", "XOM"]
 
 
-@pytest.fixture(autouse=True)
-def untraced():
-    """No swarm of an earlier test shares what it traced, so that no test depends on their order."""
-    if (recipe := sys.modules.get("forecaster.swarm.estimators.recipe")) is not None:
-        recipe._recipes.clear()
-
-
 @pytest.fixture(scope="session", autouse=True)
 def compiled(tmp_path_factory):
     """The folder of compiled programs, which serve all tests, and the processes that they start.
@@ -88,8 +80,6 @@ def compiled(tmp_path_factory):
     folder = Path(os.environ.get("FORECASTER_TEST_CACHE") or folder).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     swarm.keep_compiled(folder)
-    # Tests replace functions of this package, which programs that are not traced would not notice.
-    sys.modules["forecaster.swarm.devices.compiled"]._chosen = None  # pyright: ignore
     swarm.use_all_cores()  # as the first fit does, whichever test comes first
     with pytest.MonkeyPatch.context() as patch:
         # JAX keeps to the first folder that it uses, which must not be the home of some test.

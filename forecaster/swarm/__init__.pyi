@@ -22,7 +22,6 @@ from .devices.data_parallel import shard_batch as shard_batch
 from .devices.lanes import lane_mesh as lane_mesh
 from .devices.lanes import map_members as map_members
 from .devices.lanes import use_all_cores as use_all_cores
-from .devices.stored import described as described
 from .estimators.cost import Cost as Cost
 from .estimators.recipe import Pure as Pure
 from .estimators.single import Single as Single
@@ -47,6 +46,7 @@ from .task import Hyperparams as Hyperparams
 from .task import Params as Params
 from .task import Task as Task
 from .task import Tree as Tree
+from .task import described as described
 from .training.examples import Folds as Folds
 from .training.examples import kfold_weights as kfold_weights
 from .training.examples import stack as stack

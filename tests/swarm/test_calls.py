@@ -232,14 +232,6 @@ def test_only_so_many_calls_are_remembered(known):
     assert len(known._calls._known) == calls._MOST
 
 
-def test_a_recipe_that_was_replaced_is_not_called_again(known):
-    before = known._recipe
-    known._made = before.alone()
-    given = calls.given("predict", X)
-    assert given and known._calls.get(given, before)
-    assert known._calls.get(given, known._recipe) is None
-
-
 @pytest.mark.parametrize("weight", [WEIGHT, EMPTY], ids=["all step", "one does not"])
 def test_latest_weights_are_those_of_the_whole_step(weight):
     """After validation the best weights are not the latest, until a step counts."""

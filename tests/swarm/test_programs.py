@@ -17,9 +17,7 @@ from forecaster.swarm.devices import programs, threefry
 from forecaster.swarm.devices.lanes import lane_mesh
 from forecaster.swarm.devices.programs import Program, spread
 from forecaster.swarm.devices.threefry import hashed
-from forecaster.swarm.estimators.recipe import recipe_of
 from forecaster.swarm.native import library, processor
-from forecaster.swarm.training.content import Content, Unreadable
 from tests.swarm.test_native import needs_kernel
 from tests.swarm.test_swarm import HELD_BACK, N, X, Y, make, same
 
@@ -72,14 +70,12 @@ def parameters_of(model, **options):
     return made.parameters
 
 
-def test_a_second_swarm_of_the_same_functions_is_not_traced(traces):
-    def made():
-        return lambda rngs: Sized(rngs=rngs)  # another object each time
-
-    assert parameters_of(made()) == 4 * 5 + 6 and traces
+def test_a_second_swarm_of_the_same_functions_is_traced_but_not_compiled(traces, compilations):
+    assert parameters_of(Sized) == 4 * 5 + 6
+    before = len(compilations)
     traces.clear()
-    assert parameters_of(made()) == 4 * 5 + 6
-    assert not traces
+    assert before and parameters_of(Sized) == 4 * 5 + 6
+    assert traces and len(compilations) == before
 
 
 @pytest.mark.slow
@@ -105,19 +101,68 @@ def test_functions_are_traced_again_if_anything_that_they_read_has_changed(trace
     assert first[0] == 4 * 5 + 6 and not np.allclose(first[1], last)
 
 
-class Changing:
-    """May change without a trace."""
-
-    def __call__(self, predictions, targets):
-        return (predictions - targets) ** 2
+CLIP = 1.0
 
 
-@pytest.mark.parametrize("value", [Changing(), object(), nnx.Rngs(0), {"a": Changing()}])
-def test_what_may_change_unseen_is_not_shared(value):
-    with pytest.raises(Unreadable):
-        Content().of(lambda rngs: value)
-    one, two = (recipe_of(Sized, Changing(), None, optax.adam, 1, None) for _ in range(2))
-    assert one is not two
+def test_a_gradient_rule_that_reads_a_changed_global_is_traced_again(monkeypatch):
+    @jax.custom_vjp
+    def identity(x):
+        return x
+
+    identity.defvjp(lambda x: (x, None), lambda _, gradient: (gradient * CLIP,))
+    model = (
+        lambda key: {"w": jnp.ones(3)},
+        lambda params, x: jax.grad(lambda w: identity(w).sum())(params["w"]) * x,
+    )
+    before = Swarm(model, N, loss=optax.squared_error).predict(X)
+    monkeypatch.setitem(globals(), "CLIP", 2.0)
+    after = Swarm(model, N, loss=optax.squared_error).predict(X)
+    np.testing.assert_array_equal(after, 2 * before)
+
+
+def test_metrics_are_measured_as_they_are_now():
+    scale = [1.0]
+
+    def metric(predictions, targets):
+        return scale[0] + 0 * predictions
+
+    def measured():
+        fitted = make().fit(X, Y, epochs=1, metrics={"scale": metric})
+        return fitted.losses.metrics["scale"][0, 0]
+
+    first = measured()
+    scale[0] = 2.0
+    assert (first, measured()) == (1, 2)
+
+
+def test_another_value_inside_of_a_structure_is_another_program():
+    class Meta:  # its text does not tell what it holds
+        def __init__(self, scale):
+            self.scale = scale
+
+        def __repr__(self):
+            return "Meta"
+
+        def __eq__(self, other):
+            return self.scale == other.scale
+
+        def __hash__(self):
+            return hash(self.scale)
+
+    class Scaled(dict):
+        scale = Meta(1.0)
+
+    def put(meta, parts):
+        made = Scaled(x=parts[0])
+        made.scale = meta
+        return made
+
+    jax.tree_util.register_pytree_node(Scaled, lambda own: ((own["x"],), own.scale), put)
+    for scale in (1.0, 2.0):
+        given = put(Meta(scale), [np.ones((2, 4, 3), np.float32)])
+        model = (lambda key: {"w": jnp.ones(3)}, lambda params, x: x["x"] @ params["w"])
+        made = Swarm(model, 2, loss=optax.squared_error)
+        assert made.predict(given)[0, 0] == 3
 
 
 def test_equal_functions_are_compiled_once_whatever_the_number_of_members(compilations):

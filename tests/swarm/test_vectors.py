@@ -11,7 +11,6 @@ import pytest
 from flax import nnx
 
 from forecaster.swarm import Swarm, adamw, inject_hyperparams
-from forecaster.swarm.estimators import recipe
 from forecaster.swarm.execution import vectors
 from forecaster.swarm.training.loop import init_state
 from forecaster.swarm.training.optimizers import _ELEMENTWISE, is_elementwise
@@ -79,7 +78,6 @@ def test_a_vector_trains_as_a_tree_does(optimizer, monkeypatch):
     one = trained(optimizer, **options)
     assert made and None not in made
     monkeypatch.setattr(vectors, "_MOST", 0)
-    recipe._recipes.clear()  # otherwise the same functions are not traced again
     other = trained(optimizer, **options)
     assert made[-1] is None
     states = (jax.tree.leaves(fitted._result.state) for fitted in (one, other))

@@ -16,7 +16,6 @@ from forecaster.swarm.adapters.functions import Functions, on_device
 from forecaster.swarm.arrays.variables import Variables
 from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.devices.lanes import use_all_cores
-from forecaster.swarm.devices.stored import Description, recalled
 from forecaster.swarm.task import Hyperparams, Params, Tree
 
 Build: TypeAlias = Callable[..., nnx.Module]
@@ -117,7 +116,7 @@ class Dropout(nnx.Module):
         return jnp.where(kept, inputs / jnp.maximum(keep, 1e-6), 0).astype(inputs.dtype)
 
 
-def module_functions(build: Build, description: Description | None = None) -> Functions:
+def module_functions(build: Build) -> Functions:
     """Split a Flax module, which ``build(rngs)`` returns, into pure functions.
 
     ``build`` may be the class itself. It gets ``rngs`` by name if it has a parameter of that name.
@@ -127,16 +126,12 @@ def module_functions(build: Build, description: Description | None = None) -> Fu
     or variables of your own types. ``apply`` and ``train`` take a ``method`` to call instead of the
     module: its name, or a function of the module and the inputs.
 
-    ``description``: says what ``build`` builds, see :func:`forecaster.swarm.described`; a process
-    that finds what it needs on disk calls ``build`` only to trace.
-
     Raises SwarmError if ``build`` is not such a function; errors inside it pass through.
     """
     use_all_cores()  # before JAX starts
     model = _Model(checked_build(build))
-    carries, takes = recalled(lambda: (model.split.carries, model.takes), description, "module")
-    train = model.train if carries else None
-    return Functions(model.init, model.apply, model.export, train, (build,), frozenset(takes))
+    train = model.train if model.split.carries else None
+    return Functions(model.init, model.apply, model.export, train, (build,), frozenset(model.takes))
 
 
 class _Model:

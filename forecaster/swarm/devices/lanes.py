@@ -30,7 +30,6 @@ from forecaster.swarm.arrays.data import (
 from forecaster.swarm.checks import SwarmError, check_counts, warn
 from forecaster.swarm.devices.data_parallel import AXIS
 from forecaster.swarm.devices.programs import Program, cores, spread
-from forecaster.swarm.devices.stored import description_of
 from forecaster.swarm.task import Tree
 
 log = logging.getLogger(__name__)
@@ -409,5 +408,4 @@ def _spread_whole(
         return function(*with_shared(trees, shared))
 
     name = getattr(function, "__name__", "")
-    description = description_of(function)
-    return spread(of_member, mesh, once=once, name=name, chunk=chunk, description=description)
+    return spread(of_member, mesh, once=once, name=name, chunk=chunk)

@@ -1,8 +1,8 @@
 """Compiled programs: a function of one member, mapped over chunks of members on all lanes.
 
 Programs are cached by the text of their lowered code: functions that are traced again use the
-executables of equal ones, even if they are other Python objects. Those of functions with a
-description are not traced if another process, or another object, has compiled them: see ``stored``.
+executables of equal ones, even if they are other Python objects. Other processes find them on
+disk, see ``compiled``.
 """
 
 import collections
@@ -14,7 +14,7 @@ import operator
 import os
 import re
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Hashable
 from typing import Any, TypeAlias, cast
 
 import jax
@@ -23,16 +23,15 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from forecaster.swarm.canonical import shape_in_jax
-from forecaster.swarm.devices import stored, threefry
-from forecaster.swarm.devices.compiled import kept
+from forecaster.swarm.devices import threefry
+from forecaster.swarm.devices.compiled import from_disk
 from forecaster.swarm.task import Tree
 
 _CompilerError = cast(type[Exception], jax.errors.JaxRuntimeError)
 _Chunk: TypeAlias = tuple[Tree, tuple[Tree, ...]]  # scalars, and trees of arrays (member, ...)
 
-_MOST = 128  # executables that are kept in memory, many by text and by name
-_compiled: collections.OrderedDict[str, Any] = collections.OrderedDict()
-_names: dict[str, str] = {}  # on disk, of executables in memory, by the key of their text
+_MOST = 128  # executables that are kept in memory
+_compiled: collections.OrderedDict[Hashable, Any] = collections.OrderedDict()
 
 
 class Program:
@@ -40,7 +39,7 @@ class Program:
 
     ``program(common, by_lane, *trees)`` takes what all members share, arrays (lane,), and trees of
     arrays (lane, member, ...), or (lane, chunk, member, ...) if chunked, on the devices or numpy.
-    It returns such a tree. ``kind``: what decides the code beside the function and the shapes.
+    It returns such a tree.
     """
 
     def __init__(
@@ -49,18 +48,15 @@ class Program:
         mesh: Mesh,
         *,
         once: bool = False,
-        kind: object = None,
-        description: stored.Description | None = None,
     ):
         # Explicit output shardings, because empty arrays would come out replicated.
         self._split, self._whole = NamedSharding(mesh, P("lane")), NamedSharding(mesh, P())
         self._jitted = jax.jit(function, out_shardings=self._split)
-        self._name, self._kind = str(getattr(function, "__name__", "")), kind
+        self._name = str(getattr(function, "__name__", ""))
         on_cpus = mesh.devices.flat[0].platform == "cpu"
         self._options = _cpu_options(once=once) if on_cpus else {}
         # XLA cannot split calls of the compiled hash over the devices of a lane.
         self._mesh, self._hashed = mesh, on_cpus and mesh.axis_names == ("lane",)
-        self._description = description if on_cpus else None
         self._by_shape: dict[Any, Any] = {}
 
     def __call__(self, *args: Tree) -> Tree:
@@ -75,29 +71,9 @@ class Program:
             while len(self._by_shape) >= _MOST:
                 del self._by_shape[next(iter(self._by_shape))]
             with without_collections():
-                self._by_shape[key] = self._found(*args)
+                lowered = self._lower(*args)
+                self._by_shape[key] = _shared(self._name, lowered, self._mesh, self._options)
         return self._by_shape[key]
-
-    def _found(self, *args: Tree) -> Any:
-        """Return the executable from memory or disk, or trace and compile it."""
-        leaves, structure = cast(tuple[list[Any], Any], jax.tree.flatten(args))
-        shapes = [(leaf.shape, leaf.dtype, _placed_as(leaf)) for leaf in leaves]
-        devices = list(self._mesh.devices.flat)
-        inline = devices[0].client is not jax.local_devices()[0].client
-        name = stored.name_of(
-            self._description, self._name, structure, shapes, self._mesh, devices, inline,
-            sorted(self._options.items()), self._kind,
-        )  # fmt: skip
-        if name:
-            found = _compiled.get(name)
-            if found is None or not stored.takes(found, args_structure(args)):
-                found = stored.load(name, devices, args_structure(args))
-            if found is not None:
-                return _remembered(name, found)
-        lowered = self._lower(*args)
-        text: str = lowered.as_text()
-        executable = _shared(lowered, text, self._mesh, self._options, name, args)
-        return _remembered(name, executable) if name and not calls_back(text) else executable
 
     def compile(self, *args: Tree) -> Any:
         """Compile an executable for arguments of these shapes, without the caches of programs."""
@@ -131,11 +107,6 @@ def in_place_of_other_mesh(mesh: Mesh) -> contextlib.AbstractContextManager[Any]
     return cast(contextlib.AbstractContextManager[Any], jax.set_mesh(mesh))
 
 
-def _placed_as(leaf: Any) -> tuple[str, bool]:
-    """Return what decides the code beside the shape and type of an array on the devices."""
-    return str(getattr(leaf, "sharding", "")), bool(getattr(leaf, "weak_type", False))
-
-
 def _as_placed(sharding: NamedSharding, leaf: Any) -> Any:
     if not isinstance(leaf, np.ndarray):
         return leaf
@@ -143,57 +114,22 @@ def _as_placed(sharding: NamedSharding, leaf: Any) -> Any:
     return shape_in_jax(array.shape, array.dtype, sharding)
 
 
-def _shared(
-    lowered: Any, text: str, mesh: Mesh, options: dict[str, Any], name: str | None, args: Tree
-) -> Any:
-    """Return a lowered program's executable; programs of the same ``text`` are compiled once.
-
-    ``name``: its name on disk, see :func:`stored.name_of`; ``args``: what it is called with.
-    """
-    if calls_back(text):
+def _shared(name: str, lowered: Any, mesh: Mesh, options: dict[str, Any]) -> Any:
+    """Return a lowered program's executable; programs of the same text are compiled once."""
+    text: str = lowered.as_text()
+    if "callback" in text:  # which refers to objects of this process
         return _executable(lowered, options)
     # Devices of other clients may have the same numbers.
-    devices = [(id(device.client), device.id) for device in mesh.devices.flat]
-    parts = (
-        text,
-        lowered.in_tree,
-        lowered.out_tree,
-        lowered.in_avals,
-        devices,
-        sorted(options.items()),
-    )
-    key = hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()
-    compile_it = functools.partial(_executable, lowered, options)
-    place = list(mesh.devices.flat), args_structure(args)
+    devices = tuple((id(device.client), device.id) for device in mesh.devices.flat)
+    about = lowered.in_tree, lowered.out_tree, str(lowered.in_avals), devices
+    key = hashlib.sha256(text.encode()).hexdigest(), *about, tuple(sorted(options.items()))
     executable = _compiled.get(key)
-    if executable is not None and stored.takes(executable, place[1]):
-        if name and key in _names:
-            stored.keep_copy(_names[key], name)
-    elif name:
-        executable = stored.compiled_and_kept(name, *place, compile_it)
-        _names[key] = name
-    else:
-        with kept():
-            executable = compile_it()
-    return _remembered(key, executable)
-
-
-def args_structure(args: Tree) -> Any:
-    """Return the structure of arguments by position, to compare it."""
-    return cast(Any, jax.tree.structure(tuple(args)))
-
-
-def calls_back(text: str) -> bool:
-    """Return whether a lowered program has callbacks, which refer to objects of this process."""
-    return "callback" in text
-
-
-def _remembered(key: str, executable: Any) -> Any:
-    """Return an executable, which stays in memory as one of those used last."""
+    if executable is None:
+        executable = from_disk(name, functools.partial(_executable, lowered, options))
     _compiled[key] = executable
     _compiled.move_to_end(key)
     while len(_compiled) > _MOST:
-        _names.pop(_compiled.popitem(last=False)[0], None)
+        _compiled.popitem(last=False)
     return executable
 
 
@@ -238,7 +174,6 @@ def without_collections() -> Generator[None]:
 def forget_programs() -> None:
     """Drop all executables that swarms share."""
     _compiled.clear()
-    _names.clear()
 
 
 def cores() -> int:
@@ -272,7 +207,6 @@ def spread(
     name: str = "",
     chunked: bool = False,
     chunk: int | None = None,
-    description: stored.Description | None = None,
 ) -> Program:
     """Turn a function of one member into a compiled function of all members, on every lane.
 
@@ -281,7 +215,6 @@ def spread(
     - ``once``: it runs once per member, so that on CPUs it is compiled fast rather than well (on
       other devices the first validation of members would suffer)
     - ``name``: shown in profiles as ``jit_swarm_NAME``; by default the function's
-    - ``description``: says what the function computes, so that its programs are kept on disk
     - ``chunked``: trees hold arrays (lane, chunk, member, ...), scalars are arrays (lane, chunk),
       and a lane runs its chunks one after another
     - ``chunk``: arrays (lane, member, ...) hold several chunks of this many members, which a lane
@@ -314,7 +247,7 @@ def spread(
 
     name = name or getattr(function, "__name__", "")
     everywhere.__name__ = f"swarm_{name}" if name.isidentifier() else "swarm_function"
-    return Program(everywhere, mesh, once=once, kind=chunk, description=description)
+    return Program(everywhere, mesh, once=once)
 
 
 def _by_chunk(of_chunk: Callable[[_Chunk], Tree], each: _Chunk, chunk: int) -> Tree:

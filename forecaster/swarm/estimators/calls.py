@@ -25,7 +25,6 @@ from forecaster.swarm.devices.lanes import (
     replicate,
     unpacked_leaf,
 )
-from forecaster.swarm.estimators.recipe import Recipe
 from forecaster.swarm.estimators.stepping import Spread
 from forecaster.swarm.task import Tree
 from forecaster.swarm.training.examples import representable
@@ -70,7 +69,6 @@ _all, _is_finite = np.logical_and.reduce, np.isfinite
 class Call(NamedTuple):
     """What a first call prepares for later calls with arrays of the same shapes and types.
 
-    - ``recipe``: the recipe that the program was made from
     - ``spread``, ``layout``: how members are spread over the devices
     - ``program``: executable, called with shared arrays, ``used``, states, hyperparameters and data
     - ``leaves``: what to do with each array that is given
@@ -83,7 +81,6 @@ class Call(NamedTuple):
     - ``known``: shapes of single examples
     """
 
-    recipe: Recipe
     spread: Spread
     layout: Layout
     program: Callable[..., Tree]
@@ -162,11 +159,9 @@ class Calls:
     def __init__(self, known: dict[Key, Call] | None = None):
         self._known = known or {}
 
-    def get(self, given: Given, recipe: Recipe) -> Call | None:
-        """Return the call for such arrays, made of this recipe."""
-        if (call := self._known.get(given.key)) is None:
-            return None
-        return call if call.recipe is recipe else None
+    def get(self, given: Given) -> Call | None:
+        """Return the call for such arrays."""
+        return self._known.get(given.key)
 
     def adding(self, given: Given, call: Call | None) -> "Calls":
         """Return the calls with one more; beyond the limit, the oldest is dropped."""
@@ -204,7 +199,6 @@ def learned(
     trees: Sequence[Tree],
     data: Tree,
     *,
-    recipe: Recipe,
     function: Callable[..., Tree],
     spread: Spread,
     states: Placed,
@@ -216,7 +210,7 @@ def learned(
     - ``given``, ``trees``: what the caller gave
     - ``data``: the data that were made from them
     - ``function``: takes one member's state, hyperparameters and data
-    - ``recipe``, ``spread``, ``known``: as of :class:`Call`
+    - ``spread``, ``known``: as of :class:`Call`
     - ``states``, ``hyperparams``: what the program took beside the data
     """
     layout, mesh = states.layout, spread.mesh
@@ -237,7 +231,7 @@ def learned(
     used = tuple(layout.used(turn, states.members) for turn in range(layout.calls))
     structures = cast(Any, jax.tree.structure(shared)), cast(Any, jax.tree.structure(by_member))
     call = Call(
-        recipe, spread, layout, _no_program, tuple(kinds), shared_weight, weight,
+        spread, layout, _no_program, tuple(kinds), shared_weight, weight,
         (layout.lanes, layout.per_lane), full, used, *structures, known,
     )  # fmt: skip
     with np.errstate(over="ignore"):  # of which the call itself has warned

@@ -1,9 +1,8 @@
 """Model, loss and optimiser that all members share, and the functions of one member from them."""
 
-import collections
 import dataclasses
 import functools
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -15,9 +14,7 @@ from jaxtyping import Float, UInt32
 from forecaster.swarm.adapters.functions import Functions
 from forecaster.swarm.arrays.shapes import expecting, naming_arrays
 from forecaster.swarm.checks import SwarmError, warn
-from forecaster.swarm.devices.stored import described
 from forecaster.swarm.task import Hyperparams, Params, Task, Tree
-from forecaster.swarm.training.content import Content, Unreadable, text_of
 from forecaster.swarm.training.equality import same_function
 from forecaster.swarm.training.keys import typed_key
 from forecaster.swarm.training.loop import State, Status, init_state, train_on_batch, where
@@ -70,22 +67,9 @@ def _check_one(state: State, batch: Sequence[Tree]) -> None:
         )
 
 
-@dataclasses.dataclass
-class Sharing:
-    """What a shared recipe was made of; ``stale`` is True once any of it has changed."""
-
-    made: tuple[Any, ...]
-    key: Hashable
-    kept: list[Any]
-    stale: bool = False
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Recipe:
-    """Model, loss and optimiser of all members. Programs are traced once per recipe.
-
-    ``sharing``: None if the recipe is one swarm's own.
-    """
+    """Model, loss and optimiser of all members. Programs are traced once per recipe."""
 
     functions: Functions
     loss: Callable[[Tree, Tree], jax.Array] | None
@@ -93,46 +77,6 @@ class Recipe:
     optimizer: Optimizer
     accumulate: int
     compute_dtype: DTypeLike | None
-    sharing: Sharing | None = None
-
-    def current(self) -> "Recipe":
-        """Return this recipe, or an unshared copy if its functions read other values now."""
-        return self.alone() if self.sharing and self.sharing.stale else self
-
-    def alone(self) -> "Recipe":
-        """Return this recipe, or a copy that is not shared."""
-        return dataclasses.replace(self, sharing=None) if self.sharing else self
-
-    def _notice(self) -> None:
-        """Stop sharing if what the functions read has changed; called whenever they are traced."""
-        sharing = self.sharing
-        if sharing is None or sharing.stale:
-            return
-        try:
-            sharing.stale = _key(sharing.made)[0] != sharing.key
-        except Unreadable:
-            sharing.stale = True
-        if sharing.stale and _recipes.get(sharing.key) is self:
-            del _recipes[sharing.key]
-
-    def _noticing(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(function)
-        def noticing(*args: Any, **options: Any) -> Any:
-            self._notice()
-            return function(*args, **options)
-
-        return noticing
-
-    def _described(self, function: Callable[..., Any], *settings: Any) -> Callable[..., Any]:
-        """Return a function of the recipe, with a description of what it computes."""
-        return described(function, lambda: self._description(function.__name__, *settings))
-
-    def _description(self, *settings: Any) -> str | None:
-        """Describe a function of the recipe, by its name or settings; None if it is not shared."""
-        self._notice()
-        if self.sharing is None or self.sharing.stale:
-            return None
-        return _text((self.sharing.made, settings))
 
     @functools.lru_cache(maxsize=32)  # noqa: B019, keeps few recipes alive
     def task(
@@ -143,7 +87,7 @@ class Recipe:
         seen: Watched = NOTHING,
     ) -> Task:
         """Return the task of a fit."""
-        task = supervised(
+        return supervised(
             self.functions,
             self.loss,
             loss_fn=self.loss_fn,
@@ -156,12 +100,6 @@ class Recipe:
             monitor=seen.monitor,
             mode=seen.mode,
         )
-        return dataclasses.replace(
-            task,
-            init=self._noticing(task.init),
-            loss=self._noticing(task.loss),
-            description=lambda: self._description("task", batch_size, validated, seen),
-        )
 
     @functools.cached_property
     def init_state(self) -> Callable[[UInt32[jax.Array, "2"], Hyperparams], State]:
@@ -170,18 +108,17 @@ class Recipe:
         def initialise(key: jax.Array, hyperparams: Hyperparams) -> State:
             return init_state(self.task(), key, hyperparams)
 
-        return self._described(initialise)
+        return initialise
 
     @functools.cached_property
     def predict(self) -> Callable[[Params, Hyperparams, Tree], Tree]:
         """Function that returns a member's predictions."""
 
         def predict(params: Params, hyperparams: Hyperparams, inputs: Tree) -> Tree:
-            self._notice()
             with naming_arrays(inputs=inputs):
                 return self._apply(params, inputs, hyperparams=hyperparams)
 
-        return self._described(predict)
+        return predict
 
     @functools.cached_property
     def sample(self) -> Callable[[Params, Hyperparams, Tree], Tree]:
@@ -191,7 +128,6 @@ class Recipe:
         """
 
         def sample(params: Params, hyperparams: Hyperparams, given: Tree) -> Tree:
-            self._notice()
             inputs, own, words = given
             key = typed_key(own)
             for word in (words[0], words[1]):
@@ -199,7 +135,7 @@ class Recipe:
             with naming_arrays(inputs=inputs):
                 return self._apply(params, inputs, key=key, hyperparams=hyperparams)
 
-        return self._described(sample)
+        return sample
 
     @functools.cached_property
     def evaluate(self) -> Callable[[Params, Hyperparams, Batch], Float[jax.Array, ""]]:
@@ -207,11 +143,10 @@ class Recipe:
         loss = loss_of(self.functions, self.loss, self.loss_fn, self.compute_dtype)
 
         def evaluate(params: Params, hyperparams: Hyperparams, batch: Batch) -> jax.Array:
-            self._notice()
             found = loss(params, self._batch(batch), None, hyperparams)
             return jnp.where((jnp.asarray(batch[2]) > 0).any(), found, jnp.nan)
 
-        return self._described(evaluate)
+        return evaluate
 
     @functools.cached_property
     def step(
@@ -225,7 +160,7 @@ class Recipe:
             active = (jnp.asarray(batch[2]) > 0).any()
             return train_on_batch(self.task(), state, self._batch(batch), hyperparams, active)
 
-        return self._described(step)
+        return step
 
     @functools.cached_property
     def step_best(
@@ -243,7 +178,7 @@ class Recipe:
             state, loss = self.step(state._replace(params=state.best_params), hyperparams, batch)
             return state._replace(params=None), loss
 
-        return self._described(step, "best")
+        return step
 
     @functools.cached_property
     def pure(self) -> Pure:
@@ -266,11 +201,6 @@ class Recipe:
     def predict_all(self) -> Any:
         """Jitted function that returns all members' predictions, from what ``predict`` takes."""
         return jax.jit(jax.vmap(self.predict))
-
-    @functools.cached_property
-    def bound(self) -> dict[Hashable, Callable[..., Tree]]:
-        """What :class:`Bound` calls, by shapes and devices: kept, since reading it takes ms."""
-        return {}
 
     @functools.cached_property
     def _apply(self) -> Callable[..., Tree]:
@@ -342,70 +272,9 @@ def latest_params(state: State, before: Params) -> Params:
     return where(cast(jax.Array, counted), state.best_params, before)
 
 
-_MOST = 32  # recipes that are kept
-_recipes: collections.OrderedDict[Hashable, Recipe] = collections.OrderedDict()
-
-
 def recipe_of(model: Model, *made: Any) -> Recipe:
-    """Return the recipe of a model and the other fields of :class:`Recipe`.
-
-    Swarms of the same functions share it, and with it everything that was traced. Two functions are
-    the same if they have the same code and everything that they read (closures, defaults, globals,
-    attributes) is the same. What they read may be
-
-    - numbers, texts, tuples and JAX arrays, of equal values
-    - the same lists, dicts, sets, NumPy arrays and classes, with unchanged values
-    - other functions that are the same in this sense
-    - anything of JAX, Flax, Optax, NumPy and the few other libraries that ``content`` lists
-
-    A swarm gets a recipe of its own if its functions read anything else (objects of other classes,
-    bound methods, other modules, files, the environment, NumPy's random numbers) or call back from
-    compiled code. It also gets one when its functions are traced after something that they read has
-    changed since the swarm was made.
-
-    Two kinds of changes are not noticed: in attributes of those libraries, and in variables of an
-    enclosing function that are bound anew between making a second swarm and using it. Programs on
-    disk outlive the process, so there a recipe whose functions use an attribute that is not the
-    library's own is traced anew; what other functions of the library use is not looked at.
-    """
-    try:
-        key, kept = _key((model, *made))
-    except Unreadable:
-        return Recipe(functions_of(model), *made)
-    if key not in _recipes:
-        functions = functions_of(model, lambda: _text(model))
-        recipe = Recipe(functions, *made, sharing=Sharing((model, *made), key, kept))
-        while len(_recipes) >= _MOST:
-            _recipes.popitem(last=False)
-        _recipes[key] = recipe
-    _recipes.move_to_end(key)
-    return _recipes[key]
-
-
-def _text(value: object) -> str | None:
-    """Return a text of what a value computes, the same in all processes; None if none can tell."""
-    try:
-        return text_of(value)
-    except (Unreadable, RecursionError, ValueError):  # the last of numbers with 5,000 digits
-        return None
-
-
-def _key(made: tuple[Any, ...]) -> tuple[Hashable, list[Any]]:
-    """Return what decides the programs of a recipe, and the objects that it names by identity."""
-    content = Content()
-    try:
-        return (content.of(made), _settings()), content.kept
-    except (RecursionError, ValueError) as error:  # the latter of numbers with 5,000 digits
-        raise Unreadable("nested too deeply") from error
-
-
-def _settings() -> tuple[Any, ...]:
-    """Return the settings of JAX that decide what is traced."""
-    names = (
-        "jax_enable_x64", "jax_default_matmul_precision", "jax_numpy_dtype_promotion",
-        "jax_numpy_rank_promotion", "jax_debug_nans", "jax_disable_jit", "jax_default_prng_impl",
-    )  # fmt: skip
-    return tuple(getattr(jax.config, name, None) for name in names)
+    """Return the recipe of a model and the other fields of :class:`Recipe`."""
+    return Recipe(functions_of(model), *made)
 
 
 def _short(function: Any) -> str:

@@ -98,7 +98,7 @@ class Swarm(Trained):
         )
         self.hyperparams: HostHyperparams = broadcast_hyperparams(hyperparams, len(ids))
         self.seed, self._machine = checked_seed(seed), Machine(lanes, chunk, memory, data_parallel)
-        self._made = recipe_of(model, loss, loss_fn, optimizer, accumulate, compute_dtype)
+        self._recipe = recipe_of(model, loss, loss_fn, optimizer, accumulate, compute_dtype)
         check_one_loss(loss, loss_fn)
         self._recipe.warn_unused(self.hyperparams)
         self._ids, self._devices, self._calls = ids, cast(OnDevices | None, None), Calls()
@@ -167,8 +167,6 @@ class Swarm(Trained):
         given, validated = shapes_of(*example[:2]), example.validation_inputs is not None
         check_duration(epochs, patience, validated=validated)
         seen = watched(metrics, monitor, mode, validated=validated, taken=self.hyperparams)
-        if metrics:  # what they read is not known
-            self._made = self._recipe.alone()
         with expecting(self._known, given, "fit"):
             result = fit(
                 self._recipe.task(batch_size, validated=validated, seen=seen),
@@ -205,7 +203,7 @@ class Swarm(Trained):
         warn_dropped(self._fitted)
         trees = inputs, targets, sample_weight
         arrays, now = calls.given("step", *trees), self._devices
-        if arrays and now and (call := self._calls.get(arrays, self._recipe)):
+        if arrays and now and (call := self._calls.get(arrays)):
             spread, values = call.spread, now.values_on(call.spread, self.hyperparams)
             state = now.states_on(spread).state
             if (out := call.repeat(arrays.leaves, state, values, check=check)) is not None:
@@ -500,7 +498,7 @@ class Swarm(Trained):
         if arrays is not None:
             values = now.values_on(spread, self.hyperparams)
             call = calls.learned(
-                arrays, trees, data, recipe=self._recipe, function=function, spread=spread,
+                arrays, trees, data, function=function, spread=spread,
                 states=states, hyperparams=values, known=known,
             )  # fmt: skip
             self._calls = self._calls.adding(arrays, call)
@@ -510,7 +508,7 @@ class Swarm(Trained):
         now = self._devices
         if arrays is None or now is None:
             return None
-        if (call := self._calls.get(arrays, self._recipe)) is None:
+        if (call := self._calls.get(arrays)) is None:
             return None
         values, best = now.values_on(call.spread, self.hyperparams), now.best_on(call.spread)
         out = call.repeat(arrays.leaves, best, values, check=check)

@@ -57,7 +57,7 @@ class Trained:
 
     hyperparams: HostHyperparams
     _ids: tuple[str, ...]
-    _made: Recipe
+    _recipe: Recipe
     _fitted: Fitted | None
     _use: Use
 
@@ -148,12 +148,6 @@ class Trained:
     def _as_fitted(self) -> Fitted:
         """Return what the swarm that this one was fitted from remembers of it."""
         return Fitted(weakref.ref(self), self._use)
-
-    @property
-    def _recipe(self) -> Recipe:
-        """Model, loss and optimiser, and everything that was traced of them."""
-        self._made = self._made.current()
-        return self._made
 
     @property
     def _result(self) -> FitResult:

@@ -16,7 +16,6 @@ import numpy as np
 
 from forecaster.swarm.arrays.data import Held, with_shared
 from forecaster.swarm.arrays.members import take_members
-from forecaster.swarm.devices.stored import recalled, shapes_of
 from forecaster.swarm.task import AnyArray, Data, Hyperparams, Limits, Member, Task, Tree
 from forecaster.swarm.training.loop import Origin, State, start
 
@@ -139,8 +138,4 @@ def state_form(
         return start(task, key, Member(with_shared(unshared, shared), hyperparams, limits))
 
     shapes = *take_members((origin, hyperparams, limits), 0), held.example, held.shared
-
-    def traced() -> Form:
-        return Form.of(jax.eval_shape(first_state, *shapes))
-
-    return recalled(traced, task.description, "form", shapes_of(shapes))
+    return Form.of(jax.eval_shape(first_state, *shapes))

@@ -15,7 +15,6 @@ from forecaster.swarm.arrays.data import Held, total_bytes, with_shared
 from forecaster.swarm.arrays.variables import count_weights, loss_of_weights, trained
 from forecaster.swarm.canonical import shape_in_jax
 from forecaster.swarm.devices.programs import without_collections
-from forecaster.swarm.devices.stored import recalled
 from forecaster.swarm.devices.threefry import has_operation
 from forecaster.swarm.task import Data, Hyperparams, Params, Task, Tree
 from forecaster.swarm.training.keys import typed_key
@@ -84,7 +83,7 @@ def _params_as(task: Task, _: np.dtype[Any]) -> Params:
     def init(key: _KeyData) -> Params:
         return task.init(typed_key(key))
 
-    return recalled(lambda: jax.eval_shape(init, _KEY), task.description, "params")
+    return jax.eval_shape(init, _KEY)
 
 
 def saved_bytes(task: Task, held: Held, hyperparams: _HostHyperparams) -> int:
@@ -142,22 +141,17 @@ def _counted(
     what: tuple[str, Task], function: Callable[..., Tree], hyperparams: _HostHyperparams, held: Held
 ) -> _Traced:
     """Trace a function of one member, once for the same shapes. ``what``: a name, and the task."""
-    name, task = what
     shapes = jax.tree.map(_shape, (_one(hyperparams), held.example, held.shared))
     leaves, structure = cast(tuple[list[Any], Any], jax.tree.flatten(shapes))
     key = what, structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
     if key not in _counts:
         while len(_counts) >= 64:
             del _counts[next(iter(_counts))]
-
-        def traced() -> _Traced:
-            with without_collections():
-                tracing = jax.make_jaxpr(function, return_shape=True)
-                program, result = tracing(_params(task), _KEY, *shapes)
-            recurrent = has_operation(program.jaxpr, _RECURRENT.__contains__)
-            return _Traced(_bytes(result), recurrent)
-
-        _counts[key] = recalled(traced, task.description, name, *key[1:])
+        with without_collections():
+            tracing = jax.make_jaxpr(function, return_shape=True)
+            program, result = tracing(_params(what[1]), _KEY, *shapes)
+        recurrent = has_operation(program.jaxpr, _RECURRENT.__contains__)
+        _counts[key] = _Traced(_bytes(result), recurrent)
     return _counts[key]
 
 

@@ -491,13 +491,9 @@ def compiled(
             flat = form.where(block.changed, flat, state, first=("key", "params", "opt_state"))
         return Trained(flat, block.losses, block.sound)
 
-    def description() -> str | None:
-        said = None if task.description is None else task.description()
-        return None if said is None else f"{said}\n{begin.__name__} {max_epochs} {form}"
-
     return (
-        spread(first, mesh, once=True, name=begin.__name__, chunked=True, description=description),
-        spread(train, mesh, name="train", chunked=True, description=description),
+        spread(first, mesh, once=True, name=begin.__name__, chunked=True),
+        spread(train, mesh, name="train", chunked=True),
     )
 
 

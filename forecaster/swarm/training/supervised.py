@@ -15,7 +15,6 @@ from forecaster.swarm.adapters.functions import Functions, pure_functions
 from forecaster.swarm.arrays.data import Shared
 from forecaster.swarm.checks import SwarmError, check_counts
 from forecaster.swarm.devices.data_parallel import shard_batch
-from forecaster.swarm.devices.stored import Description
 from forecaster.swarm.task import AnyArray, Hyperparams, Params, Task, Tree
 from forecaster.swarm.training.convolutions import with_products
 from forecaster.swarm.training.keys import typed_key
@@ -43,11 +42,8 @@ class Supervised(NamedTuple):
     bootstrap: UInt32[AnyArray, "*member 2"] | None = None
 
 
-def functions_of(model: object, description: Description | None = None) -> Functions:
-    """Return a :data:`Model` as pure functions. Raises SwarmError for anything else.
-
-    ``description``: of the model, see :func:`module_functions`
-    """
+def functions_of(model: object) -> Functions:
+    """Return a :data:`Model` as pure functions. Raises SwarmError for anything else."""
     if isinstance(model, Functions):
         return model
     if isinstance(model, tuple):
@@ -61,7 +57,7 @@ def functions_of(model: object, description: Description | None = None) -> Funct
         )
     from forecaster.swarm.adapters.modules import module_functions  # loads Flax
 
-    return module_functions(cast(Callable[..., Any], model), description)
+    return module_functions(cast(Callable[..., Any], model))
 
 
 def shuffled_batches(

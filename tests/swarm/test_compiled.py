@@ -1,0 +1,285 @@
+"""Compiled programs on disk: which are found, which are replaced, and who may have written them."""
+
+import os
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+from jax._src import monitoring
+
+from forecaster import swarm
+from forecaster.swarm.devices import compiled, programs
+from forecaster.swarm.devices.lanes import _spread_whole, map_members
+from forecaster.swarm.execution import schedule
+from tests.slow import rest_slow
+from tests.swarm.test_swarm import X, Y, same
+
+SETTINGS = (compiled._DIR, compiled._SECONDS, compiled._BYTES, compiled._STRICT)
+
+
+@pytest.fixture
+def unset(monkeypatch):
+    """JAX has no folder of programs; afterwards all is as before."""
+    before = {name: compiled._setting(name) for name in SETTINGS}
+    compiled._choose(dict(zip(SETTINGS, (None, 1.0, 0, False), strict=True)))
+    monkeypatch.setattr(compiled, "_chosen", None)
+    monkeypatch.delenv("FORECASTER_CACHE", raising=False)
+    for made in (compiled.default_folder, compiled._say_refused):
+        made.cache_clear()
+    yield
+    compiled._choose(before)
+    compiled.default_folder.cache_clear()
+    forget()
+
+
+@pytest.fixture
+def folder(unset, tmp_path, monkeypatch):
+    """Return the folder of our programs, which is new and keeps all of them."""
+    monkeypatch.setenv("FORECASTER_CACHE", str(tmp_path / "ours"))
+    monkeypatch.setattr(compiled, "_WORTH_OF_OURS", 0.0)
+    forget()
+    return tmp_path / "ours" / f"swarm-{compiled.processor()}"
+
+
+def forget():
+    """Forget what this process has compiled, as a new one has not."""
+    programs.forget_programs()
+    _spread_whole.cache_clear()
+    schedule.compiled.cache_clear()
+    jax.clear_caches()
+
+
+@pytest.fixture
+def events():
+    """Return what JAX's cache on disk does: hits and misses."""
+    wanted, seen = "/jax/compilation_cache/cache_", list[str]()
+
+    def listen(event, **_):
+        if event.startswith(wanted):
+            seen.append(event.removeprefix(wanted))
+
+    jax.monitoring.register_event_listener(listen)
+    yield seen
+    monitoring.unregister_event_listener(listen)
+
+
+def build(rngs):
+    return nnx.Sequential(nnx.Linear(3, 5, rngs=rngs), nnx.relu, nnx.Linear(5, 1, rngs=rngs))
+
+
+def trained():
+    forget()
+    made = swarm.Swarm(build, 3, loss=optax.squared_error, optimizer=optax.adam)
+    made = made.fit(X[:3], Y[:3], epochs=2, batch_size=16)
+    return made.params, made.predict(X[:3]), made.step(X[:3], Y[:3])[1], made.evaluate(X[:3], Y[:3])
+
+
+def test_what_another_process_has_compiled_is_found_and_has_the_same_bits(folder, events):
+    first = trained()
+    assert "hits" not in events and len(list(folder.glob("jit_swarm_*"))) >= 5
+    events.clear()
+    assert same(trained(), first)
+    assert events and set(events) == {"hits"}
+    assert compiled._setting(compiled._DIR) is None
+
+
+def test_programs_of_others_are_not_kept_in_our_folder(folder):
+    values = np.linspace(0, 1, 24, dtype=np.float32).reshape(8, 3)
+    map_members(jnp.sinh, values, members=8)
+    kept = [path.name for path in folder.iterdir()]
+    assert len(kept) == 1 and kept[0].startswith("jit_swarm_sinh-")
+    jax.jit(lambda x: jnp.sinh(x) + 7)(values)  # somebody else's
+    assert [path.name for path in folder.iterdir()] == kept
+
+
+def test_a_bound_function_is_found_on_disk_and_goes_through_jit(folder, events):
+    def bound():
+        forget()
+        return swarm.Swarm(build, 3, loss=optax.squared_error).bind()
+
+    first = bound()(X[:3])
+    events.clear()
+    again = bound()
+    for _ in range(2):
+        np.testing.assert_array_equal(again(X[:3]), first)
+    assert set(events) == {"hits"}
+    np.testing.assert_array_equal(again(X[:3].astype(np.float64)), first)
+    np.testing.assert_allclose(again(X[:3, :5]), first[:, :5], rtol=1e-6)
+    np.testing.assert_allclose(jax.jit(again)(X[:3]), first, rtol=1e-6)
+    slopes = jax.grad(lambda x: again(x).sum())(jnp.asarray(X[:3]))
+    assert slopes.shape == X[:3].shape and np.isfinite(slopes).all()
+    with pytest.raises(swarm.SwarmError, match=r"bind\(\): the model .* inputs \(32, 2\)"):
+        again(X[:3, :, :2])
+
+
+@pytest.mark.parametrize("chosen", ["our folder", "keep_compiled"])
+@pytest.mark.parametrize(
+    "damaged", rest_slow([lambda raw: raw[:-9], lambda raw: b"", lambda raw: raw[::-1]])
+)
+def test_a_damaged_program_is_compiled_again_and_replaced(
+    folder, events, tmp_path, chosen, damaged
+):
+    if chosen == "keep_compiled":
+        folder = tmp_path / "home"
+        compiled.keep_compiled(folder)
+    first = trained()
+    paths = list(folder.glob("jit_swarm_*"))
+    whole = {path: path.read_bytes() for path in paths}
+    for path in paths:
+        path.write_bytes(damaged(whole[path]))
+    assert same(trained(), first)
+    assert all(path.read_bytes() != damaged(whole[path]) for path in paths)
+    assert not compiled._setting(compiled._STRICT)
+    events.clear()
+    assert same(trained(), first)
+    assert set(events) == {"hits"}
+
+
+def test_a_program_that_does_not_compile_raises_its_error_and_later_ones_are_kept(folder):
+    def fail():
+        raise ValueError("no such thing")
+
+    with pytest.raises(ValueError, match="no such thing"):
+        compiled.from_disk("swarm_any", fail)
+    assert not compiled._setting(compiled._STRICT) and compiled._setting(compiled._DIR) is None
+    map_members(jnp.tan, np.ones((4, 2), np.float32), members=4)
+    assert list(folder.iterdir())
+
+
+def test_a_folder_that_may_only_be_read_is_read_and_what_it_lacks_is_compiled_once(
+    folder, events, monkeypatch
+):
+    first = trained()
+    events.clear()
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert same(trained(), first) and set(events) == {"hits"}
+    calls: list[bool] = []
+    compiled.from_disk("swarm_any", lambda: calls.append(compiled._setting(compiled._STRICT)))
+    assert calls == [False]
+
+
+def test_the_users_folder_is_used_where_there_is_one(folder, tmp_path):
+    compiled._choose({compiled._DIR: str(tmp_path / "theirs"), compiled._SECONDS: 0.0})
+    map_members(jnp.cosh, np.ones((4, 3), np.float32), members=4)
+    assert list((tmp_path / "theirs").glob("jit_swarm_cosh-*-cache"))
+    assert not folder.exists()
+
+
+def test_nothing_is_kept_where_that_is_turned_off(folder, tmp_path, monkeypatch, events):
+    for off in ("off", "0"):
+        monkeypatch.setenv("FORECASTER_CACHE", off)
+        compiled.default_folder.cache_clear()
+        compiled.keep_compiled(tmp_path / "home")
+        assert compiled.default_folder() is None and compiled._setting(compiled._DIR) is None
+    map_members(jnp.tanh, np.ones((4, 2), np.float32), members=4)
+    assert not events and not list(tmp_path.iterdir())
+
+
+def test_a_folder_whose_name_is_no_text_keeps_nothing(unset, tmp_path):
+    """XLA takes paths as text; without a cache only time is lost."""
+    compiled.keep_compiled(tmp_path / Path(os.fsdecode(b"h\xf6m\xe9")))
+    assert compiled._setting(compiled._DIR) is None
+
+
+as_root = pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives files to others"
+)
+OTHER = 65_534
+
+
+@pytest.fixture(params=["keep_compiled", "FORECASTER_CACHE", "~/.cache"])
+def chosen(request, unset, tmp_path, monkeypatch):
+    """Return a folder, and a function that begins to use it and returns the one in use."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    folder = tmp_path / "forecaster" / f"swarm-{compiled.processor()}"
+    if request.param == "keep_compiled":
+        folder = tmp_path / "home" / "programs"
+    if request.param == "FORECASTER_CACHE":
+        monkeypatch.setenv("FORECASTER_CACHE", str(tmp_path / "forecaster"))
+
+    def use() -> str | None:
+        if request.param == "keep_compiled":
+            compiled.keep_compiled(folder)
+            return compiled._setting(compiled._DIR)
+        compiled.default_folder.cache_clear()
+        return compiled._own_folder()
+
+    return folder, use
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_folder_of_programs_is_made_for_this_user_alone(chosen):
+    folder, use = chosen
+    before = os.umask(0)
+    try:
+        assert use() == str(folder)
+    finally:
+        os.umask(before)
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o1777])
+def test_nothing_is_read_from_a_folder_that_others_may_write_and_it_is_said_once(
+    chosen, mode, recwarn
+):
+    folder, use = chosen
+    folder.mkdir(parents=True)
+    (folder / "jit_a-cache").write_bytes(b"theirs")
+    folder.chmod(mode)
+    assert use() is None and use() is None
+    (said,) = [one for one in recwarn if one.category is swarm.SwarmWarning]
+    assert f"may write the folder {folder}, which is not used" in str(said.message)
+    assert folder.stat().st_mode & 0o7777 == mode and (folder / "jit_a-cache").exists()
+
+
+def test_a_folder_behind_a_link_is_not_used_if_others_may_write_it(chosen):
+    folder, use = chosen
+    elsewhere = folder.parent.parent / "elsewhere"
+    elsewhere.mkdir()
+    folder.parent.mkdir(exist_ok=True)
+    folder.symlink_to(elsewhere)
+    elsewhere.chmod(0o775)
+    with pytest.warns(swarm.SwarmWarning, match="which is not used"):
+        assert use() is None
+    elsewhere.chmod(0o755)
+    assert use() in (str(folder), str(elsewhere))
+
+
+@as_root
+@pytest.mark.parametrize("mode", [0o700, 0o755, 0o777])
+def test_a_folder_of_another_user_is_not_used(chosen, mode):
+    folder, use = chosen
+    folder.mkdir(parents=True)
+    folder.chmod(mode)
+    os.chown(folder, OTHER, OTHER)
+    with pytest.warns(swarm.SwarmWarning, match="which is not used"):
+        assert use() is None
+
+
+@as_root
+def test_programs_of_another_user_in_a_private_folder_are_removed(chosen):
+    folder, use = chosen
+    folder.mkdir(parents=True, mode=0o700)
+    for name, user in {"jit_a-cache": OTHER, "jit_b-cache": 0}.items():
+        (folder / name).write_bytes(b"")
+        os.chown(folder / name, user, user)
+    assert use() == str(folder)
+    assert [path.name for path in folder.iterdir()] == ["jit_b-cache"]
+
+
+def test_a_folder_is_bounded_and_files_that_were_used_last_stay(unset, tmp_path, monkeypatch):
+    monkeypatch.setattr(compiled, "_MOST_BYTES", 1000)
+    week = time.time() - 7 * 86_400
+    tmp_path.chmod(0o700)
+    for number in range(12):
+        path = tmp_path / f"jit_{number:02d}-cache"
+        path.write_bytes(bytes(100))
+        os.utime(path, (week + number, week))
+    compiled.keep_compiled(tmp_path)
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left == [f"jit_{number:02d}-cache" for number in range(2, 12)]
