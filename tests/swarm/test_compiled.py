@@ -43,7 +43,7 @@ def folder(unset, tmp_path, monkeypatch):
     monkeypatch.setenv("FORECASTER_CACHE", str(tmp_path / "ours"))
     monkeypatch.setattr(compiled, "_WORTH_OF_OURS", 0.0)
     forget()
-    return tmp_path / "ours" / f"swarm-{compiled.processor()}"
+    return tmp_path / "ours" / "swarm"
 
 
 def forget():
@@ -196,7 +196,7 @@ OTHER = 65_534
 def chosen(request, unset, tmp_path, monkeypatch):
     """Return a folder, and a function that begins to use it and returns the one in use."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    folder = tmp_path / "forecaster" / f"swarm-{compiled.processor()}"
+    folder = tmp_path / "forecaster" / "swarm"
     if request.param == "keep_compiled":
         folder = tmp_path / "home" / "programs"
     if request.param == "FORECASTER_CACHE":

@@ -10,9 +10,7 @@ no other user may write in it, and files of other users in it are removed.
 
 import contextlib
 import functools
-import hashlib
 import os
-import platform
 import stat
 import threading
 import warnings
@@ -123,14 +121,17 @@ def _choose(settings: dict[str, Any]) -> None:
 
 @functools.cache
 def default_folder() -> str | None:
-    """Return the folder of our programs, by processor; None where the cache is turned off."""
+    """Return the folder of our programs; None where the cache is turned off.
+
+    JAX's names of programs tell apart its versions, and processors by what they can do.
+    """
     import platformdirs  # takes a few milliseconds
 
     if _turned_off():
         return None
     chosen = os.environ.get(SWITCH, "")
     top = Path(chosen or platformdirs.user_cache_dir("forecaster", appauthor=False))
-    folder = (top / f"swarm-{processor()}").absolute()
+    folder = (top / "swarm").absolute()
     return str(folder) if _is_ready(folder) else None
 
 
@@ -170,20 +171,6 @@ def _say_refused(folder: Path) -> None:
         f"compiled programs run as code of yours, and another user owns or may write the folder "
         f"{folder}, which is not used. Remove it, or name a folder of your own by FORECASTER_CACHE"
     )
-
-
-@functools.cache
-def processor() -> str:
-    """Return a short hash of the kind of processor, for which programs are compiled."""
-    said = [platform.machine(), platform.processor()]
-    try:
-        with open("/proc/cpuinfo") as file:
-            first = file.read(16_384).split("\n\n")[0].splitlines()
-        wanted = "vendor_id", "model name", "flags", "Features", "CPU part"
-        said += sorted(line for line in first if line.startswith(wanted))
-    except OSError:
-        pass
-    return hashlib.sha256("\n".join(said).encode()).hexdigest()[:12]
 
 
 def _shorten(folder: Path) -> None:
