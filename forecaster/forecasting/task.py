@@ -1,6 +1,5 @@
 """The training task of one series under a Config: its data, windows, targets and loss."""
 
-import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Generic, NamedTuple, cast
@@ -137,7 +136,6 @@ def make_task(
       learned, so that weight decay pulls the weights to that start
     """
     init = init_of(config, features, network)
-    description = description_of("series", config, network, split, features, started)
     mode = MODES[config.training_mode](split)
     mean_loss = make_loss(config, mode, features, network)
 
@@ -164,7 +162,6 @@ def make_task(
             take=take,
             validate=validate,
             optimizer=swarm.inject_hyperparams(swarm.adamw),
-            description=description,
         )
     return swarm.Task(
         init=lambda key: jax.tree.map(jnp.zeros_like, init(key)),
@@ -177,25 +174,7 @@ def make_task(
             _sum(params, data.start), data.series, hyperparams
         ),
         optimizer=swarm.inject_hyperparams(swarm.adamw),
-        description=description,
     )
-
-
-_DATA = ("epochs", "patience", "learning_rate", "weight_decay", "shrinkage", "clip", "encoding")
-
-
-def description_of(
-    what: str, config: Config, network: OwnNetwork | None, *sizes: object
-) -> Callable[[], str | None]:
-    """Return a function that describes what is traced under a config, see :func:`swarm.described`.
-
-    - ``what``: the kind of function
-    - ``network``: a user's own class in place of the config's model, which is not described
-    - ``sizes``: everything else that decides the function
-    """
-    names = [field.name for field in dataclasses.fields(config) if field.name not in _DATA]
-    said = [what, *((name, getattr(config, name)) for name in names), *sizes]
-    return lambda: None if network is not None else repr(said)
 
 
 def make_loss(

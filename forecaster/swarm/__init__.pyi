@@ -46,7 +46,6 @@ from .task import Hyperparams as Hyperparams
 from .task import Params as Params
 from .task import Task as Task
 from .task import Tree as Tree
-from .task import described as described
 from .training.examples import Folds as Folds
 from .training.examples import kfold_weights as kfold_weights
 from .training.examples import stack as stack

@@ -70,7 +70,6 @@ class Task:
       learning rates and the like may differ between members without recompiling
     - ``said``: a text that describes everything else that decides the result, so that a checkpoint
       is not continued with another batch size or loss
-    - ``description``: not read
 
     Two tasks share a compiled program when they are the same object.
     """
@@ -85,10 +84,3 @@ class Task:
     metrics: tuple[str, ...] = ()
     criterion: Callable[[Mapping[str, jax.Array]], jax.Array] | None = None
     said: str = ""
-    description: object = None
-
-
-def described(function: Callable[..., Any], description: object) -> Callable[..., Any]:
-    """Return the function; its description is not read."""
-    del description
-    return function

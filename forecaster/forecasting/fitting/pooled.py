@@ -25,7 +25,6 @@ from forecaster.forecasting.task import (
     Examples,
     Series,
     cut,
-    description_of,
     init_of,
     make_loss,
 )
@@ -157,7 +156,6 @@ def _pooled_task(
         take=take,
         validate=validate,
         optimizer=swarm.inject_hyperparams(swarm.adamw),
-        description=description_of("pooled", config, network, split, features, batch, batches),
     )
 
 

@@ -37,7 +37,7 @@ from forecaster.forecasting.predicting.matching import (
     with_newcomers,
 )
 from forecaster.forecasting.rungs import FORECAST_BY
-from forecaster.forecasting.task import description_of, trained_apply
+from forecaster.forecasting.task import trained_apply
 from forecaster.forecasting.windows import gather
 from forecaster.free_memory import free_memory
 from forecaster.ingest import ColumnOptions, Table, as_panel
@@ -479,7 +479,7 @@ def _forecast_function(
         outputs, constants = apply(params, inputs, valid, last_only=True)
         return head.distribution(outputs[:, -1], constants)  # each (origin, horizon)
 
-    return swarm.described(forecast, description_of("forecast", config, network, features))
+    return forecast
 
 
 def _window(config: Config, steps: int) -> int:
