@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("tickers", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="All tickers with a proposal.")
-@click.option("--undo", is_flag=True, help="Forget the adjustments of these tickers; `ingest "
-              "--refresh` then reads the source's prices again.")  # fmt: skip
+@click.option("--undo", is_flag=True, help="Forget the adjustments of these tickers: their "
+              "rows are as they were delivered.")  # fmt: skip
 @click.option("--dismiss", is_flag=True, help="The moves of these tickers are real: leave the rows "
               "as they are, and propose this no more.")  # fmt: skip
 @click.option("--factor", type=float, help="Adjust a ticker by this factor, such as 0.25 for a "
@@ -92,8 +92,8 @@ def adjust(
     _show(applied)
     if undo:
         show(
-            f"Forgotten; `forecaster ingest --source {store.source} --refresh` reads the prices "
-            "as they are in the source"
+            "Forgotten: the rows are as they were delivered. Where an earlier version adjusted "
+            f"them, `forecaster ingest --source {store.source} --refresh` reads the prices again"
         )
 
 

@@ -31,7 +31,6 @@ from forecaster.ingest import (
     open_source,
     parse_columns,
     read_groups,
-    read_renames,
     read_universe,
     refuse_alike,
 )
@@ -193,7 +192,7 @@ class _Day:
         active = tuple(name for name in arrived.store.ids if name not in retired)
         known = self._summary.source in ("", arrived.store.source)
         before = self.kept.known_before(data) if known else None
-        if before is not None and (renames := read_renames(arrived.store.folder)):
+        if before is not None and (renames := index.renames):
             there = set(active)  # an old name may be that of another series by now
             before = tuple(n if n in there else renames.get(n, n) for n in before)
         self.kept = Kept({}, data, before, active)

@@ -35,7 +35,6 @@ from .store.export import export_prices as export_prices
 from .store.export import find_store as find_store
 from .store.export import known_source as known_source
 from .store.export import stores_of_other_dates as stores_of_other_dates
-from .store.renames import read_renames as read_renames
 from .store.retiring import retire as retire
 from .store.store import Store as Store
 from .tables.roles import ColumnOptions as ColumnOptions

@@ -34,28 +34,14 @@ from forecaster.ingest.review.quality import (
     flags_of,
     without_flagged,
 )
-from forecaster.ingest.review.renaming import finish_renaming
 from forecaster.ingest.review.review import review, review_now
 from forecaster.ingest.sources.future import is_of_future
 from forecaster.ingest.sources.lost import VANISHED
 from forecaster.ingest.sources.renamed import Renamed, renamed
 from forecaster.ingest.sources.source import Date, Fetched, Known, Source, Stored
 from forecaster.ingest.sources.sources import open_source
-from forecaster.ingest.store.adjusting import (
-    Adjustment,
-    adjusted,
-    read_adjusted,
-    read_adjustments,
-    told,
-)
+from forecaster.ingest.store.corrections import Corrections, told
 from forecaster.ingest.store.index import Origin
-from forecaster.ingest.store.renames import (
-    read_renames,
-    read_since,
-    read_until,
-    write_since,
-    write_until,
-)
 from forecaster.ingest.store.series_file import Arrays, Encoded, encode
 from forecaster.ingest.store.store import Store
 from forecaster.ingest.tables.roles import ACTIONS, ColumnOptions, Columns
@@ -207,13 +193,12 @@ def ingested(
     """
     store = Store.open_or_recover(home, source.name)
     with store.locked(on_wait):
-        finish_renaming(store)
         before, active = store.index.origin, _active(store)
         origin = before if not refresh and _is_as_read(source, before) else None
         given: Mapping[str, pd.DataFrame] = {}
-        if renames := read_renames(store.folder):
-            since = {} if refresh else read_since(store.folder)  # else rows may be missing
-            source = Renamed(source, renames, since, read_until(store.folder))
+        if renames := store.index.renames:
+            names = {name: its.names for name, its in store.index.corrections.items()}
+            source = Renamed(source, {new: names[new] for new in renames.values()}, store)
             given = source.given if origin is None else {}
             renames = {o: n for o, n in renames.items() if o not in given and o not in store}
             old = [name for name in tickers or () if name in renames]
@@ -231,8 +216,6 @@ def ingested(
         if failed is None:
             _tell_given(store, {name: given[name] for name in wanted if name in given})
             failed, changed = _update(store, source, wanted, start, on_series)
-            if isinstance(source, Renamed):
-                _note_beginnings(store, source, failed, refresh=refresh)
             failed = _with_origin(store, source, origin, failed, wanted, vanished)
         _review_if_changed(store)
         arrived = _arrived(store, source, wanted, failed, active)
@@ -261,20 +244,6 @@ def _tell_renamed(renames: Mapping[str, str]) -> None:
             ForecasterWarning,
             stacklevel=2,
         )
-
-
-def _note_beginnings(
-    store: Store, source: Renamed, failed: Mapping[str, str], *, refresh: bool
-) -> None:
-    """Keep where renamed series begin in the source.
-
-    After a refresh, what the source lacks now is not missed.
-    """
-    if source.until != read_until(store.folder):
-        write_until(store.folder, source.until)
-    for name, first in source.began.items() if refresh else ():
-        if name in read_since(store.folder) and name not in failed:
-            write_since(store.folder, name, first)
 
 
 def _is_as_read(source: Source, origin: Origin | None) -> bool:
@@ -436,13 +405,12 @@ def _written(
 ) -> Iterator[tuple[Fetched, Encoded | None, str]]:
     """Yield series as they arrive, each in a file of the store; threads write some ahead.
 
-    The text says which of its rows were adjusted, if any are to be.
+    The text says which of its rows are adjusted, if any are.
 
     Most of the time of small files is that of the disk, so that threads help.
     """
     from_network = source.fingerprint() is None
     asked = str(nearest_time(start).date()) if start is not None and from_network else None
-    adjustments = read_adjustments(store.folder)
 
     def work(item: Fetched) -> tuple[Fetched, Encoded | None, str]:
         if item.frame is None:
@@ -452,10 +420,13 @@ def _written(
         if asked is not None and known is not None:  # an update keeps the earlier start
             asked_from = None if known.asked_from is None else min(asked, known.asked_from)
         zone = item.timezone or (None if known is None else known.timezone)
-        frame, how = item.frame, ""
-        if its := adjustments.get(item.unique_id, []):
-            frame, how = _adjusted(store, item, its)
-        encoded = encode(item.unique_id, frame, asked_from=asked_from, timezone=zone)
+        corrections, how = _corrected(store, item)
+        if isinstance(source, Renamed):
+            corrections = corrections._replace(names=source.names.get(item.unique_id, {}))
+        encoded = encode(
+            item.unique_id, item.frame,
+            asked_from=asked_from, timezone=zone, corrections=corrections,
+        )  # fmt: skip
         store.write_file_of(encoded)
         return item, encoded, how
 
@@ -473,22 +444,23 @@ def _written(
             yield job.result()
 
 
-def _adjusted(
-    store: Store, item: Fetched, adjustments: Sequence[Adjustment]
-) -> tuple[pd.DataFrame, str]:
-    """Return the rows of a series adjusted, and what is to be said of it."""
-    assert item.frame is not None
+def _corrected(store: Store, item: Fetched) -> tuple[Corrections, str]:
+    """Return the corrections of a series that came, and what is to be said of them."""
+    its, frame = store.corrections_of(item.unique_id), item.frame
+    if frame is None or not its.adjustments:
+        return its, ""
     stored = None
     with contextlib.suppress(StoreError, KeyError):  # otherwise there are no rows to compare with
-        stored = read_adjusted(store, item.unique_id, adjustments)
-    times = item.frame["ds"]
-    came = np.ones(len(times), bool) if item.kept is None else ~times.isin(item.kept).to_numpy()
-    frame, rows = adjusted(item.frame, adjustments, stored, came)
-    return frame, told(frame, adjustments, rows, came)
+        stored = store.read_one(item.unique_id)
+    came = np.ones(len(frame), bool)
+    if item.kept is not None:
+        came = ~frame["ds"].isin(item.kept).to_numpy()
+    its = its.of_rows(frame, stored, came)
+    return its, told(its, frame, came)
 
 
 def _known(store: Store) -> Known:
-    """Return a function that gives a source the stored series of a ticker."""
+    """Return a function that gives a source the stored series of a ticker, as delivered."""
 
     def known(name: str) -> Stored | None:
         entry = store.index.known(name)
@@ -497,7 +469,7 @@ def _known(store: Store) -> Known:
         if name not in store:
             return Stored(pd.DataFrame(), entry.asked_from)
         try:
-            return Stored(store.read_one(name), entry.asked_from)
+            return Stored(store.read_delivered(name), entry.asked_from)
         except StoreError:
             return None
 

@@ -1,7 +1,9 @@
 """Stores as older versions wrote them, and all that an index holds, to compare."""
 
+import contextlib
 import hashlib
 import json
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +18,25 @@ def contents(index: Index) -> tuple[object, ...]:
 
 
 def as_version(version: int, folder: Path) -> None:
-    """Put a manifest as version 1 or 2 wrote it in place of a store's index."""
+    """Put an index as version 1, 2 or 3 wrote it in place of a store's index."""
+    if version == 3:
+        with contextlib.closing(sqlite3.connect(folder / INDEX)) as connection:
+            for table in ("series", "quarantine"):
+                connection.execute(f"ALTER TABLE {table} DROP COLUMN corrections")
+            connection.execute("PRAGMA user_version = 3")
+            connection.execute("PRAGMA application_id = 0")  # not sealed, as by some builds
+            connection.commit()
+        return
     index = Index.read(folder / INDEX)
     text = {1: _version_1, 2: _version_2}[version](index)
     (folder / MANIFEST).write_text(text)
     (folder / INDEX).unlink()
+
+
+def with_corrections(folder: Path, **files: object) -> None:
+    """Write the files in which version 3 kept corrections, such as ``renames``."""
+    for name, content in files.items():
+        (folder / f"{name}.json").write_text(json.dumps(content))
 
 
 def _version_1(index: Index) -> str:

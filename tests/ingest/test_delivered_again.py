@@ -15,7 +15,7 @@ from forecaster.ingest import Store, adjust_by, rename_ticker
 from forecaster.ingest.loading import ingest
 from forecaster.ingest.review import renaming
 from forecaster.ingest.sources.source import Fetched
-from forecaster.ingest.store.adjusting import Adjustment, adjusted
+from forecaster.ingest.store.corrections import Adjustment, Corrections
 from tests.conftest import prices, run
 from tests.slow import rest_slow
 
@@ -231,26 +231,31 @@ def test_each_of_two_adjustments_is_applied_to_the_rows_that_lack_it():
     for one, rows in lacks.items():
         frame.loc[rows, "close"] /= one.factor
         frame.loc[rows, "volume"] *= one.factor
-    made, changed = adjusted(frame, [early, late], truth)
-    pd.testing.assert_frame_equal(made, truth)
+    made = Corrections((early, late)).of_rows(frame, truth)
+    pd.testing.assert_frame_equal(made.applied(frame), truth)
+    changed = [one.among(days.to_numpy()) for one in made.adjustments]
     assert [list(np.flatnonzero(rows)) for rows in changed] == list(lacks.values())
     # Rows that were not stored are treated like the nearest ones that were.
     gone = range(12, 40)
-    made, _ = adjusted(
-        frame.drop(index=gone), [early, late], truth.loc[[2, 7, 9, 10, 11, 40, 41, 42, 43]]
-    )
-    pd.testing.assert_frame_equal(made, truth.drop(index=gone))
+    few = frame.drop(index=gone)
+    made = Corrections((early, late)).of_rows(few, truth.loc[[2, 7, 9, 10, 11, 40, 41, 42, 43]])
+    pd.testing.assert_frame_equal(made.applied(few), truth.drop(index=gone))
 
 
-def test_an_adjustment_that_was_killed_is_finished_by_the_next_delivery(vendor, monkeypatch):
-    """It was kept, and its rows were not written yet."""
-    assert vendor.deliver([RAW["STAYS"]], FIRST).exit_code == 0
+@pytest.mark.parametrize("step", ["correct", "commit"])
+def test_an_adjustment_that_is_killed_is_there_as_a_whole_or_not_at_all(vendor, monkeypatch, step):
+    raw = pd.concat([RAW["STAYS"], RAW["LATE"]])
+    assert vendor.deliver([raw], FIRST).exit_code == 0
+    before = vendor.store.read(["STAYS", "LATE"])
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Store, "write_encoded", Mock(side_effect=KeyboardInterrupt))
+        patch.setattr(Store, step, Mock(side_effect=KeyboardInterrupt))
         adjust_by(vendor.home, "STAYS", 0.25, date.fromisoformat(DAYS[SPLIT]))
-    assert wrong(vendor.store.read_one("STAYS"), RAW["STAYS"], FIRST)
-    assert vendor.deliver([RAW["STAYS"]], FIRST + 1).exit_code == 0
-    assert not wrong(vendor.store.read_one("STAYS"), RAW["STAYS"], FIRST + 1)
+    pd.testing.assert_frame_equal(vendor.store.read(["STAYS", "LATE"]), before)
+    vendor("adjust", "--all")
+    for name in ("STAYS", "LATE"):
+        assert not wrong(vendor.store.read_one(name), RAW[name], FIRST)
+    vendor("adjust", "--all", "--undo")
+    pd.testing.assert_frame_equal(vendor.store.read(["STAYS", "LATE"]), before)
 
 
 OLD, OTHER = prices("OLD", ROWS), prices("AAA", ROWS)
@@ -386,27 +391,22 @@ def test_it_is_said_that_a_source_of_tickers_is_asked_for_the_new_name(tmp_path)
         assert ingest(home, source, ["OLD"]).ids == ["NEW"]
 
 
-STEPS = ["write_pending", "write_since", "write_until", "encode", "write_adjustments"]
-
-
-@pytest.mark.parametrize("step", [*STEPS, "write_renames", "remove_file", "review"])
-def test_a_renaming_that_is_killed_is_finished_by_the_next_delivery(tmp_path, monkeypatch, step):
+@pytest.mark.parametrize("step", ["encode", "replace", "review"])
+def test_a_renaming_that_is_killed_is_there_as_a_whole_or_not_at_all(tmp_path, monkeypatch, step):
     """Names were ahead of rows: the next delivery began the series anew under the new name."""
     vendor = Vendor(tmp_path, append=True)
     name = "STAYS"
     table = RAW[name].assign(ticker=RAW[name]["ticker"].where(RAW[name].index < FIRST, "NEW"))
     assert vendor.deliver([table, OTHER], FIRST).exit_code == 0
     vendor("adjust", name, "--factor", "0.25", "--before", DAYS[SPLIT])
-    owner = renaming.atomic if step == "remove_file" else renaming
+    owner = Store if step == "replace" else renaming
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(owner, step, Mock(side_effect=KeyboardInterrupt))
         rename_ticker(vendor.home, name, "NEW")
-    if step == "write_pending":  # as if it had not begun
-        vendor("tickers", "rename", name, "NEW")
+    assert set(vendor.store.ids) == {"AAA", "NEW"} | (set() if step == "review" else {name})
+    vendor("tickers", "rename", name, "NEW")
     for last in (FIRST + 1, FIRST + 2):
         done = vendor.deliver([table, OTHER], last)
         assert done.exit_code == 0, done.output
         assert set(vendor.store.ids) == {"AAA", "NEW"}
         assert not wrong(vendor.store.read_one("NEW"), RAW[name], last)
-        finished = f"the renaming of {name} to NEW was interrupted, and is finished" in done.stderr
-        assert finished == (last == FIRST + 1 and step not in ("write_pending", "review"))

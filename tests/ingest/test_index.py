@@ -217,8 +217,8 @@ def test_a_file_without_end_is_refused(path):
 
 
 def test_a_newer_one_is_refused(path):
-    made_by_a_stranger(path, "PRAGMA user_version = 4", "DROP TABLE counts")
-    with pytest.raises(NewerStore, match="version 4 of the store"):
+    made_by_a_stranger(path, "PRAGMA user_version = 5", "DROP TABLE counts")
+    with pytest.raises(NewerStore, match="version 5 of the store"):
         Index.read(path)
 
 

@@ -113,8 +113,8 @@ def test_files_outside_of_the_store_are_left_alone(tmp_path, store, file):
 
 def test_a_newer_store_is_refused(tmp_path, store):
     with Index.changing(store.folder / "index.sqlite") as index:
-        index._connection.execute("PRAGMA user_version = 4")
-    with pytest.raises(StoreError, match=r"version 4 of the store; this program reads .* 3\. Upd"):
+        index._connection.execute("PRAGMA user_version = 5")
+    with pytest.raises(StoreError, match=r"version 5 of the store; this program reads .* 4\. Upd"):
         Store.open(Home(tmp_path), "simulated")
 
 

@@ -19,7 +19,7 @@ import forecaster as fc
 from forecaster.errors import ModelError, UsageError, WriteError
 from forecaster.home import Home, run_name, run_time
 from forecaster.ingest import Store
-from forecaster.ingest.store.renames import write_renames
+from forecaster.ingest.store.corrections import Corrections
 from forecaster.storage import Run, choose_run, remove_run, rename_run, runs_of, save_run
 from forecaster.storage.runs.index import read_index
 from forecaster.storage.runs.prices import under_new_names
@@ -304,10 +304,12 @@ def test_an_index_of_more_shards_than_series_is_refused(tmp_path):
 def test_a_run_is_renamed_unless_it_learned_from_the_company_that_was_given_the_name(tmp_path):
     home, source = Home(tmp_path), "files:p.csv"
     store = Store.open(home, source)
-    write_renames(home.store(source), {"OLD": "NEW"})
     rows = pd.DataFrame({"ds": pd.bdate_range("2024-06-03", periods=5), "close": 7.0})
     with store.locked():
         store.write("OLD", rows)
+        store.write("NEW", rows)
+        store.commit()
+        store.correct("NEW", Corrections(names={"OLD": None}))
         store.commit()
     for until, expected in (("2024-05-31", {"OLD": "NEW"}), ("2024-06-04", None)):
         run = Mock(provenance={"source": source}, fitted_until={"OLD": np.datetime64(until)})

@@ -16,12 +16,7 @@ from forecaster.ingest.review.adjustments import (
     proposals_by_moves,
 )
 from forecaster.ingest.review.review import in_parts, review
-from forecaster.ingest.store.adjusting import (
-    Adjustment,
-    read_adjusted,
-    read_adjustments,
-    write_adjustments,
-)
+from forecaster.ingest.store.corrections import Adjustment
 from forecaster.ingest.store.export import find_store
 from forecaster.ingest.store.series_file import Arrays
 from forecaster.ingest.store.store import Store
@@ -83,10 +78,8 @@ def proposed_of(store: Store, panel: Panel) -> dict[str, Proposal]:
 
 
 def _not_dismissed(store: Store, found: dict[str, Proposal]) -> dict[str, Proposal]:
-    kept = read_adjustments(store.folder) if found else {}
-    dismissed = {
-        (name, one.time) for name, each in kept.items() for one in each if one.factor == _NONE
-    }
+    kept = {name: store.corrections_of(name).adjustments for name in found}
+    dismissed = {(n, one.time) for n, its in kept.items() for one in its if one.factor == _NONE}
     return {name: one for name, one in found.items() if (name, one.time) not in dismissed}
 
 
@@ -105,8 +98,8 @@ def adjust(
 
     - ``names``: the series, in any spelling; None: all series with a proposal
     - ``source``: the source whose store has the series; None: the only source
-    - ``undo``: forget the adjustments of these series instead. Stored rows stay as they are until
-      they are read again
+    - ``undo``: forget the adjustments of these series instead, so that their rows are as they were
+      delivered
     - ``dismiss``: leave the rows as they are instead, and do not propose the adjustments again
     - ``on_wait(message)``: called if another process is updating the same store
 
@@ -114,19 +107,17 @@ def adjust(
     """
     store = find_store(home, source)
     with store.locked(on_wait):
-        kept = read_adjustments(store.folder)
-        there = dict.fromkeys(kept) if undo else proposed(store)
-        chosen = list(there) if names is None else [store.spelled(name) for name in names]
+        found = {} if undo else proposed(store)
+        kept = {n: its for n, its in store.index.corrections.items() if its.adjustments}
+        there = [name for name in kept if name in store] if undo else list(found)
+        chosen = there if names is None else [store.spelled(name) for name in names]
         if unknown := [name for name in chosen if name not in there]:
             what = "no adjustment is kept for" if undo else "no adjustment is proposed for"
             more = f"; there are {listed(there)}" if there else ""
             raise UsageError(f"{what} {listed(unknown)}{more}")
-        if undo:
-            left = {name: each for name, each in kept.items() if name not in chosen}
-            write_adjustments(store.folder, left)
-            return store, {}
-        found = proposed(store)
-        applied = {name: found[name] for name in chosen}
+        for name in chosen if undo else ():
+            store.correct(name, kept[name]._replace(adjustments=()))
+        applied = {name: found[name] for name in chosen if name in found}
         _apply(store, applied, dismiss=dismiss)
     return store, applied
 
@@ -170,32 +161,14 @@ def adjust_by(
 
 
 def _apply(store: Store, chosen: dict[str, Proposal], *, dismiss: bool = False) -> None:
-    """Keep adjustments, and write the rows that they change. The store must be locked."""
-    kept = read_adjustments(store.folder)
+    """Add adjustments to those of series, and commit. The store must be locked."""
     for name, (time, factor, _, split) in chosen.items():
-        now = store.index.series[name].sha256
-        one = Adjustment(time, _NONE if dismiss else factor, split, now)
-        earlier = [
-            each
-            for each in kept.get(name, [])
-            if each.time != time or (each.factor != _NONE and each.of != now)
-        ]
-        kept[name] = [*earlier, one]
-    # Before the rows are written: after an interruption the next command finishes the work.
-    write_adjustments(store.folder, kept)
-    if dismiss:
-        return
-    for name in chosen:
-        _write(store, name, kept[name])
+        its = store.corrections_of(name)
+        times = store.read_delivered(name)["ds"].to_numpy()
+        one = Adjustment(time, _NONE if dismiss else factor, split)
+        if not dismiss:
+            one = one.of(times, one.before(times))
+        earlier = (each for each in its.adjustments if (each.time, each.factor) != (time, _NONE))
+        store.correct(name, its._replace(adjustments=(*earlier, one)))
     store.commit()
     review(store)
-
-
-def _write(store: Store, name: str, adjustments: Sequence[Adjustment]) -> None:
-    """Write a series with its adjustments; the rest of its index entry does not change."""
-    from forecaster.ingest.store.series_file import encode
-
-    entry = store.index.series[name]
-    frame = read_adjusted(store, name, adjustments)
-    series = encode(name, frame, asked_from=entry.asked_from, timezone=entry.timezone)
-    store.write_encoded(series, entry.fingerprint)

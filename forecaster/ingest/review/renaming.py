@@ -1,34 +1,16 @@
 """Rename a stored ticker, with its history and with later rows under the old name."""
 
-import warnings
 from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
 
-from forecaster.errors import ForecasterWarning, UsageError
-from forecaster.files import atomic
+from forecaster.errors import UsageError
 from forecaster.home import Home
 from forecaster.ingest.review.review import review
-from forecaster.ingest.sources.renamed import SAME, joined_rows, log_ratios
-from forecaster.ingest.store.adjusting import (
-    adjusted,
-    read_adjusted,
-    read_adjustments,
-    write_adjustments,
-)
+from forecaster.ingest.sources.renamed import SAME, first_time, joined_rows, log_ratios
+from forecaster.ingest.store.corrections import Corrections, Time
 from forecaster.ingest.store.export import find_store
-from forecaster.ingest.store.renames import (
-    PENDING,
-    read_pending,
-    read_renames,
-    read_until,
-    with_rename,
-    write_pending,
-    write_renames,
-    write_since,
-    write_until,
-)
 from forecaster.ingest.store.retiring import stored_names
 from forecaster.ingest.store.series_file import encode
 from forecaster.ingest.store.store import Store
@@ -60,8 +42,7 @@ def rename_ticker(
     store = find_store(home, source)
     new = new.strip()
     with store.locked(on_wait):
-        finish_renaming(store)
-        done = read_renames(store.folder)
+        done = store.index.renames
         if old not in store and done.get(old) == new:
             return store, old
         (name,) = stored_names(store, [old])
@@ -81,46 +62,31 @@ def rename_ticker(
     return store, name
 
 
-def finish_renaming(store: Store) -> None:
-    """Finish a renaming that was interrupted, and say so; the store must be locked."""
-    if (pending := read_pending(store.folder)) is None:
-        return
-    old, new = pending
-    _rename(store, old, new)
-    warnings.warn(
-        f"the renaming of {old} to {new} was interrupted, and is finished in the store; "
-        f"`forecaster tickers rename {old} {new}` once more finishes it in the record",
-        ForecasterWarning,
-        stacklevel=2,
-    )
-
-
 def _rename(store: Store, name: str, new: str) -> None:
-    """Rename a stored series; each step may be repeated. The store must be locked."""
-    kept = read_adjustments(store.folder)
-    its = [*kept.get(new, []), *kept.pop(name, [])]
-    if name in store:
-        frame, later = read_adjusted(store, name, its), None
-        entry = store.index.series[name]
-        if new in store:  # with the whole history, as the source sends it: not adjusted
-            later, _ = adjusted(read_adjusted(store, new, its), its, frame)
-            _check_same(name, frame, new, later)
-            entry = store.index.series[new]
-        write_pending(store.folder, name, new)
-        until = read_until(store.folder)
-        until = {old: time for old, time in until.items() if old not in (name, new)}
-        if later is not None:
-            write_since(store.folder, new, later)
-            first = later["ds"].iloc[0]
-            until[name] = first if isinstance(first, pd.Timestamp) else int(first)
-            frame = joined_rows(frame, later)
-        write_until(store.folder, until)
-        series = encode(new, frame, asked_from=entry.asked_from, timezone=entry.timezone)
-        store.replace(name, series)
-    if its:
-        write_adjustments(store.folder, {**kept, new: its})
-    write_renames(store.folder, with_rename(read_renames(store.folder), name, new))
-    atomic.remove_file(store.folder / PENDING)
+    """Rename a stored series in one transaction. The store must be locked."""
+    frame, its, entry = (
+        store.read_delivered(name),
+        store.corrections_of(name),
+        store.index.series[name],
+    )
+    since: Time | None = None
+    if new in store:
+        now, entry = store.corrections_of(new), store.index.series[new]
+        later, since = store.read_delivered(new), first_time(store.read_delivered(new))
+        both = joined_rows(frame, later)
+        came = (both["ds"] >= since).to_numpy()
+        before, after = store.read_one(name), store.read_one(new)
+        known = pd.concat([before, after[~after["ds"].isin(before["ds"])]]).sort_values("ds")
+        its = Corrections((*now.adjustments, *its.adjustments), {**now.names, **its.names})
+        its = its.of_rows(both, known, came)
+        _check_same(name, before, new, its.applied(both)[came])
+        frame = both
+    names = {old: time for old, time in its.names.items() if old != new} | {name: since}
+    series = encode(
+        new, frame, asked_from=entry.asked_from, timezone=entry.timezone,
+        corrections=its._replace(names=names),
+    )  # fmt: skip
+    store.replace(name, series)
     review(store)
 
 

@@ -3,50 +3,45 @@
 import contextlib
 import functools
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from forecaster.errors import ForecasterWarning, UsageError
-from forecaster.ingest.sources.future import is_of_future
-from forecaster.ingest.sources.lost import VANISHED, lost_from, why_suspect, with_lost
-from forecaster.ingest.sources.source import Date, Fetched, Known, Source
+from forecaster.ingest.sources.lost import VANISHED
+from forecaster.ingest.sources.source import Date, Fetched, Known, Source, Stored
+from forecaster.ingest.store.corrections import Time
 from forecaster.series import show_time
 
 SAME = 0.02  # maximum spread of the log ratio of two closes that belong to one series
-_OTHER = 0.25  # minimum median move of the log ratio of two series, in median moves of one
 
 
 class Renamed:
-    """A source and the new names of its tickers, by the old ones.
+    """A source and the former names of its series.
 
-    The source may have all rows under the new name, only those since the renaming, or still those
-    before it under the old name. Rows that it has no longer are taken from the store, up to the
-    first row that it has under the new name; a series that now begins after the time in ``since``
-    lacks rows that the source had.
+    A rename is dated by the first row that the source ever had under the new name. Rows under the
+    old name belong to the new one before that date, and to another series from then on, unless they
+    repeat rows under the new name. Once another series has the old name, nothing under it belongs
+    to the new one any more. Rows before the date that the source has no longer are taken from the
+    store.
 
-    Rows under an old name that are not before the first one under the new name are those of another
-    series, to which the symbol was given; except where they repeat the rows under the new name.
-    Earlier ones that contradict the stored rows are left out, and this is said.
-
-    - ``since``: by new name, the first row that the source had under it; a refresh moves it
-    - ``until``: by old name, the first row that the source ever had under the new name; fetching
-      completes it
-    - ``began``: by new name, the first row that was fetched under it
+    - ``names``: by new name, the former names and their dates; None: there was no row under the new
+      name yet. Fetching completes the dates
+    - ``stored``: the series of the store
     """
 
     def __init__(
         self,
         source: Source,
-        renames: Mapping[str, str],
-        since: Mapping[str, pd.Timestamp] | None = None,
-        until: Mapping[str, pd.Timestamp | int] | None = None,
+        names: Mapping[str, Mapping[str, Time | None]],
+        stored: Container[str],
     ):
-        self._source, self._renames, self._since = source, renames, since or {}
+        self._source, self._stored = source, stored
         self.name = source.name
-        self.began: dict[str, pd.DataFrame] = {}
-        self.until = {old: time for old, time in (until or {}).items() if old in renames}
+        self.names = {new: dict(olds) for new, olds in names.items()}
+        self._new = {old: new for new, olds in names.items() for old in olds}
 
     def fingerprint(self) -> str | None:
         """Return the source's own."""
@@ -54,102 +49,116 @@ class Renamed:
 
     def tickers(self) -> list[str]:
         """Return all series of the source, under their new names, and those given an old name."""
-        names: list[str] = []
-        for name in self._source.tickers():
-            names += [name] if name in self.given else []
-            if name not in self.given or len(self._earlier[name]):
-                names.append(self._renames.get(name, name))
-        return list(dict.fromkeys(names))
+        given = self.given
+        there = (n if n in given else self._new.get(n, n) for n in self._source.tickers())
+        return list(dict.fromkeys(there))
 
     @property
     def given(self) -> dict[str, pd.DataFrame]:
         """The rows of other series by the old name that each was given."""
-        return self._parted[1]
-
-    @property
-    def _earlier(self) -> dict[str, pd.DataFrame]:
-        """The rows under each old name that belong to the new one."""
-        return self._parted[0]
+        return {old: own for old, (_, own) in self._parted.items() if len(own)}
 
     @functools.cached_property
-    def _parted(self) -> tuple[dict[str, pd.DataFrame], dict[str, pd.DataFrame]]:
-        """Return the rows under old names that belong to the new ones, and those that do not."""
-        earlier: dict[str, pd.DataFrame] = {}
-        given: dict[str, pd.DataFrame] = {}
-        held: set[str] = set()
-        if self.fingerprint() is not None:  # others have all rows under the new name
-            with contextlib.suppress(UsageError):
-                held = set(self._source.tickers())
-        pairs = {old: new for old, new in self._renames.items() if old in held or new in held}
-        names = [name for name in dict.fromkeys([*pairs, *pairs.values()]) if name in held]
+    def _held(self) -> set[str]:
+        """The names that the source has rows under; none if only fetching shows them."""
+        with contextlib.suppress(UsageError):
+            return set(self._source.tickers()) if self.fingerprint() is not None else set()
+        return set()
+
+    @functools.cached_property
+    def _parted(self) -> dict[str, tuple[pd.DataFrame, pd.DataFrame]]:
+        """The rows under each old name: those of the new one, and those of another series."""
+        names = [name for name in dict.fromkeys([*self._new, *self.names]) if name in self._held]
         fetched = self._source.fetch(names) if names else ()
-        frames = {one.unique_id: one.frame for one in fetched}
-        for old, new in pairs.items():
-            before, after = frames.get(old), frames.get(new)
-            if after is not None and not after.empty:
-                self.began[new] = after.iloc[:1]
-                if (time := _boundary(self.until.get(old), before, after)) is not None:
-                    self.until[old] = time
-            if before is None:
-                continue
-            own = _given(before, after, self.until.get(old))
-            earlier[old] = before if own is None else before[before["ds"] < self.until[old]]
-            if own is not None and len(own):
-                given[old] = own
-        return earlier, given
+        frames = {one.unique_id: one.frame for one in fetched if one.frame is not None}
+        found: dict[str, tuple[pd.DataFrame, pd.DataFrame]] = {}
+        for old, new in self._new.items():
+            date = _date(self.names[new][old], frames.get(old), frames.get(new))
+            self.names[new][old] = date
+            if old in frames:
+                found[old] = _parts(frames[old], frames.get(new), date)
+        return found
 
     def fetch(
         self, tickers: Sequence[str], start: Date | None = None, known: Known | None = None
     ) -> Iterator[Fetched]:
         """Yield each series with the rows of its earlier names; see :class:`Source`."""
-        new = set(self._renames.values())
-        plain = [name for name in tickers if name not in new and name not in self._earlier]
+        if self.fingerprint() is None:  # such sources have all rows under the new name
+            yield from self._source.fetch(tickers, start, known)
+            return
+        plain, given = (
+            [n for n in tickers if n not in self.names and n not in self._parted],
+            self.given,
+        )
         if plain:
             yield from self._source.fetch(plain, start, known)
         for name in tickers:
-            if name in self._earlier and name not in self.given:
+            if name in self._parted and name not in given:
                 yield Fetched(name, None, VANISHED)
-        if given := [name for name in tickers if name in self.given]:
-            for item in self._source.fetch(given, start, known):
+        if reused := [name for name in tickers if name in given]:
+            for item in self._source.fetch(reused, start, known):
                 yield self._without_first(item)
-        if not (asked := [name for name in tickers if name in new]):
-            return
-        if self._source.fingerprint() is None:  # such sources have all rows under the new name
-            yield from self._source.fetch(asked, start, known)
-            return
-        for item in self._source.fetch(asked, start):
-            olds = [old for old, to in self._renames.items() if to == item.unique_id]
-            parts = [
-                self._earlier[old]
-                for old in olds
-                if len(self._earlier.get(old, ())) and not self._contradicts(old, known)
-            ]
-            since = self._since.get(item.unique_id)
-            yield _joined(item, parts, known, since)
+        asked = {self._present(name): name for name in tickers if name in self.names}
+        if asked:
+            for item in self._source.fetch(list(asked), start, self._known_now(asked, known)):
+                yield self._with_earlier(item, asked[item.unique_id], known)
 
-    def _contradicts(self, old: str, known: Known | None) -> bool:
-        """Return whether the rows under an old name contradict the stored ones, and say so.
+    def _present(self, name: str) -> str:
+        """Return the name under which the source has the rows of a series now."""
+        olds = self.names[name]
+        if name in self._held or any(time is not None for time in olds.values()):
+            return name
+        return next((old for old in olds if old in self._parted), name)
 
-        Most of their changes from row to row are other ones then. Those of one series are the same
-        if it is restated, whole or in part, and except for a few if rows are revised.
-        """
-        new = self._renames[old]
-        stored = None if known is None else known(new)
-        if stored is None or stored.frame.empty:
-            return False
-        ratios = log_ratios(stored.frame, self._earlier[old])
-        there = stored.frame[stored.frame["ds"].isin(ratios.index)]
-        moves = log_ratios(there.assign(ds=there["ds"].shift(-1)), there)
-        if not ratios.diff().abs().median() > _OTHER * moves.abs().median():
-            return False
-        warnings.warn(
-            f"{new}: {len(ratios):,} rows under the name {old} are not those of {new} as stored "
-            f"({show_time(ratios.index[0])} to {show_time(ratios.index[-1])}) and are left out; if "
-            f"they are its rows, give them the name {new} in the source",
-            ForecasterWarning,
-            stacklevel=2,
-        )
-        return True
+    def _known_now(self, asked: Mapping[str, str], known: Known | None) -> Known | None:
+        """Return the stored rows that the source should still have under the present name."""
+
+        def known_now(present: str) -> Stored | None:
+            stored = None if known is None else known(asked[present])
+            if stored is None or stored.frame.empty:
+                return stored
+            _, later = self._divided(stored.frame, asked[present])
+            for rows in self._earlier(asked[present], present).values():
+                later = later[~later["ds"].isin(rows["ds"])]
+            return stored._replace(frame=later.reset_index(drop=True))
+
+        return None if known is None else known_now
+
+    def _divided(self, frame: pd.DataFrame, name: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Return the rows of a series that came under old names, and those after."""
+        dates: list[Any] = [time for time in self.names[name].values() if _is_of(time, frame)]
+        return _divided(frame, max(dates, default=None))
+
+    def _is_reused(self, old: str) -> bool:
+        """Return whether another series has an old name."""
+        return old in self.given or old in self._stored
+
+    def _earlier(self, name: str, present: str) -> dict[str, pd.DataFrame]:
+        """Return the rows that the source has under other names of a series, by old name."""
+        return {
+            old: self._parted[old][0]
+            for old in self.names[name]
+            if old in self._parted and old != present and not self._is_reused(old)
+        }
+
+    def _with_earlier(self, item: Fetched, name: str, known: Known | None) -> Fetched:
+        """Return a series with the rows of its old names, or else the stored ones."""
+        if item.frame is None:
+            return item._replace(unique_id=name)
+        stored = None if known is None else known(name)
+        early = item.frame[:0]
+        if stored is not None and len(stored.frame):
+            early, _ = self._divided(stored.frame, name)
+        for old in self.names[name]:
+            if old in self._parted and self._is_reused(old):
+                _tell_left_out(name, old, self._parted[old][0], early)
+        came = [item.frame, *self._earlier(name, item.unique_id).values()]
+        whole = pd.concat([*came, early]).drop_duplicates("ds").sort_values("ds", ignore_index=True)
+        whole.attrs = dict(item.frame.attrs)
+        times = [each["ds"] for each in came]
+        kept = whole["ds"][~whole["ds"].isin(pd.concat(times))]
+        kept = kept if item.kept is None else pd.concat([kept, item.kept])
+        return item._replace(unique_id=name, frame=whole.assign(unique_id=name), kept=kept)
 
     def _without_first(self, item: Fetched) -> Fetched:
         """Return a series without the rows of the one that had its name before."""
@@ -164,6 +173,12 @@ class Renamed:
 def renamed(names: Sequence[str], renames: Mapping[str, str]) -> list[str]:
     """Return names with the new ones in place of the old ones, each once."""
     return list(dict.fromkeys(renames.get(name, name) for name in names))
+
+
+def first_time(frame: pd.DataFrame) -> Time:
+    """Return the time of the first row."""
+    first = frame["ds"].iloc[0]
+    return first if isinstance(first, pd.Timestamp) else int(first)
 
 
 def joined_rows(earlier: pd.DataFrame, later: pd.DataFrame) -> pd.DataFrame:
@@ -188,68 +203,60 @@ def log_ratios(before: pd.DataFrame, after: pd.DataFrame) -> pd.Series:
     return pd.Series(ratios, both.index)
 
 
-def _boundary(
-    known: pd.Timestamp | int | None, before: pd.DataFrame | None, after: pd.DataFrame
-) -> pd.Timestamp | int | None:
+def _is_of(time: Time | None, frame: pd.DataFrame) -> bool:
+    """Return whether a time is of the kind of a series' times: a date, or a whole number."""
+    return time is not None and isinstance(time, int) == (frame["ds"].dtype.kind != "M")
+
+
+def _date(known: Time | None, old: pd.DataFrame | None, new: pd.DataFrame | None) -> Time | None:
     """Return the first row under a new name; None if it is not known.
 
     One that is known stays, since a source may add earlier rows under the new name later. If the
     ticker was renamed back, rows under the old name fill a gap, and the one after the gap counts.
     """
-    times = after["ds"]
-    if known is not None and isinstance(known, int) == (times.dtype.kind != "M"):
+    if new is None or new.empty or _is_of(known, new):
         return known
-    if before is not None and len(before) and before["ds"].dtype.kind == times.dtype.kind:
-        first = before["ds"].iloc[0]
-        times = times if (times == first).any() else times[times > first]
-    if times.empty:
-        return None
-    first = times.iloc[0]
-    return first if isinstance(first, pd.Timestamp) else int(first)
+    if old is not None and len(old) and _is_of(first_time(old), new):
+        first = first_time(old)
+        if not (new["ds"] == first).any():
+            new = new[new["ds"] > first]
+    return None if new.empty else first_time(new)
 
 
-def _given(
-    old: pd.DataFrame, new: pd.DataFrame | None, until: pd.Timestamp | int | None
-) -> pd.DataFrame | None:
-    """Return the rows under an old name that are of another series; None if that is not known.
+def _divided(frame: pd.DataFrame, date: Time | None) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the rows before a date, and those from it on."""
+    if not _is_of(date, frame):
+        return frame[:0], frame
+    before = frame["ds"] < date
+    return frame[before].reset_index(drop=True), frame[~before].reset_index(drop=True)
 
-    Those that repeat rows under the new name, from the first on, are not; they may be revised.
+
+def _parts(
+    old: pd.DataFrame, new: pd.DataFrame | None, date: Time | None
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the rows under an old name that are of the new one, and those of another series.
+
+    Those that repeat rows under the new name, from its first on, are neither; they may be revised.
     """
-    if until is None or isinstance(until, int) == (old["ds"].dtype.kind == "M"):
-        return None
-    own = old[old["ds"] >= until].reset_index(drop=True)
-    if new is None or own.empty:
-        return own
-    ratios = log_ratios(own, new).abs()
-    repeats = own["ds"].isin(new["ds"]) & ~own["ds"].isin(ratios.index[ratios > SAME])
-    return own[~np.logical_and.accumulate(repeats)]
+    if not _is_of(date, old):
+        return old, old[:0]
+    before, own = _divided(old, date)
+    if new is not None and len(own):
+        ratios = log_ratios(own, new).abs()
+        repeats = own["ds"].isin(new["ds"]) & ~own["ds"].isin(ratios.index[ratios > SAME])
+        own = own[~np.logical_and.accumulate(repeats)]
+    return before, own
 
 
-def _joined(
-    item: Fetched,
-    earlier: Sequence[pd.DataFrame],
-    known: Known | None,
-    since: pd.Timestamp | None,
-) -> Fetched:
-    """Return a series with the rows of its earlier names, and stored ones before all of these."""
-    frame = item.frame
-    for part in sorted(earlier, key=lambda part: part["ds"].iloc[-1], reverse=True):
-        part = part.assign(unique_id=item.unique_id)
-        frame = part if frame is None else with_lost(part[~part["ds"].isin(frame["ds"])], frame)
-    if frame is None:
-        return item
-    stored, kept = None if known is None else known(item.unique_id), None
-    if stored is not None and len(stored.frame):
-        if since is not None and not frame.empty and frame["ds"].iloc[0] > since:
-            before = stored.frame[stored.frame["ds"] < since]
-        else:
-            before = stored.frame
-        kept = before["ds"][before["ds"] < frame["ds"].iloc[0]]
-        frame = joined_rows(before, frame)
-        if not (lost := lost_from(stored.frame, frame)).empty:
-            why = why_suspect(lost, stored.frame)
-            if item.reason is not None and is_of_future(item.reason):
-                why = item.reason  # the rows are there, and are lost only by the clock
-            return Fetched(item.unique_id, None, why, suspect=True)
-    reason = None if item.frame is None else item.reason
-    return item._replace(frame=frame, reason=reason, kept=kept)
+def _tell_left_out(name: str, old: str, rows: pd.DataFrame, stored: pd.DataFrame) -> None:
+    """Say which rows under an old name, that another series has now, are not those stored."""
+    ratios = log_ratios(stored, rows) if len(stored) and len(rows) else pd.Series()
+    others = ratios.index[ratios != 0]
+    if len(others):
+        warnings.warn(
+            f"{name}: {len(others):,} rows under the name {old} are not those of {name} as stored "
+            f"({show_time(others[0])} to {show_time(others[-1])}) and are left out; if they are "
+            f"its rows, give them the name {name} in the source",
+            ForecasterWarning,
+            stacklevel=2,
+        )

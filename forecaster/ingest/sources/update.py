@@ -99,7 +99,7 @@ def _refetched(name: str, stored: pd.DataFrame, whole: pd.DataFrame) -> Fetched:
         return _whole(name, whole)
     lost = _on_scale_of(lost, stored, whole)
     both = pd.concat([whole, lost], ignore_index=True).sort_values("ds", ignore_index=True)
-    return _whole(name, both.reindex(columns=whole.columns), whole)._replace(kept=lost["ds"])
+    return _whole(name, both.reindex(columns=whole.columns), whole)
 
 
 def _on_scale_of(lost: pd.DataFrame, stored: pd.DataFrame, whole: pd.DataFrame) -> pd.DataFrame:

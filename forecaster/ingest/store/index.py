@@ -1,7 +1,7 @@
 """Read and change the index of a price store: tables in a SQLite file, with a row per series.
 
-``PRAGMA user_version`` is the version of the tables. Versions 1 and 2 were JSON, see
-:mod:`forecaster.ingest.store.manifest`.
+``PRAGMA user_version`` is the version of the tables. Version 3 had no corrections, versions 1 and 2
+were JSON; see :mod:`forecaster.ingest.store.older`.
 """
 
 import contextlib
@@ -16,12 +16,17 @@ from typing import Any, NamedTuple
 
 from forecaster.errors import StoreError
 from forecaster.ingest.store import index_file
+from forecaster.ingest.store.corrections import Corrections
 
-SCHEMA = 3
+SCHEMA = 4
 _GAPS = "gaps"  # the kind of count for missing sessions, in addition to the flags
 
 
-class NewerStore(StoreError):
+class NotRebuilt(StoreError):
+    """A store that cannot be read, and would lose something if its index were rebuilt."""
+
+
+class NewerStore(NotRebuilt):
     """A store that was written by a newer version of the program."""
 
 
@@ -36,6 +41,7 @@ class SeriesEntry(NamedTuple):
     - ``asked_from``: the first date that the source was asked for; None: all history
     - ``timezone``: the time zone of the exchange, if the source states it
     - ``fingerprint``: the fingerprint of the source when the series was read, if it has one
+    - ``corrections``: what is applied to the rows when they are read, see :class:`Corrections`
     """
 
     rows: int
@@ -48,6 +54,7 @@ class SeriesEntry(NamedTuple):
     asked_from: str | None = None
     timezone: str | None = None
     fingerprint: str | None = None
+    corrections: str | None = None
 
     @property
     def suspect(self) -> bool:
@@ -95,6 +102,7 @@ class Quarantined(NamedTuple):
     file: str | None
     reason: str
     asked_from: str | None
+    corrections: str | None = None
 
     @property
     def timezone(self) -> None:
@@ -124,13 +132,14 @@ _TABLES = {
         _POSITION, _text("name") + " UNIQUE", _number("rows"), _text("first"), _text("last"),
         _text("sha256"), _text("file"), _text("state"), _optional_text("reason"),
         _optional_text("asked_from"), _optional_text("timezone"), _optional_text("fingerprint"),
+        _optional_text("corrections"),
     ),
     "tickers": (_POSITION, _text("name")),
     "failed": (_POSITION, _text("name"), _text("reason")),
     "counts": (_text("series"), _text("kind"), _number("count"), "PRIMARY KEY (series, kind)"),
     "quarantine": (
         _POSITION, _text("series"), _optional_text("file"), _text("reason"),
-        _optional_text("asked_from"),
+        _optional_text("asked_from"), _optional_text("corrections"),
     ),
 }  # fmt: skip
 """Columns by table. Types are checked, because SQLite does not enforce the declared ones."""
@@ -233,6 +242,7 @@ class Index:
     def __init__(self, connection: sqlite3.Connection, unchecked: Path | None = None):
         self._connection, self._database = connection, _Database(connection, unchecked)
         self.series: Mapping[str, SeriesEntry] = Series(self._database)
+        self.is_older = False  # read from files of an older version
 
     @staticmethod
     def new(source: str) -> "Index":
@@ -251,10 +261,23 @@ class Index:
 
         Raises FileNotFoundError if there is none, StoreError if it is damaged, NewerStore if it
         belongs to a newer version. A forged file with a right checksum may raise StoreError later;
-        see :meth:`check`.
+        see :meth:`check`. One of version 3 is brought forward in memory.
         """
-        copy = index_file.read(path, lambda connection: _check_tables(connection, path))
-        return Index._of_memory(copy, path)
+        older = False
+
+        def check(connection: sqlite3.Connection) -> None:
+            nonlocal older
+            if connection.execute("PRAGMA user_version").fetchone() == (3,):
+                older = True
+                for table in ("series", "quarantine"):
+                    column = _optional_text("corrections")
+                    connection.execute(f"ALTER TABLE {table} ADD COLUMN {column}")
+                connection.execute(f"PRAGMA user_version = {SCHEMA}")
+            _check_tables(connection, path)
+
+        index = Index._of_memory(index_file.read(path, check), path)
+        index.is_older = older
+        return index
 
     @staticmethod
     def _of_memory(connection: sqlite3.Connection, unchecked: Path | None = None) -> "Index":
@@ -299,6 +322,23 @@ class Index:
         tickers = self._database.column("SELECT name FROM tickers ORDER BY position")
         failed = self._database.rows("SELECT name, reason FROM failed ORDER BY position")
         return Origin(fingerprint, tickers, dict(failed))
+
+    @property
+    def corrections(self) -> dict[str, Corrections]:
+        """The corrections by series, where there are any, also of series that were set aside."""
+        aside = self._database.rows(
+            "SELECT series, corrections FROM quarantine WHERE corrections IS NOT NULL "
+            "AND series NOT IN (SELECT name FROM series) ORDER BY position"
+        )
+        stored = self._database.rows(
+            "SELECT name, corrections FROM series WHERE corrections IS NOT NULL ORDER BY position"
+        )
+        return {name: Corrections.read(text) for name, text in [*aside, *stored]}
+
+    @property
+    def renames(self) -> dict[str, str]:
+        """The present name of each series by its former ones."""
+        return {old: new for new, its in self.corrections.items() for old in its.names}
 
     @property
     def quality(self) -> Quality | None:

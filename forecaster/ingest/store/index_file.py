@@ -14,6 +14,7 @@ import sqlite3
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator
+from itertools import zip_longest
 from pathlib import Path
 
 from forecaster.errors import StoreError
@@ -80,7 +81,10 @@ def changing(
 
 
 def write(path: Path, content: sqlite3.Connection) -> None:
-    """Write a whole database to a file, or replace it. Raises WriteError."""
+    """Write a whole database to a file, or replace it once it has been read back.
+
+    Raises WriteError; then the file is as before.
+    """
 
     def write_to(temporary: Path) -> None:
         with as_os_error(path), contextlib.closing(_connect(temporary, "rwc")) as connection:
@@ -89,6 +93,10 @@ def write(path: Path, content: sqlite3.Connection) -> None:
             connection.execute("BEGIN IMMEDIATE")
             _seal(connection)
             connection.execute("COMMIT")
+        with contextlib.closing(read(temporary, check_rows)) as written:
+            written.text_factory = content.text_factory
+            if any(a != b for a, b in zip_longest(content.iterdump(), written.iterdump())):
+                raise OSError("it is not read as it was written")
 
     with atomic.as_write_error(path):
         _journal(path).unlink(missing_ok=True)  # SQLite would apply it to the new file

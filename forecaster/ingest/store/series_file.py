@@ -11,6 +11,7 @@ import pandas as pd
 
 from forecaster.files import read_parquet_file
 from forecaster.home import file_name
+from forecaster.ingest.store.corrections import Corrections
 from forecaster.ingest.store.index import SeriesEntry
 from forecaster.series import show_time
 
@@ -46,12 +47,20 @@ class Encoded(NamedTuple):
 
 
 def encode(
-    name: str, frame: pd.DataFrame, *, asked_from: str | None = None, timezone: str | None = None
+    name: str,
+    frame: pd.DataFrame,
+    *,
+    asked_from: str | None = None,
+    timezone: str | None = None,
+    corrections: Corrections | None = None,
 ) -> Encoded:
     """Encode a series as a file of the store; the same content gives the same bytes.
 
     The file also holds the rest of the index entry, so that a lost index can be rebuilt from files,
     and the frame's ``attrs["units"]``.
+
+    - ``frame``: the rows as they were delivered
+    - ``corrections``: what is applied to them when they are read
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -59,6 +68,8 @@ def encode(
     described: dict[str, Any] = {"name": name, "asked_from": asked_from, "timezone": timezone}
     if units := frame.attrs.get(UNITS):
         described[UNITS] = units
+    if corrections and (text := corrections.text()):
+        described["corrections"] = text
     columns = {column: pa.array(frame[column]) for column in frame if column != "unique_id"}
     ids = pa.DictionaryArray.from_arrays(np.zeros(len(frame), np.int32), [name]).cast(pa.string())
     table = pa.table({"unique_id": ids, **columns})
@@ -84,7 +95,7 @@ def described_by(raw: bytes, file: str) -> tuple[str, SeriesEntry]:
 
 
 def decode(raw: bytes) -> pd.DataFrame:
-    """Return a series from the content of its file, as :func:`encode` takes it."""
+    """Return the delivered rows from the content of a file, as :func:`encode` takes them."""
     table = read_parquet_file(raw)
     frame = table.to_pandas()
     described = json.loads((table.schema.metadata or {}).get(_META, b"{}"))
@@ -102,6 +113,7 @@ def _entry(raw: bytes, file: str, described: dict[str, Any], times: pd.Series) -
         sha256=sha256(raw),
         asked_from=described["asked_from"],
         timezone=described["timezone"],
+        corrections=described.get("corrections"),
     )
 
 
@@ -127,8 +139,8 @@ def sha256(raw: bytes) -> str:
     return hashlib.sha256(raw).hexdigest()
 
 
-def arrays(raw: bytes) -> Arrays:
-    """Return a series' file as arrays.
+def arrays(raw: bytes, corrections: Corrections) -> Arrays:
+    """Return a series' file as arrays, corrected.
 
     The hash of the bytes must be known to be right. So the checksums and sizes of pages, which
     :func:`read_parquet_file` verifies, are not: that would take twice as long as reading them.
@@ -146,9 +158,11 @@ def arrays(raw: bytes) -> Arrays:
         if not channels:
             raise ValueError("no column but ds")
         values = np.empty((len(table), len(channels)))
+        times = table.column("ds").to_numpy()
         for number, channel in enumerate(channels):
             values[:, number] = table.column(channel).to_numpy()
-        times = table.column("ds").to_numpy()
+            if (factor := corrections.factor(channel, times)) is not None:
+                values[:, number] *= factor
     except (pa.ArrowException, KeyError) as error:
         raise ValueError(str(error)) from error
     if times.dtype.kind == "M":

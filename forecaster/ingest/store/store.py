@@ -1,15 +1,17 @@
 """Read and update a price store: a Parquet file for each series, and an index of them.
 
-    prices/<source>/<series>.<hash>.parquet   unique_id, ds, channels...; page checksums
-    prices/<source>/index.sqlite              file, rows, first, last and SHA-256 of each series
+    prices/<source>/<series>.<hash>.parquet   unique_id, ds, channels... as they were delivered
+    prices/<source>/index.sqlite              file, rows, SHA-256, corrections... of each series
     prices/<source>/quarantine/               damaged files, kept aside
     prices/<source>/.lock                     held by the process that updates the store
 
 The new file of a series is written beside the old one, and is valid once the index names it. The
 index changes in one transaction, so an interruption leaves either the old state or the new one.
 
-Stores of versions 1 and 2 have a manifest.json as index. Locking such a store converts it to
-SQLite. While a manifest exists, it is the valid index, even beside an index.sqlite.
+Rows are stored as they were delivered; reading a series applies its corrections, which are in its
+entry of the index, and in its file so that a lost index can be rebuilt.
+
+Locking a store of an older version converts it, see :mod:`forecaster.ingest.store.older`.
 """
 
 import contextlib
@@ -17,6 +19,7 @@ import dataclasses
 import errno
 import itertools
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,12 +27,14 @@ from typing import TypeVar
 
 import pandas as pd
 
-from forecaster.errors import StoreError, WriteError
+from forecaster.errors import ForecasterWarning, StoreError, WriteError
 from forecaster.files import atomic, locked_folder, read_parquet_file, read_plain
 from forecaster.home import INDEX, MANIFEST, Home
+from forecaster.ingest.store import older
+from forecaster.ingest.store.corrections import Corrections
 from forecaster.ingest.store.index import (
     Index,
-    NewerStore,
+    NotRebuilt,
     Origin,
     Quality,
     Quarantined,
@@ -37,7 +42,6 @@ from forecaster.ingest.store.index import (
     is_index,
     is_later,
 )
-from forecaster.ingest.store.manifest import is_manifest, read_manifest
 from forecaster.ingest.store.series_file import (
     FLAGS_FILE,
     Arrays,
@@ -91,7 +95,7 @@ class Store:
         """Open a store for writing. A damaged index is rebuilt when the store is locked."""
         try:
             return Store.open(home, source)
-        except NewerStore:
+        except NotRebuilt:
             raise
         except StoreError:
             return Store(home.store(source), Index.new(source))
@@ -176,11 +180,11 @@ class Store:
         try:
             self.index = _read_index(self.folder)
             self.index.check()
-            if (self.folder / MANIFEST).exists():
-                with contextlib.suppress(WriteError):  # the manifest remains valid
+            if self.index.is_older:
+                with contextlib.suppress(WriteError):  # the older files remain valid
                     self._write_whole()
             return
-        except NewerStore:
+        except NotRebuilt:
             raise
         except FileNotFoundError:
             if not self._series_files():
@@ -191,15 +195,35 @@ class Store:
         self.index.put(self._recovered())
         aside = [] if broken is None else [self._move_aside(broken, broken, why, copy=True)]
         self.index.set_aside([*aside, *self._move_strangers_aside(why)])
+        older.add_corrections(self.index, self.folder)
         self._write_whole()
 
     def _write_whole(self) -> None:
-        """Replace the whole index on disk, and remove a manifest."""
+        """Replace the whole index on disk, and then remove the files of older versions.
+
+        Series with corrections are written again, to have them in their files, too.
+        """
+        left = older.older_files(self.folder)
+        if left:
+            for name, its in self.index.corrections.items():
+                with contextlib.suppress(KeyError, StoreError):
+                    self.correct(name, its)
+            self.index.put(self._written)
+            self._written = {}
         self.index.write(self.folder / INDEX)
-        if (self.folder / MANIFEST).exists():
-            atomic.remove_file(self.folder / MANIFEST)
+        self.index.is_older = False
+        if pending := older.unfinished_renaming(self.index, self.folder):
+            warnings.warn(
+                f"the renaming of {pending[0]} to {pending[1]} was interrupted before it changed "
+                f"anything; run `forecaster tickers rename {' '.join(pending)}` again",
+                ForecasterWarning,
+                stacklevel=2,
+            )
+        for path in left:
+            atomic.remove_file(path)
+        if left:
             with atomic.as_write_error(self.folder):
-                atomic.sync(self.folder)  # the manifest must not return once the index has changed
+                atomic.sync(self.folder)  # they must not return once the index has changed
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[Index]:
@@ -208,7 +232,7 @@ class Store:
             self.folder.mkdir(parents=True, exist_ok=True)
             atomic.sync(self.folder)  # files must be on disk before the index names them
         path = self.folder / INDEX
-        if not path.exists() or (self.folder / MANIFEST).exists():
+        if not path.exists() or self.index.is_older or older.older_files(self.folder):
             with contextlib.suppress(FileNotFoundError):
                 self.index = _read_index(self.folder)
             self._write_whole()
@@ -226,6 +250,21 @@ class Store:
     ) -> None:
         """Write one series to the store; it is valid after :meth:`commit`."""
         self.write_encoded(encode(name, frame, asked_from=asked_from, timezone=timezone))
+
+    def correct(self, name: str, corrections: Corrections) -> None:
+        """Give a stored series other corrections, valid after :meth:`commit`.
+
+        Raises KeyError if it is not stored, StoreError if its file is damaged.
+        """
+        entry = self.index.series[name]
+        series = encode(
+            name, self.read_delivered(name), asked_from=entry.asked_from, timezone=entry.timezone,
+            corrections=corrections,
+        )  # fmt: skip
+        self.write_file_of(series)
+        self._written[name] = series.entry._replace(
+            fingerprint=entry.fingerprint, state=entry.state, reason=entry.reason
+        )
 
     def write_encoded(self, series: Encoded, fingerprint: str | None = None) -> None:
         """Write a series that is already encoded; it is valid after :meth:`commit`.
@@ -369,7 +408,8 @@ class Store:
         records = []
         for name, why in damaged.items():
             entry = self.index.series[name]
-            records.append(self._move_aside(name, entry.file, why, asked_from=entry.asked_from))
+            aside = self._move_aside(name, entry.file, why, asked_from=entry.asked_from)
+            records.append(aside._replace(corrections=entry.corrections))
             self._written.pop(name, None)
         with self._changing() as index:
             index.remove(damaged)
@@ -413,8 +453,17 @@ class Store:
         return self.index.digest(names)
 
     def read_one(self, name: str) -> pd.DataFrame:
-        """Return one series; errors as in :meth:`read`."""
-        return self._decoded(name, decode)
+        """Return one series, corrected; errors as in :meth:`read`."""
+        return self._decoded(name, lambda raw, its: its.applied(decode(raw)))
+
+    def read_delivered(self, name: str) -> pd.DataFrame:
+        """Return the rows of a series as they were delivered; errors as in :meth:`read`."""
+        return self._decoded(name, lambda raw, _: decode(raw))
+
+    def corrections_of(self, name: str) -> Corrections:
+        """Return the corrections of a series, also of one that was set aside."""
+        entry = self.index.known(name)
+        return Corrections.read(None if entry is None else entry.corrections)
 
     def read_arrays(self, names: Sequence[str]) -> tuple[dict[str, Arrays], dict[str, str]]:
         """Return series as arrays, and the reason for each series that cannot be read."""
@@ -426,11 +475,11 @@ class Store:
         """Yield the schemas of the series that can be read."""
         for name in names:
             with contextlib.suppress(StoreError):
-                yield self._decoded(name, schema_of)
+                yield self._decoded(name, lambda raw, _: schema_of(raw))
 
     def channels(self, name: str) -> int:
         """Return the number of channels of a series; errors as in :meth:`read`."""
-        return len(self._decoded(name, schema_of).channels)
+        return len(self._decoded(name, lambda raw, _: schema_of(raw)).channels)
 
     def _arrays(self, name: str) -> Arrays | str:
         try:
@@ -471,17 +520,20 @@ class Store:
         flags.attrs["rules"] = int((table.schema.metadata or {}).get(b"rules", 1))
         return flags
 
-    def _decoded(self, name: str, decode: Callable[[bytes], _T]) -> _T:
-        """Return ``decode`` of the bytes of a series' file; errors as in :meth:`read`."""
-        raw = self._raw(name)
+    def _decoded(self, name: str, decode: Callable[[bytes, Corrections], _T]) -> _T:
+        """Return ``decode`` of a series' file and its corrections; errors as in :meth:`read`."""
+        raw, corrections = self._raw(name)
         try:
-            return decode(raw)
+            return decode(raw, Corrections.read(corrections))
         except (OSError, ValueError) as error:
             path = self.path_of(self.index.series[name].file)
             raise StoreError(f"{path}: cannot be read: {error}. {_AGAIN}") from error
 
-    def _raw(self, name: str, entry: SeriesEntry | None = None) -> bytes:
-        """Return the bytes of a series' file, checked against its hash. Raises StoreError."""
+    def _raw(self, name: str, entry: SeriesEntry | None = None) -> tuple[bytes, str | None]:
+        """Return the bytes of a series' file, checked against its hash, and its corrections.
+
+        Raises StoreError.
+        """
         entry = entry or self.index.series[name]
         path = self.path_of(entry.file)
         try:
@@ -495,7 +547,7 @@ class Store:
             raise StoreError(
                 f"{path}: damaged; its content is not what was written ({len(raw)} bytes). {_AGAIN}"
             )
-        return raw
+        return raw, entry.corrections
 
     def _committed(self, name: str) -> SeriesEntry | None:
         """Return a series' entry on disk; None if it cannot be read."""
@@ -513,15 +565,22 @@ def _of_each(function: Callable[[str], _T], names: Sequence[str]) -> Iterator[tu
 
 def is_store(folder: Path) -> bool:
     """Return whether a folder is a price store, judged from the beginning of its index."""
-    return is_index(folder / INDEX) or is_manifest(folder / MANIFEST)
+    return is_index(folder / INDEX) or older.is_manifest(folder / MANIFEST)
 
 
 def _read_index(folder: Path) -> Index:
-    """Read a store's index, a manifest if there is one; errors as in :meth:`Index.read`."""
+    """Read a store's index, that of an older version if there is one.
+
+    Errors as in :meth:`Index.read`.
+    """
     try:
-        return read_manifest(folder / MANIFEST)
+        index = older.read_manifest(folder / MANIFEST)
     except FileNotFoundError:
-        return Index.read(folder / INDEX)
+        index = Index.read(folder / INDEX)
+    if older.older_files(folder):
+        older.add_corrections(index, folder)
+        index.is_older = True
+    return index
 
 
 def _index_of(folder: Path) -> Path:

@@ -21,7 +21,6 @@ from forecaster.ingest import (
     masked_rows,
     panel_from_store,
     proposed_of,
-    read_renames,
 )
 from forecaster.series import Layout, Panel, show_time
 from forecaster.skipped import Kind, Skipped
@@ -208,9 +207,9 @@ def under_new_names(home: Home, run: OpenRun) -> OpenRun:
     source = run.provenance.get("source")
     if source is None or not home.store(source).exists():
         return run
-    renames = read_renames(home.store(source))
+    store = Store.open(home, source)
+    renames = store.index.renames
     if renames:
-        store = Store.open(home, source)
         given = [name for name in renames if name in store]  # to other series, since the renaming
         until = run.fitted_until if given else {}
         for name in given:

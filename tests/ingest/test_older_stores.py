@@ -5,14 +5,19 @@ import json
 import os
 import shutil
 import stat
+from unittest.mock import Mock
 
+import numpy as np
 import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.errors import StoreError, WriteError
+from forecaster.errors import ForecasterWarning, StoreError, WriteError
 from forecaster.home import INDEX, MANIFEST, Home
 from forecaster.ingest import Store, export_prices, ingest, open_source
+from forecaster.ingest.store import index_file
+from forecaster.ingest.store import store as module
+from forecaster.ingest.store.corrections import Adjustment
 from forecaster.ingest.store.index import (
     Index,
     NewerStore,
@@ -21,9 +26,9 @@ from forecaster.ingest.store.index import (
     Quarantined,
     SeriesEntry,
 )
-from forecaster.ingest.store.manifest import read_manifest
+from forecaster.ingest.store.older import older_files, read_manifest
 from tests.conftest import prices, run
-from tests.ingest.older import as_version, contents
+from tests.ingest.older import as_version, contents, with_corrections
 
 VERSION_2 = """{
  "sha256": "HASH",
@@ -103,17 +108,19 @@ def test_version_1_is_read_and_a_newer_one_refused(tmp_path):
         read_manifest(path)
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, 2, 3])
 def test_who_locks_an_older_store_moves_it_over(tmp_path, store, version):
     before, frame = contents(store.index), store.read(["AAPL", "KO"])
     as_version(version, store.folder)
     old = Store.open(Home(tmp_path), "simulated")
     pd.testing.assert_frame_equal(old.read(["AAPL", "KO"]), frame)
-    if version == 2:
+    if version > 1:
         assert contents(old.index) == before
-    assert (store.folder / MANIFEST).exists()  # opening alone writes nothing
+    assert old.index.is_older  # opening alone writes nothing
+    assert Store.open(Home(tmp_path), "simulated").index.is_older
     export_prices(Home(tmp_path), tmp_path / "out.csv")
     assert not (store.folder / MANIFEST).exists()
+    assert not Store.open(Home(tmp_path), "simulated").index.is_older
     moved = Index.read(store.folder / INDEX)
     assert contents(moved) == contents(old.index)
     again = ingest(Home(tmp_path), open_source("simulated"), ["AAPL", "KO", "GE"]).store
@@ -153,7 +160,7 @@ def test_an_older_store_that_may_only_be_read_is_read_and_stays(tmp_path, store)
     assert (store.folder / MANIFEST).exists() and not (store.folder / INDEX).exists()
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, 2, 3])
 def test_a_disk_without_room_for_the_move_is_read_on(tmp_path, store, version, monkeypatch):
     as_version(version, store.folder)
     full = OSError(28, "No space left on device")
@@ -163,7 +170,7 @@ def test_a_disk_without_room_for_the_move_is_read_on(tmp_path, store, version, m
 
     monkeypatch.setattr(Index, "write", no_room)
     assert export_prices(Home(tmp_path), tmp_path / "out.csv") > 0
-    assert (store.folder / MANIFEST).exists()
+    assert Store.open(Home(tmp_path), "simulated").index.is_older
 
 
 @pytest.mark.parametrize("version", [None, 1, 2])
@@ -176,3 +183,114 @@ def test_the_folder_of_the_data_may_hold_a_home_of_any_version(tmp_path, version
     panel = fc.load_panel(f"files:{tmp_path}")
     assert panel.ids == ("AAA",) and not panel.skipped
     shutil.rmtree(folder)
+
+
+SPLIT = "2020-03-02"
+
+
+def raw(rows: int = 60) -> pd.DataFrame:
+    """A split that the source leaves out of earlier rows, beside a ticker without one."""
+    table = prices("NEW", 70).head(rows)
+    table.loc[table["date"] >= SPLIT, ["open", "high", "low", "close"]] /= 4
+    return pd.concat([table, prices("AAA", 70).head(rows)])
+
+
+@pytest.fixture
+def version_3(tmp_path) -> Store:
+    """NEW was called OLD; its rows before the split were adjusted where they are stored."""
+    path = tmp_path / "p.csv"
+    raw().to_csv(path, index=False)
+    store = ingest(Home(tmp_path / "home"), open_source(f"files:{path}"), None).store
+    frame = store.read_one("NEW")
+    before = frame["ds"] < SPLIT
+    for name in ("open", "high", "low", "close"):
+        frame[name] = frame[name].mask(before, frame[name] / 4)
+    store.write("NEW", frame)
+    store.commit()
+    as_version(3, store.folder)
+    with_corrections(
+        store.folder,
+        adjustments={"NEW": [[SPLIT, 0.25, False, "0" * 64], ["2020-01-20", 1.0, False]]},
+        renames={"OLD": "NEW", "OLDER": "NEW"},
+        renamed_until={"OLD": "2020-02-03T00:00:00"},
+        renamed_since={"NEW": "2020-02-03T00:00:00"},
+    )
+    return Store.open(Home(tmp_path / "home"), store.source)
+
+
+def closes(store: Store) -> np.ndarray:
+    return store.read_one("NEW")["close"].to_numpy()
+
+
+def check_version_3(store: Store) -> None:
+    its = store.corrections_of("NEW")
+    assert its.adjustments == (
+        Adjustment(SPLIT, 0.25, split=False),
+        Adjustment("2020-01-20", 1.0, split=False),
+    )
+    assert its.names == {"OLD": pd.Timestamp("2020-02-03"), "OLDER": None}
+    assert store.index.renames == {"OLD": "NEW", "OLDER": "NEW"}
+
+
+def test_version_3_keeps_its_adjustments_and_renames(tmp_path, version_3):
+    before, home = closes(version_3), Home(tmp_path / "home")
+    check_version_3(version_3)
+    assert len(older_files(version_3.folder)) == 4  # opening alone writes nothing
+    with version_3.locked():
+        assert not older_files(version_3.folder)
+    for store in (version_3, Store.open(home, version_3.source)):
+        check_version_3(store)
+        np.testing.assert_array_equal(closes(store), before)
+    (version_3.folder / INDEX).unlink()  # they are in the files of the series as well
+    anew = Store.open_or_recover(home, version_3.source)
+    with anew.locked():
+        check_version_3(anew)
+    raw(61).to_csv(tmp_path / "p.csv", index=False)
+    with pytest.warns(ForecasterWarning, match=f"NEW: .. rows before {SPLIT} came unadjusted"):
+        store = ingest(home, open_source(version_3.source), None).store
+    np.testing.assert_allclose(closes(store)[:-1], before)
+
+
+@pytest.mark.parametrize("step", ["write", "not read back", "remove_file"])
+def test_a_conversion_that_is_killed_or_fails_loses_nothing(version_3, monkeypatch, step):
+    before = closes(version_3)
+    with monkeypatch.context() as patch:
+        if step == "not read back":
+            patch.setattr(index_file, "zip_longest", lambda *_: [(1, 2)])
+            with version_3.locked():  # the older files remain valid
+                assert len(older_files(version_3.folder)) == 4
+        else:
+            owner = Index if step == "write" else module.atomic
+            patch.setattr(owner, step, Mock(side_effect=KeyboardInterrupt))
+            with pytest.raises(KeyboardInterrupt), version_3.locked():
+                pass
+    for _ in range(2):
+        store = Store(version_3.folder, module._read_index(version_3.folder))
+        check_version_3(store)
+        np.testing.assert_array_equal(closes(store), before)
+        with store.locked():
+            assert not older_files(store.folder)
+
+
+def test_what_version_3_had_begun_is_finished_or_said(version_3):
+    """An adjustment whose rows were not written, and a renaming before and after they were."""
+    before, entry = closes(version_3), version_3.index.series["NEW"]
+    with_corrections(
+        version_3.folder,
+        adjustments={"GONE": [[SPLIT, 4, True, entry.sha256]]},
+        renaming=["GONE", "NEW"],
+    )
+    store = Store(version_3.folder, module._read_index(version_3.folder))
+    assert set(store.index.renames) == {"OLD", "OLDER", "GONE"}
+    earlier = (store.read_one("NEW")["ds"] < SPLIT).to_numpy()
+    np.testing.assert_allclose(closes(store), np.where(earlier, before * 4, before))
+    with_corrections(version_3.folder, renaming=["AAA", "NEW"])
+    with pytest.warns(ForecasterWarning, match="rename AAA NEW` again"), version_3.locked():
+        assert set(version_3.ids) == {"NEW", "AAA"}
+
+
+def test_a_damaged_file_of_version_3_is_named_and_nothing_is_rebuilt(tmp_path, version_3):
+    (version_3.folder / "adjustments.json").write_text("[]")
+    for open_it in (Store.open, Store.open_or_recover):
+        with pytest.raises(StoreError, match=r"adjustments\.json: cannot be read.*; remove it"):
+            open_it(Home(tmp_path / "home"), version_3.source)
