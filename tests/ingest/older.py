@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import json
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,15 @@ def as_version(version: int, folder: Path) -> None:
     text = {1: _version_1, 2: _version_2}[version](index)
     (folder / MANIFEST).write_text(text)
     (folder / INDEX).unlink()
+
+
+@contextlib.contextmanager
+def changing(path: Path) -> Iterator[Index]:
+    """An index that is changed in the block, and then written."""
+    index = Index.read(path)
+    index.check()
+    yield index
+    index.write(path)
 
 
 def with_corrections(folder: Path, **files: object) -> None:

@@ -165,7 +165,7 @@ def test_a_disk_without_room_for_the_move_is_read_on(tmp_path, store, version, m
     as_version(version, store.folder)
     full = OSError(28, "No space left on device")
 
-    def no_room(self, path):
+    def no_room(self, path, **_):
         raise WriteError("full") from full
 
     monkeypatch.setattr(Index, "write", no_room)

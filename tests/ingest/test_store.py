@@ -12,10 +12,9 @@ from forecaster.errors import DataError, StoreError, WriteError
 from forecaster.home import Home, file_name
 from forecaster.ingest import Store, ingest, open_source, panel_from_store
 from forecaster.ingest.sources.source import Fetched
-from forecaster.ingest.store.index import Index
 from forecaster.skipped import Kind, Skipped
 from tests.conftest import prices
-from tests.ingest.older import contents
+from tests.ingest.older import changing, contents
 
 
 @pytest.fixture
@@ -101,7 +100,7 @@ def test_files_outside_of_the_store_are_left_alone(tmp_path, store, file):
     """Whatever an index says: its checksum tells damage, not forgery."""
     (store.folder.parent / "out").write_text("kept")
     entry = store.index.series["KO"]
-    with Index.changing(store.folder / "index.sqlite") as index:
+    with changing(store.folder / "index.sqlite") as index:
         index.put({"KO": entry._replace(file=file)})
     forged = Store.open(Home(tmp_path), "simulated")
     with pytest.raises(StoreError, match="outside of it"):
@@ -112,7 +111,7 @@ def test_files_outside_of_the_store_are_left_alone(tmp_path, store, file):
 
 
 def test_a_newer_store_is_refused(tmp_path, store):
-    with Index.changing(store.folder / "index.sqlite") as index:
+    with changing(store.folder / "index.sqlite") as index:
         index._connection.execute("PRAGMA user_version = 5")
     with pytest.raises(StoreError, match=r"version 5 of the store; this program reads .* 4\. Upd"):
         Store.open(Home(tmp_path), "simulated")

@@ -87,7 +87,7 @@ class Corrections(NamedTuple):
                 Adjustment(str(time), float(factor), bool(split), tuple((a, b) for a, b in rows))
                 for time, factor, split, rows in content["adjustments"]
             )
-            names = {name: _as_time(time) for name, time in content["names"].items()}
+            names = {name: as_time(time) for name, time in content["names"].items()}
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise StoreError(
                 f"the corrections of a series cannot be read: {error}. Restore the store from a "
@@ -232,5 +232,6 @@ def _nearest_factors(gap: np.ndarray, factors: np.ndarray) -> np.ndarray:
     return chosen
 
 
-def _as_time(value: str | int | None) -> Time | None:
+def as_time(value: str | int | None) -> Time | None:
+    """Return a time from its text; a number, and None, as they are."""
     return pd.Timestamp(value) if isinstance(value, str) else value

@@ -4,7 +4,6 @@
 were JSON; see :mod:`forecaster.ingest.store.older`.
 """
 
-import contextlib
 import functools
 import hashlib
 import sqlite3
@@ -237,7 +236,7 @@ class Series(Mapping[str, SeriesEntry]):
 
 
 class Index:
-    """The contents of an index: a copy in memory, or the file itself within a transaction."""
+    """The contents of an index: a copy in memory, which is written as a whole."""
 
     def __init__(self, connection: sqlite3.Connection, unchecked: Path | None = None):
         self._connection, self._database = connection, _Database(connection, unchecked)
@@ -285,24 +284,12 @@ class Index:
         weakref.finalize(index._database, connection.close)
         return index
 
-    @staticmethod
-    @contextlib.contextmanager
-    def changing(path: Path) -> Iterator["Index"]:
-        """Yield the index in a file, to be changed in one transaction.
+    def write(self, path: Path, *, read_back: bool = False) -> None:
+        """Write the whole index to a file, or replace it. Raises WriteError.
 
-        Raises StoreError if the file is damaged, WriteError if it cannot be written.
+        ``read_back``: replace the file before only if the new one is read as it was written
         """
-
-        def check(connection: sqlite3.Connection) -> None:
-            _check_tables(connection, path)
-            index_file.check_rows(connection)
-
-        with index_file.changing(path, check) as connection:
-            yield Index(connection)
-
-    def write(self, path: Path) -> None:
-        """Write the whole index to a file, or replace it. Raises WriteError."""
-        index_file.write(path, self._connection)
+        index_file.write(path, self._connection, read_back=read_back)
 
     def check(self) -> None:
         """Check the types of all rows now, before they are needed. Raises StoreError."""

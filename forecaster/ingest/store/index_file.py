@@ -1,8 +1,8 @@
-"""Read, change and write the file of an index: SQLite with a checksum, whole or not at all.
+"""Read and write the file of an index: SQLite with a checksum, whole or not at all.
 
 ``PRAGMA application_id`` is a checksum of all other bytes, because SQLite itself does not notice a
 flipped byte. A reader copies the whole file into memory, so that later changes do not affect it. A
-writer changes the file in one transaction.
+writer replaces the file. It must hold the lock of the store.
 
 Knows no tables: ``check(connection)`` raises ValueError if they are not as expected.
 """
@@ -25,10 +25,7 @@ _HEADER_BYTES = 100
 # Journal mode; reading in the other mode, a write-ahead log, creates files.
 _ROLLBACK_JOURNAL = b"\1\1"
 _MOST_BYTES = 2**30  # maximum size of an index, which is enough for about four million series
-_WAIT = {"ro": 2.0, "rw": 60.0, "rwc": 60.0}  # seconds for a lock, by SQLite's mode of opening
-_TRIES = 3
-_CAN_SERIALIZE = hasattr(sqlite3.Connection, "serialize")  # some builds before SQLite 3.36 lack it
-_UNSEALED = bytes(4)
+_UNSEALED = bytes(4)  # as some builds left an index of version 3
 
 
 def read(path: Path, check: Callable[[sqlite3.Connection], None]) -> sqlite3.Connection:
@@ -36,70 +33,44 @@ def read(path: Path, check: Callable[[sqlite3.Connection], None]) -> sqlite3.Con
 
     Raises FileNotFoundError if there is no file, StoreError if it is damaged.
     """
-    for remaining in reversed(range(_TRIES)):  # another process may be rolling back
+    try:
+        raw = _content(path)
+        copy = in_memory()
         try:
-            _check_header(path)
-            with _open_to_read(path) as (connection, file):
-                copy = _copy_in_memory(connection, file)
-        except FileNotFoundError:
-            raise
-        except (OSError, ValueError, sqlite3.Error) as error:
-            if not remaining:
-                raise damaged(path, str(error)) from error
-            continue
-        try:
+            _load(copy, raw)
             check(copy)
-            return copy
-        except BaseException as error:
+        except BaseException:
             copy.close()
-            if isinstance(error, ValueError | sqlite3.Error):
-                raise damaged(path, str(error)) from error
             raise
-    raise AssertionError
+        return copy
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, sqlite3.Error) as error:
+        raise damaged(path, str(error)) from error
 
 
-@contextlib.contextmanager
-def changing(
-    path: Path, check: Callable[[sqlite3.Connection], None]
-) -> Iterator[sqlite3.Connection]:
-    """Yield a connection to change a file in one transaction, which the end of the block commits.
+def write(path: Path, content: sqlite3.Connection, *, read_back: bool = False) -> None:
+    """Write a whole database to a file, or replace it. Raises WriteError; then it is as before.
 
-    Raises StoreError if the file is damaged, WriteError if it cannot be written.
-    """
-    with atomic.as_write_error(path), as_os_error(path):
-        _check_header(path)
-        with contextlib.closing(_connect(path, "rw")) as connection:
-            connection.execute("PRAGMA synchronous = EXTRA")
-            connection.execute("BEGIN IMMEDIATE")
-            if _CAN_SERIALIZE:
-                _check_seal(connection.serialize())  # a new checksum would hide damage
-            check(connection)
-            yield connection
-            _seal(connection)
-            connection.execute("COMMIT")
-        atomic.sync(path.parent)  # some builds of SQLite do not sync the folder
-
-
-def write(path: Path, content: sqlite3.Connection) -> None:
-    """Write a whole database to a file, or replace it once it has been read back.
-
-    Raises WriteError; then the file is as before.
+    ``read_back``: read the file first, and do not replace the one before if they differ
     """
 
     def write_to(temporary: Path) -> None:
-        with as_os_error(path), contextlib.closing(_connect(temporary, "rwc")) as connection:
+        with as_os_error(path), contextlib.closing(sqlite3.connect(temporary)) as connection:
             connection.execute("PRAGMA journal_mode = MEMORY")
             content.backup(connection)
-            connection.execute("BEGIN IMMEDIATE")
-            _seal(connection)
-            connection.execute("COMMIT")
-        with contextlib.closing(read(temporary, check_rows)) as written:
-            written.text_factory = content.text_factory
-            if any(a != b for a, b in zip_longest(content.iterdump(), written.iterdump())):
-                raise OSError("it is not read as it was written")
+        with temporary.open("r+b") as file:
+            seal = _checksum(file.read())
+            file.seek(68)
+            file.write(seal)
+        if read_back:
+            with contextlib.closing(read(temporary, lambda _: None)) as written:
+                written.text_factory = content.text_factory
+                if any(a != b for a, b in zip_longest(content.iterdump(), written.iterdump())):
+                    raise OSError("it is not read as it was written")
 
     with atomic.as_write_error(path):
-        _journal(path).unlink(missing_ok=True)  # SQLite would apply it to the new file
+        _journal(path).unlink(missing_ok=True)  # of version 3; SQLite would apply it to this one
     atomic.write_file(path, write_to)
 
 
@@ -134,8 +105,8 @@ def as_os_error(path: Path) -> Iterator[None]:
         raise damaged(path, str(error)) from error
 
 
-def _check_header(path: Path) -> None:
-    """Raise ValueError unless a file's size and header are those of an index."""
+def _content(path: Path) -> bytes:
+    """Return the bytes of a file. Raises ValueError unless they are those that were written."""
     with path.open("rb") as file:
         header = file.read(_HEADER_BYTES)
         size = file.seek(0, os.SEEK_END)
@@ -145,46 +116,41 @@ def _check_header(path: Path) -> None:
         raise ValueError("its header is not what was written")
     if size > _MOST_BYTES:
         raise ValueError(f"it has {size:,} bytes, more than {_MOST_BYTES:,}")
+    raw = _rolled_back(path) if _journal(path).exists() else path.read_bytes()
+    size = int.from_bytes(raw[16:18], "big") * int.from_bytes(raw[28:32], "big")
+    sealed = raw[68:72] in (_UNSEALED, _checksum(raw))
+    if not sealed or raw[24:28] != raw[92:96] or len(raw) != size:
+        raise ValueError("its content is not what was written")
+    return raw
 
 
 def _journal(path: Path) -> Path:
-    """Return the file in which SQLite keeps pages that a transaction has replaced."""
+    """Return the file in which SQLite kept pages that a transaction replaced, in version 3."""
     return path.with_name(f"{path.name}-journal")
 
 
-@contextlib.contextmanager
-def _open_to_read(path: Path) -> Iterator[tuple[sqlite3.Connection, Path]]:
-    """Yield a connection with a read transaction, and the file that it reads.
-
-    The file is a copy if the original cannot be locked, as on some network disks, or if a killed
-    process left a transaction, since a rollback would write. The checksum shows whether the copy is
-    whole.
-    """
-    file = path
-    with contextlib.ExitStack() as stack:
-        connection = stack.enter_context(contextlib.closing(_connect(path, "ro")))
-        try:
-            _begin_to_read(connection)
-        except sqlite3.OperationalError:
-            file = Path(stack.enter_context(tempfile.TemporaryDirectory())) / path.name
-            shutil.copyfile(path, file)
-            # There is no journal, or it was removed meanwhile.
-            with contextlib.suppress(FileNotFoundError):
-                shutil.copyfile(_journal(path), _journal(file))
-            private = _connect(file, "rw", "&nolock=1")
-            connection = stack.enter_context(contextlib.closing(private))
-            _begin_to_read(connection)
-        yield connection, file
+def _rolled_back(path: Path) -> bytes:
+    """Return the bytes of a file without the transaction of a process that was killed."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / path.name
+        shutil.copyfile(path, file)
+        with contextlib.suppress(FileNotFoundError):  # it was removed meanwhile
+            shutil.copyfile(_journal(path), _journal(file))
+        with contextlib.closing(_hardened(sqlite3.connect(file))) as connection:
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
+        return file.read_bytes()
 
 
-def _begin_to_read(connection: sqlite3.Connection) -> None:
-    connection.execute("BEGIN")
-    connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
-
-
-def _connect(path: Path, mode: str, more: str = "") -> sqlite3.Connection:
-    uri = f"{path.absolute().as_uri()}?mode={mode}{more}"
-    return _hardened(sqlite3.connect(uri, uri=True, timeout=_WAIT[mode], isolation_level=None))
+def _load(connection: sqlite3.Connection, raw: bytes) -> None:
+    """Load the bytes of a database into memory."""
+    if hasattr(connection, "deserialize"):
+        connection.deserialize(raw)
+        return
+    with tempfile.TemporaryDirectory() as folder:  # some builds before SQLite 3.36
+        file = Path(folder) / "index"
+        file.write_bytes(raw)
+        with contextlib.closing(_hardened(sqlite3.connect(file))) as copy:
+            copy.backup(connection)
 
 
 def _hardened(connection: sqlite3.Connection) -> sqlite3.Connection:
@@ -195,46 +161,13 @@ def _hardened(connection: sqlite3.Connection) -> sqlite3.Connection:
     return connection
 
 
-def _copy_in_memory(connection: sqlite3.Connection, file: Path) -> sqlite3.Connection:
-    """Return a copy in memory of a file, which a read transaction of the connection has locked."""
-    copy = in_memory()
-    if _CAN_SERIALIZE:
-        raw = file.read_bytes()  # ten times as fast as serialize, but on POSIX it ends the lock
-        _check_seal(raw)
-        copy.deserialize(raw)
-    else:
-        connection.backup(copy)
-    return copy
-
-
-def _seal(connection: sqlite3.Connection) -> None:
-    """Put a checksum of the index, including uncommitted changes, into its header."""
-    seal = _UNSEALED
-    if _CAN_SERIALIZE:
-        major, minor, patch = sqlite3.sqlite_version_info[:3]
-        number = major * 1_000_000 + minor * 1_000 + patch
-        seal = _checksum(connection.serialize(), written_by=number.to_bytes(4, "big"))
-    connection.execute(f"PRAGMA application_id = {int.from_bytes(seal, 'big', signed=True)}")
-
-
-def _check_seal(raw: bytes) -> None:
-    """Raise ValueError unless a SQLite file has the size and checksum that its header says."""
-    size = int.from_bytes(raw[16:18], "big") * int.from_bytes(raw[28:32], "big")
-    sealed = raw[68:72] in (_UNSEALED, _checksum(raw, written_by=raw[96:100]))
-    if not sealed or raw[24:28] != raw[92:96] or len(raw) != size:
-        raise ValueError("its content is not what was written")
-
-
-def _checksum(raw: bytes, *, written_by: bytes) -> bytes:
-    """Return the CRC-32 of a SQLite file as it will be after a commit.
+def _checksum(raw: bytes) -> bytes:
+    """Return the CRC-32 of a SQLite file.
 
     The checksum itself, in bytes 68 to 71, counts as zeros, and so does the counter of commits, in
     bytes 24 to 27 and again in 92 to 95.
-
-    ``written_by``: the version of SQLite that commits, in bytes 96 to 99
     """
     header = bytearray(raw[:_HEADER_BYTES])
     header[24:28] = header[68:72] = header[92:96] = bytes(4)
-    header[96:100] = written_by
     crc = zlib.crc32(memoryview(raw)[_HEADER_BYTES:], zlib.crc32(header))
     return crc.to_bytes(4, "big")

@@ -21,11 +21,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from forecaster.files import read_plain
 from forecaster.home import MANIFEST
-from forecaster.ingest.store.corrections import Adjustment, Corrections
+from forecaster.ingest.store.corrections import Adjustment, Corrections, as_time
 from forecaster.ingest.store.index import (
     Index,
     NotRebuilt,
@@ -148,7 +147,7 @@ def _corrections(index: Index, folder: Path) -> dict[str, Corrections]:
         return {
             name: Corrections(
                 tuple(_adjustment(index, name, *each) for each in adjustments.get(name, [])),
-                {old: _time(until.get(old)) for old, new in renames.items() if new == name},
+                {old: as_time(until.get(old)) for old, new in renames.items() if new == name},
             )
             for name in dict.fromkeys([*adjustments, *renames.values()])
         }
@@ -181,7 +180,3 @@ def _content(path: Path, kind: type) -> Any:
 
 def _damaged(path: Path, error: Exception) -> NotRebuilt:
     return NotRebuilt(f"{path}: cannot be read: {error}; remove it, then adjust and rename again")
-
-
-def _time(text: str | int | None) -> pd.Timestamp | int | None:
-    return pd.Timestamp(text) if isinstance(text, str) else text

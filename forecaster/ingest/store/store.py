@@ -210,7 +210,7 @@ class Store:
                     self.correct(name, its)
             self.index.put(self._written)
             self._written = {}
-        self.index.write(self.folder / INDEX)
+        self.index.write(self.folder / INDEX, read_back=True)
         self.index.is_older = False
         if pending := older.unfinished_renaming(self.index, self.folder):
             warnings.warn(
@@ -227,18 +227,21 @@ class Store:
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[Index]:
-        """Yield the index on disk, to be changed in one transaction; then read it again."""
+        """Yield the index as it is on disk, to be changed and written; the store must be locked."""
         with atomic.as_write_error(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             atomic.sync(self.folder)  # files must be on disk before the index names them
-        path = self.folder / INDEX
-        if not path.exists() or self.index.is_older or older.older_files(self.folder):
-            with contextlib.suppress(FileNotFoundError):
-                self.index = _read_index(self.folder)
-            self._write_whole()
-        with Index.changing(path) as index:
-            yield index
-        self.index = Index.read(path)
+        try:
+            self.index = _read_index(self.folder)
+            if self.index.is_older:
+                self._write_whole()
+            index = Index.read(self.folder / INDEX)
+            index.check()  # a new checksum would hide damage
+        except FileNotFoundError:
+            index = Index.new(self.source)
+        yield index
+        index.write(self.folder / INDEX)
+        self.index = index
 
     def write(
         self,
