@@ -111,7 +111,6 @@ PARTS = (
     script(1, "accuracy/calendar_effects.py", needs=("data",)),
     script(1, "accuracy/events.py"),
     script(1, "accuracy/panels.py"),
-    script(1, "accuracy/phases.py"),
     script(1, "accuracy/promotions.py"),
     script(1, "accuracy/refits.py", needs=("data",)),
     script(1, "accuracy/scoreboard.py", "--only", "level shift", "--output", "{folder}/s.csv"),

@@ -19,7 +19,7 @@ from forecaster.forecasting.fitting import pooled as sampling
 from forecaster.home import Home
 from forecaster.ingest import Store
 from forecaster.pipeline import memory
-from forecaster.series.combination import anchors
+from forecaster.series.combination.components import Kind, components_ahead, fit_components
 from tests.conftest import error, prices, run
 
 
@@ -95,12 +95,14 @@ def test_a_budget_is_a_size(size, tmp_path):
     assert "--memory" in message and "expected" in message
 
 
-def test_anchors_are_not_all_in_memory_at_once():
-    """Of a series of many rows and a long horizon they would take several times all else."""
+@pytest.mark.parametrize("seasons", [(60, 1440), ()])
+def test_components_of_a_long_series_take_no_more_than_is_named(seasons):
     z = np.random.default_rng(0).normal(size=20_000)
     config = Config(horizon=60, transform="combined")
+    kind = Kind.of(len(z), len(z), seasons, None, sparse=False)
+    fitted = fit_components([z], [kind], {}, config.horizon)
     tracemalloc.start()
-    anchors._from_last_value(z, (60, 1440), config.horizon)
+    components_ahead([z], fitted, config.horizon)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < bytes_of_combining(config, len(z))

@@ -25,7 +25,7 @@ def test_each_line_that_is_changed_is_there_once(script):
 
 def test_forty_changes_lie_in_all_rooms_and_each_says_what_becomes_wrong(script):
     mutants = script.read_mutants()
-    assert len({mutant.name for mutant in mutants}) == len(mutants) == 40
+    assert len({mutant.name for mutant in mutants}) == len(mutants) >= 40
     assert all(mutant.old != mutant.new and mutant.wrong.endswith(".") for mutant in mutants)
     rooms = collections.Counter(mutant.file.partition("/")[0] for mutant in mutants)
     package = {path.parent.name for path in ROOT.glob("forecaster/*/__init__.py")}
@@ -35,7 +35,8 @@ def test_forty_changes_lie_in_all_rooms_and_each_says_what_becomes_wrong(script)
 def test_turns_share_the_changes(script):
     mutants = script.read_mutants()
     turns = [script.of_turn(mutants, str(number)) for number in range(4)]
-    assert [len(turn) for turn in turns] == [10] * 4
+    sizes = [len(turn) for turn in turns]
+    assert max(sizes) - min(sizes) <= 1 and sum(sizes) == len(mutants)
     assert {mutant.name for turn in turns for mutant in turn} == {m.name for m in mutants}
     assert script.of_turn(mutants, "7") == turns[3]
 

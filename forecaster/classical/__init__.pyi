@@ -12,6 +12,13 @@ from .intermittent import adida as adida
 from .intermittent import croston as croston
 from .intermittent import sba as sba
 from .intermittent import tsb as tsb
+from .linear import Linear as Linear
+from .linear import Pool as Pool
+from .linear import count_of_features as count_of_features
+from .linear import fit_linear as fit_linear
+from .linear import learn_pool as learn_pool
+from .linear import linear_ahead as linear_ahead
+from .patterns import patterns_ahead as patterns_ahead
 from .theta import Theta as Theta
 from .theta import fit_theta as fit_theta
 from .theta import theta_ahead as theta_ahead

@@ -15,13 +15,13 @@ import numpy as np
 from jaxtyping import Bool, Shaped
 
 from forecaster.config import Config
-from forecaster.series import Panel, Transform
+from forecaster.series import ROWS_TO_BLEND, Panel, Transform
 
 FORECAST_BY = "forecast_by"
 """The column of reports and forecasts that holds a :class:`Rung`."""
 _ROWS_PER_STEP = 12  # rows for each step ahead: three horizons in the quarter that is held back
-ROWS_TO_COMBINE = 4
-"""Rows that the simplest model needs."""
+ROWS_TO_COMBINE = ROWS_TO_BLEND
+"""Rows that a blend of components needs."""
 _FIRST_ERRORS = 10  # rows before the first input of a network
 FEWEST_LONG = 0.2
 """The smallest share of series that are long enough, in a panel with networks."""

@@ -33,6 +33,8 @@ from .calendar.times import show_time as show_time
 from .calendar.times import show_times as show_times
 from .calendar.times import split_offset as split_offset
 from .calendar.wording import in_words as in_words
+from .combination.blend import ROWS_TO_BLEND as ROWS_TO_BLEND
+from .combination.blend import held_back_rows as held_back_rows
 from .combination.nature import Nature as Nature
 from .features.latest_rows import LatestRows as LatestRows
 from .features.latest_rows import latest_rows_said as latest_rows_said

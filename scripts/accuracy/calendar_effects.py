@@ -69,9 +69,8 @@ def errors_from(
     known = Transform.choose("auto", panel).learned_from(panel, horizon)
     errors: list[float] = []
     for transform in (dataclasses.replace(known, calendar=NO_EFFECTS), known):
-        fitted = transform.with_experts(panel)
-        base = fitted.apply(panel, horizon).base[:, -1]
-        value = np.where(fitted.logarithmic(panel.ids)[:, None], np.exp(base), base)
+        fitted = transform.with_components(panel, horizon)
+        value = fitted.apply(panel, horizon).base[:, -1]
         error = np.log(actual / np.maximum(value, 1.0)) if in_logarithms else actual - value
         errors.append(float(np.nanmean(np.abs(error))))
     return known.calendar.groups, errors

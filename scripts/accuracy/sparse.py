@@ -25,7 +25,7 @@ import pandas as pd
 
 from forecaster.classical import INTERMITTENT
 from forecaster.forecasting.bands.counts import probability_up_to, smallest_count
-from forecaster.series.combination.anchors import smoothed
+from forecaster.series.combination.steps import smoothed
 
 CUTOFFS, HORIZON = range(15, 40, 3), 12
 QUANTILES = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95])

@@ -153,12 +153,13 @@ def test_past_forecasts_and_paths_of_counts_are_whole():
                [0.1, 0.5, 0, 0, float("inf")], "counts"],
 )  # fmt: skip
 def test_damaged_properties_of_counts_are_an_error(counts):
-    fields = Transform("combined").to_dict() | {"counts": counts}
+    fields = Transform("combined").to_dict()
+    fields["learned"]["counts"] = counts
     if counts == [0.1, 0.5, 0.3]:  # the others by default
-        assert Transform.from_dict(fields).counts.mean == 0.3
+        assert Transform.from_dict(fields, HORIZON).learned.counts.mean == 0.3
         return
     with pytest.raises((TypeError, ValueError)):
-        Transform.from_dict(fields)
+        Transform.from_dict(fields, HORIZON)
 
 
 def test_quantiles_are_columns_between_the_bounds():

@@ -15,7 +15,6 @@ import forecaster as fc
 from forecaster import swarm
 from forecaster.errors import UsageError
 from forecaster.forecasting.predicting.predicting import distributions, targets_at
-from forecaster.series.combination.anchors import DOUBT
 from forecaster.series.panel.panel import Panel
 
 
@@ -61,8 +60,7 @@ def test_how_much_is_believed_is_learned_from_all_series_unless_they_are_indepen
     settings = fc.Config(hidden=2, lookback=20, horizon=4, validation=40, epochs=1, members=1)
     together = fc.fit(panel, settings)
     alone = fc.fit(panel, dataclasses.replace(settings, start="independent"))
-    assert together.transform.doubt > DOUBT == alone.transform.doubt
-    assert together.transform.shares and not alone.transform.shares
+    assert together.transform.learned.usual and not alone.transform.learned.usual
 
 
 def test_the_same_seed_gives_the_same_bits_and_saved_models_forecast_alike(panel, pooled, tmp_path):

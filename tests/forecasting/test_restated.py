@@ -43,10 +43,6 @@ def test_a_new_fit_forecasts_in_the_new_units(factor):
     )
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a model keeps what it learned of a series in the units of the fit, not of its scale",
-)
 @pytest.mark.parametrize("factor", [0.001, 100.0])
 def test_a_model_forecasts_a_restated_history_in_its_new_units(factor):
     np.testing.assert_allclose(

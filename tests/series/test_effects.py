@@ -169,7 +169,8 @@ def test_the_base_of_networks_knows_the_holiday():
     panel = panel_of(z[8:12], days)
     plain = Transform.choose("auto", panel)
     transforms = (dataclasses.replace(plain, calendar=one) for one in (calendar, NO_EFFECTS))
-    base, usual = (one.with_experts(panel).apply(panel, 14).base[:, -1] for one in transforms)
+    made = (one.with_components(panel, 14).apply(panel, 14).base[:, -1] for one in transforms)
+    base, usual = map(np.log, made)
     easter = (EASTERS[-1] - days[-1]).days - 1
     assert (base - usual)[:, easter].mean() == pytest.approx(-1.5, abs=0.2)
     assert abs((base - usual)[:, :easter].mean()) < 0.1
@@ -184,9 +185,9 @@ def test_effects_come_from_the_rows_that_are_not_held_back():
     panel, edited = panel_of(z[:1], days), panel_of(later, days)
     known = dataclasses.replace(Transform.choose("auto", panel), calendar=calendar)
     held = np.full(1, 200)
-    a, b = (known.with_experts(one, held).natures["s0"].effects for one in (panel, edited))
+    a, b = (known.with_components(one, 14, held).natures["s0"].effects for one in (panel, edited))
     assert a == b
-    assert a != known.with_experts(edited).natures["s0"].effects
+    assert a != known.with_components(edited, 14).natures["s0"].effects
 
 
 @pytest.mark.parametrize("kind", rest_slow(["prices", "counts", "sparse", "yearly", "numbers"], 2))
@@ -207,7 +208,7 @@ def test_other_series_have_no_effects(kind):
     if kind == "numbers":
         frame["ds"] = frame.groupby("unique_id").cumcount()
     panel = fc.load_panel(frame)
-    known = Transform.choose("auto", panel).learned_from(panel, 7).with_experts(panel)
+    known = Transform.choose("auto", panel).learned_from(panel, 7).with_components(panel, 7)
     assert known.calendar == NO_EFFECTS
     assert not any(nature.effects for nature in known.natures.values())
 
@@ -217,9 +218,9 @@ def test_effects_are_kept_in_a_file():
     calendar = learn_calendar(list(z), [days.to_numpy()] * len(z))
     panel = panel_of(z[:1, -200:], days[-200:])
     plain = Transform.choose("auto", panel)
-    known = dataclasses.replace(plain, calendar=calendar).with_experts(panel)
+    known = dataclasses.replace(plain, calendar=calendar).with_components(panel, 7)
     assert known.calendar.groups
-    read = Transform.from_dict(known.to_dict())
+    read = Transform.from_dict(known.to_dict(), 7)
     assert read.calendar == known.calendar
     assert {n: one.effects for n, one in read.natures.items()} == {
         n: one.effects for n, one in known.natures.items()
@@ -292,14 +293,11 @@ def test_weeks_months_and_quarters_have_effects_that_improve_forecasts(freq, sta
     panel = panel_of(z[:, :-horizon], pd.DatetimeIndex(times[:-horizon]))
     plain = Transform.choose("auto", panel)
     errors = [
-        np.abs(
-            dataclasses.replace(plain, calendar=one)
-            .with_experts(panel)
-            .apply(panel, horizon)
-            .base[:, -1]
-            - z[:, -horizon:]
-        ).mean()
-        for one in (prior, NO_EFFECTS)
+        np.abs(np.log(known.apply(panel, horizon).base[:, -1]) - z[:, -horizon:]).mean()
+        for known in (
+            dataclasses.replace(plain, calendar=one).with_components(panel, horizon)
+            for one in (prior, NO_EFFECTS)
+        )
     ]
     assert errors[0] < 0.93 * errors[1]
 

@@ -52,4 +52,4 @@ def test_later_rows_change_no_early_step():
 def test_a_volatility_that_lies_is_refused(value):
     fields = Transform("log_return").to_dict() | {"volatility": value}
     with pytest.raises(ValueError, match="transform: volatility"):
-        Transform.from_dict(fields)
+        Transform.from_dict(fields, 1)

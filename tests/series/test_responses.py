@@ -166,9 +166,9 @@ def test_the_usual_effect_is_a_share_whatever_the_kind_of_series():
 def test_responses_are_kept_in_a_file():
     sales, plans = sold(20, 24, 100)
     panel = fc.load_panel(sales).with_future(plans)
-    made = Transform.choose("auto", panel).learned_from(panel, 6).with_experts(panel)
+    made = Transform.choose("auto", panel).learned_from(panel, 6).with_components(panel, 6)
     assert made.responses.mean and all(one.responses for one in made.natures.values())
-    assert Transform.from_dict(json.loads(json.dumps(made.to_dict()))) == made
+    assert Transform.from_dict(json.loads(json.dumps(made.to_dict())), 6) == made
 
 
 @pytest.mark.parametrize(

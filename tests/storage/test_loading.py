@@ -287,10 +287,10 @@ def nature(**new):
         ),
         *(
             (
-                lambda rest, learned=learned: rest["transform"]["natures"]["a"]["experts"].update(
-                    learned=learned
-                ),
-                "experts: learned: expected a whole number of 0 to 2147483647; got",
+                lambda rest, learned=learned: rest["transform"]["natures"]["a"][
+                    "components"
+                ].update(learned=learned),
+                "components: learned: expected a whole number of 0 to 2147483647; got",
             )
             for learned in (10**30, 1e308, -1e308, -1, True, None)
         ),

@@ -108,7 +108,8 @@ def learn_common(
     part = panel.only(sampling.trained)
     transform = transform.with_series(part, config.season)
     held_back = part.mask.sum(1) // 2
-    transformed = transform.with_experts(part, held_back).apply(part, config.horizon, steps)
+    transform = transform.with_components(part, config.horizon, held_back)
+    transformed = transform.apply(part, config.horizon, steps)
     pooled = train_pooled(
         config, split_of(config, steps), transformed.features.shape[-1], network,
         series_data(config, transformed), seed, on_progress=on_progress,
@@ -125,12 +126,11 @@ def learned(transform: Transform, panel: Panel, config: Config, sampling: Sampli
     some = panel.only(sampling.weighed)
     modelled = sampling.networks and config.common_volatility
     held_back = validation_of(config, some.mask.sum(1)) if modelled else None
-    made = transform.learned_from(some, config.horizon, held_back)
+    made = transform.learned_from(some, config.horizon, held_back, networks=sampling.networks)
     if panel.auxiliary is not None and made.common_volatility is None:
         warnings.warn(
             "nothing is learned from other series, since these have no networks",
             ForecasterWarning,
             stacklevel=4,
         )
-    # Networks learn by themselves how errors grow with the horizon.
-    return dataclasses.replace(made, growth=()) if sampling.networks else made
+    return made

@@ -46,6 +46,7 @@ from forecaster.series import (
     Panel,
     Transform,
     Transformed,
+    held_back_rows,
     placeholders_in,
     series_missing_dates,
     spacing_of,
@@ -303,11 +304,15 @@ def _fitted(
 ) -> Part:
     """Train the networks of series that the common transform can take, and judge them."""
     rows = panel.mask.sum(1)
-    # Networks learn from errors of classical models that have not seen the outcomes.
-    transform = common.transform.with_experts(panel, rows // 2)
+    own = trains(panel, config, common.transform) & common.networks
+    # Networks learn from errors of components that have not seen the outcomes.
+    unseen = rows // 2
+    if common.transform.name == "combined":
+        few = np.array([held_back_rows(int(count), config.horizon) for count in rows])
+        unseen = np.where(own, unseen, few)
+    transform = common.transform.with_components(panel, config.horizon, unseen)
     transformed = transform.apply(panel, config.horizon, common.steps)
-    final = transform.with_experts(panel)
-    own = trains(panel, config, transform) & common.networks
+    final = transform.with_components(panel, config.horizon)
     if own.any():
         named = tuple(name for name, trained in zip(panel.ids, own, strict=True) if trained)
         some = transformed if own.all() else transformed.only(np.flatnonzero(own))
@@ -322,7 +327,7 @@ def _fitted(
         transformed = transformed.beside_networks(transform.common_volatility)
     serves = networks.start is not None
     networks = networks.among(panel.ids, rungs_of(panel, config, final, own, common=serves))
-    held_back = np.where(own, validation_of(config, rows), rows // 2)
+    held_back = np.where(own, validation_of(config, rows), unseen)
     networks = dataclasses.replace(networks, drift=drift_of(panel, config))
     scores, errors, drift = validated(networks, transform, transformed, panel, held_back, executor)
     report = networks.report.assign(**errors)

@@ -54,7 +54,7 @@ def with_newcomers(model: Model, panel: Panel) -> Model:
     long = rows >= rows_to_train(model.config, model.transform)
     held_back = np.where(long, rows // 2, 0)
     transform = model.transform.with_series(part, model.config.season)
-    transform = transform.with_experts(part, held_back)
+    transform = transform.with_components(part, model.config.horizon, held_back)
     rungs = rungs_of(part, model.config, transform, nobody, common=common)
     return dataclasses.replace(
         model,

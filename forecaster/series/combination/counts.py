@@ -1,9 +1,9 @@
 """Forecast counts, such as pieces sold or patients: the mean of what comes, and its deviation.
 
-Most anchors aim at the median, which is zero for a series that is zero more often than not. The
+Most components aim at the median, which is zero for a series that is zero more often than not. The
 distribution of a count (:mod:`forecaster.forecasting.bands.counts`) needs its mean. It is an
 exponentially weighted mean, as Teunter, Syntetos & Babai (2011, European Journal of Operational
-Research 214) update the demand of every period, or the combination of anchors, or half of each. A
+Research 214) update the demand of every period, or the blend of components, or half of each. A
 series of a few rows is shrunk to the mean of its panel, and its ratio of variance to mean to the
 ratio that is usual there. The weight of the panel's mean is that of the conjugate (gamma) prior of
 a Poisson rate, estimated by moments; the weight of the usual ratio follows from how much the ratios
@@ -22,7 +22,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from forecaster.linear_filter import linear_filter
-from forecaster.series.combination.anchors import by_target_step, decayed
+from forecaster.series.combination.steps import by_target_step, decayed
 
 Steps: TypeAlias = Float[np.ndarray, "*series step"]
 Ahead: TypeAlias = Float[np.ndarray, "*series step horizon"]
@@ -46,7 +46,7 @@ class CountPrior(NamedTuple):
     """What the counts of a panel have in common.
 
     - ``decay``: weight of the latest count in the running mean
-    - ``share``: weight of the combination of anchors in the forecast mean
+    - ``share``: weight of the blend of components in the forecast mean
     - ``mean``: the mean of all series
     - ``weight``: the number of rows that it counts for beside a series whose ratio of variance to
       mean is 1; in proportion to this ratio for others

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,9 @@ from jaxtyping import Float, Int
 from forecaster.series.calendar.gaps import open_slots, regular_spacing, without_gaps
 from forecaster.series.calendar.rhythms import RHYTHMS, rhythm_of
 from forecaster.series.calendar.seasons import seasons_of
+from forecaster.series.combination.blend import Blend
+from forecaster.series.combination.components import NO_COMPONENTS, Components
 from forecaster.series.combination.counts import are_counts, may_be_counts, vary_as_counts
-from forecaster.series.combination.experts import NO_EXPERTS, Experts
-from forecaster.series.combination.young import SeasonPrior, checked_profile, steps_of
 from forecaster.series.known.effects import (
     NO_EFFECTS,
     CalendarPrior,
@@ -28,7 +28,7 @@ _FEWEST = 8  # series from which common seasons are learned
 _CLEAR = 20  # cycles in which a series clearly shows a season of its own
 # A common season needs this share of all series, and this share of the series with any season.
 _VOTES, _MAJORITY = 0.2, 0.5
-_OF_PROFILE = (("profile", ()), ("unsure", ()), ("noise", 0.0))  # fields, and what stands for none
+_FAR = 1e100  # values beyond it, or below its inverse, are computed in another unit
 _SHORT = 24  # rows up to which changes do not say whether a series varies as counts do
 
 
@@ -40,18 +40,15 @@ class Nature:
     - ``seasons``: the steps in each season, shortest first; empty where it has none
     - ``spacing``: the spacing at which rows are expected, see :func:`regular_spacing`
     - ``open``: the slots of the week in which they are, see :func:`open_slots`
-    - ``experts``: classical models, fitted on its first rows
+    - ``components``: fitted on its first rows
+    - ``blend``: how they are blended
     - ``effects``: effects of the calendar, by column of special steps; empty where there are none
     - ``responses``: how it responds to a change of each future covariate by 1, in the units that
       networks see, or of counts as a share of their mean; empty where it does not
     - ``rhythm``: one of :data:`RHYTHMS`; empty if its rows follow none of them
     - ``nonnegative``: whether it has zeros but nothing below, as counts do; then no forecast lies
       below zero
-    - ``profile``, ``unsure``: of a young series, the effect of each phase of its season and its
-      standard deviation, in the units that networks see; empty for others, see
-      :mod:`forecaster.series.combination.young`
-    - ``noise``: of a young series, the standard deviation of its errors one step ahead, were its
-      profile known, in the units that networks see
+    - ``unit``: a power of two that it is computed in, other than 1 where squares would overflow
     - ``sparse``: whether more than half of its values are zero, so that zero is its median
     - ``counts``: whether its values are small whole numbers, and a distribution of counts is
       forecast
@@ -60,7 +57,8 @@ class Nature:
     logarithmic: bool = False
     seasons: tuple[int, ...] = ()
     spacing: float = 0.0
-    experts: Experts = NO_EXPERTS
+    components: Components = NO_COMPONENTS
+    blend: Blend | None = None
     nonnegative: bool = False
     sparse: bool = False
     counts: bool = False
@@ -68,9 +66,7 @@ class Nature:
     rhythm: str = ""
     open: tuple[int, ...] = ()
     responses: tuple[float, ...] = ()
-    profile: tuple[float, ...] = ()
-    unsure: tuple[float, ...] = ()
-    noise: float = 0.0
+    unit: float = 1.0
 
     @staticmethod
     def of(times: np.ndarray, values: np.ndarray, seasons: Sequence[int] | None) -> "Nature":
@@ -84,56 +80,52 @@ class Nature:
         return Nature(
             logarithmic, found, regular_spacing(times),
             nonnegative=zeros, sparse=sparse, counts=counts, rhythm=rhythm_of(times),
-            open=open_slots(times),
+            open=open_slots(times), unit=_unit_of(values),
         )  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {**fields, "experts": self.experts.to_json()}
+        return {**fields, "components": self.components.to_json()}
 
     @staticmethod
-    def from_json(fields: Mapping[str, Any]) -> "Nature":
-        """Read what :meth:`to_json` returned, also in older versions.
+    def from_json(fields: Mapping[str, Any], horizon: int) -> "Nature":
+        """Read what :meth:`to_json` returned.
 
         Raises KeyError, TypeError or ValueError for anything else.
         """
-        experts, rhythm = fields.get("experts"), fields.get("rhythm", "")
+        rhythm = fields["rhythm"]
         if type(rhythm) is not str or (rhythm and rhythm not in RHYTHMS):
             raise ValueError(f"transform: natures: rhythm: {rhythm!r:.50} is not known")
-        logarithmic = bool(fields["logarithmic"])
+        components, blend = Components.from_json(fields["components"], horizon), fields["blend"]
+        unit = float(fields["unit"])
+        if not (0 < unit < np.inf and np.frexp(unit)[0] == 0.5):
+            raise ValueError(f"transform: natures: unit: {unit!r:.50}")
         return Nature(
-            logarithmic,
+            bool(fields["logarithmic"]),
             tuple(map(int, fields["seasons"])),
-            float(fields.get("spacing", 0.0)),
-            Experts() if experts is None else Experts.from_json(experts),
-            bool(fields.get("nonnegative", False)),
-            bool(fields.get("sparse", False)),
-            bool(fields.get("counts", False)),
-            checked_effects(fields.get("effects", ()), rhythm),
+            float(fields["spacing"]),
+            components,
+            None if blend is None else Blend.from_json(blend, len(components.kind.names)),
+            bool(fields["nonnegative"]),
+            bool(fields["sparse"]),
+            bool(fields["counts"]),
+            checked_effects(fields["effects"], rhythm),
             rhythm,
-            tuple(map(int, fields.get("open", ()))),
-            tuple(map(float, fields.get("responses", ()))),
-            *checked_profile(
-                *(fields.get(name, none) for name, none in _OF_PROFILE), logarithmic=logarithmic
-            ),
+            tuple(map(int, fields["open"])),
+            tuple(map(float, fields["responses"])),
+            unit,
         )
-
-    @property
-    def own_seasons(self) -> tuple[int, ...]:
-        """The steps in each season that its own rows show, beside effects known in advance."""
-        return () if self.profile else self.seasons
-
-    @property
-    def kind(self) -> tuple[object, ...]:
-        """The properties that series share which are combined together."""
-        learned = self.experts.learned > 0
-        return self.own_seasons, self.sparse, self.nonnegative, self.counts, learned
 
     @property
     def has_effects(self) -> bool:
         """Whether something is known of it in advance."""
-        return bool(self.effects or self.responses or self.profile)
+        return bool(self.effects or self.responses)
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether what is known in advance multiplies it, as it does counts and levels above 0."""
+        return self.logarithmic or self.counts
 
     def may_have_effects(self, rhythm: str) -> bool:
         """Return whether it is a series of such a rhythm, of numbers that are not counts."""
@@ -141,15 +133,7 @@ class Nature:
 
     def effects_on(self, times: np.ndarray) -> np.ndarray:
         """Return the effects of the calendar at some times, in the units that networks see."""
-        made = effects_on(self.effects, times, self.rhythm)
-        return made + self._by_phase(self.profile, times) if self.profile else made
-
-    def unsure_on(self, times: np.ndarray) -> np.ndarray:
-        """Return the standard deviation of these effects that a young series has."""
-        return self._by_phase(self.unsure, times) if self.profile else np.zeros(times.shape)
-
-    def _by_phase(self, values: tuple[float, ...], times: np.ndarray) -> np.ndarray:
-        return np.array(values)[steps_of(times, self.rhythm, self.spacing) % len(values)]
+        return effects_on(self.effects, times, self.rhythm)
 
     def without_gaps(
         self, values: Float[np.ndarray, " row"], times: np.ndarray
@@ -165,16 +149,12 @@ class Nature:
         return np.log(np.where(values > 0, values, np.nan))
 
 
-def check_profiles(natures: Iterable[Nature], prior: SeasonPrior) -> None:
-    """Raise ValueError unless all profiles are of the season that the series of a panel share."""
-    for one in natures:
-        alike = one.seasons == (prior.season,) and one.rhythm == prior.rhythm
-        alike = alike and (bool(one.rhythm) or one.spacing == prior.spacing)
-        if one.profile and not (alike and len(one.profile) == prior.season):
-            raise ValueError(
-                f"transform: profile: expected the season of {prior.season} steps that series "
-                f"share; got {len(one.profile)}"
-            )
+def _unit_of(values: Float[np.ndarray, " row"]) -> float:
+    """Return 1, or a power of two near values that are too large or too small to be squared."""
+    largest = float(np.abs(values).max(initial=0.0))
+    if largest == 0 or _FAR**-1 < largest < _FAR:
+        return 1.0
+    return 2.0 ** int(np.frexp(largest)[1] - 1)
 
 
 def natures_of(panel: Panel, seasons: Sequence[int] | None) -> dict[str, Nature]:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from forecaster.series.causal import Rows, decayed_mean, shift
-from forecaster.series.combination.anchors import Ahead
+from forecaster.series.combination.steps import Ahead
 
 
 def by_horizon(name: str, season: int, z: Rows, scale: Rows, horizon: int) -> tuple[Ahead, Ahead]:

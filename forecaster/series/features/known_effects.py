@@ -1,12 +1,9 @@
 """What is known in advance of a series: effects of the calendar, and responses to covariates.
 
-The season of a young series is such an effect, too. All are taken out of a series before it is
-forecast, and added to the forecasts again.
+They are taken out of a series before it is forecast, and added to the forecasts again.
 """
 
 import dataclasses
-import zlib
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -15,13 +12,6 @@ from jaxtyping import Float, Int, Shaped
 
 from forecaster.series.calendar.ahead import times_after_rows
 from forecaster.series.combination.nature import Nature, calendar_of, with_effects
-from forecaster.series.combination.young import (
-    NO_SEASON,
-    SeasonPrior,
-    learn_season,
-    profile_of,
-    steps_of,
-)
 from forecaster.series.features.transformed import Ahead
 from forecaster.series.known.effects import NO_EFFECTS, CalendarPrior
 from forecaster.series.known.responses import (
@@ -45,17 +35,13 @@ class Shared(NamedTuple):
 
     responses: ResponsePrior = NO_RESPONSES
     calendar: CalendarPrior = NO_EFFECTS
-    young: SeasonPrior = NO_SEASON
 
 
-def learn_effects(
-    panel: Panel, natures: Mapping[str, Nature], known: Scaling, horizon: int
-) -> Shared:
+def learn_effects(panel: Panel, natures: Mapping[str, Nature], known: Scaling) -> Shared:
     """Return what the series of a panel have in common, each without what the other explains.
 
     - ``natures``: of the series of ``panel``
     - ``known``: how the fit scales covariates
-    - ``horizon``: the steps ahead that are forecast
     """
     histories = _histories(panel, natures, known)
     responses = learn_responses(list(histories.values()))
@@ -64,9 +50,7 @@ def learn_effects(
         natures = _with_responses(natures, responses, histories)
         rows = _rows(panel, natures, known)
         calendar = calendar_of(list(natures.values()), rows)
-    shared = Shared(responses, calendar)
-    natures = with_known_effects(panel, natures, known, shared)
-    return shared._replace(young=_season_of(panel, natures, known, horizon))
+    return Shared(responses, calendar)
 
 
 def with_known_effects(
@@ -83,9 +67,7 @@ def with_known_effects(
     """
     # What was learned from fewer rows must not be missing in the rows that are learned from now.
     natures = {
-        name: dataclasses.replace(
-            nature, effects=(), responses=(), profile=(), unsure=(), noise=0.0
-        )
+        name: dataclasses.replace(nature, effects=(), responses=())
         for name, nature in natures.items()
     }
     if shared.responses.mean:
@@ -93,8 +75,6 @@ def with_known_effects(
         natures = _with_responses(natures, shared.responses, histories)
     if shared.calendar.groups:
         natures = with_effects(natures, shared.calendar, _rows(panel, natures, known, held_back))
-    if shared.young.season:
-        natures = _with_profiles(panel, natures, known, shared.young, held_back)
     return natures
 
 
@@ -103,13 +83,13 @@ def without_effects(
     nature: Nature,
     known: Scaling,
     name: str,
-    z: Float[np.ndarray, " row"],
+    values: Float[np.ndarray, " row"],
     times: Shaped[np.ndarray, " row"],
 ) -> Float[np.ndarray, " row"]:
-    """Return the rows of a series without what is known of them, in the units networks see."""
-    if nature.counts:
-        return z / _factors_at(panel, nature, known, name, times)
-    return z - _effects_at(panel, nature, known, name, times)
+    """Return the rows of a series without what is known of them."""
+    if nature.multiplies:
+        return values / _factors_at(panel, nature, known, name, times)
+    return values - _effects_at(panel, nature, known, name, times)
 
 
 def add_effects_ahead(
@@ -118,7 +98,6 @@ def add_effects_ahead(
     known: Scaling,
     histories: Histories,
     forecasts: tuple[Ahead, Ahead],
-    error_ratio: Sequence[float],
 ) -> None:
     """Add what is known of the times ahead to base and scale of all series, in place.
 
@@ -126,25 +105,20 @@ def add_effects_ahead(
 
     - ``natures``: of the series of ``panel``, in their order
     - ``forecasts``: base and scale, each (series, step, horizon)
-    - ``error_ratio``: by horizon, the deviation of errors over their scale; empty: 1. Bands take
-      scales times such a ratio, so what a profile leaves unsure is divided by it
     """
     base, scale = forecasts
-    ratio = np.array(error_ratio or [1.0])
     for row, (name, nature) in enumerate(zip(panel.ids, natures, strict=True)):
         if not nature.has_effects:
             continue
         steps = slice(histories.first[row], None)
         times = panel.times[histories.positions[row, steps]]
         ahead = times_after_rows(times, base.shape[-1], panel.frequency)
-        if nature.counts:
+        if nature.multiplies:
             factors = _factors_at(panel, nature, known, name, ahead)
             base[row, steps] *= factors
-            scale[row, steps] *= np.sqrt(factors)
+            scale[row, steps] *= np.sqrt(factors) if nature.counts else factors
         else:
             base[row, steps] += _effects_at(panel, nature, known, name, ahead)
-            if nature.profile:
-                scale[row, steps] = np.hypot(scale[row, steps], nature.unsure_on(ahead) / ratio)
 
 
 def rows_without_effects(
@@ -155,7 +129,7 @@ def rows_without_effects(
 ) -> list[Float[np.ndarray, " step"]]:
     """Return the values of each series, without what is known, with missing rows filled."""
     return [
-        natures[name].without_gaps(values, times)[0]
+        natures[name].without_gaps(values / natures[name].unit, times)[0]
         for name, (values, times) in zip(
             panel.ids, _rows(panel, natures, known, held_back), strict=True
         )
@@ -173,9 +147,7 @@ def _rows(
     for name, (values, times) in zip(panel.ids, panel.rows(held_back), strict=True):
         nature = natures[name]
         if nature.has_effects:
-            z = values if not nature.logarithmic else np.log(values)
-            z = without_effects(panel, nature, known, name, z, times)
-            values = z if not nature.logarithmic else np.exp(z)
+            values = without_effects(panel, nature, known, name, values, times)
         rows.append((values, times))
     return rows
 
@@ -184,18 +156,18 @@ def _effects_at(
     panel: Panel, nature: Nature, known: Scaling, name: str, times: Shaped[np.ndarray, "..."]
 ) -> Float[np.ndarray, "..."]:
     """Return what is added to a series at some times."""
-    responses = _responses_at(panel, nature, known, name, times)
-    if nature.logarithmic:
-        responses = np.clip(responses, -_MOST_LOGARITHM, _MOST_LOGARITHM)
-    return nature.effects_on(times) + responses
+    return nature.effects_on(times) + _responses_at(panel, nature, known, name, times)
 
 
 def _factors_at(
     panel: Panel, nature: Nature, known: Scaling, name: str, times: Shaped[np.ndarray, "..."]
 ) -> Float[np.ndarray, "..."]:
-    """Return what counts are multiplied by at some times; they remain above zero."""
-    factors = 1 + _responses_at(panel, nature, known, name, times)
-    return np.clip(factors, _LEAST_FACTOR, np.exp(_MOST_LOGARITHM))
+    """Return what a series is multiplied by at some times; counts remain above zero."""
+    responses = _responses_at(panel, nature, known, name, times)
+    if nature.counts:
+        return np.clip(1 + responses, _LEAST_FACTOR, np.exp(_MOST_LOGARITHM))
+    responses = np.clip(responses, -_MOST_LOGARITHM, _MOST_LOGARITHM)
+    return np.exp(nature.effects_on(times) + responses)
 
 
 def _responses_at(
@@ -255,83 +227,3 @@ def _with_responses(
         name: dataclasses.replace(nature, responses=own[name]) if name in own else nature
         for name, nature in natures.items()
     }
-
-
-class _Kind(NamedTuple):
-    """What series must have in common to share a season; ``spacing``: 0 for dates."""
-
-    rhythm: str
-    season: int
-    spacing: float
-
-
-def _season_of(
-    panel: Panel, natures: Mapping[str, Nature], known: Scaling, horizon: int
-) -> SeasonPrior:
-    """Return the season that most series of a panel have in common."""
-    kinds = Counter(kind for one in natures.values() if (kind := _kind(panel, one)))
-    if not kinds:
-        return NO_SEASON
-    kind = max(kinds, key=lambda one: (kinds[one], one))
-    alike = {
-        name: _steps(nature, kind, values, times)
-        for (name, nature), (values, times) in zip(
-            natures.items(), _rows(panel, natures, known), strict=True
-        )
-        if _kind(panel, nature) == kind and len(values)
-    }
-    # Samples and halves are taken of series in an order of their own, not in that of the panel.
-    names = sorted(alike, key=lambda name: (zlib.crc32(name.encode(errors="replace")), name))
-    rows = [alike[name][0] / alike[name][1] for name in names]
-    steps = [alike[name][2] for name in names]
-    prior = learn_season(rows, steps, kind.season, kind.rhythm, horizon)
-    return prior._replace(spacing=kind.spacing) if prior.season else prior
-
-
-def _with_profiles(
-    panel: Panel,
-    natures: Mapping[str, Nature],
-    known: Scaling,
-    prior: SeasonPrior,
-    held_back: Int[np.ndarray, " series"] | None,
-) -> dict[str, Nature]:
-    """Return the properties of series, with the season of the young ones."""
-    made = dict(natures)
-    kind = _Kind(prior.rhythm, prior.season, prior.spacing)
-    young = [prior.helps_with(int(count)) for count in panel.mask.sum(1)]
-    rows = _rows(panel, natures, known, held_back)
-    for (name, nature), (values, times), is_young in zip(natures.items(), rows, young, strict=True):
-        if not nature.spacing:  # the next row of a single one comes when it does in the others
-            nature = dataclasses.replace(nature, spacing=prior.spacing)
-        if not is_young or not len(values) or _kind(panel, nature) != kind:
-            continue
-        z, level, steps = _steps(nature, kind, values, times)
-        own = profile_of(prior, z / level, steps % prior.season)
-        profile, unsure = (tuple((level * part).tolist()) for part in (own.effects, own.unsure))
-        if np.isfinite([*profile, *unsure]).all():
-            made[name] = dataclasses.replace(
-                nature, profile=profile, unsure=unsure, noise=level * own.noise
-            )
-    return made
-
-
-def _kind(panel: Panel, nature: Nature) -> _Kind | None:
-    """Return the kind of a series that may share a season; None for others.
-
-    Gaps of a series without a spacing are not filled, so that its rows do not tell its steps.
-    """
-    plain = len(nature.seasons) == 1 and not (nature.counts or nature.sparse or nature.open)
-    dated = panel.times.dtype.kind == "M"
-    if not plain or not nature.spacing > 0 or dated != bool(nature.rhythm):
-        return None
-    return _Kind(nature.rhythm, nature.seasons[0], 0.0 if dated else nature.spacing)
-
-
-def _steps(
-    nature: Nature, kind: _Kind, values: Row, times: Shaped[np.ndarray, " row"]
-) -> tuple[Row, float, Int[np.ndarray, " step"]]:
-    """Return the values of a series without gaps, their level, and their steps in the calendar."""
-    z = nature.without_gaps(nature.as_features(values), times)[0]
-    level = 1.0 if nature.logarithmic else float(np.abs(values).mean()) or 1.0
-    last = int(steps_of(times[-1:], kind.rhythm, kind.spacing)[0])
-    return z, level, np.arange(last + 1 - len(z), last + 1)

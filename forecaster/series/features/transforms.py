@@ -8,7 +8,7 @@ targets are alike in calm and in volatile times, and a network that predicts 0 i
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -18,36 +18,26 @@ from jaxtyping import Bool, Float, Int
 from forecaster.errors import DataError, UsageError, listed
 from forecaster.series.calendar.seasons import default_season
 from forecaster.series.causal import Rows, change_features, decayed_mean, shift, squash
-from forecaster.series.combination.alike import alike, few_at_a_time, padded
-from forecaster.series.combination.anchors import DOUBT, check_shares
-from forecaster.series.combination.combined import (
-    FEATURES,
-    check_growth,
-    combined,
-    widened_for,
-    with_few_errors,
-    with_usual_growth,
-)
-from forecaster.series.combination.counts import NO_PRIOR, CountPrior
-from forecaster.series.combination.experts import (
-    COUNT,
-    EXPERTS,
-    Row,
-    basic_season,
-    experts_ahead,
-    fit_experts,
+from forecaster.series.combination.blend import FEATURES, features_of
+from forecaster.series.combination.components import CLASSICAL, Row, fit_components
+from forecaster.series.combination.counts import count_forecasts
+from forecaster.series.combination.learning import (
+    NOTHING,
+    Learned,
+    combine,
+    judged_blends,
+    kinds_of,
+    learn,
+    usual_blends,
 )
 from forecaster.series.combination.nature import (
     Nature,
     as_usual,
-    check_profiles,
     common_seasons,
     natures_of,
     usually_counts,
 )
-from forecaster.series.combination.sample import Sample, check_error_ratio
 from forecaster.series.combination.simple import by_horizon
-from forecaster.series.combination.young import NO_SEASON, SeasonPrior
 from forecaster.series.features.known_effects import (
     Shared,
     add_effects_ahead,
@@ -62,7 +52,7 @@ from forecaster.series.features.last_value import (
     usual_changes,
     walk_scale,
 )
-from forecaster.series.features.transformed import Ahead, Transformed, stacked
+from forecaster.series.features.transformed import Transformed, stacked
 from forecaster.series.features.usable import UsableRows
 from forecaster.series.known.covariates import covariate_features
 from forecaster.series.known.effects import NO_EFFECTS, CalendarPrior
@@ -95,9 +85,7 @@ class Transform:
     - ``natures``: properties of each series by name, for the transforms that take any; fixed at the
       fit, so that later rows do not change the features
     - ``covariates``: how covariates become features
-    - ``doubt``: about the combination of anchors, see :func:`combine`
-    - ``shares``: weights of the anchors and of each classical model, by stretch of the horizon, see
-      :func:`combine`; empty for equal ones
+    - ``learned``: what the components and blends of series share
     - ``common_seasons``: for series whose times are whole numbers and that do not clearly show a
       season of their own
     - ``usually_counts``: whether half of the series are counts, see :func:`usually_counts`
@@ -106,15 +94,10 @@ class Transform:
     - ``volatility``: the usual volatility of a panel's prices; None: unknown
     - ``events``: for prices, the factor of each future covariate on the volatility of the days that
       it marks; empty where there are none
-    - ``alone``: the classical model that forecasts alone, of :data:`EXPERTS`; None: all of them
-      and the anchors are combined
-    - ``counts``: what the series of counts have in common
+    - ``alone``: the classical model that forecasts alone, of :data:`CLASSICAL`; None: all
+      components are blended
     - ``calendar``: the effects of holidays, trading days and the time of year that series share
     - ``responses``: the responses to covariates known in advance that series share
-    - ``young``: the season that series share, for those that have seen it hardly once
-    - ``optimism``: how much larger errors are than those that classical models were fitted to
-    - ``growth``: of the scale with the horizon, see :func:`usual_growth`; empty: each series' own
-    - ``error_ratio``: by horizon, the deviation of errors over their scale; empty: 1
     - ``market``: the declared indices that networks see beside each series, see
       :meth:`Panel.with_market`
     - ``common_volatility``: of prices, the model of volatility that all series share; None: there
@@ -127,28 +110,22 @@ class Transform:
         default_factory=lambda: MappingProxyType(dict[str, Nature]())
     )
     covariates: Scaling = dataclasses.field(default_factory=Scaling)
-    doubt: float = DOUBT
     market: tuple[str, ...] = ()
-    shares: tuple[tuple[float, ...], ...] = ()
     common_seasons: tuple[int, ...] = ()
     unit: float = 0.2
     alone: str | None = None
-    counts: CountPrior = NO_PRIOR
-    optimism: float = 1.0
     calendar: CalendarPrior = NO_EFFECTS
     volatility: float | None = None
     events: tuple[float, ...] = ()
-    growth: tuple[float, ...] = ()
     usually_counts: bool = False
     responses: ResponsePrior = NO_RESPONSES
-    young: SeasonPrior = NO_SEASON
-    error_ratio: tuple[float, ...] = ()
+    learned: Learned = NOTHING
     common_volatility: CommonVolatility | None = None
 
     def __post_init__(self) -> None:
         if self.name not in NAMES:
             raise ValueError(f"transform: expected one of {', '.join(NAMES)}; got {self.name!r}")
-        if self.alone is not None and (self.alone not in EXPERTS or self.name != "combined"):
+        if self.alone is not None and (self.alone not in CLASSICAL or self.name != "combined"):
             raise ValueError(f"transform: {self.name} of the classical model {self.alone!r}")
         if self.market and self.name != "log_return":
             raise UsageError(
@@ -217,17 +194,23 @@ class Transform:
         return dataclasses.replace(self, natures=natures, covariates=known)
 
     def learned_from(
-        self, panel: Panel, horizon: int, held_back: Int[np.ndarray, " series"] | None = None
+        self,
+        panel: Panel,
+        horizon: int,
+        held_back: Int[np.ndarray, " series"] | None = None,
+        *,
+        networks: bool = False,
     ) -> "Transform":
         """Return the transform with what the series of a panel share, learned from their past.
 
-        For the combination this is all of :class:`~forecaster.series.combination.sample.Learned`,
+        For the combination this is all of :class:`~forecaster.series.combination.learning.Learned`,
         and effects known in advance. Where times are whole numbers, series also take the seasons
         that most others have. Of prices, only the usual volatility, the effects of events and the
         common model of volatility are learned.
 
         ``held_back``: the number of latest rows of each series; the penalty of the model of
         volatility is chosen by them. None: there is no such model
+        ``networks``: whether there are networks, for which half of the rows are held back
         """
         if self.name == "log_return":
             volatility, events = usual_volatility(panel), event_factors(self._with_kinds(panel))
@@ -254,95 +237,98 @@ class Transform:
         )  # fmt: skip
         if self.alone is None:
             panel = known._with_kinds(panel)
-            shared = learn_effects(panel, natures, known.covariates, horizon)
+            shared = learn_effects(panel, natures, known.covariates)
             known = dataclasses.replace(known, **shared._asdict())
             natures = known._with_effects(panel)
         rows = rows_without_effects(panel, natures, known.covariates)
-        learned = Sample(rows, list(natures.values()), self.alone).learned(horizon, self.unit)
-        return dataclasses.replace(known, **learned._asdict())
+        learned = learn(rows, list(natures.values()), horizon, self.alone, halves=networks)
+        return dataclasses.replace(known, learned=learned)
 
     def _with_unit(self, unit: float) -> "Transform":
         return dataclasses.replace(self, unit=unit)
 
-    def with_experts(
-        self, panel: Panel, held_back: Int[np.ndarray, " series"] | None = None
+    def with_components(
+        self, panel: Panel, horizon: int, held_back: Int[np.ndarray, " series"] | None = None
     ) -> "Transform":
-        """Return the transform with classical models fitted to the series of a panel.
+        """Return the transform with components fitted to the series of a panel.
 
-        ``held_back``: the number of latest rows of each series that they are not fitted on
+        ``held_back``: the number of latest rows of each series that they are not fitted on, and
+        that their blend is learned from; None: the blend is known
         """
         if self.name != "combined":
             return self
         panel = self._with_kinds(panel)
         natures = self._with_effects(panel, held_back)
-        rows = rows_without_effects(panel, natures, self.covariates, held_back)
-        names = EXPERTS if self.alone is None else (self.alone,)
-        seasons = [
-            basic_season(nature.own_seasons, alone=self.alone is not None)
-            for nature in natures.values()
-        ]
-        fitted = fit_experts(rows, seasons, names)
+        known, exact = list(natures.values()), self.alone is not None
+        rows = rows_without_effects(panel, natures, self.covariates)
+        first = rows_without_effects(panel, natures, self.covariates, held_back)
+        kinds = kinds_of(rows, known, self.alone, [len(row) for row in first])
+        if held_back is None:
+            fitted = fit_components(rows, kinds, self.learned.pools, horizon, exact=exact)
+            usual = usual_blends(rows, known, fitted, self.learned)
+            blends = [one.blend or its for one, its in zip(known, usual, strict=True)]
+            learned = self.learned._replace(early={})
+        else:
+            pools = self.learned.early or self.learned.pools
+            fitted = fit_components(first, kinds, pools, horizon, exact=exact)
+            blends = judged_blends(rows, known, fitted, horizon, self.learned)
+            learned = self.learned
         made = {
-            name: dataclasses.replace(nature, experts=experts)
-            for (name, nature), experts in zip(natures.items(), fitted, strict=True)
+            name: dataclasses.replace(nature, components=one, blend=blend)
+            for (name, nature), one, blend in zip(natures.items(), fitted, blends, strict=True)
         }
-        return dataclasses.replace(self, natures=MappingProxyType({**self.natures, **made}))
+        natures = MappingProxyType({**self.natures, **made})
+        return dataclasses.replace(self, natures=natures, learned=learned)
 
     def _with_effects(
         self, panel: Panel, held_back: Int[np.ndarray, " series"] | None = None
     ) -> dict[str, Nature]:
         """Return the properties of each series with what is known in advance of it."""
         natures = {name: self._nature(name) for name in panel.ids}
-        shared = Shared(self.responses, self.calendar, self.young)
+        shared = Shared(self.responses, self.calendar)
         return with_known_effects(panel, natures, self.covariates, shared, held_back)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         natures = {name: nature.to_json() for name, nature in self.natures.items()}
         fields = {"name": self.name, "season": self.season, "natures": natures}
-        fields |= {"doubt": self.doubt, "market": self.market}
-        fields |= {"shares": self.shares, "common_seasons": self.common_seasons}
-        fields |= {"unit": self.unit, "alone": self.alone, "counts": self.counts}
-        fields |= {"optimism": self.optimism, "calendar": self.calendar}
-        fields |= {"volatility": self.volatility, "events": self.events, "growth": self.growth}
+        fields |= {"market": self.market, "common_seasons": self.common_seasons}
+        fields |= {"unit": self.unit, "alone": self.alone, "learned": self.learned.to_json()}
+        fields |= {"calendar": self.calendar}
+        fields |= {"volatility": self.volatility, "events": self.events}
         fields |= {"usually_counts": self.usually_counts, "responses": self.responses}
-        fields |= {"young": self.young, "error_ratio": self.error_ratio}
         if self.common_volatility is not None:
             fields |= {"common_volatility": self.common_volatility._asdict()}
         return fields | {"covariates": self.covariates.to_dict()}
 
     @staticmethod
-    def from_dict(fields: Mapping[str, Any]) -> "Transform":
-        """Read what :meth:`to_dict` returned. Raises KeyError or TypeError for anything else."""
+    def from_dict(fields: Mapping[str, Any], horizon: int) -> "Transform":
+        """Read what :meth:`to_dict` returned. Raises KeyError or TypeError for anything else.
+
+        ``horizon``: the steps ahead that are forecast
+        """
         natures = {
-            str(name): Nature.from_json(nature)
+            str(name): Nature.from_json(nature, horizon)
             for name, nature in dict(fields.get("natures", {})).items()
         }
         known = Scaling.from_dict(fields["covariates"]) if fields.get("covariates") else Scaling()
         responses = ResponsePrior.from_json(fields.get("responses", NO_RESPONSES))
         check_responses(responses, (one.responses for one in natures.values()), len(known.future))
-        young = SeasonPrior.from_json(fields.get("young", NO_SEASON))
-        check_profiles(natures.values(), young)
         return Transform(
             str(fields["name"]), int(fields["season"]), MappingProxyType(natures),
-            known, float(fields.get("doubt", DOUBT)), names_in(fields.get("market"), "market"),
-            tuple(tuple(map(float, one)) for one in fields.get("shares", ())),
+            known, names_in(fields.get("market"), "market"),
             tuple(map(int, fields.get("common_seasons", ()))), float(fields.get("unit", 0.2)),
-            fields.get("alone"), CountPrior.from_json(fields.get("counts", NO_PRIOR)),
-            float(fields.get("optimism", 1.0)),
+            fields.get("alone"),
             CalendarPrior.from_json(fields.get("calendar", NO_EFFECTS)),
             checked_volatility(fields.get("volatility")),
             checked_factors(fields.get("events", ()), known.future),
-            tuple(map(float, fields.get("growth", ()))), bool(fields.get("usually_counts", False)),
-            responses, young, tuple(map(float, fields.get("error_ratio", ()))),
-            CommonVolatility.from_json(fields.get("common_volatility")),
+            bool(fields.get("usually_counts", False)), responses,
+            Learned.from_json(fields["learned"], horizon),
+            common_volatility=CommonVolatility.from_json(fields.get("common_volatility")),
         )  # fmt: skip
 
     def check_learned(self, horizon: int) -> None:
         """Raise ValueError unless what was learned is sound for a horizon, and for the market."""
-        check_shares(self.shares, 1 + COUNT, horizon)
-        check_growth(self.growth, horizon)
-        check_error_ratio(self.error_ratio, horizon)
         if (common := self.common_volatility) is not None:
             if len(common.weights) != horizon:
                 rows = len(common.weights)
@@ -361,7 +347,7 @@ class Transform:
 
     def logarithmic(self, ids: Sequence[str]) -> Bool[np.ndarray, " series"]:
         """Return for each series whether networks see its logarithm."""
-        if self.takes_any:
+        if self.name == "last_value":
             return np.array([self._nature(name).logarithmic for name in ids], bool)
         return np.full(len(ids), self.name == "log_return")
 
@@ -374,7 +360,7 @@ class Transform:
         """Return for each series whether it has the classical model that forecasts alone."""
         alone = self.alone
         return np.array(
-            [alone is not None and self._nature(name).experts.has(alone) for name in ids], bool
+            [alone is not None and self._nature(name).components.has(alone) for name in ids], bool
         )
 
     def usual_responses(self) -> tuple[float, ...]:
@@ -394,7 +380,9 @@ class Transform:
     def usable_rows(self, panel: Panel) -> UsableRows:
         """Return which rows of a panel can be transformed."""
         of_prices = panel.target != "y" if self.name == "last_value" else not self.takes_any
-        return UsableRows(panel, self.logarithmic(panel.ids), self.takes_any, of_prices)
+        logarithmic = self.logarithmic(panel.ids)
+        positive = np.array([self._nature(name).logarithmic for name in panel.ids], bool)
+        return UsableRows(panel, logarithmic, self.takes_any, of_prices, logarithmic | positive)
 
     def apply(self, panel: Panel, horizon: int, steps: int | None = None) -> "Transformed":
         """Transform all histories of a panel, with targets up to ``horizon`` steps ahead.
@@ -426,8 +414,10 @@ class Transform:
 
     def _least(self, ids: Sequence[str]) -> Float[np.ndarray, " series"]:
         """Return the value that no forecast of each series lies below."""
-        nonnegative = self.takes_any and [self._nature(n).nonnegative for n in ids]
-        return np.where(nonnegative or np.zeros(len(ids), bool), 0.0, -np.inf)
+        if not self.takes_any:
+            return np.full(len(ids), -np.inf)
+        natures = [self._nature(name) for name in ids]
+        return np.where([one.nonnegative or one.logarithmic for one in natures], 0.0, -np.inf)
 
     def counted(self, ids: Sequence[str]) -> Bool[np.ndarray, " series"]:
         """Return which series are counts."""
@@ -490,30 +480,30 @@ class Transform:
         )
 
     def _apply_combined(self, panel: Panel, histories: Histories, horizon: int) -> "Transformed":
-        z = self._z(panel, histories.values[:, :, panel.channels.index(panel.target)])
+        z = histories.values[:, :, panel.channels.index(panel.target)]
         series, steps = z.shape
-        made = tuple(np.full((series, steps, n), np.nan) for n in (horizon, horizon, FEATURES))
-        for some, forecasts in self._with_forecasts(panel, horizon):
-            natures = [self._nature(panel.ids[row]) for row in some]
-            wholes: list[Row] = []
-            there: list[np.ndarray] = []
-            for row, nature in zip(some, natures, strict=True):
-                begin = histories.first[row]
-                times = panel.times[histories.positions[row, begin:]]
-                name = panel.ids[row]
-                own = without_effects(panel, nature, self.covariates, name, z[row, begin:], times)
-                whole, steps_there = nature.without_gaps(own, times)
-                wholes.append(whole)
-                there.append(steps_there)
-            parts = self._combined(padded(wholes), natures, horizon, forecasts)
-            for out, part in zip(made, parts, strict=True):
-                for row, own, steps_there in zip(some, part, there, strict=True):
-                    out[row, histories.first[row] :] = own[steps_there]
-        base, scale, features = made
+        base, scale = (np.full((series, steps, horizon), np.nan) for _ in range(2))
+        features = np.full((series, steps, FEATURES), np.nan)
         natures = [self._nature(name) for name in panel.ids]
-        add_effects_ahead(
-            panel, natures, self.covariates, histories, (base, scale), self.error_ratio
-        )
+        rows: list[Row] = []
+        there: list[np.ndarray] = []
+        for row, (name, nature) in enumerate(zip(panel.ids, natures, strict=True)):
+            begin = histories.first[row]
+            times = panel.times[histories.positions[row, begin:]]
+            own = without_effects(panel, nature, self.covariates, name, z[row, begin:], times)
+            filled, steps_there = nature.without_gaps(own / nature.unit, times)
+            rows.append(filled)
+            there.append(steps_there)
+        components = [nature.components for nature in natures]
+        usual = usual_blends(rows, natures, components, self.learned)
+        blends = [nature.blend or its for nature, its in zip(natures, usual, strict=True)]
+        for row, blend in enumerate(combine(rows, natures, components, blends, horizon)):
+            own = self._of_nature(rows[row], natures[row], *blend)
+            for whole, part in zip((base, scale, features), own, strict=True):
+                whole[row, histories.first[row] :] = part[there[row]]
+        unit = np.array([nature.unit for nature in natures])[:, None, None]
+        base, scale = base * unit, scale * unit
+        add_effects_ahead(panel, natures, self.covariates, histories, (base, scale))
         first = histories.first + max(_FIRST_CHANGES, horizon)  # when all errors are known
         return Transformed(
             features=stacked(np.moveaxis(features, -1, 0)),
@@ -527,52 +517,12 @@ class Transform:
             counted=self.counted(panel.ids),
         )
 
-    def _combined(
-        self, z: Rows, natures: Sequence[Nature], horizon: int, forecasts: Sequence[Ahead]
+    def _of_nature(
+        self, z: Row, nature: Nature, base: np.ndarray, scale: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return base, scale and features of series that :func:`alike` joined.
-
-        - ``z``: without gaps, NaN after the end of shorter ones
-        - ``forecasts``: the forecasts of their classical models
-        """
-        nature = natures[0]
-        base, scale, relative, features = combined(
-            z, nature.own_seasons, horizon, self.doubt, forecasts,
-            np.array(self.shares) if self.shares else None,
-            alone=None if self.alone is None else EXPERTS.index(self.alone),
-            sparse=nature.sparse, nonnegative=nature.nonnegative,
-            counts=self.counts if nature.counts else None,
-        )  # fmt: skip
-        if not nature.counts:  # the scale of counts never rests on a few errors alone
-            learned, logarithmic, noise = (
-                np.array(of)[:, None, None]
-                for of in zip(
-                    *((n.experts.learned, n.logarithmic, n.noise) for n in natures), strict=True
-                )
-            )
-            scale = with_usual_growth(scale, self.growth)
-            scale = widened_for(learned, scale, self.optimism)
-            level = np.maximum.accumulate(np.abs(z), -1)[..., None]
-            unit = self.unit * np.where(logarithmic, 1.0, level)
-            unit = np.where(noise > 0, noise, unit)  # changes by the season are no errors
-            scale = with_few_errors(scale, unit, self.growth) * relative
-        return base, scale, features
-
-    def _with_forecasts(
-        self, panel: Panel, horizon: int
-    ) -> Iterator[tuple[list[int], list[Ahead]]]:
-        """Yield the rows of series that are alike, and their classical models' forecasts."""
-        natures = {name: self._nature(name) for name in panel.ids}
-        filled = rows_without_effects(panel, natures, self.covariates)
-        kinds = [nature.kind for nature in natures.values()]
-        sizes = [len(row) * horizon for row in filled]
-        for rows in few_at_a_time(sizes):
-            experts = [natures[panel.ids[row]].experts for row in rows]
-            made = experts_ahead([filled[row] for row in rows], experts, horizon)
-            for some in alike([sizes[row] for row in rows], [kinds[row] for row in rows]):
-                own = [
-                    [natures[panel.ids[rows[number]]].as_features(one) for one in made[number]]
-                    for number in some
-                    if experts[number].learned
-                ]
-                yield [rows[n] for n in some], [padded(of) for of in zip(*own, strict=True)]
+        """Return base, scale and features of a series: counts are mean and deviation."""
+        if nature.counts:
+            base, scale = count_forecasts(z, base, self.learned.counts)
+        elif nature.nonnegative or nature.logarithmic:
+            base = np.maximum(base, 0.0)
+        return base, scale, features_of(z, nature.seasons, base, scale)

@@ -11,7 +11,7 @@ from forecaster.series.panel.panel import Panel
 from forecaster.skipped import Kind, Skipped
 
 _LARGEST = 1e150  # largest value; its square does not overflow
-_FARTHEST = 80  # orders of magnitude between two values whose logarithms are compared
+_FARTHEST = 80  # orders of magnitude between two values of which only the ratio counts
 
 
 class UsableRows(NamedTuple):
@@ -20,12 +20,14 @@ class UsableRows(NamedTuple):
     - ``logarithmic``: for each series whether its logarithm is forecast
     - ``takes_any``: whether the transform takes any value, also of short or constant series
     - ``of_prices``: whether the values are prices, which are above zero
+    - ``relative``: for each series whether only ratios of its values count
     """
 
     panel: Panel
     logarithmic: Bool[np.ndarray, " series"]
     takes_any: bool
     of_prices: bool
+    relative: Bool[np.ndarray, " series"]
 
     def reasons(self) -> dict[str, Skipped]:
         """Return the series that cannot be transformed, with the reason."""
@@ -47,7 +49,7 @@ class UsableRows(NamedTuple):
         """Return the series whose errors would overflow, with the reason."""
         if not self.takes_any:
             return {}
-        far = _far_from_earlier(self.panel, self.logarithmic)
+        far = _far_from_earlier(self.panel, self.relative)
         return {
             self.panel.ids[row]: self._skipped_at(
                 int(row), int(np.argmax(far[row])), Kind.TOO_FAR_APART
@@ -63,7 +65,7 @@ class UsableRows(NamedTuple):
         """
         bad = _without_logarithm(self.panel, self.logarithmic)
         if self.takes_any:
-            bad |= _far_from_earlier(self.panel, self.logarithmic)
+            bad |= _far_from_earlier(self.panel, self.relative)
         return np.where(bad.any(1), np.argmax(bad, axis=1), len(self.panel.times))
 
     def why_ended(self, row: int, end: int) -> Skipped:
@@ -95,18 +97,18 @@ def _without_logarithm(
 
 
 def _far_from_earlier(
-    panel: Panel, logarithmic: Bool[np.ndarray, " series"]
+    panel: Panel, relative: Bool[np.ndarray, " series"]
 ) -> Bool[np.ndarray, "series time"]:
     """Return the rows from which on errors would overflow.
 
-    Their value is too large, or too many orders of magnitude from an earlier one of a series whose
-    logarithm is forecast.
+    Their value is too large, or too many orders of magnitude from an earlier one of a series of
+    which only ratios count.
     """
     values = np.where(panel.mask, panel.channel(panel.target), np.nan)
     far = np.abs(values) > _LARGEST
-    if logarithmic.any():
-        positive = np.where(values[logarithmic] > 0, values[logarithmic], np.nan)
+    if relative.any():
+        positive = np.where(values[relative] > 0, values[relative], np.nan)
         logs = np.log10(positive)
         range_so_far = np.fmax.accumulate(logs, axis=1) - np.fmin.accumulate(logs, axis=1)
-        far[logarithmic] = range_so_far > _FARTHEST
+        far[relative] = range_so_far > _FARTHEST
     return far

@@ -224,9 +224,10 @@ def facts_of(rest: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     Raises ModelError where it is not that of a model.
     """
     with as_model_error(folder):
-        known = Transform.from_dict(field(dict, rest, "transform")).covariates
+        config = Config.from_dict(field(dict, rest, "config"), "config")
+        known = Transform.from_dict(field(dict, rest, "transform"), config.horizon).covariates
         return {
-            "config": Config.from_dict(field(dict, rest, "config"), "config"),
+            "config": config,
             "provenance": _provenance(field(dict, rest, "provenance")),
             "covariates": (known.future, (*known.numbers, *known.words)),
         }
@@ -275,7 +276,7 @@ def shortened(error: Exception) -> str:
 
 def _transform(fields: dict[str, Any], config: Config, frequency: Frequency) -> Transform:
     """Read the transform, and check that it follows from the configuration."""
-    transform = Transform.from_dict(fields)
+    transform = Transform.from_dict(fields, config.horizon)
     if config.transform not in ("auto", transform.name):
         raise ValueError(f"transform: expected {config.transform}; got {transform.name}")
     if transform.market != config.indices:
@@ -291,13 +292,9 @@ def _transform(fields: dict[str, Any], config: Config, frequency: Frequency) -> 
         _check_seasons(nature.seasons, "transform: natures: seasons")
     _check_seasons(transform.common_seasons, "transform: common_seasons")
     check_count(transform.season, "transform: season", MOST_SEASON)
-    if not 0 <= transform.doubt < 1e6:
-        raise ValueError(f"transform: doubt: expected a number of 0 or more; got {transform.doubt}")
     transform.check_learned(config.horizon)
     if not 0 <= transform.unit < 1e6:
         raise ValueError(f"transform: unit: expected a number of 0 or more; got {transform.unit}")
-    if not 1 <= transform.optimism < 2:
-        raise ValueError(f"transform: optimism: expected 1 to 2; got {transform.optimism}")
     if transform.season != season:
         raise ValueError(f"transform: a season of {transform.season} steps is not of this model")
     return transform

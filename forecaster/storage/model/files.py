@@ -35,7 +35,7 @@ from forecaster.storage.model.widths import widths_to_json
 if TYPE_CHECKING:  # the facts of a run are read without JAX
     from forecaster.forecasting import Model, OwnNetwork
 
-SCHEMA = 6  # 1 and 2 had other features, 3 no spacing of rows, 4 other terms of the volatility
+SCHEMA = 7  # 6 had other components, 4 other terms of the volatility, 3 no spacing of rows
 ARRAYS, REST = "model.safetensors", "model.json"
 
 

@@ -1,0 +1,323 @@
+"""A direct linear model of seasonal lags: a regression for each step ahead, of all series at once.
+
+The value so many steps ahead, less the mean of the latest season, is a weighted sum of the latest
+values, of mean levels and, for each season, of what the phase ahead was lately. Least squares of
+one series are drawn to those of its panel as if these were further rows of it (a conjugate prior:
+Lindley & Smith 1972, Journal of the Royal Statistical Society B 34). Large errors count less
+(Huber 1964, Annals of Mathematical Statistics 35). Direct models: Marcellino, Stock & Watson 2006,
+Journal of Econometrics 135; global ones: Montero-Manso & Hyndman 2021, International Journal of
+Forecasting 37.
+"""
+
+import base64
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from forecaster.classical.rows import batches
+
+Row: TypeAlias = Float[np.ndarray, " time"]
+Values: TypeAlias = Float[np.ndarray, "series time"]
+
+_OWN_ROWS = 20.0  # rows of the panel beside a series' own
+_RIDGE = 0.003  # relative to the variance of each feature
+_HUBER = 2.0  # errors count fully up to this multiple of their median
+_ROUNDS = 3  # of weighting
+_MOST_ROWS = 2000  # latest rows that are learned from
+_MOST_CELLS = 2**22  # cells of the features of some series for one step ahead
+_YEAR = 364  # days: as many weeks
+_YEARS = 3  # before, that count
+_MONTH, _WEEK = 28, 7
+
+
+class Pool(NamedTuple):
+    """What the regressions of a panel's series share, by step ahead.
+
+    - ``gram``: mean products of features
+    - ``weights``: the regression of all series
+    - ``rows``: of the middle one of them
+    """
+
+    gram: Float[np.ndarray, "horizon feature feature"]
+    weights: Float[np.ndarray, "horizon feature"]
+    rows: float
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Pool) and all(map(np.array_equal, self, other))
+
+    def to_json(self) -> list[Any]:
+        """Return plain values for JSON."""
+        return [encoded(self.gram), encoded(self.weights), self.rows]
+
+    @staticmethod
+    def from_json(fields: Sequence[Any], features: int, horizon: int) -> "Pool":
+        """Read what :meth:`to_json` returned. Raises TypeError or ValueError for anything else."""
+        gram, weights, rows = fields
+        return Pool(
+            decoded(gram, (horizon, features, features)),
+            decoded(weights, (horizon, features)),
+            float(rows),
+        )
+
+
+class Linear(NamedTuple):
+    """The regressions of one series.
+
+    - ``size``: the mean absolute change from one value to the next
+    - ``weights``: of the features, in units of the size
+    """
+
+    size: float
+    weights: Float[np.ndarray, "horizon feature"]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Linear) and all(map(np.array_equal, self, other))
+
+    def to_json(self) -> list[Any]:
+        """Return plain values for JSON."""
+        return [self.size, encoded(self.weights)]
+
+    @staticmethod
+    def from_json(fields: Sequence[Any], features: int, horizon: int) -> "Linear":
+        """Read what :meth:`to_json` returned. Raises TypeError or ValueError for anything else."""
+        size, weights = fields
+        if not 0 < float(size) < np.inf:
+            raise ValueError(f"linear: size: expected a number above 0; got {size!r:.50}")
+        return Linear(float(size), decoded(weights, (horizon, features)))
+
+
+def encoded(numbers: np.ndarray) -> str:
+    """Return numbers as text: base64 of little-endian float32."""
+    return base64.b64encode(numbers.astype("<f4").tobytes()).decode()
+
+
+def decoded(text: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Read what :func:`encoded` returned. Raises ValueError for anything else."""
+    if not isinstance(text, str):
+        raise TypeError(f"linear: expected text; got {text!r:.50}")
+    numbers = np.frombuffer(base64.b64decode(text, validate=True), "<f4").reshape(shape)
+    if not np.isfinite(numbers).all():
+        raise ValueError("linear: expected finite numbers")
+    return numbers.astype(np.float32)
+
+
+def count_of_features(seasons: Sequence[int], *, yearly: bool) -> int:
+    """Return the number of features of series with such seasons."""
+    return len(_common_features(np.zeros((1, 2)), seasons)[1]) + 2 * len(seasons) + 2 * yearly
+
+
+def learn_pool(rows: Sequence[Row], seasons: Sequence[int], horizon: int, *, yearly: bool) -> Pool:
+    """Return what the regressions of series share; ``seasons``: of all of them, shortest first."""
+    parts = [_Part(batch.values, batch.lengths, seasons, yearly) for batch in batches(rows)]
+    grams: list[np.ndarray] = []
+    weights: list[np.ndarray] = []
+    for k in range(1, horizon + 1):
+        examples = [part.examples(k) for part in parts]
+        gram, common = _pooled(examples)
+        for _ in range(_ROUNDS - 1):
+            for one in examples:
+                one.weigh(one.solve(gram, common))
+            gram, common = _pooled(examples)
+        grams.append(gram)
+        weights.append(common)
+    usual = float(np.median([len(row) for row in rows]))
+    return Pool(np.array(grams, np.float32), np.array(weights, np.float32), usual)
+
+
+def fit_linear(
+    rows: Sequence[Row], seasons: Sequence[int], pool: Pool, *, yearly: bool
+) -> list[Linear]:
+    """Return the regressions of series, drawn to those of their panel."""
+    fitted: list[Linear] = [Linear(np.nan, pool.weights)] * len(rows)
+    for batch in batches(rows, _at_once(rows)):
+        part = _Part(batch.values, batch.lengths, seasons, yearly)
+        made = []
+        shared = (part.astype(float) for part in pool[:2])
+        for k, (gram, common) in enumerate(zip(*shared, strict=True), start=1):
+            one = part.examples(k)
+            weights = one.solve(gram, common)
+            for _ in range(_ROUNDS - 1):
+                one.weigh(weights)
+                weights = one.solve(gram, common)
+            made.append(weights)
+        of_series = np.stack(made, axis=1).astype(np.float32)
+        for row, where in enumerate(batch.where):
+            fitted[where] = Linear(float(part.size[row, 0]), of_series[row])
+    return fitted
+
+
+def linear_ahead(
+    rows: Sequence[Row],
+    models: Sequence[Linear],
+    seasons: Sequence[int],
+    horizon: int,
+    *,
+    yearly: bool,
+) -> list[Float[np.ndarray, "time horizon"]]:
+    """Return the forecasts made at every value of each series."""
+    out = [np.full((len(row), horizon), np.nan) for row in rows]
+    for batch in batches(rows, _at_once(rows)):
+        size = np.array([models[where].size for where in batch.where])
+        weights = np.array([models[where].weights for where in batch.where], float)
+        part = _Part(batch.values, batch.lengths, seasons, yearly, size)
+        for k in range(1, horizon + 1):
+            x = np.nan_to_num(part.features(k))
+            made = np.einsum("ntf,nf->nt", x, weights[:, k - 1]) * part.size + part.level
+            for row, where in enumerate(batch.where):
+                out[where][:, k - 1] = made[row, : len(rows[where])]
+    return out
+
+
+class _Examples:
+    """Features and outcomes of series for one step ahead, and the weight of each."""
+
+    def __init__(self, x: np.ndarray, z: np.ndarray, known: np.ndarray):
+        self.x, self.z, self.known = x, z, known
+        self.weight = known.astype(float)
+        self.count = known.sum(1)
+
+    def solve(self, gram: np.ndarray, common: np.ndarray) -> Float[np.ndarray, "series feature"]:
+        """Return the regression of each series, drawn to that of all."""
+        own, along = self.products()
+        right = along + _OWN_ROWS * (gram @ common)
+        return np.linalg.solve(own + _OWN_ROWS * gram, right[..., None])[..., 0]
+
+    def products(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the products of features, and of features and outcomes, of each series."""
+        weighted = (self.x * self.weight[..., None]).swapaxes(1, 2)
+        return weighted @ self.x, (weighted @ self.z[..., None])[..., 0]
+
+    def weigh(self, weights: Float[np.ndarray, "series feature"]) -> None:
+        """Let large errors of a regression count less."""
+        rest = np.abs(self.z - np.einsum("ntf,nf->nt", self.x, weights))
+        usual = np.full((len(rest), 1), np.nan)
+        some = self.known.any(1)
+        usual[some] = np.nanmedian(np.where(self.known[some], rest[some], np.nan), 1, keepdims=True)
+        limit = _HUBER * np.where(np.isfinite(usual), usual, 1.0) + 1e-12
+        self.weight = self.known / np.maximum(rest / limit, 1.0)
+
+
+class _Part:
+    """The features of some series at every value; ``size``: by default of the values given."""
+
+    def __init__(
+        self,
+        values: Values,
+        lengths: Int[np.ndarray, " series"],
+        seasons: Sequence[int],
+        yearly: bool,  # noqa: FBT001
+        size: Float[np.ndarray, " series"] | None = None,
+    ):
+        self.steps = np.arange(values.shape[1])
+        self.y = np.where(self.steps < lengths[:, None], values, np.nan)
+        self.lengths, self.seasons, self.yearly = lengths[:, None], seasons, yearly
+        if size is None:
+            changes = np.abs(np.diff(self.y))
+            size = np.nansum(changes, 1) / np.maximum(np.isfinite(changes).sum(1), 1)
+        assert size is not None
+        self.size = np.where(size > 0, size, 1.0)[:, None]
+        self.level, self.fixed = _common_features(self.y, seasons)
+        if yearly:
+            self.month = _window_mean(self.y, _MONTH)
+
+    def features(self, k: int) -> Float[np.ndarray, "series time feature"]:
+        """Return what is known at each step of ``k`` steps ahead; NaN where it is not."""
+        found = list(self.fixed)
+        for season in self.seasons:
+            back = season * -(-k // season) - k
+            found.append(_before(self.y, back))
+            four = [_before(self.y, back + season * i) for i in range(4)]
+            known = np.isfinite(four)
+            count = known.sum(0)
+            total = np.where(known, four, 0.0).sum(0)
+            found.append(np.where(count > 0, total / np.maximum(count, 1), np.nan))
+        made = [one - self.level for one in found]
+        if self.yearly:  # how the level went on before, and how the day differed from its week
+            first = 1 + (k + 2) // _YEAR  # only what is known
+            years = range(first, first + _YEARS)
+            for rise in (
+                [
+                    _before(self.month, _YEAR * i - k) - _before(self.month, _YEAR * i)
+                    for i in years
+                ],
+                [
+                    _before(self.y, _YEAR * i - k) - _before(self.level, _YEAR * i - k - 3)
+                    for i in years
+                ],
+            ):
+                known = np.isfinite(rise)
+                count = known.sum(0)
+                total = np.where(known, rise, 0.0).sum(0)
+                made.append(np.where(count > 0, total / np.maximum(count, 1), np.nan))
+        return np.stack(made, axis=-1) / self.size[..., None]
+
+    def examples(self, k: int) -> _Examples:
+        """Return the latest examples whose outcome is known."""
+        last = int(self.lengths.max()) - k
+        some = slice(max(last - _MOST_ROWS, 0), max(last, 0))
+        x = self.features(k)[:, some]
+        z = (self.y[:, k:][:, some] - self.level[:, some]) / self.size
+        x = x[:, : z.shape[1]]
+        known = np.isfinite(x).all(-1) & np.isfinite(z)
+        return _Examples(np.where(known[..., None], x, 0.0), np.where(known, z, 0.0), known)
+
+
+def _common_features(y: Values, seasons: Sequence[int]) -> tuple[Values, list[Values]]:
+    """Return the level, and the features that are the same for each step ahead."""
+    first, longest = (seasons[0], seasons[-1]) if seasons else (1, 1)
+    means = [_window_mean(y, width) for width in _widths(first, longest)]
+    fixed = [y, _before(y, 1), *means[1:]] if first > 1 else [_before(y, 1), *means[1:]]
+    fixed += [_before(y, season) for season in seasons]
+    if not seasons:
+        fixed += [_before(y, 2), _before(y, 3)]
+    return means[0], fixed
+
+
+def _widths(first: int, longest: int) -> list[int]:
+    return sorted({first, 4 * first, 8 * first, longest})
+
+
+def _before(values: Values, back: int) -> Values:
+    """Return the value so many steps before each; NaN where there is none."""
+    out = np.full(values.shape, np.nan)
+    if back <= 0:
+        out[:, : values.shape[1] + back] = values[:, -back:] if back else values
+    else:
+        out[:, back:] = values[:, :-back] if back < values.shape[1] else np.nan
+    return out
+
+
+def _window_mean(y: Values, width: int) -> Values:
+    """Return the mean of the latest values at each step, as many as there are."""
+    known = np.isfinite(y)
+    total, count = (np.cumsum(part, 1, dtype=float) for part in (np.where(known, y, 0.0), known))
+    if width < y.shape[1]:
+        total, count = (
+            part - np.pad(part, ((0, 0), (width, 0)))[:, :-width] for part in (total, count)
+        )
+    return np.where(known, total / np.maximum(count, 1), np.nan)
+
+
+def _pooled(examples: Sequence[_Examples]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean products of features and the regression of all series.
+
+    Long series count for more, but not in proportion to their length.
+    """
+    total, grams, alongs = 0.0, 0.0, 0.0
+    for one in examples:
+        share = 1 / np.sqrt(np.maximum(one.count, 1))
+        own, along = one.products()
+        total += (share * one.count).sum()
+        grams += np.einsum("n,nij->ij", share, own)
+        alongs += share @ along
+    gram = grams / max(total, 1.0)
+    diagonal = np.diag(gram)
+    gram = gram + np.diag(_RIDGE * diagonal + 1e-6 * diagonal.mean() + 1e-12)
+    return gram, np.linalg.solve(gram, alongs / max(total, 1.0))
+
+
+def _at_once(rows: Sequence[Row]) -> int:
+    longest = max(map(len, rows), default=1)
+    return max(1, _MOST_CELLS // (16 * longest))

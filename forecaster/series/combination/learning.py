@@ -1,0 +1,281 @@
+"""Learn components and blends: what a panel's series share, and what each has of its own."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+from jaxtyping import Float
+
+from forecaster.classical import Pool
+from forecaster.series.combination.blend import (
+    Blend,
+    Usual,
+    blended,
+    held_back_errors,
+    held_back_rows,
+    learn_blends,
+    learn_usual,
+    level_of,
+    no_errors,
+)
+from forecaster.series.combination.components import (
+    Components,
+    Kind,
+    components_ahead,
+    fit_components,
+    pools_of,
+)
+from forecaster.series.combination.counts import NO_PRIOR, CountPrior, learn_counts
+from forecaster.series.combination.steps import Ahead
+
+Row: TypeAlias = Float[np.ndarray, " step"]
+
+_PerSeries: TypeAlias = Float[np.ndarray, " series"]
+_MOST_WEIGHED = 100  # series from which weights and sizes of errors are learned
+_MOST_COUNTS = 250  # series from which the properties of counts are learned
+_AT_ONCE = 2**22  # forecasts of components that are in memory at a time
+
+
+class Known(Protocol):
+    """The properties of a series that its components follow from."""
+
+    @property
+    def seasons(self) -> tuple[int, ...]:
+        """The steps in each season."""
+        ...
+
+    @property
+    def sparse(self) -> bool:
+        """Whether more than half of its values are zero."""
+        ...
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is a series of counts."""
+        ...
+
+
+class Learned(NamedTuple):
+    """What the series of a panel share.
+
+    - ``pools``: the regressions of series of the same seasons, by :attr:`Kind.lags`
+    - ``usual``: what blends have in common, by :attr:`Kind.parts`
+    - ``counts``: what series of counts have in common
+    - ``early``: the regressions without the rows held back, which only a fit needs
+    """
+
+    pools: Mapping[Any, Pool] = {}
+    usual: Mapping[Any, Usual] = {}
+    counts: CountPrior = NO_PRIOR
+    early: Mapping[Any, Pool] = {}
+
+    def usual_of(self, kind: Kind) -> Usual | None:
+        """Return what is usual of a kind, or else of errors of another kind of its seasons."""
+        if kind.parts in self.usual:
+            return self.usual[kind.parts]
+        alike = [one for (_, seasons), one in self.usual.items() if seasons == kind.seasons]
+        return alike[0]._replace(errors=(1.0,) * len(kind.names)) if alike else None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {
+            "pools": [[*key, *pool.to_json()] for key, pool in self.pools.items()],
+            "usual": [[*key, *one] for key, one in self.usual.items()],
+            "counts": list(self.counts),
+        }
+
+    @staticmethod
+    def from_json(fields: Mapping[str, Any], horizon: int) -> "Learned":
+        """Read what :meth:`to_json` returned.
+
+        Raises KeyError, TypeError or ValueError for anything else.
+        """
+        pools, usual = {}, {}
+        for seasons, yearly, *pool in fields["pools"]:
+            kind = Kind.from_json([["linear"], seasons, yearly])
+            pools[kind.lags] = Pool.from_json(pool, kind.features, horizon)
+        for names, seasons, *one in fields["usual"]:
+            kind = Kind.from_json([names, seasons, False])
+            usual[kind.parts] = Usual.from_json(one, len(kind.names))
+        return Learned(pools, usual, CountPrior.from_json(fields["counts"]))
+
+
+NOTHING = Learned()
+
+
+def learn(
+    rows: Sequence[Row],
+    known: Sequence[Known],
+    horizon: int,
+    alone: str | None,
+    *,
+    halves: bool = False,
+) -> Learned:
+    """Return what the series of a panel share, from a sample of them.
+
+    - ``rows``: the values of each series, without gaps
+    - ``known``: the properties of each
+    - ``alone``: the classical model that forecasts alone; None: components are blended
+    - ``halves``: whether half of the rows are held back, for networks
+    """
+    lengths = [len(row) for row in rows]
+    cuts = [n - (n // 2 if halves else held_back_rows(n, horizon)) for n in lengths]
+    before = [row[:cut] for row, cut in zip(rows, cuts, strict=True)]
+    kinds = kinds_of(rows, known, alone, cuts)
+    early = pools_of(before, kinds, horizon)
+    pools = pools_of(rows, kinds_of(rows, known, alone), horizon)
+    every = max(1, len(rows) // _MOST_WEIGHED)
+    fitted = fit_components(before[::every], kinds[::every], early, horizon, exact=bool(alone))
+    judged = Judged.of(rows[::every], known[::every], fitted, horizon)
+    usual = {parts: learn_usual(*one[1:4]) for parts, _, one in judged.by_parts()}
+    made = Learned(pools, usual, NO_PRIOR, early)
+    counted = [number for number, one in enumerate(known) if one.counts]
+    if alone is not None or not counted:
+        return made
+    some = counted[:: max(1, len(counted) // _MOST_COUNTS)]
+    firsts = [rows[number][: max(len(rows[number]) // 2, 1)] for number in some]
+    wholes, its = [rows[number] for number in some], [known[number] for number in some]
+    fitted = fit_components(firsts, [kinds[number] for number in some], early, horizon)
+    blends = usual_blends(wholes, its, fitted, made)
+    bases = [base for base, _ in combine(wholes, its, fitted, blends, horizon)]
+    return made._replace(counts=learn_counts(wholes, bases))
+
+
+def kinds_of(
+    rows: Sequence[Row],
+    known: Sequence[Known],
+    alone: str | None,
+    learned: Sequence[int] | None = None,
+) -> list[Kind]:
+    """Return the kind of each series; ``learned``: the rows fitted on, by default all."""
+    lengths = [len(row) for row in rows]
+    return [
+        Kind.of(rows, first, one.seasons, alone, sparse=one.sparse and not one.counts)
+        for rows, first, one in zip(lengths, learned or lengths, known, strict=True)
+    ]
+
+
+class Judged(NamedTuple):
+    """Series whose components were compared with the rows held back.
+
+    - ``parts``: of each series' kind
+    - ``errors``: of components (component, origin, horizon), of each series
+    - ``change``, ``level``: its mean absolute change, and its level at the end
+    - ``rows``: how many it has
+    - ``held``: how many rows were held back
+    """
+
+    parts: list[Any]
+    errors: Any
+    change: Float[np.ndarray, " series"]
+    level: Float[np.ndarray, " series"]
+    rows: Float[np.ndarray, " series"]
+    held: Float[np.ndarray, " series"]
+
+    @staticmethod
+    def of(
+        rows: Sequence[Row], known: Sequence[Known], fitted: Sequence[Components], horizon: int
+    ) -> "Judged":
+        """Compare components with the rows after those that they were fitted on."""
+        errors: list[np.ndarray] = []
+        for some in few_at_a_time([len(row) * horizon for row in rows]):
+            made = components_ahead([rows[n] for n in some], [fitted[n] for n in some], horizon)
+            errors += [
+                held_back_errors(rows[n], of, known[n].seasons, fitted[n].learned)
+                for n, of in zip(some, made, strict=True)
+            ]
+        held = [
+            min(len(row) - one.learned, held_back_rows(len(row), horizon))
+            for row, one in zip(rows, fitted, strict=True)
+        ]
+        parts = [one.kind.parts for one in fitted]
+        return Judged(parts, errors, *_sizes_of(rows, known), np.array(held, float))
+
+    def by_parts(self) -> Iterator[tuple[Any, list[int], "Judged"]]:
+        """Yield the series of each kind: their numbers, and themselves with stacked errors."""
+        for parts in dict.fromkeys(self.parts):
+            some = [number for number, its in enumerate(self.parts) if its == parts]
+            errors = np.stack([self.errors[number] for number in some], axis=1)
+            change, level, rows, held = (
+                each[some] for each in (self.change, self.level, self.rows, self.held)
+            )
+            yield parts, some, Judged([parts], errors, change, level, rows, held)
+
+    def only(self, some: list[int]) -> "Judged":
+        """Return some series of stacked errors."""
+        change, level, rows, held = (
+            each[some] for each in (self.change, self.level, self.rows, self.held)
+        )
+        return Judged(self.parts, self.errors[:, some], change, level, rows, held)
+
+
+def judged_blends(
+    rows: Sequence[Row],
+    known: Sequence[Known],
+    fitted: Sequence[Components],
+    horizon: int,
+    learned: Learned,
+) -> list[Blend]:
+    """Return the blend of each series, by the rows that its components were not fitted on."""
+    made: dict[int, Blend] = {}
+    for _, numbers, judged in Judged.of(rows, known, fitted, horizon).by_parts():
+        usual = learned.usual_of(fitted[numbers[0]].kind)
+        if usual is not None:
+            made.update(zip(numbers, learn_blends(*judged[1:], usual), strict=True))
+            continue
+        for row, number in enumerate(numbers):  # each series by itself
+            own = judged.only([row])
+            usual = learn_usual(own.errors, own.change, own.level)
+            made[number] = learn_blends(*own[1:], usual)[0]
+    return [made[number] for number in range(len(rows))]
+
+
+def usual_blends(
+    rows: Sequence[Row], known: Sequence[Known], fitted: Sequence[Components], learned: Learned
+) -> list[Blend]:
+    """Return blends that are usual, of series whose own errors are not known."""
+    sizes = _sizes_of(rows, known)
+    made: list[Blend] = []
+    for number, one in enumerate(fitted):
+        count = len(one.kind.names)
+        usual = learned.usual_of(one.kind) or Usual((1.0,) * count)
+        change, level, count_of_rows = (each[[number]] for each in sizes)
+        made += learn_blends(no_errors(count), change, level, count_of_rows, np.zeros(1), usual)
+    return made
+
+
+def _sizes_of(
+    rows: Sequence[Row], known: Sequence[Known]
+) -> tuple[
+    Float[np.ndarray, " series"], Float[np.ndarray, " series"], Float[np.ndarray, " series"]
+]:
+    """Return the mean absolute change of series, their level, and how many rows they have."""
+    change = [np.abs(np.diff(row)).mean() if len(row) > 1 else 0.0 for row in rows]
+    level = [
+        level_of(row, one.seasons)[-1] if len(row) else 1.0
+        for row, one in zip(rows, known, strict=True)
+    ]
+    return np.array(change, float), np.array(level, float), np.array([*map(len, rows)], float)
+
+
+def few_at_a_time(sizes: Sequence[int]) -> list[list[int]]:
+    """Return the positions of series in parts, each with a limited number of forecasts.
+
+    ``sizes``: how many forecasts each series has
+    """
+    cuts = np.flatnonzero(np.diff(np.cumsum(sizes) // _AT_ONCE)) + 1
+    return [part.tolist() for part in np.split(np.arange(len(sizes)), cuts)]
+
+
+def combine(
+    rows: Sequence[Row],
+    known: Sequence[Known],
+    components: Sequence[Components],
+    blends: Sequence[Blend],
+    horizon: int,
+) -> Iterator[tuple[Ahead, Ahead]]:
+    """Yield the blend of each series at each step, and the usual size of its errors."""
+    for some in few_at_a_time([len(row) * horizon for row in rows]):
+        made = components_ahead([rows[n] for n in some], [components[n] for n in some], horizon)
+        for n, of in zip(some, made, strict=True):
+            yield blended(rows[n], of, known[n].seasons, horizon, blends[n])

@@ -1,0 +1,151 @@
+"""The direct linear model: finds what made a series, and draws short series to their panel."""
+
+import json
+
+import numpy as np
+import pytest
+
+from forecaster.classical.linear import (
+    Linear,
+    Pool,
+    count_of_features,
+    fit_linear,
+    learn_pool,
+    linear_ahead,
+)
+
+PATTERN = np.array([5.0, -1.0, 3.0, 2.0])
+TIME = np.arange(80)
+
+
+def ahead(rows, seasons=(4,), horizon=6, *, yearly=False):
+    """Forecasts made at every row of each series, fitted on all rows."""
+    pool = learn_pool(rows, seasons, horizon, yearly=yearly)
+    models = fit_linear(rows, seasons, pool, yearly=yearly)
+    return linear_ahead(rows, models, seasons, horizon, yearly=yearly)
+
+
+def weekly(count: int, rows: int, seed: int = 0) -> list[np.ndarray]:
+    """Series with a season of seven steps around a level that they return to."""
+    random = np.random.default_rng(seed)
+    made = []
+    for _ in range(count):
+        y = 3 * random.normal(size=7)[np.arange(rows) % 7] + random.normal(size=rows)
+        made.append(50 + y)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("law", "seasons"),
+    [
+        (PATTERN[TIME % 4], (4,)),
+        (PATTERN[TIME % 4] - 0.5 * TIME, (4,)),
+        (PATTERN[TIME % 4] + np.where(TIME % 12 < 6, 2.0, -2.0), (4, 12)),
+        (3.0 + 2 * TIME, ()),
+        (0 * TIME + 7.0, (4,)),
+    ],
+)
+def test_a_law_without_noise_is_found(law, seasons):
+    made = ahead([law[:-6]], seasons)[0][-1]
+    np.testing.assert_allclose(made, law[-6:], atol=0.05 * max(np.ptp(law[:12]), 1e-9))
+
+
+def test_a_short_series_is_drawn_to_its_panel():
+    """Twelve rows cannot show what two hundred rows of each neighbour do."""
+    neighbours, short = weekly(12, 200), weekly(1, 30, seed=9)[0]
+    together, alone = (
+        fit_linear([short], (7,), learn_pool(rows, (7,), 3, yearly=False), yearly=False)[0]
+        for rows in ([*neighbours, short], [short])
+    )
+    pool = learn_pool(neighbours, (7,), 3, yearly=False).weights
+    near, far = (np.abs(one.weights - pool).mean() for one in (together, alone))
+    assert near < 0.5 * far
+
+
+def test_one_outlier_hardly_moves_the_model():
+    (y,) = weekly(1, 200)
+    hit = y.copy()
+    hit[100] += 50  # twice the level
+    plain, robust = (fit_linear([one], (7,), learn_pool([one], (7,), 1, yearly=False),
+                                yearly=False) for one in (y, hit))  # fmt: skip
+    before, after = (linear_ahead([y], one, (7,), 1, yearly=False)[0][60:, 0]
+                     for one in (plain, robust))  # fmt: skip
+    assert np.abs(after - before).mean() < 0.2 * np.abs(np.diff(y)).mean()
+
+
+@pytest.mark.parametrize("seasons", [(), (7,), (7, 14)])
+@pytest.mark.parametrize(("factor", "shift"), [(100.0, 0.0), (1e-9, 0.0), (1.0, -3e3), (-2.0, 5.0)])
+def test_units_change_nothing(seasons, factor, shift):
+    rows = weekly(3, 60)
+    plain, other = (ahead(some, seasons) for some in (rows, [factor * y + shift for y in rows]))
+    for one, two in zip(plain, other, strict=True):
+        np.testing.assert_allclose((two - shift) / factor, one, rtol=1e-3, atol=1e-2)
+
+
+@pytest.mark.parametrize("value", [0.0, 1e9])
+def test_short_constant_and_huge_series_have_finite_forecasts(value):
+    rows = [np.full(n, value) for n in (1, 2, 5, 40)] + [value * (1 + TIME % 3)]
+    for made in ahead(rows):
+        assert np.isfinite(made).all()
+    assert ahead([np.zeros(0), PATTERN])[0].shape == (0, 6)
+
+
+def test_the_year_before_helps_days_that_follow_the_year():
+    day = np.arange(4 * 365)
+    season = 10 * np.exp(-(((day % 364) - 180) ** 2) / 200)
+    rows = [season + np.random.default_rng(n).normal(size=len(day)) for n in range(3)]
+    errors = []
+    for yearly in (True, False):
+        made = ahead(rows, (7,), 14, yearly=yearly)
+        errors.append(
+            np.mean([np.abs(one[3 * 365 : -14, 13] - y[3 * 365 + 14 :]).mean()
+                     for one, y in zip(made, rows, strict=True)])
+        )  # fmt: skip
+    assert errors[0] < 0.8 * errors[1]
+
+
+def test_nothing_later_and_no_other_series_change_a_forecast():
+    rows = weekly(4, 90)
+    pool = learn_pool(rows, (7,), 5, yearly=False)
+    models = fit_linear([y[:60] for y in rows], (7,), pool, yearly=False)
+    whole = linear_ahead(rows, models, (7,), 5, yearly=False)
+    edited = [np.where(np.arange(90) < 70, y, 1e6) for y in rows]
+    for some in (edited, [y[:70] for y in rows]):
+        for one, two in zip(linear_ahead(some, models, (7,), 5, yearly=False), whole, strict=True):
+            np.testing.assert_array_equal(one[:70], two[:70])
+    assert [one.to_json() for one in fit_linear([rows[2][:60]], (7,), pool, yearly=False)] == [
+        models[2].to_json()
+    ]
+    np.testing.assert_array_equal(
+        linear_ahead(rows[2:3], models[2:3], (7,), 5, yearly=False)[0], whole[2]
+    )
+
+
+@pytest.mark.parametrize("seasons", [(), (4,), (4, 12)])
+def test_models_come_back_from_json_to_the_bit(seasons):
+    rows = weekly(2, 50)
+    pool = learn_pool(rows, seasons, 3, yearly=False)
+    features = count_of_features(seasons, yearly=False)
+    for made, read in [
+        (pool, Pool.from_json(json.loads(json.dumps(pool.to_json())), features, 3)),
+        *((one, Linear.from_json(json.loads(json.dumps(one.to_json())), features, 3))
+          for one in fit_linear(rows, seasons, pool, yearly=False)),
+    ]:  # fmt: skip
+        for one, two in zip(made, read, strict=True):
+            np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {0: 0.0}, {0: -1.0}, {0: float("nan")}, {0: float("inf")}, {0: "x"}, {0: None}, {1: "?"},
+        {1: 3}, {1: "AAAA"}, {1: "AADAfwAAwH8="},
+    ],
+)  # fmt: skip
+def test_damaged_models_are_refused(change):
+    pool = learn_pool([PATTERN[TIME % 4]], (4,), 2, yearly=False)
+    sound = fit_linear([PATTERN[TIME % 4]], (4,), pool, yearly=False)[0].to_json()
+    with pytest.raises((ValueError, TypeError)):
+        Linear.from_json([change.get(n, one) for n, one in enumerate(sound)], 7, 2)
+    with pytest.raises((ValueError, TypeError)):
+        Pool.from_json([pool.to_json()[0], change.get(1, "A")], 7, 2)

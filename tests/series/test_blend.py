@@ -1,0 +1,179 @@
+"""Components are blended by their errors, and their errors say how wide bands are."""
+
+import numpy as np
+import pytest
+
+from forecaster.series.combination.blend import (
+    ORIGINS,
+    Blend,
+    Usual,
+    blended,
+    closed_ahead,
+    features_of,
+    held_back_errors,
+    learn_blends,
+    learn_usual,
+    level_of,
+    no_errors,
+)
+
+SERIES, HORIZON = 30, 8
+ONES = np.ones(SERIES)
+
+
+def errors_of(*sizes: float, growth: float = 0.0, series: int = SERIES, seed: int = 0):
+    """Errors (component, series, origin, horizon) of components of such sizes."""
+    random = np.random.default_rng(seed)
+    steps = np.arange(1, HORIZON + 1) ** growth
+    return np.array([size * random.normal(size=(series, ORIGINS, HORIZON)) * steps
+                     for size in sizes])  # fmt: skip
+
+
+def blends(errors: np.ndarray, usual: Usual | None = None, held: float = 20.0) -> list[Blend]:
+    ones = np.ones(errors.shape[1])
+    usual = usual or learn_usual(errors, ones, ones)
+    return learn_blends(errors, ones, ones, 100 * ones, held * ones, usual)
+
+
+def test_the_better_component_has_more_weight():
+    for one in blends(errors_of(1.0, 3.0)):
+        assert one.weights[0] > 0.9 and sum(one.weights) == pytest.approx(1.0)
+    for one in blends(errors_of(2.0, 2.0)):
+        assert one.weights[0] == pytest.approx(0.5, abs=0.2)
+
+
+def test_few_errors_leave_the_weights_of_the_panel():
+    """A series whose own errors say the opposite of the panel's."""
+    usual = learn_usual(errors_of(1.0, 3.0), ONES, ONES)
+    own = errors_of(3.0, 1.0, series=1, seed=1)
+    panel, few, many = (blends(own, usual, held)[0].weights[0] for held in (0, 5, 1e5))
+    weight = 1 / np.array(usual.errors) ** 4
+    assert panel == pytest.approx(weight[0] / weight.sum())
+    assert 0.5 < few < panel and many < 0.1
+
+
+def test_a_component_that_is_missing_has_no_part_in_the_forecast():
+    z = np.arange(20.0)
+    there, nothing = z[:, None] + np.ones((1, 2)), np.full((20, 2), np.nan)
+    blend = Blend((0.3, 0.7), 1.0, 0.5)
+    np.testing.assert_allclose(blended(z, [there, nothing], (), 2, blend)[0][3:], there[3:])
+    base, scale = blended(z, [nothing, nothing], (), 2, blend)
+    np.testing.assert_array_equal(base, np.repeat(z[:, None], 2, 1))  # the last value
+    assert np.isfinite(scale).all()
+    errors = errors_of(1.0, 1.0)
+    errors[1] = np.nan
+    assert np.isfinite([one.size for one in blends(errors)]).all()
+    both = blends(errors_of(1.0))
+    assert blends(errors)[0].size == pytest.approx(both[0].size)
+
+
+@pytest.mark.parametrize("growth", [0.0, 0.5, 1.0])
+def test_growth_and_size_of_errors_are_found(growth):
+    errors = errors_of(2.0, growth=growth)
+    usual = learn_usual(errors, ONES, ONES)
+    assert usual.growth == pytest.approx(growth, abs=0.05)
+    assert usual.size == pytest.approx(2 * np.sqrt(2 / np.pi), rel=0.1)
+    own = blends(3 * errors[:, :1], usual)[0]
+    assert usual.size * 2 < own.size < usual.size * 3.1  # drawn to the panel's
+    _, scale = blended(np.full(9, 5.0), [np.full((9, HORIZON), 5.0)], (), HORIZON, own)
+    np.testing.assert_allclose(scale[-1] / scale[-1, 0], np.arange(1, HORIZON + 1) ** usual.growth)
+
+
+def test_without_errors_all_is_usual():
+    usual = learn_usual(no_errors(2), np.zeros(1), np.ones(1))
+    assert usual == Usual((1.0, 1.0))
+    (one,) = learn_blends(
+        no_errors(2), np.zeros(1), np.array([3.0]), np.ones(1, bool), np.zeros(1), usual
+    )
+    assert one.weights == (0.5, 0.5) and one.size > 0
+
+
+def test_the_level_follows_the_latest_season_within_limits():
+    z = np.repeat([10.0, 0.0, 1000.0], 40)
+    level = level_of(z, (4,))
+    assert level[39] == 10 and level[60] == pytest.approx(0.2 * z[:61].mean())
+    assert level[83] == pytest.approx(5 * z[:84].mean())
+    assert (level_of(np.zeros(9), ()) > 0).all()
+    np.testing.assert_array_equal(level_of(-z, (4,)), level)
+
+
+def test_errors_are_those_of_the_rows_held_back():
+    z = np.random.default_rng(0).normal(size=60).cumsum()
+    naive = np.repeat(z[:, None], 3, axis=1)
+    found = held_back_errors(z, [naive, naive + 1], (), 40)
+    assert found.shape == (2, ORIGINS, 3)
+    np.testing.assert_allclose((found[1] - found[0])[np.isfinite(found[0])], 1.0)
+    later = np.where(np.arange(60) < 40 - 3, z + 99, z)  # rows that were learned from
+    np.testing.assert_array_equal(held_back_errors(later, [naive], (), 40)[0], found[0])
+
+
+def shop(weeks: int = 30) -> np.ndarray:
+    """Sales by the day of a shop that is closed on Sundays."""
+    day = np.arange(7 * weeks)
+    return np.where(day % 7 == 6, 0.0, 900.0 + day % 5)
+
+
+def test_closed_days_are_zero_for_sure_once_they_repeat():
+    z = shop()
+    closed = closed_ahead(z, (7,), 10)
+    target = np.arange(len(z))[:, None] + np.arange(1, 11)
+    assert not closed[: 3 * 7].any()
+    np.testing.assert_array_equal(closed[5 * 7 :], (target % 7 == 6)[5 * 7 :])
+    base, scale = blended(z, [np.full((len(z), 10), 9.0)], (7,), 10, Blend((1.0,), 1.0, 0.5))
+    assert (base[closed] == 0).all() and (scale[closed] == 0).all() and (scale[~closed] > 0).all()
+
+
+def test_a_shop_that_opens_on_a_closed_day_is_no_longer_sure():
+    z = shop()
+    z[6 + 7 * 20] = 700.0
+    sundays = closed_ahead(z, (7,), 1)[5::7, 0]
+    assert sundays[10:21].all() and not sundays[21:24].any()
+
+
+@pytest.mark.parametrize(
+    "z",
+    [np.zeros(70), shop() - 900, np.where(np.random.default_rng(0).random(210) < 0.3, 0.0, 5.0)],
+)
+def test_other_zeros_do_not_close_a_series(z):
+    assert not closed_ahead(z, (7,), 9).any()
+
+
+@pytest.mark.parametrize(
+    "z",
+    [shop(), np.append(np.zeros(100), shop(10)), -1e150 * shop(), np.sin(np.arange(200.0))],
+)
+def test_nothing_later_changes_a_blend_or_its_features(z):
+    rows = 90
+    forecasts = [np.repeat(z[:, None], 5, 1), np.full((len(z), 5), z[:50].mean())]
+    blend = Blend((0.6, 0.4), 0.1, 0.5)
+
+    def all_of(values: np.ndarray) -> list[np.ndarray]:
+        own = [one[: len(values)] for one in forecasts]
+        base, scale = blended(values, own, (7,), 5, blend)
+        return [base, scale, features_of(values, (7,), base, scale)]
+
+    with np.errstate(all="ignore"):
+        whole = all_of(z)
+        for changed in (z[:rows], np.where(np.arange(len(z)) < rows, z, 1e3)):
+            for one, two in zip(all_of(changed), whole, strict=True):
+                np.testing.assert_array_equal(one[:rows], two[:rows])
+
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        ([0.5], 1.0, 0.5), ([0.5, -0.5], 1.0, 0.5), ([NAN, 0.5], 1.0, 0.5), ([0.5, NAN], 1.0, 0.5),
+        ([0.5, 0.5], NAN, 0.5), ([0.5, 0.5], INF, 0.5), ([0.5, 0.5], -1.0, 0.5),
+        ([0.5, 0.5], 1.0, 1.5), ([0.5, 0.5], 1.0, NAN), ([0.5, 0.5], 1.0), ([0.5, "x"], 1.0, 0.5),
+        ([0.5, 0.5], None, 0.5), (3, 1.0, 0.5),
+    ],
+)  # fmt: skip
+def test_damaged_blends_are_refused(fields):
+    assert Blend.from_json(([0.5, 0.5], 1.0, 0.5), 2) == Blend((0.5, 0.5), 1.0, 0.5)
+    with pytest.raises((ValueError, TypeError)):
+        Blend.from_json(fields, 2)
+    with pytest.raises((ValueError, TypeError)):
+        Usual.from_json([*fields, 0.2] if len(fields) == 3 else fields[:1] * 9, 2)
