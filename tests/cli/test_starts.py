@@ -40,7 +40,7 @@ def test_a_forecast_loads_no_more_than_it_needs(home):
     loaded = loaded_by(("predict", "AAPL", "--home", home))
     assert "jax" in loaded
     unneeded = {
-        "flax", "optax", "exchange_calendars", "scipy.stats", "scipy.signal", "matplotlib",
+        "flax", "optax", "scipy.stats", "scipy.signal", "matplotlib",
         "pyarrow.dataset", "yfinance", "requests", "IPython",
         "forecaster.swarm.training.loop", "forecaster.ingest.sources.update",
         "forecaster.report.page",
