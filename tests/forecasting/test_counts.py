@@ -75,7 +75,8 @@ def test_forecasts_of_counts_are_whole_and_hold_what_they_say(tmp_path):
     frame = demand(72)
     known, came = frame[frame["ds"] < 66], frame[frame["ds"] >= 66]
     model = fc.fit(known, SMALL)
-    assert 0 < model.transform.counts.weight <= 5 and model.transform.counts.dispersion > 1.1
+    prior = model.transform.learned.counts
+    assert 0 < prior.weight <= 5 and prior.dispersion > 1.1
     level = [20, 60, 80, 90]
     made = fc.predict(model, known, level)
     numbers = made.filter(like="LSTM").to_numpy()
@@ -128,7 +129,7 @@ def test_counts_with_a_week_follow_it():
         for n in range(12)
     )
     model = fc.fit(frame, fc.Config(horizon=7))
-    assert model.transform.counts.share > 0
+    assert model.transform.learned.counts.share > 0
     made = fc.predict(model, frame)
     median = made.groupby(made["ds"].dt.dayofweek)["LSTM"].mean()
     assert median[5] > 6 and median[[0, 1, 2, 6]].max() < 1
