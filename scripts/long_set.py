@@ -31,7 +31,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 FIFTHS = 5
 LIMIT = 1200.0  # seconds, after which a part has failed
-SHARE = 60  # of the repetitions of fuzz and kills, one in so many
+SHARE = 60  # of that many repetitions of fuzz and kills one takes place
 DATA = os.environ.get("FORECASTER_TEST_DATA", "")
 STOCKS = f"{DATA}/us_stocks_2000_2015.parquet"
 FLAGS = f"XLA_FLAGS={os.environ.get('XLA_FLAGS', '--xla_backend_optimization_level=0')}"

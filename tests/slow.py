@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 SHARE = int(os.environ.get("FORECASTER_TEST_SHARE", "1"))
-"""Of the repetitions of long tests, one in so many takes place."""
+"""Of that many repetitions of a long test, one takes place."""
 
 
 def rest_slow(params: Iterable[Any], ordinary: int = 1) -> list[Any]:

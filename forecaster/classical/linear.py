@@ -1,9 +1,9 @@
 """A direct linear model of seasonal lags: a regression for each step ahead, of all series at once.
 
-The value so many steps ahead, less the mean of the latest season, is a weighted sum of the latest
-values, of mean levels and, for each season, of what the phase ahead was lately. Least squares of
-one series are drawn to those of its panel as if these were further rows of it (a conjugate prior:
-Lindley & Smith 1972, Journal of the Royal Statistical Society B 34). Large errors count less
+Forecasts are counted from the mean of the latest season. The features are the latest values, means
+over longer windows and, for each season, the recent values at the phase that is forecast. The
+least-squares weights of a series are drawn to those of its panel, as by further rows (a conjugate
+prior: Lindley & Smith 1972, Journal of the Royal Statistical Society B 34). Large errors count less
 (Huber 1964, Annals of Mathematical Statistics 35). Direct models: Marcellino, Stock & Watson 2006,
 Journal of Econometrics 135; global ones: Montero-Manso & Hyndman 2021, International Journal of
 Forecasting 37.
@@ -280,7 +280,7 @@ def _widths(first: int, longest: int) -> list[int]:
 
 
 def _before(values: Values, back: int) -> Values:
-    """Return the value so many steps before each; NaN where there is none."""
+    """Return the value ``back`` steps before each; NaN where there is none."""
     out = np.full(values.shape, np.nan)
     if back <= 0:
         out[:, : values.shape[1] + back] = values[:, -back:] if back else values

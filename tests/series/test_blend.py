@@ -73,8 +73,9 @@ def test_growth_and_size_of_errors_are_found(growth):
     usual = learn_usual(errors, ONES, ONES)
     assert usual.growth == pytest.approx(growth, abs=0.05)
     assert usual.size == pytest.approx(2 * np.sqrt(2 / np.pi), rel=0.1)
-    own = blends(3 * errors[:, :1], usual)[0]
-    assert usual.size * 2 < own.size < usual.size * 3.1  # drawn to the panel's
+    few, own = (blends(3 * errors[:, :1], usual, held)[0] for held in (3.0, 200.0))
+    assert usual.size * 2 < own.size < usual.size * 3.1
+    assert usual.size < few.size < usual.size * 1.4  # drawn to the panel's
     _, scale = blended(np.full(9, 5.0), [np.full((9, HORIZON), 5.0)], (), HORIZON, own)
     np.testing.assert_allclose(scale[-1] / scale[-1, 0], np.arange(1, HORIZON + 1) ** usual.growth)
 

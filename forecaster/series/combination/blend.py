@@ -31,7 +31,7 @@ ROWS_TO_BLEND = 4
 ORIGINS = 12  # held back
 _POWER = 4.0  # of inverse errors
 _OWN_WEIGHTS = 50.0  # rows held back, with which a series' own errors weigh as much as its panel's
-_OWN_SIZE = 30.0  # errors of the panel that the size of a series' own is drawn to
+_OWN_SIZE = 30.0  # the same, of the size of errors
 _LEAST, _MOST = 0.2, 5.0  # level of the latest season over that of all rows, that sizes follow
 _FEWEST_LEVEL = 4  # rows of the level
 _CLOSED = 4  # cycles that a phase was zero in
@@ -172,7 +172,8 @@ def learn_blends(
     relative, _ = _relative_errors(scaled)
     weights = _weights(relative, held, usual.errors)
     own, count = _sizes(_blended_errors(scaled, weights), usual.growth)
-    size = (count * own + _OWN_SIZE * usual.size) / (count + _OWN_SIZE)
+    seen = np.where(count > 0, held, 0.0)
+    size = (seen * own + _OWN_SIZE * usual.size) / (seen + _OWN_SIZE)
     size = np.where(rows < ROWS_TO_BLEND, max(usual.size, 1.0), size) * unit / level
     return [
         Blend(tuple(one.tolist()), float(its), usual.growth)
