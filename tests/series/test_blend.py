@@ -6,6 +6,7 @@ import pytest
 from forecaster.series.combination.blend import (
     ORIGINS,
     Blend,
+    Sizes,
     Usual,
     blended,
     closed_ahead,
@@ -18,7 +19,12 @@ from forecaster.series.combination.blend import (
 )
 
 SERIES, HORIZON = 30, 8
-ONES = np.ones(SERIES)
+
+
+def sizes(series: int) -> Sizes:
+    """The sizes of series of 101 rows whose changes are all 1, at a level of 1."""
+    ones = np.ones(series)
+    return Sizes(ones, ones, 101 * ones, 100 * ones, 0 * ones)
 
 
 def errors_of(*sizes: float, growth: float = 0.0, series: int = SERIES, seed: int = 0):
@@ -30,9 +36,9 @@ def errors_of(*sizes: float, growth: float = 0.0, series: int = SERIES, seed: in
 
 
 def blends(errors: np.ndarray, usual: Usual | None = None, held: float = 20.0) -> list[Blend]:
-    ones = np.ones(errors.shape[1])
-    usual = usual or learn_usual(errors, ones, ones)
-    return learn_blends(errors, ones, ones, 100 * ones, held * ones, usual)
+    series = errors.shape[1]
+    usual = usual or learn_usual(errors, sizes(series))
+    return learn_blends(errors, sizes(series), np.full(series, held), usual)
 
 
 def test_the_better_component_has_more_weight():
@@ -44,7 +50,7 @@ def test_the_better_component_has_more_weight():
 
 def test_few_errors_leave_the_weights_of_the_panel():
     """A series whose own errors say the opposite of the panel's."""
-    usual = learn_usual(errors_of(1.0, 3.0), ONES, ONES)
+    usual = learn_usual(errors_of(1.0, 3.0), sizes(SERIES))
     own = errors_of(3.0, 1.0, series=1, seed=1)
     panel, few, many = (blends(own, usual, held)[0].weights[0] for held in (0, 5, 1e5))
     weight = 1 / np.array(usual.errors) ** 4
@@ -70,7 +76,7 @@ def test_a_component_that_is_missing_has_no_part_in_the_forecast():
 @pytest.mark.parametrize("growth", [0.0, 0.5, 1.0])
 def test_growth_and_size_of_errors_are_found(growth):
     errors = errors_of(2.0, growth=growth)
-    usual = learn_usual(errors, ONES, ONES)
+    usual = learn_usual(errors, sizes(SERIES))
     assert usual.growth == pytest.approx(growth, abs=0.05)
     assert usual.size == pytest.approx(2 * np.sqrt(2 / np.pi), rel=0.1)
     few, own = (blends(3 * errors[:, :1], usual, held)[0] for held in (3.0, 200.0))
@@ -81,12 +87,28 @@ def test_growth_and_size_of_errors_are_found(growth):
 
 
 def test_without_errors_all_is_usual():
-    usual = learn_usual(no_errors(2), np.zeros(1), np.ones(1))
+    usual = learn_usual(no_errors(2), Sizes.of([np.ones(1)], [()]))
     assert usual == Usual((1.0, 1.0))
-    (one,) = learn_blends(
-        no_errors(2), np.zeros(1), np.array([3.0]), np.ones(1, bool), np.zeros(1), usual
-    )
+    (one,) = learn_blends(no_errors(2), Sizes.of([np.full(1, 3.0)], [()]), np.zeros(1), usual)
     assert one.weights == (0.5, 0.5) and one.size > 0
+
+
+def test_a_series_that_hardly_moved_is_drawn_to_the_change_of_its_panel():
+    rest, moved = np.full(48, 50.0), np.full(48, 50.0)
+    moved[20:] += 0.1
+    often = 50 + np.random.default_rng(0).normal(size=48).cumsum()
+    rows = [rest, moved, often]
+    usual = Usual((1.0,), size=1.0, change=0.01, rest=0.9)
+
+    def size(usual: Usual, row: int) -> float:
+        each = Sizes.of(rows, [()] * 3).only([row])
+        return learn_blends(no_errors(1), each, np.zeros(1), usual)[0].size
+
+    assert size(usual, 0) == pytest.approx(0.01)  # a tenth of the rows move: it may be chance
+    assert size(usual._replace(rest=0.2), 0) == 0.0
+    assert 0.004 < size(usual, 1) < 0.006  # its mean change is that of a single row
+    own = np.abs(np.diff(often)).mean() / level_of(often, ())[-1]
+    assert size(usual, 2) == pytest.approx(own, rel=0.1)
 
 
 def test_the_level_follows_the_latest_season_within_limits():

@@ -80,13 +80,15 @@ def test_what_was_held_back_is_judged():
     fitted, _ = all_of(ROWS, NATURES, NOTHING)
     judged = Judged.of(ROWS, NATURES, fitted, HORIZON)
     assert (
-        len(judged.errors) == len(ROWS) and (judged.level > 0).all() and (judged.change > 0).all()
+        len(judged.errors) == len(ROWS)
+        and (judged.sizes.level > 0).all()
+        and (judged.sizes.change > 0).all()
     )
     seen: list[int] = []
     for parts, numbers, some in judged.by_parts():
         assert some.errors.shape == (len(parts[0]), len(numbers), ORIGINS, HORIZON)
         assert all(fitted[number].kind.parts == parts for number in numbers)
-        np.testing.assert_array_equal(some.change, judged.change[numbers])
+        np.testing.assert_array_equal(some.sizes.change, judged.sizes.change[numbers])
         seen += numbers
     assert sorted(seen) == list(range(len(ROWS)))
 

@@ -27,10 +27,9 @@ from forecaster.forecasting.bands.mixture import FARTHEST, ndtr, ndtri
 from forecaster.forecasting.bands.widths import FARTHEST_TAIL, KNOTS, Tails
 
 # The weights of prior values, as numbers of independent scores.
-_PRIOR = 25.0  # weight of the value 1, in the spread of all series
+_PRIOR = 25.0  # weight of the value 1 in the spread of all series, and of usual tails in theirs
 _COMMON = 100.0  # weight of the spread of all series, in the long-run spread of one series
 _NO_CHANGE = 20.0  # weight of the value 1, in the recent factor
-_TAILS = 400.0  # weight of the tails of the forecast distribution, in those of all series
 _DECAY = 0.998  # decay of the weights in the long-run spread, per score
 _RECENT = 0.98  # decay of the weights in the recent factor, per origin
 _MEAN_SIZE = np.sqrt(2 / np.pi)  # the mean absolute value of normal scores
@@ -153,7 +152,7 @@ def common_tails(
             continue
         found = np.quantile(known, 2 * ndtr(KNOTS) - 1, method="weibull")
         found = np.minimum(found, FARTHEST_TAIL)  # where hardly any row moves the spread is tiny
-        weight = len(known) / (len(known) + _TAILS * (h + 1))
+        weight = len(known) / (len(known) + _PRIOR * (h + 1))
         own[1:] = np.maximum(own, weight * found + (1 - weight) * own)[1:]  # 0 is the median
     return tails
 

@@ -24,6 +24,7 @@ from forecaster.series.combination.steps import (
 )
 
 Errors: TypeAlias = Float[np.ndarray, "component series origin horizon"]
+Seasons: TypeAlias = tuple[int, ...]
 
 FEATURES = 10
 ROWS_TO_BLEND = 4
@@ -31,17 +32,59 @@ ROWS_TO_BLEND = 4
 ORIGINS = 12  # held back
 _POWER = 4.0  # of inverse errors
 _OWN_WEIGHTS = 50.0  # rows held back, with which a series' own errors weigh as much as its panel's
-_OWN_SIZE = 30.0  # the same, of the size of errors
+_OWN_SIZE = 45.0  # the same, of the size of errors
 _LEAST, _MOST = 0.2, 5.0  # level of the latest season over that of all rows, that sizes follow
 _FEWEST_LEVEL = 4  # rows of the level
 _CLOSED = 4  # cycles that a phase was zero in
 _NEARLY_ALWAYS = 0.9  # share of the cycles so far that it was zero in
 _RARELY, _SOMETIMES = 0.05, 0.25  # shares of closed and of open phases that changed
 _USUAL_SIZE = 1.5  # error one step ahead over the mean absolute change, where none is known
-_USUAL, _FADED = 2.0, 12  # changes that the usual one counts for, and rows where it no longer does
+_USUAL = 1.0  # changes that the usual one of a panel counts for
+_STILL, _BY_CHANCE = 12, 0.001  # rows without a change, and a chance of so many that is too small
 _USUAL_CHANGE = 0.2  # mean absolute change over the level, where none is known
 _LARGEST = 1e12  # weight or relative error of a sound model
 _TO_DEVIATION = 1.2533  # standard deviation over mean absolute value, of a normal distribution
+
+
+class Sizes(NamedTuple):
+    """The sizes of some series, each array (series,).
+
+    - ``change``: mean absolute change
+    - ``level``: at the end, see :func:`level_of`
+    - ``rows``: how many there are
+    - ``moves``: of how many changes the mean consists, where few of them are large (the inverse of
+      the sum of squared shares)
+    - ``rest``: the share of changes that are zero
+    """
+
+    change: Float[np.ndarray, " series"]
+    level: Float[np.ndarray, " series"]
+    rows: Float[np.ndarray, " series"]
+    moves: Float[np.ndarray, " series"]
+    rest: Float[np.ndarray, " series"]
+
+    @staticmethod
+    def of(
+        rows: Sequence[Float[np.ndarray, " step"]], seasons: Sequence[tuple[int, ...]]
+    ) -> "Sizes":
+        """Return the sizes of series from their values and their seasons."""
+        each = [_sizes_of(row, its) for row, its in zip(rows, seasons, strict=True)]
+        return Sizes(*np.array(each, float).reshape(-1, len(Sizes._fields)).T)
+
+    def only(self, some: Sequence[int]) -> "Sizes":
+        """Return those of some series."""
+        return Sizes(*(each[list(some)] for each in self))
+
+
+def _sizes_of(row: Float[np.ndarray, " step"], seasons: Seasons) -> tuple[float, ...]:
+    if not len(row):
+        return 0.0, 1.0, 0.0, 0.0, 0.0
+    level = level_of(row, seasons)[-1]
+    change = np.abs(np.diff(row))
+    if not change.any():
+        return 0.0, level, float(len(row)), 0.0, float(len(row) > 1)
+    shares = change / change.sum()
+    return change.mean(), level, float(len(row)), 1 / (shares @ shares), (change == 0).mean()
 
 
 class Usual(NamedTuple):
@@ -51,12 +94,14 @@ class Usual(NamedTuple):
     - ``size``: the error one step ahead, over the mean absolute change of a series
     - ``growth``: the power of the step ahead by which errors grow
     - ``change``: the mean absolute change of a series, over its level
+    - ``rest``: the share of changes that are zero
     """
 
     errors: tuple[float, ...]
     size: float = _USUAL_SIZE
     growth: float = 0.5
     change: float = _USUAL_CHANGE
+    rest: float = 0.0
 
     @staticmethod
     def from_json(fields: Sequence[Any], components: int) -> "Usual":
@@ -65,7 +110,7 @@ class Usual(NamedTuple):
         made = Usual(tuple(map(float, errors)), *map(float, numbers))
         sizes = [*made.errors, made.size, made.change]
         sound = len(made.errors) == components and _are_sizes(sizes)
-        if not (sound and 0 <= made.growth <= 1):
+        if not (sound and 0 <= made.growth <= 1 and 0 <= made.rest <= 1):
             raise ValueError(f"transform: usual: {list(fields)!r:.100}")
         return made
 
@@ -123,14 +168,11 @@ def no_errors(components: int) -> Errors:
     return np.full((components, 1, ORIGINS, 1), np.nan)
 
 
-def learn_usual(
-    errors: Errors, change: Float[np.ndarray, " series"], level: Float[np.ndarray, " series"]
-) -> Usual:
-    """Return what series have in common.
-
-    ``change, level``: their mean absolute change and their level
-    """
-    scaled = errors / np.where(change > 0, change, np.nan)[:, None, None]
+def learn_usual(errors: Errors, sizes: Sizes) -> Usual:
+    """Return what series have in common."""
+    change, level = sizes.change, sizes.level
+    moving = change > 0
+    scaled = errors / np.where(moving, change, np.nan)[:, None, None]
     relative, count = _relative_errors(scaled)
     some = count > 0
     if not some.any():
@@ -141,37 +183,32 @@ def learn_usual(
     usual = tuple(usual.tolist())
     blended = _blended_errors(scaled, _weights(relative, 0.0 * change, usual))
     growth = _growth(blended)
-    size = _sizes(blended, growth)[0]
-    return Usual(
-        usual, float(np.median(size[some])), growth, float(np.median((change / level)[change > 0]))
-    )
+    size = float(np.median(_error_sizes(blended, growth)[0][some]))
+    usual_change = float(np.median((change / level)[moving]))
+    return Usual(usual, size, growth, usual_change, float(sizes.rest[moving].mean()))
 
 
 def learn_blends(
-    errors: Errors,
-    change: Float[np.ndarray, " series"],
-    level: Float[np.ndarray, " series"],
-    rows: Float[np.ndarray, " series"],
-    held: Float[np.ndarray, " series"],
-    usual: Usual,
+    errors: Errors, sizes: Sizes, held: Float[np.ndarray, " series"], usual: Usual
 ) -> list[Blend]:
     """Return the blend of each series, whose errors were held back.
 
-    With few rows the usual change counts for two of a series' own, from the twelfth on for none. A
-    longer series that never changed has no errors.
+    The usual change of the panel counts for one of a series' own, which matters where it has few
+    rows, or rests for most of them. A longer series that never changed, beside others that do not
+    rest as long, has no errors.
 
-    - ``rows``: how many each has. With fewer than :data:`ROWS_TO_BLEND` the last value is forecast,
-      whose errors are as large as changes
+    - ``sizes``: with fewer rows than :data:`ROWS_TO_BLEND` the last value is forecast, whose errors
+      are as large as changes
     - ``held``: how many rows were held back
     """
-    drawn = _USUAL * np.clip((_FADED - rows) / (_FADED - ROWS_TO_BLEND), 0.0, 1.0)
-    changes = np.maximum(rows - 1, 0.0)
-    total = changes * change + drawn * usual.change * level
-    unit = total / np.maximum(changes + drawn, 1.0)
+    change, level, rows, moves, _ = sizes
+    unit = (moves * change + _USUAL * usual.change * level) / (moves + _USUAL)
+    by_chance = usual.rest ** np.maximum(rows - 1, 0.0)
+    unit[(change == 0) & (rows >= _STILL) & (by_chance < _BY_CHANCE)] = 0.0
     scaled = errors / np.where(unit > 0, unit, 1.0)[:, None, None]
     relative, _ = _relative_errors(scaled)
     weights = _weights(relative, held, usual.errors)
-    own, count = _sizes(_blended_errors(scaled, weights), usual.growth)
+    own, count = _error_sizes(_blended_errors(scaled, weights), usual.growth)
     seen = np.where(count > 0, held, 0.0)
     size = (seen * own + _OWN_SIZE * usual.size) / (seen + _OWN_SIZE)
     size = np.where(rows < ROWS_TO_BLEND, max(usual.size, 1.0), size) * unit / level
@@ -359,7 +396,7 @@ def _growth(sizes: Float[np.ndarray, "series origin horizon"]) -> float:
     return float(np.clip(weight @ (x * y) / (weight @ x**2), 0.0, 1.0))
 
 
-def _sizes(
+def _error_sizes(
     sizes: Float[np.ndarray, "series origin horizon"], growth: float
 ) -> tuple[Float[np.ndarray, " series"], Int[np.ndarray, " series"]]:
     """Return the mean error one step ahead of each series, and how many there are."""

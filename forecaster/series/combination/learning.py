@@ -9,13 +9,13 @@ from jaxtyping import Float
 from forecaster.classical import Pool
 from forecaster.series.combination.blend import (
     Blend,
+    Sizes,
     Usual,
     blended,
     held_back_errors,
     held_back_rows,
     learn_blends,
     learn_usual,
-    level_of,
     no_errors,
 )
 from forecaster.series.combination.components import (
@@ -127,7 +127,7 @@ def learn(
     every = max(1, len(rows) // _MOST_WEIGHED)
     fitted = fit_components(before[::every], kinds[::every], early, horizon, exact=bool(alone))
     judged = Judged.of(rows[::every], known[::every], fitted, horizon)
-    usual = {parts: learn_usual(*one[1:4]) for parts, _, one in judged.by_parts()}
+    usual = {parts: learn_usual(one.errors, one.sizes) for parts, _, one in judged.by_parts()}
     made = Learned(pools, usual, NO_PRIOR, early)
     counted = [number for number, one in enumerate(known) if one.counts]
     if alone is not None or not counted:
@@ -160,16 +160,13 @@ class Judged(NamedTuple):
 
     - ``parts``: of each series' kind
     - ``errors``: of components (component, origin, horizon), of each series
-    - ``change``, ``level``: its mean absolute change, and its level at the end
-    - ``rows``: how many it has
+    - ``sizes``: of the series
     - ``held``: how many rows were held back
     """
 
     parts: list[Any]
     errors: Any
-    change: Float[np.ndarray, " series"]
-    level: Float[np.ndarray, " series"]
-    rows: Float[np.ndarray, " series"]
+    sizes: Sizes
     held: Float[np.ndarray, " series"]
 
     @staticmethod
@@ -189,24 +186,23 @@ class Judged(NamedTuple):
             for row, one in zip(rows, fitted, strict=True)
         ]
         parts = [one.kind.parts for one in fitted]
-        return Judged(parts, errors, *_sizes_of(rows, known), np.array(held, float))
+        sizes = Sizes.of(rows, [one.seasons for one in known])
+        return Judged(parts, errors, sizes, np.array(held, float))
 
     def by_parts(self) -> Iterator[tuple[Any, list[int], "Judged"]]:
         """Yield the series of each kind: their numbers, and themselves with stacked errors."""
         for parts in dict.fromkeys(self.parts):
             some = [number for number, its in enumerate(self.parts) if its == parts]
             errors = np.stack([self.errors[number] for number in some], axis=1)
-            change, level, rows, held = (
-                each[some] for each in (self.change, self.level, self.rows, self.held)
-            )
-            yield parts, some, Judged([parts], errors, change, level, rows, held)
+            yield parts, some, Judged([parts], errors, self.sizes.only(some), self.held[some])
+
+    def blends(self, usual: Usual) -> list[Blend]:
+        """Return the blend of each series of stacked errors."""
+        return learn_blends(self.errors, self.sizes, self.held, usual)
 
     def only(self, some: list[int]) -> "Judged":
         """Return some series of stacked errors."""
-        change, level, rows, held = (
-            each[some] for each in (self.change, self.level, self.rows, self.held)
-        )
-        return Judged(self.parts, self.errors[:, some], change, level, rows, held)
+        return Judged(self.parts, self.errors[:, some], self.sizes.only(some), self.held[some])
 
 
 def judged_blends(
@@ -221,12 +217,11 @@ def judged_blends(
     for _, numbers, judged in Judged.of(rows, known, fitted, horizon).by_parts():
         usual = learned.usual_of(fitted[numbers[0]].kind)
         if usual is not None:
-            made.update(zip(numbers, learn_blends(*judged[1:], usual), strict=True))
+            made.update(zip(numbers, judged.blends(usual), strict=True))
             continue
         for row, number in enumerate(numbers):  # each series by itself
             own = judged.only([row])
-            usual = learn_usual(own.errors, own.change, own.level)
-            made[number] = learn_blends(*own[1:], usual)[0]
+            made[number] = own.blends(learn_usual(own.errors, own.sizes))[0]
     return [made[number] for number in range(len(rows))]
 
 
@@ -234,28 +229,13 @@ def usual_blends(
     rows: Sequence[Row], known: Sequence[Known], fitted: Sequence[Components], learned: Learned
 ) -> list[Blend]:
     """Return blends that are usual, of series whose own errors are not known."""
-    sizes = _sizes_of(rows, known)
+    sizes = Sizes.of(rows, [one.seasons for one in known])
     made: list[Blend] = []
     for number, one in enumerate(fitted):
         count = len(one.kind.names)
         usual = learned.usual_of(one.kind) or Usual((1.0,) * count)
-        change, level, count_of_rows = (each[[number]] for each in sizes)
-        made += learn_blends(no_errors(count), change, level, count_of_rows, np.zeros(1), usual)
+        made += learn_blends(no_errors(count), sizes.only([number]), np.zeros(1), usual)
     return made
-
-
-def _sizes_of(
-    rows: Sequence[Row], known: Sequence[Known]
-) -> tuple[
-    Float[np.ndarray, " series"], Float[np.ndarray, " series"], Float[np.ndarray, " series"]
-]:
-    """Return the mean absolute change of series, their level, and how many rows they have."""
-    change = [np.abs(np.diff(row)).mean() if len(row) > 1 else 0.0 for row in rows]
-    level = [
-        level_of(row, one.seasons)[-1] if len(row) else 1.0
-        for row, one in zip(rows, known, strict=True)
-    ]
-    return np.array(change, float), np.array(level, float), np.array([*map(len, rows)], float)
 
 
 def few_at_a_time(sizes: Sequence[int]) -> list[list[int]]:
