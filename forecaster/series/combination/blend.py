@@ -202,9 +202,11 @@ def learn_blends(
     - ``held``: how many rows were held back
     """
     change, level, rows, moves, _ = sizes
+    changes = np.maximum(rows - 1, 0.0)
+    still = (change == 0) & (usual.rest**changes < _BY_CHANCE)
+    moves = np.where(still, changes, moves)
     unit = (moves * change + _USUAL * usual.change * level) / (moves + _USUAL)
-    by_chance = usual.rest ** np.maximum(rows - 1, 0.0)
-    unit[(change == 0) & (rows >= _STILL) & (by_chance < _BY_CHANCE)] = 0.0
+    unit[still & (rows >= _STILL)] = 0.0
     scaled = errors / np.where(unit > 0, unit, 1.0)[:, None, None]
     relative, _ = _relative_errors(scaled)
     weights = _weights(relative, held, usual.errors)
