@@ -132,9 +132,10 @@ premium_option = click.option(
     "--premium",
     metavar="SHARE",
     callback=_premium,
-    help="Growth of a price's median in a year, in place of the drift that networks learned from "
-    "the past; 0: prices stay where they are, but for what their own history tells; none: the "
-    "learned drift. Other series have none.  [default: 0.05]",
+    help="Growth of a price's mean in a year, in place of the drift that networks learned from "
+    "the past; the median grows by half the variance less. 0: prices stay where they are in the "
+    "mean, but for what their own history tells; none: the learned drift. Other series have none."
+    "  [default: 0.05]",
 )
 ray_option = click.option(
     "--ray",

@@ -112,10 +112,10 @@ def _crps(model: fc.Model, panel: fc.Panel, held: tuple[Transformed, np.ndarray]
     """
     transformed, origins = held
     networks = model.networks.only(panel.ids)
-    mixture = distributions(networks, transformed, origins)
-    targets = targets_at(transformed, origins)[..., None]
-    crps = student_t_crps(targets, mixture.location, mixture.scale, mixture.dof)
-    return np.nanmean(crps, axis=(1, 2, 3))
+    made = distributions(networks, transformed, origins)
+    targets = targets_at(transformed, origins)
+    crps = student_t_crps(targets, made.location, made.scale, made.dof)
+    return np.nanmean(crps, axis=(1, 2))
 
 
 def student_t_crps(

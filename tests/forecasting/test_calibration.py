@@ -136,6 +136,6 @@ def test_tails_move_no_bound_beyond_the_largest_error_before():
     )
     unknown = band_scores(scores, [90], tails=tails, reach=np.full((2, 1, 1, 1), np.nan))
     by_spread = band_scores(scores, [90])[0, 1]
-    assert by_spread < 4.5 < free[0, 1] <= 8  # a score beyond 8 is none of a mixture's
+    assert by_spread < 4.5 < free[0, 1] <= 8  # a score beyond 8 is clipped
     np.testing.assert_array_equal(near[0, 1], 4.5)
     np.testing.assert_array_equal(unknown, free)

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.forecasting.bands.mixture import ndtr
+from forecaster.forecasting.bands.distribution import ndtr
 from forecaster.forecasting.predicting import simulating
 from forecaster.forecasting.predicting.common_factor import factor_of, scaled_to_now
 from tests.slow import rest_slow

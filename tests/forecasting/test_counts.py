@@ -8,7 +8,7 @@ from scipy import stats
 import forecaster as fc
 from forecaster.errors import UsageError
 from forecaster.forecasting.bands.counts import Counted, Units, probability_up_to, smallest_count
-from forecaster.forecasting.bands.mixture import Mixture
+from forecaster.forecasting.bands.distribution import Distribution
 from forecaster.series import Transform
 from forecaster.series.combination.counts import CountPrior, count_forecasts
 from tests.slow import rest_slow
@@ -48,7 +48,7 @@ def counted(mean: float, variance: float, origins: int = 3000) -> Counted:
     draws = (np.arange(np.prod(shape)).reshape(shape) * 0.6180339887498949) % 1
     deviation = np.sqrt(variance)
     units = Units(np.array([True, False]), np.full(shape, mean), np.full(shape, deviation), draws)
-    made = Counted.of(Mixture.unit((*shape, 1), np.inf), units)
+    made = Counted.of(Distribution.unit(shape, np.inf), units)
     assert isinstance(made, Counted)
     return made
 
@@ -64,7 +64,7 @@ def test_scores_of_counts_are_normal_where_the_distribution_holds(mean, variance
     assert scores[0].mean() == pytest.approx(0, abs=0.05)
     assert scores[0].std() == pytest.approx(1, abs=0.05)
     # The other series is forecast as if it were alone.
-    np.testing.assert_array_equal(scores[1], Mixture.unit(made.location.shape, np.inf).scores(
+    np.testing.assert_array_equal(scores[1], Distribution.unit(made.shape, np.inf).scores(
         y.astype(np.float32))[1])  # fmt: skip
     above = made.probability_above((2 - mean) / np.sqrt(variance))[0]
     np.testing.assert_allclose(above, (values > 2).mean(), atol=0.03)

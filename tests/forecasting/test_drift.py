@@ -13,6 +13,7 @@ from safetensors.numpy import save as as_bytes
 
 import forecaster as fc
 from forecaster.errors import ForecasterWarning, ModelError
+from forecaster.forecasting.bands.distribution import Distribution
 from forecaster.forecasting.bands.drift import (
     KEPT,
     Moves,
@@ -21,7 +22,6 @@ from forecaster.forecasting.bands.drift import (
     join_drifts,
     with_drift,
 )
-from forecaster.forecasting.bands.mixture import Mixture
 from forecaster.forecasting.model import Networks
 from forecaster.forecasting.predicting.predicting import distributions
 from tests.storage.mutants import sign
@@ -39,16 +39,24 @@ def days(rows: int) -> np.ndarray:
     return np.datetime64("1700-01-01") + np.arange(rows)
 
 
-def test_of_a_short_history_it_is_the_premium():
+def half_variance(prices: np.ndarray) -> float:
+    """Return by how much less the median grows than the mean."""
+    return np.diff(np.log(prices)).var(ddof=1) / 2
+
+
+def test_of_a_short_history_the_mean_grows_by_the_premium():
     rising = walk(250, 0.004, 0.02)  # by 172 % in these 250 days
-    assert change_of(rising, days(250), 0.05).expected == pytest.approx(DAY, rel=0.1)
-    assert change_of(rising, days(250), 0.0).expected == pytest.approx(0.0, abs=DAY / 10)
+    mean = [
+        change_of(rising, days(250), each).expected + half_variance(rising) for each in (0.05, 0)
+    ]
+    np.testing.assert_allclose(mean, [DAY, 0.0], atol=DAY / 10)
     assert change_of(rising[:2], days(2), 0.05) == (0.0, 0.0, 0.0)
 
 
 def test_a_few_rises_alike_are_no_trend():
     """Their standard error is nearly zero, but it is hardly known."""
-    young = change_of(100 * 1.1 ** np.arange(4), days(4), 0.05)
+    prices = 100 * 1.1 ** np.arange(4)
+    young = change_of(prices, days(4), 0.05)
     assert young.low <= young.expected <= young.high
     assert young.expected == pytest.approx(DAY, abs=1e-3)
 
@@ -56,10 +64,12 @@ def test_a_few_rises_alike_are_no_trend():
 def test_of_a_long_history_it_is_its_own_mean_as_far_as_the_standard_error_allows():
     rows, own = 100_000, np.log(1.2) / 365.25
     for deviation in (0.0001, 0.01, 0.1):
-        got, low, high = change_of(walk(rows, own, deviation), days(rows), 0.05)
+        prices = walk(rows, own, deviation)
+        got, low, high = change_of(prices, days(rows), 0.05)
+        usual = DAY - half_variance(prices)
         error = deviation / np.sqrt(rows - 1) * 365.25  # of the mean change of a year
         weight = 0.025**2 / (0.025**2 + error**2)
-        assert got == pytest.approx(DAY + weight * (own - DAY), rel=1e-3)
+        assert got == pytest.approx(usual + weight * (own - usual), rel=1e-3)
         assert (high - own, own - low) == pytest.approx((3 * error / 365.25,) * 2, rel=0.01)
 
 
@@ -101,7 +111,7 @@ def learned(panel, config) -> fc.Model:
     return fc.fit(panel, dataclasses.replace(config, premium=None), seed=1)
 
 
-def mixtures(networks: Networks, model: fc.Model, panel: fc.Panel):
+def made_by(networks: Networks, model: fc.Model, panel: fc.Panel):
     transformed = model.transform.apply(panel, model.config.horizon)
     steps = transformed.z.shape[1]
     origins = np.tile(np.arange(steps - 90, steps), (len(panel.ids), 1))
@@ -114,16 +124,16 @@ def test_networks_are_trained_as_without_it_and_a_quarter_of_their_moves_is_kept
     jax.tree.map(np.testing.assert_array_equal, model.params, learned.params)
     drift = model.networks.drift
     assert drift is not None and learned.networks.drift is None
-    ours, transformed, origins = mixtures(model.networks, model, panel)
-    theirs, _, _ = mixtures(learned.networks, model, panel)
+    ours, transformed, origins = made_by(model.networks, model, panel)
+    theirs, _, _ = made_by(learned.networks, model, panel)
     np.testing.assert_array_equal(ours.scale, theirs.scale)
-    moves = theirs.location[..., 0] - drift.usual[:, None]
+    moves = theirs.location - drift.usual[:, None]
     unit = np.take_along_axis(transformed.scale, origins[:, :, None], axis=1)
     expected, low, high = drift.per_row.T[:, :, None, None] * np.arange(1, 4) / unit
     location = np.clip(KEPT * moves + expected, low, high)
-    np.testing.assert_allclose(ours.location[..., 0], location, atol=1e-6)
+    np.testing.assert_allclose(ours.location, location, atol=1e-6)
     # Over the rows that were held back, networks moved by nothing but the drift, on average.
-    known = (ours.location[..., 0] - expected)[:, :-3].mean(1)
+    known = (ours.location - expected)[:, :-3].mean(1)
     assert np.abs(known).max() < 0.2 * np.abs(moves).max()
     series = panel.channel(panel.target)
     for row, name in enumerate(panel.ids):
@@ -133,12 +143,12 @@ def test_networks_are_trained_as_without_it_and_a_quarter_of_their_moves_is_kept
 
 
 def test_no_network_moves_a_median_beyond_the_lowest_and_the_highest_move():
-    shape = (1, 4, 2, 3)
-    location = np.array([-9.0, -0.1, 0.5, 9.0])[None, :, None, None] * np.ones(shape)
-    mixture = Mixture(location, np.ones(shape), np.full(shape, 5.0))
+    shape = (1, 4, 2)
+    location = np.array([-9.0, -0.1, 0.5, 9.0])[None, :, None] * np.ones(shape)
+    made = Distribution(location, np.ones(shape), np.full(shape, 5.0))
     ahead = np.array([1.0, 2.0])
     moves = Moves(*(part * ahead * np.ones((1, 4, 2)) for part in (0.01, -0.2, 0.3)))
-    made = with_drift(mixture, np.full((1, 2), 0.1), moves)
+    made = with_drift(made, np.full((1, 2), 0.1), moves)
     one_ahead, two_ahead = made.quantiles(np.zeros(made.shape))[0].T
     # A quarter of what is beyond 0.1, and 0.01 a step.
     np.testing.assert_allclose(one_ahead, [-0.2, -0.05 + 0.01, 0.1 + 0.01, 0.3])
@@ -198,9 +208,9 @@ def test_no_median_lies_beyond_three_standard_errors_of_its_history(config):
     config, beyond = dataclasses.replace(config, epochs=15), {}
     for premium in (0.05, None):
         model = fc.fit(panel, dataclasses.replace(config, premium=premium))
-        mixture, transformed, origins = mixtures(model.networks, model, panel)
+        made, transformed, origins = made_by(model.networks, model, panel)
         unit = np.take_along_axis(transformed.scale, origins[:, :, None], axis=1)
-        moves = mixture.quantiles(np.zeros(mixture.shape)) * unit / np.arange(1, 4)
+        moves = made.quantiles(np.zeros(made.shape)) * unit / np.arange(1, 4)
         changes = np.diff(np.log(panel.channel("close")), axis=1)
         error = changes.std(1, ddof=1)[:, None, None] / np.sqrt(changes.shape[1])
         beyond[premium] = np.abs(moves - changes.mean(1)[:, None, None]) / error
@@ -253,3 +263,13 @@ def test_a_model_of_an_earlier_version_forecasts_as_it_did(panel, model, learned
         )
     with pytest.raises(ModelError, match="1 of 2 parts of the model lack the drift of prices"):
         join_drifts([model.networks.drift, old.networks.drift])
+
+
+def test_a_basket_of_many_prices_grows_by_the_premium():
+    """Under normal changes, the mean of a price is its median times e to half the variance."""
+    grown = []
+    for seed, deviation in enumerate(np.linspace(0.005, 0.03, 40)):
+        prices = walk(500, 0.0, deviation, seed)
+        median = change_of(prices, days(500), 0.05).expected
+        grown.append(np.exp(median + half_variance(prices)))
+    assert np.log(np.mean(grown)) == pytest.approx(DAY, rel=0.1)

@@ -10,8 +10,8 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import ForecasterWarning
+from forecaster.forecasting.bands.distribution import Distribution
 from forecaster.forecasting.bands.experts import opinion_weights, with_common
-from forecaster.forecasting.bands.mixture import Mixture
 from forecaster.forecasting.model import rename_series
 from forecaster.home import Home
 from tests.common_market import frame
@@ -40,25 +40,23 @@ def fitted(market) -> fc.Model:
 
 
 def test_logarithms_of_widths_are_weighted_sums():
-    mixture = Mixture(*np.ones((3, 1, 2, 2, 2)))
-    mixture = dataclasses.replace(mixture, scale=mixture.scale * [1.0, 4.0])
+    alone = Distribution.unit((1, 2, 2), 5.0)
+    alone = dataclasses.replace(alone, scale=alone.scale * 2.0)
     common = np.array([[[np.log(8.0), np.nan], [np.log(2.0), np.log(0.5)]]])
-    made = with_common(mixture, common, ((0.0, 0.5, 0.5), (np.log(3.0), 1.0, 0.5))).scale
-    # The networks' own scale is 2, the geometric mean of both; they keep their ratio.
-    np.testing.assert_allclose(made[..., 0], [[[2.0, 1.0], [1.0, 3.0 * np.sqrt(0.5)]]])
-    np.testing.assert_allclose(made[..., 1], 4 * made[..., 0])
-    assert with_common(mixture, None, ()) is mixture
+    made = with_common(alone, common, ((0.0, 0.5, 0.5), (np.log(3.0), 1.0, 0.5))).scale
+    np.testing.assert_allclose(made, [[[4.0, 2.0], [2.0, 6.0 * np.sqrt(0.5)]]])
+    assert with_common(alone, None, ()) is alone
 
 
-def _opinions(size: float) -> tuple[Mixture, np.ndarray, np.ndarray]:
+def _opinions(size: float) -> tuple[Distribution, np.ndarray, np.ndarray]:
     """Both opinions, and outcomes whose true weights are 0.9 and 0.8."""
     random = np.random.default_rng(0)
     own, common = size * random.normal(size=(2, 40, 400, 1))
     outcomes = np.exp(0.3 + 0.9 * own + 0.8 * common) * random.standard_t(5, own.shape)
     outcomes[:, :50] = np.nan
     common[:5] = np.nan
-    ones = np.ones((*own.shape, 1))
-    return Mixture(0 * ones, np.exp(own)[..., None], 5 * ones), common, outcomes
+    ones = np.ones(own.shape)
+    return Distribution(0 * ones, np.exp(own), 5 * ones), common, outcomes
 
 
 def test_weights_of_both_opinions_are_learned_where_they_differ_enough():
@@ -72,8 +70,8 @@ def test_weights_are_the_usual_ones_where_opinions_hardly_change():
 
 
 def test_weights_without_an_outcome_are_halves():
-    mixture, common, outcomes = _opinions(0.5)
-    assert opinion_weights(mixture, common, outcomes * np.nan) == ((0.0, 0.5, 0.5),)
+    made, common, outcomes = _opinions(0.5)
+    assert opinion_weights(made, common, outcomes * np.nan) == ((0.0, 0.5, 0.5),)
 
 
 def test_a_fit_from_a_common_start_has_both_and_an_independent_one_its_networks_alone(

@@ -5,22 +5,22 @@ import pytest
 
 from forecaster.config import Config
 from forecaster.forecasting.bands.counts import Units
+from forecaster.forecasting.bands.distribution import Distribution
 from forecaster.forecasting.bands.drift import Moves
-from forecaster.forecasting.bands.mixture import Mixture, ndtri
 from forecaster.forecasting.fitting import validating
 from forecaster.forecasting.fitting.validating import Job, Span
 
-SERIES, ORIGINS, HORIZON, MEMBERS = 5, 7, 2, 3
+SERIES, ORIGINS, HORIZON = 5, 7, 2
 
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("kind", ["prices", "counts", "values"])
 def test_parts_have_the_bits_of_the_whole(kind, threads, monkeypatch):
     random = np.random.default_rng(0)
-    forecasts, members = (SERIES, ORIGINS, HORIZON), (SERIES, ORIGINS, HORIZON, MEMBERS)
-    mixture = Mixture(
-        random.normal(size=members), np.exp(0.3 * random.normal(size=members)),
-        4 + random.random(members),
+    forecasts = SERIES, ORIGINS, HORIZON
+    made = Distribution(
+        random.normal(size=forecasts), np.exp(0.3 * random.normal(size=forecasts)),
+        4 + random.random(forecasts),
     )  # fmt: skip
     outcomes = random.normal(size=forecasts)
     outcomes[random.random(forecasts) < 0.2] = np.nan
@@ -33,7 +33,7 @@ def test_parts_have_the_bits_of_the_whole(kind, threads, monkeypatch):
         expected = 0.1 * random.normal(size=forecasts)
         moves = Moves(expected, expected - 0.5, expected + 0.5)
         common = 0.2 * random.normal(size=forecasts)
-    monkeypatch.setattr(validating, "mixture_of", lambda *_: mixture)
+    monkeypatch.setattr(validating, "distribution_of", lambda *_: made)
     nothing = np.zeros((SERIES, 1))
     span = Span({}, nothing, nothing, nothing, outcomes, units, moves, common)
     job = Job(Config(), None, ((0.0, 0.6, 0.6),) * HORIZON)
@@ -44,9 +44,9 @@ def test_parts_have_the_bits_of_the_whole(kind, threads, monkeypatch):
     assert np.isfinite(whole.median).all() and len(np.unique(whole.median)) > SERIES
 
 
-def _validated(monkeypatch, mixture: Mixture, outcome: float, common=None, opinions=()):
+def _validated(monkeypatch, made: Distribution, outcome: float, common=None, opinions=()):
     """Return what becomes of one outcome under the distributions of one forecast."""
-    monkeypatch.setattr(validating, "mixture_of", lambda *_: mixture)
+    monkeypatch.setattr(validating, "distribution_of", lambda *_: made)
     nothing = np.zeros((1, 1))
     outcomes = np.full((1, 1, 1), outcome)
     span = Span({}, nothing, nothing, nothing, outcomes, None, None, common)
@@ -54,16 +54,8 @@ def _validated(monkeypatch, mixture: Mixture, outcome: float, common=None, opini
 
 
 def test_a_score_is_that_of_the_width_by_both_opinions(monkeypatch):
-    normal = Mixture.unit((1, 1, 1, 1), np.inf)
+    normal = Distribution.unit((1, 1, 1), np.inf)
     common, opinions = np.full((1, 1, 1), np.log(4.0)), ((0.0, 0.6, 0.5),)
     made = _validated(monkeypatch, normal, 3.0, common, opinions)
     # The networks' width is 1, whose logarithm is 0, so that half of the other one is left.
     np.testing.assert_allclose(made.scores, 3.0 / np.sqrt(4.0))
-
-
-def test_a_score_and_a_median_are_those_of_all_networks(monkeypatch):
-    places = np.array([-1.0, 1.0]).reshape(1, 1, 1, 2)
-    apart = Mixture(places, np.full_like(places, 0.25), np.full_like(places, np.inf))
-    made = _validated(monkeypatch, apart, 1.0)
-    np.testing.assert_allclose(made.median, 0.0, atol=1e-9)  # half-way between the two
-    np.testing.assert_allclose(made.scores, ndtri(0.75))  # all of one below it, and half of one

@@ -1,4 +1,4 @@
-"""Predictive distributions and their calibration: heads, mixtures, calibrated bands.
+"""Predictive distributions and their calibration: heads, Student-t distributions, calibrated bands.
 
 Knows arrays of outcomes and forecasts. Must not know networks or how they are trained.
 """

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from forecaster.forecasting.bands.mixture import FARTHEST, ndtr, ndtri
+from forecaster.forecasting.bands.distribution import FARTHEST, ndtr, ndtri
 from forecaster.forecasting.bands.widths import FARTHEST_TAIL, KNOTS, Tails
 
 # The weights of prior values, as numbers of independent scores.
@@ -164,7 +164,7 @@ def spread_at_origins(
     """Return the spread of scores by horizon, as known at each origin.
 
     Scores h steps ahead overlap, so each has weight 1/h in the recent factor. Scores are clipped at
-    8 (``mixture.py``), so that one outcome widens a band by at most 8 %.
+    8 (``distribution.py``), so that one outcome widens a band by at most 8 %.
 
     ``prior``: the spread of all series' scores
     """

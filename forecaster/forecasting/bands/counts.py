@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from numpy.typing import ArrayLike
 
-from forecaster.forecasting.bands.mixture import FARTHEST, Mixture, ndtr, ndtri
+from forecaster.forecasting.bands.distribution import FARTHEST, Distribution, ndtr, ndtri
 from forecaster.series import Transformed
 
 _POISSON = 1 + 1e-6  # ratio of variance to mean up to which counts are Poisson's
@@ -56,8 +56,8 @@ class Units(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Counted(Mixture):
-    """A mixture in which the forecasts of some series are distributions of counts.
+class Counted(Distribution):
+    """Distributions of which those of some series are of counts.
 
     ``units``: which series, and their units
     """
@@ -65,18 +65,18 @@ class Counted(Mixture):
     units: Units
 
     @staticmethod
-    def of(mixture: Mixture, units: Units | None) -> Mixture:
-        """Return the mixture, with counts where there are any."""
+    def of(made: Distribution, units: Units | None) -> Distribution:
+        """Return the distributions, with counts where there are any."""
         if units is None:
-            return mixture
-        return Counted(mixture.location, mixture.scale, mixture.dof, units)
+            return made
+        return Counted(made.location, made.scale, made.dof, units)
 
-    def latest(self, count: int) -> Mixture:
+    def latest(self, count: int) -> Distribution:
         """Return the distributions of the latest ``count`` origins, the second axis."""
         parts = (part[:, -count:] for part in self.units[1:])
         return Counted.of(super().latest(count), Units(self.units.counted, *parts))
 
-    def repeated(self, count: int) -> Mixture:
+    def repeated(self, count: int) -> Distribution:
         """Return each distribution ``count`` times along the second axis, the origins."""
         parts = (np.repeat(part, count, axis=1) for part in self.units[1:])
         return Counted.of(super().repeated(count), Units(self.units.counted, *parts))
@@ -121,8 +121,7 @@ class Counted(Mixture):
         """Return mean and variance of the counts; the square of a scale is a variance."""
         rows, base, unit, _ = self._of_counts()
         location, scale = self.location[rows], self.scale[rows]
-        mean = np.maximum(base + unit * location.mean(-1), 1e-9)
-        return mean, unit**2 * (np.square(scale).mean(-1) + location.var(-1))
+        return np.maximum(base + unit * location, 1e-9), np.square(unit * scale)
 
 
 def probability_up_to(counts: ArrayLike, mean: ArrayLike, variance: ArrayLike) -> np.ndarray:
@@ -131,7 +130,7 @@ def probability_up_to(counts: ArrayLike, mean: ArrayLike, variance: ArrayLike) -
     It is that of a negative binomial distribution, or of Poisson's where the variance is not above
     the mean.
     """
-    from scipy.special import betainc, gammaincc  # after those of mixture.py, which say why
+    from scipy.special import betainc, gammaincc  # after those of distribution.py, which say why
 
     counts, mean, variance = np.broadcast_arrays(
         *(np.asarray(part, float) for part in (counts, mean, variance))

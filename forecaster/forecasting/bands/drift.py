@@ -4,9 +4,11 @@ Networks that are trained on ten years of companies that survived learn that pri
 much they rose just then. That is a bet on more of the same. So the mean of what a series' networks
 forecast is replaced by a premium that all prices share (``Config.premium``), moved towards the
 series' own mean change as far as its standard error allows (James & Stein 1961, Fourth Berkeley
-Symposium 1). A quarter of what networks forecast beyond their own mean is kept, within three
-standard errors of the mean change. The mean change of all series together has no influence: it is a
-single draw of history, in which companies that failed are missing.
+Symposium 1). The premium is the growth of the mean, so that a basket grows by it; the median of a
+price grows by half the variance of its changes less. A quarter of what networks forecast beyond
+their own mean is kept, within three standard errors of the mean change. The mean change of all
+series together has no influence: it is a single draw of history, in which companies that failed are
+missing.
 
 The figures that this was chosen by are in ``docs/evaluation.md``.
 """
@@ -20,7 +22,7 @@ from jaxtyping import Float, Int, Shaped
 
 from forecaster.config import Config
 from forecaster.errors import ModelError
-from forecaster.forecasting.bands.mixture import Mixture
+from forecaster.forecasting.bands.distribution import Distribution
 from forecaster.series import Panel, Transformed
 
 KEPT = 0.25
@@ -35,7 +37,7 @@ _YEAR = np.timedelta64(31_557_600, "s")  # 365.25 days
 class Change(NamedTuple):
     """The expected change of a price's logarithm from one row to the next.
 
-    - ``expected``: the premium, moved towards the mean of the changes seen
+    - ``expected``: that of the premium, moved towards the mean of the changes seen
     - ``low``, ``high``: three standard errors below and above that mean; for a series of few rows,
       far enough for the expected change
     """
@@ -110,14 +112,15 @@ def change_of(
 
     - ``prices``: above zero
     - ``times``: dates, in order; the premium of a row is that of the mean time between two rows
-    - ``premium``: the growth in a year, as a share
+    - ``premium``: the growth of the mean price in a year, as a share
     """
     if len(prices) < 3:
         return Change(0.0, 0.0, 0.0)
     changes = np.diff(np.log(prices))
     years = float((times[-1] - times[0]) / _YEAR) / len(changes)
-    common, own = np.log1p(premium) * years, float(changes.mean())
-    variance = float(changes.var(ddof=1)) / len(changes)  # of the mean change
+    spread, own = float(changes.var(ddof=1)), float(changes.mean())
+    common = float(np.log1p(premium) * years - spread / 2)
+    variance = spread / len(changes)  # of the mean change
     weight = (_OWN * years) ** 2 / ((_OWN * years) ** 2 + variance)
     reach = _ERRORS * np.sqrt(variance)
     if len(changes) < _FEWEST:  # the standard error is then hardly known
@@ -142,17 +145,17 @@ def join_drifts(drifts: Sequence[Drift | None]) -> Drift | None:
 
 
 def usual_location(
-    mixture: Mixture, outcomes: Float[np.ndarray, "series origin horizon"]
+    made: Distribution, outcomes: Float[np.ndarray, "series origin horizon"]
 ) -> Float[np.ndarray, "series horizon"]:
     """Return the mean location of forecasts whose outcome is known; 0 where there is none."""
     known = np.isfinite(outcomes)
-    total = np.where(known, mixture.location.mean(-1), 0.0).sum(1, dtype=float)
+    total = np.where(known, made.location, 0.0).sum(1, dtype=float)
     return total / np.maximum(known.sum(1), 1)
 
 
 def with_drift(
-    mixture: Mixture, usual: Float[np.ndarray, "series horizon"], moves: Moves
-) -> Mixture:
+    made: Distribution, usual: Float[np.ndarray, "series horizon"], moves: Moves
+) -> Distribution:
     """Return distributions around the expected change, which networks move a little.
 
     None of their locations lies beyond the lowest and the highest move.
@@ -160,9 +163,8 @@ def with_drift(
     - ``usual``: as in :class:`Drift`
     - ``moves``: from :meth:`Drift.moves`
     """
-    beyond = mixture.location - usual[:, None, :, None]
-    expected, low, high = (part[..., None] for part in moves)
-    location = np.clip(KEPT * beyond + expected, low, high)
+    beyond = made.location - usual[:, None]
+    location = np.clip(KEPT * beyond + moves.expected, moves.low, moves.high)
     # A move that no series makes comes from a damaged model; it is kept, so that users see it.
     location = np.where(np.abs(beyond) < _FARTHEST, location, beyond)
-    return dataclasses.replace(mixture, location=location.astype(mixture.location.dtype))
+    return dataclasses.replace(made, location=location.astype(made.location.dtype))

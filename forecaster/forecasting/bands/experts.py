@@ -10,7 +10,7 @@ import dataclasses
 import numpy as np
 from jaxtyping import Float
 
-from forecaster.forecasting.bands.mixture import Mixture
+from forecaster.forecasting.bands.distribution import Distribution
 from forecaster.series import OpinionWeights
 
 _PRIOR = np.array([0.0, 0.6, 0.6])
@@ -23,10 +23,10 @@ _FAR = 5.0  # the most that a scale's logarithm changes by, unless a model is da
 
 
 def with_common(
-    mixture: Mixture,
+    made: Distribution,
     common: Float[np.ndarray, "series origin horizon"] | None,
     weights: OpinionWeights,
-) -> Mixture:
+) -> Distribution:
     """Return distributions whose scales combine those of networks and of a common model.
 
     Degrees of freedom and locations stay those of the networks.
@@ -36,17 +36,17 @@ def with_common(
     - ``weights``: from :func:`opinion_weights`
     """
     if common is None:
-        return mixture
-    own = np.log(mixture.scale).mean(-1)
+        return made
+    own = np.log(made.scale)
     constant, of_networks, of_common = np.array(weights).T
     wider = constant + (of_networks - 1) * own + of_common * common
     wider = np.clip(np.where(np.isfinite(wider), wider, 0.0), -_FAR, _FAR)
-    factor = np.exp(wider)[..., None]
-    return dataclasses.replace(mixture, scale=(mixture.scale * factor).astype(mixture.scale.dtype))
+    scale = (made.scale * np.exp(wider)).astype(made.scale.dtype)
+    return dataclasses.replace(made, scale=scale)
 
 
 def opinion_weights(
-    mixture: Mixture,
+    made: Distribution,
     common: Float[np.ndarray, "series origin horizon"],
     outcomes: Float[np.ndarray, "series origin horizon"],
 ) -> OpinionWeights:
@@ -57,7 +57,7 @@ def opinion_weights(
 
     ``outcomes``: standardised; NaN where unknown
     """
-    own = np.log(mixture.scale).mean(-1)
+    own = np.log(made.scale)
     return tuple(
         _weights(own[..., h], common[..., h], outcomes[..., h]) for h in range(outcomes.shape[-1])
     )

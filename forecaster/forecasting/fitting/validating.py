@@ -17,13 +17,13 @@ from jaxtyping import Bool, Float, Int
 from forecaster import swarm
 from forecaster.config import Config
 from forecaster.forecasting.bands.counts import Counted, Units
+from forecaster.forecasting.bands.distribution import Distribution
 from forecaster.forecasting.bands.drift import Drift, Moves, usual_location, with_drift
 from forecaster.forecasting.bands.experts import opinion_weights, with_common
 from forecaster.forecasting.bands.heads import HEADS
-from forecaster.forecasting.bands.mixture import Mixture
 from forecaster.forecasting.model import Networks, Params
 from forecaster.forecasting.networks import OwnNetwork
-from forecaster.forecasting.predicting.predicting import common_at, mixture_of, targets_at
+from forecaster.forecasting.predicting.predicting import common_at, distribution_of, targets_at
 from forecaster.forecasting.task import split_of, validation_of
 from forecaster.series import OpinionWeights, Panel, Transform, Transformed, sampled_names
 from forecaster.threads import by_parts
@@ -142,10 +142,12 @@ def with_opinions(
     held_back = validation_of(config, panel.mask[rows].sum(1))
     origins, _, outcomes = _held_back(config, transformed, held_back)
     params = jax.tree.map(lambda leaf: np.repeat(np.asarray(leaf)[None], len(origins), 0), start)
-    mixture = mixture_of(config, network, params, transformed.features, transformed.first, origins)
+    forecast = distribution_of(
+        config, network, params, transformed.features, transformed.first, origins
+    )
     of_common = common_at(transformed, origins)
     assert of_common is not None
-    opinions = opinion_weights(mixture, of_common, outcomes)
+    opinions = opinion_weights(forecast, of_common, outcomes)
     return dataclasses.replace(transform, common_volatility=common._replace(opinions=opinions))
 
 
@@ -184,14 +186,14 @@ def _without_networks(
     first = int(np.argmax(inside[rows].any(0)))
     config, latest = networks.config, outcomes[rows, first:]
     dof = HEADS[config.head](config.horizon).degrees_at_start
-    alone = Mixture.unit((*latest.shape, 1), dof)
+    alone = Distribution.unit(latest.shape, dof)
     if units is not None:
         alone = Counted.of(alone, units.only(rows, first))
     made.scores[rows, first:], made.median[rows, first:] = _compared(alone, latest)
     return made
 
 
-def _compared(made: Mixture, outcomes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _compared(made: Distribution, outcomes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the normal scores of outcomes, and the medians."""
     with np.errstate(over="ignore", invalid="ignore"):
         return made.scores(outcomes), made.quantiles(np.zeros(made.shape))
@@ -225,16 +227,15 @@ def _validate(job: Job, span: Span, threads: int | None = None) -> Validated:
 
     ``threads``: number of threads that compare; by default one for each core
     """
-    mixture = mixture_of(
+    forecast = distribution_of(
         job.config, job.network, span.params, span.features, span.first, span.origins
     )
 
     def compared(some: slice) -> Validated:
-        made = Mixture(mixture.location[some], mixture.scale[some], mixture.dof[some])
         outcomes, units, moves, common = jax.tree.map(
             lambda part: part[some], (span.outcomes, span.units, span.moves, span.common)
         )
-        made = with_common(made, common, job.opinions)
+        made = with_common(forecast.only(some), common, job.opinions)
         usual = usual_location(made, outcomes)
         if moves is not None:
             made = with_drift(made, usual, moves)

@@ -16,10 +16,10 @@ from forecaster.errors import ForecasterWarning, ModelError, UsageError, name_re
 from forecaster.forecasting.bands.calibration import Calibrated, calibrated, normal_scores_of
 from forecaster.forecasting.bands.columns import bounds_of, quantile_column
 from forecaster.forecasting.bands.counts import Counted, Units
+from forecaster.forecasting.bands.distribution import Distribution, ndtri
 from forecaster.forecasting.bands.drift import Drift, Moves, usual_location, with_drift
 from forecaster.forecasting.bands.experts import with_common
 from forecaster.forecasting.bands.heads import HEADS
-from forecaster.forecasting.bands.mixture import Mixture, ndtri
 from forecaster.forecasting.model import (
     Model,
     Networks,
@@ -239,7 +239,7 @@ def forecast_latest(
     - ``level``: levels of the bands, in percent, sorted
     """
     latest = latest_scores(model, panel, transformed, count)
-    origins, mixture = latest.origins[:, -count:], latest.mixture.latest(count)
+    origins, distribution = latest.origins[:, -count:], latest.distribution.latest(count)
     base = np.take_along_axis(transformed.base, origins[:, :, None], axis=1)
     unit = np.take_along_axis(transformed.scale, origins[:, :, None], axis=1)
     name = model.config.column
@@ -247,13 +247,13 @@ def forecast_latest(
     now = np.take_along_axis(transformed.z, origins, axis=1)[:, :, None]
     with np.errstate(divide="ignore", invalid="ignore"):
         far = np.where(unit == 0, np.where(now < base, -np.inf, np.inf), (now - base) / unit)
-    of_now = -ndtri(mixture.probability_above(far))
+    of_now = -ndtri(distribution.probability_above(far))
     usual = np.array([0.0, *normal_scores_of(level).ravel()])[:, None, None]
     each = list(calibrated_at(model, panel, transformed, latest, count))
     scores = np.stack([made.scores(usual) for made in each], axis=2)
     below = [made.probability_below(of_now[:, at]) for at, made in enumerate(each)]
     columns = {
-        column: transformed.invert(base + unit * mixture.quantiles(score))
+        column: transformed.invert(base + unit * distribution.quantiles(score))
         for column, score in zip(names, scores, strict=True)
     }
     return columns | {RISE: 1 - np.stack(below, axis=1)}
@@ -267,26 +267,26 @@ def calibrated_at(
     ``latest``: from :func:`latest_scores`; others as of :func:`forecast_latest`
     """
     some = model.only(panel.ids)
-    reach = _reach(transformed, latest.origins[:, -count:], latest.mixture.latest(count))
+    reach = _reach(transformed, latest.origins[:, -count:], latest.distribution.latest(count))
     return calibrated(latest.scores, count, prior=some.spreads(), tails=some.tails(), reach=reach)
 
 
 def _reach(
-    transformed: Transformed, origins: Int[np.ndarray, "series origin"], mixture: Mixture
+    transformed: Transformed, origins: Int[np.ndarray, "series origin"], distribution: Distribution
 ) -> Float[np.ndarray, "2 series origin horizon"]:
     """Return the scores of outcomes as far below and above the base as any was before.
 
     A score from calm times stands for a much larger error now, perhaps for one that never was. NaN
     where no error is known, and for counts, whose distributions have no heavy tails.
 
-    ``mixture``: the distributions forecast at these steps
+    ``distribution``: the distributions forecast at these steps
     """
     at = origins[:, :, None]
     unit = np.take_along_axis(transformed.scale, at, axis=1)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         far = np.take_along_axis(transformed.largest_errors(), at, axis=1) / unit
         far[unit == 0] = np.nan  # what is sure has no score
-        reach = np.stack([mixture.scores(-far), mixture.scores(far)])
+        reach = np.stack([distribution.scores(-far), distribution.scores(far)])
     reach[:, transformed.counted] = np.nan
     return reach
 
@@ -318,13 +318,13 @@ class Latest(NamedTuple):
     """The distributions forecast at the latest steps, and the scores of past outcomes.
 
     - ``origins`` (series, origin): the steps
-    - ``mixture``: the distributions forecast at them, in standardised units
+    - ``distribution``: the distributions forecast at them, in standardised units
     - ``scores``: normal scores of the outcomes from the validation span until now, in order of
       time, NaN where unknown; the last origin is "now"
     """
 
     origins: Int[np.ndarray, "series origin"]
-    mixture: Mixture
+    distribution: Distribution
     scores: ByHorizon
 
 
@@ -338,9 +338,9 @@ def latest_scores(model: Model, panel: Panel, transformed: Transformed, count: i
     needed = int(n_new.max()) + horizon
     n_origins = min(steps, max(count, -(-needed // _AT_ONCE) * _AT_ONCE))
     origins = np.tile(np.arange(steps - n_origins, steps), (len(model.ids), 1))
-    mixture = distributions(model.networks, transformed, origins)
-    recent = mixture.scores(targets_at(transformed, origins))
-    return Latest(origins, mixture, _append(model.normal_scores, recent, n_new + horizon))
+    distribution = distributions(model.networks, transformed, origins)
+    recent = distribution.scores(targets_at(transformed, origins))
+    return Latest(origins, distribution, _append(model.normal_scores, recent, n_new + horizon))
 
 
 def _steps_since_fit(
@@ -389,7 +389,7 @@ def _append(stored: ByHorizon, recent: ByHorizon, keep: Int[np.ndarray, " series
 
 def distributions(
     networks: Networks, transformed: Transformed, origins: Int[np.ndarray, "series origin"]
-) -> Mixture:
+) -> Distribution:
     """Return the distributions of all series' forecasts made at these steps, standardised.
 
     Without a network, a distribution has the base as its location, and errors as large as the
@@ -398,15 +398,15 @@ def distributions(
     units = Units.of(transformed, origins)
     rows = np.flatnonzero(networks.networked)
     config = networks.config
-    others = Mixture.unit(
-        (*origins.shape, config.horizon, config.members if len(rows) else 1),
+    others = Distribution.unit(
+        (*origins.shape, config.horizon),
         HEADS[config.head](config.horizon).degrees_at_start,
     )
     if not len(rows):
         return Counted.of(others, units)
     whole = len(rows) == len(origins)
     features, first = transformed.features, transformed.first
-    made = mixture_of(
+    made = distribution_of(
         config, networks.network, networks.params_of(rows), features if whole else features[rows],
         first if whole else first[rows], origins if whole else origins[rows],
     )  # fmt: skip
@@ -419,13 +419,13 @@ def distributions(
 
 
 def _with_drift(
-    made: Mixture,
+    made: Distribution,
     drift: Drift,
     config: Config,
     transformed: Transformed,
     origins: Int[np.ndarray, "series origin"],
     rows: Int[np.ndarray, " some"],
-) -> Mixture:
+) -> Distribution:
     """Return the networks' distributions of some series, with the drift of prices."""
     usual = drift.usual[rows]
     moves = Moves(*(part[rows] for part in drift.moves(transformed, origins)))
@@ -437,14 +437,14 @@ def _with_drift(
     return with_drift(made, usual, moves)
 
 
-def mixture_of(
+def distribution_of(
     config: Config,
     network: OwnNetwork | None,
     params: Params,
     features: Float[np.ndarray, "series step feature"],
     first: Int[np.ndarray, " series"],
     origins: Int[np.ndarray, "series origin"],
-) -> Mixture:
+) -> Distribution:
     """Return :func:`distributions` from weights (series, member, ...) and features alone."""
     _check_window(config, features.shape[1], origins.shape[1], features.shape[-1])
     # The steps that no forecast sees are left out, so that one program serves all lengths.
@@ -459,7 +459,9 @@ def mixture_of(
         swarm.Shared(data, rows) if each > 1 else data,
         members=series * each,
     )
-    return Mixture(*(np.moveaxis(split_members(part, each), 1, -1) for part in parts))
+    return Distribution.of_members(
+        *(np.moveaxis(split_members(np.asarray(part), each), 1, -1) for part in parts)
+    )
 
 
 @functools.lru_cache(maxsize=8)

@@ -15,7 +15,7 @@ from jaxtyping import Float, Int, Shaped
 from forecaster.errors import UsageError, check_whole
 from forecaster.forecasting.bands.calibration import spread_at_origins
 from forecaster.forecasting.bands.counts import Counted
-from forecaster.forecasting.bands.mixture import Mixture, ndtri
+from forecaster.forecasting.bands.distribution import Distribution, ndtri
 from forecaster.forecasting.model import Model, check_model
 from forecaster.forecasting.predicting.common_factor import scaled_to_now
 from forecaster.forecasting.predicting.matching import (
@@ -134,7 +134,7 @@ def draw_paths(
     drawn = np.concatenate(
         [made.only(row).scores(own[:, None]).swapaxes(0, 1) for row, own in enumerate(usual)]
     )
-    standardised = _values(latest.mixture.latest(1), drawn)
+    standardised = _values(latest.distribution.latest(1), drawn)
     base, scale = transformed.base[:, -1:], transformed.scale[:, -1:]
     paths = transformed.invert(base + scale * standardised)  # (series, path, horizon)
     finite = finite_rows(panel, {model.config.column: paths})
@@ -210,13 +210,13 @@ def _shares(
 
 
 def _values(
-    mixture: Mixture, scores: Float[np.ndarray, "series path horizon"]
+    distribution: Distribution, scores: Float[np.ndarray, "series path horizon"]
 ) -> Float[np.ndarray, "series path horizon"]:
-    """Return the values with these normal scores; ``mixture``: (series, 1, horizon)."""
-    if isinstance(mixture, Counted):  # between whole numbers there is nothing to interpolate
-        return mixture.repeated(scores.shape[1]).quantiles(scores)
+    """Return the values with these normal scores; ``distribution``: (series, 1, horizon)."""
+    if isinstance(distribution, Counted):  # between whole numbers there is nothing to interpolate
+        return distribution.repeated(scores.shape[1]).quantiles(scores)
     shape = (scores.shape[0], len(_KNOTS), scores.shape[2])
-    knots = mixture.repeated(len(_KNOTS)).quantiles(np.broadcast_to(_KNOTS[:, None], shape))
+    knots = distribution.repeated(len(_KNOTS)).quantiles(np.broadcast_to(_KNOTS[:, None], shape))
     values = np.empty_like(scores)
     for row in range(shape[0]):
         for h in range(shape[2]):
