@@ -44,6 +44,7 @@ ROOMS: dict[str, list[str]] = {
     ],
     "series": [
         "calendar", "causal", "panel", "known", "combination", "prices", "features",
+        "findings",
     ],
     "ingest": [
         "tickers", "store", "tables", "sources", "covariates", "frames", "review", "loading",

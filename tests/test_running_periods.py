@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.pipeline.running_periods import running_periods
+from forecaster.series.findings import running
 from tests.conftest import run
 
 NOW = pd.Timestamp("2026-11-26 19:00")  # a Thursday
@@ -49,16 +49,16 @@ def panel(times) -> fc.Panel:
 def test_a_period_is_running_until_the_clock_says_that_it_is_over(frequency, last, until, gap):
     times = pd.date_range(end=last, periods=40, freq=frequency)
     assert times[-1] == pd.Timestamp(last)
-    found = running_periods(panel(times.delete(7) if gap else times), NOW)
-    expected = {} if until is None else {"a": (pd.Timestamp(last), pd.Timestamp(until))}
-    assert found == expected
+    found = [one.said for one in running(panel(times.delete(7) if gap else times), NOW)]
+    said = f"dated {last}, not over before {until}; --end "
+    assert [text.startswith(said) for text in found] == ([] if until is None else [True])
 
 
 def test_prices_and_steps_have_no_periods():
     times = pd.date_range(end="2026-11-01", periods=40, freq="MS")
     close = pd.DataFrame({"unique_id": "a", "ds": times, "close": 1.0})
-    assert running_periods(fc.Panel.from_frame(close), NOW) == {}
-    assert running_periods(panel(range(40)), NOW) == {}
+    assert not list(running(fc.Panel.from_frame(close), NOW))
+    assert not list(running(panel(range(40)), NOW))
 
 
 @pytest.mark.parametrize("memory", [[], ["--memory", "1GB"]])
@@ -71,9 +71,9 @@ def test_the_commands_name_the_row_and_how_to_leave_it_out(tmp_path, monkeypatch
     frame.to_csv(tmp_path / "sales.csv", index=False)
     home = ["--home", tmp_path / "home"]
     message = (
-        "latest row of 3 of 3 series, dated 2026-11-01, is of a period that is not over before "
-        "2026-12-01: a, b, c. It counts as the value of the whole period; if it is not, leave it "
-        "out: --end 2026-10-31"
+        "latest row of 3 of 3 series is of a period that is not over: a, b, c (dated 2026-11-01, "
+        "not over before 2026-12-01; --end 2026-10-31 leaves it out). It counts as the value of "
+        "the whole period; if it is not, leave it out"
     )
     fit = ["fit", "--source", f"files:{tmp_path / 'sales.csv'}", "--model", "ets", *memory, *home]
     done = run(*fit)

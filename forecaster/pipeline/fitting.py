@@ -29,13 +29,7 @@ from forecaster.pipeline.requests import Callbacks, DataRequest, check_memory, r
 from forecaster.pipeline.scanning import Scanned, scan
 from forecaster.pipeline.training import train_shards
 from forecaster.processes import check_guarded
-from forecaster.series import (
-    Scaling,
-    latest_rows_said,
-    missing_dates_said,
-    show_time,
-    warn_of_latest_rows,
-)
+from forecaster.series import Scaling, findings_said, show_time
 from forecaster.skipped import Skipped
 from forecaster.storage import (
     OpenRun,
@@ -229,7 +223,7 @@ def _train_and_save(
     request = unfinished.request
     check_covariates(request, "fit")
     reader, scanned = scan(Reader.of(stored.store, request, stored.masked))
-    warn_of_latest_rows(scanned.latest)
+    scanned.say(latest=True)
     if request.series_per_shard is None:
         stored.lock.close()  # all series have been read
     if callbacks.on_begin:
@@ -248,7 +242,7 @@ def _train_and_save(
     # A forecast tests the saved model, and compiles the program for the first `predict`. Covariates
     # may not yet be known beyond the end of the fit.
     unknown = [ModelError] if request.covariates.future else []
-    with contextlib.suppress(*unknown), missing_dates_said(), latest_rows_said():
+    with contextlib.suppress(*unknown), findings_said():
         predict(model, reader.panel(model.ids))
     if not lost:
         unfinished.discard()

@@ -44,9 +44,8 @@ from forecaster.pipeline.lateness import (
     sessions_behind,
     sessions_late,
 )
-from forecaster.pipeline.running_periods import running_periods, warn_of_running_periods
 from forecaster.record import Made, keep
-from forecaster.series import LatestRows, Panel, latest_rows_said, warn_of_latest_rows
+from forecaster.series import Finding, Panel, findings_of, findings_said, say_findings
 from forecaster.skipped import Kind, Skipped
 from forecaster.storage import (
     OpenRun,
@@ -81,7 +80,7 @@ class Prediction:
     - ``ended``: series, other than prices, that lacked them at the fit already; not in ``behind``
     - ``retired``: series left out since no more rows of them are to come
     - ``damaged``: later runs, by name, that cannot be read, with the reason
-    - ``latest``: latest rows that may be errors, or say that a series is closed
+    - ``findings``: what a user should know of the series
     - ``constant``: series whose value has never changed in any row, also those of a single row
     - ``factors``: by series, the factor from the target's units to quoted prices, by all its rows
     """
@@ -99,7 +98,7 @@ class Prediction:
     ended: Sequence[str] = ()
     retired: Sequence[str] = ()
     damaged: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    latest: LatestRows = dataclasses.field(default_factory=LatestRows)
+    findings: Sequence[Finding] = ()
     constant: Sequence[str] = ()
     factors: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
@@ -197,12 +196,12 @@ def _with_run(asked: "_Asked", chosen: "_Chosen") -> Prediction:
     # Sample paths are drawn for all series together; bands can be made shard by shard.
     whole = asked.n_paths is not None
     groups = [chosen.ids] if whole else asked.run.by_shard(chosen.ids)
-    with latest_rows_said():
+    with findings_said():
         if len(groups) == 1:
             made = _latest(_predict(asked, chosen.ids, chosen.unknown), asked.kept)
         else:
             made = _joined(_by_shard(asked, groups, chosen.unknown), asked.kept)
-    warn_of_latest_rows(made.latest)
+    say_findings(made.findings, len(made.panel.ids))
     return dataclasses.replace(made, retired=chosen.retired)
 
 
@@ -301,8 +300,7 @@ def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Pred
     usable = match_panel(model, panel)
     late = sessions_late(usable, asked.end, asked.ends)
     usable = _punctual(usable, late, asked.max_late)
-    warn_of_running_periods(running_periods(usable), len(usable.ids))
-    latest = LatestRows.of(usable)
+    found = findings_of(usable, forecasting=True)
     lost = {name: reason for name, reason in usable.skipped.items() if name in ids}
     if asked.n_paths is None:
         frame = predict(model, usable, asked.level, asked.quantiles)
@@ -324,7 +322,7 @@ def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Pred
         unknown |= missing
         frame = sums_of(paths, groups, model.config.column, asked.level, asked.quantiles)
     late = {name: late[name] for name in usable.ids}
-    made = Prediction(model, usable, frame, unknown | lost | broken, late, folder, latest=latest)
+    made = Prediction(model, usable, frame, unknown | lost | broken, late, folder, findings=found)
     return _with_warnings(made, stored, asked)
 
 
@@ -425,7 +423,7 @@ def _joined(parts: Sequence[Prediction], most: int) -> Prediction:
         ended=[name for part in parts for name in part.ended],
         constant=[name for part in parts for name in part.constant],
         factors={name: factor for part in parts for name, factor in part.factors.items()},
-        latest=LatestRows.joined(part.latest for part in parts),
+        findings=[one for part in parts for one in part.findings],
     )
 
 

@@ -11,30 +11,18 @@ from forecaster.config import Config
 from forecaster.errors import NoSeries
 from forecaster.forecasting import changing_rows, usable_rows
 from forecaster.pipeline.reading import Reads, each_shard
-from forecaster.pipeline.running_periods import (
-    RunningPeriod,
-    running_periods,
-    warn_of_running_periods,
-)
 from forecaster.series import (
+    Finding,
     Frequency,
-    LatestRows,
     Layout,
-    MissingDates,
     Panel,
-    Placeholder,
-    Unmatched,
+    findings_of,
     infer_frequency,
     latest_times,
     most_common,
     peers_at,
-    placeholders_in,
-    series_missing_dates,
+    say_findings,
     tells_frequency,
-    unmatched_rows,
-    warn_of_missing_dates,
-    warn_of_placeholders,
-    warn_of_unmatched_rows,
 )
 from forecaster.skipped import Skipped
 
@@ -52,7 +40,7 @@ class Scanned(NamedTuple):
       series that is not constant
     - ``skipped``: the skipped series, with the reason
     - ``first``, ``last``: the earliest and the latest time
-    - ``latest``: what the latest rows of all series call for
+    - ``findings``: what a user should know of all series; ``series``: their number
     - ``peers``: the series that show the state of the market; none if there is one shard
     """
 
@@ -62,8 +50,13 @@ class Scanned(NamedTuple):
     skipped: dict[str, Skipped]
     first: Any
     last: Any
-    latest: LatestRows
+    findings: list[Finding]
+    series: int
     peers: tuple[str, ...] = ()
+
+    def say(self, *, latest: bool) -> None:
+        """Warn of the findings that are about latest rows, or else of all others."""
+        say_findings([one for one in self.findings if one.of_latest == latest], self.series)
 
 
 def scan(reader: _R) -> tuple[_R, Scanned]:
@@ -74,13 +67,13 @@ def scan(reader: _R) -> tuple[_R, Scanned]:
     request = reader.request
     if request.series_per_shard is None:
         panel = reader.panel(request.ids)
-        warn_of_missing_dates(series_missing_dates(panel), len(panel.ids))
-        warn_of_running_periods(running_periods(panel), len(panel.ids))
-        warn_of_unmatched_rows(unmatched_rows(panel))
-        warn_of_placeholders(placeholders_in(panel))
         steps = int(panel.mask.sum(1).max())
-        times, latest = (panel.times[0], panel.times[-1]), LatestRows.of(panel)
-        return reader, Scanned(list(request.ids), [], steps, dict(request.skipped), *times, latest)
+        scanned = Scanned(
+            list(request.ids), [], steps, dict(request.skipped), panel.times[0], panel.times[-1],
+            findings_of(panel), len(panel.ids),
+        )  # fmt: skip
+        scanned.say(latest=False)
+        return reader, scanned
     layout, frequency, scanned, same = _scan(reader)
     reader = reader.knowing(layout, frequency)
     if not same:  # some series look different with the layout or the frequency of all series
@@ -89,6 +82,7 @@ def scan(reader: _R) -> tuple[_R, Scanned]:
         reader, scanned = without, _scan(without)[2]
     if not scanned.ids:
         raise NoSeries({**request.skipped, **scanned.skipped})
+    scanned.say(latest=False)
     return reader.knowing(layout, frequency, scanned.peers), scanned
 
 
@@ -98,7 +92,6 @@ def _scan(reader: Reads) -> tuple[Layout, Frequency, Scanned, bool]:
     seen = _Seen(dict(request.skipped))
     for panel in each_shard(reader.panel, reader.store, request, seen.skipped):
         seen.add(panel, request.config)
-    seen.warn()
     layout = reader.layout._replace(channels=tuple(seen.channels))
     frequency = most_common(seen.frequencies or seen.unclear)
     seasonal = request.config.transform == "seasonal"
@@ -123,8 +116,7 @@ class _Seen:
     - ``ends``: the first and the last time of each panel
     - ``most``, ``still``: rows of the longest series that changes, and of the longest constant one
     - ``count``: number of series
-    - ``missing``, ``running``, ``unmatched``, ``placeholders``: what users are warned of
-    - ``latest``: what the latest rows of each panel call for
+    - ``findings``: what a user should know of them
     - ``latest_times``: the latest time of each series whose networks may see the market in peers
     """
 
@@ -141,11 +133,7 @@ class _Seen:
     most: int = 0
     still: int = 0
     count: int = 0
-    missing: dict[str, MissingDates] = dataclasses.field(default_factory=dict[str, MissingDates])
-    running: dict[str, RunningPeriod] = dataclasses.field(default_factory=dict[str, RunningPeriod])
-    unmatched: list[Unmatched] = dataclasses.field(default_factory=list[Unmatched])
-    placeholders: list[Placeholder] = dataclasses.field(default_factory=list[Placeholder])
-    latest: list[LatestRows] = dataclasses.field(default_factory=list[LatestRows])
+    findings: list[Finding] = dataclasses.field(default_factory=list[Finding])
     latest_times: dict[str, Any] = dataclasses.field(default_factory=dict[str, Any])
 
     def add(self, panel: Panel, config: Config) -> None:
@@ -165,20 +153,9 @@ class _Seen:
         else:
             self.most = max(self.most, changing_rows(panel))
         self.count += len(panel.ids)
-        self.missing |= series_missing_dates(panel)
-        self.running |= running_periods(panel)
-        self.unmatched += unmatched_rows(panel)
-        self.placeholders += placeholders_in(panel)
-        self.latest.append(LatestRows.of(panel))
+        self.findings += findings_of(panel)
         if panel.target != "y" and config.start == "pooled" and not config.is_classical:
             self.latest_times |= latest_times(panel)
-
-    def warn(self) -> None:
-        """Warn of rows that are missing, unfinished, unmatched or placeholders."""
-        warn_of_missing_dates(self.missing, self.count)
-        warn_of_running_periods(self.running, self.count)
-        warn_of_unmatched_rows(self.unmatched)
-        warn_of_placeholders(self.placeholders)
 
     def scanned(self) -> Scanned:
         """Return the facts about all series."""
@@ -186,5 +163,5 @@ class _Seen:
         ends = self.ends or [0]
         return Scanned(
             list(self.rows), self.trained, steps, self.skipped, min(ends), max(ends),
-            LatestRows.joined(self.latest), peers_at(max(ends), self.latest_times),
+            self.findings, self.count, peers_at(max(ends), self.latest_times),
         )  # fmt: skip

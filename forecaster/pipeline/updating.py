@@ -13,7 +13,7 @@ from forecaster.forecasting import Model, learnable, predict, resolve_names, row
 from forecaster.home import Home, run_name
 from forecaster.pipeline.fitting import RunFacts
 from forecaster.record import ERRORS_RATE, forecast_alarms, record_of, score_record
-from forecaster.series import Panel, latest_rows_said, missing_dates_said, show_time
+from forecaster.series import Panel, findings_said, show_time
 from forecaster.skipped import Skipped
 from forecaster.storage import OpenRun, choose_run, learning_panel, save_run, under_new_names
 
@@ -85,7 +85,7 @@ def update_run(
     provenance = _provenance(new, panel, run_name(folder), time.perf_counter() - trained)
     done = provenance["updated"]
     new = dataclasses.replace(new, provenance=provenance)
-    with missing_dates_said(), latest_rows_said():
+    with findings_said():
         predict(new.only(done[:1]), panel.only(done[:1]))  # tests that the saved model can forecast
     saved = save_run(home, new, name)
     facts = RunFacts.of(OpenRun.of(saved), new.only(new.ids[:1]))

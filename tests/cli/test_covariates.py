@@ -68,7 +68,7 @@ def test_a_fit_says_once_that_past_rows_lack_a_covariate(files, settings):
         "fit", "--source", f"files:{files / 'sales.csv'}", "--future", files / "plans.csv",
         "--config", settings, "--home", files / "home",
     )  # fmt: skip
-    said = "'promotion' has no number at 50% of the past rows of 3 of 3 series (such as SHOP-A "
+    said = "no number at past rows of 3 of 3 series: SHOP-A, SHOP-B, SHOP-C ('promotion' at 50%,"
     assert done.exit_code == 0 and " ".join(done.stderr.split()).count(said) == 1, done.output
 
 

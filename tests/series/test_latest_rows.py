@@ -10,7 +10,8 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import ForecasterWarning
-from forecaster.series import LatestRows, warn_of_latest_rows
+from forecaster.series import say_findings
+from forecaster.series.findings import latest
 from tests.conftest import run
 from tests.slow import rest_slow
 
@@ -34,8 +35,20 @@ def frame_of(series, times: Any = MONTHS) -> pd.DataFrame:
     )
 
 
-def found(values, times: Any = MONTHS) -> LatestRows:
-    return LatestRows.of(fc.Panel.from_frame(frame_of({"a": values}, times)))
+def found(values, times: Any = MONTHS) -> dict[str, str]:
+    """Return what is said of the latest rows of a series, by the kind of finding."""
+    panel = fc.Panel.from_frame(frame_of({"a": values}, times))
+    return {one.kind: one.said for one in latest(panel)}
+
+
+def number(said: str, before: str) -> float:
+    """Return the number behind some words."""
+    return float(re.split(f"{before} ", said)[1].split(" ")[0].strip(",").replace(",", ""))
+
+
+def say(series) -> None:
+    panel = fc.Panel.from_frame(frame_of(series))
+    say_findings([*latest(panel)], len(panel.ids))
 
 
 def with_last(values: np.ndarray, *last: float) -> np.ndarray:
@@ -48,37 +61,38 @@ def with_last(values: np.ndarray, *last: float) -> np.ndarray:
 @pytest.mark.parametrize("seed", range(3))
 def test_a_latest_row_far_from_all_before_is_found(factor, amplitude, sign, seed):
     values = sign * department(seed, amplitude)
-    assert found(values) == LatestRows(count=1)
+    assert found(values) == {}
     wrong = with_last(values, factor * values[-1])
-    far = found(wrong).far["a"]
-    assert (far.time, far.value) == (LAST, wrong[-1])
-    assert far.expected == pytest.approx(values[-1], rel=0.3)
+    said = found(wrong)["far"]
+    assert said.startswith(f"{LAST:%Y-%m-%d}: ")
+    assert number(said, "12-01:") == pytest.approx(wrong[-1], rel=1e-3, abs=0.5)
+    assert number(said, "about") == pytest.approx(values[-1], rel=0.3)
 
 
 def test_a_move_that_the_series_has_shown_before_is_not_named():
     values = department(0)
     values[20] *= 3
-    assert not found(with_last(values, 3 * values[-1])).far
+    assert "far" not in found(with_last(values, 3 * values[-1]))
 
 
 def test_a_peak_of_every_year_is_expected():
     values = department(1, amplitude=0)
     values[11::12] *= 3  # Decembers, the latest row among them
-    assert not found(values).far
-    assert found(with_last(values, values[-1] / 3)).far
+    assert "far" not in found(values)
+    assert "far" in found(with_last(values, values[-1] / 3))
 
 
 def test_after_the_wrong_row_nothing_is_named():
     values = department(0)
     values[-2] *= 3
-    assert found(values[:-1], MONTHS[:-1]).far
-    assert not found(values).far
+    assert "far" in found(values[:-1], MONTHS[:-1])
+    assert "far" not in found(values)
 
 
 def test_rates_that_rarely_change_may_change_a_little():
     rate = np.full(ROWS, 5.0)
-    assert not found(with_last(rate, 5.25)).far
-    assert found(with_last(rate, 50.0)).far
+    assert "far" not in found(with_last(rate, 5.25))
+    assert "far" in found(with_last(rate, 50.0))
 
 
 @pytest.mark.parametrize("scale", [1e-300, 1e-12, 1e12, 1e300])
@@ -87,9 +101,9 @@ def test_the_unit_makes_no_difference(scale):
     values /= values.mean()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert found(scale * with_last(values, 3 * values[-1])).far
-        assert not found(scale * values).far
-        assert not found(-scale * values).far
+        assert "far" in found(scale * with_last(values, 3 * values[-1]))
+        assert "far" not in found(scale * values)
+        assert "far" not in found(-scale * values)
 
 
 def clean(kind: str, rng: np.random.Generator) -> np.ndarray:
@@ -108,15 +122,16 @@ def test_few_sound_series_are_named(kind):
     series = {f"s{number}": clean(kind, rng) for number in range(200)}
     for rows in (60, 90, 120):
         part = {name: values[:rows] for name, values in series.items()}
-        latest = LatestRows.of(fc.Panel.from_frame(frame_of(part, times[:rows])))
-        named, count = named + len(latest.far), count + latest.count
+        panel = fc.Panel.from_frame(frame_of(part, times[:rows]))
+        named += sum(one.kind == "far" for one in latest(panel))
+        count += len(panel.ids)
     assert count == 600 and named < 0.01 * count
 
 
 @pytest.mark.parametrize("zeros", [2, 3, 9])
 def test_zeros_at_the_end_of_a_series_without_any_are_found(zeros):
-    latest = found(with_last(department(0), *[0.0] * zeros))
-    assert latest.zeros == {"a": (zeros, MONTHS[-zeros])} and not latest.far
+    said = {"zeros": f"{zeros} since {MONTHS[-zeros]:%Y-%m-%d}"}
+    assert found(with_last(department(0), *[0.0] * zeros)) == said
 
 
 @pytest.mark.parametrize("factor", [1000, 1 / 1000, 100, 1 / 60])
@@ -125,11 +140,12 @@ def test_zeros_at_the_end_of_a_series_without_any_are_found(zeros):
 def test_a_jump_of_all_latest_rows_is_found_until_they_are_half_of_all(factor, amplitude, rows):
     values = department(1, amplitude)
     values[-rows:] *= factor
-    (jump,) = found(values).jumps.values()
-    assert jump.since == MONTHS[-rows]
-    assert jump.ratio == pytest.approx(factor, rel=0.3)
+    said = found(values)["resized"].replace("about 1/", "about 1 / ")
+    assert said.startswith(f"since {MONTHS[-rows]:%Y-%m-%d} about ")
+    ratio = 1 / number(said, "1 /") if factor < 1 else number(said, "about")
+    assert ratio == pytest.approx(factor, rel=0.3)
     values[: rows - ROWS] *= factor  # corrected in the source
-    assert found(values) == LatestRows(count=1)
+    assert found(values) == {}
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -141,37 +157,37 @@ def test_growth_peaks_and_moves_of_a_usual_size_are_no_jump(seed):
     back = department(seed)
     back[20:30] *= 1000
     for values in (grown, walk, tripled, back):
-        assert not found(values).jumps
+        assert "resized" not in found(values)
 
 
 def test_other_zeros_are_not_named():
     values = with_last(department(0), 0, 0)
     values[10] = 0  # there were zeros before
-    assert not found(values).zeros
-    assert not found(with_last(-department(0), 0, 0)).zeros  # a balance
-    assert not found(with_last(department(0), *[0] * 30)).zeros  # it has been zero for most rows
+    assert "zeros" not in found(values)
+    assert "zeros" not in found(with_last(-department(0), 0, 0))  # a balance
+    assert "zeros" not in found(with_last(department(0), *[0] * 30))  # zero for most rows
 
 
 def test_counts_sparse_series_prices_and_short_ones_are_left_out():
     rng = np.random.default_rng(0)
     counts = rng.poisson(3, ROWS) + 1.0
-    assert found(with_last(counts, 0, 0)) == LatestRows(count=1)  # small whole numbers
+    assert found(with_last(counts, 0, 0)) == {}  # small whole numbers
     counts[3] = 0
-    assert not found(with_last(counts, 90)).far
+    assert "far" not in found(with_last(counts, 90))
     sparse = np.where(rng.random(ROWS) < 0.3, rng.normal(1000, 10, ROWS), 0)
-    assert not found(with_last(sparse, 1e6)).far
+    assert "far" not in found(with_last(sparse, 1e6))
     wrong = with_last(department(0), 1e9)
-    assert not found(wrong[-12:]).far and found(wrong[-13:]).far
+    assert "far" not in found(wrong[-12:]) and "far" in found(wrong[-13:])
     prices = frame_of({"a": wrong}).rename(columns={"y": "close"})
-    assert not LatestRows.of(fc.Panel.from_frame(prices)).far
+    assert not list(latest(fc.Panel.from_frame(prices)))
 
 
 def test_rows_that_are_counted_have_seasons_of_their_own():
     step = np.arange(120)
     values = 1000 * (1 + 0.8 * np.sin(2 * np.pi * step / 12)) + 300
-    assert not found(values, step).far
-    far = found(with_last(values, 3 * values[-1]), step).far["a"]
-    assert far.time == 119 and far.expected == pytest.approx(values[-1], rel=0.05)
+    assert "far" not in found(values, step)
+    said = found(with_last(values, 3 * values[-1]), step)["far"]
+    assert said.startswith("119: ") and number(said, "about") == pytest.approx(values[-1], rel=0.05)
 
 
 def company(wrong: int = 5, closed: int = 2) -> pd.DataFrame:
@@ -191,7 +207,7 @@ FAR = (
 )
 ZEROS = (
     r"the latest rows of 2 of 12 series are zeros, and they never had a zero before: "
-    r"d10 \(3 since 2023-10-01\), d11 \(3 since 2023-10-01\)\. Their forecasts may rise again. "
+    r"d10, d11 \(3 since 2023-10-01\)\. Their forecasts may rise again. "
     r"Closed\? Retire them \(`forecaster tickers retire`\);"
 )
 
@@ -213,7 +229,7 @@ def test_a_change_of_unit_is_said_on_every_day(recwarn):
     jumped = {f"d{n}": department(n) for n in range(5)}
     for name in ("d1", "d3"):
         jumped[name][-4:] /= 1000
-    warn_of_latest_rows(LatestRows.of(fc.Panel.from_frame(frame_of(jumped))))
+    say(jumped)
     (said,) = recwarn
     words = (
         r"the latest rows of 2 of 5 series are of another size than all rows before: d1 \(since "
@@ -225,9 +241,7 @@ def test_a_change_of_unit_is_said_on_every_day(recwarn):
 
 def test_a_single_series_and_an_odd_name(recwarn):
     name = "x\n" + "y" * 60
-    warn_of_latest_rows(
-        LatestRows.of(fc.Panel.from_frame(frame_of({name: with_last(department(0), 0.123456)})))
-    )
+    say({name: with_last(department(0), 0.123456)})
     (said,) = recwarn
     assert "\n" not in str(said.message) and "yyy... (2023-12-01: 0.1235, exp" in str(said.message)
 

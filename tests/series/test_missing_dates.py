@@ -8,7 +8,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import ForecasterWarning
-from forecaster.series.calendar.irregular import missing_dates
+from forecaster.series.findings import missing_dates
 from tests.conftest import run
 from tests.slow import rest_slow
 
@@ -66,9 +66,7 @@ def sales():
 
 
 def test_a_fit_and_its_forecasts_warn_of_missing_dates(sales):
-    message = (
-        r"most days between the rows of 2 of 3 series are missing \(a has \d+ rows in 600 days"
-    )
+    message = r"most days between the rows of 2 of 3 series are missing: a \(\d+ rows in 600 days\)"
     config = fc.Config(horizon=5, model="ets")
     with pytest.warns(ForecasterWarning, match=message):
         model = fc.fit(sales, config, seed=0)

@@ -6,7 +6,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import ForecasterWarning
-from forecaster.series import placeholders_in
+from forecaster.series.findings import Finding, placeholders
 from tests.conftest import run
 
 DAYS = pd.date_range("2024-01-01", periods=40)
@@ -22,9 +22,10 @@ def test_a_code_below_all_other_numbers_is_found():
     temperatures = np.linspace(-30, 20, 40)
     temperatures[5] = -99  # beside other numbers below zero, it may be one of them
     every = frame(sales=sales, temperatures=temperatures, debt=np.full(40, -99.0), ok=sales.clip(0))
-    assert placeholders_in(fc.load_panel(every)) == [("sales", -999.0, 2)]
+    (found,) = placeholders(fc.load_panel(every))
+    assert found == Finding("placeholder", "sales", "-999: 2", 2)
     whole = every.assign(sales=sales.clip(0), debt=1.0)
-    assert placeholders_in(fc.load_panel(whole)) == []
+    assert not list(placeholders(fc.load_panel(whole)))
 
 
 @pytest.mark.parametrize("sharded", [False, True])

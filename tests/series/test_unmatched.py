@@ -6,8 +6,9 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import DataError, ForecasterWarning
-from forecaster.series import infer_frequency, unmatched_rows, warn_of_unmatched_rows
+from forecaster.series import infer_frequency, say_findings
 from forecaster.series.calendar import hours
+from forecaster.series.findings import unmatched
 
 HOURS = pd.date_range("2026-01-01", periods=300, freq="h")
 TEMPERATURE = pd.DataFrame({"ds": HOURS, "temp": np.arange(300.0), "price": 1.0})
@@ -20,7 +21,7 @@ def loads(ids=("A", "B"), times=HOURS[:240]):
 
 
 def check(panel, frame):
-    warn_of_unmatched_rows(unmatched_rows(panel.with_future(frame)))
+    say_findings([*unmatched(panel.with_future(frame))], len(panel.ids))
 
 
 @pytest.mark.parametrize("ids", [False, True])
@@ -29,9 +30,9 @@ def test_a_coarse_file_is_named_with_its_share_and_an_example(ids):
     if ids:
         every = TEMPERATURE.assign(unique_id="A")
         coarse = pd.concat([every, coarse.assign(unique_id="B")])
-    count, name = ("1 of 2", "B") if ids else ("2 of 2", "A")
+    count, names = ("1 of 2", "B") if ids else ("2 of 2", "A, B")
     said = (
-        rf"'temp' has no number at 67% of the past rows of {count} series \(such as {name} "
+        rf"no number at past rows of {count} series: {names} \('temp' at 67%, such as "
         r"2026-01-01 01:00:00; the nearest number is of 2026-01-01\)\. .*interpolate"
     )
     with pytest.warns(ForecasterWarning, match=said) as caught:

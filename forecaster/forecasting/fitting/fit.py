@@ -42,19 +42,13 @@ from forecaster.forecasting.rungs import FORECAST_BY, Rung, rungs_of, trains, wi
 from forecaster.forecasting.task import validation_of
 from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.series import (
-    LatestRows,
     Panel,
     Transform,
     Transformed,
+    findings_of,
     held_back_rows,
-    placeholders_in,
-    series_missing_dates,
+    say_findings,
     spacing_of,
-    unmatched_rows,
-    warn_of_latest_rows,
-    warn_of_missing_dates,
-    warn_of_placeholders,
-    warn_of_unmatched_rows,
     with_peers,
 )
 from forecaster.skipped import Kind, Skipped
@@ -113,10 +107,7 @@ def fit(
     if panel.auxiliary is not None:
         check_auxiliary(config, tune=tune)
     config, panel = settled(*with_declared(config, panel))
-    warn_of_missing_dates(series_missing_dates(panel), len(panel.ids))
-    warn_of_latest_rows(LatestRows.of(panel))
-    warn_of_unmatched_rows(unmatched_rows(panel))
-    warn_of_placeholders(placeholders_in(panel))
+    say_findings(findings_of(panel), len(panel.ids))
     model = fit_part(
         panel, config, seed, tune=tune, network=network, checkpoint=checkpoint,
         executor=executor, on_progress=on_progress,

@@ -43,33 +43,19 @@ from forecaster.free_memory import free_memory
 from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.series import (
     Frequency,
-    LatestRows,
     Panel,
     Transformed,
+    findings_of,
     frequency_beside,
     missing_ahead,
-    series_missing_dates,
+    say_findings,
     show_time,
-    warn_of_latest_rows,
-    warn_of_missing_dates,
 )
 from forecaster.skipped import Kind, Skipped
 
 _STEPS_AT_ONCE = 2**17  # steps of the series that are forecast at the same time
 _AT_ONCE = 8  # origins
 _PADDED = 10_000  # steps of a window that a shorter history is filled up to
-
-
-def warn_of_jumps(panel: Panel) -> None:
-    """Warn of jumps at the latest row: forecasts start from it, although it may be an error."""
-    jumped = panel.flagged() & ~panel.flagged(forecasting=True)
-    if names := [panel.ids[row] for row in np.flatnonzero(jumped.any(1))]:
-        warnings.warn(
-            f"{len(names)} series jumped at their latest row, which may be an error: "
-            f"{', '.join(names[:5])}{', ...' if len(names) > 5 else ''}",
-            ForecasterWarning,
-            stacklevel=3,
-        )
 
 
 def warn_of_hindsight(model: Model, panel: Panel) -> None:
@@ -132,12 +118,10 @@ def predict(
     check_model(model)
     level, quantiles = check_levels(level), check_quantiles(quantiles)
     panel = as_panel(panel, **columns)
-    warn_of_jumps(panel)
     panel = match_panel(model, panel.masked(forecasting=True))
     warn_of_networks_to_come(model, panel)
     warn_of_unknown_state(model, panel)
-    warn_of_missing_dates(series_missing_dates(panel), len(panel.ids))
-    warn_of_latest_rows(LatestRows.of(panel))
+    say_findings(findings_of(panel, forecasting=True), len(panel.ids))
     warn_of_hindsight(model, panel)
     check_known_ahead(model, panel)
     model = with_newcomers(model, panel)

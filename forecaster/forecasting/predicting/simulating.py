@@ -31,17 +31,10 @@ from forecaster.forecasting.predicting.predicting import (
     price_factor,
     times_ahead,
     warn_of_hindsight,
-    warn_of_jumps,
 )
 from forecaster.free_memory import free_memory
 from forecaster.ingest import ColumnOptions, Table, as_panel
-from forecaster.series import (
-    LatestRows,
-    Panel,
-    series_missing_dates,
-    warn_of_latest_rows,
-    warn_of_missing_dates,
-)
+from forecaster.series import Panel, findings_of, say_findings
 
 _KNOTS = np.linspace(-5, 5, 101)  # normal scores between which quantiles are interpolated
 _BYTES_OF_NUMBER = 24  # a number of a path, with temporary arrays
@@ -109,11 +102,9 @@ def draw_paths(
     check_whole("n_paths", n_paths, 1)
     check_whole("seed", seed, 0)
     panel = as_panel(panel, **columns)
-    warn_of_jumps(panel)
     panel = match_panel(model, panel.masked(forecasting=True))
     warn_of_unknown_state(model, panel)
-    warn_of_missing_dates(series_missing_dates(panel), len(panel.ids))
-    warn_of_latest_rows(LatestRows.of(panel))
+    say_findings(findings_of(panel, forecasting=True), len(panel.ids))
     warn_of_hindsight(model, panel)
     check_known_ahead(model, panel)
     model = with_newcomers(model, panel)

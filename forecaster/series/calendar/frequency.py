@@ -343,6 +343,8 @@ _LATEST = 61  # rows that are compared; in fewer, too many gaps might be weekend
 _FEWEST = 3  # gaps that are needed to compare; one or two might be a weekend
 _ALIKE = 1.25  # gaps are alike up to this ratio; the lengths of months differ by a ninth
 _COMMON = 0.1  # share of gaps of the usual length that makes a series spaced as usual
+_FEWEST_REGULAR = 6  # gaps that tell whether rows come at regular distances
+_REGULAR = 0.5  # share of gaps that are alike in a regular series
 
 _UNITS = {86_400: "day", 3_600: "hour", 60: "minute", 1: "second"}
 
@@ -357,6 +359,19 @@ def spacing_of(times: Shaped[np.ndarray, " row"]) -> float:
     """
     gaps = _gaps(times)
     return float(np.percentile(gaps, 50, method="lower")) if len(gaps) else float("nan")
+
+
+def usual_spacing(times: Shaped[np.ndarray, " row"]) -> float | None:
+    """Return the spacing of half of a series' rows or more, in seconds, or in whole numbers.
+
+    None where there is none, and where the series has fewer than seven rows.
+    """
+    gaps = _gaps(times, len(times))
+    if len(gaps) < _FEWEST_REGULAR:
+        return None
+    usual = float(np.percentile(gaps, 50, method="lower"))
+    alike = (gaps > usual / _ALIKE) & (gaps < usual * _ALIKE)
+    return usual if alike.mean() >= _REGULAR else None
 
 
 def spaced_otherwise(
@@ -385,9 +400,9 @@ def spaced_otherwise(
     )
 
 
-def _gaps(times: Shaped[np.ndarray, " row"]) -> Float[np.ndarray, " gap"]:
+def _gaps(times: Shaped[np.ndarray, " row"], rows: int = _LATEST) -> Float[np.ndarray, " gap"]:
     """Return the gaps between the latest rows; earlier rows may be further apart."""
-    gaps = np.diff(times[-_LATEST:])
+    gaps = np.diff(times[-rows:])
     if gaps.dtype.kind == "m":
         return gaps.astype("timedelta64[ns]").astype(np.int64) / 1e9
     return gaps.astype(float)
