@@ -17,7 +17,6 @@ from forecaster.cli.shared import (
     date_format_option,
     decimal_option,
     home_option,
-    name_proposed,
     overwrite_option,
     say,
 )
@@ -204,15 +203,21 @@ def predict(
         _draw(result, outputs.picture, history)
     for name, reason in result.unknown.items():
         say(f"{name}: {reason}")
-    ctx.exit(PARTLY if result.unknown or result.behind else 0)
+    ctx.exit(PARTLY if result.unknown or result.found("behind") else 0)
 
 
 def _warn(result: "Prediction") -> None:
+    from forecaster.series import findings_in_words
+
     if result.simulated:
         say("Simulated prices: these are forecasts of an invented market.")
         return
-    if result.retired:
-        say(f"Retired, not forecast ({len(result.retired)}): {listed(result.retired)}")
+    update = _how_to_update(str(result.model.provenance.get("source")))
+    stored = [one for one in result.findings if one.of_stored]
+    # The latest come first: those that were late before would hide what is new.
+    stored.sort(key=lambda one: one.rows)
+    for kind, said in findings_in_words(stored, len(result.panel.ids)).items():
+        say(f"Warning: {said}{'. ' + update if kind in ('late', 'behind') else ''}")
     if flat := _without_width(result):
         say(f"Never changed, so the bands have no width: {listed(flat)}")
     if closed := _closed_ahead(result):
@@ -220,60 +225,6 @@ def _warn(result: "Prediction") -> None:
             "Always zero at some of the times ahead, as at night; there the forecast is zero, and "
             f"the bands have no width: {listed(closed)}"
         )
-    name_proposed(result.proposed)
-    jumped = {name: day for name, day in result.jumped.items() if name not in result.proposed}
-    for name, day in list(jumped.items())[:_MOST_JUMPS]:
-        say(
-            f"Warning: {name} jumped on {day}, its latest session, without a split or dividend. "
-            "If that price is wrong, so is the forecast; the next session will tell."
-        )
-    for name, day in list(result.frozen.items())[:_MOST_JUMPS]:
-        say(
-            f"Warning: {name} has had the same price since {day}. If it is not traded, or its data "
-            "are no longer brought up to date, its band is too narrow."
-        )
-    if len(result.frozen) > _MOST_JUMPS:
-        say(f"  and {len(result.frozen) - _MOST_JUMPS} more have not moved for as long")
-    _warn_of_late(result)
-
-
-def _warn_of_late(result: "Prediction") -> None:
-    """Warn of data that end too early as a whole, and of series that end before the others."""
-    behind, ends = result.behind, result.ends
-    unit = "session" if result.panel.frequency.nyse else "step"
-    update = _how_to_update(str(result.model.provenance.get("source")))
-    known = {*behind, *result.ended}
-    stale = {n: count for n, count in result.late.items() if count and n not in known}
-    if stale:
-        name, count = max(stale.items(), key=lambda item: item[1])
-        say(
-            f"Warning: the data are stale: {name} ends {ends[name]}, {_times(count, unit)} ago"
-            + (f", and {len(stale) - 1} more are late" if len(stale) > 1 else "")
-            + f". {update}"
-        )
-    if behind:
-        one = len(behind) == 1
-        say(
-            f"Warning: {len(behind)} of {len(ends)} series "
-            + ("ends before the others, so its " if one else "end before the others, so their ")
-            + "forecasts begin with days that are past:"
-        )
-        # The latest come first: those that were late before would hide what is new.
-        for count in sorted(set(behind.values())):
-            names = [name for name, each in behind.items() if each == count]
-            say(f"  {listed(names)}: {_times(count, unit)} behind, since {ends[names[0]]}")
-        say(f"  {update} `forecaster tickers retire` says that no more rows are to come.")
-    if result.ended:
-        one = len(result.ended) == 1
-        say(
-            f"{len(result.ended)} series had ended before the fit, and "
-            + ("is forecast from its end: " if one else "are forecast from their ends: ")
-            + listed(result.ended)
-        )
-
-
-def _times(count: int, unit: str) -> str:
-    return f"{count:,} {unit}{'' if count == 1 else 's'}"
 
 
 def _without_width(result: "Prediction") -> list[str]:
@@ -286,7 +237,7 @@ def _without_width(result: "Prediction") -> list[str]:
     if panel.target != "y" or result.summed:
         return []
     several = {name for name, seen in zip(panel.ids, panel.mask, strict=True) if seen.sum() > 1}
-    return [n for n in result.constant if n in several and not _has_width(result, n)]
+    return [n for n in result.found("constant") if n in several and not _has_width(result, n)]
 
 
 def _closed_ahead(result: "Prediction") -> list[str]:
@@ -301,7 +252,7 @@ def _closed_ahead(result: "Prediction") -> list[str]:
     closed = result.frame["unique_id"][(result.frame[bounds] == 0).all(axis=1)].unique()
     counted = model.transform.counted(panel.ids)
     changing = [n for n, of in zip(panel.ids, counted, strict=True) if not of]
-    at_zero = set(closed) - set(result.constant)
+    at_zero = set(closed) - set(result.found("constant"))
     return [n for n in changing if n in at_zero]
 
 

@@ -1,6 +1,6 @@
 """Raise alarms from the rows that came, and from the model that forecasts."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -49,8 +49,13 @@ def alarms_of_prediction(
         alarms += _jumps(made)
     if limits.frozen:
         alarms += [
-            Alarm(FROZEN, name, day, "the same price; if it is not traded, its band is too narrow")
-            for name, day in made.frozen.items()
+            Alarm(
+                FROZEN,
+                name,
+                one.said,
+                "the same price; if it is not traded, its band is too narrow",
+            )
+            for name, one in made.found("frozen").items()
         ]
     late, partly = _late(made, limits.late)
     alarms += late
@@ -59,45 +64,37 @@ def alarms_of_prediction(
 
 
 def _jumps(made: "Prediction") -> Iterator[Alarm]:
-    for name, one in made.proposed.items():
+    unadjusted = made.found("unadjusted")
+    for name, one in unadjusted.items():
         text = (
-            f"prices before {one.time} look unadjusted: {one.why}. `forecaster adjust` lists the "
-            "proposals and applies them"
+            f"prices look unadjusted {one.said}. `forecaster adjust` lists the proposals and "
+            "applies them"
         )
         yield Alarm(JUMPED, name, "", text)
-    for name, day in made.jumped.items():
-        if name not in made.proposed:
-            yield Alarm(JUMPED, name, day, "jumped without a split or dividend")
+    for name, one in made.found("jumped").items():
+        if name not in unadjusted:
+            yield Alarm(JUMPED, name, one.said, "jumped without a split or dividend")
 
 
 def _late(made: "Prediction", most: int | None) -> tuple[list[Alarm], dict[str, str]]:
     """Return alarms of series that lack sessions, and those that lack fewer than the limit."""
-    ended = set(made.ended)
-    if most is None or made.simulated:
-        behind: Mapping[str, int] = {} if made.simulated else made.behind
-        return [], {name: _lacks(count, made.ends[name]) for name, count in behind.items()}
-    lacking = {name: count for name, count in made.late.items() if count and name not in ended}
-    late = {name: count for name, count in lacking.items() if count > most}
+    behind, ended = made.found("behind"), made.found("ended")
+    if most is None:
+        return [], {name: one.said for name, one in behind.items()}
+    lacking = {name: one for name, one in made.found("late").items() if name not in ended}
+    late = [one for one in lacking.values() if one.rows > most]
     # All of them, too: their forecasts begin with a day that is over.
-    partly = {n: _lacks(count, made.ends[n]) for n, count in lacking.items() if n not in late}
-    together = {name: count for name, count in late.items() if name not in made.behind}
-    alarms = [
-        Alarm(LATE, name, "", _lacks(count, made.ends[name]))
-        for name, count in late.items()
-        if name not in together
-    ]
+    partly = {name: one.said for name, one in lacking.items() if one.rows <= most}
+    together = [one for one in late if one.name not in behind]
+    alarms = [Alarm(LATE, one.name, "", one.said) for one in late if one.name in behind]
     if together:
-        name, count = max(together.items(), key=lambda item: item[1])
+        one = max(together, key=lambda one: one.rows)
         text = (
-            f"{len(together)} of {len(made.late)} series; {name} {_lacks(count, made.ends[name])}. "
+            f"{len(together)} of {len(made.panel.ids)} series; {one.name} {one.said}. "
             "Is the source brought up to date? late = false turns this alarm off"
         )
         alarms.append(Alarm(LATE, None, "", text))
     return alarms, partly
-
-
-def _lacks(count: int, end: str) -> str:
-    return f"ends {end}, {count} session{'' if count == 1 else 's'} behind"
 
 
 def _age(made: "Prediction", most: int | None, now: datetime) -> Iterator[Alarm]:

@@ -4,7 +4,6 @@ The columns are the same for every model, for any bands and for all kinds of ser
 median and no mean: the mean of a price whose logarithm has a Student-t distribution is infinite.
 """
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -48,7 +47,10 @@ def fixed_columns(made: "Prediction", now: datetime | None = None) -> pd.DataFra
         for name, seen in zip(made.panel.ids, made.panel.mask, strict=True)
     }
     moment = pd.Timestamp(now or datetime.now(UTC)).tz_convert("UTC").tz_localize(None).floor("s")
-    flags = {name: ",".join(_flags_of(made, name)) for name in ends}
+    kinds = {name: {"simulated"} if made.simulated else set[str]() for name in ends}
+    for one in made.findings:
+        kinds.get(one.name, set()).add(one.kind)  # those that are retired have no forecasts
+    flags = {name: ",".join(flag for flag in FLAGS if flag in its) for name, its in kinds.items()}
     columns = {
         "run": run_name(made.run),
         "model": model,
@@ -62,16 +64,3 @@ def fixed_columns(made: "Prediction", now: datetime | None = None) -> pd.DataFra
         "flags": [flags[name] for name in ids],
     }
     return pd.DataFrame(columns, index=frame.index)[list(COLUMNS)]
-
-
-def _flags_of(made: "Prediction", name: str) -> Iterator[str]:
-    held = {
-        "simulated": made.simulated,
-        "jumped": name in made.jumped,
-        "unadjusted": name in made.proposed,
-        "frozen": name in made.frozen,
-        "behind": name in made.behind,
-        "late": bool(made.late.get(name)) and not made.simulated,
-        "ended": name in made.ended,
-    }
-    return (flag for flag in FLAGS if held[flag])

@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,7 +36,7 @@ from forecaster.forecasting import (
     sums_of,
 )
 from forecaster.home import Home
-from forecaster.ingest import CovariateFiles, Date, Proposal, Reading
+from forecaster.ingest import CovariateFiles, Date, Reading
 from forecaster.pipeline.lateness import (
     Ends,
     ended_before,
@@ -50,7 +50,6 @@ from forecaster.skipped import Kind, Skipped
 from forecaster.storage import (
     OpenRun,
     SinceFit,
-    StoredRows,
     choose_run,
     forecasting_panel,
     stored_ends,
@@ -70,18 +69,14 @@ class Prediction:
     - ``panel``: the latest rows of the stored prices that the forecasts are made from
     - ``frame``: the forecasts, as :func:`forecaster.predict` returns them
     - ``unknown``: tickers without a network, with the reason
-    - ``late``: by series, the number of sessions that are over, but that it has no row of
     - ``run``: the folder of the model's run
-    - ``jumped``: series whose latest session is a jump that may be an error, with its day
-    - ``frozen``: series whose price has not moved for several sessions, with the first of them
-    - ``proposed``: adjustments that the prices call for, such as a split
-    - ``behind``: series that lack sessions which most of the others have, with their number; empty
-      for simulated prices, which lack some at random
-    - ``ended``: series, other than prices, that lacked them at the fit already; not in ``behind``
-    - ``retired``: series left out since no more rows of them are to come
+    - ``findings``: what a user should know of the series: of the panel, see
+      :func:`forecaster.series.findings_of`; and ``late``: it lacks sessions that are over;
+      ``behind``: most others have them; ``ended``: it lacked those at the fit already, and is no
+      price; ``jumped``, ``frozen``,
+      ``unadjusted``: of prices, see :func:`forecaster.storage.forecasting_panel`; ``constant``: it
+      has never changed in any row; ``retired``: left out since no more rows are to come
     - ``damaged``: later runs, by name, that cannot be read, with the reason
-    - ``findings``: what a user should know of the series
-    - ``constant``: series whose value has never changed in any row, also those of a single row
     - ``factors``: by series, the factor from the target's units to quoted prices, by all its rows
     """
 
@@ -89,18 +84,14 @@ class Prediction:
     panel: Panel
     frame: pd.DataFrame
     unknown: dict[str, Skipped]
-    late: dict[str, int]
     run: Path
-    jumped: dict[str, str] = dataclasses.field(default_factory=dict)
-    frozen: dict[str, str] = dataclasses.field(default_factory=dict)
-    proposed: dict[str, Proposal] = dataclasses.field(default_factory=dict)
-    behind: dict[str, int] = dataclasses.field(default_factory=dict)
-    ended: Sequence[str] = ()
-    retired: Sequence[str] = ()
-    damaged: Mapping[str, str] = dataclasses.field(default_factory=dict)
     findings: Sequence[Finding] = ()
-    constant: Sequence[str] = ()
+    damaged: Mapping[str, str] = dataclasses.field(default_factory=dict)
     factors: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+    def found(self, kind: str) -> dict[str, Finding]:
+        """Return the findings of a kind by series."""
+        return {one.name: one for one in self.findings if one.kind == kind}
 
     @property
     def simulated(self) -> bool:
@@ -202,7 +193,8 @@ def _with_run(asked: "_Asked", chosen: "_Chosen") -> Prediction:
         else:
             made = _joined(_by_shard(asked, groups, chosen.unknown), asked.kept)
     say_findings(made.findings, len(made.panel.ids))
-    return dataclasses.replace(made, retired=chosen.retired)
+    retired = [Finding("retired", name) for name in chosen.retired]
+    return dataclasses.replace(made, findings=[*made.findings, *retired])
 
 
 class _Chosen(NamedTuple):
@@ -295,12 +287,11 @@ def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Pred
     ids = list(dict.fromkeys([*ids, *new.values()]))
     if not ids:
         raise ModelError("\n".join(f"{name}: {reason}" for name, reason in unknown.items()))
-    stored = forecasting_panel(home, model, ids, asked.end)
-    panel = _with_covariates(stored.panel, model, asked.covariates, home, folder)
+    panel, stored = forecasting_panel(home, model, ids, asked.end)
+    panel = _with_covariates(panel, model, asked.covariates, home, folder)
     usable = match_panel(model, panel)
     late = sessions_late(usable, asked.end, asked.ends)
     usable = _punctual(usable, late, asked.max_late)
-    found = findings_of(usable, forecasting=True)
     lost = {name: reason for name, reason in usable.skipped.items() if name in ids}
     if asked.n_paths is None:
         frame = predict(model, usable, asked.level, asked.quantiles)
@@ -321,9 +312,16 @@ def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Pred
             raise ModelError(f"no group can be summed:\n{name_reasons(missing)}")
         unknown |= missing
         frame = sums_of(paths, groups, model.config.column, asked.level, asked.quantiles)
-    late = {name: late[name] for name in usable.ids}
-    made = Prediction(model, usable, frame, unknown | lost | broken, late, folder, findings=found)
-    return _with_warnings(made, stored, asked)
+    its = set(usable.ids)
+    found = [
+        *(one for one in stored if one.name in its),
+        *_ends(usable, late, asked),
+        *(Finding("constant", usable.ids[row]) for row in np.flatnonzero(usable.constant())),
+        *findings_of(usable, forecasting=True),
+    ]
+    factors = dict(zip(usable.ids, price_factor(usable).tolist(), strict=True))
+    unknown |= lost | broken
+    return Prediction(model, usable, frame, unknown, folder, found, factors=factors)
 
 
 def _with_finite(panel: Panel, names: Iterable[str]) -> tuple[Panel, dict[str, Skipped]]:
@@ -333,26 +331,29 @@ def _with_finite(panel: Panel, names: Iterable[str]) -> tuple[Panel, dict[str, S
     return (panel.only([n for n in panel.ids if n in kept]) if broken else panel), broken
 
 
-def _with_warnings(made: Prediction, stored: StoredRows, asked: _Asked) -> Prediction:
-    """Return a prediction that also says which series jumped, are frozen, or end early."""
-    panel, its = made.panel, set(made.panel.ids)
-    behind: dict[str, int] = {}
-    if not made.simulated:
-        active = asked.ends.of or its  # whoever names a retired series knows that it has ended
-        behind = {n: k for n, k in sessions_behind(panel, asked.ends).items() if n in active}
-    ended: list[str] = []
+def _ends(panel: Panel, late: Mapping[str, int], asked: _Asked) -> Iterator[Finding]:
+    """Yield the series that lack sessions; of simulated prices, which lack some at random, none.
+
+    ``late``: see :func:`sessions_late`
+    """
+    if asked.run.provenance.get("source") == "simulated":
+        return
+    ends, unit = ends_of(panel), "session" if panel.frequency.nyse else "step"
+
+    def lacks(count: int) -> str:
+        return f"{count:,} {unit}{'' if count == 1 else 's'} behind"
+
+    for name in panel.ids:
+        if count := late[name]:
+            yield Finding("late", name, f"ends {ends[name]}, {lacks(count)}", count)
+    active = asked.ends.of or ends  # whoever names a retired series knows that it has ended
+    behind = {n: k for n, k in sessions_behind(panel, asked.ends).items() if n in active}
+    ended: set[str] = set()
     if behind and panel.target == "y":  # of all series of the fit, whichever are asked for
-        ended = ended_before(panel, asked.fitted)
-    return dataclasses.replace(
-        made,
-        jumped={name: day for name, day in stored.jumped.items() if name in its},
-        frozen={name: day for name, day in stored.frozen.items() if name in its},
-        proposed={name: one for name, one in stored.proposed.items() if name in its},
-        behind={name: count for name, count in behind.items() if name not in ended},
-        ended=[name for name in ended if name in behind],
-        constant=[name for name, is_so in zip(panel.ids, panel.constant(), strict=True) if is_so],
-        factors=dict(zip(panel.ids, price_factor(panel).tolist(), strict=True)),
-    )
+        ended = set(ended_before(panel, asked.fitted))
+    for name, count in behind.items():
+        said = f"{lacks(count)}, since {ends[name]}"
+        yield Finding("ended", name) if name in ended else Finding("behind", name, said, count)
 
 
 def _punctual(panel: Panel, late: dict[str, int], most: int | None) -> Panel:
@@ -415,13 +416,6 @@ def _joined(parts: Sequence[Prediction], most: int) -> Prediction:
         panel=dataclasses.replace(Panel.from_arrays(rows, skipped), frequency=panels[0].frequency),
         frame=pd.concat([part.frame for part in parts], ignore_index=True),
         unknown={name: why for part in parts for name, why in part.unknown.items()},
-        late={name: count for part in parts for name, count in part.late.items()},
-        jumped={name: day for part in parts for name, day in part.jumped.items()},
-        frozen={name: day for part in parts for name, day in part.frozen.items()},
-        proposed={name: one for part in parts for name, one in part.proposed.items()},
-        behind={name: count for part in parts for name, count in part.behind.items()},
-        ended=[name for part in parts for name in part.ended],
-        constant=[name for part in parts for name in part.constant],
         factors={name: factor for part in parts for name, factor in part.factors.items()},
         findings=[one for part in parts for one in part.findings],
     )

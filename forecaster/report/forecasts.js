@@ -22,13 +22,6 @@ function show(name, spec) {
 }
 
 // Every series ---------------------------------------------------------------------------------------
-function remark(n) {
-  const said = [];
-  if (data.late[n] > 0) said.push(`${data.late[n].toLocaleString("en")} ${data.unit} late`);
-  if (data.jumped[n]) said.push(`jumped on ${data.jumped[n]}`);
-  if (data.frozen[n]) said.push(`frozen since ${data.frozen[n]}`);
-  return said.join(", ");
-}
 function columns() {
   const then = against() ? ` since ${against().when}` : "";
   return [
@@ -45,12 +38,12 @@ function columns() {
     ...(data.groups ? [{ key: "group", label: "group", text: true }] : []),
     ...(data.rungs ? [{ key: "rung", label: "forecast by", text: true, hint: "What the forecast rests on" }] : []),
     { key: "origin", label: "latest day", format: time },
-    { key: "remark", label: "data", text: true, hint: "Late, jumped or frozen" },
+    { key: "remark", label: "data", text: true, hint: "What was found in its rows: late, jumped, frozen and the like" },
   ];
 }
 const rows = () => data.ids.map((id, n) => ({ id, values: {
   id, group: data.groups && data.groups[n], rung: data.rungs && data.rungs[n], value: data.value[n], median: data.median[state.step][n], width: data.width[state.step][n], rise: data.rise[state.step][n],
-  wider: changed("width", n), moved: changed("median", n), since: against() ? against().origin[n] : null, origin: data.origin[n], remark: remark(n),
+  wider: changed("width", n), moved: changed("median", n), since: against() ? against().origin[n] : null, origin: data.origin[n], remark: data.said[n],
 } }));
 let table = null;
 function drawTable() {
@@ -59,7 +52,7 @@ function drawTable() {
     table.rows(rows());
     return;
   }
-  const chosen = columns().map((column) => column.key).filter((key) => !["since", "origin"].includes(key) && (key !== "remark" || data.ids.some((_, n) => remark(n))));
+  const chosen = columns().map((column) => column.key).filter((key) => !["since", "origin"].includes(key) && (key !== "remark" || data.said.some((one) => one)));
   table = seriesTable(box("table"), { caption: "Forecasts of every series", columns: columns(), rows: rows(), pick: open, sort: { key: "width", up: false }, chosen });
 }
 
@@ -92,7 +85,7 @@ function drawOne(id) {
   const heading = made("h3", "", id), lead = made("p", "note"), figure = made("figure"), caption = made("figcaption"), drawn = made("div"), details = made("details");
   const said = [`${formats.number(data.value[n])} on ${time(data.origin[n])}`, `${ahead()} the median is ${change(data.median[state.step][n])} away, the band of ${data.level} % ${share(data.width[state.step][n])} wide, and a rise has a chance of ${chance(data.rise[state.step][n])}`];
   if (changed("width", n) !== null) said.push(`since the forecast of ${time(against().origin[n])} the band's width has changed by ${change(changed("width", n))}, the median by ${change(changed("median", n))}`);
-  if (remark(n)) said.push(remark(n));
+  if (data.said[n]) said.push(data.said[n]);
   lead.textContent = `${data.groups && data.groups[n] !== data.ungrouped ? `${data.groups[n]}. ` : ""}${data.rungs ? `Forecast by ${data.rungs[n]}. ` : ""}${said.join("; ")}.`;
   const more = made("button", "reset", whole ? "Show less of the past" : "Show more of the past");
   more.type = "button";

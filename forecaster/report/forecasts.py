@@ -1,8 +1,7 @@
 """Build the page of forecasts: for each series its median, its bands, and what changed."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +15,7 @@ from forecaster.report.details import as_numbers
 from forecaster.report.html import Json
 from forecaster.report.numbers import RUNGS, UNGROUPED
 from forecaster.report.packing import pack
-from forecaster.series import Panel, show_time
+from forecaster.series import Finding, Panel, findings_in_words, show_time
 
 HISTORY = 250
 """Maximum number of rows in a series' figure."""
@@ -37,9 +36,7 @@ class Forecasts(NamedTuple):
     - ``panel``, ``frame``: the series, and the result of :func:`forecaster.predict`
     - ``model``, ``levels``: the frame's column of medians, and its bands in percent
     - ``run``, ``source``: the name of the run, and the source of the series
-    - ``late``: the number of sessions that each late series lacks
-    - ``jumped``: the day of a jump in the latest rows, by series
-    - ``frozen``: the first day of a price that has not moved since, by series
+    - ``findings``: what a user should know of the series
     - ``record``: earlier forecasts of the source, see :class:`forecaster.record.Record`; None:
       there are none to compare with
     - ``groups``: the group of each series, such as its sector
@@ -51,11 +48,9 @@ class Forecasts(NamedTuple):
     levels: tuple[float, ...]
     run: str
     source: str
-    late: Mapping[str, int]
-    jumped: Mapping[str, str]
+    findings: Sequence[Finding] = ()
     record: pd.DataFrame | None = None
     groups: Mapping[str, str] | None = None
-    frozen: Mapping[str, str] = MappingProxyType({})
 
     @property
     def level(self) -> float:
@@ -73,11 +68,6 @@ class Forecasts(NamedTuple):
         if FORECAST_BY not in self.frame:
             return None
         return [str(rung) for rung in self.frame.drop_duplicates("unique_id")[FORECAST_BY]]
-
-    @property
-    def unit(self) -> str:
-        """The unit in which series are late: sessions of an exchange, or steps."""
-        return "sessions" if self.panel.frequency.nyse else "steps"
 
     @property
     def horizon(self) -> int:
@@ -160,14 +150,7 @@ def _notices(made: Forecasts) -> Iterator[str]:
     if made.source == "simulated":
         yield "These prices are simulated, not real."
         return
-    late = [name for name in made.ids if made.late.get(name, 0)]
-    if late:
-        worst = max(late, key=lambda name: made.late[name])
-        yield (
-            f"The data are stale: {len(late)} of {len(made.ids)} series lack the latest "
-            f"{made.unit}, {worst} {made.late[worst]:,}; their forecasts begin with days that are "
-            "past. Run “forecaster ingest”, then forecast again."
-        )
+    yield from findings_in_words(made.findings, len(made.ids)).values()
 
 
 def _cards(
@@ -198,9 +181,9 @@ def _cards(
                 "median change of width",
                 f"since the forecasts of {then.when}",
             )
-    late = sum(made.late.get(name, 0) > 0 for name in made.ids)
-    jumped = sum(name in made.jumped for name in made.ids)
-    frozen = sum(name in made.frozen for name in made.ids)
+    late, jumped, frozen = (
+        sum(one.kind == kind for one in made.findings) for kind in ("late", "jumped", "frozen")
+    )
     yield html.Card(
         str(late + jumped + frozen),
         "with data to check",
@@ -269,6 +252,9 @@ def _data(
     median = (made.column(made.model)[:, at] - latest["value"].to_numpy()[:, None]) / base
     times = pd.Index(np.unique(np.concatenate([part.index.to_numpy() for part in known.values()])))
     ahead = made.frame["ds"].to_numpy().reshape(len(made.ids), -1)
+    said: dict[str, list[str]] = {name: [] for name in made.ids}
+    for one in made.findings:
+        said.get(one.name, []).append(f"{one.kind} ({one.said})" if one.said else one.kind)
     return {
         "model": made.model,
         "ids": made.ids,
@@ -281,10 +267,7 @@ def _data(
         "steps": made.steps,
         "value": _rounded(latest["value"].to_numpy()),
         "origin": as_numbers(pd.Index(latest["origin"])),
-        "late": [made.late.get(name, 0) for name in made.ids],
-        "unit": made.unit,
-        "jumped": [made.jumped.get(name) for name in made.ids],
-        "frozen": [made.frozen.get(name) for name in made.ids],
+        "said": ["; ".join(said[name]) for name in made.ids],
         "width": _rounded(width.T),
         "median": _rounded(median.T),
         "rise": _rounded(made.column(RISE)[:, at].T, 4),

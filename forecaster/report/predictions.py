@@ -33,6 +33,6 @@ def forecasts_of(
             on_notice(f"Warning: {path}: left out, since it cannot be read: {why}")
     return Forecasts(
         made.panel, made.frame, made.model.config.column, tuple(levels), run_name(made.run), source,
-        made.late, made.jumped, record.frames.get(source),
-        groups.of(list(made.panel.ids)) if groups else None, made.frozen,
+        made.findings, record.frames.get(source),
+        groups.of(list(made.panel.ids)) if groups else None,
     )  # fmt: skip

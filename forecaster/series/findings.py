@@ -24,7 +24,7 @@ from forecaster.series.panel.panel import Panel
 
 Rows: TypeAlias = Float[np.ndarray, " row"]
 
-_NAMED = 3  # in a warning: reasons, and series of a reason
+_GROUPS, _NAMED = 3, 8  # in a sentence: series of which the same is said, and how many of them
 _CODES = (-99.0, -999.0, -9999.0, -99999.0, -999999.0)
 _FEW = 0.05  # share of a series' rows that may lack a number of a covariate without a word
 
@@ -85,8 +85,32 @@ _WORDS = {
         "is below zero",
         "It is learned from as it is; leave these cells empty if the numbers are not known",
     ),
-    "jumped": ("{count} series jumped at their latest row, which may be an error", ""),
+    "unconfirmed": ("{count} series jumped at their latest row, which may be an error", ""),
 }  # fmt: skip
+# Of stored series, which a command names itself.
+_STORED = {
+    "retired": ("{count} series are retired, so they are not forecast", ""),
+    "unadjusted": (
+        "prices before a session look unadjusted: {count} series",
+        "`forecaster adjust` lists the proposals and applies them; till then bands are wide",
+    ),
+    "jumped": (
+        "{count} series jumped on their latest session, without a split or dividend",
+        "If that price is wrong, so is the forecast; the next session will tell",
+    ),
+    "frozen": (
+        "{count} series have had the same price since the day in brackets",
+        "If they are not traded, or their data are no longer brought up to date, their bands are "
+        "too narrow",
+    ),
+    "late": ("the data of {some} are stale", ""),
+    "behind": (
+        "{some} end before the others, so their forecasts begin with days that are past",
+        "`forecaster tickers retire` says that no more rows are to come",
+    ),
+    "ended": ("{count} series had ended before the fit; each is forecast from its end", ""),
+}
+_INSTEAD = {"late": ("behind", "ended"), "jumped": ("unadjusted",)}  # these say more
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,6 +132,11 @@ class Finding:
     def of_latest(self) -> bool:
         """Whether it says that the latest rows may be wrong, which matters to forecasts alone."""
         return self.kind in ("far", "resized", "zeros")
+
+    @property
+    def of_stored(self) -> bool:
+        """Whether it is about a series of the store, and not about the rows of a panel."""
+        return self.kind in _STORED
 
 
 class FindingWarning(ForecasterWarning):
@@ -137,20 +166,24 @@ def say_findings(found: Sequence[Finding], count: int) -> None:
             "A network learns from past rows: give the covariate at them too, at exactly the same "
             "times, to the second (in pandas, round both columns: ds.dt.round('h'))"
         )
-    for sentence in findings_in_words(found, count):
+    for sentence in findings_in_words([one for one in found if not one.of_stored], count).values():
         # From here, so that a fit and the forecasts after it say it once.
         warnings.warn(sentence, FindingWarning, stacklevel=1)
 
 
-def findings_in_words(found: Sequence[Finding], count: int) -> list[str]:
+def findings_in_words(found: Sequence[Finding], count: int) -> dict[str, str]:
     """Return a sentence for each kind of finding; ``count``: the number of all series."""
-    sentences: list[str] = []
-    for kind, (before, after) in _WORDS.items():
-        if ones := [one for one in found if one.kind == kind]:
+    names: dict[str, set[str]] = {}
+    for one in found:
+        names.setdefault(one.kind, set()).add(one.name)
+    sentences: dict[str, str] = {}
+    for kind, (before, after) in (_WORDS | _STORED).items():
+        said = set[str]().union(*(names.get(other, ()) for other in _INSTEAD.get(kind, ())))
+        if ones := [one for one in found if one.kind == kind and one.name not in said]:
             rows = sum(one.rows for one in ones)
             some = f"{len(ones)} of {count} series"
             text = before.format(some=some, count=len(ones), rows=rows)
-            sentences.append(f"{text}: {_in_short(ones)}" + (f". {after}" if after else ""))
+            sentences[kind] = f"{text}: {_in_short(ones)}" + (f". {after}" if after else "")
     return sentences
 
 
@@ -168,16 +201,15 @@ def _in_short(ones: Iterable[Finding]) -> str:
     for one in ones:
         alike.setdefault(one.said, []).append(_short(one.name))
     groups = [
-        _first(names) + (f" ({said})" if said else "")
-        for said, names in list(alike.items())[:_NAMED]
+        _first(names, _NAMED) + (f" ({said})" if said else "") for said, names in alike.items()
     ]
-    more = sum(map(len, list(alike.values())[_NAMED:]))
-    return ", ".join([*groups, *([f"and {more:,} more"] if more else [])])
+    return _first(groups, _GROUPS, sum(map(len, list(alike.values())[_GROUPS:])))
 
 
-def _first(names: Sequence[str]) -> str:
-    more = [f"and {len(names) - _NAMED:,} more"] if len(names) > _NAMED else []
-    return ", ".join([*names[:_NAMED], *more])
+def _first(texts: Sequence[str], most: int, more: int | None = None) -> str:
+    """Return the first texts, and how many ``more`` there are, by default those left out."""
+    more = len(texts) - most if more is None else more
+    return ", ".join([*texts[:most], *([f"and {more:,} more"] if more > 0 else [])])
 
 
 def _short(name: str) -> str:
@@ -189,7 +221,7 @@ def jumped(panel: Panel) -> Iterator[Finding]:
     """Yield the series that jumped at their latest row, which is forecast from all the same."""
     unconfirmed = panel.flagged() & ~panel.flagged(forecasting=True)
     for row in np.flatnonzero(unconfirmed.any(1)):
-        yield Finding("jumped", panel.ids[row])
+        yield Finding("unconfirmed", panel.ids[row])
 
 
 def placeholders(panel: Panel) -> Iterator[Finding]:

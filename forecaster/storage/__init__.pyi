@@ -8,7 +8,6 @@ from .runs.index import shard_name as shard_name
 from .runs.opened import OpenRun as OpenRun
 from .runs.opened import load as load
 from .runs.prices import SinceFit as SinceFit
-from .runs.prices import StoredRows as StoredRows
 from .runs.prices import forecasting_panel as forecasting_panel
 from .runs.prices import learning_panel as learning_panel
 from .runs.prices import stored_ends as stored_ends

@@ -51,7 +51,9 @@ def test_fit_names_what_it_skipped_and_exits_with_3(tmp_path, settings):
         "predict", "SHORT", "--home", tmp_path, code=1
     )
     late = run("predict", "LONG", "--home", tmp_path).stderr  # not the sessions of an exchange
-    assert re.search(r"stale: LONG ends 2021-\S+, [\d,]+ steps ago\. Once there are new", late)
+    assert re.search(
+        r"stale: LONG \(ends 2021-\S+, [\d,]+ steps behind\)\. Once there are new", late
+    )
 
 
 def test_predict_prints_a_table_by_date(home):

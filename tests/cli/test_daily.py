@@ -111,7 +111,7 @@ def test_late_series_are_named_and_an_alarm_beyond_the_limit(desk):
     late = TABLE[(TABLE["ticker"] != "BBB") | (TABLE["date"] <= DAYS[310])]
     desk.until(DAYS[311], late)
     done = desk.daily()
-    assert done.exit_code == 3 and f"BBB: ends {DAYS[310]}, 1 session behind" in done.stderr
+    assert done.exit_code == 3 and f"BBB: 1 step behind, since {DAYS[310]}" in done.stderr
     assert desk.summary()["partly"].keys() == {"BBB"}
     desk.watch.write_text(WATCH.replace("late = false", "late = 0"))
     done = desk.daily()  # all are late by the clock, BBB is behind the others as well
@@ -126,7 +126,7 @@ def test_a_file_without_the_latest_sessions_is_not_all_well(desk, monkeypatch):
     desk.watch.write_text(WATCH.replace("late = false", "late = 5"))
     desk.until(DAYS[310])
     done = desk.daily()
-    assert done.exit_code == 3 and f"ends {DAYS[310]}, 3 sessions behind" in done.stderr
+    assert done.exit_code == 3 and f"ends {DAYS[310]}, 3 steps behind" in done.stderr
     assert set(desk.summary()["partly"]) == set(NAMES) and not desk.alarms()
     desk.watch.write_text(WATCH)  # the clock does not count
     assert desk.daily().exit_code == 0

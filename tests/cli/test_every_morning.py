@@ -110,7 +110,7 @@ def test_a_ticker_that_vanished_is_missed_every_morning_until_it_is_retired(morn
     done = mornings.ingest()
     assert done.exit_code == 0 and done.stderr == "" and "1 retired" in done.stdout
     made = mornings("predict", "--all", "--format", "csv", "--end", LAST)
-    assert made.exit_code == 0 and "Retired, not forecast (1): BBB" in made.stderr
+    assert made.exit_code == 0 and "are retired, so they are not forecast: BBB" in made.stderr
     assert "BBB," not in made.stdout and "AAA," in made.stdout
     assert "BBB" in mornings("predict", "BBB").stdout  # whoever names it gets it
     assert "retired" in mornings("status", "BBB").stdout
@@ -205,7 +205,7 @@ def test_a_ticker_behind_the_others_is_named_from_the_first_session_on(tmp_path,
     made = mornings("predict", "--all", "--format", "csv", "--end", LAST)
     assert made.exit_code == 3 and made.stdout.count("BBB,") == 3
     unit = "step" if count == 1 else "steps"
-    assert f"\n  BBB: {count} {unit} behind, since {DAYS[-1 - count]}\n" in made.stderr
+    assert f": BBB ({count} {unit} behind, since {DAYS[-1 - count]}). " in made.stderr
     assert "stale" not in made.stderr and "forecaster tickers retire" in made.stderr
     assert mornings("tickers", "retire", "BBB").exit_code == 0
     made = mornings("predict", "--all", "--end", LAST)
@@ -218,7 +218,7 @@ def test_one_that_is_late_for_long_does_not_hide_the_next(tmp_path, settings):
     mornings = begun(tmp_path, table, settings)
     made = mornings("predict", "--all", "--end", LAST)
     assert made.exit_code == 3 and "2 of 5 series end before the others" in made.stderr
-    first, second = (made.stderr.index(text) for text in ("  CCC: 1 step", "  BBB: 60 steps"))
+    first, second = (made.stderr.index(text) for text in ("CCC (1 step", "BBB (60 steps"))
     assert first < second
 
 
@@ -227,7 +227,7 @@ def test_late_series_are_left_out_when_asked_for(mornings):
     for most, code in (("0", 1), ("1", 0)):
         done = mornings("predict", "--all", "--end", ahead, "--max-late", most)
         assert done.exit_code == code
-    assert "stale: AAA ends 2021-04-06, 1 step ago, and 2 more are late" in done.stderr
+    assert "stale: AAA, BBB, CCC (ends 2021-04-06, 1 step behind). " in done.stderr
 
 
 def test_those_that_are_not_late_are_still_forecast(tmp_path, settings):
@@ -240,8 +240,8 @@ def test_those_that_are_not_late_are_still_forecast(tmp_path, settings):
 def test_one_that_is_asked_for_alone_is_late_beside_all_stored_ones(mornings):
     assert mornings.ingest(late_by(2), "--refresh").exit_code == 0
     done = mornings("predict", "BBB", "--format", "csv")
-    assert done.exit_code == 3 and "BBB: 2 steps behind, since" in done.stderr
-    assert "1 of 1 series ends before the others, so its forecasts begin" in done.stderr
+    assert done.exit_code == 3 and "BBB (2 steps behind, since" in done.stderr
+    assert "1 of 1 series end before the others, so their forecasts begin" in done.stderr
     assert mornings("tickers", "retire", "BBB").exit_code == 0
     assert mornings("predict", "BBB").exit_code == 0  # whoever names it knows
 
@@ -258,7 +258,7 @@ def test_series_of_demand_may_have_ended_before_the_fit(tmp_path, settings):
     until = ("--end", "2024-05-29")
     made = mornings("predict", "--all", *until)
     assert made.exit_code == 0 and "1 series had ended before the fit" in made.stderr
-    assert "is forecast from its end: old\n" in made.stderr and "stale" not in made.stderr
+    assert "each is forecast from its end: old\n" in made.stderr and "stale" not in made.stderr
     later = [demand("old", 90), demand("b", 150)]
     later += [pd.concat([demand(n, 150), demand(n, 151).tail(1)]) for n in ("a", "c")]
     assert mornings.ingest(pd.concat(later)).exit_code == 0
@@ -273,8 +273,11 @@ def test_a_price_that_stands_still_is_said(mornings, tmp_path):
     assert mornings.ingest(still).exit_code == 0
     page = tmp_path / "f.html"
     made = mornings("predict", "--all", "--end", LAST, "--report", page)
-    assert f"BBB has had the same price since {DAYS[-5]}" in made.stderr
-    assert f'"frozen":[null,"{DAYS[-5]}",null]' in page.read_text().replace(" ", "")
+    assert (
+        f"1 series have had the same price since the day in brackets: BBB ({DAYS[-5]}). "
+        in made.stderr
+    )
+    assert f'"said":["","frozen({DAYS[-5]})",""]' in page.read_text().replace(" ", "")
     earlier = mornings("predict", "--all", "--end", DAYS[-2])
     assert "the same price" not in earlier.stderr  # four sessions are not enough
 

@@ -73,7 +73,10 @@ def test_a_jump_on_the_latest_day_is_forecast_from_with_a_warning(tmp_path, sett
     assert fitted.exit_code == 0 and "unconfirmed 1 " in fitted.stdout
     result = run("predict", "AAA", "--home", tmp_path)
     assert f"last close {table['close'].iloc[-1]:.2f}" in result.stdout
-    assert "AAA jumped on 2021-07-13, its latest session" in result.stderr
+    assert (
+        "1 series jumped on their latest session, without a split or dividend: AAA (2021-07-13)"
+        in result.stderr
+    )
 
 
 def test_a_fit_until_a_day_looks_at_no_later_one(tmp_path, monkeypatch):

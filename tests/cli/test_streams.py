@@ -136,5 +136,6 @@ def test_every_warning_of_the_package_is_of_its_own_kind():
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "warnings.warn":
                 calls += 1
                 kinds = {ast.unparse(argument) for argument in node.args[1:]}
-                assert kinds & {"ForecasterWarning", "SwarmWarning"}, f"{path}:{node.lineno}"
+                own = {"ForecasterWarning", "FindingWarning", "SwarmWarning"}
+                assert kinds & own, f"{path}:{node.lineno}"
     assert calls >= 4

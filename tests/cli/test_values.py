@@ -216,7 +216,7 @@ def test_counts_that_never_changed_have_bands_of_some_width(counts, paths):
 def test_a_series_that_ended_before_the_fit_is_said_to_whichever_are_asked_for(counts, names):
     done = run("predict", *names, "--home", counts)
     assert done.exit_code == 0, done.output
-    said = "1 series had ended before the fit, and is forecast from its end: ended\n"
+    said = "1 series had ended before the fit; each is forecast from its end: ended\n"
     assert said in done.stderr and "end before the others" not in done.stderr
 
 

@@ -2,22 +2,26 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from forecaster.daily import Limits
 from forecaster.daily.alarms import LATE, alarms_of_prediction
+from forecaster.pipeline import Prediction
+from forecaster.series import Finding
 
 
 @pytest.mark.parametrize("most", [0, 2])
 def test_a_series_may_lack_as_many_sessions_as_the_limit_says_and_no_more(most):
-    late = {"now": 0, "at": most, "beyond": most + 1}
-    made: Any = SimpleNamespace(
-        late=late, behind=late, ends=dict.fromkeys(late, "2024-03-01"), ended=[], unknown={},
-        proposed={}, jumped={}, frozen={}, simulated=False, run=Path("tech"),
-    )  # fmt: skip
+    late = {"at": most, "beyond": most + 1} if most else {"beyond": 1}
+    found = [
+        Finding(kind, name, f"ends 2024-03-01, {count} sessions behind", count)
+        for kind in ("late", "behind")
+        for name, count in late.items()
+    ]
+    nothing: Any = None
+    made = Prediction(nothing, nothing, nothing, {}, Path("tech"), found)
     alarms, partly = alarms_of_prediction(made, Limits(late=most), datetime.now(UTC))
     assert [(alarm.kind, alarm.series) for alarm in alarms] == [(LATE, "beyond")]
     assert alarms[0].text.startswith("ends 2024-03-01,")

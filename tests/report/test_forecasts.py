@@ -13,7 +13,7 @@ from forecaster.errors import UsageError
 from forecaster.home import Home
 from forecaster.record import Made, keep, read_record
 from forecaster.report import Forecasts, build_forecasts, html
-from forecaster.series import Panel
+from forecaster.series import Finding, Panel
 from tests.report import browsing
 
 DAYS = pd.bdate_range("2025-01-01", periods=300)
@@ -57,7 +57,7 @@ def forecasts(home: Home | None = None, ids=IDS, **changes) -> Forecasts:
     panel = panel_until(300, ids)
     made = Forecasts(
         panel, forecast(panel, 0.03), "LSTM", (80.0, 95.0), "mine", "files:x.csv",
-        dict.fromkeys(ids, 0), {}, record,
+        record=record,
     )  # fmt: skip
     return made._replace(**changes)
 
@@ -68,9 +68,12 @@ def page(tmp_path_factory) -> Path:
     made = forecasts(
         Home(folder / "home"),
         groups={"AAA": EVIL, "</b>": EVIL, "CCC": "Rest"},
-        late={"CCC": 7},
-        jumped={"DDD": "2026-02-24"},
-        frozen={"AAA": "2026-02-16"},
+        findings=[
+            Finding("late", "CCC", "ends 2026-02-10, 7 sessions behind", 7),
+            Finding("jumped", "DDD", "2026-02-24"),
+            Finding("frozen", "AAA", "2026-02-16"),
+            Finding("retired", "ZZZ"),
+        ],
     )
     return build_forecasts(made, folder / "forecasts.html")
 
@@ -84,7 +87,10 @@ def test_it_is_one_file_that_loads_nothing(page):
     text = page.read_text(encoding="utf-8")
     for outside in ('http-equiv="refresh', 'src="http', 'href="http', "@import", "url(http"):
         assert outside not in text
-    assert "<i>Tech" not in text and "The data are stale: 1 of 4 series lack the latest " in text
+    assert (
+        "<i>Tech" not in text
+        and "the data of 1 of 4 series are stale: CCC (ends 2026-02-10, 7 sessions" in text
+    )
     assert re.findall("<h2[^>]*>([^<]*)", text) == [
         "Every series", "One series", "What changed", "Groups", "How to read this",
     ]  # fmt: skip
@@ -93,7 +99,7 @@ def test_it_is_one_file_that_loads_nothing(page):
 def test_data_to_check_are_counted_and_named(page):
     text = page.read_text(encoding="utf-8")
     assert "1 stale, 1 jumped on the latest day, 1 with a price that stands still" in text
-    assert data_of(page)["frozen"][:2].count("2026-02-16") == 1
+    assert data_of(page)["said"][:2].count("frozen (2026-02-16)") == 1
 
 
 def test_widths_and_changes_are_those_of_the_frames(page):
@@ -167,7 +173,7 @@ def test_series_are_found_sorted_and_opened_by_keyboard(page, browser):
     search.clear()
     search.send_keys("jumped", Keys.ENTER)
     assert names() == ["DDD"] and find("#one h3").text == "DDD"
-    assert "jumped on 2026-02-24" in find("#one .note").text
+    assert "jumped (2026-02-24)" in find("#one .note").text
     assert browser.switch_to.active_element.get_attribute("id") == "one"
     search.clear()
     search.send_keys("frozen")
@@ -223,7 +229,7 @@ def test_numbered_series_that_cross_zero_have_a_page_too(tmp_path, browser):
          "probability_of_rise": 0.5}
     )  # fmt: skip
     made = forecasts()._replace(
-        panel=Panel.from_frame(frame), frame=ahead, levels=(80.0,), late={}, source="files:y.csv"
+        panel=Panel.from_frame(frame), frame=ahead, levels=(80.0,), source="files:y.csv"
     )
     home = Home(tmp_path / "home")
     before = Panel.from_frame(frame[:-2])

@@ -14,7 +14,6 @@ from forecaster.forecasting import Model
 from forecaster.home import Home
 from forecaster.ingest import (
     Date,
-    Proposal,
     Store,
     flags_now,
     frozen_now,
@@ -22,7 +21,7 @@ from forecaster.ingest import (
     panel_from_store,
     proposed_of,
 )
-from forecaster.series import Layout, Panel, show_time
+from forecaster.series import Finding, Layout, Panel, show_time
 from forecaster.skipped import Kind, Skipped
 from forecaster.storage.model.checking import facts_of
 from forecaster.storage.runs.opened import OpenRun
@@ -32,25 +31,10 @@ from forecaster.storage.runs.request import ids_to_read
 _PASSES = (Kind.TOO_SHORT, Kind.NO_ROWS, Kind.OUTSIDE, Kind.MASKED, Kind.NOT_LOADED)
 
 
-class StoredRows(NamedTuple):
-    """The stored rows that a model forecasts from.
-
-    - ``panel``: the series to forecast, without flagged rows
-    - ``jumped``: series whose latest session is a jump that may be an error, with its day
-    - ``frozen``: series whose price has not moved for several sessions, with the first of them
-    - ``proposed``: adjustments that the prices call for
-    """
-
-    panel: Panel
-    jumped: dict[str, str]
-    frozen: dict[str, str]
-    proposed: dict[str, Proposal]
-
-
 def forecasting_panel(
     home: Home, model: Model, ids: Sequence[str], end: Date | None = None
-) -> StoredRows:
-    """Read the stored prices to forecast from.
+) -> tuple[Panel, list[Finding]]:
+    """Read the stored prices to forecast from, and find what a user should know of them.
 
     Start and mask are those of the fit, but unconfirmed jumps are kept, since most are true. The
     fit's end is where it stopped learning, not where forecasts are made.
@@ -69,10 +53,14 @@ def forecasting_panel(
     mask = [flag for flag in model.provenance.get("mask", ()) if flag != "unconfirmed"]
     flags = flags_now(store)
     latest = masked_rows(store, read, ("unconfirmed",), end, flags=flags)
-    jumped = {str(row.unique_id): show_time(row.ds) for row in latest.itertuples()}
     flagged = masked_rows(store, read, mask, end, flags=flags)
     panel = _panel(store, model, ids, flagged, mask, gone, end)
-    return StoredRows(panel, jumped, frozen_now(panel), proposed_of(store, panel))
+    proposed = proposed_of(store, panel).items()
+    return panel, [
+        *(Finding("jumped", str(row.unique_id), show_time(row.ds)) for row in latest.itertuples()),
+        *(Finding("frozen", name, day) for name, day in frozen_now(panel).items()),
+        *(Finding("unadjusted", name, f"before {one.time}: {one.why}") for name, one in proposed),
+    ]
 
 
 def learning_panel(home: Home, model: Model, ids: Sequence[str]) -> Panel:
