@@ -133,12 +133,7 @@ class Skipped:
             raise ValueError(f"{self.kind.value}: expected {', '.join(missing)}")
 
     def __str__(self) -> str:
-        return self.sentence()
-
-    def sentence(self, rows: str | None = None) -> str:
-        """Return the reason in words; ``rows``: text in place of the number of rows."""
-        fields = {name: getattr(self, name) for name in self.kind.parts}
-        return self.kind.sentence.format(**fields if rows is None else {**fields, "rows": rows})
+        return self.kind.sentence.format(**{name: getattr(self, name) for name in self.kind.parts})
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields that are set, and the sentence as ``reason``."""

@@ -20,13 +20,13 @@ from forecaster.cli.shared import (
     learn_from_option,
     market_option,
     model_option,
-    name_skipped,
     name_stale,
     overwrite_option,
     premium_option,
     ray_option,
     read_tickers,
     say,
+    say_reasons,
     show,
     source_options,
 )
@@ -232,19 +232,15 @@ def _write_pages(evaluation: "Evaluation") -> None:
 
 
 def _print_result(ctx: click.Context, evaluation: "Evaluation") -> None:
-    from forecaster.cli.skipped import lines_of_failures
-
     _print_verdict(evaluation)
     page = evaluation.folder / "report.html"
     show(f"Report: {page}" if page.exists() else f"Tables: {evaluation.folder}")
     name_stale(evaluation.summary.provenance.stale or {})
-    name_skipped(evaluation.summary.skipped, evaluation.summary.config)
+    say_reasons("Skipped {}:", evaluation.summary.skipped, evaluation.summary.config)
     if advice := _fewer_windows(evaluation.summary):
         say(f"  {advice}")
     for baseline, failed in evaluation.summary.failed.items():
-        say(f"{baseline} failed on {len(failed)}:")
-        for line in lines_of_failures(failed):
-            say(f"  {line}")
+        say_reasons(f"{baseline} failed on {{}}:", failed)
     summary = evaluation.summary
     partly = summary.skipped or summary.provenance.stale or summary.model in summary.failed
     ctx.exit(PARTLY if partly else 0)

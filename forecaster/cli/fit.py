@@ -18,12 +18,12 @@ from forecaster.cli.shared import (
     learn_from_option,
     market_option,
     model_option,
-    name_skipped,
     name_stale,
     premium_option,
     ray_option,
     read_tickers,
     say,
+    say_reasons,
     source_options,
 )
 from forecaster.cli.tables import console, show_facts
@@ -306,7 +306,7 @@ def _update(ctx: click.Context, home: "Home", before: str | None, ray: str | Non
             "Saved": str(result.folder),
         }
     )
-    name_stale({name: str(why) for name, why in result.gone.items()})
+    name_stale(result.gone)
     ctx.exit(PARTLY if result.gone else 0)
 
 
@@ -331,7 +331,7 @@ def _discard(ctx: click.Context, home: "Home", name: str) -> None:
 def _finish(ctx: click.Context, result: "SavedFit") -> None:
     _print_summary(result)
     name_stale(result.stale)
-    name_skipped(result.facts.skipped, result.facts.config)
+    say_reasons("Skipped {}:", result.facts.skipped, result.facts.config)
     if result.again is not None:
         say(
             "Some series were skipped because their workers were lost. All trained networks are "

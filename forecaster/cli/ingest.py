@@ -14,14 +14,12 @@ from forecaster.cli.shared import (
     date_format_option,
     decimal_option,
     home_option,
-    name_partly,
-    name_proposed,
-    name_skipped,
     name_stale,
     overwrite_option,
     query_option,
     read_tickers,
     say,
+    say_reasons,
     show,
     source_option,
     tickers_option,
@@ -151,11 +149,14 @@ def _tell(arrived: "Ingested", source: str) -> None:
     if arrived.added:
         show(f"New ({len(arrived.added)}): {', '.join(arrived.added)}")
     name_stale(arrived.stale)
-    name_partly(arrived.partly)
+    say_reasons("Updated in part ({}):", arrived.partly)
     if arrived.changed:
         _name_unlearned(arrived)
-        name_proposed(proposed(arrived.store))
-    name_skipped(arrived.skipped)
+        if found := proposed(arrived.store):
+            reasons = {name: f"before {one.time}: {one.why}" for name, one in found.items()}
+            say_reasons("Warning: prices before a session look unadjusted ({}):", reasons)
+            say("  `forecaster adjust` lists and applies the proposals; till then bands are wide.")
+    say_reasons("Skipped {}:", arrived.skipped)
 
 
 def _name_unlearned(arrived: "Ingested") -> None:

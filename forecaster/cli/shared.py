@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
     from forecaster.config import Config
     from forecaster.home import Home
-    from forecaster.ingest import Columns, Membership, Proposal, Source
-    from forecaster.skipped import Skipped
+    from forecaster.ingest import Columns, Membership, Source
     from forecaster.swarm import Executor
     from forecaster.swarm import Progress as TrainingProgress
 
@@ -275,52 +274,25 @@ def show(message: str) -> None:
     click.echo(printable(message))
 
 
-def say_reasons(reasons: Mapping[str, object]) -> None:
-    """Print series with their reasons to standard error, a line each."""
-    for name, reason in reasons.items():
-        say(f"  {printable(name, lines=False)}: {reason}")
+def say_reasons(
+    heading: str, reasons: Mapping[str, object], config: "Config | None" = None
+) -> None:
+    """Print series with their reasons to standard error, if there are any.
 
-
-def name_stale(stale: Mapping[str, str]) -> None:
-    """Print the series that could not be updated, in one line those with the same reason."""
-    if stale:
-        say(f"Not updated ({len(stale)}); their stored rows are kept:")
-        _say_together(stale)
-
-
-def name_partly(partly: Mapping[str, str]) -> None:
-    """Print the series of which some rows were left out, in one line those with the same reason."""
-    if partly:
-        say(f"Updated in part ({len(partly)}):")
-        _say_together(partly)
-
-
-def name_proposed(proposed: "Mapping[str, Proposal]") -> None:
-    """Print the adjustments that prices call for, in one line those for the same reason."""
-    if proposed:
-        say(f"Warning: prices before a session look unadjusted ({len(proposed)}):")
-        _say_together({n: f"before {one.time}: {one.why}" for n, one in proposed.items()})
-        say("  `forecaster adjust` lists the proposals and applies them; till then bands are wide.")
-
-
-def _say_together(reasons: Mapping[str, str]) -> None:
-    together: dict[str, list[str]] = {}
-    for name, reason in reasons.items():
-        together.setdefault(reason, []).append(printable(name, lines=False))
-    say_reasons({", ".join(names): reason for reason, names in together.items()})
-
-
-def name_skipped(skipped: Mapping[str, "Skipped"], config: "Config | None" = None) -> None:
-    """Name the skipped series, with their reasons, and what would admit them.
-
-    ``config``: of the fit.
+    - ``heading``: before them; {} stands for their number
+    - ``config``: of the fit, to name what would admit series that are too short
     """
-    if skipped:
+    if reasons:
         from forecaster.cli.skipped import lines_of
 
-        say(f"Skipped {len(skipped)}:")
-        for line in lines_of(skipped, config):
+        say(heading.format(len(reasons)))
+        for line in lines_of(reasons, config):
             say(f"  {line}")
+
+
+def name_stale(stale: Mapping[str, object]) -> None:
+    """Print the series that could not be updated."""
+    say_reasons("Not updated ({}); their stored rows are kept:", stale)
 
 
 class Bars:

@@ -1,11 +1,10 @@
-"""Show the skipped series in few lines, and the option that would admit them."""
+"""Show series with a reason, such as skipped ones, in few lines."""
 
 import contextlib
-import dataclasses
 import itertools
 import re
-from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, cast
 
 from forecaster.errors import DataError, NoSeries, printable
 from forecaster.skipped import Kind, Skipped
@@ -15,52 +14,48 @@ if TYPE_CHECKING:
 
 _APART = 3  # at most this many series with the same reason have a line each
 _NAMED = 8  # series named in a line
-_NUMBER = re.compile(r"\d[\d.,]*")
+_NUMBER = re.compile(r"(?<![\w.])-?\d(?:[\d.,:-]*\d)?")  # or a date, or a time
 
 
-def lines_of(skipped: Mapping[str, Skipped], config: "Config | None" = None) -> list[str]:
-    """Return a line per series, or per reason where many series have the same one.
+def lines_of(reasons: Mapping[str, object], config: "Config | None" = None) -> list[str]:
+    """Return a line per series, or per reason where those of many differ in numbers alone.
 
     ``config``: of the fit, to name the option that would admit series that are too short.
     """
-    alike: dict[Skipped, dict[str, Skipped]] = {}
-    for name, reason in skipped.items():
-        key = _without_rows(reason) if reason.kind is Kind.TOO_SHORT else reason
-        alike.setdefault(key, {})[name] = reason
+    alike: dict[str, dict[str, object]] = {}
+    for name, reason in reasons.items():
+        alike.setdefault(_NUMBER.sub("#", str(reason)), {})[name] = reason
     lines: list[str] = []
-    for reasons in alike.values():
-        if len(reasons) > _APART:
-            lines.append(_line(reasons, config))
-        else:
-            lines += [_line({name: reason}, config) for name, reason in reasons.items()]
+    for some in alike.values():
+        parts = [some] if len(some) > _APART else [{name: why} for name, why in some.items()]
+        lines += [_line(part, config) for part in parts]
     return lines
 
 
-def lines_of_failures(failed: Mapping[str, str]) -> list[str]:
-    """Return a line per series, or per reason where those of many differ in numbers alone."""
-    alike: dict[str, dict[str, str]] = {}
-    for name, reason in failed.items():
-        alike.setdefault(_NUMBER.sub("#", reason), {})[name] = reason
-    lines: list[str] = []
-    for reasons in alike.values():
-        if len(reasons) > _APART:
-            text = next(iter(reasons.values()))
-            such = "" if len(set(reasons.values())) == 1 else "such as "
-            lines.append(f"{len(reasons)} series: {such}{text}: {_listed(reasons)}")
-        else:
-            lines += [f"{printable(n, lines=False)}: {reason}" for n, reason in reasons.items()]
-    return lines
+def _line(reasons: Mapping[str, object], config: "Config | None") -> str:
+    """Return one line for series whose reasons differ in numbers alone."""
+    text = _joined([str(reason) for reason in reasons.values()])
+    short = [why for why in reasons.values() if getattr(why, "kind", None) is Kind.TOO_SHORT]
+    if config is not None and short and (advice := _advice(config, cast(list[Skipped], short))):
+        text += f"; {advice}"
+    first = [printable(name, lines=False) for name in itertools.islice(reasons, _NAMED)]
+    more = f" and {len(reasons) - _NAMED} more" if len(reasons) > _NAMED else ""
+    names = f"{', '.join(first)}{more}"
+    return f"{names}: {text}" if len(reasons) == 1 else f"{len(reasons)} series: {text}: {names}"
 
 
-def _listed(names: Collection[str]) -> str:
-    """Return the first names of several, and how many more there are."""
-    first = [printable(name, lines=False) for name in itertools.islice(names, _NAMED)]
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"{', '.join(first)}{more}"
+def _joined(texts: Sequence[str]) -> str:
+    """Return one text for several that differ in numbers alone: each from its least to its most."""
+    spans = map(_span, zip(*map(_NUMBER.findall, texts), strict=True))
+    return _NUMBER.sub(lambda _: next(spans), texts[0])
 
 
-def _without_rows(reason: Skipped) -> Skipped:
-    return dataclasses.replace(reason, rows=0)
+def _span(numbers: Sequence[str]) -> str:
+    try:
+        ordered = sorted(numbers, key=lambda text: float(text.replace(",", "")))
+    except ValueError:  # dates
+        ordered = sorted(numbers)
+    return ordered[0] if len(set(numbers)) == 1 else f"{ordered[0]} to {ordered[-1]}"
 
 
 @contextlib.contextmanager
@@ -75,23 +70,10 @@ def advised(config: "Config") -> Iterator[None]:
         raise DataError(f"no series can be used:{advice}") from error
 
 
-def _line(reasons: Mapping[str, Skipped], config: "Config | None") -> str:
-    """Return one line for series with the same reason; only their numbers of rows may differ."""
-    reason = next(iter(reasons.values()))
-    text = str(reason)
-    if reason.kind is Kind.TOO_SHORT:
-        rows = sorted(r.rows for r in reasons.values() if r.rows is not None)
-        text = reason.sentence(f"{rows[0]}" if rows[0] == rows[-1] else f"{rows[0]} to {rows[-1]}")
-        if config is not None and (advice := _advice(config, rows, reason.needed or 0)):
-            text += f"; {advice}"
-    if len(reasons) == 1:
-        return f"{_listed(reasons)}: {text}"
-    return f"{len(reasons)} series: {text}: {_listed(reasons)}"
-
-
-def _advice(config: "Config", rows: list[int], needed: int) -> str | None:
-    """Return the option that would admit all series with these rows, or else most of them."""
-    season = needed - config.rows_to_fit  # rows that a season needs on top
+def _advice(config: "Config", short: Sequence[Skipped]) -> str | None:
+    """Return the option that would admit all of these series, or else most of them."""
+    rows = [reason.rows or 0 for reason in short]
+    season = (short[0].needed or 0) - config.rows_to_fit  # rows that a season needs on top
     for count in sorted(set(rows)):
         if option := config.option_for(count - season):
             admitted = sum(other >= count for other in rows)

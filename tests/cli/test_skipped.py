@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from forecaster import Config
-from forecaster.cli.skipped import lines_of, lines_of_failures
+from forecaster.cli.skipped import lines_of
 from forecaster.errors import UsageError
 from forecaster.home import Home
 from forecaster.skipped import Kind, Skipped
@@ -100,12 +100,16 @@ def test_failures_that_differ_in_numbers_alone_are_one_line():
         f"s{n}": f"ValueError: {n} changes before the cutoff; expected 1,000" for n in range(12)
     }
     failed |= {"odd": "ValueError: nothing changes"}
-    assert lines_of_failures(failed) == [
-        "12 series: such as ValueError: 0 changes before the cutoff; expected 1,000: "
+    assert lines_of(failed) == [
+        "12 series: ValueError: 0 to 11 changes before the cutoff; expected 1,000: "
         "s0, s1, s2, s3, s4, s5, s6, s7 and 4 more",
         "odd: ValueError: nothing changes",
     ]
     same = dict.fromkeys("abcd", "no forecasts from 1 of 2 cutoffs")
-    assert lines_of_failures(same) == ["4 series: no forecasts from 1 of 2 cutoffs: a, b, c, d"]
+    assert lines_of(same) == ["4 series: no forecasts from 1 of 2 cutoffs: a, b, c, d"]
+    days = {f"s{n}": f"close is {-n / 2} on 2024-01-{9 + n:02}, 10:00" for n in range(1, 5)}
+    assert lines_of(days) == [
+        "4 series: close is -2.0 to -0.5 on 2024-01-10 to 2024-01-13, 10:00: s1, s2, s3, s4"
+    ]
     few = dict(list(failed.items())[:3])
-    assert lines_of_failures(few) == [f"{name}: {why}" for name, why in few.items()]
+    assert lines_of(few) == [f"{name}: {why}" for name, why in few.items()]
