@@ -29,7 +29,7 @@ from forecaster.pipeline.requests import Callbacks, DataRequest, check_memory, r
 from forecaster.pipeline.scanning import Scanned, scan
 from forecaster.pipeline.training import train_shards
 from forecaster.processes import check_guarded
-from forecaster.series import Scaling, findings_said, show_time
+from forecaster.series import Scaling, findings_in_words, findings_said, show_time
 from forecaster.skipped import Skipped
 from forecaster.storage import (
     OpenRun,
@@ -268,6 +268,7 @@ def _provenance(
         "end": request.end,
         "whole_source": request.whole_source,
         "mask": list(request.mask),
+        "findings": [*findings_in_words(scanned.findings, scanned.series).values()],
         "masked": {str(flag): int(count) for flag, count in masked["flag"].value_counts().items()},
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "first": show_time(scanned.first),

@@ -40,6 +40,7 @@ class Forecasts(NamedTuple):
     - ``record``: earlier forecasts of the source, see :class:`forecaster.record.Record`; None:
       there are none to compare with
     - ``groups``: the group of each series, such as its sector
+    - ``fitted``: what was found in the series at the fit, in words
     """
 
     panel: Panel
@@ -51,6 +52,7 @@ class Forecasts(NamedTuple):
     findings: Sequence[Finding] = ()
     record: pd.DataFrame | None = None
     groups: Mapping[str, str] | None = None
+    fitted: Sequence[str] = ()
 
     @property
     def level(self) -> float:
@@ -231,6 +233,7 @@ def _reading(made: Forecasts) -> str:
         "ahead, with its prices adjusted for later splits and dividends. Another run may have made "
         "that forecast.",
         *([RUNGS] if made.rungs else []),
+        *(f"When the model was fitted: {text}." for text in made.fitted),
         "“forecaster scorecard” scores past forecasts against the outcomes.",
     ]
     return "<ul>" + "".join(f"<li>{html.typeset(item)}</li>" for item in items) + "</ul>"

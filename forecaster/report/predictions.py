@@ -35,4 +35,5 @@ def forecasts_of(
         made.panel, made.frame, made.model.config.column, tuple(levels), run_name(made.run), source,
         made.findings, record.frames.get(source),
         groups.of(list(made.panel.ids)) if groups else None,
+        made.model.provenance.get("findings", ()),
     )  # fmt: skip

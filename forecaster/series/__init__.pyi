@@ -41,6 +41,7 @@ from .findings import Finding as Finding
 from .findings import findings_in_words as findings_in_words
 from .findings import findings_of as findings_of
 from .findings import findings_said as findings_said
+from .findings import missed_events as missed_events
 from .findings import say_findings as say_findings
 from .panel.auxiliary import CommonWeights as CommonWeights
 from .panel.covariates import Future as Future

@@ -20,6 +20,7 @@ from forecaster.series.calendar.frequency import infer_frequency, usual_spacing
 from forecaster.series.calendar.seasons import find_seasons, usual_seasons
 from forecaster.series.calendar.times import show_time
 from forecaster.series.combination.counts import are_counts
+from forecaster.series.panel.covariates import Future
 from forecaster.series.panel.panel import Panel
 
 Rows: TypeAlias = Float[np.ndarray, " row"]
@@ -27,6 +28,9 @@ Rows: TypeAlias = Float[np.ndarray, " row"]
 _GROUPS, _NAMED = 3, 8  # in a sentence: series of which the same is said, and how many of them
 _CODES = (-99.0, -999.0, -9999.0, -99999.0, -999999.0)
 _FEW = 0.05  # share of a series' rows that may lack a number of a covariate without a word
+
+_FEWEST_GAPS = 3  # between events, which then tell how often they come
+_TOO_LONG = 1.5  # usual gaps without an event, after which a list seems to have ended
 
 # Names of frequencies without the B of business days, also those of older versions of pandas.
 _ENDS = ("ME", "M", "QE", "Q", "YE", "A", "SME", "WOM", "LWOM", "4-4-5", "months", "W")
@@ -79,6 +83,15 @@ _WORDS = {
         "every row: fill or interpolate the file (in pandas, "
         "frame.set_index('ds').resample('h').interpolate() for hours). The times must be equal to "
         "those of the series, to the second",
+    ),
+    "missed": (
+        "future covariates: events of {count} series fall on no row, so they count nowhere",
+        "Write the time of the row that each of them moves: a session, without a time of day if "
+        "rows have none",
+    ),
+    "stopped": (
+        "future covariates: events of {count} series have stopped coming, the latest are",
+        "List those to come, too: without them none is expected",
     ),
     "placeholder": (
         "{rows} rows of {count} series hold a number that may stand for a missing one, as no other "
@@ -148,7 +161,7 @@ def findings_of(panel: Panel, *, forecasting: bool = False) -> list[Finding]:
 
     ``forecasting``: whether they are only forecast from; what matters to a fit is then left out
     """
-    found = [*missing(panel), *running(panel), *latest(panel)]
+    found = [*missing(panel), *running(panel), *latest(panel), *events(panel)]
     if forecasting:
         return [*found, *jumped(panel)]
     return [*found, *unmatched(panel), *placeholders(panel)]
@@ -307,6 +320,28 @@ def unmatched(panel: Panel) -> Iterator[Finding]:
                 yield Finding("nowhere", name, where)
         if said:
             yield Finding("unmatched", name, "; ".join(said))
+
+
+def events(panel: Panel) -> Iterator[Finding]:
+    """Yield the series of which listed events fall between rows, or have stopped coming."""
+    if panel.future is None or panel.future.otherwise != 0:
+        return
+    for name, own in panel.times_of_rows().items():
+        yield from missed_events(panel.future, name, own)
+        times, _ = panel.future.rows_of(name)
+        gaps = np.diff(times)
+        if len(gaps) >= _FEWEST_GAPS and own[-1] - times[-1] > _TOO_LONG * np.median(gaps):
+            yield Finding("stopped", name, show_time(times[-1]))
+
+
+def missed_events(future: Future, name: str, rows: Shaped[np.ndarray, " row"]) -> Iterator[Finding]:
+    """Yield a finding if listed events of a series fall between the times of some rows."""
+    times, _ = future.rows_of(name)
+    if future.otherwise == 0 and len(times):
+        inside = times[(times > rows[0]) & (times < rows[-1])]
+        if len(missed := inside[~np.isin(inside, rows)]):
+            said = _first([*map(show_time, missed)], _GROUPS)
+            yield Finding("missed", name, said, len(missed))
 
 
 def running(panel: Panel, now: pd.Timestamp | None = None) -> Iterator[Finding]:

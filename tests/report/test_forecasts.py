@@ -74,6 +74,7 @@ def page(tmp_path_factory) -> Path:
             Finding("frozen", "AAA", "2026-02-16"),
             Finding("retired", "ZZZ"),
         ],
+        fitted=["some rows are odd"],
     )
     return build_forecasts(made, folder / "forecasts.html")
 
@@ -98,6 +99,7 @@ def test_it_is_one_file_that_loads_nothing(page):
 
 def test_data_to_check_are_counted_and_named(page):
     text = page.read_text(encoding="utf-8")
+    assert "<li>When the model was fitted: some rows are odd.</li>" in text
     assert "1 stale, 1 jumped on the latest day, 1 with a price that stands still" in text
     assert data_of(page)["said"][:2].count("frozen (2026-02-16)") == 1
 

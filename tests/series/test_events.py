@@ -8,7 +8,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import DataError, ForecasterWarning
-from forecaster.series import Panel, Transform
+from forecaster.series import Panel, Transform, findings_of, say_findings
 from forecaster.series.prices.events import checked_factors, event_factors
 
 ROWS, QUARTER, WIDER = 800, 63, 4.0
@@ -129,7 +129,7 @@ def test_an_event_to_come_that_is_no_session_is_named(moment):
     model = fc.fit(panel.with_future(listed), fc.Config(hidden=2, members=1, epochs=1))
     known = listed[listed["date"] <= panel.times[-1]]
     more = pd.DataFrame({"ticker": ["T0"], "date": [pd.Timestamp(moment)]})
-    with pytest.warns(ForecasterWarning, match=f"count nowhere: T0 {moment}"):
+    with pytest.warns(ForecasterWarning, match=rf"count nowhere: T0 \({moment}"):
         fc.predict(model, panel.with_future(pd.concat([known, more])))
 
 
@@ -237,12 +237,13 @@ def test_a_list_that_cannot_be_read_is_refused(change, said):
         (lambda f: f[f["ticker"] != "T1"], "no event is listed for T1"),
         (
             lambda f: f.assign(date=f["date"] + pd.Timedelta(days=3)),
-            "between rows count nowhere: T",
+            r"of 3 series fall on no row, so they count nowhere: T",
         ),
-        (lambda f: f[f["date"] < "2022-01-01"], "have stopped coming, the latest are: T0 2021"),
+        (lambda f: f[f["date"] < "2022-01-01"], r"have stopped coming, the latest are: T0 \(2021"),
     ],
 )
 def test_a_list_that_seems_wrong_is_questioned(change, said):
     prices, listed = market(3)
     with pytest.warns(ForecasterWarning, match=said):
-        Panel.from_frame(prices).with_future(change(listed))
+        panel = Panel.from_frame(prices).with_future(change(listed))
+        say_findings(findings_of(panel), 3)

@@ -1,5 +1,7 @@
 """Numbers such as -999 that stand for missing ones are named."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -45,3 +47,6 @@ def test_a_fit_names_them_once(tmp_path, sharded):
     )  # fmt: skip
     assert result.exit_code == 0
     assert result.stderr.count("may stand for a missing one") == 1
+    (saved,) = (tmp_path / "models").iterdir()
+    (stored,) = fc.load(saved).provenance["findings"]
+    assert re.match(said, stored)

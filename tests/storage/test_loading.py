@@ -138,6 +138,7 @@ def settings(**new):
         (lambda rest: rest["report"].update(status=[1.0] * 5), "'status': got 1.0"),
         (lambda rest: rest["report"].update(mae=["x", 1, 1, 1, 1]), "expected numbers or text"),
         (lambda rest: rest["provenance"].update(mask="x"), "mask: expected a list; got 'x'"),
+        (lambda rest: rest["provenance"].update(findings=[1]), "findings: expected text"),
         (lambda rest: rest["provenance"].update(source=[1]), "source: expected text"),
         (lambda rest: rest.pop("target"), "target: missing"),
     ],

@@ -1,6 +1,7 @@
 """Forecast with a model: distributions, bands, and a long frame of forecasts."""
 
 import functools
+import itertools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias, Unpack
@@ -45,8 +46,10 @@ from forecaster.series import (
     Frequency,
     Panel,
     Transformed,
+    findings_in_words,
     findings_of,
     frequency_beside,
+    missed_events,
     missing_ahead,
     say_findings,
     show_time,
@@ -175,8 +178,10 @@ def check_known_ahead(model: Model, panel: Panel) -> None:
     if missing := missing_ahead(panel.future, panel.ids, ahead):
         raise ModelError(f"{missing}. Add the rows that are missing")
     latest = panel.of_times(lambda times: times[-1:])
-    joined = map(np.concatenate, zip(latest, times, strict=True))
-    panel.future.warn_of_missed_events(dict(zip(panel.ids, joined, strict=True)))
+    rows = map(np.concatenate, zip(latest, times, strict=True))
+    each = (missed_events(panel.future, *of) for of in zip(panel.ids, rows, strict=True))
+    for said in findings_in_words([*itertools.chain(*each)], len(panel.ids)).values():
+        warnings.warn(said, ForecasterWarning, stacklevel=3)
 
 
 def finite_rows(panel: Panel, forecast: dict[str, ByHorizon]) -> Bool[np.ndarray, " series"]:

@@ -21,8 +21,6 @@ from forecaster.series.calendar.times import show_time
 from forecaster.series.causal import squash
 from forecaster.series.panel.events import (
     lists_events,
-    warn_of_missed_events,
-    warn_of_odd_events,
     with_kinds,
 )
 from forecaster.series.panel.stacking import as_times
@@ -145,27 +143,6 @@ class Future:
                 ForecasterWarning,
                 stacklevel=4,
             )
-
-    def warn_of_odd_events(self, rows: Mapping[str, np.ndarray]) -> None:
-        """Warn if listed events are at times without a row, or the list seems to have ended.
-
-        ``rows``: the times of each series' rows
-        """
-        warn_of_odd_events(self._events_of(rows), rows)
-
-    def warn_of_missed_events(self, ahead: Mapping[str, np.ndarray]) -> None:
-        """Warn of listed events that fall between the times that are forecast.
-
-        ``ahead``: the latest time of each series, and those that it is forecast for
-        """
-        warn_of_missed_events(self._events_of(ahead), ahead)
-
-    def _events_of(self, names: Iterable[str]) -> dict[str, np.ndarray]:
-        """Return the times of the listed events of each series that has some."""
-        if self.otherwise != 0:
-            return {}
-        known = {name: self.rows.get(name) or self.rows.get(_EVERY) for name in names}
-        return {name: own[0] for name, own in known.items() if own}
 
     def checked(self, ids: Sequence[str]) -> "Future":
         """Return the covariates. Raises DataError when one of these series has no row.

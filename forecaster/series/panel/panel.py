@@ -310,7 +310,6 @@ class Panel:
         at all others. Raises DataError for any other frame, and where a series has no row.
         """
         future = Future.from_frame(frame, dated=self.times.dtype.kind == "M").checked(self.ids)
-        future.warn_of_odd_events(self.times_of_rows())
         return dataclasses.replace(self, future=future)
 
     def constant(self) -> Bool[np.ndarray, " series"]:

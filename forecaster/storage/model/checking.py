@@ -447,8 +447,9 @@ def _provenance(provenance: dict[str, Any]) -> dict[str, Any]:
     for name in ("start", "end"):
         if (day := provenance.get(name)) is not None:
             _date(day, f"provenance: {name}")
-    for flag in is_a(list, provenance.get("mask", []), "provenance: mask"):
-        is_a(str, flag, "provenance: mask")
+    for name in ("mask", "findings"):
+        for text in is_a(list, provenance.get(name, []), f"provenance: {name}"):
+            is_a(str, text, f"provenance: {name}")
     for flag, count in is_a(dict, provenance.get("masked") or {}, "provenance: masked").items():
         is_a(int, count, f"provenance: masked: {flag!r}")
     return provenance
