@@ -35,6 +35,7 @@ _TOO_LONG = 1.5  # usual gaps without an event, after which a list seems to have
 # Names of frequencies without the B of business days, also those of older versions of pandas.
 _ENDS = ("ME", "M", "QE", "Q", "YE", "A", "SME", "WOM", "LWOM", "4-4-5", "months", "W")
 _BEGINS = ("MS", "QS", "YS", "AS")
+_SHORTEST = pd.Timedelta(days=6)  # between rows of periods
 _FIRST_DAYS = 3  # the first weekday of a month is one of these
 
 # Chosen on M1, NN3, NN5, M4 weekly and hourly, random walks, and noise with heavy tails: of each of
@@ -365,6 +366,9 @@ def running(panel: Panel, now: pd.Timestamp | None = None) -> Iterator[Finding]:
 def _running(times: pd.DatetimeIndex, now: pd.Timestamp) -> str | None:
     """Return what is said of a period that is not over; None where it is."""
     if len(times) < 2 or times[-2] > now:  # rows of the future are invented
+        return None
+    gap = times[-1] - times[-2]
+    if gap < _SHORTEST or now - times[-1] > 2 * gap:  # fast path: no period can be running
         return None
     last, frequency = times[-1], infer_frequency(times.to_numpy())
     kind = frequency.base[1].removeprefix("B")

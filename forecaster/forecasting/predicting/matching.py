@@ -42,7 +42,7 @@ def with_newcomers(model: Model, panel: Panel) -> Model:
         f"{len(new)} series without a network of their own forecast by the one trained on all: "
         f"{', '.join(new[:_NAMED])}{', ...' if len(new) > _NAMED else ''}",
         ForecasterWarning,
-        stacklevel=3,
+        stacklevel=4,
     )
     part = panel.only(new)
     scores = np.full((len(new), *model.normal_scores.shape[1:]), np.nan, np.float32)
@@ -80,7 +80,7 @@ def warn_of_networks_to_come(model: Model, panel: Panel) -> None:
             f"{enough} of {len(panel.ids)} series now have the {needed} rows that networks need; "
             "this model forecasts by the last value. Fit again for networks",
             ForecasterWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
@@ -230,5 +230,5 @@ def warn_of_unknown_state(model: Model, panel: Panel) -> None:
         f"{there} of them. `forecaster ingest` reads what is missing; in Python, forecast from "
         "panel.with_peers(panel.ids).only(names) of a panel with more series",
         ForecasterWarning,
-        stacklevel=3,
+        stacklevel=4,
     )

@@ -61,7 +61,7 @@ _AT_ONCE = 8  # origins
 _PADDED = 10_000  # steps of a window that a shorter history is filled up to
 
 
-def warn_of_hindsight(model: Model, panel: Panel) -> None:
+def _warn_of_hindsight(model: Model, panel: Panel) -> None:
     """Warn of series that end before their networks' training: the networks saw their future."""
     until = dict(zip(model.ids, model.fitted_until, strict=True))
     early = {
@@ -73,7 +73,7 @@ def warn_of_hindsight(model: Model, panel: Panel) -> None:
     }
     if early:
         message = f"{len(early)} series end before the fit did:\n{name_reasons(early)}"
-        warnings.warn(message, ForecasterWarning, stacklevel=3)
+        warnings.warn(message, ForecasterWarning, stacklevel=4)
 
 
 RISE = "probability_of_rise"
@@ -120,14 +120,7 @@ def predict(
     """
     check_model(model)
     level, quantiles = check_levels(level), check_quantiles(quantiles)
-    panel = as_panel(panel, **columns)
-    panel = match_panel(model, panel.masked(forecasting=True))
-    warn_of_networks_to_come(model, panel)
-    warn_of_unknown_state(model, panel)
-    say_findings(findings_of(panel, forecasting=True), len(panel.ids))
-    warn_of_hindsight(model, panel)
-    check_known_ahead(model, panel)
-    model = with_newcomers(model, panel)
+    model, panel = prepared(model, as_panel(panel, **columns))
     horizon = model.config.horizon
     steps = int(panel.mask.sum(1).max())
     parts: list[dict[str, ByHorizon]] = []
@@ -153,6 +146,20 @@ def predict(
     return frame
 
 
+def prepared(model: Model, panel: Panel) -> tuple[Model, Panel]:
+    """Return the series that can be forecast, and the model with weights for each of them.
+
+    Warns of what a user should know. Raises ModelError as :func:`predict` does.
+    """
+    panel = match_panel(model, panel.masked(forecasting=True))
+    warn_of_networks_to_come(model, panel)
+    warn_of_unknown_state(model, panel)
+    say_findings(findings_of(panel, forecasting=True), len(panel.ids))
+    _warn_of_hindsight(model, panel)
+    _check_known_ahead(model, panel)
+    return with_newcomers(model, panel), panel
+
+
 def _few_at_a_time(panel: Panel, steps: int) -> Iterator[Panel]:
     """Yield parts of a panel of nearly equal size, so that few features are in memory at once."""
     count = -(-len(panel.ids) * steps // _STEPS_AT_ONCE)
@@ -160,7 +167,7 @@ def _few_at_a_time(panel: Panel, steps: int) -> Iterator[Panel]:
         yield panel.only(some.tolist())
 
 
-def check_known_ahead(model: Model, panel: Panel) -> None:
+def _check_known_ahead(model: Model, panel: Panel) -> None:
     """Raise ModelError where a future covariate is not known for a time that is forecast.
 
     Warns of events to come that fall on none of these times, and of kinds that the model does not
@@ -181,7 +188,7 @@ def check_known_ahead(model: Model, panel: Panel) -> None:
     rows = map(np.concatenate, zip(latest, times, strict=True))
     each = (missed_events(panel.future, *of) for of in zip(panel.ids, rows, strict=True))
     for said in findings_in_words([*itertools.chain(*each)], len(panel.ids)).values():
-        warnings.warn(said, ForecasterWarning, stacklevel=3)
+        warnings.warn(said, ForecasterWarning, stacklevel=4)
 
 
 def finite_rows(panel: Panel, forecast: dict[str, ByHorizon]) -> Bool[np.ndarray, " series"]:

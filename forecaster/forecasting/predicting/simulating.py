@@ -18,23 +18,17 @@ from forecaster.forecasting.bands.counts import Counted
 from forecaster.forecasting.bands.distribution import Distribution, ndtri
 from forecaster.forecasting.model import Model, check_model
 from forecaster.forecasting.predicting.common_factor import scaled_to_now
-from forecaster.forecasting.predicting.matching import (
-    match_panel,
-    warn_of_unknown_state,
-    with_newcomers,
-)
 from forecaster.forecasting.predicting.predicting import (
     calibrated_at,
-    check_known_ahead,
     finite_rows,
     latest_scores,
+    prepared,
     price_factor,
     times_ahead,
-    warn_of_hindsight,
 )
 from forecaster.free_memory import free_memory
 from forecaster.ingest import ColumnOptions, Table, as_panel
-from forecaster.series import Panel, findings_of, say_findings
+from forecaster.series import Panel
 
 _KNOTS = np.linspace(-5, 5, 101)  # normal scores between which quantiles are interpolated
 _BYTES_OF_NUMBER = 24  # a number of a path, with temporary arrays
@@ -101,13 +95,7 @@ def draw_paths(
     check_model(model)
     check_whole("n_paths", n_paths, 1)
     check_whole("seed", seed, 0)
-    panel = as_panel(panel, **columns)
-    panel = match_panel(model, panel.masked(forecasting=True))
-    warn_of_unknown_state(model, panel)
-    say_findings(findings_of(panel, forecasting=True), len(panel.ids))
-    warn_of_hindsight(model, panel)
-    check_known_ahead(model, panel)
-    model = with_newcomers(model, panel)
+    model, panel = prepared(model, as_panel(panel, **columns))
     horizon = model.config.horizon
     transformed = model.transform.apply(panel, horizon)
     latest = latest_scores(model, panel, transformed, 1)
