@@ -15,6 +15,7 @@ import hashlib
 import os
 import re
 import urllib.parse
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -30,7 +31,7 @@ _TIME = "%Y%m%d-%H%M%S-%f"  # format of times in names, which lack the last thre
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,59}")
 _STAMP = re.compile(r"(?P<time>\d{8}-\d{6}-\d{3})([-.](?P<rest>.+))?", re.DOTALL)
 # The time at the start of a run's name, or of an evaluation's.
-_TIMED = re.compile(r"(\d{4})-?(\d\d)-?(\d\d)[-T](\d\d)-?(\d\d)-?(\d\d)-(\d{3})(?!\d)")
+_TIMED = re.compile(r"(\d{4})-?(\d\d)-?(\d\d)[-T](\d\d)-?(\d\d)-?(\d\d)(?!\d)")
 _SKEW = timedelta(minutes=5)  # by which the clocks of machines that share a home may differ
 _RESERVED = re.compile(r"^(con|prn|aux|nul|com\d|lpt\d)(\..*)?$", re.IGNORECASE)
 
@@ -197,9 +198,18 @@ class Home:
         name = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S-%f")[:-3]
         return self.evaluations / name
 
-    def latest_evaluation(self) -> Path:
-        """Return the folder of the latest evaluation. Raises UsageError when there is none."""
+    def latest_evaluation(self, on_notice: Callable[[str], None] = lambda message: None) -> Path:
+        """Return the folder of the latest evaluation. Raises UsageError when there is none.
+
+        ``on_notice(message)``: called for each that is dated later than now, see :func:`is_ahead`
+        """
         if evaluations := _complete(self.evaluations, _EVALUATION_FILE):
+            for folder in filter(is_ahead, evaluations):
+                on_notice(
+                    f"Warning: evaluation {folder.name} is dated later than now: a clock was "
+                    f"wrong. It is taken only if there is no other; delete {folder}, or give the "
+                    "folder another name"
+                )
             return evaluations[-1]
         raise UsageError(
             f"no evaluation in {self.evaluations}; run `forecaster evaluate` first, or name the "
@@ -264,7 +274,7 @@ def is_ahead(folder: Path) -> bool:
     """Return whether a run or an evaluation is dated later than now, by a clock that was wrong."""
     match = _TIMED.match(folder.name)
     soon = datetime.now(UTC) + _SKEW
-    return match is not None and "".join(match.groups()) > soon.strftime("%Y%m%d%H%M%S%f")
+    return match is not None and "".join(match.groups()) > soon.strftime("%Y%m%d%H%M%S")
 
 
 def order_of_time(folder: Path) -> tuple[bool, Path]:

@@ -259,6 +259,12 @@ def test_the_commands_evaluate_and_report(tmp_path, settings):
         "evaluate", *source, *small, "--output", output, code=2
     )
     assert "run `forecaster evaluate` first" in error("report", "--home", home, code=2)
+    for name in ("2024-01-01T00-00-00-000", "2099-01-01T00-00-00-000"):
+        shutil.copytree(output, home / "evaluations" / name)
+    latest = run("report", "--home", home)
+    assert "evaluations/2024-01-01T00-00-00-000/report.html" in latest.stdout.replace("\n", "")
+    said = latest.stderr.replace("\n", " ")
+    assert "Warning: evaluation 2099-01-01T00-00-00-000 is dated later than now" in said
     assert "holds no evaluation" in error("report", tmp_path, code=2)
     assert "no baseline 'arima'" in error(
         "evaluate", *source, "--baselines", "arima", "--output", tmp_path / "x", code=2
