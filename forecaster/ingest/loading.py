@@ -198,7 +198,8 @@ def ingested(
         given: Mapping[str, pd.DataFrame] = {}
         if renames := store.index.renames:
             names = {name: its.names for name, its in store.index.corrections.items()}
-            source = Renamed(source, {new: names[new] for new in renames.values()}, store)
+            dated = {new: names[new] for new in renames.values()}
+            source = Renamed(source, dated, store, tickers or ())
             given = source.given if origin is None else {}
             renames = {o: n for o, n in renames.items() if o not in given and o not in store}
             old = [name for name in tickers or () if name in renames]
@@ -239,8 +240,7 @@ def _tell_renamed(renames: Mapping[str, str]) -> None:
     """Say which new names are fetched in place of old ones that were asked for."""
     for old, new in renames.items():
         warnings.warn(
-            f"{old}: was renamed, and {new} is fetched in its place; another company that was "
-            f"given the symbol cannot be fetched. Ask for {new} instead",
+            f"{old}: was renamed, and {new} is fetched in its place. Ask for {new} instead",
             ForecasterWarning,
             stacklevel=2,
         )

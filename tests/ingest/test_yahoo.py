@@ -1,6 +1,7 @@
 """Real yfinance code against a stand-in for Yahoo on the loopback interface."""
 
 import time
+import warnings
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,9 @@ import stamina
 import yfinance
 from yfinance.data import YfData
 
-from forecaster.errors import NoNetwork, RateLimited, UsageError
+from forecaster.errors import ForecasterWarning, NoNetwork, RateLimited, UsageError
+from forecaster.home import Home
+from forecaster.ingest import ingest, rename_ticker
 from forecaster.ingest.sources.source import Stored
 from forecaster.ingest.sources.yahoo import Yahoo
 from forecaster.ingest.sources.yahoo.limiter import Limiter
@@ -329,3 +332,25 @@ def test_yahoo_needs_a_list_and_sensible_options(server):
         yahoo(server).tickers()
     with pytest.raises(UsageError, match="--requests-per-second 0"):
         yahoo(server, requests_per_second=0.0)
+
+
+def test_a_symbol_that_another_company_is_given_is_a_series_of_its_own(server, tmp_path):
+    """Yahoo has the whole history of the renamed company under its new symbol."""
+    home, source = Home(tmp_path), yahoo(server)
+    server.today = pd.Timestamp("2024-05-31 23:00", tz="UTC")
+    ingest(home, source, ["KO"])
+    rename_ticker(home, "KO", "COKE")
+    server.companies["COKE"] = first = server.companies.pop("KO")
+    with pytest.warns(ForecasterWarning, match="KO: was renamed, and COKE is fetched"):
+        assert ingest(home, source, ["KO"]).ids == ["COKE"]
+    server.companies["KO"] = other = Company.invented("XYZ", first="2024-05-02")
+    other.close *= 0.07
+    with pytest.warns(ForecasterWarning, match="KO: was renamed, and its rows from 2024-05-02 on"):
+        assert ingest(home, source, ["KO"]).ids == ["KO"]
+    server.today = pd.Timestamp("2024-06-28 23:00", tz="UTC")
+    with warnings.catch_warnings(action="error", category=ForecasterWarning):
+        store = ingest(home, source, ["KO", "COKE"]).store
+    for name, company in (("KO", other), ("COKE", first)):
+        stored = store.read_one(name)
+        assert stored["ds"].tolist() == company.days.tolist()
+        np.testing.assert_allclose(stored["close"], company.close)

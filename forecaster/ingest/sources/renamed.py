@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from forecaster.errors import ForecasterWarning, UsageError
+from forecaster.errors import ForecasterWarning, SourceError, UsageError
 from forecaster.ingest.sources.lost import VANISHED
 from forecaster.ingest.sources.source import Date, Fetched, Known, Source, Stored
 from forecaster.ingest.store.corrections import Time
@@ -30,6 +30,8 @@ class Renamed:
     - ``names``: by new name, the former names and their dates; None: there was no row under the new
       name yet. Fetching completes the dates
     - ``stored``: the series of the store
+    - ``asked``: the names that a caller asks for. Only for these is it looked whether another
+      series has an old name now, where the source cannot list its series
     """
 
     def __init__(
@@ -37,8 +39,9 @@ class Renamed:
         source: Source,
         names: Mapping[str, Mapping[str, Time | None]],
         stored: Container[str],
+        asked: Sequence[str] = (),
     ):
-        self._source, self._stored = source, stored
+        self._source, self._stored, self._asked = source, stored, asked
         self.name = source.name
         self.names = {new: dict(olds) for new, olds in names.items()}
         self._new = {old: new for new, olds in names.items() for old in olds}
@@ -60,17 +63,22 @@ class Renamed:
 
     @functools.cached_property
     def _held(self) -> set[str]:
-        """The names that the source has rows under; none if only fetching shows them."""
+        """The names that the source has rows under, or may have if only fetching shows them."""
+        if self.fingerprint() is None:
+            olds = [old for old in self._asked if old in self._new and old not in self._stored]
+            return {*olds, *(self._new[old] for old in olds)}
         with contextlib.suppress(UsageError):
-            return set(self._source.tickers()) if self.fingerprint() is not None else set()
+            return set(self._source.tickers())
         return set()
 
     @functools.cached_property
     def _parted(self) -> dict[str, tuple[pd.DataFrame, pd.DataFrame]]:
         """The rows under each old name: those of the new one, and those of another series."""
         names = [name for name in dict.fromkeys([*self._new, *self.names]) if name in self._held]
-        fetched = self._source.fetch(names) if names else ()
-        frames = {one.unique_id: one.frame for one in fetched if one.frame is not None}
+        frames: dict[str, pd.DataFrame] = {}
+        with contextlib.suppress(SourceError):  # it will be raised when series are fetched
+            fetched = self._source.fetch(names) if names else ()
+            frames = {one.unique_id: one.frame for one in fetched if one.frame is not None}
         found: dict[str, tuple[pd.DataFrame, pd.DataFrame]] = {}
         for old, new in self._new.items():
             date = _date(self.names[new][old], frames.get(old), frames.get(new))
