@@ -54,9 +54,9 @@ from .origins.rolling_origin import cross_validation_to_parquet as cross_validat
 from .origins.rolling_origin import peers_of as peers_of
 from .scores.metrics import crps as crps
 from .scores.metrics import held as held
-from .scores.metrics import probabilities_around as probabilities_around
 from .scores.returns import RETURN_SCORES as RETURN_SCORES
 from .scores.scores import DRIFTLESS as DRIFTLESS
+from .scores.scores import around_outcomes as around_outcomes
 from .scores.scores import evaluate as evaluate
 from .scores.scores import horizon_of as horizon_of
 from .scores.tables import ALL as ALL

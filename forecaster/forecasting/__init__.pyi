@@ -1,6 +1,7 @@
 from .bands.columns import HORIZON as HORIZON
 from .bands.columns import KEYS as KEYS
 from .bands.columns import Bound as Bound
+from .bands.columns import around_columns as around_columns
 from .bands.columns import bounds_of as bounds_of
 from .bands.columns import columns_of_quantiles as columns_of_quantiles
 from .bands.columns import forecast_columns as forecast_columns

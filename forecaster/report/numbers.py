@@ -14,10 +14,10 @@ from forecaster.evaluation import (
     TORCH,
     Evaluation,
     Together,
+    around_outcomes,
     confidence_set,
     differences,
     excess,
-    probabilities_around,
     ratios,
     ratios_of_sums,
     relative,
@@ -25,7 +25,7 @@ from forecaster.evaluation import (
     totals,
     volatility,
 )
-from forecaster.forecasting import forecast_columns, quantile_columns
+from forecaster.forecasting import around_columns, forecast_columns, quantile_columns
 
 SMOOTHED = 21
 """Number of cutoffs in a rolling mean by date."""
@@ -87,21 +87,23 @@ def pits(evaluation: Evaluation) -> tuple[np.ndarray, dict[str, pd.DataFrame]]:
     stored = set(evaluation.columns)
     names = {name: columns for name, columns in names.items() if stored.issuperset(columns)}
     parts: dict[str, list[pd.DataFrame]] = {name: [] for name in names}
-    for frame in evaluation.batches([column for columns in names.values() for column in columns]):
-        for name, columns in names.items():
-            bounds = frame[list(quantile_columns(columns, name).values())].to_numpy()
-            parts[name].append(_counts(frame, bounds, edges))
+    wanted = [column for columns in names.values() for column in columns]
+    wanted += [column for name in names for column in around_columns(name) if column in stored]
+    for frame in evaluation.batches(wanted):
+        for name in names:
+            parts[name].append(_counts(frame, name, edges))
     return edges, {name: pd.concat(part) for name, part in parts.items()}
 
 
-def _counts(frame: pd.DataFrame, bounds: np.ndarray, edges: np.ndarray) -> pd.DataFrame:
+def _counts(frame: pd.DataFrame, model: str, edges: np.ndarray) -> pd.DataFrame:
     """Count each series' outcomes between quantiles; rows without a forecast are not counted.
 
     An outcome that quantiles equal is drawn among the probabilities that it has, by its row.
     """
     y = frame["y"].to_numpy()
+    bounds = frame[list(quantile_columns(frame, model).values())].to_numpy()
     known = np.isfinite(bounds).all(1) & np.isfinite(y)
-    below, at_most = probabilities_around(y, bounds, edges[1:-1])
+    below, at_most = around_outcomes(frame, model)
     drawn = below + (at_most - below) * (0.001 + 0.998 * (_GOLDEN * np.arange(len(y)) % 1))
     codes, names = pd.factorize(frame["unique_id"])
     bins = bounds.shape[1] + 1

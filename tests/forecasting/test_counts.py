@@ -7,8 +7,11 @@ from scipy import stats
 
 import forecaster as fc
 from forecaster.errors import UsageError
+from forecaster.evaluation import BacktestOptions, evaluate_to_folder
+from forecaster.forecasting import around_columns, forecast_columns, quantile_columns
 from forecaster.forecasting.bands.counts import Counted, Units, probability_up_to, smallest_count
 from forecaster.forecasting.bands.distribution import Distribution
+from forecaster.report.numbers import pits
 from forecaster.series import Transform
 from forecaster.series.combination.counts import CountPrior, count_forecasts
 from tests.slow import rest_slow
@@ -147,6 +150,28 @@ def test_past_forecasts_and_paths_of_counts_are_whole():
     upper = fc.predict(model, frame, [80])["LSTM-hi-80"].to_numpy()
     share = paths["LSTM"].to_numpy().reshape(-1, 400, HORIZON) <= upper.reshape(-1, 1, HORIZON)
     assert 0.86 < share.mean() < 1
+
+
+def test_an_evaluation_keeps_the_probabilities_around_each_outcome_of_counts(tmp_path):
+    """They are of the calibrated distribution whose quantiles are kept, and of counts alone."""
+    frame = demand(50, 10)
+    walk = 90 + np.random.default_rng(0).normal(size=50).cumsum()
+    other = pd.DataFrame({"unique_id": "walk", "ds": np.arange(50), "y": walk})
+    panel = fc.load_panel(pd.concat([frame, other]))
+    made = evaluate_to_folder(tmp_path / "made", panel, SMALL, BacktestOptions(9, baselines=()))
+    quantiles = quantile_columns(forecast_columns("LSTM", made.summary.levels), "LSTM")
+    around = list(around_columns("LSTM"))
+    stored = made.forecasts([*quantiles.values(), *around])
+    of_walk = stored["unique_id"] == "walk"
+    assert stored.loc[of_walk, around].isna().all(axis=None)
+    counts = stored[~of_walk]
+    below, at_most = counts[around].to_numpy().T
+    assert (below < at_most).all() and ((below == 0) == (counts["y"] == 0)).all()
+    for quantile, column in quantiles.items():
+        assert ((counts["y"] >= counts[column]) == (at_most >= quantile)).all(), column
+        assert ((counts["y"] > counts[column]) == (below >= quantile)).all(), column
+    _, drawn = pits(made)
+    assert drawn["LSTM"].to_numpy().sum() == len(stored)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from forecaster.evaluation import together
+from forecaster.evaluation import evaluate, together
 from forecaster.report import numbers, page
 from tests.evaluation.handmade import SERIES, evaluation, of_counts, outcomes, scores_of
 
@@ -71,6 +71,30 @@ def test_true_distributions_of_counts_have_a_flat_pit(tmp_path):
     edges, counts = pit(tmp_path, frame)
     assert counts.sum() == 4000
     np.testing.assert_allclose(numbers.density(edges, counts), 1, atol=0.35)
+
+
+def test_the_true_distribution_of_counts_has_a_flat_pit_and_exact_coverage(tmp_path):
+    """All of one distribution, whose quantiles alone do not tell where its probabilities end."""
+    random, n = np.random.default_rng(0), 20_000
+    true = stats.nbinom(0.5, 0.5 / (0.5 + 0.6))
+    y = true.rvs(n, random_state=random)
+    low, lower, middle, upper, top = true.ppf([0.025, 0.1, 0.5, 0.9, 0.975])
+    known = {"LSTM-below": true.cdf(y - 1), "LSTM-at-most": true.cdf(y)}
+    frame = pd.DataFrame(
+        {"unique_id": "a", "ds": np.arange(1, n + 1), "cutoff": np.arange(n), "y": y.astype(float),
+         "LSTM": middle, "LSTM-lo-80": lower, "LSTM-hi-80": upper, "LSTM-lo-95": low,
+         "LSTM-hi-95": top, **known}
+    )  # fmt: skip
+    edges, counts = pit(tmp_path, frame)
+    share = np.diff(edges)
+    error = np.sqrt((1 - share) / share / n)  # of a density
+    assert (np.abs(numbers.density(edges, counts) - 1) < 4 * error).all()
+    scores = evaluate(frame).iloc[0]
+    for level in (80, 95):
+        assert scores[f"coverage-{level}"] == pytest.approx(level / 100, abs=0.01)
+    assert evaluate(frame)["model"].tolist() == ["LSTM"]
+    quantiles_alone = evaluate(frame.drop(columns=list(known))).iloc[0]
+    assert abs(quantiles_alone["coverage-80"] - 0.8) > 0.02  # as of an evaluation made before
 
 
 def test_forecasts_that_are_missing_are_in_no_pit(tmp_path):

@@ -27,6 +27,7 @@ from forecaster.forecasting import (
     ROWS_TO_COMBINE,
     Model,
     OwnNetwork,
+    around_columns,
     check_levels,
     check_static,
     check_training,
@@ -336,12 +337,14 @@ class RollingOrigin:
     def forecasts(self, origins: Origins) -> pd.DataFrame:
         """Return the models' forecasts, a row per entry; NaN for series without a network.
 
-        Where any series can be forecast, ``forecast_by`` says what each forecast rests on.
+        Where any series can be forecast, ``forecast_by`` says what each forecast rests on, and the
+        columns of :func:`.around_columns` where the outcomes lie in distributions of counts.
         """
-        count = len(origins.keys)
+        count, name = len(origins.keys), self.config.column
+        around = around_columns(name) if self.says_rungs else ()
         columns = {
             column: np.full(count, np.nan)
-            for column in forecast_columns(self.config.column, self.level)
+            for column in (*forecast_columns(name, self.level), *around)
         }
         if self.says_rungs:
             columns[FORECAST_BY] = np.full(count, "", object)
@@ -360,11 +363,15 @@ class RollingOrigin:
             # These histories differ from those of the origins: rows or series may be missing.
             step = _steps_at(panel, row, at[selected], transformed.z.shape[1])
             latest = int(transformed.z.shape[1] - step.min())
-            forecast = forecast_latest(model, panel, transformed, latest, self.level)
-            for name, values in forecast.items():
-                if name == RISE:
-                    continue
-                columns[name][selected] = values[row, step - step.min(), origins.ahead[selected]]
+            entries = row, step - step.min(), origins.ahead[selected]
+            outcomes = None
+            if around:
+                outcomes = np.full((len(ids), latest, self.config.horizon), np.nan)
+                outcomes[entries] = origins.keys["y"].to_numpy()[selected]
+            forecast = forecast_latest(model, panel, transformed, latest, self.level, outcomes)
+            for column, values in forecast.items():
+                if column != RISE:
+                    columns[column][selected] = values[entries]
             if self.says_rungs:
                 rungs = model.networks.rungs[model.networks.rows_of(ids)]
                 columns[FORECAST_BY][selected] = np.array([str(rung) for rung in rungs])[row]
@@ -526,6 +533,8 @@ def _frames(rolling: RollingOrigin) -> Iterator[pd.DataFrame]:
     """Yield the frame of each batch. Raises DataError where there is no forecast at all."""
     there = False
     for origins, forecasts in rolling.batches():
+        around = around_columns(rolling.config.column)
+        forecasts = forecasts.drop(columns=list(around), errors="ignore")
         frame = pd.concat([origins.keys, forecasts.assign(**{NAIVE: origins.latest})], axis=1)
         yield frame if rolling.ends is None else rolling.ends.restored(frame)
         there = True

@@ -57,27 +57,36 @@ def probabilities_around(
     )
 
 
-def held(actual: ArrayLike, forecasts: ArrayLike, quantiles: ArrayLike, level: float) -> np.ndarray:
+def held(
+    actual: ArrayLike,
+    forecasts: ArrayLike,
+    quantiles: ArrayLike,
+    level: float,
+    around: tuple[np.ndarray, np.ndarray] | None = None,
+) -> np.ndarray:
     """Return the share of each outcome that lies in a band (...); NaN without a forecast.
 
     It is 1 inside the band and 0 outside. An outcome that quantiles equal, such as a count, has a
     probability of its own in the forecast, of which one part may lie in the band and the rest
     beyond; the share is then that part of it. This is the mean of the randomised probability
-    integral transform (Czado, Gneiting & Held 2009, Biometrics 65), as far as the quantiles tell
-    (:func:`probabilities_around`).
+    integral transform (Czado, Gneiting & Held 2009, Biometrics 65).
 
     - ``actual`` (...), ``forecasts`` (..., quantile)
     - ``quantiles``: ascending probabilities, those of the band's bounds among them
     - ``level``: level of the band, in percent
+    - ``around``: the probabilities of less than each outcome, and of at most as much; by default
+      as far as the quantiles tell (:func:`probabilities_around`)
     """
     actual, forecasts, quantiles = map(np.asarray, (actual, forecasts, quantiles))
-    below, at_most = probabilities_around(actual, forecasts, quantiles)
+    below, at_most = around or probabilities_around(actual, forecasts, quantiles)
     outside = round((1 - level / 100) / 2, 9)  # as the quantile is written
     inside = np.clip(at_most, outside, 1 - outside) - np.clip(below, outside, 1 - outside)
     bounds = [int(np.abs(quantiles - edge).argmin()) for edge in (outside, 1 - outside)]
     known = np.isfinite(forecasts[..., bounds]).all(-1) & ~np.isnan(actual)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(known, np.clip(inside / (at_most - below), 0.0, 1.0), np.nan)
+        share = np.clip(inside / (at_most - below), 0.0, 1.0)
+    share = np.where(at_most > below, share, 0.0)  # so far away that it has no probability
+    return np.where(known, share, np.nan)
 
 
 def winkler(actual: ArrayLike, low: ArrayLike, high: ArrayLike, level: float) -> np.ndarray:

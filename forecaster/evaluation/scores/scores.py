@@ -22,6 +22,7 @@ from forecaster.evaluation.scores.returns import return_scores
 from forecaster.forecasting import (
     FORECAST_BY,
     KEYS,
+    around_columns,
     bounds_of,
     levels_of,
     models_of,
@@ -244,9 +245,10 @@ def _scores(
         errors["size"] = np.abs(y)
         for quantile, losses in zip(levels, metrics.pinball(y, values, levels).T, strict=True):
             errors[f"pinball-{quantile:g}"] = losses
+    around = around_outcomes(frame, model) if quantiles else None
     for level in levels_of(frame, model):
         low, high = (frame[bound] for bound in bounds_of(model, level))
-        errors[f"coverage-{level}"] = metrics.held(y, values, levels, float(level))
+        errors[f"coverage-{level}"] = metrics.held(y, values, levels, float(level), around)
         errors[f"width-{level}"] = (high - low).to_numpy()
         errors[f"winkler-{level}"] = metrics.winkler(y, low, high, float(level))
     errors = {name: np.asarray(each, float) for name, each in errors.items()}
@@ -258,6 +260,23 @@ def _scores(
         with np.errstate(divide="ignore", invalid="ignore"):
             means["wql"] = means["crps"] / means["size"]
     return _where_whole(means, frame, model, keys)
+
+
+def around_outcomes(frame: pd.DataFrame, model: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the probabilities of less than each outcome, and of at most as much, (row,).
+
+    They are those of the whole distribution where the frame has them; else as far as the quantiles
+    tell, see :func:`.metrics.probabilities_around`.
+    """
+    columns = quantile_columns(frame, model)
+    values = frame[list(columns.values())].to_numpy(float)
+    made = metrics.probabilities_around(frame["y"].to_numpy(float), values, list(columns))
+    names = list(around_columns(model))
+    if not set(names) <= set(frame):
+        return made
+    whole = frame[names].to_numpy(float).T
+    below, at_most = np.where(np.isfinite(whole), whole, made)
+    return below, at_most
 
 
 def _where_whole(

@@ -55,6 +55,11 @@ def bounds_of(model: str, level: float | str) -> tuple[str, str]:
     return Bound(model, "lo", written).column, Bound(model, "hi", written).column
 
 
+def around_columns(model: str) -> tuple[str, str]:
+    """Return the columns of the probabilities of less than the outcome, and of at most as much."""
+    return f"{model}-below", f"{model}-at-most"
+
+
 def quantile_column(model: str, quantile: float) -> str:
     """Return the column of a quantile that was asked for by its probability: ``LSTM-q-0.95``."""
     return f"{model}-q-{quantile:g}"
@@ -75,7 +80,8 @@ def models_of(columns: Iterable[object]) -> list[str]:
     names = [str(column) for column in columns]
     keys = (*KEYS, HORIZON, FORECAST_BY)
     others = [name for name in names if name not in keys and not is_quantile(name)]
-    return [name for name in others if not Bound.parse(name)]
+    around = {column for name in others for column in around_columns(name)}
+    return [name for name in others if not Bound.parse(name) and name not in around]
 
 
 def levels_of(columns: Iterable[object], model: str) -> list[str]:
@@ -120,7 +126,7 @@ def columns_of_quantiles(
 
 def renamed_columns(columns: Iterable[object], model: str, name: str) -> dict[str, str]:
     """Return the columns of a model, each with the new column under another ``name``."""
-    renamed = {model: name}
+    renamed = {model: name, **dict(zip(around_columns(model), around_columns(name), strict=True))}
     for column in columns:
         bound = Bound.parse(column)
         if bound and bound.model == model:

@@ -15,7 +15,7 @@ from forecaster import swarm
 from forecaster.config import Config
 from forecaster.errors import ForecasterWarning, ModelError, UsageError, name_reasons
 from forecaster.forecasting.bands.calibration import Calibrated, calibrated, normal_scores_of
-from forecaster.forecasting.bands.columns import bounds_of, quantile_column
+from forecaster.forecasting.bands.columns import around_columns, bounds_of, quantile_column
 from forecaster.forecasting.bands.counts import Counted, Units
 from forecaster.forecasting.bands.distribution import Distribution, ndtri
 from forecaster.forecasting.bands.drift import Drift, Moves, usual_location, with_drift
@@ -221,7 +221,12 @@ def times_ahead(series_times: np.ndarray, horizon: int, usual: Frequency) -> np.
 
 
 def forecast_latest(
-    model: Model, panel: Panel, transformed: Transformed, count: int, level: Sequence[float]
+    model: Model,
+    panel: Panel,
+    transformed: Transformed,
+    count: int,
+    level: Sequence[float],
+    outcomes: ByHorizon | None = None,
 ) -> dict[str, ByHorizon]:
     """Return forecasts made at the latest ``count`` steps, by column, (series, count, horizon).
 
@@ -233,6 +238,8 @@ def forecast_latest(
     - ``transformed``: the panel under the model's transform
     - ``count``: the number of latest steps
     - ``level``: levels of the bands, in percent, sorted
+    - ``outcomes`` (series, count, horizon): NaN where unknown; if given, the probabilities of less
+      and of at most as much are in :func:`.around_columns`, but only of counts: others are NaN
     """
     latest = latest_scores(model, panel, transformed, count)
     origins, distribution = latest.origins[:, -count:], latest.distribution.latest(count)
@@ -240,19 +247,28 @@ def forecast_latest(
     unit = np.take_along_axis(transformed.scale, origins[:, :, None], axis=1)
     name = model.config.column
     names = [name, *(column for percent in level for column in bounds_of(name, percent))]
-    now = np.take_along_axis(transformed.z, origins, axis=1)[:, :, None]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        far = np.where(unit == 0, np.where(now < base, -np.inf, np.inf), (now - base) / unit)
-    of_now = -ndtri(distribution.probability_above(far))
     usual = np.array([0.0, *normal_scores_of(level).ravel()])[:, None, None]
     each = list(calibrated_at(model, panel, transformed, latest, count))
     scores = np.stack([made.scores(usual) for made in each], axis=2)
-    below = [made.probability_below(of_now[:, at]) for at, made in enumerate(each)]
+
+    def at_most(z: np.ndarray) -> ByHorizon:
+        """Return the probability of a value or a lower one."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            far = np.where(unit == 0, np.where(z < base, -np.inf, np.inf), (z - base) / unit)
+        found = -ndtri(distribution.probability_above(far))
+        below = [made.probability_below(found[:, at]) for at, made in enumerate(each)]
+        return np.stack(below, axis=1)
+
     columns = {
         column: transformed.invert(base + unit * distribution.quantiles(score))
         for column, score in zip(names, scores, strict=True)
     }
-    return columns | {RISE: 1 - np.stack(below, axis=1)}
+    if outcomes is not None:
+        counts = np.where(transformed.counted[:, None, None], outcomes, np.nan)
+        around = np.ceil(counts) - 1, counts
+        columns |= dict(zip(around_columns(name), map(at_most, around), strict=True))
+    now = np.take_along_axis(transformed.z, origins, axis=1)[:, :, None]
+    return columns | {RISE: 1 - at_most(now)}
 
 
 def calibrated_at(
