@@ -19,7 +19,10 @@ from forecaster.forecasting.fitting import pooled as sampling
 from forecaster.home import Home
 from forecaster.ingest import Store
 from forecaster.pipeline import memory
+from forecaster.series.combination.blend import Blend
 from forecaster.series.combination.components import Kind, components_ahead, fit_components
+from forecaster.series.combination.counts import NO_PRIOR, count_forecasts
+from forecaster.series.combination.learning import combine
 from tests.conftest import error, prices, run
 
 
@@ -113,9 +116,12 @@ def long_store(rows: int) -> Any:
     return SimpleNamespace(index=index, ids=["minutes"], channels=lambda name: 1)
 
 
-@pytest.mark.parametrize(("rows", "taken"), [(40_000, 1.118e9), (150_000, 2.134e9)])
+@pytest.mark.parametrize(
+    ("rows", "taken"),
+    [(60_000, 1.065e9), (100_000, 1.639e9), (150_000, 1.588e9), (600_000, 4.152e9)],
+)
 def test_the_size_that_is_named_is_enough_for_one_long_series(rows, taken):
-    """``taken``: the measured peak of a fit with a horizon of 60."""
+    """``taken``: the measured peak of a fit of 60 steps ahead; of 100,000 rows, of counts."""
     store, config = long_store(rows), Config(horizon=60)
     with pytest.raises(UsageError, match="is too little") as caught:
         memory.portions(store, store.ids, config, memory._PROGRAM + 10**6)
@@ -128,6 +134,32 @@ def test_a_series_of_600_000_minutes_does_not_fit_into_3_gigabytes():
     store = long_store(600_000)
     with pytest.raises(UsageError, match=r"expected --memory 6\.\dGB or more"):
         memory.portions(store, store.ids, Config(horizon=60), 3_200_000_000)
+
+
+def test_a_series_that_does_not_fit_into_the_free_memory_is_refused(monkeypatch):
+    monkeypatch.setattr(memory, "free_memory", lambda: 11 * 10**9)
+    store, config = long_store(2_000_000), Config(horizon=60)
+    with pytest.raises(UsageError, match=r"the free memory, 11\.00 GB, is too little") as caught:
+        memory.portions(store, store.ids, config, None)
+    named = re.findall(r"--memory ([\d.]+GB) tries it all the same", str(caught.value))[0]
+    assert memory.portions(store, store.ids, config, memory.parse_memory(named))
+    assert memory.portions(store, store.ids, Config(horizon=12), None)
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_forecasts_of_a_long_series_take_no_more_than_is_named(counts):
+    z = np.random.default_rng(0).poisson(1.0, 20_000) + float(not counts)
+    kind, horizon = Kind.of(len(z), len(z), (60, 1440), None, sparse=False), 60
+    known: Any = SimpleNamespace(seasons=kind.seasons, sparse=False, counts=counts)
+    fitted, blend = fit_components([z], [kind], {}, horizon), Blend((0.5, 0.5), 1.0, 0.5)
+    tracemalloc.start()
+    for base, _ in combine([z], [known], fitted, [blend], horizon):
+        if counts:
+            count_forecasts(z, base, NO_PRIOR)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    whole = 16 * len(z) * horizon  # what the forecasts of all series are collected in
+    assert peak + whole < 0.85 * bytes_of_combining(Config(horizon=horizon), len(z))
 
 
 @pytest.mark.slow

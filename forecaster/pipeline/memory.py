@@ -65,13 +65,12 @@ def portions(
     - ``executor``: where they train; a large cluster gets more series at a time, if they fit into
       memory, because it waits for the last series of each portion
 
-    Raises UsageError if the memory is too small for a few series, or for the sample from which all
-    series' networks start.
+    Raises UsageError if the memory, by default all that is free, is too small for a few series, or
+    for the sample from which all series' networks start.
     """
     each = _bytes_of_each(store, ids, config)
     budget = int(_SHARE * free_memory()) if memory is None else memory
-    if memory is not None:
-        _check_budget(store, ids, config, memory)
+    _check_budget(store, ids, config, memory)
     steps, _ = _size(store, ids)
     more = max(0, bytes_of_combining(config, steps) - each)  # of one series at a time
     fit = max(_FEWEST, (budget - _PROGRAM - more) // each)
@@ -87,19 +86,27 @@ def portions(
     )
 
 
-def _check_budget(store: Store, ids: Sequence[str], config: Config, memory: int) -> None:
+def _check_budget(store: Store, ids: Sequence[str], config: Config, memory: int | None) -> None:
     """Raise UsageError, with the smallest sufficient budget, if this budget is too small."""
     steps, channels = _size(store, ids)
     sample = bytes_of_sample(config, len(ids), steps, channels)
     each = bytes_of_series(config, steps, channels)
     few = min(_FEWEST, len(ids)) * each + max(0, bytes_of_combining(config, steps) - each)
     least = _PROGRAM + max(sample, few)
-    if memory < least:
+    there = free_memory() + _PROGRAM if memory is None else memory  # a part is taken already
+    if there < least:
         what = "a few of them" if few > sample else "the networks that all of them start from"
+        size = f"{math.ceil(least / 1e8) / 10:g}GB"
+        given, then = f"--memory {there / 1e9:.2f}GB", f"expected --memory {size} or more"
+        if memory is None:
+            given = f"the free memory, {(there - _PROGRAM) / 1e9:.2f} GB,"
+            then = (
+                "take fewer rows (--start) or a shorter horizon; "
+                f"--memory {size} tries it all the same"
+            )
         raise UsageError(
-            f"--memory {memory / 1e9:.2f}GB is too little for these {len(ids):,} series, whose "
-            f"longest has {steps:,} rows: to train {what} takes about {least / 1e9:.2f} GB; "
-            f"expected --memory {math.ceil(least / 1e8) / 10:g}GB or more"
+            f"{given} is too little for these {len(ids):,} series, whose longest has {steps:,} "
+            f"rows: to train {what} takes about {least / 1e9:.2f} GB; {then}"
         )
 
 

@@ -5,6 +5,7 @@ Quarterly 20; powers above one: Stock & Watson 2004, Journal of Forecasting 23),
 blend's errors grows as a power of the step ahead. Both are a series' own, drawn to its panel's.
 """
 
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -265,7 +266,8 @@ def closed_ahead(
         if season < 5 or len(z) < _CLOSED * season:
             continue
         zero = (z == 0).astype(float)
-        lately = np.minimum.reduce([lagged(zero, season, horizon, i) for i in range(_CLOSED)])
+        lagging = (lagged(zero, season, horizon, more) for more in range(_CLOSED))
+        lately = functools.reduce(np.minimum, lagging)  # two at a time: they may be large
         cycles = np.full((-(-len(z) // season), season), np.nan)
         cycles.ravel()[: len(z)] = zero
         seen = np.arange(1, len(cycles) + 1)[:, None]

@@ -257,5 +257,5 @@ def combine(
     """Yield the blend of each series at each step, and the usual size of its errors."""
     for some in few_at_a_time([len(row) * horizon for row in rows]):
         made = components_ahead([rows[n] for n in some], [components[n] for n in some], horizon)
-        for n, of in zip(some, made, strict=True):
-            yield blended(rows[n], of, known[n].seasons, horizon, blends[n])
+        for n in some:  # what is blended goes
+            yield blended(rows[n], made.pop(0), known[n].seasons, horizon, blends[n])
