@@ -1,5 +1,7 @@
 """Forecasts of held-back rows are compared with outcomes in parts, with the bits of the whole."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -36,7 +38,7 @@ def test_parts_have_the_bits_of_the_whole(kind, threads, monkeypatch):
     monkeypatch.setattr(validating, "distribution_of", lambda *_: made)
     nothing = np.zeros((SERIES, 1))
     span = Span({}, nothing, nothing, nothing, outcomes, units, moves, common)
-    job = Job(Config(), None, ((0.0, 0.6, 0.6),) * HORIZON)
+    job = Job(Config(), None, ((0.0, 0.6, 0.6),) * HORIZON, 1.0)
     whole = validating._validate(job, span, threads)
     monkeypatch.setattr(validating, "_COMPARED_AT_ONCE", 2)
     for one, other in zip(validating._validate(job, span, threads), whole, strict=True):
@@ -44,13 +46,15 @@ def test_parts_have_the_bits_of_the_whole(kind, threads, monkeypatch):
     assert np.isfinite(whole.median).all() and len(np.unique(whole.median)) > SERIES
 
 
-def _validated(monkeypatch, made: Distribution, outcome: float, common=None, opinions=()):
+def _validated(
+    monkeypatch, made: Distribution, outcome: float, common=None, opinions=(), weight=1.0
+):
     """Return what becomes of one outcome under the distributions of one forecast."""
     monkeypatch.setattr(validating, "distribution_of", lambda *_: made)
     nothing = np.zeros((1, 1))
     outcomes = np.full((1, 1, 1), outcome)
     span = Span({}, nothing, nothing, nothing, outcomes, None, None, common)
-    return validating._validate(Job(Config(), None, opinions), span, threads=1)
+    return validating._validate(Job(Config(), None, opinions, weight), span, threads=1)
 
 
 def test_a_score_is_that_of_the_width_by_both_opinions(monkeypatch):
@@ -59,3 +63,11 @@ def test_a_score_is_that_of_the_width_by_both_opinions(monkeypatch):
     made = _validated(monkeypatch, normal, 3.0, common, opinions)
     # The networks' width is 1, whose logarithm is 0, so that half of the other one is left.
     np.testing.assert_allclose(made.scores, 3.0 / np.sqrt(4.0))
+
+
+def test_networks_count_for_half_beside_a_forecast(monkeypatch):
+    ahead = dataclasses.replace(
+        Distribution.unit((1, 1, 1), np.inf), location=np.full((1, 1, 1), 2.0)
+    )
+    made = _validated(monkeypatch, ahead, 3.0, weight=0.5)
+    np.testing.assert_allclose((made.median, made.scores), ([[[1.0]]], [[[2.0]]]))

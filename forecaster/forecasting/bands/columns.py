@@ -126,8 +126,11 @@ def columns_of_quantiles(
 
 def renamed_columns(columns: Iterable[object], model: str, name: str) -> dict[str, str]:
     """Return the columns of a model, each with the new column under another ``name``."""
-    renamed = {model: name, **dict(zip(around_columns(model), around_columns(name), strict=True))}
+    renamed = {model: name}
+    around = dict(zip(around_columns(model), around_columns(name), strict=True))
     for column in columns:
+        if column in around:
+            renamed[str(column)] = around[str(column)]
         bound = Bound.parse(column)
         if bound and bound.model == model:
             renamed[bound.column] = bound._replace(model=name).column

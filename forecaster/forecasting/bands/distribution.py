@@ -61,6 +61,10 @@ class Distribution:
         """Return the distributions of some series, the first axis."""
         return Distribution(self.location[some], self.scale[some], self.dof[some])
 
+    def beside_base(self, weight: float) -> "Distribution":
+        """Return the distributions around weighted means of their locations and of the base."""
+        return dataclasses.replace(self, location=np.float32(weight) * self.location)
+
     def latest(self, count: int) -> "Distribution":
         """Return the distributions of the latest ``count`` origins, the second axis."""
         return Distribution(*(part[:, -count:] for part in (self.location, self.scale, self.dof)))

@@ -18,7 +18,7 @@ from forecaster.forecasting.networks import with_network
 from forecaster.forecasting.rungs import worth_networks
 from forecaster.forecasting.task import series_data, split_of, validation_of
 from forecaster.forecasting.windows import padded_steps
-from forecaster.series import Panel, Transform
+from forecaster.series import Panel, Transform, held_back_rows
 
 
 class Common(NamedTuple):
@@ -107,7 +107,7 @@ def learn_common(
         return common
     part = panel.only(sampling.trained)
     transform = transform.with_series(part, config.season)
-    held_back = part.mask.sum(1) // 2
+    held_back = held_back_rows(part.mask.sum(1), config.horizon)
     transform = transform.with_components(part, config.horizon, held_back)
     transformed = transform.apply(part, config.horizon, steps)
     pooled = train_pooled(
@@ -126,7 +126,7 @@ def learned(transform: Transform, panel: Panel, config: Config, sampling: Sampli
     some = panel.only(sampling.weighed)
     modelled = sampling.networks and config.common_volatility
     held_back = validation_of(config, some.mask.sum(1)) if modelled else None
-    made = transform.learned_from(some, config.horizon, held_back, networks=sampling.networks)
+    made = transform.learned_from(some, config.horizon, held_back)
     if panel.auxiliary is not None and made.common_volatility is None:
         warnings.warn(
             "nothing is learned from other series, since these have no networks",

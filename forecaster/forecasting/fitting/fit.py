@@ -296,11 +296,8 @@ def _fitted(
     """Train the networks of series that the common transform can take, and judge them."""
     rows = panel.mask.sum(1)
     own = trains(panel, config, common.transform) & common.networks
-    # Networks learn from errors of components that have not seen the outcomes.
-    unseen = rows // 2
-    if common.transform.name == "combined":
-        few = np.array([held_back_rows(int(count), config.horizon) for count in rows])
-        unseen = np.where(own, unseen, few)
+    blended = common.transform.name == "combined"
+    unseen = held_back_rows(rows, config.horizon) if blended else rows // 2
     transform = common.transform.with_components(panel, config.horizon, unseen)
     transformed = transform.apply(panel, config.horizon, common.steps)
     final = transform.with_components(panel, config.horizon)

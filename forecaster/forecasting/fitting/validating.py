@@ -63,6 +63,7 @@ class Job(NamedTuple):
     config: Config
     network: OwnNetwork | None
     opinions: OpinionWeights
+    weight: float  # of networks, see Transformed
 
 
 class Part(NamedTuple):
@@ -98,7 +99,7 @@ def validated(
     made = _without_networks(networks, outcomes, inside, units)
     if len(rows := np.flatnonzero(networks.networked)):
         span = _span(networks, rows, transformed, origins, outcomes, units)
-        job = Job(networks.config, networks.network, transformed.opinions)
+        job = Job(networks.config, networks.network, transformed.opinions, transformed.networks)
         if executor is None or executor.is_local:
             by_networks = _validate(job, span)
         else:
@@ -229,7 +230,7 @@ def _validate(job: Job, span: Span, threads: int | None = None) -> Validated:
     """
     forecast = distribution_of(
         job.config, job.network, span.params, span.features, span.first, span.origins
-    )
+    ).beside_base(job.weight)
 
     def compared(some: slice) -> Validated:
         outcomes, units, moves, common = jax.tree.map(

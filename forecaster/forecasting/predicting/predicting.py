@@ -424,7 +424,7 @@ def distributions(
     )  # fmt: skip
     common = common_at(transformed, origins)
     common = common if common is None or whole else common[rows]
-    made = with_common(made, common, transformed.opinions)
+    made = with_common(made.beside_base(transformed.networks), common, transformed.opinions)
     if networks.drift is not None:
         made = _with_drift(made, networks.drift, config, transformed, origins, rows)
     return Counted.of(made if whole else made.among(rows, others), units)

@@ -7,7 +7,7 @@ blend's errors grows as a power of the step ahead. Both are a series' own, drawn
 
 import functools
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -26,6 +26,7 @@ from forecaster.series.combination.steps import (
 
 Errors: TypeAlias = Float[np.ndarray, "component series origin horizon"]
 Seasons: TypeAlias = tuple[int, ...]
+Rows = TypeVar("Rows", int, np.ndarray)  # of one series, or of each
 
 FEATURES = 10
 ROWS_TO_BLEND = 4
@@ -139,9 +140,10 @@ class Blend(NamedTuple):
         return made
 
 
-def held_back_rows(rows: int, horizon: int) -> int:
+def held_back_rows(rows: Rows, horizon: int) -> Rows:
     """Return how many latest rows hold the origins on which components are judged."""
-    return min(max(2 * horizon, min(6 * horizon, rows // 4)), rows // 2)
+    most = np.maximum(2 * horizon, np.minimum(6 * horizon, rows // 4))
+    return np.minimum(most, rows // 2)  # pyright: ignore[reportReturnType]
 
 
 def held_back_errors(

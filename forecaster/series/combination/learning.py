@@ -108,18 +108,15 @@ def learn(
     known: Sequence[Known],
     horizon: int,
     alone: str | None,
-    *,
-    halves: bool = False,
 ) -> Learned:
     """Return what the series of a panel share, from a sample of them.
 
     - ``rows``: the values of each series, without gaps
     - ``known``: the properties of each
     - ``alone``: the classical model that forecasts alone; None: components are blended
-    - ``halves``: whether half of the rows are held back, for networks
     """
     lengths = [len(row) for row in rows]
-    cuts = [n - (n // 2 if halves else held_back_rows(n, horizon)) for n in lengths]
+    cuts = [n - held_back_rows(n, horizon) for n in lengths]
     before = [row[:cut] for row, cut in zip(rows, cuts, strict=True)]
     kinds = kinds_of(rows, known, alone, cuts)
     early = pools_of(before, kinds, horizon)

@@ -32,6 +32,8 @@ class Transformed:
     - ``common``: for prices, the logarithm of the scale by the common model of volatility, in units
       of ``scale`` without its factor of events; NaN where unknown. None: there is no such model
     - ``opinions``: how it is combined with networks
+    - ``networks``: the weight of what networks forecast, beside the base: one half where the base
+      is a forecast itself
     """
 
     features: Float[np.ndarray, "series step feature"]
@@ -45,13 +47,14 @@ class Transformed:
     counted: Bool[np.ndarray, " series"]
     common: Ahead | None = None
     opinions: OpinionWeights = ()
+    networks: float = 1.0
 
     def only(self, rows: Int[np.ndarray, " some"]) -> "Transformed":
         """Return some of the series, by their rows."""
         fields: dict[str, Any] = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        opinions = fields.pop("opinions")
+        whole = {name: fields.pop(name) for name in ("opinions", "networks")}
         known = {name: part[rows] for name, part in fields.items() if part is not None}
-        return Transformed(**known, opinions=opinions)
+        return Transformed(**known, **whole)
 
     def beside_networks(self, model: CommonVolatility | None) -> "Transformed":
         """Return the same with new weights of the common model of volatility, or without it."""

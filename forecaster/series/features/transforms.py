@@ -198,8 +198,6 @@ class Transform:
         panel: Panel,
         horizon: int,
         held_back: Int[np.ndarray, " series"] | None = None,
-        *,
-        networks: bool = False,
     ) -> "Transform":
         """Return the transform with what the series of a panel share, learned from their past.
 
@@ -210,7 +208,6 @@ class Transform:
 
         ``held_back``: the number of latest rows of each series; the penalty of the model of
         volatility is chosen by them. None: there is no such model
-        ``networks``: whether there are networks, for which half of the rows are held back
         """
         if self.name == "log_return":
             volatility, events = usual_volatility(panel), event_factors(self._with_kinds(panel))
@@ -241,7 +238,7 @@ class Transform:
             known = dataclasses.replace(known, **shared._asdict())
             natures = known._with_effects(panel)
         rows = rows_without_effects(panel, natures, known.covariates)
-        learned = learn(rows, list(natures.values()), horizon, self.alone, halves=networks)
+        learned = learn(rows, list(natures.values()), horizon, self.alone)
         return dataclasses.replace(known, learned=learned)
 
     def _with_unit(self, unit: float) -> "Transform":
@@ -515,6 +512,7 @@ class Transform:
             logarithmic=self.logarithmic(panel.ids),
             least=self._least(panel.ids),
             counted=self.counted(panel.ids),
+            networks=0.5,
         )
 
     def _of_nature(
