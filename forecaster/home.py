@@ -3,7 +3,7 @@
 prices/<source>/            the price store of a source, see forecaster.ingest
 models/<time>-<model>/      a run: a saved model; <time>.<name> if the user named it
 evaluations/<time>/         an evaluation for which the user named no folder
-cache/                      compiled programs, and results of slow baselines
+cache/                      compiled programs
 unfinished/<time>-<model>/  a fit that is running or was interrupted; named as its run will be
 record/<time>-<hash>        a forecast that was made, see forecaster.record
 daily/<name>.json           the state of the last daily run, see forecaster.daily
@@ -69,11 +69,6 @@ class Home:
     def programs(self) -> Path:
         """The folder of compiled programs, which one user alone may write."""
         return self.cache / "programs"
-
-    @property
-    def baselines_cache(self) -> Path:
-        """The folder of the results of slow baselines."""
-        return self.cache / "baselines"
 
     @property
     def unfinished(self) -> Path:

@@ -19,21 +19,20 @@ def test_the_names_on_disk(tmp_path):
     assert home.models == tmp_path / "models"
     assert home.cache == tmp_path / "cache"
     assert home.programs == tmp_path / "cache" / "programs"
-    assert home.baselines_cache == tmp_path / "cache" / "baselines"
     assert home.evaluations == tmp_path / "evaluations"
     assert home.unfinished == tmp_path / "unfinished"
     assert list(tmp_path.iterdir()) == []  # naming a path creates nothing
 
 
 def test_users_who_share_a_home_can_all_write_in_its_cache(tmp_path, monkeypatch):
-    """Forecasts of slow baselines are kept there; only programs are one user's."""
+    """Only programs are one user's."""
     made = []
     monkeypatch.setattr("forecaster.swarm.keep_compiled", made.append)
     home = Home(tmp_path)
     assert run("predict", "AAA", "--home", home).exit_code == 1
     assert made == [home.programs]
     assert home.cache in home.programs.parents
-    assert home.programs not in (home.baselines_cache, *home.baselines_cache.parents)
+    assert home.programs != home.cache
 
 
 def test_names_are_as_older_versions_wrote_them():

@@ -123,12 +123,8 @@ def forecasts(made: Market, refit: bool | int) -> pd.DataFrame:
     panel = panel_of(made)
     options = dataclasses.replace(OPTIONS, refit=refit)
     known = panel.until(SESSIONS[FIRST])
-    with (
-        mock.patch.object(rolling_origin, "fit_part", fit_once),
-        Runner(
-            options.runner_names, CONFIG.horizon, LEVELS, known, workers=1, premium=0.05
-        ) as runner,
-    ):
+    runner = Runner(options.runner_names, CONFIG.horizon, LEVELS, known, premium=0.05)
+    with mock.patch.object(rolling_origin, "fit_part", fit_once):
         networks = rolling_origin.RollingOrigin.fit(
             panel, CONFIG, WINDOWS, options.step_size, refit=options.refit,
             level=LEVELS, seed=options.seed,

@@ -74,8 +74,7 @@ def evaluate_from_home(
     Forecasts are compared with all rows.
 
     - ``home``, ``data``, ``config``: as for :func:`fit_to_home`
-    - ``options``: the options of the evaluation; forecasts of slow baselines are cached under
-      ``home``
+    - ``options``: the options of the evaluation
     - ``folder``: by default a new one under ``home``; an existing folder must hold an evaluation,
       and needs ``overwrite``
     - ``memory``: bytes to work in; by default a share of the free memory. Series that need more are
@@ -92,7 +91,6 @@ def evaluate_from_home(
     folder = (folder or home.new_evaluation()).resolve()
     check_folder(folder, overwrite=overwrite)
     swarm.keep_compiled(home.programs)
-    options = dataclasses.replace(options, cache=home.baselines_cache)
     calls = _Calls(finish, executor, fetching or Callbacks(), evaluating or BacktestCallbacks())
     with contextlib.ExitStack() as lock:
         arrived = lock.enter_context(
@@ -199,7 +197,7 @@ def resume_evaluation(
         with contextlib.ExitStack() as lock:
             lock.enter_context(store.locked(calls.fetching.on_wait))
             unfinished.masked_rows(store)  # raises if the data have changed
-            options = _options(unfinished.request, home.baselines_cache)
+            options = _options(unfinished.request)
             return _evaluate(unfinished, store, lock, options, calls)
 
 
@@ -236,7 +234,7 @@ def _as_request(
     )  # fmt: skip
 
 
-def _options(request: FitRequest, cache: Path) -> BacktestOptions:
+def _options(request: FitRequest) -> BacktestOptions:
     """Return the options from a stored request."""
     asked, membership, groups = request.evaluation, None, None
     assert asked is not None
@@ -247,5 +245,5 @@ def _options(request: FitRequest, cache: Path) -> BacktestOptions:
         groups = Groups(from_text(asked.groups_file or ""), asked.groups)
     return BacktestOptions(
         asked.n_windows, asked.step_size, asked.baselines, asked.refit, request.seed,
-        asked.torch_sample, membership, asked.ends, cache, groups,
+        asked.torch_sample, membership, asked.ends, groups,
     )  # fmt: skip

@@ -230,18 +230,18 @@ def _measure(
     config, options = past.request.config, job.options
     networks, own = _rolling(past, trained, names)
     known = trained[0].known.with_all_rows(names[:1])
-    with Runner(
-        options.runner_names, config.horizon, LEVELS, known, season=config.season,
-        cache=options.cache, executor=job.executor, premium=premium_of(config, known),
-    ) as runner:  # fmt: skip
-        forecasters = Forecasters(networks, runner, *torch.trained())
-        try:
-            return measure_part(
-                folder, forecasters, options, trained[0].season, own, key, on_forecast=on_forecast
-            )
-        finally:
-            if past.held is None:
-                gc.collect()
+    runner = Runner(
+        options.runner_names, config.horizon, LEVELS, known,
+        season=config.season, executor=job.executor, premium=premium_of(config, known),
+    )  # fmt: skip
+    forecasters = Forecasters(networks, runner, *torch.trained())
+    try:
+        return measure_part(
+            folder, forecasters, options, trained[0].season, own, key, on_forecast=on_forecast
+        )
+    finally:
+        if past.held is None:
+            gc.collect()
 
 
 def _rolling(

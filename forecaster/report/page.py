@@ -432,7 +432,7 @@ def _costs(evaluation: Evaluation) -> pd.DataFrame:
     rows = [(f"{evaluation.model}, training of all", f"{seconds.training:.1f} s")]
     if seconds.torch is not None:
         rows += [(f"PyTorch, training of {summary.torch_series}", f"{seconds.torch:.1f} s")]
-    rows += [(f"{name}, all processes", f"{s:.1f} s") for name, s in seconds.baselines.items()]
+    rows += [(f"{name}, forecasts", f"{s:.1f} s") for name, s in seconds.baselines.items()]
     rows += [("the whole evaluation, by the clock", f"{seconds.all:.1f} s")]
     memory = summary.peak_memory_gb.items()
     rows += [(f"peak memory, {name}", f"{used:.2f} GB") for name, used in memory if used]

@@ -133,30 +133,25 @@ def arguments() -> argparse.Namespace:
 
 def stocks(options: argparse.Namespace) -> Iterator[dict[str, object]]:
     """Yield rows, year by year, of the default, of its networks alone, and of independent ones."""
-    with tempfile.TemporaryDirectory() as cache:
-        for year in options.years or ALL_YEARS:
-            panel, days = prices(year, options.every)
-            for kind, settings in OURS.items():
-                config = dataclasses.replace(options.config, **settings)
-                names = RIVALS if kind == DEFAULT else ("garch",)
-                backtest = BacktestOptions(days, baselines=names, cache=Path(cache))
-                for row in compared(panel, config, backtest):
-                    if kind == DEFAULT or row["model"] == "LSTM":
-                        row["model"] = kind if row["model"] == "LSTM" else row["model"]
-                        yield {"year": year, **row}
+    for year in options.years or ALL_YEARS:
+        panel, days = prices(year, options.every)
+        for kind, settings in OURS.items():
+            config = dataclasses.replace(options.config, **settings)
+            names = RIVALS if kind == DEFAULT else ("garch",)
+            for row in compared(panel, config, BacktestOptions(days, baselines=names)):
+                if kind == DEFAULT or row["model"] == "LSTM":
+                    row["model"] = kind if row["model"] == "LSTM" else row["model"]
+                    yield {"year": year, **row}
 
 
 def statistical(options: argparse.Namespace) -> Iterator[dict[str, object]]:
     """Yield rows, year by year, of the default, ETS and Theta."""
-    with tempfile.TemporaryDirectory() as cache:
-        for year in options.years or YEARS:
-            panel, days = prices(year, 10 * options.every)
-            step = 100 if options.quick else 5
-            backtest = BacktestOptions(
-                max(1, days // step), step, baselines=STATISTICAL, cache=Path(cache)
-            )
-            for row in compared(panel, options.config, backtest):
-                yield {"year": year, **row}
+    for year in options.years or YEARS:
+        panel, days = prices(year, 10 * options.every)
+        step = 100 if options.quick else 5
+        backtest = BacktestOptions(max(1, days // step), step, baselines=STATISTICAL)
+        for row in compared(panel, options.config, backtest):
+            yield {"year": year, **row}
 
 
 def rivals(options: argparse.Namespace) -> Iterator[dict[str, object]]:
@@ -164,7 +159,7 @@ def rivals(options: argparse.Namespace) -> Iterator[dict[str, object]]:
     with tempfile.TemporaryDirectory() as folder:
         for year in options.years or YEARS:
             panel, days = prices(year, options.every)
-            backtest = BacktestOptions(days, baselines=VOLATILITIES, cache=Path(folder) / "cache")
+            backtest = BacktestOptions(days, baselines=VOLATILITIES)
             evaluation = evaluate_to_folder(
                 Path(folder) / str(year), panel, options.config, backtest
             )

@@ -5,9 +5,11 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
+from forecaster import swarm
 from forecaster.errors import ForecasterWarning, UsageError
 from forecaster.evaluation import baselines, evaluate
 from forecaster.evaluation.baselines import BASELINES, running, simple
+from forecaster.evaluation.origins.rolling_origin import Origins
 from forecaster.extras import has
 from forecaster.forecasting import change_of
 
@@ -26,10 +28,7 @@ def run(name: str, y, origins, horizon=3, season=5):
     baseline = BASELINES[name]
     variance = np.diff(np.log(np.abs(y)), prepend=0.0) ** 2 if baseline.ranges else None
     job = running.Job(y, np.asarray(origins), horizon, QUANTILES, season, variance=variance)
-    if baseline.together:
-        result = running._made_together((baseline.module, baseline.function), {0: job})[0]
-    else:
-        result = running._make(baseline.module, baseline.function, job)
+    result = running.made(baseline, {0: job})[0]
     assert result.forecasts is not None, result.reason
     return result.forecasts
 
@@ -136,7 +135,7 @@ def test_where_times_count_rows_the_season_is_each_series_own():
 FAST = [
     name
     for name in INSTALLED
-    if not BASELINES[name].slow and name != "har" and not BASELINES[name].ranges
+    if not BASELINES[name].library and name != "har" and not BASELINES[name].ranges
 ]
 
 
@@ -244,9 +243,7 @@ def test_an_estimate_on_a_frozen_listing_is_usable_or_a_failure(name, seed):
     baseline = BASELINES[name]
     for case in range(5):
         y, origins = frozen(case, seed), np.arange(600, 890)
-        made = running._make(
-            baseline.module, baseline.function, running.Job(y, origins, 5, QUANTILES, 5)
-        )
+        made = running.made(baseline, {0: running.Job(y, origins, 5, QUANTILES, 5)})[0]
         if made.forecasts is None:
             assert "explodes" in made.reason or "diverged" in made.reason, (case, made.reason)
             continue
@@ -268,7 +265,7 @@ def estimated(monkeypatch, name: str, y: np.ndarray, **params: float) -> running
 
     monkeypatch.setattr(univariate.ConstantMean, "fit", fit)
     job = running.Job(y, np.arange(600, 650), 5, QUANTILES, 5)
-    return running._make(BASELINES[name].module, BASELINES[name].function, job)
+    return running.made(BASELINES[name], {0: job})[0]
 
 
 @pytest.mark.parametrize("name", ["garch", "gjr"])
@@ -340,7 +337,7 @@ def test_a_series_on_which_one_fails_is_named_and_the_others_go_on(panel, monkey
 def test_of_prices_volatility_models_have_the_drift_of_our_networks(name, panel):
     panel = panel.only(panel.ids[:2])
     cutoffs = panel.times[[600, 610]]
-    given = {"horizon": 3, "level": [80], "workers": 1}
+    given = {"horizon": 3, "level": [80]}
     own, other = (
         baselines.forecast(panel, cutoffs, name, premium=premium, **given)
         for premium in (None, 0.05)
@@ -376,29 +373,22 @@ def test_other_series_have_no_premium_and_after_a_fall_to_zero_prices_have_none_
         assert (rest["EWMA"] == 0).all()
 
 
-def test_what_slow_baselines_made_is_kept_by_content(panel, tmp_path, monkeypatch):
-    pytest.importorskip("arch")
-    calls = []
-    original = running._make
-    monkeypatch.setattr(running, "_make", lambda *args: calls.append(args) or original(*args))
+def test_slow_baselines_run_on_an_executor_and_what_its_workers_lost_has_a_reason(panel):
+    class Away(swarm.Local):
+        def run(self, function, common, parts, *, per_core=False):
+            assert per_core and common.slow
+            for number, part in enumerate(parts):
+                yield part, swarm.Failed("lost") if number == 0 else function(common, part)
 
-    def made(some, premium=None):
-        from forecaster.evaluation.origins.rolling_origin import Origins
-
-        origins = Origins.of(some, np.array([600, 610]), 2)
-        with baselines.Runner(
-            ["garch"], 2, [80], some, cache=tmp_path, workers=1, premium=premium
-        ) as runner:
-            return runner.run(origins)
-
-    once, again = made(panel), made(panel)
-    assert len(calls) == len(panel.ids) and once.equals(again)
-    made(panel.only(panel.ids[:2]))
-    assert not made(panel, premium=0.05).equals(once)  # which is moved, not made again
-    assert len(calls) == len(panel.ids)
-    for file in tmp_path.rglob("*.npz"):
-        file.write_bytes(file.read_bytes()[:50])
-    assert made(panel).equals(once) and len(calls) == 2 * len(panel.ids)
+    name = "garch" if has("arch") else "range_garch"
+    origins = Origins.of(panel, np.array([600, 610]), 2)
+    here = baselines.Runner(["naive", name], 2, [80], panel)
+    away = baselines.Runner(["naive", name], 2, [80], panel, executor=Away())
+    frames = [runner.run(origins) for runner in (here, away)]
+    assert away.failed[name] == {panel.ids[0]: "lost"} and not here.failed[name]
+    rest = (origins.keys["unique_id"] != panel.ids[0]).to_numpy()
+    pd.testing.assert_frame_equal(frames[0][rest], frames[1][rest], check_exact=True)
+    assert frames[1].loc[~rest, BASELINES[name].column].isna().all()
 
 
 def test_an_unknown_or_missing_baseline_says_what_to_do(panel, monkeypatch):

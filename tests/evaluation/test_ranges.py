@@ -8,7 +8,7 @@ from scipy.special import ndtri
 import forecaster as fc
 from forecaster.errors import UsageError
 from forecaster.evaluation import BacktestOptions, baselines, evaluate_to_folder
-from forecaster.evaluation.baselines import ranges, simple
+from forecaster.evaluation.baselines import har, ranges, simple
 from forecaster.evaluation.scores.realized import session_variance
 
 QUANTILES = np.arange(1, 20) / 20
@@ -70,7 +70,7 @@ def test_log_har_is_a_regression_on_the_latest_day_week_and_month():
     changes = np.array([z[step + 2] - z[step] for step in rows])
     unit = np.quantile(changes / np.exp(x @ beta / 2), QUANTILES)
     now = np.exp(np.array([inputs(step) for step in origins]) @ beta / 2)
-    made = ranges.log_har(y, origins, 2, QUANTILES, 5, variance)
+    made = har.log_har(y, origins, 2, QUANTILES, 5, variance)
     np.testing.assert_allclose(np.log(made[:, 1]), z[origins][:, None] + now[:, None] * unit)
 
 
@@ -109,7 +109,7 @@ def test_where_the_range_moves_the_variance_they_come_close_to_the_truth():
 
     scores = {
         function.__name__: crps(function(y, origins, 1, QUANTILES, 5, variance)[:, 0]) / crps(true)
-        for function in (ranges.range_garch, ranges.log_har)
+        for function in (ranges.range_garch, har.log_har)
     }
     closes = simple.ewma(y, origins, 1, QUANTILES, 5)[:, 0]
     assert max(scores.values()) < 1.005

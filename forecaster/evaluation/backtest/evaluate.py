@@ -73,13 +73,11 @@ def evaluate_to_folder(
     known = panel.until(panel.times[networks.cutoffs[0]])
     torch = _trained_by_torch(networks, known, options, callbacks, executor)
     fitting = time.perf_counter() - began
-    with (
-        Runner(
-            options.runner_names, config.horizon, LEVELS, known, season=config.season,
-            cache=options.cache, executor=executor, premium=premium_of(config, known),
-        ) as runner,
-        atomic.write_folder(folder, replace=overwrite) as temporary,
-    ):  # fmt: skip
+    runner = Runner(
+        options.runner_names, config.horizon, LEVELS, known,
+        season=config.season, executor=executor, premium=premium_of(config, known),
+    )  # fmt: skip
+    with atomic.write_folder(folder, replace=overwrite) as temporary:
         part = temporary / "part"
         measured = measure_part(
             part, Forecasters(networks, runner, *torch), options,

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable
-from pathlib import Path
 
 from forecaster import swarm
 from forecaster.errors import check_names, check_seed, check_type, check_whole
@@ -27,7 +26,6 @@ class BacktestOptions:
     - ``membership``: if given, only forecasts from cutoffs at which the series belonged to the
       universe count
     - ``ends``: as for :func:`forecaster.cross_validation`
-    - ``cache``: a folder where slow baselines keep their forecasts
     - ``groups``: groups of series, such as sectors, that the report summarises
 
     Raises UsageError for a value of another type.
@@ -41,7 +39,6 @@ class BacktestOptions:
     torch_sample: int = 50
     membership: Membership | None = None
     ends: str = "auto"
-    cache: Path | None = None
     groups: Groups | None = None
 
     def __post_init__(self) -> None:
@@ -53,7 +50,6 @@ class BacktestOptions:
         check_whole("torch_sample", self.torch_sample, 1)
         expected = "a forecaster.ingest.Membership or None"
         check_type("membership", self.membership, Membership | None, expected)
-        check_type("cache", self.cache, Path | None, "the path of a folder (a Path), or None")
         check_type("groups", self.groups, Groups | None, "a forecaster.ingest.Groups or None")
 
     @property

@@ -208,8 +208,8 @@ def _failed(forecasters: Forecasters) -> dict[str, Mapping[str, str]]:
 
 
 def _peak_memory(forecasters: Forecasters) -> dict[str, float]:
-    """Return the peak memory in GB of this process, of baselines' processes and of PyTorch's."""
-    memory = {"forecaster": memory_used()[1], "baselines": sum(forecasters.runner.memory.values())}
+    """Return the peak memory in GB of this process, and of PyTorch's processes."""
+    memory = {"forecaster": memory_used()[1]}
     if forecasters.torch is not None:
         report = forecasters.torch.parts[0][0].report
         memory["torch"] = int(report.groupby("process")["process_memory"].max().sum())

@@ -8,6 +8,8 @@ Arguments and results are those of :mod:`forecaster.evaluation.baselines.simple`
 ValueError for a series with values below zero, which are no demand.
 """
 
+from functools import partial
+
 import numpy as np
 from scipy.special import ndtri
 
@@ -16,36 +18,13 @@ from forecaster.evaluation.baselines.statistical import deviations
 from forecaster.forecasting import smallest_count
 
 
-def croston(
-    y: np.ndarray, origins: np.ndarray, horizon: int, quantiles: np.ndarray, season: int
-) -> np.ndarray:
-    """Forecast the mean demand divided by the mean interval between demands; Croston (1972)."""
-    return _forecast("croston", y, origins, horizon, quantiles)
-
-
-def sba(
-    y: np.ndarray, origins: np.ndarray, horizon: int, quantiles: np.ndarray, season: int
-) -> np.ndarray:
-    """Forecast 95 % of Croston's forecast, which is too high; Syntetos & Boylan (2005)."""
-    return _forecast("sba", y, origins, horizon, quantiles)
-
-
-def tsb(
-    y: np.ndarray, origins: np.ndarray, horizon: int, quantiles: np.ndarray, season: int
-) -> np.ndarray:
-    """Forecast the mean demand times its probability; Teunter, Syntetos & Babai (2011)."""
-    return _forecast("tsb", y, origins, horizon, quantiles)
-
-
-def adida(
-    y: np.ndarray, origins: np.ndarray, horizon: int, quantiles: np.ndarray, season: int
-) -> np.ndarray:
-    """Smooth sums over the mean interval, and spread them evenly; Nikolopoulos et al. (2011)."""
-    return _forecast("adida", y, origins, horizon, quantiles)
-
-
 def _forecast(
-    name: str, y: np.ndarray, origins: np.ndarray, horizon: int, quantiles: np.ndarray
+    name: str,
+    y: np.ndarray,
+    origins: np.ndarray,
+    horizon: int,
+    quantiles: np.ndarray,
+    season: int,
 ) -> np.ndarray:
     known = y[: origins[0] + 1]
     if (known < 0).any():
@@ -57,3 +36,13 @@ def _forecast(
         return np.maximum(mean + deviation * ndtri(quantiles), 0.0)
     out = smallest_count(quantiles, mean, np.nan_to_num(deviation) ** 2)
     return np.where(np.isfinite(deviation), out, np.nan)
+
+
+croston = partial(_forecast, "croston")
+"""The mean demand divided by the mean interval between demands; Croston (1972)."""
+sba = partial(_forecast, "sba")
+"""95 % of Croston's forecast, which is too high; Syntetos & Boylan (2005)."""
+tsb = partial(_forecast, "tsb")
+"""The mean demand times its probability; Teunter, Syntetos & Babai (2011)."""
+adida = partial(_forecast, "adida")
+"""Sums over the mean interval, smoothed and spread evenly; Nikolopoulos et al. (2011)."""

@@ -12,50 +12,12 @@ from jaxtyping import Float
 from scipy.special import gammaln
 from scipy.stats import t as student_t
 
-from forecaster.evaluation.baselines.simple import logarithmic
+from forecaster.evaluation.baselines.simple import floored, logarithms
 
-_STEPS = (1, 5, 22)  # a day, a week and a month of sessions
 _FEWEST = 50  # sessions to estimate on
-_LEAST = 1e-2  # share of the mean variance; a session without trade has less
 _MOST_STEPS = 200  # of the search for the largest likelihood
 
 Row = Float[np.ndarray, " step"]
-
-
-def log_har(
-    y: Row, origins: np.ndarray, horizon: int, quantiles: np.ndarray, season: int, variance: Row
-) -> np.ndarray:
-    """Forecast the last value, with bands from the volatility that a regression forecasts.
-
-    The logarithm of the mean variance of the next ``h`` sessions is regressed on those of the
-    latest 1, 5 and 22, for each ``h`` separately. Bands are the quantiles of the changes known at
-    the first origin, each divided by the volatility forecast for it.
-
-    Corsi (2009), Journal of Financial Econometrics 7; in logarithms as Andersen, Bollerslev &
-    Diebold (2007), Review of Economics and Statistics 89.
-    """
-    z, known, first = _logarithms(y), int(origins[0]), max(_STEPS)
-    if known - first - horizon < _FEWEST:
-        raise ValueError(
-            f"{known} changes before the first cutoff; expected {first + _FEWEST + horizon} or more"
-        )
-    variance = _floored(variance, known)
-    # A running sum up to a step contains nothing later.
-    sums = np.concatenate([[0.0], np.cumsum(variance)])
-    steps = np.arange(first, len(z))
-    recent = [np.log((sums[steps + 1] - sums[steps + 1 - span]) / span) for span in _STEPS]
-    inputs = np.stack([np.ones(len(steps)), *recent], axis=1)
-    out = np.empty((len(origins), horizon, len(quantiles)))
-    for h in range(1, horizon + 1):
-        fitted = slice(0, known - first - h + 1)  # outcomes known at the first origin
-        outcomes = np.log((sums[steps[fitted] + 1 + h] - sums[steps[fitted] + 1]) / h)
-        coefficients = np.linalg.lstsq(inputs[fitted], outcomes, rcond=None)[0]
-        forecast = np.clip(inputs @ coefficients, outcomes.min(), outcomes.max())
-        volatility = np.exp(forecast / 2)
-        changes = z[steps[fitted] + h] - z[steps[fitted]]
-        unit = np.quantile(changes / volatility[fitted], quantiles)
-        out[:, h - 1] = z[origins][:, None] + volatility[origins - first][:, None] * unit
-    return np.exp(out)
 
 
 def range_garch(
@@ -67,23 +29,17 @@ def range_garch(
 
     Molnar (2016), Applied Economics 48(51).
     """
-    z, known = _logarithms(y), int(origins[0])
+    z, known = logarithms(y), int(origins[0])
     steps = np.diff(z)
     if known < _FEWEST or not steps[:known].std() > 0:
         raise ValueError(f"{known} changes before the first cutoff; expected {_FEWEST} or more")
     size, mean = float(steps[:known].std()), float(steps[:known].mean())
-    seen = _floored(variance, known)[1:] / size**2  # seen[i] is known with steps[i]
+    seen = floored(variance, known)[1:] / size**2  # seen[i] is known with steps[i]
     estimate = _estimated((steps[:known] - mean) / size, seen[:known])
     ahead = _variances(estimate, seen, float(seen[:known].mean()), horizon)[origins]
     unit = student_t.ppf(quantiles, estimate.dof) * np.sqrt((estimate.dof - 2) / estimate.dof)
     middle = z[origins][:, None] + mean * np.arange(1, horizon + 1)
     return np.exp(middle[..., None] + size * np.sqrt(np.cumsum(ahead, axis=1))[..., None] * unit)
-
-
-def _logarithms(y: Row) -> Row:
-    if not logarithmic(y):
-        raise ValueError("values of zero or below have no range in logarithms")
-    return np.log(y)
 
 
 class _Estimate(NamedTuple):
@@ -93,14 +49,6 @@ class _Estimate(NamedTuple):
     weight: float
     persistence: float
     dof: float
-
-
-def _floored(variance: Row, known: int) -> Row:
-    """Return variances above zero, whose logarithm is a number."""
-    mean = float(variance[1 : known + 1].mean())
-    if not mean > 0:
-        raise ValueError("nothing changes before the first cutoff")
-    return np.maximum(variance, _LEAST * mean)
 
 
 def _filtered(estimate: _Estimate, seen: Row) -> Row:

@@ -1,16 +1,12 @@
-"""Run baselines over all series and cutoffs, on all cores; forecasts of slow ones are cached."""
+"""Run baselines over all series and cutoffs."""
 
-import concurrent.futures
 import contextlib
 import dataclasses
-import hashlib
 import importlib
-import multiprocessing
+import time
 import warnings
-import zipfile
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,7 +19,6 @@ from forecaster.evaluation.baselines.simple import logarithmic
 from forecaster.evaluation.origins.rolling_origin import Origins
 from forecaster.evaluation.scores.realized import COLUMNS, session_variance
 from forecaster.extras import require
-from forecaster.files import atomic
 from forecaster.forecasting import (
     change_of,
     check_levels,
@@ -31,10 +26,7 @@ from forecaster.forecasting import (
     premium_of,
     quantiles_of,
 )
-from forecaster.processes import cores, end_with_parent, memory_used
 from forecaster.series import Panel, default_season, find_seasons
-
-_VERSION = 3  # version of cached forecasts; raise it when a baseline's numbers change
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +40,7 @@ class Baseline:
     - ``premium``: whether prices get the drift of our networks' forecasts instead of their past
       drift; for baselines that forecast how far prices move, but not in which direction
     - ``ranges``: whether it sees the range of each session, too
+    - ``slow``: whether it runs on the workers of an executor, if there is one
     """
 
     column: str
@@ -58,11 +51,12 @@ class Baseline:
     together: bool = False
     premium: bool = False
     ranges: bool = False
+    slow: bool = False
 
-    @property
-    def slow(self) -> bool:
-        """Whether it runs in processes of its own and its forecasts are cached."""
-        return bool(self.library)
+    def load(self) -> Callable[..., Any]:
+        """Return its function."""
+        module = importlib.import_module(f"forecaster.evaluation.baselines.{self.module}")
+        return getattr(module, self.function)
 
 
 class Job(NamedTuple):
@@ -101,10 +95,12 @@ BASELINES = {
     "empirical": Baseline("Empirical", "simple", "empirical", premium=True),
     "ewma": Baseline("EWMA", "simple", "ewma", premium=True),
     "har": Baseline("HAR", "har", "har", premium=True),
-    "garch": Baseline("GARCH", "garch", "garch", "arch", "garch", premium=True),
-    "gjr": Baseline("GJR", "garch", "gjr", "arch", "garch", premium=True),
-    "log_har": Baseline("LogHAR", "ranges", "log_har", premium=True, ranges=True),
-    "range_garch": Baseline("RangeGARCH", "ranges", "range_garch", premium=True, ranges=True),
+    "garch": Baseline("GARCH", "garch", "garch", "arch", "garch", premium=True, slow=True),
+    "gjr": Baseline("GJR", "garch", "gjr", "arch", "garch", premium=True, slow=True),
+    "log_har": Baseline("LogHAR", "har", "log_har", premium=True, ranges=True),
+    "range_garch": Baseline(
+        "RangeGARCH", "ranges", "range_garch", premium=True, ranges=True, slow=True
+    ),
     "ets": Baseline("ETS", "statistical", "ets", together=True),
     "theta": Baseline("Theta", "statistical", "theta", together=True),
     "ces": Baseline("CES", "statistical", "ces", together=True),
@@ -123,7 +119,6 @@ def forecast(
     horizon: int = 5,
     level: Sequence[float] = (80, 95),
     season: int | Sequence[int] | None = None,
-    workers: int | None = None,
     premium: float | None = None,
 ) -> pd.DataFrame:
     """Forecast all series by one baseline.
@@ -133,7 +128,6 @@ def forecast(
     - ``horizon``: number of steps ahead; ``level``: levels of the bands, in percent
     - ``season``: steps in a season, or in several; by default by the frequency, or, where times are
       whole numbers, detected in each series
-    - ``workers``: number of processes, by default one per core
     - ``premium``: the premium of prices, as in :class:`forecaster.Config`; it replaces the drift of
       baselines that forecast a volatility (:class:`Baseline`). None: each has its own drift
 
@@ -153,38 +147,27 @@ def forecast(
         panel, known = panel.masked(first, forecasting=True), panel.until(first)
     origins = Origins.of(panel, positions, horizon)
     premium = premium_of(Config(premium=premium), known)
-    with Runner(
-        [name], horizon, level, known, season=season, workers=workers, premium=premium
-    ) as runner:
-        forecasts = runner.run(origins)
+    runner = Runner([name], horizon, level, known, season=season, premium=premium)
+    forecasts = runner.run(origins)
     runner.warn()
     return pd.concat([origins.keys, forecasts], axis=1)
 
 
-def _start_process() -> None:
-    """Prepare a worker: it ends with its parent, and hides the warnings of its libraries."""
-    end_with_parent()
-    warnings.simplefilter("ignore")
-
-
 class Runner:
-    """Makes the forecasts of some baselines, in processes that keep running.
+    """Makes the forecasts of some baselines.
 
     - ``names``: names of :data:`BASELINES`
     - ``horizon``, ``level``: horizon of the forecasts, and levels of their bands in percent
     - ``panel``: its frequency decides the length of a season; where times are whole numbers, the
       shortest season of each series counts
     - ``season``: steps in a season, in place of the panel's; of several, the shortest is used
-    - ``cache``: a folder for the forecasts of slow baselines
-    - ``workers``: number of processes, by default one per core
-    - ``executor``: where slow baselines run, if not in this process
+    - ``executor``: where slow baselines run, one series on each core; None: in this process
     - ``premium``: growth of a price in a year, see :func:`forecaster.forecasting.premium_of`, which
       stands for the drift of some baselines (:class:`Baseline`); None: each has its own
-    - ``on_series(name, done)``: called after each series of a baseline
 
     While it runs, ``failed`` collects the series that each baseline failed on, with the reason,
-    ``by_last_value`` those where the last value stands in for it, with the number of cutoffs,
-    ``seconds`` the time of each baseline, and ``memory`` the peak of each process in KiB.
+    ``by_last_value`` those where the last value stands in for it, with the number of cutoffs, and
+    ``seconds`` the time of each baseline.
     """
 
     def __init__(
@@ -195,11 +178,8 @@ class Runner:
         panel: Panel,
         *,
         season: int | Sequence[int] | None = None,
-        cache: Path | None = None,
-        workers: int | None = None,
         executor: swarm.Executor | None = None,
         premium: float | None = None,
-        on_series: Callable[[str, int], None] | None = None,
     ):
         check_available(names)
         check_columns(names, panel.channels)
@@ -207,32 +187,13 @@ class Runner:
         self.failed: dict[str, dict[str, str]] = {name: {} for name in self.baselines}
         self.by_last_value: dict[str, dict[str, int]] = {name: {} for name in self.baselines}
         self.seconds: dict[str, float] = dict.fromkeys(self.baselines, 0.0)
-        self.memory: dict[int, int] = {}
         self._horizon, self._levels = horizon, check_levels(level)
         self._quantiles = quantiles_of(self._levels)
         frequency = panel.frequency
         sought = season is None and frequency.alias == "step"
         given = min(np.atleast_1d(season)) if season is not None else default_season(frequency)
         self._season = None if sought else int(given)
-        self._premium = premium
-        self._cache, self._on_series = cache, on_series or (lambda name, done: None)
-        self._workers = workers or cores()
-        self._pool: concurrent.futures.Executor | None = None
-        self._executor = None if executor is None or executor.is_local else executor
-
-    def __enter__(self) -> "Runner":
-        if self._executor is not None:
-            return self
-        if self._workers > 1 and any(baseline.slow for baseline in self.baselines.values()):
-            context = multiprocessing.get_context("spawn")  # JAX's threads forbid a fork
-            self._pool = concurrent.futures.ProcessPoolExecutor(
-                self._workers, mp_context=context, initializer=_start_process
-            )
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
+        self._premium, self._executor = premium, executor
 
     def run(self, origins: Origins) -> pd.DataFrame:
         """Forecast by all baselines, a row per entry of ``origins``; NaN where one failed."""
@@ -264,8 +225,8 @@ class Runner:
         """Return the quantiles of every entry, (entry, quantile)."""
         out = np.full((len(origins.row), len(self._quantiles)), np.nan)
         jobs = {int(row): self._job(baseline, origins, row) for row in np.unique(origins.row)}
-        results = self._results(name, baseline, jobs)
-        for done, (row, job) in enumerate(jobs.items(), start=1):
+        results = _throughout(baseline, jobs, self._executor)
+        for row, job in jobs.items():
             forecasts, reason, seconds, by_last_value = results[row]
             self.seconds[name] += seconds
             if reason:
@@ -277,7 +238,6 @@ class Runner:
                 steps = origins.step[entries] - origins.histories.first[row]
                 positions = np.searchsorted(job.origins, steps)
                 out[entries] = forecasts[positions, origins.ahead[entries]]
-            self._on_series(name, done)
         return out
 
     def _job(self, baseline: Baseline, origins: Origins, row: int) -> Job:
@@ -298,61 +258,6 @@ class Runner:
             columns = [origins.panel.channels.index(name) for name in COLUMNS]
             variance = session_variance(y, origins.histories.values[row, first:, columns])
         return Job(y, steps, self._horizon, self._quantiles, season, drift, variance)
-
-    def _results(self, name: str, baseline: Baseline, jobs: dict[int, Job]) -> dict[int, Result]:
-        """Return the result of every job, cached or new."""
-        if not baseline.slow:
-            return self._throughout(baseline, jobs)
-        paths = {row: self._path(name, job) for row, job in jobs.items()}
-        kept = {row: result for row, path in paths.items() if (result := _read(path)) is not None}
-        made = self._made(baseline, {row: job for row, job in jobs.items() if row not in kept})
-        for row, result in made.items():
-            if (path := paths[row]) is not None and result.forecasts is not None:
-                _keep(path, result)
-        return _drifting(baseline, kept | made, jobs)
-
-    def _throughout(self, baseline: Baseline, jobs: dict[int, Job]) -> dict[int, Result]:
-        """Forecast from every origin, by the last value where a baseline needs more rows."""
-        results = _drifting(baseline, self._made(baseline, jobs), jobs)
-        fallen = {row: rest for row, job in jobs.items() if (rest := _after_fall(job)) is not None}
-        for row, result in self._made(baseline, fallen).items():
-            results[row] = _joined(results[row], result)
-        naive = BASELINES["naive"]  # ``naive`` sees no ranges
-        gaps = {
-            row: jobs[row]._replace(variance=None)
-            for row, result in results.items()
-            if _has_gaps(result)
-        }
-        if gaps and baseline is not naive:
-            for row, result in self._throughout(naive, gaps).items():
-                results[row] = _filled(results[row], result)
-        return results
-
-    def _made(self, baseline: Baseline, jobs: dict[int, Job]) -> dict[int, Result]:
-        call = (baseline.module, baseline.function)
-        if baseline.together:
-            return _made_together(call, jobs)
-        if self._executor is not None and baseline.slow:
-            return _made_elsewhere(self._executor, call, jobs)
-        if self._pool is None or not baseline.slow:
-            return {row: _make(*call, job) for row, job in jobs.items()}
-        waiting = {row: self._pool.submit(_make, *call, job) for row, job in jobs.items()}
-        results = {row: future.result() for row, future in waiting.items()}
-        for process, used in self._pool.map(memory_used, range(4 * self._workers)):
-            self.memory[process] = max(used, self.memory.get(process, 0))
-        return results
-
-    def _path(self, name: str, job: Job) -> Path | None:
-        """Return the cache file of a slow baseline's forecasts, named by a hash of their inputs."""
-        if self._cache is None or not self.baselines[name].slow:
-            return None
-        library = importlib.import_module(self.baselines[name].library)
-        digest = hashlib.sha256(
-            f"{_VERSION} {name} {library.__version__} {job.horizon} {job.season}".encode()
-        )
-        for array in (job.y, job.origins, job.quantiles):
-            digest.update(np.ascontiguousarray(array).tobytes() + b"|")
-        return self._cache / name / f"{digest.hexdigest()[:32]}.npz"
 
 
 def check_available(names: Sequence[str], model: str | None = None) -> None:
@@ -391,75 +296,95 @@ def check_torch(config: Config, *, refit: bool | int = False) -> None:
         raise UsageError(f"baseline torch is an LSTM; got model {config.model}. Leave it out")
 
 
-def _made_elsewhere(
-    executor: swarm.Executor, call: tuple[str, str], jobs: dict[int, Job]
+def _throughout(
+    baseline: Baseline, jobs: Mapping[int, Job], executor: swarm.Executor | None = None
 ) -> dict[int, Result]:
-    """Run the jobs by an executor; a series that no worker could finish gets a reason instead."""
-    results: dict[int, Result] = {}
-    with contextlib.closing(executor.run(_make_one, call, jobs.items(), per_core=True)) as made:
-        for (row, _), result in made:
-            lost = isinstance(result, swarm.Failed)
-            results[row] = Result(None, result.reason, 0.0) if lost else result
+    """Forecast from every origin, by the last value where a baseline needs more rows.
+
+    Nothing stands in for a baseline with a library, which needs a long history before the first
+    cutoff.
+    """
+    results = _drifting(baseline, made(baseline, jobs, executor), jobs)
+    if baseline.library:
+        return results
+    fallen = {row: rest for row, job in jobs.items() if (rest := _after_fall(job)) is not None}
+    for row, result in made(baseline, fallen).items():
+        results[row] = _joined(results[row], result)
+    naive = BASELINES["naive"]  # ``naive`` sees no ranges
+    gaps = {
+        row: jobs[row]._replace(variance=None)
+        for row, result in results.items()
+        if result.forecasts is not None and np.isnan(result.forecasts).any()
+    }
+    if gaps and baseline is not naive:
+        for row, result in _throughout(naive, gaps).items():
+            results[row] = _filled(results[row], result)
     return results
 
 
-def _make_one(call: tuple[str, str], numbered: tuple[int, Job]) -> Result:
-    return _make(*call, numbered[1])
+def made(
+    baseline: Baseline, jobs: Mapping[int, Job], executor: swarm.Executor | None = None
+) -> dict[int, Result]:
+    """Forecast each series as long as it has a logarithm, if it had one at first; NaN after that.
 
-
-def _made_together(call: tuple[str, str], jobs: dict[int, Job]) -> dict[int, Result]:
-    """Forecast all series at once; each took an equal share of the time."""
-    import time
-
-    from forecaster.evaluation.baselines.statistical import Series
-
+    Baselines that take all series at once take an equal share of the time for each.
+    """
+    if not baseline.together:
+        workers = executor if executor is not None and baseline.slow else swarm.Local()
+        with contextlib.closing(
+            workers.run(_alone, baseline, jobs.items(), per_core=True)
+        ) as results:
+            return {row: _of_worker(result) for (row, _), result in results}
     if not jobs:
         return {}
-    module, function = call
-    run = getattr(importlib.import_module(f"forecaster.evaluation.baselines.{module}"), function)
-    began = time.perf_counter()
-    cut = {row: _until_not_positive(job) for row, job in jobs.items()}
-    series = [Series(job.y, job.origins, job.season) for job in cut.values()]
-    one = next(iter(jobs.values()))
+    from forecaster.evaluation.baselines.statistical import Series
+
+    began, one = time.perf_counter(), next(iter(jobs.values()))
+    cut = map(_until_not_positive, jobs.values())
+    series = [Series(job.y, job.origins, job.season) for job in cut]
     with np.errstate(over="ignore"):
-        made = dict(zip(jobs, run(series, one.horizon, one.quantiles), strict=True))
+        forecasts = baseline.load()(series, one.horizon, one.quantiles)
     seconds = (time.perf_counter() - began) / len(jobs)
-    results = {}
-    for row, job in jobs.items():
-        forecasts = _for_all_origins(made[row], job)
-        if np.isinf(forecasts).any():
-            results[row] = Result(None, "ValueError: its forecasts are infinite", seconds)
-        else:
-            results[row] = Result(forecasts, _missing(forecasts), seconds)
-    return results
+    return {
+        row: _result(each, job, seconds)
+        for (row, job), each in zip(jobs.items(), forecasts, strict=True)
+    }
 
 
-def _make(module: str, function: str, job: Job) -> Result:
-    """Forecast one series by one baseline."""
-    import time
+def _of_worker(result: Result | swarm.Failed) -> Result:
+    return Result(None, result.reason, 0.0) if isinstance(result, swarm.Failed) else result
 
-    began = time.perf_counter()
+
+def _alone(baseline: Baseline, numbered: tuple[int, Job]) -> Result:
+    """Forecast one series; the result of a baseline that fails says why."""
+    _, job = numbered
+    began, cut = time.perf_counter(), _until_not_positive(job)
+    given = [cut.y, cut.origins, cut.horizon, cut.quantiles, cut.season]
+    if cut.variance is not None:
+        given.append(cut.variance)
     try:
-        run = getattr(
-            importlib.import_module(f"forecaster.evaluation.baselines.{module}"), function
-        )
-        cut = _until_not_positive(job)
-        given = [cut.y, cut.origins, cut.horizon, cut.quantiles, cut.season]
-        if cut.variance is not None:
-            given.append(cut.variance)
         with np.errstate(over="ignore"):
-            made = np.asarray(run(*given), np.float64)
-        forecasts = _for_all_origins(made, job)
-        if np.isinf(forecasts).any():
-            raise ValueError("its forecasts are infinite")
-        return Result(forecasts, _missing(forecasts), time.perf_counter() - began)
+            forecasts = np.asarray(baseline.load()(*given), np.float64)
     except Exception as error:
         reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         return Result(None, reason, time.perf_counter() - began)
+    return _result(forecasts, job, time.perf_counter() - began)
+
+
+def _result(forecasts: np.ndarray, job: Job, seconds: float) -> Result:
+    """Return forecasts (origin, horizon, quantile) from a job's first origins, NaN at the others.
+
+    Infinite ones count as a failure.
+    """
+    if np.isinf(forecasts).any():
+        return Result(None, "ValueError: its forecasts are infinite", seconds)
+    missing = len(job.origins) - len(forecasts)
+    forecasts = np.pad(forecasts, ((0, missing), (0, 0), (0, 0)), constant_values=np.nan)
+    return Result(forecasts, _missing(forecasts), seconds)
 
 
 def _drifting(
-    baseline: Baseline, results: dict[int, Result], jobs: dict[int, Job]
+    baseline: Baseline, results: dict[int, Result], jobs: Mapping[int, Job]
 ) -> dict[int, Result]:
     """Return the results; a baseline with ``premium`` gets the drift of the jobs."""
     if not baseline.premium:
@@ -512,10 +437,6 @@ def _joined(first: Result, rest: Result) -> Result:
     return Result(forecasts, _missing(forecasts), first.seconds + rest.seconds)
 
 
-def _has_gaps(result: Result) -> bool:
-    return result.forecasts is not None and bool(np.isnan(result.forecasts).any())
-
-
 def _filled(result: Result, naive: Result) -> Result:
     """Return a result with naive forecasts at origins where any of its own forecasts is missing."""
     if result.forecasts is None or naive.forecasts is None:
@@ -525,34 +446,7 @@ def _filled(result: Result, naive: Result) -> Result:
     return Result(forecasts, _missing(forecasts), result.seconds, int(missing.sum()))
 
 
-def _for_all_origins(forecasts: np.ndarray, job: Job) -> np.ndarray:
-    """Return forecasts (origin, horizon, quantile) from all of a job's origins, NaN at the end."""
-    missing = len(job.origins) - len(forecasts)
-    return np.pad(forecasts, ((0, missing), (0, 0), (0, 0)), constant_values=np.nan)
-
-
 def _missing(forecasts: np.ndarray) -> str:
     """Return from how many origins forecasts (origin, horizon, quantile) are missing, in words."""
     count = int(np.isnan(forecasts).any((1, 2)).sum())
     return f"no forecasts from {count} of {len(forecasts)} cutoffs" if count else ""
-
-
-def _read(path: Path | None) -> Result | None:
-    try:
-        if path is None:
-            return None
-        with np.load(path) as kept:
-            return Result(kept["made"], _missing(kept["made"]), float(kept["seconds"]))
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
-        return None  # computed again
-
-
-def _keep(path: Path, result: Result) -> None:
-    assert result.forecasts is not None
-    arrays = {"made": result.forecasts, "seconds": np.float64(result.seconds)}
-
-    def write(temporary: Path) -> None:
-        with open(temporary, "wb") as file:
-            np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
-
-    atomic.write_file(path, write)

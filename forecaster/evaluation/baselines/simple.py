@@ -7,23 +7,38 @@ above zero are forecast in logarithms.
 """
 
 from collections.abc import Callable
-from typing import TypeAlias
 
 import numpy as np
 from scipy.special import ndtri
-
-Method: TypeAlias = Callable[[np.ndarray, np.ndarray, int, np.ndarray, int], np.ndarray]
-"""A baseline: takes ``y, origins, horizon, quantiles, season`` and returns forecasts."""
 
 WINDOW = 250
 """Number of changes that empirical quantiles are taken from."""
 DECAY = 0.94
 """Decay of the variance for daily data; RiskMetrics Technical Document, J.P. Morgan (1996)."""
+_LEAST = 1e-2  # share of the mean variance; a session without trade has less
 
 
 def logarithmic(y: np.ndarray) -> bool:
     """Return whether a series is forecast in logarithms."""
     return bool((y > 0).all())
+
+
+def logarithms(y: np.ndarray) -> np.ndarray:
+    """Return the logarithms of prices. Raises ValueError for other series."""
+    if not logarithmic(y):
+        raise ValueError("values of zero or below have no range in logarithms")
+    return np.log(y)
+
+
+def floored(variance: np.ndarray, known: int) -> np.ndarray:
+    """Return variances (step,) above zero, whose logarithm is a number.
+
+    ``known``: the first step that one forecasts from. Raises ValueError where nothing changes.
+    """
+    mean = float(variance[1 : known + 1].mean())
+    if not mean > 0:
+        raise ValueError("nothing changes before the first cutoff")
+    return np.maximum(variance, _LEAST * mean)
 
 
 def naive(
