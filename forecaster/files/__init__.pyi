@@ -37,3 +37,4 @@ from .paths import from_text as from_text
 from .paths import open_for_arrow as open_for_arrow
 from .paths import read_plain as read_plain
 from .paths import readable as readable
+from .strict import parse_json as parse_json

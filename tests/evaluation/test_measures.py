@@ -9,7 +9,6 @@ from scipy import stats
 
 from forecaster.errors import UsageError
 from forecaster.evaluation import (
-    ALL,
     caveats,
     comparison,
     confidence_set,
@@ -105,9 +104,7 @@ def test_intervals_are_those_of_the_test(tmp_path):
     tests.loc[3, "statistic"] = np.nan
     table = differences(evaluation(tmp_path, scores_of(LSTM=OURS, Naive=NAIVE), tests), "crps")
     np.testing.assert_allclose(table["difference"], [-0.1, -0.1, 0.1, 0.1])
-    half = np.full(
-        4, 0.1 / 2 * stats.t.ppf(0.975, 39)
-    )  # an older one of 40 cutoffs; a statistic of 2
+    half = np.full(4, 0.1 / 2 * stats.t.ppf(0.975, 39))  # a statistic of 2
     half[3] = np.nan
     np.testing.assert_allclose(table["high"] - table["difference"], half)
     np.testing.assert_allclose(table["difference"] - table["low"], half)
@@ -119,16 +116,6 @@ def test_an_interval_holds_zero_where_the_test_does_not_reject(tmp_path):
     tests["statistic"] = stats.t.ppf(0.975, 6) * np.array([0.9, 0.99, 1.01, 1.1])
     table = differences(evaluation(tmp_path, scores_of(LSTM=OURS, Naive=NAIVE), tests), "crps")
     assert (table["low"] * table["high"] < 0).tolist() == [True, True, False, False]
-
-
-def test_an_evaluation_of_an_earlier_version_has_differences_without_intervals(tmp_path):
-    scores = scores_of(1, LSTM=OURS, Naive=NAIVE)
-    old = outcomes(horizon=1, Naive=[1, 1, 0, 0], p=0.01).drop(columns="difference")
-    made = evaluation(tmp_path, scores, old)
-    table = differences(made, "crps", ALL)
-    np.testing.assert_allclose(table["difference"], np.divide(OURS, NAIVE) - 1)
-    assert table[["low", "p_adjusted"]].isna().all().all()
-    np.testing.assert_allclose(differences(made, "crps", 1)["difference"], table["difference"])
 
 
 @pytest.mark.parametrize("given", [None, "folder", pd.DataFrame({"mae": [1.0]}), 3])

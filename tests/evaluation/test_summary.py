@@ -50,31 +50,44 @@ def test_what_is_no_summary_is_refused(tmp_path):
             Summary.read(path)
 
 
+def part(name, **changes):
+    return {name: SUMMARY[name] | changes}
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"models": "LSTM"}, "models: expected a list; got 'LSTM'"),
-        ({"models": ["LSTM", 3]}, "models: expected text; got 3"),
+        ({"models": "LSTM"}, r"Expected `array`, got `str` - at `\$.models`"),
+        ({"models": ["LSTM", 3]}, r"Expected `str`, got `int` - at `\$.models\[1\]`"),
         ({"models": ["Naive"]}, "model: 'LSTM' is none of the models"),
-        ({"series": "3"}, "series: expected a whole number; got '3'"),
-        ({"series": True}, "series: expected a whole number; got True"),
+        ({"series": "3"}, r"Expected `int`, got `str` - at `\$.series`"),
+        ({"series": True}, r"Expected `int`, got `bool` - at `\$.series`"),
         ({"horizon": 0}, "horizon: expected 1 or more, at most .*; got 0"),
         ({"cutoffs": 10**60}, "cutoffs: expected 1 or more, at most .*; got 1000"),
         ({"levels": ["x"]}, "could not convert"),
         ({"levels": ["100"]}, "levels: expected percent, below 100"),
-        ({"refit": None}, "refit: expected true or false or a whole number; got None"),
-        ({"skipped": []}, "skipped: expected an object"),
+        ({"refit": None}, r"Expected `bool \| int`, got `null` - at `\$.refit`"),
+        ({"skipped": []}, r"Expected `object`, got `array` - at `\$.skipped`"),
         ({"skipped": {"a": 3}}, "skipped: 'a'"),
-        ({"failed": {"garch": []}}, "failed: 'garch': expected an object"),
-        ({"seconds": SUMMARY["seconds"] | {"all": "long"}}, "all: expected a number; got 'long'"),
-        ({"seconds": SUMMARY["seconds"] | {"all": float("nan")}}, "NaN is not JSON"),
-        ({"seconds": SUMMARY["seconds"] | {"all": 10**400}}, "all: expected a number"),
-        ({"peak_memory_gb": {"torch": None}}, "peak_memory_gb: 'torch': expected a number"),
-        ({"config": SUMMARY["config"] | {"hidden": "x"}}, "hidden: expected a whole number"),
-        ({"groups": {"a": 1}}, "groups: 'a': expected text"),
-        ({"mask": "copied"}, "mask: expected a list"),
-        ({"source": 3}, "source: expected text or null"),
-        ({"first": None}, "first: expected text; got None"),
+        ({"failed": {"garch": []}}, r"Expected `object`, got `array` - at `\$.failed"),
+        (
+            {"seconds": SUMMARY["seconds"] | {"all": "long"}},
+            r"Expected `float`, got `str` - at `\$.seconds.all`",
+        ),
+        (part("seconds", all=float("nan")), "NaN is not JSON"),
+        (
+            {"seconds": SUMMARY["seconds"] | {"all": 10**400}},
+            r"Number out of range - at `\$.seconds.all`",
+        ),
+        ({"peak_memory_gb": {"torch": None}}, r"Expected `float`, got `null` - at `\$.peak"),
+        (
+            {"config": SUMMARY["config"] | {"hidden": "x"}},
+            r"Expected `int`, got `str` - at `\$.config.hidden`",
+        ),
+        ({"groups": {"a": 1}}, r"Expected `str`, got `int` - at `\$.groups"),
+        ({"mask": "copied"}, r"Expected `array \| null`, got `str` - at `\$.*mask`"),
+        ({"source": 3}, r"Expected `str \| null`, got `int` - at `\$.*source`"),
+        ({"first": None}, r"Expected `str`, got `null` - at `\$.first`"),
     ],
 )
 def test_an_entry_that_is_wrong_is_named(changes, message, tmp_path):
@@ -89,7 +102,7 @@ def test_an_entry_that_is_missing_is_named(tmp_path):
     absent = {"membership", "own_ends", "torch_series", "groups", *vars(Provenance())}
     for name in SUMMARY.keys() - absent:
         path.write_text(json.dumps({k: v for k, v in SUMMARY.items() if k != name}))
-        with pytest.raises(ValueError, match=f"summary.json is not a summary: '{name}': missing"):
+        with pytest.raises(ValueError, match=f"Object missing required field `{name}`"):
             Summary.read(path)
 
 
@@ -103,6 +116,13 @@ def test_an_entry_that_is_missing_is_named(tmp_path):
 def test_what_a_summary_says(changes, simulated, prices, torch):
     summary = Summary.from_dict(SUMMARY | changes)
     assert (summary.simulated, summary.of_prices, summary.has_torch) == (simulated, prices, torch)
+
+
+def test_a_part_may_have_no_scores(tmp_path):
+    """An evaluation that is continued reads it."""
+    empty = Summary.from_dict(SUMMARY | {"series": 0, "models": []})
+    empty.write(tmp_path / "summary.json")
+    assert Summary.read(tmp_path / "summary.json") == empty
 
 
 def test_a_stamp_leaves_what_is_known_of_the_data():

@@ -164,8 +164,6 @@ def test_failures_and_few_cutoffs_are_caveats(tmp_path):
     assert lack_of_tests(month, 1) is None
     apart = compared(tmp_path, {"Naive": 1.0}, horizon=21, step_size=6)
     assert caveats(apart) == []  # each forecast overlaps with the next three
-    old = evaluation(tmp_path, scores_of(LSTM=OURS, Naive=OURS), outcomes(horizon=1, Naive=[0] * 4))
-    assert "made by an earlier version" in caveats(old)[0]
 
 
 @pytest.mark.slow

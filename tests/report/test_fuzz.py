@@ -195,6 +195,15 @@ def test_the_command_names_a_summary_that_is_none(text, original, tmp_path):
     assert "the evaluation cannot be read: summary.json is not a summary: " in said
 
 
+def test_an_evaluation_of_an_earlier_version_is_refused_by_name(original, tmp_path):
+    folder = shutil.copytree(original, tmp_path / "old")
+    pd.read_parquet(folder / "tests.parquet").drop(columns="degrees").to_parquet(
+        folder / "tests.parquet"
+    )
+    said = error("report", folder, code=1)
+    assert "tests: no column 'degrees'. Run `forecaster evaluate` again" in said
+
+
 @pytest.mark.parametrize(
     ("entry", "value", "message"),
     [

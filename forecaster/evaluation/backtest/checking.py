@@ -3,7 +3,7 @@
 All functions raise ValueError that names the table and the column.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,10 +17,18 @@ from forecaster.forecasting import FORECAST_BY, KEYS
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_TEXTS = ("unique_id", "model", "test", FORECAST_BY)
-_TIMES = ("ds", "cutoff")
+_KINDS: Mapping[str, tuple[Callable[[pd.Series], bool], str]] = {
+    **dict.fromkeys(
+        ("unique_id", "model", "test", FORECAST_BY),
+        (lambda column: types.is_string_dtype(column) or column.dtype == "category", "text"),
+    ),
+    **dict.fromkeys(("ds", "cutoff"), (lambda column: column.dtype.kind in "Miu", "times")),
+    "horizon": (lambda column: column.dtype.kind in "iu", "whole numbers"),
+}
+"""How the columns are checked that are never empty, and what they hold; all others hold numbers."""
 _OF_TESTS = (
     "unique_id", "horizon", "test", "model", "value", "statistic", "p_value", "p_adjusted",
+    "difference", "degrees",
 )  # fmt: skip
 
 
@@ -29,8 +37,8 @@ def check_scores(scores: pd.DataFrame, summary: Summary) -> None:
 
     A series that ends soon after its first cutoff has no outcome, and no row, at later steps.
     """
-    _check_columns("scores", scores, ["unique_id", "horizon", "model", "mae", "rmse"])
-    _check_unique("scores", scores, ["unique_id", "horizon", "model"])
+    keys = ["unique_id", "horizon", "model"]
+    _check("scores", scores, [*keys, "mae", "rmse"], keys)
     pairs = len(scores[["unique_id", "horizon"]].drop_duplicates())
     if not pairs or not (scores["horizon"] >= 1).all() or 1 not in set(scores["horizon"]):
         raise ValueError("scores: horizon: expected steps ahead, from 1")
@@ -52,8 +60,7 @@ def check_scores(scores: pd.DataFrame, summary: Summary) -> None:
 
 def check_tests(tests: pd.DataFrame) -> None:
     """Raise ValueError unless the table has a row for each series, step ahead, test and model."""
-    _check_columns("tests", tests, _OF_TESTS)
-    _check_unique("tests", tests, ["unique_id", "horizon", "test", "model"])
+    _check("tests", tests, _OF_TESTS, ["unique_id", "horizon", "test", "model"])
 
 
 def check_daily(daily: pd.DataFrame, scores: Iterable[str]) -> None:
@@ -61,8 +68,8 @@ def check_daily(daily: pd.DataFrame, scores: Iterable[str]) -> None:
 
     ``scores``: the columns of the table of scores
     """
-    _check_columns("daily", daily, ["cutoff", "model", *({"mae", "crps"} & set(scores))])
-    _check_unique("daily", daily, ["cutoff", "model"])
+    known = {"mae", "crps"} & set(scores)
+    _check("daily", daily, ["cutoff", "model", *known], ["cutoff", "model"])
     if NAIVE not in set(daily["model"]):
         raise ValueError(f"daily: model: no rows of {NAIVE}")
 
@@ -70,7 +77,7 @@ def check_daily(daily: pd.DataFrame, scores: Iterable[str]) -> None:
 def check_forecasts(schema: "pa.Schema", columns: Iterable[str]) -> None:
     """Raise ValueError unless these columns of the forecasts are there, with their types."""
     empty = schema.empty_table().to_pandas()
-    _check_columns("forecasts", empty, [*KEYS, *columns])
+    _check("forecasts", empty, [*KEYS, *columns])
     if types.is_integer_dtype(empty["ds"]) != types.is_integer_dtype(empty["cutoff"]):
         raise ValueError(
             f"forecasts: column 'cutoff': expected times like those of 'ds' ({empty['ds'].dtype}); "
@@ -85,27 +92,26 @@ def check_finite(forecasts: pd.DataFrame) -> None:
             raise ValueError(f"forecasts: column {name!r}: an infinite number")
 
 
-def _check_columns(table: str, frame: pd.DataFrame, needed: Iterable[str]) -> None:
+def _check(
+    table: str, frame: pd.DataFrame, needed: Iterable[str], keys: Sequence[str] = ()
+) -> None:
+    """Raise ValueError for a column that lacks or is of another kind, and for repeated ``keys``."""
     for name in needed:
         if name not in frame:
             raise ValueError(f"{table}: no column {name!r}")
     for name in map(str, frame.columns):
         column = frame[name]
-        if name in _TEXTS:
-            sound = types.is_string_dtype(column) or isinstance(column.dtype, pd.CategoricalDtype)
-            expected = "text"
-        elif name in _TIMES:
-            sound = types.is_datetime64_any_dtype(column) or types.is_integer_dtype(column)
-            expected = "times"
-        elif name == "horizon":
-            sound, expected = types.is_integer_dtype(column), "whole numbers"
-        else:
-            sound = types.is_numeric_dtype(column) and not types.is_complex_dtype(column)
-            expected = "numbers"
-        if not sound:
+        is_sound, expected = _KINDS.get(name, (_is_numeric, "numbers"))
+        if not is_sound(column):
             raise ValueError(f"{table}: column {name!r}: expected {expected}; got {column.dtype}")
-        if expected != "numbers" and column.isna().any():
+        if name in _KINDS and column.isna().any():
             raise ValueError(f"{table}: column {name!r}: a value is missing")
+    if keys and frame.duplicated(keys).any():
+        raise ValueError(f"{table}: more than one row of the same {', '.join(keys)}")
+
+
+def _is_numeric(column: pd.Series) -> bool:
+    return types.is_numeric_dtype(column) and not types.is_complex_dtype(column)
 
 
 def _is_number(text: str) -> bool:
@@ -113,8 +119,3 @@ def _is_number(text: str) -> bool:
         return np.isfinite(float(text))
     except ValueError:
         return False
-
-
-def _check_unique(table: str, frame: pd.DataFrame, keys: list[str]) -> None:
-    if frame.duplicated(keys).any():
-        raise ValueError(f"{table}: more than one row of the same {', '.join(keys)}")

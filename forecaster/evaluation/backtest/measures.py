@@ -143,9 +143,7 @@ def differences(evaluation: Evaluation, score: str, horizon: int = ALL) -> pd.Da
     check_score(evaluation, score, horizon)
     tests = tests_at(evaluation, horizon)
     tests = tests[tests["test"] == f"{score}_against"]
-    # Evaluations of earlier versions had other tests, without a column for this.
-    degrees = tests.get("degrees", max(1, evaluation.summary.cutoffs - 1))
-    quantile = stats.t.ppf(0.975, degrees)
+    quantile = stats.t.ppf(0.975, tests["degrees"])
     known = np.isfinite(tests["statistic"]) & (tests["statistic"] != 0)
     half = quantile * (tests["difference"] / tests["statistic"].where(known)).abs()
     return tests.assign(low=tests["difference"] - half, high=tests["difference"] + half)[
@@ -154,30 +152,9 @@ def differences(evaluation: Evaluation, score: str, horizon: int = ALL) -> pd.Da
 
 
 def tests_at(evaluation: Evaluation, horizon: int) -> pd.DataFrame:
-    """Return the tests of our model against the others at a horizon, with ``difference``.
-
-    Evaluations of earlier versions have no tests over all horizons; their rows lack p-values.
-    """
-    tests = evaluation.tests[evaluation.tests["test"].str.endswith("_against")]
-    rows = tests[tests["horizon"] == horizon]
-    if len(rows) and "difference" in rows:
-        return rows
-    if horizon == ALL:
-        rows = tests.drop_duplicates(["unique_id", "test", "model"])
-        rows = rows.assign(horizon=ALL, statistic=np.nan, p_value=np.nan, p_adjusted=np.nan)
-    return rows.assign(difference=_differences_of_scores(evaluation, rows, horizon)).assign(
-        value=lambda r: r["value"] if horizon != ALL else (r["difference"] < 0).astype(float)
-    )
-
-
-def _differences_of_scores(evaluation: Evaluation, tests: pd.DataFrame, horizon: int) -> pd.Series:
-    out = pd.Series(np.nan, index=tests.index)
-    for (test, model), rows in tests.groupby(["test", "model"]):
-        score = str(test).removesuffix("_against")
-        if model in set(evaluation.scores["model"]):
-            ratio = ratios(evaluation, score, str(model), horizon).replace(np.inf, np.nan)
-            out[rows.index] = ratio.reindex(rows["unique_id"]).to_numpy() - 1
-    return out
+    """Return the tests of our model against the others at a horizon."""
+    tests = evaluation.tests
+    return tests[tests["test"].str.endswith("_against") & (tests["horizon"] == horizon)]
 
 
 def _by_horizon(evaluation: Evaluation, score: str, horizon: int) -> pd.DataFrame:

@@ -101,7 +101,9 @@ class Evaluation:
                 f"missing; make one with `forecaster evaluate --output {folder}`"
             ) from error
         except (OSError, ValueError) as error:
-            raise DataError(f"{folder}: the evaluation cannot be read: {error}") from error
+            raise DataError(
+                f"{folder}: the evaluation cannot be read: {error}. Run `forecaster evaluate` again"
+            ) from error
         return Evaluation(folder, scores, tests, daily, summary)
 
     def write(self) -> None:

@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar, get_type_hints
+from typing import Any
+
+import msgspec
 
 from forecaster import __version__
 from forecaster.config import Config
 from forecaster.errors import UsageError
-from forecaster.evaluation.backtest.types import check_type
-from forecaster.files import as_bytes, read_plain
+from forecaster.files import as_bytes, parse_json, read_plain
 from forecaster.forecasting import Rung, counted
 from forecaster.skipped import Skipped, skipped_from_json, skipped_to_json
 
@@ -27,7 +28,6 @@ SIMULATED = "simulated"
 _MOST_REASON = 500  # characters
 _MOST = 2**31 - 1  # of anything that is counted
 _RUNGS = ", ".join(Rung)
-_T = TypeVar("_T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Provenance:
         )
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Seconds:
     """How long the steps of an evaluation took.
 
@@ -77,12 +77,12 @@ class Seconds:
 
     training: float
     fitting: float
-    torch: float | None
+    torch: float | None = None
     baselines: Mapping[str, float]
     all: float
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Summary:
     """Settings and circumstances of an evaluation.
 
@@ -127,9 +127,9 @@ class Summary:
     target: str
     skipped: Mapping[str, Skipped]
     failed: Mapping[str, Mapping[str, str]]
-    membership: bool
-    own_ends: bool | None
-    torch_series: int | None
+    membership: bool = False
+    own_ends: bool | None = None
+    torch_series: int | None = None
     seconds: Seconds
     peak_memory_gb: Mapping[str, float]
     provenance: Provenance
@@ -167,6 +167,26 @@ class Summary:
         """Whether networks trained by PyTorch were scored."""
         return "PyTorch" in self.models
 
+    def __post_init__(self) -> None:
+        """Raise ValueError for a number that no evaluation has, and a model without scores."""
+        for name in ("series", "cutoffs", "step_size", "horizon"):
+            least = 0 if name == "series" else 1  # a part may have no scores
+            if not least <= (number := getattr(self, name)) <= _MOST:
+                raise ValueError(
+                    f"{name}: expected {least} or more, at most {_MOST}; got {reprlib.repr(number)}"
+                )
+        if self.series and self.model not in self.models:
+            raise ValueError(f"model: {reprlib.repr(self.model)} is none of the models")
+        for name in ("models", "levels"):
+            if len(set(getattr(self, name))) < len(getattr(self, name)):
+                raise ValueError(f"{name}: expected each once")
+        for name, count in self.forecast_by.items():
+            if name not in list(Rung) or not 1 <= count <= self.series:
+                raise ValueError(f"forecast_by: {reprlib.repr(name)}: expected counts by {_RUNGS}")
+        for level in self.levels:
+            if not 0 < float(level) < 100:
+                raise ValueError(f"levels: expected percent, below 100; got {reprlib.repr(level)}")
+
     def write(self, path: Path) -> None:
         """Write the summary as ``summary.json``."""
         path.write_text(json.dumps(self.to_dict(), indent=1, default=str))
@@ -175,14 +195,10 @@ class Summary:
     def read(path: Path) -> "Summary":
         """Read a ``summary.json``. Raises OSError, or ValueError where it holds no summary."""
         try:
-            values = json.loads(read_plain(path), parse_constant=_no_number)
-            if not isinstance(values, dict):
-                raise TypeError(f"expected an object; got {reprlib.repr(values)}")
+            values = parse_json(read_plain(path))
             as_bytes(json.dumps(values, ensure_ascii=False))  # half of a surrogate pair is no text
             return Summary.from_dict(values)
-        except KeyError as error:
-            raise ValueError(f"{path.name} is not a summary: {error}: missing") from error
-        except (TypeError, ValueError, AttributeError, RecursionError, UsageError) as error:
+        except (TypeError, ValueError, UsageError) as error:
             raise ValueError(
                 f"{path.name} is not a summary: {str(error)[:_MOST_REASON]}"
             ) from error
@@ -202,73 +218,14 @@ class Summary:
     def from_dict(values: Mapping[str, Any]) -> "Summary":
         """Make a summary from a flat table; unknown entries, of other versions, are ignored.
 
-        Raises KeyError for a missing entry, TypeError, ValueError or UsageError for a wrong one.
+        Raises TypeError, ValueError or UsageError for a missing or wrong entry.
         """
-        absent: dict[str, Any] = {"membership": False, "own_ends": None, "torch_series": None}
-        for name, kind in {"models": list, "levels": list, "config": dict, "seconds": dict,
-                           "skipped": dict}.items():  # fmt: skip
-            check_type(kind, values[name], name)
-        if values.get("mask") is not None:
-            check_type(list, values["mask"], "mask")
-        summary = _made(
-            Summary,
-            absent | dict(values),
-            models=tuple(values["models"]),
-            levels=tuple(values["levels"]),
-            skipped=skipped_from_json(values["skipped"]),
-            # Older versions trained one network for each series, from random weights.
-            config=_made(Config, {"start": "independent", "members": 1} | values["config"]),
-            seconds=_made(Seconds, {"torch": None} | values["seconds"]),
-            provenance=_made(Provenance, values, mask=_tuple(values.get("mask"))),
-        )
-        for part in (summary, summary.seconds, summary.provenance):
-            for name, kind in get_type_hints(type(part)).items():
-                check_type(kind, getattr(part, name), name)
-        _check_values(summary)
-        return summary
+        skipped = values.get("skipped")
+        read = {"skipped": skipped_from_json(skipped)} if isinstance(skipped, dict) else {}
+        return msgspec.convert({**values, **read, "provenance": values}, Summary)
 
 
 def _shallow(value: Any) -> dict[str, Any]:
     """Return a dataclass as a dictionary, without the fields that are None."""
     fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     return {name: entry for name, entry in fields.items() if entry is not None}
-
-
-def _made(kind: type[_T], values: Mapping[str, Any], **changes: Any) -> _T:
-    """Make a dataclass from those entries that are its fields."""
-    fields = dataclasses.fields(kind)  # pyright: ignore[reportArgumentType]
-    names = {field.name for field in fields}
-    for field in fields:
-        optional = field.default is not dataclasses.MISSING
-        optional |= field.default_factory is not dataclasses.MISSING
-        if field.name not in (values.keys() | changes.keys()) and not optional:
-            raise KeyError(field.name)
-    return kind(**{name: entry for name, entry in values.items() if name in names} | changes)
-
-
-def _tuple(values: list[str] | None) -> tuple[str, ...] | None:
-    return None if values is None else tuple(values)
-
-
-def _check_values(summary: Summary) -> None:
-    """Raise ValueError for a number that no evaluation has, and for a model that was not scored."""
-    for name in ("series", "cutoffs", "step_size", "horizon"):
-        if not 1 <= (number := getattr(summary, name)) <= _MOST:
-            raise ValueError(
-                f"{name}: expected 1 or more, at most {_MOST}; got {reprlib.repr(number)}"
-            )
-    if summary.model not in summary.models:
-        raise ValueError(f"model: {reprlib.repr(summary.model)} is none of the models")
-    for name in ("models", "levels"):
-        if len(set(getattr(summary, name))) < len(getattr(summary, name)):
-            raise ValueError(f"{name}: expected each once")
-    for name, count in summary.forecast_by.items():
-        if name not in list(Rung) or not 1 <= count <= summary.series:
-            raise ValueError(f"forecast_by: {reprlib.repr(name)}: expected counts by {_RUNGS}")
-    for level in summary.levels:
-        if not 0 < float(level) < 100:
-            raise ValueError(f"levels: expected percent, below 100; got {reprlib.repr(level)}")
-
-
-def _no_number(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON")

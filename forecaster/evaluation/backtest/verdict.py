@@ -127,11 +127,6 @@ def caveats(evaluation: Evaluation) -> list[str]:
         )
     if untested := lack_of_tests(evaluation):
         lines.append(untested)
-    elif not (evaluation.tests["horizon"] == ALL).any():
-        lines.append(
-            "No test of significance over all horizons: the evaluation was made by an earlier "
-            "version; evaluate again for them."
-        )
     naive = _compared_with(evaluation, "mae", NAIVE)
     if summary.of_prices and naive and naive.ratio < SUSPICIOUS:
         lines.append(
