@@ -5,6 +5,7 @@ memory than its files take, and only a model that can forecast passes.
 """
 
 import contextlib
+import dataclasses
 import datetime
 import json
 import reprlib
@@ -17,23 +18,13 @@ import pandas as pd
 
 from forecaster.config import MOST_SEASON, MOST_SEASONS, Config
 from forecaster.errors import DamagedModel
-from forecaster.files import as_bytes
+from forecaster.files import as_bytes, parse_json
 from forecaster.forecasting import FORECAST_BY, Rung, Widths, plain_shapes
 from forecaster.ingest import Reading
 from forecaster.series import Frequency, Transform, default_season
 from forecaster.skipped import Skipped, skipped_from_json
 from forecaster.storage.model.encoding import Encoding
-from forecaster.storage.model.fields import (
-    above_zero,
-    check_count,
-    field,
-    finite,
-    frequency_of,
-    is_a,
-    no_number,
-    texts,
-    unique,
-)
+from forecaster.storage.model.fields import above_zero, as_type, field, frequency_of, names
 from forecaster.storage.model.widths import widths_from_json
 
 if TYPE_CHECKING:  # the facts of a run are read without JAX
@@ -49,10 +40,10 @@ _MOST_DRIFT = 1e3  # largest drift, of a logarithm or in units of a scale
 # Factor between the spacing at which rows of a series are expected, and that of its latest rows.
 _MOST_APART = 1e3
 _ANY_SPACING = 1e-9, 1e19  # between two times; those of dates are in seconds
-_REPORTED = {
-    "status": (str,),
-    "mae_relative_to_naive": (int, float),
-    "mae_relative_to_seasonal_naive": (int, float),
+_REPORTED: Mapping[str, Any] = {  # shown by commands
+    "status": list[str | None],
+    "mae_relative_to_naive": list[float | None],
+    "mae_relative_to_seasonal_naive": list[float | None],
 }
 
 ADVICE = "Run `forecaster fit` again"
@@ -75,13 +66,9 @@ def read_json(path: Path) -> dict[str, Any]:
 
     Raises ModelError when the file holds anything else.
     """
-    raw = read_bytes(path, _MOST_JSON)
     try:
-        content = json.loads(raw, parse_constant=no_number, parse_float=finite)
-        return is_a(dict, content, "content")
-    except RecursionError as error:
-        raise DamagedModel(f"{path}: cannot be read (nested too deeply). {ADVICE}") from error
-    except (ValueError, TypeError) as error:
+        return parse_json(read_bytes(path, _MOST_JSON))
+    except ValueError as error:
         raise DamagedModel(f"{path}: cannot be read ({error}). {ADVICE}") from error
 
 
@@ -121,14 +108,13 @@ def checked(
 
     Raises TypeError, ValueError or OverflowError where the content is not a model.
     """
-    ids = unique(texts(rest, "ids"), "ids")
+    ids, channels = names(rest, "ids"), names(rest, "channels")
     config = Config.from_dict(field(dict, rest, "config"), "config")
-    frequency = frequency_of(field(dict, rest, "frequency"))
+    frequency = frequency_of(rest)
     transform = _transform(field(dict, rest, "transform"), config, frequency)
-    channels = unique(texts(rest, "channels"), "channels")
     if (target := field(str, rest, "target")) not in channels:
         raise ValueError(f"target: {reprlib.repr(target)} is none of the channels")
-    encoding = _encoding(rest.get("encoding", {}))
+    encoding = as_type(Encoding, rest.get("encoding", {}), "encoding")
     _check_sizes(arrays, config)
     read: Arrays = {}
     report = _report(rest, ids)
@@ -140,16 +126,16 @@ def checked(
         trained = _trained(report, transform, has_start=any(n.startswith("start/") for n in arrays))
         _check_arrays(arrays, encoding, config, shapes, len(ids), trained)
         read = encoding.read(arrays)
-    spacing = above_zero(field(list, rest, "spacing"), "spacing", len(ids), below=np.inf)
+    spacing = above_zero(rest, "spacing", len(ids), below=np.inf)
     _check_spacing(transform, dict(zip(ids, spacing, strict=True)))
     transform.covariates.check_scales(ids)
     return Checked(
         ids, config, frequency, transform, channels, target, report,
         widths=widths_from_json(rest, config.horizon),
-        fitted_until=_times(field(list, rest, "fitted_until"), frequency, len(ids)),
+        fitted_until=_times(rest, frequency, len(ids)),
         spacing=spacing,
         skipped=skipped_from_json(field(dict, rest, "skipped")),
-        provenance=_provenance(field(dict, rest, "provenance")),
+        provenance=_provenance(rest),
         arrays=read, params=_weights(read, "params/"), start=_weights(read, "start/"),
     )  # fmt: skip
 
@@ -228,7 +214,7 @@ def facts_of(rest: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         known = Transform.from_dict(field(dict, rest, "transform"), config.horizon).covariates
         return {
             "config": config,
-            "provenance": _provenance(field(dict, rest, "provenance")),
+            "provenance": _provenance(rest),
             "covariates": (known.future, (*known.numbers, *known.words)),
         }
 
@@ -242,7 +228,7 @@ def series_of(
     training, a row per series. Raises ModelError where it is not that of a model.
     """
     with as_model_error(folder):
-        ids = unique(texts(rest, "ids"), "ids")
+        ids = names(rest, "ids")
         return ids, skipped_from_json(field(dict, rest, "skipped")), _report(rest, ids)
 
 
@@ -252,10 +238,8 @@ def fitted_until_of(rest: Mapping[str, Any], folder: Path) -> dict[str, np.gener
     Raises ModelError where it is not that of a model.
     """
     with as_model_error(folder):
-        ids = unique(texts(rest, "ids"), "ids")
-        frequency = frequency_of(field(dict, rest, "frequency"))
-        times = _times(field(list, rest, "fitted_until"), frequency, len(ids))
-        return dict(zip(ids, times, strict=True))
+        ids = names(rest, "ids")
+        return dict(zip(ids, _times(rest, frequency_of(rest), len(ids)), strict=True))
 
 
 @contextlib.contextmanager
@@ -291,7 +275,7 @@ def _transform(fields: dict[str, Any], config: Config, frequency: Frequency) -> 
     for nature in transform.natures.values():
         _check_seasons(nature.seasons, "transform: natures: seasons")
     _check_seasons(transform.common_seasons, "transform: common_seasons")
-    check_count(transform.season, "transform: season", MOST_SEASON)
+    _check_seasons([transform.season], "transform: season")
     transform.check_learned(config.horizon)
     if not 0 <= transform.unit < 1e6:
         raise ValueError(f"transform: unit: expected a number of 0 or more; got {transform.unit}")
@@ -305,7 +289,8 @@ def _check_seasons(seasons: Sequence[int], what: str) -> None:
     if len(seasons) > MOST_SEASONS:
         raise ValueError(f"{what}: expected {MOST_SEASONS} at most; got {len(seasons)}")
     for steps in seasons:
-        check_count(steps, what, MOST_SEASON)
+        if not 1 <= steps <= MOST_SEASON:
+            raise ValueError(f"{what}: expected 1 to {MOST_SEASON}; got {reprlib.repr(steps)}")
 
 
 def _check_spacing(transform: Transform, spacing: Mapping[str, float]) -> None:
@@ -322,13 +307,6 @@ def _check_spacing(transform: Transform, spacing: Mapping[str, float]) -> None:
                 f"transform: natures: {reprlib.repr(name)}: spacing: expected 0, or {least:g} to "
                 f"{most:g}; got {nature.spacing!r}"
             )
-
-
-def _encoding(fields: object) -> Encoding:
-    encoding = Encoding(**is_a(dict, fields, "encoding"))
-    if encoding.scores not in ("float32", "float16"):
-        raise ValueError(f"encoding: scores: got {reprlib.repr(encoding.scores)}")
-    return encoding
 
 
 def _check_sizes(arrays: Arrays, config: Config) -> None:
@@ -397,61 +375,73 @@ def _trained(report: pd.DataFrame, transform: Transform, *, has_start: bool) -> 
 
 def _report(rest: Mapping[str, Any], ids: tuple[str, ...]) -> pd.DataFrame:
     """Read the report of the training: columns of text or of numbers, null for NaN."""
-    columns = field(dict, rest, "report")
+    columns = field(dict[str, list[str | bool | int | float | None]], rest, "report")
     for name, column in columns.items():
-        if len(is_a(list, column, f"report: {name!r}")) != len(ids):
+        if len(column) != len(ids):
             raise ValueError(f"report: {name!r}: {len(column)} rows for {len(ids)} series")
         kinds = {type(value) for value in column if value is not None}
         if not (kinds <= {str} or kinds <= {bool} or kinds <= {int, float}):
             raise TypeError(f"report: {name!r}: expected numbers or text")
         if int in kinds and max(abs(value) for value in column if value is not None) > _MOST_INT:
             raise ValueError(f"report: {name!r}: a number is too large")
-    for name, kinds in _REPORTED.items():  # shown by commands
-        for value in field(list, columns, name):
-            if value is not None and type(value) not in kinds:
-                raise TypeError(f"report: {name!r}: got {reprlib.repr(value)}")
+    for name, kind in _REPORTED.items():
+        field(kind, columns, name)
     report = pd.DataFrame(columns, index=pd.Index(ids, name="unique_id"))
     empty = [name for name in report if report[name].isna().all()]
     return report.astype(dict.fromkeys(empty, float))
 
 
-def _times(times: list[Any], frequency: Frequency, series: int) -> np.ndarray:
+def _times(rest: Mapping[str, Any], frequency: Frequency, series: int) -> np.ndarray:
     """Read a time for each series: whole numbers where series count steps, otherwise ISO dates."""
+    counted = frequency.alias == "step"
+    times = field(list[int] if counted else list[str], rest, "fitted_until")
     if len(times) != series:
         raise ValueError(f"fitted_until: {len(times)} for {series} series")
-    if frequency.alias == "step":
-        return np.array([is_a(int, time, "fitted_until") for time in times], np.int64)
-    dates = [pd.Timestamp(_date(time, "fitted_until")) for time in times]
+    if counted:
+        return np.array(times, np.int64)
+    dates = [pd.Timestamp(_date(time)) for time in times]
     return np.array([date.as_unit("ns").to_datetime64() for date in dates])  # raises beyond 2262
 
 
-def _date(value: object, what: str) -> np.datetime64:
-    text = is_a(str, value, what)
+def _date(text: str) -> np.datetime64:
     datetime.date.fromisoformat(text[:10])  # numpy accepts more, such as "now"
     return pd.Timestamp(text).tz_localize(None).to_datetime64()
 
 
-def _provenance(provenance: dict[str, Any]) -> dict[str, Any]:
+@dataclasses.dataclass(frozen=True)
+class _Provenance:
+    """The entries of the provenance that commands use."""
+
+    source: str = ""
+    first: str = ""
+    last: str = ""
+    created: str = ""
+    fit: str = ""
+    products: str = ""
+    fitted_until: str = ""
+    continues: str = ""
+    future: str | None = None
+    static: str | None = None
+    start: str | None = None
+    end: str | None = None
+    mask: tuple[str, ...] = ()
+    findings: tuple[str, ...] = ()
+    masked: dict[str, int] | None = None
+    reading: dict[str, str | None] | None = None
+
+    def __post_init__(self) -> None:
+        Reading(**(self.reading or {}))
+        for day in (self.start, self.end):
+            if day is not None:
+                _date(day)
+
+
+def _provenance(rest: Mapping[str, Any]) -> dict[str, Any]:
     """Return the provenance; check only the entries that commands use."""
+    provenance = field(dict[str, Any], rest, "provenance")
     # Raises for a half of a surrogate pair, which cannot be written.
     as_bytes(json.dumps(provenance, ensure_ascii=False))
-    for name in ("future", "static"):
-        is_a(str, provenance.get(name) or "", f"provenance: {name}")
-    reading = is_a(dict, provenance.get("reading") or {}, "provenance: reading")
-    for value in reading.values():
-        is_a(str, value or "", "provenance: reading")
-    Reading(**reading)
-    texts = "source", "first", "last", "created", "fit", "products", "fitted_until", "continues"
-    for name in texts:
-        is_a(str, provenance.get(name, ""), f"provenance: {name}")
-    for name in ("start", "end"):
-        if (day := provenance.get(name)) is not None:
-            _date(day, f"provenance: {name}")
-    for name in ("mask", "findings"):
-        for text in is_a(list, provenance.get(name, []), f"provenance: {name}"):
-            is_a(str, text, f"provenance: {name}")
-    for flag, count in is_a(dict, provenance.get("masked") or {}, "provenance: masked").items():
-        is_a(int, count, f"provenance: masked: {flag!r}")
+    as_type(_Provenance, provenance, "provenance")
     return provenance
 
 
