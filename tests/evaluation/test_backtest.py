@@ -167,8 +167,6 @@ def test_nothing_beats_naive_on_a_random_walk(tmp_path):
     assert point.significantly_better == 0 and 0.985 < point.ratio < 1.02
     # The naive band is the truth here: normal steps of constant variance.
     assert against(evaluation, "crps", "Naive").ratio > 0.995
-    directions = evaluation.tests.query("test == 'direction' and model == 'LSTM'")
-    assert len(directions) == 12 and not (directions["p_adjusted"] < 0.05).any()
 
 
 @pytest.mark.slow

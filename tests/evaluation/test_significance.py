@@ -82,7 +82,6 @@ def test_what_cannot_be_tested_has_no_p_value(random):
     assert np.isnan(significance.diebold_mariano(same, np.full(50, np.nan)).p_value)
     assert np.isnan(significance.kupiec(few < 0, 0.1).p_value)
     assert np.isnan(significance.christoffersen(np.zeros(50, bool)).p_value)
-    assert np.isnan(significance.pesaran_timmermann(same, np.ones(50)).p_value)
     some = significance.false_discovery(np.array([np.nan, 0.01, 0.04]))
     np.testing.assert_allclose(some, [np.nan, 0.02, 0.04])
     assert np.isnan(significance.false_discovery(np.array([np.nan]))).all()
@@ -113,26 +112,3 @@ def test_value_at_risk_tests_find_what_they_are_for(random):
     clusters = np.repeat(random.random(60) < 0.1, 5)
     assert significance.christoffersen(clusters).p_value < 1e-6
     assert significance.kupiec(random.random(500) < 0.1, 0.05).p_value < 0.01
-
-
-def test_pesaran_timmermann_is_that_of_statsmodels(random):
-    diagnostic = pytest.importorskip("statsmodels.stats.diagnostic")
-    theirs = getattr(diagnostic, "pesaran_timmermann", None)
-    if theirs is None:
-        pytest.skip("statsmodels before 0.15")
-    actual = random.normal(0.1, 1, 120)
-    forecast = 0.8 * actual + random.normal(size=120)
-    expected = theirs(actual, forecast, alternative="larger")
-    got = significance.pesaran_timmermann(actual, forecast)
-    np.testing.assert_allclose(got, (expected[0], expected[1]), rtol=1e-6)
-    assert got.p_value < 0.05
-
-
-def test_a_forecast_that_repeats_yesterday_is_an_echo(random):
-    prices = np.cumsum(random.normal(size=300))
-    actual, latest = prices[1:], prices[:-1]
-    right, repeated = significance.echo(actual, latest, latest)
-    assert repeated == pytest.approx(1) and right < repeated
-    right, repeated = significance.echo(actual, actual + 0.01 * random.normal(size=299), latest)
-    assert right > repeated
-    assert np.isnan(significance.echo(actual, np.ones(299), latest)).all()

@@ -106,19 +106,14 @@ def test_a_step_of_two_leaves_no_overlap_two_steps_ahead(frame, panel):
     assert every["statistic"].tolist() == pytest.approx([expected.statistic])
 
 
-def test_one_step_ahead_value_at_risk_direction_and_echo_are_tested(made, frame):
+def test_one_step_ahead_value_at_risk_is_tested(made, frame):
     first = frame[frame["unique_id"] == "a"].groupby("cutoff").nth(0)
     rows = made.tests[(made.tests["unique_id"] == "a") & (made.tests["model"] == "M")]
     rows = rows.set_index("test")
-    assert set(rows.index) == {"kupiec-0.05", "christoffersen-0.05", "direction", "echo"}
+    assert set(rows.index) == {"kupiec-0.05", "christoffersen-0.05"}
     exceeded = (first["y"] < first["M-lo-90"]).to_numpy()
     assert rows.loc["kupiec-0.05", "value"] == exceeded.mean()
     assert rows.loc["kupiec-0.05", "p_value"] == significance.kupiec(exceeded, 0.05).p_value
-    hits = (first["y"] > first["latest"]) == (first["M"] > first["latest"])
-    assert rows.loc["direction", "value"] == hits.mean()
-    with_actual = np.corrcoef(first["M"], first["y"])[0, 1]
-    with_latest = np.corrcoef(first["M"], first["latest"])[0, 1]
-    assert rows.loc["echo", "value"] == pytest.approx(with_latest - with_actual)
 
 
 def test_where_a_model_has_no_forecast_there_is_no_test(frame, panel):
@@ -126,7 +121,6 @@ def test_where_a_model_has_no_forecast_there_is_no_test(frame, panel):
     tests = Tables.of_batch(holes, panel, "M", 1).tests
     tests = tests[(tests["unique_id"] == "a") & (tests["horizon"] == 1)].set_index("test")
     assert tests["value"].isna()["mae_against"]
-    assert "M" not in tests.loc[["direction"], "model"].to_list()
 
 
 def test_daily_losses_are_in_units_of_the_naives_over_all_series_and_horizons(made, frame, panel):

@@ -49,7 +49,7 @@ def test_series_that_cannot_be_compared_do_not_count(tmp_path):
 
 
 def test_other_tests_and_horizons_are_no_comparison(tmp_path):
-    tests = pd.concat([outcomes("direction", 1, Naive=[1] * 4), outcomes(horizon=2, Naive=OURS)])
+    tests = pd.concat([outcomes("kupiec-0.05", 1, Naive=[1] * 4), outcomes(horizon=2, Naive=OURS)])
     assert comparison(evaluation(tmp_path, scores_of(LSTM=OURS), tests), 1).empty
 
 

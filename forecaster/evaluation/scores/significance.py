@@ -1,4 +1,4 @@
-"""Tests on the forecasts of one series: differences in loss, coverage, direction.
+"""Tests on the forecasts of one series: differences in loss, and coverage.
 
 Where a test is impossible (too few forecasts, or nothing varies), its p-value is NaN.
 """
@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 # scipy.stats would take a second to import
-from scipy.special import chdtrc, ndtr, stdtr, xlog1py, xlogy
+from scipy.special import chdtrc, stdtr, xlog1py, xlogy
 
 FEWEST = 20
 """The fewest forecasts that give a meaningful p-value."""
@@ -136,40 +136,6 @@ def christoffersen(exceeded: np.ndarray) -> Tested:
     )
     statistic = max(0.0, 2 * (apart - _log_likelihood(n01 + n11, n00 + n10, together)))
     return Tested(statistic, float(chdtrc(1, statistic)))
-
-
-def pesaran_timmermann(actual: np.ndarray, forecast: np.ndarray) -> Tested:
-    """Test whether forecast changes have the right sign more often than by chance, one-sided.
-
-    Pesaran & Timmermann (1992), Journal of Business & Economic Statistics 10; as in statsmodels,
-    without the variance's term of order 1 / n^2.
-    """
-    up, said = np.asarray(actual) > 0, np.asarray(forecast) > 0
-    count = len(up)
-    if count < FEWEST:
-        return _IMPOSSIBLE
-    hit, p, q = (up == said).mean(), up.mean(), said.mean()
-    expected = p * q + (1 - p) * (1 - q)
-    variance = expected * (1 - expected) / count
-    of_expected = ((2 * p - 1) ** 2 * q * (1 - q) + (2 * q - 1) ** 2 * p * (1 - p)) / count
-    if variance - of_expected <= 1e-15:
-        return _IMPOSSIBLE
-    statistic = float((hit - expected) / np.sqrt(variance - of_expected))
-    return Tested(statistic, float(ndtr(-statistic)))
-
-
-def echo(actual: np.ndarray, forecast: np.ndarray, latest: np.ndarray) -> tuple[float, float]:
-    """Return the correlation of forecasts with actual values, and with the latest known values.
-
-    If the second is higher, the forecast mostly repeats the latest value.
-    """
-    actual, forecast, latest = (np.asarray(part, float) for part in (actual, forecast, latest))
-    if len(actual) < 3 or not (forecast.std() > 0 and actual.std() > 0 and latest.std() > 0):
-        return np.nan, np.nan
-    return (
-        float(np.corrcoef(forecast, actual)[0, 1]),
-        float(np.corrcoef(forecast, latest)[0, 1]),
-    )
 
 
 def _log_likelihood(hits: int, misses: int, probability: float) -> float:

@@ -144,7 +144,7 @@ def series_tests(
     """Yield all tests of every series.
 
     They test ``model`` against the others by absolute error and CRPS, at each horizon and over all
-    horizons; and value at risk and direction of every model, one step ahead.
+    horizons; and the value at risk of every model, one step ahead.
     """
     quantiles = {
         name: quantile_columns(frame, name) for name in dict.fromkeys(m for _, m in losses)
@@ -200,15 +200,13 @@ def _comparisons(
 def _tests_of_one_step(
     series: str, frame: pd.DataFrame, quantiles: Mapping[str, Mapping[float, str]]
 ) -> Iterator[SeriesTest]:
-    """Test value at risk and direction of every model on one series, one step ahead."""
+    """Test the value at risk of every model on one series, one step ahead."""
     for model, columns in quantiles.items():
         for probability in VALUE_AT_RISK:
             if probability in columns and np.isfinite(frame[columns[probability]]).all():
                 bound = frame[columns[probability]].to_numpy()
                 exceeded = frame["y"].to_numpy() < bound
                 yield from _value_at_risk(series, model, exceeded, probability)
-        if np.isfinite(frame[model].to_numpy(float)).all():
-            yield from _direction(series, model, frame)
 
 
 def _value_at_risk(
@@ -219,13 +217,3 @@ def _value_at_risk(
     yield SeriesTest(series, 1, f"kupiec-{label}", model, share, *kupiec)
     clusters = significance.christoffersen(exceeded)
     yield SeriesTest(series, 1, f"christoffersen-{label}", model, share, *clusters)
-
-
-def _direction(series: str, model: str, frame: pd.DataFrame) -> Iterator[SeriesTest]:
-    y, latest = frame["y"].to_numpy(), frame[LATEST].to_numpy()
-    forecast = frame[model].to_numpy(float)
-    direction = significance.pesaran_timmermann(y - latest, forecast - latest)
-    hits = float(((y > latest) == (forecast > latest)).mean())
-    yield SeriesTest(series, 1, "direction", model, hits, *direction)
-    with_actual, with_latest = significance.echo(y, forecast, latest)
-    yield SeriesTest(series, 1, "echo", model, with_latest - with_actual)
