@@ -223,7 +223,7 @@ def test_what_is_read_of_a_model_and_how_it_is_written(model, tmp_path, given):
     [
         ("n_windows", 0), ("n_windows", "x"), ("step_size", 0), ("baselines", "naive"),
         ("baselines", None), ("seed", 2.5), ("torch_sample", None), ("torch_sample", 0),
-        ("membership", True), ("cache", 1), ("groups", {"AAA": "a"}), ("groups", SERIES),
+        ("membership", True), ("groups", {"AAA": "a"}), ("groups", SERIES),
     ],
 )  # fmt: skip
 def test_options_of_an_evaluation_are_checked_where_they_are_made(name, given):

@@ -18,7 +18,6 @@ from forecaster.evaluation import (
     Provenance,
     check_folder,
 )
-from forecaster.evaluation.baselines import check_available, check_torch
 from forecaster.files import as_text, atomic, from_text
 from forecaster.forecasting import check_auxiliary
 from forecaster.home import Home
@@ -117,11 +116,7 @@ def evaluate_from_home(
 def _check(data: DataRequest, config: Config, options: BacktestOptions, memory: int | None) -> None:
     """Raise UsageError for options that cannot work, before anything is fetched."""
     check_flags(data.mask)
-    check_available([name for name in options.baselines if name != "torch"], config.model)
-    if options.with_torch:
-        check_torch(config, refit=options.refit)
-    if options.membership is not None and options.ends == "own":
-        raise UsageError("dates of membership need common cutoffs; leave out ends = own")
+    options.check(config)
     check_guarded("an evaluation")
     check_memory(data, memory, "an evaluation")
     if data.learn_from is not None:

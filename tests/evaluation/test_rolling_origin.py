@@ -12,7 +12,7 @@ from forecaster.errors import DataError, ForecasterWarning, UsageError
 from forecaster.evaluation import BacktestOptions, Origins, cutoffs_of, evaluate_to_folder
 from forecaster.evaluation.backtest.verdict import caveats
 from forecaster.evaluation.origins.cutoffs import groups_of
-from forecaster.evaluation.origins.rolling_origin import FrameWriter, write_frames
+from forecaster.evaluation.origins.rolling_origin import write_frames, write_tables
 from tests.slow import slow
 
 DAYS = pd.bdate_range("2024-01-01", periods=10)
@@ -90,8 +90,7 @@ def test_nothing_is_left_of_a_file_that_was_not_finished(tmp_path):
 
 
 def test_without_a_frame_there_is_no_file(tmp_path):
-    with FrameWriter(tmp_path / "none.parquet"):
-        pass
+    write_tables(tmp_path / "none.parquet", [])
     assert not list(tmp_path.iterdir())
 
 

@@ -8,18 +8,13 @@ from pathlib import Path
 
 from forecaster import swarm
 from forecaster.config import Config, checked_config
-from forecaster.errors import UsageError, check_callable, check_flag, check_type
+from forecaster.errors import check_callable, check_flag, check_type
 from forecaster.evaluation.backtest.forecasters import Forecasters, by_torch, torch_sample
 from forecaster.evaluation.backtest.options import LEVELS, BacktestCallbacks, BacktestOptions
 from forecaster.evaluation.backtest.parts import join_parts, measure_part, summary_of_parts
 from forecaster.evaluation.backtest.result import Evaluation, check_folder
-from forecaster.evaluation.backtest.summary import Provenance, Summary
-from forecaster.evaluation.baselines import (
-    Runner,
-    check_available,
-    check_columns,
-    check_torch,
-)
+from forecaster.evaluation.backtest.summary import Provenance
+from forecaster.evaluation.baselines import Runner, check_columns
 from forecaster.evaluation.origins.cutoffs import cutoffs_of, settled_at, usual_windows
 from forecaster.evaluation.origins.rolling_origin import RollingOrigin
 from forecaster.files import atomic
@@ -58,20 +53,29 @@ def evaluate_to_folder(
     options = BacktestOptions() if options is None else options
     callbacks = BacktestCallbacks() if callbacks is None else callbacks
     provenance = Provenance() if provenance is None else provenance
-    _check_types(panel, options, provenance, callbacks)
+    for name, value, kind in (
+        ("panel", panel, Panel), ("options", options, BacktestOptions),
+        ("provenance", provenance, Provenance), ("callbacks", callbacks, BacktestCallbacks),
+    ):  # fmt: skip
+        check_type(name, value, kind, f"a {kind.__name__}")
     check_training(options.seed, executor=executor)
     check_callable("finish", finish)
     check_flag("overwrite", overwrite)
     config, folder = checked_config(config), as_folder(folder).resolve()
     check_folder(folder, overwrite=overwrite)
-    _check_options(options, panel, config)
+    options.check(config)
+    check_columns(options.runner_names, panel.channels)
+    groups = options.groups.of(panel.ids) if options.groups else {}
     config, panel, own, windows = _settled(config, panel, options)
     networks = RollingOrigin.fit(
         panel, config, windows, options.step_size, refit=options.refit, level=LEVELS,
         seed=options.seed, executor=executor, on_progress=callbacks.training,
     )  # fmt: skip
     known = panel.until(panel.times[networks.cutoffs[0]])
-    torch = _trained_by_torch(networks, known, options, callbacks, executor)
+    torch: tuple[RollingOrigin | None, dict[str, str]] = None, {}
+    if options.with_torch:
+        sample = torch_sample(networks.parts[0][0].ids, options.torch_sample)
+        torch = by_torch(networks, known.only(sample), options.seed, callbacks.torch, executor)
     fitting = time.perf_counter() - began
     runner = Runner(
         options.runner_names, config.horizon, LEVELS, known,
@@ -83,7 +87,16 @@ def evaluate_to_folder(
             part, Forecasters(networks, runner, *torch), options,
             default_season(known.frequency), own, on_forecast=callbacks.forecast,
         )  # fmt: skip
-        summary = _summary_of_all(measured, networks, options, provenance, began, fitting)
+        seconds = dataclasses.replace(
+            measured.seconds,
+            training=sum(model.provenance["training_seconds"] for model, _ in networks.parts),
+            fitting=round(fitting, 2),
+            all=round(time.perf_counter() - began, 2),
+        )
+        groups = {name: groups[name] for name in networks.panel.ids if name in groups}
+        summary = summary_of_parts(
+            [measured], seconds=seconds, provenance=provenance.stamped(), groups=groups
+        )
         join_parts([part], temporary, summary)
         shutil.rmtree(part)
         evaluation = Evaluation.read(temporary)
@@ -92,33 +105,13 @@ def evaluate_to_folder(
     return dataclasses.replace(evaluation, folder=folder)
 
 
-def _check_types(
-    panel: Panel, options: BacktestOptions, provenance: Provenance, callbacks: BacktestCallbacks
-) -> None:
-    """Raise UsageError for an argument of another type."""
-    for name, value, kind in (
-        ("panel", panel, Panel), ("options", options, BacktestOptions),
-        ("provenance", provenance, Provenance), ("callbacks", callbacks, BacktestCallbacks),
-    ):  # fmt: skip
-        check_type(name, value, kind, f"a {kind.__name__}")
-
-
-def _check_options(options: BacktestOptions, panel: Panel, config: Config) -> None:
-    """Raise UsageError for models that are not available here, and for groups of other series."""
-    check_available(options.runner_names, config.model)
-    check_columns(options.runner_names, panel.channels)
-    if options.with_torch:
-        check_torch(config, refit=options.refit)
-    if options.groups:
-        options.groups.of(panel.ids)
-
-
 def _settled(
     config: Config, panel: Panel, options: BacktestOptions
 ) -> tuple[Config, Panel, OwnEnds | None, int]:
     """Return the settings, the panel and its ends as they are evaluated, and the windows."""
     config, panel = with_declared(config, panel)
-    panel, own = _aligned(panel, options)
+    ends = "common" if options.membership is not None else options.ends
+    panel, own = aligned_if(ends, panel)
     rows = panel.mask.sum(1)
     windows = options.n_windows or usual_windows(
         rows, len(panel.times), panel.target,
@@ -126,56 +119,3 @@ def _settled(
     )  # fmt: skip
     cutoffs = cutoffs_of(panel, config.horizon, windows, options.step_size)
     return *settled_at(config, panel, cutoffs, options.step_size), own, windows
-
-
-def _aligned(panel: Panel, options: BacktestOptions) -> tuple[Panel, OwnEnds | None]:
-    """Align the ends of the panel's series where the options say so."""
-    if options.membership is not None and options.ends == "own":
-        raise UsageError("dates of membership need common cutoffs; leave out ends = own")
-    return aligned_if("common" if options.membership is not None else options.ends, panel)
-
-
-def _trained_by_torch(
-    networks: RollingOrigin,
-    known: Panel,
-    options: BacktestOptions,
-    callbacks: BacktestCallbacks,
-    executor: swarm.Executor | None,
-) -> tuple[RollingOrigin | None, dict[str, str]]:
-    """Let PyTorch train networks of a sample of series if the options ask for them.
-
-    Returns the networks, and the series on which PyTorch failed, with the reason.
-    """
-    if not options.with_torch:
-        return None, {}
-    ids = torch_sample(networks.parts[0][0].ids, options.torch_sample)
-    return by_torch(networks, known.only(ids), options.seed, callbacks.torch, executor)
-
-
-def _summary_of_all(
-    measured: Summary,
-    networks: RollingOrigin,
-    options: BacktestOptions,
-    provenance: Provenance,
-    began: float,
-    fitting: float,
-) -> Summary:
-    """Return the summary of an evaluation whose series were all measured as one part.
-
-    - ``measured``: the summary of the part
-    - ``began``: when the evaluation began; ``fitting``: seconds until all networks were trained
-
-    Raises DataError if there is no forecast.
-    """
-    seconds = dataclasses.replace(
-        measured.seconds,
-        training=sum(model.provenance["training_seconds"] for model, _ in networks.parts),
-        fitting=round(fitting, 2),
-        all=round(time.perf_counter() - began, 2),
-    )
-    return summary_of_parts(
-        [measured],
-        seconds=seconds,
-        provenance=provenance.stamped(),
-        groups=options.groups.of(networks.panel.ids) if options.groups else {},
-    )

@@ -32,10 +32,7 @@ def relative(evaluation: Evaluation, score: str, horizon: int = ALL) -> pd.DataF
 
     The table has a row per series and a column per model.
     """
-    check_score(evaluation, score, horizon)
-    table = _by_horizon(evaluation, score, horizon)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return _mean(table.div(table[NAIVE], axis=0), evaluation)
+    return _relative(evaluation, score, NAIVE, horizon)
 
 
 def in_volatility(evaluation: Evaluation, score: str, horizon: int = ALL) -> pd.DataFrame:
@@ -77,11 +74,7 @@ def volatility(evaluation: Evaluation) -> pd.Series:
 
 def ratios(evaluation: Evaluation, score: str, other: str, horizon: int = ALL) -> pd.Series:
     """Return our score of each series relative to another model's, at the same horizons."""
-    check_score(evaluation, score, horizon)
-    table = _by_horizon(evaluation, score, horizon)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = table[[evaluation.model]].div(table[other], axis=0)
-    return _mean(ratio, evaluation)[evaluation.model]
+    return _relative(evaluation, score, other, horizon)[evaluation.model]
 
 
 def totals(evaluation: Evaluation, score: str, horizon: int = ALL) -> pd.DataFrame:
@@ -106,17 +99,14 @@ def together(
 
     ``ids``: only these series.
     """
-    check_score(evaluation, score, horizon)
-    if evaluation.summed:
-        table = totals(evaluation, score, horizon)
-    else:
-        table = _by_horizon(evaluation, score, horizon)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            table = _mean(table.div(table[other], axis=0), evaluation)
+    summed = evaluation.summed
+    table = (
+        totals(evaluation, score, horizon)
+        if summed
+        else _relative(evaluation, score, other, horizon)
+    )
     table = table if ids is None else table.loc[list(ids)]
-    if not evaluation.summed:
-        return Together(table.mean(), table.notna().sum())
-    return ratios_of_sums(table, other)
+    return ratios_of_sums(table, other) if summed else Together(table.mean(), table.notna().sum())
 
 
 def ratios_of_sums(table: pd.DataFrame, other: str = NAIVE) -> Together:
@@ -155,6 +145,14 @@ def tests_at(evaluation: Evaluation, horizon: int) -> pd.DataFrame:
     """Return the tests of our model against the others at a horizon."""
     tests = evaluation.tests
     return tests[tests["test"].str.endswith("_against") & (tests["horizon"] == horizon)]
+
+
+def _relative(evaluation: Evaluation, score: str, other: str, horizon: int) -> pd.DataFrame:
+    """Return a score relative to that of ``other`` at the same horizon, by series and model."""
+    check_score(evaluation, score, horizon)
+    table = _by_horizon(evaluation, score, horizon)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return _mean(table.div(table[other], axis=0), evaluation)
 
 
 def _by_horizon(evaluation: Evaluation, score: str, horizon: int) -> pd.DataFrame:

@@ -4,7 +4,9 @@ import dataclasses
 from collections.abc import Callable
 
 from forecaster import swarm
-from forecaster.errors import check_names, check_seed, check_type, check_whole
+from forecaster.config import Config
+from forecaster.errors import UsageError, check_names, check_seed, check_type, check_whole
+from forecaster.evaluation.baselines import check_available, check_torch
 from forecaster.ingest import Groups, Membership
 
 LEVELS = (10, 20, 30, 40, 50, 60, 70, 80, 90, 95)
@@ -28,7 +30,7 @@ class BacktestOptions:
     - ``ends``: as for :func:`forecaster.cross_validation`
     - ``groups``: groups of series, such as sectors, that the report summarises
 
-    Raises UsageError for a value of another type.
+    Raises UsageError for a value of another type, and for own ends beside a membership.
     """
 
     n_windows: int | None = None
@@ -51,6 +53,14 @@ class BacktestOptions:
         expected = "a forecaster.ingest.Membership or None"
         check_type("membership", self.membership, Membership | None, expected)
         check_type("groups", self.groups, Groups | None, "a forecaster.ingest.Groups or None")
+        if self.membership is not None and self.ends == "own":
+            raise UsageError("dates of membership need common cutoffs; leave out ends = own")
+
+    def check(self, config: Config) -> None:
+        """Raise UsageError for models that are not available here, or not beside these settings."""
+        check_available(self.runner_names, config.model)
+        if self.with_torch:
+            check_torch(config, refit=self.refit)
 
     @property
     def with_torch(self) -> bool:

@@ -6,7 +6,6 @@ that they add up to the same bits in any number of parts.
 """
 
 import dataclasses
-import itertools
 import os
 import shutil
 import time
@@ -28,9 +27,10 @@ from forecaster.evaluation.backtest.result import (
     SUMMARY,
     TESTS,
     Evaluation,
+    stored_schema,
 )
 from forecaster.evaluation.backtest.summary import Provenance, Seconds, Summary
-from forecaster.evaluation.origins.rolling_origin import FrameWriter, RollingOrigin
+from forecaster.evaluation.origins.rolling_origin import RollingOrigin, write_tables
 from forecaster.evaluation.scores import significance
 from forecaster.evaluation.scores.tables import TOGETHER, Tables, added, means_of_sums
 from forecaster.files import atomic, open_for_arrow, parquet_groups, read_parquet_file
@@ -71,9 +71,9 @@ def measure_part(
     """
     began = time.perf_counter()
     with atomic.write_folder(folder, replace=True) as temporary:
-        batches = _forecast(
-            temporary / FORECASTS, forecasters, options, season, own, on_forecast=on_forecast
-        )
+        batches = list[Tables]()
+        made = _forecast(batches, forecasters, options, season, own, on_forecast)
+        write_tables(temporary / FORECASTS, made)
         tables = side_by_side(batches) if batches else _NO_TABLES
         summary = _summarise(
             forecasters, options, tables, time.perf_counter() - began, own_ends=own is not None
@@ -91,40 +91,33 @@ def read_part(folder: Path, key: str) -> Summary | None:
 
 
 def _forecast(
-    path: Path,
+    batches: list[Tables],
     forecasters: Forecasters,
     options: BacktestOptions,
     season: int,
     own: OwnEnds | None,
-    *,
     on_forecast: Callable[[int, int], None] | None,
-) -> list[Tables]:
-    """Forecast series batch by batch into a Parquet file; return the tables of each batch."""
-    batches, done, total = list[Tables](), 0, len(forecasters.networks.panel.ids)
-    whole, step = forecasters.networks.panel, options.step_size
-    first = whole.times[forecasters.networks.cutoffs[0]]
-    number = number_type(whole)
-    with FrameWriter(path) as writer:
-        for every in forecasters.forecasts():
-            forecasts, panel = every.of_members(options.membership), every.origins.panel
-            done += len(panel.ids)
-            if forecasts.frame.empty:
-                continue
-            batches.append(
-                Tables.of_batch(
-                    forecasts.frame,
-                    panel,
-                    forecasters.model,
-                    step,
-                    first_cutoff=first,
-                    season=season,
-                )
+) -> Iterator["pa.Table"]:
+    """Yield the forecasts of series batch by batch; add the tables of each batch to ``batches``."""
+    import pyarrow as pa
+
+    whole, done = forecasters.networks.panel, 0
+    first, number = whole.times[forecasters.networks.cutoffs[0]], number_type(whole)
+    for every in forecasters.forecasts():
+        forecasts, panel = every.of_members(options.membership), every.origins.panel
+        done += len(panel.ids)
+        if forecasts.frame.empty:
+            continue
+        batches.append(
+            Tables.of_batch(
+                forecasts.frame, panel, forecasters.model, options.step_size, first, season
             )
-            if on_forecast:
-                on_forecast(done, total)
-            stored = forecasts.to_store(number)
-            writer.write(stored if own is None else own.restored(stored))
-    return batches
+        )
+        if on_forecast:
+            on_forecast(done, len(whole.ids))
+        stored = forecasts.to_store(number)
+        stored = stored if own is None else own.restored(stored)
+        yield pa.Table.from_pandas(stored, preserve_index=False)
 
 
 def side_by_side(batches: Sequence[Tables]) -> Tables:
@@ -259,13 +252,18 @@ def join_parts(parts: Sequence[Path], folder: Path, summary: Summary) -> None:
     One part is in memory at a time, beside a p-value for each test. ``parts``: in order, those with
     a forecast.
     """
+    import pyarrow as pa
+
     if len(parts) == 1:
         for name in (FORECASTS, SCORES):
             _link(parts[0] / name, folder / name)
     else:
-        _write_tables(folder / FORECASTS, _row_groups(parts), _widest_schema(parts))
-        _write_tables(folder / SCORES, (read_parquet_file(part / SCORES) for part in parts))
-    _write_tables(folder / TESTS, _adjusted(parts))
+        groups = (group for part in parts for group in parquet_groups(part / FORECASTS))
+        schemas = [stored_schema(part / FORECASTS) for part in parts]
+        widest = max(schemas, key=lambda schema: schema.types.count(pa.float64()))
+        write_tables(folder / FORECASTS, groups, widest)  # float64 if one has it: `number_type`
+        write_tables(folder / SCORES, (read_parquet_file(part / SCORES) for part in parts))
+    write_tables(folder / TESTS, _adjusted(parts))
     sums: pd.DataFrame | None = None
     for part in parts:
         for _, batch in read_parquet_file(part / DAILY).to_pandas().groupby("batch", sort=False):
@@ -308,39 +306,3 @@ def _adjusted(parts: Sequence[Path]) -> Iterator["pa.Table"]:
             column[rows] = whole[key][begin : used[key]]
         frame = table.to_pandas().assign(p_adjusted=column)
         yield pa.Table.from_pandas(frame, preserve_index=False)
-
-
-def _row_groups(parts: Sequence[Path]) -> Iterator["pa.Table"]:
-    for part in parts:
-        yield from parquet_groups(part / FORECASTS)
-
-
-def _widest_schema(parts: Sequence[Path]) -> "pa.Schema":
-    """Return the forecasts' schema of the parts: float64 if one has it, see `number_type`."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    schemas: list[pa.Schema] = []
-    for part in parts:
-        with open_for_arrow(part / FORECASTS) as file:
-            schemas.append(pq.read_schema(file))
-    return max(schemas, key=lambda schema: schema.types.count(pa.float64()))
-
-
-def _write_tables(
-    path: Path, tables: Iterator["pa.Table"], schema: "pa.Schema | None" = None
-) -> None:
-    """Write tables of the same columns into one Parquet file.
-
-    ``schema``: the schema of the file; None: the schema of the first table
-    """
-    import pyarrow.parquet as pq
-
-    first = next(tables)
-    schema = schema or first.schema
-    with (
-        open_for_arrow(path, "wb") as file,
-        pq.ParquetWriter(file, schema, compression="zstd") as writer,
-    ):
-        for table in itertools.chain([first], tables):
-            writer.write_table(table.cast(schema))

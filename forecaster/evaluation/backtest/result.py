@@ -5,6 +5,7 @@ import dataclasses
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -30,6 +31,9 @@ from forecaster.evaluation.scores.tables import ALL
 from forecaster.files import open_for_arrow, parquet_groups, read_parquet_file
 from forecaster.forecasting import KEYS
 from forecaster.showing import as_html, as_text, names_in_short
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 FORECASTS = "forecasts.parquet"
 SCORES, TESTS, DAILY, SUMMARY = (
@@ -164,7 +168,7 @@ class Evaluation:
     def columns(self) -> list[str]:
         """The columns of the stored forecasts."""
         with self._read_forecasts():
-            return _names(self.folder / FORECASTS)
+            return stored_schema(self.folder / FORECASTS).names
 
     def batches(self, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
         """Yield what :meth:`forecasts` returns, some series at a time, to save memory."""
@@ -241,18 +245,18 @@ def _rows(path: Path) -> int:
         return pq.read_metadata(file).num_rows
 
 
-def _names(path: Path) -> list[str]:
-    """Return the columns of a file."""
+def stored_schema(path: Path) -> "pa.Schema":
+    """Return the columns of a file, and their types."""
     import pyarrow.parquet as pq
 
     with open_for_arrow(path) as file:
-        return pq.read_schema(file).names
+        return pq.read_schema(file)
 
 
 def _quoted_columns(path: Path) -> list[str]:
     """Return the columns of scores that sentences quote."""
     kept = {"unique_id", "horizon", "model", "mae", "crps", DRIFTLESS, "rmse"}
-    return [name for name in _names(path) if name in kept or name in _QUOTED]
+    return [name for name in stored_schema(path).names if name in kept or name in _QUOTED]
 
 
 def _read(path: Path, columns: list[str] | None = None) -> pd.DataFrame:

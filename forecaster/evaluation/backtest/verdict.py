@@ -178,46 +178,34 @@ def strongest(evaluation: Evaluation) -> str | None:
 
 
 def _comparisons(evaluation: Evaluation, horizon: int) -> Iterator[Comparison]:
-    tests = tests_at(evaluation, horizon)
-    known = set(evaluation.scores["model"])
-    for (test, model), rows in tests.groupby(["test", "model"], sort=False):
-        score, rows = str(test).removesuffix("_against"), rows[np.isfinite(rows["value"])]
+    known, ours = set(evaluation.scores["model"]), evaluation.model
+    for (test, name), rows in tests_at(evaluation, horizon).groupby(["test", "model"], sort=False):
+        score, model = str(test).removesuffix("_against"), str(name)
+        rows = rows[np.isfinite(rows["value"])]
         if rows.empty or model not in known:
             continue  # it failed on all series
         moved = np.nan
         if score == "crps" and DRIFTLESS in evaluation.scores:
-            moved = float(ratios(evaluation, DRIFTLESS, str(model), horizon).mean())
-        yield _compared(evaluation, score, str(model), horizon, rows, moved)
-
-
-def _compared(
-    evaluation: Evaluation,
-    score: str,
-    model: str,
-    horizon: int,
-    tests: pd.DataFrame,
-    driftless: float,
-) -> Comparison:
-    significant = tests["p_adjusted"] < ALPHA
-    sums = totals(evaluation, score, horizon).reindex(tests["unique_id"])
-    ours, others = sums[evaluation.model], sums[model]
-    ratio = ratios(evaluation, score, model, horizon)
-    whole = together(evaluation, score, model, horizon)
-    return Comparison(
-        score=score,
-        model=model,
-        series=len(tests),
-        ratio=float(whole.ratio[evaluation.model]),
-        median_ratio=float(ratio.median()),
-        better=(ours < others).mean() if evaluation.summed else tests["value"].mean(),
-        significantly_better=(significant & (tests["value"] == 1)).mean(),
-        significantly_worse=(significant & (tests["value"] == 0)).mean(),
-        known=tests["p_value"].notna().mean(),
-        driftless=driftless,
-        compared=int(whole.series[evaluation.model]),
-        equal=float((ours == others).mean()),
-        summed=evaluation.summed,
-    )
+            moved = float(ratios(evaluation, DRIFTLESS, model, horizon).mean())
+        significant = rows["p_adjusted"] < ALPHA
+        sums = totals(evaluation, score, horizon).reindex(rows["unique_id"])
+        whole = together(evaluation, score, model, horizon)
+        better = (sums[ours] < sums[model]).mean() if evaluation.summed else rows["value"].mean()
+        yield Comparison(
+            score=score,
+            model=model,
+            series=len(rows),
+            ratio=float(whole.ratio[ours]),
+            median_ratio=float(ratios(evaluation, score, model, horizon).median()),
+            better=better,
+            significantly_better=(significant & (rows["value"] == 1)).mean(),
+            significantly_worse=(significant & (rows["value"] == 0)).mean(),
+            known=rows["p_value"].notna().mean(),
+            driftless=moved,
+            compared=int(whole.series[ours]),
+            equal=float((sums[ours] == sums[model]).mean()),
+            summed=evaluation.summed,
+        )
 
 
 def _compared_with(evaluation: Evaluation, score: str, model: str) -> Comparison | None:

@@ -43,7 +43,7 @@ from forecaster.series import Histories, OwnEnds, Panel, aligned_if, check_marke
 from forecaster.skipped import Kind, Skipped
 
 if TYPE_CHECKING:
-    import pyarrow.parquet as pq
+    import pyarrow as pa
 
 NAIVE = "Naive"
 AT_ONCE = 64
@@ -471,42 +471,31 @@ def cross_validation_to_parquet(
     return path
 
 
-class FrameWriter:
-    """Writes frames of the same columns one after another into one Parquet file."""
-
-    def __init__(self, path: Path):
-        self._path = path
-        self._open = contextlib.ExitStack()
-        self._writer: pq.ParquetWriter | None = None
-
-    def __enter__(self) -> "FrameWriter":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._open.close()
-
-    def write(self, frame: pd.DataFrame) -> None:
-        """Append a frame; the first one sets the columns."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        table = pa.Table.from_pandas(frame, preserve_index=False)
-        if self._writer is None:
-            file = self._open.enter_context(open_for_arrow(self._path, "wb"))
-            writer = pq.ParquetWriter(file, table.schema, compression="zstd")
-            self._writer = self._open.enter_context(writer)
-        self._writer.write_table(table)
-
-
 def write_frames(path: Path, frames: Iterable[pd.DataFrame]) -> None:
     """Write frames of the same columns into one Parquet file, whole or not at all."""
+    import pyarrow as pa
 
-    def write(temporary: Path) -> None:
-        with FrameWriter(temporary) as writer:
-            for frame in frames:
-                writer.write(frame)
+    tables = (pa.Table.from_pandas(frame, preserve_index=False) for frame in frames)
+    atomic.write_file(path, lambda temporary: write_tables(temporary, tables))
 
-    atomic.write_file(path, write)
+
+def write_tables(
+    path: Path, tables: Iterable["pa.Table"], schema: "pa.Schema | None" = None
+) -> None:
+    """Write tables of the same columns into one Parquet file; no file where there is no table.
+
+    ``schema``: the schema of the file; None: the schema of the first table
+    """
+    import pyarrow.parquet as pq
+
+    with contextlib.ExitStack() as opened:
+        writer: pq.ParquetWriter | None = None
+        for table in tables:
+            if writer is None:
+                schema = schema or table.schema
+                file = opened.enter_context(open_for_arrow(path, "wb"))
+                writer = opened.enter_context(pq.ParquetWriter(file, schema, compression="zstd"))
+            writer.write_table(table.cast(schema))
 
 
 def _beside_peers_of(model: Model, panel: Panel) -> Panel:
