@@ -27,7 +27,6 @@ from forecaster.series.calendar.rules import (
 from forecaster.series.calendar.times import Time, show_time
 
 _DAY, _WEEK = pd.Timedelta(days=1), 7 * 86_400
-_MOST_STEP = 2**63 - 1
 _RARE = 0.02  # largest share of the holidays that have a row, in a series that keeps holidays
 # If a larger share than _SOME of the latest rows is on weekends, all days are sessions.
 _LATELY, _SOME = 60, 0.1
@@ -69,18 +68,6 @@ class Frequency:
     hours: Hours | None = None
     day: int = 0
     open: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        """Raise ValueError for numbers that no frequency has."""
-        least, most = (1, 91) if self.alias == "4-4-5" else (0, 31)
-        if not least <= self.day <= most or (self.alias == "dekads" and self.day not in (1, 10)):
-            raise ValueError(f"frequency: day: {self.day} is not one of {self.alias}")
-        if not 1 <= self.step <= _MOST_STEP:
-            raise ValueError(f"frequency: step: expected 1 to {_MOST_STEP}; got {self.step}")
-        slots = _WEEK // self.seconds if self.open and self.seconds else 0
-        increasing = tuple(sorted(set(self.open))) == self.open
-        if not increasing or not all(0 <= slot < slots for slot in self.open):
-            raise ValueError("frequency: open: expected increasing slots of a week")
 
     def after(self, last: Time, count: int) -> Shaped[np.ndarray, " later"]:
         """Return the next ``count`` times after ``last``, a date or a whole number.

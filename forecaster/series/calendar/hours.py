@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import reprlib
 from typing import cast
 
 import numpy as np
@@ -16,7 +15,6 @@ _LEAST_DAYS = 3
 _WITHIN = 0.99  # the least share of the times in the sessions
 _OPEN = 0.3  # the least share of the days whose first time is the usual first one
 _HOURS = 24  # of a day
-_DAY = 86_400  # seconds
 _SECOND, _NEVER = 10**9, np.iinfo(np.int64).min  # nanoseconds; NaT
 _LATEST = 2200  # a year; later days ahead may exceed datetime64[ns]
 _AHEAD, _FARTHEST = 10, 10_000  # days ahead that are searched at first, and at most
@@ -38,15 +36,6 @@ class Hours:
     step: int
     first: int
     closing: bool
-
-    def __post_init__(self) -> None:
-        """Raise ValueError for an unknown exchange, and for numbers beyond a day."""
-        if self.exchange not in EXCHANGES:
-            raise ValueError(f"hours: exchange {reprlib.repr(self.exchange)} is not known")
-        if not (1 <= self.step <= _DAY and 0 <= self.first <= _DAY):
-            raise ValueError(
-                f"hours: expected step and first in seconds of a day; got {self.step}, {self.first}"
-            )
 
     def between(self, first: pd.Timestamp, last: pd.Timestamp) -> Shaped[np.ndarray, " time"]:
         """Return all times in the sessions between two days, both included; datetime64[ns]."""

@@ -10,8 +10,9 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 
-from forecaster.series import Frequency
+from forecaster.series import EXCHANGES, Frequency
 
+_MOST_STEP, _DAY, _WEEK = 2**63 - 1, 86_400, 604_800  # the latter in seconds
 _WIDEST = 1e6  # spread of scores; no outcome lies further from its forecast
 
 
@@ -40,10 +41,26 @@ def names(fields: Mapping[str, Any], name: str) -> tuple[str, ...]:
 
 def frequency_of(fields: Mapping[str, Any]) -> Frequency:
     """Return the field ``frequency``, its alias checked by pandas."""
-    frequency = field(Frequency, fields, "frequency")
-    if frequency.alias not in ("step", "months", "4-4-5", "dekads"):
-        _ = frequency.offset
-    return frequency
+    made = field(Frequency, fields, "frequency")
+    days = {"4-4-5": range(1, 92), "dekads": (1, 10)}.get(made.alias, range(32))
+    slots = _WEEK // made.seconds if made.open and made.seconds else 0
+    increasing = tuple(sorted({*made.open})) == made.open
+    for name, sound, expected in (
+        ("step", 1 <= made.step <= _MOST_STEP, f"1 to {_MOST_STEP}"),
+        ("day", made.day in days, f"one of {days}"),
+        ("open", increasing and all(0 <= slot < slots for slot in made.open), "slots of a week"),
+    ):
+        if not sound:
+            got = reprlib.repr(getattr(made, name))
+            raise ValueError(f"frequency: {name}: expected {expected}; got {got}")
+    if (hours := made.hours) is not None:
+        if hours.exchange not in EXCHANGES:
+            raise ValueError(f"frequency: exchange {reprlib.repr(hours.exchange)} is not known")
+        if not (1 <= hours.step <= _DAY and 0 <= hours.first <= _DAY):
+            raise ValueError("frequency: hours: expected step and first in seconds of a day")
+    if made.alias not in ("step", "months", "4-4-5", "dekads"):
+        _ = made.offset
+    return made
 
 
 def above_zero(
