@@ -110,12 +110,8 @@ class Home:
         return self.unfinished / _stamped(_now(), model, name)
 
     def unfinished_fits(self) -> list[Path]:
-        """Return the folders of all unfinished fits, the oldest first.
-
-        Version 0.2 kept a single one, in ``unfinished`` itself.
-        """
-        below = _complete(self.unfinished, _REQUEST_FILE)
-        return [*([self.unfinished] if (self.unfinished / _REQUEST_FILE).exists() else []), *below]
+        """Return the folders of all unfinished fits, the oldest first."""
+        return _complete(self.unfinished, _REQUEST_FILE)
 
     def store(self, source: str) -> Path:
         """Return the folder of a source's price store."""

@@ -196,9 +196,9 @@ def test_commands_that_list_and_open_runs(sharded):
 def test_an_interrupted_fit_goes_on_at_the_first_shard_that_is_not_finished(
     data, tmp_path, monkeypatch
 ):
-    from forecaster.pipeline import side_by_side
+    from forecaster.pipeline import training
 
-    fit_part, trained = side_by_side.fit_part, []
+    fit_part, trained = training.fit_part, []
 
     def stopped(panel, *rest, **options):
         if len(trained) == 2:
@@ -207,22 +207,15 @@ def test_an_interrupted_fit_goes_on_at_the_first_shard_that_is_not_finished(
         return fit_part(panel, *rest, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(side_by_side, "fit_part", stopped)
+        patch.setattr(training, "fit_part", stopped)
         message = error(*fitting(data), "--home", tmp_path, code=130)
     assert "--resume" in message and len(trained) == 2
     told = run("status", "--home", tmp_path).stdout
     # Of the seven series one cannot be trained, which is not known before they are read.
     assert "2 of 4 shards" in " ".join(told.split()) and "none yet" not in told
-    first = next(tmp_path.glob("unfinished/*/shards/0000/part.json"))
-    was = first.read_text()
-    assert json.loads(was)["computed"] == swarm.arithmetic()
-    first.write_text(json.dumps({**json.loads(was), "computed": {"backend": "cpu", "kernel": "x"}}))
-    message = error("fit", "--resume", "--home", tmp_path, code=1)
-    assert "0000: this shard was computed with kernel x (now " in message
-    first.write_text(was)
     more = []
     monkeypatch.setattr(
-        side_by_side,
+        training,
         "fit_part",
         lambda panel, *a, **k: more.append(panel.ids) or fit_part(panel, *a, **k),
     )
@@ -277,7 +270,7 @@ def test_what_is_lost_with_its_workers_is_named_and_tried_again(data, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_more_lanes_the_more_series_are_trained_at_a_time(data, tmp_path, monkeypatch):
+def test_the_more_lanes_the_larger_the_shards(data, tmp_path, monkeypatch):
     began = swarm.fit
     seconds = []
     monkeypatch.setattr(swarm, "fit", lambda *a, **k: seconds.append(r := began(*a, **k)) or r)
@@ -287,7 +280,7 @@ def test_the_more_lanes_the_more_series_are_trained_at_a_time(data, tmp_path, mo
         done = run(*fitting(data), "--home", tmp_path)
     assert done.exit_code == 3 and cluster.begun == 2  # of four series and two
     run_folder = Home(tmp_path).latest_run()
-    assert len(list((run_folder / "shards").iterdir())) == 3
+    assert len(list((run_folder / "shards").iterdir())) == 2
     model = fc.load(run_folder)
     same_model(fc.load(Home(data / "whole").latest_run()), model)
     assert len(seconds) == 3  # of what all share, too
@@ -323,7 +316,7 @@ def test_what_is_lost_of_a_single_shard_is_tried_again_too(data, tmp_path, monke
 @pytest.mark.parametrize("shards", [1, 3])
 def test_what_was_trained_but_not_saved_is_not_trained_again(shards, data, tmp_path, monkeypatch):
     from forecaster.pipeline import fitting as pipeline
-    from forecaster.pipeline import side_by_side
+    from forecaster.pipeline import training
 
     if shards == 1:
         monkeypatch.setattr("forecaster.pipeline.memory.MOST_PER_SHARD", 99)
@@ -334,7 +327,7 @@ def test_what_was_trained_but_not_saved_is_not_trained_again(shards, data, tmp_p
     with monkeypatch.context() as patch:
         patch.setattr(pipeline, "save_shards", killed)
         assert "--resume" in error(*fitting(data), "--home", tmp_path, code=130)
-    monkeypatch.setattr(side_by_side, "fit_part", None)
+    monkeypatch.setattr(training, "fit_part", None)
     assert run("fit", "--resume", "--home", tmp_path).exit_code == 3
     folder = Home(tmp_path).latest_run()
     assert len(list(folder.glob("shards/*"))) == (0 if shards == 1 else shards)

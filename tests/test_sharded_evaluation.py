@@ -10,7 +10,7 @@ import pytest
 
 from forecaster.forecasting.fitting import pooled as sampling
 from forecaster.home import Home
-from forecaster.pipeline import measuring, side_by_side
+from forecaster.pipeline import measuring, training
 from tests.conftest import error, prices, run
 from tests.swarm.test_shards import Elsewhere
 
@@ -70,7 +70,7 @@ def same(one, other):
     for name in TABLES:
         first, second = (pd.read_parquet(folder / f"{name}.parquet") for folder in (one, other))
         pd.testing.assert_frame_equal(first, second, check_exact=True)
-    of_the_run = {"created", "seconds", "peak_memory_gb", "unfinished"}
+    of_the_run = {"created", "seconds", "peak_memory_gb"}
     said = [json.loads((folder / "summary.json").read_text()) for folder in (one, other)]
     assert {k: v for k, v in said[0].items() if k not in of_the_run} == {
         k: v for k, v in said[1].items() if k not in of_the_run
@@ -90,7 +90,7 @@ def test_an_evaluation_in_shards_has_the_bits_of_one_in_one_piece(data, tmp_path
 
 @pytest.mark.slow
 def test_what_is_finished_is_not_done_again(data, tmp_path, monkeypatch):
-    fit_part, measure_part, trained = side_by_side.fit_part, measuring.measure_part, []
+    fit_part, measure_part, trained = training.fit_part, measuring.measure_part, []
 
     def stop_training(panel, *rest, **options):
         if len(trained) == 2:
@@ -105,7 +105,7 @@ def test_what_is_finished_is_not_done_again(data, tmp_path, monkeypatch):
         return measure_part(folder, *rest, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(side_by_side, "fit_part", stop_training)
+        patch.setattr(training, "fit_part", stop_training)
         message = error(
             *evaluating(data), "--home", tmp_path, "--output", tmp_path / "out", code=130
         )
@@ -124,14 +124,14 @@ def test_what_is_finished_is_not_done_again(data, tmp_path, monkeypatch):
     )
     with monkeypatch.context() as patch:
         patch.setattr(
-            side_by_side,
+            training,
             "fit_part",
             lambda p, *a, **k: trained.append(p.ids) or fit_part(p, *a, **k),
         )
         patch.setattr(measuring, "measure_part", stop_measuring)
         error("evaluate", "--resume", "--home", tmp_path, code=130)
     assert trained == [("AAA", "BBB"), ("CCC", "DDD"), ("FFF", "GGG"), "measured-0000"]
-    monkeypatch.setattr(side_by_side, "fit_part", None)
+    monkeypatch.setattr(training, "fit_part", None)
     monkeypatch.setattr(
         measuring,
         "measure_part",
@@ -156,7 +156,7 @@ def test_an_evaluation_of_a_single_shard_is_resumed_too(data, tmp_path, monkeypa
             *evaluating(data), "--home", tmp_path, "--output", tmp_path / "out", code=130
         )
     assert "`forecaster evaluate --resume`" in message
-    monkeypatch.setattr(side_by_side, "fit_part", None)
+    monkeypatch.setattr(training, "fit_part", None)
     done = run("evaluate", "--resume", "--home", tmp_path)
     assert done.exit_code == 3, done.output
     same(data / "one", tmp_path / "out")
@@ -170,23 +170,6 @@ def test_an_evaluation_that_cannot_be_made_leaves_nothing_to_resume(data, tmp_pa
     message = error(*evaluating(data, "--tickers", members), "--home", tmp_path, code=1)
     assert "no series belonged to the universe at any cutoff" in message
     assert not Home(tmp_path).unfinished.exists()
-
-
-@pytest.mark.slow
-def test_one_that_was_killed_once_it_was_written_is_not_made_again(data, tmp_path, monkeypatch):
-    from forecaster.storage import UnfinishedFit
-
-    def killed(self):
-        raise KeyboardInterrupt
-
-    out = tmp_path / "out"
-    with monkeypatch.context() as patch:
-        patch.setattr(UnfinishedFit, "discard", killed)
-        error(*evaluating(data), "--home", tmp_path, "--output", out, code=130)
-    written = (out / "summary.json").read_bytes()
-    monkeypatch.setattr(measuring, "join_parts", None)
-    assert run("evaluate", "--resume", "--home", tmp_path).exit_code == 3
-    assert (out / "summary.json").read_bytes() == written and not Home(tmp_path).unfinished.exists()
 
 
 @pytest.mark.slow

@@ -13,8 +13,9 @@ import pytest
 import forecaster as fc
 from forecaster.errors import ForecasterWarning, NoSeries
 from forecaster.home import Home
-from forecaster.pipeline import side_by_side
+from forecaster.pipeline import training
 from forecaster.skipped import Kind, Skipped
+from forecaster.storage import read_part
 from tests.conftest import run
 
 SERIES, SHARD = 12, 4
@@ -36,11 +37,11 @@ def source(tmp_path):
 def in_processes(monkeypatch):
     """Make shards of four series; return the numbers of processes that fits ask for."""
     asked = []
-    fit_side_by_side = side_by_side.fit_side_by_side
+    fit_side_by_side = training.fit_side_by_side
 
-    def watched(groups, processes):
+    def watched(shards, processes):
         asked.append(processes)
-        return fit_side_by_side(groups, processes)
+        return fit_side_by_side(shards, processes)
 
     monkeypatch.setattr("forecaster.pipeline.memory.MOST_PER_SHARD", SHARD)
     monkeypatch.setattr("forecaster.pipeline.training.WORTH_PROCESSES", 1)
@@ -85,7 +86,7 @@ def test_what_a_killed_process_left_is_fitted_by_this_one(
 ):
     """Before anything is written, the system kills a process, as it does for want of memory."""
     killed = []
-    submit = side_by_side.concurrent.futures.ProcessPoolExecutor.submit
+    submit = training.concurrent.futures.ProcessPoolExecutor.submit
 
     def submit_and_kill(pool, *args):
         future = submit(pool, *args)
@@ -94,7 +95,7 @@ def test_what_a_killed_process_left_is_fitted_by_this_one(
             os.kill(killed[0], signal.SIGKILL)
         return future
 
-    executor = side_by_side.concurrent.futures.ProcessPoolExecutor
+    executor = training.concurrent.futures.ProcessPoolExecutor
     monkeypatch.setattr(executor, "submit", submit_and_kill)
     done = run("fit", "--source", source, "--horizon", "3", "--home", tmp_path / "killed")
     assert done.exit_code == 0, done.output
@@ -106,19 +107,18 @@ def test_what_a_killed_process_left_is_fitted_by_this_one(
 
 
 def test_the_warnings_of_a_process_are_shown(monkeypatch, tmp_path):
-    """And a group of which no series can be used is written, with the reason of each."""
+    """And a shard of which no series can be used is written, with the reason of each."""
 
     def fit_part(*_, **__):
         warnings.warn("of a process", ForecasterWarning, stacklevel=1)
         raise NoSeries({"a": Skipped(Kind.NOT_FINITE)})
 
-    monkeypatch.setattr(side_by_side, "fit_part", fit_part)
-    group = side_by_side.Group(None, [["a"]], None, 0, False, None, tmp_path, 0)  # pyright: ignore
-    made = side_by_side._fit(group)
-    assert made.warned == ["of a process"]
-    with pytest.warns(ForecasterWarning, match="of a process"):
-        (part,) = side_by_side._shown(made)
-    assert part.empty and list(part.skipped) == ["a"]
+    monkeypatch.setattr(training, "fit_part", fit_part)
+    shard = training.Shard(None, ["a"], None, 0, False, (), tmp_path / "0000")  # pyright: ignore
+    part, warned = shard.finish_apart()
+    assert warned == ["of a process"]
+    written = read_part(part.folder)
+    assert written and written.empty and list(written.skipped) == ["a"] == list(part.skipped)
 
 
 SCRIPT = """

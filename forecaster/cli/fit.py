@@ -33,9 +33,10 @@ from forecaster.errors import UsageError, listed
 if TYPE_CHECKING:
     import pandas as pd
 
+    from forecaster.forecasting import Model
     from forecaster.home import Home
     from forecaster.ingest import CovariateFiles
-    from forecaster.pipeline import RunFacts, SavedFit
+    from forecaster.pipeline import SavedFit
 
 _SETTINGS = (
     "horizon", "lookback", "validation", "model", "head", "hidden", "training", "epochs",
@@ -226,8 +227,6 @@ def fit(
         _check_tuned(settings)
     settings = Config.from_dict(settings, config or "options")
 
-    if run is not None:
-        home.check_new_name(run, fits=False)
     from forecaster.ingest import open_source
 
     opened = open_source(
@@ -293,7 +292,7 @@ def _update(ctx: click.Context, home: "Home", before: str | None, ray: str | Non
             seed=params["seed"] if given else None, name=params["run"], executor=executor,
             on_training=bar.training, on_notice=say,
         )  # fmt: skip
-    report, names = result.facts.report, result.series
+    report, names, folder = result.run.index.frame(), result.series, result.run.folder
     rest = len(report) - len(names)
     show_facts(
         {
@@ -302,8 +301,8 @@ def _update(ctx: click.Context, home: "Home", before: str | None, ray: str | Non
             "As before": f"{rest:,} series",
             "Error": _error(report.loc[names]),
             "Time": f"{result.seconds:.1f} s",
-            "Run": run_name(result.folder),
-            "Saved": str(result.folder),
+            "Run": run_name(folder),
+            "Saved": str(folder),
         }
     )
     name_stale(result.gone)
@@ -328,55 +327,49 @@ def _discard(ctx: click.Context, home: "Home", name: str) -> None:
     click.echo(f"Removed {name}")
 
 
-def _finish(ctx: click.Context, result: "SavedFit") -> None:
-    _print_summary(result)
-    name_stale(result.stale)
-    say_reasons("Skipped {}:", result.facts.skipped, result.facts.config)
-    if result.again is not None:
+def _finish(ctx: click.Context, fit: "SavedFit") -> None:
+    _print_summary(fit)
+    name_stale(fit.stale)
+    say_reasons("Skipped {}:", fit.model.skipped, fit.model.config)
+    if fit.again is not None:
         say(
             "Some series were skipped because their workers were lost. All trained networks are "
-            f"kept; `forecaster fit --resume {result.again}` tries the others again and makes a "
+            f"kept; `forecaster fit --resume {fit.again}` tries the others again and makes a "
             "run of all series."
         )
-    ctx.exit(PARTLY if result.facts.skipped or result.stale else 0)
+    ctx.exit(PARTLY if fit.model.skipped or fit.stale else 0)
 
 
-def _products(facts: "RunFacts") -> dict[str, str]:
-    """Return the precision of the products, if it was asked for."""
-    asked = facts.config.precision != "float32"
-    return {"Products": str(facts.provenance["products"])} if asked else {}
-
-
-def _print_summary(result: "SavedFit") -> None:
+def _print_summary(fit: "SavedFit") -> None:
     from forecaster.forecasting import FORECAST_BY, counted, worse_than_simple
     from forecaster.home import run_name
 
-    run, report = result.facts, result.facts.report
-    span = f"{run.provenance['first']} to {run.provenance['last']}"
-    counts = report["status"].value_counts()
+    model, report, shards = fit.model, fit.report, len(fit.run.index.folders)
+    config, made, counts = model.config, model.provenance, report["status"].value_counts()
     diverged = report.index[report["status"] == "diverged"]
-    training = run.provenance["training_seconds"]
+    kinds = ", ".join(f"{kind} {count:,}" for kind, count in (made.get("masked") or {}).items())
+    wrong = f"sessions that look wrong: {kinds} (`forecaster status`, --mask)"
     shown = {
-        "Source": f"{run.provenance['source']}{_warn_simulated(run)}",
-        "Prices" if run.target != "y" else "Series": span,
-        "Networks": _networks(run),
-        **({} if run.shards is None else {"Shards": str(run.shards)}),
-        **_products(run),
+        "Source": made["source"] + (" (not real prices)" if made["source"] == "simulated" else ""),
+        "Prices" if model.target != "y" else "Series": f"{made['first']} to {made['last']}",
+        "Networks": _networks(model, report),
+        "Shards": str(shards) if shards > 1 else "",
+        "Products": str(made["products"]) if config.precision != "float32" else "",
         "Forecast by": counted(report[FORECAST_BY]),
         "Stopped early": str(counts.get("stopped_early", 0)),
         "Diverged": ", ".join([str(len(diverged)), *diverged]),
-        "Skipped": str(len(run.skipped)),
-        **_masked(run),
-        **({"Market": listed(run.config.indices)} if run.config.indices else {}),
-        **_covariates(run),
-        **_learned_from(run),
+        "Skipped": str(len(model.skipped)),
+        "Left out": wrong if kinds else "",
+        "Market": listed(config.indices),
+        "Covariates": _covariates(model, report),
+        "Learned from": f"{path}, too" if (path := made.get("learn_from")) else "",
         "Error": _error(report),
-        **_choices(run),
-        "Time": f"{result.seconds:.1f} s, {training:.1f} s of it training",
-        "Run": run_name(result.folder),
-        "Saved": str(result.folder),
+        **(_choices(report) if made.get("tuned") else {}),
+        "Time": f"{fit.seconds:.1f} s, {made['training_seconds']:.1f} s of it training",
+        "Run": run_name(fit.folder),
+        "Saved": str(fit.folder),
     }
-    show_facts(shown)
+    show_facts({name: text for name, text in shown.items() if text})
     if worse := worse_than_simple(report):
         console().print(worse, style="red", soft_wrap=True)
 
@@ -392,28 +385,27 @@ def _error(report: "pd.DataFrame") -> str:
     return f"{text} (median over series, validation span)"
 
 
-def _networks(facts: "RunFacts") -> str:
+def _networks(model: "Model", report: "pd.DataFrame") -> str:
     """Return the number of networks, their kind, and their start."""
     from forecaster.forecasting import FORECAST_BY, Rung
 
-    config = facts.config
-    trained = int((facts.report[FORECAST_BY] == Rung.OWN).sum())
+    config = model.config
+    trained = int((report[FORECAST_BY] == Rung.OWN).sum())
     if config.is_classical:
         return f"none; the model is {config.model}"
     if not trained:
-        return f"none; {_why_no_networks(facts)}"
+        return f"none; {_why_no_networks(model, report)}"
     each = f"{config.members} {config.column} for each of {trained} series"
     pooled = config.start == "pooled"
     return f"{each}, {'started from one trained on all' if pooled else 'independent'}"
 
 
-def _why_no_networks(facts: "RunFacts") -> str:
+def _why_no_networks(model: "Model", report: "pd.DataFrame") -> str:
     """Return why no series has networks, where the model is none of the classical ones."""
     from forecaster.forecasting import FEWEST_LONG, rows_for_networks
 
-    config, rows = facts.config, facts.report["rows"]
-    values = facts.target == "y"
-    needed = rows_for_networks(config) if values else config.rows_to_fit
+    config, rows = model.config, report["rows"]
+    needed = rows_for_networks(config) if model.target == "y" else config.rows_to_fit
     long, count = int((rows >= needed).sum()), len(rows)
     if config.transform == "last_value" and long:
         return "the transform is last_value"
@@ -427,67 +419,43 @@ def _why_no_networks(facts: "RunFacts") -> str:
     )
 
 
-def _masked(facts: "RunFacts") -> dict[str, str]:
-    """Return the number of sessions left out as wrong, by flag."""
-    counts = facts.provenance.get("masked") or {}
-    if not counts:
-        return {}
-    kinds = ", ".join(f"{kind} {count:,}" for kind, count in counts.items())
-    return {"Left out": f"sessions that look wrong: {kinds} (`forecaster status`, --mask)"}
-
-
-def _covariates(facts: "RunFacts") -> dict[str, str]:
+def _covariates(model: "Model", report: "pd.DataFrame") -> str:
     """Return the covariates, and what is known of their effects."""
-    known = facts.covariates
-    parts = {"known ahead": _known_ahead(facts), "of each series": (*known.numbers, *known.words)}
-    words = [f"{', '.join(names)} ({what})" for what, names in parts.items() if names]
-    return {"Covariates": "; ".join(words)} if words else {}
+    known = model.transform.covariates
+    ahead, constant = _known_ahead(model, report), (*known.numbers, *known.words)
+    parts = {"known ahead": ahead, "of each series": constant}
+    return "; ".join(f"{', '.join(names)} ({what})" for what, names in parts.items() if names)
 
 
-def _learned_from(facts: "RunFacts") -> dict[str, str]:
-    """Return the other series, or the run, that the fit learned from."""
-    path = facts.provenance.get("learn_from")
-    return {} if path is None else {"Learned from": f"{path}, too"}
-
-
-def _known_ahead(facts: "RunFacts") -> list[str]:
+def _known_ahead(model: "Model", report: "pd.DataFrame") -> list[str]:
     """Return the covariates known in advance; each with its effect, if one was found."""
-    names = facts.covariates.future
-    if facts.events:
+    from forecaster.forecasting import FORECAST_BY, Rung
+
+    transform = model.transform
+    names = transform.covariates.future
+    if transform.events:
         return [
             name if factor == 1 else f"{name}, which widens moves {factor:.1f} times"
-            for name, factor in zip(names, facts.events, strict=True)
+            for name, factor in zip(names, transform.events, strict=True)
         ]
-    if facts.responses:
+    if responses := transform.usual_responses():
         return [
             f"{name}, about {response:+.1%} for each 1 more"
-            for name, response in zip(names, facts.responses, strict=True)
+            for name, response in zip(names, responses, strict=True)
         ]
-    if facts.target == "y" and names and not _has_networks(facts):
+    networks = report[FORECAST_BY].isin([Rung.OWN, Rung.COMMON]).any()
+    if model.target == "y" and names and not networks:
         return [*names[:-1], f"{names[-1]}: no effect was found, so not used"]
     return list(names)
 
 
-def _has_networks(facts: "RunFacts") -> bool:
-    """Return whether networks forecast some series."""
-    from forecaster.forecasting import FORECAST_BY, Rung
-
-    return bool(facts.report[FORECAST_BY].isin([Rung.OWN, Rung.COMMON]).any())
-
-
-def _choices(facts: "RunFacts") -> dict[str, str]:
+def _choices(report: "pd.DataFrame") -> dict[str, str]:
     """Return the settings that a search chose, with the number of series for each."""
-    if not facts.provenance.get("tuned"):
-        return {}
     counts = {
-        name: facts.report[name].value_counts().sort_index()
+        name: report[name].value_counts().sort_index()
         for name in ("hidden", "learning_rate", "weight_decay")
     }
     return {
         f"Chose {name.replace('_', ' ')}": ", ".join(f"{v:g} ({n})" for v, n in column.items())
         for name, column in counts.items()
     }
-
-
-def _warn_simulated(facts: "RunFacts") -> str:
-    return " (not real prices)" if facts.provenance["source"] == "simulated" else ""

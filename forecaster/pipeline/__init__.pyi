@@ -1,7 +1,6 @@
 from .auxiliary import find_auxiliary as find_auxiliary
 from .evaluating import evaluate_from_home as evaluate_from_home
 from .evaluating import resume_evaluation as resume_evaluation
-from .fitting import RunFacts as RunFacts
 from .fitting import SavedFit as SavedFit
 from .fitting import fit_to_home as fit_to_home
 from .fitting import resume_fit as resume_fit

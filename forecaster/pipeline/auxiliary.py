@@ -1,11 +1,10 @@
 """Other prices that a fit learns the common model of volatility from: ``--learn-from``."""
 
-import hashlib
 import warnings
 from pathlib import Path
 
 from forecaster.errors import DataError, ForecasterWarning, UsageError, printable
-from forecaster.files import from_text, read_plain
+from forecaster.files import from_text
 from forecaster.home import Home, is_run
 from forecaster.ingest import load_panel
 from forecaster.series import Panel
@@ -35,18 +34,6 @@ def find_auxiliary(home: Home, given: str) -> Path:
             f"--learn-from {printable(given, lines=False) or repr(given)}: no such file or folder, "
             f"and {error}"
         ) from error
-
-
-def digest_of(path: Path) -> str:
-    """Return a hash of what is learned from. Raises DataError if it cannot be read."""
-    files = [path] if path.is_file() else sorted(path.glob("*.json" if is_run(path) else "**/*"))
-    digest = hashlib.sha256()
-    for file in filter(Path.is_file, files):
-        try:
-            digest.update(hashlib.sha256(read_plain(file)).digest())
-        except OSError as error:
-            raise DataError(f"{file}: cannot be read: {error.strerror}") from error
-    return digest.hexdigest()
 
 
 def with_auxiliary(panel: Panel, request: FitRequest) -> Panel:

@@ -6,7 +6,6 @@ evaluation can be continued. Results do not depend on the number of shards, bit 
 the time and the memory in the summary.
 """
 
-import contextlib
 import dataclasses
 import functools
 import gc
@@ -54,7 +53,7 @@ from forecaster.forecasting import (
     widths_of,
     without_networks,
 )
-from forecaster.ingest import Store
+from forecaster.pipeline.beginning import Begun
 from forecaster.pipeline.past import Known, Past
 from forecaster.pipeline.reading import shards_of
 from forecaster.pipeline.requests import Callbacks
@@ -62,7 +61,7 @@ from forecaster.pipeline.scanning import scan
 from forecaster.pipeline.training import train_shards
 from forecaster.series import Flags, OwnEnds, default_season
 from forecaster.skipped import Skipped
-from forecaster.storage import SavedPart, UnfinishedFit, load_parts, part_ids
+from forecaster.storage import SavedPart, load_parts, part_ids
 
 
 class Trained(NamedTuple):
@@ -94,46 +93,39 @@ class Trained(NamedTuple):
         return load_parts(of_shard, self.widths)
 
 
-@dataclasses.dataclass(frozen=True)
-class Job:
-    """An evaluation in progress.
+class Calls(NamedTuple):
+    """The executor and the callbacks of an evaluation; see :func:`evaluate_from_home`."""
 
-    - ``unfinished``: the folder of its progress
-    - ``store``, ``lock``: the store of the series, and the lock against changes by other processes
-    - ``flags``: flags of rows, which are not learned from once the flag is known
-    """
-
-    unfinished: UnfinishedFit
-    store: Store
-    lock: contextlib.ExitStack
-    flags: Flags | None
-    options: BacktestOptions
+    finish: Callable[[Evaluation], None] | None
     executor: swarm.Executor | None
-    callbacks: Callbacks
+    fetching: Callbacks
     evaluating: BacktestCallbacks
 
 
+class Job(NamedTuple):
+    """An evaluation in progress; ``flags``: rows are not learned from once their flag is known."""
+
+    work: Begun
+    flags: Flags | None
+    options: BacktestOptions
+    calls: Calls
+
+
 def evaluate_shards(
-    job: Job,
-    folder: Path,
-    provenance: Provenance,
-    finish: Callable[[Evaluation], None] | None,
-    *,
-    overwrite: bool,
+    job: Job, folder: Path, provenance: Provenance, *, overwrite: bool
 ) -> Evaluation:
     """Do the remaining work of an evaluation, and write its folder, whole or not at all.
 
-    ``finish``: as for :func:`forecaster.evaluation.evaluate_to_folder`. The result of several
-    shards is read in its short form. Raises NoSeries if no network can be used, DataError if there
-    is no forecast.
+    The result of several shards is read in its short form. Raises NoSeries if no network can be
+    used, DataError if there is no forecast.
     """
     began = time.perf_counter()
-    options, request = job.options, job.unfinished.request
+    options, request = job.options, job.work.unfinished.request
     in_one = request.series_per_shard is None
     ends = "common" if options.membership is not None else options.ends
-    past = Past.of(job.store, request, job.flags, ends)
+    past = Past.of(job.work.store, request, job.flags, ends)
     if in_one:
-        job.lock.close()  # all series have been read
+        job.work.lock.close()  # all series have been read
     check_columns(options.runner_names, past.layout.channels or ())
     trained = _trained(job, past)
     past = trained[0].known.past
@@ -151,8 +143,8 @@ def evaluate_shards(
     with atomic.write_folder(folder, replace=overwrite) as temporary:
         join_parts([part for part, its in parts if its.series], temporary, summary)
         evaluation = Evaluation.read(temporary, in_short=not in_one)
-        if finish:
-            finish(evaluation)
+        if job.calls.finish:
+            job.calls.finish(evaluation)
     return dataclasses.replace(evaluation, folder=folder)
 
 
@@ -183,8 +175,8 @@ def _train(job: Job, known: Known, cutoffs: np.ndarray, number: int) -> Trained:
     if known.past.held is not None:  # otherwise the scan finds out
         known = known.without_networks(changing_rows(known.panel(known.request.ids))) or known
     known, scanned = scan(known)
-    stage = job.unfinished.stage(number)
-    parts = train_shards(known, scanned, stage, job.executor, job.callbacks)
+    stage = job.work.unfinished.stage(number)
+    parts = train_shards(known, scanned, stage, job.calls.executor, job.calls.fetching)
     skipped = scanned.skipped | {name: why for part in parts for name, why in part.skipped.items()}
     skipped = as_of_cutoff(skipped, known.cutoff)
     shard_of = {name: part.folder for part in parts for name in part_ids(part)}
@@ -202,9 +194,9 @@ def _measured(job: Job, past: Past, trained: Sequence[Trained]) -> list[tuple[Pa
         # Each training adds a model of the same series. Batches are the same as for a single shard.
         size = max(1, past.request.series_per_shard // len(trained) // AT_ONCE) * AT_ONCE
     parts: list[tuple[Path, Summary]] = []
-    on_forecast = job.evaluating.forecast or (lambda done, total: None)
+    on_forecast = job.calls.evaluating.forecast or (lambda done, total: None)
     for number, names in enumerate(shards_of(ids, size)):
-        folder, done = job.unfinished.measured(number), number * size
+        folder, done = job.work.unfinished.measured(number), number * size
         key = _key(names, trained, torch.ids)
         summary = read_part(folder, key)
         if summary is None:
@@ -232,7 +224,7 @@ def _measure(
     known = trained[0].known.with_all_rows(names[:1])
     runner = Runner(
         options.runner_names, config.horizon, LEVELS, known,
-        season=config.season, executor=job.executor, premium=premium_of(config, known),
+        season=config.season, executor=job.calls.executor, premium=premium_of(config, known),
     )  # fmt: skip
     forecasters = Forecasters(networks, runner, *torch.trained())
     try:
@@ -269,7 +261,7 @@ class _Torch:
             networks, _ = _rolling(self._past, self._trained, self.ids)
             known = self._trained[0].known.with_all_rows(self.ids)
             self._made = by_torch(
-                networks, known, job.options.seed, job.evaluating.torch, job.executor
+                networks, known, job.options.seed, job.calls.evaluating.torch, job.calls.executor
             )
         return self._made or (None, {})
 

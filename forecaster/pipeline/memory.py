@@ -13,8 +13,7 @@ from forecaster.free_memory import free_memory
 from forecaster.ingest import Store
 from forecaster.processes import cores
 
-# Maximum number of series in a shard, which `predict` reads whole. A cluster has this number in
-# memory for every two lanes.
+# Maximum number of series in a shard for every two lanes. `predict` reads a shard whole.
 MOST_PER_SHARD = 2_000
 _FEWEST = 20
 _PROGRAM = 800 * 2**20  # bytes that the program needs without any series, including compilation
@@ -42,13 +41,13 @@ def parse_memory(text: str) -> int:
 
 
 class Portions(NamedTuple):
-    """How many series a shard holds, and how many are in memory together; None: all series.
+    """How many series are trained and saved together.
 
-    ``processes``: the number of processes that fit shards without networks, one shard each
+    - ``series_per_shard``: None: all series
+    - ``processes``: the number of processes that fit shards without networks, one shard each
     """
 
     series_per_shard: int | None
-    series_at_a_time: int | None
     processes: int = 1
 
 
@@ -62,8 +61,8 @@ def portions(
     """Decide how many of these stored series are trained at a time.
 
     - ``memory``: bytes for the fit; by default a share of the free memory
-    - ``executor``: where they train; a large cluster gets more series at a time, if they fit into
-      memory, because it waits for the last series of each portion
+    - ``executor``: where they train; a large cluster gets larger shards, if they fit into memory,
+      because it waits for the last series of each
 
     Raises UsageError if the memory, by default all that is free, is too small for a few series, or
     for the sample from which all series' networks start.
@@ -74,16 +73,13 @@ def portions(
     steps, _ = _size(store, ids)
     more = max(0, bytes_of_combining(config, steps) - each)  # of one series at a time
     fit = max(_FEWEST, (budget - _PROGRAM - more) // each)
-    most = min(fit, MOST_PER_SHARD)
-    if len(ids) <= most:
-        return Portions(None, None)
-    each_shard = math.ceil(len(ids) / math.ceil(len(ids) / most))
     lanes = 2 if executor is None or executor.is_local else sum(executor.lanes())
-    at_a_time = min(fit, MOST_PER_SHARD * max(1, lanes // 2), len(ids))
+    most = min(fit, MOST_PER_SHARD * max(1, lanes // 2))
+    if len(ids) <= most:
+        return Portions(None)
+    each_shard = math.ceil(len(ids) / math.ceil(len(ids) / most))
     processes = (budget - _PROGRAM) // (_PROCESS + each_shard * each // _WITHOUT_NETWORKS)
-    return Portions(
-        each_shard, max(1, at_a_time // each_shard) * each_shard, max(1, min(processes, cores()))
-    )
+    return Portions(each_shard, max(1, min(processes, cores())))
 
 
 def _check_budget(store: Store, ids: Sequence[str], config: Config, memory: int | None) -> None:

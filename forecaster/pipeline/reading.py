@@ -7,11 +7,10 @@ from typing import Protocol, Self
 import pandas as pd
 
 from forecaster.config import Config
-from forecaster.errors import ModelError, NoSeries, StoreError
-from forecaster.files import from_text
+from forecaster.errors import NoSeries, StoreError
 from forecaster.forecasting import check_search, check_static, settled, settled_by_rows
 from forecaster.ingest import Store, panel_from_store
-from forecaster.pipeline.auxiliary import digest_of, with_auxiliary
+from forecaster.pipeline.auxiliary import with_auxiliary
 from forecaster.pipeline.peers import beside_peers
 from forecaster.series import Frequency, Layout, Panel, with_peers
 from forecaster.skipped import Kind, Skipped
@@ -156,21 +155,3 @@ def shards_of(ids: Sequence[str], size: int | None) -> Iterator[Sequence[str]]:
     size = size or len(ids)
     for low in range(0, len(ids), size):
         yield ids[low : low + size]
-
-
-def check_covariates(request: FitRequest, command: str) -> None:
-    """Raise ModelError if files beside the series have changed since a request was made.
-
-    ``command``: the command that made the request, ``fit`` or ``evaluate``.
-    """
-    learned = request.learn_from
-    digest = None if learned is None else digest_of(from_text(learned))
-    for which, was, now in (
-        ("the files of covariates", request.covariates_sha256, request.covariates.sha256()),
-        ("the series of --learn-from", request.learn_from_sha256, digest),
-    ):
-        if was != now:
-            raise ModelError(
-                f"{which} have changed since the {command} was interrupted; run "
-                f"`forecaster {command}` without --resume"
-            )

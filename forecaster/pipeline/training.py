@@ -1,25 +1,39 @@
-"""Train the networks of stored series, shard by shard: read, train, write, forget.
+"""Fit stored series shard by shard: read, fit, write, forget.
 
-If all series fit into memory together, there is one shard, which is read once. With several shards,
-each series is read once beforehand, to learn the facts that all networks share. The bits are the
-same; see :mod:`forecaster.forecasting.fitting.fit`.
+If all series fit into memory together, there is one shard. With several shards, what all series
+share is learned beforehand from a sample. The forecasts are the same; see
+:mod:`forecaster.forecasting.fitting.fit`.
+
+Networks train on all cores by themselves. Classical models and their combination are computed by
+Python and NumPy, on one core, so shards of such series are handed to several processes.
 """
 
-import dataclasses
+import collections
+import concurrent.futures
 import gc
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import itertools
+import multiprocessing
+import os
+import signal
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from forecaster import swarm
-from forecaster.errors import ModelError, NoSeries
-from forecaster.forecasting import Common, Part, Sampling, learn_common
+from forecaster.config import Config
+from forecaster.errors import ForecasterWarning, NoSeries
+from forecaster.forecasting import Common, Sampling, fit_part, learn_common
 from forecaster.pipeline.auxiliary import with_auxiliary
 from forecaster.pipeline.reading import Reads, shards_of
-from forecaster.pipeline.requests import Callbacks
+from forecaster.pipeline.requests import Callbacks, OnTraining
 from forecaster.pipeline.scanning import Scanned
-from forecaster.pipeline.side_by_side import Group, fit_side_by_side
-from forecaster.processes import cores
-from forecaster.storage import FitRequest, SavedPart, UnfinishedFit, read_part, shard_name
+from forecaster.processes import cores, end_with_parent
+from forecaster.series import Panel
+from forecaster.storage import SavedPart, UnfinishedFit, read_part, save_part, shard_name
 
 WORTH_PROCESSES = 2_000
 """The fewest series for which further processes are started, each of which takes seconds."""
@@ -32,100 +46,100 @@ def train_shards(
     executor: swarm.Executor | None,
     callbacks: Callbacks,
 ) -> list[SavedPart]:
-    """Train all shards that are not finished yet; return all shards.
+    """Fit all shards that are not finished yet; return all shards.
 
-    ``executor``: where the networks of each shard train. A shard is trained again if some of its
-    series were lost with their workers. Raises NoSeries if no network of any shard can be used.
+    ``executor``: where the networks of each shard train. A shard is fitted again if some of its
+    series were lost with their workers. Raises NoSeries if no series of any shard can be used.
     """
     request = reader.request
-    shards = _Shards.of(reader, scanned.ids, unfinished.shards)
-    parts = [_kept(shards.folder / shard_name(number)) for number in range(len(shards.names))]
-    waiting = [first for first in shards.firsts if None in parts[shards.group_at(first)]]
-    on_shard = callbacks.on_shard if request.series_per_shard is not None else None
-    common: Common | None = None
-    began = 0.0
-    side_by_side: Iterator[list[SavedPart]] | None = None
-    for first in shards.firsts:
-        if on_shard is not None:
-            on_shard(first, len(shards.names))
-        if first in waiting:
-            before = _finished(parts)
-            if executor is None or executor.is_local:
-                _check_computed(before, swarm.arithmetic())
-            if common is None and request.series_per_shard is not None:
-                common = _learned(reader, scanned, callbacks)
-                began = common.pooled.seconds if common.pooled else 0.0
-                rest = waiting[waiting.index(first) :]
-                side_by_side = _side_by_side(shards, rest, common, executor)
-            if side_by_side is None:
-                group, began = shards.read(first, common, began), 0.0
-                made = _train(group, unfinished, executor, callbacks.on_training, before)
-            else:
-                made = next(side_by_side)
-            parts[shards.group_at(first)] = made
-        # Otherwise the progress is needed to try the lost series again.
-        if not any(part.lost for part in _finished(parts[shards.group_at(first)])):
-            unfinished.finish_shard(first)
-    finished = _finished(parts)
-    if all(part.empty for part in finished):
-        raise _nothing(scanned, finished)
-    return finished
+    names = list(shards_of(scanned.ids, request.series_per_shard))
+    folders = [unfinished.shards / shard_name(number) for number in range(len(names))]
+    found = {number: read_part(folder) for number, folder in enumerate(folders)}
+    done = {number: part for number, part in found.items() if part and not part.lost}
+    waiting = [number for number in found if number not in done]
+    common = None
+    if waiting and request.series_per_shard is not None:
+        common = _learned(reader, scanned, callbacks)
+
+    def shards() -> Iterator[Shard]:
+        for number in waiting:
+            panel = reader.panel(names[number])
+            yield Shard(
+                panel, tuple(names[number]), request.config, request.seed, request.tune, common,
+                folders[number],
+            )  # fmt: skip
+
+    processes = _processes(reader, common, executor, len(waiting))
+    here = (
+        shard.finish(unfinished.checkpoint_of(number), executor, callbacks.on_training)
+        for number, shard in zip(waiting, shards(), strict=True)
+    )
+    made = here if processes < 2 else fit_side_by_side(shards(), processes)
+    for number in waiting:
+        if callbacks.on_shard is not None and common is not None:
+            callbacks.on_shard(number, len(names))
+        part = done[number] = next(made)
+        if not part.lost:  # otherwise the checkpoint serves to try the lost series again
+            unfinished.forget_checkpoint(number)
+        if common is not None:
+            gc.collect()
+    parts = [done[number] for number in found]
+    if all(part.empty for part in parts):
+        raise _nothing(scanned, parts)
+    if waiting and common is not None and common.pooled is not None:
+        first = waiting[0]
+        seconds = parts[first].seconds + common.pooled.seconds
+        parts[first] = parts[first]._replace(seconds=seconds)
+    return parts
 
 
-@dataclasses.dataclass(frozen=True)
-class _Shards:
-    """The shards of a fit, in groups that are read and trained together.
+class Shard(NamedTuple):
+    """Some series that are fitted and saved together.
 
-    - ``folder``: the folder of the finished shards
-    - ``names``: the series of each shard
-    - ``together``: number of shards in a group
+    - ``panel``: holds the series; ``names``: those of the shard
+    - ``config``, ``seed``, ``tune``: how to fit, as for :func:`forecaster.fit`
+    - ``common``: what all series of the fit share; None: these are all of them
+    - ``folder``: the folder of the finished shard
     """
 
-    reader: Reads
+    panel: Panel
+    names: Sequence[str]
+    config: Config
+    seed: int
+    tune: bool
+    common: Common | None
     folder: Path
-    names: list[Sequence[str]]
-    together: int
 
-    @staticmethod
-    def of(reader: Reads, ids: Sequence[str], folder: Path) -> "_Shards":
-        """Divide some series as the request says."""
-        request = reader.request
-        names = list(shards_of(ids, request.series_per_shard))
-        together = (request.series_at_a_time or len(ids)) // (request.series_per_shard or len(ids))
-        return _Shards(reader, folder, names, together)
+    def finish(
+        self,
+        checkpoint: swarm.Checkpoint | None = None,
+        executor: swarm.Executor | None = None,
+        on_progress: OnTraining | None = None,
+    ) -> SavedPart:
+        """Fit and write the shard. Raises NoSeries if that is the end of the whole fit."""
+        try:
+            part = fit_part(
+                self.panel, self.config, self.seed, self.common, tune=self.tune,
+                checkpoint=checkpoint, executor=executor, on_progress=on_progress,
+            )  # fmt: skip
+        except NoSeries as error:
+            if self.common is None and not error.lost:
+                raise  # there is nothing to keep, and nothing to try again
+            return save_part(self.folder, None, self._own(error.skipped), error.lost)
+        seconds = part.model.provenance["training_seconds"]
+        return save_part(self.folder, part, self._own(part.model.skipped), part.lost, seconds)
 
-    @property
-    def firsts(self) -> range:
-        """The number of the first shard of each group."""
-        return range(0, len(self.names), self.together)
+    def _own(self, skipped: Mapping[str, Any]) -> dict[str, Any]:
+        members = set(self.names)
+        return {name: why for name, why in skipped.items() if name in members}
 
-    def group_at(self, first: int) -> slice:
-        """Return the shards of a group by the number of its first one."""
-        return slice(first, first + self.together)
-
-    def read(self, first: int, common: Common | None, seconds: float = 0.0) -> Group:
-        """Read the series of a group; see :class:`Group` for ``common`` and ``seconds``."""
-        names, request = self.names[self.group_at(first)], self.reader.request
-        panel = self.reader.panel([name for some in names for name in some])
-        return Group(
-            panel, names, request.config, request.seed, request.tune, common, self.folder,
-            first, seconds,
-        )  # fmt: skip
-
-
-def _finished(parts: Sequence[SavedPart | None]) -> list[SavedPart]:
-    """Return the shards that are finished."""
-    return [part for part in parts if part is not None]
-
-
-def _side_by_side(
-    shards: _Shards, firsts: Sequence[int], common: Common, executor: swarm.Executor | None
-) -> Iterator[list[SavedPart]] | None:
-    """Return the shards of some groups as processes finish them; None: this process fits them."""
-    processes = _processes(shards.reader.request, common, executor, len(firsts))
-    if processes <= 1:
-        return None
-    return fit_side_by_side((shards.read(first, common) for first in firsts), processes)
+    def finish_apart(self) -> tuple[SavedPart, list[str]]:
+        """Do the same in a process of its own; return also the warnings, to be shown there."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", ForecasterWarning)
+            part = self.finish()
+        of_ours = [one for one in caught if issubclass(one.category, ForecasterWarning)]
+        return part, [str(one.message) for one in of_ours]
 
 
 def _learned(reader: Reads, scanned: Scanned, callbacks: Callbacks) -> Common:
@@ -140,70 +154,87 @@ def _learned(reader: Reads, scanned: Scanned, callbacks: Callbacks) -> Common:
 
 
 def _processes(
-    request: FitRequest, common: Common, executor: swarm.Executor | None, groups: int
+    reader: Reads, common: Common | None, executor: swarm.Executor | None, shards: int
 ) -> int:
-    """Return how many processes fit the remaining groups of shards; 1: this process."""
-    local = executor is None or executor.is_local
-    series = groups * (request.series_at_a_time or 0)
-    if common.networks is not False or not local or series < WORTH_PROCESSES:
+    """Return how many processes fit the remaining shards; 1: this process."""
+    request, local = reader.request, executor is None or executor.is_local
+    series = shards * (request.series_per_shard or 0)
+    if common is None or common.networks is not False or not local or series < WORTH_PROCESSES:
         return 1
-    return min(request.processes, cores(), groups)
+    return min(request.processes, cores(), shards)
 
 
-def _kept(folder: Path) -> SavedPart | None:
-    """Return a finished shard; None if some of its series were lost and are to be tried again."""
-    part = read_part(folder)
-    return None if part is None or part.lost else part
+def fit_side_by_side(shards: Iterable[Shard], processes: int) -> Iterator[SavedPart]:
+    """Yield the finished shards, in order, fitted by several processes.
 
+    If one of them is killed, the rest is fitted by this process. At most ``processes + 1`` shards
+    are in memory at once. ``shards``: their series have no networks
+    """
+    shards, waiting = iter(shards), collections.deque[Shard]()
+    futures = collections.deque[concurrent.futures.Future[tuple[SavedPart, list[str]]]]()
+    context = multiprocessing.get_context("spawn")  # JAX's threads forbid a fork
 
-def _check_computed(parts: Sequence[SavedPart], computes: Mapping[str, str]) -> None:
-    """Raise ModelError if finished shards were computed by code that rounds differently."""
-    for part in parts:
-        changed = [
-            f"{name} {part.computed[name]} (now {now})"
-            for name, now in computes.items()
-            if part.computed.get(name, now) != now
-        ]
-        if changed:
-            raise ModelError(
-                f"{part.folder}: this shard was computed with {', '.join(changed)}, so the rest "
-                "would be rounded differently. Resume the fit where it was begun (with --ray, or "
-                "on such a machine; FORECASTER_KERNEL and JAX_PLATFORMS as they were), or run "
-                "`forecaster fit` without --resume"
+    def next_made() -> SavedPart:
+        part, warned = futures[0].result()
+        futures.popleft()
+        waiting.popleft()
+        for message in warned:
+            warnings.warn(message, ForecasterWarning, stacklevel=3)
+        return part
+
+    with concurrent.futures.ProcessPoolExecutor(
+        processes, mp_context=context, initializer=_start
+    ) as pool:
+        try:
+            for shard in shards:
+                waiting.append(shard)
+                futures.append(_submitted(pool, shard))
+                if len(waiting) > processes:
+                    yield next_made()
+            while waiting:
+                yield next_made()
+        except BrokenProcessPool:
+            warnings.warn(
+                "a process that fits series ended unexpectedly; the rest is fitted by one process. "
+                "If it was for want of memory, a smaller --memory takes fewer processes",
+                ForecasterWarning,
+                stacklevel=2,
             )
+            yield from (shard.finish() for shard in itertools.chain(waiting, shards))
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _submitted(
+    pool: concurrent.futures.ProcessPoolExecutor, shard: Shard
+) -> concurrent.futures.Future[tuple[SavedPart, list[str]]]:
+    """Hand a shard to the pool. Raises BrokenProcessPool if one of its processes was killed."""
+    try:
+        return pool.submit(Shard.finish_apart, shard)
+    except OSError as error:  # its pipe to the processes is closed
+        raise BrokenProcessPool(str(error)) from error
+
+
+def _start() -> None:
+    """Make a process end with its parent, and silently at Ctrl-C, unless that is put aside."""
+    end_with_parent()
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, lambda *_: os._exit(1))
+
+
+def _read_only(items: dict[Any, Any]) -> Mapping[Any, Any]:
+    return MappingProxyType(items)
+
+
+# Pickle does not know read-only mappings, such as the properties of series.
+ForkingPickler.register(MappingProxyType, lambda mapping: (_read_only, (dict(mapping),)))
 
 
 def _nothing(scanned: Scanned, parts: Sequence[SavedPart]) -> NoSeries:
-    """Return the error for a fit in which no network of any shard can be used."""
+    """Return the error for a fit in which no series of any shard can be used."""
     lost = [name for part in parts for name in part.lost]
     again = (
         "`forecaster fit --resume` tries the series again whose workers were lost" if lost else ""
     )
     reasons = {name: why for part in parts for name, why in part.skipped.items()}
     return NoSeries({**scanned.skipped, **reasons}, again, lost)
-
-
-def _train(
-    group: Group,
-    unfinished: UnfinishedFit,
-    executor: swarm.Executor | None,
-    on_training: Callable[[swarm.Progress], None] | None,
-    before: Sequence[SavedPart],
-) -> list[SavedPart]:
-    """Train the series of some shards together, and write each shard.
-
-    ``before``: finished shards, which must have been computed in the same way
-    """
-    part: Part | NoSeries
-    try:
-        part = group.fit(unfinished.checkpoint_of(group.first), executor, on_training)
-        _check_computed(before, part.model.provenance["computed"])
-    except NoSeries as error:
-        if group.common is None and not error.lost:
-            raise  # there is nothing to keep, and nothing to try again
-        part = error
-    saved = group.save(part)
-    if group.common is not None:
-        del part
-        gc.collect()
-    return saved

@@ -11,7 +11,6 @@ from forecaster import __version__, swarm
 from forecaster.errors import DataError, UsageError, name_reasons
 from forecaster.forecasting import Model, learnable, predict, resolve_names, rows_since, update
 from forecaster.home import Home, run_name
-from forecaster.pipeline.fitting import RunFacts
 from forecaster.record import ERRORS_RATE, forecast_alarms, record_of, score_record
 from forecaster.series import Panel, findings_said, show_time
 from forecaster.skipped import Skipped
@@ -21,16 +20,14 @@ from forecaster.storage import OpenRun, choose_run, learning_panel, save_run, un
 class UpdatedRun(NamedTuple):
     """A run that was updated.
 
-    - ``facts``: the facts of the new run
-    - ``folder``: the folder of the new run
+    - ``run``: the new run
     - ``before``: the name of the run that it continues
     - ``series``: the names of the series that learned from new rows
     - ``gone``: the series that could not learn, with the reason; their forecasts are as before
     - ``seconds``: the time of the whole update
     """
 
-    facts: RunFacts
-    folder: Path
+    run: OpenRun
     before: str
     series: list[str]
     gone: dict[str, Skipped]
@@ -87,12 +84,11 @@ def update_run(
     new = dataclasses.replace(new, provenance=provenance)
     with findings_said():
         predict(new.only(done[:1]), panel.only(done[:1]))  # tests that the saved model can forecast
-    saved = save_run(home, new, name)
-    facts = RunFacts.of(OpenRun.of(saved), new.only(new.ids[:1]))
+    saved = OpenRun.of(save_run(home, new, name))
     seconds = time.perf_counter() - began
     named = set(model.ids if tickers is None else wanted)
     gone = {each: why for each, why in panel.skipped.items() if each in named}
-    return UpdatedRun(facts, saved, run_name(folder), done, gone, seconds)
+    return UpdatedRun(saved, run_name(folder), done, gone, seconds)
 
 
 def _check(model: Model, folder: Path) -> None:

@@ -89,11 +89,11 @@ def test_a_fit_until_a_day_looks_at_no_later_one(tmp_path, monkeypatch):
     table.to_csv(tmp_path / "p.csv", index=False)
     learned = {}
 
-    def fit(home, stored, unfinished, *rest):
-        request = unfinished.request
-        panel = Reader.of(stored.store, request, stored.masked).panel(request.ids)
+    def fit(home, work, *rest):
+        request = work.unfinished.request
+        panel = Reader.of(work.store, request, work.masked).panel(request.ids)
         learned[request.end] = (
-            len(stored.masked),
+            len(work.masked),
             int(panel.mask[0].sum()),
             str(panel.times[-1])[:10],
         )

@@ -77,4 +77,4 @@ def test_mutants_of_interrupted_fits_are_shown_and_resumed_or_refused(count, tmp
         except ForecasterError as refused:
             assert str(refused).strip(), what
         assert run("fit", "--resume", "--home", tmp_path).exit_code in (1, 2), what
-    assert 0 < found < count / 2
+    assert found < count / 20  # only where nothing that counts has changed

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -160,47 +159,6 @@ def test_an_interrupted_fit_is_removed_when_asked_to(monkeypatch, tmp_path, sett
     assert not (tmp_path / "unfinished").exists()
 
 
-@pytest.fixture
-def saved(monkeypatch, tmp_path, settings) -> Path:
-    """Make a home with the model of a fit whose process ended before it tidied up."""
-
-    def stop(self):
-        raise KeyboardInterrupt
-
-    (tmp_path / "t.txt").write_text("AAPL")
-    home = tmp_path / "home"
-    with monkeypatch.context() as patch:
-        patch.setattr("forecaster.storage.UnfinishedFit.discard", stop)
-        error("fit", "--tickers", tmp_path / "t.txt", "--source", "simulated", "--start",
-              "2024-01-01", "--config", settings, "--home", home, code=130)  # fmt: skip
-    assert len(Home(home).runs()) == len(Home(home).unfinished_fits()) == 1
-    return home
-
-
-def test_a_saved_fit_that_is_resumed_gives_its_model(saved):
-    (first,) = Home(saved).runs()
-    resumed = run("fit", "--resume", "--home", saved)
-    assert resumed.exit_code == 0 and first.name in resumed.stdout
-    assert Home(saved).runs() == [first] and not (saved / "unfinished").exists()
-    assert "no unfinished fit" in error("fit", "--resume", "--home", saved, code=2)
-
-
-def test_a_saved_fit_is_none_of_the_unfinished(saved):
-    kept = saved / "unfinished" / "20990101-000000-000-lstm"
-    shutil.copytree(Home(saved).unfinished_fits()[0], kept)  # an interrupted fit without a model
-    shown = run("status", "--home", saved).stdout
-    assert shown.count("interrupted │") == 1 and kept.name in shown
-    assert Home(saved).unfinished_fits() == [kept]
-
-
-def test_of_a_saved_fit_and_another_the_other_is_resumed(saved):
-    shutil.copytree(
-        Home(saved).unfinished_fits()[0], saved / "unfinished" / "20990101-000000-000-lstm"
-    )
-    assert run("fit", "--resume", "--home", saved).exit_code == 0
-    assert len(Home(saved).runs()) == 2 and not (saved / "unfinished").exists()
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, slow(signal.SIGHUP)])
 def test_a_stopped_ingestion_ends_at_once_and_keeps_what_arrived(tmp_path, number):
     (tmp_path / "t.txt").write_text("".join(f"T{i}\n" for i in range(12)))
@@ -263,7 +221,7 @@ def test_a_real_process_that_trains_is_stopped_and_resumed(tmp_path, settings):
     assert "Stopped by SIGTERM. Continue with `forecaster fit --resume`" in said
     assert not list(home.rglob(".lock-holder")) and not (home / "models").exists()
     (kept,) = unfinished_fits(Home(home))
-    assert kept.saved is not None
+    assert "kept at" in kept.progress
     assert run("fit", "--resume", "--home", home).exit_code == 0
     assert run(*fit, whole).exit_code == 0
     assert models(home) == models(whole)

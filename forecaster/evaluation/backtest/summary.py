@@ -39,7 +39,6 @@ class Provenance:
     - ``data_sha256``: the hash of the stored data
     - ``mask``: rows with these flags were left out of training
     - ``stale``: series that could not be updated before the evaluation, with the reason
-    - ``unfinished``: the name by which it could be resumed while it was under way
     """
 
     created: str = ""
@@ -49,7 +48,6 @@ class Provenance:
     data_sha256: str | None = None
     mask: tuple[str, ...] | None = None
     stale: Mapping[str, str] | None = None
-    unfinished: str | None = None
 
     def stamped(self) -> "Provenance":
         """Return a copy with the present time and versions."""

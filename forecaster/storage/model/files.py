@@ -4,7 +4,6 @@ The JSON is strict (no NaN) and has a schema version and the SHA-256 of the arra
 pickle: opening a model neither runs nor imports any code of it.
 """
 
-import contextlib
 import dataclasses
 import hashlib
 import json
@@ -137,19 +136,6 @@ def as_new_run(home: Home, kind: str, name: str | None, write: Callable[[Path], 
             if not (taken and folder.exists()):
                 raise
             time.sleep(0.001)  # names differ by the millisecond
-
-
-def runs_by_fit(home: Home) -> dict[str, Path]:
-    """Return the folders of runs, by the name of the fit that saved each."""
-    runs: dict[str, Path] = {}
-    for folder in home.runs():
-        with contextlib.suppress(ModelError):  # a damaged run is skipped
-            provenance = read_json(folder / REST).get("provenance")
-            provenance = provenance if isinstance(provenance, dict) else {}
-            name = provenance.get("fit")
-            if isinstance(name, str):
-                runs[name] = folder
-    return runs
 
 
 def read_rest(folder: Path) -> dict[str, Any]:

@@ -1,7 +1,9 @@
-"""The request of a fit, and the versions that its bits depend on: ``request.json``."""
+"""The request of a fit, and what its bits depend on: ``request.json``.
+
+The file has a hash of its content, so that what it says is either what was written or an error.
+"""
 
 import dataclasses
-import datetime
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -13,12 +15,13 @@ import pandas as pd
 
 from forecaster import __version__
 from forecaster.config import Config
-from forecaster.errors import ModelError, UsageError
-from forecaster.files import atomic, read_plain
+from forecaster.errors import DataError, ModelError, UsageError
+from forecaster.files import atomic, from_text, read_plain
+from forecaster.home import is_run
 from forecaster.ingest import CovariateFiles, Reading, Store
 from forecaster.skipped import Skipped, skipped_from_json, skipped_to_json
 
-_SCHEMA = 2  # version 1 lacked the versions of the program
+_SCHEMA = 3  # versions 1 and 2 had no hash
 _LIBRARIES = ("jax", "jaxlib", "flax", "optax")
 
 
@@ -36,26 +39,12 @@ class EvaluationRequest:
     """What an evaluation asks for beside the training of its networks.
 
     - ``folder``, ``overwrite``: where it is written; see :func:`forecaster.files.as_text`
-    - ``n_windows, step_size, baselines, refit, torch_sample, ends``: as of
-      :class:`forecaster.evaluation.BacktestOptions`
-    - ``spans``: spans of membership in a universe, each ``unique_id, start, end``; None: all are
-      members
-    - ``groups``, ``groups_file``: the group of each name, and the file that says so
-    - ``stale``: series that could not be updated before, with the reason
+    - ``options``: of :class:`forecaster.evaluation.BacktestOptions`, as plain values
     """
 
     folder: str
     overwrite: bool
-    n_windows: int | None
-    step_size: int
-    baselines: tuple[str, ...]
-    refit: bool | int
-    torch_sample: int
-    ends: str
-    spans: tuple[tuple[str, str, str], ...] | None
-    groups: Mapping[str, str] | None
-    groups_file: str | None
-    stale: Mapping[str, str]
+    options: Mapping[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +53,7 @@ class FitRequest:
 
     - ``source``, ``ids``: the store and the series in it
     - ``skipped``: series that could not be fetched, with the reason
+    - ``stale``: stored series that could not be updated before, with the reason
     - ``data_sha256``: the :func:`data_digest` of the stored series
     - ``config``, ``seed``, ``tune``: how to train
     - ``start``, ``end``: the first and the last day, both included; None: no limit
@@ -71,9 +61,8 @@ class FitRequest:
     - ``covariates``, ``covariates_sha256``: the files of covariates, and a hash of their content
     - ``learn_from``, ``learn_from_sha256``: other series to learn from, or a run that has learned
       from them, and a hash of their content
-    - ``versions``: see :func:`versions`; entries that an older program did not write are missing
-    - ``series_per_shard``: number of series that are saved together; None: all
-    - ``series_at_a_time``: number of series in memory together, those of one or more shards
+    - ``versions``: see :func:`versions`
+    - ``series_per_shard``: number of series that are trained and saved together; None: all
     - ``processes``: the number of processes that fit shards without networks
     - ``whole_source``: whether no tickers were named; later tickers of the source then belong to
       the fit
@@ -96,9 +85,9 @@ class FitRequest:
     learn_from: str | None = None
     learn_from_sha256: str | None = None
     series_per_shard: int | None = None
-    series_at_a_time: int | None = None
     processes: int = 1
     whole_source: bool = False
+    stale: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
     evaluation: EvaluationRequest | None = None
     # Filled in on creation, since they depend on the precision.
     versions: Mapping[str, str] = None  # pyright: ignore[reportAssignmentType]
@@ -111,6 +100,20 @@ class FitRequest:
     def read(self) -> tuple[str, ...]:
         """The series to read: those to fit, and the market that networks see."""
         return tuple(ids_to_read(self.ids, self.config))
+
+    def changed(self) -> list[str]:
+        """Return what the bits depend on and is no longer the same, apart from the stored data."""
+        learned = self.learn_from and digest_of(from_text(self.learn_from))
+        files = {
+            "the files of covariates": (self.covariates_sha256, self.covariates.sha256()),
+            "the series of --learn-from": (self.learn_from_sha256, learned),
+        }
+        now = versions(self.config.precision)
+        return [what for what, (was, is_now) in files.items() if was != is_now] + [
+            f"{name} {was} (now {now.get(name, 'not installed')})"
+            for name, was in self.versions.items()
+            if now.get(name) != was
+        ]
 
     def __str__(self) -> str:
         hidden = "" if self.config.is_classical else f" {self.config.hidden}"
@@ -131,86 +134,51 @@ def data_digest(store: Store, ids: Sequence[str], masked: pd.DataFrame) -> str:
     return hashlib.sha256(f"{store.digest(ids)}\n{rows}".encode()).hexdigest()
 
 
+def digest_of(path: Path) -> str:
+    """Return a hash of what is learned from. Raises DataError if it cannot be read."""
+    files = [path] if path.is_file() else sorted(path.glob("*.json" if is_run(path) else "**/*"))
+    digest = hashlib.sha256()
+    for file in filter(Path.is_file, files):
+        try:
+            digest.update(hashlib.sha256(read_plain(file)).digest())
+        except OSError as error:
+            raise DataError(f"{file}: cannot be read: {error.strerror}") from error
+    return digest.hexdigest()
+
+
 def write_request(path: Path, request: FitRequest) -> None:
     """Write a request, whole or not at all."""
-    fields = {"schema": _SCHEMA, **dataclasses.asdict(request)}
-    fields["skipped"] = skipped_to_json(request.skipped)
-    for name in ("evaluation", "learn_from", "learn_from_sha256"):
-        if fields[name] is None:
-            del fields[name]  # unknown to earlier versions
-    text = json.dumps(fields, indent=1, allow_nan=False)
+    fields = {**dataclasses.asdict(request), "skipped": skipped_to_json(request.skipped)}
+    said = {"schema": _SCHEMA, "sha256": _hash_of(fields), "request": fields}
+    text = json.dumps(said, indent=1, allow_nan=False)
     atomic.write_file(path, lambda to: to.write_text(text))
 
 
+def _hash_of(fields: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+
+
 def read_request(path: Path) -> FitRequest:
-    """Read a request, also of an older version. Raises ModelError when it cannot be read."""
+    """Read a request. Raises ModelError when it cannot be read, or is of another version."""
     try:
-        fields = json.loads(read_plain(path))
-        schema = fields.pop("schema")
-        fields["ids"], fields["mask"] = tuple(fields["ids"]), tuple(fields["mask"])
-        fields["config"] = Config(**fields["config"])
-        fields["skipped"] = skipped_from_json(fields["skipped"])
-        files = fields.get("covariates", {})
-        reading = Reading(**files.pop("reading", {}))
-        fields["covariates"] = CovariateFiles(**files, reading=reading)
-        fields.setdefault("versions", {})
-        if (evaluation := fields.get("evaluation")) is not None:
-            fields["evaluation"] = _evaluation(evaluation)
-        request = FitRequest(**fields)
-        _check_types(request)
+        said = json.loads(read_plain(path))
+        if said["schema"] != _SCHEMA:
+            raise ModelError(f"{path}: of another version of forecaster; fit without --resume")
+        fields: dict[str, Any] = said["request"]
+        if _hash_of(fields) != said["sha256"]:
+            raise ValueError("its content is not what was written")
+        config, files, asked = (fields.pop(n) for n in ("config", "covariates", "evaluation"))
+        reading = Reading(**files.pop("reading"))
+        return FitRequest(
+            ids=tuple(fields.pop("ids")),
+            mask=tuple(fields.pop("mask")),
+            skipped=skipped_from_json(fields.pop("skipped")),
+            config=Config(**config),
+            covariates=CovariateFiles(**files, reading=reading),
+            evaluation=asked and EvaluationRequest(**asked),
+            **fields,
+        )
     except (
         OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, UsageError,
     ) as error:  # fmt: skip
         raise ModelError(f"{path}: cannot be read ({error}); fit without --resume") from error
-    if not (isinstance(schema, int) and 1 <= schema <= _SCHEMA):
-        raise ModelError(f"{path}: of another version of forecaster; fit without --resume")
-    return request
-
-
-def _evaluation(fields: dict[str, Any]) -> EvaluationRequest:
-    """Read the request of an evaluation. Raises TypeError or ValueError where it is not one."""
-    spans = fields["spans"]
-    if spans is not None:
-        spans = tuple((str(name), str(start), str(end)) for name, start, end in spans)
-    request = EvaluationRequest(
-        **{**fields, "spans": spans, "baselines": tuple(map(str, fields["baselines"]))}
-    )
-    counts = (request.step_size, request.torch_sample)
-    if any(type(count) is not int or count < 1 for count in counts):
-        raise TypeError("expected step_size and torch_sample of 1 or more")
-    if not all(isinstance(text, str) for text in (request.folder, request.ends)):
-        raise TypeError("expected a folder and ends as text")
-    return request
-
-
-def _check_types(request: FitRequest) -> None:
-    """Raise TypeError or ValueError for fields of a wrong type."""
-    texts = [request.source, request.data_sha256, *request.ids, *request.mask]
-    texts += [*request.versions.keys(), *request.versions.values()]
-    days = [day for day in (request.start, request.end) if day is not None]
-    learned = [text for text in (request.learn_from, request.learn_from_sha256) if text is not None]
-    if not all(isinstance(text, str) for text in [*texts, *days, *learned]):
-        raise TypeError("expected text")
-    if not request.ids or type(request.seed) is not int or type(request.tune) is not bool:
-        raise TypeError("expected ids, a seed and whether to tune")
-    for count in (request.series_per_shard, request.series_at_a_time, request.processes):
-        if count is not None and (type(count) is not int or count < 1):
-            raise TypeError("expected a number of series at a time")
-    for day in days:
-        datetime.date.fromisoformat(day)
-
-
-def check_versions(request: FitRequest) -> None:
-    """Raise ModelError where the program would now compute other bits."""
-    now = versions(request.config.precision)
-    changed = [
-        f"{name} {was} (now {now.get(name, 'not installed')})"
-        for name, was in request.versions.items()
-        if now.get(name) != was
-    ]
-    if changed:
-        raise ModelError(
-            f"the fit was begun with {', '.join(changed)}, and would not end with the same bits. "
-            "To continue, restore these (install the versions; FORECASTER_KERNEL and JAX_PLATFORMS "
-            "unset or as they were, on such a machine), or run `forecaster fit` without --resume"
-        )

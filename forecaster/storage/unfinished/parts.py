@@ -1,17 +1,15 @@
 """Finished shards of a fit that is under way, and the run that they become.
 
 A shard lies in ``unfinished/<fit>/shards``: a model as :mod:`forecaster.storage.model.files` writes
-it, with ``part.json`` and two files with the scores of its series that are in the sample.
+it, with ``part.json`` and the scores of its series that are in the sample.
 """
 
-import contextlib
 import dataclasses
 import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -35,7 +33,7 @@ from forecaster.storage.runs.index import SHARDS, shard_name, write_index
 if TYPE_CHECKING:
     from forecaster.forecasting import Model, Part, Scores, Widths
 
-_PART, _SCORES = "part.json", ("scores.npy", "scores_without.npy", "scores_of_counts.npy")
+PART, _SCORES = "part.json", "scores.npz"
 
 
 class SavedPart(NamedTuple):
@@ -43,11 +41,9 @@ class SavedPart(NamedTuple):
 
     - ``scores``: scores of its series in the sample, see :class:`forecaster.forecasting.Scores`
     - ``skipped``: its series without a network, with the reason
-    - ``seconds``: training time counted with this shard; the time of a group of shards is counted
-      with its first
+    - ``seconds``: training time counted with this shard
     - ``empty``: whether it has no model, since none of its networks can be used
     - ``lost``: the skipped series that no worker could train, which may be tried again
-    - ``computed``: which code trained its networks; empty where there is none
     """
 
     folder: Path
@@ -56,13 +52,12 @@ class SavedPart(NamedTuple):
     seconds: float
     empty: bool
     lost: tuple[str, ...] = ()
-    computed: Mapping[str, str] = MappingProxyType({})
 
 
 def save_part(
     folder: Path,
     part: "Part | None",
-    skipped: dict[str, Skipped],
+    skipped: Mapping[str, Skipped],
     lost: Sequence[str] = (),
     seconds: float = 0.0,
 ) -> SavedPart:
@@ -77,45 +72,31 @@ def save_part(
     """
     from forecaster.forecasting import Scores
 
-    scores = part.sampled_scores if part else Scores(*(np.zeros((0, 0, 0)) for _ in _SCORES))
+    scores = part.sampled_scores if part else Scores(*[np.zeros((0, 0, 0))] * 3)
     said = {
-        "skipped": skipped_to_json(skipped),
-        "seconds": seconds,
+        "skipped": skipped_to_json(skipped), "lost": list(lost), "seconds": seconds,
         "empty": part is None,
-        "lost": list(lost),
-        "computed": part.model.provenance["computed"] if part else {},
-    }
+    }  # fmt: skip
     with atomic.write_folder(folder, replace=True) as temporary:
         if part is not None:
             write_model(part.model, temporary)
-        for name, some in zip(_SCORES, scores, strict=True):
-            np.save(temporary / name, some)
-        (temporary / _PART).write_text(json.dumps(said, allow_nan=False), encoding="utf-8")
-    return _saved_part(folder, said, scores)
+        np.savez(temporary / _SCORES, *scores)
+        (temporary / PART).write_text(json.dumps(said, allow_nan=False), encoding="utf-8")
+    return SavedPart(folder, scores, dict(skipped), seconds, part is None, tuple(lost))
 
 
 def read_part(folder: Path) -> SavedPart | None:
     """Read a finished shard; None where there is none."""
     from forecaster.forecasting import Scores
 
-    if not (folder / _PART).exists():
+    if not (folder / PART).exists():
         return None
-    scores = Scores(*(_read_scores(folder / name) for name in _SCORES))
-    return _saved_part(folder, read_json(folder / _PART), scores)
-
-
-def _read_scores(path: Path) -> np.ndarray:
-    """Read scores; without a file, as in older versions, they are of no series."""
-    if not path.exists():
-        return np.zeros((0, 0, 0))
-    # Mapped, so that its header cannot ask for more memory than the file takes.
-    return np.array(np.load(path, mmap_mode="r"))
-
-
-def _saved_part(folder: Path, said: dict[str, Any], scores: "Scores") -> SavedPart:
+    said = read_json(folder / PART)
+    with np.load(folder / _SCORES) as stored:
+        scores = Scores(*stored.values())
+    skipped = skipped_from_json(said["skipped"])
     return SavedPart(
-        folder, scores, skipped_from_json(said["skipped"]), float(said["seconds"]),
-        bool(said["empty"]), tuple(said.get("lost", ())), dict(said.get("computed", {})),
+        folder, scores, skipped, said["seconds"], said["empty"], tuple(said["lost"])
     )  # fmt: skip
 
 
@@ -136,21 +117,6 @@ def load_parts(parts: Mapping[Path, Sequence[str]], widths: "Widths") -> "Model"
     return dataclasses.replace(model, widths=widths)
 
 
-def finished_parts(folder: Path) -> list[Path]:
-    """Return the ``part.json`` of each finished shard of which no series was lost.
-
-    ``folder``: the folder of an unfinished fit. Raises ModelError when one cannot be read.
-    """
-    paths = (folder / SHARDS).glob(f"[0-9]*/{_PART}")
-    return [path for path in paths if not read_json(path).get("lost")]
-
-
-def remove_parts(folder: Path) -> None:
-    """Remove the finished shards of a fit that is under way."""
-    with contextlib.suppress(OSError):
-        shutil.rmtree(folder / SHARDS)
-
-
 def save_shards(
     home: Home,
     parts: Sequence[SavedPart],
@@ -163,13 +129,16 @@ def save_shards(
 
     - ``widths``: of all bands, see :func:`forecaster.forecasting.widths_of`
     - ``skipped``: series that cannot be forecast, with the reason
-    - ``provenance``: provenance of the whole run, see :class:`forecaster.forecasting.Model`
+    - ``provenance``: of the whole run, see :class:`forecaster.forecasting.Model`; which code
+      computed it is that of the first shard
     - ``name``: the name of the run; by default its time
 
     Raises WriteError when it cannot be written.
     """
     full = [part for part in parts if not part.empty]
-    shared = {**widths_to_json(widths), "provenance": provenance}
+    first = read_json(full[0].folder / REST)
+    computed = {"computed": first["provenance"]["computed"]}
+    shared = {**widths_to_json(widths), "provenance": {**provenance, **computed}}
 
     def write(folder: Path) -> Path:
         with atomic.write_folder(folder) as temporary:
@@ -184,7 +153,7 @@ def save_shards(
             write_index(temporary, rests, shared, skipped)
         return folder
 
-    config = Config.from_dict(read_json(full[0].folder / REST)["config"], "config")
+    config = Config.from_dict(first["config"], "config")
     return as_new_run(home, config.column.lower(), name, write)
 
 

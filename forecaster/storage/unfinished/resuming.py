@@ -1,43 +1,41 @@
 """Store unfinished fits and evaluations, so that they can be resumed after an interruption.
 
 unfinished/<name>/request.json       data, settings, seed, and versions that the bits depend on
-unfinished/<name>/swarm.checkpoint   state of the networks in training; a search has one per stage,
-                                     several shards have swarm.checkpoint-0007, ...
+unfinished/<name>/swarm.checkpoint*  state of the networks of a shard in training
 unfinished/<name>/shards/            finished shards, see forecaster.storage.unfinished.parts
 unfinished/<name>/.lock              held by the process that trains
 
-A folder counts as an unfinished fit from the moment it has a request until a run with its name is
-saved. Its process holds the lock before it writes the request, so a fit that is not locked was
-interrupted. (Version 0.2 had one fit, in ``unfinished`` itself.)
+A folder counts as an unfinished fit from the moment it has a request until its run is saved. Its
+process holds the lock before it writes the request, so a fit that is not locked was interrupted.
 """
 
 import contextlib
 import dataclasses
+import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from forecaster.errors import ModelError, StoreError, UsageError, WriteError
-from forecaster.files import HOLDER, LOCK, FolderLock, atomic, holder_of, is_held
+from forecaster.errors import ForecasterError, ModelError, StoreError, UsageError, WriteError
+from forecaster.files import LOCK, FolderLock, atomic, holder_of, is_held
 from forecaster.home import Home, run_name
 from forecaster.ingest import Store, masked_rows
-from forecaster.storage.model.files import runs_by_fit
 from forecaster.storage.runs.index import SHARDS, shard_name
-from forecaster.storage.runs.request import (
-    FitRequest,
-    check_versions,
-    data_digest,
-    read_request,
-    write_request,
-)
-from forecaster.storage.unfinished.parts import finished_parts, remove_parts
+from forecaster.storage.runs.request import FitRequest, data_digest, read_request, write_request
+from forecaster.storage.unfinished.parts import PART
 
-EVALUATION = "evaluation"
-"""The kind of model in the name of an unfinished evaluation."""
+if TYPE_CHECKING:  # unfinished fits are listed without JAX
+    from forecaster.swarm import Checkpoint
+
+_EVALUATION = "evaluation"  # the kind of model in the name of an unfinished evaluation
+_REQUEST, _CHECKPOINT = "request.json", "swarm.checkpoint"
+_SWEPT_AFTER = 3600.0  # seconds; a younger folder may still get its request
+_TRIES = 100
+_LOOKED_AT = 0.5  # seconds to wait for a process that only tests whether a lock is free
 
 
 class OutdatedFit(ModelError):
@@ -46,7 +44,7 @@ class OutdatedFit(ModelError):
 
 def command_of(name: str) -> str:
     """Return the command that continues the unfinished work of this name."""
-    return "evaluate" if name.endswith(f"-{EVALUATION}") else "fit"
+    return "evaluate" if name.endswith(f"-{_EVALUATION}") else "fit"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,43 +53,24 @@ class UnfinishedStatus:
 
     - ``name``: the name to resume it by
     - ``what``: series, source and kind of network, or why it cannot be read
-    - ``saved``: when its progress was last stored, in seconds since 1970; None: there is none yet
+    - ``progress``: in words
     - ``running``: whether a process trains it
     - ``holder``: the process that trains it, if known
-    - ``shards``: for a fit of several shards, the numbers of finished and of all shards; else None
     """
 
     name: str
     what: str
-    saved: float | None
+    progress: str
     running: bool
     holder: str
-    shards: tuple[int, int] | None = None
 
     @property
     def command(self) -> str:
         """The command that continues it."""
         return command_of(self.name)
 
-    @property
-    def progress(self) -> str:
-        """Its progress in words."""
-        if self.saved is None:
-            return "none yet"
-        done = "" if self.shards is None else "{} of {} shards done, ".format(*self.shards)
-        return f"{done}kept at {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(self.saved))}"
-
     def __str__(self) -> str:
         return f"{self.name}: {self.what}, progress {self.progress}"
-
-
-if TYPE_CHECKING:  # unfinished fits are listed without JAX
-    from forecaster.swarm import Checkpoint
-
-_REQUEST, _CHECKPOINT = "request.json", "swarm.checkpoint"
-_SWEPT_AFTER = 3600.0  # seconds; a younger folder may still get its request
-_TRIES = 100
-_LOOKED_AT = 0.5  # seconds to wait for a process that only tests whether a lock is free
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,7 +97,7 @@ class UnfinishedFit:
     ) -> None:
         # A fit that was refused, or stopped before it had any progress, leaves nothing behind.
         if error is not None and self.new and not self.has_progress and self.folder.is_dir():
-            with contextlib.suppress(WriteError):  # a later sweep removes it
+            with contextlib.suppress(WriteError):  # a later fit removes it
                 return _remove(self.folder, self.lock)
         self.lock.release()
 
@@ -147,17 +126,15 @@ class UnfinishedFit:
         ``command``: the command that resumes it, ``fit`` or ``evaluate``.
 
         Raises UsageError when there is none, it is running, or there are several; ModelError when
-        it cannot be read, or was begun by other versions of the program or another kernel.
+        it cannot be read.
         """
         folder = _choose(home, name, command)
         lock = _locked(folder)
         try:
-            request = read_request(folder / _REQUEST)
-            check_versions(request)
+            return UnfinishedFit(folder, read_request(folder / _REQUEST), lock)
         except BaseException:
             lock.release()
             raise
-        return UnfinishedFit(folder, request, lock)
 
     @property
     def name(self) -> str:
@@ -172,24 +149,29 @@ class UnfinishedFit:
     @property
     def has_progress(self) -> bool:
         """Whether it has a checkpoint or a finished shard."""
-        return _has_progress(self.folder)
+        return bool(_progress(self.folder))
 
     def masked_rows(self, store: Store) -> pd.DataFrame:
         """Return the flagged rows that the fit leaves out.
 
-        Raises OutdatedFit when they, or the stored prices, have changed since the request.
+        Raises ModelError when anything has changed since the request that the bits depend on,
+        OutdatedFit when that is the stored data.
         """
-        request = self.request
-        try:
+        request, command = self.request, command_of(self.name)
+        masked = None
+        with contextlib.suppress(StoreError):  # the flags are out of date: the prices have changed
             masked = masked_rows(store, request.read, request.mask, request.end)
             stored = set(request.read) <= set(store.ids)
-            if stored and data_digest(store, request.read, masked) == request.data_sha256:
-                return masked
-        except StoreError:
-            pass  # the flags are out of date, so the prices have changed
-        raise OutdatedFit(
-            f"the stored data have changed since the {command_of(self.name)} was interrupted; run "
-            f"`forecaster {command_of(self.name)}` without --resume ({_how_to_discard(self.name)})"
+            if not stored or data_digest(store, request.read, masked) != request.data_sha256:
+                masked = None
+        changed = ["the stored data"] if masked is None else request.changed()
+        if masked is not None and not changed:
+            return masked
+        error = OutdatedFit if masked is None else ModelError
+        raise error(
+            f"{', '.join(changed)} have changed since the {command} was interrupted, so that it "
+            f"would not end with the same bits. Restore them, or run `forecaster {command}` "
+            f"without --resume ({_how_to_discard(self.name)})"
         )
 
     @property
@@ -214,22 +196,17 @@ class UnfinishedFit:
         """Return the checkpoint of a shard, to be resumed from if there is one."""
         from forecaster.swarm import Checkpoint
 
-        path = self.folder / self._checkpoint_name(shard)
-        there = any(self.folder.glob(f"{path.name}*"))
+        path = self.folder / f"{_CHECKPOINT}-{shard_name(shard)}"
         return Checkpoint(
-            path, resume=there and not self.new,
+            path, resume=any(self.folder.glob(f"{path.name}*")),
             replace=atomic.write_file, remove=atomic.remove_file,  # which raise WriteError
         )  # fmt: skip
 
-    def finish_shard(self, shard: int) -> None:
-        """Remove the progress of a shard that is finished."""
-        for path in self.folder.glob(f"{self._checkpoint_name(shard)}*"):
+    def forget_checkpoint(self, shard: int) -> None:
+        """Remove the checkpoint of a shard that is finished."""
+        for path in self.folder.glob(f"{_CHECKPOINT}-{shard_name(shard)}*"):
             with contextlib.suppress(OSError):  # it is not used again
                 path.unlink()
-
-    def _checkpoint_name(self, shard: int) -> str:
-        whole = self.request.series_per_shard is None
-        return _CHECKPOINT if whole else f"{_CHECKPOINT}-{shard_name(shard)}"
 
     def discard(self) -> None:
         """Remove the fit, once its model is saved or it is no longer wanted."""
@@ -237,24 +214,8 @@ class UnfinishedFit:
 
 
 def unfinished_fits(home: Home) -> list[UnfinishedStatus]:
-    """Return the status of all unfinished fits, the oldest first.
-
-    A fit whose process was killed after its model was saved is removed instead.
-    """
-    return [_describe(folder) for folder in _not_saved(home, home.unfinished_fits())]
-
-
-def take_saved(home: Home, name: str | None = None) -> Path | None:
-    """Return the run of a fit whose process was killed after saving it, and remove the fit.
-
-    ``name``: as for :meth:`UnfinishedFit.find`. Returns None for a fit without a run. Raises
-    UsageError when there is none, it is running, or there are several.
-    """
-    folder = _choose(home, name, "fit")
-    run = _runs(home).get(folder.name)
-    if run is not None:
-        _remove(folder, _locked(folder))
-    return run
+    """Return the status of all unfinished fits, the oldest first."""
+    return [_describe(folder) for folder in home.unfinished_fits()]
 
 
 def discard(home: Home, name: str) -> None:
@@ -266,70 +227,48 @@ def discard(home: Home, name: str) -> None:
     _remove(folder, _locked(folder))
 
 
-def sweep(home: Home) -> list[str]:
-    """Remove fits whose process ended before they had any progress; return their names."""
-    removed: list[str] = []
-    for folder in home.unfinished.glob("*/"):
-        begun = (folder / _REQUEST).exists()
-        lock = FolderLock(folder)
-        with contextlib.suppress(OSError):
-            old = folder.stat().st_mtime < time.time() - _SWEPT_AFTER
-            if not _has_progress(folder) and (begun or old) and lock.try_acquire():
-                if _has_progress(folder):  # another process has just released it
-                    lock.release()
-                    continue
-                _remove(folder, lock)
-                removed += [folder.name] if begun else []
-    return removed
-
-
 def tell_of_others(home: Home, on_notice: Callable[[str], None]) -> None:
     """Give notice of interrupted fits; those without any progress or with other data are removed.
 
     A fit is only resumed on the data that it began with. If its series have been updated since, it
     could never be resumed.
     """
-    for name in sweep(home):
-        on_notice(f"Removed {name}: that fit ended before it had any progress to keep.")
-    for name in _sweep_outdated(home):
-        on_notice(
-            f"Removed {name}: that {command_of(name)} was interrupted, and its data have changed "
-            "since, so that it could not be continued."
-        )
-    for other in unfinished_fits(home):
-        if not other.running:
-            on_notice(
-                f"Kept an interrupted fit, {other}. `forecaster {other.command} --resume "
-                f"{other.name}` "
-                f"continues it, `forecaster fit --discard {other.name}` removes it."
-            )
-
-
-def _sweep_outdated(home: Home) -> list[str]:
-    """Remove interrupted fits whose data have changed since; return their names."""
-    removed: list[str] = []
-    for folder in _not_saved(home, home.unfinished_fits()):
-        lock = FolderLock(folder)
+    for folder in sorted(home.unfinished.glob("*/")):
+        lock, command = FolderLock(folder), command_of(folder.name)
         try:
-            if not lock.try_acquire():
+            begun = (folder / _REQUEST).exists()
+            old = folder.stat().st_mtime < time.time() - _SWEPT_AFTER
+            if not (begun or old) or not lock.try_acquire():
                 continue
-        except OSError:  # the home is read-only
+        except OSError:  # another process has removed it, or the home is read-only
             continue
-        if not (folder / _REQUEST).exists():  # another process was just removing it
+        why = _why_useless(home, folder, lock)
+        if why is not None:
             _remove(folder, lock)
+            if begun and why:
+                on_notice(f"Removed {folder.name}: that {command} {why}")
             continue
-        try:
-            request = read_request(folder / _REQUEST)
-            store = Store.open(home, request.source)
-            UnfinishedFit(folder, request, lock).masked_rows(store)
-        except OutdatedFit:
-            _remove(folder, lock)
-            removed.append(folder.name)
-            continue
-        except (ModelError, StoreError):
-            pass  # it is told of, with the reason
         lock.release()
-    return removed
+        on_notice(
+            f"Kept an interrupted fit, {_describe(folder)}. `forecaster {command} --resume "
+            f"{folder.name}` continues it, {_how_to_discard(folder.name)}."
+        )
+
+
+def _why_useless(home: Home, folder: Path, lock: FolderLock) -> str | None:
+    """Return why an interrupted fit cannot be continued; None: it can, or its owner may judge."""
+    if not (folder / _REQUEST).exists():
+        return ""  # it never began, or another process was just removing it
+    if not _progress(folder):
+        return "ended before it had any progress to keep."
+    try:
+        request = read_request(folder / _REQUEST)
+        UnfinishedFit(folder, request, lock).masked_rows(Store.open(home, request.source))
+    except OutdatedFit:
+        return "was interrupted, and its data have changed since, so that it cannot go on."
+    except ForecasterError:
+        pass  # it is told of, and --resume says why
+    return None
 
 
 def _new_folder(home: Home, request: FitRequest, run: str | None) -> tuple[Path, FolderLock]:
@@ -339,7 +278,7 @@ def _new_folder(home: Home, request: FitRequest, run: str | None) -> tuple[Path,
         # while mkdir examines it.
         with contextlib.suppress(FileExistsError, FileNotFoundError):
             home.unfinished.mkdir(parents=True, exist_ok=True)
-            model = EVALUATION if request.evaluation else request.config.column.lower()
+            model = _EVALUATION if request.evaluation else request.config.column.lower()
             folder = home.new_unfinished(model, run)
             folder.mkdir()
             lock = FolderLock(folder)
@@ -355,50 +294,30 @@ def _choose(home: Home, name: str | None, command: str | None) -> Path:
 
     ``command``: the command that resumes it; None: any.
     """
-    folders = {folder.name: folder for folder in home.unfinished_fits()}
+    folders = home.unfinished_fits()
     if name is not None:
-        named = {run_name(folder): folder.name for folder in folders.values()}
-        name = named.get(name, name)
-        if name not in folders:
-            there = f"; there are {', '.join(folders)}" if folders else ""
-            raise UsageError(f"no unfinished fit {name!r} under {home}{there}")
-        if command not in (None, right := command_of(name)):
+        named = [folder for folder in folders if name in (folder.name, run_name(folder))]
+        if not named:
+            there = ", ".join(folder.name for folder in folders)
+            raise UsageError(
+                f"no unfinished fit {name!r} under {home}{f'; there are {there}' if there else ''}"
+            )
+        if command not in (None, right := command_of(named[0].name)):
             raise UsageError(f"{name}: `forecaster {right} --resume {name}` continues it")
-        return folders[name]
-    of_kind = [folder for folder in folders.values() if command in (None, command_of(folder.name))]
+        return named[0]
+    of_kind = [folder for folder in folders if command == command_of(folder.name)]
     idle = [folder for folder in of_kind if not is_held(folder)]
     if len(idle) > 1:
-        idle = _not_saved(home, idle)
-    if len(idle) == 1:
-        return idle[0]
-    if idle:
         lines = "\n".join(f"  {_describe(folder)}" for folder in idle)
         raise UsageError(
             f"{len(idle)} unfinished fits under {home}; name one, --resume NAME:\n{lines}"
         )
-    if of_kind:
-        raise _still_running(of_kind[0])
-    what = "evaluation" if command == "evaluate" else "fit"
-    raise UsageError(
-        f"no unfinished {what} under {home}; run `forecaster {command}` without --resume"
-    )
-
-
-def _runs(home: Home) -> dict[str, Path]:
-    """Return runs by the names of their fits, except a name that several fits had."""
-    runs = runs_by_fit(home)
-    runs.pop(home.unfinished.name, None)  # the name of every fit of version 0.2
-    return runs
-
-
-def _not_saved(home: Home, folders: Sequence[Path]) -> list[Path]:
-    """Return the fits without a run; others whose process has ended are removed, if possible."""
-    runs = _runs(home) if folders else {}
-    saved = [folder for folder in folders if folder.name in runs and not is_held(folder)]
-    for folder in saved:
-        with contextlib.suppress(OSError, WriteError, UsageError):  # a home may be read-only
-            _remove(folder, _locked(folder))
-    return [folder for folder in folders if folder not in saved]
+    if not of_kind:
+        what = "evaluation" if command == "evaluate" else "fit"
+        raise UsageError(
+            f"no unfinished {what} under {home}; run `forecaster {command}` without --resume"
+        )
+    return (idle or of_kind)[0]
 
 
 def _locked(folder: Path) -> FolderLock:
@@ -406,66 +325,55 @@ def _locked(folder: Path) -> FolderLock:
     lock = FolderLock(folder)
     with atomic.as_write_error(folder):
         if not lock.try_acquire(_LOOKED_AT):
-            raise _still_running(folder)
+            raise UsageError(
+                f"{folder.name}: this fit is still running{holder_of(folder)}; wait for its end, "
+                "or interrupt it first"
+            )
     if not (folder / _REQUEST).exists():  # its model has just been saved
         _remove(folder, lock)
         raise UsageError(f"{folder.name}: this fit has ended meanwhile; see `forecaster status`")
     return lock
 
 
-def _still_running(folder: Path) -> UsageError:
-    return UsageError(
-        f"{folder.name}: this fit is still running{holder_of(folder)}; wait for its end, or "
-        "interrupt it first"
-    )
-
-
 def _describe(folder: Path) -> UnfinishedStatus:
-    parts, shards = list[Path](), None
+    progress, shards = "none yet", ""
+    kept = _progress(folder)
     try:
-        parts = finished_parts(folder)
         request = read_request(folder / _REQUEST)
         what = str(request)
         if request.series_per_shard is not None:
-            shards = len(parts), -(-len(request.ids) // request.series_per_shard)
+            done = sum(path.name == PART for path in kept)
+            shards = f"{done} of {-(-len(request.ids) // request.series_per_shard)} shards done, "
     except ModelError:
         what = f"cannot be read; {_how_to_discard(folder.name)}"
-    saved: float | None = None
-    with contextlib.suppress(OSError):
-        kept = [*_checkpoints(folder), *parts]
-        saved = max((path.stat().st_mtime for path in kept), default=None)
+    with contextlib.suppress(OSError, ValueError):  # it may be removed meanwhile; none yet
+        saved = time.localtime(max(path.stat().st_mtime for path in kept))
+        progress = f"{shards}kept at {time.strftime('%Y-%m-%d %H:%M:%S', saved)}"
     running = is_held(folder)
     holder = holder_of(folder).strip(" ()") if running else ""
-    return UnfinishedStatus(folder.name, what, saved, running, holder, shards)
+    return UnfinishedStatus(folder.name, what, progress, running, holder)
 
 
 def _how_to_discard(name: str) -> str:
     return f"`forecaster fit --discard {name}` removes it"
 
 
-def _checkpoints(folder: Path) -> list[Path]:
-    return list(folder.glob(f"{_CHECKPOINT}*"))
-
-
-def _has_progress(folder: Path) -> bool:
-    return bool(_checkpoints(folder)) or (folder / SHARDS).exists()
+def _progress(folder: Path) -> list[Path]:
+    """Return the checkpoints, and the ``part.json`` of each finished shard."""
+    return [*folder.glob(f"{_CHECKPOINT}*"), *folder.glob(f"{SHARDS}/*/{PART}")]
 
 
 def _remove(folder: Path, lock: FolderLock) -> None:
-    """Remove a fit that this process holds, beginning with the request.
-
-    Version 0.2 had its only fit beside the folders of others, which stay.
-    """
+    """Remove a fit that this process holds, beginning with the request."""
     with atomic.as_write_error(folder):
         (folder / _REQUEST).unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # a later sweep removes the rest
-        for path in [*_checkpoints(folder), *folder.glob(f"{atomic.PREFIX}*")]:
-            path.unlink()
-        remove_parts(folder)
-        lock.release()
-        for name in (LOCK, HOLDER):
-            (folder / name).unlink(missing_ok=True)
-        folder.rmdir()
-        if folder.parent.name == "unfinished":
-            folder.parent.rmdir()  # if it was the last
+    with contextlib.suppress(OSError):
+        for path in folder.glob("*"):
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name != LOCK:
+                path.unlink(missing_ok=True)
     lock.release()
+    shutil.rmtree(folder, ignore_errors=True)  # what is left, a later fit removes
+    with contextlib.suppress(OSError):
+        folder.parent.rmdir()  # if it was the last
