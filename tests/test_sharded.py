@@ -231,7 +231,7 @@ def with_executor(executor):
     """Commands with --ray train by this executor."""
     with pytest.MonkeyPatch.context() as patch:
         cluster = contextlib.nullcontext(executor)
-        patch.setattr(sys.modules["forecaster.cli.fit"], "cluster", lambda address: cluster)
+        patch.setattr(sys.modules["forecaster.cli.learning"], "cluster", lambda address: cluster)
         yield
 
 

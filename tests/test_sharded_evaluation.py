@@ -205,7 +205,7 @@ def test_whatever_is_asked_for_the_shards_do_not_matter(kind, data, tmp_path, mo
         pytest.importorskip("arch")
     if kind == "elsewhere":
         monkeypatch.setattr(
-            sys.modules["forecaster.cli.evaluate"],
+            sys.modules["forecaster.cli.learning"],
             "cluster",
             lambda address: contextlib.nullcontext(Elsewhere(2)),
         )

@@ -1,34 +1,28 @@
 """``forecaster evaluate`` and ``forecaster report``."""
 
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from forecaster.cli.resuming import THE_ONLY, refuse_others, resumable
+from forecaster.cli.learning import (
+    Data,
+    Work,
+    data_options,
+    settings_of,
+    settings_options,
+    working,
+)
+from forecaster.cli.resuming import THE_ONLY, refuse_others
 from forecaster.cli.shared import (
     PARTLY,
-    Bars,
-    as_columns,
-    auxiliary_of,
-    bars,
-    cluster,
-    covariate_options,
     home_option,
-    learn_from_option,
-    market_option,
-    model_option,
     name_stale,
     overwrite_option,
-    premium_option,
-    ray_option,
-    read_tickers,
     say,
     say_reasons,
     show,
-    source_options,
 )
 from forecaster.errors import listed
 from forecaster.files import PAGES, check_output, check_parent, from_text
@@ -36,8 +30,6 @@ from forecaster.files import PAGES, check_output, check_parent, from_text
 if TYPE_CHECKING:
     from forecaster.evaluation import Evaluation, Summary
     from forecaster.home import Home
-    from forecaster.ingest import CovariateFiles
-    from forecaster.storage import UnfinishedFit
 
 _FOR_PAGES = 0.25  # figures and report are made if the tables take less than this part of memory
 _groups_option = click.option(
@@ -49,8 +41,8 @@ _SETTINGS = ("horizon", "lookback", "validation", "model", "hidden", "epochs", "
 
 
 @click.command()
-@source_options
-@covariate_options
+@data_options
+@settings_options
 @click.option("--windows", type=click.IntRange(1),
               help="Number of cutoffs, the latest possible.  [default: 250, or fewer if series "
               "are short]")  # fmt: skip
@@ -67,30 +59,6 @@ _SETTINGS = ("horizon", "lookback", "validation", "model", "hidden", "epochs", "
 @click.option("--ends", type=click.Choice(["auto", "common", "own"]), default="auto",
               show_default=True, help="Forecast all series from common cutoffs, or each up to its "
               "own end; auto: own if times only count rows.")  # fmt: skip
-@click.option("--horizon", type=int, help="Steps to forecast.  [default: 5]")
-@click.option("--lookback", type=int, help="Latest rows a forecast is made from.  [default: 60]")
-@click.option(
-    "--validation",
-    type=int,
-    help="Latest rows held back to calibrate.  [default: a quarter, at most 252]",
-)
-@model_option
-@click.option("--hidden", type=int, help="Size of a network's hidden layer.  [default: 16]")
-@click.option(
-    "--epochs",
-    type=int,
-    help="Maximum number of epochs of a network.  "
-    "[default: 100; 20 if it starts from the pooled network]",
-)
-@market_option
-@learn_from_option
-@premium_option
-@click.option("--config", metavar="FILE.toml", help="More settings; options take precedence.")
-@click.option("--memory", metavar="SIZE",
-              help="Memory to work in, such as 2GB; if the series do not fit into it together, "
-              "they are read, trained, scored and written in shards.  [default: 60 % of free "
-              "memory]")  # fmt: skip
-@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
 @click.option("--resume", is_flag=False, flag_value=THE_ONLY, metavar="[NAME]",
               help="Continue an interrupted evaluation; NAME chooses one of several "
               "(see `status`).")  # fmt: skip
@@ -98,18 +66,13 @@ _SETTINGS = ("horizon", "lookback", "validation", "model", "hidden", "epochs", "
               "[default: evaluations/DATE under --home]")  # fmt: skip
 @click.option("--overwrite", is_flag=True, help="Replace an evaluation in --output.")
 @_groups_option
-@ray_option
 @home_option
 @click.pass_context
 def evaluate(
-    ctx: click.Context, home: "Home", tickers: str | None, source: str,
-    query: str | None, start: datetime | None,
-    end: datetime | None, mask: tuple[str, ...], decimal: str | None,
-    covariates: "CovariateFiles", learn_from: str | None, columns: tuple[str, ...],
-    date_format: str | None, windows: int | None, step: int, baselines: str, torch_sample: int,
-    refit: int, ends: str, config: str | None, seed: int, output: str | None, groups: str | None,
-    ray: str | None, memory: str | None, resume: str | None, *, overwrite: bool,
-    **options: str | int | None,
+    ctx: click.Context, home: "Home", data: Data, windows: int | None, step: int, baselines: str,
+    torch_sample: int, refit: int, ends: str, config: str | None, seed: int, output: str | None,
+    groups: str | None, ray: str | None, memory: str | None, resume: str | None, *,
+    overwrite: bool, **options: str | int | None,
 ) -> None:  # fmt: skip
     """Forecast the past from many cutoffs, and measure how good the forecasts were.
 
@@ -131,51 +94,30 @@ def evaluate(
     """
     if resume is not None:
         return _resume(ctx, home, resume or None, ray)
-    from forecaster.cli.skipped import advised
-    from forecaster.config import Config, read_settings
-
-    settings = read_settings(Path(config)) if config is not None else {}
-    settings |= {name: options[name] for name in _SETTINGS if options[name] is not None}
-    settings = Config.from_dict(settings, config or "options")
-    names = [name.strip() for name in baselines.split(",") if name.strip()]
-
-    if output is not None:
-        check_parent(Path(output))
+    from forecaster.config import Config
     from forecaster.evaluation import BacktestOptions
-    from forecaster.ingest import open_source, read_groups
-
-    grouped = read_groups(from_text(groups)) if groups is not None else None
-    opened = open_source(
-        source, decimal=decimal, columns=as_columns(columns, date_format), query=query,
-        downloads=home.downloads,
-    )  # fmt: skip
-    learned = auxiliary_of(home, learn_from)
-    wanted, membership = read_tickers(tickers, opened)
-    from forecaster.pipeline import DataRequest, evaluate_from_home, parse_memory
+    from forecaster.ingest import read_groups
+    from forecaster.pipeline import evaluate_from_home, parse_memory
     from forecaster.report import check_uplot
 
+    settings = Config.from_dict(settings_of(config, options, _SETTINGS), config or "options")
+    names = [name.strip() for name in baselines.split(",") if name.strip()]
+    if output is not None:
+        check_parent(Path(output))
+    grouped = read_groups(from_text(groups)) if groups is not None else None
+    request, membership = data.open(home)
     check_uplot()
     budget = None if memory is None else parse_memory(memory)
     backtest = BacktestOptions(
         windows, step, tuple(names), refit or False, seed, torch_sample, membership, ends,
         groups=grouped,
     )  # fmt: skip
-    with (
-        cluster(ray) as executor, advised(settings), resumable("evaluate") as on_begin,
-        bars() as bar,
-    ):  # fmt: skip
+    with working("evaluate", ray, settings) as work:
         evaluation = evaluate_from_home(
-            home,
-            DataRequest(opened, wanted, start, end, mask, covariates, learned),
-            settings,
-            backtest,
-            folder=Path(output) if output else None,
-            overwrite=overwrite,
-            memory=budget,
-            finish=_pages_within(budget),
-            executor=executor,
-            **_calls(bar, on_begin),
-        )
+            home, request, settings, backtest,
+            folder=Path(output) if output else None, overwrite=overwrite, memory=budget,
+            finish=_pages_within(budget), **_calls(work),
+        )  # fmt: skip
     _print_result(ctx, evaluation)
 
 
@@ -183,24 +125,18 @@ def _resume(ctx: click.Context, home: "Home", name: str | None, ray: str | None)
     refuse_others(ctx, "resume", "continues with the options given at first", but="ray")
     from forecaster.pipeline import resume_evaluation
 
-    with cluster(ray) as executor, resumable("evaluate") as on_begin, bars() as bar:
-        evaluation = resume_evaluation(
-            home, name, finish=_pages_within(None), executor=executor, **_calls(bar, on_begin)
-        )
+    with working("evaluate", ray) as work:
+        evaluation = resume_evaluation(home, name, finish=_pages_within(None), **_calls(work))
     _print_result(ctx, evaluation)
 
 
-def _calls(bar: Bars, on_begin: "Callable[[UnfinishedFit], None]") -> dict[str, Any]:
-    """Return the callbacks that show progress."""
+def _calls(work: Work) -> dict[str, Any]:
+    """Return the executor, and the callbacks that show progress."""
     from forecaster.evaluation import BacktestCallbacks
-    from forecaster.pipeline import Callbacks
 
-    return {
-        "fetching": Callbacks(bar.fetching, say, bar.training, on_begin, say, bar.sharding),
-        "evaluating": BacktestCallbacks(
-            bar.training, bar.counting("PyTorch"), bar.counting("Forecasting")
-        ),
-    }
+    torch, forecast = map(work.bar.counting, ("PyTorch", "Forecasting"))
+    evaluating = BacktestCallbacks(torch=torch, forecast=forecast)
+    return {"executor": work.executor, "fetching": work.callbacks, "evaluating": evaluating}
 
 
 def _pages_within(memory: int | None) -> "Callable[[Evaluation], None]":

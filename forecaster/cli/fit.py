@@ -1,30 +1,26 @@
 """``forecaster fit``."""
 
-from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from forecaster.cli.resuming import THE_LATEST, THE_ONLY, refuse_others, resumable
+from forecaster.cli.learning import (
+    Data,
+    cluster,
+    data_options,
+    settings_of,
+    settings_options,
+    working,
+)
+from forecaster.cli.resuming import THE_LATEST, THE_ONLY, refuse_others
 from forecaster.cli.shared import (
     PARTLY,
-    as_columns,
-    auxiliary_of,
     bars,
-    cluster,
-    covariate_options,
     home_option,
-    learn_from_option,
-    market_option,
-    model_option,
     name_stale,
-    premium_option,
-    ray_option,
     read_tickers,
     say,
     say_reasons,
-    source_options,
 )
 from forecaster.cli.tables import console, show_facts
 from forecaster.config import ENCODINGS, TRANSFORMS
@@ -35,7 +31,6 @@ if TYPE_CHECKING:
 
     from forecaster.forecasting import Model
     from forecaster.home import Home
-    from forecaster.ingest import CovariateFiles
     from forecaster.pipeline import SavedFit
 
 _SETTINGS = (
@@ -45,116 +40,41 @@ _SETTINGS = (
 
 
 @click.command()
-@source_options
-@covariate_options
-@click.option("--horizon", type=int, help="Steps to forecast.  [default: 5]")
-@click.option("--lookback", type=int, help="Latest rows a forecast is made from.  [default: 60]")
-@click.option(
-    "--validation",
-    type=int,
-    help="Latest rows held back to calibrate.  [default: a quarter, at most 252]",
-)
-@model_option
-@click.option(
-    "--head",
-    type=click.Choice(["student_t", "point"]),
-    help="Predict a distribution, or one value by squared error.  [default: student_t]",
-)
-@click.option("--hidden", type=int, help="Size of a network's hidden layer.  [default: 16]")
-@click.option(
-    "--training",
-    type=click.Choice(["auto", "sequence", "windowed"]),
-    help="Learn at every step of a window, or only at its last.  [default: auto]",
-)
-@click.option(
-    "--epochs",
-    type=int,
-    help="Maximum number of epochs of a network.  "
-    "[default: 100; 20 if it starts from the pooled network]",
-)
-@click.option(
-    "--transform",
-    type=click.Choice(TRANSFORMS),
-    help="What networks see of a series, such as log returns of prices, or errors of a combination "
-    "of simple forecasts.  [default: auto]",
-)
-@click.option(
-    "--season",
-    type=int,
-    multiple=True,
-    help="Steps in a season; repeat for a longer one.  [default: from the dates or the values]",
-)
-@market_option
-@learn_from_option
-@premium_option
-@click.option(
-    "--start-from",
-    "start_from",
-    type=click.Choice(["pooled", "independent"]),
-    help="Start each series' networks from one trained on all series, or from random weights, so "
-    "that series do not influence each other.  [default: pooled]",
-)
+@data_options
+@settings_options
+@click.option("--head", type=click.Choice(["student_t", "point"]), help="Predict a distribution, "
+              "or one value by squared error.  [default: student_t]")  # fmt: skip
+@click.option("--training", type=click.Choice(["auto", "sequence", "windowed"]), help="Learn at "
+              "every step of a window, or only at its last.  [default: auto]")  # fmt: skip
+@click.option("--transform", type=click.Choice(TRANSFORMS), help="What networks see of a series, "
+              "such as log returns of prices, or errors of a combination of simple forecasts.  "
+              "[default: auto]")  # fmt: skip
+@click.option("--season", type=int, multiple=True, help="Steps in a season; repeat for a longer "
+              "one.  [default: from the dates or the values]")  # fmt: skip
+@click.option("--start-from", "start_from", type=click.Choice(["pooled", "independent"]),
+              help="Start each series' networks from one trained on all series, or from random "
+              "weights, so that series do not influence each other.  [default: "
+              "pooled]")  # fmt: skip
 @click.option("--members", type=int, help="Networks averaged for each series.  [default: 3]")
-@click.option(
-    "--precision",
-    type=click.Choice(["float32", "bfloat16"]),
-    help="Precision of the matrix products of LSTM and GRU; bfloat16 is faster on some processors "
-    "(see `status`).  [default: float32]",
-)
-@click.option(
-    "--encoding",
-    type=click.Choice(ENCODINGS),
-    help="Write the weights in less space: in half precision, as bytes, or without the smallest "
-    "ones; small, as bytes with calibration in half precision, costs least.  [default: none]",
-)
-@click.option(
-    "--tune",
-    is_flag=True,
-    help="Search for each series' own learning rate, weight decay and hidden size. Takes several "
-    "times as long.",
-)
-@click.option(
-    "--memory",
-    metavar="SIZE",
-    help="Memory to train in, such as 2GB; if the series do not fit into it together, they are "
-    "read, trained and written in shards.  [default: 60 % of free memory]",
-)
-@ray_option
+@click.option("--precision", type=click.Choice(["float32", "bfloat16"]), help="Precision of the "
+              "matrix products of LSTM and GRU; bfloat16 is faster on some processors (see "
+              "`status`).  [default: float32]")  # fmt: skip
+@click.option("--encoding", type=click.Choice(ENCODINGS), help="Write the weights in less space: "
+              "in half precision, as bytes, or without the smallest ones; small, as bytes with "
+              "calibration in half precision, costs least.  [default: none]")  # fmt: skip
+@click.option("--tune", is_flag=True, help="Search for each series' own learning rate, weight "
+              "decay and hidden size. Takes several times as long.")  # fmt: skip
 @click.option("--run", metavar="NAME", help="Name of the run.  [default: its time]")
-@click.option(
-    "--config",
-    metavar="FILE.toml",
-    help="More settings, in a flat table; options take precedence. "
-    "`python -c 'import forecaster; help(forecaster.Config)'` describes all of them.",
-)
-@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
-@click.option(
-    "--resume",
-    is_flag=False,
-    flag_value=THE_ONLY,
-    metavar="[NAME]",
-    help="Continue an interrupted fit; NAME chooses one of several (see `status`).",
-)
-@click.option(
-    "--update",
-    is_flag=False,
-    flag_value=THE_LATEST,
-    metavar="[RUN]",
-    help="Train the networks of a run on with the rows that are stored by now, as a new run; by "
-    "default the latest. Fetches nothing: run `forecaster ingest` before.",
-)
-@click.option(
-    "--older-than",
-    type=click.IntRange(min=1),
-    metavar="ROWS",
-    help="With --update: only series with at least ROWS new rows.  [default: 1]",
-)
-@click.option(
-    "--alarmed",
-    is_flag=True,
-    help="With --update: only series that an alarm of past forecasts names (see `scorecard`), and "
-    "those of --older-than if it is given.",
-)
+@click.option("--resume", is_flag=False, flag_value=THE_ONLY, metavar="[NAME]", help="Continue an "
+              "interrupted fit; NAME chooses one of several (see `status`).")  # fmt: skip
+@click.option("--update", is_flag=False, flag_value=THE_LATEST, metavar="[RUN]", help="Train the "
+              "networks of a run on with the rows that are stored by now, as a new run; by default "
+              "the latest. Fetches nothing: run `forecaster ingest` before.")  # fmt: skip
+@click.option("--older-than", type=click.IntRange(min=1), metavar="ROWS", help="With --update: "
+              "only series with at least ROWS new rows.  [default: 1]")  # fmt: skip
+@click.option("--alarmed", is_flag=True, help="With --update: only series that an alarm of past "
+              "forecasts names (see `scorecard`), and those of --older-than if it is "
+              "given.")  # fmt: skip
 @click.option("--discard", metavar="NAME", help="Delete an interrupted fit or evaluation.")
 @home_option
 @click.pass_context
@@ -167,17 +87,7 @@ def fit(
     older_than: int | None,
     alarmed: bool,
     discard: str | None,
-    tickers: str | None,
-    source: str,
-    query: str | None,
-    start: datetime | None,
-    end: datetime | None,
-    mask: tuple[str, ...],
-    decimal: str | None,
-    covariates: "CovariateFiles",
-    learn_from: str | None,
-    columns: tuple[str, ...],
-    date_format: str | None,
+    data: Data,
     tune: bool,
     ray: str | None,
     run: str | None,
@@ -218,39 +128,24 @@ def fit(
         return _resume(ctx, home, resume or None, ray)
     if discard is not None:
         return _discard(ctx, home, discard)
-    from forecaster.config import Config, read_settings
-
-    settings = read_settings(Path(config)) if config is not None else {}
-    options |= {"start": options["start_from"], "season": options["season"] or None}
-    settings |= {name: options[name] for name in _SETTINGS if options[name] is not None}
-    if tune:
-        _check_tuned(settings)
-    settings = Config.from_dict(settings, config or "options")
-
-    from forecaster.ingest import open_source
-
-    opened = open_source(
-        source, decimal=decimal, columns=as_columns(columns, date_format), query=query,
-        downloads=home.downloads,
-    )  # fmt: skip
-    wanted, _ = read_tickers(tickers, opened)
+    from forecaster.config import Config
     from forecaster.files import make_folder
+    from forecaster.pipeline import fit_to_home, parse_memory
 
+    options |= {"start": options["start_from"], "season": options["season"] or None}
+    given = settings_of(config, options, _SETTINGS)
+    if tune:
+        _check_tuned(given)
+    settings = Config.from_dict(given, config or "options")
+    if run is not None:
+        home.check_new_name(run, fits=False)
+    request, _ = data.open(home)
     make_folder(home.folder)
-    from forecaster.pipeline import Callbacks, DataRequest, fit_to_home, parse_memory
-
     budget = None if memory is None else parse_memory(memory)
-    learned = auxiliary_of(home, learn_from)
-    data = DataRequest(opened, wanted, start, end, mask, covariates, learned)
-    from forecaster.cli.skipped import advised
-
-    with (
-        cluster(ray) as executor, advised(settings), resumable() as on_begin, bars() as bar,
-    ):  # fmt: skip
-        callbacks = Callbacks(bar.fetching, say, bar.training, on_begin, say, bar.sharding)
+    with working("fit", ray, settings) as work:
         result = fit_to_home(
-            home, data, settings, seed,
-            tune=tune, run=run, memory=budget, executor=executor, callbacks=callbacks,
+            home, request, settings, seed,
+            tune=tune, run=run, memory=budget, executor=work.executor, callbacks=work.callbacks,
         )  # fmt: skip
     _finish(ctx, result)
 
@@ -263,13 +158,10 @@ def _resume(ctx: click.Context, home: "Home", name: str | None, ray: str | None)
         )
     why = "continues with the settings of the interrupted fit"
     refuse_others(ctx, "resume", why, but="ray")
-    from forecaster.pipeline import Callbacks, resume_fit
+    from forecaster.pipeline import resume_fit
 
-    with cluster(ray) as executor, resumable() as on_begin, bars() as bar:
-        callbacks = Callbacks(
-            on_wait=say, on_training=bar.training, on_begin=on_begin, on_shard=bar.sharding
-        )
-        result = resume_fit(home, name, executor=executor, callbacks=callbacks)
+    with working("fit", ray) as work:
+        result = resume_fit(home, name, executor=work.executor, callbacks=work.callbacks)
     _finish(ctx, result)
 
 

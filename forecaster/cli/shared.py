@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from forecaster.config import MODELS
 from forecaster.errors import printable
 
 if TYPE_CHECKING:
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from forecaster.config import Config
     from forecaster.home import Home
     from forecaster.ingest import Columns, Membership, Source
-    from forecaster.swarm import Executor
     from forecaster.swarm import Progress as TrainingProgress
 
 PARTLY = 3
@@ -81,81 +79,6 @@ tickers_option = click.option(
 )
 
 
-model_option = click.option(
-    "--model",
-    type=click.Choice(MODELS),
-    help="auto: an LSTM for each series, or, where other series than prices are short, a "
-    "combination of simple forecasts and classical models; or one kind of network, or one "
-    "classical model (ets, theta, ces) alone.  [default: auto]",
-)
-market_option = click.option(
-    "--market",
-    metavar="TICKERS",
-    callback=lambda ctx, param, value: value and [one.strip() for one in value.split(",")],
-    help="An index of the same source, such as SPY, or several, such as SPY,^VIX; all networks, "
-    "and the model of volatility that tickers share, see their changes and volatility. An index is "
-    "forecast only if it is listed as well.",
-)
-
-
-learn_from_option = click.option(
-    "--learn-from",
-    metavar="FILE|RUN",
-    help="Other prices, such as those of 500 stocks: what is common to volatility is learned from "
-    "them too, and they are not forecast. Or a run, whose common model is reused.",
-)
-
-
-def auxiliary_of(home: "Home", given: str | None) -> Path | None:
-    """Return the file or the folder that ``--learn-from`` names."""
-    if given is None:
-        return None
-    from forecaster.pipeline import find_auxiliary
-
-    return find_auxiliary(home, given)
-
-
-def _premium(ctx: click.Context, param: click.Parameter, value: str | None) -> float | str | None:
-    """Return the number, or "none"; None where the option is not given."""
-    if value is None or value.strip().casefold() == "none":
-        return None if value is None else "none"
-    try:
-        return float(value)
-    except ValueError:
-        raise click.BadParameter(
-            f"expected a share, such as 0.05 for 5 % a year, or none; got {value!r}"
-        ) from None
-
-
-premium_option = click.option(
-    "--premium",
-    metavar="SHARE",
-    callback=_premium,
-    help="Growth of a price's mean in a year, in place of the drift that networks learned from "
-    "the past; the median grows by half the variance less. 0: prices stay where they are in the "
-    "mean, but for what their own history tells; none: the learned drift. Other series have none."
-    "  [default: 0.05]",
-)
-ray_option = click.option(
-    "--ray",
-    metavar="auto|ADDRESS",
-    help="Train on the nodes of a Ray cluster: auto, the one that this machine belongs to, or "
-    "HOST:PORT. The networks are the same.",
-)
-
-
-@contextlib.contextmanager
-def cluster(address: str | None) -> "Iterator[Executor | None]":
-    """Yield the executor that ``--ray`` names, or None, for this process, without it."""
-    if address is None:
-        yield None
-        return
-    from forecaster.distributed import Ray
-
-    with Ray(address, on_notice=say) as executor:
-        yield executor
-
-
 def covariate_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--future`` and ``--static``, passed on together as ``covariates``.
 
@@ -179,32 +102,6 @@ def covariate_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return with_files
 
 
-def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--tickers``, ``--source``, ``--start``, ``--end``, ``--mask``, and those on files."""
-    date = click.DateTime(["%Y-%m-%d"])
-    for option in (
-        click.option(
-            "--mask",
-            default="copied,reversed,unconfirmed",
-            show_default=True,
-            metavar="FLAGS",
-            callback=lambda ctx, option, value: _flags(value),
-            help="Leave rows with these flags (see `status`) out of training: none, or any of "
-            "copied, reversed, unconfirmed, jump, ohlc, frozen, zero_volume.",
-        ),
-        click.option("--end", type=date, help="Last date, YYYY-MM-DD."),
-        click.option("--start", type=date, help="First date, YYYY-MM-DD."),
-        date_format_option,
-        columns_option,
-        decimal_option,
-        query_option,
-        source_option,
-        tickers_option,
-    ):
-        command = option(command)
-    return command
-
-
 def as_columns(columns: tuple[str, ...], date_format: str | None) -> "Columns":
     """Return the roles and the date format that ``--columns`` and ``--date-format`` give."""
     from forecaster.ingest import Columns, parse_columns
@@ -212,12 +109,6 @@ def as_columns(columns: tuple[str, ...], date_format: str | None) -> "Columns":
     options = parse_columns(columns)
     options["date_format"] = date_format
     return Columns.of(options)
-
-
-def _flags(value: str) -> tuple[str, ...]:
-    """Split flags at commas; ``none`` means no flags."""
-    words = tuple(word.strip() for word in value.split(",") if word.strip())
-    return () if words == ("none",) else words
 
 
 def read_tickers(

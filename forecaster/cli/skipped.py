@@ -59,7 +59,7 @@ def _span(numbers: Sequence[str]) -> str:
 
 
 @contextlib.contextmanager
-def advised(config: "Config") -> Iterator[None]:
+def advised(config: "Config | None") -> Iterator[None]:
     """Turn NoSeries into an error that names the options which would admit the series."""
     try:
         yield
