@@ -4,14 +4,13 @@ import os
 import signal
 import subprocess
 import sys
-import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.errors import ForecasterWarning, NoSeries
+from forecaster.errors import NoSeries
 from forecaster.home import Home
 from forecaster.pipeline import training
 from forecaster.skipped import Kind, Skipped
@@ -106,18 +105,13 @@ def test_what_a_killed_process_left_is_fitted_by_this_one(
     assert_alike(again, one, source)
 
 
-def test_the_warnings_of_a_process_are_shown(monkeypatch, tmp_path):
-    """And a shard of which no series can be used is written, with the reason of each."""
-
+def test_a_shard_of_which_no_series_can_be_used_is_written_with_the_reasons(monkeypatch, tmp_path):
     def fit_part(*_, **__):
-        warnings.warn("of a process", ForecasterWarning, stacklevel=1)
         raise NoSeries({"a": Skipped(Kind.NOT_FINITE)})
 
     monkeypatch.setattr(training, "fit_part", fit_part)
     shard = training.Shard(None, ["a"], None, 0, False, (), tmp_path / "0000")  # pyright: ignore
-    part, warned = shard.finish_apart()
-    assert warned == ["of a process"]
-    written = read_part(part.folder)
+    part, written = shard.finish(), read_part(shard.folder)
     assert written and written.empty and list(written.skipped) == ["a"] == list(part.skipped)
 
 

@@ -5,7 +5,6 @@ All shards are on the time axis of all series, so that they have the same cutoff
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Int, Shaped
@@ -30,24 +29,6 @@ from forecaster.series import (
 )
 from forecaster.skipped import Skipped
 from forecaster.storage import FitRequest, ids_to_read
-
-
-class Spans(NamedTuple):
-    """The times and lengths of all series, after each was read once.
-
-    - ``layout``, ``times``, ``target``: layout, times and target of the panel of all series
-    - ``rows``: the number of rows of each series
-    - ``skipped``: series that cannot be read, with the reason
-    - ``own``: whether times only count the rows of each series, see
-      :func:`forecaster.series.aligned_if`
-    """
-
-    layout: Layout
-    times: Shaped[np.ndarray, " time"]
-    target: str
-    rows: Int[np.ndarray, " series"]
-    skipped: dict[str, Skipped]
-    own: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,17 +60,8 @@ class Past:
             panel = request.covariates.added_to(past._read(request.ids))
             panel = with_auxiliary(panel, request)
             past = dataclasses.replace(past, held=panel)
-        spans, same = past._scan()
-        if not same:
-            past = dataclasses.replace(past, layout=spans.layout)
-            spans, _ = past._scan()
-        assert ends in ENDS
-        own = ends == "own" or (ends == "auto" and spans.own)
-        request = dataclasses.replace(request, skipped=spans.skipped)
-        return Past(
-            store, request, flags, spans.layout, spans.times, own, spans.target, spans.rows,
-            past.held,
-        )  # fmt: skip
+        seen, same = past._scan(ends)
+        return seen if same else dataclasses.replace(past, layout=seen.layout)._scan(ends)[0]
 
     def with_config(self, config: Config) -> "Past":
         """Return a reader for other settings, which may declare no market."""
@@ -128,8 +100,12 @@ class Past:
             self.store, ids, start=request.start, end=request.end, layout=self.layout
         )
 
-    def _scan(self) -> tuple[Spans, bool]:
-        """Read all shards; the last result says whether each had the channels of all series."""
+    def _scan(self, ends: str) -> tuple["Past", bool]:
+        """Read all shards; return a reader that knows the times and lengths of all series.
+
+        The last result says whether each shard had the channels of all series.
+        """
+        assert ends in ENDS
         skipped: dict[str, Skipped] = dict(self.request.skipped)
         axes: list[np.ndarray] = []
         channels: dict[tuple[str, ...], None] = {}
@@ -146,12 +122,19 @@ class Past:
             lasts |= set(panel.times[latest].tolist())
         if not axes:
             raise NoSeries(skipped)
-        counts = axes[0].dtype.kind != "M" and len(firsts) == 1 and len(lasts) > 1
         every = tuple(dict.fromkeys(name for part in channels for name in part))
-        layout = self.layout._replace(channels=every)
-        own = counts and target == "y"
-        spans = Spans(layout, axes[0], target, np.concatenate(rows), skipped, own)
-        return spans, list(channels) == [every]
+        # Times that only count the rows of each series, see :func:`forecaster.series.aligned_if`.
+        counts = axes[0].dtype.kind != "M" and len(firsts) == 1 and len(lasts) > 1
+        known = dataclasses.replace(
+            self,
+            request=dataclasses.replace(self.request, skipped=skipped),
+            layout=self.layout._replace(channels=every),
+            times=axes[0],
+            own=ends == "own" or (ends == "auto" and counts and target == "y"),
+            target=target,
+            rows=np.concatenate(rows),
+        )
+        return known, list(channels) == [every]
 
 
 @dataclasses.dataclass(frozen=True)

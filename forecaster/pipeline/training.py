@@ -133,14 +133,6 @@ class Shard(NamedTuple):
         members = set(self.names)
         return {name: why for name, why in skipped.items() if name in members}
 
-    def finish_apart(self) -> tuple[SavedPart, list[str]]:
-        """Do the same in a process of its own; return also the warnings, to be shown there."""
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", ForecasterWarning)
-            part = self.finish()
-        of_ours = [one for one in caught if issubclass(one.category, ForecasterWarning)]
-        return part, [str(one.message) for one in of_ours]
-
 
 def _learned(reader: Reads, scanned: Scanned, callbacks: Callbacks) -> Common:
     """Learn what all series share, from a sample of them."""
@@ -171,15 +163,13 @@ def fit_side_by_side(shards: Iterable[Shard], processes: int) -> Iterator[SavedP
     are in memory at once. ``shards``: their series have no networks
     """
     shards, waiting = iter(shards), collections.deque[Shard]()
-    futures = collections.deque[concurrent.futures.Future[tuple[SavedPart, list[str]]]]()
+    futures = collections.deque[concurrent.futures.Future[SavedPart]]()
     context = multiprocessing.get_context("spawn")  # JAX's threads forbid a fork
 
     def next_made() -> SavedPart:
-        part, warned = futures[0].result()
+        part = futures[0].result()
         futures.popleft()
         waiting.popleft()
-        for message in warned:
-            warnings.warn(message, ForecasterWarning, stacklevel=3)
         return part
 
     with concurrent.futures.ProcessPoolExecutor(
@@ -207,10 +197,10 @@ def fit_side_by_side(shards: Iterable[Shard], processes: int) -> Iterator[SavedP
 
 def _submitted(
     pool: concurrent.futures.ProcessPoolExecutor, shard: Shard
-) -> concurrent.futures.Future[tuple[SavedPart, list[str]]]:
+) -> concurrent.futures.Future[SavedPart]:
     """Hand a shard to the pool. Raises BrokenProcessPool if one of its processes was killed."""
     try:
-        return pool.submit(Shard.finish_apart, shard)
+        return pool.submit(Shard.finish, shard)
     except OSError as error:  # its pipe to the processes is closed
         raise BrokenProcessPool(str(error)) from error
 
@@ -218,6 +208,7 @@ def _submitted(
 def _start() -> None:
     """Make a process end with its parent, and silently at Ctrl-C, unless that is put aside."""
     end_with_parent()
+    warnings.simplefilter("ignore")  # of libraries; what users are warned of was found before
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, lambda *_: os._exit(1))
 

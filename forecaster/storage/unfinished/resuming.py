@@ -273,19 +273,16 @@ def _why_useless(home: Home, folder: Path, lock: FolderLock) -> str | None:
 
 def _new_folder(home: Home, request: FitRequest, run: str | None) -> tuple[Path, FolderLock]:
     """Make a folder that no other fit has; return it with its lock."""
+    model = _EVALUATION if request.evaluation else request.config.column.lower()
     for _ in range(_TRIES):
-        # Another fit may begin in the same millisecond, or end and remove the parent folder, even
-        # while mkdir examines it.
+        folder = home.new_unfinished(model, run)
+        # Another fit may begin in the same millisecond, or end and remove the parent folder.
         with contextlib.suppress(FileExistsError, FileNotFoundError):
-            home.unfinished.mkdir(parents=True, exist_ok=True)
-            model = _EVALUATION if request.evaluation else request.config.column.lower()
-            folder = home.new_unfinished(model, run)
-            folder.mkdir()
+            folder.mkdir(parents=True)
             lock = FolderLock(folder)
             if lock.try_acquire():
                 return folder, lock
         time.sleep(0.001)
-    home.unfinished.mkdir(parents=True, exist_ok=True)  # raises if it is a file
     raise OSError("too many fits begin at the same time")
 
 
