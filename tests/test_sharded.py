@@ -52,6 +52,7 @@ def data(tmp_path_factory):
         done = run(*fitting(folder), "--home", folder / "whole")
     assert done.exit_code == 3 and "Skipped 1" in done.stderr
     assert not (Home(folder / "whole").latest_run() / "shards").exists()
+    (folder / "said").write_text(done.stderr)
     return folder
 
 
@@ -73,6 +74,7 @@ def sharded(data):
         patch.setattr("forecaster.pipeline.memory.MOST_PER_SHARD", 2)
         done = run(*fitting(data), "--run", "mine", "--home", data / "home")
     assert done.exit_code == 3 and "Shards" in done.stdout and "EEE: 40 rows" in done.stderr
+    assert done.stderr == (data / "said").read_text()
     return Home(data / "home")
 
 

@@ -57,6 +57,7 @@ def data(tmp_path_factory):
         small(patch, shard=0)
         done = run(*evaluating(folder), "--home", folder / "whole", "--output", folder / "one")
     assert done.exit_code == 3, done.output
+    (folder / "said").write_text(done.stderr)
     return folder
 
 
@@ -82,6 +83,8 @@ def test_an_evaluation_in_shards_has_the_bits_of_one_in_one_piece(data, tmp_path
     done = run(*evaluating(data), "--home", tmp_path, "--output", tmp_path / "out")
     assert done.exit_code == 3, done.output
     assert "Skipped 2" in done.stderr and "report.html" in done.stdout
+    assert done.stderr == (data / "said").read_text()
+    assert done.stderr.count("end early, and are scored") == 1  # not by shard
     same(data / "one", tmp_path / "out")
     whole = run("report", data / "one").stdout.splitlines()
     assert done.stdout.splitlines()[:-1] == whole[:-1]  # the verdict of tables read in short

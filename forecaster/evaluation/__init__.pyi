@@ -52,6 +52,7 @@ from .origins.rolling_origin import RollingOrigin as RollingOrigin
 from .origins.rolling_origin import cross_validation as cross_validation
 from .origins.rolling_origin import cross_validation_to_parquet as cross_validation_to_parquet
 from .origins.rolling_origin import peers_of as peers_of
+from .origins.rolling_origin import warn_of_ended as warn_of_ended
 from .scores.metrics import crps as crps
 from .scores.metrics import held as held
 from .scores.returns import RETURN_SCORES as RETURN_SCORES

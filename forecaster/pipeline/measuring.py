@@ -42,6 +42,7 @@ from forecaster.evaluation import (
     summary_of_parts,
     torch_sample,
     usual_windows,
+    warn_of_ended,
 )
 from forecaster.evaluation.baselines import Runner, check_columns
 from forecaster.files import atomic
@@ -131,6 +132,7 @@ def evaluate_shards(
     past = trained[0].known.past
     fitting = time.perf_counter() - began
     parts = _measured(job, past, trained)
+    _warn_of_ended(past, trained)
     summaries = [summary for _, summary in parts]
     seconds = Seconds(
         training=sum(part.seconds for each in trained for part in each.parts),
@@ -146,6 +148,14 @@ def evaluate_shards(
         if job.calls.finish:
             job.calls.finish(evaluation)
     return dataclasses.replace(evaluation, folder=folder)
+
+
+def _warn_of_ended(past: Past, trained: Sequence[Trained]) -> None:
+    """Warn of series that end early, once for all of them."""
+    if past.times is not None and not past.own:
+        cutoffs = past.times[np.concatenate([each.cutoffs for each in trained])]
+        counts = {name: int((cutoffs < past.ends[name]).sum()) for name in trained[0].shard_of}
+        warn_of_ended(counts, len(cutoffs))
 
 
 def _trained(job: Job, past: Past) -> list[Trained]:

@@ -4,7 +4,8 @@ All shards are on the time axis of all series, so that they have the same cutoff
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int, Shaped
@@ -38,7 +39,7 @@ class Past:
     - ``times``: the times of all series; None: not known yet
     - ``own``: whether each series is evaluated at its own end
     - ``target``: the channel that is forecast
-    - ``rows``: the number of rows of each series
+    - ``rows``, ``ends``: the number of rows and the latest time of each series
     - ``held``: the panel of all series, if they are a single shard
     """
 
@@ -50,6 +51,7 @@ class Past:
     own: bool = False
     target: str = ""
     rows: Int[np.ndarray, " series"] = dataclasses.field(default_factory=lambda: np.zeros(0, int))
+    ends: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
     held: Panel | None = None
 
     @staticmethod
@@ -100,16 +102,16 @@ class Past:
             self.store, ids, start=request.start, end=request.end, layout=self.layout
         )
 
-    def _scan(self, ends: str) -> tuple["Past", bool]:
+    def _scan(self, aligned: str) -> tuple["Past", bool]:
         """Read all shards; return a reader that knows the times and lengths of all series.
 
         The last result says whether each shard had the channels of all series.
         """
-        assert ends in ENDS
+        assert aligned in ENDS
         skipped: dict[str, Skipped] = dict(self.request.skipped)
         axes: list[np.ndarray] = []
         channels: dict[tuple[str, ...], None] = {}
-        firsts, lasts = set[object](), set[object]()
+        firsts, ends = set[object](), dict[str, Any]()
         rows, target = list[np.ndarray](), ""
         for panel in each_shard(self._read, self.store, self.request, skipped):
             check_market(panel)
@@ -119,20 +121,21 @@ class Past:
             rows, target = [*rows, panel.mask.sum(1)], panel.target
             firsts |= set(panel.times[panel.mask.argmax(1)].tolist())
             latest = len(panel.times) - 1 - panel.mask[:, ::-1].argmax(1)
-            lasts |= set(panel.times[latest].tolist())
+            ends |= dict(zip(panel.ids, panel.times[latest], strict=True))
         if not axes:
             raise NoSeries(skipped)
         every = tuple(dict.fromkeys(name for part in channels for name in part))
         # Times that only count the rows of each series, see :func:`forecaster.series.aligned_if`.
-        counts = axes[0].dtype.kind != "M" and len(firsts) == 1 and len(lasts) > 1
+        counts = axes[0].dtype.kind != "M" and len(firsts) == 1 and len({*ends.values()}) > 1
         known = dataclasses.replace(
             self,
             request=dataclasses.replace(self.request, skipped=skipped),
             layout=self.layout._replace(channels=every),
             times=axes[0],
-            own=ends == "own" or (ends == "auto" and counts and target == "y"),
+            own=aligned == "own" or (aligned == "auto" and counts and target == "y"),
             target=target,
             rows=np.concatenate(rows),
+            ends=ends,
         )
         return known, list(channels) == [every]
 

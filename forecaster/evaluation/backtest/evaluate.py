@@ -87,6 +87,7 @@ def evaluate_to_folder(
             part, Forecasters(networks, runner, *torch), options,
             default_season(known.frequency), own, on_forecast=callbacks.forecast,
         )  # fmt: skip
+        networks.warn_of_ended()
         seconds = dataclasses.replace(
             measured.seconds,
             training=sum(model.provenance["training_seconds"] for model, _ in networks.parts),

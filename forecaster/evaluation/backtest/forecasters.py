@@ -40,14 +40,13 @@ class Forecasters:
         return self.networks.config.column
 
     def forecasts(self) -> Iterator["Forecasts"]:
-        """Yield the forecasts of one batch of series after another; warn of series that end."""
+        """Yield the forecasts of one batch of series after another."""
         for origins, forecasts in self.networks.batches():
             parts = [origins.keys, forecasts, self.runner.run(origins)]
             if self.torch is not None:
                 parts.append(_as_torch(self.torch.forecasts(origins), self.model))
             frame = pd.concat(parts, axis=1).assign(**{LATEST: origins.latest})
             yield Forecasts(origins, frame)
-        self.networks.warn_of_ended()
 
 
 class Forecasts(NamedTuple):

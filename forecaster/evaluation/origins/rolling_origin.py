@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -284,19 +284,11 @@ class RollingOrigin:
             )
 
     def warn_of_ended(self) -> None:
-        """Warn of series that end early, and so are forecast from fewer cutoffs than others."""
+        """Warn of series that end early, see :func:`warn_of_ended`."""
         mask, cutoffs = self.panel.mask, self.cutoffs
         last = mask.shape[1] - 1 - mask[:, ::-1].argmax(1)
-        count = (cutoffs < last[:, None]).sum(1)
-        if not (ended := np.flatnonzero(count < len(cutoffs))).size:
-            return
-        names = [f"{self.panel.ids[row]} ({count[row]} of {len(cutoffs)})" for row in ended]
-        warnings.warn(
-            f"{len(names)} series end early, and are scored from fewer cutoffs than the others: "
-            f"{listed(names)}",
-            ForecasterWarning,
-            stacklevel=3,
-        )
+        counts = (cutoffs < last[:, None]).sum(1)
+        warn_of_ended(dict(zip(self.panel.ids, counts.tolist(), strict=True)), len(cutoffs))
 
     def _with_forecasts(self, origins: Origins) -> Origins:
         """Return the entries that a model can forecast; add the other series to ``lost``."""
@@ -376,6 +368,21 @@ class RollingOrigin:
                 rungs = model.networks.rungs[model.networks.rows_of(ids)]
                 columns[FORECAST_BY][selected] = np.array([str(rung) for rung in rungs])[row]
         return pd.DataFrame(columns)
+
+
+def warn_of_ended(counts: Mapping[str, int], cutoffs: int) -> None:
+    """Warn of series that end early, and so are forecast from fewer cutoffs than others.
+
+    ``counts``: the number of cutoffs before the end of each series; ``cutoffs``: of all
+    """
+    ended = [f"{name} ({n} of {cutoffs})" for name, n in counts.items() if n < cutoffs]
+    if ended:
+        warnings.warn(
+            f"{len(ended)} series end early, and are scored from fewer cutoffs than the others: "
+            f"{listed(ended)}",
+            ForecasterWarning,
+            stacklevel=4,
+        )
 
 
 def cross_validation(
