@@ -139,10 +139,11 @@ def _train_and_save(
     lost = any(part.lost for part in parts)
     widths = widths_of(request.config, [part.scores for part in parts], tune=request.tune)
     provenance = _provenance(scanned, parts, work)
-    run = OpenRun.of(save_shards(home, parts, widths, skipped, provenance, unfinished.run))
-    model = run.model(run.ids[:1])
+    folder = save_shards(home, parts, widths, skipped, provenance, unfinished.run)
     if not lost:
         unfinished.discard()
+    run = OpenRun.of(folder)
+    model = run.model(run.ids[:1])
     # A forecast tests the saved model, and compiles the program for the first `predict`. Covariates
     # may not yet be known beyond the end of the fit.
     unknown = [ModelError] if request.covariates.future else []

@@ -86,16 +86,16 @@ class Fit(Command):
                  "--seed", "1", "--home", "{folder}/home")  # fmt: skip
 
     def state(self, folder) -> object:
-        """Return the bits of all models, with repetitions."""
+        """Return the bits of all models; one that was killed once it was saved is saved again."""
         home = Home(folder / "home")
         for run in home.runs():
             load(run)
-        return sorted((run / "model.safetensors").read_bytes() for run in home.runs())
+        return {(run / "model.safetensors").read_bytes() for run in home.runs()}
 
     def again(self, folder, *, done):
         home = Home(folder / "home")
         if begun := home.unfinished_fits():
-            idle = unfinished_fits(home) if not done else []  # unfinished_fits would tidy up
+            idle = unfinished_fits(home)
             assert len(begun) < 2 and not any(fit.running or fit.holder for fit in idle)
             return ("fit", "--resume", "--home", "{folder}/home")
         return STATUS if done else self.arguments
@@ -108,10 +108,10 @@ class Shards(Fit):
         runs = Home(folder / "home").runs()
         for each in runs:
             load(each)
-        return sorted(
+        return {
             tuple(path.read_bytes() for path in sorted(each.rglob("*.safetensors")))
             for each in runs
-        )
+        }
 
 
 class Predict(Command):
