@@ -34,7 +34,6 @@ class Limiter:
         self._stopped = threading.Event()
         self._next = 0.0  # when the next request may start, by the monotonic clock
         self._struck = -1.0  # when the latest cool-down began
-        self._paused_until = 0.0
         self._strikes = 0
 
     def enter(self) -> float:
@@ -83,15 +82,9 @@ class Limiter:
             wait = min(wait, _LONGEST)
             self._struck = time.monotonic()
             self._next = max(self._next, self._struck + wait)
-            self._paused_until = self._next
         if self._on_wait:
             self._on_wait(wait)
 
     def stop(self) -> None:
         """Wake all waiting threads; they raise Interrupted."""
         self._stopped.set()
-
-    def overdue(self, since: float, seconds: float) -> bool:
-        """Return whether more than ``seconds`` have passed since a time, cool-downs not counted."""
-        with self._lock:
-            return time.monotonic() - max(since, self._paused_until) > seconds

@@ -3,11 +3,14 @@
 ``yfinance.download`` hides which tickers failed and why, and its threads outlive Ctrl-C.
 """
 
+import contextlib
 import logging
+import queue
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar
 
 import pandas as pd
 
@@ -23,20 +26,20 @@ from forecaster.errors import (
 from forecaster.ingest.sources.source import Date, Fetched, Known, Stored
 from forecaster.ingest.sources.update import bring_up_to_date, earliest
 from forecaster.ingest.sources.yahoo.limiter import Limiter
-from forecaster.ingest.sources.yahoo.pool import run_all
 from forecaster.ingest.sources.yahoo.transport import open_session, through
 from forecaster.series import exchange_of, last_closed, nearest_time, timezone_of
 
 ATTEMPTS = 30  # requests for one ticker, refused ones included
 _MOST_FAILURES = {NoNetwork: 3, ServerError: 3, BadAnswer: 6}  # of each kind for one ticker
 _MOST_BROKEN = 8  # tickers in a row with server errors before the whole run is given up
-_OVERDUE = 300.0  # seconds for one ticker, pauses not counted
+_TICK = 0.2  # seconds between looks at Ctrl-C, for Windows
 _COLUMNS = {
     "Open": "open", "High": "high", "Low": "low", "Close": "close", "Adj Close": "adj_close",
     "Volume": "volume", "Dividends": "dividends", "Stock Splits": "splits",
 }  # fmt: skip
 _DAY = pd.Timedelta(days=1)
 _EVER = pd.Timestamp("1800-01-01")  # before all prices
+_Result = TypeVar("_Result")
 
 
 class Yahoo:
@@ -93,17 +96,22 @@ class Yahoo:
         limiter = Limiter(self._rate, self._cool_down, self._on_wait)
         client = _Client(limiter, self._rewrite)
 
-        def work(name: str) -> Fetched:
-            return self._fetch_one(client, name, start, None if known is None else known(name))
-
-        def overdue(since: float) -> bool:
-            return limiter.overdue(since, _OVERDUE)
+        def work(name: str) -> Fetched | tuple[str, Exception]:
+            try:
+                return self._fetch_one(client, name, start, None if known is None else known(name))
+            except Exception as error:
+                return name, error
 
         broken = 0  # tickers in a row with server errors
         try:
-            for name, result, error in run_all(work, tickers, self._workers, overdue):
-                broken = broken + 1 if isinstance(error, ServerError | TimeoutError) else 0
-                yield _failed(name, error) if error is not None else cast(Fetched, result)
+            for one in _in_threads(work, tickers, self._workers):
+                if isinstance(one, Fetched):
+                    broken = 0
+                    yield one
+                    continue
+                name, error = one
+                broken = broken + 1 if isinstance(error, ServerError) else 0
+                yield _failed(name, error)
                 if broken >= _MOST_BROKEN:
                     raise ServerError(
                         f"{error}, for {broken} tickers in a row. What has arrived is kept; run "
@@ -131,6 +139,34 @@ class Yahoo:
             since = earliest(None if start is None else nearest_time(start), stored)
             return bring_up_to_date(name, get, None, since, closed)
         return bring_up_to_date(name, get, stored, start, closed)
+
+
+def _in_threads(
+    work: Callable[[str], _Result], names: Sequence[str], workers: int
+) -> Iterator[_Result]:
+    """Yield the result for each name as it arrives; ``work`` must not raise an error.
+
+    The threads are daemons: those of ``concurrent.futures`` would make Ctrl-C wait for a request
+    that hangs.
+    """
+    waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
+    done: queue.SimpleQueue[_Result] = queue.SimpleQueue()
+    for name in names:
+        waiting.put(name)
+
+    def loop() -> None:
+        with contextlib.suppress(queue.Empty):
+            while True:
+                done.put(work(waiting.get_nowait()))
+
+    for _ in range(min(workers, len(names))):
+        threading.Thread(target=loop, daemon=True).start()
+    left = len(names)
+    while left:
+        with contextlib.suppress(queue.Empty):
+            one = done.get(timeout=_TICK)
+            left -= 1
+            yield one
 
 
 class _Client:
@@ -215,7 +251,7 @@ def _failed(name: str, error: Exception) -> Fetched:
         ) from error
     if isinstance(error, RateLimited) and error.final:
         raise error
-    if isinstance(error, SourceError | TimeoutError):
+    if isinstance(error, SourceError):
         return Fetched(name, None, str(error), suspect=isinstance(error, NotFound))
     raise error
 
