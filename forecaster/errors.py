@@ -206,6 +206,11 @@ def listed(names: Iterable[object]) -> str:
     return line if len(line) <= _MOST_SHOWN else f"{line[: _MOST_SHOWN - 3]}..."
 
 
+def warn(message: str) -> None:
+    """Warn of something that the caller of the calling function may have to look at."""
+    warnings.warn(message, ForecasterWarning, stacklevel=3)
+
+
 def warn_of_skipped(skipped: Mapping[str, object]) -> None:
     """Warn of skipped series by name with their reasons, if there are any."""
     if skipped:

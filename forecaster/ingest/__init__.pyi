@@ -21,8 +21,8 @@ from .review.quality import WRONG as WRONG
 from .review.quality import flags_of as flags_of
 from .review.quality import frozen_now as frozen_now
 from .review.renaming import rename_ticker as rename_ticker
-from .sources.lost import is_shrunk as is_shrunk
-from .sources.lost import is_vanished as is_vanished
+from .sources.compared import is_shrunk as is_shrunk
+from .sources.compared import is_vanished as is_vanished
 from .sources.remote_url import WEB as WEB
 from .sources.remote_url import RemoteUrl as RemoteUrl
 from .sources.remote_url import read_remote_url as read_remote_url

@@ -2,13 +2,12 @@
 
 import dataclasses
 import hashlib
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
 
-from forecaster.errors import DataError, ForecasterWarning, UsageError, printable
+from forecaster.errors import DataError, UsageError, printable, warn
 from forecaster.files import as_text, from_text, read_plain
 from forecaster.ingest.tables.csv_file import Table
 from forecaster.ingest.tables.dates import by_format, to_times
@@ -200,9 +199,7 @@ def _warn_of_words_among_numbers(column: pd.Series, where: TableLocation, name: 
     filled = ~column.str.strip().str.lower().isin(BLANK)
     odd = filled & column.isin(words)
     if odd.any() and odd.sum() < filled.sum() / 2:
-        warnings.warn(
+        warn(
             f"{where.cell(odd, name)}: {column[odd].iloc[0]!r} is not a number, so all of the "
-            "column is taken for words. If it holds numbers, correct this cell or leave it empty",
-            ForecasterWarning,
-            stacklevel=2,
+            "column is taken for words. If it holds numbers, correct this cell or leave it empty"
         )

@@ -2,7 +2,6 @@
 
 import contextlib
 import time
-import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import MappingProxyType
@@ -13,13 +12,13 @@ import pandas as pd
 
 from forecaster.errors import (
     DataError,
-    ForecasterWarning,
     SourceError,
     StoreError,
     UsageError,
     check_whole,
     listed,
     name_reasons,
+    warn,
     wrong_argument,
 )
 from forecaster.home import Home
@@ -35,9 +34,8 @@ from forecaster.ingest.review.quality import (
     without_flagged,
 )
 from forecaster.ingest.review.review import review, review_now
-from forecaster.ingest.sources.future import is_of_future
-from forecaster.ingest.sources.lost import VANISHED
-from forecaster.ingest.sources.renamed import Renamed, renamed
+from forecaster.ingest.sources.compared import VANISHED, Whole, is_of_future
+from forecaster.ingest.sources.renamed import Renamed, given_names, renamed
 from forecaster.ingest.sources.source import Date, Fetched, Known, Source, Stored
 from forecaster.ingest.sources.sources import open_source
 from forecaster.ingest.store.corrections import Corrections, told
@@ -128,7 +126,7 @@ def load_panel(
         else:
             series[item.unique_id] = _arrays_of_frame(item.frame)
             if item.reason is not None:
-                warnings.warn(f"{item.unique_id}: {item.reason}", ForecasterWarning, stacklevel=2)
+                warn(f"{item.unique_id}: {item.reason}")
     if not series:
         raise DataError(f"{opened.name}: no series could be loaded:\n{name_reasons(skipped)}")
     panel = Panel.from_arrays(series, skipped).between(None, end)
@@ -197,14 +195,16 @@ def ingested(
         origin = before if not refresh and _is_as_read(source, before) else None
         given: Mapping[str, pd.DataFrame] = {}
         if renames := store.index.renames:
-            names = {name: its.names for name, its in store.index.corrections.items()}
-            dated = {new: names[new] for new in renames.values()}
-            source = Renamed(source, dated, store, tickers or ())
-            given = source.given if origin is None else {}
-            renames = {o: n for o, n in renames.items() if o not in given and o not in store}
-            old = [name for name in tickers or () if name in renames]
-            if source.fingerprint() is None:
-                _tell_renamed({name: renames[name] for name in old})
+            names = {n: its.names for n, its in store.index.corrections.items() if its.names}
+            if isinstance(source, Whole):
+                source = Renamed(source, names, store)
+                given = source.given if origin is None else {}
+                renames = {o: n for o, n in renames.items() if o not in given and o not in store}
+            else:
+                asked = [name for name in tickers or () if name not in store]
+                given = given_names(source, names, asked)
+                renames = {o: n for o, n in renames.items() if o not in given and o not in store}
+                _tell_renamed({n: renames[n] for n in tickers or () if n in renames})
             tickers = None if tickers is None else renamed(tickers, renames)
         wanted = origin.tickers if origin and tickers is None else _wanted(source, tickers)
         wanted = renamed(wanted, renames)
@@ -228,22 +228,16 @@ def _tell_given(store: Store, given: Mapping[str, pd.DataFrame]) -> None:
     for name, rows in given.items():
         if name not in store:
             since = show_time(rows["ds"].iloc[0])
-            warnings.warn(
+            warn(
                 f"{name}: was renamed, and its rows from {since} on are of another series, which "
-                "is stored under this name",
-                ForecasterWarning,
-                stacklevel=2,
+                "is stored under this name"
             )
 
 
 def _tell_renamed(renames: Mapping[str, str]) -> None:
     """Say which new names are fetched in place of old ones that were asked for."""
     for old, new in renames.items():
-        warnings.warn(
-            f"{old}: was renamed, and {new} is fetched in its place. Ask for {new} instead",
-            ForecasterWarning,
-            stacklevel=2,
-        )
+        warn(f"{old}: was renamed, and {new} is fetched in its place. Ask for {new} instead")
 
 
 def _is_as_read(source: Source, origin: Origin | None) -> bool:
@@ -389,7 +383,7 @@ def _update(
         raise
     store.commit()
     for how, names in again.items():
-        warnings.warn(f"{listed(names)}: {how}", ForecasterWarning, stacklevel=2)
+        warn(f"{listed(names)}: {how}")
     return failed, sum(_differs(store, name, before) for name in wanted)
 
 

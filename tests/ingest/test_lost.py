@@ -6,7 +6,7 @@ import pytest
 from forecaster.errors import ForecasterWarning, UsageError
 from forecaster.home import Home
 from forecaster.ingest import ingest, load_panel, open_source
-from forecaster.ingest.sources.future import without_future
+from forecaster.ingest.sources.compared import without_future
 from forecaster.ingest.tables import blocks
 from tests.conftest import error, prices, run
 

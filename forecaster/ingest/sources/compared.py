@@ -1,47 +1,126 @@
-"""Compare a series that a source gives as a whole with the stored one."""
+"""Sources that are read as a whole, and what becomes of stored rows that they lack.
 
+A series that lacks stored rows may have been cut, or may hold the latest day only. Rows that are
+dated in the future, as by a wrong year, are left out.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from forecaster.errors import listed
-from forecaster.ingest.sources.future import without_future
-from forecaster.ingest.sources.lost import TOO_SHORT, lost_from, why_suspect, with_lost
-from forecaster.ingest.sources.source import Fetched, Known
+from forecaster.ingest.sources.source import Date, Fetched, Known
 from forecaster.ingest.store.series_file import UNITS
 from forecaster.ingest.tables.roles import TARGETS, canonical
-from forecaster.series import repeated_at, spaced_otherwise, spacing_of
+from forecaster.series import repeated_at, show_time, spaced_otherwise, spacing_of
+from forecaster.spelling import hint_of_zeros, spelled, spellings
 
 Lost: TypeAlias = Literal["suspect", "keep", "replace"]
 """What becomes of a series that lacks stored rows: the stored series is kept and the source's
 rejected; the source's rows are added to the stored ones; or they take the place of all stored."""
+VANISHED = (
+    "no longer in the source. If no more rows are to come, `forecaster tickers retire` says so"
+)
+"""The reason of a series that the source held before."""
+TOO_SHORT = "the folder lacks stored rows of it, and holds a file that cannot be read"
+"""The reason of a series that may lack the rows of a damaged file."""
+_VALUES = ("close", "y")  # without a number here a row says nothing
+
+_REGULAR = 20  # rows in the future that follow each other regularly are meant, as in invented data
+_GAP = 10  # usual gaps between rows; a longer one before them is not regular
+_TIMEZONES = pd.Timedelta(days=1)
+_LEFT_OUT = "rows in the future are left out"
 
 
-def compared(
-    name: str, frame: pd.DataFrame, known: Known | None, lost: Lost, *, unreadable: bool = False
-) -> Fetched:
-    """Return a series of a source, unless it lacks stored rows that it should not lack.
+class Whole(ABC):
+    """A source of which each series is fetched as a whole, and compared with the stored one.
 
-    Rows in the future are left out, with a reason beside the frame.
-
-    ``unreadable``: whether a part of the source could not be read; stored rows never give way then
+    - ``lost``: what becomes of a series that lacks stored rows; None: the source is not compared
+    - ``unreadable``: whether a part of it could not be read; stored rows never give way then
     """
-    frame = frame if frame["unique_id"].iloc[0] == name else frame.assign(unique_id=name)
-    keeps_nothing = lost == "replace" and not unreadable
-    stored = None if known is None or keeps_nothing else known(name)
-    frame, left_out = without_future(frame, None if stored is None else stored.frame)
-    if stored is None or (rows := lost_from(stored.frame, frame)).empty:
-        return Fetched(name, frame, left_out)
-    if lost == "keep":
-        if why := _why_apart(frame, stored.frame):
-            return Fetched(name, None, why, suspect=True)
-        joined = with_lost(rows, frame)
-        joined.attrs[UNITS] = {**stored.frame.attrs.get(UNITS, {}), **frame.attrs.get(UNITS, {})}
-        return Fetched(name, joined, left_out, kept=rows["ds"])
-    if unreadable:
-        return Fetched(name, None, TOO_SHORT, suspect=True)
-    return Fetched(name, None, why_suspect(rows, stored.frame), suspect=True)
+
+    name: str
+    lost: Lost | None
+    unreadable: bool = False
+
+    @abstractmethod
+    def tickers(self) -> list[str]:
+        """Return all series the source holds."""
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """Return a hash that changes with the source's content."""
+
+    @abstractmethod
+    def rows(self, tickers: Sequence[str]) -> Iterator[Fetched]:
+        """Yield each series as the source has it."""
+
+    def fetch(
+        self, tickers: Sequence[str], start: Date | None = None, known: Known | None = None
+    ) -> Iterator[Fetched]:
+        """Yield each series as a whole; ``start`` is ignored. See :class:`Source`."""
+        for item in self.rows(tickers):
+            yield self.compared(item, known)
+
+    def compared(self, item: Fetched, known: Known | None) -> Fetched:
+        """Return a series of the source, unless it lacks stored rows that it should not lack.
+
+        Rows in the future are left out, with a reason beside the frame.
+        """
+        name, frame = item.unique_id, item.frame
+        if frame is None or self.lost is None:
+            return item
+        keeps_nothing = self.lost == "replace" and not self.unreadable
+        stored = None if known is None or keeps_nothing else known(name)
+        frame, left_out = without_future(frame, None if stored is None else stored.frame)
+        if stored is None or (rows := _lost_from(stored.frame, frame)).empty:
+            return Fetched(name, frame, left_out)
+        if self.lost == "keep":
+            if why := _why_apart(frame, stored.frame):
+                return Fetched(name, None, why, suspect=True)
+            joined = _with_lost(rows, frame)
+            units = stored.frame.attrs.get(UNITS, {}), frame.attrs.get(UNITS, {})
+            joined.attrs[UNITS] = {**units[0], **units[1]}
+            return Fetched(name, joined, left_out, kept=rows["ds"])
+        why = TOO_SHORT if self.unreadable else _why_suspect(rows, stored.frame)
+        return Fetched(name, None, why, suspect=True)
+
+
+def series_of(
+    tickers: Sequence[str],
+    frames: Mapping[str, pd.DataFrame],
+    failed: Mapping[str, str],
+    where: object,
+) -> Iterator[Fetched]:
+    """Yield the series of a source that has been read, in any spelling of their names.
+
+    - ``failed``: why others cannot be used
+    - ``where``: the source, for the reason of a series that is not in it
+    """
+    names = spellings([*frames, *failed])  # the files may spell ``BRK-B`` ``brk.b``
+    for name in tickers:
+        if (series := spelled(names, name)) is None:
+            yield absent(name, names, where)
+        elif series in failed:
+            yield Fetched(name, None, failed[series])
+        else:
+            yield fetched(name, frames[series])
+
+
+def absent(name: str, known: Collection[str], where: object) -> Fetched:
+    """Return the reason of a series that is not in a source, which has others."""
+    return Fetched(name, None, f"not in {where}{hint_of_zeros(known, [name])}")
+
+
+def fetched(name: str, frame: pd.DataFrame) -> Fetched:
+    """Return a series that was read, or why it cannot be used."""
+    if why := _repeated_time(frame):
+        return Fetched(name, None, why)
+    same = frame["unique_id"].iloc[0] == name
+    return Fetched(name, frame if same else frame.assign(unique_id=name))
 
 
 def _why_apart(frame: pd.DataFrame, stored: pd.DataFrame) -> str | None:
@@ -74,7 +153,7 @@ def _kind_of(column: str) -> str:
     return "unit" if canonical(column) in ("unit", "units", "uom") else "currency"
 
 
-def repeated_time(frame: pd.DataFrame) -> str | None:
+def _repeated_time(frame: pd.DataFrame) -> str | None:
     """Say which time a series, sorted by time, has twice; None for none."""
     times = frame["ds"].to_numpy()
     if not (repeated := times[1:] == times[:-1]).any():
@@ -83,3 +162,87 @@ def repeated_time(frame: pd.DataFrame) -> str | None:
     if frame.duplicated().sum() == repeated.sum():
         return f"{why}; its rows are equal, so keep one (in pandas .drop_duplicates())"
     return why
+
+
+def _lost_from(stored: pd.DataFrame, latest: pd.DataFrame) -> pd.DataFrame:
+    """Return the stored rows with a value that the source has no value for any more."""
+    if stored.empty:
+        return stored
+    stored = stored[_with_value(stored)]
+    return stored[~stored["ds"].isin(latest["ds"][_with_value(latest)])]
+
+
+def _with_lost(lost: pd.DataFrame, latest: pd.DataFrame) -> pd.DataFrame:
+    """Return the source's rows and the lost ones, these as they were stored."""
+    latest = latest[~latest["ds"].isin(lost["ds"])]
+    both = pd.concat([lost, latest], ignore_index=True)
+    return both.sort_values("ds", kind="stable", ignore_index=True)
+
+
+def _why_suspect(lost: pd.DataFrame, stored: pd.DataFrame) -> str:
+    """Say what a series of files lacks, and what to do if that is meant."""
+    first, last = show_time(lost["ds"].iloc[0]), show_time(lost["ds"].iloc[-1])
+    span = first if first == last else f"{first} to {last}"
+    return (
+        f"lacks {len(lost):,} of the {len(stored):,} stored rows ({span}). If that is meant, "
+        "`ingest --append` adds its rows to the stored ones, `ingest --refresh` replaces them"
+    )
+
+
+def is_shrunk(reason: str) -> bool:
+    """Return whether a series was not updated because the source lacks stored rows of it."""
+    return reason == TOO_SHORT or (reason.startswith("lacks ") and " stored rows (" in reason)
+
+
+def is_vanished(reason: str) -> bool:
+    """Return whether a series was not updated because the source no longer has it."""
+    return reason == VANISHED or reason.startswith("not in ")
+
+
+def _with_value(frame: pd.DataFrame) -> pd.Series:
+    column = next((name for name in _VALUES if name in frame), "ds")
+    return frame[column].notna()
+
+
+def without_future(
+    frame: pd.DataFrame, stored: pd.DataFrame | None = None
+) -> tuple[pd.DataFrame, str | None]:
+    """Return a series without the rows that cannot be meant, and say which; None for none.
+
+    A row is in the future if it is later than tomorrow, and by more than one step, since the last
+    step may be named by its end. Twenty or more such rows are meant if they follow those before
+    them without a long gap, and so are those of a series that has no others. Rows that follow
+    without a long gap and are ``stored`` already are meant, too: the clock was set back.
+    """
+    times = frame["ds"].to_numpy()
+    if times.dtype.kind != "M" or len(times) < 2:
+        return frame, None
+    now = pd.Timestamp.now()
+    if times[-1] <= (now + _TIMEZONES).to_datetime64():  # as nearly always
+        return frame, None
+    step = pd.Timedelta(seconds=spacing_of(times))
+    latest = (now + max(_TIMEZONES, step)).to_datetime64()
+    if times[-1] <= latest:
+        return frame, None
+    first = int(np.searchsorted(times, latest, side="right"))
+    if first == 0:
+        return frame, None
+    if np.diff(times[first - 1 :]).max() <= _GAP * step.to_timedelta64():
+        if len(times) - first >= _REGULAR:
+            return frame, None
+        if stored is not None and len(stored) and stored["ds"].dtype.kind == "M":
+            first = max(
+                first, int(np.searchsorted(times, stored["ds"].to_numpy()[-1], side="right"))
+            )
+        if first == len(times):
+            return frame, None
+    span = show_time(times[first])
+    span += f" to {show_time(times[-1])}" if len(times) - first > 1 else ""
+    return frame.iloc[:first], (
+        f"{_LEFT_OUT} ({span}), the others are stored. Correct them in the source"
+    )
+
+
+def is_of_future(reason: str) -> bool:
+    """Return whether rows of a series were left out since they were dated in the future."""
+    return reason.startswith(_LEFT_OUT)

@@ -3,18 +3,17 @@
 import functools
 import hashlib
 import os
-import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pandas as pd
 
-from forecaster.errors import DataError, ForecasterWarning, UsageError, listed
+from forecaster.errors import DataError, UsageError, listed, warn
 from forecaster.files import as_bytes, as_text, check_plain, from_text
 from forecaster.home import Home
-from forecaster.ingest.sources.compared import Lost, compared, repeated_time
-from forecaster.ingest.sources.source import Date, Fetched, Known
+from forecaster.ingest.sources.compared import Lost, Whole, absent, fetched, series_of
+from forecaster.ingest.sources.source import Fetched
 from forecaster.ingest.store.store import is_store
 from forecaster.ingest.tables.blocks import Blocks
 from forecaster.ingest.tables.file_reader import (
@@ -27,12 +26,12 @@ from forecaster.ingest.tables.file_reader import (
 )
 from forecaster.ingest.tables.numbers import Decimal
 from forecaster.ingest.tables.roles import Columns
-from forecaster.spelling import hint_of_zeros, spelled, spellings
+from forecaster.spelling import spelled, spellings
 
 _READER = 9  # raise it when files are read differently
 
 
-class Files:
+class Files(Whole):
     """A CSV or Parquet file with any number of series, or a folder of such files.
 
     In a folder, a file without a ticker column holds the series that the file, or a folder
@@ -56,7 +55,7 @@ class Files:
         self.path = from_text(path).expanduser()
         self._decimal: Decimal | None = decimal
         self._columns = columns or Columns()
-        self._lost: Lost = lost
+        self.lost = lost
         # The full path, since later commands may be started in another folder.
         self.name = f"files:{as_text(self.path.resolve())}"
         if not self.path.exists():
@@ -64,7 +63,6 @@ class Files:
         self._frames: dict[str, pd.DataFrame] | None = None
         self._failed: dict[str, str] = {}
         self._fingerprint: str | None = None
-        self._unreadable = False  # some file of a folder could not be read
 
     def tickers(self) -> list[str]:
         """Return all series, including those of unreadable files in a folder."""
@@ -72,26 +70,12 @@ class Files:
             return self._blocks.ids
         return [*self._read(), *self._failed]
 
-    def fetch(
-        self, tickers: Sequence[str], start: Date | None = None, known: Known | None = None
-    ) -> Iterator[Fetched]:
-        """Yield each series as a whole; ``start`` is ignored. See :class:`Source`."""
+    def rows(self, tickers: Sequence[str]) -> Iterator[Fetched]:
+        """Yield each series as the files have it."""
         if self._blocks is not None:
-            yield from self._fetch_blocks(self._blocks, tickers, known)
-            return
-        frames = self._read()
-        names = spellings([*frames, *self._failed])  # the files may spell ``BRK-B`` ``brk.b``
-        for name in tickers:
-            if (series := spelled(names, name)) is None:
-                hint = hint_of_zeros(names, [name])
-                yield Fetched(name, None, f"not in {self.path}{hint}")
-            elif series in self._failed:
-                yield Fetched(name, None, self._failed[series])
-            else:
-                yield self._compared(name, frames[series], known)
-
-    def _compared(self, name: str, frame: pd.DataFrame, known: Known | None) -> Fetched:
-        return compared(name, frame, known, self._lost, unreadable=self._unreadable)
+            yield from self._rows_of_blocks(self._blocks, tickers)
+        else:
+            yield from series_of(tickers, self._read(), self._failed, self.path)
 
     @functools.cached_property
     def _blocks(self) -> Blocks | None:
@@ -99,29 +83,21 @@ class Files:
         one = self.path.is_file() and is_parquet(self.path)
         return Blocks.of(self.path) if one and self._columns == Columns() else None
 
-    def _fetch_blocks(
-        self, blocks: Blocks, tickers: Sequence[str], known: Known | None
-    ) -> Iterator[Fetched]:
+    def _rows_of_blocks(self, blocks: Blocks, tickers: Sequence[str]) -> Iterator[Fetched]:
         """Yield each series, with only one block of the file in memory at a time."""
         before, names = self.fingerprint(), spellings(blocks.ids)
         asked: dict[str, list[str]] = {}
         for name in tickers:
             if (series := spelled(names, name)) is None:
-                hint = hint_of_zeros(names, [name])
-                yield Fetched(name, None, f"not in {self.path}{hint}")
+                yield absent(name, names, self.path)
             else:
                 asked.setdefault(series, []).append(name)
         for series, frame in blocks.read(set(asked), self._decimal):
-            why = repeated_time(frame)
-            for name in asked[series]:
-                if why is not None:
-                    yield Fetched(name, None, why)
-                else:
-                    yield self._compared(name, frame, known)
+            yield from (fetched(name, frame) for name in asked[series])
         if self._hash() != before:
             raise DataError(f"{self.path}: changed while it was read; run the same again")
 
-    def fingerprint(self) -> str | None:
+    def fingerprint(self) -> str:
         """Return a hash of the names and contents of all files and the version of their reader."""
         if self._fingerprint is None:
             self._fingerprint = self._hash()
@@ -152,10 +128,7 @@ class Files:
             )
             if self._hash() != before:
                 raise DataError(f"{self.path}: changed while it was read; run the same again")
-            for name, frame in frames.items():
-                if why := repeated_time(frame):
-                    self._failed[name] = why
-            self._frames = {n: frame for n, frame in frames.items() if n not in self._failed}
+            self._frames = frames
         return self._frames
 
     def _files(self) -> list[Path]:
@@ -197,12 +170,10 @@ class Files:
             and not file.name.lower().startswith(("readme", "license"))
         ]
         if others:
-            warnings.warn(
+            warn(
                 f"{self.path}: not read: {listed(sorted(others))}. In a "
                 "folder .csv and .tsv (also packed, as .csv.gz), .parquet, and .txt from Stooq are "
-                "read; rename or convert them, or move them elsewhere",
-                ForecasterWarning,
-                stacklevel=2,
+                "read; rename or convert them, or move them elsewhere"
             )
 
     def _read_folder(self) -> dict[str, pd.DataFrame]:
@@ -215,7 +186,7 @@ class Files:
             for file, series in zip(files, pool.map(self._try_file, files), strict=True):
                 if isinstance(series, str):
                     self._failed[series_name(file, self.path)] = series
-                    self._unreadable = True
+                    self.unreadable = True
                     continue
                 for name, frame in series.items():
                     parts.setdefault(name, []).append(frame)

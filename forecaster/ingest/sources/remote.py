@@ -23,10 +23,10 @@ from typing import Any, NamedTuple
 from forecaster.errors import DataError, ForecasterError, SourceError, WriteError
 from forecaster.files import atomic, locked_folder, read_plain
 from forecaster.home import file_name
-from forecaster.ingest.sources.compared import Lost
+from forecaster.ingest.sources.compared import Lost, Whole
 from forecaster.ingest.sources.files import Files
 from forecaster.ingest.sources.remote_url import WEB, read_remote_url
-from forecaster.ingest.sources.source import Date, Fetched, Known
+from forecaster.ingest.sources.source import Fetched
 from forecaster.ingest.tables.file_reader import ENDINGS
 from forecaster.ingest.tables.numbers import Decimal
 from forecaster.ingest.tables.roles import Columns
@@ -56,12 +56,12 @@ class _File(NamedTuple):
     state: str | None
 
 
-class Remote:
+class Remote(Whole):
     """CSV or Parquet files below a URL, which may end in a pattern such as ``*.csv``.
 
     - ``url``: of a file, a folder or a pattern; ``${NAME}`` is taken from the environment
     - ``decimal``, ``columns``, ``lost``: as in :class:`forecaster.ingest.sources.files.Files`
-    - ``folder``: where copies are kept until the next time; None: only as long as this object is
+    - ``downloads``: where copies are kept until the next time; None: as long as this object is
 
     ``name`` holds no user, password or query. Raises UsageError for a URL that is not understood,
     and if a library is missing. The files are listed and copied when they are first asked for.
@@ -74,13 +74,14 @@ class Remote:
         columns: Columns | None = None,
         *,
         lost: Lost = "suspect",
-        folder: Path | None = None,
+        downloads: Path | None = None,
     ):
         self._url = read_remote_url(url)
         self.name = f"files:{self._url.shown}"
         self._system = self._url.open(self.name)
-        self._options = decimal, columns, lost
-        self._folder = folder
+        self._decimal: Decimal | None = decimal
+        self._columns, self.lost = columns, lost
+        self._folder = None if downloads is None else downloads / file_name(self.name)
         self._files: Files | None = None
         self._base = ""  # of the names of messages
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
@@ -90,16 +91,14 @@ class Remote:
         with self._named() as files:
             return files.tickers()
 
-    def fetch(
-        self, tickers: Sequence[str], start: Date | None = None, known: Known | None = None
-    ) -> Iterator[Fetched]:
-        """Yield each series as a whole; ``start`` is ignored. See :class:`Source`."""
+    def rows(self, tickers: Sequence[str]) -> Iterator[Fetched]:
+        """Yield each series as the files have it."""
         with self._named() as files:
-            for item in files.fetch(tickers, start, known):
-                reason = None if item.reason is None else self._in_words(item.reason)
-                yield item._replace(reason=reason)
+            for item in files.rows(tickers):
+                self.unreadable = files.unreadable
+                yield item._replace(reason=item.reason and self._in_words(item.reason))
 
-    def fingerprint(self) -> str | None:
+    def fingerprint(self) -> str:
         """Return a hash of the names and contents of all files and the version of their reader."""
         with self._named() as files:
             return files.fingerprint()
@@ -127,9 +126,8 @@ class Remote:
         with locked_folder(self._folder):
             single, files = self._listed()
             self._copy(self._folder, files)
-        decimal, columns, lost = self._options
         path = self._folder / _FOLDER
-        return Files(str(path / single if single else path), decimal, columns, lost=lost)
+        return Files(str(path / single if single else path), self._decimal, self._columns)
 
     def _listed(self) -> tuple[str | None, list[_File]]:
         """Return the remote files, and the name of the only one where the URL is of a file."""
@@ -229,11 +227,6 @@ class Remote:
             raise
         except Exception as error:  # each kind of store has errors of its own
             raise SourceError(f"{where}: {self._url.reason(error)}") from None
-
-
-def folder_of(downloads: Path, url: str) -> Path:
-    """Return the folder of a source's copies, named as its price store is."""
-    return downloads / file_name(f"files:{read_remote_url(url).shown}")
 
 
 def _file(path: str, name: str, info: Mapping[str, Any]) -> _File:

@@ -2,16 +2,15 @@
 
 import contextlib
 import functools
-import warnings
 from collections.abc import Container, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 
-from forecaster.errors import ForecasterWarning, SourceError, UsageError
-from forecaster.ingest.sources.lost import VANISHED
-from forecaster.ingest.sources.source import Date, Fetched, Known, Source, Stored
+from forecaster.errors import SourceError, warn
+from forecaster.ingest.sources.compared import VANISHED, Whole
+from forecaster.ingest.sources.source import Date, Fetched, Known, Source
 from forecaster.ingest.store.corrections import Time
 from forecaster.series import show_time
 
@@ -30,23 +29,20 @@ class Renamed:
     - ``names``: by new name, the former names and their dates; None: there was no row under the new
       name yet. Fetching completes the dates
     - ``stored``: the series of the store
-    - ``asked``: the names that a caller asks for. Only for these is it looked whether another
-      series has an old name now, where the source cannot list its series
     """
 
     def __init__(
         self,
-        source: Source,
+        source: Whole,
         names: Mapping[str, Mapping[str, Time | None]],
         stored: Container[str],
-        asked: Sequence[str] = (),
     ):
-        self._source, self._stored, self._asked = source, stored, asked
+        self._source, self._stored = source, stored
         self.name = source.name
         self.names = {new: dict(olds) for new, olds in names.items()}
         self._new = {old: new for new, olds in names.items() for old in olds}
 
-    def fingerprint(self) -> str | None:
+    def fingerprint(self) -> str:
         """Return the source's own."""
         return self._source.fingerprint()
 
@@ -62,23 +58,16 @@ class Renamed:
         return {old: own for old, (_, own) in self._parted.items() if len(own)}
 
     @functools.cached_property
-    def _held(self) -> set[str]:
-        """The names that the source has rows under, or may have if only fetching shows them."""
-        if self.fingerprint() is None:
-            olds = [old for old in self._asked if old in self._new and old not in self._stored]
-            return {*olds, *(self._new[old] for old in olds)}
-        with contextlib.suppress(UsageError):
-            return set(self._source.tickers())
-        return set()
+    def _raw(self) -> dict[str, Fetched]:
+        """What the source has under the names that were or are renamed, where it has them."""
+        held = set(self._source.tickers())
+        names = [name for name in dict.fromkeys([*self._new, *self.names]) if name in held]
+        return {one.unique_id: one for one in self._source.rows(names)} if names else {}
 
     @functools.cached_property
     def _parted(self) -> dict[str, tuple[pd.DataFrame, pd.DataFrame]]:
         """The rows under each old name: those of the new one, and those of another series."""
-        names = [name for name in dict.fromkeys([*self._new, *self.names]) if name in self._held]
-        frames: dict[str, pd.DataFrame] = {}
-        with contextlib.suppress(SourceError):  # it will be raised when series are fetched
-            fetched = self._source.fetch(names) if names else ()
-            frames = {one.unique_id: one.frame for one in fetched if one.frame is not None}
+        frames = {name: one.frame for name, one in self._raw.items() if one.frame is not None}
         found: dict[str, tuple[pd.DataFrame, pd.DataFrame]] = {}
         for old, new in self._new.items():
             date = _date(self.names[new][old], frames.get(old), frames.get(new))
@@ -91,91 +80,72 @@ class Renamed:
         self, tickers: Sequence[str], start: Date | None = None, known: Known | None = None
     ) -> Iterator[Fetched]:
         """Yield each series with the rows of its earlier names; see :class:`Source`."""
-        if self.fingerprint() is None:  # such sources have all rows under the new name
-            yield from self._source.fetch(tickers, start, known)
-            return
-        plain, given = (
-            [n for n in tickers if n not in self.names and n not in self._parted],
-            self.given,
-        )
+        given = self.given
+        plain = [n for n in tickers if n not in self.names and n not in self._parted]
         if plain:
             yield from self._source.fetch(plain, start, known)
         for name in tickers:
-            if name in self._parted and name not in given:
+            if name in self.names:
+                yield self._joined(name, known)
+            elif name in given:
+                item = self._raw[name]._replace(frame=given[name])
+                yield self._source.compared(item, known)
+            elif name in self._parted:
                 yield Fetched(name, None, VANISHED)
-        if reused := [name for name in tickers if name in given]:
-            for item in self._source.fetch(reused, start, known):
-                yield self._without_first(item)
-        asked = {self._present(name): name for name in tickers if name in self.names}
-        if asked:
-            for item in self._source.fetch(list(asked), start, self._known_now(asked, known)):
-                yield self._with_earlier(item, asked[item.unique_id], known)
 
-    def _present(self, name: str) -> str:
-        """Return the name under which the source has the rows of a series now."""
-        olds = self.names[name]
-        if name in self._held or any(time is not None for time in olds.values()):
-            return name
-        return next((old for old in olds if old in self._parted), name)
-
-    def _known_now(self, asked: Mapping[str, str], known: Known | None) -> Known | None:
-        """Return the stored rows that the source should still have under the present name."""
-
-        def known_now(present: str) -> Stored | None:
-            stored = None if known is None else known(asked[present])
-            if stored is None or stored.frame.empty:
-                return stored
-            _, later = self._divided(stored.frame, asked[present])
-            for rows in self._earlier(asked[present], present).values():
-                later = later[~later["ds"].isin(rows["ds"])]
-            return stored._replace(frame=later.reset_index(drop=True))
-
-        return None if known is None else known_now
-
-    def _divided(self, frame: pd.DataFrame, name: str) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Return the rows of a series that came under old names, and those after."""
-        dates: list[Any] = [time for time in self.names[name].values() if _is_of(time, frame)]
-        return _divided(frame, max(dates, default=None))
-
-    def _is_reused(self, old: str) -> bool:
-        """Return whether another series has an old name."""
-        return old in self.given or old in self._stored
-
-    def _earlier(self, name: str, present: str) -> dict[str, pd.DataFrame]:
-        """Return the rows that the source has under other names of a series, by old name."""
-        return {
-            old: self._parted[old][0]
-            for old in self.names[name]
-            if old in self._parted and old != present and not self._is_reused(old)
-        }
-
-    def _with_earlier(self, item: Fetched, name: str, known: Known | None) -> Fetched:
+    def _joined(self, name: str, known: Known | None) -> Fetched:
         """Return a series with the rows of its old names, or else the stored ones."""
+        olds, parted = self.names[name], self._parted
+        reused = {old for old in olds if old in self.given or old in self._stored}
+        is_new = name in self._raw or any(time is not None for time in olds.values())
+        present = name if is_new else next((old for old in olds if old in parted), name)
+        (item,) = [self._raw[present]] if present in self._raw else self._source.rows([present])
         if item.frame is None:
             return item._replace(unique_id=name)
-        stored = None if known is None else known(name)
-        early = item.frame[:0]
-        if stored is not None and len(stored.frame):
-            early, _ = self._divided(stored.frame, name)
-        for old in self.names[name]:
-            if old in self._parted and self._is_reused(old):
-                _tell_left_out(name, old, self._parted[old][0], early)
-        came = [item.frame, *self._earlier(name, item.unique_id).values()]
-        whole = pd.concat([*came, early]).drop_duplicates("ds").sort_values("ds", ignore_index=True)
-        whole.attrs = dict(item.frame.attrs)
-        times = [each["ds"] for each in came]
-        kept = whole["ds"][~whole["ds"].isin(pd.concat(times))]
-        kept = kept if item.kept is None else pd.concat([kept, item.kept])
-        return item._replace(unique_id=name, frame=whole.assign(unique_id=name), kept=kept)
-
-    def _without_first(self, item: Fetched) -> Fetched:
-        """Return a series without the rows of the one that had its name before."""
+        stored, early = None if known is None else known(name), item.frame[:0]
+        if stored is not None and len(stored.frame):  # the source need not have rows of old names
+            dates = [time for time in olds.values() if _is_of(time, stored.frame)]
+            early, later = _divided(stored.frame, max(cast(list[Any], dates), default=None))
+            stored = stored._replace(frame=later)
+        for old in olds:
+            if old in parted and old in reused:
+                _tell_left_out(name, old, parted[old][0], early)
+        others = [parted[n][0] for n in olds if n in parted and n != present and n not in reused]
+        came = _joined_in_time([item.frame, *others], name)
+        item = item._replace(unique_id=name, frame=came)
+        item = self._source.compared(item, lambda _: stored)
         if item.frame is None:
             return item
-        times = self.given[item.unique_id]["ds"]
-        times = times if item.kept is None else pd.concat([times, item.kept])
-        frame = item.frame[item.frame["ds"].isin(times)]
-        return item._replace(frame=frame.reset_index(drop=True))
+        whole = _joined_in_time([item.frame, early], name)
+        lost = whole["ds"][~whole["ds"].isin(came["ds"])]
+        return item._replace(frame=whole, kept=lost)
+
+
+def given_names(
+    source: Source, names: Mapping[str, Mapping[str, Time | None]], asked: Sequence[str]
+) -> dict[str, pd.DataFrame]:
+    """Return the rows of other series by the old name that each was given, of those asked for.
+
+    ``source``: cannot list its series, and has all rows of a renamed one under the new name
+    """
+    new = {old: its for its, olds in names.items() for old in olds if old in asked}
+    frames: dict[str, pd.DataFrame] = {}
+    with contextlib.suppress(SourceError):  # it will be raised when series are fetched
+        fetched = source.fetch([*new, *new.values()]) if new else ()
+        frames = {one.unique_id: one.frame for one in fetched if one.frame is not None}
+    found: dict[str, pd.DataFrame] = {}
+    for old, its in new.items():
+        date = _date(names[its][old], frames.get(old), frames.get(its))
+        if old in frames and len(rows := _parts(frames[old], frames.get(its), date)[1]):
+            found[old] = rows
+    return found
+
+
+def _joined_in_time(frames: Sequence[pd.DataFrame], name: str) -> pd.DataFrame:
+    """Return the rows of several frames as those of one series; of a time the first row."""
+    whole = pd.concat(frames).drop_duplicates("ds").sort_values("ds", ignore_index=True)
+    whole.attrs = dict(frames[0].attrs)
+    return whole.assign(unique_id=name)
 
 
 def renamed(names: Sequence[str], renames: Mapping[str, str]) -> list[str]:
@@ -261,10 +231,8 @@ def _tell_left_out(name: str, old: str, rows: pd.DataFrame, stored: pd.DataFrame
     ratios = log_ratios(stored, rows) if len(stored) and len(rows) else pd.Series()
     others = ratios.index[ratios != 0]
     if len(others):
-        warnings.warn(
+        warn(
             f"{name}: {len(others):,} rows under the name {old} are not those of {name} as stored "
             f"({show_time(others[0])} to {show_time(others[-1])}) and are left out; if they are "
-            f"its rows, give them the name {name} in the source",
-            ForecasterWarning,
-            stacklevel=2,
+            f"its rows, give them the name {name} in the source"
         )

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from forecaster.ingest.sources.source import Date, Fetched, Known
+from forecaster.ingest.sources.compared import Whole
+from forecaster.ingest.sources.source import Fetched
 from forecaster.ingest.tickers.universe import read_universe
 from forecaster.series import regular_sessions
 
@@ -22,10 +23,10 @@ _DOF = 5.0
 _VERSION = 1  # raise it when the same seed gives other prices
 
 
-class Simulated:
+class Simulated(Whole):
     """The simulated market of a seed; it has prices for any ticker."""
 
-    name = "simulated"
+    name, lost = "simulated", None
 
     def __init__(self, seed: int = 0):
         self.seed = seed
@@ -36,14 +37,12 @@ class Simulated:
         """Return the tickers of the Dow Jones Industrial Average."""
         return read_universe("dow30.txt")
 
-    def fetch(
-        self, tickers: Sequence[str], start: Date | None = None, known: Known | None = None
-    ) -> Iterator[Fetched]:
-        """Yield each ticker's whole history; ``start`` is ignored."""
+    def rows(self, tickers: Sequence[str]) -> Iterator[Fetched]:
+        """Yield each ticker's whole history."""
         for name in tickers:
             yield Fetched(name, self._prices(name))
 
-    def fingerprint(self) -> str | None:
+    def fingerprint(self) -> str:
         """Return the market's version and seed."""
         return f"market {_VERSION}, seed {self.seed}"
 

@@ -1,6 +1,6 @@
 """Open a source by name. Each is imported only when it is used: yfinance takes a second."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
@@ -8,7 +8,7 @@ from forecaster.errors import UsageError
 from forecaster.files import is_url
 from forecaster.ingest.sources.source import Source
 from forecaster.ingest.sources.sql_url import hide_secrets
-from forecaster.ingest.tables.numbers import Decimal, as_decimal
+from forecaster.ingest.tables.numbers import as_decimal
 from forecaster.ingest.tables.roles import Columns
 
 if TYPE_CHECKING:
@@ -58,13 +58,16 @@ def open_source(
     sign = as_decimal(decimal)
     kind, _, path = name.partition(":")
     shown = hide_secrets(name)
-    if kind not in ("files", "sql"):
-        given = {f"--decimal {decimal}": decimal is not None, "--append": append}
-        if columns and columns.first_option:
-            given[columns.first_option] = True
-        _refuse_given(given, "files and databases", shown)
-    if kind != "sql":
-        _refuse_given({"--query": query is not None}, "databases", shown)
+    whole, stated = ("files", "sql"), columns.first_option if columns else None
+    for option, is_given, kinds in (
+        (f"--decimal {decimal}", decimal is not None, whole),
+        ("--append", append, whole),
+        (stated, stated is not None, whole),
+        ("--query", query is not None, ("sql",)),
+    ):
+        if is_given and kind not in kinds:
+            owners = "files and databases" if kinds is whole else "databases"
+            raise UsageError(f"{option} is for {owners}; leave it out with source {shown!r}")
     refresh = options.get("refresh", False)
     if append and refresh:
         raise UsageError(
@@ -72,10 +75,23 @@ def open_source(
             "of them out"
         )
     lost: Lost = "keep" if append else "replace" if refresh else "suspect"
+    if kind == "files" and is_url(path):
+        from forecaster.ingest.sources.remote import Remote
+
+        return Remote(path, sign, columns, lost=lost, downloads=downloads)
     if kind == "files" and path:
-        return _open_files(path, sign, columns, lost, downloads)
+        from forecaster.ingest.sources.files import Files
+
+        return Files(path, sign, columns, lost=lost)
     if kind == "sql" and path:
-        return _open_database(path, query, sign, columns, lost)
+        from forecaster.ingest.sources.sql import Database
+
+        if query is None:
+            raise UsageError(
+                "--source sql:URL needs --query (in Python query=): a SELECT, or the name of a "
+                "table"
+            )
+        return Database(path, query, sign, columns, lost=lost)
     if name == "yahoo":
         from forecaster.ingest.sources.yahoo import Yahoo
 
@@ -89,41 +105,3 @@ def open_source(
         "Parquet file or a folder of them, here or at a URL (s3://, gs://, https://); or "
         "sql:URL, a database"
     )
-
-
-def _refuse_given(options: Mapping[str, bool], owners: str, shown: str) -> None:
-    """Raise UsageError for the first option that is given, since it is for other sources.
-
-    - ``options``: whether each is given
-    - ``owners``: the sources that have these options
-    - ``shown``: the source without its secrets
-    """
-    for option in (option for option, is_given in options.items() if is_given):
-        raise UsageError(f"{option} is for {owners}; leave it out with source {shown!r}")
-
-
-def _open_files(
-    path: str, sign: Decimal | None, columns: Columns | None, lost: "Lost", downloads: Path | None
-) -> Source:
-    """Open files here or at a URL."""
-    if is_url(path):
-        from forecaster.ingest.sources.remote import Remote, folder_of
-
-        folder = None if downloads is None else folder_of(downloads, path)
-        return Remote(path, sign, columns, lost=lost, folder=folder)
-    from forecaster.ingest.sources.files import Files
-
-    return Files(path, sign, columns, lost=lost)
-
-
-def _open_database(
-    url: str, query: str | None, sign: Decimal | None, columns: Columns | None, lost: "Lost"
-) -> Source:
-    """Open a database. Raises UsageError without a query."""
-    from forecaster.ingest.sources.sql import Database
-
-    if query is None:
-        raise UsageError(
-            "--source sql:URL needs --query (in Python query=): a SELECT, or the name of a table"
-        )
-    return Database(url, query, sign, columns, lost=lost)

@@ -9,15 +9,14 @@ import pandas as pd
 
 from forecaster.errors import DataError, SourceError, UsageError
 from forecaster.free_memory import free_memory
-from forecaster.ingest.sources.compared import Lost, compared, repeated_time
-from forecaster.ingest.sources.source import Date, Fetched, Known
+from forecaster.ingest.sources.compared import Lost, Whole, series_of
+from forecaster.ingest.sources.source import Fetched
 from forecaster.ingest.sources.sql_url import read_database_url
 from forecaster.ingest.store.series_file import UNITS
 from forecaster.ingest.tables.layout import each_series, tidy
 from forecaster.ingest.tables.location import TableLocation
 from forecaster.ingest.tables.numbers import Decimal
 from forecaster.ingest.tables.roles import Columns
-from forecaster.spelling import spelled, spellings
 
 _READER = 3  # raise it when rows are read differently
 _CHUNK = 20_000  # rows that are in memory as Python objects
@@ -26,7 +25,7 @@ _WAIT = 10.0  # seconds to wait for a server, or for a file that another program
 _SELECT = re.compile(r"\b(select|from)\b|\bvalues\s*\(", re.IGNORECASE)
 
 
-class Database:
+class Database(Whole):
     """The rows that a query of a database returns, in any layout that files may have.
 
     The query runs in a transaction that can only read, and all its rows are read at each update.
@@ -56,7 +55,7 @@ class Database:
         self._query = query.strip().rstrip(";")
         self._decimal: Decimal | None = decimal
         self._columns = columns or Columns()
-        self._lost: Lost = lost
+        self.lost = lost
         self._engine = self._url.open(_WAIT)
         self._frames: dict[str, pd.DataFrame] | None = None
         self._fingerprint = ""
@@ -65,21 +64,11 @@ class Database:
         """Return all series that the query returns."""
         return list(self._read())
 
-    def fetch(
-        self, tickers: Sequence[str], start: Date | None = None, known: Known | None = None
-    ) -> Iterator[Fetched]:
-        """Yield each series as a whole; ``start`` is ignored. See :class:`Source`."""
-        frames = self._read()
-        names = spellings(frames)
-        for name in tickers:
-            if (series := spelled(names, name)) is None:
-                yield Fetched(name, None, f"not in {self._where}")
-            elif why := repeated_time(frames[series]):
-                yield Fetched(name, None, why)
-            else:
-                yield compared(name, frames[series], known, self._lost)
+    def rows(self, tickers: Sequence[str]) -> Iterator[Fetched]:
+        """Yield each series as the query returns it."""
+        yield from series_of(tickers, self._read(), {}, self._where)
 
-    def fingerprint(self) -> str | None:
+    def fingerprint(self) -> str:
         """Return a hash of all rows, in any order, and of the version of their reader."""
         self._read()
         return self._fingerprint

@@ -19,7 +19,6 @@ import dataclasses
 import errno
 import itertools
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,7 +26,7 @@ from typing import TypeVar
 
 import pandas as pd
 
-from forecaster.errors import ForecasterWarning, StoreError, WriteError
+from forecaster.errors import StoreError, WriteError, warn
 from forecaster.files import atomic, locked_folder, read_parquet_file, read_plain
 from forecaster.home import INDEX, MANIFEST, Home
 from forecaster.ingest.store import older
@@ -213,11 +212,9 @@ class Store:
         self.index.write(self.folder / INDEX, read_back=True)
         self.index.is_older = False
         if pending := older.unfinished_renaming(self.index, self.folder):
-            warnings.warn(
+            warn(
                 f"the renaming of {pending[0]} to {pending[1]} was interrupted before it changed "
-                f"anything; run `forecaster tickers rename {' '.join(pending)}` again",
-                ForecasterWarning,
-                stacklevel=2,
+                f"anything; run `forecaster tickers rename {' '.join(pending)}` again"
             )
         for path in left:
             atomic.remove_file(path)

@@ -3,12 +3,11 @@
 import datetime
 import enum
 import re
-import warnings
 
 import numpy as np
 import pandas as pd
 
-from forecaster.errors import DataError, ForecasterWarning, UsageError, quoted
+from forecaster.errors import DataError, UsageError, quoted, warn
 from forecaster.ingest.tables.location import TableLocation
 from forecaster.ingest.tables.numbers import BLANK, plain_cells
 from forecaster.series import SERIAL_START, dates_of_numbers, means_now, other_meaning, split_offset
@@ -322,12 +321,10 @@ def _of_numbers(text: pd.Series, where: TableLocation) -> pd.Series:
             f"{meaning}. If they count steps, say --date-format steps (in Python date_format=)"
         )
     if (first := int(numbers.min())) > _LAST_COUNT:
-        warnings.warn(
+        warn(
             f"{where}, column {where.column('ds')!r}: numbers such as {first} are taken to count "
             "steps. If they are days or seconds since some day, convert them to dates; if they "
-            "count steps, --date-format steps says so (in Python date_format=)",
-            ForecasterWarning,
-            stacklevel=2,
+            "count steps, --date-format steps says so (in Python date_format=)"
         )
     return numbers
 

@@ -9,13 +9,12 @@ Accepted layouts, of files and frames alike:
 """
 
 import itertools
-import warnings
 from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
 
-from forecaster.errors import DataError, ForecasterWarning
+from forecaster.errors import DataError, warn
 from forecaster.ingest.tables.currencies import are_currencies, currency_of, may_be_currencies
 from forecaster.ingest.tables.dates import (
     CLOCK,
@@ -290,11 +289,9 @@ def _without_infinite(numbers: pd.Series, where: TableLocation, name: str) -> pd
     """Return a column that no model learns from, with NaN for infinite numbers; warn of them."""
     if not (infinite := numbers.abs() == np.inf).any():
         return numbers
-    warnings.warn(
+    warn(
         f"{where.cell(infinite, name)}: {numbers[infinite].iloc[0]:g} is not a number; "
-        f"{infinite.sum()} of {len(numbers)} cells of this column are infinite and count as empty",
-        ForecasterWarning,
-        stacklevel=2,
+        f"{infinite.sum()} of {len(numbers)} cells of this column are infinite and count as empty"
     )
     return numbers.mask(infinite)
 
@@ -400,7 +397,7 @@ def _refuse_repeated_hours(
     )
     if rows["id"][repeated].nunique() == rows["id"].nunique():
         raise DataError(message)
-    warnings.warn(message, ForecasterWarning, stacklevel=2)
+    warn(message)
 
 
 def _refuse_reordered(
@@ -464,11 +461,9 @@ def _ids(column: pd.Series, where: TableLocation) -> pd.Series:
     merged, unique = pd.factorize(names)
     if len(unique) < len(names):
         alike = names[names.duplicated()].iloc[0]
-        warnings.warn(
+        warn(
             f"{where}: {alike!r} is written with and without spaces around it; rows of both are "
-            "taken for one series",
-            ForecasterWarning,
-            stacklevel=2,
+            "taken for one series"
         )
     return pd.Series(
         pd.Categorical.from_codes(merged[codes], categories=pd.Index(unique, dtype=object)),
