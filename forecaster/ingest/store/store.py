@@ -249,7 +249,9 @@ class Store:
         timezone: str | None = None,
     ) -> None:
         """Write one series to the store; it is valid after :meth:`commit`."""
-        self.write_encoded(encode(name, frame, asked_from=asked_from, timezone=timezone))
+        series = encode(name, frame, asked_from=asked_from, timezone=timezone)
+        self.write_file_of(series)
+        self.note_written(series)
 
     def correct(self, name: str, corrections: Corrections) -> None:
         """Give a stored series other corrections, valid after :meth:`commit`.
@@ -266,14 +268,6 @@ class Store:
             fingerprint=entry.fingerprint, state=entry.state, reason=entry.reason
         )
 
-    def write_encoded(self, series: Encoded, fingerprint: str | None = None) -> None:
-        """Write a series that is already encoded; it is valid after :meth:`commit`.
-
-        ``fingerprint``: the fingerprint of the source that the series was read from
-        """
-        self.write_file_of(series)
-        self.note_written(series, fingerprint)
-
     def write_file_of(self, series: Encoded) -> None:
         """Write the file of an encoded series, unless it exists; several threads may do so."""
         name, raw, entry = series
@@ -289,10 +283,8 @@ class Store:
 
         ``fingerprint``: the fingerprint of the source that the series was read from
         """
-        entry, old = (
-            series.entry._replace(fingerprint=fingerprint),
-            self.index.series.get(series.name),
-        )
+        entry = series.entry._replace(fingerprint=fingerprint)
+        old = self.index.series.get(series.name)
         if old is not None and old.retired and not is_later(entry.last, old.last):
             entry = entry.as_retired()
         self._written[series.name] = entry
@@ -300,7 +292,8 @@ class Store:
     def replace(self, name: str, series: Encoded) -> None:
         """Put a series in the place of another one, and commit; the store must be locked."""
         file = self.index.series[name].file
-        self.write_encoded(series)
+        self.write_file_of(series)
+        self.note_written(series)
         with self._committing() as index:
             index.remove([name])
         with contextlib.suppress(OSError):  # the next sweep removes the file
