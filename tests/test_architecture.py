@@ -48,6 +48,7 @@ ROOMS: dict[str, list[str]] = {
     ],
     "ingest": [
         "tickers", "store", "tables", "sources", "covariates", "frames", "review", "loading",
+        "updating",
     ],
     "forecasting": [
         "rungs", "bands", "windows", "networks", "model", "task", "predicting", "fitting",

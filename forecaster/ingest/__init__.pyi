@@ -2,15 +2,11 @@ from .covariates import CovariateFiles as CovariateFiles
 from .covariates import Reading as Reading
 from .frames import Table as Table
 from .frames import as_panel as as_panel
-from .loading import Ingested as Ingested
 from .loading import check_flags as check_flags
 from .loading import flags_now as flags_now
-from .loading import ingest as ingest
-from .loading import ingested as ingested
 from .loading import load_panel as load_panel
 from .loading import masked_rows as masked_rows
 from .loading import panel_from_store as panel_from_store
-from .loading import refuse_alike as refuse_alike
 from .review.adjusting import adjust as adjust
 from .review.adjusting import adjust_by as adjust_by
 from .review.adjusting import proposed as proposed
@@ -48,3 +44,7 @@ from .tickers.membership import read_membership as read_membership
 from .tickers.universe import listed_tickers as listed_tickers
 from .tickers.universe import normalise as normalise
 from .tickers.universe import read_universe as read_universe
+from .updating import Ingested as Ingested
+from .updating import ingest as ingest
+from .updating import ingested as ingested
+from .updating import refuse_alike as refuse_alike

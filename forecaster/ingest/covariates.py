@@ -120,8 +120,11 @@ def _added(
 
 def _read(path: Path, where: str, reading: Reading, panel: Panel) -> pd.DataFrame:
     """Read a file; return it with times as datetimes and series spelled as in the panel."""
-    columns = Columns(reading.id_col, reading.time_col, date_format=reading.date_format)
-    table = read_table(path, as_decimal(reading.decimal), columns, everything=True)
+    columns = Columns(
+        reading.id_col, reading.time_col, date_format=reading.date_format,
+        decimal=as_decimal(reading.decimal),
+    )  # fmt: skip
+    table = read_table(path, columns, everything=True)
     counts = TableLocation(where, is_parquet(path))
     frame = with_joined_ids(table.frame, reading.id_col, columns.id_parts, counts)
     table = table._replace(frame=frame)

@@ -1,5 +1,6 @@
 """Turn tables of pandas, or of any library with Arrow's interface, into panels."""
 
+import dataclasses
 from collections.abc import Hashable, Sequence
 from typing import Any, Protocol, TypeAlias, Unpack, cast
 
@@ -10,7 +11,7 @@ from forecaster.errors import DataError, UsageError, listed, warn_of_skipped
 from forecaster.ingest.store.series_file import Arrays
 from forecaster.ingest.tables.layout import each_series, tidy
 from forecaster.ingest.tables.location import TableLocation
-from forecaster.ingest.tables.numbers import as_decimal
+from forecaster.ingest.tables.parquet import without_decimals
 from forecaster.ingest.tables.roles import ACTIONS, TARGETS, ColumnOptions, Columns, canonical
 from forecaster.series import Panel
 from forecaster.skipped import Kind, Skipped
@@ -49,16 +50,11 @@ def as_panel(data: Panel | Table, **columns: Unpack[ColumnOptions]) -> Panel:
 
 
 def panel_of_frame(
-    data: Table,
-    tickers: Sequence[str] | None = None,
-    *,
-    decimal: str | None = None,
-    columns: Columns | None = None,
+    data: Table, tickers: Sequence[str] | None = None, *, columns: Columns | None = None
 ) -> Panel:
     """Turn a table into a panel: long, wide, or with two levels of columns as from yfinance.
 
     - ``tickers``: the series to take; None: all
-    - ``decimal``: the decimal sign in numbers that are text; None: inferred from the numbers
     - ``columns``: the columns with series, times and target, if their names do not show it
 
     Raises DataError as :func:`forecaster.ingest.tables.layout.tidy` does, and UsageError if
@@ -66,13 +62,13 @@ def panel_of_frame(
     """
     columns = columns or Columns()
     frame = _two_levels_as_one(_with_index(as_pandas(data), columns.named))
-    if canonical(str(frame.columns.name)) == "unique_id" and columns == Columns():
-        columns = Columns(wide=True)  # the table may be yfinance.download(...)["Close"]
+    if canonical(str(frame.columns.name)) == "unique_id" and columns.first_option is None:
+        # The table may be yfinance.download(...)["Close"].
+        columns = dataclasses.replace(columns, wide=True)
     if frame.empty:
         raise DataError(f"{_WHERE}: no rows in it")
     location = TableLocation(_WHERE, counts_rows=True)
-    table = tidy(frame, location, decimal=as_decimal(decimal), columns=columns)
-    table.attrs.clear()  # pandas would copy the attributes for each series
+    table = tidy(frame, location, columns=columns)
     channels = tuple(str(c) for c in table if c not in ("unique_id", "ds", *ACTIONS))
     panel = Panel.from_arrays(
         {
@@ -108,12 +104,8 @@ def as_pandas(data: Table) -> pd.DataFrame:
 def _from_arrow(data: Any) -> pd.DataFrame:
     import pyarrow as pa
 
-    table: pa.Table = data if isinstance(data, pa.Table) else pa.table(data)
-    for number, field in enumerate(table.schema):
-        if pa.types.is_decimal(field.type):  # pandas would make objects of decimals
-            column = table.column(number).cast(pa.float64())
-            table = table.set_column(number, field.name, column)
-    return table.to_pandas(date_as_object=False)
+    table = data if isinstance(data, pa.Table) else pa.table(data)
+    return without_decimals(table).to_pandas(date_as_object=False)
 
 
 def _with_index(frame: pd.DataFrame, named: Sequence[str]) -> pd.DataFrame:

@@ -433,7 +433,7 @@ def _killed_before_review(year: Year, session: int) -> Morning:
     """Kill the run when the rows are stored and not yet reviewed, with a bad price among them."""
     morning = _bad_tick(year, session)
     year.write(morning.table if morning.table is not None else "")
-    _kill_at(year, year.words(*year.daily), "forecaster.ingest.loading:_review_if_changed")
+    _kill_at(year, year.words(*year.daily), "forecaster.ingest.updating:_review_if_changed")
     return morning
 
 

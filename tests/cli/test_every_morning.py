@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from forecaster.home import Home
-from forecaster.ingest import loading
+from forecaster.ingest import updating
 from forecaster.pipeline.layout import COLUMNS
 from tests.conftest import prices, run
 
@@ -300,7 +300,7 @@ def test_a_killed_ingest_leaves_no_wrong_price_to_forecast_from(mornings, monkey
     wrong = TABLE.copy()
     wrong.loc[(wrong["ticker"] == "BBB") & (wrong["date"] == DAYS[-4]), BAR] *= 2
     with monkeypatch.context() as patch:
-        patch.setattr(loading, "_review_if_changed", Mock(side_effect=KeyboardInterrupt))
+        patch.setattr(updating, "_review_if_changed", Mock(side_effect=KeyboardInterrupt))
         assert mornings.ingest(wrong).exit_code == 130
     then = mornings.forecasts("--all")
     assert mornings.ingest().exit_code == 0

@@ -20,7 +20,7 @@ import pandas as pd
 
 from forecaster.errors import StoreError, WriteError
 from forecaster.home import Home
-from forecaster.ingest.loading import ingest
+from forecaster.ingest import ingest
 from forecaster.ingest.sources.source import Fetched
 from forecaster.ingest.store.store import Store
 from tests.conftest import prices

@@ -11,8 +11,7 @@ import pytest
 
 from forecaster.errors import ForecasterWarning
 from forecaster.home import Home
-from forecaster.ingest import Store, adjust_by, rename_ticker
-from forecaster.ingest.loading import ingest
+from forecaster.ingest import Store, adjust_by, ingest, rename_ticker
 from forecaster.ingest.review import renaming
 from forecaster.ingest.sources.source import Fetched
 from forecaster.ingest.store.corrections import Adjustment, Corrections

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import forecaster as fc
 from forecaster.errors import DataError, UsageError
-from forecaster.ingest import open_source
+from forecaster.ingest import Columns, open_source
 from forecaster.ingest.tables.file_reader import read_series
 
 DAYS = ["2024-01-02", "2024-01-03", "2024-01-04"]
@@ -58,7 +58,7 @@ def test_any_table_is_read_exactly_or_refused(tmp_path, table, convention, separ
     path.write_text(csv_of([header, *rows], separator), encoding="utf-8")
     expected = [[float(number) for number in row] for row in table]
 
-    (told,) = read_series(path, decimal=decimal).values()
+    (told,) = read_series(path, columns=Columns(decimal=decimal)).values()
     assert told[header[1:]].to_numpy().tolist() == expected
     try:
         (frame,) = read_series(path).values()
@@ -70,7 +70,7 @@ def test_any_table_is_read_exactly_or_refused(tmp_path, table, convention, separ
 
 def read(tmp_path, text: str, **options) -> dict[str, list[float]]:
     (tmp_path / "x.csv").write_text(text, encoding="utf-8")
-    (frame,) = read_series(tmp_path / "x.csv", **options).values()
+    (frame,) = read_series(tmp_path / "x.csv", columns=Columns(**options)).values()
     return frame.drop(columns=["unique_id", "ds"]).to_dict("list")  # pyright: ignore[reportReturnType]
 
 

@@ -24,7 +24,6 @@ from forecaster.ingest.tables.file_reader import (
     read_series,
     series_name,
 )
-from forecaster.ingest.tables.numbers import Decimal
 from forecaster.ingest.tables.roles import Columns
 from forecaster.spelling import spelled, spellings
 
@@ -37,23 +36,14 @@ class Files(Whole):
     In a folder, a file without a ticker column holds the series that the file, or a folder
     ``ticker=NAME`` above it, is named after. Parts of one series in several files are joined.
 
-    - ``decimal``: the decimal sign in numbers that are text; None: inferred for each file
     - ``columns``: which columns hold series, times and target, if their names do not show it
     - ``lost``: what becomes of a series that lacks stored rows: ``suspect``, the stored series is
       kept and the file's rejected; ``keep``, the file's rows are added to the stored ones, as from
       a file with only the latest day; ``replace``, the file's rows take the place of all stored
     """
 
-    def __init__(
-        self,
-        path: str,
-        decimal: Decimal | None = None,
-        columns: Columns | None = None,
-        *,
-        lost: Lost = "suspect",
-    ):
+    def __init__(self, path: str, columns: Columns | None = None, *, lost: Lost = "suspect"):
         self.path = from_text(path).expanduser()
-        self._decimal: Decimal | None = decimal
         self._columns = columns or Columns()
         self.lost = lost
         # The full path, since later commands may be started in another folder.
@@ -81,7 +71,7 @@ class Files(Whole):
     def _blocks(self) -> Blocks | None:
         """A large Parquet file in blocks of series; None for all others."""
         one = self.path.is_file() and is_parquet(self.path)
-        return Blocks.of(self.path) if one and self._columns == Columns() else None
+        return Blocks.of(self.path) if one and not self._columns.first_option else None
 
     def _rows_of_blocks(self, blocks: Blocks, tickers: Sequence[str]) -> Iterator[Fetched]:
         """Yield each series, with only one block of the file in memory at a time."""
@@ -92,7 +82,7 @@ class Files(Whole):
                 yield absent(name, names, self.path)
             else:
                 asked.setdefault(series, []).append(name)
-        for series, frame in blocks.read(set(asked), self._decimal):
+        for series, frame in blocks.read(set(asked), self._columns):
             yield from (fetched(name, frame) for name in asked[series])
         if self._hash() != before:
             raise DataError(f"{self.path}: changed while it was read; run the same again")
@@ -104,8 +94,8 @@ class Files(Whole):
         return self._fingerprint
 
     def _hash(self) -> str:
-        columns = "" if self._columns == Columns() else repr(self._columns)
-        reader = f"reader {_READER}{self._decimal or ''}{columns}\n"
+        columns = self._columns if self._columns.first_option else self._columns.decimal or ""
+        reader = f"reader {_READER}{columns}\n"
         digest = hashlib.sha256(reader.encode("utf-8", "surrogateescape"))
         for file in self._files():
             try:
@@ -124,7 +114,7 @@ class Files(Whole):
             frames = (
                 self._read_folder()
                 if self.path.is_dir()
-                else read_series(self.path, decimal=self._decimal, columns=self._columns)
+                else read_series(self.path, columns=self._columns)
             )
             if self._hash() != before:
                 raise DataError(f"{self.path}: changed while it was read; run the same again")
@@ -207,7 +197,7 @@ class Files(Whole):
         """Return the series of a file, or the reason why it cannot be read."""
         try:
             name = series_name(file, self.path)
-            return read_series(file, name, decimal=self._decimal, columns=self._columns)
+            return read_series(file, name, columns=self._columns)
         except DataError as error:
             return str(error)
 

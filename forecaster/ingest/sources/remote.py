@@ -28,7 +28,6 @@ from forecaster.ingest.sources.files import Files
 from forecaster.ingest.sources.remote_url import WEB, read_remote_url
 from forecaster.ingest.sources.source import Fetched
 from forecaster.ingest.tables.file_reader import ENDINGS
-from forecaster.ingest.tables.numbers import Decimal
 from forecaster.ingest.tables.roles import Columns
 
 _COPIED = "copied.json"
@@ -60,7 +59,7 @@ class Remote(Whole):
     """CSV or Parquet files below a URL, which may end in a pattern such as ``*.csv``.
 
     - ``url``: of a file, a folder or a pattern; ``${NAME}`` is taken from the environment
-    - ``decimal``, ``columns``, ``lost``: as in :class:`forecaster.ingest.sources.files.Files`
+    - ``columns``, ``lost``: as in :class:`forecaster.ingest.sources.files.Files`
     - ``downloads``: where copies are kept until the next time; None: as long as this object is
 
     ``name`` holds no user, password or query. Raises UsageError for a URL that is not understood,
@@ -70,7 +69,6 @@ class Remote(Whole):
     def __init__(
         self,
         url: str,
-        decimal: Decimal | None = None,
         columns: Columns | None = None,
         *,
         lost: Lost = "suspect",
@@ -79,7 +77,6 @@ class Remote(Whole):
         self._url = read_remote_url(url)
         self.name = f"files:{self._url.shown}"
         self._system = self._url.open(self.name)
-        self._decimal: Decimal | None = decimal
         self._columns, self.lost = columns, lost
         self._folder = None if downloads is None else downloads / file_name(self.name)
         self._files: Files | None = None
@@ -127,7 +124,7 @@ class Remote(Whole):
             single, files = self._listed()
             self._copy(self._folder, files)
         path = self._folder / _FOLDER
-        return Files(str(path / single if single else path), self._decimal, self._columns)
+        return Files(str(path / single if single else path), self._columns)
 
     def _listed(self) -> tuple[str | None, list[_File]]:
         """Return the remote files, and the name of the only one where the URL is of a file."""

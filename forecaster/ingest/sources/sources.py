@@ -1,5 +1,6 @@
 """Open a source by name. Each is imported only when it is used: yfinance takes a second."""
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack
@@ -55,12 +56,15 @@ def open_source(
     Raises UsageError for any other name or sign, for options of files with another source, and for
     ``append`` with ``refresh``. No message holds a password.
     """
-    sign = as_decimal(decimal)
+    columns = columns or Columns()
+    if decimal is not None:
+        columns = dataclasses.replace(columns, decimal=as_decimal(decimal))
+    sign = columns.decimal
     kind, _, path = name.partition(":")
     shown = hide_secrets(name)
-    whole, stated = ("files", "sql"), columns.first_option if columns else None
+    whole, stated = ("files", "sql"), columns.first_option
     for option, is_given, kinds in (
-        (f"--decimal {decimal}", decimal is not None, whole),
+        (f"--decimal {sign}", sign is not None, whole),
         ("--append", append, whole),
         (stated, stated is not None, whole),
         ("--query", query is not None, ("sql",)),
@@ -78,11 +82,11 @@ def open_source(
     if kind == "files" and is_url(path):
         from forecaster.ingest.sources.remote import Remote
 
-        return Remote(path, sign, columns, lost=lost, downloads=downloads)
+        return Remote(path, columns, lost=lost, downloads=downloads)
     if kind == "files" and path:
         from forecaster.ingest.sources.files import Files
 
-        return Files(path, sign, columns, lost=lost)
+        return Files(path, columns, lost=lost)
     if kind == "sql" and path:
         from forecaster.ingest.sources.sql import Database
 
@@ -91,7 +95,7 @@ def open_source(
                 "--source sql:URL needs --query (in Python query=): a SELECT, or the name of a "
                 "table"
             )
-        return Database(path, query, sign, columns, lost=lost)
+        return Database(path, query, columns, lost=lost)
     if name == "yahoo":
         from forecaster.ingest.sources.yahoo import Yahoo
 

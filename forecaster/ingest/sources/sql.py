@@ -12,10 +12,8 @@ from forecaster.free_memory import free_memory
 from forecaster.ingest.sources.compared import Lost, Whole, series_of
 from forecaster.ingest.sources.source import Fetched
 from forecaster.ingest.sources.sql_url import read_database_url
-from forecaster.ingest.store.series_file import UNITS
 from forecaster.ingest.tables.layout import each_series, tidy
 from forecaster.ingest.tables.location import TableLocation
-from forecaster.ingest.tables.numbers import Decimal
 from forecaster.ingest.tables.roles import Columns
 
 _READER = 3  # raise it when rows are read differently
@@ -32,20 +30,14 @@ class Database(Whole):
 
     - ``url``: as SQLAlchemy writes it; ``${NAME}`` is taken from the environment
     - ``query``: one SELECT, or the name of a table
-    - ``decimal``, ``columns``, ``lost``: as in :class:`forecaster.ingest.sources.files.Files`
+    - ``columns``, ``lost``: as in :class:`forecaster.ingest.sources.files.Files`
 
     ``name`` holds neither user nor password. Raises UsageError for a URL that is not understood,
     and if a library is missing.
     """
 
     def __init__(
-        self,
-        url: str,
-        query: str,
-        decimal: Decimal | None = None,
-        columns: Columns | None = None,
-        *,
-        lost: Lost = "suspect",
+        self, url: str, query: str, columns: Columns | None = None, *, lost: Lost = "suspect"
     ):
         self._url = read_database_url(url)
         if not (said := " ".join(query.split())):
@@ -53,7 +45,6 @@ class Database(Whole):
         self.name = f"sql:{self._url.shown}#{said}"
         self._where = f"sql:{self._url.shown}"
         self._query = query.strip().rstrip(";")
-        self._decimal: Decimal | None = decimal
         self._columns = columns or Columns()
         self.lost = lost
         self._engine = self._url.open(_WAIT)
@@ -80,16 +71,11 @@ class Database(Whole):
             if table.empty:
                 raise DataError(f"{self._where}: the query returns no rows")
             location = TableLocation(self._where, counts_rows=True)
-            rows = tidy(table, location, decimal=self._decimal, columns=self._columns)
-            units = rows.attrs.pop(UNITS, {})  # pandas would copy all of them for each series
-            rows.attrs.clear()
-            frames = {name: part.reset_index(drop=True) for name, part in each_series(rows)}
-            for name in units.keys() & frames.keys():
-                frames[name].attrs[UNITS] = units[name]
-            how = (_READER, self._decimal, self._columns, list(rows), [*map(str, rows.dtypes)])
+            rows = tidy(table, location, columns=self._columns)
+            how = (_READER, self._columns, list(rows), [*map(str, rows.dtypes)])
             hashes = pd.util.hash_pandas_object(rows, index=False).to_numpy()
             self._fingerprint = hashlib.sha256(f"{how}".encode() + hashes.tobytes()).hexdigest()
-            self._frames = frames
+            self._frames = dict(each_series(rows))
         return self._frames
 
     def _table(self) -> pd.DataFrame:

@@ -16,9 +16,8 @@ from forecaster.errors import DataError
 from forecaster.files import is_text, open_parquet, parquet_groups, schema_of
 from forecaster.ingest.tables.csv_file import Table
 from forecaster.ingest.tables.file_reader import frames_of, join
-from forecaster.ingest.tables.numbers import Decimal
 from forecaster.ingest.tables.parquet import is_number, is_time, read_parquet
-from forecaster.ingest.tables.roles import canonical
+from forecaster.ingest.tables.roles import Columns, canonical
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,7 +56,7 @@ class Blocks:
             return None
         return _blocks(path, names, sizes)
 
-    def read(self, wanted: set[str], decimal: Decimal | None) -> Iterator[tuple[str, pd.DataFrame]]:
+    def read(self, wanted: set[str], columns: Columns) -> Iterator[tuple[str, pd.DataFrame]]:
         """Yield name and frame of each wanted series, as `file_reader.read_series` returns them.
 
         Raises DataError if the file cannot be read or used.
@@ -67,7 +66,7 @@ class Blocks:
         for groups, names in self.groups:
             if not names & wanted:
                 continue
-            for name, frame in sorted(self._frames(groups, decimal).items()):
+            for name, frame in sorted(self._frames(groups, columns).items()):
                 if left is not None and left[0] == name:
                     left = name, join([left[1], frame])
                     continue
@@ -77,12 +76,12 @@ class Blocks:
         if left is not None and left[0] in wanted:
             yield left
 
-    def _frames(self, groups: list[int], decimal: Decimal | None) -> dict[str, pd.DataFrame]:
+    def _frames(self, groups: list[int], columns: Columns) -> dict[str, pd.DataFrame]:
         try:
             table = Table(read_parquet(self.path, groups=groups), plain_points=False)
         except (OSError, ValueError) as error:
             raise DataError(f"{self.path}: cannot be read: {str(error).splitlines()[0]}") from error
-        return frames_of(table, self.path, decimal=decimal)
+        return frames_of(table, self.path, columns=columns)
 
 
 def _column_of_names(schema: "pa.Schema") -> str | None:

@@ -18,7 +18,7 @@ import pandas as pd
 
 from forecaster.errors import DataError, listed, printable
 from forecaster.files import most_cells, most_unpacked
-from forecaster.ingest.tables.numbers import Decimal, has_separators, is_number_column
+from forecaster.ingest.tables.numbers import has_separators, is_number_column
 from forecaster.ingest.tables.roles import Columns, canonical, canonical_names
 from forecaster.ingest.tickers.universe import SEPARATOR_LINE
 
@@ -76,19 +76,18 @@ class _LastLine(NamedTuple):
     text: str
 
 
-def read_csv(path: Path, decimal: Decimal | None = None, columns: Columns | None = None) -> Table:
+def read_csv(path: Path, columns: Columns | None = None) -> Table:
     """Read a file; the index of its frame counts lines, so that errors can name them.
 
-    - ``decimal``: the decimal sign; None: inferred later from the numbers
-    - ``columns``: the columns with series, times and target, if their names do not show it
+    ``columns``: the columns with series, times and target, if their names do not show it
 
     Raises DataError if the file is not a table of text, and also any errors of pandas and of the
     decompression libraries.
     """
-    where = printable(path, lines=False)
+    where, columns = printable(path, lines=False), columns or Columns()
     encoding = _find_encoding(path)
     last = _check_text(path, encoding, where)
-    header = _read_header(path, encoding, where, columns or Columns())
+    header = _read_header(path, encoding, where, columns)
     _check_end(last, header, where)
     names = set(header.names)
     options: dict[str, Any] = {
@@ -116,7 +115,8 @@ def read_csv(path: Path, decimal: Decimal | None = None, columns: Columns | None
     others = [column for column in table if column not in names]
     fractions = [column for column in others if pd.api.types.is_float_dtype(table[column])]
     if fractions and (
-        decimal == "," or (decimal is None and _is_uncertain(table, plain_points=plain_points))
+        columns.decimal == ","
+        or (columns.decimal is None and _is_uncertain(table, plain_points=plain_points))
     ):
         # 1.234 may be more than a thousand, so the text is needed to decide.
         options["dtype"] = dict.fromkeys([*names, *fractions], str)

@@ -15,7 +15,6 @@ from forecaster.files import check_plain, most_grid, most_series, readable
 from forecaster.ingest.tables.csv_file import Table, read_csv
 from forecaster.ingest.tables.layout import each_series, tidy
 from forecaster.ingest.tables.location import TableLocation
-from forecaster.ingest.tables.numbers import Decimal
 from forecaster.ingest.tables.parquet import read_parquet
 from forecaster.ingest.tables.roles import Columns, canonical
 
@@ -31,21 +30,16 @@ TABLES = (*SPREADSHEETS, *_PACKED, ".txt", ".dat", ".json", ".feather", ".orc", 
 
 
 def read_series(
-    path: Path,
-    name: str | None = None,
-    *,
-    decimal: Decimal | None = None,
-    columns: Columns | None = None,
+    path: Path, name: str | None = None, *, columns: Columns | None = None
 ) -> dict[str, pd.DataFrame]:
     """Read all series of one file; return their frames by name.
 
     - ``name``: the name of the series, if the file has no column of names; None: the file's name
-    - ``decimal``: the decimal sign in numbers that are text; None: inferred from the numbers
     - ``columns``: the columns with series, times and target, if their names do not show it
 
     Raises DataError if the file cannot be read or used.
     """
-    return frames_of(read_table(path, decimal, columns), path, name, decimal, columns)
+    return frames_of(read_table(path, columns), path, name, columns)
 
 
 def is_parquet(path: Path) -> bool:
@@ -53,9 +47,7 @@ def is_parquet(path: Path) -> bool:
     return path.name.lower().endswith(PARQUET)
 
 
-def read_table(
-    path: Path, decimal: Decimal | None, columns: Columns | None, *, everything: bool = False
-) -> Table:
+def read_table(path: Path, columns: Columns | None, *, everything: bool = False) -> Table:
     """Read a CSV or Parquet file as it is.
 
     ``everything``: whether to read also text columns of a Parquet file that :func:`read_series`
@@ -67,7 +59,7 @@ def read_table(
         if is_parquet(path):
             table = read_parquet(path, columns, everything=everything)
             return Table(table, plain_points=False)
-        return read_csv(path, decimal, columns)
+        return read_csv(path, columns)
     except (OSError, EOFError, zlib.error, csv.Error, ValueError, ArithmeticError, TypeError,
             RuntimeError, IndexError, lzma.LZMAError, zipfile.BadZipFile) as error:  # fmt: skip
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
@@ -91,11 +83,7 @@ def _refuse_spreadsheet(path: Path) -> None:
 
 
 def frames_of(
-    table: Table,
-    path: Path,
-    name: str | None = None,
-    decimal: Decimal | None = None,
-    columns: Columns | None = None,
+    table: Table, path: Path, name: str | None = None, columns: Columns | None = None
 ) -> dict[str, pd.DataFrame]:
     """Return the frames of all series in a file's table by name; see :func:`read_series`.
 
@@ -108,15 +96,11 @@ def frames_of(
     rows = tidy(
         table.frame, TableLocation(where, counts_rows=is_parquet(path)),
         name or series_name(path, path.parent),
-        decimal=decimal, plain_points=table.plain_points, columns=columns,
+        plain_points=table.plain_points, columns=columns,
     )  # fmt: skip
     _check_series(rows, path.stat().st_size, where)
-    units = rows.attrs.pop("units", {})  # pandas would copy all units for each series
     frames: dict[str, pd.DataFrame] = {}
-    for series, part in each_series(rows):
-        frame = part.reset_index(drop=True)
-        if series in units:
-            frame.attrs["units"] = units[series]
+    for series, frame in each_series(rows):
         if stooq:  # Stooq writes aapl.us
             series = series.upper().removesuffix(".US")
             frame["unique_id"] = series

@@ -64,7 +64,6 @@ def tidy(
     where: TableLocation,
     name: str | None = None,
     *,
-    decimal: Decimal | None = None,
     plain_points: bool = False,
     columns: Columns | None = None,
 ) -> pd.DataFrame:
@@ -73,7 +72,6 @@ def tidy(
     - ``table``: the table; its index counts rows from 0, for error messages
     - ``where``: the file, for error messages
     - ``name``: the series' id, if the table has no column of ids; None: the target column's name
-    - ``decimal``: the decimal sign in numbers that are text; None: inferred from the numbers
     - ``plain_points``: whether a lone point is the decimal sign, see :func:`find_decimal`
     - ``columns``: the columns with series, times and target, if their names do not show it
 
@@ -100,7 +98,7 @@ def tidy(
             _check_offsets(table["ds"], times, one, where)
         wide = _series_columns(table.drop(columns=unit_columns), name, where, got)
         _refuse_repeated(whole, times, where, got)
-        numbers = _numbers(wide, where, decimal, plain_points=plain_points, all_needed=True)
+        numbers = _numbers(wide, where, columns.decimal, plain_points=plain_points, all_needed=True)
         tidied = _sorted(_stacked(times, numbers, where, columns.target_col or "y"))
         if units is not None:
             tidied.attrs["units"] = dict.fromkeys(tidied["unique_id"].cat.categories, units)
@@ -117,7 +115,7 @@ def tidy(
     if columns.date_format != UTC:
         _check_offsets(table["ds"], times, ids, where)
     _refuse_several_keys(whole, times, ids, where)
-    numbers = _numbers(table, where, decimal, plain_points=plain_points)
+    numbers = _numbers(table, where, columns.decimal, plain_points=plain_points)
     keys = {"unique_id": ids, "ds": times}
     tidied = _sorted(pd.DataFrame(keys | numbers))
     tidied.attrs["units"] = units
@@ -125,13 +123,21 @@ def tidy(
 
 
 def each_series(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Yield the name and the rows of each series of a tidy table, with names as text."""
-    ids = table["unique_id"].cat
+    """Yield the name and the rows of each series of a tidy table, with names as text.
+
+    ``attrs["units"]`` of a frame holds the stated currency and unit by column.
+    """
+    ids, units = table["unique_id"].cat, table.attrs.get("units", {})
     codes = ids.codes.to_numpy()
     bounds = [0, *(np.flatnonzero(np.diff(codes)) + 1), len(codes)]
     table = table.assign(unique_id=ids.categories.take(codes))  # at once: costly for each series
+    table.attrs = {}  # pandas would copy all units for each series
     for low, high in itertools.pairwise(bounds):
-        yield str(ids.categories[codes[low]]), table.iloc[low:high]
+        name = str(ids.categories[codes[low]])
+        part = table.iloc[low:high].reset_index(drop=True)
+        if name in units:
+            part.attrs["units"] = units[name]
+        yield name, part
 
 
 def _refuse_repeated(table: pd.DataFrame, times: pd.Series, where: TableLocation, got: str) -> None:

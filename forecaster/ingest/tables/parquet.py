@@ -67,7 +67,7 @@ def read_parquet(
     _check_memory(path, sum(sizes[group] for group in groups), max(1, len(names)))
     kept = {n for n in names if canonical(n) in ("unique_id", "name") or n in columns.named}
     tables = list(parquet_groups(path, names, groups, kept | guessed))
-    table = _as_text(_without_decimals(pa.concat_tables(tables)))
+    table = _as_text(without_decimals(pa.concat_tables(tables)))
     frame = table.to_pandas(ignore_metadata=True, date_as_object=False, self_destruct=True)
     frame.attrs["unread"] = [field.name for field in fields if field.name not in chosen]
     before = sum(sizes[: min(groups, default=0)])
@@ -136,7 +136,7 @@ def _check_memory(path: Path, rows: int, columns: int) -> None:
         )
 
 
-def _without_decimals(table: "pa.Table") -> "pa.Table":
+def without_decimals(table: "pa.Table") -> "pa.Table":
     """Return a table with decimals as floats; they would arrive as objects in a frame."""
     import pyarrow as pa
 

@@ -21,6 +21,7 @@ from forecaster.ingest.tables.dates import (
     clock_in,
 )
 from forecaster.ingest.tables.location import TableLocation
+from forecaster.ingest.tables.numbers import Decimal, as_decimal
 from forecaster.ingest.tickers.universe import looks_like_a_date
 
 _SPELLINGS = {
@@ -122,7 +123,9 @@ class ColumnOptions(TypedDict, total=False):
 class Columns:
     """The fields of :class:`ColumnOptions`, checked; several columns of names are joined by ``+``.
 
-    Raises UsageError for one column in two roles, or for an invalid date format.
+    ``decimal``: the decimal sign in numbers that are text; None: inferred for each table
+
+    Raises UsageError for one column in two roles, for an invalid date format or decimal sign.
     """
 
     id_col: str | None = None
@@ -130,12 +133,13 @@ class Columns:
     target_col: str | None = None
     date_format: str | None = None
     wide: bool | None = None
+    decimal: Decimal | None = None
 
     @staticmethod
-    def of(options: ColumnOptions) -> "Columns":
+    def of(options: ColumnOptions, decimal: str | None = None) -> "Columns":
         """Return options checked. Raises UsageError as the class does, TypeError for unknown."""
         given = cast(dict[str, Any], options)
-        known = [field.name for field in dataclasses.fields(Columns)]
+        known = list(ColumnOptions.__annotations__)
         if unknown := [name for name in given if name not in known]:
             raise TypeError(
                 f"unexpected keyword argument {unknown[0]!r}; beside its own arguments this takes "
@@ -151,10 +155,11 @@ class Columns:
                     f"id_col: column {odd[0]!r} has a + in its name, which joins columns; rename it"
                 )
             given = {**given, "id_col": "+".join(map(str, parts))}
-        return Columns(**given)
+        return Columns(**given, decimal=as_decimal(decimal))
 
     def __post_init__(self) -> None:
         check_date_format(self.date_format)
+        as_decimal(self.decimal)
         for role in ("id_col", "time_col", "target_col"):
             if not isinstance(name := getattr(self, role), str | None):
                 raise UsageError(f"{role}: expected the name of a column; got {name!r:.80}")
@@ -183,8 +188,8 @@ class Columns:
 
     @property
     def first_option(self) -> str | None:
-        """The name of the first option that is given; None if there is none."""
-        given = (f.name for f in dataclasses.fields(self) if getattr(self, f.name) is not None)
+        """The name of the first of :class:`ColumnOptions` that is given; None if there is none."""
+        given = (name for name in ColumnOptions.__annotations__ if getattr(self, name) is not None)
         return next(given, None)
 
     @property

@@ -1,0 +1,397 @@
+"""Bring a store up to date with a source, and say what happened."""
+
+import contextlib
+import dataclasses
+import functools
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import MappingProxyType
+from typing import NamedTuple, TypeAlias
+
+import pandas as pd
+
+from forecaster.errors import (
+    DataError,
+    SourceError,
+    StoreError,
+    UsageError,
+    listed,
+    name_reasons,
+    warn,
+)
+from forecaster.home import Home
+from forecaster.ingest.review.quality import RULES
+from forecaster.ingest.review.review import review
+from forecaster.ingest.sources.compared import VANISHED, Whole, is_of_future
+from forecaster.ingest.sources.renamed import Renamed, given_names, renamed
+from forecaster.ingest.sources.source import Date, Fetched, Source, Stored
+from forecaster.ingest.store.corrections import told
+from forecaster.ingest.store.index import Origin, SeriesEntry
+from forecaster.ingest.store.series_file import Encoded, encode
+from forecaster.ingest.store.store import Store
+from forecaster.series import nearest_time, show_time
+from forecaster.skipped import Kind, Skipped
+from forecaster.spelling import spelled, spelling_key, spellings
+
+COMMIT_AFTER = 1.0  # seconds between commits, so that an interrupted run loses little
+_COMMITTING = 0.05  # maximum share of the time, since a commit writes the whole manifest
+_WRITTEN_AHEAD = 8  # series
+OnSeries: TypeAlias = Callable[[int, int], None]
+
+
+class Ingested(NamedTuple):
+    """The result of an ingestion.
+
+    - ``ids``: the requested series that are stored
+    - ``skipped``: the requested series that are not, with the reason
+    - ``stale``: stored series that could not be updated, with the reason
+    - ``partly``: stored series of which some rows of the source were left out, with the reason
+    - ``changed``: number of series that are new or different
+    - ``quarantined``: series whose damaged file was set aside, with the damage
+    - ``added``: series that were not stored, or were retired, before; empty for a new store
+    - ``retired``: series of the store of which no more rows are to come
+    """
+
+    store: Store
+    ids: list[str]
+    skipped: dict[str, Skipped]
+    stale: dict[str, str]
+    changed: int
+    quarantined: dict[str, str]
+    added: Sequence[str] = ()
+    retired: Sequence[str] = ()
+    partly: Mapping[str, str] = MappingProxyType({})
+
+
+def ingest(
+    home: Home,
+    source: Source,
+    tickers: Sequence[str] | None,
+    *,
+    start: Date | None = None,
+    refresh: bool = False,
+    on_series: OnSeries | None = None,
+    on_wait: Callable[[str], None] | None = None,
+) -> Ingested:
+    """Bring the store under ``home`` up to date with a source; return the result.
+
+    Has the arguments of :func:`ingested`, but keeps no lock: another process may update the store
+    right after.
+    """
+    with ingested(
+        home, source, tickers,
+        start=start, refresh=refresh, on_series=on_series, on_wait=on_wait,
+    ) as arrived:  # fmt: skip
+        return arrived
+
+
+@contextlib.contextmanager
+def ingested(
+    home: Home,
+    source: Source,
+    tickers: Sequence[str] | None,
+    *,
+    start: Date | None = None,
+    refresh: bool = False,
+    on_series: OnSeries | None = None,
+    on_wait: Callable[[str], None] | None = None,
+) -> Iterator[Ingested]:
+    """Bring the store under ``home`` up to date with a source, and keep it locked for the block.
+
+    A series that fails keeps what is stored of it. Damaged files are set aside, and their series
+    fetched again. Series are stored as they arrive, so an interrupted run can simply be repeated.
+
+    - ``tickers``: the series to fetch; None: all that the source holds, and those stored ones that
+      it held before, which are named in ``stale`` if they have vanished, unless they are retired
+    - ``start``: the first day to request, for sources that can be asked for a span
+    - ``refresh``: whether to read the source again even if it seems unchanged
+    - ``on_series(done, total)``: called after each series
+    - ``on_wait(message)``: called if another process is updating the same store
+
+    Raises DataError if none of the series is stored in the end, SourceError if the source as a
+    whole does not work and some series are not stored.
+    """
+    store = Store.open_or_recover(home, source.name)
+    with store.locked(on_wait):
+        yield _Update(store, source, start, on_series).run(tickers, refresh=refresh)
+
+
+class _Written(NamedTuple):
+    """A series that arrived: its file, if it was written, and how its rows were adjusted."""
+
+    item: Fetched
+    encoded: Encoded | None = None
+    how: str = ""
+
+
+@dataclasses.dataclass
+class _Update:
+    """An update of a locked store; the arguments are those of :func:`ingested`."""
+
+    store: Store
+    source: Source
+    start: Date | None
+    on_series: OnSeries | None
+
+    def run(self, tickers: Sequence[str] | None, *, refresh: bool) -> Ingested:
+        """Update the store; return the result."""
+        store, origin = self.store, self.store.index.origin
+        active = set(store.ids) - set(store.index.retired)
+        held = [] if origin is None else list(dict.fromkeys([*origin.tickers, *origin.failed]))
+        if refresh or (origin and origin.fingerprint != self._fingerprint):
+            origin = None  # the source must be read again
+        renames, given = self._rename(tickers, origin)
+        wanted = origin.tickers if origin and tickers is None else _wanted(self.source, tickers)
+        wanted, vanished = renamed(wanted, renames), []
+        if tickers is None:
+            known = spellings(wanted)
+            vanished = [n for n in held if n in active and spelled(known, n) is None]
+        wanted = [*wanted, *vanished]
+        quarantined = store.damages([name for name in wanted if name in store])
+        store.quarantine(quarantined)
+        store.sweep()
+        failed, changed = self._known_failures(origin, wanted), 0
+        if failed is None:
+            for name, rows in given.items():
+                if name in wanted and name not in store:
+                    since = show_time(rows["ds"].iloc[0])
+                    warn(
+                        f"{name}: was renamed, and its rows from {since} on are of another series, "
+                        "which is stored under this name"
+                    )
+            before = dict(store.index.series)
+            failed = self._fetch(wanted)
+            changed = sum(self._differs(name, before.get(name)) for name in wanted)
+            if self._fingerprint is not None:
+                failed |= {name: VANISHED for name in vanished if name in failed}
+                asked, earlier = set(wanted), origin.failed if origin else {}
+                others = {name: why for name, why in earlier.items() if name not in asked}
+                read = Origin(self._fingerprint, self.source.tickers(), others | failed)
+                store.commit_origin(read)
+        _review_if_changed(store)
+        arrived = self._arrived(wanted, failed, active)
+        return arrived._replace(changed=changed, quarantined=quarantined)
+
+    @functools.cached_property
+    def _fingerprint(self) -> str | None:
+        """That of the source, which stays the same while it is read."""
+        return self.source.fingerprint()
+
+    def _rename(
+        self, tickers: Sequence[str] | None, origin: Origin | None
+    ) -> tuple[dict[str, str], Mapping[str, pd.DataFrame]]:
+        """Return the new names of renamed series by the old ones that no other series has.
+
+        The second result is the rows of other series by the old name that each was given.
+        """
+        renames, store = self.store.index.renames, self.store
+        given: Mapping[str, pd.DataFrame] = {}
+        if not renames:
+            return renames, given
+        names = {n: its.names for n, its in store.index.corrections.items() if its.names}
+        if isinstance(self.source, Whole):
+            asked: Sequence[str] = ()
+            self.source = Renamed(self.source, names, store)
+            given = self.source.given if origin is None else {}
+        else:  # such sources have all rows under the new name
+            asked = tickers or ()
+            given = given_names(self.source, names, [name for name in asked if name not in store])
+        renames = {o: n for o, n in renames.items() if o not in given and o not in store}
+        for old in asked:
+            if new := renames.get(old):
+                warn(
+                    f"{old}: was renamed, and {new} is fetched in its place. Ask for {new} instead"
+                )
+        return renames, given
+        asked = tickers or ()
+        if isinstance(self.source, Whole):
+            asked = ()
+            names = {n: its.names for n, its in store.index.corrections.items() if its.names}
+            self.source = Renamed(self.source, names, store)
+            given = self.source.given if origin is None else {}
+        renames = {o: n for o, n in renames.items() if o not in given and o not in store}
+        for old in asked:  # of sources that have all rows under the new name
+            if old in renames:
+                warn(
+                    f"{old}: was renamed, and {renames[old]} is fetched in its place; another "
+                    f"company that was given the symbol cannot be fetched. Ask for {renames[old]} "
+                    "instead"
+                )
+        return renames, given
+
+    def _is_current(self, name: str) -> bool:
+        """Return whether a stored series was read from the source in its present state."""
+        return name in self.store and self.store.index.series[name].fingerprint == self._fingerprint
+
+    def _differs(self, name: str, before: SeriesEntry | None) -> bool:
+        """Return whether a stored series is new or has other content than before."""
+        entry = self.store.index.series.get(name)
+        return entry is not None and (before is None or before.sha256 != entry.sha256)
+
+    def _known_failures(
+        self, origin: Origin | None, wanted: Sequence[str]
+    ) -> dict[str, str] | None:
+        """Return why some wanted series failed before; None if the source must be read again.
+
+        It must be read again, too, if rows were left out because they were dated in the future: by
+        now they may be of the past.
+
+        ``origin``: of the source's present content; None: it has not been read yet
+        """
+        if origin is None or any(map(is_of_future, origin.failed.values())):
+            return None
+        if not all(self._is_current(name) or name in origin.failed for name in wanted):
+            return None
+        asked = set(wanted)  # may be many, and so may the failures
+        return {name: why for name, why in origin.failed.items() if name in asked}
+
+    def _arrived(
+        self, wanted: Sequence[str], failed: Mapping[str, str], active: set[str]
+    ) -> Ingested:
+        """Return the result. Raises DataError if none of the series is stored.
+
+        ``active``: the series that were stored before and not retired
+        """
+        store, retired = self.store, self.store.index.retired
+        ids = [name for name in wanted if name in store]
+        skipped = {
+            name: Skipped(Kind.NOT_LOADED, detail=failed.get(name, "not fetched"))
+            for name in wanted
+            if name not in store
+        }
+        if not ids:
+            raise DataError(
+                f"{self.source.name}: no series could be loaded:\n{name_reasons(skipped)}"
+            )
+        gone = set(retired)
+        there = {name: why for name, why in failed.items() if name in store and name not in gone}
+        read = {name for name in there if self._fingerprint and self._is_current(name)}
+        stale = {name: why for name, why in there.items() if name not in read}
+        partly = {name: why for name, why in there.items() if name in read}
+        added = [name for name in ids if name not in active and name not in gone]
+        return Ingested(store, ids, skipped, stale, 0, {}, added if active else (), retired, partly)
+
+    def _fetch(self, wanted: Sequence[str]) -> dict[str, str]:
+        """Fetch and store series; return why some failed."""
+        store, failed = self.store, dict[str, str]()
+        arrived: set[str] = set()
+        again: dict[str, list[str]] = {}  # series by what is to be said of their adjustments
+        committed, pause = time.monotonic(), COMMIT_AFTER
+        try:
+            for item, encoded, how in self._written(wanted):
+                name, reason = item.unique_id, item.reason
+                arrived.add(name)
+                if how:
+                    again.setdefault(how, []).append(name)
+                if encoded is not None:
+                    store.note_written(encoded, self._fingerprint)
+                if reason is not None or (encoded is None and not item.unchanged):
+                    failed[name] = reason or "no reason given"
+                    if item.suspect or encoded is not None:
+                        store.suspect(name, failed[name])
+                if (now := time.monotonic()) - committed > pause:
+                    store.commit()
+                    committed = time.monotonic()
+                    pause = max(COMMIT_AFTER, (committed - now) / _COMMITTING)
+                if self.on_series:
+                    self.on_series(len(arrived), len(wanted))
+        except SourceError as error:
+            store.commit()
+            if any(name not in store for name in wanted):
+                raise
+            failed |= {name: str(error) for name in wanted if name not in arrived}
+        finally:
+            store.commit()
+        for how, names in again.items():
+            warn(f"{listed(names)}: {how}")
+        return failed
+
+    def _written(self, wanted: Sequence[str]) -> Iterator[_Written]:
+        """Yield series as they arrive, each in a file of the store; threads write some ahead.
+
+        Most of the time of small files is that of the disk, so that threads help.
+        """
+        items = self.source.fetch(wanted, self.start, self._known)
+        if self._fingerprint is None:  # from the network: write each as it arrives
+            yield from map(self._write, items)
+            return
+        with ThreadPoolExecutor() as pool:
+            ahead: list[Future[_Written]] = []
+            for item in items:
+                ahead.append(pool.submit(self._write, item))
+                if len(ahead) > _WRITTEN_AHEAD:
+                    yield ahead.pop(0).result()
+            for job in ahead:
+                yield job.result()
+
+    def _write(self, item: Fetched) -> _Written:
+        """Write a series that arrived to a file."""
+        name, frame, store = item.unique_id, item.frame, self.store
+        if frame is None:
+            return _Written(item)
+        known, asked = store.index.known(name), None
+        if self.start is not None and self._fingerprint is None:
+            asked = str(nearest_time(self.start).date())
+            if known is not None:  # an update keeps the earlier start
+                asked = None if known.asked_from is None else min(asked, known.asked_from)
+        zone = item.timezone or (None if known is None else known.timezone)
+        its, how = store.corrections_of(name), ""
+        if its.adjustments:
+            stored = None
+            with contextlib.suppress(StoreError, KeyError):  # nothing to compare with
+                stored = store.read_one(name)
+            came = ~frame["ds"].isin(() if item.kept is None else item.kept).to_numpy()
+            its = its.of_rows(frame, stored, came)
+            how = told(its, frame, came)
+        if isinstance(self.source, Renamed):
+            its = its._replace(names=self.source.names.get(name, {}))
+        encoded = encode(name, frame, asked_from=asked, timezone=zone, corrections=its)
+        store.write_file_of(encoded)
+        return _Written(item, encoded, how)
+
+    def _known(self, name: str) -> Stored | None:
+        """Return the stored series of a ticker, as delivered."""
+        if (entry := self.store.index.known(name)) is None:
+            return None
+        if name not in self.store:
+            return Stored(pd.DataFrame(), entry.asked_from)
+        with contextlib.suppress(StoreError):
+            return Stored(self.store.read_delivered(name), entry.asked_from)
+        return None
+
+
+def _review_if_changed(store: Store) -> None:
+    """Review the store if its prices or the rules have changed since the last review.
+
+    An interrupted update counts as a change.
+    """
+    try:
+        outdated = store.flags().attrs["rules"] != RULES
+    except StoreError:
+        outdated = True
+    if outdated:
+        review(store)
+
+
+def refuse_alike(source: Source, tickers: Sequence[str]) -> None:
+    """Raise UsageError if a ticker may be any of several series of the source.
+
+    Letter case, and the sign before a share class, do not matter in a list of tickers.
+    """
+    if source.fingerprint() is None:  # its names are tickers in capitals
+        return
+    alike: dict[str, list[str]] = {}
+    for name in source.tickers():
+        alike.setdefault(spelling_key(name), []).append(name)
+    for ticker in tickers:
+        if len(names := alike.get(spelling_key(ticker), [])) > 1:
+            raise UsageError(
+                f"--tickers: {ticker!r} may be any of {listed(map(repr, names))} in {source.name}, "
+                "whose names differ only in letter case or the sign before a share class; rename "
+                "them, or leave out --tickers to take all series"
+            )
+
+
+def _wanted(source: Source, tickers: Sequence[str] | None) -> list[str]:
+    return list(dict.fromkeys(tickers)) if tickers is not None else source.tickers()
