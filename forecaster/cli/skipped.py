@@ -12,7 +12,7 @@ from forecaster.skipped import Kind, Skipped
 if TYPE_CHECKING:
     from forecaster.config import Config
 
-_APART = 3  # at most this many series with the same reason have a line each
+_APART = 3  # at most this many series whose reasons differ in numbers have a line each
 _NAMED = 8  # series named in a line
 _NUMBER = re.compile(r"(?<![\w.])-?\d(?:[\d.,:-]*\d)?")  # or a date, or a time
 
@@ -27,7 +27,8 @@ def lines_of(reasons: Mapping[str, object], config: "Config | None" = None) -> l
         alike.setdefault(_NUMBER.sub("#", str(reason)), {})[name] = reason
     lines: list[str] = []
     for some in alike.values():
-        parts = [some] if len(some) > _APART else [{name: why} for name, why in some.items()]
+        same = len(set(map(str, some.values()))) == 1
+        parts = [some] if same or len(some) > _APART else [{n: why} for n, why in some.items()]
         lines += [_line(part, config) for part in parts]
     return lines
 
@@ -41,7 +42,8 @@ def _line(reasons: Mapping[str, object], config: "Config | None") -> str:
     first = [printable(name, lines=False) for name in itertools.islice(reasons, _NAMED)]
     more = f" and {len(reasons) - _NAMED} more" if len(reasons) > _NAMED else ""
     names = f"{', '.join(first)}{more}"
-    return f"{names}: {text}" if len(reasons) == 1 else f"{len(reasons)} series: {text}: {names}"
+    few = len(reasons) <= _APART
+    return f"{names}: {text}" if few else f"{len(reasons)} series: {text}: {names}"
 
 
 def _joined(texts: Sequence[str]) -> str:

@@ -30,8 +30,7 @@ def test_many_series_with_one_reason_are_a_line():
     assert lines == [
         "73 series: 85 to 87 rows; 120 needed (lookback 60 + horizon 5 + validation 55); "
         "--validation 20 would admit them: S00, S01, S02, S03, S04, S05, S06, S07 and 65 more",
-        "GONE: not found",
-        "LOST: not found",
+        "GONE, LOST: not found",
     ]
     assert lines_of(dict.fromkeys("abcd", NOT_FOUND)) == ["4 series: not found: a, b, c, d"]
 
