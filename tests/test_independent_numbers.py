@@ -136,10 +136,10 @@ def test_mase_is_scaled_by_what_was_known_at_the_first_cutoff(scores, adjusted, 
 
 
 def drift_of_a_row(prices: pd.Series) -> float:
-    """A premium of 5 % a year, moved towards the mean change by the standard error of that."""
+    """A median below a mean that grows by 5 % a year, moved towards the mean change."""
     changes = np.diff(np.log(prices.to_numpy()))
     years = (prices.index[-1] - prices.index[0]) / pd.Timedelta(days=365.25) / len(changes)
-    premium, spread = math.log(1.05) * years, 0.025 * years
+    premium, spread = math.log(1.05) * years - changes.var() / 2, 0.025 * years
     error = changes.std(ddof=1) / math.sqrt(len(changes))
     return premium + spread**2 / (spread**2 + error**2) * (changes.mean() - premium)
 
