@@ -139,7 +139,7 @@ def drift_of_a_row(prices: pd.Series) -> float:
     """A median below a mean that grows by 5 % a year, moved towards the mean change."""
     changes = np.diff(np.log(prices.to_numpy()))
     years = (prices.index[-1] - prices.index[0]) / pd.Timedelta(days=365.25) / len(changes)
-    premium, spread = math.log(1.05) * years - changes.var() / 2, 0.025 * years
+    premium, spread = math.log(1.05) * years - changes.var(ddof=1) / 2, 0.025 * years
     error = changes.std(ddof=1) / math.sqrt(len(changes))
     return premium + spread**2 / (spread**2 + error**2) * (changes.mean() - premium)
 
