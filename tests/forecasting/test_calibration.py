@@ -12,30 +12,31 @@ from tests.bands import band_scores
 MEAN_SIZE = np.sqrt(2 / np.pi)
 
 
-def long_run(scores, now, h, prior):
-    """Return the long-run spread of one series at an origin."""
-    seen = np.abs(scores[: max(0, now - h), h]) / MEAN_SIZE
-    seen = seen[np.isfinite(seen)]
-    weights = 0.998 ** np.arange(len(seen))[::-1]
-    own = 100 * (h + 1)
-    return (own * prior[h] + weights @ seen) / (own + weights.sum())
-
-
-def spread_at(scores, now, h, prior):
-    """Return the long-run spread times the recent factor."""
-    relative = []
+def means_of(scores, now, prior):
+    """Return the mean sizes of the scores of one series that became known at each origin."""
+    means = []
     for before in range(now + 1):
         sizes = {
-            k: abs(scores[before - k - 1, k]) / MEAN_SIZE / long_run(scores, before, k, prior)
+            k: abs(scores[before - k - 1, k]) / MEAN_SIZE / prior[k]
             for k in range(min(before, scores.shape[1]))
             if np.isfinite(scores[before - k - 1, k])
         }
         if sizes:
-            worth = [1 / (k + 1) for k in sizes]
-            relative.append(np.average(list(sizes.values()), weights=worth))
-    weights = 0.98 ** np.arange(len(relative))[::-1]
-    late = (20 + weights @ np.array(relative)) / (20 + weights.sum())
-    return long_run(scores, now, h, prior) * late
+            means.append(np.average(list(sizes.values()), weights=[1 / (k + 1) for k in sizes]))
+    return np.array(means)
+
+
+def shrunk(values, decay, prior):
+    """Return their exponentially weighted mean, shrunk to 1."""
+    weights = decay ** np.arange(len(values))[::-1]
+    return (prior + weights @ values) / (prior + weights.sum())
+
+
+def spread_at(scores, now, h, prior):
+    """Return the spread of all series times the long-run and the recent factor of one."""
+    means = means_of(scores, now, prior)
+    usual = np.array([shrunk(means[: n + 1], 0.998, 100) for n in range(len(means))])
+    return prior[h] * shrunk(means, 0.998, 100) * shrunk(means / usual, 0.98, 20)
 
 
 def test_bounds_are_those_of_the_definition():
@@ -118,11 +119,15 @@ def test_quantiles_are_continuous_and_probabilities_are_their_inverse():
         assert made.probability_below(np.full((6, 2), -np.inf)).max() < 1e-15
 
 
-def test_the_spread_of_all_series_is_drawn_to_one_where_there_are_few():
+def test_the_spread_of_all_series_is_drawn_to_one_and_then_to_the_step_before():
     random = np.random.default_rng(4)
     many, few = 2 * random.normal(size=(100, 500, 2)), np.full((1, 5, 2), 3.0)
     np.testing.assert_allclose(common_spread(many), 2, rtol=0.02)
-    np.testing.assert_allclose(common_spread(few), (15 / MEAN_SIZE + [25, 50]) / [30, 55])
+    first = (15 / MEAN_SIZE + 25) / 30
+    second = (15 / MEAN_SIZE + 50 * first) / 55
+    np.testing.assert_allclose(common_spread(few), (first, second))
+    far = np.concatenate([2 * random.normal(size=(100, 500, 1)), np.full((100, 500, 3), np.nan)], 2)
+    np.testing.assert_allclose(common_spread(far), common_spread(far)[0], rtol=1e-12)
     np.testing.assert_array_equal(common_spread(np.full((2, 5, 1), np.nan)), 1)
 
 

@@ -1,11 +1,10 @@
 """One calibration of all series: how much wider outcomes lie around the forecasts than these say.
 
 Every past outcome has a normal score under its forecast distribution: 0 at the median, -1.28 at the
-10 % quantile. The spread of a series' scores is above 1 where its forecasts were too sure. It is a
-long-run spread by step ahead, which starts from that of all series at the fit, times one recent
-factor for all steps, as errors one day ahead are known long before errors weeks ahead. Both are
-shrunk to their expected values, so that bands follow a change of regime with little noise. Errors h
-steps ahead overlap, so that h of them count as one.
+10 % quantile. The spread of scores is above 1 where forecasts were too sure. It is that of all
+series by step ahead, at the fit, times one factor of each series in the long run, times one of its
+latest origins. Each is shrunk to its expected value, so that bands follow a change of regime with
+little noise. Errors h steps ahead overlap, so that h of them count as one.
 
 Median, bands, probabilities and paths come from the forecast distribution with this spread.
 Without networks, its tails are those of all series' scores where these are heavier: prices of a
@@ -27,11 +26,10 @@ from forecaster.forecasting.bands.distribution import FARTHEST, ndtr, ndtri
 from forecaster.forecasting.bands.widths import FARTHEST_TAIL, KNOTS, Tails
 
 # The weights of prior values, as numbers of independent scores.
-_PRIOR = 25.0  # weight of the value 1 in the spread of all series, and of usual tails in theirs
-_COMMON = 100.0  # weight of the spread of all series, in the long-run spread of one series
-_NO_CHANGE = 20.0  # weight of the value 1, in the recent factor
-_DECAY = 0.998  # decay of the weights in the long-run spread, per score
-_RECENT = 0.98  # decay of the weights in the recent factor, per origin
+_PRIOR = 25.0  # weight of the spread one step nearer, and of usual tails in those of all series
+_COMMON = 100.0  # weight of the value 1, in the long-run factor of a series
+_NO_CHANGE = 20.0  # the same, in its recent factor
+_DECAY, _RECENT = 0.998, 0.98  # decay of the weights in the two factors, per origin
 _MEAN_SIZE = np.sqrt(2 / np.pi)  # the mean absolute value of normal scores
 
 
@@ -118,18 +116,18 @@ def normal_scores_of(levels: Sequence[float]) -> Float[np.ndarray, "level 2"]:
 
 
 def common_spread(scores: Float[np.ndarray, "series origin horizon"]) -> np.ndarray:
-    """Return the spread of all series' scores by horizon, shrunk towards 1 where they are few.
+    """Return the spread of all series' scores by horizon, shrunk to that of the step before.
 
     It is 1 where the forecast distributions are as wide as they should be, and above 1 where they
-    are too narrow.
+    are too narrow. That of the first step is shrunk to 1.
     """
     known = np.isfinite(scores)
-    prior_weight = _PRIOR * np.arange(1, scores.shape[-1] + 1)
     total = np.where(known, np.abs(scores), 0.0).sum((0, 1)) / _MEAN_SIZE
-    spread = (total + prior_weight) / (known.sum((0, 1)) + prior_weight)
-    # Horizons without any outcome get the spread of the longest horizon with one.
-    longest = np.maximum.accumulate(np.where(known.any((0, 1)), np.arange(len(spread)), -1))
-    return np.where(longest >= 0, spread[np.maximum(longest, 0)], 1.0)
+    count, spread, nearer = known.sum((0, 1)), np.ones(scores.shape[-1]), 1.0
+    for h in range(len(spread)):
+        weight = _PRIOR * (h + 1)
+        spread[h] = nearer = (total[h] + weight * nearer) / (count[h] + weight)
+    return spread
 
 
 def common_tails(
@@ -170,50 +168,40 @@ def spread_at_origins(
     """
     series, origins, horizon = scores.shape
     ahead = np.arange(1, horizon + 1)
-    long_run = _Average(prior, _COMMON * ahead, _DECAY, (series, horizon))
-    recent = _Average(1.0, _NO_CHANGE, _RECENT, (series,))
-    spread = np.empty(scores.shape)
+    long_run = _Average(_COMMON, _DECAY, series)
+    recent = _Average(_NO_CHANGE, _RECENT, series)
+    sizes, factor = np.abs(scores) / (_MEAN_SIZE * prior[..., None, :]), np.ones((series, origins))
     for now in range(origins):
         # For each horizon h, the latest origin whose outcome is known: now - h - 1.
         latest = np.full((series, horizon), np.nan)
         for h in range(min(now, horizon)):
-            latest[:, h] = scores[:, now - h - 1, h]
-        size = np.abs(latest) / _MEAN_SIZE
-        long_run.add(size)
-        usual = long_run.value()
-        weight = np.isfinite(size) / ahead
-        relative = np.where(weight > 0, weight * size / usual, 0.0).sum(1)
-        total = weight.sum(1)
-        recent.add(np.divide(relative, total, out=np.full(series, np.nan), where=total > 0))
-        spread[:, now] = usual * recent.value()[:, None]
-    return spread
+            latest[:, h] = sizes[:, now - h - 1, h]
+        weight = np.isfinite(latest) / ahead
+        mean, total = np.where(weight > 0, weight * latest, 0.0).sum(1), weight.sum(1)
+        mean = np.divide(mean, total, out=np.full(series, np.nan), where=total > 0)
+        long_run.add(mean)
+        recent.add(mean / long_run.value())
+        factor[:, now] = long_run.value() * recent.value()
+    return prior[..., None, :] * factor[:, :, None]
 
 
 class _Average:
-    """Exponentially weighted means, shrunk to prior values.
+    """Exponentially weighted means of series, shrunk to 1.
 
-    - ``prior``: the means before any value
-    - ``prior_weight``: as a number of values; it does not decay
+    - ``weight``: of the value 1, as a number of values; it does not decay
     - ``decay``: factor on the weight of a value, with each later value
-    - ``shape``: the shape of the means
     """
 
-    def __init__(
-        self,
-        prior: float | Float[np.ndarray, " horizon"] | Float[np.ndarray, "series horizon"],
-        prior_weight: float | Float[np.ndarray, " horizon"],
-        decay: float,
-        shape: tuple[int, ...],
-    ):
-        self.prior, self.prior_weight, self.decay = prior, prior_weight, decay
-        self.total, self.weight = np.zeros(shape), np.zeros(shape)
+    def __init__(self, weight: float, decay: float, series: int):
+        self._prior, self._decay = weight, decay
+        self._total, self._weight = np.zeros(series), np.zeros(series)
 
-    def add(self, values: Float[np.ndarray, "*mean"]) -> None:
+    def add(self, values: Float[np.ndarray, " series"]) -> None:
         """Add the next values; a mean whose value is NaN stays as it is."""
         known = np.isfinite(values)
-        self.total = np.where(known, self.decay * self.total + values, self.total)
-        self.weight = np.where(known, self.decay * self.weight + 1, self.weight)
+        self._total = np.where(known, self._decay * self._total + values, self._total)
+        self._weight = np.where(known, self._decay * self._weight + 1, self._weight)
 
-    def value(self) -> Float[np.ndarray, "*mean"]:
+    def value(self) -> Float[np.ndarray, " series"]:
         """Return the current means."""
-        return (self.prior_weight * self.prior + self.total) / (self.prior_weight + self.weight)
+        return (self._prior + self._total) / (self._prior + self._weight)
