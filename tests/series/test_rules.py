@@ -169,12 +169,12 @@ def test_one_panel_has_the_same_forecasts_by_each_convention(tmp_path):
 
 def test_a_file_may_not_put_a_quarter_outside_its_days():
     fields = {"alias": "4-4-5", "step": 1, "nyse": False, "hours": None, "day": 91, "open": []}
-    assert frequency_of(fields) == Frequency("4-4-5", day=91)
+    assert frequency_of({"frequency": fields}) == Frequency("4-4-5", day=91)
     for day in (0, 92):
         with pytest.raises(ValueError, match="day: expected 1 to 91"):
-            frequency_of(fields | {"day": day})
+            frequency_of({"frequency": fields | {"day": day}})
     with pytest.raises(ValueError, match="day: expected 0 to 31"):
-        frequency_of(fields | {"alias": "months", "day": 32})
+        frequency_of({"frequency": fields | {"alias": "months", "day": 32}})
 
 
 @pytest.mark.parametrize("days", [(1, 11, 21), (10, 20, 31)])
@@ -188,7 +188,10 @@ def test_dekads_go_on_by_the_days_of_the_month(days, rows, skip):
     frequency = infer_frequency(times[:rows].to_numpy("datetime64[ns]"))
     assert frequency.elapsed(times[rows - 1], times[rows + 4]) == 5
     assert default_season(frequency) == 36 and in_words(frequency) == "three times a month"
-    assert frequency_of(json.loads(json.dumps(dataclasses.asdict(frequency)))) == frequency
+    assert (
+        frequency_of(json.loads(json.dumps({"frequency": dataclasses.asdict(frequency)})))
+        == frequency
+    )
     if rows > 30:
         assert ahead_of(times[:rows].delete([7, 8, 20]), 8) == list(times[rows : rows + 8])
 

@@ -47,7 +47,7 @@ def frequency_of(fields: Mapping[str, Any]) -> Frequency:
     increasing = tuple(sorted({*made.open})) == made.open
     for name, sound, expected in (
         ("step", 1 <= made.step <= _MOST_STEP, f"1 to {_MOST_STEP}"),
-        ("day", made.day in days, f"one of {days}"),
+        ("day", made.day in days, f"{days[0]} {'to' if len(days) > 2 else 'or'} {days[-1]}"),
         ("open", increasing and all(0 <= slot < slots for slot in made.open), "slots of a week"),
     ):
         if not sound:
