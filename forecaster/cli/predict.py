@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 _PICTURED = 252  # the fewest latest rows of each series for pages and pictures
 _FULL_TABLES = 5  # for more series than this, one line each
-_MOST_JUMPS = 10
 _NO_WIDTH = 1e-6  # share of a value; a narrower band has no width
 
 

@@ -22,9 +22,9 @@ def lines_of(reasons: Mapping[str, object], config: "Config | None" = None) -> l
 
     ``config``: of the fit, to name the option that would admit series that are too short.
     """
-    alike: dict[str, dict[str, object]] = {}
+    alike: dict[tuple[str, ...], dict[str, object]] = {}
     for name, reason in reasons.items():
-        alike.setdefault(_NUMBER.sub("#", str(reason)), {})[name] = reason
+        alike.setdefault(tuple(_NUMBER.split(str(reason))), {})[name] = reason
     lines: list[str] = []
     for some in alike.values():
         same = len(set(map(str, some.values()))) == 1

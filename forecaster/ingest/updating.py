@@ -204,21 +204,6 @@ class _Update:
                     f"{old}: was renamed, and {new} is fetched in its place. Ask for {new} instead"
                 )
         return renames, given
-        asked = tickers or ()
-        if isinstance(self.source, Whole):
-            asked = ()
-            names = {n: its.names for n, its in store.index.corrections.items() if its.names}
-            self.source = Renamed(self.source, names, store)
-            given = self.source.given if origin is None else {}
-        renames = {o: n for o, n in renames.items() if o not in given and o not in store}
-        for old in asked:  # of sources that have all rows under the new name
-            if old in renames:
-                warn(
-                    f"{old}: was renamed, and {renames[old]} is fetched in its place; another "
-                    f"company that was given the symbol cannot be fetched. Ask for {renames[old]} "
-                    "instead"
-                )
-        return renames, given
 
     def _is_current(self, name: str) -> bool:
         """Return whether a stored series was read from the source in its present state."""

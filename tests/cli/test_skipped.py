@@ -23,6 +23,12 @@ def too_short(config: Config, rows: dict[str, int]) -> dict[str, Skipped]:
     return {name: Skipped(Kind.TOO_SHORT, n, needed, detail=why) for name, n in rows.items()}
 
 
+def test_a_sign_in_place_of_a_number_is_another_reason():
+    reasons = {name: f"{value!r} is no number" for name, value in zip("abcd", "5#67", strict=True)}
+    assert lines_of(reasons) == ["a: '5' is no number", "c: '6' is no number",
+                                 "d: '7' is no number", "b: '#' is no number"]  # fmt: skip
+
+
 def test_many_series_with_one_reason_are_a_line():
     config = Config(lookback=60, horizon=5, validation=55)
     short = too_short(config, {f"S{n:02}": 85 + n % 3 for n in range(73)})

@@ -109,6 +109,7 @@ def test_forecasts_say_what_they_rest_on(tmp_path):
         every.exit_code == 0 and "Never changed, so the bands have no width: still" in every.stderr
     )
     assert "Always zero" not in every.stderr
+    assert re.search(r"5\.00 │ 5\.00 to 5\.00 │ 5\.00 to 5\.00 │ +0%", every.stdout), every.stdout
     drawn = run("predict", "still", "weeks", "--paths", 5, *home)
     assert "Never changed, so the bands have no width: still\n" in drawn.stderr
     page = tmp_path / "f.html"

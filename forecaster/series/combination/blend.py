@@ -246,7 +246,8 @@ def blended(
         weights += np.where(usable, weight, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         base = np.where(weights > 0, total / weights, z[:, None])
-    base[: ROWS_TO_BLEND - 1] = z[: ROWS_TO_BLEND - 1, None]
+    alone = ROWS_TO_BLEND - 1 if blend.size else len(z)  # what never changed stays, to the bit
+    base[:alone] = z[:alone, None]
     growth = np.arange(1.0, horizon + 1) ** blend.growth
     scale = _TO_DEVIATION * blend.size * level_of(z, seasons)[:, None] * growth
     closed = closed_ahead(z, seasons, horizon)

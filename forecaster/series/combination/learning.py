@@ -30,7 +30,6 @@ from forecaster.series.combination.steps import Ahead
 
 Row: TypeAlias = Float[np.ndarray, " step"]
 
-_PerSeries: TypeAlias = Float[np.ndarray, " series"]
 _MOST_WEIGHED = 100  # series from which weights and sizes of errors are learned
 _MOST_COUNTS = 250  # series from which the properties of counts are learned
 _AT_ONCE = 2**22  # forecasts of components that are in memory at a time
