@@ -1,4 +1,4 @@
-"""A repeated call checks only what depends on values, and gives what an ordinary call gives."""
+"""Single calls: arrays of all kinds, and states that stay on the devices."""
 
 import jax
 import jax.numpy as jnp
@@ -9,11 +9,9 @@ from flax import nnx
 
 from forecaster.swarm import Shared, Swarm, SwarmError
 from forecaster.swarm.devices import inline
-from forecaster.swarm.devices.lanes import map_members
-from forecaster.swarm.estimators import calls
-from forecaster.swarm.estimators.stepping import OnDevices, Spread
+from forecaster.swarm.estimators.stepping import OnDevices
 from tests.slow import rest_slow
-from tests.swarm.test_swarm import same
+from tests.swarm.test_swarm import close, same
 
 N = 5
 RANDOM = np.random.default_rng(0)
@@ -93,44 +91,58 @@ def bits(tree) -> list:
     ]
 
 
-def without_the_whole_way(monkeypatch):
-    monkeypatch.setattr("forecaster.swarm.estimators.swarm.part", None)  # would fail
-
-
 @pytest.mark.parametrize("name", rest_slow(CASES, ordinary=9))
-def test_repeated_calls_give_what_the_whole_way_gives(name, monkeypatch):
+def test_states_that_stay_on_the_devices_give_what_those_on_the_host_give(name, monkeypatch):
     model, options, data = case(name)
-    repeated = results(Swarm(model, N, **options), data)
-    monkeypatch.setattr(calls, "given", lambda *_: None)
-    assert bits(repeated) == bits(results(Swarm(model, N, **options), data))
+    stays = results(Swarm(model, N, **options), data)
+    monkeypatch.setattr("forecaster.swarm.estimators.swarm.MOST_BYTES", 0)
+    close(stays, results(Swarm(model, N, **options), data), rtol=1e-5)
 
 
-NOT_REMEMBERED = ("holes where the weight is zero", "shared rows", "a list")
-
-
-@pytest.mark.parametrize(
-    "name", rest_slow([name for name in CASES if name not in NOT_REMEMBERED], ordinary=8)
-)
-def test_a_repeated_call_does_not_go_the_whole_way(name, monkeypatch):
-    model, options, data = case(name)
-    made = Swarm(model, N, **options)
-    after, _ = made.step(*data)
-    after.predict(data[0])
-    after.evaluate(*data)
-    without_the_whole_way(monkeypatch)
-    for _ in range(2):
-        after, _ = after.step(*data)  # the swarm that a step returns knows what the step learned
-        after.predict(data[0])
-        after.evaluate(*data)
-    made.step(*data)
-
-
-@pytest.mark.parametrize("members", [1, 16, 17, 70, 130])
-def test_turns_that_members_do_not_fill(members, monkeypatch):
+@pytest.mark.parametrize("members", [1, 16, 17, 70])
+def test_a_member_gives_the_same_alone_and_in_company_up_to_rounding(members):
     x = RANDOM.normal(size=(members, 6, 3)).astype(np.float32)
-    repeated = results(Swarm(PAIR, members, **LINE), (x, x[..., :1]))
-    monkeypatch.setattr(calls, "given", lambda *_: None)
-    assert bits(repeated) == bits(results(Swarm(PAIR, members, **LINE), (x, x[..., :1])))
+    made = Swarm(PAIR, members, **LINE)
+    last = made.select([made.ids[-1]])
+    close(made.predict(x)[-1:], last.predict(x[-1:]))
+    stepped, alone = made.step(x, x[..., :1])[0], last.step(x[-1:], x[-1:, :, :1])[0]
+    close(stepped.select([made.ids[-1]]).params, alone.params)
+
+
+@pytest.mark.parametrize("weight", [WEIGHT, EMPTY], ids=["all step", "one does not"])
+def test_a_step_that_does_not_count_keeps_the_latest_weights(weight):
+    """After validation the best weights are not the latest, until a step counts."""
+    validated = Swarm(PAIR, N, loss=optax.squared_error, optimizer=optax.sgd)
+    validated = validated.fit(X, Y, validation_data=(X, -Y), epochs=3)
+    assert not same(validated.state.params, validated.state.best_params)
+    values = {"learning_rate": np.where(np.arange(N) == 2, 1e38, 1e-3).astype(np.float32)}
+    changed = validated.with_hyperparams(**values)
+    for _ in range(3):
+        changed, _ = changed.step(X, Y, weight)
+    assert list(changed.diverged) == ["2"]
+    still = [2, 3] if weight is EMPTY else [2]  # of which nothing was computed
+    np.testing.assert_array_equal(
+        np.asarray(changed.state.params)[still], validated.state.params[still]
+    )
+
+
+def test_small_calls_run_in_the_thread_that_calls(known):
+    mesh, devices = inline.inline_mesh(), jax.local_devices()
+    assert mesh is not None, "this version of JAX makes no such devices"
+    assert isinstance(known._devices, OnDevices)
+    ((_, weights),) = [item for item in known._devices._placed.items() if item[0][0] == "params"]
+    assert weights.devices() == set(mesh.devices.flat)
+    assert not weights.devices() & set(devices)
+    assert known.bind()(X).devices() <= set(devices)  # the caller's own programs can take it
+
+
+def test_without_such_devices_calls_give_the_same(known, monkeypatch):
+    made, expected = Swarm(PAIR, N, **LINE), known.predict(X)
+    monkeypatch.setattr("forecaster.swarm.estimators.stepping.inline_mesh", lambda: None)
+    assert bits(made.predict(X)) == bits(expected)
+    assert isinstance(made._devices, OnDevices)
+    (weights,) = made._devices._placed.values()
+    assert weights.devices() <= set(jax.local_devices())
 
 
 @pytest.fixture
@@ -226,60 +238,6 @@ def test_x64_may_be_turned_on_in_between(known):
     assert bits(known.predict(inputs)) == bits(first)
 
 
-def test_only_so_many_calls_are_remembered(known):
-    for examples in range(1, calls._MOST + 5):
-        known.predict(np.ones((N, examples, 3), np.float32))
-    assert len(known._calls._known) == calls._MOST
-
-
-@pytest.mark.parametrize("weight", [WEIGHT, EMPTY], ids=["all step", "one does not"])
-def test_latest_weights_are_those_of_the_whole_step(weight):
-    """After validation the best weights are not the latest, until a step counts."""
-    validated = Swarm(PAIR, N, loss=optax.squared_error, optimizer=optax.sgd)
-    validated = validated.fit(X, Y, validation_data=(X, -Y), epochs=3)
-    assert not same(validated.state.params, validated.state.best_params)
-    values = {"learning_rate": np.where(np.arange(N) == 2, 1e38, 1e-3).astype(np.float32)}
-    changed, data = validated.with_hyperparams(**values), (X, Y, weight)
-    expected = changed.state
-    for _ in range(3):
-        changed, _ = changed.step(*data)
-        expected, _ = map_members(
-            changed._recipe.step, expected, changed.hyperparams, data, members=N, lanes=1, chunk=64
-        )
-    assert list(changed.diverged) == ["2"]
-    assert jax.tree.structure(changed.state) == jax.tree.structure(expected)
-    for found, wanted in zip(
-        jax.tree.leaves(changed.state), jax.tree.leaves(expected), strict=True
-    ):
-        np.testing.assert_allclose(found, wanted, rtol=1e-6)
-    still = [2, 3] if weight is EMPTY else [2]  # of which nothing was computed
-    np.testing.assert_array_equal(
-        np.asarray(changed.state.params)[still], validated.state.params[still]
-    )
-
-
-def test_small_calls_run_in_the_thread_that_calls(known):
-    mesh = inline.inline_mesh()
-    devices = jax.local_devices()
-    assert mesh is not None, "this version of JAX makes no such devices"
-    assert isinstance(known._devices, OnDevices)
-    (spread,) = known._devices._best
-    weights = known._devices.best_on(spread).by_call[0]
-    assert weights.devices() == set(mesh.devices.flat)
-    assert not weights.devices() & set(devices)
-    assert known.bind()(X).devices() <= set(devices)  # the caller's own programs can take it
-
-
-def test_without_such_devices_calls_give_the_same(known, monkeypatch):
-    monkeypatch.setattr("forecaster.swarm.estimators.stepping.inline_mesh", lambda: None)
-    made = Swarm(PAIR, N, **LINE)
-    for _ in range(2):
-        assert bits(made.predict(X)) == bits(known.predict(X))
-    assert isinstance(made._devices, OnDevices)
-    (spread,) = made._devices._best
-    assert made._devices.best_on(spread).by_call[0].devices() <= set(jax.local_devices())
-
-
 @pytest.mark.usefixtures("known")  # which starts JAX by the same function
 @pytest.mark.parametrize(
     "error", [AttributeError, TypeError, ValueError, jax.errors.JaxRuntimeError("UNAVAILABLE")]
@@ -302,19 +260,6 @@ def test_a_client_without_devices(monkeypatch):
     assert inline._inline_mesh() is None
 
 
-def test_states_that_another_thread_replaces_meanwhile(known, monkeypatch):
-    """Threads that step on batches of other sizes spread the same states in other ways."""
-    now = known.step(X, Y)[0]._devices
-    one, other = Spread(1, 16), Spread(1, 64)
-    before, after = now.states_on(one), now.states_on(other)
-    reads = []
-    monkeypatch.setattr(OnDevices, "_states", property(lambda _: reads.pop()), raising=False)
-    reads[:] = after, before, before
-    assert now.states_on(one).state.layout.chunk == 16
-    reads[:] = after, before, before
-    assert now.best_on(one).layout.chunk == 16
-
-
 def test_losses_that_were_read_are_not_collected_again():
     unread = read = Swarm(PAIR, N, **LINE)
     for weight in (WEIGHT, EMPTY, WEIGHT, WEIGHT):
@@ -324,15 +269,6 @@ def test_losses_that_were_read_are_not_collected_again():
         assert read._devices.last.before is None  # else a loop that looks at each step is quadratic
         assert np.isfinite(read.losses.train).any()
     assert bits((read.losses, read.state)) == bits((unread.losses, unread.state))
-
-
-def test_a_large_weight_that_was_not_given_is_not_kept(monkeypatch):
-    monkeypatch.setattr(calls, "_MOST_BYTES", WEIGHT.nbytes - 1)
-    made = Swarm(PAIR, N, **LINE)
-    made.evaluate(X, Y)
-    assert not made._calls._known
-    made.evaluate(X, Y, WEIGHT)
-    assert made._calls._known
 
 
 def test_a_first_call_warns_once():

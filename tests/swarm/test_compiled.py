@@ -14,7 +14,7 @@ from jax._src import monitoring
 
 from forecaster import swarm
 from forecaster.swarm.devices import compiled, programs
-from forecaster.swarm.devices.lanes import _spread_whole, map_members
+from forecaster.swarm.devices.lanes import map_members, over_lanes
 from forecaster.swarm.execution import schedule
 from tests.slow import rest_slow
 from tests.swarm.test_swarm import X, Y, same
@@ -49,7 +49,7 @@ def folder(unset, tmp_path, monkeypatch):
 def forget():
     """Forget what this process has compiled, as a new one has not."""
     programs.forget_programs()
-    _spread_whole.cache_clear()
+    over_lanes.cache_clear()
     schedule.compiled.cache_clear()
     jax.clear_caches()
 

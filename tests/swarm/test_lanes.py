@@ -1,11 +1,9 @@
 """Layouts of members over lanes, and functions mapped over them."""
 
-import math
 import os
 import subprocess
 import sys
 
-import jax
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -17,9 +15,8 @@ from forecaster.swarm.devices.lanes import (
     Layout,
     lane_mesh,
     map_members,
-    map_placed,
-    place,
-    unpack,
+    packed_members,
+    unpack_chunks,
 )
 from forecaster.swarm.training.keys import member_keys
 
@@ -37,11 +34,11 @@ def test_placing_and_unpacking_loses_nobody(members, lanes, chunk, limit):
     values = np.arange(members) * 10
     calls = layout.by_call(rows)
     assert len(calls) <= layout.calls
-    packed = [place(lambda rows: values[rows], call, layout, lane_mesh(lanes)) for call in calls]
+    packed = [packed_members(values, call, layout) for call in calls]
     assert {call.shape for call in packed} == {
-        (lanes, chunk)
+        (lanes, 1, chunk)
     }  # one shape for any number of members
-    assert (unpack(packed, [len(call) for call in calls]) == values[rows]).all()
+    assert (unpack_chunks(packed, [len(call) for call in calls]) == values[rows]).all()
     assert set(np.concatenate([np.asarray(call).ravel() for call in packed])) == set(values[rows])
 
 
@@ -51,28 +48,6 @@ def test_mapping_gives_each_member_its_own_result(members):
     x = np.arange(members * 3, dtype=np.float32).reshape(members, 3)
     out = map_members(_double, x, members=members, chunk=4)
     np.testing.assert_array_equal(out, 2 * x)
-
-
-def test_results_that_stay_on_the_devices_are_mapped_again():
-    x = np.arange(50, dtype=np.float32)
-    mesh = lane_mesh()
-    layout = Layout.of(50, mesh.size, chunk=4)
-    once = map_placed(_double, x, members=50, layout=layout, mesh=mesh, stay=True)
-    assert all(isinstance(call, jax.Array) for call in once.by_call)
-    np.testing.assert_array_equal(map_members(_double, once, members=50, chunk=4), 4 * x)
-
-
-@pytest.mark.parametrize("members", [5, 9, 13, 16, 33, 50])
-def test_chunks_of_one_call_follow_one_another(members):
-    mesh = lane_mesh()
-    layout = Layout.of(members, mesh.size, chunk=4).with_chunks(2)
-    used = [np.asarray(layout.used(call, members)).sum() for call in range(layout.calls)]
-    assert sum(used) == math.ceil(members / 4)
-    x = np.arange(members * 3, dtype=np.float32).reshape(members, 3)
-    out = map_placed(_double, x, members=members, layout=layout, mesh=mesh)
-    np.testing.assert_array_equal(out.host, 2 * x)
-    for rows in np.asarray(out.by_call[-1]).reshape(-1, 4, 3)[used[-1] :]:
-        assert not rows.any()  # this chunk was not run
 
 
 @pytest.mark.parametrize("rows", [[0, -1], [0, 3]])

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeGuard, cast
 
@@ -199,14 +200,16 @@ def with_room(by_member: Data, shared: tuple[Tree, ...]) -> tuple[Tree, ...]:
 
 
 def _padded(leaf: ArrayLike) -> np.ndarray:
-    """Return an array (row, ...) padded with copies of its first row, up to an eighth more.
-
-    The number of rows becomes a multiple of 2 or of a larger power of two.
-    """
+    """Return an array (row, ...) padded with copies of its first row."""
     array = np.asarray(leaf)
-    step = max(2, 1 << max(0, len(array).bit_length() - 4))
-    spare = -len(array) % step
+    spare = rounded(len(array)) - len(array)
     return np.concatenate([array, np.repeat(array[:1], spare, axis=0)]) if spare else array
+
+
+def rounded(count: int) -> int:
+    """Round up by at most an eighth, to an even number: similar counts share a program."""
+    step = max(2, 1 << max(0, count.bit_length() - 4))
+    return math.ceil(count / step) * step
 
 
 def _shape_of_one(leaf: ArrayLike) -> jax.ShapeDtypeStruct:

@@ -27,6 +27,7 @@ from forecaster.swarm.arrays.data import (
     with_room,
     with_shared,
 )
+from forecaster.swarm.arrays.members import consecutive, take_members
 from forecaster.swarm.checks import SwarmError, check_counts, warn
 from forecaster.swarm.devices.data_parallel import AXIS
 from forecaster.swarm.devices.programs import Program, cores, spread
@@ -113,8 +114,7 @@ class Layout:
     - ``chunks``: chunks that a lane trains one after another in one call
     - ``room``: the maximum number of members, if the calls have space for more
 
-    A call takes arrays (lane, member, ...), in which chunks follow one another, or (lane, chunk,
-    member, ...).
+    A call takes arrays (lane, chunk, member, ...).
     """
 
     lanes: int
@@ -151,22 +151,6 @@ class Layout:
         calls = math.ceil(self.calls * self.chunks / chunks)
         return Layout(self.lanes, calls, self.chunk, chunks, self.capacity)
 
-    @property
-    def split(self) -> int | None:
-        """The size of the chunks into which a program splits its arrays; None if it does not."""
-        return self.chunk if self.chunks > 1 else None
-
-    def used(self, call: int, members: int) -> Int[np.ndarray, " lane"] | None:
-        """Return the number of chunks with members in a call, for each lane; None if not split.
-
-        ``call``: the number of the call, from 0; ``members``: the number of all members
-        """
-        if self.chunks == 1:
-            return None
-        begins = call * self.at_once + np.arange(self.lanes) * self.per_lane
-        chunks = -(-(members - begins) // self.chunk)
-        return np.clip(chunks, 0, self.chunks).astype(np.int32)
-
     def chunks_of(self, members: int) -> int:
         """Return the number of chunks of each lane for this many members."""
         return math.ceil(members / (self.lanes * self.chunk))
@@ -182,26 +166,6 @@ class Layout:
         return np.split(rows, range(0, len(rows), self.at_once)[1:])
 
 
-def place(load: Callable[[Rows], Tree], rows: Rows, layout: Layout, mesh: Mesh) -> Tree:
-    """Put the members of a call on their lanes, arranged as by :func:`packed_rows`."""
-    return jax.device_put(packed_rows(load, rows, layout), NamedSharding(mesh, P("lane")))
-
-
-def packed_rows(load: Callable[[Rows], Tree], rows: Rows, layout: Layout) -> Tree:
-    """Return a call's members as numpy arrays (lane, member, ...).
-
-    ``load(rows)`` returns arrays (row, ...). The first lanes are filled first; free rows repeat the
-    first member. Passing these arrays to a program is faster than placing them on devices first.
-    """
-    filled = np.full(layout.at_once, rows[0])
-    filled[: len(rows)] = rows
-
-    def shape(leaf: Any) -> np.ndarray:
-        return _as_jax(leaf).reshape(layout.lanes, layout.per_lane, *np.shape(leaf)[1:])
-
-    return jax.tree.map(shape, load(filled))
-
-
 def packed_chunks(load: Callable[[Rows], Tree], rows: Rows, layout: Layout) -> Tree:
     """Return a call's members as arrays (lane, chunk, member, ...), filled chunk by chunk."""
     filled = np.full(layout.at_once, rows[0])
@@ -213,45 +177,6 @@ def packed_chunks(load: Callable[[Rows], Tree], rows: Rows, layout: Layout) -> T
         return np.ascontiguousarray(leaf.swapaxes(0, 1))
 
     return jax.tree.map(shape, load(filled))
-
-
-def unpack(calls: Sequence[Tree], members: Sequence[int], *, copy: bool = False) -> Tree:
-    """Undo :func:`place`; return numpy arrays (member, ...).
-
-    ``members``: the number of members in each call. ``copy``: as of :func:`unpacked_leaf`
-    """
-
-    def join(*leaves: np.ndarray) -> np.ndarray:
-        if len(leaves) == 1:
-            return unpacked_leaf(leaves[0], members[0], copy=copy)
-        pairs = zip(leaves, members, strict=True)
-        return np.concatenate([_flat(leaf)[:count] for leaf, count in pairs])
-
-    if len(calls) == 1 and isinstance(calls[0], jax.Array):
-        return join(np.asarray(calls[0]))  # in a tenth of the time
-    return jax.tree.map(join, *jax.device_get(list(calls)))
-
-
-def unpacked_leaf(leaf: np.ndarray, members: int, *, copy: bool = False) -> np.ndarray:
-    """Return one array of a single call as :func:`unpack` does.
-
-    ``copy``: make a copy that can be written to, as results of several calls are. Otherwise it is a
-    copy only where members fill at most half of the array: a caller who keeps many results of few
-    members would keep the free rows as well.
-    """
-    flat = _flat(leaf)
-    rows = flat[:members]
-    if copy:
-        return rows.copy()
-    if 2 * members <= len(flat):
-        rows = rows.copy()
-        rows.flags.writeable = leaf.flags.writeable
-    return rows
-
-
-def _flat(leaf: np.ndarray) -> np.ndarray:
-    """Return an array (lane, member, ...) as (lane*member, ...)."""
-    return leaf.reshape(leaf.shape[0] * leaf.shape[1], *leaf.shape[2:])
 
 
 def unpack_chunks(calls: Sequence[Tree], members: Sequence[int]) -> Tree:
@@ -274,21 +199,8 @@ def replicate(tree: Tree, mesh: Mesh) -> Tree:
     return jax.device_put(tree, NamedSharding(mesh, P()))
 
 
-class Placed:
-    """Arrays of members on the devices, copied to the host on demand."""
-
-    def __init__(self, by_call: Sequence[Tree], layout: Layout, members: int):
-        self.by_call, self.layout, self.members = tuple(by_call), layout, members
-
-    @functools.cached_property
-    def host(self) -> Tree:
-        """The members as numpy arrays (member, ...)."""
-        begins = range(0, self.members, self.layout.at_once)
-        counts = [min(self.layout.at_once, self.members - begin) for begin in begins]
-        return unpack(self.by_call, counts, copy=self.layout.chunks > 1)
-
-
 CHUNK = 8  # members that a lane works on at once
+_AHEAD = 4  # calls made before the first one's results are fetched
 
 
 def map_members(
@@ -316,72 +228,26 @@ def map_members(
             check_shared(leaf, members, "trees")
     mesh = lane_mesh(lanes)
     layout = Layout.of(members, mesh.size, chunk)
-    return map_placed(function, *trees, members=members, layout=layout, mesh=mesh, once=once).host
-
-
-_AHEAD = 4  # calls made before the first one's results are fetched
-
-
-def map_placed(
-    function: Callable[..., Tree],
-    *trees: Tree,
-    members: int,
-    layout: Layout,
-    mesh: Mesh,
-    stay: bool = False,
-    once: bool = False,
-) -> Placed:
-    """Apply a function as :func:`map_members` does, and return the results as :class:`Placed`.
-
-    Trees may be :class:`Placed` ones of the same members and layout. ``stay``: leave the results on
-    the devices.
-    """
-    by_member, shared = _split(trees)
+    by_member, shared = split_trees(trees)
     common: Tree = shared if layout.calls == 1 else replicate(shared, mesh)
-    program = _spread_whole(function, mesh, layout.split, once=once)
-    results: list[Tree] = []
-    for number in range(layout.calls):
-        args = [
-            tree.by_call[number] if isinstance(tree, Placed) else packed(tree, number, layout)
-            for tree in by_member
-        ]
-        results.append(program(common, layout.used(number, members), *args))
-        if not stay and number >= _AHEAD:
+    program, results = over_lanes(function, mesh, once=once), list[Tree]()
+    calls = layout.by_call(np.arange(members))
+    for number, rows in enumerate(calls):
+        results.append(program(common, None, *packed_members(by_member, rows, layout)))
+        if number >= _AHEAD:
             results[number - _AHEAD] = jax.device_get(results[number - _AHEAD])
-    return Placed(results, layout, members)
+    return unpack_chunks(results, list(map(len, calls)))
 
 
-def _split(trees: Sequence[Tree]) -> tuple[Sequence[Tree], tuple[Tree, ...]]:
-    """Return the trees without their shared arrays, and the shared arrays."""
-    whole = tuple(None if isinstance(tree, Placed) else tree for tree in trees)
-    by_member, shared = split_shared(whole)
-    if shared:
-        shared = jax.tree.map(_as_jax, with_room(by_member, shared))
-    pairs = zip(trees, cast(tuple[Tree, ...], by_member), strict=True)
-    return [tree if isinstance(tree, Placed) else rows for tree, rows in pairs], shared
+def split_trees(trees: tuple[Tree, ...]) -> tuple[tuple[Tree, ...], tuple[Tree, ...]]:
+    """Return trees without their shared arrays, and the shared arrays as a program takes them."""
+    by_member, shared = split_shared(trees)
+    return by_member, jax.tree.map(_as_jax, with_room(by_member, shared))
 
 
-def packed(tree: Tree, number: int, layout: Layout) -> Tree:
-    """Return a call's members as :func:`packed_rows` does, from arrays (member, ...)."""
-
-    def pack(leaf: Any) -> np.ndarray:
-        return packed_leaf(_as_jax(leaf), number, layout)
-
-    return jax.tree.map(pack, tree)
-
-
-def place_packed(leaf: np.ndarray, number: int, layout: Layout, mesh: Mesh) -> jax.Array:
-    """Put a call's members on their lanes, from one array (member, ...)."""
-    return jax.device_put(packed_leaf(leaf, number, layout), NamedSharding(mesh, P("lane")))
-
-
-def packed_leaf(leaf: np.ndarray, number: int, layout: Layout) -> np.ndarray:
-    """Return a call's members as :func:`packed` does, from one array (member, ...)."""
-    lanes, at_once = layout.lanes, layout.at_once
-    rows = leaf if len(leaf) == at_once else leaf[number * at_once : (number + 1) * at_once]
-    if free := at_once - len(rows):
-        rows = np.concatenate([rows, np.broadcast_to(rows[:1], (free, *rows.shape[1:]))])
-    return rows.reshape(lanes, layout.per_lane, *rows.shape[1:])
+def packed_members(tree: Tree, rows: Rows, layout: Layout) -> Tree:
+    """Return a call's members as :func:`packed_chunks` does, from arrays (member, ...)."""
+    return packed_chunks(lambda rows: take_members(tree, consecutive(rows)), rows, layout)
 
 
 def _as_jax(leaf: Any) -> np.ndarray:
@@ -392,20 +258,14 @@ def _as_jax(leaf: Any) -> np.ndarray:
     return array
 
 
-def program_of(function: Callable[..., Tree], mesh: Mesh, layout: Layout) -> Program:
-    """Return the program by which :func:`map_placed` applies a function.
-
-    It is called with the shared arrays, :meth:`Layout.used`, and a call's part of each tree.
-    """
-    return _spread_whole(function, mesh, layout.split, once=False)
-
-
 @functools.lru_cache(maxsize=64)
-def _spread_whole(
-    function: Callable[..., Tree], mesh: Mesh, chunk: int | None, *, once: bool
-) -> Program:
-    def of_member(shared: tuple[Tree, ...], _: Tree, *trees: Tree) -> Tree:
+def over_lanes(function: Callable[..., Tree], mesh: Mesh, *, once: bool = False) -> Program:
+    """Return the program by which :func:`map_members` applies a function.
+
+    It is called with the shared arrays, None, and a call's part of each tree.
+    """
+
+    def of_member(shared: tuple[Tree, ...], _: None, *trees: Tree) -> Tree:
         return function(*with_shared(trees, shared))
 
-    name = getattr(function, "__name__", "")
-    return spread(of_member, mesh, once=once, name=name, chunk=chunk)
+    return spread(of_member, mesh, once=once, name=getattr(function, "__name__", ""))

@@ -15,7 +15,7 @@ import os
 import re
 import threading
 from collections.abc import Callable, Generator, Hashable
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -28,7 +28,6 @@ from forecaster.swarm.devices.compiled import from_disk
 from forecaster.swarm.task import Tree
 
 _CompilerError = cast(type[Exception], jax.errors.JaxRuntimeError)
-_Chunk: TypeAlias = tuple[Tree, tuple[Tree, ...]]  # scalars, and trees of arrays (member, ...)
 
 _MOST = 128  # executables that are kept in memory
 _compiled: collections.OrderedDict[Hashable, Any] = collections.OrderedDict()
@@ -37,9 +36,8 @@ _compiled: collections.OrderedDict[Hashable, Any] = collections.OrderedDict()
 class Program:
     """A function over all lanes, traced and compiled for each new combination of shapes.
 
-    ``program(common, by_lane, *trees)`` takes what all members share, arrays (lane,), and trees of
-    arrays (lane, member, ...), or (lane, chunk, member, ...) if chunked, on the devices or numpy.
-    It returns such a tree.
+    ``program(common, by_chunk, *trees)`` takes what all members share, arrays (lane, chunk), and
+    trees of arrays (lane, chunk, member, ...), on the devices or numpy. It returns such a tree.
     """
 
     def __init__(
@@ -200,86 +198,41 @@ def _cpu_options(*, once: bool) -> dict[str, Any]:
 
 
 def spread(
-    function: Callable[..., Tree],
-    mesh: Mesh,
-    *,
-    once: bool = False,
-    name: str = "",
-    chunked: bool = False,
-    chunk: int | None = None,
+    function: Callable[..., Tree], mesh: Mesh, *, once: bool = False, name: str = ""
 ) -> Program:
     """Turn a function of one member into a compiled function of all members, on every lane.
 
-    - ``function``: called as ``function(common, by_lane, *trees)`` with what all members share, the
-      lane's own scalars, and one member's part of each tree
+    - ``function``: called as ``function(common, by_chunk, *trees)`` with what all members share,
+      the chunk's own scalars, and one member's part of each tree
     - ``once``: it runs once per member, so that on CPUs it is compiled fast rather than well (on
       other devices the first validation of members would suffer)
     - ``name``: shown in profiles as ``jit_swarm_NAME``; by default the function's
-    - ``chunked``: trees hold arrays (lane, chunk, member, ...), scalars are arrays (lane, chunk),
-      and a lane runs its chunks one after another
-    - ``chunk``: arrays (lane, member, ...) hold several chunks of this many members, which a lane
-      runs one after another; the scalar, an array (lane,), is the number of chunks to run
     """
 
-    def lane(common: Tree, by_lane: Tree, *args: Tree) -> Tree:
-        first = operator.itemgetter(0)  # this lane's (member, ...)
-
-        def of_chunk(each: _Chunk) -> Tree:
-            return jax.vmap(functools.partial(function, common, each[0]))(*each[1])
-
-        by_lane, args = jax.tree.map(first, (by_lane, args))
-        each = by_lane, args
-        if chunked:
-            out = cast(Tree, jax.lax.map(of_chunk, each))
-        elif chunk is not None:
-            out = _by_chunk(of_chunk, each, chunk)
-        else:
-            out = of_chunk(each)
-        return jax.tree.map(operator.itemgetter(None), out)  # (1, member, ...)
-
-    def everywhere(common: Tree, by_lane: Tree, *args: Tree) -> Tree:
-        specs = (P(), *([P("lane")] * (1 + len(args))))
+    def everywhere(common: Tree, *by_lane: Tree) -> Tree:
         mapped = jax.shard_map(
-            lane, mesh=mesh, in_specs=specs, out_specs=P("lane"), axis_names={"lane"},
+            functools.partial(lane, function),
+            mesh=mesh,
+            in_specs=(P(), *[P("lane")] * len(by_lane)),
+            out_specs=P("lane"),
+            axis_names={"lane"},
             check_vma=False,
-        )  # fmt: skip
-        return mapped(common, by_lane, *args)
+        )
+        return mapped(common, *by_lane)
 
     name = name or getattr(function, "__name__", "")
     everywhere.__name__ = f"swarm_{name}" if name.isidentifier() else "swarm_function"
     return Program(everywhere, mesh, once=once)
 
 
-def _by_chunk(of_chunk: Callable[[_Chunk], Tree], each: _Chunk, chunk: int) -> Tree:
-    """Apply a function to chunks of members, one after another; return zeros for unused chunks.
-
-    - ``each``: the number of chunks that are used, and trees of arrays (member, ...)
-    - ``chunk``: members of a chunk
-    """
-    used, args = each
-
-    def used_chunk(*rows: Tree) -> Tree:
-        return of_chunk((used, rows))
-
-    def unused_chunk(*rows: Tree) -> Tree:
-        return jax.tree.map(_zeros, jax.eval_shape(used_chunk, *rows))
-
-    def either(numbered: tuple[Any, tuple[Tree, ...]]) -> Tree:
-        # XLA compiles a branch by itself, the same for any number of chunks. Without branches, it
-        # would fuse the copying of a chunk's rows with sums over them, which changes their bits.
-        number, rows = numbered
-        return cast(Tree, jax.lax.cond(number < used, used_chunk, unused_chunk, *rows))
-
-    def split(leaf: Any) -> Any:
-        return leaf.reshape(leaf.shape[0] // chunk, chunk, *leaf.shape[1:])  # not -1: may be empty
-
-    def join(leaf: Any) -> Any:
-        return leaf.reshape(leaf.shape[0] * chunk, *leaf.shape[2:])
-
-    args = jax.tree.map(split, args)
-    numbers = jax.numpy.arange(len(jax.tree.leaves(args)[0]))
-    return jax.tree.map(join, cast(Tree, jax.lax.map(either, (numbers, args))))
+def lane(function: Callable[..., Tree], common: Tree, *by_lane: Tree) -> Tree:
+    """Do the work of one lane: one chunk after another. Arrays are (1, chunk, member, ...)."""
+    of_chunk = functools.partial(chunk, function, common)
+    chunks = jax.tree.map(operator.itemgetter(0), by_lane)
+    return jax.tree.map(operator.itemgetter(None), cast(Tree, jax.lax.map(of_chunk, chunks)))
 
 
-def _zeros(leaf: Any) -> jax.Array:
-    return jax.numpy.zeros(leaf.shape, leaf.dtype)
+def chunk(function: Callable[..., Tree], common: Tree, each: tuple[Tree, ...]) -> Tree:
+    """Do the work of one chunk, all of its members at once."""
+    by_chunk, *trees = each
+    return jax.vmap(functools.partial(function, common, by_chunk))(*trees)

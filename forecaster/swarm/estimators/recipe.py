@@ -17,7 +17,7 @@ from forecaster.swarm.checks import SwarmError, warn
 from forecaster.swarm.task import Hyperparams, Params, Task, Tree
 from forecaster.swarm.training.equality import same_function
 from forecaster.swarm.training.keys import typed_key
-from forecaster.swarm.training.loop import State, Status, init_state, train_on_batch, where
+from forecaster.swarm.training.loop import State, init_state, train_on_batch
 from forecaster.swarm.training.losses import Batch, applied, filled, loss_of, takes_hyperparams
 from forecaster.swarm.training.metrics import NOTHING, Watched
 from forecaster.swarm.training.optimizers import SWARM_LEARNING_RATE, Optimizer, names_taken
@@ -163,24 +163,6 @@ class Recipe:
         return step
 
     @functools.cached_property
-    def step_best(
-        self,
-    ) -> Callable[[State, Hyperparams, Batch], tuple[State, Float[jax.Array, ""]]]:
-        """Function that does what ``step`` does, to states without ``params``.
-
-        A step begins at the best weights. After it ``params`` are the best ones too, except of a
-        member whose step did not count: see :func:`latest_params`.
-        """
-
-        def step(
-            state: State, hyperparams: Hyperparams, batch: Batch
-        ) -> tuple[State, Float[jax.Array, ""]]:
-            state, loss = self.step(state._replace(params=state.best_params), hyperparams, batch)
-            return state._replace(params=None), loss
-
-        return step
-
-    @functools.cached_property
     def pure(self) -> Pure:
         """One member's training as pure functions."""
 
@@ -264,12 +246,6 @@ class Recipe:
                     f"the other swarm has another {name}: expected {_name(ours)}; got "
                     f"{_name(theirs)}. Members of a swarm share it"
                 )
-
-
-def latest_params(state: State, before: Params) -> Params:
-    """Return the ``params`` after ``step_best``, from its state and the ``params`` before it."""
-    counted = (state.best_epoch == state.epoch) & (state.status != Status.DIVERGED)
-    return where(cast(jax.Array, counted), state.best_params, before)
 
 
 def recipe_of(model: Model, *made: Any) -> Recipe:

@@ -9,7 +9,7 @@ import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Float, UInt32
 
-from forecaster.swarm.arrays.data import Shared, Streamed
+from forecaster.swarm.arrays.data import Shared, Streamed, total_bytes
 from forecaster.swarm.arrays.members import append_members, broadcast_params, take_members
 from forecaster.swarm.arrays.shapes import Shapes, expecting, shapes_of
 from forecaster.swarm.checkpoints.checkpoint import Checkpoint
@@ -24,13 +24,12 @@ from forecaster.swarm.checks import (
     named_values,
     names_of,
 )
-from forecaster.swarm.devices.lanes import Placed, map_members
-from forecaster.swarm.estimators import calls, populations, storage
+from forecaster.swarm.devices.lanes import map_members
+from forecaster.swarm.estimators import populations, storage
 from forecaster.swarm.estimators.bound import Bound
-from forecaster.swarm.estimators.calls import Calls, Given
 from forecaster.swarm.estimators.cost import Cost, cost_of
 from forecaster.swarm.estimators.recipe import Machine, Pure, recipe_of
-from forecaster.swarm.estimators.stepping import OnDevices, Spread
+from forecaster.swarm.estimators.stepping import MOST_BYTES, OnDevices
 from forecaster.swarm.estimators.trained import Fitted, HostHyperparams, Trained, Use, warn_dropped
 from forecaster.swarm.execution.fitting import Progress, fit, restart_from_best
 from forecaster.swarm.execution.result import FitResult
@@ -101,7 +100,7 @@ class Swarm(Trained):
         self._recipe = recipe_of(model, loss, loss_fn, optimizer, accumulate, compute_dtype)
         check_one_loss(loss, loss_fn)
         self._recipe.warn_unused(self.hyperparams)
-        self._ids, self._devices, self._calls = ids, cast(OnDevices | None, None), Calls()
+        self._ids, self._devices = ids, cast(OnDevices | None, None)
         self._use, self._fitted = Use(), cast(Fitted | None, None)
         self._known: Shapes = self._recipe.functions.examples or {}
         self._at_host: FitResult | None = self._untrained(ids, self.hyperparams)
@@ -201,28 +200,18 @@ class Swarm(Trained):
         :meth:`fit`.
         """
         warn_dropped(self._fitted)
-        trees = inputs, targets, sample_weight
-        arrays, now = calls.given("step", *trees), self._devices
-        if arrays and now and (call := self._calls.get(arrays)):
-            spread, values = call.spread, now.values_on(call.spread, self.hyperparams)
-            state = now.states_on(spread).state
-            if (out := call.repeat(arrays.leaves, state, values, check=check)) is not None:
-                return self._stepped(call.known, *now.after(spread, out))
-        batch = part(self.ids, *trees, "", check=check)
-        given = shapes_of(*batch[:2])
+        batch = part(self.ids, inputs, targets, sample_weight, "", check=check)
+        given, step = shapes_of(*batch[:2]), self._recipe.step
         with expecting(self._known, given, "step"):
-            if (now := self._on_devices()) is None:
-                step = self._recipe.step
+            if (now := self._on_devices(batch)) is None:
                 state, loss = self._map(step, self._result.state, self.hyperparams, batch)
                 new = self._with(self._result.after_step(state, loss))
-                new._known = given
-                return new, loss
-            new = self._stepped(given, *now.step(self._recipe, self.hyperparams, batch))
-        spread = now.spread(batch)
-        function, state = now.function(self._recipe, spread), now.states_on(spread).state
-        self._learn(arrays, trees, batch, given, now, function, spread, state)
-        new[0]._calls = self._calls
-        return new
+            else:
+                devices, loss = now.step(step, self.hyperparams, batch)
+                new = self._with(None)
+                new._devices = devices
+        new._known = given
+        return new, loss
 
     # Using
 
@@ -237,16 +226,13 @@ class Swarm(Trained):
         - ``check``: raise SwarmError for inputs that are not finite
         """
         warn_dropped(self._fitted)
-        arrays = calls.given("predict", inputs) if key is None else None
-        if (out := self._called_again(arrays, check=check)) is not None:
-            return out
         data = part(self.ids, inputs, None, None, "", check=check, at_least=0)[0]
         function, given = self._recipe.predict, shapes_of(data)
         if key is not None:
             function = self._recipe.sample
             data = data, self._keys, Shared(key_words(key))
         with expecting(self._known, given, "predict"):
-            return self._call(function, data, arrays, (inputs,), given)
+            return self._call(function, data)
 
     def bind(self) -> Callable[[Tree], Tree]:
         """Return the members as one function of inputs (member, example, ...), for quick calls.
@@ -295,14 +281,9 @@ class Swarm(Trained):
         ``check``: as in :meth:`predict`.
         """
         warn_dropped(self._fitted)
-        trees = inputs, targets, sample_weight
-        arrays = calls.given("evaluate", *trees)
-        if (out := self._called_again(arrays, check=check)) is not None:
-            return out
-        batch = part(self.ids, *trees, "", check=check)
-        given = shapes_of(*batch[:2])
-        with expecting(self._known, given, "evaluate"):
-            return self._call(self._recipe.evaluate, batch, arrays, trees, given)
+        batch = part(self.ids, inputs, targets, sample_weight, "", check=check)
+        with expecting(self._known, shapes_of(*batch[:2]), "evaluate"):
+            return self._call(self._recipe.evaluate, batch)
 
     def cost(
         self, inputs: _Arrays, targets: _Arrays | None = None, *, batch_size: int | None = 32
@@ -436,8 +417,10 @@ class Swarm(Trained):
         known = self._at_host or cast(OnDevices, self._devices).start
         return np.asarray(known.state.key)
 
-    def _on_devices(self) -> OnDevices | None:
-        """Return the members' states on the devices; None if they are too large to stay there."""
+    def _on_devices(self, data: Tree) -> OnDevices | None:
+        """Return the members' states on the devices; None if they or the data are too large."""
+        if total_bytes(data) > MOST_BYTES:
+            return None
         self._devices = self._devices or OnDevices.of(self._result, self._machine.lanes)
         return self._devices
 
@@ -446,8 +429,6 @@ class Swarm(Trained):
         new.__dict__ |= self.__dict__
         new._at_host, new._devices, new._use, new._fitted = result, None, Use(), None
         new._ids = self._ids if result is None else result.ids
-        if len(new._ids) != len(self._ids):
-            new._calls = Calls()
         new.hyperparams = dict(self.hyperparams if values is None else values)
         return new
 
@@ -461,58 +442,11 @@ class Swarm(Trained):
         init = self._recipe.init_state
         return populations.untrained_members(init, ids, self.seed, hyperparams, self._machine.lanes)
 
-    def _stepped(
-        self, known: Shapes, devices: OnDevices, loss: Float[np.ndarray, " member"]
-    ) -> tuple["Swarm", Float[np.ndarray, " member"]]:
-        new = self._with(None)
-        new._devices, new._known = devices, known
-        return new, loss
-
-    def _call(
-        self,
-        function: Callable[..., Tree],
-        data: Tree,
-        arrays: Given | None,
-        trees: tuple[Tree, ...],
-        known: Shapes,
-    ) -> Tree:
-        """Apply a function to the best weights and data, which were made of ``trees``."""
-        if (now := self._on_devices()) is None:
+    def _call(self, function: Callable[..., Tree], data: Tree) -> Tree:
+        """Apply a function to the best weights and data."""
+        if (now := self._on_devices(data)) is None:
             return self._map(function, self.params, self.hyperparams, data)
-        out, spread = now.apply(function, self.hyperparams, data), now.spread(data)
-        self._learn(arrays, trees, data, known, now, function, spread, now.best_on(spread))
-        return out
-
-    def _learn(
-        self,
-        arrays: Given | None,
-        trees: tuple[Tree, ...],
-        data: Tree,
-        known: Shapes,
-        now: OnDevices,
-        function: Callable[..., Tree],
-        spread: Spread,
-        states: Placed,
-    ) -> None:
-        """Remember a call that made every check."""
-        if arrays is not None:
-            values = now.values_on(spread, self.hyperparams)
-            call = calls.learned(
-                arrays, trees, data, function=function, spread=spread,
-                states=states, hyperparams=values, known=known,
-            )  # fmt: skip
-            self._calls = self._calls.adding(arrays, call)
-
-    def _called_again(self, arrays: Given | None, *, check: bool) -> Tree | None:
-        """Return what a remembered call returns; None if every check is needed."""
-        now = self._devices
-        if arrays is None or now is None:
-            return None
-        if (call := self._calls.get(arrays)) is None:
-            return None
-        values, best = now.values_on(call.spread, self.hyperparams), now.best_on(call.spread)
-        out = call.repeat(arrays.leaves, best, values, check=check)
-        return None if out is None else call.on_host(out, len(self._ids))
+        return now.apply(function, self.hyperparams, data)
 
     def _map(self, function: Callable[..., Tree], *trees: Tree) -> Tree:
         return map_members(function, *trees, members=len(self), lanes=self._machine.lanes)

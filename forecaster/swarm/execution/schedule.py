@@ -492,8 +492,8 @@ def compiled(
         return Trained(flat, block.losses, block.sound)
 
     return (
-        spread(first, mesh, once=True, name=begin.__name__, chunked=True),
-        spread(train, mesh, name="train", chunked=True),
+        spread(first, mesh, once=True, name=begin.__name__),
+        spread(train, mesh, name="train"),
     )
 
 

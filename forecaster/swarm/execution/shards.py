@@ -16,6 +16,7 @@ from forecaster.swarm.arrays.data import (
     Shared,
     Streamed,
     is_reference,
+    rounded,
     split_shared,
     total_bytes,
 )
@@ -163,7 +164,7 @@ class Cutter:
                 return leaf
             used, back = np.unique(leaf.rows, return_inverse=True)
             # Shards of one size have equally many rows of it, so that they share a program.
-            width = self._widths[leaf.number] = max(self._widths[leaf.number], _rounded(len(used)))
+            width = self._widths[leaf.number] = max(self._widths[leaf.number], rounded(len(used)))
             padded = np.concatenate([used, np.full(width - len(used), used[0])])
             shared[leaf.number] = take_members(self._cut[leaf.number], padded)
             return Reference(leaf.number, back.astype(leaf.rows.dtype))
@@ -192,12 +193,6 @@ def next_size(left: int, usual: int, workers: int, at_once: int) -> int:
     """
     fair = math.ceil(left / (_LEAST * workers))
     return min(usual, math.ceil(fair / at_once) * at_once)
-
-
-def _rounded(count: int) -> int:
-    """Round up by at most an eighth."""
-    step = max(1, 2 ** (count.bit_length() - 4))
-    return math.ceil(count / step) * step
 
 
 class Gathered:
