@@ -100,9 +100,9 @@ def test_unwatched_a_program_goes_on_as_long_as_it_can():
 def test_a_second_fit_that_nobody_watches_takes_one_block(watched, monkeypatch):
     lengths, train = [], Schedule._trained
 
-    def trained(self, call, epochs, only=None):
+    def trained(self, call, epochs, **options):
         lengths.append(epochs)
-        return train(self, call, epochs, only)
+        return train(self, call, epochs, **options)
 
     monkeypatch.setattr(Schedule, "_trained", trained)
     width = 2 + watched  # so that no swarm has told yet how long an epoch takes

@@ -35,7 +35,6 @@ from forecaster.swarm.devices.lanes import (
     unpack_chunks,
 )
 from forecaster.swarm.devices.programs import Program, spread
-from forecaster.swarm.execution.divergence import first_bad, take_back
 from forecaster.swarm.execution.flat import Flat, Form, state_form
 from forecaster.swarm.execution.memory import chunk_size, members_at_once
 from forecaster.swarm.execution.shards import Job, Resources, Shard, ShardResult
@@ -357,20 +356,19 @@ class Schedule:
         before = self.epoch[rows]
         epochs = self._next_epochs(rows)
         blocks = [self._trained(each, epochs) for each in resident]
-        counts, losses, sound = unpack_chunks(self._results(blocks, epochs), lengths)
+        results = self._results(blocks, epochs)
         chunks = sum(map(self.layout.chunks_of, lengths))
         self.pace.keep(chunks, epochs, time.perf_counter() - began)
+        for number, before_it in enumerate(resident):
+            if not unpack_chunks([results[number][2]], [lengths[number]]).all():
+                blocks[number] = self._checked(before_it, blocks[number], epochs)
+                results[number] = self._results([blocks[number]], epochs)[0]
+        _, losses, _ = unpack_chunks(results, lengths)
         if measures_nothing(self._task):
             losses = Losses(losses, losses)
-        epoch = self._epoch_and_status(counts)[0]
         after = [
             each._replace(state=block.state) for each, block in zip(resident, blocks, strict=True)
         ]
-        if self._task.validate is None:
-            bad = first_bad(np.asarray(losses.train), sound, epoch - before)
-            if (bad >= 0).any():
-                parts = np.split(bad, np.cumsum(lengths)[:-1])
-                after = [self._sound(*each) for each in zip(resident, after, parts, strict=True)]
         state = self._with_progress(self._snapshot.state, after)
         history = self.history.with_block(rows, losses, before, np.asarray(state.epoch)[rows])
         self._snapshot = Snapshot(self.started, state, history, tuple(after))
@@ -386,13 +384,16 @@ class Schedule:
         most = left.min() if measures_nothing(self._task) else left.max()
         return int(min(self.pace.epochs, most))
 
-    def _trained(self, packed: Packed, epochs: int, only: int | None = None) -> "Trained":
-        """Train chunks that have a member in training, or only the chunk of row ``only``."""
+    def _trained(self, packed: Packed, epochs: int, *, checked: bool = False) -> "Trained":
+        """Train chunks that have a member in training. ``checked``: check each epoch anyway."""
         trains = self.status[packed.rows] == Status.TRAINING
-        if only is not None:
-            trains &= np.arange(len(trains)) == only
         by_chunk = self.layout.by_chunk(trains) * np.int32(epochs)
-        return self._train((self._shared,), by_chunk, packed.state, packed.member)
+        train = self._train
+        if checked:
+            train = compiled(
+                self._task, self.mesh, self.pace.longest, self._form, start, checked=True
+            )[1]
+        return train((self._shared,), by_chunk, packed.state, packed.member)
 
     def _results(self, blocks: Sequence["Trained"], epochs: int) -> list[Tree]:
         """Return counts, losses and soundness of blocks, on the host; losses of ``epochs`` only."""
@@ -413,21 +414,24 @@ class Schedule:
 
         return [(counts, jax.tree.map(used, losses), sound) for counts, losses, sound in results]
 
-    def _sound(self, before: Packed, after: Packed, bad: Int[np.ndarray, " row"]) -> Packed:
-        """Return members after a block, those that diverged with their last finite weights.
+    def _checked(self, before: Packed, block: "Trained", epochs: int) -> "Trained":
+        """Return a block in which members that diverged have their last finite weights as the best.
 
-        ``bad``: the epoch in which each diverged, see :func:`first_bad`.
+        They come from another run of the block, of which each epoch is checked; the others stay as
+        they are.
         """
-        if not (bad >= 0).any():
-            return after
+        again = self._trained(before, epochs, checked=True)
+        count = [len(before.rows)]
+        rows = np.flatnonzero(~unpack_chunks([block.sound], count))
 
-        def train_again(row: int, epochs: int) -> tuple[State, np.ndarray]:
-            block = self._trained(before, epochs, row)
-            sound = unpack_chunks([block.sound], [len(before.rows)])
-            return self._unpacked([before._replace(state=block.state)]), sound
+        def chosen(new: Tree, old: Tree) -> Tree:
+            new, old = unpack_chunks([new], count), unpack_chunks([old], count)
+            return self._in_chunks(
+                write_members(old, rows, take_members(new, rows)), np.arange(*count)
+            )
 
-        state = take_back(self._unpacked([after]), bad, train_again)
-        return after._replace(state=self._in_chunks(state, np.arange(len(before.rows))))
+        losses = chosen(again.losses, block.losses)
+        return Trained(chosen(again.state, block.state), losses, chosen(again.sound, block.sound))
 
     def _unpacked(self, resident: Sequence[Packed]) -> State:
         """Return the states of these members on the host."""
@@ -461,13 +465,20 @@ class Trained(NamedTuple):
 
 @functools.lru_cache(maxsize=32)
 def compiled(
-    task: Task, mesh: Mesh, max_epochs: int, form: Form, begin: Callable[..., State] = start
+    task: Task,
+    mesh: Mesh,
+    max_epochs: int,
+    form: Form,
+    begin: Callable[..., State] = start,
+    *,
+    checked: bool = False,
 ) -> tuple[Program, Program]:
     """Return the two programs of a fit: one starts members, the other trains them for a block.
 
     - ``max_epochs``: the maximum number of epochs in a block
     - ``form``: the form of a member's state
     - ``begin``: :func:`start`, or :func:`resume` where states are given instead of keys
+    - ``checked``: check each epoch, although nothing is measured; see :func:`train_block`
 
     Both take four arguments: the shared data; a number for each chunk of each lane; keys or states;
     and :class:`Member`. For the first program the number tells whether a member of the chunk
@@ -483,9 +494,12 @@ def compiled(
 
         return cast(Flat, jax.lax.cond(somebody > 0, go, form.zeros))
 
+    checked = checked or not measures_nothing(task)
+
     def train(common: tuple[Data], epochs: jax.Array, state: Flat, member: Member) -> Trained:
         member = _with_shared(member, common)
-        block = _train_as_vector(task, form.tree(state), member, epochs, max_epochs)
+        learn = functools.partial(train_block, max_epochs=max_epochs, checked=checked)
+        block = _as_vector(learn, task, form.tree(state), member, epochs)
         flat = form.flat(block.state)
         if block.changed is not None:  # chosen at once, not leaf by leaf: there is less to compile
             flat = form.where(block.changed, flat, state, first=("key", "params", "opt_state"))
@@ -501,15 +515,18 @@ def _with_shared(member: Member, common: tuple[Data]) -> Member:
     return member._replace(data=with_shared(member.data, common[0]))
 
 
-def _train_as_vector(
-    task: Task, state: State, member: Member, epochs: Int32[AnyArray, ""], max_epochs: int
+def _as_vector(
+    learn: Callable[..., Block],
+    task: Task,
+    state: State,
+    member: Member,
+    epochs: Int32[AnyArray, ""],
 ) -> Block:
     """Do what :func:`train_block` does, with the weights in one vector where that is faster."""
     vector = Vector.of(task, state, member.hyperparams)
     if vector is None:
-        return train_block(task, state, member, epochs, max_epochs)
-    task, state = vector.task(task), vector.joined_state(state)
-    block = train_block(task, state, member, epochs, max_epochs)
+        return learn(task, state, member, epochs)
+    block = learn(vector.task(task), vector.joined_state(state), member, epochs)
     return block._replace(state=vector.state(block.state))
 
 

@@ -221,11 +221,17 @@ def take_steps(
     member: Member,
     batch_key: Key[jax.Array, ""],
     loss_key: Key[jax.Array, ""],
+    *,
+    checked: bool = True,
 ) -> tuple[Params, OptState, Float[jax.Array, ""]]:
-    """Take a step on each batch of an epoch; return weights, optimiser state and the mean loss."""
+    """Take a step on each batch of an epoch; return weights, optimiser state and the mean loss.
+
+    ``checked``: as of :func:`train_epoch`
+    """
     data, hyperparams = member.data, member.hyperparams
     index, active = task.batches(data, batch_key)
     optimizer, steps = task.optimizer(hyperparams), active.shape[0]
+    always = index is None and not checked  # a step on all examples, or none: put back at the end
 
     def step(
         carry: tuple[Params, OptState], batch_of_step: tuple[Tree, jax.Array, jax.Array]
@@ -233,7 +239,8 @@ def take_steps(
         index, is_active, key = batch_of_step
         batch = shard_batch(task.take(data, index))
         params, opt_state, loss = train_step(task, optimizer, *carry, batch, key, hyperparams)
-        return where(is_active, (params, opt_state), carry), jnp.where(is_active, loss, 0)
+        after = params, opt_state
+        return after if always else where(is_active, after, carry), jnp.where(is_active, loss, 0)
 
     keys = jax.random.split(loss_key, steps)
     xs, begin = (index, active, keys), (state.params, state.opt_state)
@@ -244,15 +251,24 @@ def take_steps(
     return *after, losses.sum() / jnp.maximum(active.sum(), 1)
 
 
-def train_epoch(task: Task, state: State, member: Member) -> tuple[State, Losses]:
+def train_epoch(
+    task: Task, state: State, member: Member, *, checked: bool = True
+) -> tuple[State, Losses]:
     """Train a member for one epoch and validate it; return its state and the epoch's losses.
 
     The weights become the best ones if their validation loss is the lowest so far; without
     validation the latest are the best. After an epoch in which a loss or a weight is not finite,
     the best weights stay as they were.
+
+    ``checked``: whether to find out what became of the member; without it only weights, optimiser
+    state and the number of epochs change
     """
     epoch = state.epoch + 1
-    params, opt_state, train_loss = take_steps(task, state, member, *epoch_keys(state.key, epoch))
+    keys = epoch_keys(state.key, epoch)
+    params, opt_state, train_loss = take_steps(task, state, member, *keys, checked=checked)
+    if not checked:
+        state = state._replace(params=params, opt_state=opt_state, epoch=epoch)
+        return state, Losses(train_loss, train_loss)
     loss = train_loss
     if task.validate is not None:
         loss = task.validate(params, member.data, member.hyperparams)
@@ -345,7 +361,7 @@ class Block(NamedTuple):
 
     state: State
     losses: Losses  # each (epoch of the block,), NaN where it did not train
-    sound: Bool[AnyArray, "*member"]  # whether all weights are finite
+    sound: Bool[AnyArray, "*member"]  # whether all losses and weights are finite
     # Where False, the caller restores weights and optimiser from before the block. None: all True.
     changed: Bool[AnyArray, "*member"] | None = None
 
@@ -356,114 +372,81 @@ def measures_nothing(task: Task) -> bool:
 
 
 def train_block(
-    task: Task, state: State, member: Member, epochs: int | Int32[AnyArray, ""], max_epochs: int
+    task: Task,
+    state: State,
+    member: Member,
+    epochs: int | Int32[AnyArray, ""],
+    max_epochs: int,
+    *,
+    checked: bool = True,
 ) -> Block:
     """Train a member for several epochs; after its last one nothing of it changes.
 
     - ``task``, ``state``, ``member``: as for :func:`train_epoch`
     - ``epochs``: the number of epochs, passed as data so that blocks of other lengths compile
-      nothing new. Where nothing is measured after an epoch, it must not exceed what any training
-      member has left
+      nothing new. Unless ``checked``, it must not exceed what any training member has left
     - ``max_epochs``: the number of epochs that the arrays of losses have room for
-
-    Where nothing is measured after an epoch, a member that diverges trains to the end of the block,
-    and the caller has to take it back to the last epoch whose losses and weights were finite.
+    - ``checked``: whether each epoch is checked. Where nothing is measured, the end of the block is
+      enough, which takes up to a third less time: members that do not train are computed too, and
+      the caller puts their weights back; one that diverges trains to the end of the block, and the
+      caller trains the block again, checked
     """
-    if measures_nothing(task):
-        return _unmeasured_block(task, state, member, epochs, max_epochs)
 
     def one_epoch(i: Int32[jax.Array, ""], carry: tuple[State, Losses]) -> tuple[State, Losses]:
         state, history = carry
         training = state.status == Status.TRAINING
-        after, losses = train_epoch(task, state, member)
+        after, losses = train_epoch(task, state, member, checked=checked)
 
         def write(row: AnyArray, loss: AnyArray) -> jax.Array:
             row = jnp.asarray(row)
-            return row.at[i].set(jnp.where(training, loss, jnp.nan).astype(row.dtype))
+            loss = jnp.where(training, loss, jnp.nan) if checked else loss
+            return row.at[i].set(loss.astype(row.dtype))
 
-        return where(training, after, state), _written(write, history, losses)
+        after = where(training, after, state) if checked else after
+        return after, _written(write, history, losses)
 
     blank = _blank_losses(task, max_epochs)
+    if not checked:
+        blank = Losses(blank.train, None)  # both are equal
     after, losses = cast(Any, jax.lax.fori_loop(0, epochs, one_epoch, (state, blank)))
-    return Block(after, losses, jnp.bool_(True))
+    if checked:
+        return Block(after, losses, jnp.bool_(True))
+    return _checked_at_the_end(task, state, after, losses.train, member, epochs)
 
 
-def _unmeasured_block(
-    task: Task, state: State, member: Member, epochs: int | Int32[AnyArray, ""], max_epochs: int
-) -> Block:
-    """Train a member for a block without checking single epochs; the latest weights are the best.
-
-    Members that do not train are computed too, and the caller puts their weights back at the end:
-    that costs less than to hold them still at every step.
-    """
-    training = (state.status == Status.TRAINING) & (state.epoch < member.limits.epochs)
-    index, active = task.batches(member.data, epoch_keys(state.key, state.epoch)[0])
-    whole = index is None  # every epoch has one batch, of all examples
-
-    def one_epoch(
-        i: Int32[jax.Array, ""], carry: tuple[Params, OptState, jax.Array]
-    ) -> tuple[Params, OptState, jax.Array]:
-        params, opt_state, losses = carry
-        now = state._replace(params=params, opt_state=opt_state)
-        keys = epoch_keys(state.key, state.epoch + 1 + i)
-        train = _step_on_all if whole else take_steps
-        params, opt_state, loss = train(task, now, member, *keys)
-        return params, opt_state, losses.at[i].set(loss.astype(losses.dtype))
-
-    blank = _blank_losses(task, max_epochs).train
-    carry = state.params, state.opt_state, jnp.asarray(blank)
-    params, opt_state, losses = cast(Any, jax.lax.fori_loop(0, epochs, one_epoch, carry))
-    done = jnp.where(training, epochs, 0)
-    if whole:
-        losses = jnp.where(active[0], losses, 0)
-    losses = jnp.where(jnp.arange(max_epochs) < done, losses, jnp.nan)
-    changed = (done > 0) & (active[0] | (not whole))
-    best = where(changed, params, state.params)
-    best = where(done > 0, best, state.best_params)
-    after = _after(state, params, opt_state, done, losses, member.limits)
-    after = after._replace(best_params=best)
-    return Block(after, Losses(losses, losses), all_finite(params) | ~changed, changed)
-
-
-def _step_on_all(
+def _checked_at_the_end(
     task: Task,
-    state: State,
+    before: State,
+    after: State,
+    losses: Float[AnyArray, " epoch"],
     member: Member,
-    _: Key[jax.Array, ""],
-    loss_key: Key[jax.Array, ""],
-) -> tuple[Params, OptState, Float[jax.Array, ""]]:
-    """Do what :func:`take_steps` does where one batch has all examples, active or not."""
-    hyperparams = member.hyperparams
-    optimizer, key = task.optimizer(hyperparams), jax.random.split(loss_key, 1)[0]
-    batch = shard_batch(task.take(member.data, None))
-    return train_step(task, optimizer, state.params, state.opt_state, batch, key, hyperparams)
-
-
-def _after(
-    state: State,
-    params: Params,
-    opt_state: OptState,
-    done: Int32[AnyArray, ""],
-    losses: AnyArray,
-    limits: Limits,
-) -> State:
-    """Return the state after ``done`` epochs with these losses, the latest weights being the best.
+    epochs: int | Int32[AnyArray, ""],
+) -> Block:
+    """Return the result of a block whose epochs were not checked; the latest weights are the best.
 
     After 0 epochs everything but weights and optimiser state is as before.
     """
-    epoch = (state.epoch + done).astype(jnp.int32)
-    finished = (done > 0) & (epoch >= limits.epochs)
-    latest = losses[jnp.maximum(done - 1, 0)].astype(state.best_loss.dtype)
-    return State(
-        key=state.key,
-        params=params,
-        opt_state=opt_state,
+    index, active = task.batches(member.data, epoch_keys(before.key, before.epoch)[0])
+    training = (before.status == Status.TRAINING) & (before.epoch < member.limits.epochs)
+    done = jnp.where(training, epochs, 0)
+    some = active[0] | (index is not None)
+    trains, changed = done > 0, (done > 0) & some
+    losses = jnp.where(some, losses, 0)
+    losses = jnp.where(jnp.arange(len(losses)) < done, losses, jnp.nan)
+    epoch = (before.epoch + done).astype(jnp.int32)
+    finished = trains & (epoch >= member.limits.epochs)
+    latest = losses[jnp.maximum(done - 1, 0)].astype(before.best_loss.dtype)
+    best = where(changed, after.params, before.params)
+    state = after._replace(
         epoch=epoch,
-        status=jnp.where(finished, Status.FINISHED, state.status).astype(jnp.int32),
-        best_params=params,
-        best_loss=jnp.where(done > 0, latest, state.best_loss),
-        best_epoch=jnp.where(done > 0, epoch, state.best_epoch),
+        status=jnp.where(finished, Status.FINISHED, before.status).astype(jnp.int32),
+        best_params=where(trains, best, before.best_params),
+        best_loss=jnp.where(trains, latest, before.best_loss),
+        best_epoch=jnp.where(trains, epoch, before.best_epoch),
     )
+    finite = (jnp.isfinite(losses) | (jnp.arange(len(losses)) >= done)).all()
+    sound = finite & (all_finite(after.params) | ~changed)
+    return Block(state, Losses(losses, losses), sound, changed)
 
 
 def _blank_losses(task: Task, epochs: int) -> Losses:
@@ -490,8 +473,8 @@ def _written(write: Callable[..., jax.Array], history: Losses, losses: Losses) -
         name: write(row, losses.metrics[name]) if name in losses.metrics else row
         for name, row in history.metrics.items()
     }
-    train = write(history.train, losses.train)
-    return Losses(train, write(history.validation, losses.validation), metrics)
+    train, last = write(history.train, losses.train), history.validation
+    return Losses(train, last if last is None else write(last, losses.validation), metrics)
 
 
 def _listed(names: Iterable[str]) -> str:
