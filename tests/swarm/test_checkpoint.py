@@ -12,11 +12,9 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from safetensors import safe_open
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 
 from forecaster.swarm import Checkpoint, SwarmError
-from forecaster.swarm.checkpoints import checkpoint
 from forecaster.swarm.execution import schedule as schedules
 from tests.swarm.test_fitting import HYPERPARAMS, IDS, TASKS, data, run, same
 from tests.swarm.test_swarm import X, Y, make
@@ -137,39 +135,6 @@ def test_an_interruption_says_how_to_go_on(tmp_path):
         make(["a"], loss=None, loss_fn=interrupted).fit(X[:1], Y[:1], checkpoint=path)
     assert f"interrupted before {path} was written" in early.value.__notes__[0]
     assert f"Checkpoint({str(path)!r}, resume=True)" in note(20, Checkpoint(path, every=0))
-
-
-def test_a_checkpoint_of_another_kernel_is_refused(data, tmp_path, monkeypatch):
-    """It would end with the bits of neither code."""
-    path = tmp_path / "fit.checkpoint"
-    task, resume = TASKS["SmallLSTM"], Checkpoint(path, resume=True)
-    before = run(task, data, checkpoint=Checkpoint(path, every=0))
-    with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "kernel_status", lambda: ("sse9", ""))
-        with pytest.raises(ValueError, match=r"kernel \w+ \(now sse9\).*FORECASTER_KERNEL"):
-            run(task, data, checkpoint=resume)
-    with safe_open(path, framework="numpy") as file:
-        older = {name: file.metadata()[name] for name in ("version", "fit")}
-    save_file(load_file(path), path, older)
-    assert same(run(task, data, checkpoint=resume).params, before.params)
-
-
-def test_a_fit_in_bfloat16_goes_on_where_that_is_computed_alike(data, tmp_path, monkeypatch):
-    path, task = tmp_path / "fit.checkpoint", TASKS["SmallLSTM"]
-    before = run(task, data, checkpoint=Checkpoint(path, every=0, precision="bfloat16"))
-    resume = Checkpoint(path, resume=True, precision="bfloat16")
-    assert same(run(task, data, checkpoint=resume).params, before.params)
-    for reason in ("no units", "no units of another kind"):  # which changes no bit
-        said = f"float32 in place of bfloat16 ({reason})"
-        monkeypatch.setattr(checkpoint, "products_of", lambda precision, said=said: said)
-        again = Checkpoint(tmp_path / "as float32", every=0, precision="bfloat16")
-        if not again.path.exists():
-            run(task, data, checkpoint=again)
-        resumed = Checkpoint(again.path, resume=True, precision="bfloat16")
-        assert same(run(task, data, checkpoint=resumed).params, before.params)
-    monkeypatch.setattr(checkpoint, "products_of", lambda precision: "bfloat16 (other units)")
-    with pytest.raises(ValueError, match=r"a checkpoint of another fit.*computes bfloat16"):
-        run(task, data, checkpoint=resume)
 
 
 @pytest.mark.slow

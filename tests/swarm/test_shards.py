@@ -14,7 +14,7 @@ import pytest
 
 from forecaster import swarm
 from forecaster.swarm import Checkpoint, Failed, Local, Shared, Status
-from forecaster.swarm.execution import schedule, shards
+from forecaster.swarm.execution import shards
 from tests.slow import slow
 from tests.swarm.test_fitting import HYPERPARAMS, IDS, MEMBERS, TASKS, data, rows, run, same
 
@@ -178,13 +178,10 @@ def test_shards_go_on_with_metrics_of_the_training_before(data, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_shard_of_another_kernel_is_refused(data, tmp_path, monkeypatch):
+def test_a_shard_of_another_fit_is_refused(data, tmp_path):
     path = tmp_path / "fit.checkpoint"
     with pytest.raises(KeyboardInterrupt):
         run(TASK, data, executor=Elsewhere(2, most=2), checkpoint=Checkpoint(path))
-    monkeypatch.setattr(schedule, "arithmetic", lambda: {"backend": "cpu", "kernel": "another"})
-    with pytest.raises(ValueError, match=r"shards before: computed with kernel .*\(now another\)"):
-        run(TASK, data, executor=Elsewhere(2), checkpoint=Checkpoint(path, resume=True))
     with pytest.raises(ValueError, match="another fit"):
         run(TASK, data, seed=6, executor=Elsewhere(2), checkpoint=Checkpoint(path, resume=True))
 

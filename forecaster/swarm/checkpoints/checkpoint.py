@@ -31,8 +31,7 @@ from forecaster.swarm.recurrence import products_of
 from forecaster.swarm.task import Data, Limits
 from forecaster.swarm.training.loop import Losses, State
 
-_VERSION, _SHARD = "2", ".shard-"
-_OF_FIT = "version", "fit", "parts"  # the rest of the metadata is the arithmetic
+_VERSION, _SHARD = "3", ".shard-"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,8 +41,7 @@ class Checkpoint:
     - ``path``: the path of the file
     - ``every``: seconds of training after which it is written again
     - ``resume``: continue from the file; otherwise the fit starts anew and overwrites it
-    - ``precision``: the precision of the task's recurrences. A fit in another precision than
-      float32 continues only where the same code computes it
+    - ``precision``: the precision of the task's recurrences
     - ``replace(path, write)``: replaces a file as a whole by what ``write(temporary_path)`` writes
     - ``remove(path)``: removes a file if it is there
     """
@@ -90,7 +88,7 @@ _Kept = TypeVar("_Kept", Saved, Finished)
 class Fingerprint(NamedTuple):
     """The inputs that determine a fit, as its checkpoints store them.
 
-    - ``fit``: a hash of everything, and words that describe how members learn
+    - ``fit``: a hash of everything
     - ``parts``: settings by name, so that an error can name those that differ: a number that all
       members share, or a hash
     """
@@ -108,27 +106,23 @@ def fingerprint(
     data: Data | Streamed,
     precision: str = "float32",
     words: str = "",
-    data_parallel: int = 1,
 ) -> Fingerprint:
     """Return a hash of everything that decides the members' training, except the task's code.
 
-    ``words`` are appended to the hash: how members learn, the metrics, and what chooses the best
-    weights. Streamed data do not enter the hash: the caller must make sure that they are the same.
+    ``words``, such as ``batch_size=32; monitor=accuracy``, describe how members learn. Streamed
+    data do not enter the hash: the caller must make sure that they are the same.
     """
-    digest = hashlib.sha256(repr((tuple(ids), seed)).encode())
     settings = {**hyperparams, **limits._asdict()}
+    parts = {"ids": hashlib.sha256(repr(tuple(ids)).encode()).hexdigest(), "seed": str(seed)}
+    parts |= {name: _said(np.asarray(values)) for name, values in settings.items()}
+    parts["precision"] = precision
+    parts |= {part.partition("=")[0]: part.partition("=")[2] for part in words.split("; ") if part}
+    digest = hashlib.sha256(json.dumps(parts).encode())
     decisive = (settings, origin, None if isinstance(data, Streamed) else data)
     for name, array in named_leaves(decisive):
         digest.update(f"{name} {array.dtype} {array.shape}".encode())
         digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-    if precision != "float32":
-        digest.update(_products(precision).encode())
-    if data_parallel != 1:  # sums are rounded differently
-        digest.update(f"data_parallel {data_parallel}".encode())
-    parts = {"ids": hashlib.sha256(repr(tuple(ids)).encode()).hexdigest(), "seed": str(seed)}
-    parts |= {name: _said(np.asarray(values)) for name, values in settings.items()}
-    parts["data_parallel"] = str(data_parallel)
-    return Fingerprint(f"{digest.hexdigest()} {words}".rstrip(), parts)
+    return Fingerprint(digest.hexdigest(), parts)
 
 
 def _said(values: Shaped[np.ndarray, " member"]) -> str:
@@ -139,7 +133,7 @@ def _said(values: Shaped[np.ndarray, " member"]) -> str:
 
 
 def arithmetic(precision: str = "float32") -> dict[str, str]:
-    """Return which code computes in this process, as far as it decides the bits; start JAX.
+    """Return which code computes in this process, as far as it decides numbers; start JAX.
 
     - ``backend``: JAX's, such as ``cpu``
     - ``kernel``: the instruction set of the compiled recurrence, or ``off``
@@ -147,11 +141,9 @@ def arithmetic(precision: str = "float32") -> dict[str, str]:
       :func:`recurrence.products_of` without its reason, which may differ although the bits agree
     """
     known = {"backend": jax.default_backend(), "kernel": kernel_status()[0] or "off"}
-    return known if precision == "float32" else known | {"products": _products(precision)}
-
-
-def _products(precision: str) -> str:
-    return products_of(precision).partition(" in place of ")[0]
+    if precision == "float32":
+        return known
+    return known | {"products": products_of(precision).partition(" in place of ")[0]}
 
 
 def write(checkpoint: Checkpoint, digest: Fingerprint, saved: Saved) -> None:
@@ -159,19 +151,17 @@ def write(checkpoint: Checkpoint, digest: Fingerprint, saved: Saved) -> None:
 
     Raises SwarmWriteError when it cannot be written.
     """
-    _write(checkpoint.path, checkpoint.replace, digest, saved, arithmetic())
+    _write(checkpoint.path, checkpoint.replace, digest, saved)
 
 
-def write_shard(
-    checkpoint: Checkpoint, digest: Fingerprint, shard: Finished, computed: Mapping[str, str]
-) -> None:
-    """Write a shard beside the checkpoint. ``computed``: the :func:`arithmetic` that computed it.
+def write_shard(checkpoint: Checkpoint, digest: Fingerprint, shard: Finished) -> None:
+    """Write a shard beside the checkpoint.
 
     Raises SwarmWriteError when it cannot be written.
     """
     name = f"{checkpoint.path.name}{_SHARD}{int(shard.rows[0]):09d}"
     path = checkpoint.path.with_name(name)
-    _write(path, checkpoint.replace, digest, shard, computed)
+    _write(path, checkpoint.replace, digest, shard)
 
 
 def is_there(path: Path) -> bool:
@@ -209,17 +199,15 @@ def read(
     path: Path,
     digest: Fingerprint,
     like: State,
-    computes: Mapping[str, str] | None = None,
     metrics: Sequence[str] = (),
-) -> tuple[Saved, dict[str, str]]:
+) -> Saved:
     """Read a checkpoint of the fit with this fingerprint, and the shards beside it.
 
     - ``like``: blank states of all members
-    - ``computes``: the :func:`arithmetic` of this process; None: take that of the files
     - ``metrics``: the names of the fit's metrics
 
-    Returns the contents, and the arithmetic. Raises SwarmFileNotFoundError when there is none,
-    SwarmError when it is damaged, of another fit, or computed by other code than this process has.
+    Raises SwarmFileNotFoundError when there is none, SwarmError when it is damaged or of another
+    fit.
     """
     if not is_there(path):
         raise SwarmFileNotFoundError(
@@ -230,43 +218,35 @@ def read(
     losses = Losses(none, none, dict.fromkeys(metrics, none))
     saved = Saved(np.zeros(len(none), bool), like, losses)
     if path.exists():
-        saved, computes = _read(path, digest, saved, computes)
+        saved = _read(path, digest, saved)
     # A copy: what is read may not be writable.
     started, state = jax.tree.map(np.array, (saved.started.astype(bool), saved.state))
     parts: list[tuple[Rows, Losses]] = []
     for shard in shards:
         kept = Finished(np.zeros(0, np.int64), like, saved.losses)
-        kept, computes = _read(shard, digest, kept, computes)
+        kept = _read(shard, digest, kept)
         started[kept.rows] = True
         fill_members(state, kept.rows, kept.state)
         parts.append((kept.rows, kept.losses))
-    return Saved(started, state, put_together(saved.losses, parts)), dict(computes or {})
+    return Saved(started, state, put_together(saved.losses, parts))
 
 
 def _shards(path: Path) -> list[Path]:
     return sorted(path.parent.glob(f"{glob.escape(path.name)}{_SHARD}*"))
 
 
-def _write(
-    path: Path,
-    replace: Replace,
-    digest: Fingerprint,
-    tree: Saved | Finished,
-    computed: Mapping[str, str],
-) -> None:
+def _write(path: Path, replace: Replace, digest: Fingerprint, tree: Saved | Finished) -> None:
     from safetensors.numpy import save
 
     leaves = jax.tree.leaves(tree)
     arrays = {f"{number:04d}": np.ascontiguousarray(leaf) for number, leaf in enumerate(leaves)}
     kept = {"version": _VERSION, "fit": digest.fit, "parts": json.dumps(dict(digest.parts))}
-    raw = save(arrays, metadata={**computed, **kept})
+    raw = save(arrays, metadata=kept)
     replace(path, lambda temporary: temporary.write_bytes(raw))
 
 
-def _read(
-    path: Path, digest: Fingerprint, like: _Kept, computes: Mapping[str, str] | None
-) -> tuple[_Kept, dict[str, str]]:
-    """Read one file, of the structure of ``like``; return its contents and arithmetic."""
+def _read(path: Path, digest: Fingerprint, like: _Kept) -> _Kept:
+    """Read one file, of the structure of ``like``."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -279,30 +259,26 @@ def _read(
             f"{path}: not a checkpoint, or damaged ({error}); remove it to start anew"
         ) from error
     if metadata.get("version") != _VERSION or metadata.get("fit") != digest.fit:
-        _check_words(path, metadata.get("fit", ""), digest.fit)
         raise SwarmError(_another_fit(path, metadata.get("parts", "{}"), digest.parts))
-    if computes is not None:
-        check_arithmetic(str(path), metadata, computes)
     structure = cast(Any, jax.tree.structure(like))
     if structure.num_leaves != len(leaves):
         raise SwarmError(f"{path}: a checkpoint of another model; start anew")
     kept: _Kept = jax.tree.unflatten(structure, leaves)
     if _shapes(kept.state) != _shapes(like.state):
         raise SwarmError(f"{path}: a checkpoint of another model; start anew")
-    computed = {name: said for name, said in metadata.items() if name not in _OF_FIT}
-    return kept, computed
+    return kept
 
 
 def _another_fit(path: Path, saved: str, parts: Mapping[str, str]) -> str:
     """Return the error for a checkpoint of another fit: which settings differ, and what to do."""
     before: dict[str, str] = json.loads(saved)
-    changed = [name for name, value in parts.items() if before.get(name, value) != value]
+    changed = [name for name in {**before, **parts} if before.get(name) != parts.get(name)]
+    changed = changed if before else []
     if not changed:
         which = "data or earlier training" if before else "ids, seed, hyperparameters or data"
         return (
-            f"{path}: a checkpoint of another fit: {which} differ, or the code that computes "
-            "bfloat16, or it was written by another version. Start anew, or restore what was "
-            "changed"
+            f"{path}: a checkpoint of another fit: {which} differ, or it was written by another "
+            "version. Start anew, or restore what was changed"
         )
     longer = ""
     if "epochs" in changed:
@@ -310,49 +286,14 @@ def _another_fit(path: Path, saved: str, parts: Mapping[str, str]) -> str:
         if all(had["patience"] == had["epochs"] for had in (before, parts)):
             changed.remove("patience")  # its default is the number of epochs
     told = [
-        f"{name} (then {before[name]}, now {parts[name]})"
-        if max(len(before[name]), len(parts[name])) < 64
-        else name
+        name if len(f"{then}{now}") >= 64 else f"{name} (then {then}, now {now})"
         for name in changed
+        for then, now in [(before.get(name, "none"), parts.get(name, "none"))]
     ]
     return (
         f"{path}: a checkpoint of another fit, with another value of {', '.join(told)}{longer}. "
         "Start anew, or restore what was changed"
     )
-
-
-def _check_words(path: Path, saved: str, digest: str) -> None:
-    """Raise SwarmError where fits differ only in the words that describe them."""
-    (fit, _, before), (same, _, now) = saved.partition(" "), digest.partition(" ")
-    if fit == same and before != now:
-        then, today = (
-            {part.partition("=")[0]: part.partition("=")[2] for part in words.split("; ") if part}
-            for words in (before, now)
-        )
-        changed = [
-            f"{name}={then.get(name)} (now {today.get(name)})"
-            for name in {**then, **today}
-            if then.get(name) != today.get(name)
-        ]
-        raise SwarmError(
-            f"{path}: a checkpoint of a fit with {', '.join(changed)}. Give it as it was, or start "
-            "anew"
-        )
-
-
-def check_arithmetic(what: str, computed: Mapping[str, str], computes: Mapping[str, str]) -> None:
-    """Raise SwarmError unless this process has the code that computed the beginning of a fit."""
-    changed = [
-        f"{name} {computed[name]} (now {now})"
-        for name, now in computes.items()
-        if computed.get(name, now) != now  # older files do not say
-    ]
-    if changed:
-        raise SwarmError(
-            f"{what}: computed with {', '.join(changed)}: the fit would end with the bits of "
-            "neither. Continue on such a machine, or with FORECASTER_KERNEL and JAX_PLATFORMS as "
-            "they were; or start anew"
-        )
 
 
 def _shapes(state: State) -> list[tuple[tuple[int, ...], str]]:

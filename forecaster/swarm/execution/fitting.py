@@ -132,7 +132,7 @@ def fit(
       interruption at any moment, also by ``kill -9``. On the same machine the resumed fit ends with
       the same bits as one without the interruption
     - ``executor``: where members train; by default on the lanes of this process. Another one takes
-      them in shards, and the checkpoint keeps each shard when it is done; the bits are the same
+      them in shards, and the checkpoint keeps each shard when it is done
     - ``on_progress``: called after every block, or after every shard if an executor trains
       elsewhere; also before the first block if that has to be compiled. If it returns True, all
       members stop where they are, and a checkpoint can be resumed from there
@@ -141,7 +141,7 @@ def fit(
 
     Raises SwarmError when ids repeat, when data and ids differ in number, when a member of
     :class:`Supervised` data has no validation example with a weight (of streamed data: when they
-    are loaded), or when the checkpoint to resume is of another fit or computed by another kernel;
+    are loaded), or when the checkpoint to resume is of another fit;
     SwarmFileNotFoundError when there is none; SwarmWriteError when a checkpoint cannot be written.
     """
     began = time.perf_counter()
@@ -165,15 +165,16 @@ def fit(
         origin, losses = previous.state, previous.losses
     settings = Settings(hyperparams, limits, origin, losses)
     work = Work(task, data, ids, settings, Resources(chunk, block, lanes, memory, data_parallel))
-    digest = _digest(work, seed, checkpoint) if checkpoint else Fingerprint("")
+    digest = Fingerprint("")
+    if checkpoint:
+        start, kind = (hyperparams, limits, origin), checkpoint.precision
+        digest = fingerprint(ids, seed, *start, data, kind, described(task))
     gathered = Gathered(work, {} if previous is None else previous.failed)
     watch = _Watch(work, checkpoint, digest, on_progress, began)
     with _naming_checkpoint(checkpoint):
         _train(work, gathered, executor or Local(), watch)
     seconds = time.perf_counter() - began
-    return FitResult(
-        ids, gathered.state, gathered.losses, seconds, gathered.failed, gathered.computed
-    )
+    return FitResult(ids, gathered.state, gathered.losses, seconds, gathered.failed, arithmetic())
 
 
 @contextlib.contextmanager
@@ -199,26 +200,6 @@ def _naming_checkpoint(checkpoint: Checkpoint | None) -> Generator[None]:
                 "call fit again"
             )
         raise
-
-
-def _digest(work: Work, seed: int, checkpoint: Checkpoint) -> Fingerprint:
-    said = described(work.task)
-    if (
-        chunk := work.resources.chunk
-    ) is not None:  # programs of other chunks may round differently
-        said = f"{said}; chunk={chunk}".removeprefix("; ")
-    hyperparams, limits, origin, _ = work.settings
-    return fingerprint(
-        work.ids,
-        seed,
-        hyperparams,
-        limits,
-        origin,
-        work.data,
-        checkpoint.precision,
-        said,
-        work.resources.data_parallel,
-    )
 
 
 def _train(work: Work, gathered: Gathered, executor: Executor, watch: "_Watch") -> None:
@@ -258,7 +239,7 @@ def _take(
         cutter.measured(len(shard.rows), trained.seconds)
     if watch.checkpoint:
         finished = Finished(shard.rows, trained.state, trained.losses)
-        write_shard(watch.checkpoint, watch.digest, finished, trained.arithmetic)
+        write_shard(watch.checkpoint, watch.digest, finished)
 
 
 def _stop_where_they_are(work: Work, gathered: Gathered) -> None:
@@ -305,7 +286,7 @@ class _Watch:
         if self.checkpoint and self.checkpoint.resume:
             metrics = tuple(schedule.history.losses.metrics)
             path, state = self.checkpoint.path, schedule.state
-            schedule.restore(read(path, self.digest, state, arithmetic(), metrics)[0])
+            schedule.restore(read(path, self.digest, state, metrics))
         if schedule.compiling and self._of_schedule(schedule, compiling=True):
             self._stop(schedule)
 

@@ -25,7 +25,7 @@ from jaxtyping import Bool, Int, Int32
 from forecaster.swarm.arrays.data import Rows, with_shared
 from forecaster.swarm.arrays.members import consecutive, take_members, write_members, written
 from forecaster.swarm.checkpoints import checkpoint as _checkpoint
-from forecaster.swarm.checkpoints.checkpoint import Checkpoint, Saved, arithmetic
+from forecaster.swarm.checkpoints.checkpoint import Checkpoint, Saved
 from forecaster.swarm.checkpoints.history import History
 from forecaster.swarm.devices.lanes import (
     Layout,
@@ -89,7 +89,7 @@ def train_shard(job: Job, shard: Shard, watch: Watch | None = None) -> ShardResu
     compiled = schedule.compiling
     run_to_the_end(schedule, watch)
     seconds = time.perf_counter() - began
-    return ShardResult(schedule.state, schedule.history.losses, seconds, compiled, arithmetic())
+    return ShardResult(schedule.state, schedule.history.losses, seconds, compiled)
 
 
 def run_to_the_end(schedule: "Schedule", watch: Watch | None = None) -> None:

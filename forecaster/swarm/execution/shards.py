@@ -93,13 +93,12 @@ class Shard(NamedTuple):
 
 
 class ShardResult(NamedTuple):
-    """The result of a shard: states and losses of its members, and how they were computed."""
+    """The result of a shard: states and losses of its members, and the time that it took."""
 
     state: State
     losses: Losses
     seconds: float
     compiled: bool  # whether programs had to be compiled
-    arithmetic: dict[str, str]
 
 
 class Cutter:
@@ -215,7 +214,6 @@ class Gathered:
         self._parts: list[tuple[Rows, Losses]] = []
         # (member,): the latest validation loss, NaN before the first.
         self.latest = np.full(self._size, np.nan)
-        self.computed: dict[str, str] = {}  # see :func:`arithmetic`
 
     @property
     def _size(self) -> int:
@@ -253,15 +251,13 @@ class Gathered:
     def restore(self, path: Path, digest: _checkpoint.Fingerprint) -> None:
         """Take over the members that had ended before an interruption."""
         metrics = sorted({*self._work.task.metrics, *self._first.metrics})
-        saved, self.computed = _checkpoint.read(path, digest, self.state, metrics=metrics)
+        saved = _checkpoint.read(path, digest, self.state, metrics=metrics)
         ended = np.asarray(saved.state.status) != Status.TRAINING
         rows = np.flatnonzero(saved.started & ended & ~self.ended)
         self._take(rows, *take_members((saved.state, saved.losses), rows))
 
     def add(self, shard: Shard, trained: ShardResult) -> None:
         """Take over a shard that has ended."""
-        _checkpoint.check_arithmetic("shards before", self.computed, trained.arithmetic)
-        self.computed = trained.arithmetic
         self._take(shard.rows, trained.state, trained.losses)
 
     def fail(self, shard: Shard, reason: str) -> None:
