@@ -1,7 +1,6 @@
-"""Lanes that go through several chunks in one call, and states as flat arrays."""
+"""Lanes that go through several chunks in one call."""
 
 import dataclasses
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +14,6 @@ from hypothesis import strategies as st
 from forecaster import swarm
 from forecaster.swarm.devices.lanes import Layout, packed_chunks, unpack_chunks
 from forecaster.swarm.execution import schedule
-from forecaster.swarm.execution.flat import Form
 from forecaster.swarm.training.loop import Status
 from tests.slow import slow
 from tests.swarm.test_fitting import IDS, MEMBERS, Perceptron, make_data, run, squared
@@ -108,40 +106,6 @@ def test_chunks_lose_nobody(members, lanes, chunk, chunks, shape):
         assert used.sum() == -(-len(rows) // chunk)  # chunks of any lane with a member
         first = np.array([values[rows[0]]])
         assert (call[~used.astype(bool)] == first).all()  # unused chunks repeat the first member
-
-
-def test_a_tree_is_one_array_for_each_type():
-    tree = {
-        "a": np.arange(12, dtype=np.float32).reshape(2, 3, 2),
-        "b": (np.array([5, 6], np.int32), np.array([[1.5], [2.5]], np.float32)),
-        "c": np.array([[True, False], [False, True]]),
-    }
-    form = Form.of(jax.tree.map(lambda leaf: leaf[0], tree))
-    flat = form.flat_rows(tree)
-    assert {name: array.shape for name, array in flat.items()} == {
-        "float32": (2, 7), "int32": (2, 1), "bool": (2, 2)
-    }  # fmt: skip
-    assert form.bytes == 7 * 4 + 4 + 2
-    assert form.slots["b"][1] == ("float32", 6, 7)
-    back = form.tree(flat, 1)
-    jax.tree.map(np.testing.assert_array_equal, back, tree)
-    one = jax.jit(lambda tree: form.tree(form.flat(tree)))(jax.tree.map(lambda leaf: leaf[1], tree))
-    jax.tree.map(lambda a, b: np.testing.assert_array_equal(a, b[1]), one, tree)
-
-
-def test_of_two_flat_trees_some_fields_are_chosen():
-    class Pair(NamedTuple):
-        a: jax.Array
-        b: jax.Array
-        c: jax.Array
-
-    yes = Pair(jnp.ones(2), jnp.ones((), jnp.int32), jnp.ones(3))
-    no = jax.tree.map(jnp.zeros_like, yes)
-    form = Form.of(yes)
-    for condition in (True, False):
-        flat = form.where(jnp.bool_(condition), form.flat(yes), form.flat(no), first=("a", "b"))
-        got = form.tree(flat)
-        assert (got.a == condition).all() and got.b == condition and (got.c == 1).all()
 
 
 @pytest.mark.parametrize("batch_size", [slow(None), 8])

@@ -17,7 +17,6 @@ from forecaster.swarm.arrays.members import take_members
 from forecaster.swarm.arrays.variables import count_weights
 from forecaster.swarm.checks import broadcast_limits
 from forecaster.swarm.devices.lanes import Layout, lane_mesh, packed_chunks, replicate
-from forecaster.swarm.execution.flat import state_form
 from forecaster.swarm.execution.memory import (
     chunk_size,
     first_batch,
@@ -25,10 +24,10 @@ from forecaster.swarm.execution.memory import (
     saved_bytes,
     state_bytes,
 )
-from forecaster.swarm.execution.schedule import Trained, compiled
+from forecaster.swarm.execution.schedule import compiled
 from forecaster.swarm.task import Data, Hyperparams, Member, Params, Task, Tree
 from forecaster.swarm.training.keys import typed_key
-from forecaster.swarm.training.loop import State, init_state, train_step
+from forecaster.swarm.training.loop import Block, State, init_state, train_step
 
 _HostHyperparams: TypeAlias = Mapping[str, Shaped[np.ndarray, " member"]]
 
@@ -159,8 +158,7 @@ def _measure(
         put(lambda rows: take_members(limits, rows)),
     )
     common, epochs = (replicate(held.shared, mesh),), np.ones((layout.lanes, 1), np.int32)
-    form = state_form(task, held, dict(hyperparams), limits, keys)
-    begin, train = compiled(task, mesh, 1, form)
+    begin, train = compiled(task, mesh, 1)
     state = begin(common, epochs, put(lambda rows: keys[rows]), placed)
     began = time.perf_counter()
     program = train.compile(common, epochs, state, placed)
@@ -168,7 +166,7 @@ def _measure(
     seconds: list[float] = []
     for _ in range(repeats + 1):
         began = time.perf_counter()
-        block: Trained = program(common, epochs, state, placed)
+        block: Block = program(common, epochs, state, placed)
         jax.block_until_ready(block)
         state = block.state
         seconds.append(time.perf_counter() - began)

@@ -17,13 +17,14 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple, Protocol, cast
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Bool, Int, Int32
 
-from forecaster.swarm.arrays.data import Rows, with_shared
-from forecaster.swarm.arrays.members import consecutive, take_members, write_members, written
+from forecaster.swarm.arrays.data import Rows, total_bytes, with_shared
+from forecaster.swarm.arrays.members import take_members, write_members, written
 from forecaster.swarm.checkpoints import checkpoint as _checkpoint
 from forecaster.swarm.checkpoints.checkpoint import Checkpoint, Saved
 from forecaster.swarm.checkpoints.history import History
@@ -31,13 +32,13 @@ from forecaster.swarm.devices.lanes import (
     Layout,
     lane_mesh,
     packed_chunks,
+    packed_members,
     replicate,
     unpack_chunks,
 )
 from forecaster.swarm.devices.programs import Program, spread
-from forecaster.swarm.execution.flat import Flat, Form, state_form
 from forecaster.swarm.execution.memory import chunk_size, members_at_once
-from forecaster.swarm.execution.shards import Job, Resources, Shard, ShardResult
+from forecaster.swarm.execution.shards import Job, Resources, Shard, ShardResult, blank_state
 from forecaster.swarm.execution.vectors import Vector
 from forecaster.swarm.task import AnyArray, Data, Member, Task, Tree
 from forecaster.swarm.training.loop import (
@@ -113,7 +114,7 @@ class Packed(NamedTuple):
     """Members in the arrays (lane, chunk, member, ...) that one call of a program takes."""
 
     rows: Rows
-    state: Flat
+    state: State
     member: Member
 
 
@@ -140,12 +141,10 @@ class Schedule:
         self.mesh = lane_mesh(resources.lanes, resources.data_parallel)
         validated = self._task.validate is not None
         self.pace = Pace(resources.block, validated=validated, watched=watched)
-        self._form = state_form(self._task, self.held, *settings[:3])
+        blank = blank_state(self._task, self.held, settings)
         begin = resume if isinstance(self.origin, State) else start
-        self._begin, self._train = compiled(
-            self._task, self.mesh, self.pace.longest, self._form, begin
-        )
-        self.layout = self._layout_for(resources)
+        self._begin, self._train = compiled(self._task, self.mesh, self.pace.longest, begin)
+        self.layout = self._layout_for(resources, total_bytes(blank) // members)
         chunks = self.layout.chunks_of(min(members, self.layout.capacity))
         self.pace.begin(self._train, (self.layout, self.held.shapes), chunks)
         self._moving = 0.0  # seconds in which the latest block moved states
@@ -160,16 +159,16 @@ class Schedule:
             assert isinstance(self.origin, State)
             history = History.of(losses, np.asarray(self.origin.epoch), self._task.metrics)
         # A value that is replaced as a whole, so that an interruption finds the old or the new one.
-        self._snapshot = Snapshot(np.zeros(members, bool), self._form.blank(members), history, ())
+        self._snapshot = Snapshot(np.zeros(members, bool), blank, history, ())
 
-    def _layout_for(self, resources: Resources) -> Layout:
+    def _layout_for(self, resources: Resources, state_bytes: int) -> Layout:
         task, held, lanes = self._task, self.held, self.mesh.shape["lane"]
         chunk = resources.chunk or chunk_size(task, held, self.hyperparams)
         most = members_at_once(resources.memory, task, held, self.hyperparams, self.mesh.size)
         most //= resources.data_parallel  # the devices of a lane hold the same members
         layout = Layout.of(held.members, lanes, chunk, max(most, lanes * chunk))
         # This does not depend on the numbers of members and lanes: others compile nothing new.
-        in_one_call = _CHUNKS * chunk * (held.bytes_each + 2 * self._form.bytes)
+        in_one_call = _CHUNKS * chunk * (held.bytes_each + 2 * state_bytes)
         return layout.with_chunks(_CHUNKS) if in_one_call <= _SMALL else layout
 
     @property
@@ -313,14 +312,8 @@ class Schedule:
         return Packed(rows, self._in_chunks(self._snapshot.state, rows), self._members(rows))
 
     def _in_chunks(self, tree: Tree, rows: Rows) -> Tree:
-        """Return these rows of arrays (member, ...) as (lane, chunk, member, ...); states flat."""
-
-        def load(rows: Rows) -> Tree:
-            if isinstance(tree, State):  # joining its leaves copies them anyway
-                return self._form.flat_rows(take_members(tree, consecutive(rows)))
-            return take_members(tree, rows)
-
-        return packed_chunks(load, rows, self.layout)
+        """Return these rows of arrays (member, ...) as (lane, chunk, member, ...)."""
+        return packed_members(tree, rows, self.layout)
 
     def _members(self, rows: Rows) -> Member:
         """Return data, hyperparameters and limits of these members in chunks, on the devices."""
@@ -335,19 +328,11 @@ class Schedule:
 
     def _with_progress(self, state: State, resident: Sequence[Packed]) -> State:
         """Return states on the host with epoch and status as they are on the devices."""
-        counts = unpack_chunks([self._counts(each.state) for each in resident], _lengths(resident))
-        (epoch, status), rows = self._epoch_and_status(counts), _rows(resident)
+        counts = [(each.state.epoch, each.state.status) for each in resident]
+        (epoch, status), rows = unpack_chunks(counts, _lengths(resident)), _rows(resident)
         return state._replace(
             epoch=written(state.epoch, rows, epoch), status=written(state.status, rows, status)
         )
-
-    def _counts(self, flat: Flat) -> jax.Array:
-        """Return the array that holds epoch and status, so that no more comes to the host."""
-        return flat[self._form.slots.epoch.dtype]
-
-    def _epoch_and_status(self, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        slots = self._form.slots
-        return counts[:, slots.epoch.begin], counts[:, slots.status.begin]
 
     def _train_block(self) -> None:
         """Train the resident members for a block, and choose the length of the next one."""
@@ -360,10 +345,10 @@ class Schedule:
         chunks = sum(map(self.layout.chunks_of, lengths))
         self.pace.keep(chunks, epochs, time.perf_counter() - began)
         for number, before_it in enumerate(resident):
-            if not unpack_chunks([results[number][2]], [lengths[number]]).all():
+            if not unpack_chunks([results[number][1]], [lengths[number]]).all():
                 blocks[number] = self._checked(before_it, blocks[number], epochs)
                 results[number] = self._results([blocks[number]], epochs)[0]
-        _, losses, _ = unpack_chunks(results, lengths)
+        losses, _ = unpack_chunks(results, lengths)
         if measures_nothing(self._task):
             losses = Losses(losses, losses)
         after = [
@@ -384,37 +369,26 @@ class Schedule:
         most = left.min() if measures_nothing(self._task) else left.max()
         return int(min(self.pace.epochs, most))
 
-    def _trained(self, packed: Packed, epochs: int, *, checked: bool = False) -> "Trained":
+    def _trained(self, packed: Packed, epochs: int, *, checked: bool = False) -> Block:
         """Train chunks that have a member in training. ``checked``: check each epoch anyway."""
         trains = self.status[packed.rows] == Status.TRAINING
         by_chunk = self.layout.by_chunk(trains) * np.int32(epochs)
         train = self._train
         if checked:
-            train = compiled(
-                self._task, self.mesh, self.pace.longest, self._form, start, checked=True
-            )[1]
+            train = compiled(self._task, self.mesh, self.pace.longest, start, checked=True)[1]
         return train((self._shared,), by_chunk, packed.state, packed.member)
 
-    def _results(self, blocks: Sequence["Trained"], epochs: int) -> list[Tree]:
-        """Return counts, losses and soundness of blocks, on the host; losses of ``epochs`` only."""
+    def _results(self, blocks: Sequence[Block], epochs: int) -> list[Tree]:
+        """Return losses and soundness of blocks, on the host; losses of ``epochs`` only."""
         one_loss = measures_nothing(self._task)  # both losses are then equal
-        results = jax.device_get(
-            [
-                (
-                    self._counts(each.state),
-                    each.losses.train if one_loss else each.losses,
-                    each.sound,
-                )
-                for each in blocks
-            ]
-        )
+        results = [(each.losses.train if one_loss else each.losses, each.sound) for each in blocks]
 
         def used(leaf: np.ndarray) -> np.ndarray:
             return leaf[..., :epochs]
 
-        return [(counts, jax.tree.map(used, losses), sound) for counts, losses, sound in results]
+        return [(jax.tree.map(used, losses), sound) for losses, sound in jax.device_get(results)]
 
-    def _checked(self, before: Packed, block: "Trained", epochs: int) -> "Trained":
+    def _checked(self, before: Packed, block: Block, epochs: int) -> Block:
         """Return a block in which members that diverged have their last finite weights as the best.
 
         They come from another run of the block, of which each epoch is checked; the others stay as
@@ -431,12 +405,11 @@ class Schedule:
             )
 
         losses = chosen(again.losses, block.losses)
-        return Trained(chosen(again.state, block.state), losses, chosen(again.sound, block.sound))
+        return Block(chosen(again.state, block.state), losses, chosen(again.sound, block.sound))
 
     def _unpacked(self, resident: Sequence[Packed]) -> State:
         """Return the states of these members on the host."""
-        flat = jax.device_get([each.state for each in resident])
-        return unpack_chunks([self._form.tree(each, 3) for each in flat], _lengths(resident))
+        return unpack_chunks([each.state for each in resident], _lengths(resident))
 
     def _bring_back(self) -> None:
         """Bring the states of all members to the host; none is resident from then on."""
@@ -455,20 +428,11 @@ def _lengths(resident: Sequence[Packed]) -> list[int]:
     return [len(each.rows) for each in resident]
 
 
-class Trained(NamedTuple):
-    """A :class:`Block` of many members: arrays (lane, chunk, member, ...), states flat."""
-
-    state: Flat
-    losses: Losses
-    sound: AnyArray
-
-
 @functools.lru_cache(maxsize=32)
 def compiled(
     task: Task,
     mesh: Mesh,
     max_epochs: int,
-    form: Form,
     begin: Callable[..., State] = start,
     *,
     checked: bool = False,
@@ -476,7 +440,6 @@ def compiled(
     """Return the two programs of a fit: one starts members, the other trains them for a block.
 
     - ``max_epochs``: the maximum number of epochs in a block
-    - ``form``: the form of a member's state
     - ``begin``: :func:`start`, or :func:`resume` where states are given instead of keys
     - ``checked``: check each epoch, although nothing is measured; see :func:`train_block`
 
@@ -486,29 +449,40 @@ def compiled(
     """
 
     def first(
-        common: tuple[Data], somebody: jax.Array, origin: Flat | jax.Array, member: Member
-    ) -> Flat:
-        def go() -> Flat:
-            before = form.tree(origin) if isinstance(origin, dict) else origin
-            return form.flat(begin(task, before, _with_shared(member, common)))
+        common: tuple[Data], somebody: jax.Array, origin: State | jax.Array, member: Member
+    ) -> State:
+        def begun() -> State:
+            return begin(task, origin, _with_shared(member, common))
 
-        return cast(Flat, jax.lax.cond(somebody > 0, go, form.zeros))
+        like: State = origin if isinstance(origin, State) else jax.eval_shape(begun)
+
+        def go() -> State:
+            return jax.tree.map(_as_like, begun(), like)
+
+        def blank() -> State:
+            return jax.tree.map(_zeros, like)
+
+        return cast(State, jax.lax.cond(somebody > 0, go, blank))
 
     checked = checked or not measures_nothing(task)
 
-    def train(common: tuple[Data], epochs: jax.Array, state: Flat, member: Member) -> Trained:
+    def train(common: tuple[Data], epochs: jax.Array, state: State, member: Member) -> Block:
         member = _with_shared(member, common)
         learn = functools.partial(train_block, max_epochs=max_epochs, checked=checked)
-        block = _as_vector(learn, task, form.tree(state), member, epochs)
-        flat = form.flat(block.state)
-        if block.changed is not None:  # chosen at once, not leaf by leaf: there is less to compile
-            flat = form.where(block.changed, flat, state, first=("key", "params", "opt_state"))
-        return Trained(flat, block.losses, block.sound)
+        return _as_vector(learn, task, state, member, epochs)
 
     return (
         spread(first, mesh, once=True, name=begin.__name__),
         spread(train, mesh, name="train"),
     )
+
+
+def _as_like(leaf: jax.Array, like: AnyArray) -> jax.Array:
+    return leaf.astype(like.dtype)
+
+
+def _zeros(like: AnyArray) -> jax.Array:
+    return jnp.zeros(like.shape, like.dtype)
 
 
 def _with_shared(member: Member, common: tuple[Data]) -> Member:

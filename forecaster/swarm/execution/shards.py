@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -19,15 +19,15 @@ from forecaster.swarm.arrays.data import (
     rounded,
     split_shared,
     total_bytes,
+    with_shared,
 )
 from forecaster.swarm.arrays.members import fill_members, take_members
 from forecaster.swarm.checkpoints import checkpoint as _checkpoint
 from forecaster.swarm.checkpoints.history import History, put_together
 from forecaster.swarm.execution.executors import Executor
-from forecaster.swarm.execution.flat import state_form
 from forecaster.swarm.execution.memory import chunk_size
-from forecaster.swarm.task import Data, Limits, Task, Tree
-from forecaster.swarm.training.loop import Losses, Origin, State, Status
+from forecaster.swarm.task import Data, Limits, Member, Task, Tree
+from forecaster.swarm.training.loop import Losses, Origin, State, Status, start
 
 _CHUNKS = 32  # chunks of each lane in a shard, until it is known how long they take
 _SHORTEST, _USUAL, _LONGEST = 3.0, 10.0, 60.0  # seconds of a shard
@@ -194,6 +194,25 @@ def next_size(left: int, usual: int, workers: int, at_once: int) -> int:
     return min(usual, math.ceil(fair / at_once) * at_once)
 
 
+def blank_state(task: Task, held: Held, settings: Settings) -> State:
+    """Return states for all members, numpy arrays (member, ...), all zero."""
+    hyperparams, limits, origin, _ = settings
+
+    def first_state(key: jax.Array, data: Data, shared: tuple[Tree, ...], *others: Any) -> State:
+        return start(task, key, Member(with_shared(data, shared), *others))
+
+    state: Any = origin
+    if not isinstance(origin, State):
+        one = take_members((hyperparams, limits), 0)
+        state = jax.eval_shape(first_state, origin[0], held.example, held.shared, *one)
+
+    def blank(leaf: Any) -> np.ndarray:
+        shape = leaf.shape[1:] if state is origin else leaf.shape
+        return np.zeros((held.members, *shape), leaf.dtype)
+
+    return jax.tree.map(blank, state)
+
+
 class Gathered:
     """All members of a fit, with the results of the shards that are done.
 
@@ -233,13 +252,12 @@ class Gathered:
     def state(self) -> State:
         """The states of all members, numpy arrays that can be written to."""
         if self._state is None:
-            work, (hyperparams, limits, origin, _) = self._work, self._work.settings
+            work, origin = self._work, self._work.settings.origin
             if isinstance(origin, State):
                 self._state = jax.tree.map(np.array, origin)
             else:
                 held = Held(work.data, self._size)
-                form = state_form(work.task, held, hyperparams, limits, origin)
-                self._state = form.blank(self._size)
+                self._state = blank_state(work.task, held, work.settings)
             assert self._state is not None
         return self._state
 

@@ -362,8 +362,6 @@ class Block(NamedTuple):
     state: State
     losses: Losses  # each (epoch of the block,), NaN where it did not train
     sound: Bool[AnyArray, "*member"]  # whether all losses and weights are finite
-    # Where False, the caller restores weights and optimiser from before the block. None: all True.
-    changed: Bool[AnyArray, "*member"] | None = None
 
 
 def measures_nothing(task: Task) -> bool:
@@ -388,30 +386,29 @@ def train_block(
     - ``max_epochs``: the number of epochs that the arrays of losses have room for
     - ``checked``: whether each epoch is checked. Where nothing is measured, the end of the block is
       enough, which takes up to a third less time: members that do not train are computed too, and
-      the caller puts their weights back; one that diverges trains to the end of the block, and the
-      caller trains the block again, checked
+      put back at the end; one that diverges trains to the end of the block, and the caller trains
+      the block again, checked
     """
 
-    def one_epoch(i: Int32[jax.Array, ""], carry: tuple[State, Losses]) -> tuple[State, Losses]:
+    def one_epoch(i: Int32[jax.Array, ""], carry: tuple[State, Any]) -> tuple[State, Any]:
         state, history = carry
-        training = state.status == Status.TRAINING
         after, losses = train_epoch(task, state, member, checked=checked)
+        if not checked:
+            return after, history.at[i].set(losses.train.astype(history.dtype))
+        training = state.status == Status.TRAINING
 
         def write(row: AnyArray, loss: AnyArray) -> jax.Array:
             row = jnp.asarray(row)
-            loss = jnp.where(training, loss, jnp.nan) if checked else loss
-            return row.at[i].set(loss.astype(row.dtype))
+            return row.at[i].set(jnp.where(training, loss, jnp.nan).astype(row.dtype))
 
-        after = where(training, after, state) if checked else after
-        return after, _written(write, history, losses)
+        return where(training, after, state), _written(write, history, losses)
 
     blank = _blank_losses(task, max_epochs)
-    if not checked:
-        blank = Losses(blank.train, None)  # both are equal
-    after, losses = cast(Any, jax.lax.fori_loop(0, epochs, one_epoch, (state, blank)))
+    carry = state, blank if checked else blank.train
+    after, losses = cast(Any, jax.lax.fori_loop(0, epochs, one_epoch, carry))
     if checked:
         return Block(after, losses, jnp.bool_(True))
-    return _checked_at_the_end(task, state, after, losses.train, member, epochs)
+    return _checked_at_the_end(task, state, after, losses, member, epochs)
 
 
 def _checked_at_the_end(
@@ -422,10 +419,7 @@ def _checked_at_the_end(
     member: Member,
     epochs: int | Int32[AnyArray, ""],
 ) -> Block:
-    """Return the result of a block whose epochs were not checked; the latest weights are the best.
-
-    After 0 epochs everything but weights and optimiser state is as before.
-    """
+    """Return the result of a block of unchecked epochs; the latest weights are the best."""
     index, active = task.batches(member.data, epoch_keys(before.key, before.epoch)[0])
     training = (before.status == Status.TRAINING) & (before.epoch < member.limits.epochs)
     done = jnp.where(training, epochs, 0)
@@ -436,17 +430,20 @@ def _checked_at_the_end(
     epoch = (before.epoch + done).astype(jnp.int32)
     finished = trains & (epoch >= member.limits.epochs)
     latest = losses[jnp.maximum(done - 1, 0)].astype(before.best_loss.dtype)
-    best = where(changed, after.params, before.params)
+    params, opt_state = where(
+        changed, (after.params, after.opt_state), (before.params, before.opt_state)
+    )
     state = after._replace(
+        params=params,
+        opt_state=opt_state,
         epoch=epoch,
         status=jnp.where(finished, Status.FINISHED, before.status).astype(jnp.int32),
-        best_params=where(trains, best, before.best_params),
+        best_params=where(trains, params, before.best_params),
         best_loss=jnp.where(trains, latest, before.best_loss),
         best_epoch=jnp.where(trains, epoch, before.best_epoch),
     )
     finite = (jnp.isfinite(losses) | (jnp.arange(len(losses)) >= done)).all()
-    sound = finite & (all_finite(after.params) | ~changed)
-    return Block(state, Losses(losses, losses), sound, changed)
+    return Block(state, Losses(losses, losses), finite & (all_finite(after.params) | ~changed))
 
 
 def _blank_losses(task: Task, epochs: int) -> Losses:
@@ -473,8 +470,8 @@ def _written(write: Callable[..., jax.Array], history: Losses, losses: Losses) -
         name: write(row, losses.metrics[name]) if name in losses.metrics else row
         for name, row in history.metrics.items()
     }
-    train, last = write(history.train, losses.train), history.validation
-    return Losses(train, last if last is None else write(last, losses.validation), metrics)
+    train = write(history.train, losses.train)
+    return Losses(train, write(history.validation, losses.validation), metrics)
 
 
 def _listed(names: Iterable[str]) -> str:
