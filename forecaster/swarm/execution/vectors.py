@@ -6,17 +6,15 @@ operations, and a vector leaves half of them.
 """
 
 import dataclasses
-import functools
 import math
 from collections.abc import Callable
 from typing import Any, cast
 
 import jax
-import jax.numpy as jnp
-from jaxtyping import Float
+from jax.flatten_util import ravel_pytree
 
 from forecaster.swarm.arrays.variables import trained, with_trained
-from forecaster.swarm.task import Hyperparams, OptState, Params, Task, Tree
+from forecaster.swarm.task import Hyperparams, Params, Task, Tree
 from forecaster.swarm.training.loop import State
 from forecaster.swarm.training.optimizers import is_elementwise
 
@@ -29,32 +27,31 @@ _MOST = 2**14
 class Vector:
     """How weights, and an optimiser's state, are laid out in vectors.
 
-    - ``structure``, ``shapes``: structure and shapes of the tree of weights
+    - ``tree``: returns the tree of a vector
     - ``joined``: a tree like the optimiser's state of a vector: for each array, whether it is a
       vector made of a tree like that of the weights
     """
 
-    structure: Any
-    shapes: tuple[tuple[int, ...], ...]
+    tree: Callable[[jax.Array], Tree]
     joined: Tree
 
     @staticmethod
     def of(task: Task, state: State, hyperparams: Hyperparams) -> "Vector | None":
         """Return the layout for a member's state; None where a vector is slower or impossible."""
-        leaves, structure = cast(tuple[list[Any], Any], jax.tree.flatten(trained(state.params)))
+        weights = trained(state.params)
+        leaves, structure = cast(tuple[list[Any], Any], jax.tree.flatten(weights))
         sizes, types = [math.prod(leaf.shape) for leaf in leaves], {leaf.dtype for leaf in leaves}
         few = len(leaves) < 2 or len(types) > 1 or sum(sizes) > _MOST
         if few or not is_elementwise(task.optimizer):
             return None
-        vector = jax.ShapeDtypeStruct((sum(sizes),), *types)
-        optimizer = task.optimizer(hyperparams)
 
         def is_joined(_: Any, part: Tree) -> bool:
             return cast(Any, jax.tree.structure(part)) == structure
 
-        memory = jax.eval_shape(optimizer.init, vector)
+        vector = jax.ShapeDtypeStruct((sum(sizes),), *types)
+        memory = jax.eval_shape(task.optimizer(hyperparams).init, vector)
         joined = jax.tree.map(is_joined, memory, state.opt_state)
-        return Vector(structure, tuple(tuple(leaf.shape) for leaf in leaves), joined)
+        return Vector(cast(Callable[..., Tree], ravel_pytree(weights)[1]), joined)
 
     def task(self, task: Task) -> Task:
         """Return the task for weights in a vector. It can only train: ``init`` returns trees."""
@@ -65,26 +62,29 @@ class Vector:
 
             return called
 
-        return dataclasses.replace(
-            task,
-            loss=of_vector(task.loss),
-            validate=None if task.validate is None else of_vector(task.validate),
-            measure=None if task.measure is None else of_vector(task.measure),
-        )
+        functions = {name: getattr(task, name) for name in ("loss", "validate", "measure")}
+        return dataclasses.replace(task, **jax.tree.map(of_vector, functions))
 
     def joined_state(self, state: State) -> State:
         """Return a member's state with vectors in place of trees."""
+
+        def join(is_joined: bool, part: Tree) -> Any:  # noqa: FBT001
+            return ravel_pytree(part)[0] if is_joined else part
+
+        def of(params: Params) -> Params:
+            return with_trained(params, ravel_pytree(trained(params))[0])
+
         return state._replace(
-            params=self._joined_params(state.params),
-            opt_state=self._joined_memory(state.opt_state),
-            best_params=self._joined_params(state.best_params),
+            params=of(state.params),
+            opt_state=jax.tree.map(join, self.joined, state.opt_state),
+            best_params=of(state.best_params),
         )
 
     def state(self, state: State) -> State:
         """Return a member's state with trees in place of vectors."""
 
         def split(is_joined: bool, part: Any) -> Tree:  # noqa: FBT001
-            return self._tree(part) if is_joined else part
+            return self.tree(part) if is_joined else part
 
         return state._replace(
             params=self._params(state.params),
@@ -92,43 +92,5 @@ class Vector:
             best_params=self._params(state.best_params),
         )
 
-    def _joined_memory(self, memory: OptState) -> OptState:
-        def join(is_joined: bool, part: Tree) -> Any:  # noqa: FBT001
-            return self.vector(part) if is_joined else part
-
-        return jax.tree.map(join, self.joined, memory)
-
-    def _joined_params(self, params: Params) -> Params:
-        return with_trained(params, self.vector(trained(params)))
-
     def _params(self, params: Params) -> Params:
-        return with_trained(params, self._tree(trained(params)))
-
-    def vector(self, tree: Tree) -> Float[jax.Array, " number"]:
-        """Return the numbers of a tree like that of the weights."""
-        return jnp.concatenate([leaf.reshape(-1) for leaf in jax.tree.leaves(tree)])
-
-    def _tree(self, vector: Float[jax.Array, " number"]) -> Tree:
-        return _split(self, vector)
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _split(form: Vector, vector: Float[jax.Array, " number"]) -> Tree:
-    """Split a vector into its tree. Its gradient is joined at once, not part by part."""
-    leaves, begin = list[jax.Array](), 0
-    for shape in form.shapes:
-        end = begin + math.prod(shape)
-        leaves.append(vector[begin:end].reshape(shape))
-        begin = end
-    return jax.tree.unflatten(form.structure, leaves)
-
-
-def _split_forwards(form: Vector, vector: jax.Array) -> tuple[Tree, None]:
-    return _split(form, vector), None
-
-
-def _split_back(form: Vector, _: None, gradient: Tree) -> tuple[jax.Array]:
-    return (form.vector(gradient),)
-
-
-_split.defvjp(_split_forwards, _split_back)
+        return with_trained(params, self.tree(trained(params)))
