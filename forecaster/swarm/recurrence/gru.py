@@ -99,15 +99,15 @@ def _run(
         return hidden[-1] if steps == "last" else hidden
     if precision == "bfloat16" and library.bfloat16_usable(*arrays):
         return in_bfloat16("gru", steps, *arrays)
-    return _gru(steps, precision, *arrays)
+    return _gru(steps, precision, True, *arrays)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
 def _gru(
-    steps: Steps, precision: Precision, kernel: Array, bias: Array, new_bias: Array,
-    inputs: Array, valid: Array,
+    steps: Steps, precision: Precision, compiled: bool,  # noqa: FBT001
+    kernel: Array, bias: Array, new_bias: Array, inputs: Array, valid: Array,
 ) -> Array:  # fmt: skip
-    if library.usable(kernel, bias, new_bias, inputs, valid):
+    if compiled and library.usable(kernel, bias, new_bias, inputs, valid):
         hidden = calls.gru_infer(kernel, bias, new_bias, inputs, valid)
     else:
         hidden = _forward(precision, kernel, bias, new_bias, inputs, valid)[0]
@@ -124,14 +124,7 @@ def jax_gru(
     precision: Precision = "float32",
 ) -> Float[Array, "time batch gates//3"]:
     """Return the hidden states by JAX alone: the reference for the compiled code."""
-    return _jax_gru(precision, kernel, bias, new_bias, inputs, valid)
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _jax_gru(
-    precision: Precision, kernel: Array, bias: Array, new_bias: Array, inputs: Array, valid: Array
-) -> Array:
-    return _forward(precision, kernel, bias, new_bias, inputs, valid)[0]
+    return _gru("all", precision, False, kernel, bias, new_bias, inputs, valid)
 
 
 def _forward(
@@ -171,6 +164,7 @@ def _forward(
 def _gru_forward(
     steps: Steps,
     precision: Precision,
+    compiled: bool,  # noqa: FBT001
     kernel: CustomVJPPrimal,
     bias: CustomVJPPrimal,
     new_bias: CustomVJPPrimal,
@@ -179,19 +173,18 @@ def _gru_forward(
 ) -> tuple[Array, _Saved]:
     want_inputs = () if inputs.perturbed else None
     arrays = kernel.value, bias.value, new_bias.value, inputs.value, valid.value
-    if library.usable(*arrays):
-        hidden, gates = calls.gru_forward(*arrays)
-        residuals = _Residuals(arrays[0], *arrays[3:], hidden, (gates,))
-        saved = _Saved(residuals, (), want_inputs)
-    else:
-        hidden, residuals = _jax_forward(precision, *arrays)
-        saved = _Saved(residuals, None, want_inputs)
+    compiled = compiled and library.usable(*arrays)
+    found = calls.gru_forward(*arrays) if compiled else _forward(precision, *arrays)
+    hidden, *gates = found
+    residuals = _Residuals(arrays[0], *arrays[3:], hidden, tuple(gates))
+    saved = _Saved(residuals, () if compiled else None, want_inputs)
     return (hidden[-1] if steps == "last" else hidden), saved
 
 
 def _gru_backward(
-    steps: Steps, precision: Precision, saved: _Saved, grad_hidden: Array | SymbolicZero
-) -> tuple[Array, ...]:
+    steps: Steps, precision: Precision, _: bool,  # noqa: FBT001
+    saved: _Saved, grad_hidden: Array | SymbolicZero,
+) -> tuple[Array, ...]:  # fmt: skip
     residuals, compiled, want_inputs = saved
     if isinstance(grad_hidden, SymbolicZero):
         grad_hidden = jnp.zeros(grad_hidden.shape, residuals.kernel.dtype)
@@ -206,13 +199,6 @@ def _gru_backward(
         want_inputs=want_inputs is not None,
     )
     return *grads, jnp.zeros_like(residuals.valid)
-
-
-def _jax_forward(
-    precision: Precision, kernel: Array, bias: Array, new_bias: Array, inputs: Array, valid: Array
-) -> tuple[Array, _Residuals]:
-    hidden, *gates = _forward(precision, kernel, bias, new_bias, inputs, valid)
-    return hidden, _Residuals(kernel, inputs, valid, hidden, tuple(gates))
 
 
 def _jax_backward(
@@ -267,4 +253,3 @@ def _flat(array: Float[Array, "time batch column"]) -> Float[Array, "time*batch 
 
 
 _gru.defvjp(_gru_forward, _gru_backward, symbolic_zeros=True)
-_jax_gru.defvjp(_jax_forward, _jax_backward)

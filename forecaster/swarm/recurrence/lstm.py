@@ -106,14 +106,15 @@ def _run(
         return hidden[-1] if steps == "last" else hidden
     if precision == "bfloat16" and library.bfloat16_usable(kernel, bias, inputs, valid):
         return in_bfloat16("lstm", steps, kernel, bias, jnp.zeros(0), inputs, valid)
-    return _lstm(steps, precision, kernel, bias, inputs, valid)
+    return _lstm(steps, precision, True, kernel, bias, inputs, valid)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
 def _lstm(
-    steps: Steps, precision: Precision, kernel: Array, bias: Array, inputs: Array, valid: Array
-) -> Array:
-    if library.usable(kernel, bias, inputs, valid):
+    steps: Steps, precision: Precision, compiled: bool,  # noqa: FBT001
+    kernel: Array, bias: Array, inputs: Array, valid: Array,
+) -> Array:  # fmt: skip
+    if compiled and library.usable(kernel, bias, inputs, valid):
         hidden = calls.lstm_infer(kernel, bias, inputs, valid)
     else:
         hidden = _forward(precision, kernel, bias, inputs, valid)[0]
@@ -129,14 +130,7 @@ def jax_lstm(
     precision: Precision = "float32",
 ) -> Float[Array, "time batch gates//4"]:
     """Return the hidden states by JAX alone: the reference for the compiled code."""
-    return _jax_lstm(precision, kernel, bias, inputs, valid)
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _jax_lstm(
-    precision: Precision, kernel: Array, bias: Array, inputs: Array, valid: Array
-) -> Array:
-    return _forward(precision, kernel, bias, inputs, valid)[0]
+    return _lstm("all", precision, False, kernel, bias, inputs, valid)
 
 
 def _activate(preactivation: Float[Array, "batch gates"]) -> Float[Array, "batch gates"]:
@@ -195,6 +189,7 @@ def _forward(
 def _lstm_forward(
     steps: Steps,
     precision: Precision,
+    compiled: bool,  # noqa: FBT001
     kernel: CustomVJPPrimal,
     bias: CustomVJPPrimal,
     inputs: CustomVJPPrimal,
@@ -202,19 +197,18 @@ def _lstm_forward(
 ) -> tuple[Array, _Saved]:
     want_inputs = () if inputs.perturbed else None
     arrays = kernel.value, bias.value, inputs.value, valid.value
-    if library.usable(*arrays):
-        hidden, cell, gates = calls.lstm_forward(*arrays)
-        residuals = _Residuals(arrays[0], *arrays[2:], hidden, cell, gates)
-        saved = _Saved(residuals, (), want_inputs)
-    else:
-        hidden, residuals = _jax_forward(precision, *arrays)
-        saved = _Saved(residuals, None, want_inputs)
+    compiled = compiled and library.usable(*arrays)
+    found = calls.lstm_forward(*arrays) if compiled else _forward(precision, *arrays)
+    hidden, cell, gates = found
+    residuals = _Residuals(arrays[0], *arrays[2:], hidden, cell, gates)
+    saved = _Saved(residuals, () if compiled else None, want_inputs)
     return (hidden[-1] if steps == "last" else hidden), saved
 
 
 def _lstm_backward(
-    steps: Steps, precision: Precision, saved: _Saved, grad_hidden: Array | SymbolicZero
-) -> tuple[Array, ...]:
+    steps: Steps, precision: Precision, _: bool,  # noqa: FBT001
+    saved: _Saved, grad_hidden: Array | SymbolicZero,
+) -> tuple[Array, ...]:  # fmt: skip
     residuals, compiled, want_inputs = saved
     if isinstance(grad_hidden, SymbolicZero):
         grad_hidden = jnp.zeros(grad_hidden.shape, residuals.kernel.dtype)
@@ -226,13 +220,6 @@ def _lstm_backward(
         residuals, grad_hidden, last_only=steps == "last", want_inputs=want_inputs is not None
     )
     return *grads, jnp.zeros_like(residuals.valid)
-
-
-def _jax_forward(
-    precision: Precision, kernel: Array, bias: Array, inputs: Array, valid: Array
-) -> tuple[Array, _Residuals]:
-    hidden, cell, gates = _forward(precision, kernel, bias, inputs, valid)
-    return hidden, _Residuals(kernel, inputs, valid, hidden, cell, gates)
 
 
 def _jax_backward(
@@ -296,4 +283,3 @@ def _kernel_gradient(
 
 
 _lstm.defvjp(_lstm_forward, _lstm_backward, symbolic_zeros=True)
-_jax_lstm.defvjp(_jax_forward, _jax_backward)
