@@ -213,21 +213,6 @@ def test_programs_have_names_that_a_profile_shows(monkeypatch):
     assert {f"jit_swarm_{name}" for name in wanted} == set(names)
 
 
-def test_an_option_that_the_compiler_no_longer_knows_is_left_out(monkeypatch):
-    def double(common, _, x):
-        return 2 * x
-
-    def options(**given):
-        monkeypatch.setattr(programs, "_cpu_options", lambda once: given)
-        return spread(double, lane_mesh(1))
-
-    x = np.ones((1, 1, 4), np.float32)
-    assert options(xla_option_of_yesterday=True)((), None, x).sum() == 8
-    wrong = options(xla_option_of_yesterday=True, xla_backend_optimization_level="high")
-    with pytest.raises(jax.errors.JaxRuntimeError, match="xla_backend_optimization_level"):
-        wrong((), None, x)
-
-
 def drawn(common, _, words):
     """Return all kinds of random numbers that networks draw, by one member's key."""
     key = jax.random.wrap_key_data(words)
@@ -371,13 +356,3 @@ def test_garbage_is_collected_again_after_an_error_and_not_where_nobody_wants_it
     with programs.without_collections():
         pass
     assert not gc.isenabled()
-
-
-def test_garbage_is_collected_again_when_the_last_thread_is_through(collecting):
-    first, second = programs.without_collections(), programs.without_collections()
-    first.__enter__()
-    second.__enter__()
-    first.__exit__(None, None, None)
-    assert not gc.isenabled()
-    second.__exit__(None, None, None)
-    assert gc.isenabled()

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from forecaster.swarm.arrays.members import append_members, fill_members, write_members
+from forecaster.swarm.arrays.members import append_members, fill_members
 from forecaster.swarm.task import AnyArray
 from forecaster.swarm.training.loop import Losses
 
@@ -94,12 +94,6 @@ def append_losses(first: Losses, second: Losses) -> Losses:
         widened_losses(first, epochs, tuple(second.metrics)),
         widened_losses(second, epochs, tuple(first.metrics)),
     )
-
-
-def write_losses(losses: Losses, rows: Int[np.ndarray, " row"], new: Losses) -> Losses:
-    """Return a copy of the losses (member, epoch) with new ones (row, epoch) in some rows."""
-    epochs = new.train.shape[1]
-    return write_members(widened_losses(losses, epochs), rows, new)
 
 
 def put_together(first: Losses, parts: Sequence[tuple[Int[np.ndarray, " _"], Losses]]) -> Losses:

@@ -12,8 +12,6 @@ import gc
 import hashlib
 import operator
 import os
-import re
-import threading
 from collections.abc import Callable, Generator, Hashable
 from typing import Any, cast
 
@@ -26,8 +24,6 @@ from forecaster.swarm.canonical import shape_in_jax
 from forecaster.swarm.devices import threefry
 from forecaster.swarm.devices.compiled import from_disk
 from forecaster.swarm.task import Tree
-
-_CompilerError = cast(type[Exception], jax.errors.JaxRuntimeError)
 
 _MOST = 128  # executables that are kept in memory
 _compiled: collections.OrderedDict[Hashable, Any] = collections.OrderedDict()
@@ -76,7 +72,7 @@ class Program:
     def compile(self, *args: Tree) -> Any:
         """Compile an executable for arguments of these shapes, without the caches of programs."""
         with without_collections():
-            return _executable(self._lower(*args), self._options)
+            return self._lower(*args).compile(self._options)
 
     def _lower(self, *args: Tree) -> Any:
         """Lower the program for arguments of these shapes.
@@ -116,14 +112,14 @@ def _shared(name: str, lowered: Any, mesh: Mesh, options: dict[str, Any]) -> Any
     """Return a lowered program's executable; programs of the same text are compiled once."""
     text: str = lowered.as_text()
     if "callback" in text:  # which refers to objects of this process
-        return _executable(lowered, options)
+        return lowered.compile(options)
     # Devices of other clients may have the same numbers.
     devices = tuple((id(device.client), device.id) for device in mesh.devices.flat)
     about = lowered.in_tree, lowered.out_tree, str(lowered.in_avals), devices
     key = hashlib.sha256(text.encode()).hexdigest(), *about, tuple(sorted(options.items()))
     executable = _compiled.get(key)
     if executable is None:
-        executable = from_disk(name, functools.partial(_executable, lowered, options))
+        executable = from_disk(name, functools.partial(lowered.compile, options))
     _compiled[key] = executable
     _compiled.move_to_end(key)
     while len(_compiled) > _MOST:
@@ -131,42 +127,20 @@ def _shared(name: str, lowered: Any, mesh: Mesh, options: dict[str, Any]) -> Any
     return executable
 
 
-def _executable(lowered: Any, options: dict[str, Any]) -> Any:
-    """Compile with these options, except those that this version of XLA does not know."""
-    try:
-        return lowered.compile(options)
-    except _CompilerError as error:
-        unknown = re.search("No such compile option: '(.*)'", str(error))
-        if not unknown or unknown[1] not in options:
-            raise
-        known = {name: value for name, value in options.items() if name != unknown[1]}
-        return _executable(lowered, known)
-
-
-_collections = threading.Lock()  # guards the two below
-_waiting = 0  # active calls of without_collections
-_collecting = True  # whether collection was enabled before the first of them
-
-
 @contextlib.contextmanager
 def without_collections() -> Generator[None]:
-    """Disable Python's garbage collection meanwhile, in all threads.
+    """Disable Python's garbage collection meanwhile.
 
     Tracing creates many objects; the collections that they trigger take a tenth of a first call.
+    The first of several threads enables it again.
     """
-    global _waiting, _collecting
-    with _collections:
-        if _waiting == 0:
-            _collecting = gc.isenabled()
-        _waiting += 1
+    collecting = gc.isenabled()
+    gc.disable()
     try:
-        gc.disable()
         yield
     finally:
-        with _collections:
-            _waiting -= 1
-            if _waiting == 0 and _collecting:
-                gc.enable()
+        if collecting:
+            gc.enable()
 
 
 def forget_programs() -> None:

@@ -15,7 +15,6 @@ from forecaster.swarm.adapters.functions import Functions
 from forecaster.swarm.arrays.shapes import expecting, naming_arrays
 from forecaster.swarm.checks import SwarmError, warn
 from forecaster.swarm.task import Hyperparams, Params, Task, Tree
-from forecaster.swarm.training.equality import same_function
 from forecaster.swarm.training.keys import typed_key
 from forecaster.swarm.training.loop import State, init_state, train_on_batch
 from forecaster.swarm.training.losses import Batch, applied, filled, loss_of, takes_hyperparams
@@ -101,66 +100,43 @@ class Recipe:
             mode=seen.mode,
         )
 
-    @functools.cached_property
-    def init_state(self) -> Callable[[UInt32[jax.Array, "2"], Hyperparams], State]:
-        """Function that returns a member's initial state from raw key and hyperparameters."""
+    # Methods that programs are made of: functions of one member.
 
-        def initialise(key: jax.Array, hyperparams: Hyperparams) -> State:
-            return init_state(self.task(), key, hyperparams)
+    def initialise(self, key: UInt32[jax.Array, "2"], hyperparams: Hyperparams) -> State:
+        """Return a member's initial state from its raw key."""
+        return init_state(self.task(), key, hyperparams)
 
-        return initialise
+    def predict(self, params: Params, hyperparams: Hyperparams, inputs: Tree) -> Tree:
+        """Return a member's predictions."""
+        with naming_arrays(inputs=inputs):
+            return self._apply(params, inputs, hyperparams=hyperparams)
 
-    @functools.cached_property
-    def predict(self) -> Callable[[Params, Hyperparams, Tree], Tree]:
-        """Function that returns a member's predictions."""
+    def sample(self, params: Params, hyperparams: Hyperparams, given: Tree) -> Tree:
+        """Return a member's predictions with random layers drawing.
 
-        def predict(params: Params, hyperparams: Hyperparams, inputs: Tree) -> Tree:
-            with naming_arrays(inputs=inputs):
-                return self._apply(params, inputs, hyperparams=hyperparams)
-
-        return predict
-
-    @functools.cached_property
-    def sample(self) -> Callable[[Params, Hyperparams, Tree], Tree]:
-        """Function that returns a member's predictions with random layers drawing.
-
-        Its last argument is ``(inputs, member's raw key, raw key of the call)``.
+        ``given``: ``(inputs, member's raw key, raw key of the call)``
         """
+        inputs, own, words = given
+        key = typed_key(own)
+        for word in (words[0], words[1]):
+            key = jax.random.fold_in(key, word)
+        with naming_arrays(inputs=inputs):
+            return self._apply(params, inputs, key=key, hyperparams=hyperparams)
 
-        def sample(params: Params, hyperparams: Hyperparams, given: Tree) -> Tree:
-            inputs, own, words = given
-            key = typed_key(own)
-            for word in (words[0], words[1]):
-                key = jax.random.fold_in(key, word)
-            with naming_arrays(inputs=inputs):
-                return self._apply(params, inputs, key=key, hyperparams=hyperparams)
-
-        return sample
-
-    @functools.cached_property
-    def evaluate(self) -> Callable[[Params, Hyperparams, Batch], Float[jax.Array, ""]]:
-        """Function that returns a member's loss on a batch without a key; NaN without examples."""
+    def evaluate(
+        self, params: Params, hyperparams: Hyperparams, batch: Batch
+    ) -> Float[jax.Array, ""]:
+        """Return a member's loss on a batch without a key; NaN without examples."""
         loss = loss_of(self.functions, self.loss, self.loss_fn, self.compute_dtype)
+        found = loss(params, self._batch(batch), None, hyperparams)
+        return jnp.where((jnp.asarray(batch[2]) > 0).any(), found, jnp.nan)
 
-        def evaluate(params: Params, hyperparams: Hyperparams, batch: Batch) -> jax.Array:
-            found = loss(params, self._batch(batch), None, hyperparams)
-            return jnp.where((jnp.asarray(batch[2]) > 0).any(), found, jnp.nan)
-
-        return evaluate
-
-    @functools.cached_property
     def step(
-        self,
-    ) -> Callable[[State, Hyperparams, Batch], tuple[State, Float[jax.Array, ""]]]:
-        """Function that takes a member's training step on a batch."""
-
-        def step(
-            state: State, hyperparams: Hyperparams, batch: Batch
-        ) -> tuple[State, Float[jax.Array, ""]]:
-            active = (jnp.asarray(batch[2]) > 0).any()
-            return train_on_batch(self.task(), state, self._batch(batch), hyperparams, active)
-
-        return step
+        self, state: State, hyperparams: Hyperparams, batch: Batch
+    ) -> tuple[State, Float[jax.Array, ""]]:
+        """Take a member's training step on a batch."""
+        active = (jnp.asarray(batch[2]) > 0).any()
+        return train_on_batch(self.task(), state, self._batch(batch), hyperparams, active)
 
     @functools.cached_property
     def pure(self) -> Pure:
@@ -177,7 +153,7 @@ class Recipe:
             with expecting({}, {}, "pure.apply"):
                 return self.predict(params, hyperparams, inputs)
 
-        return Pure(self.init_state, update, apply)
+        return Pure(self.initialise, update, apply)
 
     @functools.cached_property
     def predict_all(self) -> Any:
@@ -234,17 +210,17 @@ class Recipe:
     def check_same(self, other: "Recipe") -> None:
         """Raise SwarmError unless the other recipe has the same model, loss and optimiser."""
         mine, others = self.functions.made_of, other.functions.made_of
-        if not same_function(mine or self.functions, others or other.functions):
+        if (mine or self.functions) != (others or other.functions):
             raise SwarmError(
                 f"the other swarm has another model: expected {_name(mine)}; got {_name(others)}. "
                 "Members of a swarm share one model: make both swarms from the same object"
             )
         for name in ("loss", "loss_fn", "optimizer", "accumulate", "compute_dtype"):
             ours, theirs = getattr(self, name), getattr(other, name)
-            if not same_function(ours, theirs):
+            if ours != theirs:
                 raise SwarmError(
                     f"the other swarm has another {name}: expected {_name(ours)}; got "
-                    f"{_name(theirs)}. Members of a swarm share it"
+                    f"{_name(theirs)}. Members of a swarm share it: make both from the same object"
                 )
 
 

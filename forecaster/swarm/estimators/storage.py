@@ -5,7 +5,7 @@ import json
 import operator
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import jax
 import numpy as np
@@ -30,14 +30,6 @@ _HYPERPARAMS = "hyper/"  # prefix of their names in the file
 _SEEDS = 2**63
 _FLOAT = np.dtype(np.float32)
 _METRICS = "losses.metrics['"
-
-
-class _Header(TypedDict):
-    ids: list[str]
-    seed: int
-    seconds: float
-    examples: dict[str, Shape]
-    made: dict[str, str]
 
 
 def save(
@@ -69,13 +61,15 @@ class Header(NamedTuple):
 
     - ``ids``, ``seed``: ids and seed of the members
     - ``hyperparams``: by name, arrays (member,)
+    - ``seconds``: the duration of the last fit
     - ``examples``: the shapes of the examples that it learned from
     - ``made``: the names of its loss and optimiser; empty in a file of an older version
     """
 
     ids: tuple[str, ...]
     seed: int
-    hyperparams: dict[str, np.ndarray]
+    hyperparams: Mapping[str, np.ndarray]
+    seconds: float
     examples: Shapes
     made: Mapping[str, str]
 
@@ -102,7 +96,7 @@ def read_header(path: Path) -> Header:
     """
     with _opened(path) as file:
         header = _header(path, file)
-        ids = tuple(header["ids"])
+        ids = header.ids
         shapes = {name: file.get_slice(name).get_shape() for name in _names(file)}
         if wrong := [name for name, shape in shapes.items() if shape[:1] != [len(ids)]]:
             raise SwarmError(f"{path}: {wrong[0]}: expected a row for each of {len(ids)} members")
@@ -111,8 +105,7 @@ def read_header(path: Path) -> Header:
             for name in shapes
             if name.startswith(_HYPERPARAMS)
         }
-    hyperparams = broadcast_hyperparams(hyperparams, len(ids))
-    return Header(ids, header["seed"], hyperparams, header["examples"], header["made"])
+    return header._replace(hyperparams=broadcast_hyperparams(hyperparams, len(ids)))
 
 
 def read(path: Path, ids: Sequence[str], like: State) -> FitResult:
@@ -121,7 +114,7 @@ def read(path: Path, ids: Sequence[str], like: State) -> FitResult:
     ``like``: untrained states of the same model. Raises SwarmError for a file of another model.
     """
     with _opened(path) as file:
-        seconds = _header(path, file)["seconds"]
+        seconds = _header(path, file).seconds
         tensors = {name: file.get_tensor(name) for name in _names(file)}
 
     def fill(prefix: str, tree: _T) -> _T:
@@ -138,7 +131,7 @@ def read(path: Path, ids: Sequence[str], like: State) -> FitResult:
     state, losses = fill("state", like), fill("losses", kept)
     check_same_shapes(like, state, str(path))
     _check_training(path, len(ids), like, state, losses)
-    return FitResult(tuple(ids), state, losses, float(seconds))
+    return FitResult(tuple(ids), state, losses, seconds)
 
 
 def _metric(name: str) -> str:
@@ -214,7 +207,7 @@ def _names(file: Any) -> list[str]:
     return list(cast(Sequence[str], file.keys()))
 
 
-def _header(path: Path, file: Any) -> _Header:
+def _header(path: Path, file: Any) -> Header:
     try:
         header = json.loads(cast(dict[str, str], file.metadata() or {})["swarm"])
     except (KeyError, ValueError, RecursionError) as error:
@@ -230,7 +223,7 @@ def _header(path: Path, file: Any) -> _Header:
     return _checked(path, fields)
 
 
-def _checked(path: Path, fields: Mapping[str, object]) -> _Header:
+def _checked(path: Path, fields: Mapping[str, object]) -> Header:
     """Return the fields of a header. Raises SwarmError for fields of another type."""
     ids, seed, seconds = (fields.get(name) for name in ("ids", "seed", "seconds"))
     if not isinstance(ids, list):
@@ -246,13 +239,7 @@ def _checked(path: Path, fields: Mapping[str, object]) -> _Header:
     made = cast(dict[str, str], fields.get("made", {}))  # older files have none
     if not isinstance(cast(object, made), dict) or set(map(type, made.values())) - {str}:
         raise SwarmError(f"{path}: made: expected names of functions; got {made!r:.50}")
-    return {
-        "ids": names,
-        "seed": seed,
-        "seconds": float(seconds),
-        "examples": examples,
-        "made": made,
-    }
+    return Header(tuple(names), seed, {}, float(seconds), examples, made)
 
 
 def _listed(shapes: Shapes) -> dict[str, Any]:

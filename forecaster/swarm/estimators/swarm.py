@@ -318,8 +318,7 @@ class Swarm(Trained):
         """Return this swarm with another swarm's members, or with new members of these names.
 
         New members are untrained and get the first member's hyperparameters. Raises SwarmError for
-        a swarm of another model, loss or optimiser; globals that these functions read must have
-        had the same values for both swarms, which is not checked.
+        a swarm of another model, loss or optimiser: both swarms are made from the same objects.
         """
         if not isinstance(other, Swarm):
             other = self._new_members(checked_names(other, "append"))
@@ -439,7 +438,7 @@ class Swarm(Trained):
         return self._with(self._untrained(names, hyperparams), hyperparams)
 
     def _untrained(self, ids: tuple[str, ...], hyperparams: HostHyperparams) -> FitResult:
-        init = self._recipe.init_state
+        init = self._recipe.initialise
         return populations.untrained_members(init, ids, self.seed, hyperparams, self._machine.lanes)
 
     def _call(self, function: Callable[..., Tree], data: Tree) -> Tree:

@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 from forecaster.swarm.arrays.data import check_data, shared_rows
 from forecaster.swarm.arrays.members import write_members
 from forecaster.swarm.checkpoints.checkpoint import Checkpoint, is_there
-from forecaster.swarm.checkpoints.history import write_losses
+from forecaster.swarm.checkpoints.history import put_together
 from forecaster.swarm.checks import SwarmError, broadcast_hyperparams, broadcast_limits, check_ids
 from forecaster.swarm.estimators.swarm import Swarm
 from forecaster.swarm.execution.fitting import Progress, fit
@@ -236,7 +236,7 @@ class _SizeClass:
             return
         failed = {**self.result.failed, **new.failed}
         state = write_members(self.result.state, self.active, new.state)
-        losses = write_losses(self.result.losses, self.active, new.losses)
+        losses = put_together(self.result.losses, [(self.active, new.losses)])
         seconds = self.result.seconds + new.seconds
         self.result = FitResult(self.names, state, losses, seconds, failed)
 

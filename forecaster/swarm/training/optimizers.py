@@ -1,9 +1,10 @@
 """Optimisers whose settings are the members' hyperparameters."""
 
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +13,6 @@ import optax
 
 from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.task import Hyperparams, OptState, Params
-from forecaster.swarm.training.equality import same_function
 
 Optimizer: TypeAlias = Callable[..., optax.GradientTransformation] | optax.GradientTransformation
 """A function of hyperparameters, or an optax transformation that is the same for all members."""
@@ -87,8 +87,15 @@ def is_elementwise(optimizer: Callable[[Hyperparams], object]) -> bool:
     """
     if not isinstance(optimizer, _Injected):
         return False
-    # By content, not identity: an unpickled partial is a copy.
-    return any(same_function(optimizer.optimizer, known) for known in _ELEMENTWISE)
+    return any(_content(optimizer.optimizer) == _content(known) for known in _ELEMENTWISE)
+
+
+def _content(function: Any) -> Any:
+    """Return what makes partials equal: an unpickled one is a copy."""
+    if isinstance(function, functools.partial):
+        made = cast(Any, function)
+        return made.func, made.args, made.keywords
+    return function
 
 
 def names_taken(optimizer: Optimizer) -> frozenset[str] | None:
