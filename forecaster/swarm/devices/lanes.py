@@ -173,7 +173,7 @@ def packed_chunks(load: Callable[[Rows], Tree], rows: Rows, layout: Layout) -> T
 
     def shape(leaf: Any) -> np.ndarray:
         by_chunk = layout.chunks, layout.lanes, layout.chunk
-        leaf = _as_jax(leaf).reshape(*by_chunk, *np.shape(leaf)[1:])
+        leaf = as_jax(leaf).reshape(*by_chunk, *np.shape(leaf)[1:])
         return np.ascontiguousarray(leaf.swapaxes(0, 1))
 
     return jax.tree.map(shape, load(filled))
@@ -242,7 +242,7 @@ def map_members(
 def split_trees(trees: tuple[Tree, ...]) -> tuple[tuple[Tree, ...], tuple[Tree, ...]]:
     """Return trees without their shared arrays, and the shared arrays as a program takes them."""
     by_member, shared = split_shared(trees)
-    return by_member, jax.tree.map(_as_jax, with_room(by_member, shared))
+    return by_member, jax.tree.map(as_jax, with_room(by_member, shared))
 
 
 def packed_members(tree: Tree, rows: Rows, layout: Layout) -> Tree:
@@ -250,7 +250,7 @@ def packed_members(tree: Tree, rows: Rows, layout: Layout) -> Tree:
     return packed_chunks(lambda rows: take_members(tree, consecutive(rows)), rows, layout)
 
 
-def _as_jax(leaf: Any) -> np.ndarray:
+def as_jax(leaf: Any) -> np.ndarray:
     """Return a numpy array of a type that JAX computes with: 32 bits instead of 64 by default."""
     array = np.asarray(leaf)
     if array.dtype.itemsize == 8:
