@@ -194,12 +194,12 @@ def with_room(by_member: Data, shared: tuple[Tree, ...]) -> tuple[Tree, ...]:
         if is_reference(leaf) and leaf.rows is not None
     }
     return tuple(
-        jax.tree.map(_padded, values) if number in chosen else values
+        jax.tree.map(padded, values) if number in chosen else values
         for number, values in enumerate(shared)
     )
 
 
-def _padded(leaf: ArrayLike) -> np.ndarray:
+def padded(leaf: ArrayLike) -> np.ndarray:
     """Return an array (row, ...) padded with copies of its first row."""
     array = np.asarray(leaf)
     spare = rounded(len(array)) - len(array)
@@ -225,9 +225,9 @@ def _is_plain(leaf: Any) -> bool:
 
 def check_rows(tree: Tree, members: int, what: str) -> None:
     """Raise SwarmError unless every array has one row per member."""
-    leaves = cast(list[tuple[Any, Tree]], jax.tree_util.tree_leaves_with_path(tree))
-    for path, leaf in leaves:
-        if np.ndim(leaf) == 0 or np.shape(leaf)[0] != members:
+    for number, leaf in enumerate(jax.tree.leaves(tree)):
+        if np.shape(leaf)[:1] != (members,):
+            path = cast(list[Any], jax.tree_util.tree_leaves_with_path(tree))[number][0]
             raise SwarmError(
                 f"{what}{jax.tree_util.keystr(path)}: expected a leading axis of {members} "
                 f"members, one per id; got shape {np.shape(leaf)}. Give arrays that all members "

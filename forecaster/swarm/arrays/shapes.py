@@ -36,7 +36,7 @@ Shapes: TypeAlias = Mapping[str, Shape]
 """Shapes of single examples by their path in the data, such as ``inputs['image']``."""
 
 
-def shapes_of(inputs: Tree, targets: Tree = None) -> dict[str, Shape]:
+def shapes_of(inputs: Tree = None, targets: Tree = None) -> dict[str, Shape]:
     """Return the shapes of single examples in trees of arrays (member, example, ...) or Shared."""
     found: dict[str, Shape] = {}
     for name, tree in (("inputs", inputs), ("targets", targets)):
@@ -64,19 +64,20 @@ def naming_arrays(**trees: Tree) -> Generator[None]:
 
 
 @contextlib.contextmanager
-def expecting(known: Shapes, given: Shapes, what: str) -> Generator[None]:
+def expecting(known: Shapes, what: str, *given: Tree) -> Generator[None]:
     """Turn an error of the user's code into a SwarmError if the shapes differ from training.
 
     - ``known``: shapes of the training examples; empty before training
-    - ``given``: shapes of the examples at hand
     - ``what``: the method that the error names
+    - ``given``: the examples at hand, as :func:`shapes_of` takes them
     """
     try:
         yield
     except Exception as error:
-        parts = {name.partition("[")[0] for name in given}
+        shapes = shapes_of(*given)
+        parts = {name.partition("[")[0] for name in shapes}
         had = {name: shape for name, shape in known.items() if name.partition("[")[0] in parts}
-        difference = _difference(had, given) if had else _not_taken(error)
+        difference = _difference(had, shapes) if had else _not_taken(error)
         if not (difference and _is_named(error)):
             raise
         message = next(iter(str(error).strip().splitlines()), "no message").rstrip(".")

@@ -242,7 +242,7 @@ def map_members(
 def split_trees(trees: tuple[Tree, ...]) -> tuple[tuple[Tree, ...], tuple[Tree, ...]]:
     """Return trees without their shared arrays, and the shared arrays as a program takes them."""
     by_member, shared = split_shared(trees)
-    return by_member, jax.tree.map(as_jax, with_room(by_member, shared))
+    return by_member, jax.tree.map(as_jax, with_room(by_member, shared)) if shared else ()
 
 
 def packed_members(tree: Tree, rows: Rows, layout: Layout) -> Tree:

@@ -26,6 +26,7 @@ from forecaster.swarm.devices.compiled import from_disk
 from forecaster.swarm.task import Tree
 
 _MOST = 128  # executables that are kept in memory
+_SHAPE = operator.attrgetter("shape", "dtype")
 _compiled: collections.OrderedDict[Hashable, Any] = collections.OrderedDict()
 
 
@@ -60,7 +61,7 @@ class Program:
     def compiled(self, *args: Tree) -> Any:
         """Return the executable for arguments of these shapes, compiled if needed."""
         leaves, structure = cast(tuple[list[Any], Any], jax.tree.flatten(args))
-        key = structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
+        key = structure, *map(_SHAPE, leaves)
         if key not in self._by_shape:
             while len(self._by_shape) >= _MOST:
                 del self._by_shape[next(iter(self._by_shape))]

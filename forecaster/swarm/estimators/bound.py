@@ -21,7 +21,7 @@ class Bound:
 
         Raises SwarmError for inputs that the model does not take.
         """
-        with expecting({}, {}, "bind()"):
+        with expecting({}, "bind()"):
             if self._called:
                 return self._call(*self._placed, inputs)
             with kept():  # the first call compiles

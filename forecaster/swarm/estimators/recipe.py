@@ -138,6 +138,13 @@ class Recipe:
         active = (jnp.asarray(batch[2]) > 0).any()
         return train_on_batch(self.task(), state, self._batch(batch), hyperparams, active)
 
+    def step_on(
+        self, state: State, hyperparams: Hyperparams, batch: Batch
+    ) -> tuple[State, Float[jax.Array, ""]]:
+        """Take the step of a state without its latest weights, which none but validation needs."""
+        after, loss = self.step(state._replace(params=state.best_params), hyperparams, batch)
+        return after._replace(params=None), loss
+
     @functools.cached_property
     def pure(self) -> Pure:
         """One member's training as pure functions."""
@@ -146,11 +153,11 @@ class Recipe:
             state: State, batch: Batch, hyperparams: Hyperparams
         ) -> tuple[State, Float[jax.Array, ""]]:
             _check_one(state, batch)
-            with expecting({}, {}, "pure.update"):
+            with expecting({}, "pure.update"):
                 return self.step(state, hyperparams, Batch(*batch))
 
         def apply(params: Params, inputs: Tree, hyperparams: Hyperparams) -> Tree:
-            with expecting({}, {}, "pure.apply"):
+            with expecting({}, "pure.apply"):
                 return self.predict(params, hyperparams, inputs)
 
         return Pure(self.initialise, update, apply)

@@ -11,19 +11,20 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Float
 
-from forecaster.swarm.arrays.data import is_shared, rounded, total_bytes
+from forecaster.swarm.arrays.data import is_shared, padded, rounded, total_bytes
+from forecaster.swarm.arrays.members import consecutive, take_members, write_members
 from forecaster.swarm.checkpoints.history import widened_losses
 from forecaster.swarm.devices.inline import inline_mesh
 from forecaster.swarm.devices.lanes import (
     CHUNK,
     Layout,
     as_jax,
+    check_not_forked,
     lane_mesh,
     over_lanes,
     packed_members,
     split_trees,
     unpack_chunks,
-    use_all_cores,
 )
 from forecaster.swarm.execution.result import FitResult
 from forecaster.swarm.task import AnyArray, Tree
@@ -55,16 +56,16 @@ class Spread(NamedTuple):
     @property
     def mesh(self) -> Mesh:
         """The mesh of the lanes; that of a small call runs in the thread that calls."""
-        use_all_cores()
+        check_not_forked()
         inline = inline_mesh() if self.small else None
         return inline or lane_mesh(1 if self.small else self.lanes)
 
-    def layout(self, members: int) -> Layout:
-        """Return the arrangement of this many members."""
+    def packed(self, tree: Tree, members: int) -> Tree:
+        """Return all members as arrays (lane, chunk, member, ...), from arrays (member, ...)."""
         if self.small:
-            return Layout(1, 1, rounded(members))
+            return jax.tree.map(_only_chunk, tree)
         layout = Layout.of(members, self.mesh.size, CHUNK)
-        return layout.with_chunks(rounded(layout.calls))
+        return packed_members(tree, np.arange(members), layout.with_chunks(rounded(layout.calls)))
 
 
 def _values_per_member(tree: Tree) -> int:
@@ -80,7 +81,7 @@ def _values_per_member(tree: Tree) -> int:
 
 
 def _only_chunk(leaf: AnyArray) -> np.ndarray:
-    return as_jax(leaf)[None, None]
+    return as_jax(padded(leaf))[None, None]
 
 
 class Step(NamedTuple):
@@ -96,7 +97,8 @@ class OnDevices:
 
     - ``start``: the members before these steps, on the host
     - ``lanes``: how many lanes to use; None for all
-    - ``spread``, ``state``: the current states and how they are spread; None before the first step
+    - ``spread``, ``state``: the current states, without the latest weights, and how they are
+      spread; None before the first step
     - ``last``: the latest step; None before the first
     """
 
@@ -140,7 +142,7 @@ class OnDevices:
     ) -> Tree:
         """Call a program on states, or on best ``params``, and on trees from the host."""
         by_member, shared = split_trees(trees)
-        args = self._packed(by_member, spread)
+        args = spread.packed(by_member, self._members)
         return over_lanes(function, spread.mesh)(shared, None, self._on(spread, which), *args)
 
     def _on(self, spread: Spread, which: str) -> Tree:
@@ -148,16 +150,13 @@ class OnDevices:
         if self._state is not None and spread == self._spread:
             return self._state if which == "state" else self._state.best_params
         if (which, spread) not in self._placed:
-            packed = self._packed(getattr(self.result, which), spread)
+            tree = self.result.params
+            if which == "state":
+                tree = self.result.state._replace(params=None)
+            packed = spread.packed(tree, self._members)
             lanes = NamedSharding(spread.mesh, P("lane"))
             self._placed[which, spread] = jax.device_put(packed, lanes)
         return self._placed[which, spread]
-
-    def _packed(self, tree: Tree, spread: Spread) -> Tree:
-        layout = spread.layout(self._members)
-        if spread.small and layout.chunk == self._members:  # of which nothing need be copied
-            return jax.tree.map(_only_chunk, tree)
-        return packed_members(tree, np.arange(self._members), layout)
 
     def _on_host(self, tree: Tree) -> Tree:
         if isinstance(tree, jax.Array) and tree.shape[:2] == (1, 1):
@@ -182,6 +181,10 @@ class OnDevices:
             steps.append(step)
             step = step.before
         state: State = self._on_host(self._state)
+        # The latest weights are the best ones, but for members of which no step counted.
+        stepped = np.flatnonzero(state.best_epoch != self.start.state.best_epoch)
+        best = take_members(state.best_params, consecutive(stepped))
+        state = state._replace(params=write_members(self.start.state.params, stepped, best))
         losses = widened_losses(self.start.losses, int(state.epoch.max()))
         for step in reversed(steps):
             known = ~np.isnan(step.loss)  # the members that trained

@@ -163,10 +163,10 @@ class Swarm(Trained):
             self.ids, inputs, targets, sample_weight, validation_data, keys, check=check
         )
         example = first_of(data)
-        given, validated = shapes_of(*example[:2]), example.validation_inputs is not None
+        given, validated = example[:2], example.validation_inputs is not None
         check_duration(epochs, patience, validated=validated)
         seen = watched(metrics, monitor, mode, validated=validated, taken=self.hyperparams)
-        with expecting(self._known, given, "fit"):
+        with expecting(self._known, "fit", *given):
             result = fit(
                 self._recipe.task(batch_size, validated=validated, seen=seen),
                 data,
@@ -181,7 +181,7 @@ class Swarm(Trained):
                 **self._machine._asdict(),
             )
         new = self._with(result)
-        new._known, self._fitted = given, new._as_fitted()
+        new._known, self._fitted = shapes_of(*given), new._as_fitted()
         return new
 
     def step(
@@ -201,16 +201,16 @@ class Swarm(Trained):
         """
         warn_dropped(self._fitted)
         batch = part(self.ids, inputs, targets, sample_weight, "", check=check)
-        given, step = shapes_of(*batch[:2]), self._recipe.step
-        with expecting(self._known, given, "step"):
+        with expecting(self._known, "step", *batch[:2]):
             if (now := self._on_devices(batch)) is None:
-                state, loss = self._map(step, self._result.state, self.hyperparams, batch)
+                state, own = self._result.state, self.hyperparams
+                state, loss = self._map(self._recipe.step, state, own, batch)
                 new = self._with(self._result.after_step(state, loss))
             else:
-                devices, loss = now.step(step, self.hyperparams, batch)
+                devices, loss = now.step(self._recipe.step_on, self.hyperparams, batch)
                 new = self._with(None)
                 new._devices = devices
-        new._known = given
+        new._known = self._known or shapes_of(*batch[:2])
         return new, loss
 
     # Using
@@ -226,12 +226,12 @@ class Swarm(Trained):
         - ``check``: raise SwarmError for inputs that are not finite
         """
         warn_dropped(self._fitted)
-        data = part(self.ids, inputs, None, None, "", check=check, at_least=0)[0]
-        function, given = self._recipe.predict, shapes_of(data)
+        given = part(self.ids, inputs, None, None, "", check=check, at_least=0)[0]
+        function, data = self._recipe.predict, given
         if key is not None:
             function = self._recipe.sample
             data = data, self._keys, Shared(key_words(key))
-        with expecting(self._known, given, "predict"):
+        with expecting(self._known, "predict", given):
             return self._call(function, data)
 
     def bind(self) -> Callable[[Tree], Tree]:
@@ -282,7 +282,7 @@ class Swarm(Trained):
         """
         warn_dropped(self._fitted)
         batch = part(self.ids, inputs, targets, sample_weight, "", check=check)
-        with expecting(self._known, shapes_of(*batch[:2]), "evaluate"):
+        with expecting(self._known, "evaluate", *batch[:2]):
             return self._call(self._recipe.evaluate, batch)
 
     def cost(
@@ -294,7 +294,7 @@ class Swarm(Trained):
         """
         data = training_data(self.ids, inputs, targets, None, None, None)
         task, machine = self._recipe.task(batch_size), self._machine._asdict()
-        with expecting(self._known, shapes_of(*first_of(data)[:2]), "cost"):
+        with expecting(self._known, "cost", *first_of(data)[:2]):
             return cost_of(task, data, self.hyperparams, len(self), **machine)
 
     # Selecting and combining members

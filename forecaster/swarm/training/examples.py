@@ -112,7 +112,8 @@ def part(
     - ``at_least``: the fewest examples
     """
     shared = isinstance(inputs, Shared)
-    inputs, targets = _arrays(inputs, f"{what}inputs"), _arrays(targets, f"{what}targets")
+    inputs = _arrays(inputs, f"{what}inputs")
+    targets = None if targets is None else _arrays(targets, f"{what}targets")
     examples = _examples(ids, inputs, f"{what}inputs")
     if examples < at_least:
         raise SwarmError(f"{what}inputs: expected at least one example; got none")
@@ -127,7 +128,8 @@ def part(
         weight = _checked_weight(ids, weight, f"{what}sample_weight")
     if check:
         _finite(ids, inputs, weight, f"{what}inputs")
-        _finite(ids, targets, weight, f"{what}targets")
+        if targets is not None:
+            _finite(ids, targets, weight, f"{what}targets")
     return Examples(inputs, targets, weight)
 
 
@@ -320,9 +322,11 @@ def _finite(ids: Sequence[str], tree: Tree, weight: _Weight, what: str) -> None:
 def representable(leaf: AnyArray) -> Bool[np.ndarray, "..."]:
     """Return where numbers are finite, and representable in the type that JAX computes with."""
     array = np.asarray(leaf)
-    if jax.numpy.issubdtype(array.dtype, np.inexact):
-        with np.errstate(over="ignore"):
-            return np.isfinite(array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False))
+    if array.dtype.kind not in "iub":
+        if array.dtype.itemsize >= 8:
+            with np.errstate(over="ignore"):
+                array = array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)
+        return np.isfinite(array)
     if array.dtype.kind in "iu" and array.dtype.itemsize == 8 and array.size:
         known = np.iinfo(jax.dtypes.canonicalize_dtype(array.dtype))
         if array.min() < known.min or array.max() > known.max:
