@@ -195,9 +195,13 @@ def spread(
         )
         return mapped(common, *by_lane)
 
-    name = name or getattr(function, "__name__", "")
-    everywhere.__name__ = f"swarm_{name}" if name.isidentifier() else "swarm_function"
-    return Program(everywhere, mesh, once=once)
+    return named(everywhere, mesh, name or getattr(function, "__name__", ""), once=once)
+
+
+def named(function: Callable[..., Tree], mesh: Mesh, name: str, *, once: bool = False) -> Program:
+    """Return the program of a function of all members, which profiles show by this name."""
+    function.__name__ = f"swarm_{name}" if name.isidentifier() else "swarm_function"
+    return Program(function, mesh, once=once)
 
 
 def lane(function: Callable[..., Tree], common: Tree, *by_lane: Tree) -> Tree:

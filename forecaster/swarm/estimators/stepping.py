@@ -19,6 +19,7 @@ from forecaster.swarm.devices.lanes import (
     CHUNK,
     Layout,
     as_jax,
+    at_once,
     check_not_forked,
     lane_mesh,
     over_lanes,
@@ -26,6 +27,7 @@ from forecaster.swarm.devices.lanes import (
     split_trees,
     unpack_chunks,
 )
+from forecaster.swarm.devices.programs import Program
 from forecaster.swarm.execution.result import FitResult
 from forecaster.swarm.task import AnyArray, Tree
 from forecaster.swarm.training.loop import State
@@ -34,12 +36,12 @@ _Hyperparams: TypeAlias = Mapping[str, np.ndarray]
 
 MOST_BYTES = 2**30  # larger states and data are not kept on the devices
 # A call with at most this much work, for one member the count of weights times that of data values,
-# is one chunk on one lane: a second lane would not help.
+# is done at once on one device: a second one would not help.
 _SMALL_WORK = 2**19
 
 
 class Spread(NamedTuple):
-    """How a call is spread over the devices: a small one is one chunk, on one lane.
+    """How a call is spread over the devices: a small one is all members at once, on one.
 
     ``lanes``: the number of lanes of a call that is not small; None for all
     """
@@ -60,12 +62,22 @@ class Spread(NamedTuple):
         inline = inline_mesh() if self.small else None
         return inline or lane_mesh(1 if self.small else self.lanes)
 
+    def program(self, function: Callable[..., Tree]) -> Program:
+        """Return the program of a function of one member."""
+        return (at_once if self.small else over_lanes)(function, self.mesh)
+
     def packed(self, tree: Tree, members: int) -> Tree:
-        """Return all members as arrays (lane, chunk, member, ...), from arrays (member, ...)."""
+        """Return arrays (member, ...) as the program takes them."""
         if self.small:
-            return jax.tree.map(_only_chunk, tree)
+            return jax.tree.map(_padded, tree)
         layout = Layout.of(members, self.mesh.size, CHUNK)
         return packed_members(tree, np.arange(members), layout.with_chunks(rounded(layout.calls)))
+
+    def unpacked(self, tree: Tree, members: int) -> Tree:
+        """Return what the program returned as numpy arrays (member, ...)."""
+        if self.small:
+            return jax.tree.map(np.copy, take_members(tree, slice(members)))
+        return unpack_chunks([tree], [members])
 
 
 def _values_per_member(tree: Tree) -> int:
@@ -80,14 +92,13 @@ def _values_per_member(tree: Tree) -> int:
     return count
 
 
-def _only_chunk(leaf: AnyArray) -> np.ndarray:
-    return as_jax(padded(leaf))[None, None]
+def _padded(leaf: AnyArray) -> np.ndarray:
+    return as_jax(padded(leaf))
 
 
 class Step(NamedTuple):
-    """One step of all members, linked to the step before it."""
+    """The losses of one step of all members, linked to the step before it."""
 
-    epochs: jax.Array  # (lane, chunk, member)
     loss: Float[np.ndarray, " member"]
     before: Optional["Step"]
 
@@ -125,17 +136,17 @@ class OnDevices:
         """Take one step of every member; return the members after it and the losses."""
         spread = Spread.of(self._lanes, self._weights, batch)
         state, loss = self._call(function, spread, "state", hyperparams, batch)
-        loss = self._on_host(loss)
+        loss = spread.unpacked(loss, self._members)
         # Losses that are on the host already need not be collected from each step again.
         collected = "result" in self.__dict__
         start, steps = (self.result, None) if collected else (self.start, self.last)
-        last = Step(state.epoch, loss, steps)
-        return OnDevices(start, self._lanes, spread, state, last), loss
+        return OnDevices(start, self._lanes, spread, state, Step(loss, steps)), loss
 
     def apply(self, function: Callable[..., Tree], hyperparams: _Hyperparams, data: Tree) -> Tree:
         """Apply a function to every member's best weights, hyperparameters and data."""
         spread = Spread.of(self._lanes, self._weights, data)
-        return self._on_host(self._call(function, spread, "params", hyperparams, data))
+        found = self._call(function, spread, "params", hyperparams, data)
+        return spread.unpacked(found, self._members)
 
     def _call(
         self, function: Callable[..., Tree], spread: Spread, which: str, *trees: Tree
@@ -143,7 +154,7 @@ class OnDevices:
         """Call a program on states, or on best ``params``, and on trees from the host."""
         by_member, shared = split_trees(trees)
         args = spread.packed(by_member, self._members)
-        return over_lanes(function, spread.mesh)(shared, None, self._on(spread, which), *args)
+        return spread.program(function)(shared, None, self._on(spread, which), *args)
 
     def _on(self, spread: Spread, which: str) -> Tree:
         """Return the ``state`` or the best ``params``, spread like this."""
@@ -158,11 +169,6 @@ class OnDevices:
             self._placed[which, spread] = jax.device_put(packed, lanes)
         return self._placed[which, spread]
 
-    def _on_host(self, tree: Tree) -> Tree:
-        if isinstance(tree, jax.Array) and tree.shape[:2] == (1, 1):
-            return np.asarray(tree)[0, 0, : self._members].copy()  # in a tenth of the time
-        return unpack_chunks([tree], [self._members])
-
     @functools.cached_property
     def _weights(self) -> int:
         return _values_per_member(self.start.params)
@@ -174,20 +180,21 @@ class OnDevices:
     @functools.cached_property
     def result(self) -> FitResult:
         """The members on the host."""
-        if self.last is None:
+        if self.last is None or self._spread is None:
             return self.start
-        rows, steps, step = np.arange(self._members), list[Step](), self.last
+        steps, step = list[Step](), self.last
         while step is not None:
             steps.append(step)
             step = step.before
-        state: State = self._on_host(self._state)
+        state: State = self._spread.unpacked(self._state, self._members)
         # The latest weights are the best ones, but for members of which no step counted.
         stepped = np.flatnonzero(state.best_epoch != self.start.state.best_epoch)
         best = take_members(state.best_params, consecutive(stepped))
         state = state._replace(params=write_members(self.start.state.params, stepped, best))
         losses = widened_losses(self.start.losses, int(state.epoch.max()))
+        epochs = np.array(self.start.state.epoch)
         for step in reversed(steps):
-            known = ~np.isnan(step.loss)  # the members that trained
-            epochs = self._on_host(step.epochs)[known]
-            np.asarray(losses.train)[rows[known], epochs - 1] = step.loss[known]
+            known = np.flatnonzero(~np.isnan(step.loss))  # the members that trained
+            epochs[known] += 1
+            np.asarray(losses.train)[known, epochs[known] - 1] = step.loss[known]
         return FitResult(self.start.ids, state, losses, self.start.seconds)
