@@ -96,7 +96,7 @@ def test_states_that_stay_on_the_devices_give_what_those_on_the_host_give(name, 
     model, options, data = case(name)
     stays = results(Swarm(model, N, **options), data)
     monkeypatch.setattr("forecaster.swarm.estimators.swarm.MOST_BYTES", 0)
-    close(stays, results(Swarm(model, N, **options), data), rtol=1e-5)
+    close(stays, results(Swarm(model, N, **options), data))
 
 
 @pytest.mark.parametrize("members", [1, 16, 17, 70])
