@@ -92,10 +92,10 @@ def test_metrics_of_an_interrupted_fit_are_complete(untrained, tmp_path):
     checkpoint = Checkpoint(tmp_path / "c", resume=True)
     resumed = untrained.fit(X, Y, checkpoint=checkpoint, **options)
     assert same(resumed.losses, untrained.fit(X, Y, **options).losses)
-    said = r"with monitor=None \(now largest\), mode=None \(now max\). Give it as it was"
+    said = r"monitor \(then none, now largest\), mode \(then none, now max\). Start anew"
     with pytest.raises(SwarmError, match=said):
         untrained.fit(X, Y, checkpoint=checkpoint, monitor="largest", mode="max", **options)
-    with pytest.raises(SwarmError, match=r"metrics=absolute, largest \(now None\)"):
+    with pytest.raises(SwarmError, match=r"metrics \(then absolute, largest, now none\)"):
         untrained.fit(X, Y, checkpoint=checkpoint, **(options | {"metrics": None}))
 
 

@@ -131,18 +131,18 @@ class Recipe:
         found = loss(params, self._batch(batch), None, hyperparams)
         return jnp.where((jnp.asarray(batch[2]) > 0).any(), found, jnp.nan)
 
-    def step(
+    def whole_step(
         self, state: State, hyperparams: Hyperparams, batch: Batch
     ) -> tuple[State, Float[jax.Array, ""]]:
         """Take a member's training step on a batch."""
         active = (jnp.asarray(batch[2]) > 0).any()
         return train_on_batch(self.task(), state, self._batch(batch), hyperparams, active)
 
-    def step_on(
+    def step(
         self, state: State, hyperparams: Hyperparams, batch: Batch
     ) -> tuple[State, Float[jax.Array, ""]]:
         """Take the step of a state without its latest weights, which none but validation needs."""
-        after, loss = self.step(state._replace(params=state.best_params), hyperparams, batch)
+        after, loss = self.whole_step(state._replace(params=state.best_params), hyperparams, batch)
         return after._replace(params=None), loss
 
     @functools.cached_property
@@ -154,7 +154,7 @@ class Recipe:
         ) -> tuple[State, Float[jax.Array, ""]]:
             _check_one(state, batch)
             with expecting({}, "pure.update"):
-                return self.step(state, hyperparams, Batch(*batch))
+                return self.whole_step(state, hyperparams, Batch(*batch))
 
         def apply(params: Params, inputs: Tree, hyperparams: Hyperparams) -> Tree:
             with expecting({}, "pure.apply"):

@@ -204,10 +204,10 @@ class Swarm(Trained):
         with expecting(self._known, "step", *batch[:2]):
             if (now := self._on_devices(batch)) is None:
                 state, own = self._result.state, self.hyperparams
-                state, loss = self._map(self._recipe.step, state, own, batch)
+                state, loss = self._map(self._recipe.whole_step, state, own, batch)
                 new = self._with(self._result.after_step(state, loss))
             else:
-                devices, loss = now.step(self._recipe.step_on, self.hyperparams, batch)
+                devices, loss = now.step(self._recipe.step, self.hyperparams, batch)
                 new = self._with(None)
                 new._devices = devices
         new._known = self._known or shapes_of(*batch[:2])
