@@ -80,6 +80,18 @@ def test_a_checkpoint_of_another_training_is_not_continued(settings, options, sa
         )
 
 
+def test_a_checkpoint_may_be_continued_in_other_chunks(tmp_path):
+    whole = swarm_of(chunk=1).fit(Shared(X), Shared(Y), epochs=60)
+    path = tmp_path / "fit"
+    swarm_of().fit(
+        Shared(X), Shared(Y), epochs=60, checkpoint=Checkpoint(path), on_progress=stopping
+    )
+    continued = swarm_of(chunk=1).fit(
+        Shared(X), Shared(Y), epochs=60, checkpoint=Checkpoint(path, resume=True)
+    )
+    np.testing.assert_allclose(continued.losses.train, whole.losses.train, rtol=1e-6)
+
+
 @pytest.mark.parametrize("raw", [b"a,b\n1,2\n", None])
 def test_a_checkpoint_replaces_no_other_file(raw, tmp_path):
     path = tmp_path / "mine"
