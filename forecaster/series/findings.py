@@ -65,7 +65,7 @@ _WORDS = {
     ),
     "far": (
         "the latest row of {some} is farther from what was expected than any row before",
-        "Forecasts start from it: if the value is an error, correct it in the source; if it is "
+        "Forecasts take it as it is: if the value is an error, correct it in the source; if it is "
         "meant, the next rows will confirm it",
     ),
     "resized": (

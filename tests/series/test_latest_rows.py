@@ -202,8 +202,8 @@ def company(wrong: int = 5, closed: int = 2) -> pd.DataFrame:
 FAR = (
     r"the latest row of 5 of 12 series is farther from what was expected than any row before: "
     r"d0 \(2023-12-01: [\d,]+, expected about [\d,]+\), d1 \(.*\), d2 \(.*\), and 2 more\. "
-    r"Forecasts start from it: if the value is an error, correct it in the source; if it is meant, "
-    r"the next rows will confirm it$"
+    r"Forecasts take it as it is: if the value is an error, correct it in the source; if it is "
+    r"meant, the next rows will confirm it$"
 )
 ZEROS = (
     r"the latest rows of 2 of 12 series are zeros, and they never had a zero before: "
