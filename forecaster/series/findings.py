@@ -1,7 +1,7 @@
 """Find what a user should know of a panel's series, and say it in one warning of each kind.
 
 A finding is a value, so that parts of a panel can be searched one after another. Latest rows are
-judged since forecasts start from them: a wrong one moves all. Prices have flags for this
+judged since forecasts rest on them most: a wrong one moves all. Prices have flags for this
 (:mod:`forecaster.ingest.review.quality`).
 """
 

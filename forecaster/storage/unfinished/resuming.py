@@ -267,7 +267,7 @@ def _why_useless(home: Home, folder: Path, lock: FolderLock) -> str | None:
     except OutdatedFit:
         return "was interrupted, and its data have changed since, so that it cannot go on."
     except ForecasterError:
-        pass  # it is told of, and --resume says why
+        pass  # the fit is still named, and --resume gives the reason
     return None
 
 
