@@ -109,12 +109,21 @@ def count_of_features(seasons: Sequence[int], *, yearly: bool) -> int:
 
 
 def learn_pool(rows: Sequence[Row], seasons: Sequence[int], horizon: int, *, yearly: bool) -> Pool:
-    """Return what the regressions of series share; ``seasons``: of all of them, shortest first."""
+    """Return what the regressions of series share; ``seasons``: of all of them, shortest first.
+
+    A step ahead of which fewer than a season of outcomes are known has the regression of the step
+    one season nearer: the other steps would show too few phases of the season.
+    """
     parts = [_Part(batch.values, batch.lengths, seasons, yearly) for batch in batches(rows)]
+    season = _YEAR if yearly else max(seasons, default=0)
     grams: list[np.ndarray] = []
     weights: list[np.ndarray] = []
     for k in range(1, horizon + 1):
         examples = [part.examples(k) for part in parts]
+        if k > season > _usual_count(examples):
+            grams.append(grams[-season])
+            weights.append(weights[-season])
+            continue
         gram, common = _pooled(examples)
         for _ in range(_ROUNDS - 1):
             for one in examples:
@@ -298,6 +307,11 @@ def _window_mean(y: Values, width: int) -> Values:
             part - np.pad(part, ((0, 0), (width, 0)))[:, :-width] for part in (total, count)
         )
     return np.where(known, total / np.maximum(count, 1), np.nan)
+
+
+def _usual_count(examples: Sequence[_Examples]) -> float:
+    """Return how many examples the middle series has."""
+    return float(np.median(np.concatenate([one.count for one in examples])))
 
 
 def _pooled(examples: Sequence[_Examples]) -> tuple[np.ndarray, np.ndarray]:

@@ -149,3 +149,14 @@ def test_damaged_models_are_refused(change):
         Linear.from_json([change.get(n, one) for n, one in enumerate(sound)], 7, 2)
     with pytest.raises((ValueError, TypeError)):
         Pool.from_json([pool.to_json()[0], change.get(1, "A")], 7, 2)
+
+
+def test_steps_with_few_known_outcomes_keep_the_season():
+    """Of 48 rows with a season of 24, the steps beyond one season have fewer than 24 outcomes."""
+    random = np.random.default_rng(0)
+    time = np.arange(88)
+    wave = 10 * np.sin(2 * np.pi * time / 24 + random.uniform(0, 6, (20, 1)))
+    rows = wave + random.normal(size=wave.shape)
+    made = [one[-1] for one in ahead(list(rows[:, :48]), (24,), 40)]
+    errors = np.abs(made - wave[:, 48:]).mean(0)
+    assert errors[24:].mean() < 1.3 * errors[:24].mean()
