@@ -124,7 +124,7 @@ def test_the_spread_of_all_series_is_drawn_to_one_and_then_to_the_step_before():
     many, few = 2 * random.normal(size=(100, 500, 2)), np.full((1, 5, 2), 3.0)
     np.testing.assert_allclose(common_spread(many), 2, rtol=0.02)
     first = (15 / MEAN_SIZE + 25) / 30
-    second = (15 / MEAN_SIZE + 50 * first) / 55
+    second = (15 / MEAN_SIZE + 600 * first) / 605
     np.testing.assert_allclose(common_spread(few), (first, second))
     far = np.concatenate([2 * random.normal(size=(100, 500, 1)), np.full((100, 500, 3), np.nan)], 2)
     np.testing.assert_allclose(common_spread(far), common_spread(far)[0], rtol=1e-12)

@@ -26,7 +26,8 @@ from forecaster.forecasting.bands.distribution import FARTHEST, ndtr, ndtri
 from forecaster.forecasting.bands.widths import FARTHEST_TAIL, KNOTS, Tails
 
 # The weights of prior values, as numbers of independent scores.
-_PRIOR = 25.0  # weight of the spread one step nearer, and of usual tails in those of all series
+_PRIOR = 25.0  # weight of the spread 1 one step ahead, and of usual tails in those of all series
+_NEARER = 300.0  # weight of the spread one step nearer, in that of all series
 _COMMON = 100.0  # weight of the value 1, in the long-run factor of a series
 _NO_CHANGE = 20.0  # the same, in its recent factor
 _DECAY, _RECENT = 0.998, 0.98  # decay of the weights in the two factors, per origin
@@ -125,7 +126,7 @@ def common_spread(scores: Float[np.ndarray, "series origin horizon"]) -> np.ndar
     total = np.where(known, np.abs(scores), 0.0).sum((0, 1)) / _MEAN_SIZE
     count, spread, nearer = known.sum((0, 1)), np.ones(scores.shape[-1]), 1.0
     for h in range(len(spread)):
-        weight = _PRIOR * (h + 1)
+        weight = (_NEARER if h else _PRIOR) * (h + 1)
         spread[h] = nearer = (total[h] + weight * nearer) / (count[h] + weight)
     return spread
 
