@@ -4,19 +4,16 @@
 
 The queue (`forecaster.distributed.queue.dispatch`) and the size of shards are the program's own;
 workers, their losses, the driver and its disk are simulated in virtual time. The first cases
-simulate the queue alone, as used by `swarm.fit`. In the last three cases the driver also reads and
-prepares all series while no worker trains, as `forecaster fit` does: as many series at a time as
-fit into its memory, or all together. Workers validate the networks that they have trained; for
-comparison, in the first of these three cases the driver validates, as in earlier versions. Writes
-`cluster.csv` beside this script, and the figure `cluster.png`. Efficiency: the seconds of training
-divided by the number of workers times the total time; 1 means workers that never wait and are never
-lost.
+simulate the queue alone, as used by `swarm.fit`. In the last case the driver also reads, prepares
+and validates all series while no worker trains, as `forecaster fit` does: as many series at a time
+as fit into its memory. Writes `cluster.csv` beside this script, and the figure `cluster.png`.
+Efficiency: the seconds of training divided by the number of workers times the total time; 1 means
+workers that never wait and are never lost.
 """
 
 import argparse
 import dataclasses
 import heapq
-import math
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -52,16 +49,15 @@ class Case:
     sent: float = 0.01
     disk: float = np.inf
     state: int = 30_000  # size of a network's state in bytes
-    # The driver's time for a network while no worker trains: reading, preparing, writing.
+    # The driver's time for a network while no worker trains: reading, preparing, validating.
     alone: float = 0.0
-    validated: float = 0.0  # a core's time for a network's forecasts of the validation span
     group: int | None = None  # number of networks that are in memory together; None: all
 
 
 # Measured by driver.py, as shares of the time of training.
 MEASURED = pd.read_csv(OUT.with_name("driver.csv")).median()
 SHARES = Case.network * MEASURED / MEASURED["training"]
-ALONE, VALIDATED = SHARES["driver"] + SHARES["pickling"], SHARES["validating"]
+ALONE = SHARES["driver"] + SHARES["pickling"]
 CASES = {
     "even": Case(),
     "uneven shards": Case(uneven=0.5),
@@ -69,9 +65,7 @@ CASES = {
     "lost every hour": Case(uneven=0.5, lost=3600.0),
     "one disk, 2 GB/s": Case(uneven=0.5, disk=2e9),
     "one disk, 200 MB/s": Case(uneven=0.5, disk=2e8),
-    "fit, driver validates": Case(uneven=0.5, alone=ALONE + VALIDATED, group=6_000),
-    "fit, 6,000 at a time": Case(uneven=0.5, alone=ALONE, validated=VALIDATED, group=6_000),
-    "fit, all at a time": Case(uneven=0.5, alone=ALONE, validated=VALIDATED),
+    "fit, 6,000 at a time": Case(uneven=0.5, alone=ALONE, group=6_000),
 }
 # Number of networks that a worker trains at once, and usual seconds of a shard.
 AT_ONCE, USUAL = 8, 10.0
@@ -82,7 +76,6 @@ class SimulatedCrew:
 
     def __init__(self, case: Case, workers: int, random: np.random.Generator):
         self.case, self.random, self.now = case, random, 0.0
-        self.each = case.network  # seconds per network in the present task
         self.workers = [Worker(str(k), str(k)) for k in range(workers)]
         slow = random.random(workers) < case.slow
         self.speed = dict(zip(self.workers, np.where(slow, 1 / 3, 1.0), strict=True))
@@ -100,12 +93,11 @@ class SimulatedCrew:
         self.free.remove(worker)
         self.now += case.sent
         spread = self.random.lognormal(-(case.uneven**2) / 2, case.uneven)
-        work = part * self.each * spread
+        work = part * case.network * spread
         seconds = work / self.speed[worker]
         died = self.random.exponential(case.lost) if np.isfinite(case.lost) else np.inf
         outcome = part if died > seconds else Lost("simulated")
-        if self.each == case.network:  # only training counts as useful work
-            self.work += work if died > seconds else 0.0
+        self.work += work if died > seconds else 0.0
         self._plan(self.now + min(died, seconds), worker, outcome)
 
     def _plan(self, when, worker, outcome):
@@ -141,21 +133,9 @@ def simulate(case: Case, workers: int, networks: int, seed: int = 0) -> tuple[fl
         group = min(together, networks - first)
         done = sum(part for part, _ in dispatch(crew, shards(group), lambda said: None))
         assert done == group
-        crew.each = case.validated or case.network
-        size = min(
-            3 * 256, math.ceil(group / (3 * workers))
-        )  # as in forecasting/fitting/validating.py
-        for _ in dispatch(crew, _parts(group if case.validated else 0, size), lambda said: None):
-            pass
-        crew.each = case.network
         crew.now += group * case.alone
     power = sum(crew.speed.values())
     return crew.now, crew.work / power / crew.now
-
-
-def _parts(networks: int, size: int):
-    for low in range(0, networks, size):
-        yield min(size, networks - low)
 
 
 def main():

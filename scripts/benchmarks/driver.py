@@ -8,8 +8,8 @@ are pickled as for a cluster, and the processor time of their work is subtracted
 pooled network, which is trained once for any number of series, is subtracted, too. The fixed cost
 of a fit, such as reading the file, is removed by measuring two numbers of series in turns, by
 default 20 and 60. Writes `driver.csv` beside this script: milliseconds per further network, for the
-driver alone, for validating (by the driver in earlier versions, now by the workers), for pickling
-and for training. The times are processor time, so that other programs matter less.
+driver alone, for pickling and for training. The times are processor time, so that other programs
+matter less.
 """
 
 import argparse
@@ -23,7 +23,6 @@ import pandas as pd
 from forecaster import swarm
 from forecaster.config import Config
 from forecaster.forecasting.fitting import common, training
-from forecaster.forecasting.fitting.validating import validate_part
 from forecaster.home import Home
 from forecaster.ingest import open_source
 from forecaster.pipeline import DataRequest, fit_to_home
@@ -38,16 +37,17 @@ class Counted:
     members_per_shard = 120
 
     def __init__(self):
-        self.seconds = {"training": 0.0, "validating": 0.0, "pickling": 0.0}
+        self.seconds = {"training": 0.0, "pickling": 0.0}
 
     def lanes(self):
         return [2, 2]
 
     def run(self, function, common, parts, *, per_core=False):
-        what = "validating" if function is validate_part else "training"
         for part in parts:
             sent = self._timed("pickling", cloudpickle.dumps, part)
-            result = self._timed(what, lambda sent=sent: function(common, cloudpickle.loads(sent)))
+            result = self._timed(
+                "training", lambda sent=sent: function(common, cloudpickle.loads(sent))
+            )
             back = cloudpickle.dumps(result)  # the worker would do this
             yield part, self._timed("pickling", cloudpickle.loads, back)
 
@@ -78,11 +78,8 @@ def measure(path: str, tickers: list[str], config: Config) -> dict[str, float]:
         total = time.process_time() - began
     common.train_pooled = training.train_pooled = start
     its = executor.seconds
-    alone = total - pooled - its["training"] - its["validating"]
-    return {
-        "driver": alone, "pickling": its["pickling"], "validating": its["validating"],
-        "training": its["training"],
-    }  # fmt: skip
+    alone = total - pooled - its["training"]
+    return {"driver": alone, "pickling": its["pickling"], "training": its["training"]}
 
 
 def main() -> None:

@@ -50,10 +50,6 @@ class Units(NamedTuple):
             0.001 + 0.998 * draws,
         )
 
-    def only(self, rows: Int[np.ndarray, " some"], first: int = 0) -> "Units":
-        """Return the units of some series, from an origin on."""
-        return Units(self.counted[rows], *(part[rows, first:] for part in self[1:]))
-
 
 @dataclasses.dataclass(frozen=True)
 class Counted(Distribution):

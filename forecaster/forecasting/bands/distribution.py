@@ -57,10 +57,6 @@ class Distribution:
             part[rows] = own
         return Distribution(*parts)
 
-    def only(self, some: slice) -> "Distribution":
-        """Return the distributions of some series, the first axis."""
-        return Distribution(self.location[some], self.scale[some], self.dof[some])
-
     def beside_base(self, weight: float) -> "Distribution":
         """Return the distributions around weighted means of their locations and of the base."""
         return dataclasses.replace(self, location=np.float32(weight) * self.location)

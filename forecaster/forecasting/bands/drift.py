@@ -70,6 +70,18 @@ class Drift(NamedTuple):
         """Return the drift of some series, by their rows."""
         return Drift(self.per_row[rows], self.usual[rows])
 
+    def completed(
+        self, made: Distribution, outcomes: Float[np.ndarray, "series origin horizon"]
+    ) -> "Drift":
+        """Return the drift with the mean location of networks where it was not known yet.
+
+        ``made``, ``outcomes``: what the networks forecast, and what came
+        """
+        if not np.isnan(self.usual).any():
+            return self
+        found = usual_location(made, outcomes)
+        return self._replace(usual=np.where(np.isnan(self.usual), found, self.usual))
+
     def moves(self, transformed: Transformed, origins: Int[np.ndarray, "series origin"]) -> Moves:
         """Return the changes from these steps on, in units of the scale there."""
         unit = np.take_along_axis(transformed.scale, origins[:, :, None], axis=1)

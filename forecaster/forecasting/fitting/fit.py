@@ -258,9 +258,7 @@ def fit_part(
         train, tune=tune, network=network, pooled=common.pooled, before=before,
         checkpoint=checkpoint, executor=executor, on_progress=on_progress,
     )  # fmt: skip
-    return _fitted(
-        trainer, panel, common, config, seed, network=network, tuned=tune, executor=executor
-    )
+    return _fitted(trainer, panel, common, config, seed, network=network, tuned=tune)
 
 
 def _whole(panel: Panel, config: Config, *, tuned: bool = False) -> tuple[Panel, Common]:
@@ -291,7 +289,6 @@ def _fitted(
     *,
     network: OwnNetwork | None = None,
     tuned: bool = False,
-    executor: swarm.Executor | None = None,
 ) -> Part:
     """Train the networks of series that the common transform can take, and judge them."""
     rows = panel.mask.sum(1)
@@ -317,7 +314,7 @@ def _fitted(
     networks = networks.among(panel.ids, rungs_of(panel, config, final, own, common=serves))
     held_back = np.where(own, validation_of(config, rows), unseen)
     networks = dataclasses.replace(networks, drift=drift_of(panel, config))
-    scores, errors, drift = validated(networks, transform, transformed, panel, held_back, executor)
+    scores, errors, drift = validated(networks, transform, transformed, panel, held_back)
     report = networks.report.assign(**errors)
     report.insert(0, "rows", rows)
     networks = dataclasses.replace(networks, drift=drift, report=report)

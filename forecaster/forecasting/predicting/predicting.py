@@ -18,7 +18,7 @@ from forecaster.forecasting.bands.calibration import Calibrated, calibrated, nor
 from forecaster.forecasting.bands.columns import around_columns, bounds_of, quantile_column
 from forecaster.forecasting.bands.counts import Counted, Units
 from forecaster.forecasting.bands.distribution import Distribution, ndtri
-from forecaster.forecasting.bands.drift import Drift, Moves, usual_location, with_drift
+from forecaster.forecasting.bands.drift import Drift, with_drift
 from forecaster.forecasting.bands.experts import with_common
 from forecaster.forecasting.bands.heads import HEADS
 from forecaster.forecasting.model import (
@@ -402,12 +402,23 @@ def _append(stored: ByHorizon, recent: ByHorizon, keep: Int[np.ndarray, " series
 def distributions(
     networks: Networks, transformed: Transformed, origins: Int[np.ndarray, "series origin"]
 ) -> Distribution:
-    """Return the distributions of all series' forecasts made at these steps, standardised.
+    """Return the distributions of all series' forecasts made at these steps, standardised."""
+    made, drift = before_drift(networks, transformed, origins), networks.drift
+    if drift is not None:
+        latest = networks.config.longest_validation
+        outcomes = targets_at(transformed, origins)[:, -latest:]
+        drift = drift.completed(made.latest(latest), outcomes)
+    return around_drift(made, drift, transformed, origins)
+
+
+def before_drift(
+    networks: Networks, transformed: Transformed, origins: Int[np.ndarray, "series origin"]
+) -> Distribution:
+    """Return what networks and the common model of volatility forecast at these steps.
 
     Without a network, a distribution has the base as its location, and errors as large as the
     scale.
     """
-    units = Units.of(transformed, origins)
     rows = np.flatnonzero(networks.networked)
     config = networks.config
     others = Distribution.unit(
@@ -415,38 +426,32 @@ def distributions(
         HEADS[config.head](config.horizon).degrees_at_start,
     )
     if not len(rows):
-        return Counted.of(others, units)
+        return others
     whole = len(rows) == len(origins)
-    features, first = transformed.features, transformed.first
+    some = transformed if whole else transformed.only(rows)
+    at = origins if whole else origins[rows]
     made = distribution_of(
-        config, networks.network, networks.params_of(rows), features if whole else features[rows],
-        first if whole else first[rows], origins if whole else origins[rows],
-    )  # fmt: skip
-    common = common_at(transformed, origins)
-    common = common if common is None or whole else common[rows]
-    made = with_common(made.beside_base(transformed.networks), common, transformed.opinions)
-    if networks.drift is not None:
-        made = _with_drift(made, networks.drift, config, transformed, origins, rows)
-    return Counted.of(made if whole else made.among(rows, others), units)
+        config, networks.network, networks.params_of(rows), some.features, some.first, at
+    )
+    made = made.beside_base(transformed.networks)
+    made = with_common(made, common_at(some, at), transformed.opinions)
+    return made if whole else made.among(rows, others)
 
 
-def _with_drift(
+def around_drift(
     made: Distribution,
-    drift: Drift,
-    config: Config,
+    drift: Drift | None,
     transformed: Transformed,
     origins: Int[np.ndarray, "series origin"],
-    rows: Int[np.ndarray, " some"],
 ) -> Distribution:
-    """Return the networks' distributions of some series, with the drift of prices."""
-    usual = drift.usual[rows]
-    moves = Moves(*(part[rows] for part in drift.moves(transformed, origins)))
-    new = np.isnan(usual)
-    if new.any():  # no rows of these series were held back at the fit: take the latest ones
-        latest = config.longest_validation
-        outcomes = targets_at(transformed, origins)[rows, -latest:]
-        usual = np.where(new, usual_location(made.latest(latest), outcomes), usual)
-    return with_drift(made, usual, moves)
+    """Return distributions with the drift of prices, and of counts as such.
+
+    - ``made``: from :func:`before_drift`
+    - ``drift``: complete; None for other series
+    """
+    if drift is not None:
+        made = with_drift(made, drift.usual, drift.moves(transformed, origins))
+    return Counted.of(made, Units.of(transformed, origins))
 
 
 def distribution_of(
