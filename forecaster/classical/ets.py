@@ -6,12 +6,11 @@ likelihood, so that the information criteria of both can be compared.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from forecaster.classical.admissible import admissible
 from forecaster.classical.ets_form import Form, forms_of
 from forecaster.classical.innovations import (
     Estimate,
@@ -46,13 +45,7 @@ Average: TypeAlias = tuple[Component, ...]
 """The forms whose forecasts are averaged for a series; empty where it has too few values."""
 
 
-def fit_ets(
-    rows: Sequence[Row],
-    season: int,
-    *,
-    exact: bool = True,
-    bounds: Literal["usual", "admissible"] = "usual",
-) -> list[Average]:
+def fit_ets(rows: Sequence[Row], season: int, *, exact: bool = True) -> list[Average]:
     """Return the average over forms of each series, weighted by their corrected Akaike criterion.
 
     Burnham & Anderson (2002), Model Selection and Multimodel Inference, section 2.9. Every form is
@@ -63,24 +56,12 @@ def fit_ets(
     - ``exact``: whether to look for the greatest likelihood, or only near the grid's best point.
       Combined with other models, the latter forecasts as well: within 0.2 % in the mean of five
       panels
-    - ``bounds``: "usual": the trend's weight is below the level's, and the season's below one minus
-      the level's. "admissible": errors of the initial state must not grow; on most series
-      likelihoods are higher, forecasts are not better (docs/evaluation.md). Needs ``exact``
-
-    Raises ValueError for other bounds, and for admissible ones without ``exact``.
     """
-    if bounds not in ("usual", "admissible"):
-        raise ValueError(f"bounds: expected 'usual' or 'admissible'; got {bounds!r}")
-    if bounds == "admissible" and not exact:
-        raise ValueError("bounds: admissible parameters are only looked for with exact=True")
     averages: list[Average] = [()] * len(rows)
     forms = forms_of(season)
     for batch in batches([row[-_LEARNED_FROM:] for row in rows]):
         fits = _near_the_best([_Fitted.on_grid(form, batch) for form in forms], len(batch.values))
-        if bounds == "admissible":
-            fits = [fitted.admissible() for fitted in fits]
-        else:
-            fits = [fitted.refined(exact=exact) for fitted in fits]
+        fits = [fitted.refined(exact=exact) for fitted in fits]
         criteria = np.full((len(batch.values), len(forms)), np.inf)
         parameters: dict[int, Parameters] = {}
         for number, fitted in enumerate(fits):
@@ -140,12 +121,6 @@ class _Fitted(NamedTuple):
         form = self.form
         found = search(self.z, self.lengths, form.space, self.found, form.bounds())
         return self._replace(found=found)
-
-    def admissible(self) -> "_Fitted":
-        """Return the fits of greatest likelihood within the admissible bounds."""
-        if not len(self.rows):
-            return self
-        return self._replace(found=admissible(self.form, self.z, self.lengths))
 
     def criteria(self) -> Float[np.ndarray, " series"]:
         """Return the criterion of each series."""
