@@ -36,7 +36,7 @@ from forecaster.classical.ces_states import (
     initial_of,
     pieces,
 )
-from forecaster.classical.ets_form import MOST_SEASON
+from forecaster.classical.ets_form import MOST_SEASON, Season
 
 _SERIES = 1024  # number of series that are fitted at a time
 _LEAST = 1e-30  # mean squared error, in squares of a series' mean absolute value
@@ -54,9 +54,16 @@ class Ces(NamedTuple):
     """
 
     form: str
-    season: int
+    season: Season
     parameters: tuple[float, ...]
     initial: tuple[float, ...]
+
+    def fits(self) -> bool:
+        """Return whether it has the parameters and the states of its form."""
+        of_form = {"none": (2, 0), "partial": (3, 1), "full": (4, 2)}
+        parameters, states = of_form.get(self.form, (0, 0))
+        sizes = parameters, 2 + states * self.season
+        return (len(self.parameters), len(self.initial)) == sizes
 
 
 def fit_ces(rows: Sequence[Row], season: int, *, exact: bool = True) -> list[Ces | None]:

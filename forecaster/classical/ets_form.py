@@ -1,16 +1,18 @@
 """The forms of exponential smoothing, as state-space models."""
 
 import itertools
-from typing import NamedTuple
+from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from jaxtyping import Float
+from msgspec import Meta
 
 from forecaster.classical.innovations import Parameters, Space
 
 MOST_SEASON = 24
 """Steps in the longest season that these models take: longer ones have too many initial states."""
 
+Season: TypeAlias = Annotated[int, Meta(ge=1, le=MOST_SEASON)]
 _GRID = {
     "level": (0.02, 0.1, 0.2, 0.35, 0.55, 0.8, 0.98),
     "trend": (0.02, 0.1, 0.3),
@@ -23,7 +25,7 @@ _BOUNDS = {
     "damping": (0.8, 0.98),
     "season": (1e-4, 0.9999),
 }
-_TRENDS = ("none", "additive", "damped")
+_TRENDS: tuple[Literal["none", "additive", "damped"], ...] = ("none", "additive", "damped")
 
 
 class Form(NamedTuple):
@@ -34,8 +36,8 @@ class Form(NamedTuple):
     - ``logarithmic``: whether logarithms are smoothed
     """
 
-    trend: str
-    season: int = 1
+    trend: Literal["none", "additive", "damped"]
+    season: Season = 1
     logarithmic: bool = False
 
     @property

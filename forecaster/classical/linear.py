@@ -9,12 +9,12 @@ Journal of Econometrics 135; global ones: Montero-Manso & Hyndman 2021, Internat
 Forecasting 37.
 """
 
-import base64
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Annotated, NamedTuple, TypeAlias
 
 import numpy as np
 from jaxtyping import Float, Int
+from msgspec import Meta
 
 from forecaster.classical.rows import batches
 
@@ -47,20 +47,6 @@ class Pool(NamedTuple):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Pool) and all(map(np.array_equal, self, other))
 
-    def to_json(self) -> list[Any]:
-        """Return plain values for JSON."""
-        return [encoded(self.gram), encoded(self.weights), self.rows]
-
-    @staticmethod
-    def from_json(fields: Sequence[Any], features: int, horizon: int) -> "Pool":
-        """Read what :meth:`to_json` returned. Raises TypeError or ValueError for anything else."""
-        gram, weights, rows = fields
-        return Pool(
-            decoded(gram, (horizon, features, features)),
-            decoded(weights, (horizon, features)),
-            float(rows),
-        )
-
 
 class Linear(NamedTuple):
     """The regressions of one series.
@@ -69,38 +55,11 @@ class Linear(NamedTuple):
     - ``weights``: of the features, in units of the size
     """
 
-    size: float
+    size: Annotated[float, Meta(gt=0)]
     weights: Float[np.ndarray, "horizon feature"]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Linear) and all(map(np.array_equal, self, other))
-
-    def to_json(self) -> list[Any]:
-        """Return plain values for JSON."""
-        return [self.size, encoded(self.weights)]
-
-    @staticmethod
-    def from_json(fields: Sequence[Any], features: int, horizon: int) -> "Linear":
-        """Read what :meth:`to_json` returned. Raises TypeError or ValueError for anything else."""
-        size, weights = fields
-        if not 0 < float(size) < np.inf:
-            raise ValueError(f"linear: size: expected a number above 0; got {size!r:.50}")
-        return Linear(float(size), decoded(weights, (horizon, features)))
-
-
-def encoded(numbers: np.ndarray) -> str:
-    """Return numbers as text: base64 of little-endian float32."""
-    return base64.b64encode(numbers.astype("<f4").tobytes()).decode()
-
-
-def decoded(text: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Read what :func:`encoded` returned. Raises ValueError for anything else."""
-    if not isinstance(text, str):
-        raise TypeError(f"linear: expected text; got {text!r:.50}")
-    numbers = np.frombuffer(base64.b64decode(text, validate=True), "<f4").reshape(shape)
-    if not np.isfinite(numbers).all():
-        raise ValueError("linear: expected finite numbers")
-    return numbers.astype(np.float32)
 
 
 def count_of_features(seasons: Sequence[int], *, yearly: bool) -> int:

@@ -11,11 +11,13 @@ so both are solved for exactly. Series with a season are adjusted first, by clas
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Annotated, NamedTuple, TypeAlias
 
 import numpy as np
 from jaxtyping import Float, Int
+from msgspec import Meta
 
+from forecaster.classical.ets_form import MOST_SEASON
 from forecaster.classical.innovations import Lengths, Values
 from forecaster.classical.rows import batches
 from forecaster.linear_filter import linear_filter
@@ -43,7 +45,7 @@ class Theta(NamedTuple):
     smoothing: float
     share: float
     level: float
-    pattern: tuple[float, ...] = ()
+    pattern: Annotated[tuple[float, ...], Meta(max_length=MOST_SEASON)] = ()
     multiplied: bool = False
 
 

@@ -325,10 +325,10 @@ def _known_ahead(model: "Model", report: "pd.DataFrame") -> list[str]:
 
     transform = model.transform
     names = transform.covariates.future
-    if transform.events:
+    if transform.learned.events:
         return [
             name if factor == 1 else f"{name}, which widens moves {factor:.1f} times"
-            for name, factor in zip(names, transform.events, strict=True)
+            for name, factor in zip(names, transform.learned.events, strict=True)
         ]
     if responses := transform.usual_responses():
         return [

@@ -192,7 +192,7 @@ class Model:
     @property
     def peers(self) -> tuple[str, ...]:
         """The series that show the state of the market; none without a common volatility."""
-        common = self.transform.common_volatility
+        common = self.transform.learned.common_volatility
         return () if common is None else common.peers
 
     def spreads(self) -> Float[np.ndarray, "series horizon"]:
@@ -216,7 +216,7 @@ class Model:
 
         See :meth:`Panel.with_auxiliary`.
         """
-        common = self.transform.common_volatility
+        common = self.transform.learned.common_volatility
         return None if common is None else common.for_later_fits
 
     @property
@@ -264,7 +264,7 @@ def rename_series(model: Model, names: Mapping[str, str]) -> Model:
 
     Raises ModelError when two indices would have one name.
     """
-    common = model.transform.common_volatility
+    common = model.transform.learned.common_volatility
     if not names.keys() & {*model.ids, *model.peers, *model.config.indices}:
         return model
     market = tuple(names.get(name, name) for name in model.config.indices)
@@ -284,9 +284,8 @@ def rename_series(model: Model, names: Mapping[str, str]) -> Model:
         model.transform,
         natures=MappingProxyType(natures),
         covariates=model.transform.covariates.renamed(names),
-        common_volatility=common and common.renamed(names),
         market=market,
-    )
+    ).with_learned(common_volatility=common and common.renamed(names))
     return dataclasses.replace(model, networks=networks, transform=transform)
 
 
@@ -301,7 +300,7 @@ def _facts_of(model: Model) -> tuple[str, dict[str, str]]:
         "networks": f"{each} for each series"
         + (", started from one of all series" if config.start == "pooled" else ", independent"),
     }
-    if (common := model.transform.common_volatility) is not None:
+    if (common := model.transform.learned.common_volatility) is not None:
         seen = f"{len(common.peers)} series" if common.peers else listed(common.market)
         facts["volatility"] = f"also by a common model, which sees the market in {seen}"
     if config.market is not None:

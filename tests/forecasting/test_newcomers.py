@@ -79,7 +79,10 @@ def test_a_price_of_two_days_has_the_bands_of_its_panel(panel, fitted):
     width = np.log(high / low)
     # 80 % of a normal distribution of the usual volatility of the panel, within a factor of 1.5.
     expected = (
-        2 * 1.2816 * (fitted.transform.volatility or 0.0) * np.sqrt(np.arange(1, len(forecast) + 1))
+        2
+        * 1.2816
+        * (fitted.transform.learned.volatility or 0.0)
+        * np.sqrt(np.arange(1, len(forecast) + 1))
     )
     assert (width > expected / 1.5).all()
     assert (width < expected * 1.5).all()

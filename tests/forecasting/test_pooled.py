@@ -60,7 +60,7 @@ def test_how_much_is_believed_is_learned_from_all_series_unless_they_are_indepen
     settings = fc.Config(hidden=2, lookback=20, horizon=4, validation=40, epochs=1, members=1)
     together = fc.fit(panel, settings)
     alone = fc.fit(panel, dataclasses.replace(settings, start="independent"))
-    assert together.transform.learned.usual and not alone.transform.learned.usual
+    assert together.transform.learned.blending.usual and not alone.transform.learned.blending.usual
 
 
 def test_the_same_seed_gives_the_same_bits_and_saved_models_forecast_alike(panel, pooled, tmp_path):

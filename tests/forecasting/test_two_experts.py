@@ -77,11 +77,11 @@ def test_weights_without_an_outcome_are_halves():
 def test_a_fit_from_a_common_start_has_both_and_an_independent_one_its_networks_alone(
     market, fitted
 ):
-    common = fitted.transform.common_volatility
+    common = fitted.transform.learned.common_volatility
     assert common is not None and common.peers == market.ids
     for setting in ({"start": "independent"}, {"common_volatility": False}):
         alone = fc.fit(market, dataclasses.replace(CONFIG, **setting))
-        assert alone.transform.common_volatility is None
+        assert alone.transform.learned.common_volatility is None
     assert "sees the market in 12 series" in repr(fitted)
 
 
@@ -95,7 +95,7 @@ def test_one_series_is_forecast_as_among_all_if_the_panel_has_its_peers(market, 
 def test_without_peers_networks_stand_alone_and_a_warning_says_so(market, fitted):
     with pytest.warns(ForecasterWarning, match="state of the market.*10 of.*have 1 of them"):
         alone = fc.predict(fitted, market.only(["S03"]))
-    transform = dataclasses.replace(fitted.transform, common_volatility=None)
+    transform = fitted.transform.with_learned(common_volatility=None)
     bare = dataclasses.replace(fitted, transform=transform)
     wanted = fc.predict(bare, market)
     wanted = wanted[wanted["unique_id"] == "S03"].reset_index(drop=True)
@@ -105,7 +105,7 @@ def test_without_peers_networks_stand_alone_and_a_warning_says_so(market, fitted
 def test_a_saved_model_forecasts_the_same_bits(market, fitted, tmp_path):
     fc.save(fitted, tmp_path / "model")
     read = fc.load(tmp_path / "model")
-    assert read.transform.common_volatility == fitted.transform.common_volatility
+    assert read.transform.learned.common_volatility == fitted.transform.learned.common_volatility
     pd.testing.assert_frame_equal(
         fc.predict(read, market), fc.predict(fitted, market), check_exact=True
     )
@@ -113,14 +113,14 @@ def test_a_saved_model_forecasts_the_same_bits(market, fitted, tmp_path):
 
 def test_a_renamed_peer_is_still_one(market, fitted):
     new = rename_series(fitted.only(["S03"]), {"S01": "XYZ"})
-    common = new.transform.common_volatility
+    common = new.transform.learned.common_volatility
     assert common is not None and common.peers[:3] == ("S00", "XYZ", "S02")
 
 
 def test_an_update_keeps_the_common_volatility(prices, market, fitted):
     later = fc.load_panel(frame(12, 560))
     updated = fc.update(fitted, later)
-    assert updated.transform.common_volatility == fitted.transform.common_volatility
+    assert updated.transform.learned.common_volatility == fitted.transform.learned.common_volatility
     assert np.isfinite(fc.predict(updated, later)["LSTM-lo-80"]).all()
 
 

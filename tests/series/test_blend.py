@@ -180,23 +180,3 @@ def test_nothing_later_changes_a_blend_or_its_features(z):
         for changed in (z[:rows], np.where(np.arange(len(z)) < rows, z, 1e3)):
             for one, two in zip(all_of(changed), whole, strict=True):
                 np.testing.assert_array_equal(one[:rows], two[:rows])
-
-
-NAN, INF = float("nan"), float("inf")
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        ([0.5], 1.0, 0.5), ([0.5, -0.5], 1.0, 0.5), ([NAN, 0.5], 1.0, 0.5), ([0.5, NAN], 1.0, 0.5),
-        ([0.5, 0.5], NAN, 0.5), ([0.5, 0.5], INF, 0.5), ([0.5, 0.5], -1.0, 0.5),
-        ([0.5, 0.5], 1.0, 1.5), ([0.5, 0.5], 1.0, NAN), ([0.5, 0.5], 1.0), ([0.5, "x"], 1.0, 0.5),
-        ([0.5, 0.5], None, 0.5), (3, 1.0, 0.5),
-    ],
-)  # fmt: skip
-def test_damaged_blends_are_refused(fields):
-    assert Blend.from_json(([0.5, 0.5], 1.0, 0.5), 2) == Blend((0.5, 0.5), 1.0, 0.5)
-    with pytest.raises((ValueError, TypeError)):
-        Blend.from_json(fields, 2)
-    with pytest.raises((ValueError, TypeError)):
-        Usual.from_json([*fields, 0.2] if len(fields) == 3 else fields[:1] * 9, 2)

@@ -1,9 +1,7 @@
 """The model of volatility that all prices share: what it learns, and what it must not see."""
 
 import dataclasses
-import json
 import warnings
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -262,14 +260,6 @@ def test_each_index_has_terms_of_its_own(with_index):
     assert np.nanmax(np.abs(first[-1])) > 0.1
 
 
-def test_a_model_with_indices_from_a_file(with_index):
-    model = learn(with_index)._replace(opinions=((0.1, 0.6, 0.7), (0.2, 0.8, 0.5)))
-    assert CommonVolatility.from_json(json.loads(json.dumps(model._asdict()))) == model
-    for market in ([], ["VIX", "SPY"], [5], 5):
-        with pytest.raises((TypeError, ValueError)):
-            CommonVolatility.from_json({**model._asdict(), "market": market})
-
-
 def test_peers_depend_on_names_alone():
     names = [f"T{number:03d}" for number in range(300)]
     chosen = peers_among(names)
@@ -308,48 +298,3 @@ def test_a_selection_keeps_the_peers(market):
     np.testing.assert_array_equal(
         state_of(some.peers).levels, [each[:600] for each in state_of(market.peers).levels]
     )
-
-
-@pytest.fixture(scope="module")
-def stored(learned) -> dict[str, Any]:
-    return learned._replace(opinions=((0.1, 0.6, 0.7), (0.2, 0.8, 0.5)))._asdict()
-
-
-def test_from_a_file(stored):
-    read = CommonVolatility.from_json(json.loads(json.dumps(stored)))
-    assert read == CommonVolatility(**stored)
-    assert CommonVolatility.from_json(None) is None
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"peers": [1, 2]},
-        {"peers": "abcdefghijkl"},
-        {"peers": ["S00"] * 20},
-        {"peers": []},
-        {"centre": [0.0]},
-        {"centre": ["0"] * TERMS},
-        {"spread": [0.0] * TERMS},
-        {"spread": [True] * TERMS},
-        {"weights": []},
-        {"weights": [[1.0] * TERMS]},
-        {"weights": [[float("nan")] * (TERMS + 1)]},
-        {"weights": [[1e9] * (TERMS + 1)]},
-        {"weights": [[11.0] * (TERMS + 1)]},
-        {"weights": 5},
-        {"opinions": []},
-        {"opinions": [[0.0, 0.5, 0.5]]},
-        {"opinions": [[0.0, 0.5]] * 2},
-        {"opinions": [[0.0, 0.5, float("nan")]] * 2},
-        {"opinions": [[0.0, 0.5, 11.0]] * 2},
-        {"opinions": [[0.0, 0.5, "1"]] * 2},
-        {"opinions": 5},
-        {"until": 5},
-        {"until": "some day"},
-        {"frequency": 5},
-    ],
-)
-def test_a_damaged_one_is_refused(stored, change):
-    with pytest.raises((TypeError, ValueError)):
-        CommonVolatility.from_json({**stored, **change})

@@ -1,14 +1,11 @@
 """What the counts of a panel have in common, and how far each series is shrunk to it."""
 
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
 
 import forecaster as fc
 from forecaster.series.combination.counts import (
-    NO_PRIOR,
     CountPrior,
     count_forecasts,
     learn_counts,
@@ -86,32 +83,6 @@ def test_the_usual_ratio_counts_for_more_rows_where_series_are_alike():
     random = np.random.default_rng(2)
     alike = [random.poisson(3.0, ROWS) * 1.0 for _ in range(40)]
     assert learn_counts(alike, flat(alike)).rows > 3 * learn_counts(mixed(), flat(mixed())).rows
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"decay": 0.3},
-        {"decay": "0.1"},
-        {"share": True},
-        {"share": 0.2},
-        {"mean": -1.0},
-        {"mean": 1e9},
-        {"mean": float("nan")},
-        {"weight": 6.0},
-        {"dispersion": 0.9},
-        {"dispersion": 1e300},
-        {"rows": 0.0},
-        {"rows": 51.0},
-        {"all_rows": 2.0},
-        {"all_rows": 0.5},
-    ],
-)
-def test_priors_of_damaged_models_are_refused(change):
-    for sound in (NO_PRIOR, learn_counts(mixed(), flat(mixed()))):
-        assert CountPrior.from_json(json.loads(json.dumps(sound))) == sound
-        with pytest.raises((ValueError, TypeError), match="transform: counts"):
-            CountPrior.from_json(sound._replace(**change))
 
 
 def test_long_series_without_a_zero_are_counts_in_a_panel_of_counts_if_they_vary_as_counts():

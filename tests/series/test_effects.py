@@ -1,6 +1,6 @@
 """Effects of the calendar are found where there are some, and nowhere else."""
 
-import dataclasses
+import json
 
 import numpy as np
 import pandas as pd
@@ -12,11 +12,10 @@ import forecaster as fc
 from forecaster.series.calendar.rhythms import RHYTHMS, rhythm_of
 from forecaster.series.calendar.special_days import GROUPS
 from forecaster.series.combination.nature import Nature, calendar_of
+from forecaster.series.features.known_effects import Shared
 from forecaster.series.features.transforms import Transform
 from forecaster.series.known.effects import (
     NO_EFFECTS,
-    CalendarPrior,
-    checked_effects,
     effects_of,
     effects_on,
     learn_calendar,
@@ -168,7 +167,7 @@ def test_the_base_of_networks_knows_the_holiday():
     calendar = learn_calendar(list(z), [days.to_numpy()] * len(z))
     panel = panel_of(z[8:12], days)
     plain = Transform.choose("auto", panel)
-    transforms = (dataclasses.replace(plain, calendar=one) for one in (calendar, NO_EFFECTS))
+    transforms = (plain.with_learned(known=Shared(calendar=one)) for one in (calendar, NO_EFFECTS))
     made = (one.with_components(panel, 14).apply(panel, 14).base[:, -1] for one in transforms)
     base, usual = map(np.log, made)
     easter = (EASTERS[-1] - days[-1]).days - 1
@@ -183,7 +182,7 @@ def test_effects_come_from_the_rows_that_are_not_held_back():
     later = z[:1].copy()
     later[:, -200:] += 5.0 * days.is_month_end[-200:]
     panel, edited = panel_of(z[:1], days), panel_of(later, days)
-    known = dataclasses.replace(Transform.choose("auto", panel), calendar=calendar)
+    known = Transform.choose("auto", panel).with_learned(known=Shared(calendar=calendar))
     held = np.full(1, 200)
     a, b = (known.with_components(one, 14, held).natures["s0"].effects for one in (panel, edited))
     assert a == b
@@ -209,7 +208,7 @@ def test_other_series_have_no_effects(kind):
         frame["ds"] = frame.groupby("unique_id").cumcount()
     panel = fc.load_panel(frame)
     known = Transform.choose("auto", panel).learned_from(panel, 7).with_components(panel, 7)
-    assert known.calendar == NO_EFFECTS
+    assert known.learned.known.calendar == NO_EFFECTS
     assert not any(nature.effects for nature in known.natures.values())
 
 
@@ -218,36 +217,13 @@ def test_effects_are_kept_in_a_file():
     calendar = learn_calendar(list(z), [days.to_numpy()] * len(z))
     panel = panel_of(z[:1, -200:], days[-200:])
     plain = Transform.choose("auto", panel)
-    known = dataclasses.replace(plain, calendar=calendar).with_components(panel, 7)
-    assert known.calendar.groups
-    read = Transform.from_dict(known.to_dict(), 7)
-    assert read.calendar == known.calendar
+    known = plain.with_learned(known=Shared(calendar=calendar)).with_components(panel, 7)
+    assert known.learned.known.calendar.groups
+    read = Transform.from_dict(json.loads(json.dumps(known.to_dict())), 7)
+    assert read.learned == known.learned
     assert {n: one.effects for n, one in read.natures.items()} == {
         n: one.effects for n, one in known.natures.items()
     }
-
-
-WRONG = {
-    "a group": [["moon"], [], [], 0, "D"],
-    "too few": [["month"], [0.0], [0.0], 0, "D"],
-    "twice": [["month"] * 2, [0.0] * 26, [0.0] * 26, 0, "D"],
-    "not a number": [["month"], [np.nan] * GROUPS["month"], [0.0] * GROUPS["month"], 0, "D"],
-    "smoothing": [[], [], [], 99, 7],
-    "rhythm": [[], [], [], 0, "Y"],
-    "another rhythm": [["trading days"], [0.0] * 7, [0.0] * 7, 0, "D"],
-}
-
-
-@pytest.mark.parametrize("case", WRONG)
-def test_a_prior_that_lies_is_refused(case):
-    with pytest.raises(ValueError, match="transform: calendar"):
-        CalendarPrior.from_json(WRONG[case])
-
-
-@pytest.mark.parametrize("effects", [[0.0], [np.inf] * sum(GROUPS.values())])
-def test_effects_that_lie_are_refused(effects):
-    with pytest.raises(ValueError, match="effects: expected"):
-        checked_effects(effects, "D")
 
 
 def of_days(days: pd.DatetimeIndex) -> pd.Series:
@@ -295,7 +271,7 @@ def test_weeks_months_and_quarters_have_effects_that_improve_forecasts(freq, sta
     errors = [
         np.abs(np.log(known.apply(panel, horizon).base[:, -1]) - z[:, -horizon:]).mean()
         for known in (
-            dataclasses.replace(plain, calendar=one).with_components(panel, horizon)
+            plain.with_learned(known=Shared(calendar=one)).with_components(panel, horizon)
             for one in (prior, NO_EFFECTS)
         )
     ]

@@ -1,15 +1,11 @@
 """What series share is learned from a sample; without it no series influences another."""
 
-import dataclasses
-import json
-
 import numpy as np
 import pytest
 
 from forecaster.series.combination import learning
-from forecaster.series.combination.blend import ORIGINS, Usual, held_back_rows
+from forecaster.series.combination.blend import ORIGINS, held_back_rows
 from forecaster.series.combination.components import (
-    Components,
     Kind,
     components_ahead,
     fit_components,
@@ -17,7 +13,6 @@ from forecaster.series.combination.components import (
 from forecaster.series.combination.learning import (
     NOTHING,
     Judged,
-    Learned,
     combine,
     judged_blends,
     kinds_of,
@@ -42,7 +37,7 @@ def all_of(rows, known, learned, horizon=HORIZON):
     """Components and blends of series, the errors of which were held back."""
     first = [row[: len(row) - held_back_rows(len(row), horizon)] for row in rows]
     kinds = kinds_of(rows, known, None, list(map(len, first)))
-    fitted = fit_components(first, kinds, learned.early or learned.pools, horizon)
+    fitted = fit_components(first, kinds, dict(learned.early or learned.pools), horizon)
     return fitted, judged_blends(rows, known, fitted, horizon, learned)
 
 
@@ -73,7 +68,8 @@ def test_weights_are_learned_from_a_sample(monkeypatch):
     made = learn(rows, known, HORIZON, None)
     assert seen == [3]
     kind = Kind.of(40, 32, (12,), None, sparse=False)
-    assert list(made.usual) == [kind.parts] and list(made.pools) == [kind.lags] == list(made.early)
+    assert [*dict(made.usual)] == [kind.parts]
+    assert [*dict(made.pools)] == [kind.lags] == [*dict(made.early)]
 
 
 def test_what_was_held_back_is_judged():
@@ -101,50 +97,3 @@ def test_a_sparse_series_may_be_forecast_as_zero():
     assert one.kind.names[-1] == "zero" and blend.weights[-1] > 0.2
     assert (components_ahead([z], [one], 3)[0][-1] == 0).all()
     assert "zero" not in Kind.of(60, 60, (), None, sparse=False).names
-
-
-def test_what_was_learned_comes_back_from_json():
-    learned = learn(ROWS, NATURES, HORIZON, None)
-    read = Learned.from_json(json.loads(json.dumps(learned.to_json())), HORIZON)
-    assert read == learned._replace(early={})
-    fitted, blends = all_of(ROWS, NATURES, learned)
-    for known, one, blend in zip(NATURES, fitted, blends, strict=True):
-        nature = dataclasses.replace(known, components=one, blend=blend)
-        assert Nature.from_json(json.loads(json.dumps(nature.to_json())), HORIZON) == nature
-
-
-SOUND = all_of(ROWS[:1], NATURES[:1], NOTHING)[0][0].to_json()
-KIND = SOUND["kind"]
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"ets": [["none", 1, False, [0.1, 0.2], 1.0]]},
-        {"ets": [["none", 10**9, False, [0.1], 1.0]]},
-        {"ces": ["none", 1, [0.5, 0.5], [1.0] * 100]}, {"ces": ["other", 1, [0.5] * 2, [1.0] * 2]},
-        {"theta": [0.5, 0.5, 1.0, [1.0] * 1000, False]}, {"linear": [1.0, "AAAA"]},
-        {"linear": 3}, {"linear": ["x", ""]}, {"learned": -1}, {"learned": 1.5}, {"learned": True},
-        {"kind": [["moon"], [12], False]}, {"kind": [KIND[0], [0], False]}, {"kind": [KIND[0]]},
-        {"kind": [KIND[0], [1.5], False]}, {"kind": [KIND[0], [12], 1]}, {"kind": None},
-        {"linear": None}, {"kind": [KIND[0] * 2, [12], False]},
-        {"kind": [KIND[0], [12, 24], False]},  # of which a regression has more features
-    ],
-)  # fmt: skip
-def test_damaged_components_are_refused(change):
-    assert Components.from_json(SOUND, HORIZON)
-    with pytest.raises((ValueError, TypeError)):
-        Components.from_json(SOUND | change, HORIZON)
-    for name in SOUND:
-        with pytest.raises(KeyError):
-            Components.from_json({k: one for k, one in SOUND.items() if k != name}, HORIZON)
-
-
-@pytest.mark.parametrize("horizon", [HORIZON - 1, HORIZON + 1])
-def test_what_was_learned_for_another_horizon_is_refused(horizon):
-    fields = learn(ROWS, NATURES, HORIZON, None).to_json()
-    with pytest.raises(ValueError, match="reshape"):
-        Learned.from_json(fields, horizon)
-    for change in ({"pools": [[[12], False]]}, {"usual": [[["ets"], [12], *Usual((1.0, 1.0))]]}):
-        with pytest.raises((ValueError, TypeError)):
-            Learned.from_json(fields | change, HORIZON)

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.series.features.transforms import Transform
+from forecaster.series.features.transforms import Learned, Transform
 from forecaster.series.prices.features import usual_volatility, with_few_changes
 
 
@@ -42,14 +42,7 @@ def test_few_changes_are_shrunk_to_what_is_usual():
 
 def test_later_rows_change_no_early_step():
     moves = 0.01 * np.random.default_rng(0).standard_normal(40)
-    known = Transform("log_return", volatility=0.03)
+    known = Transform("log_return", learned=Learned(volatility=0.03))
     young, old = (known.apply(panel({"A": moves[:rows]}), 5) for rows in (8, 40))
     np.testing.assert_array_equal(old.scale[0, :8], young.scale[0])
     np.testing.assert_array_equal(old.features[0, :8], young.features[0])
-
-
-@pytest.mark.parametrize("value", ["x", -1, 0, np.nan, 1e9, True])
-def test_a_volatility_that_lies_is_refused(value):
-    fields = Transform("log_return").to_dict() | {"volatility": value}
-    with pytest.raises(ValueError, match="transform: volatility"):
-        Transform.from_dict(fields, 1)

@@ -12,7 +12,6 @@ from forecaster.series.known.responses import (
     NO_RESPONSES,
     History,
     ResponsePrior,
-    check_responses,
     learn_responses,
     responses_of,
 )
@@ -167,26 +166,5 @@ def test_responses_are_kept_in_a_file():
     sales, plans = sold(20, 24, 100)
     panel = fc.load_panel(sales).with_future(plans)
     made = Transform.choose("auto", panel).learned_from(panel, 6).with_components(panel, 6)
-    assert made.responses.mean and all(one.responses for one in made.natures.values())
+    assert made.learned.known.responses.mean and all(one.responses for one in made.natures.values())
     assert Transform.from_dict(json.loads(json.dumps(made.to_dict())), 6) == made
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        ([0.1], [0.1], [1.0], 99, 0.0), ([0.1], [0.1], [0.0], 1, 0.0), ([0.1], [], [1.0], 1, 0.0),
-        ([float("nan")], [0.1], [1.0], 1, 0.0), ([0.1], [0.1], [1.0], 1, 1.5),
-        ([0.1], [-0.1], [1.0], 1, 0.0), ([0.1], [0.1], [1.0], 1), (),
-    ],
-)  # fmt: skip
-def test_a_prior_that_lies_is_refused(fields):
-    with pytest.raises(ValueError, match=r"responses|unpack"):
-        ResponsePrior.from_json(fields)
-
-
-def test_responses_to_other_columns_are_refused():
-    prior = ResponsePrior((0.1,), (0.1,), (1.0,), 0)
-    check_responses(prior, [(), (0.3,)], 1)
-    for responses, columns in ([(0.3, 0.2)], 1), ([(float("inf"),)], 1), ([()], 2):
-        with pytest.raises(ValueError, match="responses: expected"):
-            check_responses(prior, responses, columns)

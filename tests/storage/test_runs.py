@@ -221,7 +221,7 @@ def test_of_a_run_that_is_a_link_only_the_link_is_removed(home, saved, tmp_path)
 def test_a_run_of_an_earlier_version_is_refused_by_its_version(tmp_path):
     """Before anything else in it is read, which meant something else then."""
     (tmp_path / "model.json").write_text(json.dumps({"schema": 4, "transform": {"old": 1}}))
-    with pytest.raises(ModelError, match="schema version 4; this program reads version 8: run"):
+    with pytest.raises(ModelError, match="schema version 4; this program reads version 9: run"):
         Run.read(tmp_path)
 
 
@@ -231,7 +231,7 @@ def test_an_index_with_more_rows_than_bytes_is_refused_unread(tmp_path, monkeypa
     pq.write_table(table, tmp_path / "index.parquet")
     raw = (tmp_path / "index.parquet").read_bytes()
     monkeypatch.setattr(pq.ParquetFile, "read_row_group", lambda *_, **__: pytest.fail("read"))
-    rest = {"schema": 9, "shards": 1, "index_sha256": hashlib.sha256(raw).hexdigest()}
+    rest = {"schema": 10, "shards": 1, "index_sha256": hashlib.sha256(raw).hexdigest()}
     with pytest.raises(ModelError, match=r"index\.parquet: .*3,000,000 rows in [\d,]+ bytes"):
         read_index(tmp_path, rest)
 
@@ -296,7 +296,7 @@ def test_an_index_of_more_shards_than_series_is_refused(tmp_path):
     table = pa.table({"unique_id": ["a"], "shard": np.zeros(1, np.int32)})
     pq.write_table(table, tmp_path / "index.parquet")
     raw = (tmp_path / "index.parquet").read_bytes()
-    rest = {"schema": 9, "shards": 1_000_000, "index_sha256": hashlib.sha256(raw).hexdigest()}
+    rest = {"schema": 10, "shards": 1_000_000, "index_sha256": hashlib.sha256(raw).hexdigest()}
     with pytest.raises(ModelError, match="shards: expected at most 1, the number of series"):
         read_index(tmp_path, rest)
 

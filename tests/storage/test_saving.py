@@ -63,7 +63,7 @@ def test_the_files_are_strict_json_and_safetensors(saved):
         raise AssertionError(f"{name} is not JSON")
 
     rest = json.loads((saved / "model.json").read_text(), parse_constant=no_constants)
-    assert rest["schema"] == 8
+    assert rest["schema"] == 9
     assert sorted(path.name for path in saved.iterdir()) == ["model.json", "model.safetensors"]
 
 
@@ -86,7 +86,7 @@ def truncate(path):
         (lambda run: (run / "model.json").write_text("[]"), "cannot be read"),
         (
             lambda run: change(run / "model.json", schema=99),
-            "version 99; .* version 8: update",
+            "version 99; .* version 9: update",
         ),
         (lambda run: change(run / "model.json", schema=0), "version 0; .*run `forecaster fit`"),
         (lambda run: change(run / "model.json", ids=["a"]), "not a model of this program"),

@@ -127,7 +127,7 @@ def learned(transform: Transform, panel: Panel, config: Config, sampling: Sampli
     modelled = sampling.networks and config.common_volatility
     held_back = validation_of(config, some.mask.sum(1)) if modelled else None
     made = transform.learned_from(some, config.horizon, held_back)
-    if panel.auxiliary is not None and made.common_volatility is None:
+    if panel.auxiliary is not None and made.learned.common_volatility is None:
         warnings.warn(
             "nothing is learned from other series, since these have no networks",
             ForecasterWarning,

@@ -272,7 +272,8 @@ def _whole(panel: Panel, config: Config, *, tuned: bool = False) -> tuple[Panel,
     sampling = Sampling.of(config, panel.ids, trained, int(panel.mask.sum(1).max()))
     if config.start == "pooled" and not tuned:  # otherwise no series influences another
         transform = learned(transform, panel, config, sampling)
-        if transform.common_seasons or transform.usually_counts:  # also beyond the sample
+        shared = transform.learned
+        if shared.common_seasons or shared.usually_counts:  # also beyond the sample
             transform = transform.with_series(panel, config.season)
         networks = sampling.networks
     else:
@@ -308,8 +309,8 @@ def _fitted(
         transform = with_opinions(
             transform, config, network, networks.start, transformed, panel, own
         )
-        final = dataclasses.replace(final, common_volatility=transform.common_volatility)
-        transformed = transformed.beside_networks(transform.common_volatility)
+        final = final.with_learned(common_volatility=transform.learned.common_volatility)
+        transformed = transformed.beside_networks(transform.learned.common_volatility)
     serves = networks.start is not None
     networks = networks.among(panel.ids, rungs_of(panel, config, final, own, common=serves))
     held_back = np.where(own, validation_of(config, rows), unseen)

@@ -1,7 +1,5 @@
 """Compare forecasts of held-back rows with outcomes, to calibrate bands and report errors."""
 
-import dataclasses
-
 import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -62,11 +60,11 @@ def with_opinions(
     - ``transformed``, ``panel``: the series
     - ``own``: which of them have networks; the weights are learned from a sample of these
     """
-    common = transform.common_volatility
+    common = transform.learned.common_volatility
     if common is None:
         return transform
     if start is None:
-        return dataclasses.replace(transform, common_volatility=None)
+        return transform.with_learned(common_volatility=None)
     rows = np.flatnonzero(own)
     rows = rows[sampled_names([panel.ids[int(row)] for row in rows], _LEARNED)]
     transformed = transformed.only(rows)
@@ -79,7 +77,7 @@ def with_opinions(
     of_common = common_at(transformed, origins)
     assert of_common is not None
     opinions = opinion_weights(forecast, of_common, outcomes)
-    return dataclasses.replace(transform, common_volatility=common._replace(opinions=opinions))
+    return transform.with_learned(common_volatility=common._replace(opinions=opinions))
 
 
 def _held_back(

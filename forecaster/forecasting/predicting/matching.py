@@ -140,7 +140,7 @@ def match_panel(model: Model, panel: Panel, *, latest: bool = True) -> Panel:
         least = 0
         of_networks = zip(model.ids, model.networks.networked, strict=True)
         networked = {name for name, one in of_networks if one}
-    elif model.transform.volatility is None:
+    elif model.transform.learned.volatility is None:
         least = needed
     for name, rows in zip(panel.ids, panel.mask.sum(1), strict=True):
         enough = needed if name in networked else least

@@ -7,10 +7,11 @@ blend's errors grows as a power of the step ahead. Both are a series' own, drawn
 
 import functools
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Annotated, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
+from msgspec import Meta
 
 from forecaster.series.causal import shift, squash
 from forecaster.series.combination.steps import (
@@ -26,6 +27,8 @@ from forecaster.series.combination.steps import (
 
 Errors: TypeAlias = Float[np.ndarray, "component series origin horizon"]
 Seasons: TypeAlias = tuple[int, ...]
+Size: TypeAlias = Annotated[float, Meta(ge=0, lt=1e12)]
+Share: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
 Rows = TypeVar("Rows", int, np.ndarray)  # of one series, or of each
 
 FEATURES = 10
@@ -45,7 +48,6 @@ _USUAL = 1.0  # changes that the usual one of a panel counts for
 _STILL = 12  # rows without a change, from which on a series counts as constant
 _BY_CHANCE = 0.001  # unless a series of the panel rests as long with at least this probability
 _USUAL_CHANGE = 0.2  # mean absolute change over the level, where none is known
-_LARGEST = 1e12  # weight or relative error of a sound model
 _TO_DEVIATION = 1.2533  # standard deviation over mean absolute value, of a normal distribution
 
 
@@ -100,22 +102,11 @@ class Usual(NamedTuple):
     - ``rest``: the share of changes that are zero
     """
 
-    errors: tuple[float, ...]
-    size: float = _USUAL_SIZE
-    growth: float = 0.5
-    change: float = _USUAL_CHANGE
-    rest: float = 0.0
-
-    @staticmethod
-    def from_json(fields: Sequence[Any], components: int) -> "Usual":
-        """Read a list. Raises TypeError or ValueError for anything else."""
-        errors, *numbers = fields
-        made = Usual(tuple(map(float, errors)), *map(float, numbers))
-        sizes = [*made.errors, made.size, made.change]
-        sound = len(made.errors) == components and _are_sizes(sizes)
-        if not (sound and 0 <= made.growth <= 1 and 0 <= made.rest <= 1):
-            raise ValueError(f"transform: usual: {list(fields)!r:.100}")
-        return made
+    errors: tuple[Size, ...]
+    size: Size = _USUAL_SIZE
+    growth: Share = 0.5
+    change: Size = _USUAL_CHANGE
+    rest: Share = 0.0
 
 
 class Blend(NamedTuple):
@@ -126,19 +117,9 @@ class Blend(NamedTuple):
     - ``growth``: the power of the step ahead by which it grows
     """
 
-    weights: tuple[float, ...]
-    size: float
-    growth: float
-
-    @staticmethod
-    def from_json(fields: Sequence[Any], components: int) -> "Blend":
-        """Read a list. Raises TypeError or ValueError for anything else."""
-        weights, size, growth = fields
-        made = Blend(tuple(map(float, weights)), float(size), float(growth))
-        sound = len(made.weights) == components and _are_sizes([*made.weights, made.size])
-        if not (sound and 0 <= made.growth <= 1):
-            raise ValueError(f"transform: natures: blend: {list(fields)!r:.100}")
-        return made
+    weights: tuple[Size, ...]
+    size: Size
+    growth: Share
 
 
 def held_back_rows(rows: Rows, horizon: int) -> Rows:
@@ -334,10 +315,6 @@ def features_of(
         squash((z - base[:, -1]) / unit),
     ]
     return np.stack(features, axis=-1)
-
-
-def _are_sizes(numbers: Sequence[float]) -> bool:
-    return all(0 <= number < _LARGEST for number in numbers)
 
 
 def _relative_errors(

@@ -7,17 +7,16 @@ state. Each is fitted for all series at once.
 import functools
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from jaxtyping import Float
+from msgspec import Meta
 
 from forecaster.classical import (
     MOST_SEASON,
     Average,
     Ces,
-    Component,
-    Form,
     Linear,
     Pool,
     Theta,
@@ -33,17 +32,24 @@ from forecaster.classical import (
     patterns_ahead,
     theta_ahead,
 )
+from forecaster.config import MOST_SEASON as LONGEST_SEASON
+from forecaster.config import MOST_SEASONS
 from forecaster.series.combination.steps import lagged
 
 Row: TypeAlias = Float[np.ndarray, " step"]
 Ahead: TypeAlias = Float[np.ndarray, "step horizon"]
-Lags: TypeAlias = tuple[tuple[int, ...], bool]
+Seasons: TypeAlias = Annotated[
+    tuple[Annotated[int, Meta(ge=1, le=LONGEST_SEASON)], ...], Meta(max_length=MOST_SEASONS)
+]
+Lags: TypeAlias = tuple[Seasons, bool]
+Name: TypeAlias = Literal["ets", "theta", "ces", "linear", "patterns", "seasonal naive", "zero"]
+"""A component. A sparse series may also be forecast as zero."""
+Parts: TypeAlias = tuple[tuple[Name, ...], Seasons]
 
-CLASSICAL = ("ets", "theta", "ces")
+CLASSICAL: tuple[Name, ...] = ("ets", "theta", "ces")
 """The classical models, any of which may forecast alone."""
-SEASONAL_NAIVE, ZERO = "seasonal naive", "zero"
-NAMES = (*CLASSICAL, "linear", "patterns", SEASONAL_NAIVE, ZERO)
-"""All components. A sparse series may also be forecast as zero."""
+SEASONAL_NAIVE: Name = "seasonal naive"
+ZERO: Name = "zero"
 _TRIO_SEASONS = (), (4,), (12,)  # beside others ETS and CES harm, and the season before
 _FEWEST_OF_THETA = 8  # rows: more than its first errors and three parameters
 _LONG_DAYS = 800  # rows from which daily series have a pattern of the year
@@ -59,13 +65,13 @@ class Kind(NamedTuple):
     - ``yearly``: whether the linear model looks a year back
     """
 
-    names: tuple[str, ...]
-    seasons: tuple[int, ...]
+    names: tuple[Name, ...]
+    seasons: Seasons
     yearly: bool = False
 
     @staticmethod
     def of(
-        rows: int, learned: int, seasons: tuple[int, ...], alone: str | None, *, sparse: bool
+        rows: int, learned: int, seasons: Seasons, alone: Name | None, *, sparse: bool
     ) -> "Kind":
         """Return the kind of a series.
 
@@ -81,25 +87,13 @@ class Kind(NamedTuple):
         naive = (SEASONAL_NAIVE,) if seasons and names == CLASSICAL else ()
         return Kind((*names, "linear", *naive, *zero), seasons, yearly)
 
-    @staticmethod
-    def from_json(fields: Sequence[Any]) -> "Kind":
-        """Read a list. Raises TypeError or ValueError for anything else."""
-        names, seasons, yearly = fields
-        if not all(type(steps) is int and steps >= 1 for steps in seasons):
-            raise ValueError(f"transform: kind: seasons: {list(seasons)!r:.100}")
-        if type(yearly) is not bool:
-            raise TypeError(f"transform: kind: {yearly!r:.50}")
-        if len(set(names)) < len(names):
-            raise ValueError(f"transform: kind: {list(names)!r:.100}")
-        return Kind(tuple(_word(name, NAMES) for name in names), tuple(seasons), yearly)
-
     @property
-    def lags(self) -> tuple[tuple[int, ...], bool]:
+    def lags(self) -> Lags:
         """What the features of the linear model follow from."""
         return self.seasons, self.yearly
 
     @property
-    def parts(self) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    def parts(self) -> Parts:
         """What weights and sizes of errors are alike in."""
         return self.names, self.seasons
 
@@ -133,34 +127,18 @@ class Components(NamedTuple):
     theta: Theta | None = None
     ces: Ces | None = None
     linear: Linear | None = None
-    learned: int = 0
+    learned: Annotated[int, Meta(ge=0, lt=2**31)] = 0
     kind: Kind = NO_KIND
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return {
-            "kind": list(self.kind),
-            "ets": [[*form, list(parameters), weight] for form, parameters, weight in self.ets],
-            "theta": None if self.theta is None else list(self.theta),
-            "ces": None if self.ces is None else list(self.ces),
-            "linear": None if self.linear is None else self.linear.to_json(),
-            "learned": self.learned,
-        }
-
-    @staticmethod
-    def from_json(fields: Mapping[str, Any], horizon: int) -> "Components":
-        """Read what :meth:`to_json` returned. Raises TypeError or ValueError for anything else."""
-        kind = Kind.from_json(fields["kind"])
-        theta, ces, linear = (fields[name] for name in ("theta", "ces", "linear"))
-        if (linear is None) != ("linear" not in kind.names):
-            raise ValueError(f"transform: linear: of kind {list(kind)!r:.100}; got {linear!r:.50}")
-        return Components(
-            tuple(_component(*one) for one in fields["ets"]),
-            None if theta is None else _theta(*theta),
-            None if ces is None else _ces(*ces),
-            None if linear is None else Linear.from_json(linear, kind.features, horizon),
-            _rows(fields["learned"]),
-            kind,
+    def fit(self, horizon: int) -> bool:
+        """Return whether the parts fit their kind, as they may not in a file."""
+        kind, linear = self.kind, self.linear
+        shape = None if linear is None else linear.weights.shape
+        return (
+            len({*kind.names}) == len(kind.names)
+            and shape == ((horizon, kind.features) if "linear" in kind.names else None)
+            and all(len(one.parameters) == len(one.form.names) for one in self.ets)
+            and (self.ces is None or self.ces.fits())
         )
 
     def has(self, name: str) -> bool:
@@ -178,8 +156,6 @@ _ROUGHLY: dict[str, Callable[[Sequence[Row], int], Sequence[Any]]] = {
     "theta": fit_theta,
     "ces": functools.partial(fit_ces, exact=False),
 }
-_MOST_ROWS = 2**31 - 1  # that components can have been fitted on
-_CES = {"none": (2, 0), "partial": (3, 1), "full": (4, 2)}  # parameters, states of each step
 NO_COMPONENTS = Components()
 
 
@@ -295,62 +271,3 @@ def _ahead(
     if name == SEASONAL_NAIVE:
         return [lagged(row, kind.classical_season, horizon) for row in rows]
     return [np.zeros((len(row), horizon)) for row in rows]
-
-
-def _component(
-    trend: str,
-    season: int,
-    logarithmic: bool,  # noqa: FBT001 - in the order of the file
-    parameters: Sequence[float],
-    weight: float,
-) -> Component:
-    form = Form(_word(trend, ("none", "additive", "damped")), _season(season), bool(logarithmic))
-    if len(parameters) != len(form.names):
-        raise ValueError(f"ets: {len(parameters)} parameters of {len(form.names)}")
-    return Component(form, _numbers(parameters), float(weight))
-
-
-def _theta(
-    smoothing: float,
-    share: float,
-    level: float,
-    pattern: Sequence[float],
-    multiplied: bool,  # noqa: FBT001 - in the order of the file
-) -> Theta:
-    if len(pattern) > MOST_SEASON:
-        raise ValueError(f"theta: a season of {len(pattern)} steps")
-    return Theta(float(smoothing), float(share), float(level), _numbers(pattern), bool(multiplied))
-
-
-def _ces(kind: str, season: int, parameters: Sequence[float], initial: Sequence[float]) -> Ces:
-    season = _season(season)
-    kind = _word(kind, tuple(_CES))
-    of_parameters, of_season = _CES[kind]
-    if len(initial) != 2 + of_season * season or len(parameters) != of_parameters:
-        raise ValueError(f"ces: {len(initial)} states, {len(parameters)} parameters")
-    return Ces(kind, season, _numbers(parameters), _numbers(initial))
-
-
-def _word(value: object, words: Sequence[str]) -> str:
-    if value not in words:
-        raise ValueError(f"expected one of {', '.join(words)}; got {value!r:.50}")
-    return str(value)
-
-
-def _season(value: int) -> int:
-    if type(value) is not int or not 1 <= value <= MOST_SEASON:
-        raise ValueError(f"a season of {value!r:.50} steps")
-    return value
-
-
-def _rows(value: int) -> int:
-    if type(value) is not int or not 0 <= value <= _MOST_ROWS:
-        raise ValueError(
-            "transform: natures: components: learned: expected a whole number of 0 to "
-            f"{_MOST_ROWS}; got {value!r:.50}"
-        )
-    return value
-
-
-def _numbers(values: Sequence[float]) -> tuple[float, ...]:
-    return tuple(float(value) for value in values)

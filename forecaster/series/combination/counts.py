@@ -16,10 +16,11 @@ given its sales so far.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Annotated, NamedTuple, TypeAlias
 
 import numpy as np
 from jaxtyping import Float, Int
+from msgspec import Meta
 
 from forecaster.linear_filter import linear_filter
 from forecaster.series.combination.steps import by_target_step, decayed
@@ -55,26 +56,13 @@ class CountPrior(NamedTuple):
       only as many as its running mean rests on
     """
 
-    decay: float = 0.1
-    share: float = 0.5
-    mean: float = 0.0
-    weight: float = 0.0
-    dispersion: float = 1.5
-    rows: float = 10.0
-    all_rows: float = 0.0
-
-    @staticmethod
-    def from_json(fields: Sequence[Any]) -> "CountPrior":
-        """Read a list of numbers. Raises TypeError or ValueError for anything else."""
-        if not all(type(one) in (int, float) for one in fields):
-            raise TypeError(f"transform: counts: {list(fields)!r:.100}")
-        prior = CountPrior(*map(float, fields))
-        sound = prior.decay in _DECAYS and prior.share in _SHARES and prior.all_rows in (0, 1)
-        sound &= 0 <= prior.mean <= _MOST and 0 <= prior.weight <= _MOST_WEIGHT
-        sound &= 1 <= prior.dispersion <= _MOST and _FEWEST_ROWS <= prior.rows <= _MOST_ROWS
-        if not sound:
-            raise ValueError(f"transform: counts: {list(fields)!r:.100}")
-        return prior
+    decay: Annotated[float, Meta(ge=_DECAYS[0], le=_DECAYS[-1])] = 0.1
+    share: Annotated[float, Meta(ge=0, le=1)] = 0.5
+    mean: Annotated[float, Meta(ge=0, le=_MOST)] = 0.0
+    weight: Annotated[float, Meta(ge=0, le=_MOST_WEIGHT)] = 0.0
+    dispersion: Annotated[float, Meta(ge=1, le=_MOST)] = 1.5
+    rows: Annotated[float, Meta(ge=_FEWEST_ROWS, le=_MOST_ROWS)] = 10.0
+    all_rows: Annotated[float, Meta(ge=0, le=1)] = 0.0
 
 
 NO_PRIOR = CountPrior()

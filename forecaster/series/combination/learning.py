@@ -1,12 +1,12 @@
 """Learn components and blends: what a panel's series share, and what each has of its own."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from jaxtyping import Float
 
-from forecaster.classical import Pool
+from forecaster.classical import Pool, count_of_features
 from forecaster.series.combination.blend import (
     Blend,
     Sizes,
@@ -21,6 +21,9 @@ from forecaster.series.combination.blend import (
 from forecaster.series.combination.components import (
     Components,
     Kind,
+    Lags,
+    Name,
+    Parts,
     components_ahead,
     fit_components,
     pools_of,
@@ -54,8 +57,8 @@ class Known(Protocol):
         ...
 
 
-class Learned(NamedTuple):
-    """What the series of a panel share.
+class Blending(NamedTuple):
+    """What the blends of a panel's series share.
 
     - ``pools``: the regressions of series of the same seasons, by :attr:`Kind.lags`
     - ``usual``: what blends have in common, by :attr:`Kind.parts`
@@ -63,51 +66,41 @@ class Learned(NamedTuple):
     - ``early``: the regressions without the rows held back, which only a fit needs
     """
 
-    pools: Mapping[Any, Pool] = {}
-    usual: Mapping[Any, Usual] = {}
+    pools: tuple[tuple[Lags, Pool], ...] = ()
+    usual: tuple[tuple[Parts, Usual], ...] = ()
     counts: CountPrior = NO_PRIOR
-    early: Mapping[Any, Pool] = {}
+    early: tuple[tuple[Lags, Pool], ...] = ()
 
     def usual_of(self, kind: Kind) -> Usual | None:
         """Return what is usual of a kind, or else of errors of another kind of its seasons."""
-        if kind.parts in self.usual:
-            return self.usual[kind.parts]
-        alike = [one for (_, seasons), one in self.usual.items() if seasons == kind.seasons]
+        known = dict(self.usual)
+        if kind.parts in known:
+            return known[kind.parts]
+        alike = [one for (_, seasons), one in self.usual if seasons == kind.seasons]
         return alike[0]._replace(errors=(1.0,) * len(kind.names)) if alike else None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return {
-            "pools": [[*key, *pool.to_json()] for key, pool in self.pools.items()],
-            "usual": [[*key, *one] for key, one in self.usual.items()],
-            "counts": list(self.counts),
-        }
-
-    @staticmethod
-    def from_json(fields: Mapping[str, Any], horizon: int) -> "Learned":
-        """Read what :meth:`to_json` returned.
-
-        Raises KeyError, TypeError or ValueError for anything else.
-        """
-        pools, usual = {}, {}
-        for seasons, yearly, *pool in fields["pools"]:
-            kind = Kind.from_json([["linear"], seasons, yearly])
-            pools[kind.lags] = Pool.from_json(pool, kind.features, horizon)
-        for names, seasons, *one in fields["usual"]:
-            kind = Kind.from_json([names, seasons, False])
-            usual[kind.parts] = Usual.from_json(one, len(kind.names))
-        return Learned(pools, usual, CountPrior.from_json(fields["counts"]))
+    def fits(self, horizon: int) -> bool:
+        """Return whether shapes and sizes fit together, as they may not in a file."""
+        features = [
+            count_of_features(seasons, yearly=yearly) for (seasons, yearly), _ in self.pools
+        ]
+        shapes = [(horizon, count, count) for count in features]
+        return (
+            [pool.gram.shape for _, pool in self.pools] == shapes
+            and [pool.weights.shape for _, pool in self.pools] == [one[:2] for one in shapes]
+            and all(len(names) == len(one.errors) for (names, _), one in self.usual)
+        )
 
 
-NOTHING = Learned()
+NOTHING = Blending()
 
 
 def learn(
     rows: Sequence[Row],
     known: Sequence[Known],
     horizon: int,
-    alone: str | None,
-) -> Learned:
+    alone: Name | None,
+) -> Blending:
     """Return what the series of a panel share, from a sample of them.
 
     - ``rows``: the values of each series, without gaps
@@ -124,7 +117,7 @@ def learn(
     fitted = fit_components(before[::every], kinds[::every], early, horizon, exact=bool(alone))
     judged = Judged.of(rows[::every], known[::every], fitted, horizon)
     usual = {parts: learn_usual(one.errors, one.sizes) for parts, _, one in judged.by_parts()}
-    made = Learned(pools, usual, NO_PRIOR, early)
+    made = Blending(tuple(pools.items()), tuple(usual.items()), NO_PRIOR, tuple(early.items()))
     counted = [number for number, one in enumerate(known) if one.counts]
     if alone is not None or not counted:
         return made
@@ -140,7 +133,7 @@ def learn(
 def kinds_of(
     rows: Sequence[Row],
     known: Sequence[Known],
-    alone: str | None,
+    alone: Name | None,
     learned: Sequence[int] | None = None,
 ) -> list[Kind]:
     """Return the kind of each series; ``learned``: the rows fitted on, by default all."""
@@ -206,12 +199,12 @@ def judged_blends(
     known: Sequence[Known],
     fitted: Sequence[Components],
     horizon: int,
-    learned: Learned,
+    shared: Blending,
 ) -> list[Blend]:
     """Return the blend of each series, by the rows that its components were not fitted on."""
     made: dict[int, Blend] = {}
     for _, numbers, judged in Judged.of(rows, known, fitted, horizon).by_parts():
-        usual = learned.usual_of(fitted[numbers[0]].kind)
+        usual = shared.usual_of(fitted[numbers[0]].kind)
         if usual is not None:
             made.update(zip(numbers, judged.blends(usual), strict=True))
             continue
@@ -222,14 +215,14 @@ def judged_blends(
 
 
 def usual_blends(
-    rows: Sequence[Row], known: Sequence[Known], fitted: Sequence[Components], learned: Learned
+    rows: Sequence[Row], known: Sequence[Known], fitted: Sequence[Components], shared: Blending
 ) -> list[Blend]:
     """Return blends that are usual, of series whose own errors are not known."""
     sizes = Sizes.of(rows, [one.seasons for one in known])
     made: list[Blend] = []
     for number, one in enumerate(fitted):
         count = len(one.kind.names)
-        usual = learned.usual_of(one.kind) or Usual((1.0,) * count)
+        usual = shared.usual_of(one.kind) or Usual((1.0,) * count)
         made += learn_blends(no_errors(count), sizes.only([number]), np.zeros(1), usual)
     return made
 

@@ -3,7 +3,6 @@
 import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -12,12 +11,11 @@ from forecaster.series.calendar.gaps import open_slots, regular_spacing, without
 from forecaster.series.calendar.rhythms import RHYTHMS, rhythm_of
 from forecaster.series.calendar.seasons import seasons_of
 from forecaster.series.combination.blend import Blend
-from forecaster.series.combination.components import NO_COMPONENTS, Components
+from forecaster.series.combination.components import NO_COMPONENTS, Components, Seasons
 from forecaster.series.combination.counts import are_counts, may_be_counts, vary_as_counts
 from forecaster.series.known.effects import (
     NO_EFFECTS,
     CalendarPrior,
-    checked_effects,
     effects_of,
     effects_on,
     learn_calendar,
@@ -55,7 +53,7 @@ class Nature:
     """
 
     logarithmic: bool = False
-    seasons: tuple[int, ...] = ()
+    seasons: Seasons = ()
     spacing: float = 0.0
     components: Components = NO_COMPONENTS
     blend: Blend | None = None
@@ -83,39 +81,27 @@ class Nature:
             open=open_slots(times), unit=_unit_of(values),
         )  # fmt: skip
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {**fields, "components": self.components.to_json()}
+    def check(self, name: str, horizon: int, covariates: int) -> None:
+        """Raise ValueError unless the properties fit together, as they may not in a file.
 
-    @staticmethod
-    def from_json(fields: Mapping[str, Any], horizon: int) -> "Nature":
-        """Read what :meth:`to_json` returned.
-
-        Raises KeyError, TypeError or ValueError for anything else.
+        - ``name``: of the series
+        - ``covariates``: the number of future ones
         """
-        rhythm = fields["rhythm"]
-        if type(rhythm) is not str or (rhythm and rhythm not in RHYTHMS):
-            raise ValueError(f"transform: natures: rhythm: {rhythm!r:.50} is not known")
-        components, blend = Components.from_json(fields["components"], horizon), fields["blend"]
-        unit = float(fields["unit"])
-        if not (0 < unit < np.inf and np.frexp(unit)[0] == 0.5):
-            raise ValueError(f"transform: natures: unit: {unit!r:.50}")
-        return Nature(
-            bool(fields["logarithmic"]),
-            tuple(map(int, fields["seasons"])),
-            float(fields["spacing"]),
-            components,
-            None if blend is None else Blend.from_json(blend, len(components.kind.names)),
-            bool(fields["nonnegative"]),
-            bool(fields["sparse"]),
-            bool(fields["counts"]),
-            checked_effects(fields["effects"], rhythm),
-            rhythm,
-            tuple(map(int, fields["open"])),
-            tuple(map(float, fields["responses"])),
-            unit,
-        )
+        special = RHYTHMS[self.rhythm].columns if self.rhythm in RHYTHMS else 0
+        blend = self.blend
+        for what, sound in {
+            "rhythm": self.rhythm == "" or self.rhythm in RHYTHMS,
+            "effects": len(self.effects) in (0, special),
+            "responses": len(self.responses) in (0, covariates),
+            "unit": self.unit > 0 and np.frexp(self.unit)[0] == 0.5,
+            "components": self.components.fit(horizon),
+            "blend": blend is None or len(blend.weights) == len(self.components.kind.names),
+        }.items():
+            if not sound:
+                raise ValueError(
+                    f"natures: {name!r:.50}: {what}: expected what fits the series; got "
+                    f"{getattr(self, what)!r:.100}"
+                )
 
     @property
     def has_effects(self) -> bool:

@@ -37,6 +37,9 @@ class Shared(NamedTuple):
     calendar: CalendarPrior = NO_EFFECTS
 
 
+NOTHING_KNOWN = Shared()
+
+
 def learn_effects(panel: Panel, natures: Mapping[str, Nature], known: Scaling) -> Shared:
     """Return what the series of a panel have in common, each without what the other explains.
 

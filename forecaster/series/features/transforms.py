@@ -7,23 +7,27 @@ exponentially weighted volatility (RiskMetrics Technical Document, J.P. Morgan, 
 targets are alike in calm and in volatile times, and a network that predicts 0 is a sensible one.
 """
 
+import base64
 import dataclasses
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 from jaxtyping import Bool, Float, Int
+from msgspec import Meta
 
+from forecaster.config import MOST_SEASON
 from forecaster.errors import DataError, UsageError, listed
 from forecaster.series.calendar.seasons import default_season
 from forecaster.series.causal import Rows, change_features, decayed_mean, shift, squash
 from forecaster.series.combination.blend import FEATURES, features_of
-from forecaster.series.combination.components import CLASSICAL, Row, fit_components
+from forecaster.series.combination.components import CLASSICAL, Name, Row, Seasons, fit_components
 from forecaster.series.combination.counts import count_forecasts
 from forecaster.series.combination.learning import (
     NOTHING,
-    Learned,
+    Blending,
     combine,
     judged_blends,
     kinds_of,
@@ -39,6 +43,7 @@ from forecaster.series.combination.nature import (
 )
 from forecaster.series.combination.simple import by_horizon
 from forecaster.series.features.known_effects import (
+    NOTHING_KNOWN,
     Shared,
     add_effects_ahead,
     learn_effects,
@@ -55,15 +60,12 @@ from forecaster.series.features.last_value import (
 from forecaster.series.features.transformed import Transformed, stacked
 from forecaster.series.features.usable import UsableRows
 from forecaster.series.known.covariates import covariate_features
-from forecaster.series.known.effects import NO_EFFECTS, CalendarPrior
-from forecaster.series.known.responses import NO_RESPONSES, ResponsePrior, check_responses
 from forecaster.series.panel.covariates import Scaling
 from forecaster.series.panel.histories import Histories
 from forecaster.series.panel.panel import Panel
-from forecaster.series.prices.common_volatility import CommonVolatility, names_in
-from forecaster.series.prices.events import checked_factors, event_factors, event_volatility
+from forecaster.series.prices.common_volatility import CommonVolatility
+from forecaster.series.prices.events import Factor, event_factors, event_volatility
 from forecaster.series.prices.features import (
-    checked_volatility,
     price_feature_count,
     price_features,
     usual_volatility,
@@ -77,6 +79,33 @@ _FIRST_CHANGES = 10  # changes that a volatility needs
 
 
 @dataclasses.dataclass(frozen=True)
+class Learned:
+    """What the series of a panel share, beside their networks.
+
+    - ``common_seasons``: for series whose times are whole numbers and that do not clearly show a
+      season of their own
+    - ``usually_counts``: whether half of the series are counts, see :func:`usually_counts`
+    - ``unit``: the usual change from one row to the next in units of a series' level, for series
+      that have hardly any rows; by default wide
+    - ``known``: the effects of the calendar and the responses to covariates
+    - ``blending``: what components and blends share
+    - ``volatility``: the usual volatility of a panel's prices; None: unknown
+    - ``events``: for prices, the factor of each future covariate on the volatility of the days that
+      it marks; empty where there are none
+    - ``common_volatility``: of prices, the model of volatility; None: there is none
+    """
+
+    common_seasons: Seasons = ()
+    usually_counts: bool = False
+    unit: Annotated[float, Meta(ge=0, lt=1e6)] = 0.2
+    known: Shared = NOTHING_KNOWN
+    blending: Blending = NOTHING
+    volatility: Annotated[float, Meta(gt=0, lt=1e3)] | None = None
+    events: tuple[Factor, ...] = ()
+    common_volatility: CommonVolatility | None = None
+
+
+@dataclasses.dataclass(frozen=True)
 class Transform:
     """One of the transforms of :data:`NAMES`, with what it needs to know of the series.
 
@@ -85,42 +114,22 @@ class Transform:
     - ``natures``: properties of each series by name, for the transforms that take any; fixed at the
       fit, so that later rows do not change the features
     - ``covariates``: how covariates become features
-    - ``learned``: what the components and blends of series share
-    - ``common_seasons``: for series whose times are whole numbers and that do not clearly show a
-      season of their own
-    - ``usually_counts``: whether half of the series are counts, see :func:`usually_counts`
-    - ``unit``: the usual change from one row to the next in units of a series' level, for series
-      that have hardly any rows; by default wide
-    - ``volatility``: the usual volatility of a panel's prices; None: unknown
-    - ``events``: for prices, the factor of each future covariate on the volatility of the days that
-      it marks; empty where there are none
-    - ``alone``: the classical model that forecasts alone, of :data:`CLASSICAL`; None: all
-      components are blended
-    - ``calendar``: the effects of holidays, trading days and the time of year that series share
-    - ``responses``: the responses to covariates known in advance that series share
     - ``market``: the declared indices that networks see beside each series, see
       :meth:`Panel.with_market`
-    - ``common_volatility``: of prices, the model of volatility that all series share; None: there
-      is none
+    - ``alone``: the classical model that forecasts alone, of :data:`CLASSICAL`; None: all
+      components are blended
+    - ``learned``: what the series share
     """
 
     name: str
-    season: int = 1
+    season: Annotated[int, Meta(ge=1, le=MOST_SEASON)] = 1
     natures: Mapping[str, Nature] = dataclasses.field(
         default_factory=lambda: MappingProxyType(dict[str, Nature]())
     )
     covariates: Scaling = dataclasses.field(default_factory=Scaling)
     market: tuple[str, ...] = ()
-    common_seasons: tuple[int, ...] = ()
-    unit: float = 0.2
-    alone: str | None = None
-    calendar: CalendarPrior = NO_EFFECTS
-    volatility: float | None = None
-    events: tuple[float, ...] = ()
-    usually_counts: bool = False
-    responses: ResponsePrior = NO_RESPONSES
-    learned: Learned = NOTHING
-    common_volatility: CommonVolatility | None = None
+    alone: Name | None = None
+    learned: Learned = Learned()
 
     def __post_init__(self) -> None:
         if self.name not in NAMES:
@@ -139,7 +148,7 @@ class Transform:
         name: str,
         panel: Panel,
         season: int | Sequence[int] | None = None,
-        alone: str | None = None,
+        alone: Name | None = None,
     ) -> "Transform":
         """Return the transform of this name for a panel.
 
@@ -163,7 +172,7 @@ class Transform:
         if name == "last_value":
             natures = MappingProxyType(natures_of(panel, ()))
             made = Transform(name, natures=natures, covariates=known, market=market)
-            return made if panel.target == "y" else made._with_unit(unit_of_prices(panel))
+            return made if panel.target == "y" else made.with_learned(unit=unit_of_prices(panel))
         if name != "seasonal":
             return Transform(name, covariates=known, market=market)
         steps = given[0] if given else default_season(panel.frequency)
@@ -189,7 +198,8 @@ class Transform:
             given = (season,) if isinstance(season, int) else season
             given = given if self.name == "combined" else ()
             made = natures_of(panel, given)
-            made = as_usual(made, panel, self.common_seasons, counts=self.usually_counts)
+            shared = self.learned
+            made = as_usual(made, panel, shared.common_seasons, counts=shared.usually_counts)
             natures = MappingProxyType({**natures, **made})
         return dataclasses.replace(self, natures=natures, covariates=known)
 
@@ -201,10 +211,9 @@ class Transform:
     ) -> "Transform":
         """Return the transform with what the series of a panel share, learned from their past.
 
-        For the combination this is all of :class:`~forecaster.series.combination.learning.Learned`,
-        and effects known in advance. Where times are whole numbers, series also take the seasons
-        that most others have. Of prices, only the usual volatility, the effects of events and the
-        common model of volatility are learned.
+        For the combination these are blends, and effects known in advance. Where times are whole
+        numbers, series also take the seasons that most others have. Of prices, only the usual
+        volatility, the effects of events and the common model of volatility are learned.
 
         ``held_back``: the number of latest rows of each series; the penalty of the model of
         volatility is chosen by them. None: there is no such model
@@ -214,35 +223,30 @@ class Transform:
             common = None
             if held_back is not None:
                 common = learn_common_volatility(panel, horizon, held_back)
-            return dataclasses.replace(
-                self, volatility=volatility, events=events, common_volatility=common
-            )
+            return self.with_learned(volatility=volatility, events=events, common_volatility=common)
         if self.name == "last_value":
             natures = {name: self._nature(name) for name in panel.ids}
-            usual = self.unit if panel.target == "y" else unit_of_prices(panel)
-            return self._with_unit(learned_unit(panel, natures, usual))
+            usual = self.learned.unit if panel.target == "y" else unit_of_prices(panel)
+            return self.with_learned(unit=learned_unit(panel, natures, usual))
         if self.name != "combined":
             return self
-        known = self
         natures = {name: self._nature(name) for name in panel.ids}
         common = common_seasons(natures) if panel.frequency.alias == "step" else ()
         counts = self.alone is None and usually_counts(natures)
         natures = as_usual(natures, panel, common, counts=counts)
-        known = dataclasses.replace(
-            self, common_seasons=common, usually_counts=counts,
-            natures=MappingProxyType({**self.natures, **natures}),
-        )  # fmt: skip
+        made = dataclasses.replace(self, natures=MappingProxyType({**self.natures, **natures}))
+        made = made.with_learned(common_seasons=common, usually_counts=counts)
         if self.alone is None:
-            panel = known._with_kinds(panel)
-            shared = learn_effects(panel, natures, known.covariates)
-            known = dataclasses.replace(known, **shared._asdict())
-            natures = known._with_effects(panel)
-        rows = rows_without_effects(panel, natures, known.covariates)
-        learned = learn(rows, list(natures.values()), horizon, self.alone)
-        return dataclasses.replace(known, learned=learned)
+            panel = made._with_kinds(panel)
+            made = made.with_learned(known=learn_effects(panel, natures, self.covariates))
+            natures = made._with_effects(panel)
+        rows = rows_without_effects(panel, natures, self.covariates)
+        blending = learn(rows, list(natures.values()), horizon, self.alone)
+        return made.with_learned(blending=blending)
 
-    def _with_unit(self, unit: float) -> "Transform":
-        return dataclasses.replace(self, unit=unit)
+    def with_learned(self, **changes: Any) -> "Transform":
+        """Return the transform with other fields of :class:`Learned`."""
+        return dataclasses.replace(self, learned=dataclasses.replace(self.learned, **changes))
 
     def with_components(
         self, panel: Panel, horizon: int, held_back: Int[np.ndarray, " series"] | None = None
@@ -260,78 +264,72 @@ class Transform:
         rows = rows_without_effects(panel, natures, self.covariates)
         first = rows_without_effects(panel, natures, self.covariates, held_back)
         kinds = kinds_of(rows, known, self.alone, [len(row) for row in first])
+        shared = self.learned.blending
         if held_back is None:
-            fitted = fit_components(rows, kinds, self.learned.pools, horizon, exact=exact)
-            usual = usual_blends(rows, known, fitted, self.learned)
+            fitted = fit_components(rows, kinds, dict(shared.pools), horizon, exact=exact)
+            usual = usual_blends(rows, known, fitted, shared)
             blends = [one.blend or its for one, its in zip(known, usual, strict=True)]
-            learned = self.learned._replace(early={})
+            shared = shared._replace(early=())
         else:
-            pools = self.learned.early or self.learned.pools
+            pools = dict(shared.early or shared.pools)
             fitted = fit_components(first, kinds, pools, horizon, exact=exact)
-            blends = judged_blends(rows, known, fitted, horizon, self.learned)
-            learned = self.learned
+            blends = judged_blends(rows, known, fitted, horizon, shared)
         made = {
             name: dataclasses.replace(nature, components=one, blend=blend)
             for (name, nature), one, blend in zip(natures.items(), fitted, blends, strict=True)
         }
         natures = MappingProxyType({**self.natures, **made})
-        return dataclasses.replace(self, natures=natures, learned=learned)
+        return dataclasses.replace(self, natures=natures).with_learned(blending=shared)
 
     def _with_effects(
         self, panel: Panel, held_back: Int[np.ndarray, " series"] | None = None
     ) -> dict[str, Nature]:
         """Return the properties of each series with what is known in advance of it."""
         natures = {name: self._nature(name) for name in panel.ids}
-        shared = Shared(self.responses, self.calendar)
-        return with_known_effects(panel, natures, self.covariates, shared, held_back)
+        return with_known_effects(panel, natures, self.covariates, self.learned.known, held_back)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        natures = {name: nature.to_json() for name, nature in self.natures.items()}
-        fields = {"name": self.name, "season": self.season, "natures": natures}
-        fields |= {"market": self.market, "common_seasons": self.common_seasons}
-        fields |= {"unit": self.unit, "alone": self.alone, "learned": self.learned.to_json()}
-        fields |= {"calendar": self.calendar}
-        fields |= {"volatility": self.volatility, "events": self.events}
-        fields |= {"usually_counts": self.usually_counts, "responses": self.responses}
-        if self.common_volatility is not None:
-            fields |= {"common_volatility": self.common_volatility._asdict()}
-        return fields | {"covariates": self.covariates.to_dict()}
+        bare = self.with_learned(blending=self.learned.blending._replace(early=()))
+        return msgspec.to_builtins(bare, enc_hook=_plain)
 
     @staticmethod
     def from_dict(fields: Mapping[str, Any], horizon: int) -> "Transform":
-        """Read what :meth:`to_dict` returned. Raises KeyError or TypeError for anything else.
+        """Read what :meth:`to_dict` returned. Raises ValueError for anything else.
 
         ``horizon``: the steps ahead that are forecast
         """
-        natures = {
-            str(name): Nature.from_json(nature, horizon)
-            for name, nature in dict(fields.get("natures", {})).items()
-        }
-        known = Scaling.from_dict(fields["covariates"]) if fields.get("covariates") else Scaling()
-        responses = ResponsePrior.from_json(fields.get("responses", NO_RESPONSES))
-        check_responses(responses, (one.responses for one in natures.values()), len(known.future))
-        return Transform(
-            str(fields["name"]), int(fields["season"]), MappingProxyType(natures),
-            known, names_in(fields.get("market"), "market"),
-            tuple(map(int, fields.get("common_seasons", ()))), float(fields.get("unit", 0.2)),
-            fields.get("alone"),
-            CalendarPrior.from_json(fields.get("calendar", NO_EFFECTS)),
-            checked_volatility(fields.get("volatility")),
-            checked_factors(fields.get("events", ()), known.future),
-            bool(fields.get("usually_counts", False)), responses,
-            Learned.from_json(fields["learned"], horizon),
-            common_volatility=CommonVolatility.from_json(fields.get("common_volatility")),
-        )  # fmt: skip
+        try:
+            made = msgspec.convert(fields, Transform, dec_hook=_array)
+            parts = (fields, Transform), (fields.get("learned", {}), Learned)
+            natures = [(one, Nature) for one in fields.get("natures", {}).values()]
+            for part, kind in (*parts, *natures):
+                if missing := [f.name for f in dataclasses.fields(kind) if f.name not in part]:
+                    raise ValueError(f"{missing[0]}: missing")
+            made._check(horizon)
+        except (msgspec.ValidationError, ValueError) as error:
+            raise ValueError(f"transform: {error}") from error
+        return made
 
-    def check_learned(self, horizon: int) -> None:
-        """Raise ValueError unless what was learned is sound for a horizon, and for the market."""
-        if (common := self.common_volatility) is not None:
-            if len(common.weights) != horizon:
-                rows = len(common.weights)
-                raise ValueError(f"common_volatility: {rows} rows for {horizon} steps")
-            if common.market not in ((), self.market):  # older models see no index
-                raise ValueError(f"common_volatility: market: expected {self.market}")
+    def _check(self, horizon: int) -> None:
+        """Raise ValueError unless all parts fit together, as they may not in a file."""
+        shared, columns, common = (
+            self.learned,
+            len(self.covariates.future),
+            (self.learned.common_volatility),
+        )
+        for what, sound in {
+            "covariates": self.covariates.fits(),
+            "calendar": shared.known.calendar.fits(),
+            "responses": shared.known.responses.fits(columns),
+            "events": len(shared.events) in (0, columns),
+            "blending": shared.blending.fits(horizon),
+            "common_volatility": common is None or common.fits(horizon, self.market),
+        }.items():
+            if not sound:
+                raise ValueError(f"{what}: its numbers do not fit those of the rest")
+        for name, nature in self.natures.items():
+            nature.check(name, horizon, columns)
 
     def feature_count(self, horizon: int) -> int:
         """Return the number of features of each step."""
@@ -362,7 +360,9 @@ class Transform:
 
     def usual_responses(self) -> tuple[float, ...]:
         """Return the mean effect of a change of each future covariate by 1, as a share."""
-        return self.responses.per_unit([nature.logarithmic for nature in self.natures.values()])
+        return self.learned.known.responses.per_unit(
+            [nature.logarithmic for nature in self.natures.values()]
+        )
 
     def rows_needed(self) -> int:
         """Return the rows that a fit needs for the season, beside those of the settings."""
@@ -370,7 +370,7 @@ class Transform:
 
     def rows_to_forecast(self, horizon: int) -> int:
         """Return the fewest rows of a series with a base and a scale for each step ahead."""
-        of_prices = 1 if self.volatility is not None else _FIRST_CHANGES
+        of_prices = 1 if self.learned.volatility is not None else _FIRST_CHANGES
         needed = {"combined": horizon, "seasonal": self.season, "log_return": of_prices}
         return needed.get(self.name, 0) + 1
 
@@ -440,10 +440,10 @@ class Transform:
         z = self._z(panel, y)
         change = z - shift(z, self.season)  # one-step, or one-season, change
         floor = 1e-8 if logarithmic else 1e-12 + 1e-8 * decayed_mean(z**2, 0.999)
-        widened, raw = 1.0, change
-        if self.events and panel.future is not None:
+        widened, raw, shared = 1.0, change, self.learned
+        if shared.events and panel.future is not None:
             own, widened = event_volatility(
-                self.events, panel.future, panel, histories.positions, horizon
+                shared.events, panel.future, panel, histories.positions, horizon
             )
             change = change / own  # a move on a marked day counts as the smaller move of other days
         features, scale = change_features(change, floor)
@@ -455,13 +455,13 @@ class Transform:
             features += market_features(
                 panel.market, panel.target, panel.times, histories.positions, scale
             )
-        scale = with_few_changes(scale, change, self.volatility)
+        scale = with_few_changes(scale, change, shared.volatility)
         if self.name == "last_value":
-            scale = walk_scale(change, usual_changes(z, self.logarithmic(panel.ids), self.unit))
+            scale = walk_scale(change, usual_changes(z, self.logarithmic(panel.ids), shared.unit))
         bases, scales = by_horizon(self.name, self.season, z, scale, horizon)
-        common = None
-        if self.common_volatility is not None:
-            common = self.common_volatility.log_scale(panel, histories, raw) - np.log(scales)
+        common, model = None, shared.common_volatility
+        if model is not None:
+            common = model.log_scale(panel, histories, raw) - np.log(scales)
         return Transformed(
             features=stacked(features),
             z=z,
@@ -473,7 +473,7 @@ class Transform:
             least=self._least(panel.ids),
             counted=self.counted(panel.ids),
             common=common,
-            opinions=() if self.common_volatility is None else self.common_volatility.opinions,
+            opinions=() if model is None else model.opinions,
         )
 
     def _apply_combined(self, panel: Panel, histories: Histories, horizon: int) -> "Transformed":
@@ -492,7 +492,7 @@ class Transform:
             rows.append(filled)
             there.append(steps_there)
         components = [nature.components for nature in natures]
-        usual = usual_blends(rows, natures, components, self.learned)
+        usual = usual_blends(rows, natures, components, self.learned.blending)
         blends = [nature.blend or its for nature, its in zip(natures, usual, strict=True)]
         for row, blend in enumerate(combine(rows, natures, components, blends, horizon)):
             own = self._of_nature(rows[row], natures[row], *blend)
@@ -520,7 +520,24 @@ class Transform:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return base, scale and features of a series: counts are mean and deviation."""
         if nature.counts:
-            base, scale = count_forecasts(z, base, self.learned.counts)
+            base, scale = count_forecasts(z, base, self.learned.blending.counts)
         elif nature.nonnegative or nature.logarithmic:
             base = np.maximum(base, 0.0)
         return base, scale, features_of(z, nature.seasons, base, scale)
+
+
+def _plain(value: Any) -> Any:
+    """Return plain values: of an array its shape, and base64 of little-endian float32."""
+    if isinstance(value, np.ndarray):
+        return [*value.shape, base64.b64encode(value.astype("<f4").tobytes()).decode()]
+    return value.item() if isinstance(value, np.generic) else {**value}
+
+
+def _array(kind: Any, value: Any) -> np.ndarray:
+    """Read an array that :func:`_plain` returned. Raises TypeError or ValueError otherwise."""
+    del kind
+    *shape, text = value
+    numbers = np.frombuffer(base64.b64decode(text, validate=True), "<f4").reshape(shape)
+    if not np.isfinite(numbers).all():
+        raise ValueError("expected finite numbers")
+    return numbers.astype(np.float32)

@@ -14,7 +14,7 @@ where effects learned from the earlier part of the panel made the errors of the 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
@@ -25,6 +25,7 @@ from forecaster.series.known.smoothing_errors import (
     Columns,
     Matrix,
     Row,
+    Smoothing,
     beside_start,
     deviation_of,
     filtered,
@@ -57,24 +58,15 @@ class CalendarPrior(NamedTuple):
     groups: tuple[str, ...] = ()
     mean: tuple[float, ...] = ()
     spread: tuple[float, ...] = ()
-    smoothing: int = 0
+    smoothing: Smoothing = 0
     rhythm: str = "D"
 
-    @staticmethod
-    def from_json(fields: Sequence[Any]) -> "CalendarPrior":
-        """Read what JSON made of the fields. Raises TypeError or ValueError for anything else."""
-        groups, mean, spread, smoothing, rhythm = fields
-        prior = CalendarPrior(
-            tuple(groups), tuple(map(float, mean)), tuple(map(float, spread)), smoothing, rhythm
-        )
-        columns: Mapping[str, int] = RHYTHMS[rhythm].sizes if rhythm in RHYTHMS else {}
-        known = set(prior.groups) <= set(columns) and len(set(prior.groups)) == len(prior.groups)
-        count = sum(columns[group] for group in prior.groups) if known else -1
-        sizes = len(prior.mean) == len(prior.spread) == count and rhythm in RHYTHMS
-        sizes = sizes and type(smoothing) is int and 0 <= smoothing < len(GRID)
-        if not (sizes and np.isfinite([*prior.mean, *prior.spread]).all()):
-            raise ValueError(f"transform: calendar: {list(fields)!r:.100}")
-        return prior
+    def fits(self) -> bool:
+        """Return whether there is an effect for each column, as there may not be in a file."""
+        columns: Mapping[str, int] = RHYTHMS[self.rhythm].sizes if self.rhythm in RHYTHMS else {}
+        known = set(self.groups) <= set(columns) and len({*self.groups}) == len(self.groups)
+        count = sum(columns[group] for group in self.groups) if known else -1
+        return len(self.mean) == len(self.spread) == count
 
 
 NO_EFFECTS = CalendarPrior()
@@ -293,15 +285,6 @@ def _one_step_errors(
     filled, there = _on_every_step(values, steps, season)
     error = filtered(filled[:, None] - filled[0], smoothing, season)
     return beside_start(error, smoothing, season)[:, 0], there
-
-
-def checked_effects(effects: Sequence[Any], rhythm: str) -> tuple[float, ...]:
-    """Return effects that a file holds. Raises TypeError or ValueError unless they are numbers."""
-    read = tuple(map(float, effects))
-    columns = RHYTHMS[rhythm].columns if rhythm in RHYTHMS else 0
-    if len(read) not in (0, columns) or not np.isfinite(read).all():
-        raise ValueError(f"effects: expected {columns} numbers or none; got {len(read)}")
-    return read
 
 
 def _prior(seen: Sequence[_Seen], groups: Sequence[str], rhythm: Rhythm) -> CalendarPrior:

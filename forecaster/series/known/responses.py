@@ -10,11 +10,12 @@ Responses are used where those learned from the earlier part of a panel made the
 part smaller, and either this or the mean responses themselves exceed what chance would do.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
+from msgspec import Meta
 
 from forecaster.linear_filter import linear_filter
 from forecaster.series.known.smoothing_errors import (
@@ -22,6 +23,7 @@ from forecaster.series.known.smoothing_errors import (
     Columns,
     Matrix,
     Row,
+    Smoothing,
     beside_start,
     deviation_of,
     filtered,
@@ -59,10 +61,10 @@ class ResponsePrior(NamedTuple):
     """
 
     mean: tuple[float, ...] = ()
-    spread: tuple[float, ...] = ()
-    deviation: tuple[float, ...] = ()
-    smoothing: int = 0
-    persistence: float = 0.0
+    spread: tuple[Annotated[float, Meta(ge=0)], ...] = ()
+    deviation: tuple[Annotated[float, Meta(gt=0)], ...] = ()
+    smoothing: Smoothing = 0
+    persistence: Annotated[float, Meta(ge=0, lt=1)] = 0.0
 
     def per_unit(self, logarithmic: Sequence[bool]) -> tuple[float, ...]:
         """Return the mean effect of a change of each column by 1, as a share of a series.
@@ -75,33 +77,14 @@ class ResponsePrior(NamedTuple):
             most = 2 * sum(logarithmic) > len(logarithmic)
             return tuple((np.expm1(shares) if most else shares).tolist())
 
-    @staticmethod
-    def from_json(fields: Sequence[Any]) -> "ResponsePrior":
-        """Read what JSON made of the fields. Raises TypeError or ValueError for anything else."""
-        *columns, smoothing, persistence = fields
-        mean, spread, deviation = (tuple(map(float, part)) for part in columns)
-        persistence = float(persistence)
-        sizes = len(mean) == len(spread) == len(deviation)
-        sizes = sizes and type(smoothing) is int and 0 <= smoothing < len(GRID)
-        numbers = np.array([*mean, *spread, *deviation], float)
-        sizes = sizes and 0 <= persistence < 1 and min((*spread, 0.0)) >= 0
-        if not (sizes and np.isfinite(numbers).all() and all(one > 0 for one in deviation)):
-            raise ValueError(f"transform: responses: {list(fields)!r:.100}")
-        return ResponsePrior(mean, spread, deviation, smoothing, persistence)
+    def fits(self, columns: int) -> bool:
+        """Return whether there is a response to each column or none, as may not be in a file."""
+        return len(self.mean) == len(self.spread) == len(self.deviation) and (
+            len(self.mean) in (0, columns)
+        )
 
 
 NO_RESPONSES = ResponsePrior()
-
-
-def check_responses(
-    prior: ResponsePrior, responses: Iterable[Sequence[float]], columns: int
-) -> None:
-    """Raise ValueError unless a panel and its series have one response for each column, or none."""
-    for own in (prior.mean, *responses):
-        if len(own) not in (0, columns) or not np.isfinite(own).all():
-            raise ValueError(
-                f"transform: responses: expected {columns} numbers or none; got {len(own)}"
-            )
 
 
 class History(NamedTuple):

@@ -6,10 +6,11 @@ Exponential Smoothing, chapter 9).
 """
 
 import functools
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 import numpy as np
 from jaxtyping import Float
+from msgspec import Meta
 
 from forecaster.linear_filter import linear_filter
 
@@ -19,6 +20,8 @@ Matrix: TypeAlias = Float[np.ndarray, "column column"]
 
 GRID = [(level, season) for level in (0.02, 0.1, 0.3, 0.6, 0.95) for season in (0.02, 0.1)]
 """Smoothing of level and season; up to a random walk, whose errors otherwise resemble seasons."""
+Smoothing: TypeAlias = Annotated[int, Meta(ge=0, lt=len(GRID))]
+"""The number of an exponential smoothing in the grid."""
 _STICKY = 5.0  # largest root mean square of errors, in their unit
 
 

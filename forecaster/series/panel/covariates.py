@@ -9,11 +9,12 @@ import dataclasses
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Shaped
+from msgspec import Meta
 
 from forecaster.errors import DataError, ForecasterWarning, listed, printable
 from forecaster.series.calendar.numbered import dates_of_numbers
@@ -31,6 +32,7 @@ _MOST_COLUMNS = 500  # a network has some weights for each at each step ahead
 _WIDEST = 1e6  # deviations of a constant number from its mean, or float32 would overflow
 _LARGEST = 1e150  # largest number; its square does not overflow
 
+MeanAndDeviation: TypeAlias = tuple[float, Annotated[float, Meta(gt=0)]]
 Rows = tuple[Shaped[np.ndarray, " row"], Float[np.ndarray, "row column"]]
 
 
@@ -247,11 +249,11 @@ class Scaling:
     """
 
     future: tuple[str, ...] = ()
-    scales: Mapping[str, Sequence[tuple[float, float]]] = dataclasses.field(
-        default_factory=lambda: MappingProxyType(dict[str, Sequence[tuple[float, float]]]())
+    scales: Mapping[str, tuple[MeanAndDeviation, ...]] = dataclasses.field(
+        default_factory=lambda: MappingProxyType(dict[str, tuple[MeanAndDeviation, ...]]())
     )
-    numbers: Mapping[str, tuple[float, float]] = dataclasses.field(
-        default_factory=lambda: MappingProxyType(dict[str, tuple[float, float]]())
+    numbers: Mapping[str, MeanAndDeviation] = dataclasses.field(
+        default_factory=lambda: MappingProxyType(dict[str, MeanAndDeviation]())
     )
     words: Mapping[str, tuple[str, ...]] = dataclasses.field(
         default_factory=lambda: MappingProxyType(dict[str, tuple[str, ...]]())
@@ -364,33 +366,9 @@ class Scaling:
             out += [float(_word(value(column)) == kind) for kind in kinds]
         return np.array(out)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return {
-            "future": list(self.future),
-            "scales": {name: [list(pair) for pair in pairs] for name, pairs in self.scales.items()},
-            "numbers": {name: list(pair) for name, pair in self.numbers.items()},
-            "words": {name: list(kinds) for name, kinds in self.words.items()},
-        }
-
-    @staticmethod
-    def from_dict(fields: Mapping[str, Any]) -> "Scaling":
-        """Read what :meth:`to_dict` returned. Raises KeyError, TypeError or ValueError."""
-        future = tuple(_text(name) for name in fields["future"])
-        scales = {
-            _text(name): tuple(_pair(pair) for pair in pairs)
-            for name, pairs in dict(fields["scales"]).items()
-        }
-        if wrong := [name for name, pairs in scales.items() if len(pairs) != len(future)]:
-            raise ValueError(f"covariates: {wrong[0]!r}: expected {len(future)} scales")
-        numbers = {_text(name): _pair(pair) for name, pair in dict(fields["numbers"]).items()}
-        words = {
-            _text(name): tuple(_text(kind) for kind in kinds)
-            for name, kinds in dict(fields["words"]).items()
-        }
-        return Scaling(
-            future, MappingProxyType(scales), MappingProxyType(numbers), MappingProxyType(words)
-        )
+    def fits(self) -> bool:
+        """Return whether each series has a scale of each column, as it may not in a file."""
+        return all(len(pairs) == len(self.future) for pairs in self.scales.values())
 
 
 def missing_ahead(
@@ -532,22 +510,3 @@ def _word(value: object) -> str:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return str(value).strip()
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"covariates: expected text; got {value!r}")
-    return value
-
-
-def _pair(value: Sequence[object]) -> tuple[float, float]:
-    centre, scale = (_number(number) for number in value)
-    if not (np.isfinite(centre) and 0 < scale < np.inf):
-        raise ValueError(f"covariates: not a mean and a deviation: {value!r}")
-    return centre, scale
-
-
-def _number(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"covariates: expected a number; got {value!r}")
-    return float(value)

@@ -9,10 +9,11 @@ weights.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from jaxtyping import Float
+from msgspec import Meta
 
 from forecaster.series.causal import Rows
 from forecaster.series.panel.auxiliary import CommonWeights
@@ -33,7 +34,8 @@ _FAR = 5.0  # deviations that a term is clipped to
 _LARGEST, _LARGEST_WEIGHT = 1e3, 10.0  # largest numbers in a file
 
 
-OpinionWeights: TypeAlias = tuple[tuple[float, float, float], ...]
+Weight: TypeAlias = Annotated[float, Meta(ge=-_LARGEST_WEIGHT, le=_LARGEST_WEIGHT)]
+OpinionWeights: TypeAlias = tuple[tuple[Weight, Weight, Weight], ...]
 """For each step ahead a constant, the weight of a series' networks, and that of the model."""
 
 
@@ -50,9 +52,9 @@ class CommonVolatility(NamedTuple):
     """
 
     peers: tuple[str, ...]
-    centre: tuple[float, ...]
-    spread: tuple[float, ...]
-    weights: tuple[tuple[float, ...], ...]
+    centre: tuple[Annotated[float, Meta(ge=-_LARGEST, le=_LARGEST)], ...]
+    spread: tuple[Annotated[float, Meta(gt=0, le=_LARGEST)], ...]
+    weights: tuple[tuple[Weight, ...], ...]
     opinions: OpinionWeights = ()
     until: str = ""
     frequency: str = ""
@@ -98,52 +100,22 @@ class CommonVolatility(NamedTuple):
         )
         return self._replace(peers=peers, market=market)
 
-    @staticmethod
-    def from_json(fields: Mapping[str, Any] | None) -> "CommonVolatility | None":
-        """Read what ``_asdict`` returned. Raises TypeError, ValueError or KeyError otherwise."""
-        if fields is None:
-            return None
-        peers, market = names_in(fields["peers"], "peers"), names_in(fields.get("market"), "market")
-        if len(set(peers)) < max(FEWEST_PEERS, len(peers)) and (peers or not market):
-            raise ValueError(f"common_volatility: peers: expected {FEWEST_PEERS} different names")
-        steps = len(fields["weights"])
-        count = len(OWN_TERMS) + len(STATE_TERMS) + len(INDEX_TERMS) * len(market)
-        centre, spread = _numbers([fields["centre"], fields["spread"]], (2, count), _LARGEST)
-        weights = _numbers(fields["weights"], (steps, count + 1), _LARGEST_WEIGHT)
-        opinions = _numbers(fields["opinions"], (steps, 3), _LARGEST_WEIGHT)
-        if not steps or min(spread) <= 0:
-            raise ValueError("common_volatility: expected a step ahead, and deviations above zero")
-        until, frequency = fields.get("until", ""), fields.get("frequency", "")
-        if not isinstance(until, str) or not isinstance(frequency, str):
-            raise TypeError("common_volatility: until, frequency: expected text")
-        _as_time(until)  # raises ValueError for what is no time
-        return CommonVolatility(
-            peers, centre, spread, weights, tuple((o, n, c) for o, n, c in opinions), until,
-            frequency, market,
-        )  # fmt: skip
+    def fits(self, horizon: int, market: Sequence[str]) -> bool:
+        """Return whether sizes fit together, as they may not in a file.
 
-
-def names_in(value: object, what: str) -> tuple[str, ...]:
-    """Return the names in a file: none, one, or a list. Raises TypeError for anything else."""
-    several = isinstance(value, list | tuple)
-    names = list(cast(Sequence[object], value)) if several else [value] if value is not None else []
-    if not all(isinstance(name, str) for name in names):
-        raise TypeError(f"{what}: expected names; got {value!r:.50}")
-    return tuple(map(str, names))
-
-
-def _numbers(
-    rows: Sequence[Sequence[object]], shape: tuple[int, int], largest: float
-) -> tuple[tuple[float, ...], ...]:
-    """Return the rows of a file as numbers. Raises TypeError or ValueError for anything else."""
-    if not all(type(one) in (int, float) for row in rows for one in row):
-        raise TypeError("common_volatility: expected numbers")
-    made = tuple(tuple(map(float, cast(Sequence[float], row))) for row in rows)
-    if [len(row) for row in made] != [shape[1]] * shape[0]:
-        raise ValueError(f"common_volatility: expected {shape[0]} rows of {shape[1]} numbers")
-    if not all(abs(one) <= largest for row in made for one in row):
-        raise ValueError(f"common_volatility: expected numbers up to {largest:g}")
-    return made
+        ``market``: the indices that networks see
+        """
+        peers = len({*self.peers})
+        enough = peers == len(self.peers) and (peers >= FEWEST_PEERS or (not peers and self.market))
+        terms = len(OWN_TERMS) + len(STATE_TERMS) + len(INDEX_TERMS) * len(self.market)
+        _as_time(self.until)  # raises ValueError for what is no time
+        return (
+            bool(enough)
+            and self.market in ((), tuple(market))  # older models see no index
+            and len(self.centre) == len(self.spread) == terms
+            and [len(row) for row in self.weights] == [terms + 1] * horizon
+            and len(self.opinions) == horizon
+        )
 
 
 def _as_time(text: str) -> np.int64 | np.datetime64:

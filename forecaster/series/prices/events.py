@@ -7,10 +7,11 @@ raise for weeks. The widths of forecasts for marked days are multiplied by it.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
+from msgspec import Meta
 
 from forecaster.series.calendar.ahead import times_after_rows
 from forecaster.series.causal import Rows, change_features, shift
@@ -25,6 +26,7 @@ _SMALLEST, _LARGEST = 0.2, 20.0  # factors
 _PASSES = 3  # rounds of estimation: volatility and factors depend on each other
 _FLOOR = 1e-8  # added to each variance
 
+Factor: TypeAlias = Annotated[float, Meta(ge=_SMALLEST, le=_LARGEST)]
 Columns = Sequence[int] | Int[np.ndarray, " column"]
 
 
@@ -79,20 +81,6 @@ def event_volatility(
         ahead[row, there] = _product(marks, known[columns])
     steps = np.arange(1, horizon + 1)
     return own, np.sqrt(np.cumsum(ahead**2, axis=-1) / steps)
-
-
-def checked_factors(factors: Sequence[Any], columns: Sequence[str]) -> tuple[float, ...]:
-    """Return the factors that a file holds: one for each column, or none.
-
-    Raises TypeError or ValueError for anything else.
-    """
-    if any(isinstance(factor, bool) or not isinstance(factor, int | float) for factor in factors):
-        raise TypeError(f"transform: events: expected numbers; got {list(factors)!r:.80}")
-    read = tuple(map(float, factors))
-    fits = all(_SMALLEST <= factor <= _LARGEST for factor in read)
-    if len(read) not in (0, len(columns)) or not fits:
-        raise ValueError(f"transform: events: expected {len(columns)} factors or none; got {read}")
-    return read
 
 
 def _estimated(

@@ -8,7 +8,6 @@ from forecaster.series.panel.panel import Panel
 from forecaster.series.prices.anniversaries import active_days
 
 _ALONE = 10  # number of changes from which on a series' own volatility stands alone
-_LARGEST = 1e3  # largest volatility that a file may hold
 _USUAL = 10.0  # weight of a panel's volatility before any change is known, in changes
 
 
@@ -38,15 +37,6 @@ def with_few_changes(scale: Rows, change: Rows, usual: float | None) -> Rows:
     with np.errstate(divide="ignore", invalid="ignore"):
         shrunk = np.sqrt((known * own + weight * usual**2) / (known + weight))
     return np.where(known < _ALONE, shrunk, scale)
-
-
-def checked_volatility(value: object) -> float | None:
-    """Return the volatility that a file holds. Raises ValueError unless it is a number or None."""
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < _LARGEST:
-        raise ValueError(f"transform: volatility: expected a number above 0; got {value!r:.50}")
-    return float(value)
 
 
 def price_feature_count(horizon: int) -> int:

@@ -9,14 +9,14 @@ import dataclasses
 import datetime
 import json
 import reprlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
 
-from forecaster.config import MOST_SEASON, MOST_SEASONS, Config
+from forecaster.config import Config
 from forecaster.errors import DamagedModel
 from forecaster.files import as_bytes, parse_json
 from forecaster.forecasting import FORECAST_BY, Rung, Widths, plain_shapes
@@ -272,25 +272,9 @@ def _transform(fields: dict[str, Any], config: Config, frequency: Frequency) -> 
     if transform.name == "seasonal":
         given = config.season
         season = given[0] if isinstance(given, tuple) else given or default_season(frequency)
-    for nature in transform.natures.values():
-        _check_seasons(nature.seasons, "transform: natures: seasons")
-    _check_seasons(transform.common_seasons, "transform: common_seasons")
-    _check_seasons([transform.season], "transform: season")
-    transform.check_learned(config.horizon)
-    if not 0 <= transform.unit < 1e6:
-        raise ValueError(f"transform: unit: expected a number of 0 or more; got {transform.unit}")
     if transform.season != season:
         raise ValueError(f"transform: a season of {transform.season} steps is not of this model")
     return transform
-
-
-def _check_seasons(seasons: Sequence[int], what: str) -> None:
-    """Raise ValueError for more seasons, or longer ones, than a series can have."""
-    if len(seasons) > MOST_SEASONS:
-        raise ValueError(f"{what}: expected {MOST_SEASONS} at most; got {len(seasons)}")
-    for steps in seasons:
-        if not 1 <= steps <= MOST_SEASON:
-            raise ValueError(f"{what}: expected 1 to {MOST_SEASON}; got {reprlib.repr(steps)}")
 
 
 def _check_spacing(transform: Transform, spacing: Mapping[str, float]) -> None:

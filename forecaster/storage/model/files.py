@@ -34,7 +34,7 @@ from forecaster.storage.model.widths import widths_to_json
 if TYPE_CHECKING:  # the facts of a run are read without JAX
     from forecaster.forecasting import Model, OwnNetwork
 
-SCHEMA = 8  # 7 had mixtures, 6 other components, 4 other terms of the volatility
+SCHEMA = 9  # 8 had another order, 7 mixtures, 6 other components, 4 other terms of the volatility
 ARRAYS, REST = "model.safetensors", "model.json"
 
 

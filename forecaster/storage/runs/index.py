@@ -27,7 +27,7 @@ from forecaster.storage.model.files import write_rest
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SCHEMA = 9  # 5, 7 and 8 had the models of earlier versions
+SCHEMA = 10  # 5 and 7 to 9 had the models of earlier versions
 SHARDS = "shards"
 _INDEX = "index.parquet"
 _SAME = ("config", "channels", "target", "frequency", "transform")  # of all shards

@@ -1,0 +1,143 @@
+"""A transform comes back from JSON, and one of a damaged file is refused."""
+
+import copy
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from forecaster.series.combination.counts import CountPrior
+from forecaster.series.combination.learning import learn
+from forecaster.series.features.known_effects import Shared
+from forecaster.series.features.transforms import Learned, Transform
+from forecaster.series.known.effects import CalendarPrior
+from forecaster.series.known.responses import ResponsePrior
+from forecaster.series.panel.covariates import Scaling
+from forecaster.series.prices.common_volatility import CommonVolatility
+from forecaster.series.prices.volatility_terms import OWN_TERMS, STATE_TERMS
+from tests.series.test_learning import HORIZON, NATURES, ROWS, all_of
+
+TERMS = len(OWN_TERMS) + len(STATE_TERMS)
+NAMES = ("a", "b", "c", "d", "e", "f")
+
+
+def made() -> Transform:
+    """Return a transform that has learned of everything."""
+    blending = learn(ROWS, NATURES, HORIZON, None)
+    fitted, blends = all_of(ROWS, NATURES, blending)
+    parts = zip(NAMES, NATURES, fitted, blends, strict=True)
+    natures = {
+        name: dataclasses.replace(nature, components=one, blend=blend, responses=(0.5,))
+        for name, nature, one, blend in parts
+    }
+    known = Shared(
+        ResponsePrior((0.1,), (0.2,), (1.0,), 1),
+        CalendarPrior(("trading days",), (0.1,) * 7, (0.0,) * 7, 0, "M"),
+    )
+    common = CommonVolatility(
+        tuple(f"S{n}" for n in range(20)), (0.0,) * TERMS, (1.0,) * TERMS,
+        ((0.1,) * (TERMS + 1),) * HORIZON, ((0.0, 0.5, 0.5),) * HORIZON, "2024-01-31", "B",
+    )  # fmt: skip
+    blending = blending._replace(early=(), counts=CountPrior(mean=0.3))
+    learned = Learned(
+        (12,), usually_counts=True, unit=0.1, known=known, blending=blending, volatility=0.02,
+        events=(2.0,), common_volatility=common,
+    )  # fmt: skip
+    scaling = Scaling(("open",), dict.fromkeys(NAMES, ((0.0, 1.0),)), {}, {"kind": ("x", "y")})
+    return Transform("combined", natures=natures, covariates=scaling, learned=learned)
+
+
+SOUND = made()
+STORED = json.loads(json.dumps(SOUND.to_dict()))
+
+
+def test_all_comes_back():
+    assert Transform.from_dict(STORED, HORIZON) == SOUND
+
+
+@pytest.mark.parametrize("horizon", [HORIZON - 1, HORIZON + 1])
+def test_what_was_learned_for_another_horizon_is_refused(horizon):
+    with pytest.raises(ValueError, match="do not fit"):
+        Transform.from_dict(STORED, horizon)
+
+
+NATURE, SHARED = ("natures", "a"), ("learned", "known")
+PARTS, VOLATILITY = (*NATURE, "components"), ("learned", "common_volatility")
+COUNTS, POOL = ("learned", "blending", 2), ("learned", "blending", 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("path", "values"),
+    [
+        (("name",), ["x", 5, None]), (("season",), [0, 1.5, 10**9, "1"]),
+        (("market",), ["abc", [5]]), (("alone",), ["moon"]),
+        (("covariates", "scales", "a"), [[], [[0, 0]], [["x", 1]], [[0, 1], [0, 1]]]),
+        ((*NATURE, "seasons"), [[0], [1.5], [10**9], list(range(1, 60)), "7"]),
+        ((*NATURE, "unit"), [0.0, -2.0, 3.0, "1"]), ((*NATURE, "rhythm"), ["Y", 5]),
+        ((*NATURE, "effects"), [[0.1]]), ((*NATURE, "responses"), [[0.1, 0.2], ["x"]]),
+        ((*NATURE, "blend"), [[[0.5], 1.0, 0.5], 3]), ((*NATURE, "blend", 0, 0), [-0.5, 1e13, "x"]),
+        ((*NATURE, "blend", 1), [-1.0, None]), ((*NATURE, "blend", 2), [1.5]),
+        ((*PARTS, 0), [[[["none", 1, False], [0.1, 0.2], 1.0]], [[["none", 99, False], [0.1], 1.0]],
+                       [[["other", 1, False], [0.1], 1.0]]]),
+        ((*PARTS, 1), [[0.5, 0.5, 1.0, [1.0] * 1000, False], [0.5, 0.5]]),
+        ((*PARTS, 2), [["none", 1, [0.5, 0.5], [1.0] * 100], ["other", 1, [0.5] * 2, [1.0] * 2]]),
+        ((*PARTS, 3), [None, 3, ["x", ""], [1.0, [4, 2, "AAAA"]], [1.0, "AAAA"]]),
+        ((*PARTS, 3, 0), [0.0, -1.0, "x"]), ((*PARTS, 3, 1, 2), ["?", 3, "AADAfwAAwH8="]),
+        ((*PARTS, 4), [-1, 1.5, True, 10**30]), ((*PARTS, 5, 0), [["moon"], ["linear"] * 2, []]),
+        ((*PARTS, 5, 1), [[0], [12, 24], [1.5]]), ((*PARTS, 5, 2), [1, None]),
+        (("learned", "common_seasons"), [[7] * 100_000, [0]]),
+        (("learned", "unit"), [-1.0, 1e7, "x"]),
+        (("learned", "volatility"), ["x", -1, 0, 1e9, True]),
+        (("learned", "events"), [[2.0, 2.0], [0.1], [21.0], ["x"]]),
+        ((*SHARED, 0, 0), [[], [0.1, 0.2], ["x"]]), ((*SHARED, 0, 1), [[-0.1]]),
+        ((*SHARED, 0, 2), [[0.0]]), ((*SHARED, 0, 3), [99, -1]), ((*SHARED, 0, 4), [1.5]),
+        ((*SHARED, 1, 0), [["moon"], ["trading days"] * 2, []]), ((*SHARED, 1, 2), [[0.0]]),
+        ((*SHARED, 1, 3), [99]), ((*SHARED, 1, 4), ["Y", "D", 7]),
+        ((*COUNTS, 0), ["0.1", 0.0]), ((*COUNTS, 1), [True, 2]), ((*COUNTS, 2), [-1.0, 1e9]),
+        ((*COUNTS, 3), [6.0]), ((*COUNTS, 4), [0.9, 1e300]), ((*COUNTS, 5), [0.0, 51.0]),
+        ((*COUNTS, 6), [2.0]), ((*POOL, 0), [[[12], 1], [[4, 12], False]]),
+        ((*POOL, 1, 0, 3), ["AAAA"]), (("learned", "blending", 1, 0, 1, 0), [[1.0]]),
+        ((*VOLATILITY, 0), [[1, 2], "abcdefghijkl", ["S00"] * 20, []]),
+        ((*VOLATILITY, 1), [[0.0], ["0"] * TERMS]), ((*VOLATILITY, 2), [[0.0] * TERMS]),
+        ((*VOLATILITY, 3), [[], [[1.0] * TERMS], [[11.0] * (TERMS + 1)] * HORIZON, 5]),
+        ((*VOLATILITY, 4), [[], [[0.0, 0.5, 0.5]], [[0.0, 0.5]] * HORIZON, 5]),
+        ((*VOLATILITY, 5), [5, "some day"]), ((*VOLATILITY, 6), [5]), ((*VOLATILITY, 7), [["VIX"]]),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_damaged_one_is_refused(path, values):
+    for value in values:
+        fields = copy.deepcopy(STORED)
+        holder = fields
+        for name in path[:-1]:
+            holder = holder[name]
+        assert holder[path[-1]] != value
+        holder[path[-1]] = value
+        with pytest.raises(ValueError, match="transform: "):
+            Transform.from_dict(fields, HORIZON)
+
+
+EACH = [("learned", one) for one in STORED["learned"]]
+EACH += [("natures", "b", one) for one in STORED["natures"]["b"]]
+
+
+@pytest.mark.parametrize("path", [*((one,) for one in STORED), *EACH])
+def test_what_is_missing_is_named(path):
+    fields = copy.deepcopy(STORED)
+    *above, last = path
+    holder = fields
+    for name in above:
+        holder = holder[name]
+    del holder[last]
+    with pytest.raises(ValueError, match=f"transform: .*{last}"):
+        Transform.from_dict(fields, HORIZON)
+
+
+def test_arrays_keep_their_bits():
+    read = Transform.from_dict(STORED, HORIZON)
+    for (_, one), (_, other) in zip(
+        read.learned.blending.pools, SOUND.learned.blending.pools, strict=True
+    ):
+        assert one.gram.dtype == np.float32
+        np.testing.assert_array_equal(one.gram, other.gram)
