@@ -24,9 +24,8 @@ from jaxtyping import Float, Int
 from forecaster.classical.ces_search import (
     LEARNED_FROM,
     Problem,
-    exact_search,
     grid_of,
-    rough_search,
+    search,
 )
 from forecaster.classical.ces_states import (
     CesForm,
@@ -66,14 +65,13 @@ class Ces(NamedTuple):
         return (len(self.parameters), len(self.initial)) == sizes
 
 
-def fit_ces(rows: Sequence[Row], season: int, *, exact: bool = True) -> list[Ces | None]:
+def fit_ces(rows: Sequence[Row], season: int) -> list[Ces | None]:
     """Return the model of each series, of the form with the least corrected Akaike criterion.
 
     None where a series has fewer than five values.
 
     - ``rows``: the values of each series, without gaps
     - ``season``: steps in a season; 1 for none
-    - ``exact``: whether to look for the greatest likelihood, or only near the best point of a grid
     """
     fitted: list[Ces | None] = [None] * len(rows)
     least = np.full(len(rows), np.inf)
@@ -82,7 +80,7 @@ def fit_ces(rows: Sequence[Row], season: int, *, exact: bool = True) -> list[Ces
         enough = [where for where, row in enumerate(rows) if len(row) >= form.fewest]
         begin = [partial[where] for where in enough] if form.kind == "full" else None
         some = [rows[where] for where in enough]
-        for where, model, criterion in _fitted(form, some, begin, exact=exact):
+        for where, model, criterion in _fitted(form, some, begin):
             position = enough[where]
             if form.kind == "partial":
                 partial[position] = model.parameters
@@ -100,8 +98,6 @@ def _fitted(
     form: CesForm,
     rows: Sequence[Row],
     partial: Sequence[tuple[float, ...]] | None = None,
-    *,
-    exact: bool = True,
 ) -> Iterator[tuple[int, Ces, float]]:
     """Yield the position of each series, its best model of a form, and its criterion.
 
@@ -109,7 +105,6 @@ def _fitted(
     """
     scales = [_scale(row) for row in rows]
     scaled = [row / scale for row, scale in zip(rows, scales, strict=True)]
-    search = exact_search if exact else rough_search
     for piece in pieces([row[-LEARNED_FROM:] for row in scaled], _SERIES):
         guess = guesses(form, [scaled[where][-LEARNED_FROM:] for where in piece.where])
         whole = np.array([len(scaled[where]) for where in piece.where])
@@ -117,7 +112,7 @@ def _fitted(
         best = search(Problem(form, piece, whole, guess), grid_of(form, begin))
         criteria = _criterion(form, best.squares, piece.lengths)
         all_rows = [scaled[where] for where in piece.where]
-        initial = initial_of(form, all_rows, best.parameters, best.onwards)
+        initial = initial_of(form, all_rows, best.parameters)
         for number, where in enumerate(piece.where):
             found, begin = best.parameters[number].tolist(), initial[:, number] * scales[where]
             model = Ces(form.kind, form.season, tuple(found), tuple(begin.tolist()))

@@ -1,14 +1,12 @@
 """The search for the parameters of complex exponential smoothing, of all series at once.
 
-The rough search tries a grid, and then ever closer points around the best one. The exact search
-starts from the result of the rough one and from several points of the grid, and improves each by
-the method of Levenberg and Marquardt. It tries each point of the grid with initial states back-cast
-in both ways.
+A grid is tried, and then ever closer points around the best one. Greatest likelihoods, which take
+longer to find, forecast no better.
 """
 
 import itertools
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -19,11 +17,11 @@ from forecaster.classical.ces_states import (
     Parameters,
     PerModel,
     Piece,
-    errors_of,
     is_stable,
     squares_of,
 )
-from forecaster.classical.least_squares import ByParameter, least_squares
+
+ByParameter: TypeAlias = Float[np.ndarray, "series parameter"]
 
 LEARNED_FROM = 256
 """Parameters are searched for on a series' latest values, at most this many."""
@@ -41,22 +39,13 @@ _ROUNDS, _FULL_ROUNDS = 12, 6  # rounds of that search
 _STEEPEST = 10.0  # largest ratio of squares beside the best point to squares at it, in that search
 _FARTHEST = 4.0  # largest step downhill, in units of the present steps
 _LEAST = 1e-30  # smallest square, in squares of a series' mean absolute value
-_STARTS = 3  # starts of the exact search, beside the result of the rough one
-_CLOSE = (0.2, 0.1, 0.15, 0.03)  # of points closer than this, by parameter, only one is a start
-_EXACT_ROUNDS = 15
-_LARGEST = 1e100  # larger errors count as this
 
 
 class Found(NamedTuple):
-    """The parameters of each series.
-
-    - ``squares``: the sum of its squared errors
-    - ``onwards``: whether its initial state is back-cast *onwards*, see :mod:`.ces_states`
-    """
+    """The parameters of each series, and the sum of its squared errors."""
 
     parameters: ByParameter
     squares: Float[np.ndarray, " series"]
-    onwards: Bool[np.ndarray, " series"]
 
 
 class Problem(NamedTuple):
@@ -71,103 +60,28 @@ class Problem(NamedTuple):
     whole: Int[np.ndarray, " series"]
     guess: Float[np.ndarray, "state series"]
 
-    def of(self, rows: Int[np.ndarray, " some"]) -> "Problem":
-        """Return the problem for the series in ``rows``, which ascend and may repeat."""
-        return Problem(self.form, self.piece.of(rows), self.whole[rows], self.guess[:, rows])
-
     def stable(self, parameters: Parameters) -> Bool[np.ndarray, "series model"]:
         """Return whether parameters are stable over the whole length of each series."""
         return is_stable(self.form, parameters, self.whole)
 
-    def squares(
-        self,
-        parameters: Parameters,
-        *,
-        onwards: Bool[np.ndarray, " series"] | None = None,
-    ) -> PerModel:
+    def squares(self, parameters: Parameters) -> PerModel:
         """Return the sums of squared errors; infinite where parameters are not stable."""
-        stable = self.stable(parameters)
-        return squares_of(self.form, self.piece, parameters, stable, self.guess, onwards=onwards)
+        return squares_of(self.form, self.piece, parameters, self.stable(parameters), self.guess)
 
 
-def rough_search(problem: Problem, grid: Parameters) -> Found:
+def search(problem: Problem, grid: Parameters) -> Found:
     """Return the stable parameters with the least squared errors found near the best of a grid.
 
     ``grid``: one for all series, or one for each
     """
-    grid, stable = _for_each(problem, grid)
-    return _rough(problem, grid, _on_grid(problem, grid, stable))
-
-
-def _rough(problem: Problem, grid: Parameters, squares: PerModel) -> Found:
     form = problem.form
+    grid, stable = _for_each(problem, grid)
+    squares = squares_of(form, problem.piece, grid, stable, problem.guess)
     parameters, best = grid[np.arange(len(grid)), squares.argmin(1)], squares.min(1)
     steps, rounds = _STEPS[: form.parameters], _ROUNDS
     if form.kind == "full":
         steps, rounds = _FULL_STEPS, _FULL_ROUNDS
-    parameters, best = _closer(problem, parameters, best, steps, rounds)
-    return Found(parameters, best, np.zeros(len(best), bool))
-
-
-def exact_search(problem: Problem, grid: Parameters) -> Found:
-    """Return stable parameters with squared errors no larger than those of the rough search.
-
-    Initial states are back-cast in the way that leaves the smaller errors. ``grid``: as for the
-    rough search
-    """
-    grid, stable = _for_each(problem, grid)
-    ways = np.zeros(len(grid), bool), np.ones(len(grid), bool)
-    squares = [_on_grid(problem, grid, stable, onwards=way) for way in ways]
-    best = _rough(problem, grid, squares[0])
-    starts, onwards = _apart(grid, np.stack(squares, axis=1))
-    starts = np.concatenate([best.parameters[:, None], starts], axis=1)
-    onwards = np.concatenate([best.onwards[:, None], onwards], axis=1)
-    rows = np.arange(len(grid)).repeat(starts.shape[1])
-    many = problem.of(rows)
-    found = _refined(many, starts.reshape(len(rows), -1), onwards.ravel())
-    left = many.squares(found[:, None], onwards=onwards.ravel()).reshape(starts.shape[:2])
-    each, least = np.arange(len(grid)), left.argmin(1)
-    return Found(found.reshape(starts.shape)[each, least], left.min(1), onwards[each, least])
-
-
-def _apart(
-    grid: Parameters, squares: Float[np.ndarray, "series way model"]
-) -> tuple[Parameters, Bool[np.ndarray, "series model"]]:
-    """Return the best points of a grid that are not close to each other, and their ways.
-
-    The very best points lie side by side, and lead to the same minimum.
-    """
-    each, left, chosen, ways = np.arange(len(grid)), squares.copy(), [], []
-    for _ in range(_STARTS):
-        way, point = np.divmod(left.reshape(len(grid), -1).argmin(1), grid.shape[1])
-        chosen.append(grid[each, point])
-        ways.append(way.astype(bool))
-        close = (np.abs(grid - chosen[-1][:, None]) < _CLOSE[: grid.shape[2]]).all(2)
-        left = np.where(close[:, None], np.inf, left)
-    return np.stack(chosen, axis=1), np.stack(ways, axis=1)
-
-
-def _refined(
-    problem: Problem, starts: ByParameter, onwards: Bool[np.ndarray, " series"]
-) -> ByParameter:
-    """Return what Levenberg's and Marquardt's method finds from one start of each series."""
-    form = problem.form
-
-    def errors(rows: Int[np.ndarray, " some"], tried: ByParameter) -> np.ndarray:
-        some = problem.of(rows)
-        # The bits of sums over time depend on the size, which must not be that of other series.
-        out = np.zeros((len(rows), LEARNED_FROM))
-        # Unstable parameters, which are tried and then refused, may let errors overflow.
-        with np.errstate(over="ignore", invalid="ignore"):
-            made = errors_of(form, some.piece, tried, some.guess, onwards=onwards[rows]).T
-        out[:, : made.shape[1]] = np.clip(np.nan_to_num(made, nan=_LARGEST), -_LARGEST, _LARGEST)
-        return out
-
-    def allowed(rows: Int[np.ndarray, " some"], tried: ByParameter) -> np.ndarray:
-        return is_stable(form, tried[:, None], problem.whole[rows])[:, 0]
-
-    bounds = np.array([LOWEST, HIGHEST]).T[: form.parameters]
-    return least_squares(errors, starts, bounds, _EXACT_ROUNDS, allowed=allowed)
+    return Found(*_closer(problem, parameters, best, steps, rounds))
 
 
 def _for_each(
@@ -179,16 +93,6 @@ def _for_each(
     lengths, which = np.unique(problem.whole, return_inverse=True)
     stable = is_stable(problem.form, grid.repeat(len(lengths), axis=0), lengths)[which]
     return grid.repeat(len(which), axis=0), stable
-
-
-def _on_grid(
-    problem: Problem,
-    grid: Parameters,
-    stable: Bool[np.ndarray, "series model"],
-    *,
-    onwards: Bool[np.ndarray, " series"] | None = None,
-) -> PerModel:
-    return squares_of(problem.form, problem.piece, grid, stable, problem.guess, onwards=onwards)
 
 
 def _closer(

@@ -4,10 +4,8 @@ The equations are those of :mod:`forecaster.classical.ces`. Every operation is o
 so the bits of a series do not depend on those beside it.
 
 An initial state is back-cast: values are filtered forwards from a guess, backwards from where that
-ends, and forwards again. There are two ways to turn round at the last value. At that point, the
-state forecasts the step after the last value. Either it is used as it is, as though it forecast the
-last value; or it first moves one more step (*onwards*), as in the library statsforecast 2.1.
-Neither way has smaller errors in general.
+ends, and forwards again. At the last value, the
+state forecasts the step after it, and is used as though it forecast the last value.
 """
 
 from collections.abc import Iterator, Sequence
@@ -102,13 +100,6 @@ class Piece(NamedTuple):
     lengths: Int[np.ndarray, " series"]
     active: list[int]
 
-    def of(self, rows: Int[np.ndarray, " some"]) -> "Piece":
-        """Return the series in ``rows``, which ascend and may repeat."""
-        lengths = self.lengths[rows]
-        longest = int(lengths.max(initial=0))
-        active = (lengths > np.arange(longest)[:, None]).sum(1)
-        return Piece(self.where[rows], self.values[:longest, rows], lengths, active.tolist())
-
 
 def pieces(rows: Sequence[Row], most: int) -> Iterator[Piece]:
     """Yield all series in pieces, the longest first; a piece has a limited number of series."""
@@ -133,14 +124,12 @@ def initial_of(
     form: CesForm,
     rows: Sequence[Row],
     parameters: Float[np.ndarray, "series parameter"],
-    onwards: Bool[np.ndarray, " series"],
 ) -> Float[np.ndarray, "state series"]:
-    """Return the back-cast initial state of each series; some of them move *onwards*."""
+    """Return the back-cast initial state of each series."""
     out = guesses(form, rows)
     for piece in pieces(rows, len(rows)):
         where = piece.where
-        chosen, ways = parameters[where, None], onwards[where]
-        found = back_cast(form, piece, chosen, out[:, where], onwards=ways)
+        found = back_cast(form, piece, parameters[where, None], out[:, where])
         parts = [found.level[None], found.potential[None], found.season, found.hidden]
         out[:, where] = np.concatenate(parts)[:, :, 0]
     return out
@@ -152,8 +141,6 @@ def squares_of(
     parameters: Parameters,
     stable: Bool[np.ndarray, "series model"],
     guess: Float[np.ndarray, "state series"],
-    *,
-    onwards: Bool[np.ndarray, " series"] | None = None,
 ) -> PerModel:
     """Return the sum of squared one-step errors, from back-cast initial states.
 
@@ -165,7 +152,7 @@ def squares_of(
     most = max(1, _ELEMENTS // len(out))
     for begin in range(0, len(out[0]), most):
         models = slice(begin, begin + most)
-        state = back_cast(form, piece, parameters[:, models], guess, onwards=onwards)
+        state = back_cast(form, piece, parameters[:, models], guess)
         out[:, models] = filtered(form, piece, parameters[:, models], state)
     return np.where(stable, out, np.inf)
 
@@ -175,50 +162,12 @@ def back_cast(
     piece: Piece,
     parameters: Parameters,
     guess: Float[np.ndarray, "state series"],
-    *,
-    onwards: Bool[np.ndarray, " series"] | None = None,
 ) -> State:
-    """Return initial states, by filtering forwards from a guess and then backwards.
-
-    ``onwards``: the series whose states move on at each end, by one step, and by one season for the
-    states of the season; none by default
-    """
+    """Return initial states, by filtering forwards from a guess and then backwards."""
     state = form.split(np.repeat(guess[:, :, None], parameters.shape[1], axis=2))
     for backwards in (False, True):
         filtered(form, piece, parameters, state, backwards=backwards)
-        if onwards is not None and onwards.any():
-            _move_on(form, parameters, state, np.flatnonzero(onwards))
     return state
-
-
-def errors_of(
-    form: CesForm,
-    piece: Piece,
-    parameters: Float[np.ndarray, "series parameter"],
-    guess: Float[np.ndarray, "state series"],
-    *,
-    onwards: Bool[np.ndarray, " series"] | None = None,
-) -> Float[np.ndarray, "time series"]:
-    """Return the one-step errors of one model of each series, zero after its last value."""
-    state = back_cast(form, piece, parameters[:, None], guess, onwards=onwards)
-    errors = np.zeros(piece.values.shape)
-    filtered(form, piece, parameters[:, None], state, errors_kept=errors)
-    return errors
-
-
-def _move_on(
-    form: CesForm, parameters: Parameters, state: State, rows: Int[np.ndarray, " some"]
-) -> None:
-    """Move some series' states on without an error: by one step, seasonal ones by a season."""
-    moved = [(state.level, state.potential, parameters[rows, :, :2])]
-    if form.kind == "full":
-        seasons = zip(state.season, state.hidden, strict=True)
-        moved += [(season, hidden, parameters[rows, :, 2:]) for season, hidden in seasons]
-    for level, potential, (real, imaginary) in [(a, b, np.moveaxis(c, 2, 0)) for a, b, c in moved]:
-        on_level, _, on_potential, _ = _weights(real, imaginary)
-        before, hidden = level[rows], potential[rows]
-        level[rows] = before + on_level * hidden
-        potential[rows] = before + on_potential * hidden
 
 
 def filtered(
@@ -229,11 +178,10 @@ def filtered(
     *,
     backwards: bool = False,
     keep: Kept | None = None,
-    errors_kept: Float[np.ndarray, "time series"] | None = None,
 ) -> PerModel:
     """Move states over all values, in place; return the sums of squared one-step errors.
 
-    ``keep`` and ``errors_kept`` take the states after each value, and the errors, of one model
+    ``keep`` takes the states after each value, of one model
     """
     level_weights = _weights(parameters[:, :, 0], parameters[:, :, 1])
     full = form.kind == "full"
@@ -254,8 +202,6 @@ def filtered(
                 np.multiply(parameters[rows, :, 2], error, out=other)
                 season += other
         _move(level, state.potential[rows], error, level_weights, rows, other)
-        if errors_kept is not None:
-            errors_kept[step, rows] = error[:, 0]
         error *= error
         squares[rows] += error
         if keep:

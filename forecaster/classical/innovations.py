@@ -25,8 +25,6 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.lib.stride_tricks import as_strided
 
-from forecaster.classical.least_squares import least_squares
-
 Values: TypeAlias = Float[np.ndarray, "series time"]
 Lengths: TypeAlias = Int[np.ndarray, " series"]
 Parameters: TypeAlias = Float[np.ndarray, "model parameter"]
@@ -39,9 +37,7 @@ _BLOCK = 2**18  # multiplications of a matrix product; BLAS spreads larger ones 
 _MOST_ROWS = 256  # series in such a product, however short
 _TOGETHER = 8  # series of one length whose initial states are solved for at once
 _MODELS = 64  # models of the grid that are tried at a time
-ROUNDS = 30
-"""Rounds of a search for exact parameters, at most."""
-_ROUGH_ROUNDS = 3
+_ROUNDS = 3
 _LEAST = 1e-300
 
 
@@ -73,36 +69,16 @@ class Estimate(NamedTuple):
     squares: Float[np.ndarray, " series"]
 
 
-def estimate(
-    values: Values,
-    lengths: Lengths,
-    space_of: Callable[[Parameters], Space],
-    grid: Parameters,
-    bounds: Bounds,
-    *,
-    rounds: int = ROUNDS,
+def on_grid(
+    values: Values, lengths: Lengths, space_of: Callable[[Parameters], Space], grid: Parameters
 ) -> Estimate:
-    """Return the parameters with the least sum of squared errors, for each series.
-
-    All points of the grid are tried; a search goes on from the best one. Since the initial state is
-    solved for anew at each point, the search is one by variable projection (Golub & Pereyra 1973,
-    SIAM Journal on Numerical Analysis 10).
+    """Return the best point of a grid for each series.
 
     - ``values``: padded with zeros after each series' last value
     - ``lengths``: the number of values of each series
     - ``space_of``: the models of parameters (model, parameter)
-    - ``grid``: the parameters that are tried first
-    - ``bounds``: the least and the greatest value of each parameter
-    - ``rounds``: maximum rounds of the search; 0: take the best point of the grid
+    - ``grid``: the parameters that are tried
     """
-    start = on_grid(values, lengths, space_of, grid)
-    return refined(values, lengths, space_of, start, bounds, rounds)
-
-
-def on_grid(
-    values: Values, lengths: Lengths, space_of: Callable[[Parameters], Space], grid: Parameters
-) -> Estimate:
-    """Return the best point of a grid for each series; arguments as for :func:`estimate`."""
     if not len(values):
         return Estimate(np.empty((0, grid.shape[1])), np.empty((0, 0)), np.empty(0))
     squares = squares_on_grid(values, lengths, space_of(grid))
@@ -117,34 +93,16 @@ def refined(
     space_of: Callable[[Parameters], Space],
     start: Estimate,
     bounds: Bounds,
-    rounds: int = ROUNDS,
 ) -> Estimate:
-    """Return the best parameters by a search from a start; arguments as for :func:`estimate`."""
-    if not (rounds and len(values)):
-        return start
-
-    def errors_of(rows: Int[np.ndarray, " some"], tried: Parameters) -> Values:
-        return least_errors(values[rows], lengths[rows], space_of(tried))
-
-    parameters = least_squares(errors_of, start.parameters, bounds, rounds)
-    squares, initial = squares_of(values, lengths, space_of(parameters))
-    return Estimate(parameters, initial, squares)
-
-
-def roughly_refined(
-    values: Values,
-    lengths: Lengths,
-    space_of: Callable[[Parameters], Space],
-    start: Estimate,
-    bounds: Bounds,
-) -> Estimate:
-    """Return better parameters near a start; arguments as for :func:`estimate`.
+    """Return better parameters near a start; other arguments as for :func:`on_grid`.
 
     Each parameter is moved by an eighth of its bounds' width, and less from the second round on.
+
+    ``bounds``: the least and the greatest value of each parameter
     """
     parameters, initial, best = start
     step = np.tile((bounds[:, 1] - bounds[:, 0]) / 8, (len(values), 1))
-    for _ in range(_ROUGH_ROUNDS if len(values) else 0):
+    for _ in range(_ROUNDS if len(values) else 0):
         before = best
         for number, sign in itertools.product(range(len(bounds)), (-1.0, 1.0)):
             tried = parameters.copy()
@@ -234,12 +192,6 @@ def squares_of(
     explained = (solved.along * solved.chosen).sum(1)
     squares = np.maximum((solved.errors**2).sum(1) - explained, _LEAST)
     return squares, solved.chosen @ space.free.T
-
-
-def least_errors(values: Values, lengths: Lengths, space: Space) -> Values:
-    """Return the errors of each series under a model of its own, from the best initial state."""
-    solved = _Solved.of(values, lengths, space)
-    return solved.errors - np.matmul(solved.regressors, solved.chosen[:, :, None])[:, :, 0]
 
 
 class _Solved(NamedTuple):

@@ -14,7 +14,7 @@ A :class:`TrainingMode` decides how windows are drawn, and which of their steps 
 
 import dataclasses
 import math
-from typing import ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import ClassVar, NamedTuple, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -101,45 +101,6 @@ class Span(NamedTuple):
     boundary: Step
 
 
-class TrainingMode(Protocol):
-    """How windows are drawn, and which of their steps predict.
-
-    ``last_only``: whether a network has outputs at the last step of a window alone
-    """
-
-    last_only: ClassVar[bool]
-
-    @property
-    def split(self) -> Split:
-        """Sizes of windows and spans."""
-        ...
-
-    def batches(
-        self, key: Array, span: "Span", batch_size: int
-    ) -> tuple[Windows, Bool[Array, " batch"]]:
-        """Draw the training windows of an epoch, in batches; also return which batches have any.
-
-        The windows do not depend on the length of other members' histories.
-
-        ``span``: the member's training span
-        """
-        ...
-
-    def starts(
-        self, part: Float[Array, "*window"], first: Steps, boundary: Steps
-    ) -> Int[Array, "*window"]:
-        """Return the first steps of windows at a share ``part`` of a training span, in [0, 1)."""
-        ...
-
-    def origins(self, starts: Int[AnyArray, "*windows"]) -> Int[AnyArray, "*windows predicting"]:
-        """Return the predicting steps of windows."""
-        ...
-
-    def validation_starts(self) -> Int[np.ndarray, " window"]:
-        """Return windows whose predicting steps hold each validation origin once."""
-        ...
-
-
 @dataclasses.dataclass(frozen=True)
 class Sequence:
     """The mode in which every step of a window after its burn-in predicts."""
@@ -151,6 +112,9 @@ class Sequence:
         self, key: Array, span: Span, batch_size: int
     ) -> tuple[Windows, Bool[Array, " batch"]]:
         """Draw random windows, as many as it takes to cover the member's training span once.
+
+        They do not depend on the length of other members' histories. Also return which batches
+        have any.
 
         A batch is stratified: it has one start in each of ``batch_size`` equal parts of that span.
         """
@@ -230,7 +194,12 @@ class Windowed:
         return self.split.validation_origins - self.split.lookback + 1
 
 
-MODES: dict[str, type[Sequence] | type[Windowed]] = {"sequence": Sequence, "windowed": Windowed}
+TrainingMode: TypeAlias = Sequence | Windowed
+"""How windows are drawn, and which of their steps predict.
+
+``last_only``: whether a network has outputs at the last step of a window alone
+"""
+MODES: dict[str, type[TrainingMode]] = {"sequence": Sequence, "windowed": Windowed}
 
 
 def gather(

@@ -103,10 +103,9 @@ def test_no_parameters_near_by_are_better():
                 form = CesForm(model.form, model.season)
                 if not is_stable(form, np.array([[near]]), np.array([len(row)])):
                     continue
-                for onwards in (False, True):
-                    begin = initial_of(form, [row], np.array([near]), np.array([onwards]))[:, 0]
-                    other = model._replace(parameters=tuple(near), initial=tuple(begin))
-                    assert (one_by_one(row, other, 1)[0] ** 2).sum() > best * 0.999
+                begin = initial_of(form, [row], np.array([near]))[:, 0]
+                other = model._replace(parameters=tuple(near), initial=tuple(begin))
+                assert (one_by_one(row, other, 1)[0] ** 2).sum() > best * 0.99
 
 
 @pytest.mark.parametrize("form", ["none", "partial", "full"])

@@ -4,7 +4,6 @@ Their parameters come from the rows that were known when they were fitted; later
 state. Each is fitted for all series at once.
 """
 
-import functools
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, cast
@@ -151,11 +150,6 @@ _FIT: dict[str, Callable[[Sequence[Row], int], Sequence[Any]]] = {
     "theta": fit_theta,
     "ces": fit_ces,
 }
-_ROUGHLY: dict[str, Callable[[Sequence[Row], int], Sequence[Any]]] = {
-    "ets": functools.partial(fit_ets, exact=False),
-    "theta": fit_theta,
-    "ces": functools.partial(fit_ces, exact=False),
-}
 NO_COMPONENTS = Components()
 
 
@@ -175,13 +169,14 @@ def fit_components(
     pools: Mapping[Lags, Pool],
     horizon: int,
     *,
-    exact: bool = False,
+    alone: bool = False,
 ) -> list[Components]:
     """Fit the components of all series.
 
     - ``rows``: the values of each series, without gaps
     - ``kinds``: the kind of each
     - ``pools``: from :func:`pools_of`; a series of other seasons has a regression of its own
+    - ``alone``: whether the classical model forecasts alone, also short series
     """
     fitted = [
         Components(learned=len(row), kind=kind) for row, kind in zip(rows, kinds, strict=True)
@@ -195,14 +190,13 @@ def fit_components(
         with np.errstate(all="ignore"):  # what is not finite is not used
             for name in kind.names:
                 if name in CLASSICAL:
-                    fit = (_FIT if exact else _ROUGHLY)[name]
-                    made[name] = fit(some, kind.classical_season)
+                    made[name] = _FIT[name](some, kind.classical_season)
             if "linear" in kind.names:
                 pool = pools.get(kind.lags)
                 made["linear"] = _linear(some, kind, pool, horizon)
         for position, number in enumerate(numbers):
             own = {name: of[position] for name, of in made.items()}
-            if not exact and len(rows[number]) < _FEWEST_OF_THETA:
+            if not alone and len(rows[number]) < _FEWEST_OF_THETA:
                 own["theta"] = None
             if _is_young(len(rows[number]), kind, pools.get(kind.lags)):
                 own = {"linear": own["linear"]}

@@ -1,7 +1,7 @@
 """Learn components and blends: what a panel's series share, and what each has of its own."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from jaxtyping import Float
@@ -29,6 +29,7 @@ from forecaster.series.combination.components import (
     pools_of,
 )
 from forecaster.series.combination.counts import NO_PRIOR, CountPrior, learn_counts
+from forecaster.series.combination.nature import Nature
 from forecaster.series.combination.steps import Ahead
 
 Row: TypeAlias = Float[np.ndarray, " step"]
@@ -36,25 +37,6 @@ Row: TypeAlias = Float[np.ndarray, " step"]
 _MOST_WEIGHED = 100  # series from which weights and sizes of errors are learned
 _MOST_COUNTS = 250  # series from which the properties of counts are learned
 _AT_ONCE = 2**22  # forecasts of components that are in memory at a time
-
-
-class Known(Protocol):
-    """The properties of a series that its components follow from."""
-
-    @property
-    def seasons(self) -> tuple[int, ...]:
-        """The steps in each season."""
-        ...
-
-    @property
-    def sparse(self) -> bool:
-        """Whether more than half of its values are zero."""
-        ...
-
-    @property
-    def counts(self) -> bool:
-        """Whether it is a series of counts."""
-        ...
 
 
 class Blending(NamedTuple):
@@ -97,7 +79,7 @@ NOTHING = Blending()
 
 def learn(
     rows: Sequence[Row],
-    known: Sequence[Known],
+    known: Sequence[Nature],
     horizon: int,
     alone: Name | None,
 ) -> Blending:
@@ -114,7 +96,7 @@ def learn(
     early = pools_of(before, kinds, horizon)
     pools = pools_of(rows, kinds_of(rows, known, alone), horizon)
     every = max(1, len(rows) // _MOST_WEIGHED)
-    fitted = fit_components(before[::every], kinds[::every], early, horizon, exact=bool(alone))
+    fitted = fit_components(before[::every], kinds[::every], early, horizon, alone=bool(alone))
     judged = Judged.of(rows[::every], known[::every], fitted, horizon)
     usual = {parts: learn_usual(one.errors, one.sizes) for parts, _, one in judged.by_parts()}
     made = Blending(tuple(pools.items()), tuple(usual.items()), NO_PRIOR, tuple(early.items()))
@@ -132,7 +114,7 @@ def learn(
 
 def kinds_of(
     rows: Sequence[Row],
-    known: Sequence[Known],
+    known: Sequence[Nature],
     alone: Name | None,
     learned: Sequence[int] | None = None,
 ) -> list[Kind]:
@@ -160,7 +142,7 @@ class Judged(NamedTuple):
 
     @staticmethod
     def of(
-        rows: Sequence[Row], known: Sequence[Known], fitted: Sequence[Components], horizon: int
+        rows: Sequence[Row], known: Sequence[Nature], fitted: Sequence[Components], horizon: int
     ) -> "Judged":
         """Compare components with the rows after those that they were fitted on."""
         errors: list[np.ndarray] = []
@@ -196,7 +178,7 @@ class Judged(NamedTuple):
 
 def judged_blends(
     rows: Sequence[Row],
-    known: Sequence[Known],
+    known: Sequence[Nature],
     fitted: Sequence[Components],
     horizon: int,
     shared: Blending,
@@ -215,7 +197,7 @@ def judged_blends(
 
 
 def usual_blends(
-    rows: Sequence[Row], known: Sequence[Known], fitted: Sequence[Components], shared: Blending
+    rows: Sequence[Row], known: Sequence[Nature], fitted: Sequence[Components], shared: Blending
 ) -> list[Blend]:
     """Return blends that are usual, of series whose own errors are not known."""
     sizes = Sizes.of(rows, [one.seasons for one in known])
@@ -238,7 +220,7 @@ def few_at_a_time(sizes: Sequence[int]) -> list[list[int]]:
 
 def combine(
     rows: Sequence[Row],
-    known: Sequence[Known],
+    known: Sequence[Nature],
     components: Sequence[Components],
     blends: Sequence[Blend],
     horizon: int,

@@ -260,19 +260,19 @@ class Transform:
             return self
         panel = self._with_kinds(panel)
         natures = self._with_effects(panel, held_back)
-        known, exact = list(natures.values()), self.alone is not None
+        known, alone = list(natures.values()), self.alone is not None
         rows = rows_without_effects(panel, natures, self.covariates)
         first = rows_without_effects(panel, natures, self.covariates, held_back)
         kinds = kinds_of(rows, known, self.alone, [len(row) for row in first])
         shared = self.learned.blending
         if held_back is None:
-            fitted = fit_components(rows, kinds, dict(shared.pools), horizon, exact=exact)
+            fitted = fit_components(rows, kinds, dict(shared.pools), horizon, alone=alone)
             usual = usual_blends(rows, known, fitted, shared)
             blends = [one.blend or its for one, its in zip(known, usual, strict=True)]
             shared = shared._replace(early=())
         else:
             pools = dict(shared.early or shared.pools)
-            fitted = fit_components(first, kinds, pools, horizon, exact=exact)
+            fitted = fit_components(first, kinds, pools, horizon, alone=alone)
             blends = judged_blends(rows, known, fitted, horizon, shared)
         made = {
             name: dataclasses.replace(nature, components=one, blend=blend)
