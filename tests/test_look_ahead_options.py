@@ -50,9 +50,9 @@ OF_BACKTEST: Mapping[str, Any] = {
     "groups": Groups(Path("groups.csv"), {name: name[-1] for name in (*NAMES, "new")}),
 }  # fmt: skip
 NO_CASE = {
-    "config.common_volatility": "takes more and longer series (tests/forecasting/test_two_experts)",
+    "config.common_volatility": "takes more and longer series (tests/forecasting/test_two_scales)",
     "panel.auxiliary": "takes more and longer series (tests/forecasting/test_auxiliary)",
-    "panel.peers": "takes more and longer series (tests/forecasting/test_two_experts)",
+    "panel.peers": "takes more and longer series (tests/forecasting/test_two_scales)",
     "options.baselines": "each baseline has its own case",
     "fit.panel": "each kind of data has its own case",
     "fit.config": "each setting has its own case",

@@ -10,18 +10,19 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Shaped
 
 from forecaster.config import Config
-from forecaster.series import ROWS_TO_BLEND, Panel, Transform
+from forecaster.errors import NoSeries
+from forecaster.series import ROWS_TO_BLEND, Panel, Transform, behind_market
+from forecaster.skipped import Kind, Skipped
 
 FORECAST_BY = "forecast_by"
 """The column of reports and forecasts that holds a :class:`Rung`."""
 _ROWS_PER_STEP = 12  # rows for each step ahead: three horizons in the quarter that is held back
-ROWS_TO_COMBINE = ROWS_TO_BLEND
-"""Rows that a blend of components needs."""
 _FIRST_ERRORS = 10  # rows before the first input of a network
 FEWEST_LONG = 0.2
 """The smallest share of series that are long enough, in a panel with networks."""
@@ -122,7 +123,7 @@ def rungs_of(
     """
     rows = panel.mask.sum(1)
     needed = max(config.rows_to_forecast, config.horizon + _FIRST_ERRORS + 1)
-    least = (rows < ROWS_TO_COMBINE) | panel.constant()
+    least = (rows < ROWS_TO_BLEND) | panel.constant()
     if not transform.takes_any:
         return np.where(own, Rung.OWN, Rung.COMMON).astype(object)
     if transform.name == "last_value":
@@ -135,3 +136,54 @@ def rungs_of(
         alone = transform.stands_alone(panel.ids)
         return np.where(alone, Rung(transform.alone), np.where(least, simplest, others))
     return np.where(own, Rung.OWN, np.where(least, simplest, others)).astype(object)
+
+
+class Usable(NamedTuple):
+    """The series of a panel that can be forecast.
+
+    - ``rows``: the number of rows of each series
+    - ``trained``: the series that networks of their own are trained on
+    - ``skipped``: the others, with the reason
+    """
+
+    rows: dict[str, int]
+    trained: list[str]
+    skipped: dict[str, Skipped]
+
+
+def transform_of(config: Config, panel: Panel) -> Transform:
+    """Return the transform of a panel under a config."""
+    alone = config.model if config.is_classical else None
+    return Transform.choose(config.transform, panel, config.season, alone)
+
+
+def usable_rows(panel: Panel, config: Config) -> Usable:
+    """Return the rows of each series that can be forecast, and why the others cannot."""
+    transform = transform_of(config, panel)
+    try:
+        kept = usable(panel, config, transform)
+    except NoSeries as error:
+        return Usable({}, [], error.skipped)
+    own = trains(kept, config, transform)
+    rows = dict(zip(kept.ids, map(int, kept.mask.sum(1)), strict=True))
+    trained = [name for name, one in zip(kept.ids, own, strict=True) if one]
+    return Usable(rows, trained, dict(kept.skipped))
+
+
+def usable(panel: Panel, config: Config, transform: Transform) -> Panel:
+    """Return the panel without series that are too short or that the transform cannot take."""
+    rows = transform.usable_rows(panel)
+    reasons = rows.reasons() | behind_market(panel)
+    if transform.takes_any:
+        reasons = rows.too_far_apart() | reasons
+        for name, count in zip(panel.ids, panel.mask.sum(1), strict=True):
+            if not count:
+                reasons[name] = Skipped(Kind.TOO_SHORT, 0, 1, detail="its first")
+        return panel.only([name for name in panel.ids if name not in reasons], reasons)
+    seasonal = f" + season {transform.season}" if transform.rows_needed() else ""
+    needed = config.rows_to_fit + transform.rows_needed()
+    for name, rows in zip(panel.ids, panel.mask.sum(1), strict=True):
+        if rows < needed:
+            why = config.why_rows + seasonal
+            reasons[name] = Skipped(Kind.TOO_SHORT, int(rows), needed, detail=why)
+    return panel.only([name for name in panel.ids if name not in reasons], reasons)

@@ -60,7 +60,7 @@ from .panel.panel import Panel as Panel
 from .panel.sampled import sampled_names as sampled_names
 from .panel.stacking import Layout as Layout
 from .panel.stacking import union_of as union_of
-from .prices.common_volatility import OpinionWeights as OpinionWeights
+from .prices.common_volatility import ScaleWeights as ScaleWeights
 from .prices.common_volatility import latest_times as latest_times
 from .prices.common_volatility import peers_at as peers_at
 from .prices.common_volatility import with_peers as with_peers

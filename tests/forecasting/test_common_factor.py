@@ -7,7 +7,7 @@ import pytest
 import forecaster as fc
 from forecaster.forecasting.bands.distribution import ndtr
 from forecaster.forecasting.predicting import simulating
-from forecaster.forecasting.predicting.common_factor import factor_of, scaled_to_now
+from forecaster.forecasting.predicting.simulating import factor_of, scaled_to_now
 from tests.slow import rest_slow
 
 SERIES, TIMES = 20, 250

@@ -11,9 +11,8 @@ import forecaster as fc
 from forecaster.forecasting.bands.widths import Widths
 from forecaster.forecasting.fitting import pooled as sampling
 from forecaster.forecasting.fitting.common import Sampling, learn_common
-from forecaster.forecasting.fitting.fit import fit_part
-from forecaster.forecasting.fitting.usable import usable_rows
-from forecaster.forecasting.fitting.widths import widths_of
+from forecaster.forecasting.fitting.fit import fit_part, widths_of
+from forecaster.forecasting.rungs import usable_rows
 
 SAMPLE = 3
 

@@ -14,7 +14,7 @@ from forecaster.forecasting.predicting import predicting
 def one(monkeypatch):
     """Return what becomes of the distribution of one forecast by networks."""
 
-    def made(location: float, common: float | None = None, opinions=(), weight: float = 1.0):
+    def made(location: float, common: float | None = None, scale_weights=(), weight: float = 1.0):
         ahead = Distribution(*(np.full((1, 1, 1), part) for part in (location, 1.0, np.inf)))
         monkeypatch.setattr(predicting, "distribution_of", lambda *_: ahead)
         networks = types.SimpleNamespace(
@@ -22,7 +22,7 @@ def one(monkeypatch):
             params_of=lambda rows: {},
         )  # fmt: skip
         transformed = types.SimpleNamespace(
-            networks=weight, opinions=opinions, features=None, first=None,
+            networks=weight, scale_weights=scale_weights, features=None, first=None,
             common=None if common is None else np.full((1, 1, 1), common),
         )  # fmt: skip
         return predicting.before_drift(networks, transformed, np.zeros((1, 1), int))
@@ -30,7 +30,7 @@ def one(monkeypatch):
     return made
 
 
-def test_a_width_is_that_by_both_opinions(one):
+def test_a_width_is_that_by_both_scale_weights(one):
     # The networks' width is 1, whose logarithm is 0, so that half of the other one is left.
     made = one(0.0, np.log(4.0), ((0.0, 0.6, 0.5),))
     np.testing.assert_allclose(made.scores(np.full((1, 1, 1), 3.0)), 3.0 / np.sqrt(4.0))

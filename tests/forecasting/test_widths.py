@@ -12,7 +12,7 @@ import forecaster as fc
 from forecaster.errors import ModelError
 from forecaster.forecasting.bands.calibration import common_spread, common_tails
 from forecaster.forecasting.bands.widths import FARTHEST_TAIL, KNOTS, Tails, Widths
-from forecaster.forecasting.fitting.widths import Scores, widths_of
+from forecaster.forecasting.fitting.fit import Scores, widths_of
 from tests.bands import band_scores
 
 HORIZON, ROWS = 6, 48

@@ -10,13 +10,12 @@ from jaxtyping import Int, Shaped
 from forecaster.config import Config
 from forecaster.errors import DataError, NoSeries, check_whole, wrong_argument
 from forecaster.forecasting import (
-    ROWS_TO_COMBINE,
     changing_rows,
     rows_for_networks,
     settled_by_rows,
     takes_any,
 )
-from forecaster.series import Panel, Time, show_time
+from forecaster.series import ROWS_TO_BLEND, Panel, Time, show_time
 from forecaster.skipped import Kind, Skipped
 
 _MOST = 250  # a year of sessions
@@ -96,8 +95,8 @@ def _windows_by_rows(rows: Int[np.ndarray, " series"], config: Config, step_size
     if not (spare >= 0).any():
         return 1
     typical = int(np.quantile(spare[spare >= 0], _SHORTER, method="lower"))
-    shortest = int(np.quantile(known[known >= ROWS_TO_COMBINE], _WITHOUT, method="lower"))
-    reach = min(typical // 2, shortest - ROWS_TO_COMBINE)
+    shortest = int(np.quantile(known[known >= ROWS_TO_BLEND], _WITHOUT, method="lower"))
+    reach = min(typical // 2, shortest - ROWS_TO_BLEND)
     return min(reach // step_size + 1, _MOST)
 
 

@@ -24,7 +24,6 @@ from forecaster.files import atomic, open_for_arrow
 from forecaster.forecasting import (
     FORECAST_BY,
     RISE,
-    ROWS_TO_COMBINE,
     Model,
     OwnNetwork,
     around_columns,
@@ -39,7 +38,7 @@ from forecaster.forecasting import (
 )
 from forecaster.home import as_file
 from forecaster.ingest import ColumnOptions, Table, as_panel
-from forecaster.series import Histories, OwnEnds, Panel, aligned_if, check_market
+from forecaster.series import ROWS_TO_BLEND, Histories, OwnEnds, Panel, aligned_if, check_market
 from forecaster.skipped import Kind, Skipped
 
 if TYPE_CHECKING:
@@ -261,7 +260,7 @@ class RollingOrigin:
         for first in range(0, len(self.panel.ids), AT_ONCE):
             batch = self.panel.only(self.panel.ids[first : first + AT_ONCE])
             left_out = self._wrong_at_cutoffs(batch)
-            fewest = ROWS_TO_COMBINE if self.says_rungs else 2
+            fewest = ROWS_TO_BLEND if self.says_rungs else 2
             origins = Origins.of(batch, self.cutoffs, self.config.horizon, left_out, fewest)
             origins = self._with_forecasts(origins)
             if len(origins.keys):

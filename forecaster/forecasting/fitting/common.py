@@ -12,10 +12,9 @@ from forecaster import swarm
 from forecaster.config import Config
 from forecaster.errors import ForecasterWarning
 from forecaster.forecasting.fitting.pooled import Pooled, sample_of, train_pooled
-from forecaster.forecasting.fitting.usable import transform_of
-from forecaster.forecasting.fitting.validating import with_opinions
+from forecaster.forecasting.fitting.validating import with_scale_weights
 from forecaster.forecasting.networks import with_network
-from forecaster.forecasting.rungs import worth_networks
+from forecaster.forecasting.rungs import transform_of, worth_networks
 from forecaster.forecasting.task import series_data, split_of, validation_of
 from forecaster.forecasting.windows import padded_steps
 from forecaster.series import Panel, Transform, held_back_rows
@@ -115,7 +114,7 @@ def learn_common(
         series_data(config, transformed), seed, on_progress=on_progress,
     )  # fmt: skip
     every = np.ones(len(part.ids), bool)
-    known = with_opinions(
+    known = with_scale_weights(
         common.transform, config, network, pooled.params, transformed, part, every
     )
     return common._replace(transform=known, pooled=pooled)

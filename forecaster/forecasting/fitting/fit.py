@@ -20,6 +20,7 @@ from jaxtyping import Bool, Float, Shaped
 from forecaster import swarm
 from forecaster.config import Config, checked_config
 from forecaster.errors import ForecasterWarning, NoSeries, listed
+from forecaster.forecasting.bands.calibration import common_spread, common_tails
 from forecaster.forecasting.bands.drift import drift_of
 from forecaster.forecasting.bands.widths import Widths
 from forecaster.forecasting.fitting.checking import (
@@ -32,13 +33,18 @@ from forecaster.forecasting.fitting.checking import (
 from forecaster.forecasting.fitting.common import Common, Sampling, learned
 from forecaster.forecasting.fitting.pooled import Pooled
 from forecaster.forecasting.fitting.training import train, untrained
-from forecaster.forecasting.fitting.usable import transform_of, usable
-from forecaster.forecasting.fitting.validating import validated, with_opinions
-from forecaster.forecasting.fitting.verdict import worse_than_simple
-from forecaster.forecasting.fitting.widths import Scores, widths_of
+from forecaster.forecasting.fitting.validating import validated, with_scale_weights
 from forecaster.forecasting.model import Model, Networks
 from forecaster.forecasting.networks import OwnNetwork, with_network
-from forecaster.forecasting.rungs import FORECAST_BY, Rung, rungs_of, trains, without_networks
+from forecaster.forecasting.rungs import (
+    FORECAST_BY,
+    Rung,
+    rungs_of,
+    trains,
+    transform_of,
+    usable,
+    without_networks,
+)
 from forecaster.forecasting.task import validation_of
 from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.series import (
@@ -183,6 +189,18 @@ def settled_by_rows(
     return made
 
 
+class Scores(NamedTuple):
+    """Normal scores of outcomes under forecasts by networks, and under forecasts without one.
+
+    ``counts``: those of series of counts, which are forecast without networks; the others are not
+    counts
+    """
+
+    networks: Float[np.ndarray, "series origin horizon"]
+    without: Float[np.ndarray, "series origin horizon"]
+    counts: Float[np.ndarray, "series origin horizon"]
+
+
 class Part(NamedTuple):
     """The fitted model of some series, and the data that the whole fit needs from it.
 
@@ -306,7 +324,7 @@ def _fitted(
     else:
         networks, seconds = _without_training(config, transformed, common.pooled, network), 0.0
     if common.pooled is None:  # otherwise these weights are known
-        transform = with_opinions(
+        transform = with_scale_weights(
             transform, config, network, networks.start, transformed, panel, own
         )
         final = final.with_learned(common_volatility=transform.learned.common_volatility)
@@ -404,3 +422,56 @@ def _lost(report: pd.DataFrame) -> tuple[str, ...]:
     if "why_not" not in report:
         return ()
     return tuple(map(str, report.index[report["why_not"].astype(bool)]))
+
+
+_WORSE = 1.02  # multiple of a simple forecast's error above which a fit gets a warning
+
+
+def worse_than_simple(report: pd.DataFrame) -> str | None:
+    """Return a warning if forecasts are worse than a simple one, in the median over series.
+
+    ``report``: of a model, with the errors on the rows held back relative to simple forecasts
+    """
+    rivals = {
+        "'unchanged'": report["mae_relative_to_naive"],
+        "the season before": report["mae_relative_to_seasonal_naive"],
+    }
+    medians = {name: ratio.median() for name, ratio in rivals.items() if ratio.notna().any()}
+    if not medians:
+        return None
+    name = max(medians, key=medians.__getitem__)
+    ratio = medians[name]
+    if not ratio > _WORSE:
+        return None
+    return (
+        f"These forecasts are {ratio - 1:.0%} worse than {name}: use that instead, or try another "
+        "--transform (difference, seasonal; in Python transform=) or --season, more rows, or a "
+        "shorter --horizon."
+    )
+
+
+def widths_of(config: Config, scores: Sequence[Scores], *, tune: bool = False) -> Widths:
+    """Return the width and the tails that all bands start from.
+
+    - ``scores``: by part, the scores of its series that are in the sample, in the order of the fit
+    - ``tune``: whether settings were searched, by networks that share nothing
+    """
+    horizon = config.horizon
+    if config.start != "pooled" or tune:
+        return Widths.unit(horizon)
+    networks, others, counts = (_joined(kind, horizon) for kind in zip(*scores, strict=True))
+    without = common_spread(_joined([others, counts], horizon))
+    return Widths(common_spread(networks), without, common_tails(others, without))
+
+
+def _joined(
+    scores: Sequence[np.ndarray], horizon: int
+) -> Float[np.ndarray, "series origin horizon"]:
+    """Join the scores of all parts; a part of short series may have fewer origins."""
+    most = max(some.shape[1] for some in scores)
+    whole = [
+        np.pad(some, ((0, 0), (most - some.shape[1], 0), (0, 0)), constant_values=np.nan)
+        for some in scores
+        if len(some)
+    ]
+    return np.concatenate(whole) if whole else np.zeros((0, most, horizon))

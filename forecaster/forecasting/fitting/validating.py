@@ -6,7 +6,7 @@ from jaxtyping import Bool, Float, Int
 
 from forecaster.config import Config
 from forecaster.forecasting.bands.drift import Drift
-from forecaster.forecasting.bands.experts import opinion_weights
+from forecaster.forecasting.bands.scales import scale_weights
 from forecaster.forecasting.model import Networks, Params
 from forecaster.forecasting.networks import OwnNetwork
 from forecaster.forecasting.predicting.predicting import (
@@ -19,7 +19,7 @@ from forecaster.forecasting.predicting.predicting import (
 from forecaster.forecasting.task import split_of, validation_of
 from forecaster.series import Panel, Transform, Transformed, sampled_names
 
-_LEARNED = 100  # series that weights of both opinions are learned from, at most
+_LEARNED = 100  # series that weights of both scales are learned from, at most
 
 
 def validated(
@@ -44,7 +44,7 @@ def validated(
     return scores, errors, drift
 
 
-def with_opinions(
+def with_scale_weights(
     transform: Transform,
     config: Config,
     network: OwnNetwork | None,
@@ -76,8 +76,8 @@ def with_opinions(
     )
     of_common = common_at(transformed, origins)
     assert of_common is not None
-    opinions = opinion_weights(forecast, of_common, outcomes)
-    return transform.with_learned(common_volatility=common._replace(opinions=opinions))
+    weights = scale_weights(forecast, of_common, outcomes)
+    return transform.with_learned(common_volatility=common._replace(scale_weights=weights))
 
 
 def _held_back(

@@ -19,8 +19,8 @@ from forecaster.forecasting.bands.columns import around_columns, bounds_of, quan
 from forecaster.forecasting.bands.counts import Counted, Units
 from forecaster.forecasting.bands.distribution import Distribution, ndtri
 from forecaster.forecasting.bands.drift import Drift, with_drift
-from forecaster.forecasting.bands.experts import with_common
 from forecaster.forecasting.bands.heads import HEADS
+from forecaster.forecasting.bands.scales import with_common
 from forecaster.forecasting.model import (
     Model,
     Networks,
@@ -434,7 +434,7 @@ def before_drift(
         config, networks.network, networks.params_of(rows), some.features, some.first, at
     )
     made = made.beside_base(transformed.networks)
-    made = with_common(made, common_at(some, at), transformed.opinions)
+    made = with_common(made, common_at(some, at), transformed.scale_weights)
     return made if whole else made.among(rows, others)
 
 

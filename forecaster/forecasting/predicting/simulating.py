@@ -3,7 +3,7 @@
 Each path takes the errors of one past time, of all series and steps ahead at once: an empirical
 copula (the Schaake shuffle: Clark et al. 2004, Journal of Hydrometeorology 5(1)). So errors that
 occurred together, across series or across steps, occur together in the paths. Of prices, how much
-of them all series share is a forecast, not the average of the past (``common_factor.py``).
+of them all series share is a forecast, not the average of the past (:func:`scaled_to_now`).
 """
 
 from typing import NamedTuple, Unpack
@@ -17,7 +17,6 @@ from forecaster.forecasting.bands.calibration import spread_at_origins
 from forecaster.forecasting.bands.counts import Counted
 from forecaster.forecasting.bands.distribution import Distribution, ndtri
 from forecaster.forecasting.model import Model, check_model
-from forecaster.forecasting.predicting.common_factor import scaled_to_now
 from forecaster.forecasting.predicting.predicting import (
     calibrated_at,
     finite_rows,
@@ -201,3 +200,77 @@ def _values(
         for h in range(shape[2]):
             values[row, :, h] = np.interp(scores[row, :, h], _KNOTS, knots[row, :, h])
     return values
+
+
+_HALF_LIFE = 10.0  # number of times after which the weight of a square has halved
+_PRIOR = 10.0  # weight of the mean of all squares, as a number of times
+_LARGEST = 0.95  # largest share of the factor in the variance of errors
+_ENOUGH = 0.5  # share of the series that must have an error, for a time to have a factor
+
+
+class Factor(NamedTuple):
+    """The common factor of errors.
+
+    - ``values``: the mean error by time and step ahead, NaN where it is unknown
+    - ``series``: the mean number of series over which it is taken
+    - ``time``: the row of ``values`` that each error belongs to
+    """
+
+    values: Float[np.ndarray, "time horizon"]
+    series: float
+    time: Int[np.ndarray, "series origin"]
+
+
+def scaled_to_now(
+    units: Float[np.ndarray, "series origin horizon"], positions: Int[np.ndarray, "series origin"]
+) -> Float[np.ndarray, "series origin horizon"]:
+    """Return past errors with the variance of their common factor that is forecast for now.
+
+    The forecast is made from errors one step ahead, which are known first, and holds for all steps.
+    Errors of a single series, and of series that move independently, stay as they are.
+
+    - ``units``: errors in units of their spread, NaN where unknown
+    - ``positions``: positions of their origins on the panel's time axis, in order of time
+    """
+    errors = units[:, :, 0][np.isfinite(units[:, :, 0])]
+    if not len(errors):
+        return units
+    factor = factor_of(units, positions)
+    squares = factor.values[:, 0] ** 2
+    squares = squares[np.isfinite(squares)]
+    total = float((errors**2).mean())
+    usual = min(float(squares.mean()), _LARGEST * total)
+    now = min(_variance_now(squares, usual, total / factor.series), _LARGEST * total)
+    if now == usual:
+        return units
+    common = np.nan_to_num(factor.values)[factor.time]
+    own = np.sqrt((total - now) / (total - usual))
+    return own * (units - common) + np.sqrt(now / usual) * common
+
+
+def factor_of(
+    units: Float[np.ndarray, "series origin horizon"], positions: Int[np.ndarray, "series origin"]
+) -> Factor:
+    """Return the common factor; arguments as for :func:`scaled_to_now`."""
+    times, time = np.unique(positions, return_inverse=True)
+    time = time.reshape(positions.shape)
+    known = np.isfinite(units)
+    total, count = np.zeros((2, len(times), units.shape[2]))
+    np.add.at(total, time, np.where(known, units, 0.0))
+    np.add.at(count, time, known)
+    enough = count >= np.maximum(_ENOUGH * count.max(), 1)
+    values = np.where(enough, total / np.maximum(count, 1), np.nan)
+    return Factor(values, float(count[enough[:, 0], 0].mean()), time)
+
+
+def _variance_now(squares: Float[np.ndarray, " time"], usual: float, alone: float) -> float:
+    """Return the forecast of the factor's square.
+
+    - ``squares``: squares of the factor, in order of time
+    - ``usual``: their mean
+    - ``alone``: the mean if series were independent; this part of ``usual`` does not change
+    """
+    weights = 0.5 ** (np.arange(len(squares))[::-1] / _HALF_LIFE)
+    recent = (_PRIOR * usual + weights @ squares) / (_PRIOR + weights.sum())
+    shared = max(0.0, 1 - alone / usual) if usual > 0 else 0.0
+    return usual + shared * (recent - usual)

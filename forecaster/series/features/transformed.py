@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from forecaster.series.causal import Rows, shift
-from forecaster.series.prices.common_volatility import CommonVolatility, OpinionWeights
+from forecaster.series.prices.common_volatility import CommonVolatility, ScaleWeights
 
 Ahead: TypeAlias = Float[np.ndarray, "series step horizon"]
 # A scale up to this share of a series' level, or up to this number, is that of no change at all.
@@ -31,7 +31,7 @@ class Transformed:
     - ``counted``: which series are counts, whose base and scale are their mean and deviation
     - ``common``: for prices, the logarithm of the scale by the common model of volatility, in units
       of ``scale`` without its factor of events; NaN where unknown. None: there is no such model
-    - ``opinions``: how it is combined with networks
+    - ``scale_weights``: how it is combined with networks
     - ``networks``: the weight of what networks forecast, beside the base: one half where the base
       is a forecast itself
     """
@@ -46,21 +46,21 @@ class Transformed:
     least: Float[np.ndarray, " series"]
     counted: Bool[np.ndarray, " series"]
     common: Ahead | None = None
-    opinions: OpinionWeights = ()
+    scale_weights: ScaleWeights = ()
     networks: float = 1.0
 
     def only(self, rows: Int[np.ndarray, " some"]) -> "Transformed":
         """Return some of the series, by their rows."""
         fields: dict[str, Any] = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        whole = {name: fields.pop(name) for name in ("opinions", "networks")}
+        whole = {name: fields.pop(name) for name in ("scale_weights", "networks")}
         known = {name: part[rows] for name, part in fields.items() if part is not None}
         return Transformed(**known, **whole)
 
     def beside_networks(self, model: CommonVolatility | None) -> "Transformed":
         """Return the same with new weights of the common model of volatility, or without it."""
         if model is None:
-            return dataclasses.replace(self, common=None, opinions=())
-        return dataclasses.replace(self, opinions=model.opinions)
+            return dataclasses.replace(self, common=None, scale_weights=())
+        return dataclasses.replace(self, scale_weights=model.scale_weights)
 
     def targets(self) -> Ahead:
         """Return the standardised targets, float32; NaN where unknown.

@@ -41,7 +41,6 @@ from forecaster.series.combination.nature import (
     natures_of,
     usually_counts,
 )
-from forecaster.series.combination.simple import by_horizon
 from forecaster.series.features.known_effects import (
     NOTHING_KNOWN,
     Shared,
@@ -52,6 +51,7 @@ from forecaster.series.features.known_effects import (
     without_effects,
 )
 from forecaster.series.features.last_value import (
+    by_horizon,
     learned_unit,
     unit_of_prices,
     usual_changes,
@@ -473,7 +473,7 @@ class Transform:
             least=self._least(panel.ids),
             counted=self.counted(panel.ids),
             common=common,
-            opinions=() if model is None else model.opinions,
+            scale_weights=() if model is None else model.scale_weights,
         )
 
     def _apply_combined(self, panel: Panel, histories: Histories, horizon: int) -> "Transformed":

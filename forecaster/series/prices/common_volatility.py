@@ -35,7 +35,7 @@ _LARGEST, _LARGEST_WEIGHT = 1e3, 10.0  # largest numbers in a file
 
 
 Weight: TypeAlias = Annotated[float, Meta(ge=-_LARGEST_WEIGHT, le=_LARGEST_WEIGHT)]
-OpinionWeights: TypeAlias = tuple[tuple[Weight, Weight, Weight], ...]
+ScaleWeights: TypeAlias = tuple[tuple[Weight, Weight, Weight], ...]
 """For each step ahead a constant, the weight of a series' networks, and that of the model."""
 
 
@@ -45,7 +45,7 @@ class CommonVolatility(NamedTuple):
     - ``peers``: the series that the state of the market is made from
     - ``centre``, ``spread``: mean and deviation of each term in training
     - ``weights``: for each step ahead the constant, and the weight of each term
-    - ``opinions``: how it is combined with a series' networks; empty: not known yet
+    - ``scale_weights``: how it is combined with a series' networks; empty: not known yet
     - ``until``, ``frequency``: the latest time that was seen, as text, and the alias of the
       frequency; empty: unknown
     - ``market``: the declared indices that it sees, whose terms come last
@@ -55,7 +55,7 @@ class CommonVolatility(NamedTuple):
     centre: tuple[Annotated[float, Meta(ge=-_LARGEST, le=_LARGEST)], ...]
     spread: tuple[Annotated[float, Meta(gt=0, le=_LARGEST)], ...]
     weights: tuple[tuple[Weight, ...], ...]
-    opinions: OpinionWeights = ()
+    scale_weights: ScaleWeights = ()
     until: str = ""
     frequency: str = ""
     market: tuple[str, ...] = ()
@@ -114,7 +114,7 @@ class CommonVolatility(NamedTuple):
             and self.market in ((), tuple(market))  # older models see no index
             and len(self.centre) == len(self.spread) == terms
             and [len(row) for row in self.weights] == [terms + 1] * horizon
-            and len(self.opinions) == horizon
+            and len(self.scale_weights) == horizon
         )
 
 

@@ -1,4 +1,4 @@
-"""Forecasts of prices by two experts: a series' own networks, and the common volatility."""
+"""Forecasts of prices by two scales: of a series' own networks, and the common volatility."""
 
 import dataclasses
 import hashlib
@@ -11,7 +11,7 @@ import pytest
 import forecaster as fc
 from forecaster.errors import ForecasterWarning
 from forecaster.forecasting.bands.distribution import Distribution
-from forecaster.forecasting.bands.experts import opinion_weights, with_common
+from forecaster.forecasting.bands.scales import scale_weights, with_common
 from forecaster.forecasting.model import rename_series
 from forecaster.home import Home
 from tests.common_market import frame
@@ -48,8 +48,8 @@ def test_logarithms_of_widths_are_weighted_sums():
     assert with_common(alone, None, ()) is alone
 
 
-def _opinions(size: float) -> tuple[Distribution, np.ndarray, np.ndarray]:
-    """Both opinions, and outcomes whose true weights are 0.9 and 0.8."""
+def _scale_weights(size: float) -> tuple[Distribution, np.ndarray, np.ndarray]:
+    """Both scale_weights, and outcomes whose true weights are 0.9 and 0.8."""
     random = np.random.default_rng(0)
     own, common = size * random.normal(size=(2, 40, 400, 1))
     outcomes = np.exp(0.3 + 0.9 * own + 0.8 * common) * random.standard_t(5, own.shape)
@@ -59,19 +59,19 @@ def _opinions(size: float) -> tuple[Distribution, np.ndarray, np.ndarray]:
     return Distribution(0 * ones, np.exp(own), 5 * ones), common, outcomes
 
 
-def test_weights_of_both_opinions_are_learned_where_they_differ_enough():
-    (weights,) = opinion_weights(*_opinions(0.5))
+def test_weights_of_both_scales_are_learned_where_they_differ_enough():
+    (weights,) = scale_weights(*_scale_weights(0.5))
     np.testing.assert_allclose(weights, (0.3, 0.9, 0.8), atol=0.03)
 
 
-def test_weights_are_the_usual_ones_where_opinions_hardly_change():
-    (weights,) = opinion_weights(*_opinions(0.005))
+def test_weights_are_the_usual_ones_where_scales_hardly_change():
+    (weights,) = scale_weights(*_scale_weights(0.005))
     np.testing.assert_allclose(weights, (0.3, 0.6, 0.6), atol=0.03)
 
 
 def test_weights_without_an_outcome_are_halves():
-    made, common, outcomes = _opinions(0.5)
-    assert opinion_weights(made, common, outcomes * np.nan) == ((0.0, 0.5, 0.5),)
+    made, common, outcomes = _scale_weights(0.5)
+    assert scale_weights(made, common, outcomes * np.nan) == ((0.0, 0.5, 0.5),)
 
 
 def test_a_fit_from_a_common_start_has_both_and_an_independent_one_its_networks_alone(
@@ -141,7 +141,7 @@ def test_no_forecast_of_the_past_sees_a_later_row(market):
 @pytest.fixture(scope="module")
 def homes(prices, tmp_path_factory):
     """A home with a fit in one piece, and one with the same fit in shards of five series."""
-    folder = tmp_path_factory.mktemp("experts")
+    folder = tmp_path_factory.mktemp("scales")
     # Eight more are refused; their number must not be taken for that of a shard's series.
     twice = prices[prices["ticker"] == "S00"].iloc[[0, *range(520)]]
     refused = [twice.assign(ticker=f"X{number}") for number in range(8)]

@@ -1,7 +1,7 @@
-"""Two opinions of how wide a distribution is: a series' networks, and the common volatility.
+"""Two scales of a distribution: that of a series' networks, and that of the common volatility.
 
 The logarithm of the combined scale is a weighted sum of those of both. The weights need not sum to
-one: each opinion is cautious, so a mean of both would be too close to the usual scale (Satopaa et
+one: each scale is cautious, so a mean of both would be too close to the usual scale (Satopaa et
 al. 2014, International Journal of Forecasting 30, on probabilities).
 """
 
@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from forecaster.forecasting.bands.distribution import Distribution
-from forecaster.series import OpinionWeights
+from forecaster.series import ScaleWeights
 
 _PRIOR = np.array([0.0, 0.6, 0.6])
 _PENALTIES = np.array([0.0, 0.03, 0.03])
@@ -25,7 +25,7 @@ _FAR = 5.0  # the most that a scale's logarithm changes by, unless a model is da
 def with_common(
     made: Distribution,
     common: Float[np.ndarray, "series origin horizon"] | None,
-    weights: OpinionWeights,
+    weights: ScaleWeights,
 ) -> Distribution:
     """Return distributions whose scales combine those of networks and of a common model.
 
@@ -33,7 +33,7 @@ def with_common(
 
     - ``common``: the logarithm of the model's scale, standardised. Where it is NaN, unknown, the
       networks stand alone. None: there is no model
-    - ``weights``: from :func:`opinion_weights`
+    - ``weights``: from :func:`scale_weights`
     """
     if common is None:
         return made
@@ -45,12 +45,12 @@ def with_common(
     return dataclasses.replace(made, scale=scale)
 
 
-def opinion_weights(
+def scale_weights(
     made: Distribution,
     common: Float[np.ndarray, "series origin horizon"],
     outcomes: Float[np.ndarray, "series origin horizon"],
-) -> OpinionWeights:
-    """Return the weights of both opinions that past outcomes support, by step ahead.
+) -> ScaleWeights:
+    """Return the weights of both scales that past outcomes support, by step ahead.
 
     They maximise the likelihood of Student-t distributions, less a penalty on the distance from
     usual weights.
