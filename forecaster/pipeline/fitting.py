@@ -18,7 +18,7 @@ from forecaster.errors import ModelError
 from forecaster.forecasting import Model, predict, widths_of
 from forecaster.home import Home
 from forecaster.pipeline.beginning import Begun, begun, resumed
-from forecaster.pipeline.reading import Reader
+from forecaster.pipeline.reading import reader_of_fit
 from forecaster.pipeline.requests import Callbacks, DataRequest
 from forecaster.pipeline.scanning import Scanned, scan
 from forecaster.pipeline.training import train_shards
@@ -130,7 +130,7 @@ def _train_and_save(
     the lost series again.
     """
     unfinished, request = work.unfinished, work.unfinished.request
-    reader, scanned = scan(Reader.of(work.store, request, work.masked))
+    reader, scanned = scan(reader_of_fit(work.store, request, work.masked))
     scanned.say(latest=True)
     if request.series_per_shard is None:
         work.lock.close()  # all series have been read

@@ -124,12 +124,12 @@ def evaluate_shards(
     options, request = job.options, job.work.unfinished.request
     in_one = request.series_per_shard is None
     ends = "common" if options.membership is not None else options.ends
-    past = Past.of(job.work.store, request, job.flags, ends)
+    past = Past.of_all(job.work.store, request, job.flags, ends)
     if in_one:
         job.work.lock.close()  # all series have been read
     check_columns(options.runner_names, past.layout.channels or ())
     trained = _trained(job, past)
-    past = trained[0].known.past
+    past = trained[0].known
     fitting = time.perf_counter() - began
     parts = _measured(job, past, trained)
     _warn_of_ended(past, trained)
@@ -162,9 +162,9 @@ def _trained(job: Job, past: Past) -> list[Trained]:
     """Train all networks, or find networks that have been trained already."""
     config, options, times = past.request.config, job.options, past.times
     assert times is not None
-    most = int(past.rows.max())
+    most = int(past.lengths.max())
     windows = options.n_windows or usual_windows(
-        past.rows, len(times), past.target,
+        past.lengths, len(times), past.target,
         without_networks(config, past.target, most), options.step_size,
     )  # fmt: skip
     cutoffs = cutoffs_in(times, config.horizon, windows, options.step_size)
@@ -173,17 +173,20 @@ def _trained(job: Job, past: Past) -> list[Trained]:
         settled_by_known, most=most, n_windows=windows, step_size=options.step_size
     )
     for number, group in enumerate(groups_of(cutoffs, refit=options.refit)):
-        known = Known(past, times[group[0]], settle=None if trained else settle)
+        known = Known(**vars(past), cutoff=times[group[0]], settle=None if trained else settle)
         with advised_of_windows(most, config, windows, options.step_size):
             trained.append(_train(job, known, group, number))
-        past = trained[0].known.past  # the first cutoff decides whether there are networks
+        # The first cutoff decides whether there are networks.
+        past = past.with_config(trained[0].known.request.config)
     return trained
 
 
 def _train(job: Job, known: Known, cutoffs: np.ndarray, number: int) -> Trained:
     """Train the networks that forecast from some cutoffs."""
-    if known.past.held is not None:  # otherwise the scan finds out
-        known = known.without_networks(changing_rows(known.panel(known.request.ids))) or known
+    if known.held is not None:  # otherwise the scan finds out
+        most = changing_rows(known.panel(known.request.ids))
+        if (config := known.settled(most)) is not known.request.config:
+            known = known.with_config(config)
     known, scanned = scan(known)
     stage = job.work.unfinished.stage(number)
     parts = train_shards(known, scanned, stage, job.calls.executor, job.calls.fetching)
@@ -251,7 +254,8 @@ def _rolling(
 ) -> tuple[RollingOrigin, OwnEnds | None]:
     """Return the networks of some series, ready to forecast from all cutoffs."""
     parts = [(each.model(names), each.cutoffs) for each in trained]
-    panel, own = past.panel(names, peers_of(model for model, _ in parts))
+    peers = peers_of(model for model, _ in parts)
+    panel, own = dataclasses.replace(past, peers=peers).aligned(names)
     return RollingOrigin.of_models(panel, parts, LEVELS, own), own
 
 

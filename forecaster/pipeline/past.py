@@ -12,95 +12,51 @@ from jaxtyping import Int, Shaped
 
 from forecaster.config import Config
 from forecaster.errors import NoSeries
-from forecaster.ingest import Store, panel_from_store
-from forecaster.pipeline.auxiliary import with_auxiliary
-from forecaster.pipeline.peers import beside_peers
-from forecaster.pipeline.reading import each_shard, kind_of_times
-from forecaster.series import (
-    ENDS,
-    Flags,
-    Frequency,
-    Layout,
-    OwnEnds,
-    Panel,
-    Time,
-    check_market,
-    on_axis,
-    union_of,
-)
+from forecaster.ingest import Store
+from forecaster.pipeline.reading import Reader
+from forecaster.series import ENDS, Flags, OwnEnds, Panel, Time, check_market, on_axis, union_of
 from forecaster.skipped import Skipped
-from forecaster.storage import FitRequest, ids_to_read
+from forecaster.storage import FitRequest
 
 
 @dataclasses.dataclass(frozen=True)
-class Past:
+class Past(Reader):
     """Reads panels of some stored series with all rows, and the flags of rows that look wrong.
 
+    - ``flags``: rows are not learned from once their flag is known
     - ``times``: the times of all series; None: not known yet
     - ``own``: whether each series is evaluated at its own end
     - ``target``: the channel that is forecast
-    - ``rows``, ``ends``: the number of rows and the latest time of each series
-    - ``held``: the panel of all series, if they are a single shard
+    - ``lengths``, ``ends``: the number of rows and the latest time of each series
     """
 
-    store: Store
-    request: FitRequest
-    flags: Flags | None
-    layout: Layout
+    flags: Flags | None = None
     times: Shaped[np.ndarray, " time"] | None = None
     own: bool = False
     target: str = ""
-    rows: Int[np.ndarray, " series"] = dataclasses.field(default_factory=lambda: np.zeros(0, int))
+    lengths: Int[np.ndarray, " series"] = dataclasses.field(
+        default_factory=lambda: np.zeros(0, int)
+    )
     ends: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
-    held: Panel | None = None
 
     @staticmethod
-    def of(store: Store, request: FitRequest, flags: Flags | None, ends: str) -> "Past":
+    def of_all(store: Store, request: FitRequest, flags: Flags | None, ends: str) -> "Past":
         """Read all series once. Raises NoSeries or StoreError if there is none."""
-        past = Past(store, request, flags, Layout(kind_of_times(store, request.ids)))
-        if request.series_per_shard is None:
-            panel = request.covariates.added_to(past._read(request.ids))
-            panel = with_auxiliary(panel, request)
-            past = dataclasses.replace(past, held=panel)
+        past = dataclasses.replace(Past.of(store, request), flags=flags)
         seen, same = past._scan(ends)
         return seen if same else dataclasses.replace(past, layout=seen.layout)._scan(ends)[0]
 
-    def with_config(self, config: Config) -> "Past":
-        """Return a reader for other settings, which may declare no market."""
-        held = self.held
-        if config.market is None and held is not None:
-            held = dataclasses.replace(held, market=None)
-        request = dataclasses.replace(self.request, config=config)
-        return dataclasses.replace(self, request=request, held=held)
-
-    def panel(self, ids: Sequence[str], peers: Sequence[str] = ()) -> tuple[Panel, OwnEnds | None]:
+    def aligned(self, ids: Sequence[str]) -> tuple[Panel, OwnEnds | None]:
         """Read some series; if their ends are aligned, return also how to restore their times.
-
-        ``peers``: those that show the state of the market beside them
 
         Raises NoSeries or StoreError if none of the series can be read.
         """
-        panel = self._read(ids, peers)
+        panel = self.read(ids)
         if self.times is not None:
             panel = on_axis(panel, self.times)
         if self.flags is not None:
             panel = panel.with_flags(self.flags)
         return OwnEnds.align(panel) if self.own else (panel, None)
-
-    def _read(self, ids: Sequence[str], peers: Sequence[str] = ()) -> Panel:
-        request, market = self.request, self.request.config.indices
-        if self.held is not None:
-            held = self.held.with_peers(peers)
-            return held if tuple(ids) == request.ids else held.only(ids)
-        wanted = ids_to_read(ids, request.config)
-        panel = beside_peers(self._stored, wanted, peers)
-        return panel.with_indices(market, forecast=ids) if market else panel
-
-    def _stored(self, ids: Sequence[str]) -> Panel:
-        request = self.request
-        return panel_from_store(
-            self.store, ids, start=request.start, end=request.end, layout=self.layout
-        )
 
     def _scan(self, aligned: str) -> tuple["Past", bool]:
         """Read all shards; return a reader that knows the times and lengths of all series.
@@ -113,7 +69,7 @@ class Past:
         channels: dict[tuple[str, ...], None] = {}
         firsts, ends = set[object](), dict[str, Any]()
         rows, target = list[np.ndarray](), ""
-        for panel in each_shard(self._read, self.store, self.request, skipped):
+        for panel in self.each_shard(skipped):
             check_market(panel)
             skipped |= panel.skipped
             axes = [union_of([*axes, panel.times])]
@@ -134,42 +90,23 @@ class Past:
             times=axes[0],
             own=aligned == "own" or (aligned == "auto" and counts and target == "y"),
             target=target,
-            rows=np.concatenate(rows),
+            lengths=np.concatenate(rows),
             ends=ends,
         )
         return known, list(channels) == [every]
 
 
 @dataclasses.dataclass(frozen=True)
-class Known:
-    """Reads what was known of series at a cutoff, for networks to learn from; see :class:`Past`.
+class Known(Past):
+    """Reads what was known of series at a cutoff, for networks to learn from.
 
-    - ``frequency``: the frequency of most series at the cutoff; None: each panel has its own
-    - ``peers``: the peers of all series, once they are known
+    - ``cutoff``: a time of the axis of all series
     - ``settle``: returns the settings without networks if the rows of the longest series are too
       few for them, else the same; None: an earlier cutoff has decided
     """
 
-    past: Past
-    cutoff: Time | Shaped[np.ndarray, ""]
-    frequency: Frequency | None = None
+    cutoff: Time | Shaped[np.ndarray, ""] = 0
     settle: Callable[[Config, str, int], Config] | None = None
-    peers: tuple[str, ...] = ()
-
-    @property
-    def request(self) -> FitRequest:
-        """The request of the evaluation."""
-        return self.past.request
-
-    @property
-    def store(self) -> Store:
-        """The store of the series."""
-        return self.past.store
-
-    @property
-    def layout(self) -> Layout:
-        """The layout of the panel of all series."""
-        return self.past.layout
 
     def panel(self, ids: Sequence[str]) -> Panel:
         """Read some series, without the rows that were known at the cutoff to look wrong."""
@@ -177,23 +114,12 @@ class Known:
 
     def with_all_rows(self, ids: Sequence[str]) -> Panel:
         """Read some series, with the flags that were known at the cutoff."""
-        panel, _ = self.past.panel(ids, self.peers)
-        known = panel.until(self.cutoff)
-        if self.frequency is None:
-            return known
-        return dataclasses.replace(known, frequency=self.frequency)
+        return self._like_all(self.aligned(ids)[0].until(self.cutoff))
 
-    def without_networks(self, most: int) -> "Known | None":
-        """Return a reader for training without networks; None if the settings need networks.
+    def settled(self, most: int) -> Config:
+        """Return the settings, without networks if the longest series has too few rows for them.
 
         ``most``: rows up to the cutoff of the longest series
         """
         config = self.request.config
-        made = config if self.settle is None else self.settle(config, self.past.target, most)
-        if made is config:
-            return None
-        return dataclasses.replace(self, past=self.past.with_config(made))
-
-    def knowing(self, layout: Layout, frequency: Frequency, peers: tuple[str, ...] = ()) -> "Known":
-        """Return a reader of panels with the frequency and the peers of all series."""
-        return dataclasses.replace(self, frequency=frequency, peers=peers)
+        return config if self.settle is None else self.settle(config, self.target, most)

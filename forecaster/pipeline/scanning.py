@@ -7,15 +7,13 @@ import dataclasses
 from collections import Counter
 from typing import Any, NamedTuple, TypeVar
 
-from forecaster.config import Config
 from forecaster.errors import NoSeries
 from forecaster.forecasting import changing_rows, usable_rows
-from forecaster.pipeline.reading import Reads, each_shard
+from forecaster.pipeline.reading import Reader
 from forecaster.series import (
     Finding,
     Frequency,
     Layout,
-    Panel,
     findings_of,
     infer_frequency,
     latest_times,
@@ -26,7 +24,7 @@ from forecaster.series import (
 )
 from forecaster.skipped import Skipped
 
-_R = TypeVar("_R", bound="Reads")
+_R = TypeVar("_R", bound=Reader)
 
 
 class Scanned(NamedTuple):
@@ -75,93 +73,51 @@ def scan(reader: _R) -> tuple[_R, Scanned]:
         scanned.say(latest=False)
         return reader, scanned
     layout, frequency, scanned, same = _scan(reader)
-    reader = reader.knowing(layout, frequency)
+    reader = dataclasses.replace(reader, layout=layout, frequency=frequency)
     if not same:  # some series look different with the layout or the frequency of all series
         scanned = _scan(reader)[2]
-    if not scanned.ids and (without := reader.without_networks(scanned.steps)) is not None:
-        reader, scanned = without, _scan(without)[2]
+    if not scanned.ids and (config := reader.settled(scanned.steps)) is not request.config:
+        reader = reader.with_config(config)
+        scanned = _scan(reader)[2]
     if not scanned.ids:
         raise NoSeries({**request.skipped, **scanned.skipped})
     scanned.say(latest=False)
-    return reader.knowing(layout, frequency, scanned.peers), scanned
+    return dataclasses.replace(reader, peers=scanned.peers), scanned
 
 
-def _scan(reader: Reads) -> tuple[Layout, Frequency, Scanned, bool]:
+def _scan(reader: Reader) -> tuple[Layout, Frequency, Scanned, bool]:
     """Read all shards; the last result says whether each had the common layout and frequency."""
-    request = reader.request
-    seen = _Seen(dict(request.skipped))
-    for panel in each_shard(reader.panel, reader.store, request, seen.skipped):
-        seen.add(panel, request.config)
-    layout = reader.layout._replace(channels=tuple(seen.channels))
-    frequency = most_common(seen.frequencies or seen.unclear)
-    seasonal = request.config.transform == "seasonal"
-    same = all(
-        part == layout.channels and (kind == frequency or not seasonal)
-        for part, kind in seen.layouts
-    )
-    return layout, frequency, seen.scanned(), same
-
-
-@dataclasses.dataclass
-class _Seen:
-    """The facts about the series of all panels that were read so far.
-
-    - ``skipped``: the skipped series, with the reason
-    - ``rows``: the usable rows of each series that can be learned from
-    - ``trained``: as in :class:`Scanned`
-    - ``channels``: the channels of all panels, in order
-    - ``frequencies``, ``unclear``: number of series of each frequency, by whether their rows are
-      enough to tell it
-    - ``layouts``: the channels and frequencies of the panels
-    - ``ends``: the first and the last time of each panel
-    - ``most``, ``still``: rows of the longest series that changes, and of the longest constant one
-    - ``count``: number of series
-    - ``findings``: what a user should know of them
-    - ``latest_times``: the latest time of each series whose networks may see the market in peers
-    """
-
-    skipped: dict[str, Skipped]
-    rows: dict[str, int] = dataclasses.field(default_factory=dict[str, int])
-    trained: list[str] = dataclasses.field(default_factory=list[str])
-    channels: dict[str, None] = dataclasses.field(default_factory=dict[str, None])
-    frequencies: Counter[Frequency] = dataclasses.field(default_factory=Counter[Frequency])
-    unclear: Counter[Frequency] = dataclasses.field(default_factory=Counter[Frequency])
-    layouts: set[tuple[tuple[str, ...], Frequency]] = dataclasses.field(
-        default_factory=set[tuple[tuple[str, ...], Frequency]]
-    )
-    ends: list[Any] = dataclasses.field(default_factory=list[Any])
-    most: int = 0
-    still: int = 0
-    count: int = 0
-    findings: list[Finding] = dataclasses.field(default_factory=list[Finding])
-    latest_times: dict[str, Any] = dataclasses.field(default_factory=dict[str, Any])
-
-    def add(self, panel: Panel, config: Config) -> None:
-        """Add the series of a panel."""
+    config, skipped = reader.request.config, dict(reader.request.skipped)
+    rows, trained, latest = dict[str, int](), list[str](), dict[str, Any]()
+    channels, ends, findings = dict[str, None](), list[Any](), list[Finding]()
+    clear, unclear = Counter[Frequency](), Counter[Frequency]()  # whether rows suffice to tell it
+    alike = set[tuple[tuple[str, ...], Frequency]]()
+    longest, series = {True: 0, False: 0}, 0  # by whether a series changes
+    with_peers = config.start == "pooled" and not config.is_classical
+    for panel in reader.each_shard(skipped):
         found = usable_rows(panel, config)
-        self.rows |= found.rows
-        self.trained += found.trained
-        self.skipped |= found.skipped
-        self.channels |= dict.fromkeys(panel.channels)
+        rows |= found.rows
+        trained += found.trained
+        skipped |= found.skipped
+        channels |= dict.fromkeys(panel.channels)
         for times in (panel.times[observed] for observed in panel.mask if observed.any()):
-            counts = self.frequencies if tells_frequency(times) else self.unclear
-            counts[infer_frequency(times)] += 1
-        self.layouts.add((panel.channels, panel.frequency))
-        self.ends += [panel.times[0], panel.times[-1]]
-        if panel.constant().all():
-            self.still = max(self.still, changing_rows(panel))
-        else:
-            self.most = max(self.most, changing_rows(panel))
-        self.count += len(panel.ids)
-        self.findings += findings_of(panel)
-        if panel.target != "y" and config.start == "pooled" and not config.is_classical:
-            self.latest_times |= latest_times(panel)
-
-    def scanned(self) -> Scanned:
-        """Return the facts about all series."""
-        steps = max(self.rows.values(), default=self.most or self.still)
-        ends = self.ends or [0]
-        return Scanned(
-            list(self.rows), self.trained, steps, self.skipped, min(ends), max(ends),
-            self.findings, self.count, peers_at(max(ends), self.latest_times),
-        )  # fmt: skip
+            (clear if tells_frequency(times) else unclear)[infer_frequency(times)] += 1
+        alike.add((panel.channels, panel.frequency))
+        ends += [panel.times[0], panel.times[-1]]
+        changes = not panel.constant().all()
+        longest[changes] = max(longest[changes], changing_rows(panel))
+        series += len(panel.ids)
+        findings += findings_of(panel)
+        if panel.target != "y" and with_peers:
+            latest |= latest_times(panel)
+    layout = reader.layout._replace(channels=tuple(channels))
+    frequency = most_common(clear or unclear)
+    seasonal = config.transform == "seasonal"
+    same = all(
+        part == layout.channels and (kind == frequency or not seasonal) for part, kind in alike
+    )
+    first, last = min(ends, default=0), max(ends, default=0)
+    steps = max(rows.values(), default=longest[True] or longest[False])
+    peers = peers_at(last, latest)
+    scanned = Scanned(list(rows), trained, steps, skipped, first, last, findings, series, peers)
+    return layout, frequency, scanned, same

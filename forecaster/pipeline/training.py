@@ -11,7 +11,6 @@ Python and NumPy, on one core, so shards of such series are handed to several pr
 import collections
 import concurrent.futures
 import gc
-import itertools
 import multiprocessing
 import os
 import signal
@@ -25,10 +24,10 @@ from typing import Any, NamedTuple
 
 from forecaster import swarm
 from forecaster.config import Config
-from forecaster.errors import ForecasterWarning, NoSeries
+from forecaster.errors import ForecasterError, NoSeries
 from forecaster.forecasting import Common, Sampling, fit_part, learn_common
 from forecaster.pipeline.auxiliary import with_auxiliary
-from forecaster.pipeline.reading import Reads, shards_of
+from forecaster.pipeline.reading import Reader, shards_of
 from forecaster.pipeline.requests import Callbacks, OnTraining
 from forecaster.pipeline.scanning import Scanned
 from forecaster.processes import cores, end_with_parent
@@ -40,7 +39,7 @@ WORTH_PROCESSES = 2_000
 
 
 def train_shards(
-    reader: Reads,
+    reader: Reader,
     scanned: Scanned,
     unfinished: UnfinishedFit,
     executor: swarm.Executor | None,
@@ -134,7 +133,7 @@ class Shard(NamedTuple):
         return {name: why for name, why in skipped.items() if name in members}
 
 
-def _learned(reader: Reads, scanned: Scanned, callbacks: Callbacks) -> Common:
+def _learned(reader: Reader, scanned: Scanned, callbacks: Callbacks) -> Common:
     """Learn what all series share, from a sample of them."""
     request = reader.request
     sampling = Sampling.of(request.config, scanned.ids, scanned.trained, scanned.steps)
@@ -146,7 +145,7 @@ def _learned(reader: Reads, scanned: Scanned, callbacks: Callbacks) -> Common:
 
 
 def _processes(
-    reader: Reads, common: Common | None, executor: swarm.Executor | None, shards: int
+    reader: Reader, common: Common | None, executor: swarm.Executor | None, shards: int
 ) -> int:
     """Return how many processes fit the remaining shards; 1: this process."""
     request, local = reader.request, executor is None or executor.is_local
@@ -159,50 +158,28 @@ def _processes(
 def fit_side_by_side(shards: Iterable[Shard], processes: int) -> Iterator[SavedPart]:
     """Yield the finished shards, in order, fitted by several processes.
 
-    If one of them is killed, the rest is fitted by this process. At most ``processes + 1`` shards
-    are in memory at once. ``shards``: their series have no networks
+    At most ``processes + 1`` shards are in memory at once. Raises ForecasterError if a process is
+    killed. ``shards``: their series have no networks
     """
-    shards, waiting = iter(shards), collections.deque[Shard]()
-    futures = collections.deque[concurrent.futures.Future[SavedPart]]()
+    waiting = collections.deque[concurrent.futures.Future[SavedPart]]()
     context = multiprocessing.get_context("spawn")  # JAX's threads forbid a fork
-
-    def next_made() -> SavedPart:
-        part = futures[0].result()
-        futures.popleft()
-        waiting.popleft()
-        return part
-
     with concurrent.futures.ProcessPoolExecutor(
         processes, mp_context=context, initializer=_start
     ) as pool:
         try:
             for shard in shards:
-                waiting.append(shard)
-                futures.append(_submitted(pool, shard))
+                waiting.append(pool.submit(Shard.finish, shard))
                 if len(waiting) > processes:
-                    yield next_made()
+                    yield waiting.popleft().result()
             while waiting:
-                yield next_made()
-        except BrokenProcessPool:
-            warnings.warn(
-                "a process that fits series ended unexpectedly; the rest is fitted by one process. "
-                "If it was for want of memory, a smaller --memory takes fewer processes",
-                ForecasterWarning,
-                stacklevel=2,
-            )
-            yield from (shard.finish() for shard in itertools.chain(waiting, shards))
+                yield waiting.popleft().result()
+        except (BrokenProcessPool, BrokenPipeError) as error:
+            raise ForecasterError(
+                "a process that fits series ended unexpectedly. If it was for want of memory, "
+                "begin again with a smaller --memory, which takes fewer processes"
+            ) from error
         finally:
             pool.shutdown(cancel_futures=True)
-
-
-def _submitted(
-    pool: concurrent.futures.ProcessPoolExecutor, shard: Shard
-) -> concurrent.futures.Future[SavedPart]:
-    """Hand a shard to the pool. Raises BrokenProcessPool if one of its processes was killed."""
-    try:
-        return pool.submit(Shard.finish, shard)
-    except OSError as error:  # its pipe to the processes is closed
-        raise BrokenProcessPool(str(error)) from error
 
 
 def _start() -> None:

@@ -81,7 +81,7 @@ def test_a_jump_on_the_latest_day_is_forecast_from_with_a_warning(tmp_path, sett
 
 def test_a_fit_until_a_day_looks_at_no_later_one(tmp_path, monkeypatch):
     """A session copied from a later one counts as wrong only after the later one has come."""
-    from forecaster.pipeline.reading import Reader
+    from forecaster.pipeline.reading import reader_of_fit
 
     table = pd.concat([prices("AAA", 400), prices("BBB", 400)], ignore_index=True)
     columns = ["open", "high", "low", "close", "volume"]
@@ -91,7 +91,7 @@ def test_a_fit_until_a_day_looks_at_no_later_one(tmp_path, monkeypatch):
 
     def fit(home, work, *rest):
         request = work.unfinished.request
-        panel = Reader.of(work.store, request, work.masked).panel(request.ids)
+        panel = reader_of_fit(work.store, request, work.masked).panel(request.ids)
         learned[request.end] = (
             len(work.masked),
             int(panel.mask[0].sum()),
