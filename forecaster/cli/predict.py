@@ -21,7 +21,7 @@ from forecaster.cli.shared import (
     say,
 )
 from forecaster.cli.tables import print_table
-from forecaster.errors import UsageError, listed
+from forecaster.errors import UsageError
 from forecaster.files import FORMATS, Output, from_text, is_database
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 _PICTURED = 252  # the fewest latest rows of each series for pages and pictures
 _FULL_TABLES = 5  # for more series than this, one line each
-_NO_WIDTH = 1e-6  # share of a value; a narrower band has no width
 
 
 @click.command()
@@ -217,53 +216,6 @@ def _warn(result: "Prediction") -> None:
     stored.sort(key=lambda one: one.rows)
     for kind, said in findings_in_words(stored, len(result.panel.ids)).items():
         say(f"Warning: {said}{'. ' + update if kind in ('late', 'behind') else ''}")
-    if flat := _without_width(result):
-        say(f"Never changed, so the bands have no width: {listed(flat)}")
-    if closed := _closed_ahead(result):
-        say(
-            "Always zero at some of the times ahead, as at night; there the forecast is zero, and "
-            f"the bands have no width: {listed(closed)}"
-        )
-
-
-def _without_width(result: "Prediction") -> list[str]:
-    """Return the series that never changed and whose bands have no width for that reason.
-
-    Bands of counts have a width all the same. Of sums none are named, as their bands are those of
-    groups.
-    """
-    panel = result.panel
-    if panel.target != "y" or result.summed:
-        return []
-    several = {name for name, seen in zip(panel.ids, panel.mask, strict=True) if seen.sum() > 1}
-    return [n for n in result.found("constant") if n in several and not _has_width(result, n)]
-
-
-def _closed_ahead(result: "Prediction") -> list[str]:
-    """Return the series whose bands are zero on both sides at some of the times ahead.
-
-    Series that never changed do not count, nor do counts, of which zero is then only likely.
-    """
-    panel, model = result.panel, result.model
-    bounds = [each for each in map(str, result.frame) if each.startswith(f"{model.config.column}-")]
-    if panel.target != "y" or result.summed or not bounds:
-        return []
-    closed = result.frame["unique_id"][(result.frame[bounds] == 0).all(axis=1)].unique()
-    counted = model.transform.counted(panel.ids)
-    changing = [n for n, of in zip(panel.ids, counted, strict=True) if not of]
-    at_zero = set(closed) - set(result.found("constant"))
-    return [n for n in changing if n in at_zero]
-
-
-def _has_width(result: "Prediction", name: str) -> bool:
-    """Return whether the forecasts of a series differ at any time, between bounds or paths."""
-    model = result.model.config.column
-    its = result.frame[result.frame["unique_id"] == name]
-    columns = [each for each in map(str, its) if each == model or each.startswith(f"{model}-")]
-    lowest = its[columns].min(axis=1).groupby(its["ds"]).min()
-    highest = its[columns].max(axis=1).groupby(its["ds"]).max()
-    # The bands of a constant are as wide as the smallest scale that is divided by.
-    return bool((highest - lowest > _NO_WIDTH * highest.abs()).any())
 
 
 def _how_to_update(source: str) -> str:
@@ -343,7 +295,7 @@ def _print_tables(result: "Prediction", shown: _Shown, *, drawn: bool) -> None:
         for name in result.panel.ids:
             print_table(_table(result, name, shown))
     else:
-        print_table(_overview(result, shown), _overview(result, shown, narrow=True))
+        print_table(_overview(result, shown))
 
 
 def _table(result: "Prediction", name: str, shown: _Shown) -> "Table":
@@ -352,8 +304,9 @@ def _table(result: "Prediction", name: str, shown: _Shown) -> "Table":
 
     from forecaster.series import show_times
 
-    last, when = _last(result, name)
-    title = f"{name}   last {last[0]} {_number(last[1])} on {when}"
+    last, when = _lasts(result)[name]
+    kind = "value" if result.panel.target == "y" else "close"
+    title = f"{name}   last {kind} {_number(last)} on {when}"
     title += "   (simulated)" if result.simulated else ""
     title += f"   forecast by {_rungs(result)[name]}" if _rungs(result) else ""
     part = result.frame[result.frame["unique_id"] == name]
@@ -365,38 +318,24 @@ def _table(result: "Prediction", name: str, shown: _Shown) -> "Table":
     return table
 
 
-def _overview(result: "Prediction", shown: _Shown, *, narrow: bool = False) -> "Table":
-    """Return a table of the last date's forecasts, a row per series or group.
-
-    ``narrow``: without the latest values, and with a date that all series share in the title.
-    """
+def _overview(result: "Prediction", shown: _Shown) -> "Table":
+    """Return a table of the last date's forecasts, a row per series or group."""
     from rich.table import Table
 
     from forecaster.series import show_time
 
-    ends = {show_time(when) for when in result.frame.groupby("unique_id")["ds"].max()}
-    title = f"Forecasts for {ends.pop()}" if narrow and len(ends) == 1 else None
-    kind, count = ("group", ["series"]) if result.summed else ("series", ["last"])
-    known = [] if narrow else count
-    dates = [] if title else ["date"]
-    rungs = {} if narrow else _rungs(result)
-    table = Table(kind, *known, *dates, "median", *shown.headings, "P(rise)",
-                  *(["forecast by"] if rungs else []),
-                  title=title, title_justify="left")  # fmt: skip
+    rungs = _rungs(result)
+    first = ("group", "series") if result.summed else ("series", "last")
+    table = Table(*first, "date", "median", *shown.headings, "P(rise)",
+                  *(["forecast by"] if rungs else []))  # fmt: skip
     for column in table.columns[1:]:
         column.justify = "left" if column.header == "forecast by" else "right"
-    lasts = {} if result.summed else _lasts(result, result.panel.ids)
+    lasts = {} if result.summed else _lasts(result)
     for name, part in result.frame.groupby("unique_id", sort=False):
         row = part.iloc[-1]
-        cells = {"date": show_time(row["ds"])}
-        if result.summed:
-            cells["series"] = f"{row['series']:,}"
-        else:
-            last, _ = lasts[str(name)]
-            cells["last"] = _number(last[1])
-        cells = [cells[column] for column in (*known, *dates)]
+        known = f"{row['series']:,}" if result.summed else _number(lasts[str(name)][0])
         rung = [rungs[str(name)]] if rungs else []
-        table.add_row(str(name), *cells, *_cells(result, row, shown), *rung)
+        table.add_row(str(name), known, show_time(row["ds"]), *_cells(result, row, shown), *rung)
     return table
 
 
@@ -422,25 +361,16 @@ def _cells(result: "Prediction", row: "pd.Series", shown: _Shown) -> list[str]:
     return [_number(row[model]), *bands, *quantiles, f"{row[RISE]:.0%}"]
 
 
-def _last(result: "Prediction", name: str) -> tuple[tuple[str, float], str]:
-    """Return a series' latest value with its kind ("close" or "value"), and its time."""
-    return _lasts(result, [name])[name]
-
-
-def _lasts(result: "Prediction", names: Sequence[str]) -> dict[str, tuple[tuple[str, float], str]]:
-    """Return the same for several series."""
+def _lasts(result: "Prediction") -> dict[str, tuple[float, str]]:
+    """Return the latest value of each series, and its time."""
     from forecaster.series import show_time
 
     panel = result.panel
-    row_of = {name: row for row, name in enumerate(panel.ids)}
-    rows = [row_of[name] for name in names]
-    latest = panel.mask.shape[1] - 1 - panel.mask[rows, ::-1].argmax(1)
-    factors = [result.factors[name] for name in names]
-    values = panel.channel(panel.target)[rows, latest] * factors
-    kind = "value" if panel.target == "y" else "close"
+    latest = panel.mask.shape[1] - 1 - panel.mask[:, ::-1].argmax(1)
+    values = panel.channel(panel.target)[range(len(latest)), latest]
     return {
-        name: ((kind, float(value)), show_time(panel.times[at]))
-        for name, value, at in zip(names, values, latest, strict=True)
+        name: (float(value) * result.factors[name], show_time(panel.times[at]))
+        for name, value, at in zip(panel.ids, values, latest, strict=True)
     }
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from forecaster.cli.shared import home_option, say, show
-from forecaster.cli.tables import print_folded, print_table, short_source
+from forecaster.cli.tables import print_table
 from forecaster.errors import ModelError
 
 if TYPE_CHECKING:
@@ -107,13 +107,10 @@ def _list(home: "Home") -> None:
         return show(f"No run under {home} yet; `forecaster fit` makes one.")
     title: Any = {"title": "Runs, the latest last", "title_justify": "left"}
     table = Table("run", "saved", "source", "series", "horizon", "model", "error", "size", **title)
-    narrower = Table("run", "source", "series", "horizon", "error", **title)
     for run in sound:
-        name, saved, source, series, horizon, model, error, size = _row(run)
-        latest = " (latest)" if run is sound[-1] else ""
-        table.add_row(name + latest, saved, source, series, horizon, model, error, size)
-        narrower.add_row(name, short_source(source), series, horizon, error)
-    print_table(table, narrower)
+        name, *cells = _row(run)
+        table.add_row(name + (" (latest)" if run is sound[-1] else ""), *cells)
+    print_table(table)
     for line in notices_of_ahead(sound):
         say(line)
     for folder, why in damaged.items():
@@ -158,7 +155,7 @@ def _print_differences(first: "Run", second: "Run") -> None:
         if one != other:
             table.add_row(name, one, other)
     if table.row_count:
-        print_folded(table)
+        print_table(table)
     else:
         show(f"{first.name} and {second.name} have the same settings and data.")
 
@@ -198,7 +195,7 @@ def _print_errors(first: "Run", second: "Run") -> None:
             f"'unchanged', {len(common)} series of both",
             *(_median([each[name] for name in common]) for each in errors),
         )
-    print_folded(table)
+    print_table(table)
     pairs = [(errors[0][name], errors[1][name]) for name in common]
     compared = [(a, b) for a, b in pairs if a is not None and b is not None]
     if compared:

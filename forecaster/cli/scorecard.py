@@ -71,7 +71,7 @@ def scorecard(
     if card.simulated:
         say("Simulated prices: these are forecasts of an invented market.")
     if file is None and page is None and len(card.known):
-        print_table(_table(card, since), _table(card, since, narrow=True))
+        print_table(_table(card, since))
     if file is not None:
         file.write_table(_exported(card, since))
         say(f"Wrote {file.path}")
@@ -84,35 +84,24 @@ def scorecard(
         show(line)
 
 
-def _table(card: "Scorecard", marked: Container[str], *, narrow: bool = False) -> "Table":
-    """Return the table; ``narrow``: without counts of forecasts, and with shorter headings.
-
-    ``marked``: series whose bands have stopped covering
-    """
+def _table(card: "Scorecard", marked: Container[str]) -> "Table":
+    """Return the table; ``marked``: series whose bands have stopped covering."""
     from rich.table import Table
 
-    def shown(cells: Sequence[str]) -> Sequence[str]:
-        return cells[1:] if narrow else cells
-
-    headings = shown(_headings(card.levels))
-    headings = [text.replace(" coverage", "") for text in headings] if narrow else headings
-    table = Table("series", *headings, title="Forecasts that were made, and what "
-                  "came; CRPS and error of 'unchanged' = 1", title_justify="left")  # fmt: skip
+    held = (f"{level} % coverage" for level in card.levels)
+    table = Table("series", "forecasts", "outcomes", "open", *held, "CRPS", "abs. error",
+                  title="Forecasts that were made, and what came; CRPS and error of 'unchanged' = "
+                  "1", title_justify="left")  # fmt: skip
     for column in table.columns[1:]:
         column.justify = "right"
     scores = card.table()
     for _, row in scores.iterrows():
         name = str(row["by"])
-        table.add_row(f"{name} !" if name in marked else name, *shown(_cells(row, card.levels)))
+        table.add_row(f"{name} !" if name in marked else name, *_cells(row, card.levels))
     if len(scores) > 1:
         table.add_section()
-        table.add_row("all", *shown(_cells(card.total(), card.levels)))
+        table.add_row("all", *_cells(card.total(), card.levels))
     return table
-
-
-def _headings(levels: Sequence[str]) -> list[str]:
-    held = (f"{level} % coverage" for level in levels)
-    return ["forecasts", "outcomes", "open", *held, "CRPS", "abs. error"]
 
 
 def _cells(row: "pd.Series", levels: Sequence[str]) -> list[str]:

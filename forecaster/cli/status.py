@@ -2,12 +2,12 @@
 
 import statistics
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from forecaster.cli.shared import PARTLY, home_option, say, show
-from forecaster.cli.tables import console, print_folded, print_table, short_source
+from forecaster.cli.tables import console, print_table
 from forecaster.errors import ModelError, StoreError
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def status(
     _print_processor()
     stores = list(Store.all_of(home, say))
     if stores:
-        print_table(_sources_table(stores), _sources_table(stores, narrow=True))
+        print_table(_sources_table(stores))
     else:
         console().print("Nothing stored yet; `forecaster fit` or `forecaster ingest` fetches some.")
     for store in stores:
@@ -66,26 +66,20 @@ def status(
     ctx.exit(1 if damaged else PARTLY if unknown else 0)
 
 
-def _sources_table(stores: Sequence["Store"], *, narrow: bool = False) -> "Table":
-    """Return a table of the sources; ``narrow``: without paths, gaps and columns of zeros."""
+def _sources_table(stores: Sequence["Store"]) -> "Table":
     from rich.table import Table
 
-    rows = [
-        {
-            "source": short_source(store.source) if narrow else store.source,
-            "series": str(len(store.index.series)), "rows": f"{store.index.rows:,}",
-            "first": store.index.first, "last": store.index.last,
-            "gaps": "0" if narrow else str(store.index.gaps),
-            "flagged": f"{store.index.flagged:,}", "suspect": str(store.index.suspects),
-            "retired": str(len(store.index.retired)),
-            "set aside": str(len(store.index.quarantine)),
-        }
-        for store in stores
-    ]  # fmt: skip
-    shown = [name for name in rows[0] if not narrow or any(row[name] != "0" for row in rows)]
-    table = Table(*shown, title="Sources", title_justify="left")
-    for row in rows:
-        table.add_row(*(row[name] for name in shown))
+    table = Table(
+        "source", "series", "rows", "first", "last", "gaps", "flagged", "suspect", "retired",
+        "set aside", title="Sources", title_justify="left",
+    )  # fmt: skip
+    for store in stores:
+        index = store.index
+        table.add_row(
+            store.source, str(len(index.series)), f"{index.rows:,}", index.first, index.last,
+            str(index.gaps), f"{index.flagged:,}", str(index.suspects), str(len(index.retired)),
+            str(len(index.quarantine)),
+        )  # fmt: skip
     return table
 
 
@@ -94,7 +88,7 @@ def _print_store(store: "Store", tickers: Sequence[str], *, everything: bool) ->
     names = _choose_series(store, tickers, everything=everything)
     if not names:
         return
-    print_table(_series_table(store, names), _series_table(store, names, narrow=True))
+    print_table(_series_table(store, names))
     if tickers:
         _print_flags(store, names)
     elif len(names) < len(store.ids):
@@ -112,21 +106,18 @@ def _choose_series(store: "Store", tickers: Sequence[str], *, everything: bool) 
     return store.ids if everything else store.index.by_urgency()[:_SHOWN]
 
 
-def _series_table(store: "Store", names: Sequence[str], *, narrow: bool = False) -> "Table":
-    """Return a table of some series; ``narrow``: without the first days and the gaps."""
+def _series_table(store: "Store", names: Sequence[str]) -> "Table":
     from rich.table import Table
 
-    shown = ("last", "rows") if narrow else ("first", "last", "rows", "gaps")
-    table = Table("series", *shown, "flags", "state",
+    table = Table("series", "first", "last", "rows", "gaps", "flags", "state",
                   title=f"Series of {store.source}", title_justify="left")  # fmt: skip
     index = store.index
     for name in names:
         entry = index.series[name]
         flags = ", ".join(f"{flag} {count}" for flag, count in index.flags_of(name).items())
         state = f"suspect: {entry.reason}" if entry.suspect else entry.state
-        cells = {"first": entry.first, "last": entry.last, "rows": f"{entry.rows:,}",
-                 "gaps": str(index.gaps_of(name))}  # fmt: skip
-        table.add_row(name, *(cells[column] for column in shown), flags, state)
+        table.add_row(name, entry.first, entry.last, f"{entry.rows:,}", str(index.gaps_of(name)),
+                      flags, state)  # fmt: skip
     return table
 
 
@@ -152,15 +143,12 @@ def _print_flags(store: "Store", names: Sequence[str]) -> None:
 def _print_models(home: "Home") -> None:
     from rich.table import Table
 
-    title: Any = {"title": "Models, the latest last", "title_justify": "left"}
-    models = Table("run", "model", "series", "source", "data until", "error / naive", **title)
-    narrower = Table("run", "series", "source", "data until", "error", **title)
+    table = Table("run", "model", "series", "source", "data until", "error / naive",
+                  title="Models, the latest last", title_justify="left")  # fmt: skip
     for run in home.runs():
-        name, model, series, source, until, error = _describe_run(run)
-        models.add_row(name, model, series, source, until, error)
-        narrower.add_row(name, series or model, short_source(source), until, error)
-    if models.row_count:
-        print_table(models, narrower)
+        table.add_row(*_describe_run(run))
+    if table.row_count:
+        print_table(table)
     else:
         show("No model yet; run `forecaster fit` first.")
 
@@ -196,7 +184,7 @@ def _print_daily(home: "Home") -> None:
     for day in last_days(home):
         table.add_row(day.name, day.state, day.text)
     if table.row_count:
-        print_folded(table)
+        print_table(table)
 
 
 def _describe_run(folder: "Path") -> list[str]:

@@ -313,10 +313,11 @@ def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Pred
         unknown |= missing
         frame = sums_of(paths, groups, model.config.column, asked.level, asked.quantiles)
     its = set(usable.ids)
+    still = usable.constant() & (usable.mask.sum(1) > 1) & ~model.transform.counted(usable.ids)
     found = [
         *(one for one in stored if one.name in its),
         *_ends(usable, late, asked),
-        *(Finding("constant", usable.ids[row]) for row in np.flatnonzero(usable.constant())),
+        *(Finding("constant", usable.ids[row]) for row in np.flatnonzero(still)),
         *findings_of(usable, forecasting=True),
     ]
     factors = dict(zip(usable.ids, price_factor(usable).tolist(), strict=True))

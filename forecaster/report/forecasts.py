@@ -152,7 +152,8 @@ def _notices(made: Forecasts) -> Iterator[str]:
     if made.source == "simulated":
         yield "These prices are simulated, not real."
         return
-    yield from findings_in_words(made.findings, len(made.ids)).values()
+    for said in findings_in_words(made.findings, len(made.ids)).values():
+        yield said[0].upper() + said[1:]
 
 
 def _cards(

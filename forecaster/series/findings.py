@@ -74,8 +74,8 @@ _WORDS = {
         "earlier rows in the source, and read them again",
     ),
     "zeros": (
-        "the latest rows of {some} are zeros, and they never had a zero before",
-        "Their forecasts may rise again. Closed? Retire them (`forecaster tickers retire`); if the "
+        "the latest rows of {some} are the first zeros",
+        "Forecasts may rise again. Closed? Retire them (`forecaster tickers retire`); if the "
         "zeros mean that nothing is known yet, leave these rows out",
     ),
     "unmatched": (
@@ -95,36 +95,39 @@ _WORDS = {
         "List those to come, too: without them none is expected",
     ),
     "placeholder": (
-        "{rows} rows of {count} series hold a number that may stand for a missing one, as no other "
-        "is below zero",
-        "It is learned from as it is; leave these cells empty if the numbers are not known",
+        "numbers that may stand for missing ones, as no other is below zero: {count} series",
+        "They are learned from as they are; leave these cells empty if the numbers are not known",
     ),
-    "unconfirmed": ("{count} series jumped at their latest row, which may be an error", ""),
+    "unconfirmed": ("{count} series jumped at the latest row, which may be an error", ""),
 }  # fmt: skip
 # Of stored series, which a command names itself.
 _STORED = {
-    "retired": ("{count} series are retired, so they are not forecast", ""),
+    "retired": ("{count} series {are} retired and not forecast", ""),
     "unadjusted": (
         "prices before a session look unadjusted: {count} series",
         "`forecaster adjust` lists the proposals and applies them; till then bands are wide",
     ),
     "jumped": (
-        "{count} series jumped on their latest session, without a split or dividend",
+        "{count} series jumped on the latest session, without a split or dividend",
         "If that price is wrong, so is the forecast; the next session will tell",
     ),
     "frozen": (
-        "{count} series have had the same price since the day in brackets",
-        "If they are not traded, or their data are no longer brought up to date, their bands are "
-        "too narrow",
+        "the price of {count} series is the same since the day in brackets",
+        "If there is no trade, or the data are no longer brought up to date, bands are too narrow",
     ),
     "late": ("the data of {some} are stale", ""),
     "behind": (
-        "{some} end before the others, so their forecasts begin with days that are past",
+        "{some} {end} before the others, so that forecasts begin with days that are past",
         "`forecaster tickers retire` says that no more rows are to come",
     ),
+    "constant": ("{count} series never changed, so that bands have hardly any width", ""),
     "ended": ("{count} series had ended before the fit; each is forecast from its end", ""),
 }
-_INSTEAD = {"late": ("behind", "ended"), "jumped": ("unadjusted",)}  # these say more
+_INSTEAD = {
+    "late": ("behind", "ended"),
+    "jumped": ("unadjusted",),
+    "constant": ("frozen",),
+}  # these say more
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,9 +197,11 @@ def findings_in_words(found: Sequence[Finding], count: int) -> dict[str, str]:
     for kind, (before, after) in (_WORDS | _STORED).items():
         said = set[str]().union(*(names.get(other, ()) for other in _INSTEAD.get(kind, ())))
         if ones := [one for one in found if one.kind == kind and one.name not in said]:
-            rows = sum(one.rows for one in ones)
             some = f"{len(ones)} of {count} series"
-            text = before.format(some=some, count=len(ones), rows=rows)
+            one = len(ones) == 1
+            text = before.format(
+                some=some, count=len(ones), are="is" if one else "are", end="ends" if one else "end"
+            )
             sentences[kind] = f"{text}: {_in_short(ones)}" + (f". {after}" if after else "")
     return sentences
 

@@ -110,7 +110,7 @@ def test_a_ticker_that_vanished_is_missed_every_morning_until_it_is_retired(morn
     done = mornings.ingest()
     assert done.exit_code == 0 and done.stderr == "" and "1 retired" in done.stdout
     made = mornings("predict", "--all", "--format", "csv", "--end", LAST)
-    assert made.exit_code == 0 and "are retired, so they are not forecast: BBB" in made.stderr
+    assert made.exit_code == 0 and "is retired and not forecast: BBB" in made.stderr
     assert "BBB," not in made.stdout and "AAA," in made.stdout
     assert "BBB" in mornings("predict", "BBB").stdout  # whoever names it gets it
     assert "retired" in mornings("status", "BBB").stdout
@@ -241,7 +241,7 @@ def test_one_that_is_asked_for_alone_is_late_beside_all_stored_ones(mornings):
     assert mornings.ingest(late_by(2), "--refresh").exit_code == 0
     done = mornings("predict", "BBB", "--format", "csv")
     assert done.exit_code == 3 and "BBB (2 steps behind, since" in done.stderr
-    assert "1 of 1 series end before the others, so their forecasts begin" in done.stderr
+    assert "1 of 1 series ends before the others, so that forecasts begin" in done.stderr
     assert mornings("tickers", "retire", "BBB").exit_code == 0
     assert mornings("predict", "BBB").exit_code == 0  # whoever names it knows
 
@@ -274,7 +274,7 @@ def test_a_price_that_stands_still_is_said(mornings, tmp_path):
     page = tmp_path / "f.html"
     made = mornings("predict", "--all", "--end", LAST, "--report", page)
     assert (
-        f"1 series have had the same price since the day in brackets: BBB ({DAYS[-5]}). "
+        f"the price of 1 series is the same since the day in brackets: BBB ({DAYS[-5]}). "
         in made.stderr
     )
     assert f'"said":["","frozen({DAYS[-5]})",""]' in page.read_text().replace(" ", "")

@@ -74,7 +74,7 @@ def test_a_jump_on_the_latest_day_is_forecast_from_with_a_warning(tmp_path, sett
     result = run("predict", "AAA", "--home", tmp_path)
     assert f"last close {table['close'].iloc[-1]:.2f}" in result.stdout
     assert (
-        "1 series jumped on their latest session, without a split or dividend: AAA (2021-07-13)"
+        "1 series jumped on the latest session, without a split or dividend: AAA (2021-07-13)"
         in result.stderr
     )
 

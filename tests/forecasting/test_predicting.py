@@ -65,7 +65,7 @@ def test_rows_known_to_be_wrong_are_left_out_and_a_jump_is_forecast_from(panel, 
     model = fc.fit(flagged, config, seed=1)
     rows = panel.mask.sum(1)
     assert (model.report["rows"] == rows - [1, 1, *[0] * (len(ids) - 2)]).all()
-    with pytest.warns(UserWarning, match=f"1 series jumped at their latest row.*: {ids[1]}$"):
+    with pytest.warns(UserWarning, match=f"1 series jumped at the latest row.*: {ids[1]}$"):
         frame = fc.predict(model, flagged)
     there = fc.predict(model, panel.without(np.array([0]), np.array([len(times) - 30])))
     pd.testing.assert_frame_equal(frame, there, check_exact=True)

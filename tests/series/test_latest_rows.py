@@ -206,8 +206,8 @@ FAR = (
     r"meant, the next rows will confirm it$"
 )
 ZEROS = (
-    r"the latest rows of 2 of 12 series are zeros, and they never had a zero before: "
-    r"d10, d11 \(3 since 2023-10-01\)\. Their forecasts may rise again. "
+    r"the latest rows of 2 of 12 series are the first zeros: "
+    r"d10, d11 \(3 since 2023-10-01\)\. Forecasts may rise again. "
     r"Closed\? Retire them \(`forecaster tickers retire`\);"
 )
 
