@@ -53,7 +53,6 @@ _LIMITS: dict[Stage, tuple[int, int]] = {  # default number of epochs, and patie
 }
 # Factor on the learning rate in training that starts from the pooled networks.
 _FINE_TUNING = 1 / 3
-_SHORTEST_LOOKBACK = 20  # in rows; the shortest that is suggested to a user
 
 
 def checked_config(config: "Config | None") -> "Config":
@@ -323,26 +322,6 @@ class Config:
         if self.validation is not None:
             return self.lookback + self.horizon + self.validation
         return 2 * self.horizon + self.shortest_validation + 10
-
-    def option_for(self, rows: int) -> str | None:
-        """Return the option, changed as little as possible, that admits a series of ``rows`` rows.
-
-        None if there is no such option, or if none is needed.
-        """
-        if rows >= self.rows_to_fit:
-            return None
-        if self.validation is None:
-            horizon = (rows - 19) // 3
-            return f"--horizon {horizon}" if horizon >= 1 else None
-        validation = rows - self.lookback - self.horizon
-        if validation >= self.horizon + 9:
-            return f"--validation {validation}"
-        lookback = rows - self.validation - self.horizon
-        if lookback >= max(_SHORTEST_LOOKBACK, self.burn_in + 1):
-            return f"--lookback {lookback}"
-        if rows >= dataclasses.replace(self, validation=None).rows_to_fit:
-            return "leaving out --validation"
-        return None
 
     @property
     def why_rows(self) -> str:

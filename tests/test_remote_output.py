@@ -76,8 +76,6 @@ def test_an_object_is_replaced_only_on_request(bucket):
     assert f"--output {url} exists" in said(UsageError, lambda: check_remote_output(url))
     check_remote_output(url, overwrite=True).write_table(TABLE.head(1))
     assert bucket.read("f.csv").count(b"\n") == 2
-    bucket.system.pipe_file(f"{bucket.folder}/d.csv/f.csv", b"")
-    assert "is a folder" in said(UsageError, lambda: check_remote_output(f"{bucket.url}/d.csv"))
 
 
 def test_a_failure_leaves_the_object_as_it_was(bucket, monkeypatch):
@@ -100,7 +98,6 @@ def test_a_failure_leaves_the_object_as_it_was(bucket, monkeypatch):
 @pytest.mark.parametrize(
     ("url", "what"),
     [
-        ("memory://nowhere/f.csv", "there is no bucket or container nowhere"),
         ("memory://f.csv", "names no object in a bucket"),
         ("memory://desk/f", "a file without an ending"),
         ("memory://desk/f.html", "cannot write '.html'"),
@@ -125,12 +122,10 @@ def test_a_bad_name_is_a_clear_error_without_secrets(url, what):
 
 def test_what_the_environment_holds_is_not_shown(bucket, monkeypatch):
     monkeypatch.setenv("DESK", f"{bucket.folder.strip('/')}/geheim")
-    monkeypatch.setenv("HIDDEN_FOLDER", "geheim")
     output = check_remote_output("memory://${DESK}/f.csv")
     output.write_table(TABLE)
     assert output.shown == "memory://${DESK}/f.csv" and bucket.names == ["geheim/f.csv"]
     for name, what in (("${DESK}/f.csv", "memory://${DESK}/f.csv exists"),
-                       ("${HIDDEN_FOLDER}/f.csv", "there is no bucket or container ***"),
                        ("${DESK}/f", "memory://${DESK}/f"), ("${DESK}/f.x", "cannot write '.x'"),
                        ("${DESK}/*.csv", "memory://${DESK}/*.csv: is a pattern")):  # fmt: skip
         text = said(UsageError, lambda name=name: check_remote_output(f"memory://{name}"))
@@ -210,8 +205,6 @@ def test_predict_writes_what_it_writes_here(home, bucket, tmp_path, monkeypatch)
     assert done.exit_code == 0 and "p.parquet" in bucket.names
     monkeypatch.setattr("forecaster.pipeline.predict_from_home", Mock(side_effect=AssertionError))
     assert "exists" in error("predict", "--all", "--output", url, "--home", home, code=2)
-    missing = "memory://nowhere/f.csv"
-    assert "no bucket" in error("predict", "--all", "--output", missing, "--home", home, code=2)
 
 
 def test_daily_replaces_an_object(tmp_path, bucket, settings, monkeypatch):
@@ -229,10 +222,9 @@ def test_daily_replaces_an_object(tmp_path, bucket, settings, monkeypatch):
         assert run("daily", watch, "--home", home).exit_code in (0, 4)
         assert json.loads(summary.read_text())["written"]["forecasts"] == url
         assert set(pd.read_csv(f"{bucket.url}/f.csv")["unique_id"]) == {"AAA", "BBB"}
-    for wrong, what in (("memory://nowhere/f.csv", "no bucket"), (f"{bucket.url}/f.x", "'.x'")):
-        watch.write_text(text.format(wrong))
-        assert what in error("daily", watch, "--home", home, code=1)
-        assert json.loads(summary.read_text())["stage"] == "check"
+    watch.write_text(text.format(f"{bucket.url}/f.x"))
+    assert "'.x'" in error("daily", watch, "--home", home, code=1)
+    assert json.loads(summary.read_text())["stage"] == "check"
 
 
 def holding(secret: bytes, folder: Path) -> list[Path]:
@@ -242,24 +234,12 @@ def holding(secret: bytes, folder: Path) -> list[Path]:
     return [path for path in found if secret in path.read_bytes()]
 
 
-class Refusal(Exception):
-    """An error as Azure's library raises it."""
-
-    status_code = 403
-
-
-@pytest.mark.parametrize(
-    "refused", [PermissionError("no"), OSError("Forbidden: https://b\nno"), Refusal("no")]
-)
-def test_who_may_only_write_needs_to_overwrite(bucket, monkeypatch, refused):
+def test_who_may_only_write_needs_to_overwrite(bucket, monkeypatch):
     url = f"{bucket.url}/f.csv"
-    monkeypatch.setattr(type(bucket.system), "info", Mock(side_effect=refused))
-    text = said(WriteError, lambda: check_remote_output(url))
-    assert "whether it exists is not told: " in text and "add --overwrite" in text
-    check_remote_output(url, overwrite=True).write_table(TABLE)
-    monkeypatch.setattr(type(bucket.system), "info", Mock(side_effect=OSError("broken")))
-    text = said(WriteError, lambda: check_remote_output(url, overwrite=True))
-    assert text == f"{url}: cannot be written: broken"
+    with monkeypatch.context() as patch:
+        patch.setattr(type(bucket.system), "info", Mock(side_effect=PermissionError("no")))
+        assert f"{url}: cannot be written: no" in said(WriteError, lambda: check_remote_output(url))
+        check_remote_output(url, overwrite=True)
 
 
 def test_google(monkeypatch):
@@ -282,9 +262,8 @@ def test_google(monkeypatch):
         assert "exists" in said(UsageError, lambda: check_remote_output(url))
         check_remote_output(url, overwrite=True).write_table(TABLE.head(1))
         assert output.system.cat_file("desk/a/f.csv").count(b"\n") == 2
-        for overwrite in (False, True):
-            nowhere = lambda to=overwrite: check_remote_output("gs://no/f.csv", overwrite=to)  # noqa: E731
-            assert "there is no bucket or container no;" in said(UsageError, nowhere)
+        nowhere = check_remote_output("gs://no/f.csv", overwrite=True)
+        assert "gs://no/f.csv: cannot" in said(WriteError, lambda: nowhere.write_table(TABLE))
     finally:
         server.stop()
 
@@ -299,9 +278,8 @@ def test_s3(s3, home):
     pd.testing.assert_frame_equal(pd.read_parquet(system.open("forecasts/a/f.parquet")), TABLE)
     text = said(UsageError, lambda: check_remote_output("s3://forecasts/a/f.parquet"))
     assert "exists" in text
-    for overwrite in (False, True):
-        nowhere = lambda to=overwrite: check_remote_output("s3://no/f.csv", overwrite=to)  # noqa: E731
-        assert "there is no bucket or container no;" in said(UsageError, nowhere)
+    nowhere = check_remote_output("s3://no/f.csv", overwrite=True)
+    assert "s3://no/f.csv: cannot" in said(WriteError, lambda: nowhere.write_table(TABLE))
     done = run("predict", "--all", "--output", "s3://forecasts/f.csv", "--home", home)
     assert done.exit_code == 0 and len(pd.read_csv(system.open("forecasts/f.csv")))
     assert read_record(Home(home)).frames and not holding(b"geheim", home)
@@ -329,7 +307,7 @@ def test_s3_refuses_before_the_work_and_after_it(s3, monkeypatch):
     authenticate_after(b"0", s3)
     try:
         text = said(WriteError, lambda: check_remote_output("s3://closed/g.csv"))
-        assert "whether it exists is not told" in text and "--overwrite" in text
+        assert "s3://closed/g.csv: cannot be written: " in text
         check_remote_output("s3://closed/f.csv", overwrite=True)  # it might only allow to write
         text = said(WriteError, lambda: output.write_table(TABLE.head(1)))
         assert text.startswith("s3://closed/f.csv: cannot be written: ")

@@ -112,7 +112,7 @@ def evaluate(
         windows, step, tuple(names), refit or False, seed, torch_sample, membership, ends,
         groups=grouped,
     )  # fmt: skip
-    with working("evaluate", ray, settings) as work:
+    with working("evaluate", ray) as work:
         evaluation = evaluate_from_home(
             home, request, settings, backtest,
             folder=Path(output) if output else None, overwrite=overwrite, memory=budget,
@@ -172,7 +172,7 @@ def _print_result(ctx: click.Context, evaluation: "Evaluation") -> None:
     page = evaluation.folder / "report.html"
     show(f"Report: {page}" if page.exists() else f"Tables: {evaluation.folder}")
     name_stale(evaluation.summary.provenance.stale or {})
-    say_reasons("Skipped {}:", evaluation.summary.skipped, evaluation.summary.config)
+    say_reasons("Skipped {}:", evaluation.summary.skipped)
     if advice := _fewer_windows(evaluation.summary):
         say(f"  {advice}")
     for baseline, failed in evaluation.summary.failed.items():

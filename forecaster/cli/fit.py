@@ -142,7 +142,7 @@ def fit(
     request, _ = data.open(home)
     make_folder(home.folder)
     budget = None if memory is None else parse_memory(memory)
-    with working("fit", ray, settings) as work:
+    with working("fit", ray) as work:
         result = fit_to_home(
             home, request, settings, seed,
             tune=tune, run=run, memory=budget, executor=work.executor, callbacks=work.callbacks,
@@ -222,7 +222,7 @@ def _discard(ctx: click.Context, home: "Home", name: str) -> None:
 def _finish(ctx: click.Context, fit: "SavedFit") -> None:
     _print_summary(fit)
     name_stale(fit.stale)
-    say_reasons("Skipped {}:", fit.model.skipped, fit.model.config)
+    say_reasons("Skipped {}:", fit.model.skipped)
     if fit.again is not None:
         say(
             "Some series were skipped because their workers were lost. All trained networks are "

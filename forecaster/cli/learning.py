@@ -27,7 +27,6 @@ from forecaster.cli.shared import (
 from forecaster.config import MODELS
 
 if TYPE_CHECKING:
-    from forecaster.config import Config
     from forecaster.home import Home
     from forecaster.ingest import CovariateFiles, Membership
     from forecaster.pipeline import Callbacks, DataRequest
@@ -191,15 +190,12 @@ class Work(NamedTuple):
 
 
 @contextlib.contextmanager
-def working(command: str, ray: str | None, settings: "Config | None" = None) -> Iterator[Work]:
-    """Show progress in the block; if it is interrupted, say how to continue.
-
-    ``settings``: of the fit, to say what would admit series that are too short
-    """
-    from forecaster.cli.skipped import advised
+def working(command: str, ray: str | None) -> Iterator[Work]:
+    """Show progress in the block; if it is interrupted, say how to continue."""
+    from forecaster.cli.skipped import in_lines
     from forecaster.pipeline import Callbacks
 
-    with cluster(ray) as executor, advised(settings), resumable(command) as begin, bars() as bar:
+    with cluster(ray) as executor, in_lines(), resumable(command) as begin, bars() as bar:
         yield Work(
             executor, Callbacks(bar.fetching, say, bar.training, begin, say, bar.sharding), bar
         )

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
-    from forecaster.config import Config
     from forecaster.home import Home
     from forecaster.ingest import Columns, Membership, Source
     from forecaster.swarm import Progress as TrainingProgress
@@ -165,19 +164,16 @@ def show(message: str) -> None:
     click.echo(printable(message))
 
 
-def say_reasons(
-    heading: str, reasons: Mapping[str, object], config: "Config | None" = None
-) -> None:
+def say_reasons(heading: str, reasons: Mapping[str, object]) -> None:
     """Print series with their reasons to standard error, if there are any.
 
-    - ``heading``: before them; {} stands for their number
-    - ``config``: of the fit, to name what would admit series that are too short
+    ``heading``: before them; {} stands for their number
     """
     if reasons:
         from forecaster.cli.skipped import lines_of
 
         say(heading.format(len(reasons)))
-        for line in lines_of(reasons, config):
+        for line in lines_of(reasons):
             say(f"  {line}")
 
 

@@ -15,7 +15,6 @@ from forecaster.files import TABLES, Output, atomic, format_of
 from forecaster.ingest import WEB, RemoteUrl, read_remote_url
 
 _EXPECTED = "expected the name of an object, such as s3://BUCKET/FOLDER/forecasts.csv"
-_EXISTS = "exists; choose another name, or add --overwrite"
 _KINDS = (
     "expected the path of a file, or s3://BUCKET/FILE.csv, gs://BUCKET/FILE.csv or "
     "az://CONTAINER/FILE.csv"
@@ -52,50 +51,6 @@ class RemoteOutput(Output):
         """Its path for fsspec."""
         return str(self.system._strip_protocol(self.url.url))
 
-    def check(self, option: str, *, overwrite: bool) -> None:
-        """Raise UsageError or WriteError if the object may not be written, or has no container.
-
-        Whether the store would take it shows when it is written.
-
-        - ``option``: the option that names it, for messages
-        - ``overwrite``: whether the object may exist; then the store is not asked for it, which a
-          user who may only write is not allowed to do
-        """
-        container = self.object.lstrip("/").split("/")[0]
-        with _as_write_error(self.url):
-            found = None if overwrite else self._kind(self.object)
-            if found is not None:
-                why = f"is a folder; {_EXPECTED}" if found == "directory" else _EXISTS
-                raise UsageError(f"{option} {self.shown} {why}")
-            try:
-                there = self._kind(container)
-            except WriteError:  # to ask may be refused where to write is allowed
-                return
-            if there is None:
-                raise UsageError(
-                    f"{option} {self.shown}: there is no bucket or container "
-                    f"{self.url.hidden(container)}; make it first, or choose another"
-                )
-
-    def _kind(self, path: str) -> str | None:
-        """Return "file" or "directory", or None if nothing is there.
-
-        Raises WriteError if the store does not tell, and whatever else it answers.
-        """
-        try:
-            return self.system.info(path)["type"]
-        except FileNotFoundError:
-            return None
-        except Exception as error:
-            refused = isinstance(error, OSError) and str(error).startswith("Forbidden")  # gcsfs
-            refused |= isinstance(error, PermissionError)
-            if not refused and getattr(error, "status_code", 0) != 403:
-                raise
-            raise WriteError(
-                f"{self.shown}: whether it exists is not told: {self.url.reason(error)}. If "
-                "the credentials are right but only allow to write, add --overwrite"
-            ) from None
-
 
 def check_remote_output(
     name: str,
@@ -113,9 +68,10 @@ def check_remote_output(
     - ``option``: the command-line option, for error messages
     - ``formats``: whether the command has the option --format, which messages then propose
 
-    Raises UsageError when the object exists, its bucket does not exist, the format is unknown or
-    does not match the ending, or a library is missing; WriteError when the store cannot be reached,
-    or refuses.
+    Whether the store would take it shows when it is written.
+
+    Raises UsageError when the object exists, the format is unknown or does not match the ending, or
+    a library is missing; WriteError when the store cannot be reached, or refuses.
     """
     url = read_remote_url(name, option, _KINDS)
     if url.kind in WEB:
@@ -131,7 +87,11 @@ def check_remote_output(
     if "/" not in path.lstrip("/"):
         raise UsageError(f"{option} {url.shown}: names no object in a bucket; {_EXPECTED}")
     output = RemoteOutput(Path(path), form, url=url, system=system)
-    output.check(option, overwrite=overwrite)
+    if overwrite:  # who may only write is not allowed to ask whether it exists
+        return output
+    with _as_write_error(url), contextlib.suppress(FileNotFoundError):
+        system.info(output.object)
+        raise UsageError(f"{option} {url.shown} exists; choose another name, or add --overwrite")
     return output
 
 

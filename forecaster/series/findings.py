@@ -123,11 +123,8 @@ _STORED = {
     "constant": ("{count} series never changed, so that bands have hardly any width", ""),
     "ended": ("{count} series had ended before the fit; each is forecast from its end", ""),
 }
-_INSTEAD = {
-    "late": ("behind", "ended"),
-    "jumped": ("unadjusted",),
-    "constant": ("frozen",),
-}  # these say more
+# These say more.
+_INSTEAD = {"late": ("behind", "ended"), "jumped": ("unadjusted",), "constant": ("frozen",)}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.conftest import error, prices, run
+from tests.conftest import prices, run
 from tests.slow import rest_slow
 
 
@@ -41,27 +41,6 @@ def test_paths_are_shown_as_values_with_their_sum_and_nothing_is_called_a_price(
     others = [run(*command, *home) for command in (("predict", "north"), ("status",), ("runs",))]
     for done in (fit, shown, *others):
         assert not re.search("price|close|risk|session", done.output, re.I), done.output
-
-
-@pytest.mark.slow
-def test_what_few_months_are_refused_for_is_named_and_works(tmp_path, settings):
-    months = pd.DataFrame({"unique_id": "a", "ds": pd.date_range("2020-01-01", periods=60,
-                           freq="MS"), "y": np.arange(60.0) % 12 + 20})  # fmt: skip
-    months.to_csv(tmp_path / "months.csv", index=False)
-    slim = tmp_path / "slim.toml"
-    slim.write_text(
-        'hidden = 2\nepochs = 1\nmembers = 1\nstart = "independent"\ntransform = "difference"\n'
-    )
-    fit = ("fit", "--source", f"files:{tmp_path / 'months.csv'}", "--config", slim,
-           "--home", tmp_path / "home")  # fmt: skip
-    said = error(*fit, "--horizon", 24, code=1)
-    option = re.search(r"60 rows; 91 needed \(.*\); (--horizon \d+) would admit it", said)
-    assert option, said
-    done = run(*fit, *option[1].split())
-    assert done.exit_code == 0, done.stderr
-    horizon = int(option[1].split()[1])
-    frame = run("predict", "a", "--format", "csv", "--home", tmp_path / "home").stdout
-    assert frame.count("\na,") == horizon and f"a,{2025 + (horizon - 1) // 12}-" in frame
 
 
 @pytest.mark.slow

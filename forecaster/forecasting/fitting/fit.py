@@ -176,9 +176,7 @@ def settled_by_rows(
     made = without_networks(config, target, most)
     if made is config:
         return config
-    option = config.option_for(most)
     more = "" if config.market is None else f"; the market {listed(config.indices)} is left out"
-    more += "" if option is None else f". {option} would admit some"
     warnings.warn(
         f"no series has rows enough for networks ({most} at most{when}; {config.rows_to_fit} "
         f"needed: {config.why_rows}), so each is forecast by its last value, with a band from its "
