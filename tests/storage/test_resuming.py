@@ -221,28 +221,6 @@ def test_a_later_fit_names_what_it_keeps_and_removes_only_what_has_no_progress(h
         assert {fit.name for fit in unfinished_fits(home)} == {kept.name, running.name}
 
 
-def test_a_fit_whose_data_have_changed_is_removed_and_its_name_free(home, store, request_):
-    with UnfinishedFit.begin(home, request_, "weekly") as kept:
-        kept.checkpoint_of(0).path.touch()
-    tell_of_others(home, lambda message: None)
-    with pytest.raises(UsageError, match=r"fit --resume weekly`\) or remove it"):
-        UnfinishedFit.begin(home, request_, "weekly")  # its progress could still be used
-    frame = store.read_one("KO")
-    with store.locked():
-        store.write("KO", frame.iloc[:-1])
-        store.commit()
-    with UnfinishedFit.begin(home, dataclasses.replace(request_, data_sha256="0"), "next") as held:
-        held.checkpoint_of(0).path.touch()
-        notices = []
-        tell_of_others(home, notices.append)  # one that is running stays, whatever its data
-        assert [fit.name for fit in unfinished_fits(home)] == [held.name]
-    assert notices == [
-        f"Removed {kept.name}: that fit was interrupted, and its data have changed since, so that "
-        "it cannot go on."
-    ]
-    UnfinishedFit.begin(home, request_, "weekly").discard()
-
-
 def test_what_was_left_before_a_request_was_written_goes_after_an_hour(home, request_):
     half = home.new_unfinished("lstm")
     half.mkdir(parents=True)

@@ -5,12 +5,12 @@ The file has a hash of its content, so that what it says is either what was writ
 
 import dataclasses
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import pandas as pd
 
 from forecaster import __version__
@@ -18,10 +18,10 @@ from forecaster.config import Config
 from forecaster.errors import DataError, ModelError, UsageError
 from forecaster.files import atomic, from_text, read_plain
 from forecaster.home import is_run
-from forecaster.ingest import CovariateFiles, Reading, Store
-from forecaster.skipped import Skipped, skipped_from_json, skipped_to_json
+from forecaster.ingest import CovariateFiles, Store
+from forecaster.skipped import Skipped
 
-_SCHEMA = 3  # versions 1 and 2 had no hash
+_SCHEMA = 4  # version 3 had another hash, 1 and 2 had none
 _LIBRARIES = ("jax", "jaxlib", "flax", "optax")
 
 
@@ -146,39 +146,29 @@ def digest_of(path: Path) -> str:
     return digest.hexdigest()
 
 
+class _File(msgspec.Struct):
+    """The file of a request: its version, and the hash of its content."""
+
+    schema: int
+    sha256: str
+    request: msgspec.Raw
+
+
 def write_request(path: Path, request: FitRequest) -> None:
     """Write a request, whole or not at all."""
-    fields = {**dataclasses.asdict(request), "skipped": skipped_to_json(request.skipped)}
-    said = {"schema": _SCHEMA, "sha256": _hash_of(fields), "request": fields}
-    text = json.dumps(said, indent=1, allow_nan=False)
-    atomic.write_file(path, lambda to: to.write_text(text))
-
-
-def _hash_of(fields: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+    said = msgspec.json.encode(request)
+    file = _File(_SCHEMA, hashlib.sha256(said).hexdigest(), msgspec.Raw(said))
+    atomic.write_file(path, lambda to: to.write_bytes(msgspec.json.encode(file)))
 
 
 def read_request(path: Path) -> FitRequest:
     """Read a request. Raises ModelError when it cannot be read, or is of another version."""
     try:
-        said = json.loads(read_plain(path))
-        if said["schema"] != _SCHEMA:
+        file = msgspec.json.decode(read_plain(path), type=_File)
+        if file.schema != _SCHEMA:
             raise ModelError(f"{path}: of another version of forecaster; fit without --resume")
-        fields: dict[str, Any] = said["request"]
-        if _hash_of(fields) != said["sha256"]:
+        if hashlib.sha256(file.request).hexdigest() != file.sha256:
             raise ValueError("its content is not what was written")
-        config, files, asked = (fields.pop(n) for n in ("config", "covariates", "evaluation"))
-        reading = Reading(**files.pop("reading"))
-        return FitRequest(
-            ids=tuple(fields.pop("ids")),
-            mask=tuple(fields.pop("mask")),
-            skipped=skipped_from_json(fields.pop("skipped")),
-            config=Config(**config),
-            covariates=CovariateFiles(**files, reading=reading),
-            evaluation=asked and EvaluationRequest(**asked),
-            **fields,
-        )
-    except (
-        OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, UsageError,
-    ) as error:  # fmt: skip
+        return msgspec.json.decode(file.request, type=FitRequest)
+    except (OSError, ValueError, UsageError) as error:
         raise ModelError(f"{path}: cannot be read ({error}); fit without --resume") from error

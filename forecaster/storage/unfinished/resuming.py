@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from forecaster.errors import ForecasterError, ModelError, StoreError, UsageError, WriteError
+from forecaster.errors import ModelError, StoreError, UsageError, WriteError
 from forecaster.files import LOCK, FolderLock, atomic, holder_of, is_held
 from forecaster.home import Home, run_name
 from forecaster.ingest import Store, masked_rows
@@ -36,10 +36,6 @@ _REQUEST, _CHECKPOINT = "request.json", "swarm.checkpoint"
 _SWEPT_AFTER = 3600.0  # seconds; a younger folder may still get its request
 _TRIES = 100
 _LOOKED_AT = 0.5  # seconds to wait for a process that only tests whether a lock is free
-
-
-class OutdatedFit(ModelError):
-    """The data of an interrupted fit have changed, so that it cannot be resumed."""
 
 
 def command_of(name: str) -> str:
@@ -154,8 +150,7 @@ class UnfinishedFit:
     def masked_rows(self, store: Store) -> pd.DataFrame:
         """Return the flagged rows that the fit leaves out.
 
-        Raises ModelError when anything has changed since the request that the bits depend on,
-        OutdatedFit when that is the stored data.
+        Raises ModelError when anything has changed since the request that the bits depend on.
         """
         request, command = self.request, command_of(self.name)
         masked = None
@@ -167,8 +162,7 @@ class UnfinishedFit:
         changed = ["the stored data"] if masked is None else request.changed()
         if masked is not None and not changed:
             return masked
-        error = OutdatedFit if masked is None else ModelError
-        raise error(
+        raise ModelError(
             f"{', '.join(changed)} have changed since the {command} was interrupted, so that it "
             f"would not end with the same bits. Restore them, or run `forecaster {command}` "
             f"without --resume ({_how_to_discard(self.name)})"
@@ -228,11 +222,7 @@ def discard(home: Home, name: str) -> None:
 
 
 def tell_of_others(home: Home, on_notice: Callable[[str], None]) -> None:
-    """Give notice of interrupted fits; those without any progress or with other data are removed.
-
-    A fit is only resumed on the data that it began with. If its series have been updated since, it
-    could never be resumed.
-    """
+    """Give notice of interrupted fits; those without any progress are removed."""
     for folder in sorted(home.unfinished.glob("*/")):
         lock, command = FolderLock(folder), command_of(folder.name)
         try:
@@ -242,33 +232,16 @@ def tell_of_others(home: Home, on_notice: Callable[[str], None]) -> None:
                 continue
         except OSError:  # another process has removed it, or the home is read-only
             continue
-        why = _why_useless(home, folder, lock)
-        if why is not None:
+        if not _progress(folder):
             _remove(folder, lock)
-            if begun and why:
-                on_notice(f"Removed {folder.name}: that {command} {why}")
+            if begun:
+                on_notice(f"Removed {folder.name}: that {command} ended before it had any progress")
             continue
         lock.release()
         on_notice(
             f"Kept an interrupted fit, {_describe(folder)}. `forecaster {command} --resume "
             f"{folder.name}` continues it, {_how_to_discard(folder.name)}."
         )
-
-
-def _why_useless(home: Home, folder: Path, lock: FolderLock) -> str | None:
-    """Return why an interrupted fit cannot be continued; None: it can, or its owner may judge."""
-    if not (folder / _REQUEST).exists():
-        return ""  # it never began, or another process was just removing it
-    if not _progress(folder):
-        return "ended before it had any progress to keep."
-    try:
-        request = read_request(folder / _REQUEST)
-        UnfinishedFit(folder, request, lock).masked_rows(Store.open(home, request.source))
-    except OutdatedFit:
-        return "was interrupted, and its data have changed since, so that it cannot go on."
-    except ForecasterError:
-        pass  # the fit is still named, and --resume gives the reason
-    return None
 
 
 def _new_folder(home: Home, request: FitRequest, run: str | None) -> tuple[Path, FolderLock]:
