@@ -29,7 +29,6 @@ from .parquet import most_unpacked as most_unpacked
 from .parquet import open_parquet as open_parquet
 from .parquet import parquet_groups as parquet_groups
 from .parquet import read_parquet_file as read_parquet_file
-from .parquet import schema_of as schema_of
 from .paths import as_bytes as as_bytes
 from .paths import as_text as as_text
 from .paths import check_plain as check_plain

@@ -5,8 +5,7 @@ holds is taken from its own list of contents, the footer; SECURITY.md says what 
 """
 
 import contextlib
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,24 +16,17 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 _SMALL = 1 << 20  # bytes; a smaller file is read within seconds, whatever it holds
-# Maximum numbers of rows and of unpacked bytes in a small file.
-_ROWS, _UNPACKED = 2_000_000, 1 << 27
-_CELLS = 4  # maximum number of cells for each row that a file may have
-# Maximum numbers of rows and of unpacked bytes for each byte of a larger file.
-_ROWS_PER_BYTE, _LOOSEST = 100, 1000
+# Maximum numbers of cells and of unpacked bytes in a small file, and for each byte of a larger one.
+_CELLS, _CELLS_PER_BYTE = 8_000_000, 400
+_UNPACKED, _LOOSEST = 1 << 27, 1000
 _FEW = 100_000  # rows; fewer are read faster than threads start
 # Maximum numbers of series, and of cells of series by times, in a small file.
 _SERIES, _GRID = 5_000, 40_000_000
 
 
-def most_rows(size: int) -> int:
-    """Return the maximum number of rows in a packed file of ``size`` bytes."""
-    return _ROWS if size <= _SMALL else max(_ROWS, _ROWS_PER_BYTE * size)
-
-
 def most_cells(size: int) -> int:
     """Return the maximum number of cells in a packed file of ``size`` bytes."""
-    return _CELLS * most_rows(size)
+    return _CELLS if size <= _SMALL else max(_CELLS, _CELLS_PER_BYTE * size)
 
 
 def most_unpacked(size: int) -> int:
@@ -69,9 +61,19 @@ def open_parquet(source: Path | bytes) -> "Iterator[pq.ParquetFile]":
     raw = isinstance(source, bytes)
     try:
         with pa.BufferReader(source) if raw else open_for_arrow(source) as opened:
-            metadata = pq.ParquetFile(opened).metadata
-            _check_sizes(metadata, opened.size())
-            texts = [field.name for field in schema_of(metadata) if is_text(field.type)]
+            metadata, size = pq.read_metadata(opened), opened.size()
+            groups = map(metadata.row_group, range(metadata.num_row_groups))
+            for count, what, most in (
+                (metadata.num_rows * metadata.num_columns, "cells", most_cells(size)),
+                (sum(group.total_byte_size for group in groups), "unpacked bytes",
+                 most_unpacked(size)),
+            ):  # fmt: skip
+                if count > most:
+                    raise ValueError(
+                        f"{count:,} {what} in {size:,} bytes; expected {most:,} at most"
+                    )
+            schema = metadata.schema.to_arrow_schema()
+            texts = [field.name for field in schema if is_text(field.type)]
             yield pq.ParquetFile(
                 opened, metadata=metadata, read_dictionary=texts, page_checksum_verification=True
             )
@@ -79,53 +81,68 @@ def open_parquet(source: Path | bytes) -> "Iterator[pq.ParquetFile]":
         raise ValueError(str(error)) from error
 
 
-def schema_of(metadata: "pq.FileMetaData") -> "pa.Schema":
-    """Return the columns as they were written, without what pandas noted about them.
-
-    The notes add nothing to the types of columns, and pandas fails in many ways at damaged ones.
-    """
-    schema, notes = metadata.schema.to_arrow_schema(), metadata.metadata or {}
-    others = {key: note for key, note in notes.items() if key not in (b"pandas", b"ARROW:schema")}
-    return schema.with_metadata(others)
-
-
-def read_parquet_file(source: Path | bytes, columns: Sequence[str] | None = None) -> "pa.Table":
+def read_parquet_file(
+    source: Path | bytes, columns: Sequence[str] | None = None, categories: Collection[str] = ()
+) -> "pa.Table":
     """Read a whole file, or some of its columns; see :func:`parquet_groups`."""
     import pyarrow as pa
 
-    groups = list(parquet_groups(source, columns))
-    return groups[0] if len(groups) == 1 else pa.concat_tables(groups)
+    return pa.concat_tables(parquet_groups(source, columns, categories))
 
 
 def parquet_groups(
-    source: Path | bytes,
-    columns: Sequence[str] | None = None,
-    groups: Iterable[int] | None = None,
-    categories: Collection[str] = (),
+    source: Path | bytes, columns: Sequence[str] | None = None, categories: Collection[str] = ()
 ) -> "Iterator[pa.Table]":
-    """Yield the row groups of a file, or an empty table if it has none.
+    """Yield the row groups of a file, or an empty table if it has none; bytes become text.
 
-    - ``columns``, ``groups``: the columns and the row groups to read; None: all
-    - ``categories``: the columns of text that stay dictionaries
+    What pandas noted about the columns is left out, since pandas fails in many ways at damaged
+    notes.
 
-    Raises what :func:`open_parquet` raises, and ValueError for a column that is missing, nested, or
-    of bytes of a fixed size.
+    - ``columns``: those to read; None: all
+    - ``categories``: columns of text that are to be dictionaries, as those written as such are
+
+    Raises what :func:`open_parquet` raises, and ValueError for a column that is missing, twice
+    there, nested, or of bytes of a fixed size, and for text that is no UTF-8, or much longer than
+    the file.
     """
     with open_parquet(source) as file:
-        schema = schema_of(file.metadata)
-        wanted = schema.names if columns is None else list(columns)
-        _check_columns(schema, wanted)
-        plain = [n for n in wanted if is_text(schema.field(n).type) and n not in categories]
         most = most_unpacked(len(source) if isinstance(source, bytes) else source.stat().st_size)
-        if not file.num_row_groups:
-            yield schema.empty_table().select(wanted)
-        for number in range(file.num_row_groups) if groups is None else groups:
-            many = file.metadata.row_group(number).num_rows > _FEW
-            table = file.read_row_group(number, wanted, use_threads=many).select(wanted)
-            for name in plain:
-                at, text = wanted.index(name), _plain_text(table, name, most)
-                table = table.set_column(at, name, text.cast(schema.field(name).type))
-            yield table.replace_schema_metadata(schema.metadata)
+        yield from _groups(file, columns, categories, most)
+
+
+def _groups(
+    file: "pq.ParquetFile", columns: Sequence[str] | None, categories: Collection[str], most: int
+) -> "Iterator[pa.Table]":
+    """Yield the row groups of an open file; ``most``: bytes of text in a column of one."""
+    import pyarrow as pa
+    import pyarrow.types as types
+
+    schema, notes = file.metadata.schema.to_arrow_schema(), file.metadata.metadata or {}
+    notes = {key: note for key, note in notes.items() if key not in (b"pandas", b"ARROW:schema")}
+    wanted, texts = schema.names if columns is None else list(columns), dict[str, pa.DataType]()
+    for name in wanted:
+        kinds = [field.type for field in schema if field.name == name]
+        # Bytes of a fixed size are never read as a dictionary, so that each row would repeat them.
+        odd = any(types.is_nested(kind) or types.is_fixed_size_binary(kind) for kind in kinds)
+        if len(kinds) != 1 or odd:
+            got = " and ".join(map(str, kinds)) or "no such column"
+            raise ValueError(f"column {name!r}: expected numbers, dates or text; got {got}")
+        if is_text(kinds[0]):
+            repeats = name in categories or types.is_dictionary(kinds[0])
+            texts[name] = pa.dictionary(pa.int32(), pa.string()) if repeats else pa.string()
+    if not file.num_row_groups:
+        yield schema.empty_table().select(wanted).replace_schema_metadata(notes)
+    for number in range(file.num_row_groups):
+        group = file.metadata.row_group(number)
+        table = file.read_row_group(number, wanted, use_threads=group.num_rows > _FEW)
+        table = table.select(wanted).replace_schema_metadata(notes)
+        for name, kind in texts.items():
+            column = table.column(name)
+            column.validate(full=True)
+            if name not in categories:
+                _check_length(column, name, most)
+            table = table.set_column(wanted.index(name), name, column.cast(kind))
+        yield table
 
 
 def is_text(kind: "pa.DataType") -> bool:
@@ -137,46 +154,13 @@ def is_text(kind: "pa.DataType") -> bool:
     return any(check(kind) for check in checks)
 
 
-def _check_sizes(metadata: "pq.FileMetaData", size: int) -> None:
-    """Raise ValueError for a table that is much larger than its file of ``size`` bytes."""
-    rows, groups = metadata.num_rows, map(metadata.row_group, range(metadata.num_row_groups))
-    for count, what, most in (
-        (rows, "rows", most_rows(size)),
-        (rows * metadata.num_columns, "cells", most_cells(size)),
-        (sum(group.total_byte_size for group in groups), "unpacked bytes", most_unpacked(size)),
-    ):
-        if count > most:
-            raise ValueError(f"{count:,} {what} in {size:,} bytes; expected {most:,} at most")
-
-
-def _check_columns(schema: "pa.Schema", wanted: list[str]) -> None:
-    """Raise ValueError unless each of these columns is there once, with a type that is read."""
-    import pyarrow.types as types
-
-    counts = Counter(schema.names)
-    if missing := set(wanted) - set(counts):
-        raise ValueError(f"no column {', '.join(sorted(missing))}")
-    for name in wanted:
-        if counts[name] > 1:
-            raise ValueError(f"column {name!r} appears twice; keep one")
-        # Bytes of a fixed size are never read as a dictionary, so that each row would repeat them.
-        if types.is_nested(kind := schema.field(name).type) or types.is_fixed_size_binary(kind):
-            raise ValueError(f"column {name!r}: expected numbers, dates or text; got {kind}")
-
-
-def _plain_text(table: "pa.Table", name: str, most: int) -> "pa.ChunkedArray":
-    """Return a column of dictionaries if its texts take ``most`` bytes when all are written out.
-
-    Raises ValueError if they take more, or are not UTF-8.
-    """
+def _check_length(column: "pa.ChunkedArray", name: str, most: int) -> None:
+    """Raise ValueError if the texts of dictionaries take more bytes when all are written out."""
     import pyarrow.compute as pc
 
-    column = table.column(name)
-    column.validate(full=True)
     size = 0
     for chunk in column.chunks:
         lengths = pc.call_function("binary_length", [chunk.dictionary]).take(chunk.indices)
         size += pc.call_function("sum", [lengths]).as_py() or 0
     if size > most:
         raise ValueError(f"column {name!r}: {size:,} bytes of text; expected {most:,} at most")
-    return column

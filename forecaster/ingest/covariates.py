@@ -124,7 +124,7 @@ def _read(path: Path, where: str, reading: Reading, panel: Panel) -> pd.DataFram
         reading.id_col, reading.time_col, date_format=reading.date_format,
         decimal=as_decimal(reading.decimal),
     )  # fmt: skip
-    table = read_table(path, columns, everything=True)
+    table = read_table(path, columns)
     counts = TableLocation(where, is_parquet(path))
     frame = with_joined_ids(table.frame, reading.id_col, columns.id_parts, counts)
     table = table._replace(frame=frame)

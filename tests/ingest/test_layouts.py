@@ -127,27 +127,6 @@ def test_a_partitioned_data_set(tmp_path):
     assert all(frame is not None and len(frame) == 3 for frame in got.values())
 
 
-def test_only_needed_columns_of_a_parquet_file_are_read(tmp_path):
-    count = 4000
-    table = pa.table(
-        {
-            "ticker": ["AAPL"] * count, "date": pd.bdate_range("2020-01-01", periods=count),
-            "close": np.arange(count, dtype=float), "news": ["xyz"] * count,
-        }
-    )  # fmt: skip
-    path = tmp_path / "wide.parquet"
-    pq.write_table(table, path, row_group_size=count // 2)
-    raw = path.read_bytes()
-    # Of a column that is not needed only the first rows are read, so damage behind goes unnoticed.
-    column = pq.ParquetFile(path).metadata.row_group(1).column(3)
-    at = column.dictionary_page_offset or column.data_page_offset
-    path.write_bytes(raw[:at] + b"\xff" * 8 + raw[at + 8 :])
-    with pytest.raises(OSError):
-        pq.read_table(path)
-    (frame,) = read_series(path).values()
-    assert list(frame) == ["unique_id", "ds", "close"] and len(frame) == count
-
-
 def varint(number: int) -> bytes:
     """Encode a whole number as in Parquet's footer: zigzag, seven bits a byte."""
     number <<= 1
@@ -169,7 +148,7 @@ def test_a_file_that_declares_billions_of_rows_is_refused_unread(tmp_path):
     path.write_bytes(raw[: -8 - length] + footer + len(footer).to_bytes(4, "little") + b"PAR1")
     assert pq.ParquetFile(path).metadata.num_rows == declared
     tracemalloc.start()
-    with pytest.raises(DataError, match=r"6,000,000,000 rows in 4,[0-9,]+ bytes; expected"):
+    with pytest.raises(DataError, match=r"18,000,000,000 cells in 4,[0-9,]+ bytes; expected"):
         read_series(path)
     assert tracemalloc.get_traced_memory()[1] < 2**20 and pa.total_allocated_bytes() < 2**28
     tracemalloc.stop()

@@ -7,7 +7,6 @@ from forecaster.errors import ForecasterWarning, UsageError
 from forecaster.home import Home
 from forecaster.ingest import ingest, load_panel, open_source
 from forecaster.ingest.sources.compared import without_future
-from forecaster.ingest.tables import blocks
 from tests.conftest import error, prices, run
 
 BOTH = pd.concat([prices("AAA", 60), prices("BBB", 50)])
@@ -81,16 +80,6 @@ def test_days_one_by_one_are_appended(tmp_path, stored):
 def test_a_refresh_replaces_all_rows(tmp_path, stored):
     arrived = ingest(Home(tmp_path), stored(BOTH.iloc[:40], refresh=True), ["AAA"], refresh=True)
     assert not arrived.stale and len(series(arrived, "AAA")) == 40
-
-
-def test_large_files_in_blocks_are_compared_too(tmp_path, monkeypatch):
-    monkeypatch.setattr(blocks, "LEAST_ROWS", 10)
-    path = tmp_path / "p.parquet"
-    for table in (BOTH, BOTH[BOTH["date"] < "2020-02-01"]):
-        table.assign(date=pd.to_datetime(table["date"])).to_parquet(path, index=False)
-        assert blocks.Blocks.of(path) is not None
-        arrived = ingest(Home(tmp_path), open_source(f"files:{path}"), None)
-    assert set(arrived.stale) == {"AAA", "BBB"} and "lacks 37 of the 60" in arrived.stale["AAA"]
 
 
 def test_options_that_contradict_each_other(tmp_path):

@@ -9,10 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import forecaster as fc
 from forecaster.errors import DataError
 from forecaster.ingest import open_source
-from forecaster.ingest.sources.files import Files
 from tests.conftest import prices
 
 
@@ -68,7 +66,7 @@ def test_bytes_are_read_as_text_and_refused_in_one_line_if_they_are_none(tmp_pat
     pq.write_table(pa.table(columns), path)
     assert open_source(f"files:{path}").tickers() == ["a"]
     pq.write_table(pa.table(columns | {column: [b"\xff"] * 60}), path)
-    with pytest.raises(DataError, match=rf"bytes\.parquet: .*'{column}': bytes that are not UTF-8"):
+    with pytest.raises(DataError, match=r"bytes\.parquet: cannot be read: Invalid UTF8"):
         open_source(f"files:{path}").tickers()
 
 
@@ -99,71 +97,3 @@ def test_dates_as_texts_are_read_from_parquet_as_before(tmp_path):
     ]
     assert read[0] is not None and read[1] is not None
     pd.testing.assert_frame_equal(read[0], read[1])
-
-
-def blocks_of(path):
-    source = open_source(f"files:{path}")
-    assert isinstance(source, Files)
-    return source._blocks
-
-
-def test_a_large_file_is_read_in_blocks_and_gives_the_same(tmp_path, monkeypatch):
-    """Read series that span blocks, and names with another spelling."""
-    from forecaster.ingest.tables import blocks
-
-    path = tmp_path / "p.parquet"
-    frame = pd.concat([prices(name, 50) for name in ("AAA", "BBB", "CCC", "brk.b")])
-    frame["date"] = pd.to_datetime(frame["date"])
-    frame.to_parquet(path, row_group_size=30, index=False)
-    whole = fc.load_panel(f"files:{path}")
-    assert blocks_of(path) is None  # small
-    monkeypatch.setattr(blocks, "LEAST_ROWS", 1)
-    monkeypatch.setattr(blocks, "_BLOCK", 60)
-    source = open_source(f"files:{path}")
-    assert (in_blocks := blocks_of(path)) and len(in_blocks.groups) == 4
-    assert source.tickers() == list(whole.ids)
-    in_blocks = fc.load_panel(f"files:{path}")
-    np.testing.assert_array_equal(in_blocks.values, whole.values)
-    assert in_blocks.ids == whole.ids and (in_blocks.times == whole.times).all()
-    some = fc.load_panel(f"files:{path}", ["BRK-B", "BBB", "XYZ"])
-    assert set(some.ids) == {"BBB", "BRK-B"} and "not in" in str(some.skipped["XYZ"])
-    np.testing.assert_array_equal(some.only(["BBB"]).values, whole.only(["BBB"]).values)
-
-
-@pytest.mark.parametrize("why", ["unsorted", "text", "integers", "damaged"])
-def test_a_large_file_that_could_be_misread_in_blocks_is_read_whole(tmp_path, monkeypatch, why):
-    from forecaster.ingest.tables import blocks
-
-    monkeypatch.setattr(blocks, "LEAST_ROWS", 1)
-    path = tmp_path / "p.parquet"
-    frame = pd.concat([prices(name, 50) for name in ("AAA", "BBB", "CCC")])
-    frame["date"] = pd.to_datetime(frame["date"])
-    if why == "unsorted":
-        frame = frame.sort_values("date", kind="stable")
-    if why == "text":
-        frame["close"] = frame["close"].astype(str)
-    if why == "integers":
-        frame["date"] = np.tile(np.arange(50), 3)
-    frame.to_parquet(path, row_group_size=30, index=False)
-    if why == "damaged":
-        raw = bytearray(path.read_bytes())
-        raw[200:300] = bytes(100)
-        path.write_bytes(raw)
-        with pytest.raises(DataError):
-            fc.load_panel(f"files:{path}")
-        return
-    assert blocks_of(path) is None
-    assert len(fc.load_panel(f"files:{path}").ids) == 3
-
-
-def test_names_of_bytes_are_text_in_a_file_that_is_read_in_blocks(tmp_path, monkeypatch):
-    from forecaster.ingest.tables import blocks
-
-    monkeypatch.setattr(blocks, "LEAST_ROWS", 1)
-    path = tmp_path / "p.parquet"
-    days = np.tile(np.arange(60).astype("datetime64[D]"), 2)
-    names = pa.array([b"A"] * 60 + [b"B"] * 60, pa.binary())
-    pq.write_table(pa.table({"unique_id": names, "ds": days, "y": np.ones(120)}), path)
-    assert blocks_of(path) is not None
-    assert open_source(f"files:{path}").tickers() == ["A", "B"]
-    assert fc.load_panel(f"files:{path}").ids == ("A", "B")

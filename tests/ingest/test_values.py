@@ -277,8 +277,6 @@ def test_a_column_whose_name_plays_no_role_hides_no_currencies(tmp_path, ending,
 @pytest.mark.parametrize(
     "note",
     [
-        ["12", "13", "14", "15", "16", "17"],
-        ["-", "-", "1.5", "-", "-", "NA"],
         ["12", "USD", "12", "12", "12", "12"],
         ["-"] * 6,
         [None] * 6,
@@ -301,11 +299,21 @@ def test_statistics_of_a_parquet_file_do_not_decide_what_is_read(tmp_path, stati
         fc.load_panel(f"files:{tmp_path / 'without close.parquet'}")
 
 
-def test_two_text_columns_of_one_name_are_left_unread(tmp_path):
+def test_two_text_columns_of_one_name_are_refused(tmp_path):
     table = _plain(prices(note="EUR"))
     table = table.append_column("note", table.column("note"))
     pq.write_table(table, tmp_path / "x.parquet", write_statistics=False)
-    assert fc.load_panel(f"files:{tmp_path / 'x.parquet'}").channels == ("close",)
+    with pytest.raises(DataError, match=r"'note': expected .* or text; got .*string and .*string"):
+        fc.load_panel(f"files:{tmp_path / 'x.parquet'}")
+
+
+def test_text_of_numbers_is_read_from_parquet_as_from_csv(tmp_path):
+    frame = prices(note=["12", "13", "-"])
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    pq.write_table(_plain(frame), tmp_path / "x.parquet")
+    read = [fc.load_panel(f"files:{tmp_path}/x.{ending}") for ending in ("csv", "parquet")]
+    assert read[0].channels == read[1].channels == ("close", "note")
+    np.testing.assert_array_equal(read[0].values, read[1].values)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ dated in the future, as by a wrong year, are left out.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -103,24 +103,13 @@ def series_of(
     names = spellings([*frames, *failed])  # the files may spell ``BRK-B`` ``brk.b``
     for name in tickers:
         if (series := spelled(names, name)) is None:
-            yield absent(name, names, where)
-        elif series in failed:
-            yield Fetched(name, None, failed[series])
+            yield Fetched(name, None, f"not in {where}{hint_of_zeros(names, [name])}")
+        elif why := failed.get(series) or _repeated_time(frames[series]):
+            yield Fetched(name, None, why)
         else:
-            yield fetched(name, frames[series])
-
-
-def absent(name: str, known: Collection[str], where: object) -> Fetched:
-    """Return the reason of a series that is not in a source, which has others."""
-    return Fetched(name, None, f"not in {where}{hint_of_zeros(known, [name])}")
-
-
-def fetched(name: str, frame: pd.DataFrame) -> Fetched:
-    """Return a series that was read, or why it cannot be used."""
-    if why := _repeated_time(frame):
-        return Fetched(name, None, why)
-    same = frame["unique_id"].iloc[0] == name
-    return Fetched(name, frame if same else frame.assign(unique_id=name))
+            frame = frames[series]
+            same = frame["unique_id"].iloc[0] == name
+            yield Fetched(name, frame if same else frame.assign(unique_id=name))
 
 
 def _why_apart(frame: pd.DataFrame, stored: pd.DataFrame) -> str | None:

@@ -1,6 +1,5 @@
 """Read series from the user's own files: a CSV, a Parquet file, or a folder of them."""
 
-import functools
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
@@ -12,22 +11,19 @@ import pandas as pd
 from forecaster.errors import DataError, UsageError, listed, warn
 from forecaster.files import as_bytes, as_text, check_plain, from_text
 from forecaster.home import Home
-from forecaster.ingest.sources.compared import Lost, Whole, absent, fetched, series_of
+from forecaster.ingest.sources.compared import Lost, Whole, series_of
 from forecaster.ingest.sources.source import Fetched
 from forecaster.ingest.store.store import is_store
-from forecaster.ingest.tables.blocks import Blocks
 from forecaster.ingest.tables.file_reader import (
     ENDINGS,
     TABLES,
-    is_parquet,
     join,
     read_series,
     series_name,
 )
 from forecaster.ingest.tables.roles import Columns
-from forecaster.spelling import spelled, spellings
 
-_READER = 9  # raise it when files are read differently
+_READER = 10  # raise it when files are read differently
 
 
 class Files(Whole):
@@ -56,36 +52,11 @@ class Files(Whole):
 
     def tickers(self) -> list[str]:
         """Return all series, including those of unreadable files in a folder."""
-        if self._blocks is not None:
-            return self._blocks.ids
         return [*self._read(), *self._failed]
 
     def rows(self, tickers: Sequence[str]) -> Iterator[Fetched]:
         """Yield each series as the files have it."""
-        if self._blocks is not None:
-            yield from self._rows_of_blocks(self._blocks, tickers)
-        else:
-            yield from series_of(tickers, self._read(), self._failed, self.path)
-
-    @functools.cached_property
-    def _blocks(self) -> Blocks | None:
-        """A large Parquet file in blocks of series; None for all others."""
-        one = self.path.is_file() and is_parquet(self.path)
-        return Blocks.of(self.path) if one and not self._columns.first_option else None
-
-    def _rows_of_blocks(self, blocks: Blocks, tickers: Sequence[str]) -> Iterator[Fetched]:
-        """Yield each series, with only one block of the file in memory at a time."""
-        before, names = self.fingerprint(), spellings(blocks.ids)
-        asked: dict[str, list[str]] = {}
-        for name in tickers:
-            if (series := spelled(names, name)) is None:
-                yield absent(name, names, self.path)
-            else:
-                asked.setdefault(series, []).append(name)
-        for series, frame in blocks.read(set(asked), self._columns):
-            yield from (fetched(name, frame) for name in asked[series])
-        if self._hash() != before:
-            raise DataError(f"{self.path}: changed while it was read; run the same again")
+        yield from series_of(tickers, self._read(), self._failed, self.path)
 
     def fingerprint(self) -> str:
         """Return a hash of the names and contents of all files and the version of their reader."""

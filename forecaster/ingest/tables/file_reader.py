@@ -47,18 +47,13 @@ def is_parquet(path: Path) -> bool:
     return path.name.lower().endswith(PARQUET)
 
 
-def read_table(path: Path, columns: Columns | None, *, everything: bool = False) -> Table:
-    """Read a CSV or Parquet file as it is.
-
-    ``everything``: whether to read also text columns of a Parquet file that :func:`read_series`
-    does not need. The other arguments and the errors are those of :func:`read_series`.
-    """
+def read_table(path: Path, columns: Columns | None) -> Table:
+    """Read a CSV or Parquet file as it is; arguments and errors as of :func:`read_series`."""
     try:
         check_plain(path)
         _refuse_spreadsheet(path)
         if is_parquet(path):
-            table = read_parquet(path, columns, everything=everything)
-            return Table(table, plain_points=False)
+            return Table(read_parquet(path, columns), plain_points=False)
         return read_csv(path, columns)
     except (OSError, EOFError, zlib.error, csv.Error, ValueError, ArithmeticError, TypeError,
             RuntimeError, IndexError, lzma.LZMAError, zipfile.BadZipFile) as error:  # fmt: skip
