@@ -280,7 +280,7 @@ def test_a_file_that_another_writer_makes_meanwhile_is_no_error(tmp_path, monkey
 def test_a_folder_is_no_database(tmp_path, kind):
     if kind == "duckdb":
         pytest.importorskip("duckdb_engine", reason="duckdb-engine is not installed")
-    with pytest.raises(UsageError, match=f"not a file: {tmp_path}"):
+    with pytest.raises(UsageError, match=f"no such file: {tmp_path}"):
         ForecastTable(f"sql:{kind}:///{tmp_path}#forecasts")
 
 
@@ -327,7 +327,7 @@ def test_a_file_that_stays_locked_is_said_to_be(tmp_path, monkeypatch):
         ("sqlite:///desk.db#temp.forecasts", "dropped when the connection is closed"),
         ("postgresql://me:12#geheim@h/db", "the name of the table is missing"),
         ("postgresql://me:pa#geheim@db.example.com/db", "the name of the table is missing"),
-        ("sqlite:////nowhere/desk.db#f", "there is no folder /nowhere; make it first"),
+        ("sqlite:////nowhere/desk.db#f", "no such file: /nowhere/desk.db"),
         ("sqlite://#f", "expected a file"),
         ("duckdb:///:memory:#f", "expected a file"),
         ("mysql://me:geheim@host/db#f", "not supported"),

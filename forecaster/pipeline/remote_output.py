@@ -6,11 +6,11 @@ The file is written here and then sent as one object, which the stores show whol
 import contextlib
 import dataclasses
 import tempfile
-from collections.abc import Callable, Iterator
-from pathlib import Path, PurePosixPath
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from forecaster.errors import ForecasterError, UsageError, WriteError
+from forecaster.errors import UsageError, WriteError
 from forecaster.files import TABLES, Output, atomic, format_of
 from forecaster.ingest import WEB, RemoteUrl, read_remote_url
 
@@ -25,11 +25,12 @@ _KINDS = (
 class RemoteOutput(Output):
     """An object of a store that may be written, as returned by :func:`check_remote_output`.
 
-    ``url``: of the object; ``system``: the file system of fsspec that has it
+    ``url``: of the object; ``system``: the file system of fsspec that has it, as ``key``
     """
 
     url: RemoteUrl = dataclasses.field(kw_only=True)
     system: Any = dataclasses.field(kw_only=True, repr=False, compare=False)
+    key: str = dataclasses.field(kw_only=True)
 
     @property
     def shown(self) -> str:
@@ -41,15 +42,13 @@ class RemoteOutput(Output):
         with contextlib.ExitStack() as stack:
             with atomic.as_write_error(Path(tempfile.gettempdir())):
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="forecaster-"))
-                file = Path(folder) / f"output{PurePosixPath(self.object).suffix}"
+                file = Path(folder) / f"output{self.path.suffix}"
                 write(file)
-            with _as_write_error(self.url):
-                self.system.put_file(str(file), self.object)
-
-    @property
-    def object(self) -> str:
-        """Its path for fsspec."""
-        return str(self.system._strip_protocol(self.url.url))
+            try:
+                self.system.put_file(str(file), self.key)
+            except Exception as error:  # each kind of store has errors of its own
+                why = self.url.reason(error)
+                raise WriteError(f"{self.shown}: cannot be written: {why}") from None
 
 
 def check_remote_output(
@@ -82,25 +81,16 @@ def check_remote_output(
         raise UsageError(url.hidden(str(error))) from None
     if any(sign in url.url for sign in "*["):
         raise UsageError(f"{option} {url.shown}: is a pattern; {_EXPECTED}")
-    system: Any = url.open(f"{option} {url.shown}")  # typed as what it returns in all cases
-    path = str(system._strip_protocol(url.url))
+    system, path = url.open(f"{option} {url.shown}")
     if "/" not in path.lstrip("/"):
         raise UsageError(f"{option} {url.shown}: names no object in a bucket; {_EXPECTED}")
-    output = RemoteOutput(Path(path), form, url=url, system=system)
+    output = RemoteOutput(Path(path), form, url=url, system=system, key=path)
     if overwrite:  # who may only write is not allowed to ask whether it exists
         return output
-    with _as_write_error(url), contextlib.suppress(FileNotFoundError):
-        system.info(output.object)
-        raise UsageError(f"{option} {url.shown} exists; choose another name, or add --overwrite")
-    return output
-
-
-@contextlib.contextmanager
-def _as_write_error(url: RemoteUrl) -> Iterator[None]:
-    """Raise WriteError, in one line and without secrets, for whatever fails in the block."""
     try:
-        yield
-    except ForecasterError:
-        raise
-    except Exception as error:  # each kind of store has errors of its own
+        system.info(path)
+    except FileNotFoundError:
+        return output
+    except Exception as error:
         raise WriteError(f"{url.shown}: cannot be written: {url.reason(error)}") from None
+    raise UsageError(f"{option} {url.shown} exists; choose another name, or add --overwrite")

@@ -4,15 +4,11 @@ import hashlib
 import importlib
 import re
 import urllib.parse
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from forecaster.errors import UsageError
 from forecaster.extras import require
 from forecaster.ingest.sources.secrets import fill_in, hide, values_in
-
-if TYPE_CHECKING:
-    from fsspec import AbstractFileSystem
 
 DRIVERS = {
     "s3": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs", "abfss": "adlfs",
@@ -24,7 +20,6 @@ _WHAT = "--source files:URL"
 _EXPECTED = (
     "expected s3://BUCKET/FOLDER, gs://BUCKET/*.csv, az://CONTAINER/FOLDER or https://HOST/FILE.csv"
 )
-_AZURE = ("az", "abfs", "abfss")
 _CONNECT, _READ = 30, 60  # seconds to wait for a web server
 _LONGEST = 300  # characters of what a library says of a failure
 
@@ -49,26 +44,22 @@ class RemoteUrl(NamedTuple):
         """Return text without the secrets."""
         return hide(text.replace(self.url, self.shown), self.secrets)
 
-    def open(self, name: str) -> "AbstractFileSystem":
-        """Return the file system of the URL, without asking the store.
+    def open(self, name: str) -> tuple[Any, str]:
+        """Return the file system of fsspec and the path in it, without asking the store.
 
         ``name``: names the URL in messages. Raises UsageError if a library is missing, or does not
-        know whom to ask, such as the account of a store, or would ask another account than the URL
-        names.
+        know whom to ask, such as the account of a store.
         """
         require("fsspec", "remote", name)
         import fsspec
 
         options: dict[str, Any] = {"skip_instance_cache": True, "use_listings_cache": False}
         try:
-            kind = fsspec.get_filesystem_class(self.kind)
             if self.kind in WEB:
                 client: Any = importlib.import_module("aiohttp")
                 timeout = client.ClientTimeout(total=None, connect=_CONNECT, sock_read=_READ)
                 options["client_kwargs"] = {"trust_env": True, "timeout": timeout}
-            else:
-                options |= kind._get_kwargs_from_urls(self.url)  # such as the account at Azure
-            system: Any = kind(**options)
+            return fsspec.url_to_fs(self.url, **options)
         except ImportError:
             driver = DRIVERS[self.kind]
             raise UsageError(
@@ -76,9 +67,6 @@ class RemoteUrl(NamedTuple):
             ) from None
         except Exception as error:  # each kind of store has errors of its own
             raise UsageError(f"{name}: {self.reason(error)}") from None
-        if self.kind in _AZURE:
-            _check_account(system, self.url, name)
-        return system
 
     def reason(self, error: BaseException) -> str:
         """Return what failed, in one line and without secrets.
@@ -89,14 +77,9 @@ class RemoteUrl(NamedTuple):
             error = error.__cause__
         if isinstance(error, FileNotFoundError):
             return "no such file or folder"
-        if isinstance(error, TimeoutError):
-            return "the connection was lost: no answer in time"
         text = " ".join(str(error).split()) or type(error).__name__
-
-        def query(match: re.Match[str]) -> str:  # of a URL to which a server redirected
-            return match[0] if self.shown.endswith(match[0]) else "?***"
-
-        return re.sub(r"\?[^\s'\"]+", query, self.hidden(text))[:_LONGEST]
+        # A server may have redirected to a URL with a signature.
+        return re.sub(r"\?[^\s'\"]+", "?***", self.hidden(text))[:_LONGEST]
 
 
 def read_remote_url(text: str, what: str = _WHAT, expected: str = _EXPECTED) -> RemoteUrl:
@@ -108,17 +91,23 @@ def read_remote_url(text: str, what: str = _WHAT, expected: str = _EXPECTED) -> 
     Raises UsageError for a kind of URL that is not known, for a variable that is not set, and for a
     password or a query where a store takes none. No message holds user, password or query.
     """
-    kind = text.partition("://")[0].lower()
+    kind, _, rest = text.partition("://")
+    kind = kind.lower()
     if kind not in DRIVERS or "::" in text:
         raise UsageError(f"{what}: URLs of this kind are not supported; {expected}")
-    url = f"{kind}://{fill_in(text, what).partition('://')[2]}"
-    typed = f"{kind}://{text.partition('://')[2]}"
-    values = values_in(text)
+    url, typed, secrets = fill_in(f"{kind}://{rest}", what), f"{kind}://{rest}", values_in(text)
     if kind not in WEB:
-        _check_store_url(kind, url, what)
-        return RemoteUrl(kind, url.rstrip("/"), typed.rstrip("/"), _quoted(values))
+        rest = url.partition("://")[2]
+        # A password may hold a slash. The names of S3's access points hold colons: arn:aws:s3:...
+        if "?" in rest or re.match(r"[^/]*:[^/]*@|(?!arn:)[^/]*:.*@", rest, re.DOTALL):
+            raise UsageError(
+                f"{what}: a URL of {kind}:// holds no user, password or query; give credentials, "
+                "keys and signatures to the store's library by its environment variables or its "
+                "configuration. In a pattern, write * or [a-z] in place of ?"
+            )
+        return RemoteUrl(kind, url.rstrip("/"), typed.rstrip("/"), tuple(secrets))
     try:
-        parts = urllib.parse.urlsplit(url)
+        parts, as_typed = urllib.parse.urlsplit(url), urllib.parse.urlsplit(typed)
         _ = parts.port
     except ValueError:  # such as a password with / in it, of which no message may hold a part
         raise UsageError(
@@ -126,60 +115,15 @@ def read_remote_url(text: str, what: str = _WHAT, expected: str = _EXPECTED) -> 
             "Write / as %2F and @ as %40 within a password, or take it from the environment by "
             "${NAME}, where nothing needs to be replaced"
         ) from None
-    name = parts.path.rpartition("/")[2]
-    if not parts.hostname or "*" in parts.path or name in ("", ".", ".."):
+    if not parts.hostname or re.search(r"\*|(^|/)\.{0,2}$", parts.path):
         raise UsageError(
             f"{what}: a web server does not tell which files it has; expected the URL of one "
             "file, such as https://HOST/prices.csv"
         )
-    as_typed = urllib.parse.urlsplit(typed)
-    place = as_typed.netloc.rpartition("@")[2]
+    user, _, place = as_typed.netloc.rpartition("@")
     query = text.partition("?")[2]
     mark = f"?{hashlib.sha256(query.encode()).hexdigest()[:8]}" if query else ""
+    secrets += [parts.username, parts.password, parts.query, user]
+    secrets += [value for _, value in urllib.parse.parse_qsl(parts.query)]
     shown = f"{kind}://{place}{as_typed.path}{mark}"
-    return RemoteUrl(kind, url, shown, _quoted([*_secrets(parts), *values]))
-
-
-def _check_store_url(kind: str, url: str, what: str) -> None:
-    """Raise UsageError for the URL of a store with a user, a password or a query in it."""
-    rest = url.partition("://")[2]
-    # A password may hold a slash. The names of S3's access points hold colons: arn:aws:s3:...
-    if "?" in rest or re.match(r"[^/]*:[^/]*@|(?!arn:)[^/]*:.*@", rest, re.DOTALL):
-        raise UsageError(
-            f"{what}: a URL of {kind}:// holds no user, password or query; give credentials, keys "
-            "and signatures to the store's library by its environment variables or its "
-            "configuration. In a pattern, write * or [a-z] in place of ?"
-        )
-
-
-def _check_account(system: Any, url: str, name: str) -> None:
-    """Raise UsageError if a URL names another account of Azure than the one that would be asked.
-
-    It does where credentials, such as a connection string in the environment, are of another.
-    """
-    _, has_account, host = url.partition("://")[2].partition("/")[0].lower().rpartition("@")
-    wanted = host.partition(".")[0]
-    asked = urllib.parse.urlsplit(system.service_client.url).hostname or ""
-    given = re.search(r"accountname=([^;]+)", system.connection_string or "", re.IGNORECASE)
-    account = (given[1] if given else asked.partition(".")[0]).lower()
-    if has_account and account != wanted:
-        raise UsageError(
-            f"{name}: the URL names the account {wanted!r}, but the credentials of the environment "
-            f"are of {account!r} at {asked}; expected the same, such as "
-            "abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/FILE.csv"
-        )
-
-
-def _secrets(parts: urllib.parse.SplitResult) -> list[str]:
-    """Return user, password, query and its values."""
-    values = [parts.username, parts.password, parts.query, parts.netloc.rpartition("@")[0]]
-    values += [value for _, value in urllib.parse.parse_qsl(parts.query)]
-    return [value for value in values if value]
-
-
-def _quoted(values: Iterable[str]) -> tuple[str, ...]:
-    """Return texts as they are and as in a URL; two characters or fewer tell nothing."""
-    texts = list(values)
-    texts += [urllib.parse.unquote(text) for text in texts]
-    quoted = [urllib.parse.quote(text, safe=safe) for text in texts for safe in ("", "/")]
-    return tuple(text for text in dict.fromkeys([*texts, *quoted]) if len(text) > 2)
+    return RemoteUrl(kind, url, shown, tuple(filter(None, secrets)))

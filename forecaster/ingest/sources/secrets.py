@@ -3,7 +3,7 @@
 import os
 import re
 import urllib.parse
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from forecaster.errors import UsageError
 
@@ -13,10 +13,16 @@ _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _USERINFO = re.compile(r"^[\w+]+://[^/@]*@")
 
 
-def hide(text: str, secrets: Sequence[str]) -> str:
-    """Return text with :data:`HIDDEN` in place of secrets, the longest of them first."""
-    for secret in sorted(secrets, key=len, reverse=True):
-        text = text.replace(secret, HIDDEN)
+def hide(text: str, secrets: Iterable[str]) -> str:
+    """Return text with :data:`HIDDEN` in place of secrets, as they are and as in a URL.
+
+    Two characters or fewer tell nothing, and stay.
+    """
+    texts = {form for secret in secrets for form in (secret, urllib.parse.unquote(secret))}
+    texts |= {urllib.parse.quote(secret, safe=safe) for secret in texts for safe in ("", "/")}
+    for secret in sorted(texts, key=len, reverse=True):
+        if len(secret) > 2:
+            text = text.replace(secret, HIDDEN)
     return text
 
 
@@ -27,30 +33,19 @@ def fill_in(text: str, what: str) -> str:
     """
 
     def value(match: re.Match[str]) -> str:
-        return _value(match[1], what)
+        if (value := os.environ.get(name := match[1])) is None:
+            raise UsageError(
+                f"{what}: the URL names ${{{name}}}, which is not set in the environment"
+            )
+        is_plain = is_whole or end <= match.start() < mark
+        return value if is_plain else urllib.parse.quote(value, safe="")
 
-    def quoted(match: re.Match[str]) -> str:
-        return urllib.parse.quote(value(match), safe="")
-
-    if text.startswith("${"):
-        return _VARIABLE.sub(value, text)
+    is_whole = text.startswith("${")
     end = found.end() if (found := _USERINFO.match(text)) else 0
-    address, mark, options = text[end:].partition("?")
-    return (
-        _VARIABLE.sub(quoted, text[:end])
-        + _VARIABLE.sub(value, address)
-        + mark
-        + _VARIABLE.sub(quoted, options)
-    )
+    mark = text.find("?", end) if "?" in text[end:] else len(text)
+    return _VARIABLE.sub(value, text)
 
 
 def values_in(text: str) -> list[str]:
     """Return the values of ``${NAME}`` in a URL, as far as the environment has them."""
     return [os.environ[name] for name in _VARIABLE.findall(text) if os.environ.get(name)]
-
-
-def _value(name: str, what: str) -> str:
-    value = os.environ.get(name)
-    if value is None:
-        raise UsageError(f"{what}: the URL names ${{{name}}}, which is not set in the environment")
-    return value

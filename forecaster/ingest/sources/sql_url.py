@@ -29,17 +29,16 @@ class DatabaseUrl(NamedTuple):
     - ``url``: the URL with all secrets
     - ``shown``: the URL without user, password and options, for names and messages
     - ``file``: the file of SQLite or DuckDB; None for a server, or a database in memory
-    - ``secrets``: texts that no message may hold
     """
 
     url: "sa.URL"
     shown: str
     file: Path | None
-    secrets: tuple[str, ...]
 
     def hidden(self, text: str) -> str:
-        """Return text without the secrets."""
-        return hide(text, self.secrets)
+        """Return text without the password and the values of options that may hold a secret."""
+        options = [v for k, v in self.url.normalized_query.items() if k not in _PUBLIC]
+        return hide(text, [str(self.url.password or ""), *(v for some in options for v in some)])
 
     def open(self, wait: float, *, writable: bool = False) -> "sa.Engine":
         """Return an engine that connects when it is used, by default only to read.
@@ -91,8 +90,8 @@ def read_database_url(
     """Read a URL, with ``${NAME}`` replaced from the environment.
 
     - ``what``: the option, for messages
-    - ``create``: whether the file of a database need not exist yet, only its folder; a database
-      in memory is then an error
+    - ``create``: whether the file of a database need not exist yet; a database in memory is then an
+      error
 
     Raises UsageError for a URL that is not understood, a variable that is not set, a file that does
     not exist, and if SQLAlchemy is not installed. No message holds the URL.
@@ -106,19 +105,31 @@ def read_database_url(
     except (ArgumentError, ValueError, TypeError):
         raise UsageError(f"{what}: the URL is not understood; {_EXPECTED}") from None
     url = url.set(drivername=_DEFAULT_DRIVER.get(url.drivername, url.drivername))
-    backend = url.get_backend_name()
+    backend, name, file = url.get_backend_name(), url.database or "", None
     if backend not in DRIVERS:
         raise UsageError(f"{what}: databases of this kind are not supported; {_EXPECTED}")
-    if "@" in (url.host or "") or (backend == "postgresql" and "@" in (url.database or "")):
+    if "@" in (url.host or "") or (backend == "postgresql" and "@" in name):
         raise UsageError(
             f"{what}: more than one @ in the URL. Write @ as %40, / as %2F and : as %3A "
             "within a password, or take it from the environment by ${NAME}, where nothing needs "
             "to be replaced"
         )
-    file = None if backend == "postgresql" else _file(url, what, create=create)
-    if file is not None:
+    if backend != "postgresql" and name in ("", ":memory:"):
+        if backend == "sqlite" or create:
+            raise UsageError(f"{what}: expected a file, as in {backend}:////data/prices.db")
+    elif backend != "postgresql" and not name.startswith(("md:", "motherduck:")):
+        # The full path, since later commands may be started in another folder.
+        file = Path(name).expanduser().resolve()
+        there = file.parent.is_dir() if create and not file.exists() else file.is_file()
+        if not there:
+            raise UsageError(f"{what}: no such file: {file}")
         url = url.set(database=as_text(file))
-    return DatabaseUrl(url, _shown(url), file, _secrets(url))
+    host = f"[{url.host}]" if ":" in (url.host or "") else url.host or ""
+    shown = f"{backend}://{host}{'' if url.port is None else f':{url.port}'}/{url.database or ''}"
+    options = {name: url.query[name] for name in _PUBLIC if name in url.query}
+    if options:
+        shown += f"?{urllib.parse.urlencode(options, doseq=True, safe='/')}"
+    return DatabaseUrl(url, shown.replace("#", "%23"), file)
 
 
 def hide_secrets(source: str) -> str:
@@ -133,49 +144,3 @@ def split_name(source: str) -> tuple[str, str]:
     """Return URL and query of the name of a database source, each as it may be typed."""
     url, _, query = source.partition("#")
     return url.replace("%23", "#"), query
-
-
-def _file(url: "sa.URL", what: str, *, create: bool) -> Path | None:
-    """Return the file of a database; None for one that is not in a file.
-
-    Raises UsageError for a file that does not exist, or whose folder does not with ``create``.
-    """
-    kind = what.replace(":URL", f":{url.get_backend_name()}")
-    backend, name = url.get_backend_name(), url.database or ""
-    if name in ("", ":memory:"):
-        if backend == "sqlite" or create:
-            raise UsageError(f"{kind}: expected a file, as in {backend}:////data/prices.db")
-        return None
-    if backend == "duckdb" and name.startswith(("md:", "motherduck:")):
-        return None
-    # The full path, since later commands may be started in another folder.
-    file = Path(name).expanduser().resolve()
-    if create and not file.parent.is_dir():
-        raise UsageError(f"{kind}: there is no folder {file.parent}; make it first")
-    # Asked first, and once, whether it exists: another writer may make it meanwhile.
-    if not file.exists():
-        if not create:
-            raise UsageError(f"{kind}: no such file: {file}")
-    elif not file.is_file():
-        raise UsageError(f"{kind}: not a file: {file}")
-    return file
-
-
-def _shown(url: "sa.URL") -> str:
-    """Return a URL without user, password and driver, with only the options that name the place."""
-    host = f"[{url.host}]" if ":" in (url.host or "") else url.host or ""
-    port = "" if url.port is None else f":{url.port}"
-    place = f"{url.get_backend_name()}://{host}{port}/{url.database or ''}"
-    options = urllib.parse.urlencode(
-        [(name, url.query[name]) for name in _PUBLIC if name in url.query], doseq=True, safe="/"
-    )
-    return (f"{place}?{options}" if options else place).replace("#", "%23")
-
-
-def _secrets(url: "sa.URL") -> tuple[str, ...]:
-    values = [str(url.password)] if url.password else []
-    for name, value in url.query.items():
-        if name not in _PUBLIC:
-            values += [value] if isinstance(value, str) else value
-    quoted = [urllib.parse.quote(value, safe="") for value in values]
-    return tuple(dict.fromkeys(value for value in (*values, *quoted) if value))
