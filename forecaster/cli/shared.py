@@ -65,9 +65,9 @@ columns_option = click.option(
 date_format_option = click.option(
     "--date-format",
     metavar="FORMAT",
-    help="Format of dates in files, such as %d/%m/%Y; excel for days of a spreadsheet, steps for "
-    "numbers that count, utc to read times with an offset in UTC.  [default: inferred from each "
-    "file's dates]",
+    help="Format of dates in files, such as %d/%m/%Y; s, ms, us or ns for numbers since 1970, "
+    "excel for days of a spreadsheet, steps for numbers that count, utc to read times with an "
+    "offset in UTC.  [default: inferred from each file's dates]",
 )
 tickers_option = click.option(
     "--tickers",

@@ -186,12 +186,9 @@ def _with_numbers(table: Table, where: TableLocation, reading: Reading) -> pd.Da
     }
     for name in [name for name, column in texts.items() if not is_number_column(column)]:
         _warn_of_words_among_numbers(texts.pop(name), where, name)
-    evidence = None
-    if decimal is None:
-        evidence = find_decimal(texts, where, plain_points=table.plain_points)
-        decimal = evidence.decimal if evidence else "."
+    decimal = decimal or find_decimal(texts, where, plain_points=table.plain_points)
     return frame.assign(
-        **{name: to_numbers(text, where, name, decimal, evidence) for name, text in texts.items()}
+        **{name: to_numbers(text, where, name, decimal) for name, text in texts.items()}
     )
 
 

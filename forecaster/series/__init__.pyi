@@ -15,15 +15,14 @@ from .calendar.frequency import spacing_of as spacing_of
 from .calendar.frequency import tells_frequency as tells_frequency
 from .calendar.frequency import usual_spacing as usual_spacing
 from .calendar.hours import Hours as Hours
-from .calendar.numbered import SERIAL_START as SERIAL_START
-from .calendar.numbered import dates_of_numbers as dates_of_numbers
-from .calendar.numbered import other_meaning as other_meaning
 from .calendar.seasons import default_season as default_season
 from .calendar.seasons import find_seasons as find_seasons
 from .calendar.seasons import seasons_of as seasons_of
 from .calendar.times import Date as Date
 from .calendar.times import Time as Time
 from .calendar.times import as_time as as_time
+from .calendar.times import counts_steps as counts_steps
+from .calendar.times import dates_of_numbers as dates_of_numbers
 from .calendar.times import end_of_day as end_of_day
 from .calendar.times import means_now as means_now
 from .calendar.times import nearest_time as nearest_time

@@ -24,9 +24,6 @@ DOWNLOADS = {
     "aapl.us.txt": "<TICKER>,<PER>,<DATE>,<TIME>,<OPEN>,<HIGH>,<LOW>,<CLOSE>,<VOL>,<OPENINT>\n"
     "AAPL.US,D,20240327,000000,170.41,173.60,170.11,173.31,60273300,0\n"
     "AAPL.US,D,20240328,000000,171.75,172.23,170.51,171.48,65672700,0\n",  # Stooq, all history
-    "stooq/AAPL.csv": "Data,Otwarcie,Najwyzszy,Najnizszy,Zamkniecie,Wolumen\n"
-    "2024-03-27,170.41,173.60,170.11,173.31,60273300\n"
-    "2024-03-28,171.75,172.23,170.51,171.48,65672700\n",  # Stooq, in Polish
     "nasdaq/AAPL.csv": "Date,Close/Last,Volume,Open,High,Low\n"
     "03/28/2024,$171.48,65672700,$171.75,$172.23,$170.51\n"
     "03/27/2024,$173.31,60273300,$170.41,$173.60,$170.11\n",
@@ -74,12 +71,9 @@ def test_a_stooq_file_of_minutes_keeps_its_clock(tmp_path):
     ("clocks", "read"),
     [
         (["09:30", "10:30"], ["09:30:00", "10:30:00"]),
-        (["930", "1030"], ["09:30:00", "10:30:00"]),
-        (["93000", "103000"], ["09:30:00", "10:30:00"]),
         (["9:30 AM", "9:30 PM"], ["09:30:00", "21:30:00"]),
         (["9:30:15AM", "12:00:00 pm"], ["09:30:15", "12:00:00"]),
         (["09:30:00.000", "10:30:00.500"], ["09:30:00.000", "10:30:00.500"]),
-        (["0", "1200"], ["00:00:00", "12:00:00"]),
     ],
 )
 def test_times_of_day_in_a_column_of_their_own(tmp_path, clocks, read):
@@ -203,26 +197,11 @@ def long(**columns) -> pd.DataFrame:
     return pd.DataFrame({"unique_id": "A", "ds": days, "y": [1.0, 2.0, 4.0, 3.0], **columns})
 
 
-@pytest.mark.parametrize("numbers", [[12, 15, 9, 10], [12, 15, 9, 930], [0, 1, 23, 12]])
-def test_small_numbers_called_time_are_refused_until_said(numbers):
-    with pytest.raises(DataError, match=r"'time' may hold times of day or other.*time=ds"):
-        load_panel(long(time=numbers))
-    panel = load_panel(long(time=numbers), time_col="ds")
+@pytest.mark.parametrize("numbers", [[12, 15, 9, 10], [930, 1015, 930, 1015], [0, 0, 0, 0]])
+def test_numbers_called_time_are_numbers(numbers):
+    panel = load_panel(long(time=numbers))
     assert (panel.times == panel.times.astype("M8[D]")).all()  # no time of day
     assert panel.channel("time").tolist() == [numbers]
-    twice = long(time=numbers)
-    with pytest.raises(DataError, match="may hold times of day"):  # one row twice is no clock
-        load_panel(pd.concat([twice, twice[-1:].assign(time=59)]))
-
-
-@pytest.mark.parametrize("clock", ["1630", "163000", "16:30"])
-@pytest.mark.parametrize("name", ["time", "<TIME>"])
-def test_one_row_a_day_has_the_time_that_it_says(tmp_path, clock, name):
-    (tmp_path / "A.csv").write_text(
-        f"date,{name},close\n2024-01-02,{clock},1\n2024-01-03,{clock},2\n"
-    )
-    (frame,) = read_series(tmp_path / "A.csv").values()
-    assert frame["ds"].dt.strftime("%H:%M").tolist() == ["16:30"] * 2
 
 
 @pytest.mark.parametrize(
@@ -232,56 +211,21 @@ def test_one_row_a_day_has_the_time_that_it_says(tmp_path, clock, name):
         ["09:30", "noon"],
         ["9:30", "25:00"],
         ["9:30 AM", "13:30 PM"],
-        ["10:05", "10:5"],
     ],
 )
 def test_times_of_day_of_some_rows_alone_are_refused(tmp_path, clocks):
     rows = "".join(f"2024-01-0{n + 2},{clock},{n + 1}\n" for n, clock in enumerate(clocks))
     (tmp_path / "A.csv").write_text("date,time,close\n" + rows)
     with pytest.raises(
-        DataError, match=r"'time' may hold times of day.*write all of them as 09:30"
+        DataError, match=r"column 'time': .* is not a time of day; write all of them as 09:30"
     ):
         read_series(tmp_path / "A.csv")
 
 
-def test_an_empty_column_of_times_is_no_number(tmp_path):
-    (tmp_path / "A.csv").write_text("Date,Time,Close\n2024-01-02,,1\n2024-01-03,,2\n")
-    assert list(read_series(tmp_path / "A.csv")["A"]) == ["unique_id", "ds", "close"]
-
-
-@pytest.mark.parametrize("nothing", ["", "0", "000000"])
-def test_midnights_and_empty_times_are_no_series(tmp_path, nothing):
-    (tmp_path / "A.csv").write_text(
-        f"Date,Time,AA,BB\n2024-01-02,{nothing},1,2\n2024-01-03,{nothing},2,3\n"
-    )
-    assert load_panel(f"files:{tmp_path / 'A.csv'}").ids == ("AA", "BB")
-
-
-def test_small_numbers_of_stooq_are_times(tmp_path):
-    (tmp_path / "A.csv").write_text("<DATE>,<TIME>,<CLOSE>\n20240102,5,1\n20240103,7,2\n")
-    (frame,) = read_series(tmp_path / "A.csv").values()
-    assert frame["ds"].dt.strftime("%H:%M").tolist() == ["00:05", "00:07"]
-
-
-@pytest.mark.parametrize("numbers", [[30.1, 29.5], [930.0, 1015.0]])
-@pytest.mark.parametrize("wide", [None, True])
-def test_a_series_called_time_stays_a_series(numbers, wide):
-    table = pd.DataFrame({"date": ["2024-01-02", "2024-01-03"], "AAPL": 1.0, "TIME": numbers})
-    if numbers[0] == 930:
-        with pytest.raises(DataError, match=r"'TIME' may hold times of day or other numbers"):
-            load_panel(table, wide=wide)
-    else:
-        assert load_panel(table, wide=wide).ids == ("AAPL", "TIME")
-    panel = load_panel(table, wide=wide, time_col="date")
-    assert panel.ids == ("AAPL", "TIME") and panel.channel("y")[1].tolist() == numbers
-    assert (panel.times == panel.times.astype("M8[D]")).all()
-
-
-def test_a_wide_table_of_hours_keeps_its_clock():
-    days = ["2024-01-02", "2024-01-02", "2024-01-03"]
-    panel = load_panel(pd.DataFrame({"date": days, "time": [930, 1030, 930], "load": [1.0, 2, 3]}))
-    assert panel.ids == ("load",)
-    assert panel.times.astype("M8[m]").astype(str).tolist()[1] == "2024-01-02T10:30"
+def test_numbers_of_stooq_that_are_no_times_are_refused(tmp_path):
+    (tmp_path / "A.csv").write_text("<DATE>,<TIME>,<CLOSE>\n20240102,1630,1\n20240103,7,2\n")
+    with pytest.raises(DataError, match="line 3, column '<TIME>': '7' is not a time of day"):
+        read_series(tmp_path / "A.csv")
 
 
 @pytest.mark.parametrize(
@@ -299,17 +243,24 @@ def test_a_file_without_a_header_loses_no_row(tmp_path, text):
         read_series(tmp_path / "x.csv")
 
 
-def test_a_price_beside_sales_is_not_taken_for_the_target():
-    with pytest.raises(DataError, match=r"may be 'price', 'sales_net'; name it, such as .*=price"):
-        load_panel(long(sales_net=2.0, price=1.5).drop(columns="y"))
-    named = load_panel(long(sales=[1, 2, 3, 5], price=1.5).drop(columns="y"), target_col="sales")
+@pytest.mark.parametrize(
+    ("columns", "target"),
+    [
+        ({"price": [1, 2, 3, 4]}, "y"),  # of power, say, which is no stock
+        ({"price": [1, 2, 3, 4], "high": 5.0}, "close"),
+        ({"price": [1, 2, 3, 4], "volume": 5.0}, "close"),
+    ],
+)
+def test_a_price_is_a_stocks_beside_other_columns_of_prices(columns, target):
+    assert load_panel(long(**columns).drop(columns="y")).target == target
+
+
+def test_of_a_price_and_an_amount_one_has_to_be_named():
+    table = long(sales=[1, 2, 3, 5], price=1.5).drop(columns="y")
+    with pytest.raises(DataError, match=r"not understood: 'sales' .*, 'price' .*target=NAME"):
+        load_panel(table)
+    named = load_panel(table, target_col="sales")
     assert named.channel(named.target).tolist() == [[1, 2, 3, 5]]
-    coin = long(price=[1, 2, 3, 4], market_cap=7.0, total_volume=3.0).drop(columns="y")
-    assert load_panel(coin).target == "close"  # as CoinGecko writes it
-    assert (
-        load_panel(long(sales=2.0, price=[1, 2, 3, 4], high=5.0).drop(columns="y")).target
-        == "close"
-    )
 
 
 def test_names_that_differ_in_spaces_alone_are_one_series_with_a_warning():

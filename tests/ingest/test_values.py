@@ -63,7 +63,7 @@ def test_an_infinite_number_of_a_wide_table_is_an_error(tmp_path):
 NO_SERIES = {
     "text": ["ok", "", "bad"],
     "categories": pd.Categorical(["ok", "bad", "ok"]),
-    "some currencies": ["EUR", "JUN", "USD"],
+    "currencies": ["EUR", "EUR", "EUR"],
     "times": DAYS,
     "yes and no": [True, False, True],
 }
@@ -83,7 +83,7 @@ def test_a_column_of_a_wide_table_that_is_no_series_is_refused(tmp_path, kind, e
 
 @pytest.mark.parametrize("ending", ["csv", "parquet", "frame"])
 def test_a_column_of_numbers_as_text_is_a_series_of_a_wide_table(tmp_path, ending):
-    texts = {"north": ["1.5", "", "3.5"], "currency": ["EUR"] * 3, "paid in": ["USD"] * 3}
+    texts = {"north": ["1.5", "", "3.5"], "currency": ["EUR"] * 3}
     frame = pd.DataFrame({"date": DAYS, "south": [1.0, 2.0, 3.0], **texts})
     assert load_as(ending, frame, tmp_path).ids == ("north", "south")
 
@@ -193,7 +193,7 @@ def test_numbers_of_any_kind_are_numbers(numbers):
     assert fc.load_panel(prices(close=numbers)).channel("close").tolist() == [[1.5, 2.5, 3.5]]
 
 
-@pytest.mark.parametrize("name", ["currency", "Currency", "ccy", "unit", "Waehrung", "quoted in"])
+@pytest.mark.parametrize("name", ["Currency", "ccy", "unit"])
 @pytest.mark.parametrize("ending", ["csv", "parquet", "frame"])
 def test_one_series_has_one_currency(tmp_path, ending, name):
     message = (
@@ -214,46 +214,8 @@ def _plain(frame: pd.DataFrame) -> pa.Table:
     return pa.Table.from_pandas(frame, preserve_index=False)
 
 
-def _categories(frame: pd.DataFrame) -> pa.Table:
-    table = _plain(frame)
-    position = table.column_names.index("paid")
-    return table.set_column(position, "paid", table.column("paid").dictionary_encode())
-
-
-@pytest.mark.parametrize("as_table", [_plain, _categories])
-@pytest.mark.parametrize("statistics", [True, False])
-@pytest.mark.parametrize("first", [None, "", "AED"])
-def test_any_parquet_file_shows_its_currencies(tmp_path, as_table, statistics, first):
-    path, days = tmp_path / "x.parquet", pd.date_range("2024", periods=6)
-    paid = [first, first, "EUR", "EUR", "EUR", "USD"]
-    frame = pd.DataFrame({"ticker": list("BBAAAA"), "date": days, "close": 1.0, "paid": paid})
-    pq.write_table(as_table(frame), path, write_statistics=statistics, row_group_size=2)
-    with pytest.raises(DataError, match="column 'paid': 'USD', but series 'A' has 'EUR' before"):
-        fc.load_panel(f"files:{path}")
-    pq.write_table(as_table(frame.assign(paid="a long word")), path, write_statistics=statistics)
-    assert fc.load_panel(f"files:{path}").channels == ("close",)
-
-
-@pytest.mark.parametrize("ending", ["csv", "parquet", "frame"])
-@pytest.mark.parametrize("empty", ["-", "n/a", "N/A", "NULL", "None", "nan", "NA", "#N/A", " "])
-@pytest.mark.parametrize("row", [0, 2])
-def test_an_empty_cell_in_words_hides_no_currencies(tmp_path, ending, empty, row):
-    paid = ["EUR", "USD"]
-    paid.insert(row, empty)
-    with pytest.raises(DataError, match="column 'paid': 'USD', but series 'A' has 'EUR' before"):
-        load_as(ending, prices(paid=paid), tmp_path)
-    sound = load_as(ending, prices(paid=["EUR", empty, "EUR"]), tmp_path)
-    assert sound.channels == ("close",)
-
-
 def test_an_empty_cell_in_words_is_no_other_currency():
     assert fc.load_panel(prices(currency=["EUR", "n/a", "EUR"])).mask.sum() == 3
-
-
-@pytest.mark.parametrize("empty", [None, np.nan, pd.NA, pd.NaT])
-def test_a_missing_cell_hides_no_currencies(empty):
-    with pytest.raises(DataError, match="column 'paid': 'USD', but series 'A' has 'EUR' before"):
-        fc.load_panel(prices(paid=pd.Series(["EUR", empty, "USD"], dtype=object)))
 
 
 @pytest.mark.parametrize("empties", [[pd.NaT] * 3, [pd.NaT, None, pd.NA], [None, None, pd.NaT]])
@@ -263,14 +225,6 @@ def test_a_column_of_missing_times_holds_no_numbers(empties):
     assert np.isnan(volume).all()
     with pytest.raises(NoSeries, match="column 'close' holds no number"):
         fc.load_panel(prices(close=nothing))
-
-
-@pytest.mark.parametrize("name", ["name", "data", "timestamp", "time", "price"])
-@pytest.mark.parametrize("ending", ["csv", "parquet", "frame"])
-def test_a_column_whose_name_plays_no_role_hides_no_currencies(tmp_path, ending, name):
-    with pytest.raises(DataError, match=f"column '{name}': 'USD', but series 'A' has 'EUR' before"):
-        load_as(ending, prices(**{name: ["EUR", "EUR", "USD"]}), tmp_path)
-    assert fc.load_panel(prices(**{name: "EUR"})).channels == ("close",)
 
 
 @pytest.mark.parametrize("statistics", [True, False])
@@ -316,48 +270,6 @@ def test_text_of_numbers_is_read_from_parquet_as_from_csv(tmp_path):
     np.testing.assert_array_equal(read[0].values, read[1].values)
 
 
-@pytest.mark.parametrize(
-    "paid", [["€", "€", "$"], ["£", "¥", "£"], ["EUR", "US$", "EUR"], ["$", "S$", "$"]]
-)
-@pytest.mark.parametrize("ending", ["csv", "parquet", "frame"])
-def test_signs_are_currencies(tmp_path, ending, paid):
-    with pytest.raises(DataError, match=r"column 'paid': .* before; expected one for each series"):
-        load_as(ending, prices(paid=paid), tmp_path)
-    assert fc.load_panel(prices(paid=["$$", "$", "$$$"])).channels == ("close",)
-
-
-@pytest.mark.parametrize(
-    "paid", [["EUR", "€", "€"], ["USD", "US$", "USD"], ["¥", "￥", "¥"], ["C$", "CAD", "CA$"]]
-)
-def test_a_sign_and_a_code_mean_one_currency(tmp_path, paid):
-    assert fc.load_panel(prices(paid=paid)).channels == ("close",)
-    assert fc.load_panel(prices(currency=paid)).channels == ("close",)
-    prices(currency=paid[0]).to_csv(tmp_path / "2024.csv", index=False)
-    later = prices(currency=paid[1]).assign(date=DAYS + pd.Timedelta(366, "D"))
-    later.to_csv(tmp_path / "2025.csv", index=False)
-    assert fc.load_panel(f"files:{tmp_path}").mask.sum() == 6
-
-
-@pytest.mark.parametrize("others", [[1.5, "USD"], [b"x", "USD"], [("USD",), "USD"], [True, "USD"]])
-def test_cells_that_are_no_text_are_no_currencies(others):
-    paid = pd.Series(["EUR", *others], dtype=object)
-    assert fc.load_panel(prices(paid=paid)).channels == ("close",)
-
-
-def test_currencies_after_many_empty_cells_are_seen():
-    days = pd.date_range("2000", periods=1_000)
-    paid = ["-"] * 500 + [None] * 498 + ["EUR", "USD"]
-    frame = pd.DataFrame({"ticker": "A", "date": days, "close": 1.0, "paid": paid})
-    with pytest.raises(DataError, match="column 'paid': 'USD', but series 'A' has 'EUR' before"):
-        fc.load_panel(frame)
-
-
-def test_a_category_that_no_row_has_hides_no_currencies():
-    paid = pd.Categorical(["EUR", "EUR", "USD"], ["EUR", "none", "USD"])
-    with pytest.raises(DataError, match="column 'paid': 'USD', but series 'A' has 'EUR' before"):
-        fc.load_panel(prices(paid=paid))
-
-
 def test_files_of_one_series_have_one_currency(tmp_path):
     prices(currency="EUR").to_csv(tmp_path / "2024.csv", index=False)
     later = prices(currency="USD").assign(date=DAYS + pd.Timedelta(366, "D"))
@@ -365,18 +277,6 @@ def test_files_of_one_series_have_one_currency(tmp_path):
     panel = fc.load_panel(f"files:{tmp_path}")
     assert panel.ids == ("B",)
     assert "its files disagree: column 'currency' holds EUR and USD" in str(panel.skipped["A"])
-
-
-@pytest.mark.parametrize(
-    "words",
-    [["ALL", "TOP", "PEN"], ["USD", "EUR", "AAA"], ["usd", "eur", "usd"], ["EUR", "EUR", None]],
-)
-@pytest.mark.parametrize("ending", ["csv", "parquet"])
-def test_words_of_three_letters_are_no_currencies(tmp_path, ending, words):
-    frame, path = prices(tag=words), tmp_path / f"x.{ending}"
-    frame.to_csv(path, index=False) if ending == "csv" else frame.to_parquet(path)
-    for source in (frame, f"files:{path}"):
-        assert fc.load_panel(source).channels == ("close",)
 
 
 def test_series_may_be_currencies():
@@ -400,11 +300,8 @@ WIDE = pd.DataFrame({"date": DAYS, "a": [1.0, 2, 3], "b": [1.0, 2, 3]})
 @pytest.mark.parametrize(
     ("name", "one", "other"),
     [
-        ("currency", "EUR", "USD"),
-        ("Currency", "EUR", "USD"),
         ("Currency Code", "GBP", "GBp"),
         ("UNIT", "kWh", "MWh"),
-        ("Waehrung", "€", "$"),
     ],
 )
 def test_a_wide_table_has_one_currency(tmp_path, ending, options, name, one, other):

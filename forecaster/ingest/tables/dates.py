@@ -1,46 +1,37 @@
 """Read times: dates in common formats, times of day in a column of their own, and whole numbers."""
 
 import datetime
-import enum
-import re
 
 import numpy as np
 import pandas as pd
 
-from forecaster.errors import DataError, UsageError, quoted, warn
+from forecaster.errors import DataError, UsageError, quoted
 from forecaster.ingest.tables.location import TableLocation
-from forecaster.ingest.tables.numbers import BLANK, plain_cells
-from forecaster.series import SERIAL_START, dates_of_numbers, means_now, other_meaning, split_offset
+from forecaster.ingest.tables.numbers import plain_cells
+from forecaster.series import counts_steps, dates_of_numbers, means_now, split_offset
 
 EXCEL, STEPS, UTC = "excel", "steps", "utc"
-_SHORT_YEAR = "%d-%b-%y"
-_DAY_FORMATS = (
-    "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%d-%b-%Y", _SHORT_YEAR,
+EPOCHS = ("s", "ms", "us", "ns")
+"""Formats of numbers that count these units since 1970."""
+_DAYS = (
+    "%Y-%m-%d", "%Y/%m/%d", "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%d-%b-%Y",
     "%b %d, %Y",
 )  # fmt: skip
-_MONTH_FORMATS = ("%m/%Y", "%b %Y", "%b-%Y", "%B %Y")
-# Hours, minutes, seconds, and AM or PM.
-_TIME_OF_DAY = (
-    r"([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9](?:\.[0-9]{1,9})?))?(?: ?([AaPp])[Mm])?"
-)
-# The day before these, such as 28.03.2024 10:00 or 3/28/2024, 9:30 PM.
-_DAY_AND_CLOCK = re.compile(rf"^(.*[0-9]),?[T ] *{_TIME_OF_DAY}$")
-_MIDNIGHT_AHEAD = r"24:00(?::00(?:\.0+)?)?"  # 24:00 ends a day
-_NO_CLOCK = np.iinfo(np.int64).min  # NaT
-_ISO_DAY = r"\d{4}(?:-\d\d-|/\d\d/|\d\d)\d\d"
+_CLOCKS = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p")
+_FORMATS = (
+    *(day + clock for day in _DAYS for clock in _CLOCKS),
+    "%m/%Y", "%b %Y", "%b-%Y", "%B %Y",
+)  # fmt: skip
 _QUARTER = r"^(?:(\d{4})[- ]?Q([1-4])|Q([1-4])[-/ ]?(\d{4}))$"
 _WEEK = r"^(\d{4})-?W(\d\d)(?:-?([1-7]))?$"
 _MONTH = r"^(\d{4})-?M(\d\d)$"
 _LONGEST_PERIOD = 10  # characters, as in 2024-W05-1
-_ONE_DIGIT = r"\d{4}\.\d"  # 2024.1 is January, or October of a table that holds fractions
 _FURTHER_OFFSET = r"[T ]\d\d(?::?\d\d){0,2}(?:[.,]\d+)?\s*[+-]\d"
 # Days that stay within nanoseconds at any time of day and with any offset.
 _REACHED = (pd.Timestamp("1677-09-23"), pd.Timestamp("2262-04-10"))
 _END_OF_DAY = r"(?<=\d[T ])24:00(?=$|:00(?:\.0+)?(?:$|[ Zz+-])|[ Zz+-])"
 _HEAD = 100  # cells that are looked at first
-_LEAST_CLOCK, _SHARE_OF_CLOCKS = 100, 0.5  # 100 is 01:00; share of times that are this or later
-_MIDNIGHTS = [pd.Timedelta(0), pd.Timedelta(days=1)]
-_LAST_COUNT = 3_000  # counts of steps, and years, hardly begin later
+_SERIAL_START = pd.Timestamp("1899-12-30")
 _LAST_SERIAL = 2_958_465  # 9999-12-31
 
 
@@ -48,14 +39,15 @@ def check_date_format(date_format: str | None) -> None:
     """Raise UsageError unless times can be read by this format.
 
     That is one of strftime that holds at least the year, with an offset (%z) only at its end, or
-    ``excel`` (days of a spreadsheet since 1899-12-30), ``steps`` (whole numbers count steps) or
-    ``utc`` (times with an offset become times in UTC).
+    ``excel`` (days of a spreadsheet since 1899-12-30), ``steps`` (whole numbers count steps),
+    ``s``, ``ms``, ``us`` or ``ns`` (since 1970), or ``utc`` (times with an offset become times in
+    UTC).
     """
     if date_format is None:
         return
     if not isinstance(date_format, str):
         raise _bad_format(date_format)
-    if date_format in (EXCEL, STEPS, UTC):
+    if date_format in (EXCEL, STEPS, UTC, *EPOCHS):
         return
     utc = datetime.UTC
     days = [
@@ -74,7 +66,8 @@ def _bad_format(date_format: object) -> UsageError:
     return UsageError(
         f"date format {date_format!r}: expected one such as %d/%m/%Y (day first) or "
         "%Y-%m-%d %H:%M, in the codes of strftime; or excel (days of a spreadsheet), or steps "
-        "(whole numbers count steps), or utc (times with an offset become times in UTC)"
+        "(whole numbers count steps), or s, ms, us or ns (counted since 1970), or utc (times with "
+        "an offset become times in UTC)"
     )
 
 
@@ -97,7 +90,10 @@ def by_format(text: pd.Series, date_format: str) -> pd.Series:
         if date_format == STEPS:
             return numbers.where((numbers % 1 == 0) & (numbers.abs() < 2**53))
         days = numbers.where(numbers.between(1, _LAST_SERIAL))
-        return SERIAL_START + pd.to_timedelta((days * 86_400).round(), unit="s")
+        return _SERIAL_START + pd.to_timedelta((days * 86_400).round(), unit="s")
+    if date_format in EPOCHS:
+        numbers = pd.to_numeric(text, errors="coerce")
+        return pd.to_datetime(numbers, unit=date_format, errors="coerce")
     if date_format.endswith("%z"):
         text, date_format = split_offset(text)[0], date_format.removesuffix("%z").rstrip()
     dates = pd.to_datetime(text, format=date_format, errors="coerce")
@@ -108,94 +104,47 @@ CLOCK = "time of day"
 """The role of a column with the times of day of the dates in another one."""
 
 
-class Clock(enum.Enum):
-    """Whether a column called ``time`` holds times of day."""
+def is_clock(name: str, cells: pd.Series) -> bool:
+    """Return whether a column called ``time`` holds times of day: with colons, or Stooq's."""
+    colons = cells.iloc[:_HEAD].astype(str).str.contains(":", regex=False)
+    return bool(colons.any()) or _is_stooqs(name)
 
-    YES, NO, MAYBE = range(3)
+
+def _is_stooqs(name: str) -> bool:
+    return name.strip().lower() == "<time>"
 
 
-def clock_in(name: str, cells: pd.Series) -> Clock:
-    """Return whether a column called ``time`` holds times of day.
+def clock_of(cells: pd.Series, where: TableLocation) -> pd.Series:
+    """Return the times of day of the column :data:`CLOCK`, since midnight.
 
-    Numbers without a colon are times (930, 1600, or 093000 with seconds) if half of them or more
-    have three digits; Stooq's ``<TIME>`` always holds times. Smaller numbers may be times or not,
-    and so may a column in which only some cells are times. Zeros or empty cells alone are midnight.
-
-    ``name``: as written
+    They are written as 9:30, 09:30:00.5, 9:30 PM or 24:00, by Stooq as 093000. Raises DataError for
+    a cell that holds none.
     """
-    text = _clock_text(cells)
-    if text.str.lower().isin([*BLANK, "0", "0.0", "000000"]).all():
-        return Clock.YES
-    if _clocks(text) is None:
-        written = text[text.str.contains(":", regex=False)].unique()
-        return Clock.MAYBE if any(_clock_of(cell) is not None for cell in written) else Clock.NO
-    if name.strip().lower() == "<time>" or text.str.contains(":", regex=False).all():
-        return Clock.YES
-    numbers = pd.to_numeric(text, errors="coerce")
-    long = (numbers >= _LEAST_CLOCK)[numbers != 0]
-    return Clock.YES if long.mean() >= _SHARE_OF_CLOCKS else Clock.MAYBE
-
-
-def _clock_text(cells: pd.Series) -> pd.Series:
-    return plain_cells(cells).astype(str).where(cells.notna(), "").str.strip()
-
-
-def _clocks(text: pd.Series) -> "pd.Series[pd.Timedelta] | None":
-    """Return times of day as durations after midnight; None if any cell is none."""
-    distinct = {cell: _clock_of(cell) for cell in text.unique()}
-    if None in distinct.values():
-        return None
-    return pd.to_timedelta(text.map(distinct).astype("int64"), unit="ns")
-
-
-def _clock_of(cell: str) -> int | None:
-    """Return a time of day in nanoseconds after midnight; None for other text.
-
-    9:30, 9:30 PM and 09:30:00.5 are times, and without a colon 930 and 0930, 93000 and 093000 with
-    seconds, and 0 for midnight.
-    """
-    if ":" not in cell:
-        digits = cell.removesuffix(".0")
-        digits = digits if len(digits) > 4 else digits.zfill(4) + "00"
-        if not re.fullmatch(r"\d{5,6}", digits, re.ASCII):
-            return None
-        digits = digits.zfill(6)
-        cell = f"{digits[:2]}:{digits[2:4]}:{digits[4:]}"
-    if re.fullmatch(_MIDNIGHT_AHEAD, cell):
-        return 24 * 3600 * 10**9
-    found = re.fullmatch(_TIME_OF_DAY, cell)
-    return None if found is None else _nanoseconds(*found.groups())
-
-
-def with_clock(
-    table: pd.DataFrame, where: TableLocation, date_format: str | None = None
-) -> pd.Series:
-    """Return the column of dates with the times of day from the column :data:`CLOCK` added.
-
-    Dates are returned unchanged if all times of day are midnight.
-    """
-    dates = table["ds"]
-    clock = _clocks(_clock_text(table[CLOCK]))
-    if clock is None or (clock.isin(_MIDNIGHTS).all() and clock.nunique() == 1):
-        return dates
-    day = to_times(dates, where, date_format)
-    if not pd.api.types.is_datetime64_dtype(day):
-        return dates
-    return day + clock
+    codes, kinds = pd.factorize(plain_cells(cells), use_na_sentinel=False)
+    text = pd.Series(kinds).astype(str).str.strip()
+    if _is_stooqs(where.column(CLOCK)) and (text.str.len().max() > 4 or text.eq("0").all()):
+        text = text.str.zfill(6).str.replace(r"^(\d\d)(\d\d)(\d\d)$", r"\1:\2:\3", regex=True)
+    times = _read("2000-01-01 " + text).take(codes).set_axis(cells.index)
+    if (bad := times.isna()).any():
+        raise DataError(
+            f"{where.cell(bad, CLOCK)}: {quoted(str(cells[bad].iloc[0]))} is not a time of day; "
+            "write all of them as 09:30 or 9:30 PM"
+        )
+    return times - pd.Timestamp("2000-01-01")
 
 
 def to_times(column: pd.Series, where: TableLocation, date_format: str | None = None) -> pd.Series:
     """Return a column as datetimes, or as whole numbers if they count steps.
 
-    Whole numbers are dates by the rules of :func:`forecaster.series.dates_of_numbers`. An offset
-    from UTC or a time zone is dropped, and the local time of day kept, except with the format
-    ``utc``. A period becomes its start.
+    Whole numbers are dates by :func:`forecaster.series.dates_of_numbers`. An offset from UTC or a
+    time zone is dropped, and the local time of day kept, except with the format ``utc``. A period
+    becomes its start.
 
     ``date_format``: of text and numbers, and ``utc`` also of timestamps with a time zone; see
     :func:`check_date_format`. None: the formats of ``_parse``.
 
-    Raises DataError for a cell that is not a date, and for whole numbers that seem to count steps
-    but have the pattern of dates.
+    Raises DataError for a cell that is not a date, and for whole numbers that may count steps or be
+    dates.
     """
     given = column
     if isinstance(column.dtype, pd.PeriodDtype):
@@ -205,20 +154,10 @@ def to_times(column: pd.Series, where: TableLocation, date_format: str | None = 
         column = in_zone.dt.tz_localize(None)
     if not pd.api.types.is_datetime64_dtype(column):
         given = plain_cells(column)
-        text = given.astype(str).str.strip()
-        text = text.mask(means_now(text), "")
-        text, ends = _without_24(text)
         try:
-            if date_format is not None:
-                column = by_format(text, date_format)
-            elif len(text) and text.str.fullmatch(r"-?\d{1,9}").all():
-                column = _of_numbers(text, where)
-            else:
-                column = _parse(split_offset(text)[0])
+            column = _read(given.astype(str).str.strip(), date_format)
         except ValueError as error:
-            raise DataError(f"{where}: {error}") from error
-        if ends is not None and pd.api.types.is_datetime64_dtype(column):
-            column = column + pd.to_timedelta(ends.astype(int), unit="D")
+            raise DataError(f"{where}, column {where.column('ds')!r}: {error}") from error
     if pd.api.types.is_numeric_dtype(column):
         bad = column.isna()
     else:
@@ -230,6 +169,23 @@ def to_times(column: pd.Series, where: TableLocation, date_format: str | None = 
             f"expected {_expected(date_format)}"
         )
     return column.astype("int64" if pd.api.types.is_numeric_dtype(column) else "datetime64[ns]")
+
+
+def _read(text: pd.Series, date_format: str | None = None) -> pd.Series:
+    """Return text as local times, or as numbers that count steps; NaT where it is neither.
+
+    Raises ValueError if the texts can be read in two ways.
+    """
+    text, ends = _without_24(text.mask(means_now(text), ""))
+    if date_format is not None:
+        times = by_format(text, date_format)
+    elif len(text) and text.str.fullmatch(r"-?\d{1,18}").all():
+        times = _of_numbers(text)
+    else:
+        times = _parse(split_offset(text)[0])
+    if ends is None or not pd.api.types.is_datetime64_dtype(times):
+        return times
+    return times + pd.to_timedelta(ends.astype(int), unit="D")
 
 
 def _without_24(text: pd.Series) -> tuple[pd.Series, pd.Series | None]:
@@ -267,14 +223,12 @@ def are_dates(column: pd.Series, date_format: str | None = None) -> bool:
 
 
 def _are_dates(cells: pd.Series, date_format: str | None) -> bool:
-    text = _without_24(plain_cells(cells).astype(str).str.strip())[0]
+    text = plain_cells(cells).astype(str).str.strip()
     numbers = text.str.fullmatch(r"[-+]?\d*(?:[.,]\d+)?")
-    if means_now(text).any() or (date_format is None and numbers.any()):
+    if date_format is None and numbers.any():
         return False
     try:
-        if date_format is not None:
-            return bool(by_format(text, date_format).notna().all())
-        return bool(_parse(split_offset(text)[0]).notna().all())
+        return bool(_read(text, date_format).notna().all())
     except ValueError:
         return True
 
@@ -294,37 +248,35 @@ def times_in_utc(column: pd.Series, times: pd.Series) -> pd.Series | None:
 def _expected(date_format: str | None) -> str:
     if date_format is None:
         return (
-            "e.g. 2024-03-28; if all are written alike, say how: --date-format, e.g. %d/%m/%Y, "
-            "excel or steps (in Python date_format=)"
+            "e.g. 2024-03-28, alike in all rows, from 1677-09-22 to 2262-04-11; if they are "
+            "written in another way, say how: --date-format, e.g. %d/%m/%Y, excel, ms or steps "
+            "(in Python date_format=)"
         )
     if date_format == EXCEL:
         return "the days since 1899-12-30, as --date-format excel says"
     if date_format == STEPS:
         return "the number of a step, as --date-format steps says"
+    if date_format in EPOCHS:
+        return f"a number since 1970, as --date-format {date_format} says"
     if date_format == UTC:
         return "a time with its offset, such as 2024-03-28T10:00+01:00, as --date-format utc says"
     return f"one written as {date_format}"
 
 
-def _of_numbers(text: pd.Series, where: TableLocation) -> pd.Series:
+def _of_numbers(text: pd.Series) -> pd.Series:
     """Return whole numbers as dates, or unchanged if they count steps.
 
-    Raises DataError for numbers that seem to count steps but have the pattern of dates.
+    Raises ValueError for numbers that may be either.
     """
     numbers = text.astype("int64")
     dates = dates_of_numbers(numbers.to_numpy())
     if dates is not None:
         return dates.set_axis(text.index)
-    if meaning := other_meaning(numbers.to_numpy()):
-        raise DataError(
-            f"{where}, column {where.column('ds')!r}: numbers such as {text.iloc[0]} may be "
-            f"{meaning}. If they count steps, say --date-format steps (in Python date_format=)"
-        )
-    if (first := int(numbers.min())) > _LAST_COUNT:
-        warn(
-            f"{where}, column {where.column('ds')!r}: numbers such as {first} are taken to count "
-            "steps. If they are days or seconds since some day, convert them to dates; if they "
-            "count steps, --date-format steps says so (in Python date_format=)"
+    if not counts_steps(numbers.to_numpy()):
+        raise ValueError(
+            f"numbers such as {text.iloc[0]} may count steps or be dates; say which: --date-format "
+            "steps, or excel (days of a spreadsheet), s, ms, us or ns (since 1970), or a format "
+            "such as %Y or %Y%j (in Python date_format=)"
         )
     return numbers
 
@@ -333,122 +285,59 @@ def _parse(text: pd.Series) -> pd.Series:
     """Read dates in ISO 8601, or else in the common format that fits every cell.
 
     Weeks (2024-W05), months (2024M03) and quarters (2024Q1) become their first day. A day may have
-    a time of day in any of the formats.
+    a time of day.
 
-    If no format fits, cells that the most fitting one does not read become NaT. Raises ValueError
-    if formats that fit give different dates, or if a year of two digits may be in this century or
-    the last.
+    Cells that are none become NaT: those that the most fitting format does not read, and those of
+    another precision than most, such as 2021 among its months. Raises ValueError if formats that
+    fit give different dates.
     """
     codes, kinds = pd.factorize(text, use_na_sentinel=False)  # most texts repeat
     written = pd.Series(kinds)
-    if (bare := written.str.fullmatch(_ONE_DIGIT)).any():
-        raise ValueError(
-            f"{written[bare].iloc[0]!r} may be January, October as a fraction, or a part of a "
-            "year; write months as 2024-10"
-        )
     # Offsets beyond those on earth are none.
     written = written.mask(written.str.contains(_FURTHER_OFFSET, regex=True), "")
+    dates = _parse_distinct(written, np.bincount(codes, minlength=len(written)))
+    return (dates if len(dates) == len(text) else dates.take(codes)).set_axis(text.index)
 
-    def in_rows(dates: pd.Series) -> pd.Series:
-        if len(dates) == len(text):  # no text repeats
-            return dates.set_axis(text.index)
-        return dates.take(codes).set_axis(text.index)
 
+def _parse_distinct(written: pd.Series, rows: np.ndarray) -> pd.Series:
+    """Read distinct dates; ``rows``: how many rows have each."""
     iso = pd.to_datetime(written, format="ISO8601", errors="coerce")
     if not iso.isna().any():
-        return in_rows(iso)
+        return iso.mask(_are_less_exact(written, rows))
     if (periods := _parse_periods(written)).notna().any():
-        return in_rows(periods)
-    partly = [iso, *_in_each_format(written)]
-    readings = [in_rows(dates) for dates in partly if not dates.isna().any()]
-    if not readings:
-        rows = np.bincount(codes, minlength=len(written))
-        return in_rows(max(partly, key=lambda dates: rows[dates.notna().to_numpy()].sum()))
-    if any((dates != readings[0]).any() for dates in readings):
+        return periods
+    plain = written.str.replace(r",?[T ] *(?=\d{1,2}:)", " ", regex=True)
+    plain = plain.str.replace(r" ?([AaPp][Mm])$", r" \1", regex=True)
+    # The first texts show which few formats may fit all.
+    fits = {form: _rows_read(plain.iloc[:_HEAD], form, rows) for form in _FORMATS}
+    most = max(fits.values())
+    if not most:
+        return iso
+    read = [
+        pd.to_datetime(plain, format=form, errors="coerce") for form in fits if fits[form] == most
+    ]
+    whole = [dates for dates in read if not dates.isna().any()]
+    if any((dates != whole[0]).any() for dates in whole):
         raise ValueError(
             f"dates such as {written.iloc[0]!r} may have the month or the day first, as no number "
-            "in them is above 12; choose by --date-format %d/%m/%Y (in Python date_format=), or "
-            "write them as 2024-03-28"
+            "in them is above 12; choose by --date-format %d/%m/%Y or %m/%d/%Y (in Python "
+            "date_format=), or write them as 2024-03-28"
         )
-    return readings[0]
+    return whole[0] if whole else max(read, key=lambda dates: dates.notna().sum())
 
 
-def _in_each_format(text: pd.Series) -> list[pd.Series]:
-    """Read dates, with or without a time of day, in each of the formats; NaT where it has another.
-
-    Raises ValueError if a year of two digits may be in this century or the last.
-    """
-    days, clock = _split_clock(text)
-    codes, kinds = pd.factorize(days, use_na_sentinel=False)  # a day has many times
-    each = pd.Series(kinds)
-    by_form = {form: pd.to_datetime(each, format=form, errors="coerce") for form in _DAY_FORMATS}
-    iso_days = each.where(each.str.fullmatch(_ISO_DAY))
-    by_form["ISO8601"] = pd.to_datetime(iso_days, format="ISO8601", errors="coerce")
-    short = by_form[_SHORT_YEAR]
-    if (late := short > pd.Timestamp.now() + pd.Timedelta(days=366)).any():
-        first = text[late.to_numpy()[codes]].iloc[0]
-        raise ValueError(
-            f"the year of {first!r} may be in this century or the last; write it in full"
-        )
-    read = [_at(dates, clock, codes) for dates in by_form.values()]
-    timed = clock.notna()  # months have no time of day
-    for form in _MONTH_FORMATS:
-        months = pd.to_datetime(each, format=form, errors="coerce").take(codes)
-        read.append(months.set_axis(text.index).mask(timed))
-    return read
+def _rows_read(texts: pd.Series, form: str, rows: np.ndarray) -> int:
+    read = pd.to_datetime(texts, format=form, errors="coerce").notna()
+    return int(rows[: len(texts)][read.to_numpy()].sum())
 
 
-def _split_clock(text: pd.Series) -> tuple[pd.Series, pd.Series]:
-    """Return times that are text without their times of day, and these as durations.
-
-    Text without a valid time of day is unchanged, and its duration is missing.
-    """
-    none = pd.Series(pd.NaT, text.index, dtype="timedelta64[ns]")
-    if not text.str.contains(":", regex=False).any():
-        return text, none
-    days = text.to_numpy(dtype=object, copy=True)
-    clock = np.full(len(days), _NO_CLOCK)
-    durations: dict[str, int | None] = {}  # of what follows a day: most of it repeats
-    for row, cell in enumerate(days):
-        found = _DAY_AND_CLOCK.match(cell) if isinstance(cell, str) else None
-        if found is None:
-            continue
-        tail = cell[found.end(1) :]
-        if tail not in durations:
-            durations[tail] = _nanoseconds(*found.groups()[1:])
-        if (duration := durations[tail]) is not None:
-            days[row], clock[row] = found[1], duration
-    days = pd.Series(days, text.index, dtype=object)
-    return days, pd.Series(clock.view("timedelta64[ns]"), text.index)
-
-
-def _nanoseconds(hours: str, minutes: str, seconds: str | None, half: str | None) -> int | None:
-    """Return a time of day in nanoseconds after midnight; None for an hour with AM or PM but 1-12.
-
-    - ``seconds``: may have a fraction
-    - ``half``: ``a`` or ``p`` for AM or PM
-    """
-    hour = int(hours)
-    if half is not None:
-        if not 1 <= hour <= 12:
-            return None
-        hour = hour % 12 + 12 * (half in "pP")
-    whole, _, fraction = (seconds or "0").partition(".")
-    full = (hour * 60 + int(minutes)) * 60 + int(whole)
-    return full * 10**9 + int(fraction.ljust(9, "0"))
-
-
-def _at(days: pd.Series, clock: pd.Series, codes: np.ndarray) -> pd.Series:
-    """Return days at times of day; NaT for days that nanoseconds do not reach.
-
-    - ``days``: the distinct days; ``codes``: which of them each row has
-    - ``clock``: the time of day of each row
-    """
-    clock = clock.fillna(pd.Timedelta(0))
-    if not clock.any():
-        return days.take(codes).set_axis(clock.index)
-    reached = days.where(days.between(*_REACHED)).astype("datetime64[ns]")
-    return reached.take(codes).set_axis(clock.index) + clock
+def _are_less_exact(written: pd.Series, rows: np.ndarray) -> pd.Series:
+    """Return which dates have another precision than most, such as 2021 among its months."""
+    if written.str.len().nunique() < 2:  # as nearly always
+        return written.isna()
+    exact = written.str.count(r"\d").where(~written.str.contains("[T ]", regex=True), 99)
+    share = np.bincount(exact, rows)
+    return exact != np.flatnonzero(share == share.max())[-1]
 
 
 def _parse_periods(text: pd.Series) -> pd.Series:

@@ -15,15 +15,7 @@ import numpy as np
 import pandas as pd
 
 from forecaster.errors import DataError, warn
-from forecaster.ingest.tables.currencies import are_currencies, currency_of, may_be_currencies
-from forecaster.ingest.tables.dates import (
-    CLOCK,
-    UTC,
-    offsets_of,
-    times_in_utc,
-    to_times,
-    with_clock,
-)
+from forecaster.ingest.tables.dates import CLOCK, UTC, clock_of, times_in_utc, to_times
 from forecaster.ingest.tables.joined_ids import key_columns, with_joined_ids
 from forecaster.ingest.tables.location import TableLocation
 from forecaster.ingest.tables.numbers import (
@@ -49,7 +41,6 @@ from forecaster.ingest.tables.roles import (
 from forecaster.series import show_time
 
 _LONGEST_NAME = 1_000  # characters
-_HEAD = 100  # cells that are looked at first
 _EACH_A_SERIES = (
     ". Each column of this table beside the dates is taken as a series: leave out what is none"
 )
@@ -87,9 +78,9 @@ def tidy(
     roles = find_roles(table, where, columns)
     where, got = roles.location(where), describe_all(table)
     table = table[list(roles.names)].rename(columns=roles.names)
-    if CLOCK in table:
-        table = table.assign(ds=with_clock(table, where, columns.date_format))
     times = to_times(table["ds"], where, columns.date_format)
+    if CLOCK in table and times.dtype.kind == "M":
+        times = times + clock_of(table[CLOCK], where)
     if roles.wide:
         one = pd.Series("the table", table.index, dtype="category")
         unit_columns = _unit_columns(table)
@@ -106,7 +97,7 @@ def tidy(
     if "unique_id" not in table:
         if columns.date_format != UTC:
             one = pd.Series("the table", table.index, dtype="category")
-            _refuse_repeated_hours(table["ds"], times, one, where)
+            _check_offsets(table["ds"], times, one, where)
         _refuse_repeated(whole, times, where, got)
         target = next(target for target in TARGETS if target in table)
         table = table.assign(unique_id=name or where.column(target))
@@ -267,17 +258,13 @@ def _numbers(
     shares = {}
     if not all_needed and SHARES in table:
         shares = {SHARES: table[SHARES].astype(str).str.rstrip("% ")}
-    evidence = None
-    if not decimal:
-        evidence = find_decimal(texts | shares, where, plain_points=plain_points)
-    decimal = decimal or (evidence.decimal if evidence else ".")
+    decimal = decimal or find_decimal(texts | shares, where, plain_points=plain_points)
     for column, cells in texts.items():
         out[column] = to_numbers(
             cells,
             where,
             column,
             decimal,
-            evidence,
             infinite=column not in needed,
             advice=_EACH_A_SERIES if all_needed else "",
         )
@@ -311,122 +298,54 @@ def _units(table: pd.DataFrame, ids: pd.Series, where: TableLocation) -> dict[st
     for name in _unit_columns(table):
         units = table[name].astype(str).str.strip().where(table[name].notna(), "")
         stated = ~units.str.lower().isin(BLANK)
-        codes, words = pd.factorize(units[stated])
-        meant = np.array([currency_of(str(word)) for word in words], dtype=object)[codes]
-        kinds = pd.DataFrame({"id": ids.cat.codes[stated], "unit": units[stated], "meant": meant})
-        first = kinds.groupby("id")[["unit", "meant"]].transform("first")
-        other = kinds["meant"] != first["meant"]
+        kinds = pd.DataFrame({"id": ids.cat.codes[stated], "unit": units[stated]})
+        first = kinds.groupby("id")["unit"].transform("first")
+        other = kinds["unit"] != first
         if other.any():
             row = other.index[int(other.to_numpy().argmax())]
-            guessed = canonical(name) not in UNITS
-            unit, before = kinds.at[row, "unit"], first.at[row, "unit"]
             raise DataError(
-                f"{where.cell(other, name)}: {unit!r}, but series "
-                f"{str(ids[row])!r} has {before!r} before; expected one for each series. "
+                f"{where.cell(other, name)}: {kinds.at[row, 'unit']!r}, but series "
+                f"{str(ids[row])!r} has {first[row]!r} before; expected one for each series. "
                 "Convert the numbers, or give each its own series (on the command line --columns "
                 "id=NAME, in Python id_col=)"
-                + (
-                    ". If the column is not the currency of the values, leave it out"
-                    if guessed
-                    else ""
-                )
             )
         each = kinds.drop_duplicates("id")
-        for series, unit in zip(ids.cat.categories[each["id"]], each["meant"], strict=True):
-            stated_units.setdefault(str(series), {})[name] = str(unit)
+        for series, unit in zip(ids.cat.categories[each["id"]], each["unit"], strict=True):
+            stated_units.setdefault(str(series), {})[name] = unit
     return stated_units
 
 
 def _unit_columns(table: pd.DataFrame) -> list[str]:
-    """Return the columns that state a currency or a unit, by their names or by all their cells."""
-    names = [str(name) for name in table]
+    """Return the columns that state a currency or a unit, by their names."""
     # A column named so that holds numbers may be the number of units sold, or a ticker's prices.
-    named = [n for n in names if canonical(n) in UNITS and not _holds_numbers(table[n])]
-    return [*named, *(name for name in names if _holds_currencies(table, name))]
-
-
-def _holds_currencies(table: pd.DataFrame, name: str) -> bool:
-    """Return whether a column without a known role holds codes or signs of currencies alone.
-
-    ``name``: its canonical name; that of a column called ``name`` or ``time`` is another one if it
-    holds the series or the time.
-    """
-    if name in ("unique_id", "ds", *TARGETS, *PRICES) or canonical(name) in UNITS:
-        return False
-    cells, kind = table[name], table[name].dtype
-    if isinstance(kind, pd.CategoricalDtype):
-        return are_currencies(kind.categories[np.unique(cells.cat.codes[cells.notna()])])
-    if not (pd.api.types.is_object_dtype(kind) or pd.api.types.is_string_dtype(kind)):
-        return False
-    try:
-        cells = cells.dropna()
-    except ArithmeticError:  # of a signalling NaN
-        return False
-    # The first cells show that most text columns hold no currencies, without reading the others.
-    head = cells.iloc[:_HEAD].tolist()
-    if not all(isinstance(cell, str) for cell in head) or not may_be_currencies(head):
-        return False
-    if pd.api.types.infer_dtype(cells, skipna=False) != "string":  # a frame may hold anything
-        return False
-    return are_currencies(cells.unique())
+    return [n for n in map(str, table) if canonical(n) in UNITS and not _holds_numbers(table[n])]
 
 
 def _check_offsets(
     written: pd.Series, times: pd.Series, ids: pd.Series, where: TableLocation
 ) -> None:
-    """Check that local times, without their offsets, tell the rows of a series apart in order."""
-    _refuse_repeated_hours(written, times, ids, where)
-    _refuse_reordered(written, times, ids, where)
+    """Raise DataError if local times, without their offsets, are not in the order of those in UTC.
 
-
-def _refuse_repeated_hours(
-    written: pd.Series, times: pd.Series, ids: pd.Series, where: TableLocation
-) -> None:
-    """Refuse local times that only their offsets tell apart, as where summer time ends.
-
-    Raises DataError if all series of the table have such times; else warns, since the others can
-    be used. The arguments are those of :func:`_refuse_reordered`.
-    """
-    rows = pd.DataFrame({"id": ids.cat.codes, "local": times})
-    repeated = rows.duplicated(["id", "local"])
-    if not repeated.any() or (in_utc := times_in_utc(written, times)) is None:
-        return
-    repeated &= ~rows.assign(utc=in_utc).duplicated(["id", "utc"])
-    if not repeated.any():
-        return
-    row = repeated.index[int(repeated.to_numpy().argmax())]
-    message = (
-        f"{where.cell(repeated, 'ds')}: {str(written[row]).strip()!r}: more than one row for "
-        f"{show_time(times[row])}, since offsets from UTC are dropped, and summer time ends there. "
-        'To read all times in UTC, say --date-format utc (in Python date_format="utc"), or convert '
-        'the column: in pandas .dt.tz_convert("UTC").dt.tz_localize(None)'
-    )
-    if rows["id"][repeated].nunique() == rows["id"].nunique():
-        raise DataError(message)
-    warn(message)
-
-
-def _refuse_reordered(
-    written: pd.Series, times: pd.Series, ids: pd.Series, where: TableLocation
-) -> None:
-    """Raise DataError if offsets differ and local times are not in the order of the times in UTC.
+    As where summer time ends, and an hour comes twice.
 
     - ``written``: the cells that ``times`` were read from; only text and timestamps have offsets
-    - ``ids``: the series of each row. A series that repeats a local time is skipped by name anyway
+    - ``ids``: the series of each row
     """
-    offsets = offsets_of(written)
-    if offsets is None or offsets.nunique() < 2:
+    in_utc = times_in_utc(written, times)
+    if in_utc is None or (times - in_utc).nunique() < 2:
         return
-    rows = pd.DataFrame({"id": ids.cat.codes, "local": times, "utc": times - offsets})
-    rows = rows[~rows.duplicated(["id", "local"], keep=False)].sort_values(["id", "local"])
-    earlier = (rows["utc"].diff() <= pd.Timedelta(0)) & (rows["id"].diff() == 0)
-    if earlier.any():
-        row = rows.index[int(earlier.to_numpy().argmax())]
+    rows = pd.DataFrame({"id": ids.cat.codes, "utc": in_utc, "local": times})
+    later = rows.sort_values(["id", "utc"], kind="stable").diff()
+    none = pd.Timedelta(0)
+    back = (later["id"] == 0) & (later["utc"] > none) & (later["local"] <= none)
+    if back.any():
+        row = back.index[int(back.to_numpy().argmax())]
         raise DataError(
-            f"{where.cell(earlier, 'ds')}: {str(written[row]).strip()!r}: offsets from UTC differ, "
-            "and the local times are in another order than the times in UTC; write all times of a "
-            "series in one time zone, or read them in UTC: --date-format utc (in Python "
-            'date_format="utc")'
+            f"{where.cell(back, 'ds')}: {str(written[row]).strip()!r}: the local time "
+            f"{show_time(times[row])} comes again or is earlier than the one before, as offsets "
+            "from UTC differ. To read all times in UTC, say --date-format utc (in Python "
+            'date_format="utc"), or convert the column: in pandas '
+            '.dt.tz_convert("UTC").dt.tz_localize(None)'
         )
 
 

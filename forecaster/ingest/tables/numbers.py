@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Mapping
 from decimal import Decimal as ExactNumber
-from typing import Literal, NamedTuple, TypeAlias, cast
+from typing import Literal, TypeAlias, cast
 
 import numpy as np
 import pandas as pd
@@ -19,22 +19,22 @@ from forecaster.errors import DataError, UsageError, quoted
 from forecaster.ingest.tables.location import TableLocation
 
 Decimal: TypeAlias = Literal[".", ","]
+_DECIMALS: tuple[Decimal, ...] = (".", ",")
 _OTHER: Mapping[Decimal, Decimal] = {".": ",", ",": "."}
-BLANK = ("", "null", "none", "nan", "-", "n/a", "na", "#n/a")
-"""Texts, in lower case, that count as empty cells."""
+BLANK = ("", "null", "none", "nan", "-", "n/a", "na", "#n/a", ".", "..", ":")
+"""Texts, in lower case, that count as empty cells: also those of FRED, World Bank, Eurostat."""
 _NAMES: Mapping[Decimal, str] = {".": "point", ",": "comma"}
 _FACTORS = {"k": "e3", "m": "e6", "b": "e9"}
 # Typographic signs: no-break and thin spaces, apostrophes, the minus sign.
 _TYPOGRAPHY = str.maketrans(
     {"\u00a0": " ", "\u2009": " ", "\u202f": " ", "\u2019": "'", "\u02bc": "'", "\u2212": "-"}
 )
-_SIGN = r"(?:[+-]?\$?|\$[+-])"
+_SIGN = r"(?:[+-]?[$€£]?|[$€£][+-])"
 _UNIT = r"(?:e[+-]?[0-9]+|[kmb])?"
 _IF_UNKNOWN = "Leave the cell empty if its number is not known"
 _LARGEST = 10**308
 _PLAIN = (str, float, np.integer, np.floating)
 _LONG_EXPONENTS_CRASH = pd.__version__.startswith("2.")  # reading 1e999999999 ends the process
-_HEAD = 1000  # cells that are read first; they nearly always decide
 
 
 def as_decimal(sign: str | None) -> Decimal | None:
@@ -42,18 +42,6 @@ def as_decimal(sign: str | None) -> Decimal | None:
     if sign is not None and (not isinstance(sign, str) or sign not in _OTHER):
         raise UsageError(f"decimal {sign!r}: expected a point or a comma")
     return cast(Decimal | None, sign)
-
-
-class Evidence(NamedTuple):
-    """A cell that shows which sign is the decimal one.
-
-    - ``cell``: file, line and column
-    - ``text``: what the cell holds
-    """
-
-    decimal: Decimal
-    cell: str
-    text: str
 
 
 def is_number_column(column: pd.Series) -> bool:
@@ -75,8 +63,8 @@ def has_separators(column: pd.Series) -> bool:
 
 def find_decimal(
     columns: Mapping[str, pd.Series], where: TableLocation, *, plain_points: bool
-) -> Evidence | None:
-    """Decide which sign is the decimal one in a table; None if no number has a comma or point.
+) -> Decimal:
+    """Decide which sign is the decimal one in a table.
 
     - ``columns``: the text columns that hold numbers, by name
     - ``where``: the file, for errors
@@ -87,25 +75,36 @@ def find_decimal(
     if a column of prices holds a number such as ``1,234`` in a table with decimal points, and no
     number shows that commas separate thousands (likewise with the signs exchanged).
     """
-    evidence = next(
-        (
-            evidence
-            for name, column in columns.items()
-            for part in (column.iloc[:_HEAD], column.iloc[_HEAD:])
-            if (evidence := _find_evidence(part, where, name))
-        ),
-        None,
-    )
-    if evidence:
-        prices = {name: column for name, column in columns.items() if name != "volume"}
-        doubtful = _find_either(prices, where, _OTHER[evidence.decimal])
-        if doubtful and not _separates_thousands(columns, evidence.decimal):
-            raise DataError(_ambiguous(*doubtful))
-        return evidence
-    for sign in (",",) if plain_points else (",", "."):
-        if doubtful := _find_either(columns, where, sign):
-            raise DataError(_ambiguous(*doubtful))
-    return None
+    if not columns:
+        return "."
+    # Distinct texts, by their first row; those of prices come first.
+    text = {name: _normalised(column.drop_duplicates()) for name, column in columns.items()}
+    shown = [sign for sign in _DECIMALS if _has(text, _decisive(sign))]
+    if shown and _has(text, _grouped(shown[0])):
+        return shown[0]
+    if shown:
+        prices = {name: column for name, column in text.items() if name != "volume"}
+        _refuse_either(prices, where, _OTHER[shown[0]])
+        return shown[0]
+    for sign in (",",) if plain_points else _DECIMALS:
+        _refuse_either(text, where, sign)
+    return "."
+
+
+def _has(columns: Mapping[str, pd.Series], pattern: str) -> bool:
+    return any(bool(text.str.fullmatch(pattern).any()) for text in columns.values())
+
+
+def _refuse_either(columns: Mapping[str, pd.Series], where: TableLocation, sign: Decimal) -> None:
+    """Raise DataError for a number such as ``1,234``, in which ``sign`` may be decimal or not."""
+    for name, text in columns.items():
+        either = text.str.fullmatch(_either(sign))
+        if either.any():
+            raise DataError(
+                f"{where.cell(either, name)}: {text[either].iloc[0]!r} may have a decimal sign or "
+                "one between thousands, and no other number shows which. Choose one: --decimal , "
+                'or --decimal . (in Python decimal="," or ".")'
+            )
 
 
 def to_numbers(
@@ -113,7 +112,6 @@ def to_numbers(
     where: TableLocation,
     name: str,
     decimal: Decimal,
-    evidence: Evidence | None = None,
     *,
     infinite: bool = False,
     advice: str = "",
@@ -122,7 +120,6 @@ def to_numbers(
 
     - ``where``, ``name``: the file and the column, for errors
     - ``decimal``: the decimal sign; the other sign, spaces and apostrophes may separate thousands
-    - ``evidence``: the cell that decided ``decimal``; None: the user chose it
     - ``infinite``: whether numbers that are too large, such as 1e400, become infinite
     - ``advice``: ends the message of a cell that is no number with any decimal sign
 
@@ -136,7 +133,7 @@ def to_numbers(
             return numbers
     text = _normalised(column)
     blank = _is_blank(column, text)
-    plain = text.str.replace(rf"[{_OTHER[decimal]} '$]", "", regex=True)
+    plain = text.str.replace(rf"[{_OTHER[decimal]} '$€£]", "", regex=True)
     plain = plain.str.replace(",", ".", regex=False)
     plain = plain.str.replace("[kmb]$", lambda unit: _FACTORS[unit[0]], regex=True)
     valid = text.str.fullmatch(_valid(decimal))
@@ -147,7 +144,7 @@ def to_numbers(
     if not infinite:
         bad |= numbers.abs() == np.inf
     if bad.any():
-        raise DataError(_bad_cell(column, text, bad, where, name, decimal, evidence, advice))
+        raise DataError(_bad_cell(column, text, bad, where, name, decimal, advice))
     return numbers
 
 
@@ -192,39 +189,6 @@ def check_finite(numbers: pd.Series, where: TableLocation, name: str) -> None:
         )
 
 
-def _find_evidence(column: pd.Series, where: TableLocation, name: str) -> Evidence | None:
-    text = _normalised(column)
-    for decimal in (".", ","):
-        only = text.str.fullmatch(_decisive(decimal))
-        if only.any():
-            return Evidence(decimal, where.cell(only, name), str(column[only].iloc[0]).strip())
-    return None
-
-
-def _find_either(
-    columns: Mapping[str, pd.Series], where: TableLocation, sign: Decimal
-) -> tuple[str, str] | None:
-    """Find the first number such as ``1,234``, in which ``sign`` may be decimal or not.
-
-    Returns its location and text, or None.
-    """
-    for name, column in columns.items():
-        if not column.astype(str).str.contains(sign, regex=False).any():
-            continue  # a fast check, even of many million cells
-        either = _normalised(column).str.fullmatch(_either(sign))
-        if either.any():
-            return where.cell(either, name), str(column[either].iloc[0]).strip()
-    return None
-
-
-def _separates_thousands(columns: Mapping[str, pd.Series], decimal: Decimal) -> bool:
-    """Return whether some number shows that the other sign separates thousands."""
-    return any(
-        bool(_normalised(column).str.fullmatch(_grouped(decimal)).any())
-        for column in columns.values()
-    )
-
-
 def _bad_cell(
     column: pd.Series,
     text: pd.Series,
@@ -232,7 +196,6 @@ def _bad_cell(
     where: TableLocation,
     name: str,
     decimal: Decimal,
-    evidence: Evidence | None,
     advice: str,
 ) -> str:
     """Return the error message for the first bad cell."""
@@ -243,25 +206,16 @@ def _bad_cell(
     other = _OTHER[decimal]
     if not re.fullmatch(_valid(other), text[bad].iloc[0]):
         return message + (advice or f"; expected one such as 1234.5. {_IF_UNKNOWN}")
-    if evidence is None:
-        return f"{message} with a decimal {_NAMES[decimal]}, as --decimal {decimal} says"
     return (
-        f"{message} with a decimal {_NAMES[decimal]}, but {evidence.text!r} is "
-        f"({evidence.cell.removeprefix(f'{where}, ')}); write all numbers of a file alike"
-    )
-
-
-def _ambiguous(where: str, text: str) -> str:
-    return (
-        f"{where}: {text!r} may have a decimal sign or one between thousands, and no other number "
-        'shows which. Choose one: --decimal , or --decimal . (in Python decimal="," or ".")'
+        f"{message} with a decimal {_NAMES[decimal]}, as other numbers or --decimal say; write all "
+        "numbers of a file alike"
     )
 
 
 def _normalised(column: pd.Series) -> pd.Series:
     """Return cells in lower case, with plain ASCII signs, and with minus instead of brackets."""
     text = column.astype(str).str.strip().str.lower().str.translate(_TYPOGRAPHY)
-    return text.str.replace(r"^\((\$?[0-9].*)\)$", r"-\1", regex=True)
+    return text.str.replace(r"^\(([$€£]?[0-9].*)\)$", r"-\1", regex=True)
 
 
 def _is_blank(column: pd.Series, text: pd.Series) -> pd.Series:

@@ -13,13 +13,7 @@ from typing import Any, TypedDict, cast
 import pandas as pd
 
 from forecaster.errors import DataError, UsageError, listed
-from forecaster.ingest.tables.dates import (
-    CLOCK,
-    Clock,
-    are_dates,
-    check_date_format,
-    clock_in,
-)
+from forecaster.ingest.tables.dates import CLOCK, are_dates, check_date_format, is_clock
 from forecaster.ingest.tables.location import TableLocation
 from forecaster.ingest.tables.numbers import Decimal, as_decimal
 from forecaster.ingest.tickers.universe import looks_like_a_date
@@ -28,12 +22,10 @@ _SPELLINGS = {
     "ticker": "unique_id", "symbol": "unique_id", "date": "ds", "datetime": "ds",
     "adjclose": "adj_close", "adjusted_close": "adj_close", "adj._close": "adj_close",
     "close/last": "close", "vol": "volume", "vol.": "volume", "stock_splits": "splits",
-    "otwarcie": "open", "najwyzszy": "high", "najnizszy": "low", "zamkniecie": "close",
-    "wolumen": "volume",
 }  # fmt: skip
 # These count only if no other column has the role. The last two are an index without a name.
 _FALLBACK_SPELLINGS = {
-    "name": "unique_id", "timestamp": "ds", "time": "ds", "data": "ds", "price": "close",
+    "name": "unique_id", "timestamp": "ds", "time": "ds", "year": "ds", "price": "close",
     "unnamed:_0": "ds", "__index_level_0__": "ds",
 }  # fmt: skip
 ACTIONS = ("dividends", "splits")  # adj_close accounts for them
@@ -48,16 +40,21 @@ TARGETS = ("y", "close", "adj_close")
 def canonical(column: str) -> str:
     """Return the canonical name of a column, such as ``adj_close`` for ``Adj Close``."""
     name = column.strip().lower().lstrip("\ufeff").strip("<>*'\" ").replace(" ", "_")
+    if name == "y" and "Y" in column:  # a ticker
+        return "Y"
     return _SPELLINGS.get(name, name)
 
 
 def canonical_names(columns: list[str]) -> dict[str, str]:
     """Return the canonical name of each column of a table.
 
-    Some spellings count only if no other column has the role, such as ``price`` for ``close``.
+    Some spellings count only if no other column has the role: ``price`` is the close beside an open
+    or a volume.
     """
     names = {column: canonical(column) for column in columns}
     for column, name in names.items():
+        if name == "price" and not set(PRICES) & set(names.values()):
+            continue  # of power, say, which is no stock
         if name in _FALLBACK_SPELLINGS and _FALLBACK_SPELLINGS[name] not in names.values():
             names[column] = _FALLBACK_SPELLINGS[name]
     return names
@@ -92,12 +89,6 @@ _NAME_THEM = (
 )
 _NUMBER = re.compile(r"[-+($€£]*\d[\d.,' ]*(?:[eE][-+]?\d+)?[)%]?")
 _PERIOD = re.compile(r"\d{4}[- ]?(?:Q[1-4]|M\d\d|W\d\d)", re.IGNORECASE)
-# What is forecast beside a price, rather than the price.
-_AMOUNTS = {
-    "sales", "sold", "demand", "quantity", "qty", "units", "orders", "revenue", "amount", "value",
-    "visits", "target",
-}  # fmt: skip
-_LIKE_TICKERS = re.compile(r"[A-Z0-9^][A-Z0-9.=^-]*")
 _MOST_NAMED = 12
 
 
@@ -249,15 +240,13 @@ def find_roles(table: pd.DataFrame, where: TableLocation, columns: Columns) -> R
     names = _with_options(table, where, columns)
     _take_sole_times(table, names, columns.date_format)
     if columns.time_col is None:  # else that column holds the time of day, too
-        _take_clock(table, names, where, wide=_seems_wide(names, columns))
+        _take_clock(table, names)
     _refuse_doubled(names, where)
-    if columns.wide or (columns.wide is None and _looks_wide(table, names, where, columns)):
+    if columns.wide or (columns.wide is None and _looks_wide(names, columns)):
         if "ds" not in names.values():
             raise _unclear(table, names, where, ["date"])
         kept = {old: new for old, new in names.items() if not _is_index(new)}
         return Roles({o: n if n in ("ds", CLOCK) else o for o, n in kept.items()}, wide=True)
-    if columns.target_col is None:
-        _refuse_doubtful_price(table, names, where)
     if not set(TARGETS) & set(names.values()):
         _take_sole_number(table, names)
     missing = [] if "ds" in names.values() else ["date"]
@@ -279,29 +268,6 @@ def _refuse_no_header(table: pd.DataFrame, where: TableLocation) -> None:
         raise DataError(
             f"{where}: the names of the columns are {listed(map(repr, names))}, which seem to be "
             "the first row; write the names above it, such as date,close"
-        )
-
-
-def _refuse_doubtful_price(
-    table: pd.DataFrame, names: dict[str, str], where: TableLocation
-) -> None:
-    """Raise DataError if either a column ``price`` or an amount beside it may be the target.
-
-    It is the target, unless another column is called ``sales``, ``quantity`` or the like.
-    """
-    price = next((old for old, new in names.items() if new == "close"), None)
-    if price is None or canonical(price) != "price" or set(PRICES) & set(names.values()):
-        return
-    known = ("unique_id", "ds", CLOCK, *TARGETS, *UNUSED)
-    others = [
-        old
-        for old, new in names.items()
-        if new not in known and _AMOUNTS & set(new.split("_")) and _kind(table, old) == "numbers"
-    ]
-    if others:
-        raise DataError(
-            f"{where}: the target may be {listed(map(repr, [price, *others]))}; name it, such as "
-            f"--columns target={price} (in Python target_col={price!r})"
         )
 
 
@@ -345,42 +311,11 @@ def _take_sole_times(table: pd.DataFrame, names: dict[str, str], date_format: st
         names[dated[0]] = "ds"
 
 
-def _take_clock(
-    table: pd.DataFrame, names: dict[str, str], where: TableLocation, *, wide: bool
-) -> None:
-    """Use a column called ``time`` as the times of day of the dates, if it holds some.
-
-    Raises DataError if it may hold others, such as the prices of a series in a wide table.
-    """
+def _take_clock(table: pd.DataFrame, names: dict[str, str]) -> None:
+    """Use a column called ``time`` as the times of day of the dates, if it holds some."""
     clocks = [old for old, new in names.items() if new == "time" and old in table]
-    if len(clocks) != 1 or "ds" not in names.values():
-        return
-    clock, day = clocks[0], next(old for old, new in names.items() if new == "ds")
-    found = clock_in(clock, table[clock])
-    if found is Clock.YES and wide and _may_be_series(table, clock, day):
-        found = Clock.MAYBE
-    if found is Clock.MAYBE:
-        raise DataError(
-            f"{where}: column {clock!r} may hold times of day or other numbers, such as "
-            f"{table[clock].iloc[0]}. If they are times, write all of them as 09:30 or 9:30 AM; if "
-            f"not, name the column of dates: --columns time={day} (in Python time_col={day!r})"
-        )
-    if found is Clock.YES:
-        names[clock] = CLOCK
-
-
-def _seems_wide(names: dict[str, str], columns: Columns) -> bool:
-    """Return whether each column may be a series, as far as the roles of all tell."""
-    if columns.wide is not None:
-        return columns.wide
-    known = {"unique_id", *TARGETS, *PRICES} & set(names.values())
-    return not known and columns.id_col is None and columns.target_col is None
-
-
-def _may_be_series(table: pd.DataFrame, clock: str, day: str) -> bool:
-    """Return whether times of day that are numbers may be values: no day has several rows."""
-    numbers = pd.api.types.is_numeric_dtype(table[clock]) and table[clock].fillna(0).any()
-    return bool(numbers) and not table[day].duplicated().any()
+    if len(clocks) == 1 and "ds" in names.values() and is_clock(clocks[0], table[clocks[0]]):
+        names[clocks[0]] = CLOCK
 
 
 def _take_sole_number(table: pd.DataFrame, names: dict[str, str]) -> None:
@@ -394,13 +329,8 @@ def _take_sole_number(table: pd.DataFrame, names: dict[str, str]) -> None:
         names[numbers[0]] = "y"
 
 
-def _looks_wide(
-    table: pd.DataFrame, names: dict[str, str], where: TableLocation, columns: Columns
-) -> bool:
-    """Return whether a table without a column of series has a column per series instead.
-
-    Raises DataError if the columns may be either tickers or prices.
-    """
+def _looks_wide(names: dict[str, str], columns: Columns) -> bool:
+    """Return whether a table without a column of series has a column per series instead."""
     found = set(names.values())
     if "unique_id" in found or columns.target_col is not None or "ds" not in found:
         return False
@@ -408,17 +338,6 @@ def _looks_wide(
     others = [o for o, new in names.items() if o not in known and new not in ("ds", CLOCK, *UNUSED)]
     if not others:
         return False
-    nixtla = any(new == "ds" and old.strip().lower() == "ds" for old, new in names.items())
-    if known and not (found & {"close", "adj_close"}) and not nixtla:
-        like_tickers = all(_LIKE_TICKERS.fullmatch(old) for old in (*known, *others))
-        if like_tickers:
-            raise DataError(
-                f"{where}: column {known[0]!r} may be a ticker or mean "
-                f"{'the target' if names[known[0]] == 'y' else repr(names[known[0]])}, beside "
-                f"{describe(table, others)}. If each column is a series: --columns wide (in Python "
-                "wide=True); otherwise name those of series and target: --columns "
-                "id=NAME,target=NAME (id_col=, target_col=)"
-            )
     return not known
 
 

@@ -7,7 +7,7 @@ from typing import TypeAlias, cast
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Shaped
+from jaxtyping import Int, Shaped
 
 from forecaster.errors import UsageError, wrong_argument
 from forecaster.skipped import Kind, Skipped
@@ -33,6 +33,9 @@ _PERIOD = re.compile(
 _SHORTEST_DATE = 8  # characters
 
 _MOST = 2.0**63  # whole numbers of 64 bits lie below it
+_MOST_WRONG = 0.5  # if more of the numbers are not dates, all are something else
+_YEARS = (1800, 2199)  # of months without a sign between
+_LAST_COUNT = 3_000  # counts of steps, and years, hardly begin later
 
 
 def show_time(time: object) -> str:
@@ -75,6 +78,27 @@ def show_times(times: Iterable[object]) -> list[str]:
         exact = any(stamp != stamp.floor("min") for stamp in stamps)
         return [str(stamp) if exact else f"{stamp:%Y-%m-%d %H:%M}" for stamp in stamps]
     return shown
+
+
+def dates_of_numbers(numbers: Int[np.ndarray, " row"]) -> pd.Series | None:
+    """Return 20240328 as that day and 202403 as its month's first; None for other whole numbers.
+
+    At least half of the numbers are such days or months; the others become NaT.
+    """
+    codes, kinds = pd.factorize(numbers)
+    text = pd.Series(kinds).astype(str)
+    for digits, form in ((8, "%Y%m%d"), (6, "%Y%m")):
+        if len(kinds) and (text.str.len() == digits).all():
+            dates = pd.to_datetime(text, format=form, errors="coerce")
+            dates = dates.where(dates.dt.year.between(*_YEARS)).take(codes)
+            return None if dates.isna().mean() > _MOST_WRONG else dates.reset_index(drop=True)
+    return None
+
+
+def counts_steps(numbers: Int[np.ndarray, " row"]) -> bool:
+    """Return whether whole numbers count: from 0 or 1 on, or at equal distances, such as years."""
+    ordered = np.unique(numbers)
+    return bool(ordered[0] <= 1 or (ordered[0] <= _LAST_COUNT and not np.diff(ordered, 2).any()))
 
 
 def means_now(text: pd.Series) -> pd.Series:

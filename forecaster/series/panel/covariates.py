@@ -17,8 +17,7 @@ from jaxtyping import Float, Shaped
 from msgspec import Meta
 
 from forecaster.errors import DataError, ForecasterWarning, listed, printable
-from forecaster.series.calendar.numbered import dates_of_numbers
-from forecaster.series.calendar.times import show_time
+from forecaster.series.calendar.times import dates_of_numbers, show_time
 from forecaster.series.causal import squash
 from forecaster.series.panel.events import (
     lists_events,
