@@ -27,7 +27,7 @@ from forecaster.ingest.sources.compared import VANISHED, Whole, is_of_future
 from forecaster.ingest.sources.renamed import Renamed, given_names, renamed
 from forecaster.ingest.sources.source import Date, Fetched, Source, Stored
 from forecaster.ingest.store.corrections import told
-from forecaster.ingest.store.index import Origin, SeriesEntry
+from forecaster.ingest.store.index import Index, Origin, SeriesEntry
 from forecaster.ingest.store.series_file import Encoded, encode
 from forecaster.ingest.store.store import Store
 from forecaster.series import nearest_time, show_time
@@ -112,7 +112,7 @@ def ingested(
     Raises DataError if none of the series is stored in the end, SourceError if the source as a
     whole does not work and some series are not stored.
     """
-    store = Store.open_or_recover(home, source.name)
+    store = Store(home.store(source.name), Index(source.name))
     with store.locked(on_wait):
         yield _Update(store, source, start, on_series).run(tickers, refresh=refresh)
 
@@ -168,7 +168,7 @@ class _Update:
                 asked, earlier = set(wanted), origin.failed if origin else {}
                 others = {name: why for name, why in earlier.items() if name not in asked}
                 read = Origin(self._fingerprint, self.source.tickers(), others | failed)
-                store.commit_origin(read)
+                store.commit(origin=read)
         _review_if_changed(store)
         arrived = self._arrived(wanted, failed, active)
         return arrived._replace(changed=changed, quarantined=quarantined)
@@ -189,7 +189,7 @@ class _Update:
         given: Mapping[str, pd.DataFrame] = {}
         if not renames:
             return renames, given
-        names = {n: its.names for n, its in store.index.corrections.items() if its.names}
+        names = {n: its.dates for n, its in store.index.corrections.items() if its.names}
         if isinstance(self.source, Whole):
             asked: Sequence[str] = ()
             self.source = Renamed(self.source, names, store)
@@ -330,7 +330,7 @@ class _Update:
             its = its.of_rows(frame, stored, came)
             how = told(its, frame, came)
         if isinstance(self.source, Renamed):
-            its = its._replace(names=self.source.names.get(name, {}))
+            its = its.named(self.source.names.get(name, {}))
         encoded = encode(name, frame, asked_from=asked, timezone=zone, corrections=its)
         store.write_file_of(encoded)
         return _Written(item, encoded, how)

@@ -6,10 +6,11 @@ import pytest
 
 from forecaster.home import Home
 from forecaster.ingest import Store, proposals
-from forecaster.ingest.review import adjusting, review
+from forecaster.ingest.review import adjusting
 from forecaster.series import Panel
 from tests.cli.test_every_morning import BAR, Mornings
 from tests.conftest import prices
+from tests.ingest.older import written
 
 NAMES = [f"T{n}" for n in range(12)]
 TABLE = pd.concat([prices(name, 150) for name in NAMES], ignore_index=True)
@@ -218,8 +219,7 @@ def test_a_factor_of_ones_own_is_applied_where_prices_moved_by_it(mornings):
         assert done.exit_code == 2 and words in done.stderr
 
 
-def test_proposals_from_the_latest_rows_are_those_from_all(tmp_path, monkeypatch):
-    """Series are read some at a time, and only their latest rows are kept."""
+def test_proposals_of_a_store_are_those_of_a_panel(tmp_path):
     table = pd.concat([prices(name, 400) for name in NAMES], ignore_index=True)
     day = sorted(table["date"].unique())[-20]
     table = split(0.25, "T5", split(2 / 3, "T3", table, day), day)
@@ -232,22 +232,11 @@ def test_proposals_from_the_latest_rows_are_those_from_all(tmp_path, monkeypatch
     store = Store.open(Home(tmp_path), "files")
     with store.locked():
         for name, rows in table.groupby("unique_id"):
-            store.write(str(name), rows.drop(columns="unique_id").reset_index(drop=True))
+            written(store, str(name), rows.drop(columns="unique_id").reset_index(drop=True))
         store.commit()
-    kept: list[tuple[int, ...]] = []
-    on_axis = adjusting.on_axis
-
-    def watched(panel, times):
-        kept.append(panel.values.shape)
-        return on_axis(panel, times)
-
-    monkeypatch.setattr(adjusting, "on_axis", watched)
-    monkeypatch.setattr(review, "AT_A_TIME", 5)
     whole = proposals(Panel.from_frame(table))
     assert {"T3", "T5"} <= set(whole) and adjusting.proposed(store) == whole
     assert list(adjusting.proposed(store)) == list(whole)
-    for series, times, _ in kept:
-        assert series <= 5 and times < table["ds"].nunique()
 
 
 def test_a_series_that_counts_does_not_hide_the_split_of_one_with_dates(tmp_path):
@@ -257,9 +246,9 @@ def test_a_series_that_counts_does_not_hide_the_split_of_one_with_dates(tmp_path
     store = Store.open(Home(tmp_path), "files")
     with store.locked():
         for name, rows in table.groupby("unique_id"):
-            store.write(str(name), rows.drop(columns="unique_id").reset_index(drop=True))
+            written(store, str(name), rows.drop(columns="unique_id").reset_index(drop=True))
         counted = pd.DataFrame({"ds": range(300), "open": 1.0, "close": 1.0})
-        store.write("Z", counted)
+        written(store, "Z", counted)
         store.commit()
     expected = proposals(Panel.from_frame(table))
     assert "T3" in expected and adjusting.proposed(store) == expected

@@ -1,10 +1,15 @@
 """Stores of older versions: read as they are, and moved over by who may write."""
 
+import contextlib
 import hashlib
 import json
 import os
 import shutil
+import sqlite3
 import stat
+import subprocess
+import sys
+import zlib
 from unittest.mock import Mock
 
 import numpy as np
@@ -13,22 +18,21 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import ForecasterWarning, StoreError, WriteError
-from forecaster.home import INDEX, MANIFEST, Home
+from forecaster.home import INDEX, OLDER_INDEX, Home
 from forecaster.ingest import Store, export_prices, ingest, open_source
-from forecaster.ingest.store import index_file
 from forecaster.ingest.store import store as module
 from forecaster.ingest.store.corrections import Adjustment
 from forecaster.ingest.store.index import (
     Index,
-    NewerStore,
+    NotRebuilt,
     Origin,
     Quality,
     Quarantined,
     SeriesEntry,
 )
-from forecaster.ingest.store.older import older_files, read_manifest
+from forecaster.ingest.store.older import older_files, read_index
 from tests.conftest import prices, run
-from tests.ingest.older import as_version, contents, with_corrections
+from tests.ingest.older import as_version, with_corrections, written
 
 VERSION_2 = """{
  "sha256": "HASH",
@@ -64,103 +68,146 @@ def store(tmp_path) -> Store:
 
 
 def test_version_2_is_read_with_all_that_it_holds(tmp_path):
-    path = tmp_path / MANIFEST
+    path = tmp_path / INDEX
     path.write_text(hashed(VERSION_2.replace("DIGEST", DIGEST)))
-    index = read_manifest(path)
+    index = read_index(tmp_path)
     entry = SeriesEntry(3, "2020-01-02", "2020-01-06", "aa", "AAA.aa.parquet", fingerprint="f1")
-    other = entry._replace(file="BBB.bb.parquet", fingerprint=None).as_suspect("contradicted")
+    other = SeriesEntry(
+        3, "2020-01-02", "2020-01-06", "aa", "BBB.bb.parquet", "suspect", "contradicted"
+    )
     assert list(index.series.items()) == [("AAA", entry), ("BBB", other)]
     assert index.source == "files:/p.csv"
     assert index.origin == Origin("f1", ["AAA", "BAD"], {"BAD": "no rows"})
     assert index.quality == Quality("flags.ff.parquet", "ff", DIGEST)
     assert index.counts == {"AAA": {"gaps": 2, "copied": 1}}
     assert index.quarantine == [Quarantined("CCC", None, "damaged", "2019-01-01")]
-    path.write_text(hashed(VERSION_2.replace("DIGEST", "of other prices")))
-    assert read_manifest(path).quality == Quality("flags.ff.parquet", "ff", None)
+    assert index.quality and index.quality.prices_digest == index.digest()
 
 
 def test_the_hash_of_version_2_is_of_all_other_bytes(tmp_path):
-    path = tmp_path / MANIFEST
+    path = tmp_path / INDEX
     path.write_text(hashed(VERSION_2).replace("2020-01-06", "2020-01-07"))
     with pytest.raises(StoreError, match="its content is not what was written"):
-        read_manifest(path)
+        read_index(tmp_path)
 
 
 def test_version_1_is_read_and_a_newer_one_refused(tmp_path):
-    path = tmp_path / MANIFEST
+    path = tmp_path / INDEX
     fields = {"file": "f", "rows": 1, "first": "2020-01-02", "last": "2020-01-02", "sha256": "a"}
     old = {"schema": 1, "source": "yahoo", "series": {"AAA": fields}}
     path.write_text(json.dumps(old))
-    series = read_manifest(path).series["AAA"]
+    series = read_index(tmp_path).series["AAA"]
     assert series.asked_from == "2020-01-02" and not series.suspect  # to be asked for anew
     path.write_text(json.dumps(old | {"source": "simulated"}))
-    assert read_manifest(path).series["AAA"].asked_from is None
+    assert read_index(tmp_path).series["AAA"].asked_from is None
     path.write_text(json.dumps(old | {"schema": 3}))
-    with pytest.raises(NewerStore, match="version 3 of the store"):
-        read_manifest(path)
+    with pytest.raises(NotRebuilt, match="version 3 of the store"):
+        read_index(tmp_path)
     for wrong in ({"rows": "one"}, {"rows": 1.5}, {"first": None}, {"file": ["f"]}):
         path.write_text(json.dumps(old | {"series": {"AAA": fields | wrong}}))
         with pytest.raises(StoreError, match="cannot be read"):
-            read_manifest(path)
+            read_index(tmp_path)
     del fields["rows"]
     path.write_text(json.dumps(old))
-    with pytest.raises(StoreError, match=r"cannot be read .no 'rows'"):
-        read_manifest(path)
+    with pytest.raises(StoreError, match=r"cannot be read .*`rows`"):
+        read_index(tmp_path)
 
 
-@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
 def test_who_locks_an_older_store_moves_it_over(tmp_path, store, version):
-    before, frame = contents(store.index), store.read(["AAPL", "KO"])
+    before, frame = store.index, store.read(["AAPL", "KO"])
     as_version(version, store.folder)
     old = Store.open(Home(tmp_path), "simulated")
     pd.testing.assert_frame_equal(old.read(["AAPL", "KO"]), frame)
     if version > 1:
-        assert contents(old.index) == before
-    assert old.index.is_older  # opening alone writes nothing
-    assert Store.open(Home(tmp_path), "simulated").index.is_older
+        assert old.index == before
+    assert older_files(store.folder)  # opening alone writes nothing
     export_prices(Home(tmp_path), tmp_path / "out.csv")
-    assert not (store.folder / MANIFEST).exists()
-    assert not Store.open(Home(tmp_path), "simulated").index.is_older
-    moved = Index.read(store.folder / INDEX)
-    assert contents(moved) == contents(old.index)
+    assert not older_files(store.folder)
+    assert Index.read(store.folder / INDEX) == old.index
     again = ingest(Home(tmp_path), open_source("simulated"), ["AAPL", "KO", "GE"]).store
     assert again.ids == ["KO", "AAPL", "GE"] and again.is_reviewed
     pd.testing.assert_frame_equal(again.read(["AAPL", "KO"]), frame)
 
 
-def test_a_commit_without_a_lock_moves_it_over_too(tmp_path, store):
-    as_version(2, store.folder)
-    old = Store.open(Home(tmp_path), "simulated")
-    old.write("IBM", store.read(["KO"]).assign(unique_id="IBM"))
-    old.commit()
-    assert not (store.folder / MANIFEST).exists() and old.ids == ["KO", "AAPL", "GE", "IBM"]
+@pytest.mark.parametrize("older", [2, 3])
+def test_an_index_of_version_3_beside_a_manifest_does_not_count(tmp_path, store, older):
+    """Version 2 was the valid one until it was gone, and so is this version."""
+    now = (store.folder / INDEX).read_bytes()
+    as_version(3, store.folder)
+    (store.folder / INDEX).write_bytes(now)
+    if older == 2:
+        as_version(2, store.folder)
+    (store.folder / OLDER_INDEX).write_bytes(b"SQLite format 3\0")
+    assert Store.open(Home(tmp_path), "simulated").index == store.index
+    with store.locked():
+        assert not older_files(store.folder)
+    assert Store.open(Home(tmp_path), "simulated").index == store.index
 
 
-def test_a_manifest_beside_an_index_is_the_one_that_counts(tmp_path, store):
-    """It is that of a move that was interrupted, or of an older program that wrote it since."""
-    index = (store.folder / INDEX).read_bytes()
-    as_version(2, store.folder)
-    old = Store.open(Home(tmp_path), "simulated")
-    (store.folder / INDEX).write_bytes(index[:-100])
-    assert contents(Store.open(Home(tmp_path), "simulated").index) == contents(old.index)
-    with old.locked():
-        assert not (store.folder / MANIFEST).exists()
-    assert contents(Store.open(Home(tmp_path), "simulated").index) == contents(old.index)
+KILLED = """
+import os, sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("PRAGMA cache_size = 1")  # pages go to the disk early
+connection.execute("BEGIN IMMEDIATE")
+row = ("x" * 1000,) * 2
+connection.executemany("INSERT INTO failed (name, reason) VALUES (?, ?)", [row] * 5000)
+os._exit(9)
+"""
+
+
+def test_what_a_killed_process_of_version_3_has_half_written_is_undone(tmp_path, store):
+    """It changed the file in place."""
+    as_version(3, store.folder)
+    path = store.folder / OLDER_INDEX
+    assert subprocess.run([sys.executable, "-c", KILLED, path], check=False).returncode == 9
+    assert path.stat().st_size > 1e6
+    assert Store.open(Home(tmp_path), "simulated").index == store.index
+    with store.locked():
+        assert not older_files(store.folder)
+
+
+@pytest.mark.parametrize("change", [
+    "CREATE VIEW v AS SELECT 1", "UPDATE series SET rows = 'many'", "DROP TABLE counts",
+    "UPDATE series SET corrections = '{\"adjustments\": 1}'", "DELETE FROM store",
+])  # fmt: skip
+def test_a_database_that_is_not_as_version_4_wrote_it_is_refused(store, change):
+    as_version(4, store.folder)
+    with contextlib.closing(sqlite3.connect(store.folder / OLDER_INDEX)) as connection:
+        connection.execute(change)
+        connection.commit()
+    with pytest.raises(StoreError, match="the index cannot be read"):
+        read_index(store.folder)
+
+
+def test_a_flipped_bit_in_version_4_is_found(store):
+    as_version(4, store.folder)
+    path = store.folder / OLDER_INDEX
+    raw = bytearray(path.read_bytes())
+    header = bytearray(raw[:100])
+    header[24:28] = header[68:72] = header[92:96] = bytes(4)
+    raw[68:72] = zlib.crc32(raw[100:], zlib.crc32(header)).to_bytes(4, "big")
+    path.write_bytes(raw)
+    assert read_index(store.folder) == store.index
+    raw[raw.index(b"simulated")] ^= 1
+    path.write_bytes(raw)
+    with pytest.raises(StoreError, match="its content is not what was written"):
+        read_index(store.folder)
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write everywhere")
 def test_an_older_store_that_may_only_be_read_is_read_and_stays(tmp_path, store):
-    as_version(2, store.folder)
+    as_version(3, store.folder)
     mode = stat.S_IMODE(store.folder.stat().st_mode)
     store.folder.chmod(0o500)
     try:
         assert export_prices(Home(tmp_path), tmp_path / "out.csv") > 0
     finally:
         store.folder.chmod(mode)
-    assert (store.folder / MANIFEST).exists() and not (store.folder / INDEX).exists()
+    assert (store.folder / OLDER_INDEX).exists() and not (store.folder / INDEX).exists()
 
 
-@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("version", [1, 3])
 def test_a_disk_without_room_for_the_move_is_read_on(tmp_path, store, version, monkeypatch):
     as_version(version, store.folder)
     full = OSError(28, "No space left on device")
@@ -170,7 +217,7 @@ def test_a_disk_without_room_for_the_move_is_read_on(tmp_path, store, version, m
 
     monkeypatch.setattr(Index, "write", no_room)
     assert export_prices(Home(tmp_path), tmp_path / "out.csv") > 0
-    assert Store.open(Home(tmp_path), "simulated").index.is_older
+    assert older_files(store.folder)
 
 
 @pytest.mark.parametrize("version", [None, 1, 2])
@@ -205,8 +252,9 @@ def version_3(tmp_path) -> Store:
     before = frame["ds"] < SPLIT
     for name in ("open", "high", "low", "close"):
         frame[name] = frame[name].mask(before, frame[name] / 4)
-    store.write("NEW", frame)
-    store.commit()
+    with store.locked():
+        written(store, "NEW", frame)
+        store.commit()
     as_version(3, store.folder)
     with_corrections(
         store.folder,
@@ -228,21 +276,21 @@ def check_version_3(store: Store) -> None:
         Adjustment(SPLIT, 0.25, split=False),
         Adjustment("2020-01-20", 1.0, split=False),
     )
-    assert its.names == {"OLD": pd.Timestamp("2020-02-03"), "OLDER": None}
+    assert its.dates == {"OLD": pd.Timestamp("2020-02-03"), "OLDER": None}
     assert store.index.renames == {"OLD": "NEW", "OLDER": "NEW"}
 
 
 def test_version_3_keeps_its_adjustments_and_renames(tmp_path, version_3):
     before, home = closes(version_3), Home(tmp_path / "home")
     check_version_3(version_3)
-    assert len(older_files(version_3.folder)) == 4  # opening alone writes nothing
+    assert len(older_files(version_3.folder)) == 5  # opening alone writes nothing
     with version_3.locked():
         assert not older_files(version_3.folder)
     for store in (version_3, Store.open(home, version_3.source)):
         check_version_3(store)
         np.testing.assert_array_equal(closes(store), before)
     (version_3.folder / INDEX).unlink()  # they are in the files of the series as well
-    anew = Store.open_or_recover(home, version_3.source)
+    anew = Store(version_3.folder, Index(version_3.source))
     with anew.locked():
         check_version_3(anew)
     raw(61).to_csv(tmp_path / "p.csv", index=False)
@@ -256,9 +304,9 @@ def test_a_conversion_that_is_killed_or_fails_loses_nothing(version_3, monkeypat
     before = closes(version_3)
     with monkeypatch.context() as patch:
         if step == "not read back":
-            patch.setattr(index_file, "zip_longest", lambda *_: [(1, 2)])
+            patch.setattr(Index, "read", lambda _: Index("other"))
             with version_3.locked():  # the older files remain valid
-                assert len(older_files(version_3.folder)) == 4
+                assert len(older_files(version_3.folder)) == 5
         else:
             owner = Index if step == "write" else module.atomic
             patch.setattr(owner, step, Mock(side_effect=KeyboardInterrupt))
@@ -272,25 +320,23 @@ def test_a_conversion_that_is_killed_or_fails_loses_nothing(version_3, monkeypat
             assert not older_files(store.folder)
 
 
-def test_what_version_3_had_begun_is_finished_or_said(version_3):
-    """An adjustment whose rows were not written, and a renaming before and after they were."""
+def test_what_version_3_had_begun_is_finished_or_refused(version_3):
+    """An adjustment whose rows were not written, and a renaming."""
     before, entry = closes(version_3), version_3.index.series["NEW"]
-    with_corrections(
-        version_3.folder,
-        adjustments={"GONE": [[SPLIT, 4, True, entry.sha256]]},
-        renaming=["GONE", "NEW"],
-    )
+    with_corrections(version_3.folder, adjustments={"NEW": [[SPLIT, 4, True, entry.sha256]]})
     store = Store(version_3.folder, module._read_index(version_3.folder))
-    assert set(store.index.renames) == {"OLD", "OLDER", "GONE"}
     earlier = (store.read_one("NEW")["ds"] < SPLIT).to_numpy()
     np.testing.assert_allclose(closes(store), np.where(earlier, before * 4, before))
     with_corrections(version_3.folder, renaming=["AAA", "NEW"])
-    with pytest.warns(ForecasterWarning, match="rename AAA NEW` again"), version_3.locked():
-        assert set(version_3.ids) == {"NEW", "AAA"}
+    refused = pytest.raises(NotRebuilt, match="interrupted while it renamed a ticker")
+    with refused, version_3.locked():
+        pass
 
 
 def test_a_damaged_file_of_version_3_is_named_and_nothing_is_rebuilt(tmp_path, version_3):
     (version_3.folder / "adjustments.json").write_text("[]")
-    for open_it in (Store.open, Store.open_or_recover):
-        with pytest.raises(StoreError, match=r"adjustments\.json: cannot be read.*; remove it"):
-            open_it(Home(tmp_path / "home"), version_3.source)
+    refused = r"adjustments\.json, or .*: cannot be read: .*; remove it"
+    with pytest.raises(NotRebuilt, match=refused):
+        Store.open(Home(tmp_path / "home"), version_3.source)
+    with pytest.raises(NotRebuilt, match=refused), version_3.locked():
+        pass

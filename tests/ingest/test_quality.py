@@ -11,7 +11,13 @@ from forecaster.home import Home
 from forecaster.ingest import ingest, open_source, panel_from_store
 from forecaster.ingest.loading import load_panel
 from forecaster.ingest.review.gaps import count_gaps, gaps_in_values
-from forecaster.ingest.review.quality import FLAGS, WRONG, find_flags, flags_known, without_flagged
+from forecaster.ingest.review.quality import (
+    MASKS,
+    WRONG,
+    find_flags,
+    flags_known,
+    without_flagged,
+)
 from forecaster.series.panel.panel import Panel
 from tests.markets import FAULTS as PLANTED
 from tests.markets import SESSIONS, Fault, market
@@ -182,12 +188,12 @@ def entries(flags: pd.DataFrame) -> list[tuple[str, pd.Timestamp, str]]:
 def check_at_cutoffs(faults: list[Fault], series: int, seed: int) -> None:
     """At some of the times at which flags appear or change, and just before them."""
     frame = market(faults, series, seed).frame()
-    whole = find_flags(Panel.from_frame(frame), exchanges=False)
+    whole = find_flags(Panel.from_frame(frame))
     changes = np.searchsorted(SESSIONS, pd.concat([whole["ds"], whole["known"]]).unique())
     some = np.random.default_rng(seed).permutation(np.union1d(changes, changes - 1))
     for cutoff in SESSIONS[np.append(some[some > 40][:4], 169)]:
-        then = find_flags(Panel.from_frame(frame[frame["ds"] <= cutoff]), exchanges=False)
-        for mask in (WRONG, FLAGS):
+        then = find_flags(Panel.from_frame(frame[frame["ds"] <= cutoff]))
+        for mask in (WRONG, MASKS):
             expected = entries(flags_known(then, mask))
             assert entries(flags_known(whole, mask, cutoff)) == expected, cutoff
 

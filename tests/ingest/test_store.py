@@ -7,14 +7,16 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from forecaster.errors import DataError, StoreError, WriteError
 from forecaster.home import Home, file_name
 from forecaster.ingest import Store, ingest, open_source, panel_from_store
 from forecaster.ingest.sources.source import Fetched
+from forecaster.ingest.store.index import Index, NotRebuilt
 from forecaster.skipped import Kind, Skipped
 from tests.conftest import prices
-from tests.ingest.older import changing, contents
+from tests.ingest.older import changing, written
 
 
 @pytest.fixture
@@ -24,7 +26,7 @@ def store(tmp_path) -> Store:
 
 def test_what_was_stored_is_read(tmp_path, store):
     again = Store.open(Home(tmp_path), "simulated")
-    assert again.ids == ["AAPL", "KO"] and contents(again.index) == contents(store.index)
+    assert again.ids == ["AAPL", "KO"] and again.index == store.index
     frame = again.read(["KO"])
     fetched = next(open_source("simulated").fetch(["KO"])).frame
     assert fetched is not None
@@ -54,21 +56,20 @@ def test_every_flipped_bit_is_found(tmp_path, store):
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 1}', '{"schema": "x", "series": {}}'])
-@pytest.mark.parametrize("name", ["index.sqlite", "manifest.json"])
-def test_a_damaged_index_is_one_clear_error(tmp_path, store, name, text):
-    (store.folder / name).write_text(text)
+def test_a_damaged_index_is_one_clear_error(tmp_path, store, text):
+    (store.folder / "manifest.json").write_text(text)
     with pytest.raises(StoreError, match="the index cannot be read"):
         Store.open(Home(tmp_path), "simulated")
 
 
 def test_a_lost_index_is_made_anew_with_series_of_any_name(tmp_path):
-    names = ["flags.x", "flags", "flags.0123456789ab", "FLAGS.X", ".tmp-a", "index.sqlite", "a~b"]
+    names = ["flags.x", "flags", "flags.0123456789ab", "FLAGS.X", ".tmp-a", "manifest.json", "a~b"]
     table = pd.concat([prices(name, 30) for name in names])
     table.to_csv(tmp_path / "p.csv", index=False)
     home, source = Home(tmp_path / "home"), open_source(f"files:{tmp_path / 'p.csv'}")
     stored = ingest(home, source, None).store
-    (stored.folder / "index.sqlite").unlink()
-    anew = Store.open_or_recover(home, source.name)
+    (stored.folder / "manifest.json").unlink()
+    anew = Store(stored.folder, Index(source.name))
     with anew.locked():
         series = anew.index.series
         assert set(series) == set(names) and not anew.index.quarantine
@@ -89,8 +90,8 @@ def test_a_file_that_no_index_can_name_is_set_aside_by_the_name_of_its_series(tm
     stored = ingest(home, source, None).store
     path = stored.folder / stored.index.series["flags.x"].file
     path.write_bytes(path.read_bytes()[:-9])
-    (stored.folder / "index.sqlite").unlink()
-    anew = Store.open_or_recover(home, source.name)
+    (stored.folder / "manifest.json").unlink()
+    anew = Store(stored.folder, Index(source.name))
     with anew.locked():
         assert [record.series for record in anew.index.quarantine] == ["flags.x"]
 
@@ -100,8 +101,8 @@ def test_files_outside_of_the_store_are_left_alone(tmp_path, store, file):
     """Whatever an index says: its checksum tells damage, not forgery."""
     (store.folder.parent / "out").write_text("kept")
     entry = store.index.series["KO"]
-    with changing(store.folder / "index.sqlite") as index:
-        index.put({"KO": entry._replace(file=file)})
+    with changing(store.folder / "manifest.json") as index:
+        index.series["KO"] = replace(entry, file=file)
     forged = Store.open(Home(tmp_path), "simulated")
     with pytest.raises(StoreError, match="outside of it"):
         forged.read(["KO"])
@@ -111,9 +112,9 @@ def test_files_outside_of_the_store_are_left_alone(tmp_path, store, file):
 
 
 def test_a_newer_store_is_refused(tmp_path, store):
-    with changing(store.folder / "index.sqlite") as index:
-        index._connection.execute("PRAGMA user_version = 5")
-    with pytest.raises(StoreError, match=r"version 5 of the store; this program reads .* 4\. Upd"):
+    with changing(store.folder / "manifest.json") as index:
+        index.schema = 6
+    with pytest.raises(NotRebuilt, match=r"version 6 of the store; this program reads .* 5\. Upd"):
         Store.open(Home(tmp_path), "simulated")
 
 
@@ -203,9 +204,10 @@ def test_readers_find_the_old_state_until_the_new_one_counts(tmp_path, store):
     """A writer that is killed before it commits has changed nothing for anybody."""
     before = store.read(["KO"])
     writer = Store.open(Home(tmp_path), "simulated")
-    writer.write("KO", before.head(10))
-    pd.testing.assert_frame_equal(Store.open(Home(tmp_path), "simulated").read(["KO"]), before)
-    writer.commit()
+    with writer.locked():
+        written(writer, "KO", before.head(10))
+        pd.testing.assert_frame_equal(Store.open(Home(tmp_path), "simulated").read(["KO"]), before)
+        writer.commit()
     assert len(Store.open(Home(tmp_path), "simulated").read(["KO"])) == 10
     assert len(list(store.folder.glob("KO.*.parquet"))) == 1  # the old one is gone
 
@@ -214,8 +216,8 @@ def test_two_writers_lose_nothing_of_each_other(tmp_path):
     first, second = (Store.open(Home(tmp_path), "simulated") for _ in range(2))
     frame = next(open_source("simulated").fetch(["KO"])).frame
     assert frame is not None
-    first.write("KO", frame)
-    second.write("GE", frame)
-    first.commit()
-    second.commit()
+    for store, name in ((first, "KO"), (second, "GE")):
+        with store.locked():
+            written(store, name, frame)
+            store.commit()
     assert set(Store.open(Home(tmp_path), "simulated").ids) == {"KO", "GE"}

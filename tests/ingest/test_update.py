@@ -122,7 +122,7 @@ def test_damaged_files_are_set_aside_and_fetched_again(server, tmp_path):
 def test_a_damaged_index_is_set_aside_and_made_anew_from_the_files(server, tmp_path):
     store = update(server, tmp_path, start="2024-02-01").store
     good, entries = store.read(NAMES), store.index.series
-    path = store.folder / "index.sqlite"
+    path = store.folder / "manifest.json"
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(StoreError, match=r"index cannot be read.*ingest` sets it aside"):
         Store.open(Home(tmp_path), "yahoo")
@@ -162,7 +162,7 @@ def test_a_store_of_version_1_is_read_and_brought_forward(tmp_path):
     pd.testing.assert_frame_equal(store.read(["KO"]), frame)
     assert panel_from_store(store, ["KO"]).ids == ("KO",)
     store = ingest(Home(tmp_path), open_source("simulated"), ["KO", "GE"]).store
-    assert not (folder / "manifest.json").exists() and (folder / "index.sqlite").exists()
+    assert Store.open(Home(tmp_path), "simulated").ids == ["KO", "GE"]
     assert store.ids == ["KO", "GE"] and len(store.flags()) >= 0
 
 
@@ -209,7 +209,7 @@ def old(store: Store) -> None:
 def test_a_lost_index_loses_nothing(tmp_path):
     store = ingest(Home(tmp_path), open_source("simulated"), NAMES).store
     good = store.read(NAMES)
-    (store.folder / "index.sqlite").unlink()
+    (store.folder / "manifest.json").unlink()
     old(store)
     again = ingest(Home(tmp_path), open_source("simulated"), ["MSFT"]).store
     assert set(again.ids) == {*NAMES, "MSFT"}
@@ -220,7 +220,7 @@ def test_damaged_files_beside_a_damaged_index_are_set_aside(tmp_path):
     store = ingest(Home(tmp_path), open_source("simulated"), NAMES).store
     path = store.folder / store.index.series["KO"].file
     path.write_bytes(path.read_bytes()[:-1])
-    (store.folder / "index.sqlite").write_text("{")
+    (store.folder / "manifest.json").write_text("{")
     old(store)
     again = ingest(Home(tmp_path), open_source("simulated"), ["MSFT"]).store
     assert set(again.ids) == {"AAPL", "GE", "MSFT"}

@@ -23,6 +23,7 @@ from forecaster.ingest.store.corrections import Corrections
 from forecaster.storage import Run, choose_run, remove_run, rename_run, runs_of, save_run
 from forecaster.storage.runs.index import read_index
 from forecaster.storage.runs.prices import under_new_names
+from tests.ingest.older import written
 
 
 @pytest.fixture
@@ -306,8 +307,8 @@ def test_a_run_is_renamed_unless_it_learned_from_the_company_that_was_given_the_
     store = Store.open(home, source)
     rows = pd.DataFrame({"ds": pd.bdate_range("2024-06-03", periods=5), "close": 7.0})
     with store.locked():
-        store.write("OLD", rows)
-        store.write("NEW", rows)
+        written(store, "OLD", rows)
+        written(store, "NEW", rows)
         store.commit()
         store.correct("NEW", Corrections(names={"OLD": None}))
         store.commit()

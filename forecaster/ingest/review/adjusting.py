@@ -1,6 +1,7 @@
 """Apply adjustments to a store on request: the proposed ones, or a factor that a user gives."""
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Sequence
 from datetime import date
 
@@ -8,68 +9,25 @@ import numpy as np
 
 from forecaster.errors import NoSeries, UsageError, listed
 from forecaster.home import Home
-from forecaster.ingest.review.adjustments import (
-    ROWS_SEEN,
-    Moves,
-    Proposal,
-    proposals,
-    proposals_by_moves,
-)
+from forecaster.ingest.review.adjustments import Proposal, proposals
 from forecaster.ingest.review.review import in_parts, review
 from forecaster.ingest.store.corrections import Adjustment
 from forecaster.ingest.store.export import find_store
-from forecaster.ingest.store.series_file import Arrays
 from forecaster.ingest.store.store import Store
-from forecaster.series import Layout, Panel, on_axis, union_of
+from forecaster.series import Panel
 
-_SEEN = ("y", "adj_close", "close", "open")  # channels that proposals look at
 _NONE = 1.0  # the factor that is kept for a jump that does not come from a split
 
 
 def proposed(store: Store) -> dict[str, Proposal]:
     """Return the adjustment that the stored prices of each series call for, if any, by series."""
-    if _of_values(store):
-        return {}
-    latest = _latest_prices(store)
-    dated = {name: each for name, each in latest.items() if each.times.dtype.kind == "M"}
-    channels = dict.fromkeys(name for each in dated.values() for name in each.channels)
-    if not dated or "y" in channels or 2 * len(dated) < len(latest):
-        return {}
-    latest.clear()
-    layout = Layout("M", tuple(channels))
-    axis = union_of(each.times.astype("datetime64[ns]") for each in dated.values())
-    ids: list[str] = []
-    moves: list[Moves] = []
-    for names in in_parts(list(dated)):
-        with contextlib.suppress(NoSeries):
-            panel = Panel.from_arrays({name: dated.pop(name) for name in names}, layout=layout)
-            ids += panel.ids
-            moves.append(Moves.of(on_axis(panel, axis)))
-    return _not_dismissed(store, proposals_by_moves(ids, Moves.joined(moves))) if moves else {}
-
-
-def _latest_prices(store: Store) -> dict[str, Arrays]:
-    """Return the rows and channels that proposals look at, of all series that can be read."""
-    latest: dict[str, Arrays] = {}
-    shared: dict[tuple[str, bytes], np.ndarray] = {}  # most series have the same times
+    found: dict[str, Proposal] = {}
     for names in in_parts(store.ids):  # all rows of all series may not fit into memory
-        for name, (times, values, channels) in store.read_arrays(names)[0].items():
-            own, values = times[-ROWS_SEEN:], values[-ROWS_SEEN:]
-            if np.isinf(values).any():  # panels leave such series out
-                continue
-            own = shared.setdefault((own.dtype.str, own.tobytes()), own.copy())
-            seen = [column for column, channel in enumerate(channels) if channel in _SEEN]
-            latest[name] = Arrays(own, values[:, seen], tuple(channels[column] for column in seen))
-    return latest
-
-
-def _of_values(store: Store) -> bool:
-    """Return whether the store has other series than prices; one that can be read tells it."""
-    for name in store.ids:
-        series, _ = store.read_arrays([name])
-        if series:
-            return "y" in series[name].channels
-    return False
+        series, _ = store.read_arrays(names)
+        dated = {name: each for name, each in series.items() if each.times.dtype.kind == "M"}
+        with contextlib.suppress(NoSeries):
+            found |= proposals(Panel.from_arrays(dated))
+    return _not_dismissed(store, found)
 
 
 def proposed_of(store: Store, panel: Panel) -> dict[str, Proposal]:
@@ -116,7 +74,7 @@ def adjust(
             more = f"; there are {listed(there)}" if there else ""
             raise UsageError(f"{what} {listed(unknown)}{more}")
         for name in chosen if undo else ():
-            store.correct(name, kept[name]._replace(adjustments=()))
+            store.correct(name, dataclasses.replace(kept[name], adjustments=()))
         applied = {name: found[name] for name in chosen if name in found}
         _apply(store, applied, dismiss=dismiss)
     return store, applied
@@ -169,6 +127,5 @@ def _apply(store: Store, chosen: dict[str, Proposal], *, dismiss: bool = False) 
         if not dismiss:
             one = one.of(times, one.before(times))
         earlier = (each for each in its.adjustments if (each.time, each.factor) != (time, _NONE))
-        store.correct(name, its._replace(adjustments=(*earlier, one)))
-    store.commit()
+        store.correct(name, dataclasses.replace(its, adjustments=(*earlier, one)))
     review(store)

@@ -5,7 +5,6 @@ proposal: :mod:`forecaster.ingest.review.adjusting` applies it on request.
 """
 
 import warnings
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,8 +14,7 @@ from forecaster.series import Panel, show_time
 
 LATEST = 60
 """Number of latest sessions in which adjustments are looked for; bands forget earlier ones."""
-ROWS_SEEN = 2 * LATEST
-"""Number of latest rows of a series that are looked at; the earlier ones show its usual moves."""
+_ROWS_SEEN = 2 * LATEST  # the latest rows that are looked at; earlier ones show usual moves
 _SHARES = (1.5, 2, 3, 4, 5, 6, 7, 8, 10, 15, 20, 25, 30, 40, 50, 100)
 _LEAST_SPLIT = np.log(1.3)
 _NEAR = 2.0  # how far the open may be from the exact ratio, in usual moves
@@ -54,14 +52,10 @@ def proposals(panel: Panel) -> dict[str, Proposal]:
     """
     if panel.target == "y" or panel.times.dtype.kind != "M":
         return {}
-    return proposals_by_moves(panel.ids, Moves.of(panel))
-
-
-def proposals_by_moves(ids: Sequence[str], moves: "Moves") -> dict[str, Proposal]:
-    """Return the proposals for some series, by their moves."""
+    moves = _Moves.of(panel)
     together = _moved_together(moves.to_close)
     found: dict[str, Proposal] = {}
-    for row, name in enumerate(ids):
+    for row, name in enumerate(panel.ids):
         days = np.flatnonzero(together & np.isfinite(moves.to_close[:, row]))
         if len(days):
             factor = float(np.exp(np.nanmedian(moves.to_close[days[-1]])))
@@ -72,7 +66,7 @@ def proposals_by_moves(ids: Sequence[str], moves: "Moves") -> dict[str, Proposal
     return found
 
 
-class Moves(NamedTuple):
+class _Moves(NamedTuple):
     """The log moves of all series at the latest times, from the close before; NaN in gaps.
 
     - ``times`` (time,): the times
@@ -86,9 +80,9 @@ class Moves(NamedTuple):
     usual: np.ndarray
 
     @staticmethod
-    def of(panel: Panel) -> "Moves":
+    def of(panel: Panel) -> "_Moves":
         """Measure the moves of prices by date."""
-        low = max(0, len(panel.times) - ROWS_SEEN)
+        low = max(0, len(panel.times) - _ROWS_SEEN)
         close = np.where(panel.mask, panel.channel(panel.target), np.nan)[:, low:].T
         opened = close
         if {"open", "close"} <= set(panel.channels):
@@ -100,16 +94,7 @@ class Moves(NamedTuple):
             to_close, to_open = np.log(close / before), np.log(opened / before)
             usual = 1.4826 * np.nanmedian(np.abs(to_close), axis=0)
         to_close, to_open = to_close[-LATEST:].copy(), to_open[-LATEST:].copy()
-        return Moves(panel.times[low:][-LATEST:], to_close, to_open, usual)
-
-    @staticmethod
-    def joined(parts: Sequence["Moves"]) -> "Moves":
-        """Join the moves of parts of the series, which have the same time axis."""
-        to_close, to_open, usual = (
-            np.concatenate(each, axis=-1)
-            for each in zip(*(part[1:] for part in parts), strict=True)
-        )
-        return Moves(parts[0].times, to_close, to_open, usual)
+        return _Moves(panel.times[low:][-LATEST:], to_close, to_open, usual)
 
 
 def _moved_together(moves: np.ndarray) -> np.ndarray:
@@ -143,7 +128,7 @@ def _alike(moves: np.ndarray) -> bool:
     return bool(np.median(np.ptp(known, axis=1)) < np.median(np.abs(np.median(known, axis=1))))
 
 
-def _split(moves: Moves, row: int) -> Proposal | None:
+def _split(moves: _Moves, row: int) -> Proposal | None:
     """Return the latest move by an exact ratio, without pairs of moves that cancel each other."""
     left: list[Proposal] = []
     for time in np.flatnonzero(np.abs(moves.to_close[:, row]) > _LEAST_SPLIT):

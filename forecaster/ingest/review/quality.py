@@ -23,7 +23,6 @@ import pandas as pd
 
 from forecaster.ingest.review.copies import (
     BAR,
-    Copies,
     compare_with_originals,
     confirm_copies,
     next_rows,
@@ -38,14 +37,16 @@ from forecaster.threads import by_parts
 FLAGS = (
     "copied", "reversed", UNCONFIRMED, "jump", "ohlc", "frozen", "zero_volume", "closed",
 )  # fmt: skip
-COLUMNS = ("unique_id", "ds", "flag", "known")
-"""The columns of tables of flags, see :func:`find_flags`."""
+COLUMNS = {
+    "unique_id": object, "ds": "datetime64[ns]", "flag": object, "known": "datetime64[ns]",
+}  # fmt: skip
+"""The columns of tables of flags and their types, see :func:`find_flags`."""
 # "closed" is not a mask: whether a panel's days are those of an exchange is inferred from all its
 # rows, later ones too, and no later row may decide what is learned from.
 MASKS = tuple(flag for flag in FLAGS if flag != "closed")
 WRONG = ("copied", "reversed", UNCONFIRMED)  # flags of rows that are left out by default
 # To be raised when flags change, or the times at which they are known: reviews then run again.
-RULES = 3
+RULES = 4
 _SEEN_NEXT = ("reversed", "jump")  # flags that are known at the next session
 
 _REVERSED = 4.0  # minimum size of a reversed move, in usual moves of the series and the day
@@ -58,35 +59,17 @@ _FEW_SERIES = 10  # with fewer series, the size of a day's moves cannot be judge
 _AT_ONCE = 100  # number of series that a thread looks at
 
 
-class Together(NamedTuple):
-    """Facts about some series of a store that can only be computed from all its series together.
-
-    - ``day_scale`` (time,): size of the moves of all series on a day, relative to usual moves
-    - ``copies``, ``known``: sessions of these series that are repeated later, and the positions at
-      which each session is known as a copy
-    """
-
-    day_scale: np.ndarray
-    copies: Copies
-    known: np.ndarray
-
-
-def find_flags(
-    panel: Panel, *, exchanges: bool = True, together: Together | None = None
-) -> pd.DataFrame:
+def find_flags(panel: Panel) -> pd.DataFrame:
     """Return the flagged rows of a panel of prices: ``unique_id, ds, flag, known``.
 
     ``known`` is the time from which on the row has the flag, whatever comes later. It is after
     ``ds`` for copied and reversed sessions and for jumps; until that time a jump is unconfirmed.
-
-    - ``exchanges``: whether ids are symbols that name their exchange
-    - ``together``: facts about all series, if the panel holds only some, on the time axis of all
     """
     flagged = {flag: np.zeros(panel.mask.shape, bool) for flag in FLAGS}
     copies_known_at = None
     if has_flags(panel):
-        copies_known_at = _flag_prices(panel, flagged, together)
-        if exchanges and is_daily(panel):
+        copies_known_at = _flag_prices(panel, flagged)
+        if is_daily(panel):
             for row, name in enumerate(panel.ids):
                 flagged["closed"][row] = ~is_session(panel, name)
     tables = [_table(panel, flag, rows, copies_known_at) for flag, rows in flagged.items()]
@@ -238,15 +221,9 @@ class _Rows(NamedTuple):
         target[self.series, self.positions] = values[self.series, self.ranks]
 
 
-def _flag_prices(
-    panel: Panel, flagged: dict[str, np.ndarray], together: Together | None
-) -> np.ndarray:
+def _flag_prices(panel: Panel, flagged: dict[str, np.ndarray]) -> np.ndarray:
     """Set all flags except ``closed``; return the positions at which copies are known."""
-    if together is None:
-        begun = first_rows(panel).cumsum()
-        day_scale = day_scale_of(relative_moves(panel), begun)
-    else:
-        day_scale = together.day_scale
+    day_scale = _day_scale(panel)
 
     # In parts, because a thread has about twenty arrays with the size of a part in memory at once.
     def flag_some(some: slice) -> None:
@@ -255,25 +232,9 @@ def _flag_prices(
             rows.write_into(flagged[flag][some], marked)
 
     by_parts(flag_some, len(panel.ids), _AT_ONCE)
-    if together is None:
-        copies = compare_with_originals(flagged["copied"], panel)
-        known = when_known(copies, panel.mask.sum(0))
-    else:
-        copies, known = together.copies, together.known
+    copies = compare_with_originals(flagged["copied"], panel)
+    known = when_known(copies, panel.mask.sum(0))
     return confirm_copies(flagged["copied"], panel, copies, known)
-
-
-def copies_in(panel: Panel) -> Copies:
-    """Return the sessions of these series that are repeated later, confirmed or not."""
-    copied = np.zeros(panel.mask.shape, bool)
-
-    def mark_some(some: slice) -> None:
-        rows = _Rows.of(panel.only(panel.ids[some]))
-        rows.write_into(copied[some], repeated_later(*(rows.channel(name) for name in BAR)))
-
-    if set(BAR) <= set(panel.channels):
-        by_parts(mark_some, len(panel.ids), _AT_ONCE)
-    return compare_with_originals(copied, panel)
 
 
 def _marks(rows: _Rows, day_scale: np.ndarray) -> dict[str, np.ndarray]:
@@ -318,36 +279,24 @@ def _usual(moves: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(middle), np.maximum(1.4826 * middle, 0.002), 0.02)
 
 
-def first_rows(panel: Panel) -> np.ndarray:
-    """Return the number of series that begin at each time, (time,)."""
-    return np.bincount(panel.mask.argmax(1), panel.mask.any(1), len(panel.times))
-
-
-def relative_moves(panel: Panel) -> np.ndarray:
-    """Return sizes of moves relative to the series' usual ones, (series, time); NaN in gaps."""
-    size = np.full(panel.mask.shape, np.nan, np.float32)
-
-    def compare_some(some: slice) -> None:
-        rows = _Rows.of(panel.only(panel.ids[some]))
-        moves = _moves(rows.channel(panel.target))
-        rows.write_into(size[some], np.abs(moves) / _usual(moves))
-
-    by_parts(compare_some, len(panel.ids), _AT_ONCE)
-    return size
-
-
-def day_scale_of(sizes: np.ndarray, begun: np.ndarray) -> np.ndarray:
+def _day_scale(panel: Panel) -> np.ndarray:
     """Return the size of the moves of all series on each day, relative to usual moves, (time,).
 
     It is at least 1, and exactly 1 until enough series have begun. So a series that begins later
     changes no earlier day.
-
-    - ``sizes`` (series, time): see :func:`relative_moves`
-    - ``begun`` (time,): number of series that have begun by each time
     """
-    scale = np.ones(len(begun))
+    sizes = np.full(panel.mask.shape, np.nan, np.float32)  # NaN in gaps
+
+    def compare_some(some: slice) -> None:
+        rows = _Rows.of(panel.only(panel.ids[some]))
+        moves = _moves(rows.channel(panel.target))
+        rows.write_into(sizes[some], np.abs(moves) / _usual(moves))
+
+    by_parts(compare_some, len(panel.ids), _AT_ONCE)
+    first = np.bincount(panel.mask.argmax(1), panel.mask.any(1), len(panel.times))
+    scale = np.ones(len(panel.times))
     there = ~np.isnan(sizes)
-    for time in np.flatnonzero(there.any(0) & (begun >= _FEW_SERIES)):
+    for time in np.flatnonzero(there.any(0) & (first.cumsum() >= _FEW_SERIES)):
         scale[time] = max(1.0, 1.4826 * float(np.median(sizes[there[:, time], time])))
     return scale
 

@@ -77,16 +77,18 @@ def _rename(store: Store, name: str, new: str) -> None:
         came = (both["ds"] >= since).to_numpy()
         before, after = store.read_one(name), store.read_one(new)
         known = pd.concat([before, after[~after["ds"].isin(before["ds"])]]).sort_values("ds")
-        its = Corrections((*now.adjustments, *its.adjustments), {**now.names, **its.names})
+        its = Corrections((*now.adjustments, *its.adjustments), now.names | its.names)
         its = its.of_rows(both, known, came)
         _check_same(name, before, new, its.applied(both)[came])
         frame = both
-    names = {old: time for old, time in its.names.items() if old != new} | {name: since}
+    names = {old: time for old, time in its.dates.items() if old != new} | {name: since}
     series = encode(
         new, frame, asked_from=entry.asked_from, timezone=entry.timezone,
-        corrections=its._replace(names=names),
+        corrections=its.named(names),
     )  # fmt: skip
-    store.replace(name, series)
+    store.write_file_of(series)
+    store.note_written(series)
+    store.put(name, None)
     review(store)
 
 

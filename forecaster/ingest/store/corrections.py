@@ -5,16 +5,14 @@ taken back. A source that has not applied a split to its earlier rows sends them
 or has restated them, all or some. So each row that arrives is compared with the stored one.
 """
 
+import dataclasses
 import itertools
-import json
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
+import msgspec
 import numpy as np
 import pandas as pd
-
-from forecaster.errors import StoreError
 
 _PRICES = ("open", "high", "low", "close", "adj_close")
 _TIE = 1e-9
@@ -65,45 +63,43 @@ class Adjustment(NamedTuple):
         return bool(abs(left) <= abs(np.log(self.factor)) / 2)
 
 
-class Corrections(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Corrections:
     """The corrections of a series.
 
     - ``adjustments``: for splits and changes of currency
-    - ``names``: its former names, and the first row that the source ever had under its present one;
-      later rows under the former name are of another series. None: there was no such row yet
+    - ``names``: its former names, and the first row that the source ever had under its present one,
+      see :func:`as_time`; later rows under the former name are of another series. None: there was
+      no such row yet
     """
 
     adjustments: tuple[Adjustment, ...] = ()
-    names: Mapping[str, Time | None] = MappingProxyType({})
+    names: dict[str, str | int | None] = dataclasses.field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.adjustments or self.names)
 
     @staticmethod
     def read(text: str | None) -> "Corrections":
-        """Read the corrections of an entry. Raises StoreError if they are not as written."""
-        if text is None:
-            return Corrections()
-        try:
-            content = json.loads(text)
-            adjustments = tuple(
-                Adjustment(str(time), float(factor), bool(split), tuple((a, b) for a, b in rows))
-                for time, factor, split, rows in content["adjustments"]
-            )
-            names = {name: as_time(time) for name, time in content["names"].items()}
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise StoreError(
-                f"the corrections of a series cannot be read: {error}. Restore the store from a "
-                "copy, or remove its folder and run `forecaster ingest`"
-            ) from error
-        return Corrections(adjustments, names)
+        """Read the corrections of a file of a series. Raises ValueError."""
+        return Corrections() if text is None else msgspec.json.decode(text, type=Corrections)
 
     def text(self) -> str | None:
-        """Return the corrections as an entry holds them; None: there are none."""
-        if not self.adjustments and not self.names:
-            return None
+        """Return the corrections as the file of the series holds them; None: there are none."""
+        return msgspec.json.encode(self).decode() if self else None
+
+    @property
+    def dates(self) -> dict[str, Time | None]:
+        """The former names with the first row under the present one as a time."""
+        return {name: as_time(first) for name, first in self.names.items()}
+
+    def named(self, dates: Mapping[str, Time | None]) -> "Corrections":
+        """Return the same corrections with other former names, given as :attr:`dates`."""
         names = {
-            name: time.isoformat() if isinstance(time, pd.Timestamp) else time
-            for name, time in self.names.items()
+            name: first.isoformat() if isinstance(first, pd.Timestamp) else first
+            for name, first in dates.items()
         }
-        return json.dumps({"adjustments": self.adjustments, "names": names})
+        return dataclasses.replace(self, names=names)
 
     def factor(self, column: str, times: np.ndarray) -> np.ndarray | None:
         """Return what the rows of a column are multiplied by, (row,); None: it is not adjusted."""
@@ -148,7 +144,10 @@ class Corrections(NamedTuple):
             factors = np.log([one.factor for one in its])
             rows = _adjusted(before, factors, *_gaps(frame, stored, column), came)
         made = (one.of(times, each) for one, each in zip(its, rows, strict=True))
-        return self._replace(adjustments=tuple(made))
+        return dataclasses.replace(self, adjustments=tuple(made))
+
+
+NONE = Corrections()
 
 
 def told(corrections: Corrections, frame: pd.DataFrame, came: np.ndarray) -> str:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from forecaster.files import read_parquet_file
 from forecaster.home import file_name
-from forecaster.ingest.store.corrections import Corrections
+from forecaster.ingest.store.corrections import NONE, Corrections
 from forecaster.ingest.store.index import SeriesEntry
 from forecaster.series import show_time
 
@@ -31,13 +31,6 @@ class Arrays(NamedTuple):
     channels: tuple[str, ...]
 
 
-class Schema(NamedTuple):
-    """The kind of a series' times, "M" for dates or "i" for whole numbers, and its channels."""
-
-    kind: str
-    channels: tuple[str, ...]
-
-
 class Encoded(NamedTuple):
     """A series as the bytes of its file, and its entry in the index."""
 
@@ -52,7 +45,7 @@ def encode(
     *,
     asked_from: str | None = None,
     timezone: str | None = None,
-    corrections: Corrections | None = None,
+    corrections: Corrections = NONE,
 ) -> Encoded:
     """Encode a series as a file of the store; the same content gives the same bytes.
 
@@ -68,8 +61,8 @@ def encode(
     described: dict[str, Any] = {"name": name, "asked_from": asked_from, "timezone": timezone}
     if units := frame.attrs.get(UNITS):
         described[UNITS] = units
-    if corrections and (text := corrections.text()):
-        described["corrections"] = text
+    if corrections:
+        described["corrections"] = corrections.text()
     columns = {column: pa.array(frame[column]) for column in frame if column != "unique_id"}
     ids = pa.DictionaryArray.from_arrays(np.zeros(len(frame), np.int32), [name]).cast(pa.string())
     table = pa.table({"unique_id": ids, **columns})
@@ -113,25 +106,8 @@ def _entry(raw: bytes, file: str, described: dict[str, Any], times: pd.Series) -
         sha256=sha256(raw),
         asked_from=described["asked_from"],
         timezone=described["timezone"],
-        corrections=described.get("corrections"),
+        corrections=Corrections.read(described.get("corrections")),
     )
-
-
-def schema_of(raw: bytes) -> Schema:
-    """Return the kind of times and the channels of a series' file, without its rows.
-
-    Raises OSError or ValueError for another kind of file.
-    """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        schema = pq.read_schema(pa.BufferReader(raw))
-        times = schema.field("ds").type
-    except (pa.ArrowException, KeyError) as error:
-        raise ValueError(str(error)) from error
-    channels = tuple(name for name in schema.names if name not in ("unique_id", "ds"))
-    return Schema("M" if pa.types.is_temporal(times) else "i", channels)
 
 
 def sha256(raw: bytes) -> str:

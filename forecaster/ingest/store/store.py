@@ -1,12 +1,12 @@
 """Read and update a price store: a Parquet file for each series, and an index of them.
 
     prices/<source>/<series>.<hash>.parquet   unique_id, ds, channels... as they were delivered
-    prices/<source>/index.sqlite              file, rows, SHA-256, corrections... of each series
+    prices/<source>/manifest.json             file, rows, SHA-256, corrections... of each series
     prices/<source>/quarantine/               damaged files, kept aside
     prices/<source>/.lock                     held by the process that updates the store
 
 The new file of a series is written beside the old one, and is valid once the index names it. The
-index changes in one transaction, so an interruption leaves either the old state or the new one.
+index is replaced whole, so an interruption leaves either the old state or the new one.
 
 Rows are stored as they were delivered; reading a series applies its corrections, which are in its
 entry of the index, and in its file so that a lost index can be rebuilt.
@@ -24,33 +24,30 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
 import pandas as pd
 
-from forecaster.errors import StoreError, WriteError, warn
+from forecaster.errors import StoreError, WriteError
 from forecaster.files import atomic, locked_folder, read_parquet_file, read_plain
-from forecaster.home import INDEX, MANIFEST, Home
+from forecaster.home import INDEX, OLDER_INDEX, Home
 from forecaster.ingest.store import older
 from forecaster.ingest.store.corrections import Corrections
 from forecaster.ingest.store.index import (
     Index,
     NotRebuilt,
-    Origin,
-    Quality,
     Quarantined,
     SeriesEntry,
-    is_index,
+    begins_like_an_index,
     is_later,
 )
 from forecaster.ingest.store.series_file import (
     FLAGS_FILE,
     Arrays,
     Encoded,
-    Schema,
     arrays,
     decode,
     described_by,
     encode,
-    schema_of,
     series_of_file,
     sha256,
 )
@@ -70,12 +67,15 @@ _T = TypeVar("_T")
 
 @dataclasses.dataclass(eq=False)
 class Store:
-    """The series of one source in a folder, with the index as it was last read or committed."""
+    """The series of one source in a folder, with the index as it was last read or committed.
+
+    Changes are made while the store is locked, and are valid once they are committed.
+    """
 
     folder: Path
     index: Index
-    # Entries that are not committed yet.
-    _written: dict[str, SeriesEntry] = dataclasses.field(default_factory=dict)
+    # Files that are to be removed once the index on disk no longer names them; None: no change.
+    _replaced: set[str] | None = None
 
     @staticmethod
     def open(home: Home, source: str) -> "Store":
@@ -87,17 +87,7 @@ class Store:
         try:
             return Store(folder, _read_index(folder))
         except FileNotFoundError:
-            return Store(folder, Index.new(source))
-
-    @staticmethod
-    def open_or_recover(home: Home, source: str) -> "Store":
-        """Open a store for writing. A damaged index is rebuilt when the store is locked."""
-        try:
-            return Store.open(home, source)
-        except NotRebuilt:
-            raise
-        except StoreError:
-            return Store(home.store(source), Index.new(source))
+            return Store(folder, Index(source))
 
     @staticmethod
     def all_of(home: Home, on_damage: Callable[[str], None] | None = None) -> Iterator["Store"]:
@@ -108,9 +98,7 @@ class Store:
         """
         for folder in home.stores():
             try:
-                index = _read_index(folder)
-                index.check()
-                yield Store(folder, index)
+                yield Store(folder, _read_index(folder))
             except FileNotFoundError:
                 continue  # the store was removed meanwhile
             except StoreError as error:
@@ -175,86 +163,51 @@ class Store:
 
     def _reread(self) -> None:
         """Read the index from disk; convert it if it is older, rebuild it if damaged or lost."""
-        why, broken = "the index is lost", None
+        self._replaced = None
         try:
             self.index = _read_index(self.folder)
-            self.index.check()
-            if self.index.is_older:
+            if left := older.older_files(self.folder):
                 with contextlib.suppress(WriteError):  # the older files remain valid
-                    self._write_whole()
-            return
+                    self._convert(left)
         except NotRebuilt:
             raise
         except FileNotFoundError:
-            if not self._series_files():
-                return
+            if self._series_files():
+                self._rebuild("the index is lost")
         except StoreError as error:
-            why, broken = str(error), _index_of(self.folder).name
-        self.index = Index.new(self.source)
-        self.index.put(self._recovered())
-        aside = [] if broken is None else [self._move_aside(broken, broken, why, copy=True)]
-        self.index.set_aside([*aside, *self._move_strangers_aside(why)])
-        older.add_corrections(self.index, self.folder)
-        self._write_whole()
+            self._rebuild(str(error))
 
-    def _write_whole(self) -> None:
-        """Replace the whole index on disk, and then remove the files of older versions.
+    def _rebuild(self, why: str) -> None:
+        """Set a damaged index aside, and make one from the files of series."""
+        index = self.index = Index(self.source, self._recovered())
+        for file in (INDEX, OLDER_INDEX):
+            if (self.folder / file).exists():
+                index.quarantine.append(self._move_aside(file, file, why))
+        stems = _stems(index.files)
+        for path in self._series_files():
+            (stem,) = _stems([path.name])
+            if stem not in stems:
+                name, reason = series_of_file(stem), f"cannot be read, and {why}"
+                index.quarantine.append(self._move_aside(name, path.name, reason))
+        older.add_corrections(index, self.folder)
+        self._convert(older.older_files(self.folder))
+
+    def _convert(self, left: Sequence[Path]) -> None:
+        """Write the index, and then remove the files of older versions.
 
         Series with corrections are written again, to have them in their files, too.
         """
-        left = older.older_files(self.folder)
-        if left:
-            for name, its in self.index.corrections.items():
-                with contextlib.suppress(KeyError, StoreError):
-                    self.correct(name, its)
-            self.index.put(self._written)
-            self._written = {}
-        self.index.write(self.folder / INDEX, read_back=True)
-        self.index.is_older = False
-        if pending := older.unfinished_renaming(self.index, self.folder):
-            warn(
-                f"the renaming of {pending[0]} to {pending[1]} was interrupted before it changed "
-                f"anything; run `forecaster tickers rename {' '.join(pending)}` again"
-            )
+        for name, its in self.index.corrections.items():
+            with contextlib.suppress(KeyError, StoreError):
+                self.correct(name, its)
+        self._replaced = self._replaced or set()
+        self.commit()
         for path in left:
-            atomic.remove_file(path)
-        if left:
-            with atomic.as_write_error(self.folder):
-                atomic.sync(self.folder)  # they must not return once the index has changed
-
-    @contextlib.contextmanager
-    def _changing(self) -> Iterator[Index]:
-        """Yield the index as it is on disk, to be changed and written; the store must be locked."""
-        with atomic.as_write_error(self.folder):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            atomic.sync(self.folder)  # files must be on disk before the index names them
-        try:
-            self.index = _read_index(self.folder)
-            if self.index.is_older:
-                self._write_whole()
-            index = Index.read(self.folder / INDEX)
-            index.check()  # a new checksum would hide damage
-        except FileNotFoundError:
-            index = Index.new(self.source)
-        yield index
-        index.write(self.folder / INDEX)
-        self.index = index
-
-    def write(
-        self,
-        name: str,
-        frame: pd.DataFrame,
-        *,
-        asked_from: str | None = None,
-        timezone: str | None = None,
-    ) -> None:
-        """Write one series to the store; it is valid after :meth:`commit`."""
-        series = encode(name, frame, asked_from=asked_from, timezone=timezone)
-        self.write_file_of(series)
-        self.note_written(series)
+            if path.name != INDEX:
+                atomic.remove_file(path)
 
     def correct(self, name: str, corrections: Corrections) -> None:
-        """Give a stored series other corrections, valid after :meth:`commit`.
+        """Give a stored series other corrections.
 
         Raises KeyError if it is not stored, StoreError if its file is damaged.
         """
@@ -264,9 +217,9 @@ class Store:
             corrections=corrections,
         )  # fmt: skip
         self.write_file_of(series)
-        self._written[name] = series.entry._replace(
-            fingerprint=entry.fingerprint, state=entry.state, reason=entry.reason
-        )
+        self.put(name, msgspec.structs.replace(
+            series.entry, fingerprint=entry.fingerprint, state=entry.state, reason=entry.reason
+        ))  # fmt: skip
 
     def write_file_of(self, series: Encoded) -> None:
         """Write the file of an encoded series, unless it exists; several threads may do so."""
@@ -277,87 +230,75 @@ class Store:
             atomic.write_file(path, lambda temporary: temporary.write_bytes(raw), last=False)
 
     def note_written(self, series: Encoded, fingerprint: str | None = None) -> None:
-        """Make a series whose file has been written valid after the next :meth:`commit`.
+        """Put a series whose file has been written into the index.
 
         A retired series stays retired until it has later rows.
 
         ``fingerprint``: the fingerprint of the source that the series was read from
         """
-        entry = series.entry._replace(fingerprint=fingerprint)
-        old = self.index.series.get(series.name)
-        if old is not None and old.retired and not is_later(entry.last, old.last):
-            entry = entry.as_retired()
-        self._written[series.name] = entry
+        old, state = self.index.series.get(series.name), "ok"
+        if old is not None and old.retired and not is_later(series.entry.last, old.last):
+            state = old.state
+        entry = msgspec.structs.replace(series.entry, fingerprint=fingerprint, state=state)
+        self.put(series.name, entry)
 
-    def replace(self, name: str, series: Encoded) -> None:
-        """Put a series in the place of another one, and commit; the store must be locked."""
-        file = self.index.series[name].file
-        self.write_file_of(series)
-        self.note_written(series)
-        with self._committing() as index:
-            index.remove([name])
-        with contextlib.suppress(OSError):  # the next sweep removes the file
-            self.path_of(file).unlink()
+    def put(self, name: str, entry: SeriesEntry | None) -> None:
+        """Change the entry of a series in the index; None: remove it."""
+        old = self.index.series.get(name)
+        self._replaced = self._replaced or set()
+        if old is not None:
+            self._replaced.add(old.file)
+        if entry is None:
+            del self.index.series[name]
+        else:
+            self.index.series[name] = entry
 
     def retire(self, names: Iterable[str], *, retired: bool = True) -> None:
-        """Mark stored series as retired, or as not retired; the store must be locked."""
+        """Mark stored series as retired, or as not retired, and commit."""
         for name in names:
             entry = self.index.series[name]
             if entry.retired != retired:  # otherwise a suspect series would no longer be suspect
-                self._written[name] = entry.as_retired(retired=retired)
+                state = "retired" if retired else "ok"
+                self.put(name, msgspec.structs.replace(entry, state=state, reason=None))
         self.commit()
 
     def suspect(self, name: str, reason: str) -> None:
         """Mark a stored series as contradicted by the source, and keep it; skip retired series."""
-        entry = self._written.get(name) or self.index.series.get(name)
+        entry = self.index.series.get(name)
         if entry is not None and entry.reason != reason and not entry.retired:
-            self._written[name] = entry.as_suspect(reason)
+            self.put(name, msgspec.structs.replace(entry, state="suspect", reason=reason))
 
-    def commit(self) -> None:
-        """Put the written series into the index, and remove the files that they replace.
+    def commit(self, **facts: object) -> None:
+        """Write the index, if it has changed, and remove files that it does not name any more.
 
-        Series that another process has committed meanwhile stay.
+        The store must be locked.
+
+        ``facts``: what else to change, such as ``origin``; see :class:`Index`
         """
-        if self._written:
-            with self._committing():
-                pass
-
-    def commit_origin(self, origin: Origin) -> None:
-        """Commit written series and the present content of the source."""
-        if self._written or origin != self.index.origin:
-            with self._committing() as index:
-                index.set_origin(origin)
-
-    def commit_quality(
-        self, quality: Quality | None, counts: Mapping[str, Mapping[str, int]] | None = None
-    ) -> None:
-        """Commit written series and the result of a review; see :meth:`Index.set_quality`."""
-        if self._written or quality != self.index.quality or (counts or {}) != self.index.counts:
-            with self._committing() as index:
-                index.set_quality(quality, counts)
-
-    @contextlib.contextmanager
-    def _committing(self) -> Iterator[Index]:
-        """Commit written series in one transaction with the block's changes of the index."""
-        with self._changing() as index:
-            replaced = index.put(self._written)
-            yield index
-        self._written = {}
-        for file in replaced:
+        if self._replaced is None and all(getattr(self.index, k) == v for k, v in facts.items()):
+            return
+        for name, value in facts.items():
+            setattr(self.index, name, value)
+        with atomic.as_write_error(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            atomic.sync(self.folder)  # files must be on disk before the index names them
+        self.index.write(self.folder / INDEX)
+        for file in (self._replaced or set()) - self.index.files:
             with contextlib.suppress(OSError):  # the next sweep removes the file
                 self.path_of(file).unlink()
+        self._replaced = None
 
     def sweep(self) -> None:
         """Remove old files that the index does not name. The store must be locked."""
         quality, files = self.index.quality, self.index.files
         named = files | ({quality.file} if quality else set())
         series = _stems(files)
-        for path in self.folder.glob("*"):
-            leftover = path.name.startswith(atomic.PREFIX) or FLAGS_FILE.fullmatch(path.name)
-            superseded = path.suffix == ".parquet" and bool(_stems([path.name]) & series)
+        atomic.sweep(self.folder)
+        for path in self.folder.glob("*.parquet"):
+            superseded = FLAGS_FILE.fullmatch(path.name) or _stems([path.name]) & series
             with contextlib.suppress(OSError):
                 old = path.stat().st_mtime < time.time() - _SWEPT_AFTER
-                if (leftover or superseded) and path.name not in named and old:
+                if superseded and path.name not in named and old:
                     path.unlink()
 
     def _series_files(self) -> list[Path]:
@@ -368,15 +309,6 @@ class Store:
             if not path.name.startswith(atomic.PREFIX) and not FLAGS_FILE.fullmatch(path.name)
         ]
         return sorted(files, key=lambda path: path.stat().st_mtime)
-
-    def _move_strangers_aside(self, why: str) -> Iterator[Quarantined]:
-        """Move files of series that a rebuilt index lacks aside; yield their records."""
-        series = _stems(self.index.files)
-        for path in self._series_files():
-            (stem,) = _stems([path.name])
-            if stem not in series:
-                name = series_of_file(stem)
-                yield self._move_aside(name, path.name, f"cannot be read, and {why}")
 
     def damages(self, names: Sequence[str] | None = None) -> dict[str, str]:
         """Read series' files, by default all; return the damage of each damaged series by name."""
@@ -392,36 +324,31 @@ class Store:
         return {name: why for name, why in _of_each(check, names) if why}
 
     def quarantine(self, damaged: Mapping[str, str]) -> None:
-        """Move damaged files to the quarantine, and remove their series from the index.
+        """Move damaged files to the quarantine, remove their series from the index, and commit.
 
         ``damaged``: the damage by series
         """
-        if not damaged:
-            return
-        records = []
         for name, why in damaged.items():
             entry = self.index.series[name]
-            aside = self._move_aside(name, entry.file, why, asked_from=entry.asked_from)
-            records.append(aside._replace(corrections=entry.corrections))
-            self._written.pop(name, None)
-        with self._changing() as index:
-            index.remove(damaged)
-            index.set_aside(records)
-            index.set_origin(None)
+            self.index.quarantine.append(
+                self._move_aside(name, entry.file, why)._replace(
+                    asked_from=entry.asked_from, timezone=entry.timezone,
+                    corrections=entry.corrections,
+                )
+            )  # fmt: skip
+            self.put(name, None)
+        if damaged:
+            self.commit(origin=None)
 
-    def _move_aside(
-        self, name: str, file: str, why: str, *, copy: bool = False, asked_from: str | None = None
-    ) -> Quarantined:
-        """Move or copy a file of a series to the quarantine; return its record."""
+    def _move_aside(self, name: str, file: str, why: str) -> Quarantined:
+        """Move a file of a series to the quarantine; return its record."""
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
         path, aside = self.path_of(file), self.quarantine_folder / f"{stamp}-{file}"
         with atomic.as_write_error(aside):
             aside.parent.mkdir(exist_ok=True)
-            if copy:
-                atomic.write_file(aside, lambda to: to.write_bytes(path.read_bytes()))
-            elif path.exists():
+            with contextlib.suppress(FileNotFoundError):
                 path.replace(aside)
-        return Quarantined(name, aside.name if aside.exists() else None, why, asked_from)
+        return Quarantined(name, aside.name if aside.exists() else None, why)
 
     def _recovered(self) -> dict[str, SeriesEntry]:
         """Return entries from all sound files; if a series has several, from the newest."""
@@ -456,7 +383,7 @@ class Store:
     def corrections_of(self, name: str) -> Corrections:
         """Return the corrections of a series, also of one that was set aside."""
         entry = self.index.known(name)
-        return Corrections.read(None if entry is None else entry.corrections)
+        return Corrections() if entry is None else entry.corrections
 
     def read_arrays(self, names: Sequence[str]) -> tuple[dict[str, Arrays], dict[str, str]]:
         """Return series as arrays, and the reason for each series that cannot be read."""
@@ -464,15 +391,9 @@ class Store:
         sound = {name: series for name, series in results.items() if isinstance(series, Arrays)}
         return sound, {name: why for name, why in results.items() if isinstance(why, str)}
 
-    def schemas(self, names: Sequence[str]) -> Iterator[Schema]:
-        """Yield the schemas of the series that can be read."""
-        for name in names:
-            with contextlib.suppress(StoreError):
-                yield self._decoded(name, lambda raw, _: schema_of(raw))
-
     def channels(self, name: str) -> int:
         """Return the number of channels of a series; errors as in :meth:`read`."""
-        return len(self._decoded(name, lambda raw, _: schema_of(raw)).channels)
+        return len(self._decoded(name, arrays).channels)
 
     def _arrays(self, name: str) -> Arrays | str:
         try:
@@ -484,7 +405,7 @@ class Store:
     def is_reviewed(self) -> bool:
         """Whether the present prices have been reviewed."""
         quality = self.index.quality
-        return quality is not None and quality.prices_digest is not None
+        return quality is not None and quality.prices_digest == self.index.digest()
 
     def flags(self) -> pd.DataFrame:
         """Return the flagged rows of all series, see :mod:`forecaster.ingest.review.quality`.
@@ -517,12 +438,12 @@ class Store:
         """Return ``decode`` of a series' file and its corrections; errors as in :meth:`read`."""
         raw, corrections = self._raw(name)
         try:
-            return decode(raw, Corrections.read(corrections))
+            return decode(raw, corrections)
         except (OSError, ValueError) as error:
             path = self.path_of(self.index.series[name].file)
             raise StoreError(f"{path}: cannot be read: {error}. {_AGAIN}") from error
 
-    def _raw(self, name: str, entry: SeriesEntry | None = None) -> tuple[bytes, str | None]:
+    def _raw(self, name: str, entry: SeriesEntry | None = None) -> tuple[bytes, Corrections]:
         """Return the bytes of a series' file, checked against its hash, and its corrections.
 
         Raises StoreError.
@@ -558,28 +479,16 @@ def _of_each(function: Callable[[str], _T], names: Sequence[str]) -> Iterator[tu
 
 def is_store(folder: Path) -> bool:
     """Return whether a folder is a price store, judged from the beginning of its index."""
-    return is_index(folder / INDEX) or older.is_manifest(folder / MANIFEST)
+    return any(begins_like_an_index(folder / file) for file in (INDEX, OLDER_INDEX))
 
 
 def _read_index(folder: Path) -> Index:
-    """Read a store's index, that of an older version if there is one.
-
-    Errors as in :meth:`Index.read`.
-    """
-    try:
-        index = older.read_manifest(folder / MANIFEST)
-    except FileNotFoundError:
-        index = Index.read(folder / INDEX)
-    if older.older_files(folder):
-        older.add_corrections(index, folder)
-        index.is_older = True
-    return index
-
-
-def _index_of(folder: Path) -> Path:
-    """Return the file that holds a store's valid index."""
-    manifest = folder / MANIFEST
-    return manifest if manifest.exists() else folder / INDEX
+    """Read a store's index, also that of an older version; errors as in :meth:`Index.read`."""
+    path = folder / INDEX
+    if not begins_like_an_index(path, of_this_version=True):
+        with contextlib.suppress(FileNotFoundError):  # it was converted meanwhile, or is not there
+            return older.read_index(folder)
+    return Index.read(path)
 
 
 def _stems(files: Iterable[str]) -> set[str]:
