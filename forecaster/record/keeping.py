@@ -1,7 +1,8 @@
 """Add predictions to the record. Its files are never changed, only joined.
 
-    record/<time>-<hash>.parquet          one prediction: a row per series and forecast time
-    record/<time>-<hash>-joined.parquet   many predictions, see forecaster.record.files
+    record/<time>-<hash>.parquet          one prediction: a row per series and forecast time; the
+                                          hash begins with that of its source and run
+    record/<time>-<hash>-joined.parquet   the predictions of a month, see forecaster.record.files
 
 Columns:
 
@@ -27,7 +28,7 @@ import pandas as pd
 from forecaster.files import atomic
 from forecaster.forecasting import FORECAST_BY, price_factor, renamed_columns
 from forecaster.home import Home
-from forecaster.record.files import digests_of, join_small, kind_of, readable, write_table
+from forecaster.record.files import join_small, readable, write_table
 from forecaster.series import Panel
 
 if TYPE_CHECKING:
@@ -60,49 +61,25 @@ class Made(NamedTuple):
 def keep(home: Home, made: Made) -> Path:
     """Add a prediction to the record, whole or not at all; return its file.
 
-    A prediction that is already there is not added again, unless another one of the same run has
-    been made since, which would count in its place, or a wrong clock dated the earlier entry later
-    than now, which would count as made after its outcome. Raises WriteError if the file cannot be
-    written.
+    A prediction that equals the latest one of the same run and source is not added again, unless a
+    wrong clock dated that later than now, which would count as made after its outcome. Raises
+    WriteError if the file cannot be written.
     """
     table, now = _table(made), datetime.now(UTC)
-    digest = _digest(table)
-    path = home.new_recorded(digest, now)
-    stamp = path.stem.removesuffix(f"-{digest}")
-    past = [there for there in home.recorded() if there.stem[: len(stamp)] <= stamp]
-    same = [number for number, there in enumerate(past) if digest in digests_of(there)]
-    if same and _is_last(table, past[same[-1] :], now):
-        return past[same[-1]]
+    of = hashlib.sha256(f"{made.source}\n{made.run[:STAMP]}".encode("utf-8", "replace"))
+    ours = of.hexdigest()[:6]
+    path = home.new_recorded(ours + _digest(table), now)
+    stamp, _, digest = path.stem.rpartition("-")
+    past = [
+        there
+        for there in home.recorded()
+        if there.stem[: len(stamp)] <= stamp and there.stem.rpartition("-")[2].startswith(ours)
+    ]
+    if past and past[-1].stem.endswith(digest) and list(readable(past[-1:])):
+        return past[-1]
     atomic.write_file(path, lambda to: write_table(_stamped(table, now), to))
     join_small(home)
     return path
-
-
-def _is_last(table: "pa.Table", files: Sequence[Path], now: datetime) -> bool:
-    """Return whether no other forecast of the same run, from the same origins, is later in files.
-
-    ``now``: what a wrong clock dated later does not count
-    """
-    ours, kind = _by_stamp(table), kind_of(table)
-    made = [_by_stamp(read) for _, read in readable(files) if kind_of(read) == kind]
-    if not made:  # damaged since
-        return False
-    every = pd.concat(made).sort_values("made", kind="stable")
-    every = every[every["made"] <= now]
-    last = every[~every.index.duplicated(keep="last")].reindex(ours.index)
-    bands = [name for name in map(str, ours) if name.startswith(f"{COLUMN}-") and name in last]
-    names = ["value", COLUMN, *bands]
-    theirs, own = (frame[names].to_numpy(float) for frame in (last, ours))
-    differs = np.abs(theirs - own) > 1e-9 * np.abs(own)  # not where one has no such band
-    return bool(last["value"].notna().all() and not differs.any())
-
-
-def _by_stamp(table: "pa.Table") -> pd.DataFrame:
-    """Return forecasts by what they are of, with the time of the run, whatever it is called now."""
-    frame = table.to_pandas()
-    runs = frame["run"].astype(str).str[:STAMP]
-    key = [runs, frame["target"].astype(str), frame["unique_id"].astype(str)]
-    return frame.set_index([*key, frame["origin"], frame["ds"]])
 
 
 def _table(made: Made) -> "pa.Table":

@@ -31,12 +31,13 @@ def test_many_small_files_become_one_with_the_same_rows(home, tmp_path):
     ]
     before = [pd.read_parquet(path) for path in made]
     kept = [shutil.copy(path, tmp_path) for path in made]
-    assert len(home.recorded()) == 3
     forecast(home, source, 63, run="20250101-000000-000-lstm")
-    (one,) = home.recorded()
+    assert len(home.recorded()) == 4
+    forecast(home, source, 64)
+    one, _ = home.recorded()
     assert one.name.endswith("-joined.parquet")
     after = rows(home, source)
-    assert len(after) == 4 * len(before[0]) and after["made"].is_monotonic_increasing
+    assert len(after) == 5 * len(before[0]) and after["made"].is_monotonic_increasing
     first = after[after["origin"] == before[0]["origin"][0]][before[0].columns]
     pd.testing.assert_frame_equal(
         first.reset_index(drop=True), before[0], check_dtype=False, check_categorical=False
@@ -45,9 +46,9 @@ def test_many_small_files_become_one_with_the_same_rows(home, tmp_path):
     for path in kept:  # as if it had been interrupted before they were removed
         shutil.copy(path, home.record)
     pd.testing.assert_frame_equal(rows(home, source), after)
-    forecast(home, source, 64)  # the fourth small one
-    assert len(rows(home, source)) == 5 * len(before[0])
-    assert all(name.endswith("-joined.parquet") for name in names(home))
+    forecast(home, source, 65)  # joins the three, and the one that was left
+    assert len(rows(home, source)) == 6 * len(before[0])
+    assert [name.endswith("-joined.parquet") for name in names(home)] == [True, True, False]
 
 
 def test_sources_and_damaged_files_stay_apart(home, tmp_path):
@@ -57,13 +58,11 @@ def test_sources_and_damaged_files_stay_apart(home, tmp_path):
     (home.record / "20240101-000000-000-damaged.parquet").write_bytes(b"no table")
     forecast_of(home, source, 63, "simulated")
     forecast_of(home, source, 64, "simulated")
-    assert len(names(home)) == 6  # not a multiple of four
-    for until in (65, 66):
-        forecast_of(home, source, until, source)
+    forecast_of(home, source, 65, source)
     record = read_record(home)
     assert set(record.frames) == {source, "simulated"}
     assert len(record.damaged) == 1 and "damaged" in next(iter(record.damaged)).name
-    assert record.frames[source]["origin"].nunique() == 4
+    assert record.frames[source]["origin"].nunique() == 3
     assert record.frames["simulated"]["origin"].nunique() == 3
     assert len([name for name in names(home) if "joined" in name]) == 2
 
@@ -84,10 +83,10 @@ def test_a_file_that_is_joined_while_it_is_read_is_not_lost(home, monkeypatch):
 
     def late(path):  # before the first is read, another process joins them
         monkeypatch.setattr("forecaster.record.reading.read_table", read)
-        monkeypatch.setattr(files, "_MANY", 3)
+        monkeypatch.setattr(files, "_MANY", 2)
         files.join_small(home)
         return read(path)
 
     monkeypatch.setattr("forecaster.record.reading.read_table", late)
     pd.testing.assert_frame_equal(rows(home, source), whole)
-    assert len(home.recorded()) == 1
+    assert len(home.recorded()) == 2
