@@ -42,7 +42,6 @@ from .backtest.verdict import verdict as verdict
 from .origins.cutoffs import advised_of_windows as advised_of_windows
 from .origins.cutoffs import as_of_cutoff as as_of_cutoff
 from .origins.cutoffs import cutoffs_in as cutoffs_in
-from .origins.cutoffs import cutoffs_of as cutoffs_of
 from .origins.cutoffs import groups_of as groups_of
 from .origins.cutoffs import settled_by_known as settled_by_known
 from .origins.cutoffs import usual_windows as usual_windows

@@ -52,7 +52,6 @@ from forecaster.forecasting import (
     changing_rows,
     premium_of,
     widths_of,
-    without_networks,
 )
 from forecaster.pipeline.beginning import Begun
 from forecaster.pipeline.past import Known, Past
@@ -164,9 +163,8 @@ def _trained(job: Job, past: Past) -> list[Trained]:
     assert times is not None
     most = int(past.lengths.max())
     windows = options.n_windows or usual_windows(
-        past.lengths, len(times), past.target,
-        without_networks(config, past.target, most), options.step_size,
-    )  # fmt: skip
+        past.lengths, len(times), past.target, config, options.step_size
+    )
     cutoffs = cutoffs_in(times, config.horizon, windows, options.step_size)
     trained: list[Trained] = []
     settle = functools.partial(

@@ -127,7 +127,7 @@ def joined(batches: Sequence[Tables]) -> Tables:
         part.mkdir()
         whole.mkdir()
         (part / "forecasts.parquet").touch()
-        Evaluation(part, *parts.side_by_side(batches), summary).write()
+        Evaluation(part, *parts.joined(batches), summary).write()
         parts.join_parts([part], whole, summary)
         return Tables(*(pd.read_parquet(whole / f"{name}.parquet") for name in Tables._fields))
 

@@ -19,7 +19,7 @@ from forecaster.evaluation import (
     caveats,
     comparison,
     coverage,
-    cutoffs_of,
+    cutoffs_in,
     evaluate_to_folder,
     relative,
     verdict,
@@ -319,7 +319,7 @@ def test_a_score_does_not_depend_on_the_series_beside_it(panel, config, tmp_path
         keys = ["unique_id", "horizon", "model"]
         scores.append(made.scores.sort_values(keys, ignore_index=True))
     pd.testing.assert_frame_equal(*scores, check_exact=True)
-    first = cutoffs_of(panel, config.horizon, 20, 1)[0]
+    first = cutoffs_in(panel.times, config.horizon, 20, 1)[0]
     known = panel.mask[0] & (np.arange(len(days)) <= first)
     y = panel.channel(panel.target)[0, known]
     ours = scores[1][scores[1]["unique_id"] == late]

@@ -9,7 +9,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import DataError, ForecasterWarning, UsageError
-from forecaster.evaluation import BacktestOptions, Origins, cutoffs_of, evaluate_to_folder
+from forecaster.evaluation import BacktestOptions, Origins, cutoffs_in, evaluate_to_folder
 from forecaster.evaluation.backtest.verdict import caveats
 from forecaster.evaluation.origins.cutoffs import groups_of
 from forecaster.evaluation.origins.rolling_origin import write_frames, write_tables
@@ -27,10 +27,10 @@ def panel() -> fc.Panel:
 
 
 def test_the_last_cutoff_is_a_horizon_before_the_end(panel):
-    assert cutoffs_of(panel, 2, 3, 1).tolist() == [5, 6, 7]
-    assert cutoffs_of(panel, 1, 3, 2).tolist() == [4, 6, 8]
+    assert cutoffs_in(panel.times, 2, 3, 1).tolist() == [5, 6, 7]
+    assert cutoffs_in(panel.times, 1, 3, 2).tolist() == [4, 6, 8]
     with pytest.raises(DataError, match=r"4 cutoffs with a step of 3 .* least 12 times; the panel"):
-        cutoffs_of(panel, 1, 4, 3)
+        cutoffs_in(panel.times, 1, 4, 3)
 
 
 def test_entries_are_in_order_of_series_cutoff_and_horizon(panel):
@@ -268,7 +268,7 @@ def test_series_of_a_frame_that_repeat_a_time_are_named():
 
 
 def test_a_step_beyond_all_numbers_is_that_of_the_only_cutoff(panel):
-    only = cutoffs_of(panel, 2, 1, 10**20)
-    assert only.tolist() == cutoffs_of(panel, 2, 1, 1).tolist()
+    only = cutoffs_in(panel.times, 2, 1, 10**20)
+    assert only.tolist() == cutoffs_in(panel.times, 2, 1, 1).tolist()
     with pytest.raises(DataError, match="need at least"):
-        cutoffs_of(panel, 2, 2, 10**20)
+        cutoffs_in(panel.times, 2, 2, 10**20)

@@ -25,7 +25,6 @@ from forecaster.storage import (
     unfinished_fits,
 )
 from forecaster.swarm.checkpoints import checkpoint
-from tests.ingest.older import written
 
 
 @pytest.fixture

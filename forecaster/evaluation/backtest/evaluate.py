@@ -15,12 +15,12 @@ from forecaster.evaluation.backtest.parts import join_parts, measure_part, summa
 from forecaster.evaluation.backtest.result import Evaluation, check_folder
 from forecaster.evaluation.backtest.summary import Provenance
 from forecaster.evaluation.baselines import Runner, check_columns
-from forecaster.evaluation.origins.cutoffs import cutoffs_of, settled_at, usual_windows
+from forecaster.evaluation.origins.cutoffs import usual_windows
 from forecaster.evaluation.origins.rolling_origin import RollingOrigin
 from forecaster.files import atomic
-from forecaster.forecasting import check_training, premium_of, with_declared, without_networks
+from forecaster.forecasting import check_training, premium_of, with_declared
 from forecaster.home import as_folder
-from forecaster.series import OwnEnds, Panel, aligned_if, default_season
+from forecaster.series import Panel, aligned_if, default_season
 
 
 def evaluate_to_folder(
@@ -66,7 +66,12 @@ def evaluate_to_folder(
     options.check(config)
     check_columns(options.runner_names, panel.channels)
     groups = options.groups.of(panel.ids) if options.groups else {}
-    config, panel, own, windows = _settled(config, panel, options)
+    config, panel = with_declared(config, panel)
+    ends = "common" if options.membership is not None else options.ends
+    panel, own = aligned_if(ends, panel)
+    windows = options.n_windows or usual_windows(
+        panel.mask.sum(1), len(panel.times), panel.target, config, options.step_size
+    )
     networks = RollingOrigin.fit(
         panel, config, windows, options.step_size, refit=options.refit, level=LEVELS,
         seed=options.seed, executor=executor, on_progress=callbacks.training,
@@ -79,7 +84,7 @@ def evaluate_to_folder(
     fitting = time.perf_counter() - began
     runner = Runner(
         options.runner_names, config.horizon, LEVELS, known,
-        season=config.season, executor=executor, premium=premium_of(config, known),
+        season=config.season, executor=executor, premium=premium_of(networks.config, known),
     )  # fmt: skip
     with atomic.write_folder(folder, replace=overwrite) as temporary:
         part = temporary / "part"
@@ -104,19 +109,3 @@ def evaluate_to_folder(
         if finish:
             finish(evaluation)
     return dataclasses.replace(evaluation, folder=folder)
-
-
-def _settled(
-    config: Config, panel: Panel, options: BacktestOptions
-) -> tuple[Config, Panel, OwnEnds | None, int]:
-    """Return the settings, the panel and its ends as they are evaluated, and the windows."""
-    config, panel = with_declared(config, panel)
-    ends = "common" if options.membership is not None else options.ends
-    panel, own = aligned_if(ends, panel)
-    rows = panel.mask.sum(1)
-    windows = options.n_windows or usual_windows(
-        rows, len(panel.times), panel.target,
-        without_networks(config, panel.target, int(rows.max(initial=0))), options.step_size,
-    )  # fmt: skip
-    cutoffs = cutoffs_of(panel, config.horizon, windows, options.step_size)
-    return *settled_at(config, panel, cutoffs, options.step_size), own, windows

@@ -1,12 +1,10 @@
 """Measure some series at a time, write each part, and join the parts on the disk.
 
 An evaluation in one piece has one part. A part is a folder like that of an evaluation, but without
-adjusted p-values, since they depend on all series, and with daily losses as sums of each batch, so
-that they add up to the same bits in any number of parts.
+adjusted p-values, since they depend on all series, and with daily losses as sums of each batch.
 """
 
 import dataclasses
-import os
 import shutil
 import time
 from collections import Counter
@@ -14,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pandas as pd
 
 from forecaster.errors import DataError
@@ -32,7 +29,7 @@ from forecaster.evaluation.backtest.result import (
 from forecaster.evaluation.backtest.summary import Provenance, Seconds, Summary
 from forecaster.evaluation.origins.rolling_origin import RollingOrigin, write_tables
 from forecaster.evaluation.scores import significance
-from forecaster.evaluation.scores.tables import TOGETHER, Tables, added, means_of_sums
+from forecaster.evaluation.scores.tables import TOGETHER, Tables, means_of_sums
 from forecaster.files import atomic, open_for_arrow, parquet_groups, read_parquet_file
 from forecaster.forecasting import FORECAST_BY, Rung
 from forecaster.ingest import Membership
@@ -74,13 +71,18 @@ def measure_part(
         batches = list[Tables]()
         made = _forecast(batches, forecasters, options, season, own, on_forecast)
         write_tables(temporary / FORECASTS, made)
-        tables = side_by_side(batches) if batches else _NO_TABLES
+        tables = joined(batches) if batches else _NO_TABLES
         summary = _summarise(
             forecasters, options, tables, time.perf_counter() - began, own_ends=own is not None
         )
         Evaluation(temporary, *tables, summary).write()
         (temporary / _KEY).write_text(key)
     return summary
+
+
+def joined(batches: Sequence[Tables]) -> Tables:
+    """Return the tables of batches one below the other."""
+    return Tables(*(pd.concat(some, ignore_index=True) for some in zip(*batches, strict=True)))
 
 
 def read_part(folder: Path, key: str) -> Summary | None:
@@ -118,13 +120,6 @@ def _forecast(
         stored = forecasts.to_store(number)
         stored = stored if own is None else own.restored(stored)
         yield pa.Table.from_pandas(stored, preserve_index=False)
-
-
-def side_by_side(batches: Sequence[Tables]) -> Tables:
-    """Return the tables of batches one below the other; daily losses with the batch's number."""
-    scores, tests, daily = zip(*batches, strict=True)
-    numbered = [table.assign(batch=number) for number, table in enumerate(daily)]
-    return Tables(*(pd.concat(parts, ignore_index=True) for parts in (scores, tests, numbered)))
 
 
 def _summarise(
@@ -218,7 +213,7 @@ def summary_of_parts(summaries: Sequence[Summary], **changes: object) -> Summary
     if not full:
         raise DataError("no series belonged to the universe at any cutoff; look at its file")
     kinds = dict.fromkeys(name for part in summaries for name in part.peak_memory_gb)
-    joined = dataclasses.replace(
+    together = dataclasses.replace(
         full[0],
         models=tuple(dict.fromkeys(name for part in full for name in part.models)),
         series=sum(part.series for part in full),
@@ -230,7 +225,7 @@ def summary_of_parts(summaries: Sequence[Summary], **changes: object) -> Summary
             kind: max(part.peak_memory_gb.get(kind, 0.0) for part in summaries) for kind in kinds
         },
     )
-    return dataclasses.replace(joined, **changes)  # pyright: ignore[reportArgumentType]
+    return dataclasses.replace(together, **changes)  # pyright: ignore[reportArgumentType]
 
 
 def _sums(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
@@ -249,60 +244,35 @@ def _joined_failures(summaries: Sequence[Summary]) -> Mapping[str, Mapping[str, 
 def join_parts(parts: Sequence[Path], folder: Path, summary: Summary) -> None:
     """Write the files of an evaluation from those of its parts.
 
-    One part is in memory at a time, beside a p-value for each test. ``parts``: in order, those with
-    a forecast.
+    ``parts``: in order, those with a forecast. All p-values are in memory, and of everything else
+    that of one part.
     """
     import pyarrow as pa
 
     if len(parts) == 1:
-        for name in (FORECASTS, SCORES):
-            _link(parts[0] / name, folder / name)
+        shutil.copyfile(parts[0] / FORECASTS, folder / FORECASTS)
     else:
         groups = (group for part in parts for group in parquet_groups(part / FORECASTS))
         schemas = [stored_schema(part / FORECASTS) for part in parts]
-        widest = max(schemas, key=lambda schema: schema.types.count(pa.float64()))
-        write_tables(folder / FORECASTS, groups, widest)  # float64 if one has it: `number_type`
-        write_tables(folder / SCORES, (read_parquet_file(part / SCORES) for part in parts))
+        widest = pa.unify_schemas(schemas, promote_options="permissive")  # see `number_type`
+        write_tables(folder / FORECASTS, groups, widest)
+    write_tables(folder / SCORES, (read_parquet_file(part / SCORES) for part in parts))
     write_tables(folder / TESTS, _adjusted(parts))
-    sums: pd.DataFrame | None = None
-    for part in parts:
-        for _, batch in read_parquet_file(part / DAILY).to_pandas().groupby("batch", sort=False):
-            batch = batch.drop(columns="batch")
-            sums = batch if sums is None else added(sums, batch)
-    assert sums is not None
+    daily = pd.concat([read_parquet_file(part / DAILY).to_pandas() for part in parts])
     with open_for_arrow(folder / DAILY, "wb") as file:
-        means_of_sums(sums).to_parquet(file, index=False)
+        means_of_sums(daily).to_parquet(file, index=False)
     summary.write(folder / SUMMARY)
-
-
-def _link(source: Path, to: Path) -> None:
-    """Give a file a second name; copy it where the file system has no links."""
-    try:
-        os.link(source, to)
-    except OSError:
-        shutil.copyfile(source, to)
 
 
 def _adjusted(parts: Sequence[Path]) -> Iterator["pa.Table"]:
     """Yield the tests of each part, with p-values adjusted over the series of all parts."""
     import pyarrow as pa
 
-    p_values: dict[tuple[object, ...], list[np.ndarray]] = {}
-    for part in parts:
-        tests = read_parquet_file(part / TESTS, [*TOGETHER, "p_value"]).to_pandas()
-        for key, rows in tests.groupby(list(TOGETHER))["p_value"]:
-            p_values.setdefault(tuple(key), []).append(rows.to_numpy())
-    whole = {
-        key: significance.false_discovery(np.concatenate(some)) for key, some in p_values.items()
-    }
-    used = dict.fromkeys(whole, 0)
+    needed = [read_parquet_file(part / TESTS, [*TOGETHER, "p_value"]) for part in parts]
+    p_values = pa.concat_tables(needed).to_pandas(categories=["test", "model"])
+    by_test = p_values.groupby(list(TOGETHER), observed=True)["p_value"]
+    adjusted = by_test.transform(significance.false_discovery).to_numpy()
     for part in parts:
         table = read_parquet_file(part / TESTS)
-        tests = table.select([*TOGETHER, "p_value"]).to_pandas()
-        column = np.full(len(tests), np.nan)
-        for key, rows in tests.groupby(list(TOGETHER)).indices.items():  # pyright: ignore[reportGeneralTypeIssues]
-            begin = used[key]
-            used[key] = begin + len(rows)
-            column[rows] = whole[key][begin : used[key]]
-        frame = table.to_pandas().assign(p_adjusted=column)
-        yield pa.Table.from_pandas(frame, preserve_index=False)
+        yield table.append_column("p_adjusted", pa.array(adjusted[: len(table)]))
+        adjusted = adjusted[len(table) :]

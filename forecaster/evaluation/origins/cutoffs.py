@@ -14,6 +14,7 @@ from forecaster.forecasting import (
     rows_for_networks,
     settled_by_rows,
     takes_any,
+    without_networks,
 )
 from forecaster.series import ROWS_TO_BLEND, Panel, Time, show_time
 from forecaster.skipped import Kind, Skipped
@@ -24,20 +25,15 @@ _SHORTER = 0.25  # share of the series that may be shorter than the number of cu
 _WITHOUT = 0.01  # share of the series that may begin only after the first cutoff
 
 
-def cutoffs_of(panel: Panel, horizon: int, n_windows: int, step_size: int) -> np.ndarray:
-    """Return the positions of the latest cutoffs on the panel's time axis, in order.
-
-    - ``n_windows``: number of cutoffs; ``step_size``: times between two of them
-
-    Raises DataError when the panel is too short.
-    """
-    return cutoffs_in(panel.times, horizon, n_windows, step_size)
-
-
 def cutoffs_in(
     times: Shaped[np.ndarray, " time"], horizon: int, n_windows: int, step_size: int
 ) -> np.ndarray:
-    """Return the positions of the latest cutoffs on a time axis; see :func:`cutoffs_of`."""
+    """Return the positions of the latest cutoffs on a time axis, in order.
+
+    - ``n_windows``: number of cutoffs; ``step_size``: times between two of them
+
+    Raises DataError when there are too few times.
+    """
     for name, number in (("n_windows", n_windows), ("step_size", step_size)):
         check_whole(name, number)
     if n_windows < 1 or step_size < 1:
@@ -63,17 +59,11 @@ def usual_windows(
     - ``rows``: number of rows of each series; ``times``: number of times of the panel
     - ``target``: the channel that is forecast
     """
+    config = without_networks(config, target, int(rows.max(initial=0)))
     if takes_any(config, target):
         return _windows_by_rows(rows, config, step_size)
-    return _windows_by_times(times, config, step_size)
-
-
-def _windows_by_times(times: int, config: Config, step_size: int) -> int:
-    """Return the number of cutoffs for series that all need rows for networks.
-
-    The times that the first fit and the last forecast need are set aside; the cutoffs lie in the
-    later half of the rest.
-    """
+    # For series that all need rows for networks, the times that the first fit and the last forecast
+    # need are set aside; the cutoffs lie in the later half of the rest.
     spare = times - config.horizon - config.rows_to_fit
     return int(np.clip(spare // 2 // step_size + 1, 1, _MOST))
 

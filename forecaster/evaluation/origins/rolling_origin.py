@@ -16,7 +16,7 @@ from forecaster.errors import DataError, ForecasterWarning, listed, name_reasons
 from forecaster.evaluation.origins.cutoffs import (
     advised_of_windows,
     as_of_cutoff,
-    cutoffs_of,
+    cutoffs_in,
     groups_of,
     settled_at,
 )
@@ -195,7 +195,7 @@ class RollingOrigin:
         check_market(panel)
         panel, own = aligned_if(ends, panel)
         check_static(panel, config, tune=False)
-        cutoffs = cutoffs_of(panel, config.horizon, n_windows, step_size)
+        cutoffs = cutoffs_in(panel.times, config.horizon, n_windows, step_size)
         config, panel = settled_at(config, panel, cutoffs, step_size)
         parts = []
         for group in groups_of(cutoffs, refit=refit):
@@ -266,14 +266,10 @@ class RollingOrigin:
             if len(origins.keys):
                 yield origins, self.forecasts(origins)
 
-    def warn_of_skipped(self, panel: Panel) -> None:
-        """Warn of the series of a panel that the fit skipped, which have no forecasts."""
-        first, _ = self.parts[0]
-        reasons = {name: self.panel.skipped[name] for name in panel.ids if name in first.skipped}
-        warn_of_skipped(reasons)
-
-    def warn_of_lost(self) -> None:
-        """Warn of the series that :meth:`batches` had no forecasts of from some cutoffs."""
+    def warn_of_losses(self, panel: Panel) -> None:
+        """Warn of the series of a panel that have no forecasts from some or all of the cutoffs."""
+        skipped = self.parts[0][0].skipped
+        warn_of_skipped({name: self.panel.skipped[name] for name in panel.ids if name in skipped})
         if self.lost:
             reasons = {name: str(why) for name, why in self.lost.items()}
             warnings.warn(
@@ -434,8 +430,7 @@ def cross_validation(
         refit=refit, level=level, seed=seed, ends=ends, network=network, on_progress=on_progress,
     )  # fmt: skip
     frame = pd.concat(_frames(rolling), ignore_index=True)
-    rolling.warn_of_skipped(panel)
-    rolling.warn_of_lost()
+    rolling.warn_of_losses(panel)
     rolling.warn_of_ended()
     return frame
 
@@ -471,8 +466,7 @@ def cross_validation_to_parquet(
         refit=refit, level=level, seed=seed, ends=ends, network=network, on_progress=on_progress,
     )  # fmt: skip
     write_frames(path, _frames(rolling))
-    rolling.warn_of_skipped(panel)
-    rolling.warn_of_lost()
+    rolling.warn_of_losses(panel)
     rolling.warn_of_ended()
     return path
 

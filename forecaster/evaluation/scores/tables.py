@@ -123,18 +123,9 @@ def daily_losses(frame: pd.DataFrame, losses: Losses, scores: pd.DataFrame) -> p
     return together.groupby(["cutoff", "model"], sort=False).sum().reset_index()
 
 
-def added(sums: pd.DataFrame, batch: pd.DataFrame) -> pd.DataFrame:
-    """Add the sums of a further batch.
-
-    Batches are added one after another, so that the bits do not depend on the number of parts.
-    """
-    together = pd.concat([sums, batch])
-    return together.groupby(["cutoff", "model"], sort=False).sum().reset_index()
-
-
 def means_of_sums(sums: pd.DataFrame) -> pd.DataFrame:
-    """Return daily losses as means over all series."""
-    keyed = sums.set_index(["cutoff", "model"])
+    """Return daily losses as means over all series; ``sums``: rows of :func:`daily_losses`."""
+    keyed = sums.groupby(["cutoff", "model"], sort=False).sum()
     return keyed.div(keyed.pop("series"), axis=0).reset_index()
 
 
