@@ -4,13 +4,14 @@ import contextlib
 import dataclasses
 import statistics
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 
 from forecaster.benchmark.job import SUITE, Job
 from forecaster.errors import UsageError
 from forecaster.extras import has, pip_command
+from forecaster.processes import cores
 
 METHODS = ("ours", "ours-float32", "ours-no-kernel", "torch-pool", "torch", "vmap")
 """Names of methods: the swarm with the compiled kernel (if there is one); the same in float32
@@ -42,16 +43,8 @@ class Result:
     loss_difference: float
 
 
-class Runner(Protocol):
-    """A job prepared for one method, which can be run any number of times."""
-
-    def run(self) -> tuple[float, np.ndarray]:
-        """Train; return seconds per member and epoch, and each member's loss in the last epoch."""
-        ...
-
-    def close(self) -> None:
-        """End the processes that were started."""
-        ...
+Run: TypeAlias = Callable[[], tuple[float, np.ndarray]]
+"""Trains; returns seconds per member and epoch, and each member's loss in the last epoch."""
 
 
 def available(methods: Sequence[str]) -> tuple[list[str], str]:
@@ -107,17 +100,14 @@ def compare(
     seconds: dict[str, list[float]] = {name: [] for name in names}
     losses: dict[str, np.ndarray] = {}
     with contextlib.ExitStack() as stack:
-        runners: dict[str, Runner] = {}
-        for name in names:
-            runners[name] = runner = _runner(name, job, whole=whole)
-            stack.callback(runner.close)
+        runs = {name: stack.enter_context(_prepared(name, job, whole=whole)) for name in names}
         for name in names:  # compile, and warm up
-            losses[name] = runners[name].run()[1]
+            losses[name] = runs[name]()[1]
         for repeat in range(repeats):
             for name in names if repeat % 2 == 0 else names[::-1]:
                 if on_run:
                     on_run(name, repeat)
-                seconds[name].append(runners[name].run()[0])
+                seconds[name].append(runs[name]()[0])
     ours = seconds["ours"]
     return [
         Result(
@@ -150,18 +140,20 @@ def scaling(
     return results
 
 
-def _runner(name: str, job: Job, *, whole: bool) -> Runner:
+def _prepared(name: str, job: Job, *, whole: bool) -> contextlib.AbstractContextManager[Run]:
+    """Return a context with a job prepared for one method, which can be run any number of times."""
     if name.startswith("torch"):
-        from forecaster.benchmark.with_torch import TorchLoop, TorchPool
+        from forecaster.benchmark.with_torch import by_torch
 
         if name == "torch-pool":
-            return TorchPool(job, whole=whole)
-        return TorchLoop(job, whole=whole, device="cuda" if _on_gpu() else "cpu")
-    from forecaster.benchmark.with_jax import Ours, PlainVmap
+            return by_torch(job, whole=whole, workers=cores())
+        return by_torch(job, whole=whole, device="cuda" if _on_gpu() else "cpu")
+    from forecaster.benchmark.with_jax import by_swarm, by_vmap
 
     if name == "ours-float32":
-        return Ours(dataclasses.replace(job, precision="float32"))
-    return PlainVmap(job) if name == "vmap" else Ours(job, kernel=name == "ours")
+        job = dataclasses.replace(job, precision="float32")
+    run = by_vmap(job) if name == "vmap" else by_swarm(job, kernel=name != "ours-no-kernel")
+    return contextlib.nullcontext(run)
 
 
 def _on_gpu() -> bool:

@@ -27,85 +27,62 @@ class Examples(NamedTuple):
     weights: Any  # initial weights by name
 
 
-class Ours:
-    """The swarm, with the compiled kernel (if there is one) or without."""
+def by_swarm(job: Job, *, kernel: bool = True) -> Callable[[], tuple[float, np.ndarray]]:
+    """Return a function that trains by the swarm, with the compiled kernel (if any) or without.
 
-    def __init__(self, job: Job, *, kernel: bool = True):
-        self._job, self._task = job, _task(job, kernel=kernel)
-        x, y = zip(*(job.examples(member) for member in range(job.members)), strict=True)
-        order = np.broadcast_to(job.order(), (job.members, *job.order().shape))
-        self._data = Examples(np.stack(x), np.stack(y), order, _all_weights(job))
-        keys = np.zeros((job.members, 2), np.uint32)
-        hyperparams = swarm.broadcast_hyperparams(
-            {"learning_rate": BENCHMARK_LEARNING_RATE}, job.members
-        )
-        state = swarm.map_members(_init_of(self._task), keys, hyperparams, members=job.members)
-        state = swarm.State(*state)._replace(
-            params=self._data.weights, best_params=self._data.weights
-        )
-        losses = np.zeros((job.members, 0), np.float32)
-        ids = tuple(f"m{member}" for member in range(job.members))
-        self._start = swarm.FitResult(ids, state, swarm.Losses(losses, losses), 0.0)
+    It returns seconds per member and epoch, and each member's loss in the last epoch.
+    """
+    task, (x, y), order = _task(job, kernel=kernel), _all_examples(job), job.order()
+    orders = np.broadcast_to(order, (job.members, *order.shape))
+    data = Examples(x, y, orders, _all_weights(job))
+    hyperparams = {"learning_rate": BENCHMARK_LEARNING_RATE}
+    state = swarm.map_members(
+        _init_of(task), np.zeros((job.members, 2), np.uint32),
+        swarm.broadcast_hyperparams(hyperparams, job.members), members=job.members,
+    )  # fmt: skip
+    state = swarm.State(*state)._replace(params=data.weights, best_params=data.weights)
+    losses = np.zeros((job.members, 0), np.float32)
+    ids = tuple(f"m{member}" for member in range(job.members))
+    start = swarm.FitResult(ids, state, swarm.Losses(losses, losses), 0.0)
 
-    def run(self) -> tuple[float, np.ndarray]:
-        """Train; return seconds per member and epoch, and each member's loss in the last epoch."""
+    def run() -> tuple[float, np.ndarray]:
         began = time.perf_counter()
-        epochs = self._job.epochs
         fitted = swarm.fit(
-            self._task,
-            self._data._replace(weights=()),
-            self._start.ids,
-            seed=0,
-            epochs=epochs,
-            hyperparams={"learning_rate": BENCHMARK_LEARNING_RATE},
-            previous=self._start,
-            block=epochs,
-        )
+            task, data._replace(weights=()), ids, seed=0, epochs=job.epochs,
+            hyperparams=hyperparams, previous=start, block=job.epochs,
+        )  # fmt: skip
         seconds = time.perf_counter() - began
-        return seconds / self._job.members / epochs, np.asarray(fitted.losses.train[:, -1])
+        return seconds / job.members / job.epochs, np.asarray(fitted.losses.train[:, -1])
 
-    def close(self) -> None:
-        """Do nothing, since no process was started."""
+    return run
 
 
-class PlainVmap:
-    """One ``vmap`` over all members in one ``jit``, differentiated by JAX."""
+def by_vmap(job: Job) -> Callable[[], tuple[float, np.ndarray]]:
+    """Return such a function for one ``vmap`` over all members in one ``jit``."""
+    (x, y), order = map(jnp.asarray, _all_examples(job)), job.order()
+    weights = jax.tree.map(jnp.asarray, _all_weights(job))
+    adam, error = optax.adam(BENCHMARK_LEARNING_RATE), _loss(job, _scanned)
 
-    def __init__(self, job: Job):
-        self._job = job
-        x, y = zip(*(job.examples(member) for member in range(job.members)), strict=True)
-        self._x, self._y, self._order = (
-            jnp.asarray(np.stack(x)),
-            jnp.asarray(np.stack(y)),
-            job.order(),
-        )
-        self._weights = jax.tree.map(jnp.asarray, _all_weights(job))
-        adam, error = optax.adam(BENCHMARK_LEARNING_RATE), _loss(job, _scanned)
+    def epoch(carry, x, y):
+        def step(carry, rows):
+            params, state = carry
+            loss, grads = jax.value_and_grad(error)(params, x[rows], y[rows])
+            updates, state = adam.update(grads, state, params)
+            return (optax.apply_updates(params, updates), state), loss
 
-        def epoch(carry, x, y):
-            def step(carry, rows):
-                params, state = carry
-                loss, grads = jax.value_and_grad(error)(params, x[rows], y[rows])
-                updates, state = adam.update(grads, state, params)
-                return (optax.apply_updates(params, updates), state), loss
+        return jax.lax.scan(step, carry, order)
 
-            return jax.lax.scan(step, carry, self._order)
+    compiled, state = jax.jit(jax.vmap(epoch)), jax.vmap(adam.init)(weights)
 
-        self._epoch = jax.jit(jax.vmap(epoch))
-        self._state = jax.vmap(adam.init)(self._weights)
-
-    def run(self) -> tuple[float, np.ndarray]:
-        """Train; return seconds per member and epoch, and each member's loss in the last epoch."""
-        carry, losses = (self._weights, self._state), None
+    def run() -> tuple[float, np.ndarray]:
+        carry, losses = (weights, state), None
         began = time.perf_counter()
-        for _ in range(self._job.epochs):
-            carry, losses = self._epoch(carry, self._x, self._y)
+        for _ in range(job.epochs):
+            carry, losses = compiled(carry, x, y)
         losses = np.asarray(jax.block_until_ready(losses))
-        seconds = time.perf_counter() - began
-        return seconds / self._job.members / self._job.epochs, losses.mean(1)
+        return (time.perf_counter() - began) / job.members / job.epochs, losses.mean(1)
 
-    def close(self) -> None:
-        """Do nothing, since no process was started."""
+    return run
 
 
 def _loss(job: Job, recurrence: _Recurrence) -> Callable[[_Weights, Any, Any], jax.Array]:
@@ -162,6 +139,11 @@ def _scanned(
     zero = jnp.zeros((inputs.shape[1], size))
     hidden = jax.lax.scan(step, (zero, zero), inputs)[1]
     return hidden[-1] if last_only else hidden
+
+
+def _all_examples(job: Job) -> tuple[np.ndarray, np.ndarray]:
+    x, y = zip(*(job.examples(member) for member in range(job.members)), strict=True)
+    return np.stack(x), np.stack(y)
 
 
 def _all_weights(job: Job) -> dict[str, np.ndarray]:

@@ -1,11 +1,11 @@
 """Run a job in PyTorch: one model after another, on one thread or in a process per core."""
 
 import concurrent.futures
+import contextlib
 import functools
 import multiprocessing
-import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -100,53 +100,33 @@ def _linear(kernel: "torch.Tensor", bias: "torch.Tensor") -> "torch.nn.Linear":
     return layer
 
 
-class TorchLoop:
-    """A single thread that trains one model after another, on ``device``, "cpu" or "cuda".
+@contextlib.contextmanager
+def by_torch(
+    job: Job, *, whole: bool, workers: int = 0, device: str = "cpu"
+) -> Iterator[Callable[[], tuple[float, np.ndarray]]]:
+    """Yield a function that trains one model after another, by a number of processes or by none.
 
-    Times two models; with ``whole``, all of them.
+    It returns seconds per model and epoch, and the models' losses in the last epoch. Two models of
+    each process are timed; with ``whole``, all. Each process trains once before the time is taken.
     """
+    few = min(2 * (workers or 1), max(job.members, workers))
+    members = range(job.members if whole else few)
+    jobs, devices = [job] * len(members), [device] * len(members)
+    with contextlib.ExitStack() as stack:
+        apply: Callable[..., Iterable[float]] = map
+        if workers:
+            pool = concurrent.futures.ProcessPoolExecutor(
+                workers, multiprocessing.get_context("spawn"), _prepare, (job, members)
+            )
+            apply = stack.enter_context(pool).map
+            list(apply(train_one, jobs, members))
+        else:
+            _prepare(job, members, device)
 
-    def __init__(self, job: Job, *, whole: bool = False, device: str = "cpu"):
-        self._job, self._members = job, range(job.members if whole else min(2, job.members))
-        self._device = device
-        _prepare(job, self._members, device)
+        def run() -> tuple[float, np.ndarray]:
+            began = time.perf_counter()
+            losses = list(apply(train_one, jobs, members, devices))
+            seconds = time.perf_counter() - began
+            return seconds / len(members) / job.epochs, np.array(losses)
 
-    def run(self) -> tuple[float, np.ndarray]:
-        """Train; return seconds per model and epoch, and the models' losses in the last epoch."""
-        began = time.perf_counter()
-        losses = [train_one(self._job, member, self._device) for member in self._members]
-        seconds = time.perf_counter() - began
-        return seconds / len(self._members) / self._job.epochs, np.array(losses)
-
-    def close(self) -> None:
-        """Do nothing: no process was started."""
-
-
-class TorchPool:
-    """A process per core, each with one thread that trains one model after another.
-
-    Times two models per core; with ``whole``, all of them. Each process trains once before the time
-    is taken.
-    """
-
-    def __init__(self, job: Job, *, whole: bool = False):
-        self._job = job
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        few = min(2 * (cores or 1), max(job.members, cores or 1))
-        self._members = range(job.members if whole else few)
-        context = multiprocessing.get_context("spawn")
-        self._pool = concurrent.futures.ProcessPoolExecutor(
-            cores, mp_context=context, initializer=_prepare, initargs=(job, self._members)
-        )
-        list(self._pool.map(train_one, [job] * len(self._members), self._members))
-
-    def run(self) -> tuple[float, np.ndarray]:
-        """Train; return seconds per model and epoch, and the models' losses in the last epoch."""
-        began = time.perf_counter()
-        losses = list(self._pool.map(train_one, [self._job] * len(self._members), self._members))
-        seconds = time.perf_counter() - began
-        return seconds / len(self._members) / self._job.epochs, np.array(losses)
-
-    def close(self) -> None:
-        """End the processes."""
-        self._pool.shutdown()
+        yield run

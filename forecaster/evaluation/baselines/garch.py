@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import t as student_t
 
-from forecaster.evaluation.baselines.simple import logarithmic
+from forecaster.evaluation.baselines.simple import taken
 
 _ROUNDING = 1e-3  # estimates often lie on the border, a persistence of 1
 # In units of the largest change before the first cutoff; 67 US stocks of 2000-2015 stay below 1.
@@ -42,7 +42,7 @@ def _volatility(
 ) -> np.ndarray:
     from arch import arch_model
 
-    z = np.log(y) if logarithmic(y) else y
+    z, back = taken(y)
     steps = np.diff(z)  # steps[i] is known at step i + 1
     known = int(origins[0])
     size = steps[:known].std()
@@ -67,7 +67,7 @@ def _volatility(
         out = size * (mean[:, None] + np.sqrt(variance)[..., None] * unit)
     out += z[origins][:, None, None]
     out[~sound] = np.nan
-    return np.exp(out) if logarithmic(y) else out
+    return back(out)
 
 
 def _check_estimate(params: pd.Series, steps: np.ndarray) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from forecaster.evaluation.baselines.simple import floored, logarithmic, logarithms
+from forecaster.evaluation.baselines.simple import floored, logarithms, taken
 
 _STEPS = (1, 5, 22)  # a day, a week and a month of sessions
 _FEWEST = 50  # changes to regress on
@@ -28,10 +28,9 @@ def har(
     forecasts are limited to the range seen before (Swanson & White 1997, International Journal of
     Forecasting 13).
     """
-    z = np.log(y) if logarithmic(y) else y
+    z, back = taken(y)
     squares = np.diff(z, prepend=z[0]) ** 2
-    out = _forecast(_of_variances, z, squares, origins, horizon, quantiles)
-    return np.exp(out) if logarithmic(y) else out
+    return back(_forecast(_of_variances, z, squares, origins, horizon, quantiles))
 
 
 def log_har(

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import gammaln
 from scipy.stats import t as student_t
 
 from forecaster.evaluation.baselines.simple import floored, logarithms
@@ -69,7 +68,8 @@ def _estimated(returns: Row, seen: Row) -> _Estimate:
     def loss(values: np.ndarray) -> float:
         estimate = _Estimate(*values)
         variance = np.concatenate([[1.0], _filtered(estimate, seen)[:-1]])
-        return -float(_log_likelihood(returns, variance, estimate.dof).sum())
+        scale = np.sqrt(variance * (estimate.dof - 2) / estimate.dof)
+        return -float(student_t.logpdf(returns, estimate.dof, scale=scale).sum())
 
     starts = [_Estimate(0.02, 0.1 / level, 0.88, 6.0), _Estimate(0.05, 0.3 / level, 0.65, 6.0)]
     bounds = [(1e-6, 10.0), (0.0, 2.0 / level), (0.0, 0.9999), (2.1, 200.0)]
@@ -81,13 +81,6 @@ def _estimated(returns: Row, seen: Row) -> _Estimate:
     if not np.isfinite(best.fun):
         raise ValueError("the likelihood has no largest value")
     return _Estimate(*map(float, best.x))
-
-
-def _log_likelihood(returns: Row, variance: Row, dof: float) -> Row:
-    """Return the log-likelihood of Student-t returns with these variances."""
-    scaled = variance * (dof - 2) / dof
-    constant = gammaln((dof + 1) / 2) - gammaln(dof / 2) - 0.5 * np.log(dof * np.pi)
-    return constant - 0.5 * np.log(scaled) - (dof + 1) / 2 * np.log1p(returns**2 / scaled / dof)
 
 
 def _variances(

@@ -6,7 +6,7 @@ import importlib
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -27,6 +27,8 @@ from forecaster.forecasting import (
     quantiles_of,
 )
 from forecaster.series import Panel, default_season, find_seasons
+
+_Key: TypeAlias = tuple[int, int]  # a series, and a piece of it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -225,7 +227,7 @@ class Runner:
         """Return the quantiles of every entry, (entry, quantile)."""
         out = np.full((len(origins.row), len(self._quantiles)), np.nan)
         jobs = {int(row): self._job(baseline, origins, row) for row in np.unique(origins.row)}
-        results = _throughout(baseline, jobs, self._executor)
+        results = throughout(baseline, jobs, self._executor)
         for row, job in jobs.items():
             forecasts, reason, seconds, by_last_value = results[row]
             self.seconds[name] += seconds
@@ -296,7 +298,7 @@ def check_torch(config: Config, *, refit: bool | int = False) -> None:
         raise UsageError(f"baseline torch is an LSTM; got model {config.model}. Leave it out")
 
 
-def _throughout(
+def throughout(
     baseline: Baseline, jobs: Mapping[int, Job], executor: swarm.Executor | None = None
 ) -> dict[int, Result]:
     """Forecast from every origin, by the last value where a baseline needs more rows.
@@ -304,50 +306,68 @@ def _throughout(
     Nothing stands in for a baseline with a library, which needs a long history before the first
     cutoff.
     """
-    results = _drifting(baseline, made(baseline, jobs, executor), jobs)
-    if baseline.library:
+    most = 1 if baseline.library else 2
+    pieces = {
+        (row, number): piece
+        for row, job in jobs.items()
+        for number, piece in enumerate(_pieces(job)[:most])
+    }
+    made = _made(baseline, pieces, executor)
+    results = {
+        row: _joined(job, [made[row, number] for number in range(most) if (row, number) in made])
+        for row, job in jobs.items()
+    }
+    naive = BASELINES["naive"]
+    if baseline.library or baseline is naive:
         return results
-    fallen = {row: rest for row, job in jobs.items() if (rest := _after_fall(job)) is not None}
-    for row, result in made(baseline, fallen).items():
-        results[row] = _joined(results[row], result)
-    naive = BASELINES["naive"]  # ``naive`` sees no ranges
     gaps = {
-        row: jobs[row]._replace(variance=None)
+        row: jobs[row]._replace(variance=None)  # ``naive`` sees no ranges
         for row, result in results.items()
         if result.forecasts is not None and np.isnan(result.forecasts).any()
     }
-    if gaps and baseline is not naive:
-        for row, result in _throughout(naive, gaps).items():
-            results[row] = _filled(results[row], result)
-    return results
+    return results | {
+        row: _filled(results[row], instead) for row, instead in throughout(naive, gaps).items()
+    }
 
 
-def made(
-    baseline: Baseline, jobs: Mapping[int, Job], executor: swarm.Executor | None = None
-) -> dict[int, Result]:
-    """Forecast each series as long as it has a logarithm, if it had one at first; NaN after that.
+def _pieces(job: Job) -> list[Job]:
+    """Return a job in two where its series, above zero at first, falls to zero or below.
 
-    Baselines that take all series at once take an equal share of the time for each.
+    It has logarithms up to there; from later origins it is forecast without. The values up to the
+    first origin decide whether the series counts as above zero.
     """
+    bad = np.flatnonzero(job.y <= 0)
+    if not len(bad) or bad[0] <= job.origins[0]:
+        return [job]
+    before = job.origins < bad[0]
+    variance = None if job.variance is None else job.variance[: bad[0]]
+    first = job._replace(y=job.y[: bad[0]], origins=job.origins[before], variance=variance)
+    rest = job._replace(origins=job.origins[~before], drift=None)
+    return [first] if before.all() else [first, rest]
+
+
+def _made(
+    baseline: Baseline, pieces: Mapping[_Key, Job], executor: swarm.Executor | None
+) -> dict[_Key, Result]:
+    """Forecast each piece; a baseline that takes all at once takes an equal share of the time."""
     if not baseline.together:
         workers = executor if executor is not None and baseline.slow else swarm.Local()
         with contextlib.closing(
-            workers.run(_alone, baseline, jobs.items(), per_core=True)
+            workers.run(_alone, baseline, pieces.items(), per_core=True)
         ) as results:
-            return {row: _of_worker(result) for (row, _), result in results}
-    if not jobs:
+            return {key: _of_worker(result) for (key, _), result in results}
+    if not pieces:
         return {}
     from forecaster.evaluation.baselines.statistical import Series
 
-    began, one = time.perf_counter(), next(iter(jobs.values()))
-    cut = map(_until_not_positive, jobs.values())
-    series = [Series(job.y, job.origins, job.season) for job in cut]
+    began, one = time.perf_counter(), next(iter(pieces.values()))
+    series = [Series(piece.y, piece.origins, piece.season) for piece in pieces.values()]
     with np.errstate(over="ignore"):
         forecasts = baseline.load()(series, one.horizon, one.quantiles)
-    seconds = (time.perf_counter() - began) / len(jobs)
+    seconds = (time.perf_counter() - began) / len(pieces)
     return {
-        row: _result(each, job, seconds)
-        for (row, job), each in zip(jobs.items(), forecasts, strict=True)
+        key: _result(baseline, each, piece, seconds)
+        for (key, piece), each in zip(pieces.items(), forecasts, strict=True)
     }
 
 
@@ -355,86 +375,46 @@ def _of_worker(result: Result | swarm.Failed) -> Result:
     return Result(None, result.reason, 0.0) if isinstance(result, swarm.Failed) else result
 
 
-def _alone(baseline: Baseline, numbered: tuple[int, Job]) -> Result:
+def _alone(baseline: Baseline, numbered: tuple[_Key, Job]) -> Result:
     """Forecast one series; the result of a baseline that fails says why."""
     _, job = numbered
-    began, cut = time.perf_counter(), _until_not_positive(job)
-    given = [cut.y, cut.origins, cut.horizon, cut.quantiles, cut.season]
-    if cut.variance is not None:
-        given.append(cut.variance)
+    began = time.perf_counter()
+    given = [job.y, job.origins, job.horizon, job.quantiles, job.season]
+    if job.variance is not None:
+        given.append(job.variance)
     try:
         with np.errstate(over="ignore"):
             forecasts = np.asarray(baseline.load()(*given), np.float64)
     except Exception as error:
         reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         return Result(None, reason, time.perf_counter() - began)
-    return _result(forecasts, job, time.perf_counter() - began)
+    return _result(baseline, forecasts, job, time.perf_counter() - began)
 
 
-def _result(forecasts: np.ndarray, job: Job, seconds: float) -> Result:
-    """Return forecasts (origin, horizon, quantile) from a job's first origins, NaN at the others.
+def _result(baseline: Baseline, forecasts: np.ndarray, job: Job, seconds: float) -> Result:
+    """Return forecasts (origin, horizon, quantile) with the drift; infinite ones are a failure.
 
-    Infinite ones count as a failure.
+    They are moved in logarithms as a whole, so that the median drifts as expected.
     """
     if np.isinf(forecasts).any():
         return Result(None, "ValueError: its forecasts are infinite", seconds)
-    missing = len(job.origins) - len(forecasts)
-    forecasts = np.pad(forecasts, ((0, missing), (0, 0), (0, 0)), constant_values=np.nan)
-    return Result(forecasts, _missing(forecasts), seconds)
+    if baseline.premium and job.drift is not None:
+        middle = int(np.abs(job.quantiles - 0.5).argmin())
+        ahead = np.arange(1, job.horizon + 1)
+        wanted = job.y[job.origins][:, None] * np.exp(job.drift * ahead)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            forecasts = forecasts * (wanted / forecasts[..., middle])[..., None]
+    return Result(forecasts, "", seconds)
 
 
-def _drifting(
-    baseline: Baseline, results: dict[int, Result], jobs: Mapping[int, Job]
-) -> dict[int, Result]:
-    """Return the results; a baseline with ``premium`` gets the drift of the jobs."""
-    if not baseline.premium:
-        return results
-    return {row: _moved(result, jobs[row]) for row, result in results.items()}
-
-
-def _moved(result: Result, job: Job) -> Result:
-    """Return forecasts in logarithms moved as a whole, so that the median drifts as expected."""
-    if result.forecasts is None or job.drift is None:
-        return result
-    middle = int(np.abs(job.quantiles - 0.5).argmin())
-    ahead = np.arange(1, job.horizon + 1)
-    wanted = job.y[job.origins][:, None] * np.exp(job.drift * ahead)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        factor = wanted / result.forecasts[..., middle]
-        return result._replace(forecasts=result.forecasts * factor[..., None])
-
-
-def _until_not_positive(job: Job) -> Job:
-    """Return a job up to the first value that has no logarithm, where the series began above zero.
-
-    The values up to the first origin decide whether the series counts as above zero.
-    """
-    bad = np.flatnonzero(job.y <= 0)
-    if not len(bad) or bad[0] <= job.origins[0]:
-        return job
-    cut = job._replace(y=job.y[: bad[0]], origins=job.origins[job.origins < bad[0]])
-    return cut if job.variance is None else cut._replace(variance=job.variance[: bad[0]])
-
-
-def _after_fall(job: Job) -> Job | None:
-    """Return the part of a job that :func:`_until_not_positive` leaves out, without logarithms.
-
-    None if nothing is left out. The values up to the part's own first origin decide that no
-    logarithms are taken.
-    """
-    before = len(_until_not_positive(job).origins)
-    if before == len(job.origins):
-        return None
-    return job._replace(origins=job.origins[before:], drift=None)
-
-
-def _joined(first: Result, rest: Result) -> Result:
-    """Return the result of a job, and of the part after a fall, together."""
-    if first.forecasts is None or rest.forecasts is None:
-        return first
-    forecasts = first.forecasts.copy()
-    forecasts[-len(rest.forecasts) :] = rest.forecasts
-    return Result(forecasts, _missing(forecasts), first.seconds + rest.seconds)
+def _joined(job: Job, results: Sequence[Result]) -> Result:
+    """Return the result of a job from those of its pieces, NaN for a later one that is missing."""
+    if results[0].forecasts is None:
+        return results[0]
+    there = [each.forecasts for each in results if each.forecasts is not None]
+    forecasts = np.full((len(job.origins), *there[0].shape[1:]), np.nan)
+    forecasts[: sum(map(len, there))] = np.concatenate(there)
+    return Result(forecasts, _missing(forecasts), sum(each.seconds for each in results))
 
 
 def _filled(result: Result, naive: Result) -> Result:

@@ -9,6 +9,7 @@ above zero are forecast in logarithms.
 from collections.abc import Callable
 
 import numpy as np
+import pandas as pd
 from scipy.special import ndtri
 
 WINDOW = 250
@@ -45,17 +46,17 @@ def naive(
     y: np.ndarray, origins: np.ndarray, horizon: int, quantiles: np.ndarray, season: int
 ) -> np.ndarray:
     """Forecast the last value, with the bands of a random walk of normal steps."""
-    z, back = _taken(y)
+    z, back = taken(y)
     steps = np.diff(z)
     deviation = np.sqrt(_so_far(steps**2, origins - 1))
-    return back(_normal(z[origins], 0.0, deviation, horizon, quantiles))
+    return back(_normal(z[origins], deviation, horizon, quantiles))
 
 
 def drift(
     y: np.ndarray, origins: np.ndarray, horizon: int, quantiles: np.ndarray, season: int
 ) -> np.ndarray:
     """Continue from the last value by the mean step; Hyndman & Athanasopoulos (2021), 5.2."""
-    z, back = _taken(y)
+    z, back = taken(y)
     steps = np.diff(z)
     mean = _so_far(steps, origins - 1)
     variance = _so_far(steps**2, origins - 1) - mean**2
@@ -69,7 +70,7 @@ def seasonal_naive(
     y: np.ndarray, origins: np.ndarray, horizon: int, quantiles: np.ndarray, season: int
 ) -> np.ndarray:
     """Forecast the value one season earlier, with the variance of seasonal differences so far."""
-    z, back = _taken(y)
+    z, back = taken(y)
     ahead = np.arange(1, horizon + 1)
     seasons = -(-ahead // season)
     step = origins[:, None] + ahead - season * seasons
@@ -84,7 +85,7 @@ def empirical(
     y: np.ndarray, origins: np.ndarray, horizon: int, quantiles: np.ndarray, season: int
 ) -> np.ndarray:
     """Forecast the last value, with the quantiles of the latest 250 changes over the horizon."""
-    z, back = _taken(y)
+    z, back = taken(y)
     out = np.full((len(origins), horizon, len(quantiles)), np.nan)
     for h in range(1, horizon + 1):
         changes = z[h:] - z[:-h]  # changes[i] is known at step i + h
@@ -100,29 +101,23 @@ def ewma(
     y: np.ndarray, origins: np.ndarray, horizon: int, quantiles: np.ndarray, season: int
 ) -> np.ndarray:
     """Forecast the last value, with normal bands of an exponentially weighted variance."""
-    z, back = _taken(y)
-    steps = np.diff(z)
-    total = weight = 0.0
-    variance = np.full(len(z), np.nan)
-    for step, change in enumerate(steps, start=1):
-        total = DECAY * total + (1 - DECAY) * change**2
-        weight = DECAY * weight + (1 - DECAY)
-        variance[step] = total / weight
-    return back(_normal(z[origins], 0.0, np.sqrt(variance[origins]), horizon, quantiles))
+    z, back = taken(y)
+    variance = pd.Series(np.diff(z) ** 2).ewm(alpha=1 - DECAY).mean().to_numpy()
+    deviation = np.sqrt(np.concatenate([[np.nan], variance])[origins])
+    return back(_normal(z[origins], deviation, horizon, quantiles))
 
 
-def _taken(y: np.ndarray) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
+def taken(y: np.ndarray) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
     """Return the series as it is forecast, in logarithms or not, and the function back."""
-    return (np.log(y), np.exp) if logarithmic(y) else (y, lambda z: z)
+    return (np.log(y), np.exp) if logarithmic(y) else (np.asarray(y, float), lambda z: z)
 
 
 def _normal(
-    middle: np.ndarray, mean: float, deviation: np.ndarray, horizon: int, quantiles: np.ndarray
+    middle: np.ndarray, deviation: np.ndarray, horizon: int, quantiles: np.ndarray
 ) -> np.ndarray:
     """Return normal quantiles of sums of independent steps, (origin, horizon, quantile)."""
-    ahead = np.arange(1, horizon + 1)
-    spread = (deviation[:, None] * np.sqrt(ahead))[..., None] * ndtri(quantiles)
-    return (middle[:, None] + mean * ahead)[..., None] + spread
+    spread = deviation[:, None] * np.sqrt(np.arange(1, horizon + 1))
+    return middle[:, None, None] + spread[..., None] * ndtri(quantiles)
 
 
 def _so_far(values: np.ndarray, last: np.ndarray) -> np.ndarray:

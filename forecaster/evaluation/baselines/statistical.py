@@ -24,7 +24,7 @@ from forecaster.classical import (
     fit_theta,
     theta_ahead,
 )
-from forecaster.evaluation.baselines.simple import logarithmic
+from forecaster.evaluation.baselines.simple import taken
 
 _FEWEST = 4  # errors that a deviation is taken from
 _FEWEST_VALUES = 5  # values that a model needs
@@ -112,13 +112,12 @@ def _by_season(series: Sequence[Series]) -> Iterator[tuple[int, list[int]]]:
 
 
 def _smoothed(y: np.ndarray) -> np.ndarray:
-    return np.log(y) if logarithmic(y) else np.asarray(y, float)
+    return taken(y)[0]
 
 
 def _from_first(y: np.ndarray) -> np.ndarray:
     """Return the series to smooth minus its first value, so that no second logarithm is taken."""
-    z = _smoothed(y)
-    return z - z[0]
+    return _smoothed(y) - _smoothed(y)[0]
 
 
 def _with_errors(
@@ -126,8 +125,8 @@ def _with_errors(
 ) -> Float[np.ndarray, "origin horizon quantile"]:
     """Return normal quantiles of a series around its smoothed forecasts, in its own units."""
     spread = deviations(z, made)[series.origins, :, None] * ndtri(quantiles)
-    out = made[series.origins, :, None] + spread + (_smoothed(series.y)[0] - z[0])
-    return np.exp(out) if logarithmic(series.y) else out
+    units, back = taken(series.y)
+    return back(made[series.origins, :, None] + spread + (units[0] - z[0]))
 
 
 def deviations(

@@ -69,11 +69,9 @@ def fit_by_torch(
     config = dataclasses.replace(
         config, start="independent", members=1, precision="float32", data_parallel=1
     )
-    run = functools.partial(_by_processes, workers=workers or cores())
-    if executor is not None and not executor.is_local:
-        run = functools.partial(_elsewhere, executor=executor)
-    trainer = functools.partial(_train_all, functools.partial(run, on_series=on_series))
-    return fit_with(trainer, panel, config, seed)
+    away = None if executor is None or executor.is_local else executor
+    run = functools.partial(_run, workers or cores(), away, on_series)
+    return fit_with(functools.partial(_train_all, run), panel, config, seed)
 
 
 class Job(NamedTuple):
@@ -130,42 +128,37 @@ def _train_all(
     return Networks(config, tuple(ids), params, _report(ids, outcomes)), seconds
 
 
-def _by_processes(
-    jobs: Sequence[Job], *, workers: int, on_series: Callable[[int, int], None] | None
-) -> tuple[list[Outcome], float]:
-    """Train each job in processes of this machine; return the outcomes and the seconds."""
-    context = multiprocessing.get_context("spawn")
-    workers = min(workers, len(jobs))
-    with concurrent.futures.ProcessPoolExecutor(
-        workers, mp_context=context, initializer=end_with_parent
-    ) as pool:
-        list(pool.map(_start_process, range(workers)))  # starting processes is not training
-        began = time.perf_counter()
-        outcomes: list[Outcome] = []
-        for done, outcome in enumerate(pool.map(train_one, jobs), start=1):
-            outcomes.append(outcome)
-            if on_series:
-                on_series(done, len(jobs))
-        return outcomes, time.perf_counter() - began
-
-
-def _elsewhere(
-    jobs: Sequence[Job],
-    *,
-    executor: swarm.Executor,
+def _run(
+    workers: int,
+    executor: swarm.Executor | None,
     on_series: Callable[[int, int], None] | None,
+    jobs: Sequence[Job],
 ) -> tuple[list[Outcome], float]:
-    """Train each job by an executor; the seconds include starting its processes."""
-    began, outcomes = time.perf_counter(), dict[int, Outcome]()
-    parts = enumerate(jobs)
-    with contextlib.closing(executor.run(_train_part, None, parts, per_core=True)) as ended:
-        for (row, job), outcome in ended:
-            if isinstance(outcome, swarm.Failed):
-                outcome = _failed(job, outcome.reason)
-            outcomes[row] = outcome
+    """Train each job by an executor, by default in processes; return the outcomes and the seconds.
+
+    The seconds include starting the processes of an executor, but not those of this machine.
+    """
+    with contextlib.ExitStack() as stack:
+        if executor is None:
+            workers = min(workers, len(jobs))
+            context = multiprocessing.get_context("spawn")
+            pool = stack.enter_context(
+                concurrent.futures.ProcessPoolExecutor(workers, context, end_with_parent)
+            )
+            list(pool.map(_start_process, range(workers)))
+            began, ended = time.perf_counter(), enumerate(pool.map(train_one, jobs))
+        else:
+            began = time.perf_counter()
+            run = executor.run(_train_part, None, enumerate(jobs), per_core=True)
+            stack.enter_context(contextlib.closing(run))
+            ended = ((row, outcome) for (row, _), outcome in run)
+        outcomes = dict[int, Outcome]()
+        for row, outcome in ended:
+            lost = isinstance(outcome, swarm.Failed)
+            outcomes[row] = _failed(jobs[row], outcome.reason) if lost else outcome
             if on_series:
                 on_series(len(outcomes), len(jobs))
-    return [outcomes[row] for row in range(len(jobs))], time.perf_counter() - began
+        return [outcomes[row] for row in range(len(jobs))], time.perf_counter() - began
 
 
 def _train_part(_: None, numbered: tuple[int, Job]) -> Outcome:
