@@ -8,7 +8,7 @@ import pandas as pd
 
 from forecaster.forecasting import bounds_of
 from forecaster.record import COLUMN, earlier
-from forecaster.report.details import as_numbers
+from forecaster.report.packing import as_numbers
 from forecaster.series import show_time
 
 LAST, WEEK = "last", "week"

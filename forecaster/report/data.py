@@ -1,7 +1,5 @@
 """The data that the script of an evaluation's page draws."""
 
-from collections.abc import Iterable
-
 import numpy as np
 import pandas as pd
 
@@ -15,8 +13,7 @@ from forecaster.evaluation import (
 )
 from forecaster.forecasting import FORECAST_BY
 from forecaster.report import details, numbers
-from forecaster.report.html import Json
-from forecaster.report.packing import pack
+from forecaster.report.packing import Json, as_numbers, columns, pack, rounded
 
 _MOST_COUNTED = 64**2 - 2
 
@@ -47,23 +44,18 @@ def page_data(evaluation: Evaluation) -> Json:
         },
         "compared": {key: _compared(evaluation, key, ids) for key in scores},
         "held": {
-            f"{level:g}": _columns(table.reindex(ids))
+            f"{level:g}": columns(table.reindex(ids))
             for level, table in numbers.held_shares(evaluation).items()
         },
         "coverage": _coverage(evaluation),
         "widths": _widths(evaluation),
         "pit": _pit(evaluation, ids),
         "where": {key: _where(evaluation, key) for key in scores},
-        "byGroup": _groups(evaluation),
-        "times": details.as_numbers(times),
+        "byGroup": columns(numbers.by_group(evaluation)),
+        "times": as_numbers(times),
         "levels": [lv for lv in numbers.QUOTED_LEVELS if str(lv) in evaluation.summary.levels],
         "series": details.of_all_series(evaluation, times),
     }
-
-
-def rounded(values: Iterable[float], digits: int = 5) -> list[Json]:
-    """Round numbers to significant digits; replace a number that is not finite by None."""
-    return [float(f"{v:.{digits}g}") if np.isfinite(v) else None for v in values]
 
 
 def _rungs(evaluation: Evaluation, ids: list[str]) -> list[Json] | None:
@@ -74,14 +66,10 @@ def _rungs(evaluation: Evaluation, ids: list[str]) -> list[Json] | None:
     return [str(rung) for rung in each.reindex(ids)]
 
 
-def _columns(table: pd.DataFrame) -> dict[str, Json]:
-    return {str(name): rounded(table[name].to_numpy(float)) for name in table}
-
-
 def _measured(evaluation: Evaluation, measure: str, score: str, ids: list[str]) -> Json:
     """Return a number for each series, by horizon and model."""
     return {
-        str(horizon): _columns(MEASURES[measure](evaluation, score, horizon).reindex(ids))
+        str(horizon): columns(MEASURES[measure](evaluation, score, horizon).reindex(ids))
         for horizon in numbers.horizons_shown(evaluation)
     }
 
@@ -133,15 +121,6 @@ def _widths(evaluation: Evaluation) -> Json:
     return out
 
 
-def _groups(evaluation: Evaluation) -> dict[str, Json]:
-    """Return the columns of the groups' summaries."""
-    table = numbers.by_group(evaluation)
-    return {
-        str(name): rounded(table[name]) if table[name].dtype.kind in "if" else table[name].tolist()
-        for name in table
-    }
-
-
 def _pit(evaluation: Evaluation, ids: list[str]) -> Json:
     """Return the edges of the PIT's bins, and each model's counts, of all series and of each."""
     edges, counts = numbers.pits(evaluation)
@@ -163,12 +142,12 @@ def _where(evaluation: Evaluation, score: str) -> Json:
     deciles = numbers.relative_by_volatility(evaluation, score)
     models = numbers.ordered(evaluation)
     return {
-        "horizon": {"x": steps.index.tolist(), **_columns(steps.reindex(columns=models))},
+        "horizon": {"x": steps.index.tolist(), **columns(steps.reindex(columns=models))},
         "date": {
-            "x": list(details.as_numbers(dates.index)),
-            **_columns(dates.reindex(columns=models)),
+            "x": as_numbers(dates.index),
+            **columns(dates.reindex(columns=models)),
         },
-        "decile": {"x": deciles.index.tolist(), **_columns(deciles.reindex(columns=models))}
+        "decile": {"x": deciles.index.tolist(), **columns(deciles.reindex(columns=models))}
         if len(deciles)
         else None,
     }

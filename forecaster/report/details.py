@@ -7,8 +7,7 @@ import pandas as pd
 
 from forecaster.evaluation import QUOTED_LEVELS, Evaluation, horizon_of, volatility
 from forecaster.forecasting import bounds_of
-from forecaster.report.html import Json
-from forecaster.report.packing import pack
+from forecaster.report.packing import Json, pack, positions
 
 HISTORY = 250
 """Number of latest rows of a series that are shown, with the fans over them."""
@@ -19,13 +18,6 @@ def time_axis(evaluation: Evaluation) -> pd.Index:
     """Return all times of cutoffs and outcomes, in order."""
     keys = evaluation.forecasts([])
     return pd.Index(np.unique(np.concatenate([keys["cutoff"].to_numpy(), keys["ds"].to_numpy()])))
-
-
-def as_numbers(times: pd.Index) -> list[int]:
-    """Return dates as seconds since 1970, and times that are already numbers unchanged."""
-    if pd.api.types.is_datetime64_any_dtype(times):
-        return (times.to_numpy().astype("datetime64[s]").astype(np.int64)).tolist()
-    return [int(time) for time in times]
 
 
 def of_all_series(evaluation: Evaluation, times: pd.Index) -> dict[str, Json]:
@@ -70,10 +62,8 @@ def of_series(
     shown = fans[list(columns)].to_numpy(float)
     low = float(np.nanmin([np.nanmin(values), np.nanmin(shown, initial=np.inf)]))
     high = float(np.nanmax([np.nanmax(values), np.nanmax(shown, initial=-np.inf)]))
-    at = times.get_indexer(values.index)
-    whole = bool((np.diff(at) == 1).all())
     return {
-        "at": int(at[0]) if whole else at.tolist(),
+        "at": positions(values.index, times),
         "range": [_short(low), _short(high)],
         "y": pack(values.to_numpy(float), _short(low), _short(high), 3),
         "from": values.index.get_indexer(pd.Index(chosen)).tolist(),

@@ -7,14 +7,11 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from forecaster.files import atomic
 from forecaster.forecasting import FORECAST_BY, RISE, bounds_of, counted
 from forecaster.report import html
 from forecaster.report.changes import WEEK, Compared, compared_with
-from forecaster.report.details import as_numbers
-from forecaster.report.html import Json
 from forecaster.report.numbers import RUNGS, UNGROUPED
-from forecaster.report.packing import pack
+from forecaster.report.packing import Json, as_numbers, pack, positions, rounded
 from forecaster.series import Finding, Panel, findings_in_words, show_time
 
 HISTORY = 250
@@ -91,10 +88,10 @@ def build_forecasts(made: Forecasts, path: Path) -> Path:
 
     Raises UsageError if the library that draws figures is missing.
     """
-    html.check_uplot()
     latest, known = _latest(made)
     compared = compared_with(made.record, latest, known, made.level, made.steps)
-    page = html.page(
+    return html.write_page(
+        path,
         title=f"Forecasts of {len(made.ids)} series",
         heading="Forecasts",
         lead=_lead(made, latest),
@@ -104,10 +101,6 @@ def build_forecasts(made: Forecasts, path: Path) -> Path:
         data=_data(made, latest, known, compared),
         script="forecasts.js",
     )
-    atomic.write_file(
-        path, lambda temporary: temporary.write_text(page, "utf-8", "backslashreplace")
-    )
-    return path
 
 
 def _latest(made: Forecasts) -> tuple[pd.DataFrame, dict[str, pd.Series]]:
@@ -269,18 +262,18 @@ def _data(
         "levels": [f"{level:g}" for level in levels],
         "level": f"{made.level:g}",
         "steps": made.steps,
-        "value": _rounded(latest["value"].to_numpy()),
+        "value": rounded(latest["value"].to_numpy()),
         "origin": as_numbers(pd.Index(latest["origin"])),
         "said": ["; ".join(said[name]) for name in made.ids],
-        "width": _rounded(width.T),
-        "median": _rounded(median.T),
-        "rise": _rounded(made.column(RISE)[:, at].T, 4),
+        "width": rounded(width.T),
+        "median": rounded(median.T),
+        "rise": rounded(made.column(RISE)[:, at].T, 4),
         "compared": {
             name: {
                 "when": then.when,
                 "origin": then.origins,
-                "width": _rounded(then.width_changes(width).T),
-                "median": _rounded(then.median_changes(made.column(made.model)[:, at], base).T),
+                "width": rounded(then.width_changes(width).T),
+                "median": rounded(then.median_changes(made.column(made.model)[:, at], base).T),
             }
             for name, then in compared.items()
         },
@@ -305,19 +298,10 @@ def _series(parts: np.ndarray, known: pd.Series, times: pd.Index, ahead: np.ndar
     low, high = (
         float(f"{edge(np.concatenate([values, *parts])):.7g}") for edge in (np.min, np.max)
     )
-    at = times.get_indexer(known.index)
-    whole = bool((np.diff(at) == 1).all())
     return {
-        "at": int(at[0]) if whole else at.tolist(),
+        "at": positions(known.index, times),
         "range": [low, high],
         "y": pack(values, low, high, 3),
         "ahead": as_numbers(pd.Index(ahead)),
         "forecast": [pack(part, low, high, 3) for part in parts],
     }
-
-
-def _rounded(values: np.ndarray, digits: int = 5) -> Json:
-    """Round an array to significant digits, as lists; None stands for NaN or infinity."""
-    if values.ndim > 1:
-        return [_rounded(part, digits) for part in values]
-    return [float(f"{v:.{digits}g}") if np.isfinite(v) else None for v in values]

@@ -5,19 +5,20 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
+from pathlib import Path
 from string import Template
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from forecaster.errors import UsageError
+from forecaster.files import atomic
+from forecaster.report.packing import Json
 
 UPLOT = "uplot.js"
 SCRIPTS = ("marks.js", "charts.js", "tables.js")
 """Scripts that all pages contain; each explains itself in its first lines."""
-
-Json: TypeAlias = "Mapping[str, Json] | Sequence[Json] | str | float | None"
 
 
 class Card(NamedTuple):
@@ -45,7 +46,8 @@ def check_uplot() -> None:
         )
 
 
-def page(
+def write_page(
+    path: Path,
     *,
     title: str,
     heading: str,
@@ -55,25 +57,23 @@ def page(
     script: str,
     notices: Sequence[str] = (),
     cards: Sequence[Card] = (),
-    style: str = "",
-) -> str:
-    """Return a page as HTML.
+) -> Path:
+    """Write a page as one HTML file that opens offline; return its path.
 
     - ``title``, ``heading``, ``lead``: text
     - ``notices``: warnings at the top of the page
     - ``data``: the script's data, which goes into the element ``data`` as JSON
     - ``script``: the name of the page's own script, run after :data:`SCRIPTS`
-    - ``style``: CSS in addition to that of all pages
 
     Raises UsageError if the library that draws figures is missing.
     """
     check_uplot()
     scripts = (f"<script>{resource(name)}</script>" for name in (UPLOT, *SCRIPTS, script))
-    return Template(resource("shell.html")).substitute(
+    page = Template(resource("shell.html")).substitute(
         title=escape(title),
         heading=escape(heading),
         lead=escape(lead),
-        style=resource("page.css") + style,
+        style=resource("page.css"),
         notices="".join(f'<p class="warning">{escape(text)}</p>' for text in notices),
         cards=_cards(cards),
         contents="".join(f'<li><a href="#{s.name}">{escape(s.heading)}</a></li>' for s in sections),
@@ -81,6 +81,8 @@ def page(
         data=embedded(data),
         scripts="\n".join(scripts),
     )
+    atomic.write_file(path, lambda to: to.write_text(page, "utf-8", "backslashreplace"))
+    return path
 
 
 def figure(name: str, heading: str, how: str) -> str:

@@ -53,7 +53,6 @@ def build_report(evaluation: Evaluation, path: Path | None = None) -> Path:
     library that draws figures is missing, DataError if no series has scores as many steps ahead as
     were forecast.
     """
-    html.check_uplot()
     path = path or evaluation.folder / "report.html"
     summary = evaluation.summary
     if summary.horizon not in set(steps := evaluation.scores["horizon"]):
@@ -61,7 +60,8 @@ def build_report(evaluation: Evaluation, path: Path | None = None) -> Path:
             f"{evaluation.folder}: there are scores up to {steps.max()} steps ahead, but forecasts "
             f"of {summary.horizon} steps; a report needs scores at each"
         )
-    page = html.page(
+    return html.write_page(
+        path,
         title=f"{evaluation.model}: {summary.series} series",
         heading="How good are the forecasts?",
         lead=f"{evaluation.model} beside {listed(numbers.ordered(evaluation)[1:])}: "
@@ -73,10 +73,6 @@ def build_report(evaluation: Evaluation, path: Path | None = None) -> Path:
         data=page_data(evaluation),
         script="evaluation.js",
     )
-    atomic.write_file(
-        path, lambda temporary: temporary.write_text(page, "utf-8", "backslashreplace")
-    )
-    return path
 
 
 def write_tables(evaluation: Evaluation, folder: Path | None = None) -> list[Path]:

@@ -7,13 +7,10 @@ import numpy as np
 import pandas as pd
 
 from forecaster.errors import UsageError, listed
-from forecaster.files import atomic
 from forecaster.forecasting import bounds_of
 from forecaster.record import COLUMN, FEW, Scorecard, alarm_lines, forecast_alarms, named
 from forecaster.report import html
-from forecaster.report.details import as_numbers
-from forecaster.report.html import Json
-from forecaster.report.packing import pack
+from forecaster.report.packing import Json, as_numbers, columns, pack
 from forecaster.series import show_time
 
 _FANS = 12
@@ -37,7 +34,6 @@ def build_scorecard(card: Scorecard, path: Path) -> Path:
     Raises UsageError if the library that draws figures is missing, and for sources of dates and of
     whole numbers, which one page cannot show.
     """
-    html.check_uplot()
     if card.rows["ds"].dtype == object:
         raise UsageError(
             "a page of several sources: their times are dates in some and whole numbers in others; "
@@ -49,7 +45,8 @@ def build_scorecard(card: Scorecard, path: Path) -> Path:
         show_time(time) for time in (card.rows["origin"].min(), card.rows["origin"].max())
     )
     when = f"on {last}" if first == last else f"from {first} to {last}"
-    page = html.page(
+    return html.write_page(
+        path,
         title="Scorecard of forecasts",
         heading="How have the forecasts done?",
         lead=f"{total['forecasts']:.0f} forecasts of {card.rows['series'].nunique()} series, "
@@ -63,10 +60,6 @@ def build_scorecard(card: Scorecard, path: Path) -> Path:
         data=_data(card),
         script="scorecard.js",
     )
-    atomic.write_file(
-        path, lambda temporary: temporary.write_text(page, "utf-8", "backslashreplace")
-    )
-    return path
 
 
 def _cards(card: Scorecard) -> Iterator[html.Card]:
@@ -112,25 +105,11 @@ def _data(card: Scorecard) -> Json:
     return {
         "dated": dated,
         "levels": card.levels,
-        "table": _columns(series.rename(columns={"by": "id"})),
-        "origins": _columns(by_origin),
-        "steps": _columns(by_step),
+        "table": columns(series.rename(columns={"by": "id"})),
+        "origins": columns(by_origin),
+        "steps": columns(by_step),
         "series": _every_series(card),
     }
-
-
-def _columns(table: pd.DataFrame) -> dict[str, Json]:
-    out: dict[str, Json] = {}
-    for name in table:
-        column = table[name]
-        if pd.api.types.is_datetime64_any_dtype(column):
-            out[str(name)] = as_numbers(pd.Index(column))
-        elif column.dtype.kind in "if":
-            numbers = column.to_numpy(float)
-            out[str(name)] = [float(f"{v:.5g}") if np.isfinite(v) else None for v in numbers]
-        else:
-            out[str(name)] = [str(value) for value in column]
-    return out
 
 
 def _every_series(card: Scorecard) -> dict[str, Json]:

@@ -43,14 +43,6 @@ def test_five_models_are_shown_and_pytorch_s_networks_whenever_there_are_some(tm
     assert figures.shown(made) == ["LSTM", "PyTorch", "Naive", "GARCH", "EWMA"]
 
 
-def test_equal_models_are_told_apart_by_dashes(tmp_path):
-    names = ["LSTM", "PyTorch", "Naive", "GARCH", "EWMA"]
-    same: dict[str, Any] = dict.fromkeys(names, OURS)
-    made = evaluation(tmp_path, scores_of(**same))
-    drawn: list[Any] = figures.error_distributions(made).axes[1].get_lines()
-    assert len({line.get_linestyle() + str(line._dash_pattern) for line in drawn}) == len(names)
-
-
 def test_calibration_draws_what_is_held_less_what_should_be(made):
     figure = figures.calibration(made)
     level, excess = lines(figure, 0)["LSTM"]

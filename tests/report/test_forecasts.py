@@ -9,10 +9,9 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.errors import UsageError
 from forecaster.home import Home
 from forecaster.record import Made, keep, read_record
-from forecaster.report import Forecasts, build_forecasts, html
+from forecaster.report import Forecasts, build_forecasts
 from forecaster.series import Finding, Panel
 from tests.report import browsing
 
@@ -146,13 +145,6 @@ def test_bands_of_other_levels_are_not_compared(tmp_path):
     assert data_of(path)["compared"] == {} and data_of(path)["level"] == "50"
 
 
-@pytest.mark.slow
-def test_five_hundred_series_stay_below_five_megabytes(tmp_path):
-    ids = tuple(f"S{n:03d}" for n in range(500))
-    path = build_forecasts(forecasts(Home(tmp_path / "home"), ids), tmp_path / "f.html")
-    assert path.stat().st_size < 2e6
-
-
 @pytest.mark.parametrize("scheme", browsing.SCHEMES)
 @pytest.mark.parametrize("width", browsing.WIDTHS)
 def test_every_figure_is_drawn_and_can_be_read_by_all(page, browser, width, scheme):
@@ -214,13 +206,6 @@ def test_what_is_chosen_holds_for_all_of_the_page(page, browser):
     find("#one .more button").click()
     assert "values from 2 Jan 2025" not in find("#one [role=img]").get_attribute("aria-label")
     assert find("#one .more button").text == "Show less of the past"
-
-
-def test_without_the_library_of_figures_nothing_is_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(html, "UPLOT", "nowhere.js")
-    with pytest.raises(UsageError, match="pip install -e"):
-        build_forecasts(forecasts(), tmp_path / "f.html")
-    assert not (tmp_path / "f.html").exists()
 
 
 def test_numbered_series_that_cross_zero_have_a_page_too(tmp_path, browser):

@@ -33,13 +33,11 @@ def demo(tmp_path_factory) -> Path:
                 "tables", "Tables", f"<div id='table'></div>{html.table(frame, 'Shares')}"
             ),
         ]
-        page = html.page(
-            title="A & B", heading="A & B", lead="<i>", notices=["Simulated."], sections=sections,
-            cards=[html.Card("0.9", "score")], data=DATA, script="demo.js",
+        path = tmp_path_factory.mktemp("demo") / "demo.html"
+        return html.write_page(
+            path, title="A & B", heading="A & B", lead="<i>", notices=["Simulated."],
+            sections=sections, cards=[html.Card("0.9", "score")], data=DATA, script="demo.js",
         )  # fmt: skip
-    path = tmp_path_factory.mktemp("demo") / "demo.html"
-    path.write_text(page, encoding="utf-8")
-    return path
 
 
 def test_what_comes_from_outside_is_text(demo):

@@ -42,37 +42,6 @@ def test_the_pit_counts_outcomes_between_quantiles_over_all_horizons(tmp_path):
     assert counts.tolist() == [1, 2, 1, 2, 1, 1 + len(y)]
 
 
-def test_a_calibrated_model_has_a_flat_pit(tmp_path):
-    random = np.random.default_rng(0)
-    y = random.uniform(0, 1, 4000)
-    frame = pd.DataFrame(
-        {"unique_id": "a", "ds": np.arange(1, 4001), "cutoff": np.arange(4000), "y": y,
-         "LSTM": 0.5, "LSTM-lo-80": 0.1, "LSTM-hi-80": 0.9, "LSTM-lo-95": 0.025,
-         "LSTM-hi-95": 0.975}
-    )  # fmt: skip
-    edges, counts = pit(tmp_path, frame)
-    np.testing.assert_allclose(numbers.density(edges, counts), 1, atol=0.2)
-
-
-def test_true_distributions_of_counts_have_a_flat_pit(tmp_path):
-    """An outcome on several quantiles falls anywhere between them, not below the lowest."""
-    random = np.random.default_rng(0)
-    quantiles = [0.025, 0.1, 0.5, 0.9, 0.975]
-    mean = random.uniform(0.1, 3, 4000)
-    low, lower, middle, upper, top = stats.nbinom(0.5, 0.5 / (0.5 + mean)).ppf(
-        np.array(quantiles)[:, None]
-    )
-    frame = pd.DataFrame(
-        {"unique_id": "a", "ds": np.arange(1, 4001), "cutoff": np.arange(4000),
-         "y": random.negative_binomial(0.5, 0.5 / (0.5 + mean)).astype(float),
-         "LSTM": middle, "LSTM-lo-80": lower, "LSTM-hi-80": upper, "LSTM-lo-95": low,
-         "LSTM-hi-95": top}
-    )  # fmt: skip
-    edges, counts = pit(tmp_path, frame)
-    assert counts.sum() == 4000
-    np.testing.assert_allclose(numbers.density(edges, counts), 1, atol=0.35)
-
-
 def test_the_true_distribution_of_counts_has_a_flat_pit_and_exact_coverage(tmp_path):
     """All of one distribution, whose quantiles alone do not tell where its probabilities end."""
     random, n = np.random.default_rng(0), 20_000
@@ -273,14 +242,6 @@ def test_of_counts_sums_over_all_series_are_shown(sparse):
     assert np.isnan(table["LSTM better"]["LSTM"])
     by_step = numbers.relative_by_horizon(sparse, "mae")
     assert by_step["LSTM"].tolist() == pytest.approx([11 / 18])
-
-
-def test_groups_of_counts_are_sums_over_their_series(sparse):
-    table = numbers.by_group(sparse).set_index(["group", "model"])
-    assert table["crps"]["left", "LSTM"] == pytest.approx(6 / 8)
-    assert table["mae"]["right", "SBA"] == pytest.approx(9.4 / 10)
-    assert table["ratio"]["left", "SBA"] == pytest.approx(6 / 7.01)
-    assert (table["series"] == 2).all() and table["better"]["left", "Naive"] == 0.5
 
 
 def test_a_group_of_counts_has_the_ratios_that_are_quoted_of_its_series(sparse):

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from forecaster.errors import UsageError
 from forecaster.evaluation import (
     RETURN_SCORES,
     BacktestOptions,
@@ -123,13 +122,6 @@ def test_it_is_one_file_with_everything_in_order(report):
     assert len(re.findall("<ol class='verdict'>.*?</ol>", page)[0].split("<li>")) == 1 + 5
     drawn = page.count("<figcaption><h3>")
     assert drawn == 11 and page.count("</h3><p>") == drawn  # each has a sentence on how to read it
-
-
-def test_without_the_library_of_figures_nothing_is_written(report, tmp_path, monkeypatch):
-    monkeypatch.setattr(html, "UPLOT", "nowhere.js")
-    with pytest.raises(UsageError, match="pip install -e"):
-        build_report(Evaluation.read(report.parent), tmp_path / "r.html")
-    assert not (tmp_path / "r.html").exists()
 
 
 def test_an_evaluation_without_groups_has_a_report_too(report, tmp_path):
