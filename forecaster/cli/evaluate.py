@@ -28,7 +28,7 @@ from forecaster.errors import listed
 from forecaster.files import PAGES, check_output, check_parent, from_text
 
 if TYPE_CHECKING:
-    from forecaster.evaluation import Evaluation, Summary
+    from forecaster.evaluation import Evaluation
     from forecaster.home import Home
 
 _FOR_PAGES = 0.25  # figures and report are made if the tables take less than this part of memory
@@ -173,26 +173,11 @@ def _print_result(ctx: click.Context, evaluation: "Evaluation") -> None:
     show(f"Report: {page}" if page.exists() else f"Tables: {evaluation.folder}")
     name_stale(evaluation.summary.provenance.stale or {})
     say_reasons("Skipped {}:", evaluation.summary.skipped)
-    if advice := _fewer_windows(evaluation.summary):
-        say(f"  {advice}")
     for baseline, failed in evaluation.summary.failed.items():
         say_reasons(f"{baseline} failed on {{}}:", failed)
     summary = evaluation.summary
     partly = summary.skipped or summary.provenance.stale or summary.model in summary.failed
     ctx.exit(PARTLY if partly else 0)
-
-
-def _fewer_windows(summary: "Summary") -> str | None:
-    """Return what would leave more rows to series that were too short at the first cutoff."""
-    from forecaster.skipped import Kind
-
-    short = {Kind.TOO_SHORT, Kind.BEGINS_LATER}
-    if summary.cutoffs == 1 or not any(why.kind in short for why in summary.skipped.values()):
-        return None
-    return (
-        f"Only rows up to the first of the {summary.cutoffs} cutoffs count; fewer --windows leave "
-        "more of them."
-    )
 
 
 @click.command()

@@ -49,6 +49,7 @@ from figures import FIGURES
 from m4 import STATISTICAL as STATISTICAL_M4
 from m4 import m4
 from scipy import stats
+from scipy.spatial import distance
 
 import forecaster as fc
 from forecaster.evaluation import (
@@ -57,7 +58,6 @@ from forecaster.evaluation import (
     confidence_set,
     evaluate_to_folder,
 )
-from forecaster.evaluation.scores import metrics
 
 HERE = Path(__file__).parent
 YEARS = (2011, 2013, 2015)
@@ -373,8 +373,41 @@ def joint_scores(
     known = np.isfinite(came)
     paths, came = drawn[:, known], came[known]
     alone = random.permuted(paths, axis=0)
-    scores = (metrics.energy_score, metrics.variogram_score)
+    scores = (energy_score, variogram_score)
     return [[score(came, paths), score(came, alone)] for score in scores]
+
+
+def energy_score(actual: np.ndarray, draws: np.ndarray) -> float:
+    """Return the energy score of a joint forecast, in its units; lower is better.
+
+    It is the CRPS of several dimensions: the mean distance of the draws from the outcome, less half
+    the mean distance between two draws.
+
+    - ``actual`` (dimension,), ``draws`` (draw, dimension): two draws or more
+
+    Gneiting & Raftery (2007), Journal of the American Statistical Association 102.
+    """
+    return float(np.linalg.norm(draws - actual, axis=1).mean() - distance.pdist(draws).mean() / 2)
+
+
+def variogram_score(actual: np.ndarray, draws: np.ndarray, power: float = 0.5) -> float:
+    """Return the variogram score of a joint forecast; lower is better.
+
+    For each pair of dimensions, the distance of the two outcomes to this ``power`` is compared with
+    its mean over the draws; the score is the mean squared difference over all pairs. So it depends
+    on the correlations more than the energy score does, and not on a shift common to all
+    dimensions.
+
+    - ``actual`` (dimension,), ``draws`` (draw, dimension): two dimensions or more
+
+    Scheuerer & Hamill (2015), Monthly Weather Review 143, with equal weights.
+    """
+    errors = [
+        np.abs(actual[one] - actual[one + 1 :]) ** power
+        - (np.abs(draws[:, [one]] - draws[:, one + 1 :]) ** power).mean(0)
+        for one in range(len(actual) - 1)
+    ]
+    return float((np.concatenate(errors) ** 2).mean())
 
 
 def simulated(options: argparse.Namespace) -> Iterator[dict[str, object]]:

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import shutil
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,25 +13,14 @@ from forecaster.errors import DataError, UsageError
 from forecaster.evaluation import (
     BacktestCallbacks,
     BacktestOptions,
-    Comparison,
     Evaluation,
     caveats,
     comparison,
-    coverage,
     cutoffs_in,
     evaluate_to_folder,
-    relative,
-    verdict,
 )
-from forecaster.evaluation.backtest.forecasters import Forecasts
 from forecaster.ingest import Membership
 from tests.conftest import error, run
-
-
-def against(evaluation: Evaluation, score: str, model: str) -> Comparison:
-    """Our model against another, one step ahead."""
-    rows = [Comparison(*row) for row in comparison(evaluation, 1).itertuples(index=False)]
-    return next(row for row in rows if (row.score, row.model) == (score, model))
 
 
 @pytest.fixture(scope="module")
@@ -66,35 +54,6 @@ def test_the_summary_says_where_it_comes_from(evaluation, config):
         summary["first_cutoff"] < summary["last_cutoff"]
         and summary["peak_memory_gb"]["forecaster"] > 0
     )
-
-
-def test_the_verdict_is_what_the_tables_say(evaluation):
-    scores = evaluation.scores[evaluation.scores["horizon"] == 1].pivot(
-        index="unique_id", columns="model", values="crps"
-    )
-    row = against(evaluation, "crps", "Empirical")
-    better = (scores["LSTM"] < scores["Empirical"]).mean()
-    assert row.better == better and row.series == len(scores)
-    np.testing.assert_allclose(row.ratio, (scores["LSTM"] / scores["Empirical"]).mean())
-    what, point, whole, bands, ends = verdict(evaluation)
-    assert what.startswith("LSTM forecast 5 series 1 to 3 steps ahead from 30 cutoffs, ")
-    both = relative(evaluation, "mae")["LSTM"].mean(), relative(evaluation, "crps")["LSTM"].mean()
-    assert f"{both[0]:.3f} times the error of 'unchanged'" in point
-    assert f"a CRPS {both[1]:.3f} times that of 'unchanged'" in whole
-    ours = coverage(evaluation).query("model == 'LSTM' and level == 80")
-    assert f"those of 80 % covered {ours['held'].mean():.1%} of the outcomes" in bands
-    assert f"{relative(evaluation, 'crps')['LSTM'].idxmin()} (CRPS" in ends
-
-
-@pytest.mark.slow
-def test_few_cutoffs_give_no_test_and_say_so(panel, config, tmp_path):
-    quick = dataclasses.replace(config, epochs=1)
-    few = evaluate_to_folder(
-        tmp_path / "few", panel.only(panel.ids[3:]), quick, BacktestOptions(3, 29)
-    )
-    assert few.tests["p_value"].isna().all()
-    assert "needs at least 20 cutoffs; there are 3 (--windows)" in caveats(few)[-1]
-    assert "significantly" not in "".join(verdict(few))
 
 
 def test_an_evaluation_is_never_overwritten_by_chance(panel, config, tmp_path, evaluation):
@@ -163,10 +122,12 @@ def test_nothing_beats_naive_on_a_random_walk(tmp_path):
         config,
         BacktestOptions(100, 1, ("drift", "empirical")),
     )
-    point = against(evaluation, "mae", "Naive")
-    assert point.significantly_better == 0 and 0.985 < point.ratio < 1.02
+    rows = comparison(evaluation, 1).to_dict("records")
+    compared = {(row["score"], row["model"]): row for row in rows}
+    point = compared["mae", "Naive"]
+    assert point["significantly_better"] == 0 and 0.985 < point["ratio"] < 1.02
     # The naive band is the truth here: normal steps of constant variance.
-    assert against(evaluation, "crps", "Naive").ratio > 0.995
+    assert compared["crps", "Naive"]["ratio"] > 0.995
 
 
 @pytest.mark.slow
@@ -268,34 +229,6 @@ def test_the_commands_evaluate_and_report(tmp_path, settings):
         "evaluate", *source, "--baselines", "arima", "--output", tmp_path / "x", code=2
     )
     assert not (tmp_path / "x").exists()
-
-
-def forecasts_of_two_series() -> Forecasts:
-    days = pd.bdate_range("2024-01-01", periods=4)
-    frame = pd.DataFrame(
-        {
-            "unique_id": np.repeat(["a", "b"], 3), "ds": [*days[1:]] * 2, "cutoff": [*days[:3]] * 2,
-            "y": np.arange(6.0), "LSTM": np.arange(6) + 0.1, "latest": np.arange(6) - 1.0,
-        }
-    )  # fmt: skip
-    origins: Any = None  # the frame alone is looked at
-    return Forecasts(origins, frame)
-
-
-def test_only_forecasts_of_members_count():
-    forecasts = forecasts_of_two_series()
-    spans = [("a", "2024-01-02", "2024-01-03"), ("b", "2024-01-03", "2024-12-31")]
-    table = pd.DataFrame(spans, columns=["unique_id", "start", "end"])
-    dates = {"start": "datetime64[ns]", "end": "datetime64[ns]"}
-    members = forecasts.of_members(Membership(table.astype(dates)))
-    assert members.frame["y"].tolist() == [1, 2, 5] and members.frame.index.tolist() == [0, 1, 2]
-    assert forecasts.of_members(None) is forecasts
-
-
-def test_forecasts_are_stored_in_single_precision_and_outcomes_as_they_are():
-    stored = forecasts_of_two_series().to_store()
-    assert list(stored) == ["unique_id", "ds", "cutoff", "y", "LSTM"]
-    assert stored["LSTM"].dtype == np.float32 and stored["y"].dtype == np.float64
 
 
 @pytest.mark.slow

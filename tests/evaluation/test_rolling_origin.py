@@ -31,6 +31,8 @@ def test_the_last_cutoff_is_a_horizon_before_the_end(panel):
     assert cutoffs_in(panel.times, 1, 3, 2).tolist() == [4, 6, 8]
     with pytest.raises(DataError, match=r"4 cutoffs with a step of 3 .* least 12 times; the panel"):
         cutoffs_in(panel.times, 1, 4, 3)
+    with pytest.raises(DataError, match="must be 1 or more; got 0 and 1"):
+        cutoffs_in(panel.times, 1, 0, 1)
 
 
 def test_entries_are_in_order_of_series_cutoff_and_horizon(panel):

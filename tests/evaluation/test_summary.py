@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from forecaster.config import Config
 from forecaster.evaluation import Provenance, Summary
 from tests.evaluation.handmade import SUMMARY
 
@@ -15,15 +14,6 @@ def test_a_file_of_every_entry_is_read_and_written_as_it_was(tmp_path):
     summary = Summary.read(path)
     summary.write(tmp_path / "again.json")
     assert (tmp_path / "again.json").read_text() == path.read_text()
-
-
-def test_entries_have_their_types():
-    summary = Summary.from_dict(SUMMARY)
-    assert summary.config == Config(**SUMMARY["config"])
-    assert summary.models == ("EWMA", "LSTM", "Naive") and summary.levels == ("80", "95")
-    assert summary.seconds.torch == 12.0 and summary.seconds.all == 30.25
-    assert summary.provenance.mask == ("copied", "reversed")
-    assert summary.provenance.stale == {"b": "no answer"}
 
 
 def test_what_does_not_apply_is_absent(tmp_path):
@@ -50,44 +40,27 @@ def test_what_is_no_summary_is_refused(tmp_path):
             Summary.read(path)
 
 
-def part(name, **changes):
-    return {name: SUMMARY[name] | changes}
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"models": "LSTM"}, r"Expected `array`, got `str` - at `\$.models`"),
         ({"models": ["LSTM", 3]}, r"Expected `str`, got `int` - at `\$.models\[1\]`"),
         ({"models": ["Naive"]}, "model: 'LSTM' is none of the models"),
-        ({"series": "3"}, r"Expected `int`, got `str` - at `\$.series`"),
-        ({"series": True}, r"Expected `int`, got `bool` - at `\$.series`"),
         ({"horizon": 0}, "horizon: expected 1 or more, at most .*; got 0"),
         ({"cutoffs": 10**60}, "cutoffs: expected 1 or more, at most .*; got 1000"),
         ({"levels": ["x"]}, "could not convert"),
         ({"levels": ["100"]}, "levels: expected percent, below 100"),
-        ({"refit": None}, r"Expected `bool \| int`, got `null` - at `\$.refit`"),
         ({"skipped": []}, r"Expected `object`, got `array` - at `\$.skipped`"),
         ({"skipped": {"a": 3}}, "skipped: 'a'"),
-        ({"failed": {"garch": []}}, r"Expected `object`, got `array` - at `\$.failed"),
         (
             {"seconds": SUMMARY["seconds"] | {"all": "long"}},
             r"Expected `float`, got `str` - at `\$.seconds.all`",
         ),
-        (part("seconds", all=float("nan")), "NaN is not JSON"),
-        (
-            {"seconds": SUMMARY["seconds"] | {"all": 10**400}},
-            r"Number out of range - at `\$.seconds.all`",
-        ),
-        ({"peak_memory_gb": {"torch": None}}, r"Expected `float`, got `null` - at `\$.peak"),
+        ({"seconds": SUMMARY["seconds"] | {"all": float("nan")}}, "NaN is not JSON"),
         (
             {"config": SUMMARY["config"] | {"hidden": "x"}},
             r"Expected `int`, got `str` - at `\$.config.hidden`",
         ),
-        ({"groups": {"a": 1}}, r"Expected `str`, got `int` - at `\$.groups"),
-        ({"mask": "copied"}, r"Expected `array \| null`, got `str` - at `\$.*mask`"),
         ({"source": 3}, r"Expected `str \| null`, got `int` - at `\$.*source`"),
-        ({"first": None}, r"Expected `str`, got `null` - at `\$.first`"),
     ],
 )
 def test_an_entry_that_is_wrong_is_named(changes, message, tmp_path):
@@ -95,15 +68,6 @@ def test_an_entry_that_is_wrong_is_named(changes, message, tmp_path):
     path.write_text(json.dumps(SUMMARY | changes))
     with pytest.raises(ValueError, match=f"summary.json is not a summary: .*{message}"):
         Summary.read(path)
-
-
-def test_an_entry_that_is_missing_is_named(tmp_path):
-    path = tmp_path / "summary.json"
-    absent = {"membership", "own_ends", "torch_series", "groups", *vars(Provenance())}
-    for name in SUMMARY.keys() - absent:
-        path.write_text(json.dumps({k: v for k, v in SUMMARY.items() if k != name}))
-        with pytest.raises(ValueError, match=f"Object missing required field `{name}`"):
-            Summary.read(path)
 
 
 @pytest.mark.parametrize(

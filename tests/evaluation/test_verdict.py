@@ -48,11 +48,6 @@ def test_series_that_cannot_be_compared_do_not_count(tmp_path):
     assert row["ratio"] == pytest.approx((1 / 2 + 4 / 2) / 2)  # neither NaN nor a division by zero
 
 
-def test_other_tests_and_horizons_are_no_comparison(tmp_path):
-    tests = pd.concat([outcomes("kupiec-0.05", 1, Naive=[1] * 4), outcomes(horizon=2, Naive=OURS)])
-    assert comparison(evaluation(tmp_path, scores_of(LSTM=OURS), tests), 1).empty
-
-
 def test_over_all_horizons_ratios_are_means_of_each(tmp_path):
     scores = [scores_of(h, LSTM=np.multiply(h, OURS), Naive=NAIVE) for h in (1, 2)]
     made = evaluation(tmp_path, pd.concat(scores), outcomes(Naive=[1, 1, 0, 0]))

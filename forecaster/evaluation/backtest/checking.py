@@ -26,6 +26,7 @@ _KINDS: Mapping[str, tuple[Callable[[pd.Series], bool], str]] = {
     "horizon": (lambda column: column.dtype.kind in "iu", "whole numbers"),
 }
 """How the columns are checked that are never empty, and what they hold; all others hold numbers."""
+_NUMBERS = (lambda column: column.dtype.kind in "biuf", "numbers")
 _OF_TESTS = (
     "unique_id", "horizon", "test", "model", "value", "statistic", "p_value", "p_adjusted",
     "difference", "degrees",
@@ -101,17 +102,13 @@ def _check(
             raise ValueError(f"{table}: no column {name!r}")
     for name in map(str, frame.columns):
         column = frame[name]
-        is_sound, expected = _KINDS.get(name, (_is_numeric, "numbers"))
+        is_sound, expected = _KINDS.get(name, _NUMBERS)
         if not is_sound(column):
             raise ValueError(f"{table}: column {name!r}: expected {expected}; got {column.dtype}")
         if name in _KINDS and column.isna().any():
             raise ValueError(f"{table}: column {name!r}: a value is missing")
     if keys and frame.duplicated(keys).any():
         raise ValueError(f"{table}: more than one row of the same {', '.join(keys)}")
-
-
-def _is_numeric(column: pd.Series) -> bool:
-    return types.is_numeric_dtype(column) and not types.is_complex_dtype(column)
 
 
 def _is_number(text: str) -> bool:

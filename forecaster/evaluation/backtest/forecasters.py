@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,9 +10,9 @@ import pandas as pd
 from forecaster import swarm
 from forecaster.errors import DataError
 from forecaster.evaluation.baselines import Runner
-from forecaster.evaluation.origins.rolling_origin import Origins, RollingOrigin
+from forecaster.evaluation.origins.rolling_origin import RollingOrigin
 from forecaster.evaluation.scores.tables import LATEST
-from forecaster.forecasting import FORECAST_BY, KEYS, renamed_columns
+from forecaster.forecasting import FORECAST_BY, renamed_columns
 from forecaster.ingest import Membership
 from forecaster.series import Panel
 
@@ -39,38 +39,20 @@ class Forecasters:
         """The column of our networks' forecasts."""
         return self.networks.config.column
 
-    def forecasts(self) -> Iterator["Forecasts"]:
-        """Yield the forecasts of one batch of series after another."""
+    def forecasts(self, membership: Membership | None) -> Iterator[tuple[Panel, pd.DataFrame]]:
+        """Yield batches of series, and their forecasts from cutoffs at which they were members.
+
+        The frame has the keys, the columns of every model, and ``latest``, the value at the cutoff.
+        """
         for origins, forecasts in self.networks.batches():
             parts = [origins.keys, forecasts, self.runner.run(origins)]
             if self.torch is not None:
                 parts.append(_as_torch(self.torch.forecasts(origins), self.model))
             frame = pd.concat(parts, axis=1).assign(**{LATEST: origins.latest})
-            yield Forecasts(origins, frame)
-
-
-class Forecasts(NamedTuple):
-    """All forecasts of a batch of series.
-
-    ``frame``: the keys, the columns of every model, and ``latest``, the value at the cutoff
-    """
-
-    origins: Origins
-    frame: pd.DataFrame
-
-    def of_members(self, membership: Membership | None) -> "Forecasts":
-        """Return only the forecasts from cutoffs at which the series belonged to the universe."""
-        if membership is None:
-            return self
-        ids, cutoffs = self.frame["unique_id"].to_numpy(), self.frame["cutoff"].to_numpy()
-        frame = self.frame[membership.holds(ids, cutoffs)].reset_index(drop=True)
-        return self._replace(frame=frame)
-
-    def to_store(self, number: type[np.floating[Any]] = np.float32) -> pd.DataFrame:
-        """Return the frame as it is stored, the keys unchanged; ``number``: type of forecasts."""
-        frame = self.frame.drop(columns=LATEST)
-        numbers = frame.columns[len(KEYS) :].drop(FORECAST_BY, errors="ignore")
-        return frame.astype(dict.fromkeys(numbers, number))
+            if membership is not None:
+                ids, cutoffs = frame["unique_id"].to_numpy(), frame["cutoff"].to_numpy()
+                frame = frame[membership.holds(ids, cutoffs)].reset_index(drop=True)
+            yield origins.panel, frame
 
 
 def number_type(panel: Panel) -> type[np.floating[Any]]:

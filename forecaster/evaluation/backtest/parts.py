@@ -29,9 +29,9 @@ from forecaster.evaluation.backtest.result import (
 from forecaster.evaluation.backtest.summary import Provenance, Seconds, Summary
 from forecaster.evaluation.origins.rolling_origin import RollingOrigin, write_tables
 from forecaster.evaluation.scores import significance
-from forecaster.evaluation.scores.tables import TOGETHER, Tables, means_of_sums
+from forecaster.evaluation.scores.tables import LATEST, TOGETHER, Tables, means_of_sums
 from forecaster.files import atomic, open_for_arrow, parquet_groups, read_parquet_file
-from forecaster.forecasting import FORECAST_BY, Rung
+from forecaster.forecasting import FORECAST_BY, KEYS, Rung
 from forecaster.ingest import Membership
 from forecaster.processes import memory_used
 from forecaster.series import OwnEnds, show_time
@@ -105,19 +105,18 @@ def _forecast(
 
     whole, done = forecasters.networks.panel, 0
     first, number = whole.times[forecasters.networks.cutoffs[0]], number_type(whole)
-    for every in forecasters.forecasts():
-        forecasts, panel = every.of_members(options.membership), every.origins.panel
+    for panel, frame in forecasters.forecasts(options.membership):
         done += len(panel.ids)
-        if forecasts.frame.empty:
+        if frame.empty:
             continue
         batches.append(
-            Tables.of_batch(
-                forecasts.frame, panel, forecasters.model, options.step_size, first, season
-            )
+            Tables.of_batch(frame, panel, forecasters.model, options.step_size, first, season)
         )
         if on_forecast:
             on_forecast(done, len(whole.ids))
-        stored = forecasts.to_store(number)
+        stored = frame.drop(columns=LATEST)
+        numbers = stored.columns[len(KEYS) :].drop(FORECAST_BY, errors="ignore")
+        stored = stored.astype(dict.fromkeys(numbers, number))
         stored = stored if own is None else own.restored(stored)
         yield pa.Table.from_pandas(stored, preserve_index=False)
 
@@ -213,12 +212,16 @@ def summary_of_parts(summaries: Sequence[Summary], **changes: object) -> Summary
     if not full:
         raise DataError("no series belonged to the universe at any cutoff; look at its file")
     kinds = dict.fromkeys(name for part in summaries for name in part.peak_memory_gb)
+    failed: dict[str, dict[str, str]] = {}
+    for part in summaries:
+        for name, reasons in part.failed.items():
+            failed.setdefault(name, {}).update(reasons)
     together = dataclasses.replace(
         full[0],
         models=tuple(dict.fromkeys(name for part in full for name in part.models)),
         series=sum(part.series for part in full),
         skipped={name: why for part in summaries for name, why in part.skipped.items()},
-        failed=_joined_failures(summaries),
+        failed=failed,
         forecast_by=_sums([part.forecast_by for part in full]),
         by_last_value=_sums([part.by_last_value for part in summaries]),
         peak_memory_gb={
@@ -230,15 +233,6 @@ def summary_of_parts(summaries: Sequence[Summary], **changes: object) -> Summary
 
 def _sums(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
     return dict(sum(map(Counter[str], counts), Counter[str]()))
-
-
-def _joined_failures(summaries: Sequence[Summary]) -> Mapping[str, Mapping[str, str]]:
-    names = dict.fromkeys(name for part in summaries for name in part.failed)
-    failed: dict[str, dict[str, str]] = {name: {} for name in names}
-    for part in summaries:
-        for name, reasons in part.failed.items():
-            failed[name] |= reasons
-    return failed
 
 
 def join_parts(parts: Sequence[Path], folder: Path, summary: Summary) -> None:

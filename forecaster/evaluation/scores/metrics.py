@@ -22,13 +22,6 @@ def symmetric_error(actual: ArrayLike, forecast: ArrayLike) -> np.ndarray:
         return np.where(size > 0, 200 * np.abs(actual - forecast) / size, 0.0 * size)
 
 
-def covered(actual: ArrayLike, low: ArrayLike, high: ArrayLike) -> np.ndarray:
-    """Return 1.0 where low <= actual <= high, else 0.0; NaN where there is no band."""
-    actual, low, high = np.asarray(actual), np.asarray(low), np.asarray(high)
-    inside = ((actual >= low) & (actual <= high)).astype(float)
-    return np.where(np.isfinite(low + high), inside, np.nan)
-
-
 def probabilities_around(
     actual: ArrayLike, forecasts: ArrayLike, quantiles: ArrayLike
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -161,40 +154,3 @@ def fz0(
     below = np.where(shortfall < 0, shortfall, np.nan)
     excess = np.where(np.isnan(actual), np.nan, np.maximum(bound - actual, 0.0))
     return -excess / (probability * below) + bound / below + np.log(-below) - 1
-
-
-def energy_score(actual: ArrayLike, draws: ArrayLike) -> float:
-    """Return the energy score of a joint forecast, in its units; lower is better.
-
-    It is the CRPS of several dimensions: the mean distance of the draws from the outcome, less half
-    the mean distance between two draws.
-
-    - ``actual`` (dimension,), ``draws`` (draw, dimension): two draws or more
-
-    Gneiting & Raftery (2007), Journal of the American Statistical Association 102.
-    """
-    from scipy.spatial.distance import pdist
-
-    actual, draws = np.asarray(actual, float), np.asarray(draws, float)
-    return float(np.linalg.norm(draws - actual, axis=1).mean() - pdist(draws).mean() / 2)
-
-
-def variogram_score(actual: ArrayLike, draws: ArrayLike, power: float = 0.5) -> float:
-    """Return the variogram score of a joint forecast; lower is better.
-
-    For each pair of dimensions, the distance of the two outcomes to this ``power`` is compared with
-    its mean over the draws; the score is the mean squared difference over all pairs. So it depends
-    on the correlations more than the energy score does, and not on a shift common to all
-    dimensions.
-
-    - ``actual`` (dimension,), ``draws`` (draw, dimension): two dimensions or more
-
-    Scheuerer & Hamill (2015), Monthly Weather Review 143, with equal weights.
-    """
-    actual, draws = np.asarray(actual, float), np.asarray(draws, float)
-    errors = [
-        np.abs(actual[one] - actual[one + 1 :]) ** power
-        - (np.abs(draws[:, [one]] - draws[:, one + 1 :]) ** power).mean(0)
-        for one in range(len(actual) - 1)
-    ]
-    return float((np.concatenate(errors) ** 2).mean())

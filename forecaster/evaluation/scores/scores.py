@@ -12,6 +12,8 @@ from forecaster.errors import (
     ForecasterWarning,
     UsageError,
     check_flag,
+    check_type,
+    check_whole,
     listed,
     printable,
 )
@@ -94,7 +96,9 @@ def evaluate(
     """
     _check_frame(frame)
     check_flag("by_horizon", by_horizon)
-    _check_options(panel, season)
+    check_type("panel", panel, Panel | None, "one of load_panel")
+    if season is not None:
+        check_whole("season", season, 1)
     if panel is None and first_cutoff is not None:
         raise UsageError("first_cutoff is for scaled errors; give the panel, too, or leave it out")
     _warn_of_missing(frame)
@@ -179,23 +183,11 @@ def _check_columns(frame: pd.DataFrame) -> None:
         if name not in names:
             raise DataError(f"frame: no column {name!r}, the other bound of a band that it has")
         kind = frame[name].dtype
-        numbers = pd.api.types.is_numeric_dtype(kind) and not pd.api.types.is_bool_dtype(kind)
-        if not numbers or pd.api.types.is_complex_dtype(kind):
+        if kind.kind not in "iuf":
             raise DataError(
                 f"frame: column {name!r}: expected numbers; got {kind}. All columns other than "
                 f"{', '.join(KEYS)} are forecasts of models; leave out what is none"
             )
-
-
-def _check_options(panel: Panel | None, season: int | None) -> None:
-    """Raise UsageError for a panel or a season that is none."""
-    if not isinstance(panel, Panel | None):
-        raise UsageError(
-            f"panel: expected one of load_panel; got {printable(type(panel).__name__)}"
-        )
-    whole = isinstance(season, int | np.integer) and not isinstance(season, bool)
-    if season is not None and not (whole and season >= 1):
-        raise UsageError(f"season: expected a whole number of 1 or more; got {season!r}")
 
 
 def _first_of(first: Time | Shaped[np.ndarray, ""], panel: Panel) -> Shaped[np.ndarray, ""]:
