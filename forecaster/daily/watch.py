@@ -5,7 +5,10 @@ import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
 
 from forecaster.config import read_settings
 from forecaster.errors import UsageError, printable
@@ -117,8 +120,10 @@ def read_watch(path: Path) -> Watch:
             f'{where}: no setting source; expected one, such as source = "files:prices.csv". '
             "`forecaster daily --example` prints a file to start from"
         )
-    checked = {name: _KINDS[name](f"{where}: {name}", value) for name, value in given.items()}
-    alarms = {n: _LIMITS[n](f"{where}: [alarms] {n}", value) for n, value in limits.items()}
+    checked = {n: _checked(where, n, value, _KINDS[n]) for n, value in given.items()}
+    alarms = {n: _limit(f"{where}: [alarms]", n, value) for n, value in limits.items()}
+    if "levels" in checked:
+        checked["levels"] = tuple(sorted(checked["levels"]))
     folder = path.resolve().parent
     for name in _PATHS & checked.keys():
         if name == "forecasts" and is_database(checked[name]):
@@ -194,74 +199,35 @@ def _tickers_in(folder: Path, tickers: str) -> str:
     return str(path) if "," not in tickers and path.exists() else tickers
 
 
-def _text(where: str, value: object) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise _wrong(where, "text", value)
-    return value
+def _checked(where: str, name: str, value: object, kind: Any) -> Any:
+    """Return a setting as a value of this type. Raises UsageError."""
+    if name in ("columns", "levels") and not isinstance(value, list):
+        value = [value]
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        got = printable(repr(value)[:80])
+        raise UsageError(f"{where}: {name}: {printable(str(error))}; got {got}") from error
 
 
-def _flag(where: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise _wrong(where, "true or false", value)
-    return value
+def _limit(where: str, name: str, value: object) -> Any:
+    """Return a setting of an alarm; None if it is turned off."""
+    kind = _LIMITS[name]
+    return None if value is False and kind is not bool else _checked(where, name, value, kind)
 
 
-def _count(where: str, value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= 100_000:
-        raise _wrong(where, "a whole number of 0 or more", value)
-    return value
-
-
-def _count_or_off(where: str, value: object) -> int | None:
-    if isinstance(value, bool):
-        if value:
-            raise _wrong(where, "false, or a whole number of 0 or more", value)
-        return None
-    return _count(where, value)
-
-
-def _rate_or_off(where: str, value: object) -> float | None:
-    if value is False:
-        return None
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 1e-6 <= value <= 0.5:
-        raise _wrong(where, "false, or a number of 0.000001 to 0.5, such as 0.04", value)
-    return float(value)
-
-
-def _texts(where: str, value: object) -> tuple[str, ...]:
-    values = value if isinstance(value, list) else [value]
-    return tuple(_text(where, each) for each in values)
-
-
-def _layout(where: str, value: object) -> str:
-    if value not in ("wide", "fixed"):
-        raise _wrong(where, '"wide" or "fixed"', value)
-    return str(value)
-
-
-def _levels(where: str, value: object) -> tuple[float, ...]:
-    levels: set[float] = set()
-    for each in value if isinstance(value, list) else [value]:
-        if not isinstance(each, int | float) or isinstance(each, bool) or not 1 <= each < 100:
-            raise _wrong(where, "percent from 1 to below 100, such as [80, 95]", value)
-        levels.add(float(each))
-    if not levels:
-        raise _wrong(where, "at least one level, such as [80, 95]", value)
-    return tuple(sorted(levels))
-
-
-def _wrong(where: str, expected: str, got: object) -> UsageError:
-    return UsageError(f"{where}: expected {expected}; got {printable(repr(got)[:80])}")
-
-
+_TEXT = Annotated[str, Meta(pattern=r"\S")]
+_COUNT = Annotated[int, Meta(ge=0, le=100_000)]
+_RATE = Annotated[float, Meta(ge=1e-6, le=0.5)]
+_LEVELS = Annotated[set[Annotated[float, Meta(ge=1, lt=100)]], Meta(min_length=1)]  # in percent
+_PATHS = {"forecasts", "page", "groups", "scorecard", "summary"}
 _KINDS: Mapping[str, Any] = {
-    "source": _text, "query": _text, "tickers": _text, "append": _flag, "columns": _texts,
-    "date_format": _text, "decimal": _text, "run": _text, "levels": _levels, "newcomers": _flag,
-    "max_late": _count, "forecasts": _text, "layout": _layout, "page": _text, "groups": _text,
-    "scorecard": _text, "summary": _text,
+    **dict.fromkeys(("source", "query", "tickers", "date_format", "decimal", "run"), _TEXT),
+    **dict.fromkeys(_PATHS, _TEXT),
+    "append": bool, "columns": tuple[_TEXT, ...], "levels": _LEVELS, "newcomers": bool,
+    "max_late": _COUNT, "layout": Literal["wide", "fixed"],
 }  # fmt: skip
 _LIMITS: Mapping[str, Any] = {
-    "coverage": _rate_or_off, "errors": _rate_or_off, "late": _count_or_off, "jumped": _flag,
-    "frozen": _flag, "shrunk": _flag, "changed": _flag, "model_age": _count_or_off,
+    "coverage": _RATE, "errors": _RATE, "late": _COUNT, "jumped": bool,
+    "frozen": bool, "shrunk": bool, "changed": bool, "model_age": _COUNT,
 }  # fmt: skip
-_PATHS = {"forecasts", "page", "groups", "scorecard", "summary"}
