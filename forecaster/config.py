@@ -16,9 +16,7 @@ _WHOLE_WINDOW = ("mlp", "nhits", "dlinear", "nlinear")  # models with one output
 NETWORKS = ("lstm", "gru", "transformer", "tcn", *_WHOLE_WINDOW)
 CLASSICAL = ("ets", "theta", "ces")
 MODELS = ("auto", *NETWORKS, *CLASSICAL)
-TRANSFORMS = (
-    "auto", "log_return", "combined", "difference", "seasonal", "identity", "last_value",
-)  # fmt: skip
+TRANSFORMS = ("auto", "log_return", "combined", "difference", "last_value")
 ENCODINGS = ("none", "float16", "int8", "pruned-50", "pruned-80", "int8-pruned-50", "small")
 _CHOICES = {
     "model": MODELS,
@@ -96,7 +94,7 @@ class Config:
       only the last step does; ``auto``: ``sequence`` if the model supports it, since it takes fewer
       windows
     - ``transform``: how a series is presented to its networks: ``log_return``, ``difference``,
-      ``seasonal``, ``identity``, or ``combined``, as errors of a combination of simple forecasts;
+      or ``combined``, as errors of a combination of simple forecasts;
       ``auto`` takes log returns for prices and the combination for everything else. With
       ``last_value`` there are no networks: a series is expected to stay where it is, and its bands
       show how far it may move; ``auto`` takes it for prices if no series has enough rows for

@@ -189,7 +189,6 @@ KINDS = {
     "market": ("--market", "CCC"),
     "beside a market": ("--market", "CCC", "--tickers", "AAA,BBB,DDD,FFF,GGG"),
     "members": ("--tickers", "members.csv", "--groups", "groups.csv"),
-    "seasonal": (),
     "own ends": (),
     "torch": ("--baselines", "torch,garch", "--torch-sample", 3),
     "elsewhere": ("--ray", "auto"),
@@ -212,11 +211,9 @@ def test_whatever_is_asked_for_the_shards_do_not_matter(kind, data, tmp_path, mo
             "cluster",
             lambda address: contextlib.nullcontext(Elsewhere(2)),
         )
-    if kind in ("seasonal", "own ends"):
-        settings = SETTINGS + ('transform = "seasonal"\n' if kind == "seasonal" else "")
-        (tmp_path / "c.toml").write_text(settings)
-        options = ["--config", tmp_path / "c.toml"]
     if kind == "own ends":
+        (tmp_path / "c.toml").write_text(SETTINGS)
+        options = ["--config", tmp_path / "c.toml"]
         table = pd.read_csv(data / "p.csv")
         table = table.assign(ds=table.groupby("ticker").cumcount() + 1, y=table["close"])
         table = table.rename(columns={"ticker": "unique_id"})[["unique_id", "ds", "y"]]

@@ -53,8 +53,8 @@ def counted(rungs: Iterable[object] | Mapping[str, int]) -> str:
 def rows_to_train(config: Config, transform: Transform) -> int:
     """Return the minimum number of rows of a series that has networks of its own."""
     if not transform.takes_any:
-        return config.rows_to_fit + transform.rows_needed()
-    return rows_for_networks(config) + transform.rows_needed()
+        return config.rows_to_fit
+    return rows_for_networks(config)
 
 
 def rows_for_networks(config: Config) -> int:
@@ -180,10 +180,8 @@ def usable(panel: Panel, config: Config, transform: Transform) -> Panel:
             if not count:
                 reasons[name] = Skipped(Kind.TOO_SHORT, 0, 1, detail="its first")
         return panel.only([name for name in panel.ids if name not in reasons], reasons)
-    seasonal = f" + season {transform.season}" if transform.rows_needed() else ""
-    needed = config.rows_to_fit + transform.rows_needed()
+    needed = config.rows_to_fit
     for name, rows in zip(panel.ids, panel.mask.sum(1), strict=True):
         if rows < needed:
-            why = config.why_rows + seasonal
-            reasons[name] = Skipped(Kind.TOO_SHORT, int(rows), needed, detail=why)
+            reasons[name] = Skipped(Kind.TOO_SHORT, int(rows), needed, detail=config.why_rows)
     return panel.only([name for name in panel.ids if name not in reasons], reasons)

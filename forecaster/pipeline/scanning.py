@@ -91,7 +91,7 @@ def _scan(reader: Reader) -> tuple[Layout, Frequency, Scanned, bool]:
     rows, trained, latest = dict[str, int](), list[str](), dict[str, Any]()
     channels, ends, findings = dict[str, None](), list[Any](), list[Finding]()
     clear, unclear = Counter[Frequency](), Counter[Frequency]()  # whether rows suffice to tell it
-    alike = set[tuple[tuple[str, ...], Frequency]]()
+    alike = set[tuple[str, ...]]()
     longest, series = {True: 0, False: 0}, 0  # by whether a series changes
     with_peers = config.start == "pooled" and not config.is_classical
     for panel in reader.each_shard(skipped):
@@ -102,7 +102,7 @@ def _scan(reader: Reader) -> tuple[Layout, Frequency, Scanned, bool]:
         channels |= dict.fromkeys(panel.channels)
         for times in (panel.times[observed] for observed in panel.mask if observed.any()):
             (clear if tells_frequency(times) else unclear)[infer_frequency(times)] += 1
-        alike.add((panel.channels, panel.frequency))
+        alike.add(panel.channels)
         ends += [panel.times[0], panel.times[-1]]
         changes = not panel.constant().all()
         longest[changes] = max(longest[changes], changing_rows(panel))
@@ -112,10 +112,7 @@ def _scan(reader: Reader) -> tuple[Layout, Frequency, Scanned, bool]:
             latest |= latest_times(panel)
     layout = reader.layout._replace(channels=tuple(channels))
     frequency = most_common(clear or unclear)
-    seasonal = config.transform == "seasonal"
-    same = all(
-        part == layout.channels and (kind == frequency or not seasonal) for part, kind in alike
-    )
+    same = all(part == layout.channels for part in alike)
     first, last = min(ends, default=0), max(ends, default=0)
     steps = max(rows.values(), default=longest[True] or longest[False])
     peers = peers_at(last, latest)

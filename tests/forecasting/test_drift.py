@@ -87,7 +87,7 @@ def test_only_dated_prices_in_logarithms_have_one(panel, config):
 
     assert not none(panel) and not none(panel, transform="log_return")
     assert none(panel, premium=None)
-    assert none(panel, transform="identity") and none(panel, model="ets")
+    assert none(panel, transform="difference") and none(panel, model="ets")
     numbered = dataclasses.replace(panel, times=np.arange(len(panel.times)))
     assert none(numbered)
     series = panel.to_frame()[["unique_id", "ds", "close"]].rename(columns={"close": "y"})

@@ -95,30 +95,6 @@ def test_one_with_a_network_of_its_own_needs_rows_for_it(panel, fitted):
         match_panel(fitted, few)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("transform", "needed"),
-    [("seasonal", 25)],
-)
-def test_one_too_young_for_the_transform_takes_no_other_forecast_away(config, transform, needed):
-    hours = pd.date_range("2024-01-01", periods=300, freq="h")
-    rows = {"old": 300, "young": needed - 1, "enough": needed}
-    daily = 10 + np.sin(np.arange(300) * 2 * np.pi / 24)
-    frames = [
-        pd.DataFrame(
-            {"unique_id": name, "ds": hours[-n:], "y": daily[-n:] + 0.1 * np.arange(n) % 3}
-        )
-        for name, n in rows.items()
-    ]
-    settings = dataclasses.replace(
-        config, start="pooled", transform=transform, horizon=30, validation=None, epochs=1
-    )
-    model = fc.fit(fc.load_panel(frames[0]), settings, seed=1)
-    with pytest.warns(ForecasterWarning, match=f"young: {needed - 1} rows; .* made from {needed}"):
-        frame = fc.predict(model, fc.load_panel(pd.concat(frames)))
-    assert set(frame["unique_id"]) == {"old", "enough"} and np.isfinite(frame["LSTM"]).all()
-
-
 def test_independent_networks_know_nothing_of_others(panel, model):
     with pytest.raises(ModelError, match="the model has no network for it"):
         fc.predict(model.only(panel.ids[:2]), panel.only(panel.ids[2:]))

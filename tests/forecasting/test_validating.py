@@ -30,7 +30,7 @@ def one(monkeypatch):
     return made
 
 
-def test_a_width_is_that_by_both_scale_weights(one):
+def test_a_width_is_that_by_both_scales(one):
     # The networks' width is 1, whose logarithm is 0, so that half of the other one is left.
     made = one(0.0, np.log(4.0), ((0.0, 0.6, 0.5),))
     np.testing.assert_allclose(made.scores(np.full((1, 1, 1), 3.0)), 3.0 / np.sqrt(4.0))

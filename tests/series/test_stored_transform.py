@@ -70,7 +70,7 @@ COUNTS, POOL = ("learned", "blending", 2), ("learned", "blending", 0, 0)
 @pytest.mark.parametrize(
     ("path", "values"),
     [
-        (("name",), ["x", 5, None]), (("season",), [0, 1.5, 10**9, "1"]),
+        (("name",), ["x", 5, None]),
         (("market",), ["abc", [5]]), (("alone",), ["moon"]),
         (("covariates", "scales", "a"), [[], [[0, 0]], [["x", 1]], [[0, 1], [0, 1]]]),
         ((*NATURE, "seasons"), [[0], [1.5], [10**9], list(range(1, 60)), "7"]),

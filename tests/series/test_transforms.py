@@ -42,7 +42,7 @@ def transform_of(name: str) -> Transform:
     """The transform of this name, as a fit on the first rows leaves it."""
     table = market()
     known = table[table["ds"] <= np.sort(table["ds"].unique())[30]]
-    transform = Transform(name, 5 if name == "seasonal" else 1)
+    transform = Transform(name)
     return transform.with_components(Panel.from_frame(known), HORIZON)
 
 
@@ -82,7 +82,7 @@ def test_nothing_after_a_cutoff_changes_what_is_known_at_it(name, cutoff, seed, 
 @pytest.mark.parametrize("name", NAMES)
 def test_targets_turn_back_into_the_series(name):
     panel = Panel.from_frame(market())
-    transform = Transform(name, 5 if name == "seasonal" else 1)
+    transform = Transform(name)
     t = transform.apply(panel, HORIZON)
     back = t.invert(t.base + t.scale * t.targets())
     y = t.invert(t.z)
@@ -97,7 +97,7 @@ def test_targets_turn_back_into_the_series(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_inputs_are_finite_and_targets_of_moderate_size(name):
     panel = Panel.from_frame(market(series=2))
-    t = Transform(name, 5 if name == "seasonal" else 1).apply(panel, HORIZON)
+    t = Transform(name).apply(panel, HORIZON)
     assert np.isfinite(t.features).all()
     targets = t.targets()[:, 20:-HORIZON]
     assert 0.1 < np.nanstd(targets) < 10
@@ -110,16 +110,6 @@ def test_missing_highs_volumes_and_opens_do_not_spread():
     t = Transform("log_return").apply(Panel.from_frame(table), HORIZON)
     assert np.isfinite(t.features).all()
     assert np.isfinite(t.targets()[0, t.first[0] : -HORIZON]).all()
-
-
-def test_the_seasonal_base_is_the_latest_known_value_of_that_season():
-    y = np.tile([1.0, 2.0, 4.0, 8.0], 10) + np.arange(40) * 1e-3
-    table = pd.DataFrame({"unique_id": "s", "ds": np.arange(40), "y": y})
-    t = Transform("seasonal", 4).apply(Panel.from_frame(table), 6)
-    for h in range(6):
-        back = 4 * -(-(h + 1) // 4) - (h + 1)
-        assert t.base[0, 20, h] == y[20 - back]
-        assert round(t.base[0, 20, h]) == round(y[21 + h])
 
 
 def test_transforms_are_chosen_by_what_the_series_are():
@@ -138,7 +128,6 @@ def test_transforms_are_chosen_by_what_the_series_are():
     assert Transform.choose("auto", steps) == Transform("combined", natures=natures)
     natures = {name: Nature(logarithmic=True, seasons=(4, 8), spacing=1.0) for name in steps.ids}
     assert Transform.choose("auto", steps, (4, 8)) == Transform("combined", natures=natures)
-    assert Transform.choose("seasonal", steps, season=13) == Transform("seasonal", 13)
 
 
 def test_unusable_series_are_named_with_the_day():

@@ -121,10 +121,9 @@ def settings(**new):
         (settings(layers=100), "layers: the arrays are of a smaller network"),
         (settings(horizon=10_000, validation=30_000), "horizon: the arrays are of a smaller"),
         (settings(wrong=1), "no setting 'wrong'"),
-        (settings(transform="identity"), "expected identity; got log_return"),
+        (settings(transform="difference"), "expected difference; got log_return"),
         (lambda rest: rest.update(target="x"), "'x' is none of the channels"),
         (lambda rest: rest["transform"].update(name="x"), "transform: expected one of"),
-        (lambda rest: rest["transform"].update(season=9), "a season of 9 steps"),
         (lambda rest: rest["frequency"].update(alias="?"), "Invalid frequency"),
         (
             lambda rest: rest["frequency"].update(step=True),

@@ -355,7 +355,9 @@ class RollingOrigin:
             if around:
                 outcomes = np.full((len(ids), latest, self.config.horizon), np.nan)
                 outcomes[entries] = origins.keys["y"].to_numpy()[selected]
-            forecast = forecast_latest(model, panel, transformed, latest, self.level, outcomes)
+            forecast = forecast_latest(
+                model, panel, transformed, latest, self.level, outcomes=outcomes
+            )
             for column, values in forecast.items():
                 if column != RISE:
                     columns[column][selected] = values[entries]

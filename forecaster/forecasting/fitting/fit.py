@@ -443,7 +443,7 @@ def worse_than_simple(report: pd.DataFrame) -> str | None:
         return None
     return (
         f"These forecasts are {ratio - 1:.0%} worse than {name}: use that instead, or try another "
-        "--transform (difference, seasonal; in Python transform=) or --season, more rows, or a "
+        "--transform (difference; in Python transform=) or --season, more rows, or a "
         "shorter --horizon."
     )
 

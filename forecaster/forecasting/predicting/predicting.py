@@ -128,7 +128,7 @@ def predict(
     whole = model.transform.name == "combined"
     for some in [panel] if whole else _few_at_a_time(panel, steps):
         transformed = model.transform.apply(some, horizon, steps)
-        parts.append(_latest_with_quantiles(model, some, transformed, level, quantiles))
+        parts.append(forecast_latest(model, some, transformed, 1, level, quantiles))
     forecast = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     finite = finite_rows(panel, forecast)
     panel = panel.only([name for name, sound in zip(panel.ids, finite, strict=True) if sound])
@@ -226,6 +226,7 @@ def forecast_latest(
     transformed: Transformed,
     count: int,
     level: Sequence[float],
+    quantiles: Sequence[float] = (),
     outcomes: ByHorizon | None = None,
 ) -> dict[str, ByHorizon]:
     """Return forecasts made at the latest ``count`` steps, by column, (series, count, horizon).
@@ -238,6 +239,7 @@ def forecast_latest(
     - ``transformed``: the panel under the model's transform
     - ``count``: the number of latest steps
     - ``level``: levels of the bands, in percent, sorted
+    - ``quantiles``: further probabilities, each with a column of its own
     - ``outcomes`` (series, count, horizon): NaN where unknown; if given, the probabilities of less
       and of at most as much are in :func:`.around_columns`, but only of counts: others are NaN
     """
@@ -247,7 +249,11 @@ def forecast_latest(
     unit = np.take_along_axis(transformed.scale, origins[:, :, None], axis=1)
     name = model.config.column
     names = [name, *(column for percent in level for column in bounds_of(name, percent))]
-    usual = np.array([0.0, *normal_scores_of(level).ravel()])[:, None, None]
+    names += [quantile_column(name, q) for q in quantiles]
+    # A quantile is a bound of a band, to the bit.
+    beside = normal_scores_of([round(200 * abs(q - 0.5), 9) for q in quantiles])
+    others = [own[int(q > 0.5)] for own, q in zip(beside, quantiles, strict=True)]
+    usual = np.array([0.0, *normal_scores_of(level).ravel(), *others])[:, None, None]
     each = list(calibrated_at(model, panel, transformed, latest, count))
     scores = np.stack([made.scores(usual) for made in each], axis=2)
 
@@ -301,29 +307,6 @@ def _reach(
         reach = np.stack([distribution.scores(-far), distribution.scores(far)])
     reach[:, transformed.counted] = np.nan
     return reach
-
-
-def _latest_with_quantiles(
-    model: Model,
-    panel: Panel,
-    transformed: Transformed,
-    level: Sequence[float],
-    quantiles: Sequence[float],
-) -> dict[str, ByHorizon]:
-    """Return :func:`forecast_latest` of the latest step with these quantiles beside the bands."""
-    name = model.config.column
-    level_of = {q: round(200 * abs(q - 0.5), 9) for q in quantiles}
-    every = sorted({*level, *(percent for percent in level_of.values() if percent > 0)})
-    forecast = forecast_latest(model, panel, transformed, 1, every)
-    bounds = {percent: bounds_of(name, percent) for percent in every}
-    found = {
-        quantile_column(name, q): forecast[bounds[level_of[q]][q > 0.5] if level_of[q] else name]
-        for q in quantiles
-    }
-    extra = {column for percent in every if percent not in level for column in bounds[percent]}
-    kept = {column: values for column, values in forecast.items() if column not in extra}
-    rise = kept.pop(RISE)
-    return {**kept, **found, RISE: rise}
 
 
 class Latest(NamedTuple):

@@ -18,10 +18,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from msgspec import Meta
 
-from forecaster.config import MOST_SEASON
 from forecaster.errors import DataError, UsageError, listed
-from forecaster.series.calendar.seasons import default_season
-from forecaster.series.causal import Rows, change_features, decayed_mean, shift, squash
+from forecaster.series.causal import Rows, change_features, decayed_mean, shift
 from forecaster.series.combination.blend import FEATURES, features_of
 from forecaster.series.combination.components import CLASSICAL, Name, Row, Seasons, fit_components
 from forecaster.series.combination.counts import count_forecasts
@@ -51,7 +49,6 @@ from forecaster.series.features.known_effects import (
     without_effects,
 )
 from forecaster.series.features.last_value import (
-    by_horizon,
     learned_unit,
     unit_of_prices,
     usual_changes,
@@ -74,7 +71,7 @@ from forecaster.series.prices.features import (
 from forecaster.series.prices.learning_volatility import learn_common_volatility
 from forecaster.series.prices.market import MARKET_FEATURES, market_features
 
-NAMES = ("log_return", "difference", "seasonal", "identity", "combined", "last_value")
+NAMES = ("log_return", "difference", "combined", "last_value")
 _FIRST_CHANGES = 10  # changes that a volatility needs
 
 
@@ -110,7 +107,6 @@ class Transform:
     """One of the transforms of :data:`NAMES`, with what it needs to know of the series.
 
     - ``name``: the name of the transform
-    - ``season``: steps in a season, for the seasonal transform
     - ``natures``: properties of each series by name, for the transforms that take any; fixed at the
       fit, so that later rows do not change the features
     - ``covariates``: how covariates become features
@@ -122,7 +118,6 @@ class Transform:
     """
 
     name: str
-    season: Annotated[int, Meta(ge=1, le=MOST_SEASON)] = 1
     natures: Mapping[str, Nature] = dataclasses.field(
         default_factory=lambda: MappingProxyType(dict[str, Nature]())
     )
@@ -163,20 +158,14 @@ class Transform:
         """
         if name == "auto":
             name = "combined" if panel.target == "y" else "log_return"
-        given = (season,) if isinstance(season, int) else season
         known = Scaling.of(panel.future, panel.times_of_rows())
         market = () if panel.market is None else panel.market.ids
-        if name == "combined":
-            natures = MappingProxyType(natures_of(panel, given))
-            return Transform(name, natures=natures, covariates=known, market=market, alone=alone)
-        if name == "last_value":
-            natures = MappingProxyType(natures_of(panel, ()))
-            made = Transform(name, natures=natures, covariates=known, market=market)
-            return made if panel.target == "y" else made.with_learned(unit=unit_of_prices(panel))
-        if name != "seasonal":
-            return Transform(name, covariates=known, market=market)
-        steps = given[0] if given else default_season(panel.frequency)
-        return Transform(name, steps, covariates=known, market=market)
+        alone = alone if name == "combined" else None
+        made = Transform(name, covariates=known, market=market, alone=alone)
+        made = made.with_series(panel, season)
+        if name == "last_value" and panel.target != "y":
+            return made.with_learned(unit=unit_of_prices(panel))
+        return made
 
     def with_static(self, panel: Panel) -> "Transform":
         """Return the transform with the static covariates of a panel, whose series are fitted on.
@@ -336,7 +325,6 @@ class Transform:
         more = self.covariates.count(horizon)
         if self.name == "combined":
             return FEATURES + more
-        more += 1 if self.name in ("seasonal", "identity") else 0
         more += MARKET_FEATURES * len(self.market)
         return 4 + more + (price_feature_count(horizon) if self.name == "log_return" else 0)
 
@@ -364,14 +352,10 @@ class Transform:
             [nature.logarithmic for nature in self.natures.values()]
         )
 
-    def rows_needed(self) -> int:
-        """Return the rows that a fit needs for the season, beside those of the settings."""
-        return self.season if self.season > 1 else 0
-
     def rows_to_forecast(self, horizon: int) -> int:
         """Return the fewest rows of a series with a base and a scale for each step ahead."""
         of_prices = 1 if self.learned.volatility is not None else _FIRST_CHANGES
-        needed = {"combined": horizon, "seasonal": self.season, "log_return": of_prices}
+        needed = {"combined": horizon, "log_return": of_prices}
         return needed.get(self.name, 0) + 1
 
     def usable_rows(self, panel: Panel) -> UsableRows:
@@ -423,9 +407,7 @@ class Transform:
 
     def basic_seasons(self, ids: Sequence[str]) -> Int[np.ndarray, " series"]:
         """Return the steps in the shortest season of each series; 0 for none."""
-        if self.takes_any:
-            return np.array([min(self._nature(name).seasons, default=0) for name in ids], int)
-        return np.full(len(ids), self.season if self.season > 1 else 0)
+        return np.array([min(self._nature(name).seasons, default=0) for name in ids], int)
 
     def _z(self, panel: Panel, y: Rows) -> Rows:
         """Return the values, or their logarithms."""
@@ -438,7 +420,7 @@ class Transform:
         y = histories.values[:, :, panel.channels.index(panel.target)]
         logarithmic = self.name == "log_return"
         z = self._z(panel, y)
-        change = z - shift(z, self.season)  # one-step, or one-season, change
+        change = z - shift(z, 1)
         floor = 1e-8 if logarithmic else 1e-12 + 1e-8 * decayed_mean(z**2, 0.999)
         widened, raw, shared = 1.0, change, self.learned
         if shared.events and panel.future is not None:
@@ -447,8 +429,6 @@ class Transform:
             )
             change = change / own  # a move on a marked day counts as the smaller move of other days
         features, scale = change_features(change, floor)
-        if self.name in ("seasonal", "identity"):
-            features.append(squash((z - decayed_mean(z, 0.99)) / scale))
         if logarithmic:
             features += price_features(panel, histories, raw, scale, horizon)
         if panel.market is not None and self.market:
@@ -458,16 +438,16 @@ class Transform:
         scale = with_few_changes(scale, change, shared.volatility)
         if self.name == "last_value":
             scale = walk_scale(change, usual_changes(z, self.logarithmic(panel.ids), shared.unit))
-        bases, scales = by_horizon(self.name, self.season, z, scale, horizon)
+        scales = scale[:, :, None] * np.sqrt(np.arange(1, horizon + 1))
         common, model = None, shared.common_volatility
         if model is not None:
             common = model.log_scale(panel, histories, raw) - np.log(scales)
         return Transformed(
             features=stacked(features),
             z=z,
-            base=bases,
+            base=np.repeat(z[:, :, None], horizon, axis=-1),
             scale=scales * widened,
-            first=np.minimum(histories.first + max(_FIRST_CHANGES, self.season), z.shape[1]),
+            first=np.minimum(histories.first + _FIRST_CHANGES, z.shape[1]),
             positions=histories.positions,
             logarithmic=self.logarithmic(panel.ids),
             least=self._least(panel.ids),

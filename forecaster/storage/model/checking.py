@@ -21,7 +21,7 @@ from forecaster.errors import DamagedModel
 from forecaster.files import as_bytes, parse_json
 from forecaster.forecasting import FORECAST_BY, Rung, Widths, plain_shapes
 from forecaster.ingest import Reading
-from forecaster.series import Frequency, Transform, default_season
+from forecaster.series import Frequency, Transform
 from forecaster.skipped import Skipped, skipped_from_json
 from forecaster.storage.model.encoding import Encoding
 from forecaster.storage.model.fields import above_zero, as_type, field, frequency_of, names
@@ -111,7 +111,7 @@ def checked(
     ids, channels = names(rest, "ids"), names(rest, "channels")
     config = Config.from_dict(field(dict, rest, "config"), "config")
     frequency = frequency_of(rest)
-    transform = _transform(field(dict, rest, "transform"), config, frequency)
+    transform = _transform(field(dict, rest, "transform"), config)
     if (target := field(str, rest, "target")) not in channels:
         raise ValueError(f"target: {reprlib.repr(target)} is none of the channels")
     encoding = as_type(Encoding, rest.get("encoding", {}), "encoding")
@@ -258,7 +258,7 @@ def shortened(error: Exception) -> str:
     return str(error)[:_MOST_REASON] or type(error).__name__
 
 
-def _transform(fields: dict[str, Any], config: Config, frequency: Frequency) -> Transform:
+def _transform(fields: dict[str, Any], config: Config) -> Transform:
     """Read the transform, and check that it follows from the configuration."""
     transform = Transform.from_dict(fields, config.horizon)
     if config.transform not in ("auto", transform.name):
@@ -268,12 +268,6 @@ def _transform(fields: dict[str, Any], config: Config, frequency: Frequency) -> 
     alone = config.model if config.is_classical else None
     if transform.alone != alone:
         raise ValueError(f"transform: alone: expected {alone!r}; got {transform.alone!r:.50}")
-    season = 1
-    if transform.name == "seasonal":
-        given = config.season
-        season = given[0] if isinstance(given, tuple) else given or default_season(frequency)
-    if transform.season != season:
-        raise ValueError(f"transform: a season of {transform.season} steps is not of this model")
     return transform
 
 
