@@ -2,12 +2,11 @@
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jaxtyping import Float
 
 from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.native import library
@@ -16,6 +15,7 @@ Cell: TypeAlias = Literal["lstm", "gru"]
 Steps: TypeAlias = Literal["all", "last"]
 """The hidden states to return."""
 
+_GATES: dict[Cell, int] = {"lstm": 4, "gru": 3}
 MOST_EXACT_INPUTS = 7
 """With at most this many inputs per step, products of inputs stay float32 even under bfloat16: they
 are little work, and the compiled kernel (``BFLOAT16_EXACT`` in kernels.h) has room for them."""
@@ -42,78 +42,39 @@ def check_shapes(kernel: Array, gates: int, inputs: Array, valid: Array, *biases
             raise SwarmError(f"expected a bias ({width},); got {bias.shape}")
 
 
-def lstm_infer(
-    kernel: Float[Array, "row gates"],
-    bias: Float[Array, " gates"],
-    inputs: Float[Array, "time batch feature"],
-    valid: Float[Array, "time batch"],
-) -> Float[Array, "time batch gates//4"]:
+def infer(cell: Cell, kernel: Array, *others: Array) -> Array:
     """Return hidden states; arguments as for :func:`forecaster.swarm.recurrence.lstm`."""
-    out = _array(*inputs.shape[:2], bias.shape[-1] // 4)
-    return _call("lstm_infer", out)(kernel, bias, inputs, valid)
+    out = _array(*others[-2].shape[:2], kernel.shape[-1] // _GATES[cell])
+    return _call(f"{cell}_infer", out)(kernel, *others)
 
 
-def lstm_forward(
-    kernel: Float[Array, "row gates"],
-    bias: Float[Array, " gates"],
-    inputs: Float[Array, "time batch feature"],
-    valid: Float[Array, "time batch"],
-) -> Sequence[Array]:
+def forward(cell: Cell, kernel: Array, *others: Array) -> Sequence[Array]:
     """Return hidden states, and cell states and gates in the layout of the backward pass."""
-    steps, batch, size = *inputs.shape[:2], bias.shape[-1] // 4
+    (steps, batch, _), size = others[-2].shape, kernel.shape[-1] // _GATES[cell]
     saved = _saved_width(size)
-    out = [_array(steps, batch, width) for width in (size, saved, 4 * saved)]
-    return _call_many("lstm_forward", out)(kernel, bias, inputs, valid)
+    widths = (size, saved, 4 * saved) if cell == "lstm" else (size, 4 * saved)
+    out = [_array(steps, batch, width) for width in widths]
+    return _call(f"{cell}_forward", out)(kernel, *others)
 
 
-def lstm_backward(
-    residuals: Sequence[Array], grad_hidden: Array, *, last_only: bool, want_inputs: bool
+def backward(
+    cell: Cell,
+    residuals: Sequence[Array],
+    grad_hidden: Array,
+    *,
+    last_only: bool,
+    want_inputs: bool,
 ) -> Sequence[Array]:
-    """Return gradients of kernel, bias and inputs.
+    """Return gradients of kernel, biases and inputs.
 
-    - ``residuals``: kernel, inputs, valid and what :func:`lstm_forward` returned.
+    - ``residuals``: kernel, inputs, valid and what :func:`forward` returned.
     - ``grad_hidden``: (time, batch, H), or with ``last_only`` the last step's, (batch, H).
     - ``want_inputs``: without it the inputs' gradient is undefined.
     """
     kernel, inputs = residuals[:2]
-    out = [_array(*kernel.shape), _array(kernel.shape[-1]), _array(*inputs.shape)]
-    call = _call_many("lstm_backward", out)
-    return call(*residuals, grad_hidden, last_only=last_only, want_x=want_inputs)
-
-
-def gru_infer(
-    kernel: Float[Array, "row gates"],
-    bias: Float[Array, " gates"],
-    new_bias: Float[Array, " gates//3"],
-    inputs: Float[Array, "time batch feature"],
-    valid: Float[Array, "time batch"],
-) -> Float[Array, "time batch gates//3"]:
-    """Return hidden states; arguments as for :func:`forecaster.swarm.recurrence.gru`."""
-    out = _array(*inputs.shape[:2], new_bias.shape[-1])
-    return _call("gru_infer", out)(kernel, bias, new_bias, inputs, valid)
-
-
-def gru_forward(
-    kernel: Float[Array, "row gates"],
-    bias: Float[Array, " gates"],
-    new_bias: Float[Array, " gates//3"],
-    inputs: Float[Array, "time batch feature"],
-    valid: Float[Array, "time batch"],
-) -> Sequence[Array]:
-    """Return hidden states, and gates in the layout of the backward pass."""
-    steps, batch, size = *inputs.shape[:2], new_bias.shape[-1]
-    out = [_array(steps, batch, width) for width in (size, 4 * _saved_width(size))]
-    return _call_many("gru_forward", out)(kernel, bias, new_bias, inputs, valid)
-
-
-def gru_backward(
-    residuals: Sequence[Array], grad_hidden: Array, *, last_only: bool, want_inputs: bool
-) -> Sequence[Array]:
-    """Return gradients of kernel, both biases and inputs; otherwise as :func:`lstm_backward`."""
-    kernel, inputs = residuals[:2]
     width = kernel.shape[-1]
-    out = [_array(*kernel.shape), _array(width), _array(width // 3), _array(*inputs.shape)]
-    call = _call_many("gru_backward", out)
+    biases = [_array(width), *([_array(width // 3)] if cell == "gru" else [])]
+    call = _call(f"{cell}_backward", [_array(*kernel.shape), *biases, _array(*inputs.shape)])
     return call(*residuals, grad_hidden, last_only=last_only, want_x=want_inputs)
 
 
@@ -144,21 +105,21 @@ def bfloat16_forward(
     words = jax.ShapeDtypeStruct((time, blocks, 2, depth, 16, 16), jnp.uint32)
     saved = 5 if cell == "gru" else 6
     factors = jax.ShapeDtypeStruct((time, blocks, units, 32, saved, 16), jnp.uint16)
-    call = _call_many("bfloat16_forward", [hidden, words, factors])
+    call = _call("bfloat16_forward", [hidden, words, factors])
     return call(kernel, bias, new_bias, inputs, valid, **_kind(cell, steps))
 
 
 def bfloat16_backward(
     cell: Cell, steps: Steps, saved: Sequence[Array], grad_hidden: Array, *, want_inputs: bool
 ) -> Sequence[Array]:
-    """Return gradients of kernel, both biases and inputs; otherwise as :func:`lstm_backward`.
+    """Return gradients of kernel, both biases and inputs; otherwise as :func:`backward`.
 
     ``saved``: kernel, inputs, valid and what :func:`bfloat16_forward` returned after the states.
     """
     kernel, inputs = saved[:2]
     width = kernel.shape[-1]
     out = [_array(*kernel.shape), _array(width), _array(width // 3 if cell == "gru" else 0)]
-    call = _call_many("bfloat16_backward", [*out, _array(*inputs.shape)])
+    call = _call("bfloat16_backward", [*out, _array(*inputs.shape)])
     return call(*saved, grad_hidden, **_kind(cell, steps), want_x=want_inputs)
 
 
@@ -172,7 +133,7 @@ def _kind(cell: Cell, steps: Steps) -> dict[str, bool | str]:
 
 def _hidden_of(cell: Cell, steps: Steps, bias: Array, inputs: Array) -> jax.ShapeDtypeStruct:
     time, batch, _ = inputs.shape
-    size = bias.shape[-1] // (3 if cell == "gru" else 4)
+    size = bias.shape[-1] // _GATES[cell]
     return _array(batch, size) if steps == "last" else _array(time, batch, size)
 
 
@@ -185,16 +146,11 @@ def _array(*shape: int) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape, jnp.float32)
 
 
-def _call(name: str, out: jax.ShapeDtypeStruct) -> Callable[..., Array]:
-    return _guarded(jax.ffi.ffi_call(f"forecaster_{name}", out, vmap_method="broadcast_all"))
-
-
-def _call_many(name: str, out: Sequence[jax.ShapeDtypeStruct]) -> Callable[..., Sequence[Array]]:
-    return _guarded(jax.ffi.ffi_call(f"forecaster_{name}", out, vmap_method="broadcast_all"))
-
-
-def _guarded(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the call with derivatives that raise SwarmError."""
+def _call(name: str, out: Any) -> Callable[..., Any]:
+    """Return a call of compiled code, whose own derivatives raise SwarmError."""
+    call: Callable[..., Any] = cast(Any, jax.ffi.ffi_call)(
+        f"forecaster_{name}", out, vmap_method="broadcast_all"
+    )
 
     def called(*arrays: Array, **attributes: Any) -> Any:
         guarded = jax.custom_jvp(functools.partial(call, **attributes))

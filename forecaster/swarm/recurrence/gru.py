@@ -5,48 +5,20 @@ Gated recurrent unit, Cho et al. (2014), arXiv 1406.1078, in the variant that cu
 reset, update, new. ``lstm.py`` explains why the backward pass is written by hand.
 """
 
-import functools
-from typing import NamedTuple, TypeAlias
-
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.custom_derivatives import CustomVJPPrimal, SymbolicZero
 from jaxtyping import Float, Shaped
 
-from forecaster.swarm.devices.data_parallel import by_example
-from forecaster.swarm.native import calls, library
-from forecaster.swarm.native.calls import Steps
-from forecaster.swarm.recurrence.bfloat16 import in_bfloat16
 from forecaster.swarm.recurrence.precision import (
     Precision,
-    check_precision,
     input_gradient,
     input_product,
     product,
     steps_per_iteration,
 )
+from forecaster.swarm.recurrence.running import CELLS, JaxCell, Residuals, by_jax, run
 from forecaster.swarm.task import AnyArray
-
-_Flag: TypeAlias = tuple[()] | None  # a static bool: part of the pytree's structure
-
-
-class _Residuals(NamedTuple):
-    """What the backward pass needs; the layout of gates depends on which code computed them."""
-
-    kernel: Float[Array, "row gates"]
-    inputs: Float[Array, "time batch feature"]
-    valid: Shaped[Array, "time batch"]
-    hidden: Float[Array, "time batch hidden"]
-    gates: tuple[Array, ...]
-
-
-class _Saved(NamedTuple):
-    """What the forward pass saves for the backward pass."""
-
-    residuals: _Residuals
-    compiled: _Flag
-    want_inputs: _Flag
 
 
 def gru(
@@ -78,40 +50,15 @@ def gru(
 
     On CPUs, in float32, compiled code is used if it was built; see ``native.library``.
     """
-    arrays = [jnp.asarray(array) for array in (kernel, bias, new_bias, inputs, valid)]
-    kernel, bias, new_bias, inputs, valid = arrays
-    valid = valid.astype(kernel.dtype)
-    calls.check_shapes(kernel, 3, inputs, valid, bias, new_bias)
-    run = functools.partial(_run, "last" if last_only else "all", check_precision(precision))
-    run = functools.partial(run, compiled=compiled)
-    return by_example(run, (kernel, bias, new_bias), (inputs, valid), last_only=last_only)
-
-
-def _run(
-    steps: Steps, precision: Precision, kernel: Array, bias: Array, new_bias: Array,
-    inputs: Array, valid: Array, *, compiled: bool,
-) -> Array:  # fmt: skip
-    """Run by compiled code where possible, else by JAX."""
-    arrays = kernel, bias, new_bias, inputs, valid
-    if not compiled:
-        valid = jax.lax.stop_gradient(valid)
-        hidden = _forward(precision, kernel, bias, new_bias, inputs, valid)[0]
-        return hidden[-1] if steps == "last" else hidden
-    if precision == "bfloat16" and library.bfloat16_usable(*arrays):
-        return in_bfloat16("gru", steps, *arrays)
-    return _gru(steps, precision, True, *arrays)
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
-def _gru(
-    steps: Steps, precision: Precision, compiled: bool,  # noqa: FBT001
-    kernel: Array, bias: Array, new_bias: Array, inputs: Array, valid: Array,
-) -> Array:  # fmt: skip
-    if compiled and library.usable(kernel, bias, new_bias, inputs, valid):
-        hidden = calls.gru_infer(kernel, bias, new_bias, inputs, valid)
-    else:
-        hidden = _forward(precision, kernel, bias, new_bias, inputs, valid)[0]
-    return hidden[-1] if steps == "last" else hidden
+    return run(
+        "gru",
+        (kernel, bias, new_bias),
+        inputs,
+        valid,
+        last_only=last_only,
+        precision=precision,
+        compiled=compiled,
+    )
 
 
 def jax_gru(
@@ -124,7 +71,7 @@ def jax_gru(
     precision: Precision = "float32",
 ) -> Float[Array, "time batch gates//3"]:
     """Return the hidden states by JAX alone: the reference for the compiled code."""
-    return _gru("all", precision, False, kernel, bias, new_bias, inputs, valid)
+    return by_jax("gru", precision, kernel, bias, new_bias, inputs, valid)
 
 
 def _forward(
@@ -161,48 +108,8 @@ def _forward(
     return jax.lax.scan(step, start, (inputs, valid), unroll=unroll)[1]
 
 
-def _gru_forward(
-    steps: Steps,
-    precision: Precision,
-    compiled: bool,  # noqa: FBT001
-    kernel: CustomVJPPrimal,
-    bias: CustomVJPPrimal,
-    new_bias: CustomVJPPrimal,
-    inputs: CustomVJPPrimal,
-    valid: CustomVJPPrimal,
-) -> tuple[Array, _Saved]:
-    want_inputs = () if inputs.perturbed else None
-    arrays = kernel.value, bias.value, new_bias.value, inputs.value, valid.value
-    compiled = compiled and library.usable(*arrays)
-    found = calls.gru_forward(*arrays) if compiled else _forward(precision, *arrays)
-    hidden, *gates = found
-    residuals = _Residuals(arrays[0], *arrays[3:], hidden, tuple(gates))
-    saved = _Saved(residuals, () if compiled else None, want_inputs)
-    return (hidden[-1] if steps == "last" else hidden), saved
-
-
-def _gru_backward(
-    steps: Steps, precision: Precision, _: bool,  # noqa: FBT001
-    saved: _Saved, grad_hidden: Array | SymbolicZero,
-) -> tuple[Array, ...]:  # fmt: skip
-    residuals, compiled, want_inputs = saved
-    if isinstance(grad_hidden, SymbolicZero):
-        grad_hidden = jnp.zeros(grad_hidden.shape, residuals.kernel.dtype)
-    if compiled is None:
-        if steps == "last":
-            grad_hidden = jnp.zeros_like(residuals.hidden).at[-1].set(grad_hidden)
-        return _jax_backward(precision, residuals, grad_hidden)
-    grads = calls.gru_backward(
-        (*residuals[:-1], *residuals.gates),
-        grad_hidden,
-        last_only=steps == "last",
-        want_inputs=want_inputs is not None,
-    )
-    return *grads, jnp.zeros_like(residuals.valid)
-
-
-def _jax_backward(
-    precision: Precision, residuals: _Residuals, grad_hidden: Float[Array, "time batch hidden"]
+def _backward(
+    precision: Precision, residuals: Residuals, grad_hidden: Float[Array, "time batch hidden"]
 ) -> tuple[
     Float[Array, "row 3*hidden"],
     Float[Array, " 3*hidden"],
@@ -252,4 +159,4 @@ def _flat(array: Float[Array, "time batch column"]) -> Float[Array, "time*batch 
     return array.reshape(-1, array.shape[-1])
 
 
-_gru.defvjp(_gru_forward, _gru_backward, symbolic_zeros=True)
+CELLS["gru"] = JaxCell(3, _forward, _backward)

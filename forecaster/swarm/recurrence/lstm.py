@@ -10,48 +10,21 @@ gates; the weight gradient is then one matrix product over (time x batch).
 """
 
 import functools
-from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.custom_derivatives import CustomVJPPrimal, SymbolicZero
 from jaxtyping import Float, Shaped
 
-from forecaster.swarm.devices.data_parallel import by_example
-from forecaster.swarm.native import calls, library
-from forecaster.swarm.native.calls import Steps
-from forecaster.swarm.recurrence.bfloat16 import in_bfloat16
 from forecaster.swarm.recurrence.precision import (
     Precision,
-    check_precision,
     input_gradient,
     input_product,
     product,
     steps_per_iteration,
 )
+from forecaster.swarm.recurrence.running import CELLS, JaxCell, Residuals, by_jax, run
 from forecaster.swarm.task import AnyArray
-
-_Flag: TypeAlias = tuple[()] | None  # a static bool: part of the pytree's structure
-
-
-class _Residuals(NamedTuple):
-    """What the backward pass needs; the layout of cells and gates depends on which code ran."""
-
-    kernel: Float[Array, "row gates"]
-    inputs: Float[Array, "time batch feature"]
-    valid: Shaped[Array, "time batch"]
-    hidden: Float[Array, "time batch hidden"]
-    cell: Array
-    gates: Array
-
-
-class _Saved(NamedTuple):
-    """What the forward pass saves for the backward pass."""
-
-    residuals: _Residuals
-    compiled: _Flag
-    want_inputs: _Flag
 
 
 def lstm(
@@ -86,39 +59,15 @@ def lstm(
     without matrix units, AMX, or AMD's AVX-512 BF16). It has first derivatives by ``jax.grad``
     only: pass ``compiled=False`` for second derivatives and for ``jvp``.
     """
-    arrays = [jnp.asarray(array) for array in (kernel, bias, inputs, valid)]
-    kernel, bias, inputs, valid = arrays
-    valid = valid.astype(kernel.dtype)
-    calls.check_shapes(kernel, 4, inputs, valid, bias)
-    run = functools.partial(_run, "last" if last_only else "all", check_precision(precision))
-    run = functools.partial(run, compiled=compiled)
-    return by_example(run, (kernel, bias), (inputs, valid), last_only=last_only)
-
-
-def _run(
-    steps: Steps, precision: Precision, kernel: Array, bias: Array, inputs: Array, valid: Array,
-    *, compiled: bool,
-) -> Array:  # fmt: skip
-    """Run by compiled code where possible, else by JAX."""
-    if not compiled:
-        valid = jax.lax.stop_gradient(valid)
-        hidden = _forward(precision, kernel, bias, inputs, valid)[0]
-        return hidden[-1] if steps == "last" else hidden
-    if precision == "bfloat16" and library.bfloat16_usable(kernel, bias, inputs, valid):
-        return in_bfloat16("lstm", steps, kernel, bias, jnp.zeros(0), inputs, valid)
-    return _lstm(steps, precision, True, kernel, bias, inputs, valid)
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
-def _lstm(
-    steps: Steps, precision: Precision, compiled: bool,  # noqa: FBT001
-    kernel: Array, bias: Array, inputs: Array, valid: Array,
-) -> Array:  # fmt: skip
-    if compiled and library.usable(kernel, bias, inputs, valid):
-        hidden = calls.lstm_infer(kernel, bias, inputs, valid)
-    else:
-        hidden = _forward(precision, kernel, bias, inputs, valid)[0]
-    return hidden[-1] if steps == "last" else hidden
+    return run(
+        "lstm",
+        (kernel, bias),
+        inputs,
+        valid,
+        last_only=last_only,
+        precision=precision,
+        compiled=compiled,
+    )
 
 
 def jax_lstm(
@@ -130,7 +79,7 @@ def jax_lstm(
     precision: Precision = "float32",
 ) -> Float[Array, "time batch gates//4"]:
     """Return the hidden states by JAX alone: the reference for the compiled code."""
-    return _lstm("all", precision, False, kernel, bias, inputs, valid)
+    return by_jax("lstm", precision, kernel, bias, inputs, valid)
 
 
 def _activate(preactivation: Float[Array, "batch gates"]) -> Float[Array, "batch gates"]:
@@ -186,44 +135,8 @@ def _forward(
     return hidden, cell, gates
 
 
-def _lstm_forward(
-    steps: Steps,
-    precision: Precision,
-    compiled: bool,  # noqa: FBT001
-    kernel: CustomVJPPrimal,
-    bias: CustomVJPPrimal,
-    inputs: CustomVJPPrimal,
-    valid: CustomVJPPrimal,
-) -> tuple[Array, _Saved]:
-    want_inputs = () if inputs.perturbed else None
-    arrays = kernel.value, bias.value, inputs.value, valid.value
-    compiled = compiled and library.usable(*arrays)
-    found = calls.lstm_forward(*arrays) if compiled else _forward(precision, *arrays)
-    hidden, cell, gates = found
-    residuals = _Residuals(arrays[0], *arrays[2:], hidden, cell, gates)
-    saved = _Saved(residuals, () if compiled else None, want_inputs)
-    return (hidden[-1] if steps == "last" else hidden), saved
-
-
-def _lstm_backward(
-    steps: Steps, precision: Precision, _: bool,  # noqa: FBT001
-    saved: _Saved, grad_hidden: Array | SymbolicZero,
-) -> tuple[Array, ...]:  # fmt: skip
-    residuals, compiled, want_inputs = saved
-    if isinstance(grad_hidden, SymbolicZero):
-        grad_hidden = jnp.zeros(grad_hidden.shape, residuals.kernel.dtype)
-    if compiled is None:
-        if steps == "last":
-            grad_hidden = jnp.zeros_like(residuals.hidden).at[-1].set(grad_hidden)
-        return _jax_backward(precision, residuals, grad_hidden)
-    grads = calls.lstm_backward(
-        residuals, grad_hidden, last_only=steps == "last", want_inputs=want_inputs is not None
-    )
-    return *grads, jnp.zeros_like(residuals.valid)
-
-
-def _jax_backward(
-    precision: Precision, residuals: _Residuals, grad_hidden: Float[Array, "time batch hidden"]
+def _backward(
+    precision: Precision, residuals: Residuals, grad_hidden: Float[Array, "time batch hidden"]
 ) -> tuple[
     Float[Array, "row 4*hidden"],
     Float[Array, " 4*hidden"],
@@ -231,7 +144,7 @@ def _jax_backward(
     Float[Array, "time batch"],
 ]:
     """Return gradients of kernel, bias and inputs, and zeros for ``valid``."""
-    kernel, inputs, valid, hidden, cell, gates = residuals
+    kernel, inputs, valid, hidden, (cell, gates) = residuals
     features = inputs.shape[-1]
     hidden_kernel = kernel[features:]
     previous = functools.partial(jnp.pad, pad_width=((1, 0), (0, 0), (0, 0)))
@@ -282,4 +195,4 @@ def _kernel_gradient(
     return jnp.concatenate([of_inputs, product(hidden.T, grad_gates, precision)])
 
 
-_lstm.defvjp(_lstm_forward, _lstm_backward, symbolic_zeros=True)
+CELLS["lstm"] = JaxCell(4, _forward, _backward)
