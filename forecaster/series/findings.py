@@ -20,6 +20,7 @@ from forecaster.series.calendar.frequency import infer_frequency, usual_spacing
 from forecaster.series.calendar.seasons import find_seasons, usual_seasons
 from forecaster.series.calendar.times import show_time
 from forecaster.series.combination.counts import are_counts
+from forecaster.series.combination.dips import dip_of
 from forecaster.series.panel.covariates import Future
 from forecaster.series.panel.panel import Panel
 
@@ -77,6 +78,10 @@ _WORDS = {
         "the latest rows of {some} are the first zeros",
         "Forecasts may rise again. Closed? Retire them (`forecaster tickers retire`); if the "
         "zeros mean that nothing is known yet, leave these rows out",
+    ),
+    "dip": (
+        "the past of {some} holds a dip of a season or more",
+        "These rows count as missing: season and bands are those of the others",
     ),
     "unmatched": (
         "future covariates: no number at past rows of {some}",
@@ -165,7 +170,7 @@ def findings_of(panel: Panel, *, forecasting: bool = False) -> list[Finding]:
     found = [*missing(panel), *running(panel), *latest(panel), *events(panel)]
     if forecasting:
         return [*found, *jumped(panel)]
-    return [*found, *unmatched(panel), *placeholders(panel)]
+    return [*found, *dips(panel), *unmatched(panel), *placeholders(panel)]
 
 
 def say_findings(found: Sequence[Finding], count: int) -> None:
@@ -412,6 +417,20 @@ def latest(panel: Panel) -> Iterator[Finding]:
             times_ = f"{_number(ratio)} times" if ratio >= 1 else f"1/{_number(1 / ratio)}"
             said = f"since {show_time(times[row])} about {times_} of before"
             yield Finding("resized", name, said, len(values) - row)
+
+
+def dips(panel: Panel) -> Iterator[Finding]:
+    """Yield series of values that hold a dip, see :func:`dip_of`."""
+    if panel.target != "y":
+        return
+    seasons = panel.of_times(_seasons)
+    for name, (values, times), known in zip(panel.ids, panel.rows(), seasons, strict=True):
+        if not len(values) or (values == 0).mean() > 0.5 or are_counts(values):
+            continue
+        rows = dip_of(values, find_seasons(values) if known is None else known)
+        if rows is not None:
+            said = f"{show_time(times[rows[0]])} to {show_time(times[rows[-1]])}"
+            yield Finding("dip", name, said, len(rows))
 
 
 def _seasons(times: np.ndarray) -> tuple[int, ...] | None:

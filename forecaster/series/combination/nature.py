@@ -13,6 +13,7 @@ from forecaster.series.calendar.seasons import seasons_of
 from forecaster.series.combination.blend import Blend
 from forecaster.series.combination.components import NO_COMPONENTS, Components, Seasons
 from forecaster.series.combination.counts import are_counts, may_be_counts, vary_as_counts
+from forecaster.series.combination.dips import dip_of, in_seconds, without_dip
 from forecaster.series.known.effects import (
     NO_EFFECTS,
     CalendarPrior,
@@ -50,6 +51,7 @@ class Nature:
     - ``sparse``: whether more than half of its values are zero, so that zero is its median
     - ``counts``: whether its values are small whole numbers, and a distribution of counts is
       forecast
+    - ``dip``: the first and the last time of a dip, as :func:`in_seconds`; None where it has none
     """
 
     logarithmic: bool = False
@@ -65,6 +67,7 @@ class Nature:
     open: tuple[int, ...] = ()
     responses: tuple[float, ...] = ()
     unit: float = 1.0
+    dip: tuple[int, int] | None = None
 
     @staticmethod
     def of(times: np.ndarray, values: np.ndarray, seasons: Sequence[int] | None) -> "Nature":
@@ -75,10 +78,12 @@ class Nature:
         found = tuple(seasons_of(times, z) if seasons is None else seasons)
         zeros = not logarithmic and bool((values >= 0).all())
         sparse = zeros and bool((values == 0).mean() > 0.5)
+        dip = None if sparse or counts else dip_of(values, found)
         return Nature(
             logarithmic, found, regular_spacing(times),
             nonnegative=zeros, sparse=sparse, counts=counts, rhythm=rhythm_of(times),
             open=open_slots(times), unit=_unit_of(values),
+            dip=None if dip is None else tuple(in_seconds(times[dip[[0, -1]]]).tolist()),
         )  # fmt: skip
 
     def check(self, name: str, horizon: int, covariates: int) -> None:
@@ -120,6 +125,16 @@ class Nature:
     def effects_on(self, times: np.ndarray) -> np.ndarray:
         """Return the effects of the calendar at some times, in the units that networks see."""
         return effects_on(self.effects, times, self.rhythm)
+
+    def without_dip(
+        self, values: Float[np.ndarray, " row"], times: np.ndarray
+    ) -> Float[np.ndarray, " row"]:
+        """Return the values with those of a dip replaced by the values of the season before."""
+        if self.dip is None or not len(values):
+            return values
+        first, last = self.dip
+        seconds = in_seconds(times)
+        return without_dip(values, (seconds >= first) & (seconds <= last), max(self.seasons))
 
     def without_gaps(
         self, values: Float[np.ndarray, " row"], times: np.ndarray

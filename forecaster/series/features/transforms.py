@@ -208,7 +208,7 @@ class Transform:
         volatility is chosen by them. None: there is no such model
         """
         if self.name == "log_return":
-            volatility, events = usual_volatility(panel), event_factors(self._with_kinds(panel))
+            volatility, events = usual_volatility(panel), event_factors(self._seen(panel))
             common = None
             if held_back is not None:
                 common = learn_common_volatility(panel, horizon, held_back)
@@ -226,7 +226,7 @@ class Transform:
         made = dataclasses.replace(self, natures=MappingProxyType({**self.natures, **natures}))
         made = made.with_learned(common_seasons=common, usually_counts=counts)
         if self.alone is None:
-            panel = made._with_kinds(panel)
+            panel = made._seen(panel)
             made = made.with_learned(known=learn_effects(panel, natures, self.covariates))
             natures = made._with_effects(panel)
         rows = rows_without_effects(panel, natures, self.covariates)
@@ -247,7 +247,7 @@ class Transform:
         """
         if self.name != "combined":
             return self
-        panel = self._with_kinds(panel)
+        panel = self._seen(panel)
         natures = self._with_effects(panel, held_back)
         known, alone = list(natures.values()), self.alone is not None
         rows = rows_without_effects(panel, natures, self.covariates)
@@ -375,7 +375,7 @@ class Transform:
         if reasons := self.usable_rows(panel).reasons():
             name, reason = next(iter(reasons.items()))
             raise DataError(f"{name}: {reason}")
-        panel = self._with_kinds(panel)
+        panel = self._seen(panel)
         # Values that end up NaN or infinite are detected and named after the fit.
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             apply = self._apply_combined if self.name == "combined" else self._apply
@@ -385,10 +385,19 @@ class Transform:
         more = covariate_features(self.covariates, panel, made.positions, horizon)
         return dataclasses.replace(made, features=np.concatenate([made.features, more], axis=-1))
 
-    def _with_kinds(self, panel: Panel) -> Panel:
-        """Return the panel with the kinds of events that the fit knows; a list may have others."""
+    def _seen(self, panel: Panel) -> Panel:
+        """Return the panel without dips, and with the kinds of events that the fit knows."""
         known = panel.future and panel.future.of_kinds(self.covariates.future)
-        return dataclasses.replace(panel, future=known)
+        panel = dataclasses.replace(panel, future=known)
+        dips = [row for row, name in enumerate(panel.ids) if self._nature(name).dip]
+        if self.name != "combined" or not dips:
+            return panel
+        values, channel = panel.values.copy(), panel.channels.index(panel.target)
+        for row in dips:
+            there, nature = panel.mask[row], self._nature(panel.ids[row])
+            own = nature.without_dip(values[row, there, channel], panel.times[there])
+            values[row, there, channel] = own
+        return dataclasses.replace(panel, values=values)
 
     def _nature(self, name: str) -> Nature:
         return self.natures.get(name, Nature())
