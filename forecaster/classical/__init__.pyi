@@ -1,12 +1,12 @@
 from .ces import Ces as Ces
 from .ces import ces_ahead as ces_ahead
 from .ces import fit_ces as fit_ces
+from .ets import MOST_SEASON as MOST_SEASON
 from .ets import Average as Average
 from .ets import Component as Component
+from .ets import Form as Form
 from .ets import ets_ahead as ets_ahead
 from .ets import fit_ets as fit_ets
-from .ets_form import MOST_SEASON as MOST_SEASON
-from .ets_form import Form as Form
 from .intermittent import INTERMITTENT as INTERMITTENT
 from .intermittent import adida as adida
 from .intermittent import croston as croston

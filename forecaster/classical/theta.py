@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from msgspec import Meta
 
-from forecaster.classical.ets_form import MOST_SEASON
+from forecaster.classical.ets import MOST_SEASON
 from forecaster.classical.innovations import Lengths, Values
 from forecaster.classical.rows import batches
 from forecaster.linear_filter import linear_filter

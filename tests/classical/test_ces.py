@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from forecaster.classical import Ces, ces_ahead, fit_ces
-from forecaster.classical.ces_search import HIGHEST
+from forecaster.classical.ces import HIGHEST
 from forecaster.classical.ces_states import CesForm, initial_of, is_stable
 
 

@@ -11,7 +11,7 @@ import base64
 import dataclasses
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import msgspec
 import numpy as np
@@ -43,6 +43,7 @@ from forecaster.series.features.known_effects import (
     NOTHING_KNOWN,
     Shared,
     add_effects_ahead,
+    covariate_features,
     learn_effects,
     rows_without_effects,
     with_known_effects,
@@ -56,7 +57,6 @@ from forecaster.series.features.last_value import (
 )
 from forecaster.series.features.transformed import Transformed, stacked
 from forecaster.series.features.usable import UsableRows
-from forecaster.series.known.covariates import covariate_features
 from forecaster.series.panel.covariates import Scaling
 from forecaster.series.panel.histories import Histories
 from forecaster.series.panel.panel import Panel
@@ -143,7 +143,7 @@ class Transform:
         name: str,
         panel: Panel,
         season: int | Sequence[int] | None = None,
-        alone: Name | None = None,
+        alone: str | None = None,
     ) -> "Transform":
         """Return the transform of this name for a panel.
 
@@ -160,8 +160,8 @@ class Transform:
             name = "combined" if panel.target == "y" else "log_return"
         known = Scaling.of(panel.future, panel.times_of_rows())
         market = () if panel.market is None else panel.market.ids
-        alone = alone if name == "combined" else None
-        made = Transform(name, covariates=known, market=market, alone=alone)
+        classical = cast(Name | None, alone) if name == "combined" else None
+        made = Transform(name, covariates=known, market=market, alone=classical)
         made = made.with_series(panel, season)
         if name == "last_value" and panel.target != "y":
             return made.with_learned(unit=unit_of_prices(panel))
@@ -519,7 +519,9 @@ def _plain(value: Any) -> Any:
     """Return plain values: of an array its shape, and base64 of little-endian float32."""
     if isinstance(value, np.ndarray):
         return [*value.shape, base64.b64encode(value.astype("<f4").tobytes()).decode()]
-    return value.item() if isinstance(value, np.generic) else {**value}
+    if isinstance(value, np.generic):
+        return cast(object, value.item())
+    return dict(cast(Mapping[str, object], value))
 
 
 def _array(kind: Any, value: Any) -> np.ndarray:
