@@ -32,8 +32,8 @@ class Ray:
     Nodes with another version of this package, JAX or Python get no work and are reported.
 
     - ``address``: ``auto`` for the cluster that this machine belongs to, or HOST:PORT of its head
-    - ``members_per_shard``: number of networks in a shard; None: enough for about ten seconds of
-      training
+    - ``members_per_shard``: number of networks in a shard; None: at most 32 chunks for each device
+      of a node, fewer towards the end
     - ``on_notice``: called with a message at each loss or refusal; by default it is logged
 
     Raises UsageError if Ray is not installed or the address is invalid, and ClusterError, within 15
@@ -60,7 +60,7 @@ class Ray:
 
     @property
     def members_per_shard(self) -> int | None:
-        """Number of networks in a shard; None: enough for about ten seconds of training."""
+        """Number of networks in a shard; None: see :class:`forecaster.swarm.Executor`."""
         return self._members
 
     def lanes(self) -> Sequence[int]:

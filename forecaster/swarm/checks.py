@@ -139,21 +139,6 @@ def _broadcast(what: str, given: ArrayLike, members: int) -> Shaped[np.ndarray, 
     return np.broadcast_to(value, (members,))
 
 
-def check_duration(epochs: int, patience: object, *, validated: bool) -> None:
-    """Raise SwarmError for ``epochs`` not whole or below 1, and for patience without validation."""
-    if patience is not None and not validated:
-        raise SwarmError("patience: needs validation data; give validation_data=(inputs, targets)")
-    try:
-        whole = np.ndim(epochs) == 0 and not isinstance(epochs, bool) and int(epochs) == epochs
-    except (TypeError, ValueError, OverflowError):
-        whole = False
-    if not whole or epochs < 1:
-        raise SwarmError(
-            "epochs: expected a whole number of 1 or more, the same for all members; got "
-            f"{epochs!r}. Members stop at different times by patience"
-        )
-
-
 def named_values(values: Mapping[str, Any] | None, what: str, such_as: str) -> dict[str, Any]:
     """Return values by name as a dict, empty for None; an error names ``what`` and ``such_as``.
 

@@ -4,7 +4,7 @@
     python scripts/kernels/sanitize.py --quick
 
 For every instruction set of this processor it runs RUNS random shapes (default 3,000; quick: 100),
-half of them LSTMs and half GRUs, forward and backward, and hashes of random keys, on arrays of
+half of them LSTMs and half GRUs, forward and backward, on arrays of
 exactly the needed size. A tenth of that number of runs compare the kernels for matrix units (AMX)
 with their AVX-512 replacement, bit by bit; without such units, their instructions trap and are
 emulated by ``tile_traps.h``. Kernels for AVX-512 BF16, if the processor has it, must agree up to

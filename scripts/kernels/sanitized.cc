@@ -239,29 +239,6 @@ bool run_bfloat16(int64_t runs, Random& random) {
 bool run_bfloat16(int64_t, Random&) { return true; }
 #endif
 
-// Keys and counters of some sizes, in pairs or all by all; numbers must be those of one at a time.
-bool run_threefry(const Kernels& kernels, Random& random) {
-  const bool paired = random() % 2;
-  const int64_t keys = random() % 40, counters = paired ? keys : random() % 40;
-  const int64_t all = paired ? keys : keys * counters;
-  std::vector<std::vector<uint32_t>> words;
-  for (int64_t size : {keys, keys, counters, counters}) {
-    words.emplace_back(size);
-    for (auto& word : words.back()) word = static_cast<uint32_t>(random());
-  }
-  std::vector<uint32_t> left(all), right(all);
-  kernels.threefry({keys, counters, paired, words[0].data(), words[1].data(), words[2].data(),
-                    words[3].data(), left.data(), right.data()});
-  for (int64_t i = 0; i < all; i++) {
-    const int64_t key = paired ? i : i / counters, counter = paired ? i : i % counters;
-    uint32_t one_left, one_right;
-    plain::kernels.threefry({1, 1, true, &words[0][key], &words[1][key], &words[2][counter],
-                             &words[3][counter], &one_left, &one_right});
-    if (left[i] != one_left || right[i] != one_right) return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 int main(int count, char** words) {
@@ -278,10 +255,6 @@ int main(int count, char** words) {
       if (!run(lstm ? set.kernels->lstm : set.kernels->gru, lstm, n, random)) {
         std::printf("%s, %s, T %ld B %ld F %ld H %ld: a result was not written\n", set.name,
                     lstm ? "lstm" : "gru", long(n.T), long(n.B), long(n.F), long(n.H));
-        return 1;
-      }
-      if (!run_threefry(*set.kernels, random)) {
-        std::printf("%s, threefry: other numbers than one at a time\n", set.name);
         return 1;
       }
     }

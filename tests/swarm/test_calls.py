@@ -9,7 +9,7 @@ from flax import nnx
 
 from forecaster.swarm import Shared, Swarm, SwarmError
 from forecaster.swarm.devices import inline
-from forecaster.swarm.estimators.stepping import OnDevices
+from forecaster.swarm.estimators.stepping import OnDevice
 from tests.slow import rest_slow
 from tests.swarm.test_swarm import close, same
 
@@ -95,7 +95,7 @@ def bits(tree) -> list:
 def test_states_that_stay_on_the_devices_give_what_those_on_the_host_give(name, monkeypatch):
     model, options, data = case(name)
     stays = results(Swarm(model, N, **options), data)
-    monkeypatch.setattr("forecaster.swarm.estimators.swarm.MOST_BYTES", 0)
+    monkeypatch.setattr("forecaster.swarm.estimators.stepping.MOST_BYTES", 0)
     close(stays, results(Swarm(model, N, **options), data))
 
 
@@ -129,8 +129,8 @@ def test_a_step_that_does_not_count_keeps_the_latest_weights(weight):
 def test_small_calls_run_in_the_thread_that_calls(known):
     mesh, devices = inline.inline_mesh(), jax.local_devices()
     assert mesh is not None, "this version of JAX makes no such devices"
-    assert isinstance(known._devices, OnDevices)
-    ((_, weights),) = [item for item in known._devices._placed.items() if item[0][0] == "params"]
+    assert isinstance(known._device, OnDevice)
+    weights = known._device.params
     assert weights.devices() == set(mesh.devices.flat)
     assert not weights.devices() & set(devices)
     assert known.bind()(X).devices() <= set(devices)  # the caller's own programs can take it
@@ -140,9 +140,8 @@ def test_without_such_devices_calls_give_the_same(known, monkeypatch):
     made, expected = Swarm(PAIR, N, **LINE), known.predict(X)
     monkeypatch.setattr("forecaster.swarm.estimators.stepping.inline_mesh", lambda: None)
     assert bits(made.predict(X)) == bits(expected)
-    assert isinstance(made._devices, OnDevices)
-    (weights,) = made._devices._placed.values()
-    assert weights.devices() <= set(jax.local_devices())
+    assert isinstance(made._device, OnDevice)
+    assert made._device.params.devices() <= set(jax.local_devices())
 
 
 @pytest.fixture
@@ -265,8 +264,8 @@ def test_losses_that_were_read_are_not_collected_again():
     for weight in (WEIGHT, EMPTY, WEIGHT, WEIGHT):
         unread, _ = unread.step(X, Y, weight)
         read, _ = read.step(X, Y, weight)
-        assert isinstance(read._devices, OnDevices) and read._devices.last
-        assert read._devices.last.before is None  # else a loop that looks at each step is quadratic
+        assert isinstance(read._device, OnDevice) and read._device.last
+        assert read._device.last.before is None  # else a loop that looks at each step is quadratic
         assert np.isfinite(read.losses.train).any()
     assert bits((read.losses, read.state)) == bits((unread.losses, unread.state))
 

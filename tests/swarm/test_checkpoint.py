@@ -113,53 +113,6 @@ def test_more_epochs_on_resuming_are_told_as_such(tmp_path):
         make(["a"]).fit(X[:1], Y[:1], epochs=5, checkpoint=resume)
 
 
-@pytest.mark.usefixtures("unchecked")
-def test_an_interruption_says_how_to_go_on(tmp_path):
-    def note(after, checkpoint):
-        def interrupt(progress):
-            if progress.epochs_done > after:
-                raise KeyboardInterrupt
-
-        options = {"on_progress": interrupt, "checkpoint": checkpoint}
-        with pytest.raises(KeyboardInterrupt) as caught:
-            make(["a"]).fit(X[:1], Y[:1], epochs=1000, **options)
-        return caught.value.__notes__[0]
-
-    path = tmp_path / "c"
-    assert "is lost. With fit(..., checkpoint='fit.checkpoint')" in note(-1, None)
-
-    def interrupted(params, batch, key):
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt) as early:
-        make(["a"], loss=None, loss_fn=interrupted).fit(X[:1], Y[:1], checkpoint=path)
-    assert f"interrupted before {path} was written" in early.value.__notes__[0]
-    assert f"Checkpoint({str(path)!r}, resume=True)" in note(20, Checkpoint(path, every=0))
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("as_for_users")
-def test_too_little_memory_is_met_with_smaller_chunks(data, monkeypatch, caplog):
-    whole = run(TASKS["SmallLSTM"], data)
-    once = schedules.Schedule._trained
-
-    def tight(self, call, epochs):
-        if self.layout.chunk > 2:
-            raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating")
-        return once(self, call, epochs)
-
-    monkeypatch.setattr(schedules.Schedule, "_trained", tight)
-    assert same(run(TASKS["SmallLSTM"], data, chunk=8).params, whole.params)
-    assert "out of memory with chunks of 8; trying 4" in caplog.text
-
-    def broken(self, call, epochs):
-        raise jax.errors.JaxRuntimeError("INTERNAL: something else")
-
-    monkeypatch.setattr(schedules.Schedule, "_trained", broken)
-    with pytest.raises(jax.errors.JaxRuntimeError, match="something else"):
-        run(TASKS["SmallLSTM"], data)
-
-
 SCRIPT = """
 import sys
 from pathlib import Path

@@ -59,11 +59,9 @@ def test_adamw_clips_by_the_global_norm():
         close(optax.tree_utils.tree_get(after, moment), optax.tree_utils.tree_get(expected, moment))
 
 
-def test_random_keys_in_a_state_are_plain_numbers():
-    made = inject_hyperparams(optax.noisy_sgd)({"learning_rate": jnp.float32(0.1)})
-    leaves = jax.tree.leaves(made.init(PARAMS))
-    assert not any(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) for leaf in leaves)
-    assert step(made)["w"].shape == (2,)  # and it can be used
+def test_an_optimiser_that_draws_needs_a_key_of_plain_numbers():
+    with pytest.raises(SwarmError, match=r"got random keys.*the key jax.random.PRNGKey\(seed\)"):
+        make(optimizer=optax.noisy_sgd)
 
 
 @pytest.mark.usefixtures("unchecked")
@@ -103,7 +101,7 @@ def test_a_search_along_a_line_gets_no_learning_rate():
 )
 def test_optimisers_of_many_kinds(untrained, name):
     optimizer = {
-        "noisy_sgd": optax.noisy_sgd,  # keeps a random key
+        "noisy_sgd": functools.partial(optax.noisy_sgd, key=jax.random.PRNGKey(0)),
         "lbfgs": optax.lbfgs(),  # searches along a line
         "lion": optax.lion,
         "chain": optax.chain(optax.clip(1.0), optax.adam(optax.cosine_decay_schedule(0.02, 99))),

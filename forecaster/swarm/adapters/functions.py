@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Key
 
-from forecaster.swarm.arrays.shapes import Shapes
 from forecaster.swarm.checks import check_takes, takes
 from forecaster.swarm.task import AnyArray, Hyperparams, Params, Tree
 
@@ -23,7 +22,6 @@ class Functions(NamedTuple):
     - ``train``: ``apply`` in training for a model with state; returns ``(predictions, state)``
     - ``made_of``: the objects that define the model; equal ones define the same model
     - ``takes``: names of the hyperparameters that it uses; None if unknown
-    - ``examples``: shapes of the sample examples it was made with; None if there were none
     """
 
     init: Callable[[Key[jax.Array, ""]], Params]
@@ -32,7 +30,6 @@ class Functions(NamedTuple):
     train: Callable[..., tuple[Tree, Tree]] | None = None
     made_of: tuple[Any, ...] = ()
     takes: frozenset[str] | None = None
-    examples: Shapes | None = None
 
 
 def pure_functions(init: Callable[[jax.Array], Params], apply: Callable[..., Tree]) -> Functions:

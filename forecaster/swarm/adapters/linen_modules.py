@@ -5,11 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import jax
-from flax import errors
 
 from forecaster.swarm.adapters.functions import Functions
-from forecaster.swarm.adapters.modules import arguments, flags, method_of, nothing_drawn
-from forecaster.swarm.arrays.shapes import sample_shapes
+from forecaster.swarm.adapters.modules import arguments, flags, method_of
 from forecaster.swarm.arrays.variables import Variables
 from forecaster.swarm.devices.lanes import use_all_cores
 from forecaster.swarm.task import Hyperparams, Params, Tree
@@ -30,13 +28,13 @@ def linen_functions(
     A module with an argument ``train``, ``training``, ``is_training``, ``deterministic`` or
     ``use_running_average`` gets it set for training or prediction. ``Swarm.predict(key=)`` draws at
     random with frozen statistics: a module with both needs two arguments, ``train`` and
-    ``deterministic``; with a single one for both the call raises SwarmError.
+    ``deterministic``; with a single one for both it draws nothing.
     """
     use_all_cores()  # before JAX starts
     model = _Model(module, sample, tuple(streams))
-    made_of, shapes = (module, tuple(streams)), sample_shapes(*sample)
+    made_of = module, tuple(streams)
     pure = model.init, model.apply, model.export, model.train
-    return Functions(*pure, made_of, frozenset(), shapes)
+    return Functions(*pure, made_of, frozenset())
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -65,8 +63,6 @@ class _Model:
     ) -> Tree:
         del hyperparams
         training = key is not None and not isinstance(params, Variables)
-        if key is not None and isinstance(params, Variables):
-            self._check_drawn(params, inputs, options)
         args, options = self._arguments(inputs, options, training=training, drawn=key is not None)
         rngs = _rngs(key, self.streams)
         return cast(Tree, self.module.apply(_collections(params), *args, rngs=rngs, **options))
@@ -94,30 +90,6 @@ class _Model:
     def export(self, params: Params, hyperparams: Hyperparams) -> Callable[..., Tree]:
         del hyperparams
         return cast(Callable[..., Tree], self.module.bind(_collections(params)))
-
-    def _check_drawn(
-        self, params: Params, inputs: Sequence[Tree], options: Mapping[str, Any]
-    ) -> None:
-        """Raise SwarmError if the module draws nothing unless its state is updated."""
-        if self._draws(params, inputs, options, training=True) and not self._draws(
-            params, inputs, options, training=False
-        ):
-            raise nothing_drawn(self.module, "linen.Dropout(0.1, deterministic=deterministic)")
-
-    def _draws(
-        self, params: Params, inputs: Sequence[Tree], options: Mapping[str, Any], *, training: bool
-    ) -> bool:
-        """Return whether the module needs a random stream, by tracing it."""
-        args, options = self._arguments(inputs, options, training=training, drawn=True)
-
-        def call(params: Params, args: tuple[Tree, ...]) -> object:
-            return self.module.apply(_collections(params), *args, mutable=True, **options)
-
-        try:
-            jax.eval_shape(call, params, args)
-        except errors.InvalidRngError:
-            return True
-        return False
 
     def _arguments(
         self, inputs: Sequence[Tree], options: Mapping[str, Any], *, training: bool, drawn: bool

@@ -2,7 +2,6 @@
 
 import functools
 import inspect
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, cast
 
@@ -59,29 +58,15 @@ def _init(build: Build) -> Callable[..., Any]:
     return cast(Callable[..., Any], build)
 
 
-_KINDS = {  # by library: the class of its modules, and what to give instead of one
-    "flax.nnx": ("Module", "the class or a function that makes it, as in lambda rngs: {name}(...)"),
-    "flax.linen": ("Module", "swarm.linen_functions(module, example of its input)"),
-    "equinox": ("Module", "swarm.equinox_functions(make), as in make = lambda key: {name}(...)"),
-    "keras": ("Model", "two functions (init, apply), of which apply calls its stateless_call"),
-    "torch.nn": (
-        "Module",
-        "the same network of flax.nnx, as in lambda rngs: nnx.Linear(3, 1, rngs=rngs), since JAX "
-        "cannot train PyTorch's",
-    ),
-}
-
-
 def check_not_made(build: object, expected: str) -> None:
-    """Raise SwarmError if ``build`` is a module instead of a function that makes one."""
-    for library, (kind, instead) in _KINDS.items():
-        classes = getattr(sys.modules.get(library), kind, None)  # None if not imported
-        if classes is not None and isinstance(build, classes):
-            name = type(build).__name__
-            raise SwarmError(
-                f"the model: expected {expected}; got {name}, a module of {library} that is "
-                f"already made. Give {instead.format(name=name)}"
-            )
+    """Raise SwarmError unless ``build`` is a function, a class or a partial of one."""
+    if inspect.isroutine(build) or inspect.isclass(build) or isinstance(build, functools.partial):
+        return
+    raise SwarmError(
+        f"the model: expected {expected}; got a {type(build).__name__} that is already made. Give "
+        "the class, or a function that makes it, as in lambda rngs: nnx.Linear(3, 1, rngs=rngs). "
+        "Modules of Linen and Equinox go in by linen_functions and equinox_functions"
+    )
 
 
 _Path: TypeAlias = tuple[Any, ...]
@@ -171,35 +156,7 @@ class _Model:
             return self._call("using", params, inputs, key, hyperparams, options)[0]
         if not self.split.carries:
             return self._call("training", params, inputs, key, hyperparams, options)[0]
-        predictions, module = self._call("sampling", params, inputs, key, hyperparams, options)
-        draws = functools.partial(self._draws, params, inputs, key, hyperparams, options)
-        if draws("training") and not draws("sampling"):
-            raise nothing_drawn(module, "nnx.Dropout(0.1, rngs=rngs)(x, deterministic=...)")
-        return predictions
-
-    def _draws(
-        self,
-        params: Params,
-        inputs: Sequence[Tree],
-        key: jax.Array,
-        hyperparams: Hyperparams | None,
-        options: Mapping[str, Any],
-        mode: str,
-    ) -> bool:
-        """Return whether predictions depend on the key, by tracing them.
-
-        False if the module cannot be called in this mode, for instance without an argument that
-        training needs.
-        """
-
-        def predicted(key: jax.Array) -> Tree:
-            return self._call(mode, params, inputs, key, hyperparams, options)[0]
-
-        try:
-            jax.eval_shape(jax.vmap(predicted, out_axes=None), jax.random.split(key))
-        except Exception as error:
-            return "out_axes" in str(error)  # vmap found that they depend on the key
-        return False
+        return self._call("sampling", params, inputs, key, hyperparams, options)[0]
 
     def train(
         self,
@@ -282,18 +239,6 @@ def _carried(module: nnx.Module) -> Tree:
     """Return a module's state: variables other than weights, random streams and intermediates."""
     others = nnx.Not(nnx.Any(nnx.Param, nnx.Intermediate, *_RANDOM))
     return nnx.to_pure_dict(nnx.state(module, others))
-
-
-def nothing_drawn(module: object, drawing: str) -> SwarmError:
-    """Return the error for a module that cannot draw at random while its statistics are frozen.
-
-    ``drawing``: an example of a random layer with its own argument
-    """
-    return SwarmError(
-        f"key: module {type(module).__name__} draws nothing with frozen statistics, because one "
-        "argument says both; expected another one for what is random, as in "
-        f"__call__(self, x, train, deterministic) with {drawing}"
-    )
 
 
 def _parts(params: Params) -> tuple[Tree, ...]:

@@ -40,11 +40,6 @@ class Shared:
         if isinstance(self.rows, list | tuple):
             object.__setattr__(self, "rows", np.asarray(cast(Any, self.rows)))
 
-    def __repr__(self) -> str:
-        """Return types and shapes, not the numbers."""
-        rows = "" if self.rows is None else f", rows={_described(self.rows)}"
-        return f"Shared({_described(self.values)}{rows})"
-
     def tree_flatten(self) -> tuple[tuple[Tree, Tree], None]:
         """Return children and static data, for JAX."""
         return (self.values, self.rows), None
@@ -53,24 +48,6 @@ class Shared:
     def tree_unflatten(cls, _: None, children: tuple[Tree, Tree]) -> "Shared":
         """Rebuild from static data and children, for JAX."""
         return cls(*children)
-
-
-def _described(tree: Tree) -> str:
-    """Return the type and shape of each array of a tree, at most 200 characters."""
-    if isinstance(tree, dict):
-        named = cast(dict[Any, Tree], tree)
-        said = ", ".join(f"{name}: {_described(leaf)}" for name, leaf in named.items())
-        said = f"{{{said}}}"
-    elif isinstance(tree, list | tuple):
-        parts, kind = cast(list[Tree], tree), type(cast(object, tree)).__name__
-        said = f"{kind} of {len(parts)}"
-        if 0 < len(parts) <= 3 and not np.isscalar(parts[0]):
-            said = f"({', '.join(map(_described, parts))})"
-    elif hasattr(tree, "shape") and hasattr(tree, "dtype"):
-        said = f"{tree.dtype} {tree.shape}"
-    else:
-        said = repr(cast(object, tree))
-    return said if len(said) <= 200 else f"{said[:197]}..."
 
 
 @jax.tree_util.register_pytree_node_class

@@ -15,7 +15,7 @@ import json
 import types
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, cast
 
 import jax
 import numpy as np
@@ -31,7 +31,7 @@ from forecaster.swarm.recurrence import products_of
 from forecaster.swarm.task import Data, Limits
 from forecaster.swarm.training.loop import Losses, State
 
-_VERSION, _SHARD = "3", ".shard-"
+_VERSION, _SHARD = "4", ".shard-"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,22 +67,19 @@ def checkpoint_of(given: Checkpoint | str | Path | None) -> Checkpoint | None:
 
 
 class Saved(NamedTuple):
-    """The contents of a checkpoint: which members started, all states, losses (member, epoch)."""
-
-    started: Bool[np.ndarray, " member"]
-    state: State
-    losses: Losses
-
-
-class Finished(NamedTuple):
-    """The contents of the file of a shard: its members' positions, their states and losses."""
+    """The contents of a file: positions of members, their states and losses (row, epoch)."""
 
     rows: Int[np.ndarray, " row"]
     state: State
     losses: Losses
 
 
-_Kept = TypeVar("_Kept", Saved, Finished)
+class Found(NamedTuple):
+    """What a checkpoint and its shards hold: which members started, all states and losses."""
+
+    started: Bool[np.ndarray, " member"]
+    state: State
+    losses: Losses
 
 
 class Fingerprint(NamedTuple):
@@ -146,22 +143,23 @@ def arithmetic(precision: str = "float32") -> dict[str, str]:
     return known | {"products": products_of(precision).partition(" in place of ")[0]}
 
 
-def write(checkpoint: Checkpoint, digest: Fingerprint, saved: Saved) -> None:
-    """Replace the checkpoint. ``digest``: the fit's fingerprint.
+def write(
+    checkpoint: Checkpoint, digest: Fingerprint, saved: Saved, *, as_shard: bool = False
+) -> None:
+    """Replace the checkpoint, or with ``as_shard`` write a shard beside it.
 
-    Raises SwarmWriteError when it cannot be written.
+    ``digest``: the fit's fingerprint. Raises SwarmWriteError when it cannot be written.
     """
-    _write(checkpoint.path, checkpoint.replace, digest, saved)
+    from safetensors.numpy import save
 
-
-def write_shard(checkpoint: Checkpoint, digest: Fingerprint, shard: Finished) -> None:
-    """Write a shard beside the checkpoint.
-
-    Raises SwarmWriteError when it cannot be written.
-    """
-    name = f"{checkpoint.path.name}{_SHARD}{int(shard.rows[0]):09d}"
-    path = checkpoint.path.with_name(name)
-    _write(path, checkpoint.replace, digest, shard)
+    path = checkpoint.path
+    if as_shard:
+        path = path.with_name(f"{path.name}{_SHARD}{int(saved.rows[0]):09d}")
+    leaves = jax.tree.leaves(saved)
+    arrays = {f"{number:04d}": np.ascontiguousarray(leaf) for number, leaf in enumerate(leaves)}
+    kept = {"version": _VERSION, "fit": digest.fit, "parts": json.dumps(dict(digest.parts))}
+    raw = save(arrays, metadata=kept)
+    checkpoint.replace(path, lambda temporary: temporary.write_bytes(raw))
 
 
 def is_there(path: Path) -> bool:
@@ -200,7 +198,7 @@ def read(
     digest: Fingerprint,
     like: State,
     metrics: Sequence[str] = (),
-) -> Saved:
+) -> Found:
     """Read a checkpoint of the fit with this fingerprint, and the shards beside it.
 
     - ``like``: blank states of all members
@@ -214,38 +212,24 @@ def read(
             f"{path}: no checkpoint to resume; expected one of an interrupted fit. Start with "
             "checkpoint=Checkpoint(path), without resume, or give the path of the first attempt"
         )
-    shards, none = _shards(path), np.zeros((len(np.asarray(like.epoch)), 0), np.float32)
+    none = np.zeros((len(np.asarray(like.epoch)), 0), np.float32)
     losses = Losses(none, none, dict.fromkeys(metrics, none))
-    saved = Saved(np.zeros(len(none), bool), like, losses)
-    if path.exists():
-        saved = _read(path, digest, saved)
-    # A copy: what is read may not be writable.
-    started, state = jax.tree.map(np.array, (saved.started.astype(bool), saved.state))
+    blank = Saved(np.zeros(0, np.int64), like, losses)
+    started, state = np.zeros(len(none), bool), jax.tree.map(np.array, like)
     parts: list[tuple[Rows, Losses]] = []
-    for shard in shards:
-        kept = Finished(np.zeros(0, np.int64), like, saved.losses)
-        kept = _read(shard, digest, kept)
-        started[kept.rows] = True
-        fill_members(state, kept.rows, kept.state)
-        parts.append((kept.rows, kept.losses))
-    return Saved(started, state, put_together(saved.losses, parts))
+    for file in [*([path] if path.exists() else []), *_shards(path)]:
+        rows, states, trained = _read(file, digest, blank)
+        started[rows] = True
+        fill_members(state, rows, states)
+        parts.append((rows, trained))
+    return Found(started, state, put_together(losses, parts))
 
 
 def _shards(path: Path) -> list[Path]:
     return sorted(path.parent.glob(f"{glob.escape(path.name)}{_SHARD}*"))
 
 
-def _write(path: Path, replace: Replace, digest: Fingerprint, tree: Saved | Finished) -> None:
-    from safetensors.numpy import save
-
-    leaves = jax.tree.leaves(tree)
-    arrays = {f"{number:04d}": np.ascontiguousarray(leaf) for number, leaf in enumerate(leaves)}
-    kept = {"version": _VERSION, "fit": digest.fit, "parts": json.dumps(dict(digest.parts))}
-    raw = save(arrays, metadata=kept)
-    replace(path, lambda temporary: temporary.write_bytes(raw))
-
-
-def _read(path: Path, digest: Fingerprint, like: _Kept) -> _Kept:
+def _read(path: Path, digest: Fingerprint, like: Saved) -> Saved:
     """Read one file, of the structure of ``like``."""
     from safetensors import SafetensorError, safe_open
 
@@ -263,7 +247,7 @@ def _read(path: Path, digest: Fingerprint, like: _Kept) -> _Kept:
     structure = cast(Any, jax.tree.structure(like))
     if structure.num_leaves != len(leaves):
         raise SwarmError(f"{path}: a checkpoint of another model; start anew")
-    kept: _Kept = jax.tree.unflatten(structure, leaves)
+    kept: Saved = jax.tree.unflatten(structure, leaves)
     if _shapes(kept.state) != _shapes(like.state):
         raise SwarmError(f"{path}: a checkpoint of another model; start anew")
     return kept

@@ -30,7 +30,7 @@ from forecaster.swarm.arrays.data import (
 from forecaster.swarm.arrays.members import consecutive, take_members
 from forecaster.swarm.checks import SwarmError, check_counts, warn
 from forecaster.swarm.devices.data_parallel import AXIS
-from forecaster.swarm.devices.programs import Program, chunk, cores, named, spread
+from forecaster.swarm.devices.programs import Program, cores, spread
 from forecaster.swarm.task import Tree
 
 log = logging.getLogger(__name__)
@@ -266,16 +266,6 @@ def over_lanes(function: Callable[..., Tree], mesh: Mesh, *, once: bool = False)
     """
     name = getattr(function, "__name__", "")
     return spread(functools.partial(_of_member, function), mesh, once=once, name=name)
-
-
-@functools.lru_cache(maxsize=64)
-def at_once(function: Callable[..., Tree], mesh: Mesh) -> Program:
-    """Return a program as :func:`over_lanes` does, of arrays (member, ...) on a single device."""
-
-    def everyone(shared: tuple[Tree, ...], *trees: Tree) -> Tree:
-        return chunk(functools.partial(_of_member, function), shared, trees)
-
-    return named(everyone, mesh, getattr(function, "__name__", ""))
 
 
 def _of_member(

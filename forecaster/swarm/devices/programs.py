@@ -8,11 +8,10 @@ disk, see ``compiled``.
 import collections
 import contextlib
 import functools
-import gc
 import hashlib
 import operator
 import os
-from collections.abc import Callable, Generator, Hashable
+from collections.abc import Callable, Hashable
 from typing import Any, cast
 
 import jax
@@ -21,7 +20,6 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from forecaster.swarm.canonical import shape_in_jax
-from forecaster.swarm.devices import threefry
 from forecaster.swarm.devices.compiled import from_disk
 from forecaster.swarm.task import Tree
 
@@ -50,8 +48,7 @@ class Program:
         self._name = str(getattr(function, "__name__", ""))
         on_cpus = mesh.devices.flat[0].platform == "cpu"
         self._options = _cpu_options(once=once) if on_cpus else {}
-        # XLA cannot split calls of the compiled hash over the devices of a lane.
-        self._mesh, self._hashed = mesh, on_cpus and mesh.axis_names == ("lane",)
+        self._mesh = mesh
         self._by_shape: dict[Any, Any] = {}
 
     def __call__(self, *args: Tree) -> Tree:
@@ -65,15 +62,13 @@ class Program:
         if key not in self._by_shape:
             while len(self._by_shape) >= _MOST:
                 del self._by_shape[next(iter(self._by_shape))]
-            with without_collections():
-                lowered = self._lower(*args)
-                self._by_shape[key] = _shared(self._name, lowered, self._mesh, self._options)
+            lowered = self._lower(*args)
+            self._by_shape[key] = _shared(self._name, lowered, self._mesh, self._options)
         return self._by_shape[key]
 
     def compile(self, *args: Tree) -> Any:
         """Compile an executable for arguments of these shapes, without the caches of programs."""
-        with without_collections():
-            return self._lower(*args).compile(self._options)
+        return self._lower(*args).compile(self._options)
 
     def _lower(self, *args: Tree) -> Any:
         """Lower the program for arguments of these shapes.
@@ -86,8 +81,7 @@ class Program:
             for sharding, tree in ((self._whole, common), (self._split, tuple(by_lane)))
         ]
         with in_place_of_other_mesh(self._mesh):
-            traced = self._jitted.trace(shapes[0], *shapes[1])
-            return threefry.lowered(traced) if self._hashed else traced.lower()
+            return self._jitted.lower(shapes[0], *shapes[1])
 
     @property
     def ready(self) -> bool:
@@ -126,22 +120,6 @@ def _shared(name: str, lowered: Any, mesh: Mesh, options: dict[str, Any]) -> Any
     while len(_compiled) > _MOST:
         _compiled.popitem(last=False)
     return executable
-
-
-@contextlib.contextmanager
-def without_collections() -> Generator[None]:
-    """Disable Python's garbage collection meanwhile.
-
-    Tracing creates many objects; the collections that they trigger take a tenth of a first call.
-    The first of several threads enables it again.
-    """
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
 
 
 def forget_programs() -> None:
@@ -195,13 +173,9 @@ def spread(
         )
         return mapped(common, *by_lane)
 
-    return named(everywhere, mesh, name or getattr(function, "__name__", ""), once=once)
-
-
-def named(function: Callable[..., Tree], mesh: Mesh, name: str, *, once: bool = False) -> Program:
-    """Return the program of a function of all members, which profiles show by this name."""
-    function.__name__ = f"swarm_{name}" if name.isidentifier() else "swarm_function"
-    return Program(function, mesh, once=once)
+    name = name or getattr(function, "__name__", "")
+    everywhere.__name__ = f"swarm_{name}" if name.isidentifier() else "swarm_function"
+    return Program(everywhere, mesh, once=once)
 
 
 def lane(function: Callable[..., Tree], common: Tree, *by_lane: Tree) -> Tree:

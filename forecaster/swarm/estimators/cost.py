@@ -1,14 +1,13 @@
-"""The cost of training a swarm: arithmetic counted, memory and time measured."""
+"""The cost of training a swarm: arithmetic counted by XLA, memory and time measured."""
 
 import dataclasses
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, TypeAlias, cast
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TypeAlias
 
 import jax
 import numpy as np
-from jax.extend import core
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Bool, Shaped, UInt32
 
@@ -36,7 +35,8 @@ _HostHyperparams: TypeAlias = Mapping[str, Shaped[np.ndarray, " member"]]
 class Cost:
     """Cost of training a swarm.
 
-    XLA counts the arithmetic of one member's step. Time and rate are measured with full lanes.
+    XLA counts the arithmetic of one member's step, the body of a loop once. Time and rate are
+    measured with full lanes.
     """
 
     members: int
@@ -206,46 +206,9 @@ def _step(task: Task, held: Held, hyperparams: _HostHyperparams) -> tuple[int, f
 
     state = jax.eval_shape(begin, key_data, one)
     batch, active = jax.eval_shape(batch_and_active, key_data, held.example, held.shared)
-    flops = count_flops(step, state.params, state.opt_state, batch, key_data, one)
-    return active.shape[0], flops, count_weights(state.params)
-
-
-def count_flops(function: Callable[..., Tree], *shapes: Tree) -> float:
-    """Return the floating-point operations of a function, by XLA's cost analysis.
-
-    XLA counts the body of a loop once. Here the body of a ``scan`` counts once per iteration;
-    loops of unknown length still count once.
-    """
-    return _flops(jax.make_jaxpr(function)(*shapes))
-
-
-def _flops(closed: core.ClosedJaxpr) -> float:
-    total = _once(closed)
-    for body, length in _scans(closed.jaxpr):
-        total += length * _flops(body) - _once(body)
-    return total
-
-
-def _once(closed: core.ClosedJaxpr) -> float:
-    """Return XLA's count, with every loop body counted once."""
-    lowered = jax.jit(core.jaxpr_as_fun(closed)).lower(*closed.in_avals)
+    lowered = jax.jit(step).lower(state.params, state.opt_state, batch, key_data, one)
     analysis: Mapping[str, float] = lowered.cost_analysis() or {}
-    return max(0.0, float(analysis.get("flops", 0.0)))
-
-
-def _scans(jaxpr: core.Jaxpr) -> Iterator[tuple[core.ClosedJaxpr, int]]:
-    """Yield the body and length of each outermost scan."""
-    for equation in jaxpr.eqns:
-        if equation.primitive.name == "scan":
-            yield equation.params["jaxpr"], equation.params["length"]
-            continue
-        for value in equation.params.values():
-            inside = cast(tuple[Any, ...], value) if isinstance(value, tuple | list) else (value,)
-            for inner in inside:
-                if isinstance(inner, core.ClosedJaxpr):
-                    yield from _scans(inner.jaxpr)
-                elif isinstance(inner, core.Jaxpr):
-                    yield from _scans(inner)
+    return active.shape[0], float(analysis.get("flops", 0.0)), count_weights(state.params)
 
 
 def _unit(number: float, unit: str) -> str:

@@ -9,14 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
-from jaxtyping import Float, UInt32
+from jaxtyping import Bool, Float, UInt32
 
 from forecaster.swarm.adapters.functions import Functions
-from forecaster.swarm.arrays.shapes import expecting, naming_arrays
+from forecaster.swarm.arrays.shapes import naming_arrays
 from forecaster.swarm.checks import SwarmError, warn
 from forecaster.swarm.task import Hyperparams, Params, Task, Tree
 from forecaster.swarm.training.keys import typed_key
-from forecaster.swarm.training.loop import State, init_state, train_on_batch
+from forecaster.swarm.training.loop import State, chosen_state, init_state, train_on_batch
 from forecaster.swarm.training.losses import Batch, applied, filled, loss_of, takes_hyperparams
 from forecaster.swarm.training.metrics import NOTHING, Watched
 from forecaster.swarm.training.optimizers import SWARM_LEARNING_RATE, Optimizer, names_taken
@@ -135,15 +135,24 @@ class Recipe:
         self, state: State, hyperparams: Hyperparams, batch: Batch
     ) -> tuple[State, Float[jax.Array, ""]]:
         """Take a member's training step on a batch."""
-        active = (jnp.asarray(batch[2]) > 0).any()
-        return train_on_batch(self.task(), state, self._batch(batch), hyperparams, active)
+        after, loss, counts = self._step(state, hyperparams, batch)
+        return chosen_state(counts, after, state), loss
 
     def step(
         self, state: State, hyperparams: Hyperparams, batch: Batch
-    ) -> tuple[State, Float[jax.Array, ""]]:
-        """Take the step of a state without its latest weights, which none but validation needs."""
-        after, loss = self.whole_step(state._replace(params=state.best_params), hyperparams, batch)
-        return after._replace(params=None), loss
+    ) -> tuple[State, Float[jax.Array, ""], Bool[jax.Array, ""]]:
+        """Take the step of a state without its latest weights, which none but validation needs.
+
+        Returns what :func:`train_on_batch` does.
+        """
+        after, loss, counts = self._step(state, hyperparams, batch)
+        return after._replace(params=None), loss, counts
+
+    def _step(
+        self, state: State, hyperparams: Hyperparams, batch: Batch
+    ) -> tuple[State, Float[jax.Array, ""], Bool[jax.Array, ""]]:
+        active = (jnp.asarray(batch[2]) > 0).any()
+        return train_on_batch(self.task(), state, self._batch(batch), hyperparams, active)
 
     @functools.cached_property
     def pure(self) -> Pure:
@@ -153,19 +162,12 @@ class Recipe:
             state: State, batch: Batch, hyperparams: Hyperparams
         ) -> tuple[State, Float[jax.Array, ""]]:
             _check_one(state, batch)
-            with expecting({}, "pure.update"):
-                return self.whole_step(state, hyperparams, Batch(*batch))
+            return self.whole_step(state, hyperparams, Batch(*batch))
 
         def apply(params: Params, inputs: Tree, hyperparams: Hyperparams) -> Tree:
-            with expecting({}, "pure.apply"):
-                return self.predict(params, hyperparams, inputs)
+            return self.predict(params, hyperparams, inputs)
 
         return Pure(self.initialise, update, apply)
-
-    @functools.cached_property
-    def predict_all(self) -> Any:
-        """Jitted function that returns all members' predictions, from what ``predict`` takes."""
-        return jax.jit(jax.vmap(self.predict))
 
     @functools.cached_property
     def _apply(self) -> Callable[..., Tree]:

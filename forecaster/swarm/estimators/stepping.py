@@ -1,83 +1,163 @@
-"""Members' states that stay on the devices between calls and are copied to the host on demand."""
+"""Small single calls: one program of all members, whose states stay on a device between calls."""
 
 import functools
 import math
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, Optional, TypeAlias
+from typing import Any, NamedTuple, Optional, TypeAlias, cast
 
 import jax
 import numpy as np
-from jax.sharding import Mesh, NamedSharding
-from jax.sharding import PartitionSpec as P
+from jax.sharding import Mesh
 from jaxtyping import Float
 
-from forecaster.swarm.arrays.data import is_shared, padded, rounded, total_bytes
+from forecaster.swarm.arrays.data import is_shared, split_shared, total_bytes, with_shared
 from forecaster.swarm.arrays.members import consecutive, take_members, write_members
 from forecaster.swarm.checkpoints.history import widened_losses
+from forecaster.swarm.devices.compiled import from_disk
 from forecaster.swarm.devices.inline import inline_mesh
-from forecaster.swarm.devices.lanes import (
-    CHUNK,
-    Layout,
-    as_jax,
-    at_once,
-    check_not_forked,
-    lane_mesh,
-    over_lanes,
-    packed_members,
-    split_trees,
-    unpack_chunks,
-)
-from forecaster.swarm.devices.programs import Program
+from forecaster.swarm.devices.lanes import check_not_forked, lane_mesh
+from forecaster.swarm.devices.programs import in_place_of_other_mesh
 from forecaster.swarm.execution.result import FitResult
-from forecaster.swarm.task import AnyArray, Tree
-from forecaster.swarm.training.loop import State
+from forecaster.swarm.task import Tree
+from forecaster.swarm.training.loop import State, chosen_state
 
 _Hyperparams: TypeAlias = Mapping[str, np.ndarray]
 
-MOST_BYTES = 2**30  # larger states and data are not kept on the devices
+MOST_BYTES = 2**30  # larger states are not kept on a device
 # A call with at most this much work, for one member the count of weights times that of data values,
-# is done at once on one device: a second one would not help.
+# is small: done at once on one device, since a second one would not help.
 _SMALL_WORK = 2**19
 
 
-class Spread(NamedTuple):
-    """How a call is spread over the devices: a small one is all members at once, on one.
+class AllAtOnce:
+    """A function of one member as one program of all, by ``vmap``; a call is one dispatch of JAX.
 
-    ``lanes``: the number of lanes of a call that is not small; None for all
+    It takes trees of arrays (member, ...) or :class:`Shared`, and may be called inside ``jit``,
+    ``grad``, ``vmap`` and ``scan``.
     """
 
-    lanes: int | None
-    small: bool
+    def __init__(self, function: Callable[..., Tree]):
+        def everyone(*trees: Tree) -> Tree:
+            by_member, shared = split_shared(trees)
+
+            def one(*each: Tree) -> Tree:
+                return function(*with_shared(each, shared))
+
+            return jax.vmap(one)(*by_member)
+
+        self._name = f"swarm_{getattr(function, '__name__', 'function')}"
+        everyone.__name__ = self._name
+        self._call, self._called = cast(Any, jax.jit(everyone)), False
+
+    def __call__(self, *trees: Tree) -> Tree:
+        """Return what the function returns for all members, arrays (member, ...) on the device."""
+        if self._called:
+            return self._call(*trees)
+        self._call.trace(*trees)  # raises the function's own errors
+        out = from_disk(self._name, functools.partial(self._call, *trees))
+        self._called = True
+        return out
+
+
+all_at_once = functools.lru_cache(maxsize=64)(AllAtOnce)
+
+
+class Step(NamedTuple):
+    """The losses of one step of all members, linked to the step before it."""
+
+    loss: Float[np.ndarray, " member"]
+    before: Optional["Step"]
+
+
+class OnDevice:
+    """Members' states on a device, with the losses of the steps since ``start``.
+
+    - ``start``: the members before these steps, on the host
+    - ``state``: the current states, without the latest weights; None before the first step
+    - ``last``: the latest step; None before the first
+    """
+
+    def __init__(self, start: FitResult, state: State | None = None, last: Step | None = None):
+        self.start, self.last = start, last
+        if state is not None:
+            self.state, self.params = state, state.best_params
+        self._weights = _values_per_member(start.params)
 
     @staticmethod
-    def of(lanes: int | None, weights: int, data: Tree) -> "Spread":
-        """Return how to spread a call; ``weights``: the number of weights of one member."""
-        work = weights * _values_per_member(data)
-        return Spread(lanes, work <= _SMALL_WORK and jax.default_backend() == "cpu")
+    def of(result: FitResult) -> Optional["OnDevice"]:
+        """Return members to keep on a device; None if their states are too large to stay."""
+        return None if total_bytes(result.state) > MOST_BYTES else OnDevice(result)
 
-    @property
-    def mesh(self) -> Mesh:
-        """The mesh of the lanes; that of a small call runs in the thread that calls."""
+    def is_small(self, data: Tree) -> bool:
+        """Return whether a call on these data has so little work that one device does it."""
+        return self._weights * _values_per_member(data) <= _SMALL_WORK
+
+    def step(
+        self, function: Callable[..., Tree], hyperparams: _Hyperparams, batch: Tree
+    ) -> tuple["OnDevice", Float[np.ndarray, " member"]]:
+        """Take one step of every member; return the members after it and the losses."""
+        state, loss, counts = self._call(function, self.state, hyperparams, batch)
+        loss = np.array(loss)
+        if not np.asarray(counts).all():  # rare; a choice for each array would take a third longer
+            state = self._call(chosen_state, counts, state, self.state)
+        # Losses that are on the host already need not be collected from each step again.
+        collected = "result" in self.__dict__
+        start, steps = (self.result, None) if collected else (self.start, self.last)
+        return OnDevice(start, state, Step(loss, steps)), loss
+
+    def apply(self, function: Callable[..., Tree], hyperparams: _Hyperparams, data: Tree) -> Tree:
+        """Apply a function to every member's best weights, hyperparameters and data."""
+        found = self._call(function, self.params, hyperparams, data)
+        return np.array(found) if isinstance(found, jax.Array) else jax.tree.map(np.array, found)
+
+    def _call(self, function: Callable[..., Tree], *trees: Tree) -> Tree:
         check_not_forked()
-        inline = inline_mesh() if self.small else None
-        return inline or lane_mesh(1 if self.small else self.lanes)
+        if jax.sharding.get_abstract_mesh().empty:
+            return all_at_once(function)(*trees)
+        with in_place_of_other_mesh(_mesh()):
+            return all_at_once(function)(*trees)
 
-    def program(self, function: Callable[..., Tree]) -> Program:
-        """Return the program of a function of one member."""
-        return (at_once if self.small else over_lanes)(function, self.mesh)
+    @functools.cached_property
+    def state(self) -> State:
+        """The states on the device, without the latest weights."""
+        return _put(self.start.state._replace(params=None))
 
-    def packed(self, tree: Tree, members: int) -> Tree:
-        """Return arrays (member, ...) as the program takes them."""
-        if self.small:
-            return jax.tree.map(_padded, tree)
-        layout = Layout.of(members, self.mesh.size, CHUNK)
-        return packed_members(tree, np.arange(members), layout.with_chunks(rounded(layout.calls)))
+    @functools.cached_property
+    def params(self) -> Tree:
+        """The best weights on the device."""
+        return _put(self.start.params)
 
-    def unpacked(self, tree: Tree, members: int) -> Tree:
-        """Return what the program returned as numpy arrays (member, ...)."""
-        if self.small:
-            return jax.tree.map(np.copy, take_members(tree, slice(members)))
-        return unpack_chunks([tree], [members])
+    @functools.cached_property
+    def result(self) -> FitResult:
+        """The members on the host."""
+        if self.last is None:
+            return self.start
+        steps, step = list[Step](), self.last
+        while step is not None:
+            steps.append(step)
+            step = step.before
+        state: State = jax.tree.map(np.array, self.state)
+        # The latest weights are the best ones, but for members of which no step counted.
+        stepped = np.flatnonzero(state.best_epoch != self.start.state.best_epoch)
+        best = take_members(state.best_params, consecutive(stepped))
+        state = state._replace(params=write_members(self.start.state.params, stepped, best))
+        losses = widened_losses(self.start.losses, int(state.epoch.max()))
+        epochs = np.array(self.start.state.epoch)
+        for step in reversed(steps):
+            known = np.flatnonzero(~np.isnan(step.loss))  # the members that trained
+            epochs[known] += 1
+            np.asarray(losses.train)[known, epochs[known] - 1] = step.loss[known]
+        return FitResult(self.start.ids, state, losses, self.start.seconds)
+
+
+def _mesh() -> Mesh:
+    """Return the mesh of one device, on a CPU one that runs in the thread that calls."""
+    inline = inline_mesh() if jax.default_backend() == "cpu" else None
+    return inline or lane_mesh(1)
+
+
+def _put(tree: Tree) -> Tree:
+    return jax.device_put(tree, next(iter(_mesh().devices.flat)))
 
 
 def _values_per_member(tree: Tree) -> int:
@@ -90,111 +170,3 @@ def _values_per_member(tree: Tree) -> int:
         else:
             count += math.prod(np.shape(leaf)[1:])
     return count
-
-
-def _padded(leaf: AnyArray) -> np.ndarray:
-    return as_jax(padded(leaf))
-
-
-class Step(NamedTuple):
-    """The losses of one step of all members, linked to the step before it."""
-
-    loss: Float[np.ndarray, " member"]
-    before: Optional["Step"]
-
-
-class OnDevices:
-    """Members' states on the devices, with the losses of the steps since ``start``.
-
-    - ``start``: the members before these steps, on the host
-    - ``lanes``: how many lanes to use; None for all
-    - ``spread``, ``state``: the current states, without the latest weights, and how they are
-      spread; None before the first step
-    - ``last``: the latest step; None before the first
-    """
-
-    def __init__(
-        self,
-        start: FitResult,
-        lanes: int | None,
-        spread: Spread | None = None,
-        state: State | None = None,
-        last: Step | None = None,
-    ):
-        self.start, self.last = start, last
-        self._lanes, self._spread, self._state = lanes, spread, state
-        self._placed: dict[tuple[str, Spread], Tree] = {}
-
-    @staticmethod
-    def of(result: FitResult, lanes: int | None) -> Optional["OnDevices"]:
-        """Return members to keep on the devices; None if their states are too large to stay."""
-        return None if total_bytes(result.state) > MOST_BYTES else OnDevices(result, lanes)
-
-    def step(
-        self, function: Callable[..., Tree], hyperparams: _Hyperparams, batch: Tree
-    ) -> tuple["OnDevices", Float[np.ndarray, " member"]]:
-        """Take one step of every member; return the members after it and the losses."""
-        spread = Spread.of(self._lanes, self._weights, batch)
-        state, loss = self._call(function, spread, "state", hyperparams, batch)
-        loss = spread.unpacked(loss, self._members)
-        # Losses that are on the host already need not be collected from each step again.
-        collected = "result" in self.__dict__
-        start, steps = (self.result, None) if collected else (self.start, self.last)
-        return OnDevices(start, self._lanes, spread, state, Step(loss, steps)), loss
-
-    def apply(self, function: Callable[..., Tree], hyperparams: _Hyperparams, data: Tree) -> Tree:
-        """Apply a function to every member's best weights, hyperparameters and data."""
-        spread = Spread.of(self._lanes, self._weights, data)
-        found = self._call(function, spread, "params", hyperparams, data)
-        return spread.unpacked(found, self._members)
-
-    def _call(
-        self, function: Callable[..., Tree], spread: Spread, which: str, *trees: Tree
-    ) -> Tree:
-        """Call a program on states, or on best ``params``, and on trees from the host."""
-        by_member, shared = split_trees(trees)
-        args = spread.packed(by_member, self._members)
-        return spread.program(function)(shared, None, self._on(spread, which), *args)
-
-    def _on(self, spread: Spread, which: str) -> Tree:
-        """Return the ``state`` or the best ``params``, spread like this."""
-        if self._state is not None and spread == self._spread:
-            return self._state if which == "state" else self._state.best_params
-        if (which, spread) not in self._placed:
-            tree = self.result.params
-            if which == "state":
-                tree = self.result.state._replace(params=None)
-            packed = spread.packed(tree, self._members)
-            lanes = NamedSharding(spread.mesh, P("lane"))
-            self._placed[which, spread] = jax.device_put(packed, lanes)
-        return self._placed[which, spread]
-
-    @functools.cached_property
-    def _weights(self) -> int:
-        return _values_per_member(self.start.params)
-
-    @property
-    def _members(self) -> int:
-        return len(self.start.ids)
-
-    @functools.cached_property
-    def result(self) -> FitResult:
-        """The members on the host."""
-        if self.last is None or self._spread is None:
-            return self.start
-        steps, step = list[Step](), self.last
-        while step is not None:
-            steps.append(step)
-            step = step.before
-        state: State = self._spread.unpacked(self._state, self._members)
-        # The latest weights are the best ones, but for members of which no step counted.
-        stepped = np.flatnonzero(state.best_epoch != self.start.state.best_epoch)
-        best = take_members(state.best_params, consecutive(stepped))
-        state = state._replace(params=write_members(self.start.state.params, stepped, best))
-        losses = widened_losses(self.start.losses, int(state.epoch.max()))
-        epochs = np.array(self.start.state.epoch)
-        for step in reversed(steps):
-            known = np.flatnonzero(~np.isnan(step.loss))  # the members that trained
-            epochs[known] += 1
-            np.asarray(losses.train)[known, epochs[known] - 1] = step.loss[known]
-        return FitResult(self.start.ids, state, losses, self.start.seconds)

@@ -2,16 +2,15 @@
 
 import contextlib
 import json
-import operator
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Annotated, Any, TypeVar, cast
 
 import jax
+import msgspec
 import numpy as np
 
 from forecaster.swarm.arrays.members import named_leaves
-from forecaster.swarm.arrays.shapes import Shape, Shapes
 from forecaster.swarm.checkpoints.writing import write_file
 from forecaster.swarm.checks import (
     SwarmError,
@@ -27,7 +26,6 @@ _T = TypeVar("_T")
 
 _VERSION = 1
 _HYPERPARAMS = "hyper/"  # prefix of their names in the file
-_SEEDS = 2**63
 _FLOAT = np.dtype(np.float32)
 _METRICS = "losses.metrics['"
 
@@ -36,7 +34,6 @@ def save(
     path: Path,
     seed: int,
     hyperparams: Mapping[str, np.ndarray],
-    known: Shapes,
     made: Mapping[str, str],
     result: FitResult,
 ) -> None:
@@ -50,28 +47,24 @@ def save(
     arrays |= {f"state{name}": leaf for name, leaf in named_leaves(result.state)}
     arrays |= {f"losses{name}": leaf for name, leaf in named_leaves(result.losses)}
     header: dict[str, Any] = {"schema": _VERSION, "ids": list(result.ids), "seed": seed}
-    header |= {"seconds": result.seconds, "examples": _listed(known), "made": dict(made)}
+    header |= {"seconds": result.seconds, "made": dict(made)}
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     raw = to_bytes(arrays, metadata={"swarm": json.dumps(header, allow_nan=False)})
     write_file(path, lambda temporary: temporary.write_bytes(raw))
 
 
-class Header(NamedTuple):
-    """What a file holds about a swarm, beside its states and losses.
+class Header(msgspec.Struct):
+    """What the header of a file says of a swarm.
 
     - ``ids``, ``seed``: ids and seed of the members
-    - ``hyperparams``: by name, arrays (member,)
     - ``seconds``: the duration of the last fit
-    - ``examples``: the shapes of the examples that it learned from
     - ``made``: the names of its loss and optimiser; empty in a file of an older version
     """
 
     ids: tuple[str, ...]
-    seed: int
-    hyperparams: Mapping[str, np.ndarray]
-    seconds: float
-    examples: Shapes
-    made: Mapping[str, str]
+    seed: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+    seconds: Annotated[float, msgspec.Meta(ge=0)]
+    made: dict[str, str] = {}
 
 
 def warn_changed(path: Path, saved: Mapping[str, str], now: Mapping[str, str]) -> None:
@@ -88,8 +81,8 @@ def warn_changed(path: Path, saved: Mapping[str, str], now: Mapping[str, str]) -
         )
 
 
-def read_header(path: Path) -> Header:
-    """Read ids, seed, hyperparameters and the shapes of examples of a saved swarm.
+def read_header(path: Path) -> tuple[Header, dict[str, np.ndarray]]:
+    """Read the header of a saved swarm, and its hyperparameters by name, (member,).
 
     Raises SwarmError for a damaged file, or if an array does not have one row per member (so the
     number of members is limited by the file's size), and FileNotFoundError for a missing file.
@@ -105,7 +98,7 @@ def read_header(path: Path) -> Header:
             for name in shapes
             if name.startswith(_HYPERPARAMS)
         }
-    return header._replace(hyperparams=broadcast_hyperparams(hyperparams, len(ids)))
+    return header, broadcast_hyperparams(hyperparams, len(ids))
 
 
 def read(path: Path, ids: Sequence[str], like: State) -> FitResult:
@@ -208,52 +201,19 @@ def _names(file: Any) -> list[str]:
 
 
 def _header(path: Path, file: Any) -> Header:
+    """Return the header. Raises SwarmError for fields that are missing or of another type."""
     try:
-        header = json.loads(cast(dict[str, str], file.metadata() or {})["swarm"])
-    except (KeyError, ValueError, RecursionError) as error:
+        fields = msgspec.json.decode(cast(dict[str, str], file.metadata() or {})["swarm"])
+        schema = fields["schema"]
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise SwarmError(f"{path}: not a saved swarm") from error
-    if not isinstance(header, dict):
-        raise SwarmError(f"{path}: not a saved swarm: its header is not an object")
-    fields = cast(dict[str, object], header)
-    if fields.get("schema") != _VERSION:
+    if schema != _VERSION:
         raise SwarmError(
-            f"{path}: written with schema {fields.get('schema')!r:.50}; this version reads "
-            f"{_VERSION}"
+            f"{path}: written with schema {schema!r:.50}; this version reads {_VERSION}"
         )
-    return _checked(path, fields)
-
-
-def _checked(path: Path, fields: Mapping[str, object]) -> Header:
-    """Return the fields of a header. Raises SwarmError for fields of another type."""
-    ids, seed, seconds = (fields.get(name) for name in ("ids", "seed", "seconds"))
-    if not isinstance(ids, list):
-        raise SwarmError(f"{path}: ids: expected a list; got {ids!r:.50}")
-    names = cast(list[str], ids)
-    check_ids(names)
-    "".join(names).encode()  # refuse lone surrogates
-    if not isinstance(seed, int) or isinstance(seed, bool) or not -_SEEDS <= seed < _SEEDS:
-        raise SwarmError(f"{path}: seed: expected a whole number of 64 bits; got {seed!r:.50}")
-    if not isinstance(seconds, int | float) or not 0 <= seconds < float("inf"):
-        raise SwarmError(f"{path}: seconds: expected a number; got {seconds!r:.50}")
-    examples = _checked_examples(path, fields.get("examples", {}))  # older files have none
-    made = cast(dict[str, str], fields.get("made", {}))  # older files have none
-    if not isinstance(cast(object, made), dict) or set(map(type, made.values())) - {str}:
-        raise SwarmError(f"{path}: made: expected names of functions; got {made!r:.50}")
-    return Header(tuple(names), seed, {}, float(seconds), examples, made)
-
-
-def _listed(shapes: Shapes) -> dict[str, Any]:
-    return {name: [list(shape.sizes), shape.type] for name, shape in shapes.items()}
-
-
-def _checked_examples(path: Path, given: object) -> dict[str, Shape]:
-    """Return the shapes of examples by name. Raises SwarmError for anything else."""
     try:
-        return {
-            name: Shape(tuple(map(operator.index, sizes)), np.dtype(str(kind)).name)
-            for name, (sizes, kind) in cast(dict[str, Any], given).items()
-        }
-    except (AttributeError, TypeError, ValueError) as error:
-        raise SwarmError(
-            f"{path}: examples: expected sizes and types by name; got {given!r:.50}"
-        ) from error
+        header = msgspec.convert(fields, Header)
+    except msgspec.ValidationError as error:
+        raise SwarmError(f"{path}: not a saved swarm: {error}") from error
+    check_ids(header.ids)
+    return header

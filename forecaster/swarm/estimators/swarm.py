@@ -1,5 +1,6 @@
 """Swarm: many independent models of one architecture, trained at once."""
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -9,14 +10,13 @@ import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Float, UInt32
 
-from forecaster.swarm.arrays.data import Shared, Streamed, total_bytes
+from forecaster.swarm.arrays.data import Shared, Streamed
 from forecaster.swarm.arrays.members import append_members, broadcast_params, take_members
-from forecaster.swarm.arrays.shapes import Shapes, expecting, shapes_of
 from forecaster.swarm.checkpoints.checkpoint import Checkpoint
 from forecaster.swarm.checks import (
     SwarmError,
     broadcast_hyperparams,
-    check_duration,
+    broadcast_limits,
     check_ids,
     check_known_names,
     check_same_names,
@@ -26,15 +26,14 @@ from forecaster.swarm.checks import (
 )
 from forecaster.swarm.devices.lanes import map_members
 from forecaster.swarm.estimators import populations, storage
-from forecaster.swarm.estimators.bound import Bound
 from forecaster.swarm.estimators.cost import Cost, cost_of
 from forecaster.swarm.estimators.recipe import Machine, Pure, recipe_of
-from forecaster.swarm.estimators.stepping import MOST_BYTES, OnDevices
+from forecaster.swarm.estimators.stepping import OnDevice, all_at_once
 from forecaster.swarm.estimators.trained import Fitted, HostHyperparams, Trained, Use, warn_dropped
 from forecaster.swarm.execution.fitting import Progress, fit, restart_from_best
 from forecaster.swarm.execution.result import FitResult
 from forecaster.swarm.task import ArrayLike, Params, Tree
-from forecaster.swarm.training.examples import first_of, part, training_data
+from forecaster.swarm.training.examples import checked_inputs, first_of, part, training_data
 from forecaster.swarm.training.keys import checked_seed, key_words
 from forecaster.swarm.training.loop import State
 from forecaster.swarm.training.losses import check_one_loss
@@ -100,9 +99,8 @@ class Swarm(Trained):
         self._recipe = recipe_of(model, loss, loss_fn, optimizer, accumulate, compute_dtype)
         check_one_loss(loss, loss_fn)
         self._recipe.warn_unused(self.hyperparams)
-        self._ids, self._devices = ids, cast(OnDevices | None, None)
+        self._ids, self._device = ids, cast(OnDevice | None, None)
         self._use, self._fitted = Use(), cast(Fitted | None, None)
-        self._known: Shapes = self._recipe.functions.examples or {}
         self._at_host: FitResult | None = self._untrained(ids, self.hyperparams)
 
     # Training
@@ -114,7 +112,7 @@ class Swarm(Trained):
         *,
         sample_weight: _Arrays | None = None,
         validation_data: tuple[Any, ...] | None = None,
-        epochs: int = 100,
+        epochs: ArrayLike = 100,
         patience: ArrayLike | None = None,
         batch_size: int | None = 32,
         bootstrap: bool = False,
@@ -136,7 +134,7 @@ class Swarm(Trained):
         - ``sample_weight``: (member, example), 0.0 for padding; a batch's loss is the weighted mean
         - ``validation_data``: ``(inputs, targets[, sample_weight])``, with at least one example per
           member; each member keeps the weights that were best on it
-        - ``epochs``: the maximum number of further epochs
+        - ``epochs``: the maximum number of further epochs; a number, or an array (member,)
         - ``patience``: a member stops after this many epochs without a better validation loss; a
           number, or an array (member,). By default no member stops early
         - ``batch_size``: examples per batch, at most all that there are; None for all at once
@@ -162,26 +160,28 @@ class Swarm(Trained):
         data = training_data(
             self.ids, inputs, targets, sample_weight, validation_data, keys, check=check
         )
-        example = first_of(data)
-        given, validated = example[:2], example.validation_inputs is not None
-        check_duration(epochs, patience, validated=validated)
-        seen = watched(metrics, monitor, mode, validated=validated, taken=self.hyperparams)
-        with expecting(self._known, "fit", *given):
-            result = fit(
-                self._recipe.task(batch_size, validated=validated, seen=seen),
-                data,
-                self.ids,
-                seed=self.seed,
-                epochs=self.epochs + epochs,
-                patience=epochs if patience is None else patience,
-                hyperparams=self.hyperparams,
-                previous=restart_from_best(self._result),
-                checkpoint=checkpoint,
-                on_progress=on_progress,
-                **self._machine._asdict(),
+        validated = first_of(data).validation_inputs is not None
+        if patience is not None and not validated:
+            raise SwarmError(
+                "patience: needs validation data; give validation_data=(inputs, targets)"
             )
+        limits = broadcast_limits(epochs, patience, len(self))
+        seen = watched(metrics, monitor, mode, validated=validated, taken=self.hyperparams)
+        result = fit(
+            self._recipe.task(batch_size, validated=validated, seen=seen),
+            data,
+            self.ids,
+            seed=self.seed,
+            epochs=self.epochs + limits.epochs,
+            patience=limits.patience,
+            hyperparams=self.hyperparams,
+            previous=restart_from_best(self._result),
+            checkpoint=checkpoint,
+            on_progress=on_progress,
+            **self._machine._asdict(),
+        )
         new = self._with(result)
-        new._known, self._fitted = shapes_of(*given), new._as_fitted()
+        self._fitted = new._as_fitted()
         return new
 
     def step(
@@ -201,16 +201,13 @@ class Swarm(Trained):
         """
         warn_dropped(self._fitted)
         batch = part(self.ids, inputs, targets, sample_weight, "", check=check)
-        with expecting(self._known, "step", *batch[:2]):
-            if (now := self._on_devices(batch)) is None:
-                state, own = self._result.state, self.hyperparams
-                state, loss = self._map(self._recipe.whole_step, state, own, batch)
-                new = self._with(self._result.after_step(state, loss))
-            else:
-                devices, loss = now.step(self._recipe.step, self.hyperparams, batch)
-                new = self._with(None)
-                new._devices = devices
-        new._known = self._known or shapes_of(*batch[:2])
+        if (now := self._on_device(batch)) is None:
+            state, own = self._result.state, self.hyperparams
+            state, loss = self._map(self._recipe.whole_step, state, own, batch)
+            return self._with(self._result.after_step(state, loss)), loss
+        after, loss = now.step(self._recipe.step, self.hyperparams, batch)
+        new = self._with(None)
+        new._device = after
         return new, loss
 
     # Using
@@ -226,13 +223,12 @@ class Swarm(Trained):
         - ``check``: raise SwarmError for inputs that are not finite
         """
         warn_dropped(self._fitted)
-        given = part(self.ids, inputs, None, None, "", check=check, at_least=0)[0]
+        given = checked_inputs(self.ids, inputs, check=check)
         function, data = self._recipe.predict, given
         if key is not None:
             function = self._recipe.sample
             data = data, self._keys, Shared(key_words(key))
-        with expecting(self._known, "predict", given):
-            return self._call(function, data)
+        return self._call(function, data)
 
     def bind(self) -> Callable[[Tree], Tree]:
         """Return the members as one function of inputs (member, example, ...), for quick calls.
@@ -243,7 +239,7 @@ class Swarm(Trained):
         """
         warn_dropped(self._fitted)
         placed = jax.device_put((self.params, self.hyperparams))
-        return Bound(self._recipe, *placed)
+        return functools.partial(all_at_once(self._recipe.predict), *placed)
 
     @property
     def pure(self) -> Pure:
@@ -282,8 +278,7 @@ class Swarm(Trained):
         """
         warn_dropped(self._fitted)
         batch = part(self.ids, inputs, targets, sample_weight, "", check=check)
-        with expecting(self._known, "evaluate", *batch[:2]):
-            return self._call(self._recipe.evaluate, batch)
+        return self._call(self._recipe.evaluate, batch)
 
     def cost(
         self, inputs: _Arrays, targets: _Arrays | None = None, *, batch_size: int | None = 32
@@ -294,8 +289,7 @@ class Swarm(Trained):
         """
         data = training_data(self.ids, inputs, targets, None, None, None)
         task, machine = self._recipe.task(batch_size), self._machine._asdict()
-        with expecting(self._known, "cost", *first_of(data)[:2]):
-            return cost_of(task, data, self.hyperparams, len(self), **machine)
+        return cost_of(task, data, self.hyperparams, len(self), **machine)
 
     # Selecting and combining members
 
@@ -371,7 +365,7 @@ class Swarm(Trained):
         """
         warn_dropped(self._fitted)
         made = self._recipe.names
-        storage.save(Path(path), self.seed, self.hyperparams, self._known, made, self._result)
+        storage.save(Path(path), self.seed, self.hyperparams, made, self._result)
 
     @classmethod
     def load(cls, path: str | Path, model: Model, **options: Any) -> "Swarm":
@@ -380,13 +374,12 @@ class Swarm(Trained):
         Warns if loss or optimiser have other names than when it was saved. Raises SwarmError for a
         damaged file or another model, and for a missing file, which is a FileNotFoundError too.
         """
-        header = storage.read_header(Path(path))
-        ids, hyperparams = header.ids, header.hyperparams
+        header, hyperparams = storage.read_header(Path(path))
+        ids = header.ids
         first = take_members(hyperparams, [0])
         made = cls(model, ids[:1], hyperparams=first, seed=header.seed, **options)
         result = storage.read(Path(path), ids, made._result.state)
         storage.warn_changed(Path(path), header.made, made._recipe.names)
-        made._known = header.examples or made._known
         return made._with(result, broadcast_hyperparams(hyperparams, len(ids)))
 
     @classmethod
@@ -407,26 +400,24 @@ class Swarm(Trained):
         """The members' states and losses, on the host."""
         self._use.used = True
         if self._at_host is None:
-            self._at_host = cast(OnDevices, self._devices).result
+            self._at_host = cast(OnDevice, self._device).result
         return self._at_host
 
     @property
     def _keys(self) -> UInt32[np.ndarray, "member 2"]:
         """The members' raw keys, without copying states to the host."""
-        known = self._at_host or cast(OnDevices, self._devices).start
+        known = self._at_host or cast(OnDevice, self._device).start
         return np.asarray(known.state.key)
 
-    def _on_devices(self, data: Tree) -> OnDevices | None:
-        """Return the members' states on the devices; None if they or the data are too large."""
-        if total_bytes(data) > MOST_BYTES:
-            return None
-        self._devices = self._devices or OnDevices.of(self._result, self._machine.lanes)
-        return self._devices
+    def _on_device(self, data: Tree) -> OnDevice | None:
+        """Return the members on one device; None for a call that is better done on all lanes."""
+        now = self._device = self._device or OnDevice.of(self._result)
+        return now if now and now.is_small(data) else None
 
     def _with(self, result: FitResult | None, values: HostHyperparams | None = None) -> "Swarm":
         new = object.__new__(Swarm)
         new.__dict__ |= self.__dict__
-        new._at_host, new._devices, new._use, new._fitted = result, None, Use(), None
+        new._at_host, new._device, new._use, new._fitted = result, None, Use(), None
         new._ids = self._ids if result is None else result.ids
         new.hyperparams = dict(self.hyperparams if values is None else values)
         return new
@@ -443,7 +434,7 @@ class Swarm(Trained):
 
     def _call(self, function: Callable[..., Tree], data: Tree) -> Tree:
         """Apply a function to the best weights and data."""
-        if (now := self._on_devices(data)) is None:
+        if (now := self._on_device(data)) is None:
             return self._map(function, self.params, self.hyperparams, data)
         return now.apply(function, self.hyperparams, data)
 

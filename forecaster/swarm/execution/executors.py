@@ -22,7 +22,7 @@ class Executor(Protocol):
 
     - ``is_local``: whether parts are done in this process, one after another
     - ``members_per_shard``: the size of a fit's shards; None: all members where ``is_local``,
-      elsewhere as many as train in about ten seconds
+      elsewhere at most 32 chunks for each device of a worker
     """
 
     @property

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,14 +14,13 @@ from forecaster.swarm.arrays.data import Streamed, check_data
 from forecaster.swarm.checkpoints.checkpoint import (
     Checkpoint,
     Fingerprint,
-    Finished,
+    Saved,
     arithmetic,
     checkpoint_of,
     fingerprint,
     forget,
-    is_there,
     read,
-    write_shard,
+    write,
 )
 from forecaster.swarm.checkpoints.history import History
 from forecaster.swarm.checks import (
@@ -171,35 +170,9 @@ def fit(
         digest = fingerprint(ids, seed, *start, data, kind, described(task))
     gathered = Gathered(work, {} if previous is None else previous.failed)
     watch = _Watch(work, checkpoint, digest, on_progress, began)
-    with _naming_checkpoint(checkpoint):
-        _train(work, gathered, executor or Local(), watch)
+    _train(work, gathered, executor or Local(), watch)
     seconds = time.perf_counter() - began
     return FitResult(ids, gathered.state, gathered.losses, seconds, gathered.failed, arithmetic())
-
-
-@contextlib.contextmanager
-def _naming_checkpoint(checkpoint: Checkpoint | None) -> Generator[None]:
-    """Add a note to an interruption by Ctrl-C: where the checkpoint is, and how to go on."""
-    try:
-        yield
-    except KeyboardInterrupt as error:
-        if checkpoint is None:
-            error.add_note(
-                "forecaster.swarm: the fit was interrupted without a checkpoint; what it trained "
-                "is lost. With fit(..., checkpoint='fit.checkpoint') it can be continued"
-            )
-        elif is_there(checkpoint.path):
-            error.add_note(
-                "forecaster.swarm: the fit was interrupted. To go on from its last checkpoint, "
-                "call it with the same arguments and "
-                f"checkpoint=Checkpoint({str(checkpoint.path)!r}, resume=True)"
-            )
-        else:
-            error.add_note(
-                f"forecaster.swarm: the fit was interrupted before {checkpoint.path} was written; "
-                "call fit again"
-            )
-        raise
 
 
 def _train(work: Work, gathered: Gathered, executor: Executor, watch: "_Watch") -> None:
@@ -220,7 +193,7 @@ def _train(work: Work, gathered: Gathered, executor: Executor, watch: "_Watch") 
     stopped = watch.of_shards(gathered, compiling=True)
     with contextlib.closing(executor.run(train_shard, cutter.job, cutter.shards())) as ended:
         while not stopped and (part := next(ended, None)):
-            _take(*part, gathered, cutter, watch)
+            _take(*part, gathered, watch)
             stopped = watch.of_shards(gathered)
     if stopped:
         _stop_where_they_are(work, gathered)
@@ -228,18 +201,14 @@ def _train(work: Work, gathered: Gathered, executor: Executor, watch: "_Watch") 
         raise SwarmError(f"the executor has left out {len(gathered.left)} members; expected none")
 
 
-def _take(
-    shard: Shard, trained: ShardResult | Failed, gathered: Gathered, cutter: Cutter, watch: "_Watch"
-) -> None:
+def _take(shard: Shard, trained: ShardResult | Failed, gathered: Gathered, watch: "_Watch") -> None:
     """Keep the result of a shard in memory and, with a checkpoint, on disk."""
     if isinstance(trained, Failed):
         return gathered.fail(shard, trained.reason)
     gathered.add(shard, trained)
-    if not trained.compiled:
-        cutter.measured(len(shard.rows), trained.seconds)
     if watch.checkpoint:
-        finished = Finished(shard.rows, trained.state, trained.losses)
-        write_shard(watch.checkpoint, watch.digest, finished)
+        saved = Saved(shard.rows, trained.state, trained.losses)
+        write(watch.checkpoint, watch.digest, saved, as_shard=True)
 
 
 def _stop_where_they_are(work: Work, gathered: Gathered) -> None:

@@ -14,8 +14,6 @@ from jaxtyping import Shaped, UInt32
 from forecaster.swarm.arrays.data import Held, total_bytes, with_shared
 from forecaster.swarm.arrays.variables import count_weights, loss_of_weights, trained
 from forecaster.swarm.canonical import shape_in_jax
-from forecaster.swarm.devices.programs import without_collections
-from forecaster.swarm.devices.threefry import has_operation
 from forecaster.swarm.task import Data, Hyperparams, Params, Task, Tree
 from forecaster.swarm.training.keys import typed_key
 from forecaster.swarm.training.loop import State, init_state
@@ -147,12 +145,30 @@ def _counted(
     if key not in _counts:
         while len(_counts) >= 64:
             del _counts[next(iter(_counts))]
-        with without_collections():
-            tracing = jax.make_jaxpr(function, return_shape=True)
-            program, result = tracing(_params(what[1]), _KEY, *shapes)
-        recurrent = has_operation(program.jaxpr, _RECURRENT.__contains__)
-        _counts[key] = _Traced(_bytes(result), recurrent)
+        tracing = jax.make_jaxpr(function, return_shape=True)
+        program, result = tracing(_params(what[1]), _KEY, *shapes)
+        _counts[key] = _Traced(_bytes(result), _recurs(program.jaxpr))
     return _counts[key]
+
+
+def _recurs(jaxpr: Any) -> bool:
+    """Return whether an operation of a ``Jaxpr``, or of one inside it, is a recurrence.
+
+    ``Jaxpr`` objects are recognised by their attributes, because importing their types takes 10 ms.
+    """
+
+    def inside(value: Any) -> bool:
+        value = getattr(value, "jaxpr", value)  # of a closed one
+        return hasattr(value, "eqns") and _recurs(value)
+
+    def is_program(value: Any) -> bool:
+        return hasattr(getattr(value, "jaxpr", value), "eqns")
+
+    return any(
+        each.primitive.name in _RECURRENT
+        or any(map(inside, jax.tree.leaves(list(each.params.values()), is_leaf=is_program)))
+        for each in jaxpr.eqns
+    )
 
 
 def _shape(leaf: Any) -> jax.ShapeDtypeStruct:

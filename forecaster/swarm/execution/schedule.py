@@ -8,9 +8,7 @@ At most two programs are compiled, however many members there are: one starts me
 trains them.
 """
 
-import dataclasses
 import functools
-import logging
 import time
 import weakref
 from collections.abc import Callable, Hashable, Sequence
@@ -26,7 +24,7 @@ from jaxtyping import Bool, Int, Int32
 from forecaster.swarm.arrays.data import Rows, total_bytes, with_shared
 from forecaster.swarm.arrays.members import take_members, write_members, written
 from forecaster.swarm.checkpoints import checkpoint as _checkpoint
-from forecaster.swarm.checkpoints.checkpoint import Checkpoint, Saved
+from forecaster.swarm.checkpoints.checkpoint import Checkpoint, Found, Saved
 from forecaster.swarm.checkpoints.history import History
 from forecaster.swarm.devices.lanes import (
     Layout,
@@ -52,10 +50,6 @@ from forecaster.swarm.training.loop import (
     start,
     train_block,
 )
-
-log = logging.getLogger(__name__)
-
-_DeviceError = cast(type[Exception], jax.errors.JaxRuntimeError)
 
 # The chunks that a lane goes through in one call, where their members together have no more bytes
 # than _SMALL. Each call costs the host half a millisecond.
@@ -85,12 +79,9 @@ class Watch(Protocol):
 
 def train_shard(job: Job, shard: Shard, watch: Watch | None = None) -> ShardResult:
     """Train the members of a shard on the devices of this process."""
-    began = time.perf_counter()
     schedule = Schedule(job, shard, watched=watch is not None and watch.is_needed)
-    compiled = schedule.compiling
     run_to_the_end(schedule, watch)
-    seconds = time.perf_counter() - began
-    return ShardResult(schedule.state, schedule.history.losses, seconds, compiled)
+    return ShardResult(schedule.state, schedule.history.losses)
 
 
 def run_to_the_end(schedule: "Schedule", watch: Watch | None = None) -> None:
@@ -217,24 +208,11 @@ class Schedule:
         return self.stopped == self.held.members
 
     def advance(self) -> None:
-        """Start waiting members where there is room, and train all that run for one block.
-
-        Where the devices run out of memory, chunks of half the size are tried.
-        """
-        while True:
-            try:
-                self._moving = 0.0
-                self._repack()
-                if len(self.running):
-                    self._train_block()
-                return
-            except _DeviceError as error:
-                if "RESOURCE_EXHAUSTED" not in str(error) or self.layout.chunk == 1:
-                    raise
-                smaller = self.layout.chunk // 2
-                log.warning("out of memory with chunks of %d; trying %d", 2 * smaller, smaller)
-                self._bring_back()
-                self.layout = dataclasses.replace(self.layout, chunk=smaller)
+        """Start waiting members where there is room, and train all that run for one block."""
+        self._moving = 0.0
+        self._repack()
+        if len(self.running):
+            self._train_block()
 
     def stop(self) -> None:
         """Stop all members where they are; those that wait are started, and train no epoch."""
@@ -249,12 +227,14 @@ class Schedule:
 
     def save(self, checkpoint: Checkpoint, digest: _checkpoint.Fingerprint) -> None:
         """Write a checkpoint. ``digest``: the fit's fingerprint."""
-        _checkpoint.write(checkpoint, digest, Saved(self.started, self.state, self.history.losses))
+        rows = np.flatnonzero(self.started)
+        saved = take_members((self.state, self.history.losses), rows)
+        _checkpoint.write(checkpoint, digest, Saved(rows, *saved))
 
-    def restore(self, saved: Saved) -> None:
+    def restore(self, found: Found) -> None:
         """Continue from a checkpoint."""
-        history = History.of(saved.losses, np.asarray(saved.state.epoch))
-        self._snapshot = Snapshot(saved.started.astype(bool), saved.state, history, ())
+        history = History.of(found.losses, np.asarray(found.state.epoch))
+        self._snapshot = Snapshot(found.started, found.state, history, ())
 
     def _repack(self) -> None:
         """Pack the members that run, and start waiting ones, if that saves work."""

@@ -11,14 +11,11 @@ import numpy as np
 
 from forecaster.swarm.arrays.data import (
     Held,
-    Reference,
     Rows,
     Shared,
     Streamed,
     is_reference,
-    rounded,
     split_shared,
-    total_bytes,
     with_shared,
 )
 from forecaster.swarm.arrays.members import fill_members, take_members
@@ -29,10 +26,8 @@ from forecaster.swarm.execution.memory import chunk_size
 from forecaster.swarm.task import Data, Limits, Member, Task, Tree
 from forecaster.swarm.training.loop import Losses, Origin, State, Status, start
 
-_CHUNKS = 32  # chunks of each lane in a shard, until it is known how long they take
-_SHORTEST, _USUAL, _LONGEST = 3.0, 10.0, 60.0  # seconds of a shard
+_CHUNKS = 32  # the most chunks of each lane in a shard
 _LEAST = 3  # shards that each worker gets
-_SMALL = 2**20  # bytes of shared arrays that are sent whole, not only the rows in use
 
 
 class Settings(NamedTuple):
@@ -66,39 +61,35 @@ class Work:
 
 
 class Job(NamedTuple):
-    """What all shards of a fit share; ``shared``: arrays, by the number of their reference."""
+    """What all shards of a fit share; ``shared``: arrays, at the number of their reference."""
 
     task: Task
     resources: Resources
-    shared: dict[int, Tree]
+    shared: tuple[Tree, ...]
 
 
 class Shard(NamedTuple):
-    """Some members of a fit; ``shared``: rows of shared arrays that only these members use."""
+    """Some members of a fit."""
 
     rows: Rows
     data: Data | Streamed
-    shared: dict[int, Tree]
     settings: Settings
 
     def held(self, job: Job) -> Held:
         """Return the members' data, with the shared arrays in place of the references to them."""
-        shared = job.shared | self.shared
 
         def put(leaf: Tree) -> Tree:
-            return Shared(shared[leaf.number], leaf.rows) if is_reference(leaf) else leaf
+            return Shared(job.shared[leaf.number], leaf.rows) if is_reference(leaf) else leaf
 
-        whole = jax.tree.map(put, self.data, is_leaf=is_reference) if shared else self.data
+        whole = jax.tree.map(put, self.data, is_leaf=is_reference) if job.shared else self.data
         return Held(whole, len(self.rows))
 
 
 class ShardResult(NamedTuple):
-    """The result of a shard: states and losses of its members, and the time that it took."""
+    """The result of a shard: states and losses of its members."""
 
     state: State
     losses: Losses
-    seconds: float
-    compiled: bool  # whether programs had to be compiled
 
 
 class Cutter:
@@ -124,10 +115,7 @@ class Cutter:
         shared: Sequence[Tree] = ()
         if not self._whole and not isinstance(work.data, Streamed):
             self._by_member, shared = split_shared(work.data)
-        self._cut = self._used_in_part(dict(enumerate(shared)))
-        self._widths = dict.fromkeys(self._cut, 0)
-        common = {n: values for n, values in enumerate(shared) if n not in self._cut}
-        self.job = Job(work.task, work.resources, common)
+        self.job = Job(work.task, work.resources, tuple(shared))
 
     def shards(self) -> Iterator[Shard]:
         """Yield shards of all members that are left, in order."""
@@ -136,50 +124,17 @@ class Cutter:
             rows, self._left = self._left[:members], self._left[members:]
             yield self._shard(rows)
 
-    def measured(self, members: int, seconds: float) -> None:
-        """Adapt the size of shards, now that one of this many members took this many seconds.
-
-        Sizes change by powers of two, and seldom: with a new one workers may have to compile.
-        """
-        usual = seconds * self._members / max(1, members)
-        if not _SHORTEST <= usual <= _LONGEST:
-            factor = 2.0 ** round(math.log2(_USUAL / max(usual, 1e-3)))
-            self._members = max(self._at_once, int(self._members * min(factor, 16.0)))
-
     def _size(self) -> int:
         return next_size(len(self._left), self._members, self._workers, self._at_once)
 
     def _shard(self, rows: Rows) -> Shard:
         work = self._work
         if self._whole:
-            return Shard(rows, work.data, {}, work.settings)
+            return Shard(rows, work.data, work.settings)
         settings = take_members(work.settings, rows)
         if isinstance(work.data, Streamed):
-            return Shard(rows, work.data.load(rows), {}, settings)
-        data, shared = take_members(self._by_member, rows), dict[int, Tree]()
-
-        def cut(leaf: Tree) -> Tree:
-            if not (is_reference(leaf) and leaf.number in self._cut):
-                return leaf
-            used, back = np.unique(leaf.rows, return_inverse=True)
-            # Shards of one size have equally many rows of it, so that they share a program.
-            width = self._widths[leaf.number] = max(self._widths[leaf.number], rounded(len(used)))
-            padded = np.concatenate([used, np.full(width - len(used), used[0])])
-            shared[leaf.number] = take_members(self._cut[leaf.number], padded)
-            return Reference(leaf.number, back.astype(leaf.rows.dtype))
-
-        return Shard(rows, jax.tree.map(cut, data, is_leaf=is_reference), shared, settings)
-
-    def _used_in_part(self, shared: Mapping[int, Tree]) -> dict[int, Tree]:
-        """Return the large shared arrays of which a shard uses at most half of the rows in use."""
-        few: dict[int, Tree] = {}
-        for leaf in jax.tree.leaves(self._by_member, is_leaf=is_reference):
-            if is_reference(leaf) and leaf.rows is not None:
-                values, rows = shared[leaf.number], np.asarray(leaf.rows)[self._left]
-                here = len(np.unique(rows[: self._fixed or self._size()]))
-                if total_bytes(values) > _SMALL and 2 * here <= len(np.unique(rows)):
-                    few[leaf.number] = values
-        return few
+            return Shard(rows, work.data.load(rows), settings)
+        return Shard(rows, take_members(self._by_member, rows), settings)
 
 
 def next_size(left: int, usual: int, workers: int, at_once: int) -> int:

@@ -1,7 +1,7 @@
 """Compiled code for CPUs: sources, build, loading and calls.
 
-LSTM and GRU, forward and backward pass, and the hash of JAX's random keys. Without it JAX computes
-the same. Knows C++ and calls from XLA. Must not know the engine.
+LSTM and GRU, forward and backward pass. Without it JAX computes the same. Knows C++ and calls from
+XLA. Must not know the engine.
 """
 
 import lazy_loader

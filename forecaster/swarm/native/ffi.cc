@@ -13,7 +13,6 @@ namespace plain { extern const Kernels kernels; }
 
 namespace {
 
-using Words = ffi::Buffer<uint32_t>;
 
 struct Choice {
   const char* name;
@@ -155,26 +154,6 @@ ffi::Error gru_backward(Array kernel, Array x, Array valid, Array hidden, Array 
   return {};
 }
 
-// Hash each counter (counters,) with each key (keys,), or with the key at its own index.
-ffi::Error threefry(Words one, Words two, Words left, Words right, ffi::Result<uint32_t> out_left,
-                    ffi::Result<uint32_t> out_right) {
-  const int64_t keys = one.size(), counters = left.size(), all = out_left.size();
-  const bool paired = keys == all && counters == all;
-  if (two.size() != keys || right.size() != counters || out_right.size() != all ||
-      !(paired || keys * counters == all)) {
-    const auto both = [&](const Words& of, const Words& other) {
-      return std::to_string(of.size()) + " and " + std::to_string(other.size());
-    };
-    return {ffi::Code::invalid_argument,
-            "forecaster's hash: " + both(one, two) + " words of keys, " + both(left, right) +
-                " of counters do not make " + both(out_left, out_right) + " numbers"};
-  }
-  chosen().kernels->threefry({keys, counters, paired, one.data(), two.data(),
-                              left.data(), right.data(), out_left.data(),
-                              out_right.data()});
-  return {};
-}
-
 }  // namespace
 
 XLA_CALL(forecaster_lstm_infer, lstm_infer)
@@ -183,6 +162,5 @@ XLA_CALL(forecaster_lstm_backward, lstm_backward, "last_only", "want_x")
 XLA_CALL(forecaster_gru_infer, gru_infer)
 XLA_CALL(forecaster_gru_forward, gru_forward)
 XLA_CALL(forecaster_gru_backward, gru_backward, "last_only", "want_x")
-XLA_CALL(forecaster_threefry, threefry)
 
 extern "C" const char* forecaster_instructions() { return chosen().name; }

@@ -4,7 +4,6 @@
 #include "gru_kernel.h"
 #include "kernels.h"
 #include "lstm_kernel.h"
-#include "threefry.h"
 
 namespace ISA_NAME {
 
@@ -26,7 +25,6 @@ static void run_gru_backward(const Sizes& n, const Weights& weights, const Run& 
 // clang-format on
 
 extern const Kernels kernels = {{run_lstm_forward, run_lstm_backward},
-                                {run_gru_forward, run_gru_backward},
-                                threefry};
+                                {run_gru_forward, run_gru_backward}};
 
 }  // namespace ISA_NAME

@@ -27,18 +27,8 @@ struct Cell {
   void (*backward)(const Sizes&, const Weights&, const Run&, const Gradients&);
 };
 
-// Keys and counters of two words each. If ``paired``, counter i is hashed with key i; otherwise every
-// counter with every key, which gives numbers (keys, counters).
-struct Hash {
-  int64_t keys, counters;
-  bool paired;
-  const uint32_t *one, *two, *left, *right;
-  uint32_t *out_left, *out_right;
-};
-
 struct Kernels {
   Cell lstm, gru;
-  void (*threefry)(const Hash&);
 };
 
 // The same types for bfloat16 products (see bfloat16_kernel.h). ``hidden`` has all steps, or only the

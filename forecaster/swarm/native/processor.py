@@ -15,7 +15,6 @@ Status: TypeAlias = tuple[str | None, str]
 """The instruction set that runs and "", or None and the reason why none does."""
 
 LIBRARY = Path(__file__).parent / "_kernels.so"
-HASH = "forecaster_threefry"  # its name in XLA
 _NOT_BUILT = "not_built.txt"  # as in compiling.py, which also runs as a script
 _BFLOAT16 = ("avx512-bf16", "amx", "amx-emulated")
 _SETS = ("plain", "avx2", "avx512", *_BFLOAT16)
@@ -37,7 +36,7 @@ def loaded_instructions(library: Path) -> Status:
         return None, f"it was not built: {_why_not_built(library)}"
     try:
         loaded = ctypes.cdll.LoadLibrary(str(library))
-        for name in ("forecaster_why_not", "forecaster_prefers_avx512_bf16", HASH):
+        for name in ("forecaster_why_not", "forecaster_prefers_avx512_bf16"):
             getattr(loaded, name)  # missing in a library of another version
         find = loaded.forecaster_instructions
         find.restype = ctypes.c_char_p

@@ -1,6 +1,5 @@
 """Check the examples that callers give, and bring them into the form of training data."""
 
-import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias, cast
 
@@ -103,19 +102,16 @@ def part(
     what: str,
     *,
     check: bool = True,
-    at_least: int = 1,
 ) -> Examples:
     """Check examples for training or for validation; arguments as of :func:`training_data`.
 
     - ``weight``: None for 1.0 throughout
     - ``what``: how errors name the examples
-    - ``at_least``: the fewest examples
     """
-    shared = isinstance(inputs, Shared)
     inputs = _arrays(inputs, f"{what}inputs")
     targets = None if targets is None else _arrays(targets, f"{what}targets")
     examples = _examples(ids, inputs, f"{what}inputs")
-    if examples < at_least:
+    if examples < 1:
         raise SwarmError(f"{what}inputs: expected at least one example; got none")
     for name, tree in (("targets", targets), ("sample_weight", weight)):
         if tree is not None and (count := _examples(ids, tree, what + name)) != examples:
@@ -123,7 +119,7 @@ def part(
                 f"{what}{name}: expected {examples} examples, as in the inputs; got {count}"
             )
     if weight is None:
-        weight = _all_count(None if shared else len(ids), examples)
+        weight = Shared(np.ones(examples, np.float32))
     else:
         weight = _checked_weight(ids, weight, f"{what}sample_weight")
     if check:
@@ -131,6 +127,15 @@ def part(
         if targets is not None:
             _finite(ids, targets, weight, f"{what}targets")
     return Examples(inputs, targets, weight)
+
+
+def checked_inputs(ids: Sequence[str], inputs: Tree, *, check: bool) -> Tree:
+    """Check the inputs of a prediction, of any number of examples; see :func:`training_data`."""
+    inputs = _arrays(inputs, "inputs")
+    _examples(ids, inputs, "inputs")
+    if check:
+        _finite(ids, inputs, None, "inputs")
+    return inputs
 
 
 def validated_data(ids: Sequence[str], data: Data | Streamed) -> Data | Streamed:
@@ -145,13 +150,6 @@ def validated_data(ids: Sequence[str], data: Data | Streamed) -> Data | Streamed
         return loaded
 
     return Streamed(load)
-
-
-@functools.lru_cache(maxsize=64)
-def _all_count(members: int | None, examples: int) -> _Weight:
-    """Return a weight of 1.0 for all examples, shared unless a number of members is given."""
-    ones = np.broadcast_to(np.float32(1), (examples,))
-    return Shared(ones) if members is None else np.broadcast_to(ones, (members, examples))
 
 
 def check_validated(ids: Sequence[str], data: Data) -> None:
@@ -191,6 +189,8 @@ def _checked_weight(ids: Sequence[str], weight: Tree, what: str) -> _Weight:
 
 def _numbers(given: Any, what: str) -> np.ndarray:
     """Return an array. Raises SwarmError unless it holds numbers."""
+    if type(given) is np.ndarray and given.dtype.kind in "fiub":
+        return given
     if isinstance(given, Shared):
         raise SwarmError(f"{what}: expected arrays in Shared(...); got Shared in Shared")
     if is_key(given):
@@ -242,6 +242,8 @@ def _arrays(tree: Tree, what: str) -> Tree:
     def numbers(leaf: Any) -> np.ndarray:
         return _numbers(leaf, what)
 
+    if isinstance(tree, np.ndarray):
+        return _numbers(tree, what)
     if isinstance(tree, list):
         arrays = [numbers(item) for item in cast(list[ArrayLike], tree)]
         if len({array.shape for array in arrays}) > 1:
@@ -302,7 +304,7 @@ def _shapes_of_one(tree: Tree) -> list[tuple[int, ...]]:
     return [np.shape(leaf)[axes:] for leaf in jax.tree.leaves(values)]
 
 
-def _finite(ids: Sequence[str], tree: Tree, weight: _Weight, what: str) -> None:
+def _finite(ids: Sequence[str], tree: Tree, weight: _Weight | None, what: str) -> None:
     """Raise SwarmError unless every number of an example that counts is finite."""
     shared = isinstance(tree, Shared)
     axes = 1 if shared and tree.rows is None else 2  # leading ones
@@ -342,9 +344,9 @@ def _what_was_bad(leaf: AnyArray, bad: Bool[np.ndarray, "..."]) -> str:
     return "; got NaN or infinity"
 
 
-def _counting(tree: Tree, weight: _Weight) -> Bool[np.ndarray, "..."]:
+def _counting(tree: Tree, weight: _Weight | None) -> Bool[np.ndarray, "..."]:
     """Return which examples of a tree count, in a shape that broadcasts with them."""
-    if isinstance(tree, Shared) and not isinstance(weight, Shared):
+    if weight is None or (isinstance(tree, Shared) and not isinstance(weight, Shared)):
         return np.ones((), bool)  # members count different examples: all must be finite
     if not isinstance(weight, Shared):
         return np.asarray(weight) > 0

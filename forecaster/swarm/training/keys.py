@@ -3,7 +3,7 @@
 import hashlib
 import operator
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,6 @@ from jaxtyping import Key, UInt32
 
 from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.devices.lanes import use_all_cores
-from forecaster.swarm.devices.threefry import hashed
 from forecaster.swarm.task import AnyArray
 
 _KIND = "threefry2x32"  # set explicitly, since JAX's default may be another
@@ -84,7 +83,28 @@ def _fold_in(
     keys: UInt32[np.ndarray, "member 2"], words: UInt32[np.ndarray, " member"]
 ) -> UInt32[np.ndarray, "member 2"]:
     """Do what ``jax.random.fold_in`` does, without compiling anything."""
-    return np.stack(hashed(keys[:, 0], keys[:, 1], np.zeros_like(words), words), axis=1)
+    return np.stack(_hashed(keys[:, 0], keys[:, 1], np.zeros_like(words), words), axis=1)
+
+
+_ROTATIONS = (13, 15, 26, 6), (17, 29, 16, 24)
+
+
+def _hashed(one: Any, two: Any, left: Any, right: Any) -> tuple[Any, Any]:
+    """Hash two words of a counter with two words of a key, numpy arrays of uint32.
+
+    20 rounds, Salmon et al. (2011), doi:10.1145/2063384.2063405.
+    """
+    number = left.dtype.type
+    schedule = one, two, one ^ two ^ number(0x1BD11BDA)
+    left, right = left + one, right + two
+    for group in range(5):
+        for rotation in _ROTATIONS[group % 2]:
+            left = left + right
+            right = (right << number(rotation)) | (right >> number(32 - rotation))
+            right = right ^ left
+        left = left + schedule[(group + 1) % 3]
+        right = right + schedule[(group + 2) % 3] + number(group + 1)
+    return left, right
 
 
 def _words(name: str) -> tuple[int, int]:

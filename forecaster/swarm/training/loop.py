@@ -87,12 +87,13 @@ def init_state(
     """Return the state of a member before training. ``params``: by default drawn with its key."""
     if params is None:
         params = task.init(jax.random.fold_in(typed_key(key_data), 0))
-        if any(map(is_key, jax.tree.leaves(params))):
-            raise SwarmError(
-                "params: expected numbers; got random keys. Keep jax.random.key_data(key) in the "
-                "state of Variables(params, state)"
-            )
     opt_state = task.optimizer(hyperparams).init(trained(params))
+    if any(map(is_key, jax.tree.leaves((params, opt_state)))):
+        raise SwarmError(
+            "params and the optimiser's state: expected numbers; got random keys. Keep "
+            "jax.random.key_data(key) in the state of Variables(params, state), and give an "
+            "optimiser that draws the key jax.random.PRNGKey(seed)"
+        )
     none, training = jnp.int32(0), jnp.int32(Status.TRAINING)
     return State(key_data, params, opt_state, none, training, params, jnp.float32(jnp.inf), none)
 
@@ -172,13 +173,15 @@ def train_on_batch(
     batch: Tree,
     hyperparams: Hyperparams,
     active: Bool[jax.Array, ""],
-) -> tuple[State, Float[jax.Array, ""]]:
-    """Take one step on a batch of the caller's, which counts as an epoch; return state and loss.
+) -> tuple[State, Float[jax.Array, ""], Bool[jax.Array, ""]]:
+    """Take one step on a batch of the caller's, which counts as an epoch.
 
     It starts from the best weights, as another fit does. There is no validation: the weights after
-    the step are the best. A member that is not ``active``, for lack of examples, has a loss of 0
-    and keeps its weights. Where the loss or a weight is not finite, only the status changes. The
-    loss of a member that had diverged before is NaN.
+    the step are the best. A member that is not ``active``, for lack of examples, has a loss of 0.
+    The loss of a member that had diverged before is NaN.
+
+    Returns the state, the loss, and whether the step counts. Where it does not, for lack of
+    examples or because the loss or a weight is not finite, :func:`chosen_state` returns the state.
     """
     epoch = state.epoch + 1
     key = jax.random.fold_in(typed_key(state.key), epoch)
@@ -187,21 +190,22 @@ def train_on_batch(
     loss = jnp.where(active, loss, 0)
     sound = jnp.isfinite(loss) & all_finite(params)
     training = state.status != Status.DIVERGED
-    stepped = state._replace(
+    failed = training & active & ~sound
+    after = state._replace(
         params=params,
         opt_state=opt_state,
+        epoch=jnp.where(training, epoch, state.epoch),
+        status=jnp.where(failed, Status.DIVERGED, state.status).astype(np.int32),
         best_params=params,
         best_loss=loss.astype(state.best_loss.dtype),
         best_epoch=epoch,
     )
-    # One choice for each array: in a loop over steps, most of the time goes into such operations.
-    after = where(training & active & sound, stepped, state)
-    failed = training & active & ~sound
-    after = after._replace(
-        epoch=jnp.where(training, epoch, state.epoch),
-        status=jnp.where(failed, Status.DIVERGED, state.status).astype(np.int32),
-    )
-    return after, jnp.where(training, loss, jnp.nan)
+    return after, jnp.where(training, loss, jnp.nan), training & active & sound
+
+
+def chosen_state(counts: Bool[jax.Array, ""], after: State, before: State) -> State:
+    """Return the state after a step, with weights and optimiser as before unless it counts."""
+    return where(counts, after, before._replace(epoch=after.epoch, status=after.status))
 
 
 # ---- epoch ----

@@ -217,16 +217,16 @@ def _whole_loss(
     """Compute the caller's own loss of a whole batch; return it with the model's new state."""
     extra = {"hyperparams": hyperparams} if takes_hyperparams(loss_fn) else {}
     batch = batch._replace(inputs=_cast(batch.inputs, dtype))
-    try:
-        with naming_arrays(inputs=batch.inputs, targets=batch.targets):
+    with naming_arrays(inputs=batch.inputs, targets=batch.targets):
+        try:
             out: object = loss_fn(_cast(params, dtype), batch, key, **extra)
-    except TypeError as error:
-        if key is None and "NoneType" in str(error):
-            raise SwarmError(
-                f"loss_fn failed without a key: {str(error).splitlines()[0]}. In validation "
-                "nothing is random: its key is None; use a key only when there is one"
-            ) from error
-        raise
+        except TypeError as error:
+            if key is None and "NoneType" in str(error):
+                raise SwarmError(
+                    f"loss_fn failed without a key: {str(error).splitlines()[0]}. In validation "
+                    "nothing is random: its key is None; use a key only when there is one"
+                ) from error
+            raise
     carries = isinstance(params, Variables)
     pair = carries and isinstance(out, tuple)
     loss, state = cast(tuple[jax.Array, Tree], out if pair else (out, getattr(params, "state", ())))

@@ -12,7 +12,7 @@ import numpy as np
 import optax
 
 from forecaster.swarm.checks import SwarmError
-from forecaster.swarm.task import Hyperparams, OptState, Params
+from forecaster.swarm.task import Hyperparams
 
 Optimizer: TypeAlias = Callable[..., optax.GradientTransformation] | optax.GradientTransformation
 """A function of hyperparameters, or an optax transformation that is the same for all members."""
@@ -164,37 +164,7 @@ def _called(
 def _ready(
     optimizer: optax.GradientTransformation, accumulate: int
 ) -> optax.GradientTransformation:
-    """Make an optimiser average gradients, and keep random keys as plain numbers."""
+    """Make an optimiser average gradients, and take the arguments of a search along a line."""
     if accumulate > 1:
         optimizer = optax.MultiSteps(optimizer, accumulate).gradient_transformation()
-    return _with_raw_keys(optax.with_extra_args_support(optimizer))
-
-
-def _with_raw_keys(
-    optimizer: optax.GradientTransformationExtraArgs,
-) -> optax.GradientTransformationExtraArgs:
-    """Return the same optimiser with the random keys in its state as plain numbers.
-
-    A swarm keeps states as numpy arrays, which have no type for keys.
-    """
-
-    def is_key(leaf: jax.Array | jax.ShapeDtypeStruct) -> bool:
-        return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-
-    def to_raw(leaf: jax.Array) -> jax.Array:
-        return jax.random.key_data(leaf) if is_key(leaf) else leaf
-
-    def to_key(leaf: jax.Array, like: jax.ShapeDtypeStruct) -> jax.Array:
-        return cast(jax.Array, jax.random.wrap_key_data(leaf)) if is_key(like) else leaf
-
-    def init(params: Params) -> OptState:
-        return jax.tree.map(to_raw, optimizer.init(params))
-
-    def update(
-        updates: Params, state: OptState, params: Params | None = None, **extra: object
-    ) -> tuple[Params, OptState]:
-        state = jax.tree.map(to_key, state, jax.eval_shape(optimizer.init, params))
-        updates, state = optimizer.update(updates, state, params, **extra)
-        return updates, jax.tree.map(to_raw, state)
-
-    return optax.GradientTransformationExtraArgs(init, update)
+    return optax.with_extra_args_support(optimizer)
