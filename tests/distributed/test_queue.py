@@ -236,7 +236,7 @@ def test_a_task_that_is_sent_again_is_the_same_program():
 
     worker, tasks = NodeWorker.__new__(NodeWorker), []
     worker._tasks = {}
-    job = Job(cast(Any, None), Resources(None, 5, None, None), {})
+    job = Job(cast(Any, None), Resources(None, 5, None, None), ())
     for name in ("a", "b", "a"):
         worker.begin((None, job, pickle.dumps([name])))
         tasks.append(worker._common.task)

@@ -10,11 +10,12 @@ from flax import nnx
 
 from forecaster.swarm import Progress, Shared, Swarm
 from forecaster.swarm.checkpoints.checkpoint import Checkpoint, Fingerprint, read
+from forecaster.swarm.checkpoints.history import History
 from forecaster.swarm.checks import broadcast_hyperparams, broadcast_limits
 from forecaster.swarm.execution.schedule import Pace, Schedule, run_to_the_end
 from forecaster.swarm.execution.shards import Job, Resources, Settings, Shard
 from forecaster.swarm.training.keys import member_keys
-from forecaster.swarm.training.loop import Status
+from forecaster.swarm.training.loop import Losses, Status
 from tests.swarm.test_fitting import HYPERPARAMS, IDS, MEMBERS, TASKS, data, same
 
 __all__ = ["data"]  # the fixture
@@ -26,13 +27,17 @@ def lanes() -> int:
 
 @pytest.fixture
 def schedule(data):
+    return made(data)
+
+
+def made(data):
     """Room for two members on each of at most two lanes, blocks of two epochs."""
     hyperparams = broadcast_hyperparams(HYPERPARAMS, MEMBERS)
     limits = broadcast_limits(np.arange(MEMBERS) + 1, None, MEMBERS)
     settings = Settings(hyperparams, limits, member_keys(5, IDS), None)
     resources = Resources(chunk=2, block=2, lanes=lanes(), memory=1)
-    shard = Shard(np.arange(MEMBERS), data, {}, settings)
-    return Schedule(Job(TASKS["Perceptron"], resources, {}), shard)
+    shard = Shard(np.arange(MEMBERS), data, settings)
+    return Schedule(Job(TASKS["Perceptron"], resources, ()), shard)
 
 
 def test_waiting_members_take_the_places_of_those_that_stopped(schedule):
@@ -122,7 +127,7 @@ def test_a_second_fit_that_nobody_watches_takes_one_block(watched, monkeypatch):
     assert same(third.params, fourth.params) and same(third.losses, fourth.losses)
 
 
-def test_what_is_saved_is_restored(schedule, tmp_path):
+def test_what_is_saved_is_restored(schedule, data, tmp_path):
     path = tmp_path / "checkpoint"
     schedule.advance()
     this = Fingerprint("this fit")
@@ -130,7 +135,13 @@ def test_what_is_saved_is_restored(schedule, tmp_path):
     started, state, history = schedule.started, schedule.state, schedule.history
     run_to_the_end(schedule)
     assert not same(schedule.state, state)
+    schedule = made(data)
+    earlier = np.full((MEMBERS, 3), 7.0, np.float32)  # losses of an earlier fit
+    before = History(Losses(earlier, earlier), np.full(MEMBERS, 7.0))
+    schedule._snapshot = schedule._snapshot._replace(history=before)
     schedule.restore(read(path, this, schedule.state))
     assert same(schedule.started, started) and same(schedule.state, state)
-    np.testing.assert_array_equal(schedule.history.losses.train, history.losses.train)
+    known, waits = schedule.history.losses.train, ~np.asarray(started)
+    np.testing.assert_array_equal(known[~waits, :2], history.losses.train[~waits])
+    assert (known[waits] == 7.0).all() and waits.any()  # they keep the losses from before
     np.testing.assert_array_equal(schedule.history.latest, history.latest)

@@ -201,7 +201,8 @@ def read(
 ) -> Found:
     """Read a checkpoint of the fit with this fingerprint, and the shards beside it.
 
-    - ``like``: blank states of all members
+    - ``like``: states of all members, of which shapes and types count; those that have not started
+      are zero
     - ``metrics``: the names of the fit's metrics
 
     Raises SwarmFileNotFoundError when there is none, SwarmError when it is damaged or of another
@@ -215,7 +216,7 @@ def read(
     none = np.zeros((len(np.asarray(like.epoch)), 0), np.float32)
     losses = Losses(none, none, dict.fromkeys(metrics, none))
     blank = Saved(np.zeros(0, np.int64), like, losses)
-    started, state = np.zeros(len(none), bool), jax.tree.map(np.array, like)
+    started, state = np.zeros(len(none), bool), jax.tree.map(np.zeros_like, like)
     parts: list[tuple[Rows, Losses]] = []
     for file in [*([path] if path.exists() else []), *_shards(path)]:
         rows, states, trained = _read(file, digest, blank)

@@ -25,7 +25,7 @@ from forecaster.swarm.arrays.data import Rows, total_bytes, with_shared
 from forecaster.swarm.arrays.members import take_members, write_members, written
 from forecaster.swarm.checkpoints import checkpoint as _checkpoint
 from forecaster.swarm.checkpoints.checkpoint import Checkpoint, Found, Saved
-from forecaster.swarm.checkpoints.history import History
+from forecaster.swarm.checkpoints.history import History, put_together
 from forecaster.swarm.devices.lanes import (
     Layout,
     lane_mesh,
@@ -233,7 +233,9 @@ class Schedule:
 
     def restore(self, found: Found) -> None:
         """Continue from a checkpoint."""
-        history = History.of(found.losses, np.asarray(found.state.epoch))
+        rows = np.flatnonzero(found.started)
+        losses = put_together(self.history.losses, [(rows, take_members(found.losses, rows))])
+        history = History.of(losses, np.asarray(found.state.epoch))
         self._snapshot = Snapshot(found.started, found.state, history, ())
 
     def _repack(self) -> None:
