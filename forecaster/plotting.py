@@ -1,4 +1,4 @@
-"""Draw forecasts and timings: frames in, matplotlib Axes out."""
+"""Draw forecasts: frames in, matplotlib Axes out."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Unpack
@@ -158,27 +158,6 @@ def _label(ax: "Axes", name: str, channel: str, when: object, value: float, medi
 
 def _number(value: float) -> str:
     return f"{value:,.2f}" if abs(value) >= 1 else f"{value:.4g}"
-
-
-def plot_scaling(frame: pd.DataFrame, ax: "Axes | None" = None) -> "Axes":
-    """Draw the time per epoch of all members against their number, with a line per method.
-
-    ``frame``: the table of ``forecaster benchmark``, with ``method, members,
-    seconds_per_model_epoch``. Both axes are logarithmic.
-    """
-    ax = axes_of(ax, 7, 4.5)
-    for method, rows in frame.groupby("method", sort=False):
-        seconds = rows["members"] * rows["seconds_per_model_epoch"]
-        ax.plot(rows["members"], seconds, marker="o", label=str(method))
-    ax.set_xscale("log", base=2)
-    ax.set_yscale("log")
-    counts = sorted(frame["members"].unique())
-    ax.set_xticks(counts, [str(count) for count in counts])
-    ax.set_xlabel("networks")
-    ax.set_ylabel("seconds for an epoch of all")
-    ax.grid(alpha=0.3, which="both")
-    as_written(ax.legend())
-    return ax
 
 
 def plot_model(

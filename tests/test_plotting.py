@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import forecaster as fc
-from forecaster.plotting import plot_forecast, plot_forecasts, plot_scaling
+from forecaster.plotting import plot_forecast, plot_forecasts
 
 DAYS = pd.bdate_range("2024-01-01", periods=6)
 
@@ -80,23 +80,9 @@ def test_names_are_drawn_as_they_are_written(kind):
     forecast = pd.DataFrame(
         {"unique_id": odd, "ds": DAYS[4:], odd: 1.0, f"{odd}-lo-50": 0.5, f"{odd}-hi-50": 2.0}
     )
-    speed = pd.DataFrame({"method": [odd], "members": [1], "seconds_per_model_epoch": [0.1]})
-    for ax in (plot_forecast(panel, forecast, odd), plot_scaling(speed)):
-        assert isinstance(ax.figure, Figure)
-        ax.figure.savefig(io.BytesIO(), format=kind)
-
-
-def test_scaling_is_seconds_of_all_networks_together():
-    frame = pd.DataFrame(
-        {"method": ["ours", "ours", "loop"], "members": [1, 64, 64],
-         "seconds_per_model_epoch": [0.1, 0.01, 0.2]}
-    )  # fmt: skip
-    ax = plot_scaling(frame)
-    ours, loop = ax.get_lines()
-    np.testing.assert_allclose(np.asarray(ours.get_ydata(), float), [0.1, 0.64])
-    np.testing.assert_allclose(np.asarray(loop.get_ydata(), float), [12.8])
-    assert labels(ax) == ["ours", "loop"]
-    assert ax.get_xscale() == ax.get_yscale() == "log"
+    ax = plot_forecast(panel, forecast, odd)
+    assert isinstance(ax.figure, Figure)
+    ax.figure.savefig(io.BytesIO(), format=kind)
 
 
 def test_nights_and_weekends_of_intraday_sessions_take_no_room():

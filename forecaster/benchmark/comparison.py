@@ -121,25 +121,6 @@ def compare(
     ]  # fmt: skip
 
 
-def scaling(
-    job: Job,
-    members: Sequence[int],
-    against: Sequence[str] = METHODS[1:],
-    repeats: int = 3,
-    on_run: Callable[[str, int], None] | None = None,
-) -> list[Result]:
-    """Compare swarms of several sizes; each method trains all members.
-
-    - ``job``: the networks to train; ``members``: the sizes of the swarms
-    - ``against``, ``repeats``, ``on_run``: as for :func:`compare`
-    """
-    results = []
-    for count in members:
-        sized = dataclasses.replace(job, members=count)
-        results += compare(sized, against, repeats, whole=True, on_run=on_run)
-    return results
-
-
 def _prepared(name: str, job: Job, *, whole: bool) -> contextlib.AbstractContextManager[Run]:
     """Return a context with a job prepared for one method, which can be run any number of times."""
     if name.startswith("torch"):

@@ -10,13 +10,12 @@ import click
 
 from forecaster.cli.shared import overwrite_option, say
 from forecaster.cli.tables import console, print_table
-from forecaster.files import PICTURES, Output, check_output
+from forecaster.files import Output, check_output
 
 if TYPE_CHECKING:
     from forecaster.benchmark import Job, Result
 
 _AGAINST = ("torch-pool", "torch", "vmap", "ours-no-kernel", "ours-float32")
-_SCALING = (1, 2, 4, 8, 16, 32, 64)
 
 
 @click.command()
@@ -47,11 +46,10 @@ _SCALING = (1, 2, 4, 8, 16, 32, 64)
 @click.option(
     "--suite",
     is_flag=True,
-    help="Time six networks from small to large, and swarms of 1 to 64; takes minutes.",
+    help="Time six networks from small to large; takes minutes.",
 )
 @click.option("--output", metavar="FILE", type=click.Path(path_type=Path),
-              help="Write the results: .csv, .json, .parquet or .xlsx; with --suite also "
-              "FILE_scaling and a picture.")  # fmt: skip
+              help="Write the results: .csv, .json, .parquet or .xlsx.")  # fmt: skip
 @overwrite_option
 def benchmark(
     *,
@@ -74,10 +72,10 @@ def benchmark(
       forecaster benchmark --suite --output benchmark.csv
       forecaster benchmark --suite --precision bfloat16 --against ours-float32
     """
-    files = _files(output, suite=suite, overwrite=overwrite) if output is not None else []
+    file = output and check_output(output, overwrite=overwrite)
     _check(sizes)
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # leaves memory to PyTorch
-    from forecaster.benchmark import Job, available, compare, scaling
+    from forecaster.benchmark import Job, available, compare
     from forecaster.benchmark import suite as all_sizes
 
     if sizes["precision"] == "float32":
@@ -91,7 +89,7 @@ def benchmark(
         if console().is_terminal:
             say(f"  {method}, repeat {repeat + 1} of {repeats}")
 
-    results, scaled = [], []
+    results: list[Result] = []
     precision = sizes["precision"]
     jobs = all_sizes() if suite else [Job(**sizes)]
     if precision != "float32":  # networks without LSTMs do not change with it
@@ -100,14 +98,8 @@ def benchmark(
         compared = compare(job, methods, repeats, on_run=show)
         _print_comparison(job, compared)
         results += compared
-    if suite:
-        scaled = scaling(jobs[1], _SCALING, methods, repeats, on_run=show)
-        _print_scaling(scaled)
-    if files:
-        _write(files[0], results)
-    if len(files) > 1:
-        _write(files[1], scaled)
-        _draw(files[2], jobs[1], scaled)
+    if file is not None:
+        _write(file, results)
 
 
 def _check(sizes: dict[str, Any]) -> None:
@@ -122,19 +114,6 @@ def _check(sizes: dict[str, Any]) -> None:
             f"expected float32 with --network {sizes['network']}; got {sizes['precision']}",
             param_hint="--precision",
         )
-
-
-def _files(output: Path, *, suite: bool, overwrite: bool) -> list[Output]:
-    """Return the files to write: the results, and with ``suite`` the scaling and its picture."""
-    figures = check_output(output, overwrite=overwrite)
-    if not suite or figures.streamed:
-        return [figures]
-    scaling = output.with_name(f"{output.stem}_scaling{output.suffix}")
-    return [
-        figures,
-        check_output(scaling, overwrite=overwrite),
-        check_output(output.with_suffix(".png"), PICTURES, overwrite=overwrite),
-    ]
 
 
 def _kernel(precision: str) -> str:
@@ -162,33 +141,9 @@ def _print_comparison(job: "Job", results: Sequence["Result"]) -> None:
     print_table(table)
 
 
-def _print_scaling(results: Sequence["Result"]) -> None:
-    from rich.table import Table
-
-    methods = list(dict.fromkeys(result.method for result in results))
-    table = Table("networks", *methods, title="seconds for an epoch of all", title_justify="left")
-    for count in sorted({result.members for result in results}):
-        same = [result for result in results if result.members == count]
-        row = {result.method: count * result.seconds_per_model_epoch for result in same}
-        table.add_row(str(count), *(f"{row[method]:.3f}" for method in methods))
-    print_table(table)
-
-
 def _write(file: Output, results: Sequence["Result"]) -> None:
     import pandas as pd
 
     table = pd.DataFrame([dataclasses.asdict(result) for result in results])
     file.write_table(table.drop(columns="loss_difference").round(6))
-    say(f"Wrote {file.path}")
-
-
-def _draw(file: Output, job: "Job", results: Sequence["Result"]) -> None:
-    import pandas as pd
-
-    from forecaster.plotting import plot_scaling
-
-    axes = plot_scaling(pd.DataFrame([dataclasses.asdict(result) for result in results]))
-    axes.set_title(str(job))
-    figure: Any = axes.figure
-    file.write(lambda to: figure.savefig(to, format=file.form, dpi=150))
     say(f"Wrote {file.path}")

@@ -96,24 +96,11 @@ def test_looking_for_a_gpu_leaves_all_cores_to_train():
 
 
 def test_bad_options_are_one_clear_error(tmp_path):
-    (tmp_path / "b_scaling.csv").touch()
+    (tmp_path / "b.csv").touch()
     before = error("benchmark", "--suite", "--output", tmp_path / "b.csv", code=2)
-    assert "b_scaling.csv exists" in before
+    assert "b.csv exists" in before
     assert "at least one batch" in error("benchmark", "--windows", 3, code=2)
     half = error("benchmark", "--network", "mlp", "--precision", "bfloat16", code=2)
     assert "expected float32 with --network mlp" in half
     with pytest.raises(UsageError, match="no method 'tensorflow'; there are ours, ours-float32"):
         compare(SMALL, ["tensorflow"])
-
-
-def test_the_figure_has_a_line_for_each_method():
-    from forecaster.plotting import plot_scaling
-
-    frame = pd.DataFrame(
-        {"method": ["ours"] * 3 + ["torch"] * 3, "members": [1, 2, 4] * 2,
-         "seconds_per_model_epoch": [3.0, 2.0, 1.0, 4.0, 4.0, 4.0]}
-    )  # fmt: skip
-    axes = plot_scaling(frame)
-    assert [line.get_label() for line in axes.get_lines()] == ["ours", "torch"]
-    assert np.asarray(axes.get_lines()[0].get_ydata()).tolist() == [3.0, 4.0, 4.0]
-    assert axes.get_xscale() == axes.get_yscale() == "log"
