@@ -184,7 +184,7 @@ def _update(ctx: click.Context, home: "Home", before: str | None, ray: str | Non
             seed=params["seed"] if given else None, name=params["run"], executor=executor,
             on_training=bar.training, on_notice=say,
         )  # fmt: skip
-    report, names, folder = result.run.index.frame(), result.series, result.run.folder
+    report, names, folder = result.run.index.report, result.series, result.run.folder
     rest = len(report) - len(names)
     show_facts(
         {
@@ -286,28 +286,25 @@ def _networks(model: "Model", report: "pd.DataFrame") -> str:
     if config.is_classical:
         return f"none; the model is {config.model}"
     if not trained:
-        return f"none; {_why_no_networks(model, report)}"
+        return _no_networks(model, report)
     each = f"{config.members} {config.column} for each of {trained} series"
     pooled = config.start == "pooled"
     return f"{each}, {'started from one trained on all' if pooled else 'independent'}"
 
 
-def _why_no_networks(model: "Model", report: "pd.DataFrame") -> str:
-    """Return why no series has networks, where the model is none of the classical ones."""
+def _no_networks(model: "Model", report: "pd.DataFrame") -> str:
+    """Say when networks are trained, where no series has any."""
     from forecaster.forecasting import FEWEST_LONG, rows_for_networks
 
-    config, rows = model.config, report["rows"]
+    config = model.config
+    if config.transform == "last_value":
+        return "none"
     needed = rows_for_networks(config) if model.target == "y" else config.rows_to_fit
-    long, count = int((rows >= needed).sum()), len(rows)
-    if config.transform == "last_value" and long:
-        return "the transform is last_value"
-    if not long:
-        return f"the series are too short for networks, which need {needed} rows"
-    if long >= FEWEST_LONG * count:
-        return f"the series with the {needed} rows that networks need never change"
+    long = int((report["rows"] >= needed).sum())
     return (
-        f"{long} of {count} series have the {needed} rows that networks need, and networks are "
-        f"trained where at least {FEWEST_LONG:.0%} have; --model lstm trains them all the same"
+        f"none; {long} of {len(report)} series have the {needed} rows that networks need. Where at "
+        f"least {FEWEST_LONG:.0%} have and change, networks are trained; --model lstm trains them "
+        "all the same"
     )
 
 

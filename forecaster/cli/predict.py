@@ -1,6 +1,5 @@
 """``forecaster predict``."""
 
-import shlex
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -210,27 +209,15 @@ def _warn(result: "Prediction") -> None:
     if result.simulated:
         say("Simulated prices: these are forecasts of an invented market.")
         return
-    update = _how_to_update(str(result.model.provenance.get("source")))
+    update = (
+        f"Once there are new rows of {result.model.provenance.get('source')}, `forecaster ingest` "
+        "with the options of before reads them."
+    )
     stored = [one for one in result.findings if one.of_stored]
     # The latest come first: those that were late before would hide what is new.
     stored.sort(key=lambda one: one.rows)
     for kind, said in findings_in_words(stored, len(result.panel.ids)).items():
         say(f"Warning: {said}{'. ' + update if kind in ('late', 'behind') else ''}")
-
-
-def _how_to_update(source: str) -> str:
-    command = f"`forecaster ingest --source {source}`"
-    if source.startswith("sql:"):
-        from forecaster.ingest import split_name
-
-        url, query = map(shlex.quote, split_name(source))
-        return (
-            f"Once there are new rows, `forecaster ingest --source {url} --query {query}` reads "
-            "them; add user and password to the URL, and repeat --columns and the like, if used."
-        )
-    if not source.startswith("files:"):
-        return f"{command} updates them."
-    return f"Once there are new rows, {command} reads them; repeat --columns and the like, if used."
 
 
 def _check_reading(

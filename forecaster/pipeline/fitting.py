@@ -49,7 +49,7 @@ class SavedFit(NamedTuple):
     @property
     def report(self) -> pd.DataFrame:
         """How the training of each series went."""
-        return self.run.index.frame()
+        return self.run.index.report
 
 
 def fit_to_home(

@@ -188,10 +188,7 @@ def _with_run(asked: "_Asked", chosen: "_Chosen") -> Prediction:
     whole = asked.n_paths is not None
     groups = [chosen.ids] if whole else asked.run.by_shard(chosen.ids)
     with findings_said():
-        if len(groups) == 1:
-            made = _latest(_predict(asked, chosen.ids, chosen.unknown), asked.kept)
-        else:
-            made = _joined(_by_shard(asked, groups, chosen.unknown), asked.kept)
+        made = _joined(_by_shard(asked, groups, chosen.unknown), asked.kept)
     say_findings(made.findings, len(made.panel.ids))
     retired = [Finding("retired", name) for name in chosen.retired]
     return dataclasses.replace(made, findings=[*made.findings, *retired])
@@ -322,7 +319,8 @@ def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Pred
     ]
     factors = dict(zip(usable.ids, price_factor(usable).tolist(), strict=True))
     unknown |= lost | broken
-    return Prediction(model, usable, frame, unknown, folder, found, factors=factors)
+    kept = _latest([usable], asked.kept)
+    return Prediction(model, kept, frame, unknown, folder, found, factors=factors)
 
 
 def _with_finite(panel: Panel, names: Iterable[str]) -> tuple[Panel, dict[str, Skipped]]:
@@ -392,29 +390,27 @@ def _by_shard(
             if number == len(groups) - 1 and not parts:
                 raise
             continue
-        parts.append(_latest(part, asked.kept, parts[0].model if parts else None))
+        # Models of all shards would fill the memory; they differ in nothing that is shown.
+        parts.append(dataclasses.replace(part, model=parts[0].model) if parts else part)
     return [dataclasses.replace(parts[0], unknown=parts[0].unknown | failed), *parts[1:]]
 
 
-def _latest(part: Prediction, most: int, model: Model | None = None) -> Prediction:
-    """Return a prediction with only the latest rows of its panel, and perhaps another model."""
-    panel = part.panel
-    kept = {name: panel.latest_rows(row, most) for row, name in enumerate(panel.ids)}
-    latest = Panel.from_arrays(kept, panel.skipped)
-    latest = dataclasses.replace(latest, frequency=panel.frequency)
-    return dataclasses.replace(part, panel=latest, model=model or part.model)
-
-
-def _joined(parts: Sequence[Prediction], most: int) -> Prediction:
-    """Join the predictions of all shards."""
-    panels = [part.panel for part in parts]
+def _latest(panels: Sequence[Panel], most: int) -> Panel:
+    """Return the latest rows of the series of some panels, as one panel."""
     rows = {
         name: panel.latest_rows(row, most) for panel in panels for row, name in enumerate(panel.ids)
     }
     skipped = {name: why for panel in panels for name, why in panel.skipped.items()}
+    return dataclasses.replace(Panel.from_arrays(rows, skipped), frequency=panels[0].frequency)
+
+
+def _joined(parts: Sequence[Prediction], most: int) -> Prediction:
+    """Join the predictions of all shards."""
+    if len(parts) == 1:
+        return parts[0]
     return dataclasses.replace(
         parts[0],
-        panel=dataclasses.replace(Panel.from_arrays(rows, skipped), frequency=panels[0].frequency),
+        panel=_latest([part.panel for part in parts], most),
         frame=pd.concat([part.frame for part in parts], ignore_index=True),
         unknown={name: why for part in parts for name, why in part.unknown.items()},
         factors={name: factor for part in parts for name, factor in part.factors.items()},

@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 
 from tests.conftest import prices, run
-from tests.slow import rest_slow
 
 
 @pytest.fixture
@@ -216,34 +215,7 @@ def test_paths_of_series_that_end_at_different_times_are_not_added(counts):
     assert "different times, 2023-11-01 to 2024-09-01. So there is no sum;" in two.stderr
 
 
-@pytest.mark.parametrize(
-    ("long", "options", "why"),
-    rest_slow([
-        (3, [], "3 of 23 series have the 36 rows that networks need, and networks are trained "
-         "where at least 20% have; --model lstm trains them all the same"),
-        (0, [], "the series are too short for networks, which need 36 rows"),
-        (3, ["--transform", "last_value"], "the transform is last_value"),
-        (20, ["constant"], "the series with the 36 rows that networks need never change"),
-    ]),
-)  # fmt: skip
-def test_a_fit_says_why_no_series_has_networks(tmp_path, long, options, why):
-    still = options == ["constant"]
-    rng = np.random.default_rng(0)
-    counts = [(f"long{number}", 60) for number in range(long)]
-    counts += [(f"new{number}", 5) for number in range(20)]
-    pd.concat(
-        pd.DataFrame(
-            {
-                "unique_id": name,
-                "ds": pd.date_range("2024-01-01", periods=60)[-rows:],
-                "y": 5.0 if still else rng.normal(50, 5, rows),
-            }
-        )
-        for name, rows in counts
-    ).to_csv(tmp_path / "values.csv", index=False)
-    done = run(
-        "fit", "--source", f"files:{tmp_path / 'values.csv'}", "--horizon", "3",
-        *([] if still else options), "--home", tmp_path / "home",
-    )  # fmt: skip
-    said = " ".join(done.stdout.split())
-    assert done.exit_code == 0 and f"none; {why} " in said, done.output
+def test_a_fit_says_when_networks_are_trained_where_no_series_has_any(counts):
+    done = run("fit", "--source", f"files:{counts.parent / 'counts.csv'}", "--model", "auto",
+               "--horizon", 3, "--home", counts)  # fmt: skip
+    assert "0 of 12 series have the 36 rows that networks need" in " ".join(done.stdout.split())

@@ -284,9 +284,7 @@ def test_commands_work_from_a_database_and_keep_no_secret(tmp_path, settings, mo
     result = run("fit", *source, "--config", settings)
     assert result.exit_code == 0, result.output
     outputs = [result, run("predict", "--all", "--home", home), run("status", "--home", home)]
-    assert f"`forecaster ingest --source sql:sqlite:///{database} --query '{query}'`" in (
-        outputs[1].stderr
-    )
+    assert "Once there are new rows of sql:" in outputs[1].stderr
     assert "has 2 series" in outputs[2].stdout or query in outputs[2].stdout
     watch = tmp_path / "daily.toml"
     watch.write_text(f'source = "{url}"\nquery = "{query}"\nforecasts = "f.csv"\n')

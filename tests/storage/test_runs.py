@@ -155,46 +155,29 @@ def test_an_older_sound_run_takes_the_place_of_a_damaged_one(home, saved):
     assert remove_run(home, "bad") not in home.runs()
 
 
-@pytest.mark.parametrize("cut", [3, 400])  # the source is before the last or in what is lost
-def test_only_damaged_runs_of_the_source_count_as_passed_over(home, saved, cut):
+def test_only_damaged_runs_that_may_be_of_the_source_count_as_passed_over(home, saved):
     saved("sound", "files:a.csv", ["AAPL"])
-    file = saved("bad", "files:b.csv", ["AAPL"]) / "model.json"
-    raw = file.read_bytes()
-    if cut > 3:
-        cut = len(raw) - raw.rindex(b'"provenance"')
-    file.write_bytes(raw[:-cut])
-    said, passed = [], {}
-    folder = choose_run(home, on_notice=said.append, source="files:a.csv", passed_over=passed)
-    assert run_name(folder) == "sound" and not passed
-    if cut == 3:  # what is left says that it is of another source
-        assert not said
-    else:
-        home.store("files:a.csv").mkdir(parents=True)
-        (home.store("files:a.csv") / "index.sqlite").touch()
-        home.store("files:b.csv").mkdir()
-        (home.store("files:b.csv") / "index.sqlite").touch()
-        assert said[0].endswith("It may be of this source, files:a.csv") and len(said) == 1
-        choose_run(home, source="files:a.csv", passed_over=passed)
+    other = saved("bad", "files:b.csv", ["AAPL"])
+    for damaged in ({}, {other: "its file is cut"}):
+        passed = {}
+        choose_run(home, source="files:a.csv", damaged=damaged, passed_over=passed)
         assert not passed
-        (home.store("files:b.csv") / "index.sqlite").unlink()  # the home has no other source
-        choose_run(home, source="files:a.csv", passed_over=passed)
-        assert list(passed) == ["bad"]
-    file.write_bytes(raw)
-    passed = {}
-    bad = {file.parent: "its file is cut"}
-    choose_run(home, source="files:a.csv", damaged=bad, passed_over=passed)
-    assert not passed
-    saved("mine", "files:b.csv", ["AAPL"])
-    mine = saved("cut", "files:b.csv", ["AAPL"]) / "model.json"
-    mine.write_bytes(mine.read_bytes()[:-3])
-    assert run_name(choose_run(home, source="files:b.csv", passed_over=passed)) == "mine"
-    assert list(passed) == ["cut"]
+    file = other / "model.json"
+    file.write_bytes(file.read_bytes()[:-3])  # its source is not known
+    said = []
+    folder = choose_run(home, on_notice=said.append, source="files:a.csv", passed_over=passed)
+    assert run_name(folder) == "sound" and list(passed) == ["bad"]
+    assert "passed over, since it is damaged: run bad" in said[0]
+    with pytest.raises(ModelError, match=r"no run of yahoo; .*\n.*runs remove bad"):
+        choose_run(home, source="yahoo")
 
 
 def test_where_none_can_take_its_place_a_damaged_run_is_an_error(home, saved):
     saved("demo", "simulated", ["AAPL"])
     (saved("bad", "yahoo", ["AAPL"]) / "model.json").write_text("{")
-    with pytest.raises(ModelError, match=r"cannot be read.*`forecaster runs remove bad`.*demo"):
+    with pytest.raises(
+        ModelError, match=r"another: demo\n.*cannot be read.*`forecaster runs remove bad`"
+    ):
         choose_run(home, None, ["AAPL"])
 
 

@@ -13,19 +13,17 @@ import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import is_integer_dtype, is_numeric_dtype
 
 from forecaster.errors import DamagedModel
 from forecaster.files import read_parquet_file
 from forecaster.skipped import Skipped, skipped_frame, skipped_from_json
 from forecaster.storage.model.checking import ADVICE, read_bytes, series_of, shortened
 from forecaster.storage.model.files import write_rest
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 SCHEMA = 10  # 5 and 7 to 9 had the models of earlier versions
 SHARDS = "shards"
@@ -50,14 +48,14 @@ class Index:
     - ``ids``: the series with networks, in the order of the fit
     - ``shard``: the number of the shard of each, (series,)
     - ``skipped``: the series without networks, with the reason
-    - ``report``: how the training of each went, a column each
+    - ``report``: how the training of each went, a row per series
     """
 
     folders: tuple[Path, ...]
     ids: tuple[str, ...]
     shard: np.ndarray
     skipped: dict[str, Skipped]
-    report: "pd.DataFrame | pa.Table"
+    report: pd.DataFrame
 
     def numbers(self, ids: Sequence[str]) -> list[int]:
         """Return the numbers of the shards that hold these series."""
@@ -69,20 +67,7 @@ class Index:
 
     def column(self, name: str) -> list[float | None]:
         """Return a column of the report as numbers; None for NaN."""
-        values = self.report[name].to_numpy().astype(float)
-        return [None if value != value else value for value in values.tolist()]
-
-    def words(self, name: str) -> list[str]:
-        """Return a column of the report as text; empty where older models lack it."""
-        there = self.report.columns if isinstance(self.report, pd.DataFrame) else None
-        known = there if there is not None else self.report.column_names
-        return [str(word) for word in self.report[name].to_numpy()] if name in known else []
-
-    def frame(self) -> pd.DataFrame:
-        """Return the report, a row per series."""
-        if isinstance(self.report, pd.DataFrame):
-            return self.report
-        return self.report.to_pandas().set_index(pd.Index(self.ids, name="unique_id"))
+        return [None if value != value else value for value in self.report[name].tolist()]
 
 
 def is_sharded(rest: dict[str, Any]) -> bool:
@@ -116,40 +101,32 @@ def read_index(folder: Path, rest: dict[str, Any]) -> Index:
 @functools.lru_cache(maxsize=1)  # to predict, a run is chosen and then opened
 def _index_of(raw: bytes, folder: Path, shards: int) -> Index:
     """Return the index in the bytes of a Parquet file. Raises ValueError when it is none."""
-    import pyarrow as pa
-
-    table = read_parquet_file(raw)
-    if not pa.types.is_integer(kind := table.schema.field("shard").type):
-        raise ValueError(f"index: shard: expected whole numbers; got {kind}")
+    table = read_parquet_file(raw).to_pandas()
+    if not is_integer_dtype(table["shard"]):
+        raise ValueError(f"index: shard: expected whole numbers; got {table['shard'].dtype}")
     if shards > len(table):  # each holds a series or more
         raise ValueError(
             f"shards: expected at most {len(table)}, the number of series; got {shards}"
         )
-    shard = table["shard"].to_numpy()
-    there, gone = table.filter(pa.array(shard >= 0)), table.filter(pa.array(shard < 0))
-    shard = there["shard"].to_numpy()
-    if not len(shard) or shard.max() >= shards:
+    there, gone = table[table["shard"] >= 0], table[table["shard"] < 0]
+    if not len(there) or there["shard"].max() >= shards:
         raise ValueError("index: expected series, each in one of the shards")
-    ids = tuple(there["unique_id"].to_pylist())
+    ids = tuple(there["unique_id"].tolist())
     if len(set(ids)) < len(ids):
         raise ValueError("index: a series is there twice")
-    if missing := set(_ERRORS) - set(table.column_names):
-        raise ValueError(f"index: no column {', '.join(missing)}")
     for name in _ERRORS:
-        kind, sound = table.schema.field(name).type, (pa.types.is_floating, pa.types.is_integer)
-        if not pa.types.is_null(kind) and not any(check(kind) for check in sound):  # null: all NaN
-            raise ValueError(f"index: {name}: expected numbers; got {kind}")
-    keys = [name for name in _KEYS if name in table.column_names]
+        if not there[name].isna().all() and not is_numeric_dtype(there[name]):
+            raise ValueError(f"index: {name}: expected numbers; got {there[name].dtype}")
+    report = there.drop(columns=[name for name in _KEYS if name in there])
+    report = report.set_index(pd.Index(ids, name="unique_id")).astype(dict.fromkeys(_ERRORS, float))
     folders = tuple(folder / SHARDS / shard_name(number) for number in range(shards))
-    return Index(folders, ids, shard, _skipped_of(gone), there.drop_columns(keys))
+    return Index(folders, ids, there["shard"].to_numpy(), _skipped_of(gone), report)
 
 
-def _skipped_of(gone: "pa.Table") -> dict[str, Skipped]:
+def _skipped_of(gone: pd.DataFrame) -> dict[str, Skipped]:
     """Return the series without a network; older versions stored only a text for each."""
-    stored = gone["reason"].to_pylist()
-    if "skipped" in gone.column_names:
-        stored = [json.loads(text) for text in gone["skipped"].to_pylist()]
-    return skipped_from_json(dict(zip(gone["unique_id"].to_pylist(), stored, strict=True)))
+    stored = gone["reason"] if "skipped" not in gone else gone["skipped"].map(json.loads)
+    return skipped_from_json(dict(zip(gone["unique_id"], stored, strict=True)))
 
 
 def write_index(

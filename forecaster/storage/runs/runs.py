@@ -1,11 +1,8 @@
 """List, rename and remove the runs of a home, and choose the one to forecast with."""
 
-import contextlib
 import dataclasses
 import errno
-import json
 import os
-import re
 import secrets
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,14 +17,12 @@ from forecaster.forecasting import FORECAST_BY, Rung, counted, resolve_names
 from forecaster.home import Home, is_ahead, order_of_time, renamed, run_name, run_time
 from forecaster.ingest import Store
 from forecaster.skipped import Skipped
-from forecaster.storage.model.checking import facts_of, read_bytes, read_json
+from forecaster.storage.model.checking import facts_of, read_json
 from forecaster.storage.model.files import check_schema
 from forecaster.storage.runs.index import is_sharded, read_index
 
 _FILE = "model.json"
 _MOST_NAMED = 3  # newer runs that were not chosen
-_PROVENANCE = re.compile(r'(?<!\\)"provenance": *\{')
-_SOURCE = re.compile(r'(?<!\\)"source": *("(?:[^"\\]|\\.)*")')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +93,7 @@ class Run:
             folder, source, index.ids, index.skipped,
             error=index.column("mae_relative_to_naive"),
             seasonal_error=index.column("mae_relative_to_seasonal_naive"),
-            rungs=index.words(FORECAST_BY),
+            rungs=index.report[FORECAST_BY].tolist() if FORECAST_BY in index.report else (),
             **facts,
         )  # fmt: skip
 
@@ -194,8 +189,8 @@ def choose_run(
     """Return the folder of a run by its name, or else of the run that fits some tickers best.
 
     Runs of real prices come before simulated ones; then those that know more of the tickers; then
-    those of the source that was fitted last; then the latest. If that is damaged, an older run of
-    the same source takes its place, or one of real prices if its source cannot be read.
+    those of the source that was fitted last; then the latest. If the latest of all is damaged, only
+    runs of the same source count, or those of real prices if its source cannot be read.
 
     - ``run``: the name of a run of the home, or any folder with a model
     - ``tickers``: None: any
@@ -205,7 +200,7 @@ def choose_run(
     - ``damaged``: runs that turned out to be damaged when they were opened, with the reason
     - ``source``: the source of the run; None: any
     - ``passed_over``: takes the names of damaged runs in place of which an older one is returned,
-      with the reasons; where ``source`` is given, only of those that are known to be of it
+      with the reasons; a run whose source cannot be read may be of any
 
     Raises ModelError when there is none, the latest is damaged and no older one can take its place,
     or none knows any of the tickers; UsageError when there is none of this name.
@@ -215,25 +210,19 @@ def choose_run(
     latest = home.latest_run()
     every, broken = runs_of(home)
     broken |= damaged or {}
-    runs = [run for run in every if run.folder not in broken]
-
-    def pass_over(folder: Path, unknown: str = "") -> None:
-        name, why = run_name(folder), broken[folder]
-        if passed_over is not None and not unknown:
-            passed_over[name] = why
-        if on_notice:
-            on_notice(f"Warning: passed over, since it is damaged: run {name}: {why}{unknown}")
-
-    if on_notice:
-        for line in notices_of_ahead(run for run in every if source in (None, run.source)):
-            on_notice(line)
-    if source is not None:
-        return _latest_of(home, source, runs, every, broken, pass_over).folder
-    for wrong in {latest, *(damaged or ())} & broken.keys():
-        runs = _in_place_of(wrong, broken[wrong], every, runs)
-        pass_over(wrong)
-    runs.reverse()
-    known = {run.folder: 1 if tickers is None else run.knows(tickers) for run in runs}
+    source_of = {run.folder: run.source for run in every}
+    say = on_notice or (lambda message: None)
+    for line in notices_of_ahead(run for run in every if source in (None, run.source)):
+        say(line)
+    wanted = source_of.get(latest) if source is None and latest in broken else source
+    sound = [run for run in reversed(every) if run.folder not in broken]
+    runs = [run for run in sound if wanted in (None, run.source)]
+    if source is None and latest in broken and wanted is None:  # it may be of any but invented data
+        runs = [run for run in runs if not run.simulated]
+    if not runs:
+        raise _none_sound(source, sound, broken)
+    any_will_do = tickers is None or source is not None
+    known = {run.folder: 1 if any_will_do else run.knows(tickers or ()) for run in runs}
     if not any(known.values()):
         known = {run.folder: run.could_forecast(home, tickers or ()) for run in runs}
     if not any(known.values()):
@@ -244,40 +233,28 @@ def choose_run(
         return run.simulated or not known[run.folder], -known[run.folder], ranks[run.source]
 
     chosen = min(runs, key=order)  # among equals the first, the latest run
-    if on_notice:
-        candidates = [run for run in runs if known[run.folder]]
-        for line in _notices(runs, chosen, candidates, tickers or ()):
-            on_notice(line)
+    for folder, why in broken.items():
+        later = order_of_time(folder) > order_of_time(chosen.folder)
+        if later and source_of.get(folder, chosen.source) == chosen.source:
+            say(f"Warning: passed over, since it is damaged: run {run_name(folder)}: {why}")
+            if passed_over is not None:
+                passed_over[run_name(folder)] = why
+    candidates = [run for run in runs if known[run.folder]]
+    for line in [] if source is not None else _notices(runs, chosen, candidates, tickers or ()):
+        say(line)
     return chosen.folder
 
 
-def _latest_of(
-    home: Home,
-    source: str,
-    sound: Sequence[Run],
-    every: Sequence[Run],
-    broken: Mapping[Path, str],
-    pass_over: Callable[[Path, str], None],
-) -> Run:
-    """Return the latest sound run of a source. Raises ModelError if there is none.
-
-    ``pass_over(folder, doubt)`` is called for each later damaged run that is, or may be, of the
-    source; ``doubt`` says so where its source cannot be read, and is empty otherwise.
-    """
-    of = {run.folder: run.source for run in every}
-    of |= {folder: _source_of_damaged(folder) for folder in broken if folder not in of}
-    # Where the home has no other source, what cannot be read is of this one.
-    only = home.stores() == [home.store(source)] and {run.source for run in every} == {source}
-    wrong = {folder: why for folder, why in broken.items() if of[folder] in (source, None)}
-    chosen = next((run for run in reversed(sound) if run.source == source), None)
-    if chosen is None:
-        more = "".join(f"\n{why}" for why in wrong.values())
-        raise ModelError(f"no run of {source}; `forecaster fit --source {source}` makes one{more}")
-    for folder in wrong:
-        if order_of_time(folder) > order_of_time(chosen.folder):
-            known = only or of[folder] == source
-            pass_over(folder, "" if known else f". It may be of this source, {source}")
-    return chosen
+def _none_sound(source: str | None, sound: Sequence[Run], broken: Mapping[Path, str]) -> ModelError:
+    """Return the error where no run, or none of a source, can be read."""
+    whys = "".join(
+        f"\n{why}. `forecaster runs remove {run_name(folder)}` removes it"
+        for folder, why in broken.items()
+    )
+    if source is not None:
+        return ModelError(f"no run of {source}; `forecaster fit --source {source}` makes one{whys}")
+    more = f"; --run takes another: {listed(run.name for run in sound)}" if sound else ""
+    return ModelError(f"no run can take the place of the latest, which is damaged{more}{whys}")
 
 
 def notices_of_ahead(runs: Iterable[Run]) -> list[str]:
@@ -289,35 +266,6 @@ def notices_of_ahead(runs: Iterable[Run]) -> list[str]:
         for run in runs
         if is_ahead(run.folder)
     ]
-
-
-def _source_of_damaged(folder: Path) -> str | None:
-    """Return the source of a run whose facts cannot be read; None where that is unknown.
-
-    Of a file that is cut or torn elsewhere, the text of its provenance still tells.
-    """
-    with contextlib.suppress(ModelError, ValueError):
-        text = read_bytes(folder / _FILE).decode("utf-8", "replace")
-        starts = [found.end() for found in _PROVENANCE.finditer(text)]
-        if len(starts) == 1 and (found := _SOURCE.search(text, starts[0])):
-            return str(json.loads(found[1]))
-    return None
-
-
-def _in_place_of(damaged: Path, why: str, every: Sequence[Run], sound: Sequence[Run]) -> list[Run]:
-    """Return the sound runs that can take the place of a damaged one.
-
-    Raises ModelError if there is none.
-    """
-    source = next((run.source for run in every if run.folder == damaged), None)
-    same = [run for run in sound if run.source == source or (source is None and not run.simulated)]
-    if not same:
-        others = f"; others are {listed(run.name for run in reversed(sound))}" if sound else ""
-        raise ModelError(
-            f"{why}. Remove this run, `forecaster runs remove {run_name(damaged)}`, or name "
-            f"another, --run NAME{others}"
-        )
-    return same
 
 
 def _named(home: Home, run: str) -> Path:
