@@ -11,7 +11,7 @@ from pathlib import Path
 from forecaster.errors import WriteError
 
 PREFIX = ".tmp-"
-_SWEPT_AFTER = 3600.0  # age in seconds at which a temporary file counts as left behind
+_SWEPT_AFTER = 7 * 86_400.0  # age in seconds at which a temporary file counts as left behind
 
 
 def write_file(path: Path, write: Callable[[Path], object], *, last: bool = True) -> None:
@@ -44,16 +44,15 @@ def write_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
     temporary = path.with_name(f"{PREFIX}{secrets.token_hex(6)}-{path.name}")
     with as_write_error(path), _cleaned(temporary):
         temporary.mkdir(parents=True)
-        with _in_use(temporary):
-            yield temporary
-            for file in temporary.rglob("*"):
-                sync(file)
-            sync(temporary)
-            if not (replace and path.exists()):
-                temporary.rename(path)
-            elif not _exchange(temporary, path):
-                _replace(temporary, path)
-            sync(path.parent)
+        yield temporary
+        for file in temporary.rglob("*"):
+            sync(file)
+        sync(temporary)
+        if not (replace and path.exists()):
+            temporary.rename(path)
+        elif not _exchange(temporary, path):
+            _replace(temporary, path)
+        sync(path.parent)
 
 
 def _replace(temporary: Path, path: Path) -> None:
@@ -85,23 +84,10 @@ def _exchange(one: Path, other: Path) -> bool:
     return False
 
 
-@contextlib.contextmanager
-def _in_use(temporary: Path) -> Iterator[None]:
-    """Keep :func:`sweep` from removing a folder during the block, or until the process ends."""
-    with contextlib.ExitStack() as stack:
-        with contextlib.suppress(ImportError, OSError):  # Windows, and file systems without locks
-            import fcntl
-
-            descriptor = os.open(temporary, os.O_RDONLY)
-            stack.callback(os.close, descriptor)
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-
-
 def sweep(folder: Path) -> None:
     """Remove temporary files and folders that killed processes have left in a folder.
 
-    Files of the last hour stay, as do folders to which a process still writes.
+    What was changed in the last week stays: a process may still write to it.
     """
     for path in folder.glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):
@@ -109,24 +95,8 @@ def sweep(folder: Path) -> None:
                 continue
             if not path.is_dir():
                 path.unlink()
-            elif _is_free(path):
+            else:
                 shutil.rmtree(path, ignore_errors=True)
-
-
-def _is_free(temporary: Path) -> bool:
-    """Return whether no process writes to a temporary folder; on Windows always False."""
-    try:
-        import fcntl
-    except ImportError:
-        return False
-    descriptor = os.open(temporary, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    finally:
-        os.close(descriptor)
-    return True
 
 
 def make_folder(path: Path) -> None:

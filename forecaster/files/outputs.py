@@ -141,40 +141,25 @@ def format_of(
     Raises UsageError when the format is unknown or does not match the ending, or a library is
     missing.
     """
-    form = _known_format(name, endings, form, option, streamed=streamed, formats=formats)
+    known = endings.get(ending := Path(name).suffix.lower())
+    if not streamed and form is not None and known not in (None, form):
+        raise UsageError(
+            f"{option} {name}: its ending says {known}, --format says {form}; leave one of them out"
+        )
+    form = form or known or (next(iter(endings.values())) if streamed else None)
+    if form is None:
+        usual = {kind: end for end, kind in reversed(list(endings.items()))}
+        expected = ", ".join(usual[kind] for kind in dict.fromkeys(endings.values()))
+        what = repr(ending) if ending else "a file without an ending"
+        raise UsageError(
+            f"{option} {name}: cannot write {what}; expected {expected}"
+            f"{', or add --format' if formats else ''}"
+        )
     if form == "excel" and not has("xlsxwriter"):
         raise UsageError(
             f"{option} {name}: Excel needs XlsxWriter: {pip_command('excel')}; or choose .csv"
         )
     return form
-
-
-def _known_format(
-    name: str,
-    endings: Mapping[str, str],
-    form: str | None,
-    option: str,
-    *,
-    streamed: bool,
-    formats: bool,
-) -> str:
-    ending = Path(name).suffix.lower()
-    known = endings.get(ending)
-    if streamed:
-        return form or known or next(iter(endings.values()))
-    if form is not None and known not in (None, form):
-        raise UsageError(
-            f"{option} {name}: its ending says {known}, --format says {form}; leave one of them out"
-        )
-    if form is not None or known is not None:
-        return form or known or ""
-    usual = {kind: name for name, kind in reversed(list(endings.items()))}
-    usual = {kind: usual[kind] for kind in dict.fromkeys(endings.values())}
-    advice = ", or add --format" if formats else ""
-    raise UsageError(
-        f"{option} {name}: cannot write {repr(ending) if ending else 'a file without an ending'}; "
-        f"expected {', '.join(usual.values())}{advice}"
-    )
 
 
 def _write_csv(path: Path, parts: "Iterable[pd.DataFrame]") -> None:

@@ -24,7 +24,7 @@ from forecaster.home import Home
 from forecaster.ingest.review.quality import RULES
 from forecaster.ingest.review.review import review
 from forecaster.ingest.sources.compared import VANISHED, Whole, is_of_future
-from forecaster.ingest.sources.renamed import Renamed, given_names, renamed
+from forecaster.ingest.sources.renamed import Renamed, given_names
 from forecaster.ingest.sources.source import Date, Fetched, Source, Stored
 from forecaster.ingest.store.corrections import told
 from forecaster.ingest.store.index import Index, Origin, SeriesEntry
@@ -142,8 +142,10 @@ class _Update:
         if refresh or (origin and origin.fingerprint != self._fingerprint):
             origin = None  # the source must be read again
         renames, given = self._rename(tickers, origin)
-        wanted = origin.tickers if origin and tickers is None else _wanted(self.source, tickers)
-        wanted, vanished = renamed(wanted, renames), []
+        asked = tickers
+        if asked is None:
+            asked = origin.tickers if origin else self.source.tickers()
+        wanted, vanished = list(dict.fromkeys(renames.get(name, name) for name in asked)), []
         if tickers is None:
             known = spellings(wanted)
             vanished = [n for n in held if n in active and spelled(known, n) is None]
@@ -376,7 +378,3 @@ def refuse_alike(source: Source, tickers: Sequence[str]) -> None:
                 "whose names differ only in letter case or the sign before a share class; rename "
                 "them, or leave out --tickers to take all series"
             )
-
-
-def _wanted(source: Source, tickers: Sequence[str] | None) -> list[str]:
-    return list(dict.fromkeys(tickers)) if tickers is not None else source.tickers()

@@ -6,11 +6,11 @@ The file is written here and then sent as one object, which the stores show whol
 import contextlib
 import dataclasses
 import tempfile
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from forecaster.errors import UsageError, WriteError
+from forecaster.errors import ForecasterError, UsageError, WriteError
 from forecaster.files import TABLES, Output, atomic, format_of
 from forecaster.ingest import WEB, RemoteUrl, read_remote_url
 
@@ -42,13 +42,10 @@ class RemoteOutput(Output):
         with contextlib.ExitStack() as stack:
             with atomic.as_write_error(Path(tempfile.gettempdir())):
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="forecaster-"))
-                file = Path(folder) / f"output{self.path.suffix}"
+                file = Path(folder) / f"output{PurePosixPath(self.key).suffix}"
                 write(file)
-            try:
+            with _as_write_error(self.url):
                 self.system.put_file(str(file), self.key)
-            except Exception as error:  # each kind of store has errors of its own
-                why = self.url.reason(error)
-                raise WriteError(f"{self.shown}: cannot be written: {why}") from None
 
 
 def check_remote_output(
@@ -87,10 +84,18 @@ def check_remote_output(
     output = RemoteOutput(Path(path), form, url=url, system=system, key=path)
     if overwrite:  # who may only write is not allowed to ask whether it exists
         return output
-    try:
+    with _as_write_error(url), contextlib.suppress(FileNotFoundError):
         system.info(path)
-    except FileNotFoundError:
-        return output
-    except Exception as error:
+        raise UsageError(f"{option} {url.shown} exists; choose another name, or add --overwrite")
+    return output
+
+
+@contextlib.contextmanager
+def _as_write_error(url: RemoteUrl) -> Iterator[None]:
+    """Raise WriteError, in one line and without secrets, for whatever fails in the block."""
+    try:
+        yield
+    except ForecasterError:
+        raise
+    except Exception as error:  # each kind of store has errors of its own
         raise WriteError(f"{url.shown}: cannot be written: {url.reason(error)}") from None
-    raise UsageError(f"{option} {url.shown} exists; choose another name, or add --overwrite")

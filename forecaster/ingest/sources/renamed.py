@@ -148,11 +148,6 @@ def _joined_in_time(frames: Sequence[pd.DataFrame], name: str) -> pd.DataFrame:
     return whole.assign(unique_id=name)
 
 
-def renamed(names: Sequence[str], renames: Mapping[str, str]) -> list[str]:
-    """Return names with the new ones in place of the old ones, each once."""
-    return list(dict.fromkeys(renames.get(name, name) for name in names))
-
-
 def first_time(frame: pd.DataFrame) -> Time:
     """Return the time of the first row."""
     first = frame["ds"].iloc[0]

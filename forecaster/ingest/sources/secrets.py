@@ -49,3 +49,11 @@ def fill_in(text: str, what: str) -> str:
 def values_in(text: str) -> list[str]:
     """Return the values of ``${NAME}`` in a URL, as far as the environment has them."""
     return [os.environ[name] for name in _VARIABLE.findall(text) if os.environ.get(name)]
+
+
+def hide_secrets(source: str) -> str:
+    """Return the name of a source as typed, without what may be a secret."""
+    if "://" not in source:
+        return source
+    source = re.sub(r"://.*@", f"://{HIDDEN}@", source, flags=re.DOTALL)
+    return re.sub(r"\?[^#]*", "", source)

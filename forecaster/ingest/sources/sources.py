@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from forecaster.errors import UsageError
 from forecaster.files import is_url
+from forecaster.ingest.sources.secrets import hide_secrets
 from forecaster.ingest.sources.source import Source
-from forecaster.ingest.sources.sql_url import hide_secrets
 from forecaster.ingest.tables.numbers import as_decimal
 from forecaster.ingest.tables.roles import Columns
 

@@ -132,14 +132,6 @@ def read_database_url(
     return DatabaseUrl(url, shown.replace("#", "%23"), file)
 
 
-def hide_secrets(source: str) -> str:
-    """Return the name of a source as typed, without what may be a secret."""
-    if "://" not in source:
-        return source
-    source = re.sub(r"://.*@", f"://{HIDDEN}@", source, flags=re.DOTALL)
-    return re.sub(r"\?[^#]*", "", source)
-
-
 def split_name(source: str) -> tuple[str, str]:
     """Return URL and query of the name of a database source, each as it may be typed."""
     url, _, query = source.partition("#")

@@ -175,7 +175,9 @@ class _Client:
     def __init__(self, limiter: Limiter, rewrite: Callable[[str], str] | None):
         import yfinance
 
-        _no_cache()
+        # Its cache pickles cookies, and two processes lock each other out of its database. A path
+        # that cannot be created turns the cache off.
+        yfinance.set_tz_cache_location(str(Path(yfinance.__file__) / "no cache"))
         yfinance.config.debug.hide_exceptions = False
         # Our errors name every ticker that failed; these logs would only repeat them.
         for logger in ("yfinance", "stamina"):
@@ -222,7 +224,7 @@ class _Client:
         except Exception as error:  # yfinance raises all kinds of errors
             raise _translated(error) from error
         frame = _tidy(name, table)
-        return frame if since is None else _since(frame, since)
+        return frame if since is None else frame[frame["ds"] >= since].reset_index(drop=True)
 
 
 def _worth_retrying(error: Exception) -> bool | float:
@@ -270,18 +272,3 @@ def _tidy(name: str, table: pd.DataFrame) -> pd.DataFrame:
     frame = frame.dropna(subset=["close"]).drop_duplicates("ds").reset_index(drop=True)
     frame.attrs["timezone"] = str(times.tz) if times.tz else None
     return frame
-
-
-def _since(frame: pd.DataFrame, since: pd.Timestamp) -> pd.DataFrame:
-    return frame[frame["ds"] >= since].reset_index(drop=True)
-
-
-def _no_cache() -> None:
-    """Keep yfinance from writing to the disk.
-
-    Its cache pickles cookies, and two processes lock each other out of its database. A path that
-    cannot be created turns the cache off.
-    """
-    import yfinance
-
-    yfinance.set_tz_cache_location(str(Path(yfinance.__file__) / "no cache"))
