@@ -101,7 +101,6 @@ def test_a_model_says_what_it_is(model):
         (Frequency("2QE-OCT"), "every 6 months"),
         (Frequency("4W-SUN"), "every 4 weeks"),
         (Frequency("SME-15"), "half months"),
-        (Frequency("4-4-5", day=3), "months of 4 and 5 weeks"),
     ],
 )
 def test_frequencies_in_words(frequency, words):

@@ -2,17 +2,17 @@
 
 import dataclasses
 from collections.abc import Hashable, Sequence
-from typing import Any, Protocol, TypeAlias, Unpack, cast
+from typing import Any, Protocol, TypeAlias, Unpack
 
-import numpy as np
 import pandas as pd
 
-from forecaster.errors import DataError, UsageError, listed, warn_of_skipped
+from forecaster.errors import DataError, UsageError, warn_of_skipped
 from forecaster.ingest.store.series_file import Arrays
 from forecaster.ingest.tables.layout import each_series, tidy
 from forecaster.ingest.tables.location import TableLocation
 from forecaster.ingest.tables.parquet import without_decimals
-from forecaster.ingest.tables.roles import ACTIONS, TARGETS, ColumnOptions, Columns, canonical
+from forecaster.ingest.tables.roles import ACTIONS, ColumnOptions, Columns, canonical
+from forecaster.ingest.tables.two_levels import as_one_level
 from forecaster.series import Panel
 from forecaster.skipped import Kind, Skipped
 
@@ -61,7 +61,7 @@ def panel_of_frame(
     ``data`` is not a table.
     """
     columns = columns or Columns()
-    frame = _two_levels_as_one(_with_index(as_pandas(data), columns.named))
+    frame = as_one_level(_with_index(as_pandas(data), columns.named), _WHERE)
     if canonical(str(frame.columns.name)) == "unique_id" and columns.first_option is None:
         # The table may be yfinance.download(...)["Close"].
         columns = dataclasses.replace(columns, wide=True)
@@ -144,50 +144,3 @@ def _with_column(frame: pd.DataFrame, name: Hashable, values: pd.Index) -> pd.Da
     frame = frame.copy(deep=False)
     frame.insert(0, label, first)
     return frame
-
-
-def _two_levels_as_one(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame with two levels of columns, fields and tickers, as a long frame.
-
-    A frame with one level is returned unchanged. Raises DataError for more levels, or without a
-    column or index of dates.
-    """
-    if not isinstance(frame.columns, pd.MultiIndex):
-        return frame
-    if frame.columns.nlevels != 2:
-        raise DataError(f"{_WHERE}: columns of {frame.columns.nlevels} levels; expected one or two")
-    alone = [label for label in frame.columns if "" in label]  # columns from the index
-    if not alone:
-        raise DataError(f"{_WHERE}: no column with dates, nor an index of them")
-    keys = frame[alone].set_axis([str(label[0] or label[1]) for label in alone], axis=1)
-    fields = frame.drop(columns=alone)
-    level = _level_of_tickers(cast(pd.MultiIndex, fields.columns))
-    parts = []
-    for name in fields.columns.get_level_values(level).unique():
-        part = pd.DataFrame(fields.xs(name, axis=1, level=level))
-        seen = np.any(part.notna().to_numpy(), axis=1)
-        # A series without a number keeps a row, so that it is skipped by name.
-        seen[:1] |= not seen.any()
-        part = pd.concat([keys, part], axis=1)[seen]
-        part.insert(0, "ticker", str(name))
-        parts.append(part)
-    return pd.concat(parts).rename_axis(columns=None)
-
-
-def _level_of_tickers(columns: pd.MultiIndex) -> int:
-    """Return which of two levels holds tickers: by its name, or because the other holds prices.
-
-    Raises DataError if neither decides.
-    """
-    by_name = [n for n in (0, 1) if canonical(str(columns.names[n])) == "unique_id"]
-    words = [{canonical(str(value)) for value in columns.get_level_values(n)} for n in (0, 1)]
-    fields = [n for n in (0, 1) if words[n] & set(TARGETS)]
-    found = by_name or [1 - n for n in fields]
-    if len(found) == 1:
-        return found[0]
-    shown = (listed(columns.get_level_values(n).unique()[:10].map(str)) for n in (0, 1))
-    raise DataError(
-        f"{_WHERE}: columns of two levels, but {'both' if found else 'none'} may hold prices; "
-        f"expected one with Close, the other with tickers; got {' and '.join(shown)}. Name the "
-        "level of tickers: frame.columns.names = ['Price', 'Ticker']"
-    )

@@ -16,7 +16,7 @@ import pandas as pd
 from jaxtyping import Float, Shaped
 
 from forecaster.errors import DataError, ForecasterWarning, printable
-from forecaster.series.calendar.frequency import infer_frequency, usual_spacing
+from forecaster.series.calendar.frequency import infer_frequency, odd_rows, usual_spacing
 from forecaster.series.calendar.seasons import find_seasons, usual_seasons
 from forecaster.series.calendar.times import show_time
 from forecaster.series.combination.counts import are_counts
@@ -28,13 +28,14 @@ Rows: TypeAlias = Float[np.ndarray, " row"]
 
 _GROUPS, _NAMED = 3, 8  # in a sentence: series of which the same is said, and how many of them
 _CODES = (-99.0, -999.0, -9999.0, -99999.0, -999999.0)
+_FEW_ODD = 0.1  # share of rows that may be on other days than their rule says
 _FEW = 0.05  # share of a series' rows that may lack a number of a covariate without a word
 
 _FEWEST_GAPS = 3  # between events, which then tell how often they come
 _TOO_LONG = 1.5  # usual gaps without an event, after which a list seems to have ended
 
 # Names of frequencies without the B of business days, also those of older versions of pandas.
-_ENDS = ("ME", "M", "QE", "Q", "YE", "A", "SME", "WOM", "LWOM", "4-4-5", "months", "W")
+_ENDS = ("ME", "M", "QE", "Q", "YE", "A", "SME", "WOM", "LWOM", "months", "W")
 _BEGINS = ("MS", "QS", "YS", "AS")
 _SHORTEST = pd.Timedelta(days=6)  # between rows of periods
 _FIRST_DAYS = 3  # the first weekday of a month is one of these
@@ -49,17 +50,26 @@ _MEANS = (3, 8)  # rows of the running means
 _ERRORS = 8  # fewest errors that a way of forecasting is judged by
 _GAP, _JUMP = 3.0, 20.0  # of the rows on both sides of a jump: between nearest ones, and medians
 
-_RECIPE = {"day": "D", "week": "7D", "month": "MS"}  # how pandas names them
+_RECIPE = {"hour": "h", "day": "D", "week": "7D", "month": "MS"}  # how pandas names them
 _WORDS = {
     f"missing_{unit}s": (
         f"most {unit}s between the rows of {{some}} are missing",
-        f"So each step ahead is a row and not a {unit}, and the dates of forecasts are guesses. If "
+        f"So each step ahead is a row, not the next {unit}, and dates of forecasts are guesses. If "
         "no row means zero, fill them first, in pandas: wide = frame.pivot_table(index='ds', "
         f"columns='unique_id', values='y', aggfunc='sum').resample('{alias}').sum(min_count=1); "
         "filled = wide.fillna(0).where(wide.ffill().notna())",
     )
     for unit, alias in _RECIPE.items()
 } | {
+    "irregular": (
+        "the dates of {some} follow no rule that nine of ten rows keep",
+        "So each step ahead is a row, and the dates of forecasts are guesses",
+    ),
+    "odd": (
+        "the latest row of {some} is on another day than the rows before",
+        "Forecasts go on by the rule of the others. If the row is of a period that is not over, "
+        "leave it out",
+    ),
     "running": (
         "the latest row of {some} is of a period that is not over",
         "It counts as the value of the whole period; if it is not, leave it out",
@@ -167,7 +177,7 @@ def findings_of(panel: Panel, *, forecasting: bool = False) -> list[Finding]:
 
     ``forecasting``: whether they are only forecast from; what matters to a fit is then left out
     """
-    found = [*missing(panel), *running(panel), *latest(panel), *events(panel)]
+    found = [*missing(panel), *irregular(panel), *running(panel), *latest(panel), *events(panel)]
     if forecasting:
         return [*found, *jumped(panel)]
     return [*found, *dips(panel), *unmatched(panel), *placeholders(panel)]
@@ -271,14 +281,19 @@ def missing_dates(times: Shaped[np.ndarray, " row"]) -> tuple[str, int, int] | N
     """Return the unit of dates of which there are rows for less than half, the rows, and the span.
 
     None where there are more, and where half of the gaps or more are alike, as between weeks or
-    quarters, whatever else there might be between them; for times of day, few rows, and rows on
-    some days of the week, too.
+    quarters, whatever else there might be between them; for minutes, few rows, and rows on some
+    days of the week, too.
 
     ``times``: sorted and unique
     """
     days = times.astype("datetime64[D]") if times.dtype.kind == "M" else times[:0]
-    if len(days) < 7 or (days != times).any() or usual_spacing(days) is not None:
+    if len(days) < 7 or usual_spacing(times) is not None:
         return None
+    if (days != times).any():
+        hours = times.astype("datetime64[h]")
+        span = int((hours[-1] - hours[0]).astype(int)) + 1
+        sparse = (hours == times).all() and 2 * len(hours) < span
+        return ("hour", len(hours), span) if sparse else None
     if infer_frequency(times).open:
         return None
     index, whole = pd.DatetimeIndex(days), int((days[-1] - days[0]).astype(int))
@@ -289,6 +304,29 @@ def missing_dates(times: Shaped[np.ndarray, " row"]) -> tuple[str, int, int] | N
     else:
         unit, span = "day", whole + 1
     return (unit, len(days), span) if 2 * len(days) < span else None
+
+
+def irregular(panel: Panel) -> Iterator[Finding]:
+    """Yield the series whose dates follow no rule, or whose latest row does not follow theirs."""
+    for name, found in zip(panel.ids, panel.of_times(off_rule), strict=True):
+        if found is not None:
+            yield Finding(found[0], name, found[1], 1)
+
+
+def off_rule(times: Shaped[np.ndarray, " row"]) -> tuple[str, str] | None:
+    """Return the kind of finding where dates follow no rule, and what is said; None where they do.
+
+    ``times``: sorted and unique
+    """
+    odd = odd_rows(times)
+    if not odd.any() or missing_dates(times):
+        return None
+    if odd.mean() > _FEW_ODD:
+        return "irregular", ""
+    if not odd[-1]:
+        return None
+    after = infer_frequency(times).after(times[-1], 1)[0]
+    return "odd", f"{show_time(times[-1])}; next {show_time(after)}"
 
 
 def unmatched(panel: Panel) -> Iterator[Finding]:

@@ -102,13 +102,12 @@ ROWS = {
     "every day": "D",
     "some days of each week": "six days",
     "weeks": "W-FRI",
-    "months, also on weekdays or of 4 and 5 weeks": "BME",
+    "months, also on weekdays": "BME",
     "quarters": "QE",
     "every 2 months": "2ME",
     "every 4 months": "4ME",
     "half years": "2QE",
     "half months": "SME",
-    "three times a month, on the same days": "dekads",
     "every 2 weeks": "2W-FRI",
     "every 4 weeks": "4W-FRI",
     "every 13 weeks": "13W-FRI",
@@ -154,9 +153,6 @@ def times_of(kind: str | None) -> pd.Index:
     if kind == "six days":
         days = pd.date_range("2001-01-01", periods=300)
         return days[days.day_of_week < 6][:200]
-    if kind == "dekads":
-        months = pd.date_range("2001-01-01", periods=67, freq="MS").repeat(3)[:200]
-        return months + pd.to_timedelta(np.resize([0, 10, 20], 200), unit="D")
     if kind == "shop":
         hours = pd.date_range("2001-01-01", periods=900, freq="h")
         return hours[(hours.hour >= 9) & (hours.hour < 17)][:200]

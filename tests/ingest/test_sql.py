@@ -104,7 +104,6 @@ def test_dates_and_numbers_may_be_text(database):
         ("SELECT date, close FROM prices", DataError, "no column 'ticker', and dates repeat"),
         ("SELECT ticker, date FROM prices", DataError, "no column 'close'"),
         ("SELECT *, iif(volume > 5000, 'EUR', 'USD') AS currency FROM prices", DataError, "'USD'"),
-        ("SELECT *, iif(volume > 5000, 'EUR', 'USD') AS paid FROM prices", DataError, "'USD'"),
         ("SELECT * FROM prices UNION ALL SELECT * FROM prices", DataError, "more than one row"),
         (" ", UsageError, "--query is empty"),
     ],
@@ -122,23 +121,6 @@ def test_missing_values_are_kept_as_such_and_other_columns_left_out(database):
     )
     got = load(database, query.format("x'00' AS photo, 'words' AS note, 1.5 AS extra"))
     assert got.channels == ("close", "extra") and np.isnan(got.values[0, 0, 0])
-
-
-def test_rare_currencies_may_come_first(database, monkeypatch):
-    monkeypatch.setattr(sql, "_CHUNK", 10)
-    query = "SELECT *, iif(date < '{}', 'AED', 'EUR') AS paid FROM prices ORDER BY date, ticker"
-    panel = load(database, "SELECT * FROM prices")
-    middle = str(panel.times[len(panel.times) // 2])[:10]
-    assert "has 'AED' before" in said(DataError, lambda: load(database, query.format(middle)))
-
-
-def test_empty_cells_in_words_may_come_first(database, monkeypatch):
-    monkeypatch.setattr(sql, "_CHUNK", 10)
-    query = "SELECT *, CASE WHEN date < '{0}' THEN '-' WHEN date = '{0}' THEN 'EUR' ELSE 'USD' END"
-    panel = load(database, "SELECT * FROM prices")
-    middle = str(panel.times[len(panel.times) // 2])[:10]
-    query = f"{query.format(middle)} AS paid FROM prices ORDER BY date, ticker"
-    assert "has 'EUR' before" in said(DataError, lambda: load(database, query))
 
 
 @pytest.mark.parametrize("chunk", [10, 10_000])

@@ -35,17 +35,17 @@ def test_thanksgiving_and_weekends_are_no_sessions():
         (pd.date_range("2024-01-07", periods=30, freq="W"), Frequency("W-SUN"), "2024-08-04"),
         (
             pd.date_range("2024-01-31", periods=9, freq="ME"),
-            Frequency("months", day=31),
+            Frequency("ME"),
             "2024-10-31",
         ),
         (
             pd.date_range("2024-01-01", periods=9, freq="MS"),
-            Frequency("months", day=1),
+            Frequency("MS"),
             "2024-10-01",
         ),
         (
             pd.date_range("2024-03-31", periods=9, freq="QE"),
-            Frequency("months", 3, day=31),
+            Frequency("QE-DEC"),
             "2026-06-30",
         ),
         (pd.date_range("2024-01-01", periods=48, freq="h"), Frequency("3600s"), "2024-01-03"),

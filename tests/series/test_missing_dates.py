@@ -29,6 +29,8 @@ def test_series_with_rows_on_some_dates_lack_days_weeks_or_months():
     assert missing_dates(weeks) == ("week", len(weeks), 86)
     months = some_days(2, 0.3, pd.date_range("2000-01-01", periods=200, freq="MS"))
     assert missing_dates(months) == ("month", len(months), 200)
+    hours = some_days(0, 0.3, pd.date_range("2000-01-01", periods=600, freq="h"))
+    assert missing_dates(hours) == ("hour", len(hours), 600)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from forecaster.ingest.tables.file_reader import (
     ENDINGS,
     TABLES,
     join,
+    keys_of,
     read_series,
     series_name,
 )
@@ -30,7 +31,8 @@ class Files(Whole):
     """A CSV or Parquet file with any number of series, or a folder of such files.
 
     In a folder, a file without a ticker column holds the series that the file, or a folder
-    ``ticker=NAME`` above it, is named after. Parts of one series in several files are joined.
+    ``ticker=NAME`` or ``store=A`` above it, is named after. Parts of one series in several files
+    are joined, and a key that holds dates (``date=2026-10-01``) is the time of files without one.
 
     - ``columns``: which columns hold series, times and target, if their names do not show it
     - ``lost``: what becomes of a series that lacks stored rows: ``suspect``, the stored series is
@@ -168,7 +170,8 @@ class Files(Whole):
         """Return the series of a file, or the reason why it cannot be read."""
         try:
             name = series_name(file, self.path)
-            return read_series(file, name, columns=self._columns)
+            keys = keys_of(file, self.path)
+            return read_series(file, name, columns=self._columns, keys=keys)
         except DataError as error:
             return str(error)
 

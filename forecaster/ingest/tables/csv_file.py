@@ -20,6 +20,7 @@ from forecaster.errors import DataError, listed, printable
 from forecaster.files import most_cells, most_unpacked
 from forecaster.ingest.tables.numbers import has_separators, is_number_column
 from forecaster.ingest.tables.roles import Columns, canonical, canonical_names
+from forecaster.ingest.tables.two_levels import as_one_level
 from forecaster.ingest.tickers.universe import SEPARATOR_LINE
 
 _BLANK = ["", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL", "None"]
@@ -51,6 +52,7 @@ class _Header(NamedTuple):
     - ``columns``: the names of the columns, as written
     - ``quotes_numbers``: whether a number in the first lines is quoted
     - ``stated``: columns with names or times, as stated by the caller
+    - ``levels``: the number of lines with names: 2 for prices and tickers, as from yfinance
     """
 
     above: int
@@ -58,6 +60,7 @@ class _Header(NamedTuple):
     columns: list[str]
     quotes_numbers: bool
     stated: list[str]
+    levels: int = 1
 
     @property
     def names(self) -> list[str]:
@@ -89,6 +92,15 @@ def read_csv(path: Path, columns: Columns | None = None) -> Table:
     last = _check_text(path, encoding, where)
     header = _read_header(path, encoding, where, columns)
     _check_end(last, header, where)
+    if header.levels == 2:
+        with _opened(path) as file:
+            two = pd.read_csv(
+                file, header=[0, 1], index_col=0, encoding=encoding, sep=header.separator,
+                skiprows=header.above,
+            )  # fmt: skip
+        two = two.reset_index()
+        two.index += header.above + 2
+        return Table(as_one_level(two, where), plain_points=True)
     names = set(header.names)
     options: dict[str, Any] = {
         "encoding": encoding,
@@ -266,6 +278,10 @@ def _read_header(path: Path, encoding: str, where: str, stated: Columns) -> _Hea
     if (widest := 1 + max(line.count(separator) for line in lines)) > _MOST_COLUMNS:
         raise DataError(f"{where}: {widest:,} columns; expected {_MOST_COLUMNS:,} at most")
     columns = next(csv.reader([lines[above]], delimiter=separator), [])
+    if columns[:1] == ["Price"] and "".join(lines[above + 1 : above + 2]).startswith("Ticker"):
+        return _Header(above, separator, columns, quotes_numbers=False, stated=[], levels=2)
+    if not all(column.strip() for column in columns[1:]):
+        _refuse_title(list(csv.reader(lines[above:], delimiter=separator)), above, where)
     counts = Counter(columns)
     doubled = [column for column, count in counts.items() if column.strip() and count > 1]
     if doubled:
@@ -275,6 +291,17 @@ def _read_header(path: Path, encoding: str, where: str, stated: Columns) -> _Hea
     if stated.date_format is not None and stated.time_col is None:  # 01022024 is not 1022024
         names = [*names, *(name for name, new in canonical_names(columns).items() if new == "ds")]
     return _Header(above, separator, columns, quoted, names)
+
+
+def _refuse_title(rows: list[list[str]], above: int, where: str) -> None:
+    """Raise DataError if a later line seems to be the header, as names of columns are missing."""
+    full = [len(row) == len(rows[0]) and all(cell.strip() for cell in row[1:]) for row in rows]
+    if any(full):
+        line = above + full.index(True) + 1
+        raise DataError(
+            f"{where}, line {above + 1}: columns have no name; the header seems to be in line "
+            f"{line}. Delete the lines above it"
+        )
 
 
 def _first_lines(path: Path, encoding: str, where: str) -> list[str]:

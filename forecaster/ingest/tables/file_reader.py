@@ -6,6 +6,7 @@ import re
 import urllib.parse
 import zipfile
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 
 import pandas as pd
@@ -13,10 +14,11 @@ import pandas as pd
 from forecaster.errors import DataError, printable
 from forecaster.files import check_plain, most_grid, most_series, readable
 from forecaster.ingest.tables.csv_file import Table, read_csv
+from forecaster.ingest.tables.joined_ids import SEPARATOR
 from forecaster.ingest.tables.layout import each_series, tidy
 from forecaster.ingest.tables.location import TableLocation
 from forecaster.ingest.tables.parquet import read_parquet
-from forecaster.ingest.tables.roles import Columns, canonical
+from forecaster.ingest.tables.roles import Columns, canonical, canonical_names
 
 PARQUET = (".parquet", ".pq")
 SPREADSHEETS = (".xlsx", ".xlsm", ".xlsb", ".xls")
@@ -30,16 +32,28 @@ TABLES = (*SPREADSHEETS, *_PACKED, ".txt", ".dat", ".json", ".feather", ".orc", 
 
 
 def read_series(
-    path: Path, name: str | None = None, *, columns: Columns | None = None
+    path: Path,
+    name: str | None = None,
+    *,
+    columns: Columns | None = None,
+    keys: Mapping[str, str] | None = None,
 ) -> dict[str, pd.DataFrame]:
     """Read all series of one file; return their frames by name.
 
     - ``name``: the name of the series, if the file has no column of names; None: the file's name
     - ``columns``: the columns with series, times and target, if their names do not show it
+    - ``keys``: of the folders above, see :func:`keys_of`; those are columns that ``columns`` names,
+      or that hold the time if the file has none
 
     Raises DataError if the file cannot be read or used.
     """
-    return frames_of(read_table(path, columns), path, name, columns)
+    table = read_table(path, columns)
+    named = columns.named if columns else []
+    timed = "ds" in canonical_names([str(column) for column in table.frame]).values()
+    for key, value in (keys or {}).items():
+        if (key in named and key not in table.frame) or (canonical(key) == "ds" and not timed):
+            table = table._replace(frame=table.frame.assign(**{key: value}))
+    return frames_of(table, path, name, columns)
 
 
 def is_parquet(path: Path) -> bool:
@@ -130,21 +144,33 @@ def join(frames: list[pd.DataFrame]) -> pd.DataFrame:
     return joined.sort_values("ds", kind="stable", ignore_index=True)
 
 
+def keys_of(path: Path, folder: Path) -> dict[str, str]:
+    """Return the keys in the names of the folders from ``folder`` to a file: of ``store=A``."""
+    pairs = [part.partition("=") for part in path.relative_to(folder).parts[:-1]]
+    return {key: urllib.parse.unquote(readable(value)) for key, sign, value in pairs if sign}
+
+
 def series_name(path: Path, folder: Path) -> str:
     """Return the series that a file below ``folder`` is named after.
 
-    This is NAME if a folder above the file is called ``ticker=NAME``, otherwise the file's name
-    without its ending. A ticker may contain dots.
+    This is NAME if a folder above the file is called ``ticker=NAME``; the values of all keys that
+    are no times if there are others (``store=A``); the folder of part files of Spark; otherwise the
+    file's name without its ending. A ticker may contain dots.
     """
-    for part in path.relative_to(folder).parts[:-1]:
-        key, _, value = part.partition("=")
-        if canonical(key) == "unique_id":
-            return urllib.parse.unquote(readable(value))
+    keys = keys_of(path, folder)
+    values = [value for key, value in keys.items() if canonical(key) == "unique_id"]
+    values = values[:1] or [v for k, v in keys.items() if canonical(k) not in _TIME_KEYS]
+    if values:
+        return SEPARATOR.join(values)
     ending = next(end for end in (*ENDINGS, "") if path.name.lower().endswith(end))
     stem = path.name[: len(path.name) - len(ending)]
+    if _SPARK.fullmatch(stem):
+        return readable(path.parent.name)
     if stooq := _STOOQ.fullmatch(stem):
         return readable(stooq[1].upper())
     return readable(stem)
 
 
+_TIME_KEYS = ("ds", "time", "timestamp", "year", "quarter", "month", "week", "day", "hour")
+_SPARK = re.compile(r"part-\d{5}\b.*")
 _STOOQ = re.compile(r"(.+)(?:\.us|_us_[dwm])", re.IGNORECASE)  # names of Stooq's downloads

@@ -136,7 +136,8 @@ def _refuse_repeated(table: pd.DataFrame, times: pd.Series, where: TableLocation
 
     ``table``: with all columns
     """
-    if not times.duplicated().any():
+    repeated = times.duplicated()
+    if not repeated.any():
         return
     keys = key_columns(table, times, [where.column("ds")])
     if keys:
@@ -145,8 +146,9 @@ def _refuse_repeated(table: pd.DataFrame, times: pd.Series, where: TableLocation
         advice = "If a column holds the series' names, name it: "
         advice += "id_col= (on the command line --columns id=NAME)"
     raise DataError(
-        f"{where}: no column 'ticker', and dates repeat; expected a column with the ticker, "
-        f"or one file per ticker; got {got}. {advice}"
+        f"{where.cell(repeated, 'ds')}: no column 'ticker', and dates repeat: "
+        f"{show_time(times[repeated].iloc[0])} comes again; expected a column with the ticker, or "
+        f"one file per ticker; got {got}. {advice}"
     )
 
 
@@ -382,6 +384,12 @@ def _ids(column: pd.Series, where: TableLocation) -> pd.Series:
         odd = pd.Series(bad.to_numpy()[codes], index=column.index)
         raise DataError(
             f"{where.cell(odd, 'unique_id')}: {names[bad].iloc[0]!r} holds a control character"
+        )
+    composed = names.str.normalize("NFC")
+    if (composed.duplicated(keep=False) & (composed != names)).any():
+        warn(
+            f"{where}: names such as {names[composed != names].iloc[0]!r} are written in two forms "
+            "of Unicode, which are different series; in pandas .str.normalize('NFC') joins them"
         )
     merged, unique = pd.factorize(names)
     if len(unique) < len(names):

@@ -79,7 +79,7 @@ def find_decimal(
         return "."
     # Distinct texts, by their first row; those of prices come first.
     text = {name: _normalised(column.drop_duplicates()) for name, column in columns.items()}
-    shown = [sign for sign in _DECIMALS if _has(text, _decisive(sign))]
+    shown: list[Decimal] = [sign for sign in _DECIMALS if _has(text, _decisive(sign))]
     if shown and _has(text, _grouped(shown[0])):
         return shown[0]
     if shown:

@@ -32,6 +32,7 @@ ACTIONS = ("dividends", "splits")  # adj_close accounts for them
 PRICES = ("open", "high", "low", "volume", *ACTIONS)
 SHARES = "change_%"
 UNUSED = ("per", "openint", SHARES, "capital_gains", "unnamed:_0", "__index_level_0__")
+_COUNTERS = ("id", "index", "row", "no", "nr", "#")
 UNITS = ("currency", "ccy", "currency_code", "unit", "units", "uom")
 """Columns of text that must have the same value in all rows of a series."""
 TARGETS = ("y", "close", "adj_close")
@@ -245,7 +246,7 @@ def find_roles(table: pd.DataFrame, where: TableLocation, columns: Columns) -> R
     if columns.wide or (columns.wide is None and _looks_wide(names, columns)):
         if "ds" not in names.values():
             raise _unclear(table, names, where, ["date"])
-        kept = {old: new for old, new in names.items() if not _is_index(new)}
+        kept = {old: new for old, new in names.items() if not _is_index(table, old, new)}
         return Roles({o: n if n in ("ds", CLOCK) else o for o, n in kept.items()}, wide=True)
     if not set(TARGETS) & set(names.values()):
         _take_sole_number(table, names)
@@ -341,9 +342,12 @@ def _looks_wide(names: dict[str, str], columns: Columns) -> bool:
     return not known
 
 
-def _is_index(name: str) -> bool:
-    """Return whether a column is the unnamed index of a frame that was written to a file."""
-    return name in ("unnamed:_0", "__index_level_0__")
+def _is_index(table: pd.DataFrame, old: str, new: str) -> bool:
+    """Return whether a column is an index of the rows: without a name, or with one that counts."""
+    if new in ("unnamed:_0", "__index_level_0__"):
+        return True
+    counts = new in _COUNTERS and pd.api.types.is_integer_dtype(table[old]) and len(table) > 1
+    return counts and bool(table[old].iloc[0] in (0, 1) and (table[old].diff().iloc[1:] == 1).all())
 
 
 def _refuse_doubled(names: dict[str, str], where: TableLocation) -> None:
@@ -367,10 +371,17 @@ def _unclear(
     unread = table.attrs.get("unread", [])
     parts = [f"taken: {listed(taken)}"] if taken else []
     parts += [f"not understood: {describe(table, [*left, *unread])}"] if left or unread else []
+    words = [old for old in left if _kind(table, old) == "text"]
+    turn = ""
+    if "date" in missing and len(words) == 1 < len(left):
+        turn = (
+            ". If each row is a series and each column a time, turn the table, in pandas: "
+            f"table.set_index({words[0]!r}).T.rename_axis('ds').reset_index()"
+        )
     return DataError(
         f"{where}: no column {', '.join(map(repr, missing))}; expected ticker, date, open, high, "
         "low, close[, adj_close], volume or unique_id, ds, y, or a date and a column per series; "
-        f"{'; '.join(parts) or 'got no columns'}. {_NAME_THEM}"
+        f"{'; '.join(parts) or 'got no columns'}. {_NAME_THEM}{turn}"
     )
 
 

@@ -3,27 +3,19 @@
 import dataclasses
 import functools
 import re
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Literal, cast
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float, Shaped
+from jaxtyping import Bool, Float, Shaped
 
 from forecaster.errors import DataError
 from forecaster.series.calendar.exchanges import regular_holidays, regular_sessions
 from forecaster.series.calendar.hours import Hours, infer_hours
 from forecaster.series.calendar.opening import in_slots, infer_open
-from forecaster.series.calendar.rules import (
-    QUARTER,
-    dekad_day,
-    dekads_between,
-    in_quarters,
-    quarter_day,
-    rule_of,
-)
+from forecaster.series.calendar.rules import edge_of_months, name_of_weekday, rule_of
 from forecaster.series.calendar.times import Time, show_time
 
 _DAY, _WEEK = pd.Timedelta(days=1), 7 * 86_400
@@ -32,7 +24,10 @@ _RARE = 0.02  # largest share of the holidays that have a row, in a series that 
 _LATELY, _SOME = 60, 0.1
 _ABOUT_A_MONTH = (20, 45)  # days
 _FEW_MONTHS = 5  # rows, fewer of which do not tell that each month has one
-_NEARLY_ALL = 0.9  # share of the dates that a common day of the month must have
+_NEARLY_ALL = 0.9  # share of the dates that must have a common day, or be at their distance
+_LEAST_SLOT = 900  # seconds; finer steps are not looked for in slots of the week
+_BY_MINUTES = 600  # seconds, from which on steps of stamps that are some seconds late are rounded
+_LATE = 0.01  # largest share of a step by which they are
 _ALIAS = re.compile(r"(\d*)([A-Z]+)(?:-\w+)?")  # a count, a base, an anchor, such as 2QE-OCT
 _WEEKDAYS: Mapping[str, Literal[0, 1, 2, 3, 4, 5, 6]] = {
     "MON": 0, "TUE": 1, "WED": 2, "THU": 3, "FRI": 4, "SAT": 5, "SUN": 6,
@@ -42,22 +37,18 @@ _MONTHS = {
     **dict.fromkeys(("QS", "QE", "BQS", "BQE"), 3),
     **dict.fromkeys(("YS", "YE", "BYS", "BYE"), 12),
 }
-_A_MONTH_EACH = ("BMS", "BME", "BQS", "BQE", "WOM", "LWOM")  # one date in the months that have one
+_EARLY = pd.Timedelta(days=4)  # how long before its time a month's row may come
 
 
 @dataclasses.dataclass(frozen=True)
 class Frequency:
     """The rule by which the times of a series advance.
 
-    - ``alias``: a pandas offset alias; or ``"step"`` for whole numbers, ``"months"`` for months,
-      ``"dekads"`` for three times a month, ``"4-4-5"`` for periods of 4, 4 and 5 weeks in some
-      order, which make a quarter of 13 weeks
+    - ``alias``: a pandas offset alias; or ``"step"`` for whole numbers, ``"months"`` for months
     - ``step``: how many whole numbers or months lie between two times
     - ``nyse``: whether the holidays of the New York Stock Exchange are left out
     - ``hours``: the sessions that intraday times keep to; None for all hours
-    - ``day``: the day of the month, 31 for the last; 0 where dates have no common one; of
-      ``"dekads"`` the first of the three, 1 or 10; of ``"4-4-5"`` the day of the quarter on which
-      periods of five weeks end, 1 to 91, counted in quarters of 13 weeks from 1970-01-01
+    - ``day``: the day of the month, 31 for the last; 0 where dates have no common one
     - ``open``: the slots of the week in which times of days or of a part of a day come, see
       :mod:`forecaster.series.calendar.opening`; empty for all of them
     """
@@ -92,18 +83,13 @@ class Frequency:
             return times
         if self.alias == "months":
             return np.array([self._month(last, i) for i in range(1, count + 1)], "datetime64[ns]")
-        if self.alias == "4-4-5":
-            return self._periods_after(last, count)
-        if self.alias == "dekads":
-            later = dekads_between(last, last + (11 * count + 31) * _DAY, self.day)
-            return later[later > last][:count].to_numpy("datetime64[ns]")
         if self.open:
             return self._open_after(last, count)
         if self.nyse:
             day = last.normalize()
             times = regular_sessions(day, day + (2 * count + 15) * _DAY) + (last - day)
         else:
-            times = pd.date_range(self._from(last), periods=count + 2, freq=self.offset)
+            times = pd.date_range(self.starts_at(last), periods=count + 2, freq=self.offset)
         return times[times > last][:count].to_numpy("datetime64[ns]")
 
     def elapsed(self, last: Time, now: Time) -> int:
@@ -113,18 +99,13 @@ class Frequency:
         last, now = pd.Timestamp(last), pd.Timestamp(now)
         if self.alias == "months":
             return ((now.year - last.year) * 12 + now.month - last.month) // self.step
-        if self.alias == "4-4-5":
-            between = pd.date_range(last, now)[1:].to_numpy().astype("datetime64[D]")
-            return int(in_quarters(between.astype(np.int64), self.day).sum())
         if self.hours is not None:
             times = self.hours.between(last, now)
             return int(((times > last.to_datetime64()) & (times <= now.to_datetime64())).sum())
-        if self.alias == "dekads":
-            return int((dekads_between(last, now, self.day) > last).sum())
         times = (
             regular_sessions(last, now)
             if self.nyse
-            else pd.date_range(self._from(last), now, freq=self.offset)
+            else pd.date_range(self.starts_at(last), now, freq=self.offset)
         )
         if self.open:
             times = times[in_slots(times.to_numpy(), self.seconds, self.open)]
@@ -159,24 +140,16 @@ class Frequency:
             return pd.offsets.LastWeekOfMonth(count, weekday=day)
         return pd.tseries.frequencies.to_offset(self.alias)
 
-    def _from(self, last: pd.Timestamp) -> pd.Timestamp:
+    def starts_at(self, last: pd.Timestamp) -> pd.Timestamp:
         """Return the time from which later ones are sought.
 
-        A row that came on another day than its month's, such as the last session of an exchange
-        that closed on the last weekday, is still that of its month.
+        A row that came a few days before its month's, such as the last session of an exchange that
+        closed on the last weekday, is still that of its month.
         """
-        count, base = self.base
-        off = base in _A_MONTH_EACH and count == 1
-        if off and not self.offset.is_on_offset(last):
-            return last + pd.offsets.MonthBegin(1)
+        if self.months and not self.offset.is_on_offset(last):
+            ahead = self.offset.rollforward(last)
+            return ahead + _DAY if ahead - last <= _EARLY else last
         return last
-
-    def _periods_after(self, last: pd.Timestamp, count: int) -> Shaped[np.ndarray, " later"]:
-        """Return the next ends of periods of 4, 4 and 5 weeks, at the same time of day."""
-        further = np.arange(1, (count // 3 + 1) * QUARTER + 1)
-        day = int(last.to_datetime64().astype("datetime64[D]").astype(np.int64))
-        ends = further[in_quarters(day + further, self.day)][:count]
-        return (last.to_datetime64() + ends.astype("timedelta64[D]")).astype("datetime64[ns]")
 
     def _open_after(self, last: pd.Timestamp, count: int) -> Shaped[np.ndarray, " later"]:
         """Return the next times that lie in open slots of the week."""
@@ -279,28 +252,44 @@ def _infer(dtype: str, raw: bytes) -> Frequency:
             return Frequency("D", open=infer_open(times, 86_400))
         return Frequency("B", nyse=_keeps_holidays(index))
     if typical < _DAY:
-        step = max(1, int(typical.total_seconds()))
-        hours = infer_hours(index, step)
-        return Frequency(f"{step}s", hours=hours, open=() if hours else infer_open(times, step))
+        return _within_days(index, typical)
     if typical < 7 * _DAY and (days := infer_open(times, 86_400)):
         return Frequency("D", open=days)
-    if first := dekad_day(index):
-        return Frequency("dekads", day=first)
-    alias = _regular(index)
-    if alias and "WOM" not in alias:  # pandas mistakes last weekdays for fourth ones
-        return Frequency(alias)
     if 5 <= typical.days <= 8:
-        return Frequency(f"W-{index[-1].strftime('%a').upper()}")
-    day = _day_of_months(index) if typical.days >= 28 else 0
-    if not day and (alias := rule_of(index)):
+        return Frequency(f"W-{name_of_weekday(index)}")
+    months = typical.days / 30.44
+    if months > 0.9 and (alias := edge_of_months(index, round(months))):
         return Frequency(alias)
-    if not day and (end := quarter_day(index)):
-        return Frequency("4-4-5", day=end)
-    if typical.days >= 28:
-        return Frequency("months", round(typical.days / 30.44), day=day)
-    if index.day_of_week.max() < 5:
+    if typical.days >= 28 and (day := _day_of_months(index)):
+        return Frequency("months", round(months), day=day)
+    if alias := rule_of(index):
+        return Frequency(alias)
+    if typical.days >= 28 and abs(months - round(months)) <= 1 - _NEARLY_ALL:
+        return Frequency("months", round(months))
+    if typical.days <= 4 and index.day_of_week.max() < 5:
         return Frequency("B")
     return Frequency(f"{typical.days}D")
+
+
+def _within_days(index: pd.DatetimeIndex, typical: pd.Timedelta) -> Frequency:
+    """Return the frequency of times of day; ``typical``: the median distance of two."""
+    times, seconds = index.to_numpy(), typical.total_seconds()
+    minutes = 60.0 * round(seconds / 60)
+    gaps = np.diff(times).astype("timedelta64[ns]").astype(np.int64)
+    late = abs(seconds - minutes) <= _LATE * seconds and (gaps == typical.value).mean() < 0.5
+    if seconds >= _BY_MINUTES and late:
+        seconds = minutes
+    if seconds % 1:
+        return Frequency(f"{round(1000 * seconds)}ms" if seconds >= 0.001 else f"{typical.value}ns")
+    step = int(seconds)
+    if hours := infer_hours(index, step):
+        return Frequency(f"{step}s", hours=hours)
+    slots = infer_open(times, step)
+    finer = int(np.gcd.reduce(gaps)) // 10**9
+    # Of a day with a break, such as 10:30, 11:30, 14:00 and 15:00.
+    if slots and _LEAST_SLOT <= finer < step and (fine := infer_open(times, finer)):
+        return Frequency(f"{finer}s", open=fine)
+    return Frequency(f"{step}s", open=slots)
 
 
 def _one_a_month(index: pd.DatetimeIndex) -> bool:
@@ -313,23 +302,10 @@ def _one_a_month(index: pd.DatetimeIndex) -> bool:
     return bool((steps >= 1).all() and (steps == 1).mean() >= _NEARLY_ALL)
 
 
-def _regular(index: pd.DatetimeIndex) -> str | None:
-    """Return the offset alias that pandas finds for times without gaps; None for none."""
-    if len(index) < 3:
-        return None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # newer versions of pandas return an offset instead
-        offset = pd.infer_freq(index)
-    return getattr(offset, "freqstr", offset)
-
-
 def _day_of_months(index: pd.DatetimeIndex) -> int:
     """Return the day of the month of nearly all dates, or the last of a short month; else 0."""
-    lengths = index.days_in_month
-    for day in (31, int(index.day.max())):
-        if (index.day == np.minimum(day, lengths)).mean() >= _NEARLY_ALL:
-            return day
-    return 0
+    day = int(index.day.max())
+    return day if (index.day == np.minimum(day, index.days_in_month)).mean() >= _NEARLY_ALL else 0
 
 
 def _keeps_holidays(index: pd.DatetimeIndex) -> bool:
@@ -337,6 +313,26 @@ def _keeps_holidays(index: pd.DatetimeIndex) -> bool:
     within = holidays[(holidays >= index[0]) & (holidays <= index[-1])]
     kept = len(within) >= 4 and index.normalize().isin(within).sum() <= _RARE * len(within)
     return bool(kept)
+
+
+def odd_rows(times: Shaped[np.ndarray, " row"]) -> Bool[np.ndarray, " row"]:
+    """Return which rows are at none of the times of their frequency, counted from the first.
+
+    False for all rows of days, weekdays, times of day and whole numbers.
+    """
+    odd = np.zeros(len(times), bool)
+    if times.dtype.kind != "M" or len(times) < _FEW_MONTHS:
+        return odd
+    frequency, index = infer_frequency(times), pd.DatetimeIndex(times)
+    if frequency.seconds or frequency.alias.endswith(("ms", "ns")):
+        return odd
+    if frequency.day:
+        return np.asarray(index.day != np.minimum(frequency.day, index.days_in_month))
+    if frequency.alias == "months":
+        return odd | (not _one_a_month(index))
+    days = index.normalize()
+    odd = ~days.isin(pd.date_range(days[0], days[-1], freq=frequency.offset))
+    return odd & np.array([frequency.starts_at(day) == day for day in days])
 
 
 _LATEST = 61  # rows that are compared; in fewer, too many gaps might be weekends and holidays

@@ -9,9 +9,7 @@ from forecaster.series.calendar.opening import slots_a_day
 
 _DAY = 86_400  # seconds
 _WEEKS, _MONTHS = 52, 12  # in a year
-_BY_ALIAS = {
-    "B": (5,), "D": (7,), "4-4-5": (_MONTHS,), "SMS": (24,), "SME": (24,), "dekads": (36,),
-}  # fmt: skip
+_BY_ALIAS = {"B": (5,), "D": (7,), "SMS": (24,), "SME": (24,)}
 _A_DAY = {"900s": 96, "1800s": 48, "3600s": 24}
 _LEAST_CORRELATION = 0.2  # smallest correlation of changes one season apart
 _LARGEST = 1e140  # largest mean change whose square does not overflow

@@ -1,5 +1,6 @@
 """Times of series: read what a caller writes, and show a time."""
 
+import contextlib
 import datetime
 import re
 from collections.abc import Iterable
@@ -25,11 +26,6 @@ _OFFSET = re.compile(
 )
 _HAS_OFFSET = rf"{_CLOCK}\s*(?:[Zz]|UTC|GMT|[+-](?:0\d|1[0-5])(?::?\d\d(?::\d\d)?)?)$"
 _YEAR_LAST = re.compile(r"\s*\d{1,2}[-/. ]\d{1,2}(?:[-/. ]\d|\s*$)")  # or none
-# 2024, 2024Q1, 2024-01, 01/2024, Jan 2024
-_PERIOD = re.compile(
-    r"\s*(?:\d{4}(?:(?P<quarter>[- ]?[Qq][1-4])|(?P<month>[-/. ]\d\d?))?"
-    r"|(?P<other>\d\d?[-/.]\d{4}|[A-Za-z]{3,9}[- ]\d{4}))\s*$"
-)
 _SHORTEST_DATE = 8  # characters
 
 _MOST = 2.0**63  # whole numbers of 64 bits lie below it
@@ -156,14 +152,13 @@ def end_of_day(date: Date) -> pd.Timestamp:
     else a day. Raises UsageError for anything but a date.
     """
     time = nearest_time(date)
-    written = _PERIOD.match(date) if isinstance(date, str) else None
-    if written and pd.Timestamp.min.year < time.year < pd.Timestamp.max.year:
-        month = written["month"] or written["other"]
-        period = pd.offsets.MonthEnd if month else pd.offsets.YearEnd
-        time += pd.offsets.QuarterEnd(1) if written["quarter"] else period(1)
     if time >= pd.Timestamp.max.floor("D"):
         return pd.Timestamp.max
-    return max(time, pd.Timestamp.min.ceil("D")).normalize() + pd.Timedelta(days=1, nanoseconds=-1)
+    day = max(time, pd.Timestamp.min.ceil("D"))
+    if isinstance(date, str):
+        with contextlib.suppress(ValueError):  # of a period that ends beyond nanoseconds
+            day = max(day, pd.Period(date).end_time.as_unit("ns"))
+    return day.normalize() + pd.Timedelta(days=1, nanoseconds=-1)
 
 
 def as_time(time: Time | Shaped[np.ndarray, ""], kind: str) -> Shaped[np.ndarray, ""]:

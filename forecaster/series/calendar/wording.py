@@ -4,7 +4,6 @@ from forecaster.series.calendar.frequency import Frequency
 
 _UNITS = {
     "D": "days", "B": "weekdays", "h": "hours", "SMS": "half months", "SME": "half months",
-    "4-4-5": "months of 4 and 5 weeks", "dekads": "three times a month",
 }  # fmt: skip
 _MONTHS = {1: "months", 3: "quarters", 12: "years"}
 _SECONDS = {86_400: "days", 3_600: "hours", 60: "minutes", 1: "seconds"}

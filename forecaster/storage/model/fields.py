@@ -42,12 +42,11 @@ def names(fields: Mapping[str, Any], name: str) -> tuple[str, ...]:
 def frequency_of(fields: Mapping[str, Any]) -> Frequency:
     """Return the field ``frequency``, its alias checked by pandas."""
     made = field(Frequency, fields, "frequency")
-    days = {"4-4-5": range(1, 92), "dekads": (1, 10)}.get(made.alias, range(32))
     slots = _WEEK // made.seconds if made.open and made.seconds else 0
     increasing = tuple(sorted({*made.open})) == made.open
     for name, sound, expected in (
         ("step", 1 <= made.step <= _MOST_STEP, f"1 to {_MOST_STEP}"),
-        ("day", made.day in days, f"{days[0]} {'to' if len(days) > 2 else 'or'} {days[-1]}"),
+        ("day", 0 <= made.day <= 31, "0 to 31"),
         ("open", increasing and all(0 <= slot < slots for slot in made.open), "slots of a week"),
     ):
         if not sound:
@@ -58,7 +57,7 @@ def frequency_of(fields: Mapping[str, Any]) -> Frequency:
             raise ValueError(f"frequency: exchange {reprlib.repr(hours.exchange)} is not known")
         if not (1 <= hours.step <= _DAY and 0 <= hours.first <= _DAY):
             raise ValueError("frequency: hours: expected step and first in seconds of a day")
-    if made.alias not in ("step", "months", "4-4-5", "dekads"):
+    if made.alias not in ("step", "months"):
         _ = made.offset
     return made
 

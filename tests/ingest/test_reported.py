@@ -1,0 +1,115 @@
+"""Layouts that people have reported: each is read as it is meant, or refused with what helps."""
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import forecaster as fc
+from forecaster.errors import DataError, ForecasterWarning
+
+DAYS = pd.date_range("2026-09-01", periods=9).strftime("%Y-%m-%d").tolist()
+
+
+def table(header: str, *cells: str, dates: list[str] = DAYS) -> str:
+    """Return a CSV of a row per date: {n} stands for its number, {d} for the date."""
+    rows = [",".join(cells).format(n=n + 1, d=day) for n, day in enumerate(dates)]
+    return "\n".join([header, *rows]) + "\n"
+
+
+def load(folder: Path, files: dict[str, str] | str, **options: Any) -> fc.Panel:
+    """Load the panel of one file or of a folder of files, by name."""
+    for name, text in (files if isinstance(files, dict) else {"x.csv": files}).items():
+        path = folder / "data" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    source = folder / "data" if isinstance(files, dict) else folder / "data" / "x.csv"
+    return fc.load_panel(f"files:{source}", mask=(), **options)
+
+
+YEARS = [str(year) for year in range(1995, 2004)]
+TWO = "Price,Close,Close,Volume,Volume\nTicker,AA,BB,AA,BB\nDate,,,,"
+PART = table("ds,y", "{d}", "{n}")
+LAST_YEAR = PART.replace("2026", "2025")
+READ = {
+    "year and data": (table("year,data", "{d}", "20{n}", dates=YEARS), {}, ("x",), 9),
+    "a counter of rows": (table("id,date,value", "{n}", "{d}", "1{n}"), {}, ("x",), 9),
+    "an unnamed counter": (table(",date,value", "{n}", "{d}", "1{n}"), {}, ("x",), 9),
+    "values that count": (table("date,a,b", "{d}", "{n}", "{n}"), {}, ("a", "b"), 9),
+    "two header rows": (table(TWO, "{d}", "1.{n}", "2.{n}", "7", "8"), {}, ("AA", "BB"), 9),
+    "one ticker, two header rows": (
+        table("Price,Close\nTicker,AA\nDate,", "{d}", "1.{n}"), {}, ("AA",), 9,
+    ),
+    "a price of power": (table("datetime,price", "{d}", "-{n}"), {}, ("x",), 9),
+    "keys in folders": (
+        {"store=A/part-0.csv": PART, "store=B/part-0.csv": PART}, {}, ("A", "B"), 9,
+    ),
+    "a key that is named": (
+        {"store=A/a.csv": table("item,ds,y", "milk", "{d}", "{n}")}, {"id_col": "store+item"},
+        ("A/milk",), 9,
+    ),
+    "years and months in folders": (
+        {"year=2026/month=09/x.csv": PART, "year=2025/month=09/x.csv": LAST_YEAR},
+        {}, ("x",), 18,
+    ),
+    "a date in folders": (
+        {f"date={day}/part-0.csv": "unique_id,y\nA,1\nB,2\n" for day in DAYS}, {}, ("A", "B"), 9,
+    ),
+    "part files of one series": (
+        {"part-00000-c000.csv": PART, "part-00001-c000.csv": LAST_YEAR}, {},
+        ("data",), 18,
+    ),
+    "milliseconds since 1970": (
+        table("timestamp,value", "179081280{n}000", "{n}"), {"date_format": "ms"}, ("x",), 9,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", READ)
+def test_it_is_read_as_it_is_meant(tmp_path, case):
+    files, options, ids, rows = READ[case]
+    panel = load(tmp_path, files, **options)
+    assert (panel.ids, len(panel.times)) == (ids, rows)
+    assert panel.mask.all() and panel.target == ("close" if "header" in case else "y")
+
+
+WRONG = {
+    "a total among months": (
+        "date,y\n2021-11-30,1\n2021-12-31,2\n2021,3\n",
+        r"line 4, column 'date': '2021' is not a date; expected .* alike in all rows",
+    ),
+    "title rows": (
+        table("Sales,,\n,,\nDay,North,South", "{d}", "{n}", "{n}"),
+        r"line 1: columns have no name; the header seems to be in line 3\. Delete the lines above",
+    ),
+    "dates before 1677": (
+        "date,y\n1676-01-01,1\n1676-02-01,2\n",
+        "line 2.* expected .* from 1677-09-22",
+    ),
+    "milliseconds since 1970": (
+        table("timestamp,value", "179081280{n}000", "{n}"),
+        r"say which: --date-format .* ms, us",
+    ),
+    "a repeated hour": (
+        "timestamp,value\n2026-10-01 01:00,1\n2026-10-01 02:00,2\n2026-10-01 02:00,3\n",
+        r"line 4, column 'timestamp': .* dates repeat: 2026-10-01 02:00:00 comes again",
+    ),
+    "dates in the header": (
+        "item,d_1,d_2,d_3\nA,1,2,3\nB,1,2,3\n",
+        r"each column a time, turn the table, in pandas: table\.set_index\('item'\)\.T",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_it_is_refused_with_what_helps(tmp_path, case):
+    text, message = WRONG[case]
+    with pytest.raises(DataError, match=message):
+        load(tmp_path, text)
+
+
+def test_names_in_two_forms_of_unicode_are_named(tmp_path):
+    text = "unique_id,ds,y\nCaf\u00e9,2026-10-01,1\nCafe\u0301,2026-10-01,1\n"
+    with pytest.warns(ForecasterWarning, match="two forms of Unicode"):
+        load(tmp_path, text)
