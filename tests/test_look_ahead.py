@@ -130,7 +130,7 @@ def forecasts(made: Market, refit: bool | int) -> pd.DataFrame:
             level=LEVELS, seed=options.seed,
         )  # fmt: skip
         every = Forecasters(networks, runner)
-        return pd.concat([part.frame for part in every.forecasts()], ignore_index=True)
+        return pd.concat([frame for _, frame in every.forecasts(None)], ignore_index=True)
 
 
 @functools.lru_cache

@@ -4,7 +4,6 @@ The network is replaced: Yahoo by a simulated market, addresses of databases and
 here, and a cluster of machines by this process. What trains is made small.
 """
 
-import importlib
 import re
 import shlex
 import shutil
@@ -142,8 +141,6 @@ def small(patch: pytest.MonkeyPatch, folder: Path):
     patch.chdir(folder)
     patch.setenv("FORECASTER_HOME", str(folder / "home"))
     patch.setattr(yahoo, "Yahoo", Market)
-    module = importlib.import_module("forecaster.cli.benchmark")
-    patch.setattr(module, "_SCALING", (1, 2))  # numbers of networks
 
 
 def done(line: str, small: Sequence[object] = ()):

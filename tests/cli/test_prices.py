@@ -179,8 +179,8 @@ def test_whole_numbers_are_sorted_as_numbers(tmp_path):
     rows = [("a", n) for n in range(9, 40)] + [("b", n) for n in range(100, 130)]
     table = pd.DataFrame(rows, columns=["unique_id", "ds"]).assign(y=lambda t: t["ds"] % 7)
     table.to_csv(tmp_path / "p.csv", index=False)
-    home = ("--home", tmp_path / "home")
-    assert run("ingest", "--source", f"files:{tmp_path / 'p.csv'}", *home).exit_code == 0
+    home, source = ("--home", tmp_path / "home"), f"files:{tmp_path / 'p.csv'}"
+    assert run("ingest", "--source", source, "--date-format", "steps", *home).exit_code == 0
     (line,) = (x for x in run("status", *home).stdout.splitlines() if "p.csv" in x and "61" in x)
     cells = [cell.strip() for cell in line.split("│")]
     assert cells[4:6] == ["9", "129"]

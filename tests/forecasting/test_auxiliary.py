@@ -223,7 +223,7 @@ def command(folder, what: str, *options: object, home: str = "home") -> Any:
 
 def learned(folder, home: str = "home") -> dict[str, Any]:
     text = (Home(folder / home).latest_run() / "model.json").read_text()
-    return json.loads(text)["transform"]["common_volatility"]
+    return json.loads(text)["transform"]["learned"]["common_volatility"]
 
 
 def test_the_command_learns_from_a_file_and_from_a_run(folder, fitted):

@@ -8,7 +8,6 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import DataError
-from forecaster.evaluation.scores.metrics import covered
 from forecaster.series.panel.panel import Panel
 from tests.conftest import TICKERS
 from tests.slow import slow
@@ -159,9 +158,9 @@ def test_bands_hold_on_a_simulated_market():
     config = fc.Config(hidden=4, lookback=30, burn_in=10, epochs=8, learning_rate=1e-2)
     frame = fc.cross_validation(panel, config, n_windows=240)
     for level in (80, 95):
-        inside = covered(frame["y"], frame[f"LSTM-lo-{level}"], frame[f"LSTM-hi-{level}"])
+        inside = frame["y"].between(frame[f"LSTM-lo-{level}"], frame[f"LSTM-hi-{level}"])
         horizon = frame.groupby(["unique_id", "cutoff"]).cumcount()
-        assert (pd.Series(inside).groupby(horizon).mean() - level / 100).abs().max() < 0.02
+        assert (inside.groupby(horizon).mean() - level / 100).abs().max() < 0.02
     scores = fc.evaluate(frame).set_index("model").loc["LSTM"]
     assert (
         0.97 < scores["mae_relative_to_naive"].median() < 1.02
@@ -179,8 +178,8 @@ def test_bands_hold_on_simulated_markets_on_average():
         frame = fc.cross_validation(panel, config, n_windows=240)
         horizon = frame.groupby(["unique_id", "cutoff"]).cumcount()
         for level in (80, 95):
-            inside = covered(frame["y"], frame[f"LSTM-lo-{level}"], frame[f"LSTM-hi-{level}"])
-            share = pd.Series(inside).groupby(horizon).mean()
+            inside = frame["y"].between(frame[f"LSTM-lo-{level}"], frame[f"LSTM-hi-{level}"])
+            share = inside.groupby(horizon).mean()
             held.append(share.rename_axis("horizon").rename("share").reset_index())
             held[-1]["level"] = level
         scores = fc.evaluate(frame).set_index("model").loc["LSTM"]

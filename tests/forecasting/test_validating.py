@@ -1,6 +1,7 @@
 """What networks forecast is combined with the common model of volatility and with the base."""
 
 import types
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,11 +18,11 @@ def one(monkeypatch):
     def made(location: float, common: float | None = None, scale_weights=(), weight: float = 1.0):
         ahead = Distribution(*(np.full((1, 1, 1), part) for part in (location, 1.0, np.inf)))
         monkeypatch.setattr(predicting, "distribution_of", lambda *_: ahead)
-        networks = types.SimpleNamespace(
+        networks: Any = types.SimpleNamespace(
             networked=np.ones(1, bool), config=Config(horizon=1), network=None,
             params_of=lambda rows: {},
         )  # fmt: skip
-        transformed = types.SimpleNamespace(
+        transformed: Any = types.SimpleNamespace(
             networks=weight, scale_weights=scale_weights, features=None, first=None,
             common=None if common is None else np.full((1, 1, 1), common),
         )  # fmt: skip

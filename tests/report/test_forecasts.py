@@ -89,7 +89,7 @@ def test_it_is_one_file_that_loads_nothing(page):
         assert outside not in text
     assert (
         "<i>Tech" not in text
-        and "the data of 1 of 4 series are stale: CCC (ends 2026-02-10, 7 sessions" in text
+        and "The data of 1 of 4 series are stale: CCC (ends 2026-02-10, 7 sessions" in text
     )
     assert re.findall("<h2[^>]*>([^<]*)", text) == [
         "Every series", "One series", "What changed", "Groups", "How to read this",

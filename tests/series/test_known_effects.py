@@ -27,7 +27,7 @@ def test_what_was_learned_from_fewer_rows_is_forgotten():
     ]
     panel = fc.load_panel(pd.concat(parts))
     learned = Transform.choose("auto", panel).learned_from(panel, 7)
-    assert learned.calendar.groups
+    assert learned.learned.known.calendar.groups
     once = learned.with_components(panel, 7)
     twice = learned.with_components(panel, 7, np.full(COUNT, DAYS // 2)).with_components(panel, 7)
     for name in panel.ids:

@@ -188,7 +188,7 @@ def test_any_bytes_of_a_list_of_series_are_read_or_named_for_long(
     ("edit", "message"),
     [
         (lambda frame: frame.assign(mae_relative_to_naive="x"), "mae_relative_to_naive: expected"),
-        (lambda frame: frame.assign(shard=0.5), "shard: expected whole numbers; got double"),
+        (lambda frame: frame.assign(shard=0.5), "shard: expected whole numbers; got float64"),
         (lambda frame: frame.assign(shard=1 - frame["shard"].abs()), "no network in the shard"),
     ],
 )

@@ -20,10 +20,11 @@ def test_members_of_unequal_length_are_padded_with_weight_zero():
         stack([X[0], X[1, :, :2]])
 
 
-def test_the_weight_is_one_unless_given_and_shared_where_the_inputs_are():
-    np.testing.assert_array_equal(part(IDS, X, Y, None, "").weight, np.ones((2, 4)))
-    shared = part(IDS, Shared(X[0]), Shared(Y[0]), None, "").weight
-    assert isinstance(shared, Shared) and shared.values.shape == (4,)
+def test_the_weight_is_one_unless_given():
+    for inputs, targets in ((X, Y), (Shared(X[0]), Shared(Y[0]))):
+        weight = part(IDS, inputs, targets, None, "").weight
+        assert isinstance(weight, Shared)
+        np.testing.assert_array_equal(weight.values, np.ones(4))
 
 
 def test_numbers_that_are_not_finite_matter_where_they_count():
@@ -41,7 +42,8 @@ def test_numbers_that_are_not_finite_matter_where_they_count():
 def test_validation_examples_have_the_shape_of_those_of_training():
     data = training_data(IDS, X, Y, None, (X[:, :2], Y[:, :2]), None)
     assert isinstance(data, Supervised)
-    np.testing.assert_array_equal(data.validation_weight, np.ones((2, 2)))
+    assert isinstance(data.validation_weight, Shared)
+    np.testing.assert_array_equal(data.validation_weight.values, np.ones(2))
     with pytest.raises(SwarmError, match="training and validation inputs: single examples differ"):
         training_data(IDS, X, Y, None, (X[..., :2], Y), None)
     with pytest.raises(SwarmError, match=r"targets: expected 4 examples, as in the inputs; got 3"):

@@ -39,7 +39,7 @@ def dip_of(
     begin, end = long[0].tolist()
     others = int(low.sum()) - (end - begin)
     sound = begin >= end - begin and rows - end >= season and others < season
-    return np.arange(begin, end) if sound else None
+    return np.arange(begin, end, dtype=np.int64) if sound else None
 
 
 def without_dip(
