@@ -101,11 +101,10 @@ def withheld(
     frame = frame.astype({"unique_id": str})[["unique_id", "ds", "y"]]
     frame = frame[some(frame["unique_id"], every)].sort_values(["unique_id", "ds"])
     # Counted towards the end, so that all series have the same cutoff.
-    frame["ds"] = 10_000 - frame.groupby("unique_id").cumcount(ascending=False)
+    to_come = frame.groupby("unique_id").cumcount(ascending=False)
+    frame["ds"] = to_come.max() - to_come
     if first is not None:
-        frame["ds"] = pd.Timestamp(first) + pd.to_timedelta(
-            frame["ds"] - frame["ds"].min(), unit="D"
-        )
+        frame["ds"] = pd.Timestamp(first) + pd.to_timedelta(frame["ds"], unit="D")
     return Task(fc.load_panel(frame.dropna()), season, horizon)
 
 
