@@ -177,7 +177,7 @@ prices_come_in() {
     refuses 2 "no such file or folder" ingest --source files:nowhere.csv
     refuses 1 "broken.csv, line 3, column 'close': 'n.b.' is not a number" \
         ingest --source files:broken.csv
-    refuses 1 "--columns id=NAME,time=NAME,target=NAME" ingest --source files:kurse.csv
+    refuses 1 "--columns id=Aktie" ingest --source files:kurse.csv
     run 0 ingest --source files:kurse.csv --columns id=Aktie,time=Datum,target=Kurs
     says "Stored 4 series"
     run 0 ingest --source files:european.csv
