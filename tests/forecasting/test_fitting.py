@@ -45,6 +45,21 @@ def test_no_series_is_changed_by_the_others(panel, config):
     pd.testing.assert_frame_equal(everyone, forecasts(wide, config).loc[TICKERS], check_exact=True)
 
 
+def test_a_series_without_networks_changes_no_other():
+    """Numbers have the same precision in every company."""
+    random = np.random.default_rng(0)
+    long, short = (
+        pd.DataFrame({"unique_id": name, "ds": np.arange(rows), "y": random.normal(9, 1, rows)})
+        for name, rows in (("long", 120), ("short", 20))
+    )
+    config = fc.Config(horizon=1, start="independent", model="mlp", lookback=8, epochs=1)
+    alone, beside = (fc.fit(some, config) for some in (long, pd.concat([long, short])))
+    assert list(beside.report["forecast_by"]) == ["own networks", "combination"]
+    np.testing.assert_array_equal(alone.normal_scores, beside.normal_scores[:1])
+    made = fc.predict(beside, pd.concat([long, short])).query("unique_id == 'long'")
+    pd.testing.assert_frame_equal(fc.predict(alone, long), made, check_exact=True, check_like=True)
+
+
 def test_nothing_after_a_cutoff_changes_a_forecast_made_at_it(panel, config):
     """Invariant 4: forecasts, bands and weights alike."""
     times = panel.times

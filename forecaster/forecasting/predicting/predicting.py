@@ -418,7 +418,7 @@ def before_drift(
     )
     made = made.beside_base(transformed.networks)
     made = with_common(made, common_at(some, at), transformed.scale_weights)
-    return made if whole else made.among(rows, others)
+    return made.among(rows, others)  # in double precision, whatever other series there are
 
 
 def around_drift(
