@@ -7,6 +7,7 @@ import pytest
 import forecaster as fc
 from forecaster.errors import ForecasterWarning
 from forecaster.series.combination.dips import dip_of
+from forecaster.series.combination.nature import Nature
 
 SEASON = 12
 USUAL = 100 + 30 * np.sin(2 * np.pi * np.arange(96) / SEASON)
@@ -53,3 +54,13 @@ def test_season_and_bands_come_from_sound_years_and_this_is_said():
     error = np.abs(made["LSTM"] - USUAL[:12]).mean()
     assert error < 1.2 * np.abs(values[-12:] - USUAL[:12]).mean()
     assert made["LSTM-hi-95"].max() < 1.5 * values.max()
+
+
+def test_a_dip_after_missing_rows_is_replaced_in_phase():
+    there = np.r_[0:55, 58:96]  # three months are missing in the season before the dip
+    times = pd.date_range("2018", periods=96, freq="MS").to_numpy("datetime64[s]")[there]
+    values = with_low((62, 76))[there]
+    nature = Nature.of(times, values, (SEASON,))
+    assert nature.dip is not None
+    made = nature.without_dip(values, times)
+    np.testing.assert_allclose(made, USUAL[there], atol=8)

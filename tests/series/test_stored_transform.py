@@ -86,6 +86,8 @@ COUNTS, POOL = ("learned", "blending", 2), ("learned", "blending", 0, 0)
         ((*PARTS, 3, 0), [0.0, -1.0, "x"]), ((*PARTS, 3, 1, 2), ["?", 3, "AADAfwAAwH8="]),
         ((*PARTS, 4), [-1, 1.5, True, 10**30]), ((*PARTS, 5, 0), [["moon"], ["linear"] * 2, []]),
         ((*PARTS, 5, 1), [[0], [12, 24], [1.5]]), ((*PARTS, 5, 2), [1, None]),
+        ((*NATURE, "dip"), [[1], ["x", 2]]),
+        (("natures", "b"), [{**STORED["natures"]["b"], "seasons": [], "dip": [1, 2]}]),
         (("learned", "common_seasons"), [[7] * 100_000, [0]]),
         (("learned", "unit"), [-1.0, 1e7, "x"]),
         (("learned", "volatility"), ["x", -1, 0, 1e9, True]),

@@ -43,13 +43,12 @@ def dip_of(
 
 
 def without_dip(
-    values: Float[np.ndarray, " row"], dip: Bool[np.ndarray, " row"], season: int
-) -> Float[np.ndarray, " row"]:
+    values: Float[np.ndarray, " step"], dip: slice, season: int
+) -> Float[np.ndarray, " step"]:
     """Return the values with those of a dip replaced by the values of the season before."""
     filled = values.copy()
-    for row in np.flatnonzero(dip):
-        if row >= season:
-            filled[row] = filled[row - season]
+    for step in range(max(dip.start, season), dip.stop):
+        filled[step] = filled[step - season]
     return filled
 
 

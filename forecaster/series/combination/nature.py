@@ -98,6 +98,7 @@ class Nature:
             "rhythm": self.rhythm == "" or self.rhythm in RHYTHMS,
             "effects": len(self.effects) in (0, special),
             "responses": len(self.responses) in (0, covariates),
+            "dip": self.dip is None or bool(self.seasons),
             "unit": self.unit > 0 and np.frexp(self.unit)[0] == 0.5,
             "components": self.components.fit(horizon),
             "blend": blend is None or len(blend.weights) == len(self.components.kind.names),
@@ -132,9 +133,13 @@ class Nature:
         """Return the values with those of a dip replaced by the values of the season before."""
         if self.dip is None or not len(values):
             return values
-        first, last = self.dip
-        seconds = in_seconds(times)
-        return without_dip(values, (seconds >= first) & (seconds <= last), max(self.seasons))
+        seconds, (first, last) = in_seconds(times), self.dip
+        rows = np.flatnonzero((seconds >= first) & (seconds <= last))
+        if not len(rows):
+            return values
+        filled, steps = self.without_gaps(values, times)  # a season is a number of steps
+        dip = slice(steps[rows[0]], steps[rows[-1]] + 1)
+        return without_dip(filled, dip, max(self.seasons))[steps]
 
     def without_gaps(
         self, values: Float[np.ndarray, " row"], times: np.ndarray
