@@ -110,6 +110,7 @@ STEPS = r"may count steps or be dates; say which: --date-format steps, or excel 
         (range(19_723, 19_740), STEPS),  # days since 1970
         ([2411, 2412, 2501, 2502], STEPS),  # months with a year of two digits
         ([101, 205, 311, 409], STEPS),
+        ([0, *range(1_700_000_000_000, 1_700_000_005_000, 1_000)], STEPS),
         ([20214, 20221, 20222, 20223], STEPS),
         ([2024365, 2024366, 2025001], STEPS),
         ([1704067200, 1704153600], STEPS),

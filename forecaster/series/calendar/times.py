@@ -94,7 +94,9 @@ def dates_of_numbers(numbers: Int[np.ndarray, " row"]) -> pd.Series | None:
 def counts_steps(numbers: Int[np.ndarray, " row"]) -> bool:
     """Return whether whole numbers count: from 0 or 1 on, or at equal distances, such as years."""
     ordered = np.unique(numbers)
-    return bool(ordered[0] <= 1 or (ordered[0] <= _LAST_COUNT and not np.diff(ordered, 2).any()))
+    if ordered[0] <= 1:  # a zero beside dates is no count, but an empty cell
+        return bool(ordered[:2][-1] <= _LAST_COUNT)
+    return bool(ordered[0] <= _LAST_COUNT and not np.diff(ordered, 2).any())
 
 
 def means_now(text: pd.Series) -> pd.Series:
