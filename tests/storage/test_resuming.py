@@ -24,6 +24,7 @@ from forecaster.storage import (
     tell_of_others,
     unfinished_fits,
 )
+from forecaster.storage.runs.request import read_request, write_request
 from forecaster.swarm.checkpoints import checkpoint
 
 
@@ -262,3 +263,9 @@ def test_a_lock_in_use_is_seen_from_the_same_process_too(tmp_path):
     assert is_held(tmp_path) and not FolderLock(tmp_path).try_acquire()
     lock.release()
     assert not is_held(tmp_path)
+
+
+def test_names_that_are_not_utf8_are_read_as_they_were_written(tmp_path, request_):
+    odd = dataclasses.replace(request_, source="files:k\udcf6ln.csv")
+    write_request(tmp_path / "request.json", odd)
+    assert read_request(tmp_path / "request.json") == odd

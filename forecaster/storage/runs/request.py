@@ -5,6 +5,7 @@ The file has a hash of its content, so that what it says is either what was writ
 
 import dataclasses
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -156,7 +157,10 @@ class _File(msgspec.Struct):
 
 def write_request(path: Path, request: FitRequest) -> None:
     """Write a request, whole or not at all."""
-    said = msgspec.json.encode(request)
+    try:
+        said = msgspec.json.encode(request)
+    except UnicodeEncodeError:  # for a lone surrogate, as in names of files that are not UTF-8
+        said = json.dumps(msgspec.to_builtins(request)).encode()
     file = _File(_SCHEMA, hashlib.sha256(said).hexdigest(), msgspec.Raw(said))
     atomic.write_file(path, lambda to: to.write_bytes(msgspec.json.encode(file)))
 
@@ -164,11 +168,16 @@ def write_request(path: Path, request: FitRequest) -> None:
 def read_request(path: Path) -> FitRequest:
     """Read a request. Raises ModelError when it cannot be read, or is of another version."""
     try:
-        file = msgspec.json.decode(read_plain(path), type=_File)
+        # Apart, as msgspec refuses a lone surrogate in either.
+        head, _, said = read_plain(path).partition(b'"request":')
+        file, said = msgspec.json.decode(head + b'"request":null}', type=_File), said[:-1]
         if file.schema != _SCHEMA:
             raise ModelError(f"{path}: of another version of forecaster; fit without --resume")
-        if hashlib.sha256(file.request).hexdigest() != file.sha256:
+        if hashlib.sha256(said).hexdigest() != file.sha256:
             raise ValueError("its content is not what was written")
-        return msgspec.json.decode(file.request, type=FitRequest)
+        try:
+            return msgspec.json.decode(said, type=FitRequest)
+        except msgspec.DecodeError:  # it may be for a lone surrogate
+            return msgspec.convert(json.loads(said), FitRequest)
     except (OSError, ValueError, UsageError) as error:
         raise ModelError(f"{path}: cannot be read ({error}); fit without --resume") from error
