@@ -7,44 +7,50 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
+from tests.slow import rest_slow
 
 CONFIG = fc.Config(horizon=7)
 
 
-def values(factor: float) -> pd.DataFrame:
-    """Random walks with a season of a week, times a factor."""
+def values(factor: float, column: str) -> pd.DataFrame:
+    """Random walks with a season of a week, times a factor; ``column``: "y" or "close"."""
     random = np.random.default_rng(0)
     days = pd.date_range("2020-01-01", periods=60)
     season = 10 * np.sin(2 * np.pi * np.arange(60) / 7)
     walks = 100 + season + random.normal(0, 1, (6, 60)).cumsum(1)
     return pd.concat(
-        pd.DataFrame({"unique_id": f"s{row}", "ds": days, "y": factor * walk})
+        pd.DataFrame({"unique_id": f"s{row}", "ds": days, column: factor * walk})
         for row, walk in enumerate(walks)
     )
 
 
 @functools.cache
-def fitted(factor: float) -> fc.Model:
-    return fc.fit(values(factor), CONFIG)
+def fitted(factor: float, column: str) -> fc.Model:
+    return fc.fit(values(factor, column), CONFIG)
 
 
-def forecasts(model: fc.Model, factor: float) -> np.ndarray:
+def forecasts(model: fc.Model, factor: float, column: str) -> np.ndarray:
     """Median and width of the band, in units of the factor."""
-    made = fc.predict(model, values(factor), (80,))
+    made = fc.predict(model, values(factor, column), (80,))
     name = model.config.column
     width = made[f"{name}-hi-80"] - made[f"{name}-lo-80"]
     return np.stack([made[name], width]) / factor
 
 
+@pytest.mark.parametrize("column", rest_slow(["y", "close"]))
 @pytest.mark.parametrize("factor", [0.001, 100.0])
-def test_a_new_fit_forecasts_in_the_new_units(factor):
+def test_a_new_fit_forecasts_in_the_new_units(factor, column):
     np.testing.assert_allclose(
-        forecasts(fitted(factor), factor), forecasts(fitted(1.0), 1.0), rtol=1e-6
+        forecasts(fitted(factor, column), factor, column),
+        forecasts(fitted(1.0, column), 1.0, column),
+        rtol=1e-6,
     )
 
 
+@pytest.mark.parametrize("column", rest_slow(["y", "close"]))
 @pytest.mark.parametrize("factor", [0.001, 100.0])
-def test_a_model_forecasts_a_restated_history_in_its_new_units(factor):
+def test_a_model_forecasts_a_restated_history_in_its_new_units(factor, column):
+    model = fitted(1.0, column)
     np.testing.assert_allclose(
-        forecasts(fitted(1.0), factor), forecasts(fitted(1.0), 1.0), rtol=1e-6
+        forecasts(model, factor, column), forecasts(model, 1.0, column), rtol=1e-6
     )

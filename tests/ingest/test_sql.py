@@ -106,8 +106,12 @@ def test_dates_and_numbers_may_be_text(database):
         ("SELECT *, iif(volume > 5000, 'EUR', 'USD') AS currency FROM prices", DataError, "'USD'"),
         ("SELECT * FROM prices UNION ALL SELECT * FROM prices", DataError, "more than one row"),
         (" ", UsageError, "--query is empty"),
+        *((f"{before}\n{wrong}", SourceError, "--query takes one SELECT")
+          for before in ("-- prices" + " " * 40, "/* a */" + " " * 40, "(" + "\n" * 40)
+          for wrong in ("SELCT close FROM prices", "SELCT 1", "prices")),
     ],
 )  # fmt: skip
+@pytest.mark.timeout(60)  # a pattern that tries all ways of skipping spaces takes weeks
 def test_bad_queries_and_rows_are_clear_errors(database, query, kind, what):
     before = database.read_bytes()
     message = said(kind, lambda: load(database, query))

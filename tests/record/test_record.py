@@ -26,6 +26,7 @@ from forecaster.record import (
 from forecaster.record.scoring import held_by
 from forecaster.record.timing import AFTER, made_after
 from forecaster.series.calendar.exchanges import regular_sessions
+from tests.conftest import run
 from tests.record.made import DAYS, forecast, store, table
 
 PRICES = ["open", "high", "low", "close"]
@@ -378,6 +379,21 @@ def test_a_forecast_between_a_split_and_its_adjustment_has_the_units_of_its_orig
     first = known[known["origin"] == DAYS[made - 1]]
     assert len(first) == 4 and not first["corrected"].any()
     np.testing.assert_allclose(first["y"], closing(split, first))
+
+
+@pytest.mark.parametrize("made", [50, 53])
+def test_so_it_has_where_the_owner_of_the_prices_adjusts_them(home, made):
+    """The vendor never restates the rows before the split."""
+    split = unadjusted(49)
+    source = store(home, split.groupby("ticker").head(made))
+    forecast(home, source, made)
+    for name in ("AAA", "BRK-B"):
+        words = ("adjust", name, "--factor", "0.25", "--before", str(DAYS[49].date()))
+        assert run(*words, "--home", home).exit_code == 0
+    store(home, split.groupby("ticker").head(60))
+    known = score_record(home, read_record(home)).known
+    assert len(known) == 4 and not known["corrected"].any()
+    np.testing.assert_allclose(known["y"], closing(split, known))
 
 
 def test_a_price_revised_next_to_a_split_leaves_the_units_of_its_origin(home):
