@@ -26,7 +26,6 @@ from .sources.source import Date as Date
 from .sources.source import Source as Source
 from .sources.sources import open_source as open_source
 from .sources.sql_url import read_database_url as read_database_url
-from .sources.sql_url import split_name as split_name
 from .store.export import export_prices as export_prices
 from .store.export import find_store as find_store
 from .store.export import known_source as known_source

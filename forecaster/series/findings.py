@@ -91,7 +91,8 @@ _WORDS = {
     ),
     "dip": (
         "the past of {some} holds a dip of a season or more",
-        "These rows count as missing: season and bands are those of the others",
+        "A blend of components counts these rows as missing: season and bands are those of the "
+        "others",
     ),
     "unmatched": (
         "future covariates: no number at past rows of {some}",

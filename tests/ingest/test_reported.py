@@ -63,6 +63,11 @@ READ = {
     "milliseconds since 1970": (
         table("timestamp,value", "179081280{n}000", "{n}"), {"date_format": "ms"}, ("x",), 9,
     ),
+    "Stooq's own header": (
+        table("Data,Otwarcie,Najwyzszy,Najnizszy,Zamkniecie,Wolumen", "{d}", *["{n}"] * 5), {},
+        ("x",), 9,
+    ),
+    "a column of notes without a name": (table("date,y,", "{d}", "{n}", "note"), {}, ("x",), 9),
 }  # fmt: skip
 
 

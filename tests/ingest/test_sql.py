@@ -13,7 +13,7 @@ import pytest
 from forecaster.daily import read_watch
 from forecaster.errors import DataError, ForecasterError, ForecasterWarning, SourceError, UsageError
 from forecaster.home import Home
-from forecaster.ingest import Store, ingest, load_panel, open_source, split_name
+from forecaster.ingest import Store, ingest, load_panel, open_source
 from forecaster.ingest.sources import sql
 from forecaster.ingest.sources.sql_url import read_database_url
 from tests.conftest import error, prices, run
@@ -183,7 +183,7 @@ def test_the_store_is_of_the_query(tmp_path, database, monkeypatch):
     assert one == f"sql:sqlite:///{database}#prices"
     query = "SELECT *\n  FROM prices"
     other = open_source(f"sql:sqlite:///{database}", query=query).name
-    assert split_name(other) == (f"sql:sqlite:///{database}", "SELECT * FROM prices")
+    assert other == f"sql:sqlite:///{database}#SELECT * FROM prices"
 
 
 def test_a_new_order_of_rows_is_no_change(database):

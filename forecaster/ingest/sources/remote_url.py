@@ -59,7 +59,7 @@ class RemoteUrl(NamedTuple):
                 client: Any = importlib.import_module("aiohttp")
                 timeout = client.ClientTimeout(total=None, connect=_CONNECT, sock_read=_READ)
                 options["client_kwargs"] = {"trust_env": True, "timeout": timeout}
-            return fsspec.url_to_fs(self.url, **options)
+            system, path = fsspec.url_to_fs(self.url, **options)
         except ImportError:
             driver = DRIVERS[self.kind]
             raise UsageError(
@@ -67,6 +67,9 @@ class RemoteUrl(NamedTuple):
             ) from None
         except Exception as error:  # each kind of store has errors of its own
             raise UsageError(f"{name}: {self.reason(error)}") from None
+        if DRIVERS[self.kind] == "adlfs":
+            _check_account(system, self.url, name)
+        return system, path
 
     def reason(self, error: BaseException) -> str:
         """Return what failed, in one line and without secrets.
@@ -127,3 +130,21 @@ def read_remote_url(text: str, what: str = _WHAT, expected: str = _EXPECTED) -> 
     secrets += [value for _, value in urllib.parse.parse_qsl(parts.query)]
     shown = f"{kind}://{place}{as_typed.path}{mark}"
     return RemoteUrl(kind, url, shown, tuple(filter(None, secrets)))
+
+
+def _check_account(system: Any, url: str, name: str) -> None:
+    """Raise UsageError if a URL names another account of Azure than the one that would be asked.
+
+    It does where credentials, such as a connection string in the environment, are of another.
+    """
+    _, has_account, host = url.partition("://")[2].partition("/")[0].lower().rpartition("@")
+    wanted = host.partition(".")[0]
+    asked = urllib.parse.urlsplit(system.service_client.url).hostname or ""
+    given = re.search(r"accountname=([^;]+)", system.connection_string or "", re.IGNORECASE)
+    account = (given[1] if given else asked.partition(".")[0]).lower()
+    if has_account and account != wanted:
+        raise UsageError(
+            f"{name}: the URL names the account {wanted!r}, but the credentials of the environment "
+            f"are of {account!r} at {asked}; expected the same, such as "
+            "abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/FILE.csv"
+        )

@@ -130,9 +130,3 @@ def read_database_url(
     if options:
         shown += f"?{urllib.parse.urlencode(options, doseq=True, safe='/')}"
     return DatabaseUrl(url, shown.replace("#", "%23"), file)
-
-
-def split_name(source: str) -> tuple[str, str]:
-    """Return URL and query of the name of a database source, each as it may be typed."""
-    url, _, query = source.partition("#")
-    return url.replace("%23", "#"), query

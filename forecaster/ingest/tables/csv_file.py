@@ -295,13 +295,17 @@ def _read_header(path: Path, encoding: str, where: str, stated: Columns) -> _Hea
 
 def _refuse_title(rows: list[list[str]], above: int, where: str) -> None:
     """Raise DataError if a later line seems to be the header, as names of columns are missing."""
-    full = [len(row) == len(rows[0]) and all(cell.strip() for cell in row[1:]) for row in rows]
+    full = [len(row) == len(rows[0]) and all(map(_is_name, row[1:])) for row in rows]
     if any(full):
         line = above + full.index(True) + 1
         raise DataError(
             f"{where}, line {above + 1}: columns have no name; the header seems to be in line "
             f"{line}. Delete the lines above it"
         )
+
+
+def _is_name(cell: str) -> bool:
+    return bool(cell.strip()) and not any(sign.isdigit() for sign in cell)
 
 
 def _first_lines(path: Path, encoding: str, where: str) -> list[str]:

@@ -22,6 +22,8 @@ _SPELLINGS = {
     "ticker": "unique_id", "symbol": "unique_id", "date": "ds", "datetime": "ds",
     "adjclose": "adj_close", "adjusted_close": "adj_close", "adj._close": "adj_close",
     "close/last": "close", "vol": "volume", "vol.": "volume", "stock_splits": "splits",
+    "otwarcie": "open", "najwyzszy": "high", "najnizszy": "low", "zamkniecie": "close",
+    "wolumen": "volume",  # Stooq's
 }  # fmt: skip
 # These count only if no other column has the role. The last two are an index without a name.
 _FALLBACK_SPELLINGS = {
@@ -368,9 +370,8 @@ def _unclear(
         if new in (*_WORDS, *TARGETS, *PRICES)
     ]
     left = [old for old, new in names.items() if new not in (*_WORDS, *TARGETS, *PRICES)]
-    unread = table.attrs.get("unread", [])
     parts = [f"taken: {listed(taken)}"] if taken else []
-    parts += [f"not understood: {describe(table, [*left, *unread])}"] if left or unread else []
+    parts += [f"not understood: {describe(table, left)}"] if left else []
     words = [old for old in left if _kind(table, old) == "text"]
     turn = ""
     if "date" in missing and len(words) == 1 < len(left):
@@ -386,8 +387,8 @@ def _unclear(
 
 
 def describe_all(table: pd.DataFrame) -> str:
-    """Return the names and kinds of all columns of a table, including columns not read."""
-    return describe(table, [*table.columns, *table.attrs.get("unread", [])])
+    """Return the names and kinds of all columns of a table."""
+    return describe(table, [*table.columns])
 
 
 def describe(table: pd.DataFrame, columns: list[str]) -> str:
@@ -399,8 +400,6 @@ def describe(table: pd.DataFrame, columns: list[str]) -> str:
 
 def _kind(table: pd.DataFrame, column: str) -> str:
     """Return whether a column holds numbers, dates or text."""
-    if column not in table:  # only columns of text are left unread
-        return "text"
     kind = table[column].dtype
     if pd.api.types.is_numeric_dtype(kind):
         return "numbers"
