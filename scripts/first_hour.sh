@@ -193,7 +193,6 @@ models_are_fitted() {
     refuses 2 "no setting 'epoch'" fit --source files:prices.csv --config typo.toml
     refuses 2 "nowhere.toml: cannot be read: No such file" \
         fit --source files:prices.csv --config nowhere.toml
-    refuses 1 "would admit them" fit --source files:prices.csv --horizon 200
     run 0 fit --source files:prices.csv --config small.toml --run daily
     says "1 LSTM for each of 4 series" "times that of 'unchanged'"
     never_says "Removed"
@@ -202,12 +201,11 @@ models_are_fitted() {
     run 0 fit --source files:values.csv --config small.toml --run values
     never_says "worse than"
     run 0 fit --source files:wide.csv --columns wide --config small.toml --run wide
-    run 3 fit --source files:monthly.csv --config small.toml --run monthly --horizon 12
-    says "Skipped 1" "new: 20 rows"
+    run 0 fit --source files:monthly.csv --config small.toml --run monthly --horizon 12
     never_says "worse than"
     refuses 1 "may have the month or the day first" \
         fit --source files:hourly.csv --config small.toml --horizon 24 --future unclear.csv
-    run 3 fit --source files:hourly.csv --config small.toml --run hourly --horizon 24 \
+    run 0 fit --source files:hourly.csv --config small.toml --run hourly --horizon 24 \
         --future plans.csv
     says "open (known ahead)"
     never_says "worse than"
@@ -260,7 +258,7 @@ assert months["LSTM"].max() - months["LSTM"].min() > 10, "no season"'
     says "AAPL   last close" "NOSUCH: not among the 4 series"
     refuses 2 "did you mean 80?" predict AAPL --level 0.8
     refuses 2 "above 0 and below 100" predict AAPL --level 120
-    refuses 2 "name tickers, or use --all" predict
+    refuses 2 "name tickers, use --all" predict
     refuses 2 "needs --output" predict AAPL --format parquet
 }
 
@@ -347,7 +345,9 @@ time_goes_by() {
     holds forecasts.html Technology
     refuses 2 "expected .html" predict --all --run daily --report forecasts.pdf
     cp weekly.csv prices.csv
-    run 0 ingest --source files:prices.csv
+    run 3 ingest --source files:prices.csv
+    says "lacks 400 of the 501 stored rows" "--refresh"
+    run 0 ingest --source files:prices.csv --refresh
     refuses 1 "its rows are 7 days apart, those that the model was fitted on 1 day" \
         predict AAPL --run daily
     cp newer.csv prices.csv

@@ -124,7 +124,7 @@ PARTS = (
     script(4, "benchmarks/compaction.py"),
     script(4, "benchmarks/data_parallel.py"),
     script(4, "benchmarks/driver.py", STOCKS, needs=("data", "cloudpickle")),
-    script(4, "benchmarks/gpu.py", needs=("torch",)),
+    script(4, "benchmarks/gpu.py", "--output", "{folder}/gpu", needs=("torch",)),
     script(4, "benchmarks/ingest_speed.py"),
     script(4, "benchmarks/mornings.py", STOCKS, needs=("data",)),
     script(4, "benchmarks/out_of_core.py"),

@@ -161,7 +161,7 @@ def draw(table: pd.DataFrame, path: Path) -> None:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(8.5, 4), layout="constrained")
-    for (name, part), marker in zip(table.groupby("case", sort=False), "osD^vPX*h", strict=True):
+    for (name, part), marker in zip(table.groupby("case", sort=False), "osD^vPX", strict=True):
         axes.plot(part["workers"], part["efficiency"], marker=marker, label=name)
     axes.set(xscale="log", ylim=(0, 1.05), xlabel="workers, of one core each", ylabel="efficiency")
     axes.set_title("A fit of 5,000 networks per worker, simulated")
