@@ -1,7 +1,6 @@
 """Other prices to learn the common volatility from, which are not forecast."""
 
 import dataclasses
-import json
 from typing import Any
 
 import numpy as np
@@ -221,20 +220,19 @@ def command(folder, what: str, *options: object, home: str = "home") -> Any:
     )  # fmt: skip
 
 
-def learned(folder, home: str = "home") -> dict[str, Any]:
-    text = (Home(folder / home).latest_run() / "model.json").read_text()
-    return json.loads(text)["transform"]["learned"]["common_volatility"]
+def learned(folder, home: str = "home") -> tuple[tuple[float, ...], ...]:
+    return weights_of(fc.load(Home(folder / home).latest_run()))
 
 
 def test_the_command_learns_from_a_file_and_from_a_run(folder, fitted):
     done = command(folder, "fit", "--learn-from", folder / "others.csv", "--run", "first")
     assert done.exit_code == 0, done.output
     first = learned(folder)
-    np.testing.assert_allclose(first["weights"], weights_of(fitted), rtol=1e-6)
+    np.testing.assert_allclose(first, weights_of(fitted), rtol=1e-6)
     for given in ("first", folder / "home"):
         done = command(folder, "fit", "--learn-from", given, "--run", f"x{len(str(given))}")
         assert done.exit_code == 0, done.output
-        assert learned(folder)["weights"] == first["weights"]
+        np.testing.assert_array_equal(learned(folder), first)
     shown = run("runs", "compare", "first", "x5", "--home", folder / "home")
     assert "--learn-from" in shown.output, shown.output
 

@@ -366,7 +366,7 @@ def test_commands_work_from_a_url(tmp_path, bucket, settings):
     bucket.remove("daily/CCC.csv")
     result = run("fit", "--source", source, "--config", settings, "--home", home)
     assert result.exit_code == 0, result.output
-    assert f"new rows in {source}," in run("predict", "--all", "--home", home).stderr
+    assert f"new rows of {source}," in run("predict", "--all", "--home", home).stderr
     watch = tmp_path / "daily.toml"
     watch.write_text(f'source = "{source}"\nforecasts = "f.csv"\n[alarms]\nlate = false\n')
     assert run("daily", watch, "--home", home).exit_code in (0, 4)
