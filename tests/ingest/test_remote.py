@@ -266,6 +266,7 @@ class Server:
                     return
                 code = server.code if server.needs in self.path else 403
                 self.send_response(code)
+                self.send_header("ETag", '"always-the-same"')
                 if server.sizes:
                     self.send_header("Content-Length", str(len(server.content)))
                 self.end_headers()
