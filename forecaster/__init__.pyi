@@ -1,5 +1,4 @@
 from .config import Config as Config
-from .estimator import Forecaster as Forecaster
 from .evaluation import cross_validation as cross_validation
 from .evaluation import cross_validation_to_parquet as cross_validation_to_parquet
 from .evaluation import evaluate as evaluate
@@ -10,6 +9,7 @@ from .forecasting import predict_sums as predict_sums
 from .forecasting import simulate as simulate
 from .forecasting import update as update
 from .ingest import load_panel as load_panel
+from .pipeline import Forecaster as Forecaster
 from .plotting import plot_forecast as plot_forecast
 from .record import Alarm as Alarm
 from .record import Record as Record

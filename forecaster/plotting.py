@@ -9,8 +9,7 @@ import pandas as pd
 from forecaster.errors import UsageError, check_flag, check_type, check_whole, listed
 from forecaster.forecasting import Model, bounds_of, levels_of, models_of, predict
 from forecaster.ingest import ColumnOptions, Table, as_panel
-from forecaster.series import Panel, infer_frequency, show_time
-from forecaster.showing import as_written, axes_of
+from forecaster.series import Panel, as_written, axes_of, infer_frequency, show_time
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,13 +11,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster import free_memory
 from forecaster.config import Config
 from forecaster.errors import UsageError
+from forecaster.files import Home
 from forecaster.forecasting import bytes_of_combining, bytes_of_sample, bytes_of_series
 from forecaster.forecasting.fitting import pooled as sampling
-from forecaster.home import Home
 from forecaster.ingest import Store
+from forecaster.machine import memory as free_memory
 from forecaster.pipeline import memory
 from forecaster.series.combination.blend import Blend
 from forecaster.series.combination.components import Kind, components_ahead, fit_components

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from forecaster.errors import UsageError
-from forecaster.extras import DISTRIBUTION, pip_command, require
+from forecaster.errors import DISTRIBUTION, UsageError, pip_command, require
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

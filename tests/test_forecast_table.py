@@ -345,7 +345,7 @@ def test_what_is_missing_is_named_with_what_installs_it(monkeypatch):
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, name, None)
             if name == "sqlalchemy":
-                patch.setattr("forecaster.extras.has", lambda library: library != name)
+                patch.setattr("forecaster.errors.extras.has", lambda library: library != name)
             return said(UsageError, lambda: ForecastTable("sql:postgresql://me@host/db#f"))
 
     assert "psycopg[binary]" in without("psycopg")

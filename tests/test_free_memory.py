@@ -9,7 +9,7 @@ import pytest
 
 KEPT = """
 import resource
-from forecaster.free_memory import release_memory
+from forecaster.machine import release_memory
 
 def resident():
     with open("/proc/self/statm") as file:

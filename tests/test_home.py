@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from forecaster.errors import ModelError, UsageError
-from forecaster.home import Home, file_name
+from forecaster.files import Home, file_name
 from tests.conftest import run
 
 

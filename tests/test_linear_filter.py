@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.signal import lfilter
 
-from forecaster import linear_filter as room
-from forecaster.linear_filter import linear_filter
+from forecaster.classical import filtering as room
+from forecaster.classical import linear_filter
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1, -2])
@@ -48,7 +48,7 @@ def test_the_first_coefficient_of_the_outputs_is_1() -> None:
 def test_the_rest_of_the_package_is_not_imported() -> None:
     code = (
         "import sys, numpy as np\n"
-        "from forecaster.linear_filter import linear_filter\n"
+        "from forecaster.classical import linear_filter\n"
         "linear_filter([0.5], [1.0, -0.5], np.zeros(3))\n"
         "sys.exit('scipy.signal' in sys.modules)"
     )

@@ -20,8 +20,8 @@ from forecaster.evaluation import LEVELS, BacktestOptions, Forecasters, evaluate
 from forecaster.evaluation.backtest.result import FORECASTS
 from forecaster.evaluation.baselines import Runner
 from forecaster.evaluation.origins import rolling_origin
+from forecaster.files import Home
 from forecaster.forecasting import FORECAST_BY, KEYS, Part, Rung, fit_part
-from forecaster.home import Home
 from forecaster.ingest import open_source
 from forecaster.ingest.review.quality import WRONG, find_flags, flags_of
 from forecaster.pipeline import DataRequest, evaluate_from_home

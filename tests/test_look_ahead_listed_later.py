@@ -9,8 +9,8 @@ import pytest
 import forecaster as fc
 from forecaster.evaluation import BacktestOptions
 from forecaster.evaluation.backtest.result import FORECASTS
+from forecaster.files import Home
 from forecaster.forecasting import FORECAST_BY, Rung
-from forecaster.home import Home
 from forecaster.ingest import open_source
 from forecaster.pipeline import DataRequest, evaluate_from_home
 from forecaster.series import with_peers

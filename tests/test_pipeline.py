@@ -13,7 +13,7 @@ import pytest
 import forecaster as fc
 from forecaster.cli.risk import returns_over_horizon
 from forecaster.errors import ModelError, UsageError
-from forecaster.home import Home
+from forecaster.files import Home
 from forecaster.ingest import Store, open_source, panel_from_store
 from forecaster.pipeline import Callbacks, DataRequest, fit_to_home, predict_from_home, resume_fit
 from tests.conftest import run

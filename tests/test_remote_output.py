@@ -16,8 +16,7 @@ import pytest
 
 from forecaster.daily import read_watch
 from forecaster.errors import UsageError, WriteError
-from forecaster.files import check_output
-from forecaster.home import Home
+from forecaster.files import Home, check_output
 from forecaster.ingest import read_remote_url
 from forecaster.pipeline import check_remote_output
 from forecaster.record import read_record
@@ -151,7 +150,7 @@ def test_what_is_missing_is_named_with_what_installs_it(monkeypatch):
             patch.delitem(registry._registry, url[:2], raising=False)  # if it was imported before
             text = said(UsageError, lambda url=url: check_remote_output(url))
         assert text.startswith(f"--output {url} needs {library}") and "pip install" in text
-    monkeypatch.setattr("forecaster.extras.has", lambda library: library != "fsspec")
+    monkeypatch.setattr("forecaster.errors.extras.has", lambda library: library != "fsspec")
     text = said(UsageError, lambda: check_remote_output("s3://b/f.csv"))
     assert "forecaster-swarm[remote]" in text
 

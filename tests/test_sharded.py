@@ -13,12 +13,10 @@ import pytest
 
 import forecaster as fc
 from forecaster import swarm
-from forecaster.errors import ModelError, UsageError
-from forecaster.files import is_held
+from forecaster.errors import Kind, ModelError, Skipped, UsageError
+from forecaster.files import Home, is_held
 from forecaster.forecasting.fitting import pooled as sampling
-from forecaster.home import Home
 from forecaster.ingest import Store
-from forecaster.skipped import Kind, Skipped
 from forecaster.storage import OpenRun, Run
 from forecaster.storage.runs import opened as opening
 from forecaster.swarm.execution.schedule import train_shard

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from forecaster.files import Home
 from forecaster.forecasting.fitting import pooled as sampling
-from forecaster.home import Home
 from forecaster.pipeline import measuring, training
 from tests.conftest import error, prices, run
 from tests.swarm.test_shards import Elsewhere
@@ -177,7 +177,7 @@ def test_an_evaluation_that_cannot_be_made_leaves_nothing_to_resume(data, tmp_pa
 
 @pytest.mark.slow
 def test_pages_are_left_out_where_the_tables_are_too_large_for_them(data, tmp_path, monkeypatch):
-    monkeypatch.setattr("forecaster.free_memory.free_memory", lambda: 10**4)
+    monkeypatch.setattr("forecaster.machine.memory.free_memory", lambda: 10**4)
     done = run(*evaluating(data), "--home", tmp_path, "--output", tmp_path / "out")
     assert done.exit_code == 3 and "No figures and no report: the tables of 5 series" in done.stderr
     assert f"Tables: {tmp_path / 'out'}" in done.stdout and "Point forecasts" in done.stdout

@@ -12,9 +12,8 @@ from matplotlib import pyplot
 from nbclient import NotebookClient
 
 import forecaster as fc
-from forecaster.errors import UsageError
+from forecaster.errors import Kind, Skipped, UsageError
 from forecaster.series import Frequency, in_words
-from forecaster.skipped import Kind, Skipped
 from tests.evaluation import handmade
 
 PLAIN = """

@@ -10,10 +10,9 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.errors import NoSeries
-from forecaster.home import Home
+from forecaster.errors import Kind, NoSeries, Skipped
+from forecaster.files import Home
 from forecaster.pipeline import training
-from forecaster.skipped import Kind, Skipped
 from forecaster.storage import read_part
 from tests.conftest import error, run
 
@@ -112,7 +111,7 @@ SCRIPT = """
 import sys
 from pathlib import Path
 import forecaster as fc
-from forecaster.home import Home
+from forecaster.files import Home
 from forecaster.ingest import open_source
 from forecaster.pipeline import DataRequest, fit_to_home, memory, training
 memory.MOST_PER_SHARD, training.WORTH_PROCESSES = 4, 1

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from forecaster.skipped import Kind, Skipped, skipped_frame, skipped_from_json, skipped_to_json
+from forecaster.errors import Kind, Skipped, skipped_frame, skipped_from_json, skipped_to_json
 
 FIELDS = {
     "rows": 30, "needed": 34, "column": "close", "value": -1.5, "market": "SPY",

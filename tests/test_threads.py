@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 
-from forecaster.threads import by_parts
+from forecaster.machine import by_parts
 
 
 @pytest.mark.parametrize("threads", [1, 3, None])

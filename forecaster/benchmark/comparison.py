@@ -9,9 +9,8 @@ from typing import TypeAlias
 import numpy as np
 
 from forecaster.benchmark.job import SUITE, Job
-from forecaster.errors import UsageError
-from forecaster.extras import has, pip_command
-from forecaster.processes import cores
+from forecaster.errors import UsageError, has, pip_command
+from forecaster.machine import cores
 
 METHODS = ("ours", "ours-float32", "ours-no-kernel", "torch-pool", "torch", "vmap")
 """Names of methods: the swarm with the compiled kernel (if there is one); the same in float32

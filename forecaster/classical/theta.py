@@ -18,9 +18,9 @@ from jaxtyping import Float, Int
 from msgspec import Meta
 
 from forecaster.classical.ets import MOST_SEASON
+from forecaster.classical.filtering import linear_filter
 from forecaster.classical.innovations import Lengths, Values
 from forecaster.classical.rows import batches
-from forecaster.linear_filter import linear_filter
 
 Row: TypeAlias = Float[np.ndarray, " time"]
 PerSeries: TypeAlias = Float[np.ndarray, " series"]

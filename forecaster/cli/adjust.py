@@ -9,7 +9,7 @@ from forecaster.cli.shared import home_option, say, show
 from forecaster.errors import UsageError
 
 if TYPE_CHECKING:
-    from forecaster.home import Home
+    from forecaster.files import Home
     from forecaster.ingest import Proposal
 
 

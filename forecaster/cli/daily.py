@@ -10,7 +10,7 @@ from forecaster.errors import UsageError
 
 if TYPE_CHECKING:
     from forecaster.daily import Summary
-    from forecaster.home import Home
+    from forecaster.files import Home
 
 
 @click.command()

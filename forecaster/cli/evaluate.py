@@ -29,7 +29,7 @@ from forecaster.files import PAGES, check_output, check_parent, from_text
 
 if TYPE_CHECKING:
     from forecaster.evaluation import Evaluation
-    from forecaster.home import Home
+    from forecaster.files import Home
 
 _FOR_PAGES = 0.25  # figures and report are made if the tables take less than this part of memory
 _groups_option = click.option(
@@ -144,7 +144,7 @@ def _pages_within(memory: int | None) -> "Callable[[Evaluation], None]":
 
     def finish(evaluation: "Evaluation") -> None:
         from forecaster.evaluation import Evaluation, bytes_of_tables
-        from forecaster.free_memory import free_memory
+        from forecaster.machine import free_memory
 
         need, free = bytes_of_tables(evaluation.folder), memory or free_memory()
         if need < _FOR_PAGES * free:

@@ -29,8 +29,8 @@ from forecaster.errors import UsageError, listed
 if TYPE_CHECKING:
     import pandas as pd
 
+    from forecaster.files import Home
     from forecaster.forecasting import Model
-    from forecaster.home import Home
     from forecaster.pipeline import SavedFit
 
 _SETTINGS = (
@@ -171,9 +171,9 @@ def _update(ctx: click.Context, home: "Home", before: str | None, ray: str | Non
     refuse_others(ctx, "update", "trains with the settings of the run and what is stored", allowed)
     from click.core import ParameterSource
 
-    from forecaster.home import run_name
+    from forecaster.files import run_name
     from forecaster.pipeline import update_run
-    from forecaster.showing import names_in_short
+    from forecaster.series import names_in_short
 
     given = ctx.get_parameter_source("seed") is ParameterSource.COMMANDLINE
     params = ctx.params
@@ -233,8 +233,8 @@ def _finish(ctx: click.Context, fit: "SavedFit") -> None:
 
 
 def _print_summary(fit: "SavedFit") -> None:
+    from forecaster.files import run_name
     from forecaster.forecasting import FORECAST_BY, counted, worse_than_simple
-    from forecaster.home import run_name
 
     model, report, shards = fit.model, fit.report, len(fit.run.index.folders)
     config, made, counts = model.config, model.provenance, report["status"].value_counts()

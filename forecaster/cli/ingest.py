@@ -28,7 +28,7 @@ from forecaster.errors import listed, printable
 from forecaster.files import FORMATS
 
 if TYPE_CHECKING:
-    from forecaster.home import Home
+    from forecaster.files import Home
     from forecaster.ingest import Ingested
 
 

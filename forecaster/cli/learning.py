@@ -27,7 +27,7 @@ from forecaster.cli.shared import (
 from forecaster.config import MODELS
 
 if TYPE_CHECKING:
-    from forecaster.home import Home
+    from forecaster.files import Home
     from forecaster.ingest import CovariateFiles, Membership
     from forecaster.pipeline import Callbacks, DataRequest
     from forecaster.swarm import Executor

@@ -7,7 +7,7 @@ import click
 from forecaster.cli.shared import home_option, show
 
 if TYPE_CHECKING:
-    from forecaster.home import Home
+    from forecaster.files import Home
     from forecaster.pipeline import Unneeded
 
 

@@ -11,7 +11,7 @@ from forecaster.cli.tables import print_table
 from forecaster.errors import ModelError
 
 if TYPE_CHECKING:
-    from forecaster.home import Home
+    from forecaster.files import Home
     from forecaster.storage import Run
 
 _FACTS = {
@@ -99,7 +99,7 @@ def remove(*, names: Sequence[str], home: "Home") -> None:
 def _list(home: "Home") -> None:
     from rich.table import Table
 
-    from forecaster.home import run_name
+    from forecaster.files import run_name
     from forecaster.storage import choose_run, notices_of_ahead, runs_of
 
     sound, damaged = runs_of(home)

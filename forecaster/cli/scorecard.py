@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table
 
-    from forecaster.home import Home
+    from forecaster.files import Home
     from forecaster.record import Scorecard
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
-    from forecaster.home import Home
+    from forecaster.files import Home
     from forecaster.ingest import Columns, Membership, Source
     from forecaster.swarm import Progress as TrainingProgress
 
@@ -149,7 +149,7 @@ def _home_of_group(ctx: click.Context) -> "Home | None":
 
 
 def _home(value: str | None) -> "Home":
-    from forecaster.home import as_home
+    from forecaster.files import as_home
 
     return as_home(value)
 

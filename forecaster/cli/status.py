@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from forecaster.home import Home
+    from forecaster.files import Home
     from forecaster.ingest import Store
 
 _SHOWN = 20  # number of series without --all
@@ -189,7 +189,7 @@ def _print_daily(home: "Home") -> None:
 
 def _describe_run(folder: "Path") -> list[str]:
     """Return the cells of a run's row; if the run is damaged, print why."""
-    from forecaster.home import run_name
+    from forecaster.files import run_name
     from forecaster.storage import SHARDS, Run, check_whole
 
     try:

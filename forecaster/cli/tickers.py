@@ -7,7 +7,7 @@ import click
 from forecaster.cli.shared import home_option, say, show
 
 if TYPE_CHECKING:
-    from forecaster.home import Home
+    from forecaster.files import Home
 
 _source_option = click.option(
     "--source", help="Name of the stored source.  [default: the only one]"

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from forecaster.daily.watch import Limits
-from forecaster.home import run_name, run_time
+from forecaster.files import run_name, run_time
 from forecaster.ingest import Ingested, is_shrunk, is_vanished
 from forecaster.record import Alarm
 

@@ -18,9 +18,16 @@ from forecaster.daily.kept import Kept, only_one
 from forecaster.daily.summary import Summary
 from forecaster.daily.watch import Watch
 from forecaster.errors import ForecasterError, ForecasterWarning, WriteError
-from forecaster.files import PAGES, TABLES, Output, check_output, is_database, make_folder
-from forecaster.free_memory import release_memory
-from forecaster.home import Home, run_name
+from forecaster.files import (
+    PAGES,
+    TABLES,
+    Home,
+    Output,
+    check_output,
+    is_database,
+    make_folder,
+    run_name,
+)
 from forecaster.ingest import (
     Columns,
     Groups,
@@ -34,6 +41,7 @@ from forecaster.ingest import (
     read_universe,
     refuse_alike,
 )
+from forecaster.machine import release_memory
 
 # What loads JAX is imported by the stage that needs it: prices are read without it, in less memory.
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from forecaster.errors import WriteError
-from forecaster.files import FolderLock, atomic, holder_of, is_held, make_folder, read_plain
-from forecaster.home import Home
+from forecaster.files import FolderLock, Home, atomic, holder_of, is_held, make_folder, read_plain
 
 if TYPE_CHECKING:
     from forecaster.daily.summary import Summary

@@ -10,8 +10,7 @@ import sys
 import warnings
 from typing import Any, cast
 
-from forecaster.errors import ClusterError, UsageError
-from forecaster.extras import has, pip_command
+from forecaster.errors import ClusterError, UsageError, has, pip_command
 
 NEEDED = (2, 60)
 _CONNECTED, _ANSWERED = 4.0, 10.0  # seconds to wait for a connection, and for an answer

@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from forecaster.errors import UsageError
-from forecaster.extras import has, pip_command
+from forecaster.errors import UsageError, has, pip_command
 from forecaster.files import atomic
 from forecaster.files.csv_writer import write_csv
 from forecaster.files.paths import open_for_arrow

@@ -11,16 +11,23 @@ import pandas as pd
 from jaxtyping import Bool, Float, Int, Shaped
 
 from forecaster.config import Config
-from forecaster.errors import ModelError, UsageError, check_names, listed
+from forecaster.errors import ModelError, Skipped, UsageError, check_names, listed, near
 from forecaster.forecasting.bands.drift import Drift, join_drifts
 from forecaster.forecasting.bands.widths import Tails, Widths
 from forecaster.forecasting.networks import OwnNetwork
 from forecaster.forecasting.rungs import FORECAST_BY, Rung
 from forecaster.ingest import ColumnOptions, Table
-from forecaster.series import CommonWeights, Frequency, Transform, in_words, show_time
-from forecaster.showing import as_html, as_text, first_of, names_in_short
-from forecaster.skipped import Skipped
-from forecaster.spelling import near
+from forecaster.series import (
+    CommonWeights,
+    Frequency,
+    Transform,
+    as_html,
+    as_text,
+    first_of,
+    in_words,
+    names_in_short,
+    show_time,
+)
 from forecaster.swarm import take_members
 
 if TYPE_CHECKING:

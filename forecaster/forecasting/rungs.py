@@ -16,9 +16,8 @@ import numpy as np
 from jaxtyping import Bool, Shaped
 
 from forecaster.config import Config
-from forecaster.errors import NoSeries
+from forecaster.errors import Kind, NoSeries, Skipped
 from forecaster.series import ROWS_TO_BLEND, Panel, Transform, behind_market
-from forecaster.skipped import Kind, Skipped
 
 FORECAST_BY = "forecast_by"
 """The column of reports and forecasts that holds a :class:`Rung`."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from forecaster.errors import DataError, UsageError, printable, warn
+from forecaster.errors import DataError, UsageError, printable, spelled, spellings, warn
 from forecaster.files import as_text, from_text, read_plain
 from forecaster.ingest.tables.csv_file import Table
 from forecaster.ingest.tables.dates import by_format, to_times
@@ -24,7 +24,6 @@ from forecaster.ingest.tables.numbers import (
 )
 from forecaster.ingest.tables.roles import Columns, canonical
 from forecaster.series import Panel
-from forecaster.spelling import spelled, spellings
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeAlias, Unpack
 
 import pandas as pd
 
-from forecaster.errors import DataError, UsageError, warn_of_skipped
+from forecaster.errors import DataError, Kind, Skipped, UsageError, warn_of_skipped
 from forecaster.ingest.store.series_file import Arrays
 from forecaster.ingest.tables.layout import each_series, tidy
 from forecaster.ingest.tables.location import TableLocation
@@ -14,7 +14,6 @@ from forecaster.ingest.tables.parquet import without_decimals
 from forecaster.ingest.tables.roles import ACTIONS, ColumnOptions, Columns, canonical
 from forecaster.ingest.tables.two_levels import as_one_level
 from forecaster.series import Panel
-from forecaster.skipped import Kind, Skipped
 
 _WHERE = "the frame"
 

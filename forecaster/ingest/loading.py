@@ -8,6 +8,8 @@ import pandas as pd
 
 from forecaster.errors import (
     DataError,
+    Kind,
+    Skipped,
     StoreError,
     UsageError,
     check_whole,
@@ -32,7 +34,6 @@ from forecaster.ingest.store.series_file import Arrays
 from forecaster.ingest.store.store import Store
 from forecaster.ingest.tables.roles import ACTIONS, ColumnOptions, Columns
 from forecaster.series import Layout, Panel, end_of_day
-from forecaster.skipped import Kind, Skipped
 
 
 def load_panel(

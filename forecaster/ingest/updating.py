@@ -13,14 +13,19 @@ import pandas as pd
 
 from forecaster.errors import (
     DataError,
+    Kind,
+    Skipped,
     SourceError,
     StoreError,
     UsageError,
     listed,
     name_reasons,
+    spelled,
+    spelling_key,
+    spellings,
     warn,
 )
-from forecaster.home import Home
+from forecaster.files import Home
 from forecaster.ingest.review.quality import RULES
 from forecaster.ingest.review.review import review
 from forecaster.ingest.sources.compared import VANISHED, Whole, is_of_future
@@ -31,8 +36,6 @@ from forecaster.ingest.store.index import Index, Origin, SeriesEntry
 from forecaster.ingest.store.series_file import Encoded, encode
 from forecaster.ingest.store.store import Store
 from forecaster.series import nearest_time, show_time
-from forecaster.skipped import Kind, Skipped
-from forecaster.spelling import spelled, spelling_key, spellings
 
 COMMIT_AFTER = 1.0  # seconds between commits, so that an interrupted run loses little
 _COMMITTING = 0.05  # maximum share of the time, since a commit writes the whole manifest

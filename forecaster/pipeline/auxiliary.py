@@ -4,11 +4,9 @@ import warnings
 from pathlib import Path
 
 from forecaster.errors import DataError, ForecasterWarning, UsageError, printable
-from forecaster.files import from_text
-from forecaster.home import Home, is_run
+from forecaster.files import Home, from_text, is_run
 from forecaster.ingest import load_panel
-from forecaster.series import Panel
-from forecaster.showing import first_of
+from forecaster.series import Panel, first_of
 from forecaster.storage import FitRequest, OpenRun
 
 

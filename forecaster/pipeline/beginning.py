@@ -9,14 +9,13 @@ import pandas as pd
 from forecaster import swarm
 from forecaster.config import Config
 from forecaster.errors import UsageError
-from forecaster.files import as_text
+from forecaster.files import Home, as_text
 from forecaster.forecasting import check_auxiliary
-from forecaster.home import Home
 from forecaster.ingest import Store, check_flags, ingested, masked_rows
+from forecaster.machine import check_guarded
 from forecaster.pipeline.market import wanted_of, with_market_of
 from forecaster.pipeline.memory import Portions, check_room, portions
 from forecaster.pipeline.requests import Callbacks, DataRequest
-from forecaster.processes import check_guarded
 from forecaster.series import end_of_day, nearest_time
 from forecaster.storage import (
     EvaluationRequest,

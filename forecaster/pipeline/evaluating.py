@@ -16,8 +16,7 @@ from forecaster.evaluation import (
     Provenance,
     check_folder,
 )
-from forecaster.files import as_text, atomic, from_text
-from forecaster.home import Home
+from forecaster.files import Home, as_text, atomic, from_text
 from forecaster.ingest import Groups, Membership, flags_of
 from forecaster.pipeline.beginning import Begun, begun, resumed
 from forecaster.pipeline.measuring import Calls, Job, evaluate_shards

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from forecaster.files import run_name
 from forecaster.forecasting import FORECAST_BY, Rung, quantile_column
-from forecaster.home import run_name
 
 if TYPE_CHECKING:
     from forecaster.pipeline.predicting import Prediction

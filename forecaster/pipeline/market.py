@@ -5,10 +5,9 @@ import dataclasses
 from collections.abc import Sequence
 
 from forecaster.config import Config
-from forecaster.errors import NoSeries, UsageError, listed
+from forecaster.errors import NoSeries, UsageError, listed, near, spelled, spellings
 from forecaster.ingest import Ingested, Source, normalise
 from forecaster.pipeline.requests import DataRequest
-from forecaster.spelling import near, spelled, spellings
 
 
 def wanted_of(data: DataRequest, config: Config) -> Sequence[str] | None:

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from forecaster import swarm
+from forecaster.errors import Skipped
 from forecaster.evaluation import (
     AT_ONCE,
     LEVELS,
@@ -60,7 +61,6 @@ from forecaster.pipeline.requests import Callbacks
 from forecaster.pipeline.scanning import scan
 from forecaster.pipeline.training import train_shards
 from forecaster.series import Flags, OwnEnds, default_season
-from forecaster.skipped import Skipped
 from forecaster.storage import SavedPart, load_parts, part_ids
 
 

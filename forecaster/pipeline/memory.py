@@ -9,9 +9,8 @@ from forecaster import swarm
 from forecaster.config import Config
 from forecaster.errors import UsageError
 from forecaster.forecasting import bytes_of_combining, bytes_of_sample, bytes_of_series
-from forecaster.free_memory import free_memory
 from forecaster.ingest import Store
-from forecaster.processes import cores
+from forecaster.machine import cores, free_memory
 
 # Maximum number of series in a shard for every two lanes. `predict` reads a shard whole.
 MOST_PER_SHARD = 2_000

@@ -11,11 +11,10 @@ import numpy as np
 from jaxtyping import Int, Shaped
 
 from forecaster.config import Config
-from forecaster.errors import NoSeries
+from forecaster.errors import NoSeries, Skipped
 from forecaster.ingest import Store
 from forecaster.pipeline.reading import Reader
 from forecaster.series import ENDS, Flags, OwnEnds, Panel, Time, check_market, on_axis, union_of
-from forecaster.skipped import Skipped
 from forecaster.storage import FitRequest
 
 

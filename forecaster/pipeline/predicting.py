@@ -13,12 +13,15 @@ import pandas as pd
 from forecaster import swarm
 from forecaster.errors import (
     DamagedModel,
+    Kind,
     ModelError,
+    Skipped,
     UsageError,
     WriteError,
     name_reasons,
     printable,
 )
+from forecaster.files import Home
 from forecaster.forecasting import (
     SERIES,
     USUAL_PATHS,
@@ -35,7 +38,6 @@ from forecaster.forecasting import (
     simulate,
     sums_of,
 )
-from forecaster.home import Home
 from forecaster.ingest import CovariateFiles, Date, Reading
 from forecaster.pipeline.lateness import (
     Ends,
@@ -46,7 +48,6 @@ from forecaster.pipeline.lateness import (
 )
 from forecaster.record import Made, keep
 from forecaster.series import Finding, Panel, findings_of, findings_said, say_findings
-from forecaster.skipped import Kind, Skipped
 from forecaster.storage import (
     OpenRun,
     SinceFit,

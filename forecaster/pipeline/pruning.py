@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from forecaster.errors import WriteError
-from forecaster.files import FolderLock, atomic, holder_of, is_held
-from forecaster.home import Home, is_ahead, run_name
+from forecaster.files import FolderLock, Home, atomic, holder_of, is_ahead, is_held, run_name
 from forecaster.ingest import Store
 from forecaster.record import compact, record_of, to_compact
 from forecaster.storage import Run, remove_run, runs_of

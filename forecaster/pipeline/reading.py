@@ -8,12 +8,11 @@ from typing import Any, Self
 import pandas as pd
 
 from forecaster.config import Config
-from forecaster.errors import NoSeries, StoreError
+from forecaster.errors import Kind, NoSeries, Skipped, StoreError
 from forecaster.forecasting import check_search, check_static, settled, settled_by_rows
 from forecaster.ingest import Store, panel_from_store
 from forecaster.pipeline.auxiliary import with_auxiliary
 from forecaster.series import Frequency, Layout, Panel, with_peers
-from forecaster.skipped import Kind, Skipped
 from forecaster.storage import FitRequest, ids_to_read
 
 

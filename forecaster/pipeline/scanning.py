@@ -7,7 +7,7 @@ import dataclasses
 from collections import Counter
 from typing import Any, NamedTuple, TypeVar
 
-from forecaster.errors import NoSeries
+from forecaster.errors import NoSeries, Skipped
 from forecaster.forecasting import changing_rows, usable_rows
 from forecaster.pipeline.reading import Reader
 from forecaster.series import (
@@ -22,7 +22,6 @@ from forecaster.series import (
     say_findings,
     tells_frequency,
 )
-from forecaster.skipped import Skipped
 
 _R = TypeVar("_R", bound=Reader)
 

@@ -26,11 +26,11 @@ from forecaster import swarm
 from forecaster.config import Config
 from forecaster.errors import ForecasterError, NoSeries
 from forecaster.forecasting import Common, Sampling, fit_part, learn_common
+from forecaster.machine import cores, end_with_parent
 from forecaster.pipeline.auxiliary import with_auxiliary
 from forecaster.pipeline.reading import Reader, shards_of
 from forecaster.pipeline.requests import Callbacks, OnTraining
 from forecaster.pipeline.scanning import Scanned
-from forecaster.processes import cores, end_with_parent
 from forecaster.series import Panel
 from forecaster.storage import SavedPart, UnfinishedFit, read_part, save_part, shard_name
 

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from forecaster import __version__, swarm
-from forecaster.errors import DataError, UsageError, name_reasons
+from forecaster.errors import DataError, Skipped, UsageError, name_reasons
+from forecaster.files import Home, run_name
 from forecaster.forecasting import Model, learnable, predict, resolve_names, rows_since, update
-from forecaster.home import Home, run_name
 from forecaster.record import ERRORS_RATE, forecast_alarms, record_of, score_record
 from forecaster.series import Panel, findings_said, show_time
-from forecaster.skipped import Skipped
 from forecaster.storage import OpenRun, choose_run, learning_panel, save_run, under_new_names
 
 

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from forecaster.errors import WriteError
-from forecaster.files import atomic, open_for_arrow, read_parquet_file
-from forecaster.home import Home
+from forecaster.files import Home, atomic, open_for_arrow, read_parquet_file
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -25,9 +25,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 
-from forecaster.files import atomic
+from forecaster.files import Home, atomic
 from forecaster.forecasting import FORECAST_BY, price_factor, renamed_columns
-from forecaster.home import Home
 from forecaster.record.files import join_small, readable, write_table
 from forecaster.series import Panel
 

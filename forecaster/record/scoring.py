@@ -10,8 +10,8 @@ from jaxtyping import Float, Int
 
 from forecaster.errors import StoreError
 from forecaster.evaluation import held
+from forecaster.files import Home, as_home
 from forecaster.forecasting import levels_of, quantile_columns
-from forecaster.home import Home, as_home
 from forecaster.ingest import WRONG, Store, panel_from_store
 from forecaster.record.keeping import COLUMN
 from forecaster.record.outcomes import (

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from forecaster.home import Home, run_name
+from forecaster.files import Home, run_name
 from forecaster.ingest import Groups
 from forecaster.record import record_of
 from forecaster.report.forecasts import Forecasts

@@ -66,3 +66,10 @@ from .prices.common_volatility import with_peers as with_peers
 from .prices.market import behind_market as behind_market
 from .prices.market import check_market as check_market
 from .prices.volatility_terms import FEWEST_PEERS as FEWEST_PEERS
+from .showing import as_html as as_html
+from .showing import as_text as as_text
+from .showing import as_written as as_written
+from .showing import axes_of as axes_of
+from .showing import first_of as first_of
+from .showing import names_in_short as names_in_short
+from .showing import new_axes as new_axes

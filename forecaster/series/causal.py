@@ -5,7 +5,7 @@ from typing import TypeAlias
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from forecaster.linear_filter import linear_filter
+from forecaster.classical import linear_filter
 
 Rows: TypeAlias = Float[np.ndarray, "series step"]
 _CLIP = 8.0

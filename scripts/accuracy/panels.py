@@ -38,7 +38,7 @@ from scipy.special import ndtri
 
 from forecaster.classical import ces_ahead, ets_ahead, fit_ces, fit_ets, fit_theta, theta_ahead
 from forecaster.evaluation.baselines.statistical import deviations
-from forecaster.processes import memory_used
+from forecaster.machine import memory_used
 
 
 class Panel(NamedTuple):

@@ -45,7 +45,7 @@ import pandas as pd
 from scipy.special import ndtri
 
 import forecaster as fc
-from forecaster.processes import memory_used
+from forecaster.machine import memory_used
 
 LEVELS = [*range(2, 99, 2), 95, 99]
 PERCENTS = [f"pinball-{q / 100:g}" for q in range(1, 100)]

@@ -25,7 +25,7 @@ _STEPS = {
     "f'files:{file}', '--home', home])",
     "load the panel": """
 from pathlib import Path
-from forecaster.home import Home
+from forecaster.files import Home
 from forecaster.ingest import Store, panel_from_store
 (store,) = Store.all_of(Home(Path(home)))
 panel = panel_from_store(store, store.ids)

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 import pandas as pd
 
 # The modules that ask `datetime` for the time and use it for more than a message.
-MODULES = "forecaster.home", "forecaster.record.keeping", "forecaster.daily.day"
+MODULES = "forecaster.files.home", "forecaster.record.keeping", "forecaster.daily.day"
 KILLED_AT = "FORECASTER_KILLED_AT"
 
 

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 from production.market import Market
 
-from forecaster.home import Home
+from forecaster.files import Home
 from forecaster.ingest import Store
 from forecaster.record import read_record
 

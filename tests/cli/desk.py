@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from forecaster.home import Home
+from forecaster.files import Home
 from forecaster.record import read_record
 from tests.conftest import prices, run
 

@@ -26,7 +26,7 @@ import pandas as pd
 
 from forecaster.cli import main
 from forecaster.evaluation import Evaluation
-from forecaster.home import Home
+from forecaster.files import Home
 from forecaster.ingest import Store
 from forecaster.pipeline import memory
 from forecaster.storage import load, unfinished_fits

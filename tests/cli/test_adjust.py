@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster.home import Home
+from forecaster.files import Home
 from forecaster.ingest import Store, proposals
 from forecaster.ingest.review import adjusting
 from forecaster.series import Panel

@@ -17,7 +17,7 @@ import pytest
 import forecaster as fc
 from forecaster.cli import main
 from forecaster.errors import ForecasterWarning
-from forecaster.home import Home
+from forecaster.files import Home
 from forecaster.ingest import Store
 from tests.conftest import error, prices, run
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster.home import Home
+from forecaster.files import Home
 from forecaster.ingest import updating
 from forecaster.pipeline.layout import COLUMNS
 from tests.conftest import prices, run

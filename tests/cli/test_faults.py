@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from forecaster.home import Home
+from forecaster.files import Home
 from tests.ingest.older import as_version
 from tests.slow import SHARE
 

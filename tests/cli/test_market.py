@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from forecaster.evaluation import Evaluation
-from forecaster.home import Home
+from forecaster.files import Home
 from forecaster.storage import Run
 from tests.conftest import error, prices, run
 

@@ -12,8 +12,7 @@ import pytest
 
 from forecaster.evaluation.backtest.result import Evaluation
 from forecaster.evaluation.origins.rolling_origin import write_frames
-from forecaster.files import as_bytes, as_text, from_text, readable
-from forecaster.home import Home
+from forecaster.files import Home, as_bytes, as_text, from_text, readable
 from forecaster.ingest.store.store import Store
 from tests.conftest import prices, run
 from tests.evaluation.handmade import evaluation, scores_of

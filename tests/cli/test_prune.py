@@ -7,8 +7,7 @@ import time
 import pandas as pd
 import pytest
 
-from forecaster.files import FolderLock
-from forecaster.home import Home
+from forecaster.files import FolderLock, Home
 from forecaster.record import read_record
 from tests.conftest import run
 from tests.record.made import forecast, store, table

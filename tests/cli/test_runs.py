@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from forecaster.cli.tables import show_facts
-from forecaster.home import Home
+from forecaster.files import Home
 from tests.conftest import error, run
 
 

@@ -6,7 +6,7 @@ import shutil
 import pandas as pd
 import pytest
 
-from forecaster.home import Home
+from forecaster.files import Home
 from tests.conftest import error, run
 from tests.record.made import forecast, store, table
 

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.home import Home
+from forecaster.files import Home
 from tests.conftest import prices, run
 
 pytestmark = pytest.mark.usefixtures("quick_collections")

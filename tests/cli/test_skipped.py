@@ -5,7 +5,7 @@ import re
 import pandas as pd
 
 from forecaster.cli.skipped import lines_of
-from forecaster.home import Home
+from forecaster.files import Home
 from tests.conftest import error, prices
 
 

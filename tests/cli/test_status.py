@@ -9,9 +9,8 @@ import pytest
 
 import forecaster as fc
 from forecaster.config import Config
-from forecaster.errors import ForecasterError
-from forecaster.home import Home
-from forecaster.skipped import Kind, Skipped
+from forecaster.errors import ForecasterError, Kind, Skipped
+from forecaster.files import Home
 from forecaster.storage import FitRequest, UnfinishedFit
 from tests.conftest import error, run
 from tests.storage.mutants import change_json, mutate

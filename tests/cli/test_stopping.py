@@ -13,7 +13,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.cli.stopping import Stopped, exit_code, stoppable
-from forecaster.home import Home
+from forecaster.files import Home
 from forecaster.ingest import Store
 from forecaster.storage import unfinished_fits
 from forecaster.swarm.execution.schedule import Schedule
@@ -230,7 +230,7 @@ def test_a_real_process_that_trains_is_stopped_and_resumed(tmp_path, settings):
 
 WORKERS = """
 import concurrent.futures, multiprocessing, os, sys, time
-from forecaster.processes import end_with_parent
+from forecaster.machine import end_with_parent
 
 if __name__ == "__main__":
     pool = concurrent.futures.ProcessPoolExecutor(

@@ -6,11 +6,10 @@ import pytest
 
 import forecaster as fc
 from forecaster import swarm
-from forecaster.errors import ForecasterWarning, UsageError
+from forecaster.errors import ForecasterWarning, UsageError, has
 from forecaster.evaluation import baselines, evaluate
 from forecaster.evaluation.baselines import BASELINES, running, simple
 from forecaster.evaluation.origins.rolling_origin import Origins
-from forecaster.extras import has
 from forecaster.forecasting import change_of
 
 QUANTILES = np.array([0.1, 0.5, 0.9])

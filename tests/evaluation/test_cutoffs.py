@@ -8,10 +8,9 @@ import pytest
 
 import forecaster as fc
 from forecaster.cli.skipped import in_lines
-from forecaster.errors import DataError, NoSeries
+from forecaster.errors import DataError, Kind, NoSeries, Skipped
 from forecaster.evaluation.origins.cutoffs import advised_of_windows, usual_windows
 from forecaster.series import Panel
-from forecaster.skipped import Kind, Skipped
 
 
 def months(rows):

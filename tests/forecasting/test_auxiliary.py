@@ -9,7 +9,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import UsageError
-from forecaster.home import Home
+from forecaster.files import Home
 from forecaster.storage import FitRequest, digest_of
 from tests.common_market import frame, index
 from tests.conftest import run

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import forecaster as fc
-from forecaster.skipped import Kind, Skipped
+from forecaster.errors import Kind, Skipped
 from tests.conftest import TICKERS
 from tests.swarm.test_fitting import same
 from tests.swarm.test_shards import Elsewhere

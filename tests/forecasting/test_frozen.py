@@ -5,10 +5,9 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.errors import ForecasterWarning, ModelError
+from forecaster.errors import ForecasterWarning, Kind, ModelError, Skipped
 from forecaster.forecasting.predicting import predicting
 from forecaster.series import Transform
-from forecaster.skipped import Kind, Skipped
 
 HORIZON, STILL, MOVING = 5, 270, 30
 SMALL = fc.Config(horizon=HORIZON, validation=60, epochs=3, members=1)

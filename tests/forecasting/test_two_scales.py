@@ -10,10 +10,10 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import ForecasterWarning
+from forecaster.files import Home
 from forecaster.forecasting.bands.distribution import Distribution
 from forecaster.forecasting.bands.scales import scale_weights, with_common
 from forecaster.forecasting.model import rename_series
-from forecaster.home import Home
 from tests.common_market import frame
 from tests.conftest import run
 

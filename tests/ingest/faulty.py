@@ -19,7 +19,7 @@ from pathlib import Path
 import pandas as pd
 
 from forecaster.errors import StoreError, WriteError
-from forecaster.home import Home
+from forecaster.files import Home
 from forecaster.ingest import ingest
 from forecaster.ingest.sources.source import Fetched
 from forecaster.ingest.store.store import Store

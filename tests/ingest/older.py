@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pandas as pd
 
-from forecaster.home import INDEX, OLDER_INDEX
+from forecaster.files import INDEX, OLDER_INDEX
 from forecaster.ingest import Store
 from forecaster.ingest.store.index import Index, SeriesEntry
 from forecaster.ingest.store.series_file import encode

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from forecaster.errors import ForecasterWarning
-from forecaster.home import Home
+from forecaster.files import Home
 from forecaster.ingest import Store, adjust_by, ingest, rename_ticker
 from forecaster.ingest.review import renaming
 from forecaster.ingest.sources.source import Fetched

@@ -8,8 +8,7 @@ import pandas as pd
 import pytest
 
 from forecaster.errors import UsageError
-from forecaster.files import unformulated
-from forecaster.home import Home
+from forecaster.files import Home, unformulated
 from forecaster.ingest import ingest, open_source
 from forecaster.ingest.store.export import export_prices
 

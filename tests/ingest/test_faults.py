@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from forecaster.errors import StoreError, WriteError
-from forecaster.home import Home
+from forecaster.files import Home
 from forecaster.ingest import Store, ingest, open_source
 from tests.ingest.standin import Company, slowly, standing_in
 from tests.slow import rest_slow

@@ -12,10 +12,9 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.errors import DataError, ForecasterWarning, UsageError
-from forecaster.home import Home
+from forecaster.errors import DataError, ForecasterWarning, Kind, Skipped, UsageError
+from forecaster.files import Home
 from forecaster.ingest import open_source
-from forecaster.skipped import Kind, Skipped
 from tests.conftest import prices, run
 from tests.limits import within_limits
 from tests.slow import rest_slow

@@ -8,8 +8,7 @@ import pyarrow as pa
 import pytest
 
 import forecaster as fc
-from forecaster.errors import DataError, UsageError
-from forecaster.skipped import Kind, Skipped
+from forecaster.errors import DataError, Kind, Skipped, UsageError
 from tests.conftest import run
 
 DAYS = pd.date_range("2024-01-31", periods=60, name="Date")

@@ -6,9 +6,8 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.errors import DataError, UsageError
+from forecaster.errors import DataError, UsageError, near
 from forecaster.ingest.tickers.groups import read_groups
-from forecaster.spelling import near
 
 
 def load(times, tmp_path, **options):

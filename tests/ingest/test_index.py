@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from forecaster.errors import StoreError
-from forecaster.home import INDEX
+from forecaster.files import INDEX
 from forecaster.ingest.store.corrections import Adjustment, Corrections
 from forecaster.ingest.store.index import (
     Index,

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from forecaster.errors import DataError, ForecasterError, ForecasterWarning
-from forecaster.home import Home
+from forecaster.files import Home
 from forecaster.ingest import load_panel, open_source
 from forecaster.ingest.tables.file_reader import read_series
 from tests.conftest import prices

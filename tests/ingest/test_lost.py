@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from forecaster.errors import ForecasterWarning, UsageError
-from forecaster.home import Home
+from forecaster.files import Home
 from forecaster.ingest import ingest, load_panel, open_source
 from forecaster.ingest.sources.compared import without_future
 from tests.conftest import error, prices, run

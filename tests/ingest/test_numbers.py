@@ -190,7 +190,7 @@ def test_other_columns_of_numbers_are_kept_whatever_their_sign(tmp_path):
 
 
 def test_another_sign_is_another_reading_of_the_same_file(tmp_path):
-    from forecaster.home import Home
+    from forecaster.files import Home
     from forecaster.ingest import ingest
 
     (tmp_path / "x.csv").write_text("date;close\n2024-01-02;1,234\n2024-01-03;2,345\n")

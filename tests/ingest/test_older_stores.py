@@ -18,7 +18,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import ForecasterWarning, StoreError, WriteError
-from forecaster.home import INDEX, OLDER_INDEX, Home
+from forecaster.files import INDEX, OLDER_INDEX, Home
 from forecaster.ingest import Store, export_prices, ingest, open_source
 from forecaster.ingest.store import store as module
 from forecaster.ingest.store.corrections import Adjustment

@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from forecaster.errors import UsageError
-from forecaster.home import Home
+from forecaster.files import Home
 from forecaster.ingest import ingest, open_source, panel_from_store
 from forecaster.ingest.loading import load_panel
 from forecaster.ingest.review.gaps import count_gaps, gaps_in_values
@@ -373,7 +373,7 @@ def test_gaps_are_counted_by_the_spacing_of_each_series():
 
 
 def test_a_store_of_values_is_reviewed_as_a_panel_of_them_would_be(tmp_path):
-    from forecaster.home import Home
+    from forecaster.files import Home
     from forecaster.ingest import ingest, open_source
 
     frame = pd.DataFrame({"unique_id": "a", "ds": [1, 2, 3, 5, 6], "y": 1.5})

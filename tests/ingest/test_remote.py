@@ -18,7 +18,7 @@ import pytest
 
 from forecaster.daily import read_watch
 from forecaster.errors import DataError, SourceError, UsageError
-from forecaster.home import Home
+from forecaster.files import Home
 from forecaster.ingest import Store, ingest, load_panel, open_source
 from forecaster.ingest.sources import remote_url
 from forecaster.ingest.sources.remote_url import read_remote_url
@@ -223,7 +223,7 @@ def test_what_is_missing_is_named_with_what_installs_it(monkeypatch):
             registered = sys.modules["fsspec.registry"]._registry
             patch.delitem(registered, url.partition(":")[0], raising=False)  # if imported before
             if name == "fsspec":
-                patch.setattr("forecaster.extras.has", lambda library: library != name)
+                patch.setattr("forecaster.errors.extras.has", lambda library: library != name)
             return said(UsageError, lambda: open_source(f"files:{url}"))
 
     assert "forecaster-swarm[remote]" in without("fsspec", "s3://b/a.csv")

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster.home import Home
+from forecaster.files import Home
 from forecaster.ingest import Store
 from forecaster.ingest.review import review as review_module
 from forecaster.ingest.review.quality import find_flags

@@ -12,7 +12,7 @@ import pytest
 
 from forecaster.daily import read_watch
 from forecaster.errors import DataError, ForecasterError, ForecasterWarning, SourceError, UsageError
-from forecaster.home import Home
+from forecaster.files import Home
 from forecaster.ingest import Store, ingest, load_panel, open_source
 from forecaster.ingest.sources import sql
 from forecaster.ingest.sources.sql_url import read_database_url
@@ -243,7 +243,7 @@ def test_what_is_missing_is_named_with_what_installs_it(monkeypatch, database):
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, name, None)
             if name == "sqlalchemy":
-                patch.setattr("forecaster.extras.has", lambda library: library != name)
+                patch.setattr("forecaster.errors.extras.has", lambda library: library != name)
             url = "postgresql://me@host/db" if name == "psycopg" else f"sqlite:///{database}"
             return said(UsageError, lambda: open_source(f"sql:{url}", query="prices"))
 

@@ -9,12 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from forecaster.errors import DataError, StoreError, WriteError
-from forecaster.home import Home, file_name
+from forecaster.errors import DataError, Kind, Skipped, StoreError, WriteError
+from forecaster.files import Home, file_name
 from forecaster.ingest import Store, ingest, open_source, panel_from_store
 from forecaster.ingest.sources.source import Fetched
 from forecaster.ingest.store.index import Index, NotRebuilt
-from forecaster.skipped import Kind, Skipped
 from tests.conftest import prices
 from tests.ingest.older import changing, written
 

@@ -116,7 +116,7 @@ def test_the_universes_that_come_along(tmp_path, monkeypatch):
     st.text(max_size=12),
 ), max_size=8))  # fmt: skip
 def test_any_file_gives_safe_symbols_or_one_clear_error(tmp_path_factory, words):
-    from forecaster.home import file_name
+    from forecaster.files import file_name
     from forecaster.ingest import read_membership
 
     path = tmp_path_factory.mktemp("any") / "tickers.txt"

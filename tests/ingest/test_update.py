@@ -10,7 +10,7 @@ import pytest
 import stamina
 
 from forecaster.errors import NoNetwork, ServerError, StoreError
-from forecaster.home import Home
+from forecaster.files import Home
 from forecaster.ingest import Store, ingest, open_source, panel_from_store
 from forecaster.ingest.sources.yahoo import Yahoo
 from forecaster.ingest.store.export import export_prices

@@ -13,10 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import forecaster as fc
-from forecaster.errors import DataError, ForecasterWarning, NoSeries
+from forecaster.errors import DataError, ForecasterWarning, Kind, NoSeries
 from forecaster.ingest.tables.file_reader import read_series
 from forecaster.series.panel.panel import Panel
-from forecaster.skipped import Kind
 from tests.conftest import run
 
 DAYS = pd.date_range("2024-01-01", periods=3)

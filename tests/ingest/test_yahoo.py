@@ -12,7 +12,7 @@ import yfinance
 from yfinance.data import YfData
 
 from forecaster.errors import ForecasterWarning, NoNetwork, RateLimited, UsageError
-from forecaster.home import Home
+from forecaster.files import Home
 from forecaster.ingest import ingest, rename_ticker
 from forecaster.ingest.sources.source import Stored
 from forecaster.ingest.sources.yahoo import Yahoo

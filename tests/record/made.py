@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from forecaster.home import Home
+from forecaster.files import Home
 from forecaster.ingest import Store, panel_from_store
 from forecaster.record import Made, keep
 from tests.conftest import prices

@@ -5,7 +5,7 @@ import shutil
 import pandas as pd
 import pytest
 
-from forecaster.home import Home
+from forecaster.files import Home
 from forecaster.record import files, read_record
 from tests.record.made import forecast, store, table
 

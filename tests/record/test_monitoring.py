@@ -10,7 +10,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import UsageError
-from forecaster.home import Home
+from forecaster.files import Home
 from forecaster.ingest import Store, panel_from_store
 from forecaster.record import Made, Scorecard, alarm_lines, forecast_alarms, keep
 from tests.conftest import error, run

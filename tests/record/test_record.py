@@ -11,7 +11,7 @@ import pytest
 
 from forecaster.errors import UsageError, WriteError
 from forecaster.evaluation.scores.metrics import crps
-from forecaster.home import Home, run_name
+from forecaster.files import Home, run_name
 from forecaster.ingest import Store, panel_from_store
 from forecaster.record import (
     COLUMN,

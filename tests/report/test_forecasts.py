@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.home import Home
+from forecaster.files import Home
 from forecaster.record import Made, keep, read_record
 from forecaster.report import Forecasts, build_forecasts
 from forecaster.series import Finding, Panel

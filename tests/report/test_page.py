@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from forecaster.errors import Kind, Skipped
 from forecaster.evaluation import (
     RETURN_SCORES,
     BacktestOptions,
@@ -16,7 +17,6 @@ from forecaster.evaluation import (
 )
 from forecaster.ingest import Groups
 from forecaster.report import build_report, html, write_tables
-from forecaster.skipped import Kind, Skipped
 from tests.report import browsing
 from tests.report.synthetic import synthetic
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from forecaster.home import Home
+from forecaster.files import Home
 from forecaster.record import read_record, score_record
 from forecaster.report import build_scorecard
 from tests.record.made import DAYS, forecast, store, table

@@ -10,12 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import forecaster as fc
-from forecaster.errors import DataError, UsageError
+from forecaster.errors import DataError, Kind, Skipped, UsageError
 from forecaster.series.panel.flags import UNCONFIRMED, Flags
 from forecaster.series.panel.histories import Histories
 from forecaster.series.panel.panel import Panel
 from forecaster.series.panel.stacking import union_of
-from forecaster.skipped import Kind, Skipped
 
 
 def frame(lengths: dict[str, int]) -> pd.DataFrame:

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from forecaster.errors import Kind, Skipped
 from forecaster.series.combination.nature import Nature
 from forecaster.series.features.transforms import NAMES, Transform
 from forecaster.series.panel.panel import Panel
-from forecaster.skipped import Kind, Skipped
 
 ROWS, HORIZON = 60, 3
 

@@ -14,8 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import forecaster as fc
-from forecaster.errors import ForecasterError, ModelError
-from forecaster.skipped import Kind, Skipped
+from forecaster.errors import ForecasterError, Kind, ModelError, Skipped
 from forecaster.storage import METHODS, OpenRun, Run
 from forecaster.storage.model.widths import widths_to_json
 from forecaster.storage.runs.index import write_index

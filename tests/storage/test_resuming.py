@@ -11,11 +11,9 @@ import time
 import pytest
 
 from forecaster.config import Config
-from forecaster.errors import ModelError, UsageError, WriteError
-from forecaster.files import FolderLock, is_held
-from forecaster.home import Home
+from forecaster.errors import Kind, ModelError, Skipped, UsageError, WriteError
+from forecaster.files import FolderLock, Home, is_held
 from forecaster.ingest import CovariateFiles, Store, ingest, masked_rows, open_source
-from forecaster.skipped import Kind, Skipped
 from forecaster.storage import (
     FitRequest,
     UnfinishedFit,

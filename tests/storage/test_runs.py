@@ -17,7 +17,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import ModelError, UsageError, WriteError
-from forecaster.home import Home, run_name, run_time
+from forecaster.files import Home, run_name, run_time
 from forecaster.ingest import Store
 from forecaster.ingest.store.corrections import Corrections
 from forecaster.storage import Run, choose_run, remove_run, rename_run, runs_of, save_run

@@ -8,9 +8,8 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.errors import ForecasterError, ModelError, WriteError
-from forecaster.home import Home
-from forecaster.skipped import Kind, Skipped
+from forecaster.errors import ForecasterError, Kind, ModelError, Skipped, WriteError
+from forecaster.files import Home
 
 
 @pytest.fixture

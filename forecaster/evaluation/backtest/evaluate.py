@@ -17,9 +17,8 @@ from forecaster.evaluation.backtest.summary import Provenance
 from forecaster.evaluation.baselines import Runner, check_columns
 from forecaster.evaluation.origins.cutoffs import usual_windows
 from forecaster.evaluation.origins.rolling_origin import RollingOrigin
-from forecaster.files import atomic
+from forecaster.files import as_folder, atomic
 from forecaster.forecasting import check_training, premium_of, with_declared
-from forecaster.home import as_folder
 from forecaster.series import Panel, aligned_if, default_season
 
 

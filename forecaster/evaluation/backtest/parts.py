@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from forecaster.errors import DataError
+from forecaster.errors import DataError, Kind, Skipped
 from forecaster.evaluation.backtest.forecasters import Forecasters, number_type
 from forecaster.evaluation.backtest.options import BacktestOptions
 from forecaster.evaluation.backtest.result import (
@@ -33,9 +33,8 @@ from forecaster.evaluation.scores.tables import LATEST, TOGETHER, Tables, means_
 from forecaster.files import atomic, open_for_arrow, parquet_groups, read_parquet_file
 from forecaster.forecasting import FORECAST_BY, KEYS, Rung
 from forecaster.ingest import Membership
-from forecaster.processes import memory_used
+from forecaster.machine import memory_used
 from forecaster.series import OwnEnds, show_time
-from forecaster.skipped import Kind, Skipped
 
 if TYPE_CHECKING:
     import pyarrow as pa

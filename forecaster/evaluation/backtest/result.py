@@ -30,7 +30,7 @@ from forecaster.evaluation.scores.scores import DRIFTLESS
 from forecaster.evaluation.scores.tables import ALL
 from forecaster.files import open_for_arrow, parquet_groups, read_parquet_file
 from forecaster.forecasting import KEYS
-from forecaster.showing import as_html, as_text, names_in_short
+from forecaster.series import as_html, as_text, names_in_short
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -35,7 +35,7 @@ from forecaster.forecasting import (
     series_data,
     split_of,
 )
-from forecaster.processes import cores, end_with_parent, memory_used
+from forecaster.machine import cores, end_with_parent, memory_used
 from forecaster.series import Panel, Transformed
 from forecaster.swarm import epoch_keys, init_state
 

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Int, Shaped
 
 from forecaster.config import Config
-from forecaster.errors import DataError, NoSeries, check_whole, wrong_argument
+from forecaster.errors import DataError, Kind, NoSeries, Skipped, check_whole, wrong_argument
 from forecaster.forecasting import (
     changing_rows,
     rows_for_networks,
@@ -17,7 +17,6 @@ from forecaster.forecasting import (
     without_networks,
 )
 from forecaster.series import ROWS_TO_BLEND, Panel, Time, show_time
-from forecaster.skipped import Kind, Skipped
 
 _MOST = 250  # a year of sessions
 _FEWEST_ROWS = 10  # rows that make a forecast worth evaluating, unless the horizon is longer

@@ -12,7 +12,15 @@ import pandas as pd
 
 from forecaster import swarm
 from forecaster.config import Config, checked_config
-from forecaster.errors import DataError, ForecasterWarning, listed, name_reasons, warn_of_skipped
+from forecaster.errors import (
+    DataError,
+    ForecasterWarning,
+    Kind,
+    Skipped,
+    listed,
+    name_reasons,
+    warn_of_skipped,
+)
 from forecaster.evaluation.origins.cutoffs import (
     advised_of_windows,
     as_of_cutoff,
@@ -20,7 +28,7 @@ from forecaster.evaluation.origins.cutoffs import (
     groups_of,
     settled_at,
 )
-from forecaster.files import atomic, open_for_arrow
+from forecaster.files import as_file, atomic, open_for_arrow
 from forecaster.forecasting import (
     FORECAST_BY,
     RISE,
@@ -36,10 +44,8 @@ from forecaster.forecasting import (
     match_panel,
     with_declared,
 )
-from forecaster.home import as_file
 from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.series import ROWS_TO_BLEND, Histories, OwnEnds, Panel, aligned_if, check_market
-from forecaster.skipped import Kind, Skipped
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float, Shaped
 
 from forecaster import swarm
 from forecaster.config import Config, checked_config
-from forecaster.errors import ForecasterWarning, NoSeries, listed
+from forecaster.errors import ForecasterWarning, Kind, NoSeries, Skipped, listed
 from forecaster.forecasting.bands.calibration import common_spread, common_tails
 from forecaster.forecasting.bands.drift import drift_of
 from forecaster.forecasting.bands.widths import Widths
@@ -57,7 +57,6 @@ from forecaster.series import (
     spacing_of,
     with_peers,
 )
-from forecaster.skipped import Kind, Skipped
 from forecaster.swarm.recurrence import products_of
 
 Trainer: TypeAlias = Callable[[Config, Transformed, tuple[str, ...], int], tuple[Networks, float]]

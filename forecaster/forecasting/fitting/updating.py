@@ -15,7 +15,9 @@ import numpy as np
 from forecaster import swarm
 from forecaster.errors import (
     DataError,
+    Kind,
     NoSeries,
+    Skipped,
     UsageError,
     check_names,
     name_reasons,
@@ -30,9 +32,7 @@ from forecaster.forecasting.predicting.matching import match_panel
 from forecaster.forecasting.rungs import rows_to_train
 from forecaster.forecasting.windows import padded_steps
 from forecaster.ingest import ColumnOptions, Table, as_panel
-from forecaster.series import Panel, show_time
-from forecaster.showing import names_in_short
-from forecaster.skipped import Kind, Skipped
+from forecaster.series import Panel, names_in_short, show_time
 
 
 def update(

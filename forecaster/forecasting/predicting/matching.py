@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Int, Shaped
 
-from forecaster.errors import ForecasterWarning, ModelError, listed, warn_of_skipped
+from forecaster.errors import ForecasterWarning, Kind, ModelError, Skipped, listed, warn_of_skipped
 from forecaster.forecasting.bands.drift import drift_of, join_drifts
 from forecaster.forecasting.model import Model, Networks
 from forecaster.forecasting.rungs import FORECAST_BY, rows_to_train, rungs_of
@@ -19,7 +19,6 @@ from forecaster.series import (
     spaced_otherwise,
     spacing_of,
 )
-from forecaster.skipped import Kind, Skipped
 
 _NAMED = 5  # series in a warning
 

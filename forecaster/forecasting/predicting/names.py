@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from forecaster.skipped import Kind, Skipped
-from forecaster.spelling import near, spelled, spellings
+from forecaster.errors import Kind, Skipped, near, spelled, spellings
 
 
 def resolve_names(

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 
 from forecaster import swarm
 from forecaster.config import Config
-from forecaster.errors import ForecasterWarning, ModelError, UsageError, name_reasons
+from forecaster.errors import ForecasterWarning, Kind, ModelError, Skipped, UsageError, name_reasons
 from forecaster.forecasting.bands.calibration import Calibrated, calibrated, normal_scores_of
 from forecaster.forecasting.bands.columns import around_columns, bounds_of, quantile_column
 from forecaster.forecasting.bands.counts import Counted, Units
@@ -40,8 +40,8 @@ from forecaster.forecasting.predicting.matching import (
 from forecaster.forecasting.rungs import FORECAST_BY
 from forecaster.forecasting.task import trained_apply
 from forecaster.forecasting.windows import gather
-from forecaster.free_memory import free_memory
 from forecaster.ingest import ColumnOptions, Table, as_panel
+from forecaster.machine import free_memory
 from forecaster.series import (
     Frequency,
     Panel,
@@ -54,7 +54,6 @@ from forecaster.series import (
     say_findings,
     show_time,
 )
-from forecaster.skipped import Kind, Skipped
 
 _STEPS_AT_ONCE = 2**17  # steps of the series that are forecast at the same time
 _AT_ONCE = 8  # origins

@@ -25,8 +25,8 @@ from forecaster.forecasting.predicting.predicting import (
     price_factor,
     times_ahead,
 )
-from forecaster.free_memory import free_memory
 from forecaster.ingest import ColumnOptions, Table, as_panel
+from forecaster.machine import free_memory
 from forecaster.series import Panel
 
 _KNOTS = np.linspace(-5, 5, 101)  # normal scores between which quantiles are interpolated

@@ -7,7 +7,16 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from forecaster.errors import ModelError, UsageError, listed, name_reasons
+from forecaster.errors import (
+    Kind,
+    ModelError,
+    Skipped,
+    UsageError,
+    listed,
+    name_reasons,
+    spelled,
+    spellings,
+)
 from forecaster.forecasting.bands.columns import bounds_of, quantile_column
 from forecaster.forecasting.model import Model
 from forecaster.forecasting.predicting.predicting import (
@@ -19,8 +28,6 @@ from forecaster.forecasting.predicting.predicting import (
 from forecaster.forecasting.predicting.simulating import Paths, draw_paths
 from forecaster.ingest import ColumnOptions, Table
 from forecaster.series import Panel, show_time
-from forecaster.skipped import Kind, Skipped
-from forecaster.spelling import spelled, spellings
 
 GroupWeights: TypeAlias = Mapping[str, Mapping[str, float]]
 """By group, the weight of each of its series."""

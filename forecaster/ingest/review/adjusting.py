@@ -8,7 +8,7 @@ from datetime import date
 import numpy as np
 
 from forecaster.errors import NoSeries, UsageError, listed
-from forecaster.home import Home
+from forecaster.files import Home
 from forecaster.ingest.review.adjustments import Proposal, proposals
 from forecaster.ingest.review.review import in_parts, review
 from forecaster.ingest.store.corrections import Adjustment

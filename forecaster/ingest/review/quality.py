@@ -31,8 +31,8 @@ from forecaster.ingest.review.copies import (
 )
 from forecaster.ingest.review.gaps import is_daily, is_session
 from forecaster.ingest.sources.source import Date
+from forecaster.machine import by_parts
 from forecaster.series import UNCONFIRMED, Flags, Panel, show_time
-from forecaster.threads import by_parts
 
 FLAGS = (
     "copied", "reversed", UNCONFIRMED, "jump", "ohlc", "frozen", "zero_volume", "closed",

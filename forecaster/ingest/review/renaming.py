@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from forecaster.errors import UsageError
-from forecaster.home import Home
+from forecaster.files import Home
 from forecaster.ingest.review.review import review
 from forecaster.ingest.sources.renamed import SAME, first_time, joined_rows, log_ratios
 from forecaster.ingest.store.corrections import Corrections, Time

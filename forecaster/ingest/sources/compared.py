@@ -11,12 +11,11 @@ from typing import Literal, TypeAlias
 import numpy as np
 import pandas as pd
 
-from forecaster.errors import listed
+from forecaster.errors import hint_of_zeros, listed, spelled, spellings
 from forecaster.ingest.sources.source import Date, Fetched, Known
 from forecaster.ingest.store.series_file import UNITS
 from forecaster.ingest.tables.roles import TARGETS, canonical
 from forecaster.series import repeated_at, show_time, spaced_otherwise, spacing_of
-from forecaster.spelling import hint_of_zeros, spelled, spellings
 
 Lost: TypeAlias = Literal["suspect", "keep", "replace"]
 """What becomes of a series that lacks stored rows: the stored series is kept and the source's

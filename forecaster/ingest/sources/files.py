@@ -9,8 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from forecaster.errors import DataError, UsageError, listed, warn
-from forecaster.files import as_bytes, as_text, check_plain, from_text
-from forecaster.home import Home
+from forecaster.files import Home, as_bytes, as_text, check_plain, from_text
 from forecaster.ingest.sources.compared import Lost, Whole, series_of
 from forecaster.ingest.sources.source import Fetched
 from forecaster.ingest.store.store import is_store

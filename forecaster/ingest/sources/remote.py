@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from forecaster.errors import DataError, ForecasterError, SourceError
-from forecaster.files import atomic, locked_folder, read_plain
-from forecaster.home import file_name
+from forecaster.files import atomic, file_name, locked_folder, read_plain
 from forecaster.ingest.sources.compared import Lost, Whole
 from forecaster.ingest.sources.files import Files
 from forecaster.ingest.sources.remote_url import WEB, read_remote_url

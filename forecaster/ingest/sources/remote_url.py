@@ -6,8 +6,7 @@ import re
 import urllib.parse
 from typing import Any, NamedTuple
 
-from forecaster.errors import UsageError
-from forecaster.extras import require
+from forecaster.errors import UsageError, require
 from forecaster.ingest.sources.secrets import fill_in, hide, values_in
 
 DRIVERS = {

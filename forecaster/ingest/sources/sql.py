@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 import pandas as pd
 
 from forecaster.errors import DataError, SourceError, UsageError
-from forecaster.free_memory import free_memory
 from forecaster.ingest.sources.compared import Lost, Whole, series_of
 from forecaster.ingest.sources.source import Fetched
 from forecaster.ingest.sources.sql_url import read_database_url
 from forecaster.ingest.tables.layout import each_series, tidy
 from forecaster.ingest.tables.location import TableLocation
 from forecaster.ingest.tables.roles import Columns
+from forecaster.machine import free_memory
 
 _READER = 3  # raise it when rows are read differently
 _CHUNK = 20_000  # rows that are in memory as Python objects

@@ -5,8 +5,7 @@ import urllib.parse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from forecaster.errors import UsageError
-from forecaster.extras import require
+from forecaster.errors import UsageError, require
 from forecaster.files import as_text
 from forecaster.ingest.sources.secrets import HIDDEN, fill_in, hide
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from forecaster.errors import StoreError, UsageError, name_reasons
-from forecaster.files import Output, as_text, check_output, open_for_arrow
-from forecaster.home import Home
+from forecaster.files import Home, Output, as_text, check_output, open_for_arrow
 from forecaster.ingest.store.store import Store
 
 _AT_ONCE = 200  # number of series in memory at once

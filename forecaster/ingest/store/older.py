@@ -28,8 +28,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from forecaster.files import check_plain, read_plain
-from forecaster.home import INDEX, OLDER_INDEX
+from forecaster.files import INDEX, OLDER_INDEX, check_plain, read_plain
 from forecaster.ingest.store.corrections import Adjustment, Corrections
 from forecaster.ingest.store.index import (
     Index,

@@ -2,11 +2,10 @@
 
 from collections.abc import Callable, Sequence
 
-from forecaster.errors import UsageError, listed
-from forecaster.home import Home
+from forecaster.errors import UsageError, listed, near, spelled, spellings
+from forecaster.files import Home
 from forecaster.ingest.store.export import find_store
 from forecaster.ingest.store.store import Store
-from forecaster.spelling import near, spelled, spellings
 
 
 def retire(

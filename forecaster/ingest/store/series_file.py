@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from forecaster.files import read_parquet_file
-from forecaster.home import file_name
+from forecaster.files import file_name, read_parquet_file
 from forecaster.ingest.store.corrections import NONE, Corrections
 from forecaster.ingest.store.index import SeriesEntry
 from forecaster.series import show_time

@@ -27,9 +27,16 @@ from typing import TypeVar
 import msgspec
 import pandas as pd
 
-from forecaster.errors import StoreError, WriteError
-from forecaster.files import atomic, locked_folder, read_parquet_file, read_plain
-from forecaster.home import INDEX, OLDER_INDEX, Home
+from forecaster.errors import StoreError, WriteError, spelled, spellings
+from forecaster.files import (
+    INDEX,
+    OLDER_INDEX,
+    Home,
+    atomic,
+    locked_folder,
+    read_parquet_file,
+    read_plain,
+)
 from forecaster.ingest.store import older
 from forecaster.ingest.store.corrections import Corrections
 from forecaster.ingest.store.index import (
@@ -51,9 +58,7 @@ from forecaster.ingest.store.series_file import (
     series_of_file,
     sha256,
 )
-from forecaster.processes import cores
-from forecaster.spelling import spelled, spellings
-from forecaster.threads import by_parts
+from forecaster.machine import by_parts, cores
 
 _QUARANTINE = "quarantine"
 _AGAIN = "`forecaster ingest` sets it aside and fetches the series again"

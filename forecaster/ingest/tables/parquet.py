@@ -7,8 +7,8 @@ import pandas as pd
 
 from forecaster.errors import DataError
 from forecaster.files import open_parquet, read_parquet_file
-from forecaster.free_memory import free_memory
 from forecaster.ingest.tables.roles import Columns, canonical, is_needed
+from forecaster.machine import free_memory
 
 if TYPE_CHECKING:
     import pyarrow as pa

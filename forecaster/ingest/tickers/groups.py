@@ -5,9 +5,16 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from forecaster.errors import UsageError, listed, printable
+from forecaster.errors import (
+    UsageError,
+    hint_of_zeros,
+    listed,
+    printable,
+    spelled,
+    spelling_key,
+    spellings,
+)
 from forecaster.ingest.tickers.universe import read_rows, ticker_column
-from forecaster.spelling import hint_of_zeros, spelled, spelling_key, spellings
 
 _EXPECTED = "expected a header ticker,group and a line for each ticker, e.g. AAPL,Technology"
 

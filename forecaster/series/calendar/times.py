@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Int, Shaped
 
-from forecaster.errors import UsageError, wrong_argument
-from forecaster.skipped import Kind, Skipped
+from forecaster.errors import Kind, Skipped, UsageError, wrong_argument
 
 Date: TypeAlias = str | datetime.date | np.datetime64
 """A date as a caller may write it; ``datetime`` and ``pandas.Timestamp`` are dates too."""

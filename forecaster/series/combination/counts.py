@@ -22,7 +22,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from msgspec import Meta
 
-from forecaster.linear_filter import linear_filter
+from forecaster.classical import linear_filter
 from forecaster.series.combination.steps import by_target_step, decayed
 
 Steps: TypeAlias = Float[np.ndarray, "*series step"]

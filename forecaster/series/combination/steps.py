@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.lib.stride_tricks import as_strided
 
-from forecaster.linear_filter import linear_filter
+from forecaster.classical import linear_filter
 
 Steps: TypeAlias = Float[np.ndarray, "*series step"]
 Ahead: TypeAlias = Float[np.ndarray, "*series step horizon"]

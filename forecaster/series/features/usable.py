@@ -6,9 +6,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Int
 
+from forecaster.errors import Kind, Skipped
 from forecaster.series.calendar.times import show_time
 from forecaster.series.panel.panel import Panel
-from forecaster.skipped import Kind, Skipped
 
 _LARGEST = 1e150  # largest value; its square does not overflow
 _FARTHEST = 80  # orders of magnitude between two values of which only the ratio counts

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 from msgspec import Meta
 
-from forecaster.linear_filter import linear_filter
+from forecaster.classical import linear_filter
 from forecaster.series.known.smoothing_errors import (
     GRID,
     Columns,

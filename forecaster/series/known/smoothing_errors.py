@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 from msgspec import Meta
 
-from forecaster.linear_filter import linear_filter
+from forecaster.classical import linear_filter
 
 Row: TypeAlias = Float[np.ndarray, " step"]
 Columns: TypeAlias = Float[np.ndarray, "step column"]

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Bool, Float, Shaped
 
-from forecaster.errors import UsageError, check_names, listed
-from forecaster.showing import as_written, axes_of
-from forecaster.skipped import Skipped
+from forecaster.errors import Skipped, UsageError, check_names, listed
+from forecaster.series.showing import as_written, axes_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

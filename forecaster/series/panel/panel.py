@@ -11,13 +11,16 @@ from jaxtyping import Bool, Float, Int, Shaped
 
 from forecaster.errors import (
     DataError,
+    Kind,
     NoSeries,
+    Skipped,
     UsageError,
     check_flag,
     check_names,
     check_type,
     check_whole,
     listed,
+    near,
     wrong_argument,
 )
 from forecaster.series.calendar.frequency import Frequency, common_frequency
@@ -46,9 +49,7 @@ from forecaster.series.panel.stacking import (
     stack,
     union_of,
 )
-from forecaster.showing import as_html, as_text, first_of, names_in_short
-from forecaster.skipped import Kind, Skipped
-from forecaster.spelling import near
+from forecaster.series.showing import as_html, as_text, first_of, names_in_short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

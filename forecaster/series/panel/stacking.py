@@ -7,10 +7,9 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Shaped
 
-from forecaster.errors import DataError, check_names, check_type, wrong_argument
-from forecaster.free_memory import free_memory
+from forecaster.errors import DataError, Kind, Skipped, check_names, check_type, wrong_argument
+from forecaster.machine import free_memory
 from forecaster.series.calendar.times import means_now, show_time, split_offset
-from forecaster.skipped import Kind, Skipped
 
 
 class Layout(NamedTuple):

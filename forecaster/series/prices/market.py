@@ -7,11 +7,10 @@ removed must not change the features of another.
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
-from forecaster.errors import DataError
+from forecaster.errors import DataError, Kind, Skipped
 from forecaster.series.calendar.times import show_time
 from forecaster.series.causal import Rows, change_features, shift, squash
 from forecaster.series.panel.panel import Panel
-from forecaster.skipped import Kind, Skipped
 
 MARKET_FEATURES = 5  # of each index
 _MOST_BEHIND = 3  # rows that a series may have after the latest of the index

@@ -17,12 +17,11 @@ import numpy as np
 import pandas as pd
 
 from forecaster.config import Config
-from forecaster.errors import DamagedModel
+from forecaster.errors import DamagedModel, Skipped, skipped_from_json
 from forecaster.files import as_bytes, parse_json
 from forecaster.forecasting import FORECAST_BY, Rung, Widths, plain_shapes
 from forecaster.ingest import Reading
 from forecaster.series import Frequency, Transform
-from forecaster.skipped import Skipped, skipped_from_json
 from forecaster.storage.model.encoding import Encoding
 from forecaster.storage.model.fields import above_zero, as_type, field, frequency_of, names
 from forecaster.storage.model.widths import widths_from_json

@@ -16,10 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from forecaster.errors import DamagedModel, ModelError, UsageError, WriteError, check_type
-from forecaster.files import atomic
-from forecaster.home import Home, as_folder, run_name
-from forecaster.skipped import skipped_to_json
+from forecaster.errors import (
+    DamagedModel,
+    ModelError,
+    UsageError,
+    WriteError,
+    check_type,
+    skipped_to_json,
+)
+from forecaster.files import Home, as_folder, atomic, run_name
 from forecaster.storage.model.checking import (
     ADVICE,
     as_model_error,

@@ -19,9 +19,8 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_integer_dtype, is_numeric_dtype
 
-from forecaster.errors import DamagedModel
+from forecaster.errors import DamagedModel, Skipped, skipped_frame, skipped_from_json
 from forecaster.files import read_parquet_file
-from forecaster.skipped import Skipped, skipped_frame, skipped_from_json
 from forecaster.storage.model.checking import ADVICE, read_bytes, series_of, shortened
 from forecaster.storage.model.files import write_rest
 

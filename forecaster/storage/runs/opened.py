@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from forecaster.errors import ModelError, check_names, listed
-from forecaster.home import as_folder
-from forecaster.skipped import Skipped
+from forecaster.errors import ModelError, Skipped, check_names, listed
+from forecaster.files import as_folder
 from forecaster.storage.model.checking import ADVICE, facts_of, fitted_until_of
 from forecaster.storage.model.files import check_schema, load_whole, read_rest
 from forecaster.storage.runs.index import Index, is_sharded, read_index

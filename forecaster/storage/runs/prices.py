@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from forecaster.errors import ModelError, NoSeries, StoreError
+from forecaster.errors import Kind, ModelError, NoSeries, Skipped, StoreError
+from forecaster.files import Home
 from forecaster.forecasting import Model
-from forecaster.home import Home
 from forecaster.ingest import (
     Date,
     Store,
@@ -22,7 +22,6 @@ from forecaster.ingest import (
     proposed_of,
 )
 from forecaster.series import Finding, Layout, Panel, show_time
-from forecaster.skipped import Kind, Skipped
 from forecaster.storage.model.checking import facts_of
 from forecaster.storage.runs.opened import OpenRun
 from forecaster.storage.runs.request import ids_to_read

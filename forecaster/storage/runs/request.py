@@ -16,11 +16,9 @@ import pandas as pd
 
 from forecaster import __version__
 from forecaster.config import Config
-from forecaster.errors import DataError, ModelError, UsageError
-from forecaster.files import atomic, from_text, read_plain
-from forecaster.home import is_run
+from forecaster.errors import DataError, ModelError, Skipped, UsageError
+from forecaster.files import atomic, from_text, is_run, read_plain
 from forecaster.ingest import CovariateFiles, Store
-from forecaster.skipped import Skipped
 
 _SCHEMA = 4  # version 3 had another hash, 1 and 2 had none
 _LIBRARIES = ("jax", "jaxlib", "flax", "optax")

@@ -11,12 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from forecaster.config import Config
-from forecaster.errors import ModelError, UsageError, listed
-from forecaster.files import atomic, from_text
+from forecaster.errors import ModelError, Skipped, UsageError, listed
+from forecaster.files import (
+    Home,
+    atomic,
+    from_text,
+    is_ahead,
+    order_of_time,
+    renamed,
+    run_name,
+    run_time,
+)
 from forecaster.forecasting import FORECAST_BY, Rung, counted, resolve_names
-from forecaster.home import Home, is_ahead, order_of_time, renamed, run_name, run_time
 from forecaster.ingest import Store
-from forecaster.skipped import Skipped
 from forecaster.storage.model.checking import facts_of, read_json
 from forecaster.storage.model.files import check_schema
 from forecaster.storage.runs.index import is_sharded, read_index

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from forecaster.config import Config
-from forecaster.files import atomic
-from forecaster.home import Home
-from forecaster.skipped import Skipped, skipped_from_json, skipped_to_json
+from forecaster.errors import Skipped, skipped_from_json, skipped_to_json
+from forecaster.files import Home, atomic
 from forecaster.storage.model.checking import read_json
 from forecaster.storage.model.files import (
     REST,

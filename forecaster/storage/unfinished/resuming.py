@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from forecaster.errors import ModelError, StoreError, UsageError, WriteError
-from forecaster.files import LOCK, FolderLock, atomic, holder_of, is_held
-from forecaster.home import Home, run_name
+from forecaster.files import LOCK, FolderLock, Home, atomic, holder_of, is_held, run_name
 from forecaster.ingest import Store, masked_rows
 from forecaster.storage.runs.index import SHARDS, shard_name
 from forecaster.storage.runs.request import FitRequest, data_digest, read_request, write_request

@@ -2,7 +2,7 @@
 
 import importlib.util
 
-from forecaster.errors import UsageError
+from forecaster.errors.exceptions import UsageError
 
 DISTRIBUTION = "forecaster-swarm"
 """This project's name on the Python Package Index, where ``forecaster`` is another project."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from forecaster.processes import cores
+from forecaster.machine.processes import cores
 
 _T = TypeVar("_T")
 _MOST = 8  # threads, since each has a part in memory

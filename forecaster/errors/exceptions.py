@@ -9,7 +9,7 @@ from collections.abc import Collection, Hashable, Iterable, Mapping
 from types import UnionType
 from typing import SupportsIndex
 
-from forecaster.skipped import Skipped
+from forecaster.errors.skipped import Skipped
 
 _MOST_SHOWN = 300  # characters in a list of names
 _MOST_QUOTED = 80  # characters of a wrong argument
