@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forecaster import swarm
-from forecaster.swarm.native import bfloat16_status, library, processor
+from forecaster.swarm.native import library, processor
 from forecaster.swarm.recurrence import gru, lstm, products_of
 from tests.swarm.problems import CELLS, problem
 
@@ -71,15 +71,6 @@ def test_values_and_gradients_are_jax_s_but_for_the_rounding(
         assert apart(a, c) < 6 * ROUNDING
 
 
-@pytest.mark.parametrize("cell", CELLS, ids=["lstm", "gru"])
-def test_it_does_round(units, cell):
-    """Check that results are rounded: the float32 kernel would pass the test above too."""
-    arrays = problem(5, 2, 6, 32, 2, 32, cell[0])
-    got = outputs(functools.partial(cell[0], precision="bfloat16"), arrays)
-    full = outputs(by_jax(cell[1], "float32"), arrays)
-    assert all(apart(a, b) > ROUNDING / 20 for a, b in zip(got, full, strict=True))
-
-
 @pytest.mark.parametrize(("cell", "oracle"), CELLS, ids=["lstm", "gru"])
 @pytest.mark.parametrize("precision", ["amx", "jax"])
 def test_a_few_inputs_are_not_rounded(units, cell, oracle, precision):
@@ -94,17 +85,6 @@ def test_a_few_inputs_are_not_rounded(units, cell, oracle, precision):
     got = outputs(functools.partial(ours, precision="bfloat16"), wide)[0]
     full = outputs(by_jax(oracle, "float32"), wide)[0]
     assert float(jnp.abs(got - full).max()) > 5e-4  # error with 8 inputs
-
-
-@pytest.mark.parametrize("cell", [lstm, gru])
-def test_company_changes_no_bit(units, cell):
-    arrays = problem(7, 5, 5, 20, 3, 24, cell)
-    together = outputs(functools.partial(cell, precision="bfloat16"), arrays)
-    for member in (0, 3):
-        alone = [array[member : member + 1] for array in arrays]
-        alone = outputs(functools.partial(cell, precision="bfloat16"), alone)
-        for a, b in zip(alone, together, strict=True):
-            np.testing.assert_array_equal(a[0], b[member])
 
 
 @pytest.mark.parametrize("cell", [lstm, gru])
@@ -149,24 +129,6 @@ def test_an_unknown_precision_is_an_error():
     kernel, bias, inputs, valid, _ = (a[0] for a in problem(3, 1, 4, 6, 3, 20))
     with pytest.raises(ValueError, match="expected float32 or bfloat16; got 'float16'"):
         lstm(kernel, bias, inputs, valid, precision="float16")
-
-
-def test_double_precision_is_left_to_jax(units):
-    with jax.enable_x64(True):
-        arrays = [jnp.asarray(a[0], float) for a in problem(2, 1, 4, 3, 2, 5)]
-        assert not library.bfloat16_usable(*arrays)
-        assert lstm(*arrays[:4], precision="bfloat16").dtype == np.float64
-
-
-def test_the_status_says_why_there_is_none(monkeypatch):
-    if library.kernel_status()[0]:
-        monkeypatch.setenv("FORECASTER_KERNEL", "avx2")
-        assert bfloat16_status() == (None, "FORECASTER_KERNEL=avx2 allows no bfloat16 products")
-        monkeypatch.setenv("FORECASTER_KERNEL", "avx512-bf16")
-        why_not = library.why_no_bfloat16("avx512-bf16")
-        assert bfloat16_status() == ((None, why_not) if why_not else ("avx512-bf16", ""))
-    monkeypatch.setattr(library, "kernel_status", lambda: (None, "turned off"))
-    assert bfloat16_status() == (None, "turned off")
 
 
 @pytest.mark.parametrize(

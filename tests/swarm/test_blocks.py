@@ -8,7 +8,6 @@ import numpy as np
 import optax
 import pytest
 
-from forecaster.swarm import SwarmError
 from forecaster.swarm.execution.fitting import fit
 from forecaster.swarm.training.loop import Status
 from forecaster.swarm.training.supervised import Supervised, supervised
@@ -57,12 +56,3 @@ def test_metrics_of_a_task_of_ones_own_are_kept_by_name(measured, kept):
     result = fit(task, data, ["x"], seed=0, epochs=2, hyperparams={"learning_rate": 0.1})
     for name, value in kept.items():
         np.testing.assert_array_equal(result.losses.metrics[name], [[value, value]])
-
-
-def test_a_metric_that_the_task_does_not_name_is_an_error():
-    task = supervised(LINE, optax.squared_error, validated=False)
-    task = dataclasses.replace(task, measure=lambda *_: {"c": np.float32(1)}, metrics=("a",))
-    x = np.ones((1, 4, 2), np.float32)
-    data = Supervised(x, x[..., :1], np.ones((1, 4), np.float32))
-    with pytest.raises(SwarmError, match=r"the task names \(a\); got c. Name c in Task"):
-        fit(task, data, ["x"], seed=0, epochs=2, hyperparams={"learning_rate": 0.1})

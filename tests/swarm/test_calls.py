@@ -7,7 +7,7 @@ import optax
 import pytest
 from flax import nnx
 
-from forecaster.swarm import Shared, Swarm, SwarmError
+from forecaster.swarm import Shared, Swarm
 from forecaster.swarm.devices import inline
 from forecaster.swarm.estimators.stepping import OnDevice
 from tests.slow import rest_slow
@@ -99,16 +99,6 @@ def test_states_that_stay_on_the_devices_give_what_those_on_the_host_give(name, 
     close(stays, results(Swarm(model, N, **options), data))
 
 
-@pytest.mark.parametrize("members", [1, 16, 17, 70])
-def test_a_member_gives_the_same_alone_and_in_company_up_to_rounding(members):
-    x = RANDOM.normal(size=(members, 6, 3)).astype(np.float32)
-    made = Swarm(PAIR, members, **LINE)
-    last = made.select([made.ids[-1]])
-    close(made.predict(x)[-1:], last.predict(x[-1:]))
-    stepped, alone = made.step(x, x[..., :1])[0], last.step(x[-1:], x[-1:, :, :1])[0]
-    close(stepped.select([made.ids[-1]]).params, alone.params)
-
-
 @pytest.mark.parametrize("weight", [WEIGHT, EMPTY], ids=["all step", "one does not"])
 def test_a_step_that_does_not_count_keeps_the_latest_weights(weight):
     """After validation the best weights are not the latest, until a step counts."""
@@ -156,47 +146,6 @@ def known() -> Swarm:
     return made
 
 
-def with_value(array: np.ndarray, value: float) -> np.ndarray:
-    array = array.copy()
-    array[1, 0] = value
-    return array
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        ((with_value(X, np.nan),), "inputs: expected finite numbers; got NaN or infinity"),
-        ((with_value(X.astype(float), 1e300),), "inputs: expected finite numbers"),
-        ((with_value(np.ones(X.shape, int), 2**40),), "inputs: .* got larger ones"),
-        ((X, with_value(Y, np.inf)), "targets: expected finite numbers"),
-        ((X, Y, with_value(WEIGHT, -1)), "sample_weight: .* got -1"),
-        ((X, Y, with_value(WEIGHT, np.nan)), "sample_weight: .* got nan"),
-        ((X[:3],), "inputs: expected a leading axis of 5 members"),
-        ((X[:, :, :2],), "did not take the arrays of one member"),
-        ((X, Y[:, :3]), "targets: expected 6 examples"),
-        ((np.full(X.shape, "a"),), "inputs: expected numbers"),
-    ],
-)
-def test_everything_is_checked_in_repeated_calls(known, data, message):
-    for _ in range(2):
-        with pytest.raises(SwarmError, match=message):
-            known.predict(*data) if len(data) == 1 else known.step(*data)
-
-
-def test_numbers_that_are_not_finite_pass_unchecked_as_they_do_the_first_time(known):
-    bad = with_value(X, np.nan)
-    first = Swarm(PAIR, N, **LINE).predict(bad, check=False)
-    assert bits(known.predict(bad, check=False)) == bits(first)
-
-
-def test_arrays_may_change_between_calls(known):
-    changing = X.copy()
-    for _ in range(3):
-        changing[:] = RANDOM.normal(size=X.shape)
-        fresh = changing.copy()
-        assert bits(known.predict(changing)) == bits(Swarm(PAIR, N, **LINE).predict(fresh))
-
-
 def test_results_do_not_change_with_later_calls(known):
     first = known.predict(X)
     kept = first.copy()
@@ -213,52 +162,6 @@ def test_hyperparameters_are_those_of_the_call(known):
     assert same(known.step(X, Y)[0].params, expected.params)
 
 
-def test_hyperparameters_of_another_type_with_the_same_bytes(known):
-    known.hyperparams["learning_rate"] = np.full(N, 0.25, np.float32)
-    fast = known.step(X, Y)[0].params
-    known.hyperparams["learning_rate"] = np.full(N, 0.25, np.float32).view(np.int32)
-    assert not same(known.step(X, Y)[0].params, fast)
-
-
-def test_other_members_and_weights_are_those_of_the_call(known):
-    turned = list(known.ids[::-1])
-    assert same(known.select(turned).predict(X[::-1])[::-1], known.predict(X))
-    zero = known.with_params(np.zeros((3, 1), np.float32))
-    np.testing.assert_array_equal(zero.predict(X), 0)
-    assert len(known.drop(turned[:2]).predict(X[:3])) == 3
-
-
-def test_x64_may_be_turned_on_in_between(known):
-    inputs = X.astype(float)
-    first = known.predict(inputs)
-    with jax.enable_x64(True):
-        assert known.predict(inputs).dtype == np.float64
-        known.step(X, Y)
-    assert bits(known.predict(inputs)) == bits(first)
-
-
-@pytest.mark.usefixtures("known")  # which starts JAX by the same function
-@pytest.mark.parametrize(
-    "error", [AttributeError, TypeError, ValueError, jax.errors.JaxRuntimeError("UNAVAILABLE")]
-)
-def test_a_version_of_jax_that_makes_no_such_devices(error, monkeypatch):
-    def make_cpu_client(**_):
-        raise error
-
-    monkeypatch.setattr("jaxlib.xla_client.make_cpu_client", make_cpu_client)
-    assert inline._inline_mesh() is None
-
-
-@pytest.mark.usefixtures("known")
-def test_a_client_without_devices(monkeypatch):
-    class Client:
-        def local_devices(self):
-            return []
-
-    monkeypatch.setattr("jaxlib.xla_client.make_cpu_client", lambda **_: Client())
-    assert inline._inline_mesh() is None
-
-
 def test_losses_that_were_read_are_not_collected_again():
     unread = read = Swarm(PAIR, N, **LINE)
     for weight in (WEIGHT, EMPTY, WEIGHT, WEIGHT):
@@ -268,20 +171,3 @@ def test_losses_that_were_read_are_not_collected_again():
         assert read._device.last.before is None  # else a loop that looks at each step is quadratic
         assert np.isfinite(read.losses.train).any()
     assert bits((read.losses, read.state)) == bits((unread.losses, unread.state))
-
-
-def test_a_first_call_warns_once():
-    large = with_value(X.astype(float), 1e300)
-    with pytest.warns(RuntimeWarning, match="overflow") as warned:
-        Swarm(PAIR, N, **LINE).predict(large, check=False)
-    assert len(warned) == 1
-
-
-@pytest.mark.parametrize("members", [1, 5, 40, 64])
-def test_results_of_few_members_do_not_keep_free_rows(members):
-    x = RANDOM.normal(size=(members, 6, 3)).astype(np.float32)
-    made = Swarm(PAIR, members, **LINE)
-    for _ in range(2):  # the ordinary call, then a repeated one
-        for found in (made.predict(x), made.evaluate(x, x[..., :1])):
-            held = found if found.base is None else np.asarray(found.base)
-            assert held.nbytes < 2 * found.nbytes

@@ -15,7 +15,6 @@ import pytest
 from safetensors.numpy import load_file
 
 from forecaster.swarm import Checkpoint, SwarmError
-from forecaster.swarm.execution import schedule as schedules
 from tests.swarm.test_fitting import HYPERPARAMS, IDS, TASKS, data, run, same
 from tests.swarm.test_swarm import X, Y, make
 
@@ -53,27 +52,6 @@ def test_a_fit_goes_on_where_it_was_interrupted(kind, memory, data, tmp_path):
         np.testing.assert_array_equal(getattr(resumed, name), getattr(whole, name))
     for a, b in zip(resumed.losses[:2], whole.losses[:2], strict=True):
         np.testing.assert_array_equal(a, b)
-
-
-def test_an_interruption_while_results_are_written_harms_nothing(data, tmp_path, monkeypatch):
-    whole = run(TASKS["Perceptron"], data, **LONG)
-    path = tmp_path / "fit.checkpoint"
-    written, calls = schedules.written, 0
-
-    def interrupted(leaf, rows, new):
-        nonlocal calls
-        calls += 1
-        result = written(leaf, rows, new)
-        if calls == 3:
-            raise KeyboardInterrupt
-        return result
-
-    with monkeypatch.context() as patch:
-        patch.setattr(schedules, "written", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            run(TASKS["Perceptron"], data, **LONG, checkpoint=Checkpoint(path))
-    resumed = run(TASKS["Perceptron"], data, **LONG, checkpoint=Checkpoint(path, resume=True))
-    assert same(resumed.params, whole.params)
 
 
 def test_a_checkpoint_of_another_fit_is_refused(data, tmp_path):

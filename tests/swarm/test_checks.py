@@ -11,7 +11,6 @@ from flax import nnx
 
 from forecaster import swarm
 from forecaster.swarm import Shared, Swarm, SwarmError, SwarmWarning
-from forecaster.swarm.checks import broadcast_hyperparams, broadcast_limits, check_counts, is_true
 from tests.swarm.test_swarm import HELD_BACK, IDS, N, Widened, X, Y, make
 
 
@@ -54,42 +53,8 @@ def test_the_arguments_are_those_of_the_function_that_is_called(metric):
     assert np.isfinite(fitted.losses.metrics["a"]).all()
 
 
-def test_a_loss_takes_hyperparameters_if_the_function_that_is_called_does():
-    def base(params, batch, key, hyperparams):
-        return passed(params, batch, key) * hyperparams["learning_rate"]
-
-    def passed(params, batch, key):
-        return params["w"].sum() ** 2
-
-    model = (lambda key: {"w": jax.random.normal(key, (3,))}, lambda params, x: x @ params["w"])
-    for loss_fn in (base, functools.wraps(base)(passed), functools.wraps(passed)(base)):
-        made = swarm.Swarm(model, N, loss_fn=loss_fn)
-        assert np.isfinite(made.step(X)[1]).all()
-
-
 def random_keys() -> jax.Array:
     return jax.random.split(jax.random.key(0), Y.shape[:2])
-
-
-def test_hyperparameters_become_arrays_of_a_number_per_member():
-    spread = broadcast_hyperparams({"rate": 0.5, "layers": [1, 2, 3]}, 3)
-    assert spread["rate"].dtype == np.float32 and list(spread["rate"]) == [0.5] * 3
-    assert spread["layers"].dtype == np.int32 and list(spread["layers"]) == [1, 2, 3]
-
-
-def test_patience_is_as_long_as_the_epochs_unless_given():
-    limits = broadcast_limits([4, 7], None, 2)
-    assert list(limits.epochs) == list(limits.patience) == [4, 7]
-    assert list(broadcast_limits(9, [1, 2], 2).patience) == [1, 2]
-    assert limits.epochs.dtype == limits.patience.dtype == np.int32
-
-
-@pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize("count", [0, -1, 1.5, True])
-def test_counts_are_whole_numbers_of_one_or_more(count):
-    check_counts(chunk=1, block=None)
-    with pytest.raises(SwarmError, match="block: expected a whole number of 1 or more; got"):
-        check_counts(chunk=1, block=count)
 
 
 def no_rngs(rngs):
@@ -361,13 +326,6 @@ def test_a_single_network_takes_lists_and_a_path(tmp_path):
         X[0].tolist(), Y[0].tolist(), sample_weight=[1.0] * 32, epochs=1, checkpoint=tmp_path / "c"
     )
     assert (tmp_path / "c").exists() and fitted.predict(X[0].tolist()).shape == (32, 1)
-
-
-def test_true_is_true_of_any_library():
-    for true in (np.True_, np.array(True), jax.numpy.array(True)):
-        assert is_true(true) and not is_true(~true)
-    assert is_true(True)
-    assert not any(map(is_true, (None, 1, "yes", np.ones(2, bool), np.float32(1), [True])))
 
 
 def test_hyperparameters_that_nothing_uses_are_named():

@@ -8,11 +8,8 @@ import numpy as np
 import optax
 import pytest
 from flax import nnx
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from forecaster import swarm
-from forecaster.swarm.devices.lanes import Layout, packed_chunks, unpack_chunks
 from forecaster.swarm.execution import schedule
 from forecaster.swarm.training.loop import Status
 from tests.slow import slow
@@ -72,40 +69,6 @@ def test_chunks_change_no_bit(data, validated, monkeypatch):
         assert (
             len(set(np.isfinite(whole.losses.validation).sum(1))) > 3
         )  # members stop in different epochs
-
-
-def test_what_does_not_fit_goes_by_fewer_at_once(data, monkeypatch):
-    monkeypatch.setattr(schedule, "_SMALL", 1000)
-    used = []
-    init = schedule.Schedule.__init__
-
-    def begun(self, *args, **options):
-        init(self, *args, **options)
-        used.append(self.layout)
-
-    monkeypatch.setattr(schedule.Schedule, "__init__", begun)
-    fitted(np.arange(3), data, validated=False, epochs=1)
-    assert [layout.chunks for layout in used] == [1]
-
-
-@settings(deadline=None)
-@given(*[st.integers(1, most) for most in (200, 3, 5, 4)], st.sampled_from([(), (0,), (2,)]))
-def test_chunks_lose_nobody(members, lanes, chunk, chunks, shape):
-    """Members have several numbers each, one, or none."""
-    layout = Layout.of(members, lanes, chunk).with_chunks(chunks)
-    assert members <= layout.capacity <= members + lanes * chunk
-    values = np.random.default_rng(members).normal(size=(members, *shape)).astype(np.float32)
-    calls = layout.by_call(np.arange(members))
-    packed = [packed_chunks(lambda some: values[some], rows, layout) for rows in calls]
-    assert {call.shape for call in packed} == {(lanes, chunks, chunk, *shape)}
-    lengths = [len(rows) for rows in calls]
-    np.testing.assert_array_equal(unpack_chunks(packed, lengths), values)
-    for rows, call in zip(calls, packed, strict=True):
-        used = layout.by_chunk(np.ones(len(rows), bool))
-        assert used.shape == (lanes, chunks)
-        assert used.sum() == -(-len(rows) // chunk)  # chunks of any lane with a member
-        first = np.array([values[rows[0]]])
-        assert (call[~used.astype(bool)] == first).all()  # unused chunks repeat the first member
 
 
 @pytest.mark.parametrize("batch_size", [slow(None), 8])

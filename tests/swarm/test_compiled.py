@@ -2,7 +2,6 @@
 
 import os
 import time
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -88,15 +87,6 @@ def test_what_another_process_has_compiled_is_found_and_has_the_same_bits(folder
     assert compiled._setting(compiled._DIR) is None
 
 
-def test_programs_of_others_are_not_kept_in_our_folder(folder):
-    values = np.linspace(0, 1, 24, dtype=np.float32).reshape(8, 3)
-    map_members(jnp.sinh, values, members=8)
-    kept = [path.name for path in folder.iterdir()]
-    assert len(kept) == 1 and kept[0].startswith("jit_swarm_sinh-")
-    jax.jit(lambda x: jnp.sinh(x) + 7)(values)  # somebody else's
-    assert [path.name for path in folder.iterdir()] == kept
-
-
 def test_a_bound_function_is_found_on_disk_and_goes_through_jit(folder, events):
     def bound():
         forget()
@@ -140,36 +130,6 @@ def test_a_damaged_program_is_compiled_again_and_replaced(
     assert set(events) == {"hits"}
 
 
-def test_a_program_that_does_not_compile_raises_its_error_and_later_ones_are_kept(folder):
-    def fail():
-        raise ValueError("no such thing")
-
-    with pytest.raises(ValueError, match="no such thing"):
-        compiled.from_disk("swarm_any", fail)
-    assert not compiled._setting(compiled._STRICT) and compiled._setting(compiled._DIR) is None
-    map_members(jnp.tan, np.ones((4, 2), np.float32), members=4)
-    assert list(folder.iterdir())
-
-
-def test_a_folder_that_may_only_be_read_is_read_and_what_it_lacks_is_compiled_once(
-    folder, events, monkeypatch
-):
-    first = trained()
-    events.clear()
-    monkeypatch.setattr(os, "access", lambda *_: False)
-    assert same(trained(), first) and set(events) == {"hits"}
-    calls: list[bool] = []
-    compiled.from_disk("swarm_any", lambda: calls.append(compiled._setting(compiled._STRICT)))
-    assert calls == [False]
-
-
-def test_the_users_folder_is_used_where_there_is_one(folder, tmp_path):
-    compiled._choose({compiled._DIR: str(tmp_path / "theirs"), compiled._SECONDS: 0.0})
-    map_members(jnp.cosh, np.ones((4, 3), np.float32), members=4)
-    assert list((tmp_path / "theirs").glob("jit_swarm_cosh-*-cache"))
-    assert not folder.exists()
-
-
 def test_nothing_is_kept_where_that_is_turned_off(folder, tmp_path, monkeypatch, events):
     for off in ("off", "0"):
         monkeypatch.setenv("FORECASTER_CACHE", off)
@@ -178,12 +138,6 @@ def test_nothing_is_kept_where_that_is_turned_off(folder, tmp_path, monkeypatch,
         assert compiled.default_folder() is None and compiled._setting(compiled._DIR) is None
     map_members(jnp.tanh, np.ones((4, 2), np.float32), members=4)
     assert not events and not list(tmp_path.iterdir())
-
-
-def test_a_folder_whose_name_is_no_text_keeps_nothing(unset, tmp_path):
-    """XLA takes paths as text; without a cache only time is lost."""
-    compiled.keep_compiled(tmp_path / Path(os.fsdecode(b"h\xf6m\xe9")))
-    assert compiled._setting(compiled._DIR) is None
 
 
 as_root = pytest.mark.skipif(
@@ -235,19 +189,6 @@ def test_nothing_is_read_from_a_folder_that_others_may_write_and_it_is_said_once
     (said,) = [one for one in recwarn if one.category is swarm.SwarmWarning]
     assert f"may write the folder {folder}, which is not used" in str(said.message)
     assert folder.stat().st_mode & 0o7777 == mode and (folder / "jit_a-cache").exists()
-
-
-def test_a_folder_behind_a_link_is_not_used_if_others_may_write_it(chosen):
-    folder, use = chosen
-    elsewhere = folder.parent.parent / "elsewhere"
-    elsewhere.mkdir()
-    folder.parent.mkdir(exist_ok=True)
-    folder.symlink_to(elsewhere)
-    elsewhere.chmod(0o775)
-    with pytest.warns(swarm.SwarmWarning, match="which is not used"):
-        assert use() is None
-    elsewhere.chmod(0o755)
-    assert use() in (str(folder), str(elsewhere))
 
 
 @as_root

@@ -36,17 +36,6 @@ class Gpu:
         return {"bytes_limit": 2**27}
 
 
-def test_small_members_with_much_data_go_by_few(monkeypatch):
-    from forecaster.swarm.arrays.data import Held
-    from forecaster.swarm.execution import memory
-
-    monkeypatch.setattr(memory, "_saved", lambda *_: memory._Traced(1000, recurrent=False))
-    monkeypatch.setattr(memory, "weights", lambda _: 100)
-    for floats, expected in ((1000, 8), (100_000, 8), (1_000_000, 4)):
-        data = np.ones((2, floats), np.float32)
-        assert chunk_size(None, Held(data, 2), {}) == expected  # pyright: ignore
-
-
 def test_chunks_shrink_as_what_is_saved_grows(monkeypatch):
     from forecaster.swarm import Supervised, supervised
     from forecaster.swarm.arrays.data import Held

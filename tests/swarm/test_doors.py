@@ -10,8 +10,8 @@ import pytest
 from flax import linen, nnx
 
 from forecaster import swarm
-from forecaster.swarm import Single, Swarm, SwarmError
-from tests.swarm.test_swarm import Network, X, Y, make
+from forecaster.swarm import Swarm, SwarmError
+from tests.swarm.test_swarm import X, Y, make
 
 
 def test_members_that_learn_otherwise_are_not_appended():
@@ -78,26 +78,6 @@ def test_a_result_of_fit_that_is_dropped_is_noticed(tmp_path):
         assert made.summary().shape == others[0].summary().shape and repr(made)
         made.step(X[:1], Y[:1])
     assert kept.epochs == [1]
-
-
-def test_a_second_fit_notices_that_the_first_was_dropped(tmp_path):
-    made, calls = make(["a"]), []
-    checkpoint = swarm.Checkpoint(tmp_path / "c")
-    made.fit(X[:1], Y[:1], epochs=1, checkpoint=checkpoint, on_progress=calls.append)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        made.fit(X[:1], Y[:1], epochs=1, checkpoint=swarm.Checkpoint(tmp_path / "c", resume=True))
-    with pytest.warns(swarm.SwarmWarning, match=r"Write swarm = swarm.fit\(...\)") as caught:
-        made.fit(X[:1], Y[:1], epochs=1)
-    assert len(caught) == 1 and caught[0].filename == __file__
-
-
-def test_warnings_point_at_the_line_that_called():
-    single = Single(Network, loss=optax.squared_error)
-    single.fit(X[0], Y[0], epochs=1)
-    with pytest.warns(swarm.SwarmWarning) as caught:
-        single.predict(X[0])
-    assert caught[0].filename == __file__
 
 
 def test_a_single_string_is_not_taken_as_letters():

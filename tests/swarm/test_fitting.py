@@ -108,16 +108,6 @@ def test_order_and_company_change_nobody(kind, data):
         assert np.array_equal(everyone.best_loss[left], some.best_loss)
 
 
-def test_changing_one_members_data_changes_no_other(data):
-    before = run(TASKS["SmallLSTM"], data)
-    inputs = data.inputs.copy()
-    inputs[4] *= -3
-    after = run(TASKS["SmallLSTM"], data._replace(inputs=inputs))
-    others = np.arange(MEMBERS) != 4
-    assert same(rows(before.params, others), rows(after.params, others))
-    assert not same(rows(before.params, 4), rows(after.params, 4))
-
-
 @pytest.mark.slow
 def test_many_devices_and_the_form_for_gpus_learn_the_same(data, tmp_path):
     """Eight devices in a process of its own, scans as GPUs get them, all members in one launch."""
@@ -160,13 +150,6 @@ def test_a_member_that_diverges_is_isolated_and_keeps_its_best_weights(data):
     assert same(rows(before.params, others), rows(after.params, others))
 
 
-def test_what_stands_in_padding_does_not_matter(data):
-    inputs = data.inputs.copy()
-    inputs[3, 10:] = np.nan  # weight 0
-    padded = data._replace(inputs=inputs)
-    assert same(run(TASKS["SmallLSTM"], data).params, run(TASKS["SmallLSTM"], padded).params)
-
-
 def test_members_stop_by_themselves_and_keep_the_best_weights(data):
     patience = np.full(MEMBERS, 50)
     patience[:5] = 1
@@ -188,50 +171,6 @@ def test_members_stop_by_themselves_and_keep_the_best_weights(data):
         np.testing.assert_allclose(best, fitted.best_loss[k], rtol=1e-5)
         if fitted.best_epoch[k]:
             assert fitted.best_loss[k] == seen[k, fitted.best_epoch[k] - 1] == np.nanmin(seen[k])
-
-
-@pytest.mark.usefixtures("as_for_users")
-@pytest.mark.slow
-def test_lanes_chunks_blocks_and_turns_do_not_matter(data):
-    task = TASKS["SmallLSTM"]
-    reference = run(task, data)
-    for options in ({"chunk": 8, "block": 3}, {"memory": 1}):
-        assert same(reference.params, run(task, data, **options).params), options
-    one_lane = run(task, data, lanes=1)  # another program, so equal up to rounding only
-    for a, b in zip(
-        jax.tree.leaves(reference.params), jax.tree.leaves(one_lane.params), strict=True
-    ):
-        np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-6)
-
-
-@pytest.mark.parametrize("patience", [3, 100])
-def test_blocks_that_grow_change_nothing(data, monkeypatch, patience):
-    """37 epochs are not a multiple of any block."""
-    from forecaster.swarm.execution import schedule
-    from forecaster.swarm.execution import schedule as pace
-
-    results, lengths = [], []
-    trained = schedule.Schedule._trained
-
-    def train(self, call, epochs):
-        lengths[-1].append(epochs)
-        return trained(self, call, epochs)
-
-    monkeypatch.setattr(schedule.Schedule, "_trained", train)
-    for short, idle in ((0.0, 9.0), (1e9, 0.0)):
-        monkeypatch.setattr(pace, "_SHORT", short)
-        monkeypatch.setattr(pace, "_IDLE", idle)
-        monkeypatch.setattr(pace, "_LONG_VALIDATED", 1e9)
-        lengths.append([])
-        results.append(run(TASKS["Perceptron"], data, epochs=37, patience=patience))
-    assert max(lengths[0]) == 5 and max(lengths[1]) > 8
-    assert same(results[0].state, results[1].state)
-    assert all(
-        np.array_equal(a, b, equal_nan=True)
-        for a, b in zip(results[0].losses[:2], results[1].losses[:2], strict=True)
-    )
-    if patience > 37:  # nothing is trained beyond the end
-        assert sum(lengths[1]) == 37
 
 
 def test_the_seed_decides(data):
@@ -310,28 +249,3 @@ def test_learning_is_torchs_learning(data, dtype, tolerance):
     np.testing.assert_allclose(
         trained["out"]["kernel"], out.weight.detach().numpy().T, rtol=tolerance
     )
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"ids": []}, "no members"),
-        ({"ids": ["a"] * MEMBERS}, "must be unique; more than once: a"),
-        ({"ids": IDS[:-1]}, "expected a leading axis of 10 members.*shape \\(11, 24, 3, 2\\)"),
-        (
-            {"hyperparams": HYPERPARAMS | {"clip": np.ones(3)}},
-            "hyperparams\\['clip'\\].*\\(11,\\); got \\(3,\\)",
-        ),
-        ({"epochs": 0}, "epochs: expected whole numbers of 1 or more; got 0"),
-        ({"epochs": 2.5}, "epochs: expected whole numbers of 1 or more; got 2.5"),
-        ({"patience": [1, 2]}, "patience: expected a scalar or shape \\(11,\\); got \\(2,\\)"),
-        (
-            {"hyperparams": HYPERPARAMS | {"patience": 3}},
-            "hyperparams: expected neither epochs.*got patience",
-        ),
-        ({"lanes": 99}, "lanes must lie between 1 and"),
-    ],
-)
-def test_bad_calls_say_what_is_wrong(data, change, message):
-    with pytest.raises(ValueError, match=message):
-        run(TASKS["Perceptron"], data, **change)

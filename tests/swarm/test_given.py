@@ -14,9 +14,7 @@ from forecaster.swarm import (
     Shared,
     Swarm,
     SwarmError,
-    SwarmWarning,
     lstm,
-    random_candidates,
     use_all_cores,
 )
 from tests.slow import slow
@@ -80,18 +78,6 @@ def test_a_checkpoint_of_another_training_is_not_continued(settings, options, sa
         )
 
 
-def test_a_checkpoint_may_be_continued_in_other_chunks(tmp_path):
-    whole = swarm_of(chunk=1).fit(Shared(X), Shared(Y), epochs=60)
-    path = tmp_path / "fit"
-    swarm_of().fit(
-        Shared(X), Shared(Y), epochs=60, checkpoint=Checkpoint(path), on_progress=stopping
-    )
-    continued = swarm_of(chunk=1).fit(
-        Shared(X), Shared(Y), epochs=60, checkpoint=Checkpoint(path, resume=True)
-    )
-    np.testing.assert_allclose(continued.losses.train, whole.losses.train, rtol=1e-6)
-
-
 @pytest.mark.parametrize("raw", [b"a,b\n1,2\n", None])
 def test_a_checkpoint_replaces_no_other_file(raw, tmp_path):
     path = tmp_path / "mine"
@@ -105,16 +91,6 @@ def test_a_checkpoint_replaces_no_other_file(raw, tmp_path):
     assert path.read_bytes() == before
 
 
-@pytest.mark.slow
-def test_examples_and_weights_of_bfloat16_can_be_kept(tmp_path):
-    path, x = tmp_path / "fit", Shared(X.astype(jnp.bfloat16))
-    options = {"epochs": 60, "on_progress": stopping}
-    swarm_of().fit(x, Shared(Y), checkpoint=Checkpoint(path), **options)
-    resumed = swarm_of().fit(x, Shared(Y), epochs=60, checkpoint=Checkpoint(path, resume=True))
-    whole = swarm_of().fit(x, Shared(Y), epochs=60)
-    jax.tree.map(np.testing.assert_array_equal, resumed.params, whole.params)
-
-
 def test_what_is_used_is_computed_as_what_is_measured():
     made = swarm_of(compute_dtype=jnp.bfloat16).fit(Shared(X), Shared(Y), epochs=5)
     predictions = made.predict(Shared(X))
@@ -123,17 +99,6 @@ def test_what_is_used_is_computed_as_what_is_measured():
     np.testing.assert_allclose(made.evaluate(Shared(X), Shared(Y)), [loss], rtol=1e-6)
     # Outside a compiled program intermediate results are rounded too.
     np.testing.assert_allclose(np.asarray(made.member("0")(X)), predictions[0], atol=0.02)
-
-
-def test_plain_numbers_go_through_another_arithmetic():
-    model = init, lambda p, x: line(p, jnp.asarray(x))
-    made = Swarm(model, ["a"], loss=optax.squared_error, compute_dtype=jnp.bfloat16)
-    assert np.isfinite(np.asarray(made.member_function("a")([[1.0, 2.0, 3.0]]))).all()
-    noted = Swarm(
-        (init, lambda p, x: {"y": line(p, x), "n": 3.0}), 1, compute_dtype=jnp.bfloat16,
-        loss_fn=lambda p, batch, key: 0.0 * p["b"].sum(),
-    )  # fmt: skip
-    assert noted.predict(Shared(X))["y"].dtype == np.float32
 
 
 @pytest.mark.parametrize("seed", [2**32, -(2**31) - 1, 1.5, "1", True])
@@ -146,12 +111,6 @@ def test_seeds_that_a_key_cannot_keep_are_refused(seed):
 def test_seeds_in_arrays_are_numbers(kind):
     use_all_cores()
     made = swarm_of(seed=kind(3))
-    jax.tree.map(np.testing.assert_array_equal, made.params, swarm_of(seed=3).params)
-
-
-def test_a_seed_of_numpy_is_a_number(tmp_path):
-    made = swarm_of(seed=np.int64(3))
-    made.save(tmp_path / "saved")
     jax.tree.map(np.testing.assert_array_equal, made.params, swarm_of(seed=3).params)
 
 
@@ -168,56 +127,10 @@ def test_numbers_that_are_lost_on_the_way_are_refused(inputs, said):
         swarm_of().predict(Shared(inputs))
 
 
-def test_the_least_number_of_32_bits_is_one():
-    with pytest.warns(SwarmWarning, match="nothing uses least"):
-        made = swarm_of(hyperparams={"least": np.int32(-(2**31))})
-    assert made.hyperparams["least"] == -(2**31)
-
-
 @pytest.mark.parametrize("value", [2**40 + 5, 3_000_000_000, 1e300])
 def test_hyperparameters_of_more_than_32_bits_are_refused(value):
     with pytest.raises(SwarmError, match=r"hidden.*: expected numbers of 32 bits"):
         swarm_of(hyperparams={"hidden": value})
-
-
-def test_a_pair_that_is_no_range_of_floats_is_chosen_from():
-    drawn = random_candidates(30, hidden=(4, 16), act=("relu", "tanh"), learning_rate=(1e-4, 1e-1))
-    assert {each["hidden"] for each in drawn} == {4, 16}
-    assert {each["act"] for each in drawn} == {"relu", "tanh"}
-    assert all(1e-4 <= each["learning_rate"] <= 1e-1 for each in drawn)
-    assert len({each["learning_rate"] for each in drawn}) == 30
-    single = random_candidates(30, rate=(np.float32(1e-4), np.float32(1e-2)))
-    assert len({each["rate"] for each in single}) == 30
-
-
-def test_metrics_are_not_spread_over_each_other():
-    made = Swarm((init, line), 1, loss=lambda p, t: (p[:, 0] - t) ** 2)
-    with pytest.raises(SwarmError, match=r"metric apart: .*broadcast against each other"):
-        made.fit(
-            Shared(X), Shared(Y[:, 0]), epochs=1, metrics={"apart": lambda p, t: jnp.abs(p - t)}
-        )
-
-
-def test_a_metric_may_have_a_value_for_each_quantile():
-    def pinball(predictions, targets):
-        off = (targets - predictions)[..., 0]
-        return jnp.stack([jnp.maximum(q * off, (q - 1) * off) for q in (0.1, 0.5, 0.9)], -1)
-
-    fitted = swarm_of().fit(Shared(X), Shared(Y), epochs=2, metrics={"a; b": pinball})
-    assert fitted.losses.metrics is not None
-    assert np.isfinite(fitted.losses.metrics["a; b"]).all()
-
-
-def test_a_checkpoint_with_a_metric_of_any_name_says_what_differs(tmp_path):
-    path, metrics = tmp_path / "fit", {"a; b": lambda p, t: jnp.abs(p - t)}
-    swarm_of().fit(
-        Shared(X), Shared(Y), epochs=60, metrics=metrics, checkpoint=path, on_progress=stopping
-    )
-    with pytest.raises(SwarmError, match=r"batch_size \(then 32, now 8\)"):
-        swarm_of().fit(
-            Shared(X), Shared(Y), epochs=60, metrics=metrics, batch_size=8,
-            checkpoint=Checkpoint(path, resume=True),
-        )  # fmt: skip
 
 
 def test_a_member_that_has_diverged_leaves_its_history_alone():

@@ -9,16 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forecaster.swarm.arrays.data import Shared
-from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.devices.lanes import (
     Layout,
     lane_mesh,
-    map_members,
     packed_members,
     unpack_chunks,
 )
-from forecaster.swarm.training.keys import member_keys
 
 
 @settings(deadline=None)
@@ -40,34 +36,6 @@ def test_placing_and_unpacking_loses_nobody(members, lanes, chunk, limit):
     }  # one shape for any number of members
     assert (unpack_chunks(packed, [len(call) for call in calls]) == values[rows]).all()
     assert set(np.concatenate([np.asarray(call).ravel() for call in packed])) == set(values[rows])
-
-
-@settings(max_examples=5, deadline=None)
-@given(st.integers(1, 70))
-def test_mapping_gives_each_member_its_own_result(members):
-    x = np.arange(members * 3, dtype=np.float32).reshape(members, 3)
-    out = map_members(_double, x, members=members, chunk=4)
-    np.testing.assert_array_equal(out, 2 * x)
-
-
-@pytest.mark.parametrize("rows", [[0, -1], [0, 3]])
-def test_rows_that_are_not_there_are_refused(rows):
-    x = Shared(np.arange(3, dtype=np.float32), rows=np.array(rows))
-    with pytest.raises(SwarmError, match="rows of trees: expected whole numbers from 0 to 2"):
-        map_members(_double, x, members=2)
-
-
-def _double(x):
-    return 2 * x
-
-
-def test_keys_belong_to_names():
-    names = ["AAPL", "MSFT", "BRK-B"]
-    keys = member_keys(0, names)
-    assert keys.shape == (3, 2) and keys.dtype == np.uint32
-    assert (member_keys(0, names[::-1]) == keys[::-1]).all()
-    assert len({tuple(key) for key in member_keys(0, [str(i) for i in range(2000)])}) == 2000
-    assert (member_keys(1, names) != keys).any()
 
 
 @pytest.mark.slow

@@ -343,12 +343,3 @@ def test_a_metric_that_is_undefined_at_first_can_be_watched():
     stopped = made.fit(*data, epochs=10_000, batch_size=None,
                        on_progress=lambda now: np.bool_(now.epochs_done > 0))  # fmt: skip
     assert (stopped.summary()["epochs"] < 10_000).all()
-
-
-def test_masks_stay_masks():
-    network = (lambda key: jnp.zeros(1), lambda params, x: jnp.where(~x, 1.0, params))
-    made = Swarm(network, 1, loss=optax.squared_error, optimizer=optax.sgd,
-                 hyperparams={"learning_rate": 0.0})  # fmt: skip
-    mask = np.array([[True], [False]])
-    error = made.evaluate(Shared(mask), Shared(np.zeros((2, 1), np.float32)))
-    np.testing.assert_allclose(error, 0.5)

@@ -106,23 +106,6 @@ def test_modules_of_several_inputs_take_them_together(key, pair):
         np.testing.assert_allclose(functions.train(params, pair, key=key)[0], 0, atol=1e-6)
 
 
-def test_a_module_of_one_pair_gets_it_whole(key):
-    class Whole(linen.Module):
-        @linen.compact
-        def __call__(self, pair):
-            return pair[0] - pair[1]
-
-    functions = linen_functions(Whole(), PAIRS[0])
-    np.testing.assert_array_equal(functions.apply(functions.init(key), PAIRS[0]), -np.ones((2, 3)))
-
-
-def test_linen_modules_without_state_have_params_only(key):
-    functions = linen_functions(linen.Dense(4), X)
-    params = functions.init(key)
-    assert set(params) == {"kernel", "bias"}
-    np.testing.assert_array_equal(functions.export(params, {})(X), functions.apply(params, X))
-
-
 class Arrays(nnx.Module):
     """Plain arrays: fixed, drawn, in a list, and those of WeightNorm."""
 
@@ -196,60 +179,6 @@ def test_a_module_is_told_what_is_being_done(key):
     assert (drawn == 0).any()
     told = functions.apply(params, X + 1, key=key, deterministic=True)
     np.testing.assert_array_equal(told, used)
-
-
-class ToldAtOnce(nnx.Module):
-    """A module with one argument for statistics and dropout, which may be inside a transform."""
-
-    def __init__(self, within, *, rngs):
-        self.told, self.within = Told(rngs=rngs), within
-        self.memory = nnx.RNN(nnx.GRUCell(3, 3, rngs=rngs))  # its carry takes a key, for zeros
-
-    def __call__(self, x, train=False, y=None):
-        def call(told, x):
-            return told(x, train=train, deterministic=not train)
-
-        x = x + self.memory(x) if self.within == "memory" else x
-        transform = {"remat": nnx.remat, "jit": nnx.jit}.get(self.within, lambda f: f)
-        return transform(call)(self.told, x)
-
-
-class Drawn(nnx.Module):
-    """A module that draws in a copy even with frozen statistics."""
-
-    def __init__(self, *, rngs):
-        self.told = ToldAtOnce("itself", rngs=rngs)
-
-    def __call__(self, x, train=False, deterministic=True):
-        graph, state = nnx.split(self.told.told.dropout)
-
-        @jax.checkpoint
-        def call(state, x):
-            return nnx.merge(graph, state)(x, deterministic=deterministic)
-
-        return call(state, self.told(x, train))
-
-
-class Frozen(nnx.Module):
-    """A module that draws nothing, and needs an argument in training only."""
-
-    def __init__(self, *, rngs):
-        self.told = Told(rngs=rngs)
-
-    def __call__(self, x, train=False, y=None):
-        if train:
-            assert y is not None
-            x = x + y.mean()
-        return self.told.norm(x, use_running_average=not train)
-
-
-def test_one_that_draws_or_has_nothing_to_draw_is_not(key):
-    functions = module_functions(Drawn)
-    drawn = functions.apply(functions.init(key), X + 1, key=key)
-    assert (drawn == 0).any() and (drawn != 0).any()
-    functions = module_functions(Frozen)
-    params = functions.init(key)
-    np.testing.assert_array_equal(functions.apply(params, X, key=key), functions.apply(params, X))
 
 
 def test_a_module_in_place_of_build_is_named():

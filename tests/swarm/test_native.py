@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import jax
@@ -76,15 +75,6 @@ def test_values_and_gradients_are_those_of_jax(cell, sizes):
 
 
 @needs_kernel
-@pytest.mark.slow
-@pytest.mark.parametrize("cell", CELLS, ids=["lstm", "gru"])
-@settings(few, max_examples=40)
-@any_sizes
-def test_values_and_gradients_of_many_sizes_are_those_of_jax(cell, sizes):
-    check_cell(cell, *sizes)
-
-
-@needs_kernel
 def test_what_is_not_differentiated_costs_nothing_and_changes_nothing():
     arrays = [a[0] for a in problem(1, 1, 6, 5, 3, 20)]
     kernel, bias, inputs, valid, weights = arrays
@@ -104,25 +94,6 @@ def test_what_is_not_differentiated_costs_nothing_and_changes_nothing():
 
 
 @needs_kernel
-def test_two_layers_pass_gradients_through():
-    random = np.random.default_rng(0)
-    first, second = (jnp.float32(random.normal(size=(n, 48)) * 0.3) for n in (14, 24))
-    inputs, valid = jnp.float32(random.normal(size=(5, 6, 2))), jnp.ones((5, 6))
-    bias = jnp.zeros(48)
-
-    def loss(recurrence):
-        def stacked(first, second):
-            return (
-                recurrence(second, bias, recurrence(first, bias, inputs, valid), valid) ** 2
-            ).sum()
-
-        return jax.grad(stacked, argnums=(0, 1))(first, second)
-
-    for a, b in zip(loss(lstm), loss(jax_lstm), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
-
-
-@needs_kernel
 @pytest.mark.slow
 @pytest.mark.parametrize("instructions", ["avx2", "plain"])
 def test_lesser_instruction_sets_agree_too(instructions):
@@ -132,8 +103,6 @@ def test_lesser_instruction_sets_agree_too(instructions):
         "for hidden in (3, 8, 16, 21):\n"
         "    for cell, oracle in CELLS:\n"
         "        compare(cell, oracle, *problem(hidden, 2, 4, 7, 2, hidden, cell))\n"
-        "from tests.swarm import test_programs\n"
-        "test_programs.test_random_numbers_are_those_of_jax_by_compiled_code()\n"
         "print(library.kernel_status()[0])"
     )
     environment = os.environ | {
@@ -374,48 +343,6 @@ def test_calls_that_do_not_fit_are_refused(change, message):
         return
     with pytest.raises(Exception, match=re.escape(message)):
         jax.block_until_ready(jax.jit(call)(*arrays))
-
-
-@needs_kernel
-def test_attributes_that_are_missing_are_named():
-    shapes = {"kernel": (7, 20), "x": (3, 4, 2), "valid": (3, 4), "hidden": (3, 4, 5)}
-    saved = [(3, 4, 16), (3, 4, 64), (3, 4, 5)]
-    arrays = [np.zeros((1, *shape), np.float32) for shape in [*shapes.values(), *saved]]
-    outs = [jax.ShapeDtypeStruct((1, *s), np.float32) for s in [(7, 20), (20,), (3, 4, 2)]]
-    call = jax.ffi.ffi_call("forecaster_lstm_backward", outs)
-    for attributes, missing in [({"want_x": True}, "last_only"), ({"last_only": True}, "want_x")]:
-        with pytest.raises(Exception, match=f"attribute {missing} is missing"):
-            jax.block_until_ready(jax.jit(functools.partial(call, **attributes))(*arrays))
-    with pytest.raises(Exception, match="attribute last_only is missing"):
-        kinds = {"last_only": "yes", "want_x": True}
-        jax.block_until_ready(jax.jit(functools.partial(call, **kinds))(*arrays))
-    with pytest.raises(Exception, match="an attribute is no truth value"):
-        kinds = {"last_only": np.int32(1), "want_x": True}
-        jax.block_until_ready(jax.jit(functools.partial(call, **kinds))(*arrays))
-    with pytest.raises(Exception, match="expected 2 attributes, got 3"):
-        kinds = {"last_only": True, "want_x": True, "more": True}
-        jax.block_until_ready(jax.jit(functools.partial(call, **kinds))(*arrays))
-
-
-def test_as_many_files_are_compiled_at_once_as_there_are_cores(tmp_path, monkeypatch):
-    together = threading.Barrier(3, timeout=20)  # broken unless three wait for each other
-    lines: list[list[str]] = []
-
-    def run(line):
-        lines.append(line)
-        if any(name in line[-1] for name in ("avx512.o", "avx2.o", "plain.o")):
-            together.wait()
-        Path(line[-1] if "-c" in line else line[line.index("-o") + 1]).touch()
-
-    monkeypatch.setattr(compiling, "_run", run)
-    monkeypatch.setattr(compiling, "_cores", lambda: 3)
-    monkeypatch.setattr(compiling, "compiler", lambda: ["c++"])
-    monkeypatch.setattr(compiling.platform, "machine", lambda: "x86_64")
-    compiling.compile_kernel(tmp_path / "kernels.so")
-    assert (tmp_path / "kernels.so").exists() and len(lines) == 9  # eight files, and the library
-    assert [Path(name).stem for name in lines[-1][-8:]] == [
-        "avx512", "avx2", "plain", "ffi", "avx512_bf16", "amx_emulated", "amx", "bfloat16_ffi",
-    ]  # fmt: skip
 
 
 def test_an_instruction_set_that_the_compiler_lacks_is_left_out(tmp_path, monkeypatch):

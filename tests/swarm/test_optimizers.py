@@ -42,12 +42,6 @@ def test_a_transformation_is_used_as_it_is():
     close(step(inject_hyperparams(optax.sgd(0.3))({})), {"w": -0.3 * GRADS["w"]})
 
 
-def test_accumulated_gradients_are_averaged_and_move_nothing_before():
-    made = inject_hyperparams(optax.sgd, accumulate=3)({"learning_rate": jnp.float32(0.1)})
-    close(step(made, 2), {"w": jnp.zeros(2)})
-    close(step(made, 3), {"w": -0.1 * GRADS["w"]})
-
-
 def test_adamw_clips_by_the_global_norm():
     large = jax.tree.map(lambda gradient: 1e3 * gradient, GRADS)
     norm = np.sqrt(sum((gradient**2).sum() for gradient in jax.tree.leaves(large)))
@@ -62,14 +56,6 @@ def test_adamw_clips_by_the_global_norm():
 def test_an_optimiser_that_draws_needs_a_key_of_plain_numbers():
     with pytest.raises(SwarmError, match=r"got random keys.*the key jax.random.PRNGKey\(seed\)"):
         make(optimizer=optax.noisy_sgd)
-
-
-@pytest.mark.usefixtures("unchecked")
-def test_what_is_no_optimiser_is_a_named_error():
-    with pytest.raises(SwarmError, match="expected an optax transformation, or a function"):
-        inject_hyperparams("adam")  # pyright: ignore[reportArgumentType]
-    with pytest.raises(SwarmError, match="sgd: needs learning_rate; hyperparameters given: rate"):
-        inject_hyperparams(optax.sgd)({"rate": jnp.ones(())})
 
 
 @pytest.mark.slow

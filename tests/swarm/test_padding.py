@@ -6,7 +6,7 @@ import numpy as np
 import optax
 import pytest
 
-from forecaster.swarm import Shared, Swarm, kfold_weights, stack
+from forecaster.swarm import Swarm, stack
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(40, 3)).astype(np.float32)
@@ -65,18 +65,6 @@ def test_padding_takes_no_member_away(model, loss, inputs, batch_size):
     assert np.isfinite(fitted.evaluate(x, y, sample_weight=weight)).all()
 
 
-def test_folds_can_be_measured_in_per_cent():
-    train, held_back = kfold_weights(40, 5, seed=0)
-    made = Swarm((init, line), 5, loss=percentage, optimizer=optax.adam)
-    fitted = made.fit(
-        Shared(X), Shared(Y), sample_weight=train,
-        validation_data=(Shared(X), Shared(Y), held_back), metrics={"per cent": percentage},
-        epochs=2,
-    )  # fmt: skip
-    assert not fitted.diverged
-    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(fitted.losses))
-
-
 def test_what_lies_in_padding_reaches_nothing():
     made = Swarm((init, line), 1, loss=percentage, optimizer=optax.adam)
     weight = (np.arange(40) % 3 > 0)[None].astype(np.float32)
@@ -86,16 +74,3 @@ def test_what_lies_in_padding_reaches_nothing():
         results.append(made.fit(x[None], y[None], sample_weight=weight, epochs=3).params)
     for other in results[1:]:
         jax.tree.map(np.testing.assert_array_equal, results[0], other)
-
-
-def test_members_without_any_example_stay_as_they_are():
-    made = Swarm((init, line), ["a", "b"], loss=percentage, optimizer=optax.adam)
-    weight = np.stack([np.ones(40), np.zeros(40)]).astype(np.float32)
-    fitted = made.fit(Shared(X), Shared(Y), sample_weight=weight, epochs=2)
-    assert not fitted.diverged
-    for now, before in zip(
-        jax.tree.leaves(fitted.select(["b"]).params),
-        jax.tree.leaves(made.select(["b"]).params),
-        strict=True,
-    ):
-        np.testing.assert_array_equal(now, before)

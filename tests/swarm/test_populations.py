@@ -45,16 +45,6 @@ def test_a_copy_draws_its_own_random_numbers(trained):
     assert not same(row(after.params, 1), row(after.params, 0))  # other dropout
 
 
-def test_a_generation_replaces_its_losers(trained):
-    parents = [*IDS[:-1], IDS[0]]  # the last one becomes a copy of the first
-    best = trained.select(parents, ids=trained.ids)
-    assert best.ids == trained.ids
-    assert same(row(best.params, -1), row(trained.params, 0))
-    assert same(best.select(IDS[:-1]).params, trained.select(IDS[:-1]).params)
-    rates = best.hyperparams["learning_rate"] * np.r_[np.ones(N - 1), 0.8]
-    assert best.with_hyperparams(learning_rate=rates).fit(X, Y, epochs=1).epochs[0] == 4
-
-
 @pytest.mark.parametrize(
     ("names", "ids", "message"),
     [

@@ -3,7 +3,6 @@
 import re
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -70,93 +69,6 @@ def test_a_second_swarm_of_the_same_functions_is_traced_but_not_compiled(traces,
     traces.clear()
     assert before and parameters_of(Sized) == 4 * 5 + 6
     assert traces and len(compilations) == before
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("unchecked")
-def test_functions_are_traced_again_if_anything_that_they_read_has_changed(traces, monkeypatch):
-    rates = {"scale": 1.0}
-
-    def loss(predictions, targets):
-        return rates["scale"] * (predictions - targets) ** 2
-
-    first = parameters_of(Sized, loss=loss), Swarm(Sized, 2, loss=loss).evaluate(X[:2], Y[:2])
-    for change in (
-        lambda: monkeypatch.setitem(globals(), "HIDDEN", 7),
-        lambda: monkeypatch.setitem(rates, "scale", 2.0),
-        lambda: monkeypatch.setattr(Sized, "__call__", lambda self, x: self.out(self.inner(x))),
-    ):
-        traces.clear()
-        change()
-        parameters_of(Sized, loss=loss)
-        assert traces
-    assert parameters_of(Sized, loss=loss) == 4 * 7 + 8
-    last = Swarm(Sized, 2, loss=loss).evaluate(X[:2], Y[:2])
-    assert first[0] == 4 * 5 + 6 and not np.allclose(first[1], last)
-
-
-CLIP = 1.0
-
-
-def test_a_gradient_rule_that_reads_a_changed_global_is_traced_again(monkeypatch):
-    @jax.custom_vjp
-    def identity(x):
-        return x
-
-    identity.defvjp(lambda x: (x, None), lambda _, gradient: (gradient * CLIP,))
-    model = (
-        lambda key: {"w": jnp.ones(3)},
-        lambda params, x: jax.grad(lambda w: identity(w).sum())(params["w"]) * x,
-    )
-    before = Swarm(model, N, loss=optax.squared_error).predict(X)
-    monkeypatch.setitem(globals(), "CLIP", 2.0)
-    after = Swarm(model, N, loss=optax.squared_error).predict(X)
-    np.testing.assert_array_equal(after, 2 * before)
-
-
-def test_metrics_are_measured_as_they_are_now():
-    scale = [1.0]
-
-    def metric(predictions, targets):
-        return scale[0] + 0 * predictions
-
-    def measured():
-        fitted = make().fit(X, Y, epochs=1, metrics={"scale": metric})
-        return fitted.losses.metrics["scale"][0, 0]
-
-    first = measured()
-    scale[0] = 2.0
-    assert (first, measured()) == (1, 2)
-
-
-def test_another_value_inside_of_a_structure_is_another_program():
-    class Meta:  # its text does not tell what it holds
-        def __init__(self, scale):
-            self.scale = scale
-
-        def __repr__(self):
-            return "Meta"
-
-        def __eq__(self, other):
-            return self.scale == other.scale
-
-        def __hash__(self):
-            return hash(self.scale)
-
-    class Scaled(dict):
-        scale = Meta(1.0)
-
-    def put(meta, parts):
-        made = Scaled(x=parts[0])
-        made.scale = meta
-        return made
-
-    jax.tree_util.register_pytree_node(Scaled, lambda own: ((own["x"],), own.scale), put)
-    for scale in (1.0, 2.0):
-        given = put(Meta(scale), [np.ones((2, 4, 3), np.float32)])
-        model = (lambda key: {"w": jnp.ones(3)}, lambda params, x: x["x"] @ params["w"])
-        made = Swarm(model, 2, loss=optax.squared_error)
-        assert made.predict(given)[0, 0] == 3
 
 
 def test_equal_functions_are_compiled_once(compilations):

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from forecaster.swarm import Batch, Swarm, SwarmError
 from tests.swarm.test_programs import traces
@@ -71,24 +70,6 @@ def test_a_state_of_others_is_refused():
         made.with_state(wide)
 
 
-def test_an_update_begins_at_the_best_weights():
-    made = make(optimizer=optax.sgd)  # Adam's own gradient is not finite where one is zero
-    one = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], made.state)
-    rates = {name: values[0] for name, values in made.hyperparams.items()}
-    batch = Batch(X[0], Y[0], jnp.ones(len(X[0])))
-
-    def loss_after(weights, **others):
-        state = one._replace(params=weights, **others)
-        state, _ = made.pure.update(state, batch, rates)
-        return ((made.pure.apply(state.params, X[0], rates) - Y[0]) ** 2).mean()
-
-    def size(grads):
-        return sum(float(abs(leaf).sum()) for leaf in jax.tree.leaves(grads))
-
-    assert size(jax.grad(loss_after)(one.params)) == 0
-    assert size(jax.grad(lambda w: loss_after(w, best_params=w))(one.params)) > 0
-
-
 @pytest.mark.usefixtures("unchecked")
 def test_an_update_of_something_else_is_refused():
     made = make()
@@ -136,16 +117,6 @@ def test_arrays_that_the_model_does_not_take_are_named():
             call()
 
 
-def test_errors_of_tracing_are_those_of_jax():
-    made = Swarm(
-        (lambda key: jax.random.normal(key, (3, 1)), lambda w, x: x @ w if x.sum() > 0 else -x @ w),
-        len(X),
-        loss=optax.squared_error,
-    )
-    with pytest.raises(jax.errors.TracerBoolConversionError, match="boolean conversion"):
-        jax.vmap(made.pure.apply)(made.params, X, made.hyperparams)
-
-
 def test_another_number_of_examples_is_named():
     made = make()
     state, rates = jax.tree.map(lambda leaf: leaf[0], (made.state, made.hyperparams))
@@ -153,20 +124,6 @@ def test_another_number_of_examples_is_named():
         batch = Batch(X[0, :8], Y[0, :count], np.ones(8))
         with pytest.raises(SwarmError, match=f"targets: expected 8 examples, .*; got {count}"):
             made.pure.update(state, batch, rates)
-
-
-def test_a_bound_function_takes_inputs_of_all_devices():
-    made, devices = make(), jax.local_devices()
-    mesh = jax.make_mesh((len(devices),), ("x",), axis_types=(AxisType.Auto,))
-    even = len(X) // len(devices) * len(devices)
-    bound = made.select(made.ids[:even]).bind()
-    placed = jax.device_put(X[:even], NamedSharding(mesh, PartitionSpec("x")))
-    auto = {"axis_types": (AxisType.Auto,)}
-    ones = [jax.make_mesh((1,), ("x",), devices=[device], **auto) for device in devices]
-    alone = [jax.device_put(X[:even], NamedSharding(mesh, PartitionSpec("x"))) for mesh in ones]
-    for inputs in (placed, *alone, jax.device_put(X[:even], devices[-1]), X[:even]):
-        for function in (bound, jax.jit(bound)):
-            close(np.asarray(function(inputs)), made.predict(X)[:even])
 
 
 def test_plain_numbers_are_weights_too():

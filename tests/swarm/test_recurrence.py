@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forecaster.swarm.recurrence import gru, lstm
-from forecaster.swarm.recurrence.precision import steps_per_iteration
 
 sizes = st.sampled_from([1, 3, 5])
 
@@ -101,12 +100,6 @@ def test_gru_values_and_gradients_are_those_of_the_textbook(
         textbook = jax.value_and_grad(loss(plain_gru), (0, 1, 2, 3))(kernel, bias, new_bias, inputs)
         for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(textbook), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
-
-
-def test_windows_are_unrolled_on_gpus_alone(monkeypatch):
-    assert steps_per_iteration(20) == 1
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert [steps_per_iteration(steps) for steps in (0, 1, 20, 64, 500)] == [1, 1, 20, 64, 16]
 
 
 def test_lstm_is_torchs_lstm():

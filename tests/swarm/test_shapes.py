@@ -50,24 +50,6 @@ def test_so_are_targets_and_own_layers(stepped):
 
 
 @pytest.mark.usefixtures("unchecked")
-def test_an_error_of_one_s_own_is_shown_as_it_is(stepped):
-    def fail(progress):
-        raise KeyError("mine")
-
-    with pytest.raises(KeyError, match="mine"):
-        stepped.fit(X, Y, on_progress=fail)
-    broken = make(loss=None, loss_fn=lambda params, batch, key: params["none"])
-    with pytest.raises(KeyError, match="none"):
-        broken.step(X, Y)
-
-
-@pytest.mark.usefixtures("unchecked")
-def test_a_model_that_takes_other_shapes_gets_them(stepped):
-    """For example, a model of sequences takes longer ones."""
-    assert stepped.predict(X[:, :, None].repeat(7, 2)).shape == (*X.shape[:2], 7, 1)
-
-
-@pytest.mark.usefixtures("unchecked")
 def test_numbers_that_are_not_finite_are_let_through_where_that_is_said(stepped):
     broken = X.copy()
     broken[4, 2, 1] = np.nan

@@ -1,11 +1,6 @@
 """Fits in shards have the same bits, train nothing twice, and name the members that are lost."""
 
-import dataclasses
-import os
 import pickle
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import cloudpickle
@@ -13,7 +8,7 @@ import numpy as np
 import pytest
 
 from forecaster import swarm
-from forecaster.swarm import Checkpoint, Failed, Local, Shared, Status
+from forecaster.swarm import Checkpoint, Failed, Local, Status
 from forecaster.swarm.execution import shards
 from tests.slow import slow
 from tests.swarm.test_fitting import HYPERPARAMS, IDS, MEMBERS, TASKS, data, rows, run, same
@@ -74,38 +69,6 @@ def test_shards_do_not_matter(data, whole, executor):
 
 
 @pytest.mark.slow
-def test_shards_of_streamed_and_continued_members(data, whole):
-    streamed = swarm.Streamed(lambda at: rows(data, at))
-    assert_same(run(TASK, streamed, executor=Elsewhere(4)), whole)
-    longer = {"epochs": 16, "previous": whole}
-    again = run(TASK, data, **longer, executor=Elsewhere(4))
-    assert_same(again, run(TASK, data, **longer))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("small", [0, pytest.param(2**20, marks=pytest.mark.slow)])
-def test_a_shard_is_sent_only_the_series_that_it_looks_at(data, monkeypatch, small):
-    monkeypatch.setattr(shards, "_SMALL", small)
-    sent = []
-
-    class Weighed(Elsewhere):
-        def run(self, function, common, parts, *, per_core=False):
-            def seen():
-                for part in parts:
-                    sent.extend(len(values.inputs) for values in part.shared.values())
-                    yield part
-
-            yield from super().run(function, common, seen())
-
-    series = np.repeat(np.arange(MEMBERS), 2)
-    ids = [f"{name}/{k}" for name in IDS for k in range(2)]
-    members = Shared(data, series)
-    expected = run(TASK, members, ids)
-    assert_same(run(TASK, members, ids, executor=Weighed(8)), expected)
-    assert sent == ([] if small else [4, 4, 4])  # the last padded, so that nothing is compiled
-
-
-@pytest.mark.slow
 def test_what_is_done_is_not_done_again(data, whole, tmp_path):
     path = tmp_path / "fit.checkpoint"
     first = Elsewhere(2, most=2)
@@ -159,32 +122,6 @@ def test_a_fit_that_a_callback_stopped_goes_on_to_the_same_end(data, whole, tmp_
     assert_same(resumed(), whole)
 
 
-@pytest.mark.slow
-def test_shards_go_on_with_metrics_of_the_training_before(data, tmp_path):
-    def measure(params, data, hyperparams):
-        return {"zero": np.float32(0)}
-
-    measured = dataclasses.replace(TASK, measure=measure, metrics=("zero",))
-    before = run(measured, data, epochs=2)
-    longer = {"epochs": 6, "previous": before}
-    with pytest.raises(KeyboardInterrupt):
-        run(TASK, data, executor=Elsewhere(4, most=1), checkpoint=Checkpoint(tmp_path / "c"),
-            **longer)  # fmt: skip
-    kept = Checkpoint(tmp_path / "c", resume=True)
-    again = run(TASK, data, executor=Elsewhere(4), checkpoint=kept, **longer)
-    assert np.isnan(again.losses.metrics["zero"][:, 2:]).all()
-    assert same(again.state, run(TASK, data, **longer).state)
-
-
-@pytest.mark.slow
-def test_a_shard_of_another_fit_is_refused(data, tmp_path):
-    path = tmp_path / "fit.checkpoint"
-    with pytest.raises(KeyboardInterrupt):
-        run(TASK, data, executor=Elsewhere(2, most=2), checkpoint=Checkpoint(path))
-    with pytest.raises(ValueError, match="another fit"):
-        run(TASK, data, seed=6, executor=Elsewhere(2), checkpoint=Checkpoint(path, resume=True))
-
-
 def test_members_that_no_worker_could_train_are_named_and_the_rest_goes_on(data, whole, tmp_path):
     path = tmp_path / "fit.checkpoint"
     lossy = Elsewhere(2, lost=[4])
@@ -235,26 +172,3 @@ def test_shards_shrink_towards_the_end_so_that_workers_end_together(data):
     cutter = shards.Cutter(work, np.arange(many), Elsewhere())
     sizes = [len(shard.rows) for shard in cutter.shards()]
     assert sizes[:3] == [128] * 3 and sum(sizes) == many and sizes[-1] <= 8
-
-
-DEVICES = """
-import sys, numpy as np, jax
-from tests.swarm.test_fitting import *
-assert jax.local_device_count() == 4
-data = make_data()
-for members in (1, 3, 5, 11):
-    some, ids = rows(data, slice(members)), IDS[:members]
-    two = run(TASKS["SmallLSTM"], some, ids, lanes=2)
-    for options in ({}, {"lanes": 3}):
-        assert same(run(TASKS["SmallLSTM"], some, ids, **options).state, two.state), members
-"""
-
-
-@pytest.mark.slow
-def test_four_devices_share_any_number_of_members():
-    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
-    environment = os.environ | flags | {"PYTHONPATH": str(Path(__file__).parents[2])}
-    done = subprocess.run(
-        [sys.executable, "-c", DEVICES], env=environment, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr

@@ -7,7 +7,6 @@ import optax
 import pytest
 
 from forecaster.swarm import Shared, Swarm
-from forecaster.swarm.estimators.stepping import OnDevice
 from tests.swarm.test_swarm import close
 
 NAMES = [f"m{i}" for i in range(70)]  # more than one chunk
@@ -59,13 +58,6 @@ def test_many_members_take_and_give_empty_arrays():
     assert made.predict(x[:, :0])["all"].shape == (130, 0, 1)
 
 
-def test_predictions_of_many_members_may_be_written_to(many):
-    predictions = many.predict(SMALL)
-    before = many.predict(SMALL)
-    predictions[:] = 0
-    np.testing.assert_array_equal(many.predict(SMALL), before)
-
-
 def test_batches_of_all_sizes_follow_each_other(many):
     """Check that states follow when each batch size is spread differently."""
     went, expected = many, many
@@ -78,18 +70,3 @@ def test_batches_of_all_sizes_follow_each_other(many):
     assert (went.epochs == 4).all()
     np.testing.assert_array_equal(went.losses.train[:, 3], losses)
     close((went.losses.train, went.params), (expected.losses.train, expected.params))
-
-
-def test_weights_stay_where_they_are(many, monkeypatch):
-    many.predict(SMALL)
-    monkeypatch.setattr(jax, "device_put", None)  # would fail
-    many.predict(SMALL)
-    many.predict(Shared(SMALL[0]))
-    assert isinstance(many._device, OnDevice)
-    assert many._device.is_small(SMALL) and not many._device.is_small(LARGE)
-
-
-def test_numbers_of_64_bits_are_those_of_32(many):
-    x = SMALL.astype(np.float64)
-    np.testing.assert_array_equal(many.predict(x), many.predict(SMALL))
-    assert many.predict(x).dtype == np.float32

@@ -154,31 +154,6 @@ def test_measuring_and_validating_know_the_hyperparameters():
     assert task.validate is not None and task.validate(jnp.float32(3), full, gain) == 6
 
 
-def test_exactly_one_loss():
-    for loss in (None, optax.squared_error):
-        with pytest.raises(SwarmError, match="give either loss, elementwise, or loss_fn"):
-            supervised(LINEAR, loss, loss_fn=loss)
-
-
-@pytest.mark.parametrize(
-    ("loss", "message"),
-    [
-        (lambda p, y: ((p - y) ** 2).mean(), "expected one loss per example"),
-        (lambda p, y: (p[:, None] - y) ** 2, "broadcast against each other"),
-    ],
-)
-def test_losses_of_other_shapes_are_named_errors(key, loss, message):
-    task = supervised(LINEAR, loss)
-    with pytest.raises(SwarmError, match=message):
-        task.loss(jnp.float32(2), batch(), key, {})
-
-
-def test_the_models_arithmetic_may_be_half_and_losses_stay_whole(key):
-    task = supervised(LINEAR, optax.squared_error, compute_dtype=jnp.bfloat16)
-    loss = task.loss(jnp.float32(1.001), batch(), key, {})
-    assert loss.dtype == jnp.float32 and loss == 0  # 1.001 is 1 in bfloat16
-
-
 @pytest.mark.parametrize(("batch_size", "rows"), [(32, 3), (3, 3), (2, 2), (None, 3)])
 def test_a_batch_is_no_larger_than_the_examples_that_there_are(batch_size, rows):
     """Filled up to 32, one series per member took five times as long."""

@@ -1,9 +1,5 @@
 """Swarm: training, prediction, selecting and combining members, saving, errors."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -145,12 +141,6 @@ def test_a_bootstrap_is_training_on_the_sample_that_the_key_draws(untrained):
     close(bagged.params, untrained.fit(X[0][drawn], Y[0][drawn], epochs=4).params)
 
 
-def test_a_bootstrap_draws_no_padding():
-    valid = jnp.arange(10) % 3 == 0
-    drawn = np.asarray(bootstrap_sample(jax.random.key(0), valid))
-    assert set(drawn) <= {0, 3, 6, 9} and len(drawn) == 10
-
-
 @pytest.mark.parametrize("memory", [slow(None), 1])
 def test_streamed_data_are_the_same_data(memory):
     most = []
@@ -252,11 +242,6 @@ def test_half_precision_keeps_full_weights(untrained):
     assert (half.evaluate(X, Y) < 0.5 * untrained.evaluate(X, Y)).all()
 
 
-def test_shared_inputs_with_each_members_own_targets(untrained):
-    shared = untrained.fit(Shared(X[0]), Y, epochs=3)
-    close(shared.params, untrained.fit(np.repeat(X[:1], N, 0), Y, epochs=3).params)
-
-
 @pytest.mark.slow
 def test_inputs_may_be_trees_and_whole_numbers():
     class Embedded(nnx.Module):
@@ -298,31 +283,7 @@ def test_a_number_of_members_will_do_and_outputs_may_be_trees():
             Swarm(Split, wrong, loss=loss)
 
 
-LANES = """
-import jax, numpy as np
-jax.config.update("jax_num_cpu_devices", 3)
-from tests.swarm.test_fitting import TASKS, make_data, run, same
-data = make_data()
-one, two, three = (run(TASKS["SmallLSTM"], data, lanes=n).params for n in (1, 2, 3))
-assert same(two, three)
-for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(two)):
-    np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-6)
-"""
-
-
-@pytest.mark.slow
-def test_any_number_of_lanes_gives_the_same_members():
-    environment = os.environ | {"PYTHONPATH": str(Path.cwd())}
-    subprocess.run([sys.executable, "-c", LANES], check=True, env=environment)
-
-
 # Predicting, combining, saving
-
-
-def test_a_member_without_examples_has_no_loss(untrained):
-    weight = np.ones((N, EXAMPLES), np.float32)
-    weight[2] = 0
-    assert list(np.flatnonzero(np.isnan(untrained.evaluate(X, Y, weight)))) == [2]
 
 
 def test_a_member_by_itself_is_the_member(trained):
@@ -375,19 +336,3 @@ def test_pure_functions_and_linen_modules_are_models_too():
     np.testing.assert_allclose(
         fitted.member("m1")(X[1]), fitted.predict(X)[1], rtol=1e-4, atol=1e-6
     )
-
-
-def test_interrupted_and_resumed(untrained, tmp_path):
-    def interrupt(progress):
-        if progress.epochs_done > 5 * N:
-            raise KeyboardInterrupt
-
-    options = {"epochs": 20, "validation_data": HELD_BACK, "patience": 20}
-    with pytest.raises(KeyboardInterrupt):
-        untrained.fit(
-            X, Y, checkpoint=swarm.Checkpoint(tmp_path / "c"), on_progress=interrupt, **options
-        )
-    resume = swarm.Checkpoint(tmp_path / "c", resume=True)
-    resumed = untrained.fit(X, Y, checkpoint=resume, **options)
-    whole = untrained.fit(X, Y, **options)
-    assert same(resumed.params, whole.params) and same(resumed.losses, whole.losses)

@@ -100,16 +100,6 @@ def test_worse_candidates_are_given_up_early(tuned):
 
 
 @pytest.mark.slow
-def test_a_series_searches_alone(data, tuned):
-    alone = swarm.tune(
-        make_task, jax.tree.map(lambda leaf: leaf[[4, 1]], data), [IDS[4], IDS[1]], CANDIDATES,
-        seed=7, **LIMITS,
-    )  # fmt: skip
-    assert (alone.choice == tuned.choice[[4, 1]]).all()
-    assert (alone.best_loss == tuned.best_loss[[4, 1]]).all()
-
-
-@pytest.mark.slow
 def test_the_winners_are_swarms_that_train_on(data, tuned):
     swarms = tuned.swarms(lambda hidden: lambda rngs: Network(hidden, rngs), loss=squared)
     assert sorted(name for found in swarms for name in found.ids) == IDS
@@ -125,13 +115,6 @@ def test_the_winners_are_swarms_that_train_on(data, tuned):
         assert (more.evaluate(*held_back) <= found.evaluate(*held_back)).all()
     with pytest.raises(SwarmError, match="the result: of another model"):
         tuned.swarms(lambda hidden: lambda rngs: Network(hidden + 1, rngs), loss=squared)
-
-
-def test_a_search_of_one_is_a_fit(data):
-    one = tune(data, [{"learning_rate": 1e-2, "hidden": 3}])
-    plain = swarm.fit(TASKS[3], data, IDS, seed=7, hyperparams={"learning_rate": 1e-2}, **LIMITS)
-    assert (one.winners[0].result.epochs == plain.epochs).all()
-    np.testing.assert_allclose(one.winners[0].result.best_loss, plain.best_loss, rtol=1e-5)
 
 
 def test_interrupted_and_resumed(data, tuned, tmp_path):
@@ -214,8 +197,3 @@ def test_a_series_without_validation_examples_is_refused(data):
     weight[3] = 0
     with pytest.raises(SwarmError, match=r"validation_data: .* got none for 1: s3"):
         tune(data._replace(validation_weight=weight))
-
-
-def test_a_search_is_shown_in_a_line(tuned):
-    shown = repr(tuned)
-    assert shown.startswith("Tuned: 5 series, 6 candidates, lowest losses") and len(shown) < 90

@@ -87,15 +87,6 @@ def test_state_is_carried_by_training_and_frozen_in_use(untrained, trained):
     assert (trained.evaluate(X, Y) < untrained.evaluate(X, Y)).all()
 
 
-@pytest.mark.slow
-def test_a_member_alone_has_the_bits_that_it_has_in_company(trained):
-    alone = make(["m3"]).fit(X[3:4], Y[3:4], epochs=6, batch_size=8)
-    assert same(alone.params, trained.select(["m3"]).params)
-    assert same(alone.predict(X[3:4]), trained.predict(X)[3:4])
-    stepped, one = make().step(X, Y)[0], make(["m1"]).step(X[1:2], Y[1:2])[0]
-    assert same(one.params, stepped.select(["m1"]).params)
-
-
 def test_a_step_without_examples_changes_neither_weights_nor_statistics(trained):
     weight = np.ones((N, 20), np.float32)
     weight[2] = 0
@@ -140,23 +131,6 @@ def test_padding_has_no_part_in_statistics(examples, tolerance):
     off = abs(norm["mean"] - 0.75 * seen.mean(1)) / seen.std(1)  # momentum 0.5, two epochs
     assert off.max() < tolerance
     np.testing.assert_allclose(norm["var"], 0.25 + 0.75 * seen.var(1), rtol=4 * tolerance)
-
-
-def test_merging_takes_the_mean_of_the_statistics_too(trained):
-    merged = trained.merge()
-    expected = trained.params.state["norm"]["var"].mean(0)
-    np.testing.assert_allclose(merged.params.state["norm"]["var"][0], expected, rtol=1e-5)
-    assert same(trained.with_params(merged).params.params["out"]["bias"][1],
-                merged.params.params["out"]["bias"][0])  # fmt: skip
-
-
-def test_lower_precision_leaves_statistics_whole():
-    half = make(compute_dtype=jnp.bfloat16).fit(X, Y, epochs=2, batch_size=None)
-    assert all(leaf.dtype == np.float32 for leaf in jax.tree.leaves(half.params))
-    full = make().fit(X, Y, epochs=2, batch_size=None)
-    np.testing.assert_allclose(
-        half.params.state["norm"]["mean"], full.params.state["norm"]["mean"], rtol=0.05, atol=0.05
-    )
 
 
 @pytest.mark.slow

@@ -12,9 +12,7 @@ from flax import nnx
 
 from forecaster.swarm import Swarm, adamw, inject_hyperparams
 from forecaster.swarm.execution import vectors
-from forecaster.swarm.training.loop import init_state
 from forecaster.swarm.training.optimizers import _ELEMENTWISE, is_elementwise
-from tests.swarm.test_fitting import HYPERPARAMS, TASKS
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(3, 24, 4)).astype(np.float32)
@@ -48,11 +46,6 @@ def trained(optimizer, accumulate=1, **options):
         hyperparams={"learning_rate": [0.001, 0.003, 0.002], **SETTINGS.get(optimizer, {})},
     )  # fmt: skip
     return made.fit(X, Y, epochs=4, batch_size=8, **options)
-
-
-def members_state(task):
-    """The state that a fit would keep of one of these members."""
-    return init_state(task, jnp.zeros(2, jnp.uint32), HYPERPARAMS)
 
 
 OFTEN = (adamw,)  # the others in the night
@@ -101,24 +94,6 @@ def test_a_vector_trains_as_a_tree_does(optimizer, monkeypatch):
 def test_who_may_look_at_layers_gets_trees(optimizer):
     assert not is_elementwise(inject_hyperparams(optimizer))
     assert not is_elementwise(lambda hyperparams: optax.adam(0.1))
-
-
-def test_one_array_or_many_numbers_stay_as_they_are(monkeypatch):
-    task = TASKS["SmallLSTM"]
-    state = members_state(task)
-    size = sum(leaf.size for leaf in jax.tree.leaves(state.params))
-    monkeypatch.setattr(vectors, "_MOST", size)
-    form = vectors.Vector.of(task, state, HYPERPARAMS)
-    assert form is not None and sum(jax.tree.leaves(form.joined)) == 2  # Adam's two moments
-    monkeypatch.setattr(vectors, "_MOST", size - 1)
-    assert vectors.Vector.of(task, state, HYPERPARAMS) is None
-    monkeypatch.undo()
-    one = state._replace(params=jax.tree.leaves(state.params)[0])
-    assert vectors.Vector.of(task, one, HYPERPARAMS) is None
-    half = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), state.params)
-    first, *_ = jax.tree.leaves(state.params)
-    mixed = state._replace(params={"half": half, "whole": first})
-    assert vectors.Vector.of(task, mixed, HYPERPARAMS) is None
 
 
 @pytest.mark.parametrize("optimizer", _ELEMENTWISE)
