@@ -3,18 +3,18 @@
 from typing import TypeAlias
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
+from numpy.lib.stride_tricks import as_strided
 
 from forecaster.classical import linear_filter
 
 Rows: TypeAlias = Float[np.ndarray, "series step"]
+Steps: TypeAlias = Float[np.ndarray, "*series step"]
+Ahead: TypeAlias = Float[np.ndarray, "*series step horizon"]
 _CLIP = 8.0
-_AT_ONCE = 64  # series whose values fit into the cache of a core
 
 
-def shift(
-    values: Float[np.ndarray, "*series step"], steps: int
-) -> Float[np.ndarray, "*series step"]:
+def shift(values: Steps, steps: int) -> Steps:
     """Return the values ``steps`` earlier, or later where negative; NaN where there are none."""
     if steps == 0:
         return values
@@ -28,65 +28,48 @@ def shift(
     return out
 
 
-def decayed_mean(values: Rows, decay: float) -> Rows:
+def decayed_mean(values: Steps, decay: float) -> Steps:
     """Return the exponentially weighted mean up to each step, with normalised weights.
 
-    NaN count as missing. The recursion is sequential, so that no bit of a value depends on later
-    steps.
+    What is NaN or infinite counts as missing. The filter runs step by step, so that no bit of a
+    value depends on later steps.
     """
-    values = np.asarray(values, np.float64)
-    # What the weights add up to depends on the number of known values alone.
-    shares = np.full(values.shape[1], 1 - decay)
-    weights = np.array([np.nan, *_accumulated(shares, decay)])
-    means = np.empty(values.shape)
-    for low in range(0, len(values), _AT_ONCE):
-        some = slice(low, low + _AT_ONCE)
-        means[some] = _decayed_means(values[some], decay, weights)
-    return means
+    known, coefficients = np.isfinite(values), ([1 - decay], [1.0, -decay])
+    weight = linear_filter(*coefficients, known)
+    total = linear_filter(*coefficients, np.where(known, values, 0.0))
+    with np.errstate(invalid="ignore"):
+        return np.divide(total, weight, out=total)
 
 
-def _decayed_means(values: Rows, decay: float, weights: Float[np.ndarray, " count"]) -> Rows:
-    """Return the means of some series.
+def latest_mean(values: Steps, width: int) -> Steps:
+    """Return the mean of the latest values at each step: of ``width``, or of what there is."""
+    steps = int(values.shape[-1])
+    total = np.cumsum(values, -1, dtype=float)
+    before = np.zeros(values.shape)
+    before[..., width:] = total[..., : max(steps - width, 0)]
+    return (total - before) / np.minimum(np.arange(1, steps + 1), width)
 
-    ``weights``: the sum of the weights, by the number of known values
+
+def lagged(z: Steps, season: int, horizon: int, more: int = 0) -> Ahead:
+    """Return, for each step ahead, the latest known value that lies whole seasons before it.
+
+    ``more``: further seasons to go back
     """
-    known = ~np.isnan(values)
-    counts = np.cumsum(known, axis=1, dtype=np.int32)
-    shares = np.where(known, values, 0.0)
-    shares *= 1 - decay
-    totals = _accumulated(shares, decay)
-    # At a missing value nothing decays, and the filter makes NaN of infinite values.
-    special = np.flatnonzero((np.isinf(shares) | (~known & (counts > 0))).any(1))
-    if len(special):
-        totals[special] = _special_totals(shares[special], known[special], counts[special], decay)
-    totals /= weights[counts]
-    return totals
+    out = np.full((*z.shape, horizon), np.nan)
+    for column in range(horizon):
+        back = (-(-(column + 1) // season) + more) * season - (column + 1)
+        out[..., back:, column] = z[..., : max(0, z.shape[-1] - back)]
+    return out
 
 
-def _special_totals(
-    shares: Rows,
-    known: Bool[np.ndarray, "series step"],
-    counts: Int[np.ndarray, "series step"],
-    decay: float,
-) -> Rows:
-    """Return the totals of series with gaps or infinite values; ``counts``: of known values."""
-    series, steps = np.nonzero(known)
-    packed = np.zeros(shares.shape)  # the known values without gaps
-    packed[series, counts[series, steps] - 1] = shares[series, steps]
-    totals = _accumulated(packed, decay)
-    infinite = np.isinf(packed)
-    for row in np.flatnonzero(infinite.any(1)):
-        first = int(infinite[row].argmax())  # from here on all totals are infinite, or NaN
-        with np.errstate(invalid="ignore"):
-            totals[row, first:] = np.cumsum(packed[row, first:])
-    return np.take_along_axis(totals, np.maximum(counts - 1, 0), axis=1)
-
-
-def _accumulated(
-    shares: Float[np.ndarray, "*series step"], decay: float
-) -> Float[np.ndarray, "*series step"]:
-    """Return the sum up to each finite share, in which every earlier one has decayed."""
-    return linear_filter([1.0], [1.0, -decay], shares)
+def by_target_step(forecasts: Ahead) -> Ahead:
+    """Return forecasts by the step that they are for, rather than made at; NaN for none."""
+    *_, steps, horizon = forecasts.shape
+    padded = np.full((*forecasts.shape[:-2], steps + horizon, horizon), np.nan)
+    padded[..., horizon:, :] = forecasts
+    *others, row, column = padded.strides
+    # Row t, column h: the forecast for t made h + 1 steps before.
+    return as_strided(padded[..., horizon - 1 :, :], forecasts.shape, (*others, row, column - row))
 
 
 def squash(values: np.ndarray) -> np.ndarray:

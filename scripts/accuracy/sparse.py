@@ -25,7 +25,7 @@ import pandas as pd
 
 from forecaster.classical import INTERMITTENT
 from forecaster.forecasting.bands.counts import probability_up_to, smallest_count
-from forecaster.series.combination.steps import smoothed
+from forecaster.series.causal import decayed_mean
 
 CUTOFFS, HORIZON = range(15, 40, 3), 12
 QUANTILES = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95])
@@ -34,9 +34,9 @@ MEMORY, PRIOR = 20, 10.0
 MOST_WEIGHT = 5.0  # maximum weight of the panel's mean, in months
 
 METHODS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    **{f"mean {w}": lambda z, w=w: smoothed(z, 1 - w) for w in (0.05, 0.1, 0.2)},
+    **{f"mean {w}": lambda z, w=w: decayed_mean(z, 1 - w) for w in (0.05, 0.1, 0.2)},
     **INTERMITTENT,
-    "mean 0.1 and adida": lambda z: (smoothed(z, 0.9) + INTERMITTENT["adida"](z)) / 2,
+    "mean 0.1 and adida": lambda z: (decayed_mean(z, 0.9) + INTERMITTENT["adida"](z)) / 2,
 }
 
 

@@ -13,16 +13,14 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from msgspec import Meta
 
-from forecaster.series.causal import shift, squash
-from forecaster.series.combination.steps import (
+from forecaster.series.causal import (
     Ahead,
     Steps,
-    by_target_step,
-    decayed,
-    known_errors,
+    decayed_mean,
     lagged,
     latest_mean,
-    smoothed,
+    shift,
+    squash,
 )
 
 Errors: TypeAlias = Float[np.ndarray, "component series origin horizon"]
@@ -285,22 +283,21 @@ def features_of(
 ) -> Float[np.ndarray, "step feature"]:
     """Return what a network sees of each step."""
     basic = seasons[0] if seasons else 1
-    known = known_errors(base[:, :1], z) / by_target_step(scale[:, :1])
-    known[~np.isfinite(known)] = np.nan
-    fast, slow = (
-        decayed(known, 1 - 1 / max(steps, cycles * basic))[:, 0] + 1e-6
-        for steps, cycles in ((16, 2), (66, 7))
-    )
 
     def surprise(column: int) -> np.ndarray:
         """Return the error of the forecast for each step, in units of that forecast's scale."""
         made, unit = (shift(part[:, column], column + 1) for part in (base, scale))
         return (z - made) / unit
 
+    fast, slow = (
+        decayed_mean(np.abs(surprise(0)), 1 - 1 / max(steps, cycles * basic)) + 1e-6
+        for steps, cycles in ((16, 2), (66, 7))
+    )
+
     def change(season: int) -> np.ndarray:
         return (z - shift(z, season)) / scale[:, 0]
 
-    level, trend = smoothed(z, 0.95), smoothed(z, 0.7)
+    level, trend = decayed_mean(z, 0.95), decayed_mean(z, 0.7)
     farthest, unit = base.shape[-1] - 1, scale[:, -1]
     features = [
         squash(surprise(0)),

@@ -33,10 +33,9 @@ from forecaster.classical import (
 )
 from forecaster.config import MOST_SEASON as LONGEST_SEASON
 from forecaster.config import MOST_SEASONS
-from forecaster.series.combination.steps import lagged
+from forecaster.series.causal import Ahead, lagged
 
 Row: TypeAlias = Float[np.ndarray, " step"]
-Ahead: TypeAlias = Float[np.ndarray, "step horizon"]
 Seasons: TypeAlias = Annotated[
     tuple[Annotated[int, Meta(ge=1, le=LONGEST_SEASON)], ...], Meta(max_length=MOST_SEASONS)
 ]

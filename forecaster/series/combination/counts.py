@@ -16,17 +16,14 @@ given its sales so far.
 """
 
 from collections.abc import Sequence
-from typing import Annotated, NamedTuple, TypeAlias
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 from msgspec import Meta
 
 from forecaster.classical import linear_filter
-from forecaster.series.combination.steps import by_target_step, decayed
-
-Steps: TypeAlias = Float[np.ndarray, "*series step"]
-Ahead: TypeAlias = Float[np.ndarray, "*series step horizon"]
+from forecaster.series.causal import Ahead, Steps, by_target_step, decayed_mean
 
 _LARGEST_MEAN = 100.0  # of counts; beyond it whole numbers are as good as any
 _LEAST_DISPERSION = 0.5  # ratio of variance to mean; Poisson's is 1
@@ -133,7 +130,7 @@ def learn_counts(rows: Sequence[Steps], combinations: Sequence[Ahead]) -> CountP
     usual = _rows_of_usual(ratios, evidence)
     shrunk = (evidence * ratios + usual * dispersion) / (evidence + usual)
     series = [z for z, _ in long]
-    latest = np.array([decayed(z[:, None], 1 - prior.decay)[-1, 0] for z in series])
+    latest = np.array([decayed_mean(z, 1 - prior.decay)[-1] for z in series])
     prior = prior._replace(
         mean=min(float(latest.mean()), _MOST),
         weight=_weight_of_mean(series, shrunk),

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from forecaster.classical import Pool, count_of_features
+from forecaster.series.causal import Ahead
 from forecaster.series.combination.blend import (
     Blend,
     Sizes,
@@ -30,7 +31,6 @@ from forecaster.series.combination.components import (
 )
 from forecaster.series.combination.counts import NO_PRIOR, CountPrior, learn_counts
 from forecaster.series.combination.nature import Nature
-from forecaster.series.combination.steps import Ahead
 
 Row: TypeAlias = Float[np.ndarray, " step"]
 

@@ -11,8 +11,8 @@ import numpy as np
 from jaxtyping import Float, Int, Shaped
 
 from forecaster.series.calendar.ahead import times_after_rows
+from forecaster.series.causal import Ahead
 from forecaster.series.combination.nature import Nature, calendar_of, with_effects
-from forecaster.series.features.transformed import Ahead
 from forecaster.series.known.effects import NO_EFFECTS, CalendarPrior
 from forecaster.series.known.responses import (
     NO_RESPONSES,

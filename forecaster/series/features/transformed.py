@@ -2,15 +2,14 @@
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from forecaster.series.causal import Rows, shift
+from forecaster.series.causal import Ahead, Rows, shift
 from forecaster.series.prices.common_volatility import CommonVolatility, ScaleWeights
 
-Ahead: TypeAlias = Float[np.ndarray, "series step horizon"]
 # A scale up to this share of a series' level, or up to this number, is that of no change at all.
 _NO_CHANGE, _LEAST_CHANGE = 1e-9, 2e-12
 _ANOTHER_SCALE = 100.0  # growth of a scale by which an outcome belongs to another time
