@@ -18,6 +18,8 @@ from forecaster.record.timing import AFTER, made_after
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_RUN, _AT = "run_as_saved", "at"  # columns that are taken away again
+
 
 @dataclasses.dataclass(frozen=True)
 class Record:
@@ -156,30 +158,14 @@ def _once(frame: pd.DataFrame) -> pd.DataFrame:
 
     Bands that only earlier forecasts have are added, if their values and medians are the same.
     """
-    runs = frame["run"].cat
-    runs = runs.categories.str[:STAMP].to_numpy()[runs.codes]
-    key = frame[["unique_id", "origin", "ds"]].assign(run=pd.Categorical(runs))
+    run = frame["run"].astype(str).str[:STAMP]
+    keyed = frame.assign(**{_RUN: run, _AT: np.arange(len(frame))})
+    key = ["unique_id", "origin", "ds", _RUN]
+    again = keyed.duplicated(key, keep=False)
     # Forecasts before the outcome come last, since the last counts.
-    order = np.argsort(~frame[AFTER].to_numpy(), kind="stable")
-    kept = order[~key.iloc[order].duplicated(keep="last").to_numpy()]
-    counted = frame.iloc[np.sort(kept)]
-    if len(counted) == len(frame):
-        return counted.reset_index(drop=True)
-    repeated = np.flatnonzero(key.duplicated(keep=False))
-    number = key.iloc[repeated].groupby(list(key), sort=False, observed=True).ngroup().to_numpy()
-    winner = np.zeros(number.max() + 1, int)
-    is_kept = np.isin(repeated, kept)
-    winner[number[is_kept]] = repeated[is_kept]
-    winner = winner[number]
-    same = np.all(
-        [_equal(frame[name].to_numpy(), repeated, winner) for name in ("value", COLUMN)], axis=0
-    )
-    bands = [name for name in frame.columns if name.startswith(f"{COLUMN}-")]
-    found = frame.iloc[repeated[same]][bands].groupby(winner[same]).last()  # the last known bounds
-    counted = counted.copy()
-    counted.loc[found.index, bands] = counted.loc[found.index, bands].fillna(found)
-    return counted.reset_index(drop=True)
-
-
-def _equal(values: np.ndarray, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
-    return np.isclose(values[rows], values[others], rtol=1e-9, atol=0, equal_nan=True)
+    some = keyed[again].sort_values(AFTER, ascending=False, kind="stable")
+    last = some.groupby(key, sort=False, observed=True)[["value", COLUMN]].transform("last")
+    same = np.isclose(some[["value", COLUMN]], last, rtol=1e-9, atol=0, equal_nan=True).all(1)
+    once = some[same].groupby(key, sort=False, observed=True).last()  # the last known bounds
+    both = pd.concat([keyed[~again], once.reset_index()]) if again.any() else keyed
+    return both.sort_values(_AT, ignore_index=True)[list(frame)]

@@ -11,8 +11,6 @@ AFTER = "made_after"
 _CURRENT = pd.Timedelta(days=31)  # data that end longer ago than this are a study of the past
 _MARGIN = pd.Timedelta(hours=12)  # since times are local and the clock is UTC
 _DAY = pd.Timedelta(days=1)
-# A session's hour in UTC moves by less: clocks change by one, exchanges close three hours early.
-_MOVED = pd.Timedelta(hours=4)
 # Shortest month, and the most days by which months are longer.
 _MONTH, _LONGER = pd.Timedelta(days=28), pd.Timedelta(days=3)
 
@@ -37,32 +35,21 @@ def made_after(frame: pd.DataFrame) -> Bool[np.ndarray, " row"]:
         latest = usual.cummax()
         late[rows] = part["ds"] <= latest
         if isinstance(step, pd.Timedelta):
-            if step >= _DAY:
-                late[rows] |= _of_their_session(part, usual) & (part["ds"] - latest < _MOVED)
             late[rows] |= _over(part, usual, exchange, step)
     return late
 
 
-def _groups(frame: pd.DataFrame) -> dict[tuple[str | None, object], np.ndarray]:
+def _groups(frame: pd.DataFrame) -> dict[tuple[str, object], np.ndarray]:
     """Return the positions of the rows of each pair of exchange and spacing of times."""
-    names = pd.Categorical(frame["unique_id"])
-    ahead = (frame["ds"] - frame["origin"]) // frame["step"].to_numpy()
-    least = ahead.groupby(np.asarray(names.codes)).min()
+    names = frame["unique_id"].astype(str)
+    least = ((frame["ds"] - frame["origin"]) // frame["step"].to_numpy()).groupby(names)
     # The shortest spacing: the last day before a weekend has a longer one.
+    least = least.transform("min")
     if least.dtype.kind == "m":
         least = least.mask((least > _DAY) & (least <= 4 * _DAY), _DAY)
-    keys = [
-        (exchange_of(str(name)), least[code]) if code in least.index else (None, None)
-        for code, name in enumerate(names.categories)
-    ]
-    rows: dict[tuple[str | None, object], list[int]] = {}
-    for code, key in enumerate(keys):
-        rows.setdefault(key, []).append(code)
-    return {
-        key: found
-        for key, codes in rows.items()
-        if len(found := np.flatnonzero(np.isin(names.codes, codes)))
-    }
+    exchanges = names.map({name: exchange_of(name) or "" for name in names.unique()})
+    found = frame.reset_index(drop=True).groupby([exchanges.to_numpy(), least.to_numpy()])
+    return found.indices  # pyright: ignore[reportReturnType]
 
 
 def _usual_origins(part: pd.DataFrame) -> pd.Series:
@@ -72,17 +59,8 @@ def _usual_origins(part: pd.DataFrame) -> pd.Series:
     return part["made"].map(usual)
 
 
-def _of_their_session(part: pd.DataFrame, usual: pd.Series) -> pd.Series:
-    """Return for each row whether its series mostly has the hour of the others.
-
-    If it then differs, its session's hour has moved; that of other series is another session.
-    """
-    same = (part["origin"] - usual).dt.seconds == 0  # beyond whole days
-    return same.groupby(part["unique_id"], observed=True).transform("mean") > 0.5
-
-
 def _over(
-    part: pd.DataFrame, usual: pd.Series, exchange: str | None, step: pd.Timedelta
+    part: pd.DataFrame, usual: pd.Series, exchange: str, step: pd.Timedelta
 ) -> Bool[np.ndarray, " row"]:
     """Return which times had passed, by the clock, when they were forecast."""
     made = part["made"].dt.tz_convert("UTC")

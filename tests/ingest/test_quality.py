@@ -3,14 +3,14 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forecaster.errors import UsageError
 from forecaster.files import Home
 from forecaster.ingest import ingest, open_source, panel_from_store
 from forecaster.ingest.loading import load_panel
-from forecaster.ingest.review.gaps import count_gaps, gaps_in_values
+from forecaster.ingest.review.gaps import count_gaps
 from forecaster.ingest.review.quality import (
     MASKS,
     WRONG,
@@ -18,6 +18,7 @@ from forecaster.ingest.review.quality import (
     flags_known,
     without_flagged,
 )
+from forecaster.series import infer_frequency, regular_sessions
 from forecaster.series.panel.panel import Panel
 from tests.markets import FAULTS as PLANTED
 from tests.markets import SESSIONS, Fault, market
@@ -114,18 +115,6 @@ def test_a_crash_is_a_jump_and_one_today_waits_for_tomorrow(frame):
     assert not flagged(frame, "reversed")
 
 
-def test_a_split_in_prices_that_are_not_adjusted_is_to_be_looked_at(frame):
-    crash = at(frame, "T1", 200)
-    later = (frame["unique_id"] == "T1") & (frame["ds"] >= frame["ds"][crash])
-    adjusted = frame["close"].to_numpy().copy()
-    frame.loc[later, PRICES] *= 0.25
-    frame["splits"] = 0.0
-    frame.loc[crash, "splits"] = 4.0
-    assert flagged(frame, "jump") == {row(frame, crash)}
-    frame["adj_close"] = adjusted
-    assert not flagged(frame, "jump")
-
-
 def test_of_two_equal_sessions_in_a_row_either_may_be_wrong(frame):
     first, second = at(frame, "T3", 100), at(frame, "T3", 101)
     frame.loc[second, [*PRICES, "volume"]] = frame.loc[first, [*PRICES, "volume"]].to_numpy()
@@ -140,7 +129,6 @@ def test_symbols_of_other_exchanges_keep_their_own_calendar(frame):
     both = pd.concat([frame, coin], ignore_index=True)
     flags = find_flags(Panel.from_frame(both))
     assert not (flags["flag"] == "closed").any()
-    assert count_gaps(Panel.from_frame(both))["BTC-USD"] == 0
     stamped = frame.assign(ds=frame["ds"] + pd.Timedelta("14h30min"))
     assert not (find_flags(Panel.from_frame(stamped))["flag"] == "closed").any()
 
@@ -158,27 +146,22 @@ def test_other_things_that_cannot_be(frame):
     assert flagged(frame, "zero_volume") == {row(frame, at(frame, "T4", 9))}
 
 
-def test_gaps_are_counted_against_the_exchange(frame):
-    before = count_gaps(Panel.from_frame(frame))
-    gone = frame.drop(index=[at(frame, "T0", k) for k in (10, 11, 40)])
-    after = count_gaps(Panel.from_frame(gone))
-    assert after["T0"] == before["T0"] + 3
-    assert {n: c for n, c in after.items() if n != "T0"} == {
-        n: c for n, c in before.items() if n != "T0"
-    }
-
-
-def test_flags_depend_on_nothing_after_they_are_known(frame):
-    """Whatever comes later, a flag known by a day stays, and no other appears."""
-    wrong, source = at(frame, "T3", 100), at(frame, "T3", 104)
-    frame.loc[wrong, [*PRICES, "volume"]] = frame.loc[source, [*PRICES, "volume"]].to_numpy()
-    frame.loc[at(frame, "T5", 150), PRICES] *= 1.3
-    whole = find_flags(Panel.from_frame(frame))
-    for cutoff in pd.to_datetime(["2024-10-25", "2024-11-08", "2025-01-10", "2025-06-02"]):
-        then = find_flags(Panel.from_frame(frame).until(cutoff))
-        flags = [f[f["flag"].isin(["copied", "reversed"])] for f in (whole, then)]
-        early = flags[0][flags[0]["known"] <= cutoff].reset_index(drop=True)
-        pd.testing.assert_frame_equal(early, flags[1].reset_index(drop=True))
+@pytest.mark.parametrize(
+    ("times", "symbol", "gaps"),
+    [
+        (regular_sessions("2024-01-02", "2024-12-31"), "AAPL", 0),
+        (regular_sessions("2024-01-02", "2024-12-31").delete([5, 6, 40]), "AAPL", 3),
+        (pd.bdate_range("2024-03-01", "2024-05-31").drop(["2024-03-29", "2024-04-01"]), "A.L", 0),
+        (pd.date_range("2024-01-01", "2024-12-31").delete(9), "BTC-USD", 1),
+        (pd.date_range("2022-01-01", periods=100, freq="W-SAT").delete([7, 8]), None, 2),
+        (pd.date_range("2018-01-01", periods=72, freq="MS"), None, 0),
+        (pd.Index(np.arange(0, 100, 5)).delete(4), None, 1),
+        (pd.date_range("2024-01-01", periods=1), None, 0),
+    ],
+)
+def test_gaps_are_counted_against_the_exchange_or_the_spacing_of_the_series(times, symbol, gaps):
+    own = times.to_numpy()
+    assert count_gaps(own, infer_frequency(own), symbol) == gaps
 
 
 def entries(flags: pd.DataFrame) -> list[tuple[str, pd.Timestamp, str]]:
@@ -198,54 +181,22 @@ def check_at_cutoffs(faults: list[Fault], series: int, seed: int) -> None:
             assert entries(flags_known(whole, mask, cutoff)) == expected, cutoff
 
 
-MARKETS = (
-    st.lists(PLANTED, min_size=1, max_size=12), st.sampled_from([1, 9, 10, 12]),
-    st.integers(0, 2**31),
-)  # fmt: skip
+COPIES: list[Fault] = [("copies", 0, 91, 2), ("again", 0, 91, 30)]  # known by day, then by volume
+
+
+@pytest.mark.parametrize(
+    ("faults", "series"), [(COPIES, 10), ([("equals", 0, 91, 30), ("jump", 0, 60, 1)], 1)]
+)
+def test_what_is_flagged_by_a_day_is_what_the_rows_up_to_it_show(faults, series):
+    check_at_cutoffs(faults, series, 0)
 
 
 @pytest.mark.slow
-@settings(max_examples=30, deadline=None)
-@given(*MARKETS)
-@example([("copies", 0, 91, 2), ("again", 0, 91, 30)], 10, 0)  # known by its day, then its volume
-@example([("equals", 0, 91, 30)], 1, 0)
-def test_what_is_flagged_by_a_day_is_what_the_rows_up_to_it_show(faults, series, seed):
+@settings(max_examples=300, deadline=None)
+@given(st.lists(PLANTED, min_size=1, max_size=12), st.sampled_from([1, 9, 10, 12]),
+       st.integers(0, 2**31))  # fmt: skip
+def test_so_it_is_in_many_markets(faults, series, seed):
     check_at_cutoffs(faults, series, seed)
-
-
-@pytest.mark.slow
-@settings(max_examples=500, deadline=None)
-@given(*MARKETS)
-def test_what_is_flagged_by_a_day_is_what_the_rows_up_to_it_show_in_many_markets(
-    faults, series, seed
-):
-    check_at_cutoffs(faults, series, seed)
-
-
-def test_a_reversed_session_that_comes_again_is_known_when_it_is_taken_back(frame):
-    """Its copy comes weeks later, and must not decide whether it was wrong before."""
-    wrong, again = at(frame, "T5", 150), at(frame, "T5", 180)
-    frame.loc[wrong, PRICES] *= 1.3
-    alone = find_flags(Panel.from_frame(frame))
-    frame.loc[again, [*PRICES, "volume"]] = frame.loc[wrong, [*PRICES, "volume"]].to_numpy()
-    both = find_flags(Panel.from_frame(frame))
-    for flags, kinds in ((alone, ["reversed"]), (both, ["copied", "reversed"])):
-        there = flags[(flags["unique_id"] == "T5") & (flags["ds"] == frame["ds"][wrong])]
-        there = there[there["flag"] != "jump"]
-        assert there["flag"].tolist() == kinds
-        known = there.set_index("flag")["known"]
-        assert known["reversed"] == frame["ds"][wrong + 1]
-    assert known["copied"] == frame["ds"][again]
-
-
-def test_a_jump_is_unconfirmed_on_its_day_alone(frame):
-    crash = at(frame, "T1", 200)
-    later = (frame["unique_id"] == "T1") & (frame["ds"] >= frame["ds"][crash])
-    frame.loc[later, PRICES] *= 0.4
-    flags = find_flags(Panel.from_frame(frame))
-    days = frame.loc[crash - 1 : crash + 1, "ds"]
-    rows = [entries(flags_known(flags, ("jump", "unconfirmed"), day)) for day in days]
-    assert rows == [[], [("T1", days[crash], "unconfirmed")], [("T1", days[crash], "jump")]]
 
 
 def test_series_that_begin_later_change_no_flag_before(frame):
@@ -258,15 +209,6 @@ def test_series_that_begin_later_change_no_flag_before(frame):
     assert len(flagged(nine, "reversed")) >= 5
     both = pd.concat([nine, tenth], ignore_index=True)
     assert flagged(nine, "reversed") == flagged(both, "reversed")
-
-
-def test_flags_do_not_depend_on_blocks(frame, monkeypatch):
-    from forecaster.ingest.review import quality
-
-    frame.loc[at(frame, "T5", 150), PRICES] *= 1.3
-    whole = find_flags(Panel.from_frame(frame))
-    monkeypatch.setattr(quality, "_AT_ONCE", 3)
-    pd.testing.assert_frame_equal(find_flags(Panel.from_frame(frame)), whole)
 
 
 def test_masked_rows_are_gone_and_others_untouched(frame):
@@ -337,53 +279,3 @@ def test_the_bad_days_of_a_public_data_set(real_data):
     assert len(flags_known(clean).drop_duplicates(sessions)) == 14  # of 1,530,531
     ehc = clean[(clean["unique_id"] == "EHC") & (clean["ds"] == "2003-03-26")]
     assert ehc["flag"].tolist() == ["jump"]  # a true fall of 97 %, which is kept
-
-
-def test_gaps_in_values_are_counted_without_a_panel_of_them():
-    random = np.random.default_rng(0)
-    parts = []
-    for number in range(12):
-        kept = random.random(80) < (0.3 if number == 5 else 0.8)
-        ds = np.flatnonzero(kept)[number % 3 :]
-        parts.append(
-            pd.DataFrame({"unique_id": f"s{number}", "ds": ds, "y": random.random(len(ds))})
-        )
-    panel = Panel.from_frame(pd.concat(parts))
-    times = {name: panel.times[seen] for name, seen in zip(panel.ids, panel.mask, strict=True)}
-    assert gaps_in_values(times) == count_gaps(panel)
-    assert sum(count_gaps(panel).values()) > 50
-
-
-def test_gaps_are_counted_by_the_spacing_of_each_series():
-    days = pd.date_range("2022-01-01", periods=730)
-    weekly = days[days.day_of_week == 5]
-    monthly = pd.date_range("2018-01-01", periods=72, freq="MS")
-    lacking = days.delete([5, 6, 40])
-    times = {f"daily{number}": days for number in range(9)} | {
-        "lacking": lacking, "sparse": days[np.random.default_rng(0).random(730) < 0.3],
-        "one": days[-1:], "weekly": weekly, "other": weekly, "cut": weekly.delete(7),
-        "monthly": monthly,
-    }  # fmt: skip
-    gaps = gaps_in_values({name: its.to_numpy() for name, its in times.items()})
-    assert list(gaps) == list(times)
-    found = {name: count for name, count in gaps.items() if count}
-    sparse = times["sparse"]
-    among = (sparse[-1] - sparse[0]).days + 1
-    assert found == {"lacking": 3, "sparse": among - len(sparse), "cut": 1}
-
-
-def test_a_store_of_values_is_reviewed_as_a_panel_of_them_would_be(tmp_path):
-    from forecaster.files import Home
-    from forecaster.ingest import ingest, open_source
-
-    frame = pd.DataFrame({"unique_id": "a", "ds": [1, 2, 3, 5, 6], "y": 1.5})
-    other = pd.DataFrame({"unique_id": "b", "ds": [1, 2, 4, 5], "y": [1, 2, np.nan, 3]})
-    dated = pd.DataFrame({"unique_id": "c", "ds": [20240101, 20240102], "y": 1.0})
-    (tmp_path / "files").mkdir()
-    for name, part in {"a": frame, "b": other, "c": dated}.items():
-        part.to_csv(tmp_path / "files" / f"{name}.csv", index=False)
-    store = ingest(Home(tmp_path), open_source(f"files:{tmp_path / 'files'}"), None).store
-    assert store.is_reviewed and store.flags().empty
-    panel = Panel.from_arrays(store.read_arrays(store.ids)[0])
-    gaps = {name: store.index.gaps_of(name) for name in panel.ids}
-    assert gaps == count_gaps(panel) and list(store.flags()) == list(find_flags(panel))

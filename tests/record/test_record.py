@@ -149,41 +149,6 @@ def test_a_series_behind_the_others_is_forecast_after_its_outcome(home):
     assert not made_after(elsewhere).any()  # Tokyo is not compared with New York
 
 
-def evenings(origins: dict, made: list[str]) -> pd.DataFrame:
-    """Rows of a record: one step of a day of each series from its origin of each evening."""
-    times = {name + ".XY": pd.to_datetime(each) for name, each in origins.items()}  # no known hours
-    rows = [
-        (pd.Timestamp(now, tz="UTC"), name, each[evening], each[evening] + pd.Timedelta(days=1), 1)
-        for evening, now in enumerate(made)
-        for name, each in times.items()
-    ]
-    return pd.DataFrame(rows, columns=["made", "unique_id", "origin", "ds", "step"])
-
-
-def test_a_session_that_others_have_is_over_though_clocks_have_changed():
-    """The others have the session of 13 March at 20:00 UTC; A's forecast is for 21:00."""
-    days = ["2024-03-08 21:00", "2024-03-11 21:00", "2024-03-12 21:00"]
-    moved = [*days, "2024-03-13 20:00"]
-    made = [f"{day[:11]}22:00" for day in moved]
-    frame = evenings({"A": [*days, days[-1]], "B": moved, "C": moved}, made)
-    assert frame[made_after(frame)].index.tolist() == [9]
-    first = frame["unique_id"] == "A.XY"  # in Asia the session begins after the others' has ended
-    frame.loc[first, ["origin", "ds"]] += pd.Timedelta(hours=11)
-    assert not made_after(frame).any()
-
-
-@pytest.mark.parametrize("hours", [0.5, 1, 2, 3, 4])
-def test_a_session_that_follows_that_of_the_others_is_open_when_theirs_has_ended(hours):
-    """Theirs is stamped 21:00, and 20:00 after the clocks change; its hour moves, or does not."""
-    still = pd.date_range("2024-03-04 21:00", periods=20)
-    theirs = still - pd.to_timedelta(np.repeat([0, 1], [6, 14]), unit="h")
-    made = [str(time + pd.Timedelta(minutes=10)) for time in theirs]
-    after = pd.Timedelta(hours=hours - 24)
-    for its in (still, theirs):
-        frame = evenings({"A": its + after, "B": theirs, "C": theirs, "D": theirs}, made)
-        assert not made_after(frame).any()
-
-
 @pytest.mark.parametrize(
     ("made", "count"),
     [("2024-05-24 20:00", 0), ("2024-05-24 20:31", 1), ("2024-05-29 03:00", 3), ("2024-09-01", 0)],

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from forecaster.ingest.review.gaps import closed_rows
+from forecaster.ingest.review.gaps import closed_days
 from forecaster.series import Panel
 
 BAR = ("open", "high", "low", "close")
@@ -94,7 +94,11 @@ def confirm_copies(
     series, positions, originals, known = (
         part[adjacent] for part in (series, positions, originals, known)
     )
-    carried = closed_rows(panel, series, originals) & ~closed_rows(panel, series, positions)
+    closed = {row: closed_days(panel, row) for row in np.unique(series)}
+    carried = np.array(
+        [closed[row][later] and not closed[row][at] for row, at, later in
+         zip(series, positions, originals, strict=True)], bool,
+    )  # fmt: skip
     copied[series[carried], positions[carried]] = False
     known_at[series[carried], positions[carried]] = _NEVER
     copied[series, originals] = True

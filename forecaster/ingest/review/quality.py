@@ -29,7 +29,7 @@ from forecaster.ingest.review.copies import (
     repeated_later,
     when_known,
 )
-from forecaster.ingest.review.gaps import is_daily, is_session
+from forecaster.ingest.review.gaps import closed_days, keeps_calendar
 from forecaster.ingest.sources.source import Date
 from forecaster.machine import by_parts
 from forecaster.series import UNCONFIRMED, Flags, Panel, show_time
@@ -69,9 +69,9 @@ def find_flags(panel: Panel) -> pd.DataFrame:
     copies_known_at = None
     if has_flags(panel):
         copies_known_at = _flag_prices(panel, flagged)
-        if is_daily(panel):
-            for row, name in enumerate(panel.ids):
-                flagged["closed"][row] = ~is_session(panel, name)
+        for row, name in enumerate(panel.ids):
+            if keeps_calendar(panel.frequency, name):
+                flagged["closed"][row] = closed_days(panel, row)
     tables = [_table(panel, flag, rows, copies_known_at) for flag, rows in flagged.items()]
     return one_table(tables)
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -11,11 +10,11 @@ import pandas as pd
 
 from forecaster.errors import NoSeries
 from forecaster.files import atomic
-from forecaster.ingest.review.gaps import count_gaps, gaps_in_values
+from forecaster.ingest.review.gaps import count_gaps
 from forecaster.ingest.review.quality import COLUMNS, RULES, find_flags, one_table
 from forecaster.ingest.store.index import Quality, count_by_series
 from forecaster.ingest.store.series_file import sha256
-from forecaster.series import Panel
+from forecaster.series import Panel, infer_frequency
 
 if TYPE_CHECKING:
     from forecaster.ingest.store.store import Store
@@ -64,27 +63,22 @@ def review_now(store: "Store") -> pd.DataFrame:
 def _found(store: "Store") -> tuple[pd.DataFrame, dict[str, int]] | None:
     """Return flags and gaps of all series; None if none can be used.
 
-    Of series that are not prices, only the times are kept in memory, and nothing is flagged.
+    Of series that are not prices, nothing is flagged.
     """
     nothing = pd.DataFrame({name: pd.Series(dtype=kind) for name, kind in COLUMNS.items()})
     tables, gaps = [nothing], dict[str, int]()
-    times: dict[str, np.ndarray] = {}
-    shared: dict[tuple[str, bytes], np.ndarray] = {}
     for names in in_parts(store.ids):
         series, _ = store.read_arrays(names)
         for name in [name for name, part in series.items() if "y" in part.channels]:
-            own, values, channels = series.pop(name)
-            own = own[np.isfinite(values[:, channels.index("y")])]
-            if len(own):
-                times[name] = shared.setdefault((own.dtype.str, own.tobytes()), own)
+            times, values, channels = series.pop(name)
+            times = times[np.isfinite(values[:, channels.index("y")])]
+            if len(times):
+                gaps[name] = count_gaps(times, infer_frequency(times))
         with contextlib.suppress(NoSeries):
             panel = Panel.from_arrays(series)
             tables.append(find_flags(panel))
-            gaps |= count_gaps(panel)
-    if times:
-        kinds = Counter(own.dtype.kind for own in times.values())
-        kind = "M" if 2 * kinds["M"] >= len(times) else "i"
-        gaps |= gaps_in_values({n: own for n, own in times.items() if own.dtype.kind == kind})
+            for name, times in panel.times_of_rows().items():
+                gaps[name] = count_gaps(times, panel.frequency, name)
     if not gaps:
         return None
     return one_table([table for table in tables if len(table)] or [nothing]), gaps
