@@ -163,8 +163,7 @@ def _print_unfinished(home: "Home") -> None:
     commands: dict[str, str] = {}
     for fit in unfinished_fits(home):
         commands[fit.command] = f"`forecaster {fit.command} --resume NAME`"
-        holder = f" ({fit.holder})" if fit.holder else ""
-        state = f"running{holder}" if fit.running else "interrupted"
+        state = "running" if fit.running else "interrupted"
         table.add_row(fit.name, fit.what, fit.progress, state)
     if table.row_count:
         print_table(table)

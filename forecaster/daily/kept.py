@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from forecaster.errors import WriteError
-from forecaster.files import FolderLock, Home, atomic, holder_of, is_held, make_folder, read_plain
+from forecaster.files import FolderLock, Home, atomic, is_held, make_folder, read_plain
 
 if TYPE_CHECKING:
     from forecaster.daily.summary import Summary
@@ -114,7 +114,7 @@ def only_one(home: Home, name: str, began: str, wait: float) -> Iterator[None]:
         taken = lock.try_acquire(wait)
     if not taken:
         raise WriteError(
-            f"{home.daily}: another daily run{holder_of(home.daily)} has been working for more "
+            f"{home.daily}: another daily run has been working for more "
             f"than {wait:g} s; let it end, or wait longer (--wait SECONDS)"
         )
     try:

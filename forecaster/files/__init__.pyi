@@ -16,10 +16,8 @@ from .home import order_of_time as order_of_time
 from .home import renamed as renamed
 from .home import run_name as run_name
 from .home import run_time as run_time
-from .locking import HOLDER as HOLDER
 from .locking import LOCK as LOCK
 from .locking import FolderLock as FolderLock
-from .locking import holder_of as holder_of
 from .locking import is_held as is_held
 from .locking import locked_folder as locked_folder
 from .outputs import DATABASE as DATABASE

@@ -1,14 +1,11 @@
 """Lock folders in which only one process at a time may work.
 
-The kernel holds the lock and releases it when the process ends, however it ends. A file beside the
-lock names the holder for messages; a name that a killed process has left there is ignored.
+The kernel holds the lock and releases it when the process ends, however it ends.
 """
 
 import contextlib
 import os
-import re
 from collections.abc import Callable, Iterator
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +14,7 @@ from forecaster.files import atomic
 if TYPE_CHECKING:
     import filelock
 
-LOCK, HOLDER = ".lock", ".lock-holder"
+LOCK = ".lock"
 
 
 class FolderLock:
@@ -45,19 +42,13 @@ class FolderLock:
             _check_locks_work(path)
             raise
         self._lock = lock
-        since = datetime.now().strftime("%H:%M:%S")
-        with contextlib.suppress(OSError):
-            (self._folder / HOLDER).write_text(f"process {os.getpid()}, since {since}")
         return True
 
     def release(self) -> None:
         """Release the lock, if it is held."""
-        if self._lock is None:
-            return
-        with contextlib.suppress(OSError):
-            (self._folder / HOLDER).unlink(missing_ok=True)
-        self._lock.release()
-        self._lock = None
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
 
 
 def _check_locks_work(path: Path) -> None:
@@ -90,8 +81,7 @@ def locked_folder(folder: Path, on_wait: Callable[[str], None] | None = None) ->
         folder.mkdir(parents=True, exist_ok=True)
         if not lock.try_acquire():
             if on_wait:
-                who = holder_of(folder)
-                on_wait(f"Waiting for another forecaster{who} that updates the store")
+                on_wait("Waiting for another forecaster that updates the store")
             lock.try_acquire(timeout=-1)
     try:
         yield
@@ -100,50 +90,11 @@ def locked_folder(folder: Path, on_wait: Callable[[str], None] | None = None) ->
 
 
 def is_held(folder: Path) -> bool:
-    """Return whether a process holds the lock of a folder; write nothing."""
-    try:
-        import fcntl
-    except ImportError:
-        return _is_held_on_windows(folder)
-    try:
-        descriptor = os.open(folder / LOCK, os.O_RDONLY)
-    except OSError:
-        return False  # it was never locked
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False  # the file system has no locks
-    finally:
-        os.close(descriptor)
-    return False
-
-
-def _is_held_on_windows(folder: Path) -> bool:
+    """Return whether a process holds the lock of a folder; one that was never locked stays so."""
     lock = FolderLock(folder)
-    if not (folder / LOCK).exists() or lock.try_acquire():
-        lock.release()
-        return False
-    return True
-
-
-def holder_of(folder: Path) -> str:
-    """Return the holder of a lock, in brackets after a space; "" if it is unknown."""
-    with contextlib.suppress(OSError, ValueError):
-        note = (folder / HOLDER).read_text()[:60]
-        if (match := re.match(r"process (\d+),", note)) and _is_alive(int(match[1])):
-            return f" ({note})"
-    return ""
-
-
-def _is_alive(process: int) -> bool:
-    if os.name == "nt":
-        return True  # on Windows signal 0 would end the process
     try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        pass  # the process belongs to another user
-    return True
+        held = (folder / LOCK).exists() and not lock.try_acquire()
+    except OSError:
+        return False  # its files cannot be written, or cannot be locked
+    lock.release()
+    return held

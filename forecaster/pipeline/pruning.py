@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from forecaster.errors import WriteError
-from forecaster.files import FolderLock, Home, atomic, holder_of, is_ahead, is_held, run_name
+from forecaster.files import FolderLock, Home, atomic, is_ahead, is_held, run_name
 from forecaster.ingest import Store
 from forecaster.record import compact, record_of, to_compact
 from forecaster.storage import Run, remove_run, runs_of
@@ -71,9 +71,7 @@ def prune(
     """
     lock = FolderLock(home.daily)
     if home.daily.is_dir() and not lock.try_acquire():
-        raise WriteError(
-            f"{home.daily}: a daily run{holder_of(home.daily)} is working; wait for its end"
-        )
+        raise WriteError(f"{home.daily}: a daily run is working; wait for its end")
     try:
         for one in found:
             if any(is_held(path) for path in one.paths if path.is_dir()):

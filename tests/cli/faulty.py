@@ -96,7 +96,7 @@ class Fit(Command):
         home = Home(folder / "home")
         if begun := home.unfinished_fits():
             idle = unfinished_fits(home)
-            assert len(begun) < 2 and not any(fit.running or fit.holder for fit in idle)
+            assert len(begun) < 2 and not any(fit.running for fit in idle)
             return ("fit", "--resume", "--home", "{folder}/home")
         return STATUS if done else self.arguments
 

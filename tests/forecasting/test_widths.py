@@ -160,7 +160,7 @@ def test_paths_of_list_prices_jump_as_often_as_the_bands_say():
     assert np.median(np.abs(high - made["LSTM-hi-90"]) / width) < 0.05
 
 
-def test_a_model_keeps_its_tails_and_older_models_have_none(tmp_path):
+def test_a_model_keeps_its_tails(tmp_path):
     model = fc.fit(panel_of(list_prices(4, 20)), fc.Config(horizon=HORIZON))
     folder = fc.save(model, tmp_path / "model")
     loaded = fc.load(folder).widths
@@ -171,6 +171,3 @@ def test_a_model_keeps_its_tails_and_older_models_have_none(tmp_path):
         (folder / "model.json").write_text(json.dumps(rest | {"tails": bad}))
         with pytest.raises(ModelError, match="tails"):
             fc.load(folder)
-    del rest["tails"]
-    (folder / "model.json").write_text(json.dumps(rest))
-    np.testing.assert_array_equal(fc.load(folder).widths.tails, [KNOTS] * HORIZON)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import forecaster as fc
 from forecaster.errors import ForecasterError, Kind, ModelError, Skipped
 from forecaster.storage import METHODS, OpenRun, Run
-from forecaster.storage.model.widths import widths_to_json
+from forecaster.storage.model.checking import widths_to_json
 from forecaster.storage.runs.index import write_index
 from tests.limits import within_limits
 from tests.slow import SHARE

@@ -1,18 +1,16 @@
 """A fit under way on disk: what was written is what is found, or a clear error."""
 
 import dataclasses
-import os
 import re
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
 from forecaster.config import Config
 from forecaster.errors import Kind, ModelError, Skipped, UsageError, WriteError
-from forecaster.files import FolderLock, Home, is_held
+from forecaster.files import Home, is_held
 from forecaster.ingest import CovariateFiles, Store, ingest, masked_rows, open_source
 from forecaster.storage import (
     FitRequest,
@@ -69,27 +67,20 @@ def test_progress_that_cannot_be_removed_is_an_error_about_that_file(home, reque
                 place.replace(place.path, lambda to: to.write_text("new"))
 
 
-def test_what_was_begun_is_found(home, request_):
+def test_what_was_begun_is_found_until_it_is_discarded(home, request_):
     begun = begin(home, request_)
     with UnfinishedFit.find(home) as again:
-        assert again.request == request_ and again.folder == begun.folder
-
-
-def test_it_has_progress_once_there_is_a_checkpoint(home, request_):
-    unfinished = begin(home, request_)
-    assert not unfinished.has_progress
-    unfinished.checkpoint_of(0).path.touch()
-    with UnfinishedFit.find(home) as again:
+        assert again.request == request_ and again.folder == begun.folder and not again.has_progress
+        begun.checkpoint_of(0).path.touch()
         assert again.has_progress and again.checkpoint_of(0).resume
-    with UnfinishedFit.begin(home, request_) as other:  # beside the first, which stays
-        assert not other.has_progress and again.has_progress
-
-
-def test_discarded_it_is_gone(home, request_):
-    UnfinishedFit.begin(home, request_).discard()
+        with UnfinishedFit.begin(home, request_) as other:  # beside the first, which stays
+            assert not other.has_progress and again.has_progress
+    discard(home, begun.name)
+    discard(home, other.name)
     assert not home.unfinished.exists()
-    with pytest.raises(UsageError, match="no unfinished fit under"):
-        UnfinishedFit.find(home)
+    for command in ("fit", "evaluate"):
+        with pytest.raises(UsageError, match=r"no unfinished (fit|evaluation) under"):
+            UnfinishedFit.find(home, command=command)
 
 
 @pytest.mark.parametrize("change", [("3,", "9,"), ("4,", "5,"), ("{", "")])
@@ -140,18 +131,6 @@ def test_what_has_changed_is_named(home, store, request_, tmp_path, monkeypatch)
     assert re.search(r", kernel \w+ \(now sse9\) have changed since the fit was inter", said), said
 
 
-def test_a_fit_in_bfloat16_is_refused_where_other_code_computes_that(
-    home, store, request_, monkeypatch
-):
-    half = dataclasses.replace(request_.config, precision="bfloat16")
-    begun = begin(home, dataclasses.replace(request_, config=half, versions=None))
-    assert "products" in begun.request.versions and "products" not in request_.versions
-    with UnfinishedFit.find(home) as again:
-        assert again.request.config.precision == "bfloat16"
-    monkeypatch.setattr(checkpoint, "products_of", lambda precision: "bfloat16 (other units)")
-    assert re.search(r"products .* \(now bfloat16 \(other", refused(home, store))
-
-
 def test_several_are_named_and_each_can_be_had_by_its_name(home, request_):
     first, second = (begin(home, dataclasses.replace(request_, seed=s)) for s in (1, 2))
     with pytest.raises(UsageError, match=r"2 unfinished fits .*name one, --resume NAME") as error:
@@ -161,7 +140,7 @@ def test_several_are_named_and_each_can_be_had_by_its_name(home, request_):
         assert again.request.seed == 2
         with UnfinishedFit.find(home) as other:  # the only one that is not running
             assert other.request.seed == 1
-    with pytest.raises(UsageError, match=f"no unfinished fit 'x' .*there are {first.name}, "):
+    with pytest.raises(UsageError, match=f"(?s)no unfinished fit 'x' .*there are:.*{first.name}"):
         UnfinishedFit.find(home, "x")
     with pytest.raises(UsageError, match="no unfinished fit 'x'"):
         discard(home, "x")
@@ -191,21 +170,17 @@ def test_one_that_is_running_is_left_alone_until_its_process_is_gone(home, reque
     process = held_by_another(begun.folder)
     try:
         for name in (None, begun.name):
-            with pytest.raises(UsageError, match=rf"still running \(process {process.pid}, since"):
+            with pytest.raises(UsageError, match="still running"):
                 UnfinishedFit.find(home, name)
         with pytest.raises(UsageError, match="still running"):
             discard(home, begun.name)
-        (listed,) = unfinished_fits(home)
-        assert listed.running and listed.holder.startswith(f"process {process.pid}, since")
+        assert unfinished_fits(home)[0].running
     finally:
         process.kill()
         process.wait()
-    assert (begun.folder / ".lock-holder").exists()  # a killed process cannot take it away
-    (listed,) = unfinished_fits(home)
-    assert not listed.running and listed.holder == ""
+    assert not unfinished_fits(home)[0].running
     with UnfinishedFit.find(home):
-        pass
-    assert not (begun.folder / ".lock-holder").exists()
+        assert unfinished_fits(home)[0].running  # in this process
 
 
 def test_a_later_fit_names_what_it_keeps_and_removes_only_what_has_no_progress(home, request_):
@@ -218,18 +193,6 @@ def test_a_later_fit_names_what_it_keeps_and_removes_only_what_has_no_progress(h
         assert f"fit --resume {kept.name}` continues it" in notices[1]
         assert f"--discard {kept.name}` removes it" in notices[1]
         assert {fit.name for fit in unfinished_fits(home)} == {kept.name, running.name}
-
-
-def test_what_was_left_before_a_request_was_written_goes_after_an_hour(home, request_):
-    half = home.new_unfinished("lstm")
-    half.mkdir(parents=True)
-    assert unfinished_fits(home) == []
-    tell_of_others(home, pytest.fail)
-    assert half.exists()  # its process may be about to lock it
-    long_ago = time.time() - 7200
-    os.utime(half, (long_ago, long_ago))
-    tell_of_others(home, pytest.fail)
-    assert not half.exists()
 
 
 def test_many_begin_and_end_at_the_same_time(home, request_):
@@ -253,14 +216,6 @@ def test_many_begin_and_end_at_the_same_time(home, request_):
     for thread in threads:
         thread.join()
     assert errors == [] and not home.unfinished.exists()
-
-
-def test_a_lock_in_use_is_seen_from_the_same_process_too(tmp_path):
-    lock = FolderLock(tmp_path)
-    assert not is_held(tmp_path) and lock.try_acquire()
-    assert is_held(tmp_path) and not FolderLock(tmp_path).try_acquire()
-    lock.release()
-    assert not is_held(tmp_path)
 
 
 def test_names_that_are_not_utf8_are_read_as_they_were_written(tmp_path, request_):

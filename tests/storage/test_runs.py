@@ -202,13 +202,6 @@ def test_of_a_run_that_is_a_link_only_the_link_is_removed(home, saved, tmp_path)
     assert list(home.models.iterdir()) == [] and fc.load(kept).ids == ("AAPL",)
 
 
-def test_a_run_of_an_earlier_version_is_refused_by_its_version(tmp_path):
-    """Before anything else in it is read, which meant something else then."""
-    (tmp_path / "model.json").write_text(json.dumps({"schema": 4, "transform": {"old": 1}}))
-    with pytest.raises(ModelError, match="schema version 4; this program reads version 9: run"):
-        Run.read(tmp_path)
-
-
 def test_an_index_that_swells_is_refused_unread(tmp_path, monkeypatch):
     rows = 5_000_000
     table = pa.table({"unique_id": pa.array(["a"] * rows), "shard": np.zeros(rows, np.int32)})

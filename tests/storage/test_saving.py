@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.errors import ForecasterError, Kind, ModelError, Skipped, WriteError
+from forecaster.errors import Kind, ModelError, Skipped, WriteError
 from forecaster.files import Home
 
 
@@ -57,15 +57,6 @@ def test_series_that_count_in_whole_numbers_survive(config, tmp_path):
     pd.testing.assert_frame_equal(frame, fc.predict(model, panel), check_exact=True)
 
 
-def test_the_files_are_strict_json_and_safetensors(saved):
-    def no_constants(name):
-        raise AssertionError(f"{name} is not JSON")
-
-    rest = json.loads((saved / "model.json").read_text(), parse_constant=no_constants)
-    assert rest["schema"] == 9
-    assert sorted(path.name for path in saved.iterdir()) == ["model.json", "model.safetensors"]
-
-
 def change(path, **new):
     rest = json.loads(path.read_text())
     path.write_text(json.dumps(rest | new))
@@ -81,18 +72,6 @@ def truncate(path):
         (lambda run: truncate(run / "model.safetensors"), "damaged; its content is not what was"),
         (lambda run: truncate(run / "model.json"), "cannot be read .*forecaster fit"),
         (lambda run: (run / "model.safetensors").unlink(), "cannot be read: No such file"),
-        (lambda run: (run / "model.json").write_bytes(b"\xff\x00"), "cannot be read"),
-        (lambda run: (run / "model.json").write_text("[]"), "cannot be read"),
-        (
-            lambda run: change(run / "model.json", schema=99),
-            "version 99; .* version 9: update",
-        ),
-        (lambda run: change(run / "model.json", schema=0), "version 0; .*run `forecaster fit`"),
-        (lambda run: change(run / "model.json", ids=["a"]), "not a model of this program"),
-        (lambda run: change(run / "model.json", config={"x": 1}), "not a model of this program"),
-        (lambda run: change(run / "model.json", skipped=None), "not a model of this program"),
-        (lambda run: change(run / "model.json", skipped={"A": 5}), "skipped: 'A': expected a reas"),
-        (lambda run: change(run / "model.json", fitted_until=[]), "not a model of this program"),
     ],
 )
 def test_damage_is_one_clear_error(saved, damage, message):
@@ -130,7 +109,3 @@ def test_the_latest_run_is_the_newest_complete_one(model, tmp_path):
     (tmp_path / "models" / "99999999-empty").mkdir()
     assert Home(tmp_path).runs() == [first, second]
     assert Home(tmp_path).latest_run() == second
-
-
-def test_every_error_of_the_package_has_an_exit_code():
-    assert {kind.exit_code for kind in ForecasterError.__subclasses__()} == {1, 2}

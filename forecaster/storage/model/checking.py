@@ -1,51 +1,107 @@
 """Read a saved model, checking everything in its files.
 
 A folder may have been damaged, edited by hand, or made to do harm: nothing in it can ask for more
-memory than its files take, and only a model that can forecast passes.
+memory than its files take, and only a model that can forecast passes. Types are checked by msgspec.
 """
 
 import contextlib
-import dataclasses
 import datetime
 import json
 import reprlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 
+import msgspec
 import numpy as np
 import pandas as pd
 
 from forecaster.config import Config
 from forecaster.errors import DamagedModel, Skipped, skipped_from_json
 from forecaster.files import as_bytes, parse_json
-from forecaster.forecasting import FORECAST_BY, Rung, Widths, plain_shapes
+from forecaster.forecasting import FARTHEST_TAIL, FORECAST_BY, KNOTS, Rung, Widths, plain_shapes
 from forecaster.ingest import Reading
-from forecaster.series import Frequency, Transform
+from forecaster.series import EXCHANGES, Frequency, Transform
 from forecaster.storage.model.encoding import Encoding
-from forecaster.storage.model.fields import above_zero, as_type, field, frequency_of, names
-from forecaster.storage.model.widths import widths_from_json
 
 if TYPE_CHECKING:  # the facts of a run are read without JAX
-    from forecaster.forecasting import Drift, Model, OwnNetwork
+    from forecaster.forecasting import Model, OwnNetwork
 
 Arrays: TypeAlias = Mapping[str, np.ndarray]
 Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
+_MOST_INT = 2**63 - 1
+_Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=-_MOST_INT, le=_MOST_INT)]
+_Positive: TypeAlias = Annotated[float, msgspec.Meta(gt=0)]
+_Tails: TypeAlias = Annotated[  # of one step: a number at each knot
+    list[Annotated[float, msgspec.Meta(ge=0, le=FARTHEST_TAIL)]],
+    msgspec.Meta(min_length=len(KNOTS), max_length=len(KNOTS)),
+]
 
 _MOST_JSON = 1 << 28  # bytes; a series takes some 300
-_MOST_INT = 2**63 - 1
 _MOST_REASON = 500  # characters of an error
 _MOST_DRIFT = 1e3  # largest drift, of a logarithm or in units of a scale
+_WIDEST = 1e6  # spread of scores; no outcome lies further from its forecast
 # Factor between the spacing at which rows of a series are expected, and that of its latest rows.
 _MOST_APART = 1e3
 _ANY_SPACING = 1e-9, 1e19  # between two times; those of dates are in seconds
-_REPORTED: Mapping[str, Any] = {  # shown by commands
-    "status": list[str | None],
-    "mae_relative_to_naive": list[float | None],
-    "mae_relative_to_seasonal_naive": list[float | None],
-}
+_DAY, _WEEK = 86_400, 604_800  # seconds
 
 ADVICE = "Run `forecaster fit` again"
+
+
+class _Provenance(msgspec.Struct):
+    """The entries of the provenance that commands use."""
+
+    source: str = ""
+    first: str = ""
+    last: str = ""
+    created: str = ""
+    fit: str = ""
+    products: str = ""
+    fitted_until: str = ""
+    continues: str = ""
+    future: str | None = None
+    static: str | None = None
+    start: str | None = None
+    end: str | None = None
+    mask: tuple[str, ...] = ()
+    findings: tuple[str, ...] = ()
+    masked: dict[str, int] | None = None
+    reading: dict[str, str | None] | None = None
+
+
+class _Shared(msgspec.Struct):
+    """The fields of a ``model.json`` that are the same for all shards of a run."""
+
+    config: dict[str, Any]
+    channels: tuple[str, ...]
+    target: str
+    frequency: Frequency
+    transform: dict[str, Any]
+    provenance: dict[str, Any]
+    spread: list[_Positive]
+    spread_without: list[_Positive]
+    tails: list[_Tails]
+
+
+class _Series(msgspec.Struct):
+    """The fields of a ``model.json`` with an entry for each series, and how arrays are written."""
+
+    ids: tuple[str, ...]
+    frequency: Frequency
+    report: dict[str, list[str | bool | _Int64 | float | None]]
+    skipped: dict[str, Any]
+    fitted_until: list[int | str]
+    spacing: list[_Positive]
+    encoding: Encoding = Encoding()
+
+
+class _Report(msgspec.Struct):
+    """The columns of a report that commands show."""
+
+    status: list[str | None]
+    mae_relative_to_naive: list[float | None]
+    mae_relative_to_seasonal_naive: list[float | None]
 
 
 def read_bytes(path: Path, most: int | None = None) -> bytes:
@@ -74,25 +130,19 @@ def read_json(path: Path) -> dict[str, Any]:
 class Checked(NamedTuple):
     """The content of the two files of a model; see :class:`forecaster.forecasting.Model`.
 
-    ``arrays``, ``params``, ``start``: decoded, the weights by path; empty where the shapes of the
-    network were not known
+    - ``fields``: the arguments of a Model that are no arrays of networks
+    - ``arrays``: decoded; empty where the shapes of the network were not known
     """
 
-    ids: tuple[str, ...]
     config: Config
-    frequency: Frequency
-    transform: Transform
-    channels: tuple[str, ...]
-    target: str
+    ids: tuple[str, ...]
     report: pd.DataFrame
-    widths: Widths
-    fitted_until: np.ndarray
-    spacing: np.ndarray
-    skipped: dict[str, Skipped]
-    provenance: dict[str, Any]
+    fields: dict[str, Any]
     arrays: Arrays
-    params: Arrays
-    start: Arrays
+
+    def weights(self, kind: str) -> dict[str, np.ndarray]:
+        """Return the arrays of one kind, such as ``params/``, by path."""
+        return {n.removeprefix(kind): a for n, a in self.arrays.items() if n.startswith(kind)}
 
 
 def checked(
@@ -103,40 +153,47 @@ def checked(
     """Check the content of the two files, without loading JAX.
 
     ``shapes_of(config, features)``: returns the shapes of one network's arrays, by path; None: do
-    not check weights and scores.
-
-    Raises TypeError, ValueError or OverflowError where the content is not a model.
+    not check weights and scores. Raises an error of any type where the content is not a model.
     """
-    ids, channels = names(rest, "ids"), names(rest, "channels")
-    config = Config.from_dict(field(dict, rest, "config"), "config")
-    frequency = frequency_of(rest)
-    transform = _transform(field(dict, rest, "transform"), config)
-    if (target := field(str, rest, "target")) not in channels:
-        raise ValueError(f"target: {reprlib.repr(target)} is none of the channels")
-    encoding = as_type(Encoding, rest.get("encoding", {}), "encoding")
+    shared, series = msgspec.convert(rest, _Shared), msgspec.convert(rest, _Series)
+    ids, channels, encoding = _named("ids", series.ids), shared.channels, series.encoding
+    config = Config.from_dict(shared.config, "config")
+    _check_frequency(shared.frequency)
+    transform = _transform(shared.transform, config)
+    if shared.target not in _named("channels", channels):
+        raise ValueError(f"target: {reprlib.repr(shared.target)} is none of the channels")
     _check_sizes(arrays, config)
-    read: Arrays = {}
-    report = _report(rest, ids)
-    if any(name.startswith("drift/") for name in arrays) and (
-        config.premium is None or target == "y" or transform.name != "log_return"
+    report = _report(series)
+    has_drift = any(name.startswith("drift/") for name in arrays)
+    if has_drift and (
+        config.premium is None or shared.target == "y" or transform.name != "log_return"
     ):
         raise ValueError("drift: these series have none")
+    read: Arrays = {}
     if (shapes := shapes_of(config, transform.feature_count(config.horizon))) is not None:
         trained = _trained(report, transform, has_start=any(n.startswith("start/") for n in arrays))
         _check_arrays(arrays, encoding, config, shapes, len(ids), trained)
         read = encoding.read(arrays)
-    spacing = above_zero(rest, "spacing", len(ids), below=np.inf)
+    for name, leaf in read.items():
+        if name.startswith(("params/", "start/")) and not np.isfinite(leaf).all():
+            raise ValueError(f"{name}: some weights are not finite")
+        if name.startswith("drift/") and not (np.abs(leaf) < _MOST_DRIFT).all():  # nor NaN
+            raise ValueError(f"{name}: expected numbers below {_MOST_DRIFT:g} in size")
+    spacing = _above_zero("spacing", series.spacing, len(ids), below=np.inf)
     _check_spacing(transform, dict(zip(ids, spacing, strict=True)))
     transform.covariates.check_scales(ids)
-    return Checked(
-        ids, config, frequency, transform, channels, target, report,
-        widths=widths_from_json(rest, config.horizon),
-        fitted_until=_times(rest, frequency, len(ids)),
-        spacing=spacing,
-        skipped=skipped_from_json(field(dict, rest, "skipped")),
-        provenance=_provenance(rest),
-        arrays=read, params=_weights(read, "params/"), start=_weights(read, "start/"),
-    )  # fmt: skip
+    fields = {
+        "frequency": shared.frequency,
+        "transform": transform,
+        "channels": channels,
+        "target": shared.target,
+        "widths": _widths(shared, config.horizon),
+        "fitted_until": _times(series),
+        "spacing": spacing,
+        "skipped": skipped_from_json(series.skipped),
+        "provenance": _provenance(shared),
+    }
+    return Checked(config, ids, report, fields, read)
 
 
 def model_of(
@@ -144,10 +201,10 @@ def model_of(
 ) -> "Model":
     """Make a model from the content of the two files.
 
-    ``network``: the class of the networks where it is a user's own. Raises TypeError, ValueError,
-    OverflowError or UsageError where the content is not a model.
+    ``network``: the class of the networks where it is a user's own. Raises an error of any type
+    where the content is not a model.
     """
-    from forecaster.forecasting import Model, Networks, param_shapes, split_members
+    from forecaster.forecasting import Drift, Model, Networks, param_shapes, split_members
 
     def shapes_of(config: Config, features: int) -> Shapes:
         known = plain_shapes(config, features)
@@ -155,67 +212,34 @@ def model_of(
 
     said = checked(rest, arrays, shapes_of)
     each = said.config.members
-    params = {name: split_members(leaf, each) for name, leaf in said.params.items()}
+    params = {name: split_members(leaf, each) for name, leaf in said.weights("params/").items()}
+    start, drift = said.weights("start/"), said.weights("drift/")
     networks = Networks(
         said.config, said.ids, _unflatten(params), said.report, network,
-        _unflatten(said.start) if said.start else None,
-        drift=_drift(said.arrays),
+        _unflatten(start) if start else None,
+        drift=Drift(**drift) if drift else None,
     )  # fmt: skip
-    return Model(
-        networks=networks,
-        channels=said.channels,
-        target=said.target,
-        frequency=said.frequency,
-        transform=said.transform,
-        normal_scores=said.arrays["scores"],
-        widths=said.widths,
-        fitted_until=said.fitted_until,
-        spacing=said.spacing,
-        skipped=said.skipped,
-        provenance=said.provenance,
-    )
+    return Model(networks=networks, normal_scores=said.arrays["scores"], **said.fields)
 
 
-def _drift(arrays: Arrays) -> "Drift | None":
-    """Return the drift of prices; None for other series, and in older models for prices too.
+class Facts(NamedTuple):
+    """What a ``model.json`` says of all series of a run."""
 
-    Raises ValueError unless it is finite.
-    """
-    from forecaster.forecasting import Drift
-
-    if "drift/per_row" not in arrays:
-        return None
-    drift = Drift(arrays["drift/per_row"], arrays["drift/usual"])
-    for name, part in drift._asdict().items():
-        if not (np.abs(part) < _MOST_DRIFT).all():  # nor NaN
-            raise ValueError(f"drift/{name}: expected numbers below {_MOST_DRIFT:g} in size")
-    return drift
+    config: Config
+    provenance: dict[str, Any]
+    transform: Transform
 
 
-def _weights(arrays: Arrays, kind: str) -> dict[str, np.ndarray]:
-    """Return the arrays of one kind, by path. Raises ValueError unless all weights are finite."""
-    weights = {
-        name.removeprefix(kind): leaf for name, leaf in arrays.items() if name.startswith(kind)
-    }
-    for name, leaf in weights.items():
-        if not np.isfinite(leaf).all():
-            raise ValueError(f"{kind}{name}: some weights are not finite")
-    return weights
-
-
-def facts_of(rest: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Return the facts in a ``model.json`` about all series; see :class:`forecaster.storage.Run`.
+def facts_of(rest: Mapping[str, Any], folder: Path) -> Facts:
+    """Return the facts in a ``model.json`` about all series.
 
     Raises ModelError where it is not that of a model.
     """
     with as_model_error(folder):
-        config = Config.from_dict(field(dict, rest, "config"), "config")
-        known = Transform.from_dict(field(dict, rest, "transform"), config.horizon).covariates
-        return {
-            "config": config,
-            "provenance": _provenance(rest),
-            "covariates": (known.future, (*known.numbers, *known.words)),
-        }
+        shared = msgspec.convert(rest, _Shared)
+        config = Config.from_dict(shared.config, "config")
+        transform = Transform.from_dict(shared.transform, config.horizon)
+        return Facts(config, _provenance(shared), transform)
 
 
 def series_of(
@@ -227,8 +251,9 @@ def series_of(
     training, a row per series. Raises ModelError where it is not that of a model.
     """
     with as_model_error(folder):
-        ids = names(rest, "ids")
-        return ids, skipped_from_json(field(dict, rest, "skipped")), _report(rest, ids)
+        series = msgspec.convert(rest, _Series)
+        ids = _named("ids", series.ids)
+        return ids, skipped_from_json(series.skipped), _report(series)
 
 
 def fitted_until_of(rest: Mapping[str, Any], folder: Path) -> dict[str, np.generic]:
@@ -237,8 +262,8 @@ def fitted_until_of(rest: Mapping[str, Any], folder: Path) -> dict[str, np.gener
     Raises ModelError where it is not that of a model.
     """
     with as_model_error(folder):
-        ids = names(rest, "ids")
-        return dict(zip(ids, _times(rest, frequency_of(rest), len(ids)), strict=True))
+        series = msgspec.convert(rest, _Series)
+        return dict(zip(_named("ids", series.ids), _times(series), strict=True))
 
 
 @contextlib.contextmanager
@@ -350,33 +375,31 @@ def _trained(report: pd.DataFrame, transform: Transform, *, has_start: bool) -> 
     return int((report[column] == Rung.OWN).sum())
 
 
-def _report(rest: Mapping[str, Any], ids: tuple[str, ...]) -> pd.DataFrame:
-    """Read the report of the training: columns of text or of numbers, null for NaN."""
-    columns = field(dict[str, list[str | bool | int | float | None]], rest, "report")
+def _report(series: _Series) -> pd.DataFrame:
+    """Return the report of the training: columns of text or of numbers, null for NaN."""
+    columns, ids = series.report, series.ids
     for name, column in columns.items():
         if len(column) != len(ids):
             raise ValueError(f"report: {name!r}: {len(column)} rows for {len(ids)} series")
         kinds = {type(value) for value in column if value is not None}
         if not (kinds <= {str} or kinds <= {bool} or kinds <= {int, float}):
             raise TypeError(f"report: {name!r}: expected numbers or text")
-        if int in kinds and max(abs(value) for value in column if value is not None) > _MOST_INT:
-            raise ValueError(f"report: {name!r}: a number is too large")
-    for name, kind in _REPORTED.items():
-        field(kind, columns, name)
+    msgspec.convert(columns, _Report)
     report = pd.DataFrame(columns, index=pd.Index(ids, name="unique_id"))
     empty = [name for name in report if report[name].isna().all()]
     return report.astype(dict.fromkeys(empty, float))
 
 
-def _times(rest: Mapping[str, Any], frequency: Frequency, series: int) -> np.ndarray:
-    """Read a time for each series: whole numbers where series count steps, otherwise ISO dates."""
-    counted = frequency.alias == "step"
-    times = field(list[int] if counted else list[str], rest, "fitted_until")
-    if len(times) != series:
-        raise ValueError(f"fitted_until: {len(times)} for {series} series")
+def _times(series: _Series) -> np.ndarray:
+    """Return a time for each series: whole numbers where series count steps, else ISO dates."""
+    counted = series.frequency.alias == "step"
+    times = series.fitted_until
+    if len(times) != len(series.ids) or {isinstance(time, int) for time in times} != {counted}:
+        kind = "whole numbers" if counted else "dates"
+        raise ValueError(f"fitted_until: expected {len(series.ids)} {kind}")
     if counted:
         return np.array(times, np.int64)
-    dates = [pd.Timestamp(_date(time)) for time in times]
+    dates = [pd.Timestamp(_date(str(time))) for time in times]
     return np.array([date.as_unit("ns").to_datetime64() for date in dates])  # raises beyond 2262
 
 
@@ -385,41 +408,68 @@ def _date(text: str) -> np.datetime64:
     return pd.Timestamp(text).tz_localize(None).to_datetime64()
 
 
-@dataclasses.dataclass(frozen=True)
-class _Provenance:
-    """The entries of the provenance that commands use."""
-
-    source: str = ""
-    first: str = ""
-    last: str = ""
-    created: str = ""
-    fit: str = ""
-    products: str = ""
-    fitted_until: str = ""
-    continues: str = ""
-    future: str | None = None
-    static: str | None = None
-    start: str | None = None
-    end: str | None = None
-    mask: tuple[str, ...] = ()
-    findings: tuple[str, ...] = ()
-    masked: dict[str, int] | None = None
-    reading: dict[str, str | None] | None = None
-
-    def __post_init__(self) -> None:
-        Reading(**(self.reading or {}))
-        for day in (self.start, self.end):
-            if day is not None:
-                _date(day)
-
-
-def _provenance(rest: Mapping[str, Any]) -> dict[str, Any]:
+def _provenance(shared: _Shared) -> dict[str, Any]:
     """Return the provenance; check only the entries that commands use."""
-    provenance = field(dict[str, Any], rest, "provenance")
+    provenance = shared.provenance
     # Raises for a half of a surrogate pair, which cannot be written.
     as_bytes(json.dumps(provenance, ensure_ascii=False))
-    as_type(_Provenance, provenance, "provenance")
+    known = msgspec.convert(provenance, _Provenance)
+    Reading(**(known.reading or {}))
+    for day in (known.start, known.end):
+        if day is not None:
+            _date(day)
     return provenance
+
+
+def _named(what: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return names. Raises ValueError unless there are some, each once."""
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"{what}: expected names, each once; got {reprlib.repr(names)}")
+    return names
+
+
+def _check_frequency(made: Frequency) -> None:
+    """Raise ValueError unless its numbers are plausible, and pandas knows its alias."""
+    slots = _WEEK // made.seconds if made.open and made.seconds else 0
+    increasing = tuple(sorted({*made.open})) == made.open
+    for name, sound, expected in (
+        ("step", 1 <= made.step <= _MOST_INT, f"1 to {_MOST_INT}"),
+        ("day", 0 <= made.day <= 31, "0 to 31"),
+        ("open", increasing and all(0 <= slot < slots for slot in made.open), "slots of a week"),
+    ):
+        if not sound:
+            got = reprlib.repr(getattr(made, name))
+            raise ValueError(f"frequency: {name}: expected {expected}; got {got}")
+    if (hours := made.hours) is not None:
+        if hours.exchange not in EXCHANGES:
+            raise ValueError(f"frequency: exchange {reprlib.repr(hours.exchange)} is not known")
+        if not (1 <= hours.step <= _DAY and 0 <= hours.first <= _DAY):
+            raise ValueError("frequency: hours: expected step and first in seconds of a day")
+    if made.alias not in ("step", "months"):
+        _ = made.offset
+
+
+def _above_zero(
+    what: str, values: Sequence[float], count: int, *, below: float = _WIDEST
+) -> np.ndarray:
+    if len(values) != count or max(values) >= below:
+        raise ValueError(f"{what}: expected {count} numbers above 0, below {below:g}")
+    return np.array(values, float)
+
+
+def _widths(shared: _Shared, horizon: int) -> Widths:
+    rows = shared.tails
+    if len(rows) != horizon or any(sorted(row) != row for row in rows):
+        raise ValueError(f"tails: expected for each of {horizon} steps numbers that do not fall")
+    spread = _above_zero("spread", shared.spread, horizon)
+    without = _above_zero("spread_without", shared.spread_without, horizon)
+    return Widths(spread, without, np.array(rows, float))
+
+
+def widths_to_json(widths: Widths) -> dict[str, Any]:
+    """Return the fields of a model's JSON that hold the widths."""
+    names = "spread", "spread_without", "tails"
+    return {name: part.tolist() for name, part in zip(names, widths, strict=True)}
 
 
 def _flatten(tree: Mapping[Any, Any], above: str = "") -> dict[str, tuple[int, ...]]:

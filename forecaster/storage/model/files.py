@@ -32,9 +32,9 @@ from forecaster.storage.model.checking import (
     model_of,
     read_bytes,
     read_json,
+    widths_to_json,
 )
 from forecaster.storage.model.encoding import METHODS, Encoding
-from forecaster.storage.model.widths import widths_to_json
 
 if TYPE_CHECKING:  # the facts of a run are read without JAX
     from forecaster.forecasting import Model, OwnNetwork

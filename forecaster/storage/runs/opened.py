@@ -85,7 +85,7 @@ class OpenRun:
     @functools.cached_property
     def provenance(self) -> dict[str, Any]:
         """How the run was made."""
-        return facts_of(self.rest, self.folder)["provenance"]
+        return facts_of(self.rest, self.folder).provenance
 
     @functools.cached_property
     def fitted_until(self) -> dict[str, np.generic]:

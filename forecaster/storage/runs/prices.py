@@ -171,7 +171,7 @@ class SinceFit(NamedTuple):
     def of(home: Home, run: OpenRun) -> "SinceFit":
         """Compare the store with a run. Without a store nothing has changed."""
         facts = facts_of(run.rest, run.folder)
-        provenance = facts["provenance"]
+        provenance = facts.provenance
         source = provenance.get("source")
         expected = bool(provenance.get("whole_source", False))
         if source is None or not home.store(source).exists():
@@ -180,7 +180,7 @@ class SinceFit(NamedTuple):
         retired = set(store.index.retired)
         learned = set(run.ids)
         hopeless = {name for name, why in run.skipped.items() if why.kind not in _PASSES}
-        indices = {run.renames.get(name, name) for name in facts["config"].indices}
+        indices = {run.renames.get(name, name) for name in facts.config.indices}
         known = learned | retired | hopeless | indices
         return SinceFit(
             [name for name in run.ids if name in retired],

@@ -95,13 +95,14 @@ class Run:
         if not is_sharded(rest):
             check_schema(rest, folder)
         facts, index = facts_of(rest, folder), read_index(folder, rest)
-        source = facts["provenance"].get("source", "")
+        known = facts.transform.covariates
         return Run(
-            folder, source, index.ids, index.skipped,
+            folder, facts.provenance.get("source", ""), index.ids, index.skipped, facts.config,
+            facts.provenance,
             error=index.column("mae_relative_to_naive"),
             seasonal_error=index.column("mae_relative_to_seasonal_naive"),
+            covariates=(known.future, (*known.numbers, *known.words)),
             rungs=index.report[FORECAST_BY].tolist() if FORECAST_BY in index.report else (),
-            **facts,
         )  # fmt: skip
 
     def knows(self, tickers: Sequence[str]) -> int:

@@ -17,7 +17,7 @@ import numpy as np
 from forecaster.config import Config
 from forecaster.errors import Skipped, skipped_from_json, skipped_to_json
 from forecaster.files import Home, atomic
-from forecaster.storage.model.checking import read_json
+from forecaster.storage.model.checking import read_json, widths_to_json
 from forecaster.storage.model.files import (
     REST,
     as_new_run,
@@ -26,7 +26,6 @@ from forecaster.storage.model.files import (
     write_model,
     write_rest,
 )
-from forecaster.storage.model.widths import widths_to_json
 from forecaster.storage.runs.index import SHARDS, shard_name, write_index
 
 if TYPE_CHECKING:

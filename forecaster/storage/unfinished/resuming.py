@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from forecaster.errors import ModelError, StoreError, UsageError, WriteError
-from forecaster.files import LOCK, FolderLock, Home, atomic, holder_of, is_held, run_name
+from forecaster.files import LOCK, FolderLock, Home, atomic, is_held, run_name
 from forecaster.ingest import Store, masked_rows
 from forecaster.storage.runs.index import SHARDS, shard_name
 from forecaster.storage.runs.request import FitRequest, data_digest, read_request, write_request
@@ -32,7 +32,6 @@ if TYPE_CHECKING:  # unfinished fits are listed without JAX
 
 _EVALUATION = "evaluation"  # the kind of model in the name of an unfinished evaluation
 _REQUEST, _CHECKPOINT = "request.json", "swarm.checkpoint"
-_SWEPT_AFTER = 3600.0  # seconds; a younger folder may still get its request
 _TRIES = 100
 _LOOKED_AT = 0.5  # seconds to wait for a process that only tests whether a lock is free
 
@@ -50,14 +49,12 @@ class UnfinishedStatus:
     - ``what``: series, source and kind of network, or why it cannot be read
     - ``progress``: in words
     - ``running``: whether a process trains it
-    - ``holder``: the process that trains it, if known
     """
 
     name: str
     what: str
     progress: str
     running: bool
-    holder: str
 
     @property
     def command(self) -> str:
@@ -222,25 +219,22 @@ def discard(home: Home, name: str) -> None:
 
 def tell_of_others(home: Home, on_notice: Callable[[str], None]) -> None:
     """Give notice of interrupted fits; those without any progress are removed."""
-    for folder in sorted(home.unfinished.glob("*/")):
-        lock, command = FolderLock(folder), command_of(folder.name)
-        try:
-            begun = (folder / _REQUEST).exists()
-            old = folder.stat().st_mtime < time.time() - _SWEPT_AFTER
-            if not (begun or old) or not lock.try_acquire():
+    for fit in unfinished_fits(home):
+        folder = home.unfinished / fit.name
+        lock = FolderLock(folder)
+        # Another process has removed it, or it cannot be written.
+        with contextlib.suppress(OSError):
+            if not lock.try_acquire():
                 continue
-        except OSError:  # another process has removed it, or the home is read-only
-            continue
-        if not _progress(folder):
-            _remove(folder, lock)
-            if begun:
-                on_notice(f"Removed {folder.name}: that {command} ended before it had any progress")
-            continue
-        lock.release()
-        on_notice(
-            f"Kept an interrupted fit, {_describe(folder)}. `forecaster {command} --resume "
-            f"{folder.name}` continues it, {_how_to_discard(folder.name)}."
-        )
+            if _progress(folder):
+                lock.release()
+                on_notice(
+                    f"Kept an interrupted fit, {fit}. `forecaster {fit.command} --resume "
+                    f"{fit.name}` continues it, {_how_to_discard(fit.name)}."
+                )
+            else:
+                _remove(folder, lock)
+                on_notice(f"Removed {fit.name}: it had ended before it had any progress")
 
 
 def _new_folder(home: Home, request: FitRequest, run: str | None) -> tuple[Path, FolderLock]:
@@ -263,30 +257,20 @@ def _choose(home: Home, name: str | None, command: str | None) -> Path:
 
     ``command``: the command that resumes it; None: any.
     """
-    folders = home.unfinished_fits()
-    if name is not None:
-        named = [folder for folder in folders if name in (folder.name, run_name(folder))]
-        if not named:
-            there = ", ".join(folder.name for folder in folders)
-            raise UsageError(
-                f"no unfinished fit {name!r} under {home}{f'; there are {there}' if there else ''}"
-            )
-        if command not in (None, right := command_of(named[0].name)):
-            raise UsageError(f"{name}: `forecaster {right} --resume {name}` continues it")
-        return named[0]
-    of_kind = [folder for folder in folders if command == command_of(folder.name)]
-    idle = [folder for folder in of_kind if not is_held(folder)]
-    if len(idle) > 1:
-        lines = "\n".join(f"  {_describe(folder)}" for folder in idle)
+    fits = [f for f in home.unfinished_fits() if command in (None, command_of(f.name))]
+    named = [folder for folder in fits if name in (None, folder.name, run_name(folder))]
+    found = [folder for folder in named if not is_held(folder)] or named[:1]
+    if len(found) == 1:
+        return found[0]
+    there = "".join(f"\n  {_describe(folder)}" for folder in found or fits)
+    if found:
         raise UsageError(
-            f"{len(idle)} unfinished fits under {home}; name one, --resume NAME:\n{lines}"
+            f"{len(found)} unfinished fits under {home}; name one, --resume NAME:{there}"
         )
-    if not of_kind:
-        what = "evaluation" if command == "evaluate" else "fit"
-        raise UsageError(
-            f"no unfinished {what} under {home}; run `forecaster {command}` without --resume"
-        )
-    return (idle or of_kind)[0]
+    what = (
+        f"{'evaluation' if command == 'evaluate' else 'fit'}{'' if name is None else f' {name!r}'}"
+    )
+    raise UsageError(f"no unfinished {what} under {home}{f'; there are:{there}' if there else ''}")
 
 
 def _locked(folder: Path) -> FolderLock:
@@ -295,8 +279,7 @@ def _locked(folder: Path) -> FolderLock:
     with atomic.as_write_error(folder):
         if not lock.try_acquire(_LOOKED_AT):
             raise UsageError(
-                f"{folder.name}: this fit is still running{holder_of(folder)}; wait for its end, "
-                "or interrupt it first"
+                f"{folder.name}: this fit is still running; wait for its end, or interrupt it first"
             )
     if not (folder / _REQUEST).exists():  # its model has just been saved
         _remove(folder, lock)
@@ -318,9 +301,7 @@ def _describe(folder: Path) -> UnfinishedStatus:
     with contextlib.suppress(OSError, ValueError):  # it may be removed meanwhile; none yet
         saved = time.localtime(max(path.stat().st_mtime for path in kept))
         progress = f"{shards}kept at {time.strftime('%Y-%m-%d %H:%M:%S', saved)}"
-    running = is_held(folder)
-    holder = holder_of(folder).strip(" ()") if running else ""
-    return UnfinishedStatus(folder.name, what, progress, running, holder)
+    return UnfinishedStatus(folder.name, what, progress, is_held(folder))
 
 
 def _how_to_discard(name: str) -> str:
