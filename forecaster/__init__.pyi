@@ -1,7 +1,7 @@
-from .config import Config as Config
 from .evaluation import cross_validation as cross_validation
 from .evaluation import cross_validation_to_parquet as cross_validation_to_parquet
 from .evaluation import evaluate as evaluate
+from .forecasting import Config as Config
 from .forecasting import Model as Model
 from .forecasting import fit as fit
 from .forecasting import predict as predict

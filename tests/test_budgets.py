@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster.config import Config
 from forecaster.errors import UsageError
 from forecaster.files import Home
 from forecaster.forecasting import bytes_of_combining, bytes_of_sample, bytes_of_series
+from forecaster.forecasting.config import Config
 from forecaster.forecasting.fitting import pooled as sampling
 from forecaster.ingest import Store
 from forecaster.machine import memory as free_memory

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import forecaster as fc
-from forecaster.config import read_settings
 from forecaster.errors import UsageError
+from forecaster.forecasting.config import read_settings
 from tests.limits import within_limits
 
 

@@ -18,8 +18,8 @@ import pytest
 
 import forecaster as fc
 from forecaster.cli import main
-from forecaster.config import NETWORKS
 from forecaster.evaluation import BacktestOptions, evaluate_to_folder
+from forecaster.forecasting.config import NETWORKS
 
 ROOT = Path(__file__).parents[1]
 README, DOCS = ROOT / "README.md", ROOT / "docs"

@@ -13,11 +13,11 @@ import pytest
 from flax import nnx
 
 import forecaster as fc
-from forecaster import config as config_module
 from forecaster import swarm
 from forecaster.evaluation import BacktestOptions, evaluate_to_folder
 from forecaster.evaluation.backtest.result import FORECASTS
 from forecaster.evaluation.baselines import BASELINES
+from forecaster.forecasting import config as config_module
 from forecaster.ingest import Groups, Membership
 from forecaster.ingest.review.quality import WRONG, find_flags, flags_of
 from tests.markets import SESSIONS, market

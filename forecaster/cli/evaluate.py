@@ -94,8 +94,8 @@ def evaluate(
     """
     if resume is not None:
         return _resume(ctx, home, resume or None, ray)
-    from forecaster.config import Config
     from forecaster.evaluation import BacktestOptions
+    from forecaster.forecasting import Config
     from forecaster.ingest import read_groups
     from forecaster.pipeline import evaluate_from_home, parse_memory
     from forecaster.report import check_uplot

@@ -23,8 +23,8 @@ from forecaster.cli.shared import (
     say_reasons,
 )
 from forecaster.cli.tables import console, show_facts
-from forecaster.config import ENCODINGS, TRANSFORMS
 from forecaster.errors import UsageError, listed
+from forecaster.forecasting import ENCODINGS, TRANSFORMS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -128,8 +128,8 @@ def fit(
         return _resume(ctx, home, resume or None, ray)
     if discard is not None:
         return _discard(ctx, home, discard)
-    from forecaster.config import Config
     from forecaster.files import make_folder
+    from forecaster.forecasting import Config
     from forecaster.pipeline import fit_to_home, parse_memory
 
     options |= {"start": options["start_from"], "season": options["season"] or None}

@@ -24,7 +24,7 @@ from forecaster.cli.shared import (
     source_option,
     tickers_option,
 )
-from forecaster.config import MODELS
+from forecaster.forecasting import MODELS
 
 if TYPE_CHECKING:
     from forecaster.files import Home
@@ -175,7 +175,7 @@ def settings_of(
     config: str | None, options: Mapping[str, Any], names: Sequence[str]
 ) -> dict[str, Any]:
     """Return the settings of a file, and over them those of the named options that were given."""
-    from forecaster.config import read_settings
+    from forecaster.forecasting import read_settings
 
     settings = read_settings(Path(config)) if config is not None else {}
     return settings | {name: options[name] for name in names if options[name] is not None}

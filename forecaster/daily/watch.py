@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from forecaster.config import read_settings
 from forecaster.errors import UsageError, printable
 from forecaster.files import PAGES, TABLES, is_database, is_url
+from forecaster.forecasting import read_settings
 
 _DATABASE_FILE = re.compile(r"(sql:(?:sqlite|duckdb):///)([^:/$?][^:?]*)(\?.*)?")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,59}")

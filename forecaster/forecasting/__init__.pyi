@@ -19,6 +19,15 @@ from .bands.drift import premium_of as premium_of
 from .bands.widths import FARTHEST_TAIL as FARTHEST_TAIL
 from .bands.widths import KNOTS as KNOTS
 from .bands.widths import Widths as Widths
+from .config import CLASSICAL as CLASSICAL
+from .config import ENCODINGS as ENCODINGS
+from .config import MODELS as MODELS
+from .config import NETWORKS as NETWORKS
+from .config import TRANSFORMS as TRANSFORMS
+from .config import Config as Config
+from .config import Stage as Stage
+from .config import checked_config as checked_config
+from .config import read_settings as read_settings
 from .fitting.checking import check_auxiliary as check_auxiliary
 from .fitting.checking import check_search as check_search
 from .fitting.checking import check_static as check_static

@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float, Int, Shaped
 
-from forecaster.config import Config
 from forecaster.errors import ModelError, Skipped, UsageError, check_names, listed, near
 from forecaster.forecasting.bands.drift import Drift, join_drifts
 from forecaster.forecasting.bands.widths import Tails, Widths
+from forecaster.forecasting.config import Config
 from forecaster.forecasting.networks import OwnNetwork
 from forecaster.forecasting.rungs import FORECAST_BY, Rung
 from forecaster.ingest import ColumnOptions, Table

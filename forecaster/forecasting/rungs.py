@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Shaped
 
-from forecaster.config import Config
 from forecaster.errors import Kind, NoSeries, Skipped
+from forecaster.forecasting.config import Config
 from forecaster.series import ROWS_TO_BLEND, Panel, Transform, behind_market
 
 FORECAST_BY = "forecast_by"

@@ -11,8 +11,8 @@ from jax import Array
 from jaxtyping import Bool, Float, Int
 
 from forecaster import swarm
-from forecaster.config import Config
 from forecaster.forecasting.bands.heads import HEADS
+from forecaster.forecasting.config import Config
 from forecaster.forecasting.model import Params
 from forecaster.forecasting.networks import OwnNetwork, plain_apply
 from forecaster.forecasting.windows import (

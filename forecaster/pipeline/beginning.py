@@ -7,10 +7,9 @@ from typing import NamedTuple
 import pandas as pd
 
 from forecaster import swarm
-from forecaster.config import Config
 from forecaster.errors import UsageError
 from forecaster.files import Home, as_text
-from forecaster.forecasting import check_auxiliary
+from forecaster.forecasting import Config, check_auxiliary
 from forecaster.ingest import Store, check_flags, ingested, masked_rows
 from forecaster.machine import check_guarded
 from forecaster.pipeline.market import wanted_of, with_market_of

@@ -7,10 +7,9 @@ from typing import Any, Unpack
 import numpy as np
 import pandas as pd
 
-from forecaster.config import Config
 from forecaster.errors import UsageError, wrong_argument
 from forecaster.evaluation import cross_validation
-from forecaster.forecasting import FORECAST_BY, RISE, Model, fit, predict
+from forecaster.forecasting import FORECAST_BY, RISE, Config, Model, fit, predict
 from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.series import Panel
 

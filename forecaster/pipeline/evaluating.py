@@ -7,7 +7,6 @@ from typing import Any
 import pandas as pd
 
 from forecaster import swarm
-from forecaster.config import Config
 from forecaster.errors import DataError, ModelError
 from forecaster.evaluation import (
     BacktestCallbacks,
@@ -17,6 +16,7 @@ from forecaster.evaluation import (
     check_folder,
 )
 from forecaster.files import Home, as_text, atomic, from_text
+from forecaster.forecasting import Config
 from forecaster.ingest import Groups, Membership, flags_of
 from forecaster.pipeline.beginning import Begun, begun, resumed
 from forecaster.pipeline.measuring import Calls, Job, evaluate_shards

@@ -13,10 +13,9 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from forecaster import __version__, swarm
-from forecaster.config import Config
 from forecaster.errors import ModelError
 from forecaster.files import Home
-from forecaster.forecasting import Model, predict, widths_of
+from forecaster.forecasting import Config, Model, predict, widths_of
 from forecaster.pipeline.beginning import Begun, begun, resumed
 from forecaster.pipeline.reading import reader_of_fit
 from forecaster.pipeline.requests import Callbacks, DataRequest

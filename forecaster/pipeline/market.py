@@ -4,8 +4,8 @@ import contextlib
 import dataclasses
 from collections.abc import Sequence
 
-from forecaster.config import Config
 from forecaster.errors import NoSeries, UsageError, listed, near, spelled, spellings
+from forecaster.forecasting import Config
 from forecaster.ingest import Ingested, Source, normalise
 from forecaster.pipeline.requests import DataRequest
 

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from forecaster import swarm
-from forecaster.config import Config
 from forecaster.errors import UsageError
-from forecaster.forecasting import bytes_of_combining, bytes_of_sample, bytes_of_series
+from forecaster.forecasting import Config, bytes_of_combining, bytes_of_sample, bytes_of_series
 from forecaster.ingest import Store
 from forecaster.machine import cores, free_memory
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int, Shaped
 
-from forecaster.config import Config
 from forecaster.errors import NoSeries, Skipped
+from forecaster.forecasting import Config
 from forecaster.ingest import Store
 from forecaster.pipeline.reading import Reader
 from forecaster.series import ENDS, Flags, OwnEnds, Panel, Time, check_market, on_axis, union_of

@@ -7,9 +7,8 @@ from typing import Any, Self
 
 import pandas as pd
 
-from forecaster.config import Config
 from forecaster.errors import Kind, NoSeries, Skipped, StoreError
-from forecaster.forecasting import check_search, check_static, settled, settled_by_rows
+from forecaster.forecasting import Config, check_search, check_static, settled, settled_by_rows
 from forecaster.ingest import Store, panel_from_store
 from forecaster.pipeline.auxiliary import with_auxiliary
 from forecaster.series import Frequency, Layout, Panel, with_peers

@@ -23,9 +23,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from forecaster import swarm
-from forecaster.config import Config
 from forecaster.errors import ForecasterError, NoSeries
-from forecaster.forecasting import Common, Sampling, fit_part, learn_common
+from forecaster.forecasting import Common, Config, Sampling, fit_part, learn_common
 from forecaster.machine import cores, end_with_parent
 from forecaster.pipeline.auxiliary import with_auxiliary
 from forecaster.pipeline.reading import Reader, shards_of

@@ -42,6 +42,8 @@ from .findings import findings_of as findings_of
 from .findings import findings_said as findings_said
 from .findings import missed_events as missed_events
 from .findings import say_findings as say_findings
+from .limits import LONGEST_SEASON as LONGEST_SEASON
+from .limits import MOST_SEASONS as MOST_SEASONS
 from .panel.auxiliary import CommonWeights as CommonWeights
 from .panel.covariates import Future as Future
 from .panel.covariates import Scaling as Scaling

@@ -21,8 +21,8 @@ import cloudpickle
 import pandas as pd
 
 from forecaster import swarm
-from forecaster.config import Config
 from forecaster.files import Home
+from forecaster.forecasting.config import Config
 from forecaster.forecasting.fitting import common, training
 from forecaster.ingest import open_source
 from forecaster.pipeline import DataRequest, fit_to_home

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import forecaster as fc
-from forecaster.config import Config
 from forecaster.errors import ForecasterError, Kind, Skipped
 from forecaster.files import Home
+from forecaster.forecasting.config import Config
 from forecaster.storage import FitRequest, UnfinishedFit
 from tests.conftest import error, run
 from tests.storage.mutants import change_json, mutate

@@ -15,9 +15,9 @@ from forecaster.classical import (
     fit_theta,
     theta_ahead,
 )
-from forecaster.config import CLASSICAL
 from forecaster.errors import UsageError
 from forecaster.evaluation import BacktestOptions, evaluate_to_folder
+from forecaster.forecasting.config import CLASSICAL
 
 HORIZON = 6
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from forecaster.config import Config
 from forecaster.forecasting.bands.distribution import Distribution
+from forecaster.forecasting.config import Config
 from forecaster.forecasting.predicting import predicting
 
 

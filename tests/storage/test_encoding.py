@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import forecaster as fc
-from forecaster.config import ENCODINGS
 from forecaster.errors import ModelError, UsageError
+from forecaster.forecasting.config import ENCODINGS
 from forecaster.storage import METHODS, Encoding, load, save
 
 

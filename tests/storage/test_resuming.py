@@ -8,9 +8,9 @@ import threading
 
 import pytest
 
-from forecaster.config import Config
 from forecaster.errors import Kind, ModelError, Skipped, UsageError, WriteError
 from forecaster.files import Home, is_held
+from forecaster.forecasting.config import Config
 from forecaster.ingest import CovariateFiles, Store, ingest, masked_rows, open_source
 from forecaster.storage import (
     FitRequest,

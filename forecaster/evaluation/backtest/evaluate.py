@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from forecaster import swarm
-from forecaster.config import Config, checked_config
 from forecaster.errors import check_callable, check_flag, check_type
 from forecaster.evaluation.backtest.forecasters import Forecasters, by_torch, torch_sample
 from forecaster.evaluation.backtest.options import LEVELS, BacktestCallbacks, BacktestOptions
@@ -18,7 +17,7 @@ from forecaster.evaluation.baselines import Runner, check_columns
 from forecaster.evaluation.origins.cutoffs import usual_windows
 from forecaster.evaluation.origins.rolling_origin import RollingOrigin
 from forecaster.files import as_folder, atomic
-from forecaster.forecasting import check_training, premium_of, with_declared
+from forecaster.forecasting import Config, check_training, checked_config, premium_of, with_declared
 from forecaster.series import Panel, aligned_if, default_season
 
 

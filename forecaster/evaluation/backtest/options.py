@@ -4,9 +4,9 @@ import dataclasses
 from collections.abc import Callable
 
 from forecaster import swarm
-from forecaster.config import Config
 from forecaster.errors import UsageError, check_names, check_seed, check_type, check_whole
 from forecaster.evaluation.baselines import check_available, check_torch
+from forecaster.forecasting import Config
 from forecaster.ingest import Groups, Membership
 
 LEVELS = (10, 20, 30, 40, 50, 60, 70, 80, 90, 95)

@@ -16,10 +16,9 @@ from typing import Any
 import msgspec
 
 from forecaster import __version__
-from forecaster.config import Config
 from forecaster.errors import Skipped, UsageError, skipped_from_json, skipped_to_json
 from forecaster.files import as_bytes, parse_json, read_plain
-from forecaster.forecasting import Rung, counted
+from forecaster.forecasting import Config, Rung, counted
 
 SIMULATED = "simulated"
 """The name of the source of invented prices."""

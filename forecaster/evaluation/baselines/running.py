@@ -13,12 +13,12 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from forecaster import swarm
-from forecaster.config import Config
 from forecaster.errors import ForecasterWarning, UsageError, listed, name_reasons, require
 from forecaster.evaluation.baselines.simple import logarithmic
 from forecaster.evaluation.origins.rolling_origin import Origins
 from forecaster.evaluation.scores.realized import COLUMNS, session_variance
 from forecaster.forecasting import (
+    Config,
     change_of,
     check_levels,
     columns_of_quantiles,

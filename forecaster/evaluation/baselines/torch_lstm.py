@@ -20,10 +20,10 @@ import numpy as np
 import pandas as pd
 
 from forecaster import swarm
-from forecaster.config import Config
 from forecaster.evaluation.baselines.running import check_torch
 from forecaster.forecasting import (
     MODES,
+    Config,
     Model,
     Networks,
     Series,

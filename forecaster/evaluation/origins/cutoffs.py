@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from jaxtyping import Int, Shaped
 
-from forecaster.config import Config
 from forecaster.errors import DataError, Kind, NoSeries, Skipped, check_whole, wrong_argument
 from forecaster.forecasting import (
+    Config,
     changing_rows,
     rows_for_networks,
     settled_by_rows,

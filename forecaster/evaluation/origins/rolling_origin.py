@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 
 from forecaster import swarm
-from forecaster.config import Config, checked_config
 from forecaster.errors import (
     DataError,
     ForecasterWarning,
@@ -32,12 +31,14 @@ from forecaster.files import as_file, atomic, open_for_arrow
 from forecaster.forecasting import (
     FORECAST_BY,
     RISE,
+    Config,
     Model,
     OwnNetwork,
     around_columns,
     check_levels,
     check_static,
     check_training,
+    checked_config,
     fit_part,
     forecast_columns,
     forecast_latest,

@@ -20,9 +20,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
-from forecaster.config import Config
 from forecaster.errors import ModelError
 from forecaster.forecasting.bands.distribution import Distribution
+from forecaster.forecasting.config import Config
 from forecaster.series import Panel, Transformed
 
 KEPT = 0.25

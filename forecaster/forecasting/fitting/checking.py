@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 from forecaster import swarm
-from forecaster.config import Config
 from forecaster.errors import (
     UsageError,
     check_callable,
@@ -12,6 +11,7 @@ from forecaster.errors import (
     check_type,
     wrong_argument,
 )
+from forecaster.forecasting.config import Config
 from forecaster.series import Panel
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Bool
 
 from forecaster import swarm
-from forecaster.config import Config
 from forecaster.errors import ForecasterWarning
+from forecaster.forecasting.config import Config
 from forecaster.forecasting.fitting.pooled import Pooled, sample_of, train_pooled
 from forecaster.forecasting.fitting.validating import with_scale_weights
 from forecaster.forecasting.networks import with_network

@@ -18,11 +18,11 @@ import pandas as pd
 from jaxtyping import Bool, Float, Shaped
 
 from forecaster import swarm
-from forecaster.config import Config, checked_config
 from forecaster.errors import ForecasterWarning, Kind, NoSeries, Skipped, listed
 from forecaster.forecasting.bands.calibration import common_spread, common_tails
 from forecaster.forecasting.bands.drift import drift_of
 from forecaster.forecasting.bands.widths import Widths
+from forecaster.forecasting.config import Config, checked_config
 from forecaster.forecasting.fitting.checking import (
     check_auxiliary,
     check_covariates,

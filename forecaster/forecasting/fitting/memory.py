@@ -5,7 +5,7 @@ import math
 import jax
 import numpy as np
 
-from forecaster.config import Config
+from forecaster.forecasting.config import Config
 from forecaster.forecasting.fitting.pooled import most_sampled
 from forecaster.forecasting.networks import plain_shapes, with_network
 from forecaster.forecasting.task import param_shapes

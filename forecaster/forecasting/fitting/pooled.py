@@ -17,8 +17,8 @@ from jax import Array
 from jaxtyping import Float, Int
 
 from forecaster import swarm
-from forecaster.config import Config
 from forecaster.errors import UsageError
+from forecaster.forecasting.config import Config
 from forecaster.forecasting.model import Params
 from forecaster.forecasting.networks import OwnNetwork
 from forecaster.forecasting.task import (

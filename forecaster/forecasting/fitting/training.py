@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from forecaster import swarm
-from forecaster.config import Config, Stage
+from forecaster.forecasting.config import Config, Stage
 from forecaster.forecasting.fitting.pooled import Pooled, sample_of, train_pooled
 from forecaster.forecasting.model import Networks, Params, merge_members, split_members
 from forecaster.forecasting.networks import OwnNetwork, widen

@@ -4,9 +4,9 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from forecaster.config import Config
 from forecaster.forecasting.bands.drift import Drift
 from forecaster.forecasting.bands.scales import scale_weights
+from forecaster.forecasting.config import Config
 from forecaster.forecasting.model import Networks, Params
 from forecaster.forecasting.networks import OwnNetwork
 from forecaster.forecasting.predicting.predicting import (

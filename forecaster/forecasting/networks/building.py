@@ -6,7 +6,7 @@ from typing import TypeAlias
 from flax import nnx
 
 from forecaster import swarm
-from forecaster.config import Config
+from forecaster.forecasting.config import Config
 from forecaster.forecasting.networks.base import Head, Network, Sizes
 from forecaster.forecasting.networks.linear import DLinear, NLinear
 from forecaster.forecasting.networks.mlp import MLP

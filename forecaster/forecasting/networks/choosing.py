@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from forecaster.config import Config
 from forecaster.errors import UsageError
+from forecaster.forecasting.config import Config
 from forecaster.forecasting.networks.own_type import OwnNetwork
 
 

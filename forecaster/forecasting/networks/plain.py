@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from forecaster.config import Config
+from forecaster.forecasting.config import Config
 from forecaster.swarm import gru, lstm
 
 

@@ -1,6 +1,6 @@
 """The shapes of the weights of LSTM and GRU networks, without building one."""
 
-from forecaster.config import Config
+from forecaster.forecasting.config import Config
 
 _GATES = {"lstm": 4, "gru": 3}
 _HEADS = {"student_t": (2, 1), "point": (1, 0)}  # for each step ahead: outputs, constants

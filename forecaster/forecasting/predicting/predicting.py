@@ -12,7 +12,6 @@ import pandas as pd
 from jaxtyping import Bool, Float, Int
 
 from forecaster import swarm
-from forecaster.config import Config
 from forecaster.errors import ForecasterWarning, Kind, ModelError, Skipped, UsageError, name_reasons
 from forecaster.forecasting.bands.calibration import Calibrated, calibrated, normal_scores_of
 from forecaster.forecasting.bands.columns import around_columns, bounds_of, quantile_column
@@ -21,6 +20,7 @@ from forecaster.forecasting.bands.distribution import Distribution, ndtri
 from forecaster.forecasting.bands.drift import Drift, with_drift
 from forecaster.forecasting.bands.heads import HEADS
 from forecaster.forecasting.bands.scales import with_common
+from forecaster.forecasting.config import Config
 from forecaster.forecasting.model import (
     Model,
     Networks,

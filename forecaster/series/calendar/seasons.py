@@ -3,9 +3,9 @@
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from forecaster.config import MOST_SEASON
 from forecaster.series.calendar.frequency import Frequency, infer_frequency
 from forecaster.series.calendar.opening import slots_a_day
+from forecaster.series.limits import LONGEST_SEASON
 
 _DAY = 86_400  # seconds
 _WEEKS, _MONTHS = 52, 12  # in a year
@@ -129,7 +129,7 @@ def find_seasons(values: Float[np.ndarray, " row"]) -> tuple[int, ...]:
     changes = np.clip(changes - changes.mean(), -5 * spread, 5 * spread)  # outliers count in part
     size = 1 << (2 * len(changes) - 1).bit_length()
     power = np.abs(np.fft.rfft(changes, size)) ** 2
-    longest = min(len(values) // 3, MOST_SEASON)
+    longest = min(len(values) // 3, LONGEST_SEASON)
     shared = len(changes) - np.arange(longest + 1)
     correlation = np.fft.irfft(power, size)[: longest + 1] / shared
     correlation /= correlation[0]

@@ -31,9 +31,8 @@ from forecaster.classical import (
     patterns_ahead,
     theta_ahead,
 )
-from forecaster.config import MOST_SEASON as LONGEST_SEASON
-from forecaster.config import MOST_SEASONS
 from forecaster.series.causal import Ahead, lagged
+from forecaster.series.limits import LONGEST_SEASON, MOST_SEASONS
 
 Row: TypeAlias = Float[np.ndarray, " step"]
 Seasons: TypeAlias = Annotated[

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Int
 
-from forecaster.files import as_bytes
-
 
 def sampled_names(ids: Sequence[str], most: int) -> Int[np.ndarray, " sampled"]:
     """Return the positions of the series with the smallest hashes of names, in order.
@@ -16,5 +14,6 @@ def sampled_names(ids: Sequence[str], most: int) -> Int[np.ndarray, " sampled"]:
     """
     if len(ids) <= most:
         return np.arange(len(ids))
-    hashes = [hashlib.blake2b(as_bytes(name), digest_size=8).digest() for name in ids]
+    encoded = [name.encode("utf-8", "surrogateescape") for name in ids]
+    hashes = [hashlib.blake2b(name, digest_size=8).digest() for name in encoded]
     return np.sort(np.argsort(np.array(hashes, "S8"), kind="stable")[:most])

@@ -16,10 +16,17 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from forecaster.config import Config
 from forecaster.errors import DamagedModel, Skipped, skipped_from_json
 from forecaster.files import as_bytes, parse_json
-from forecaster.forecasting import FARTHEST_TAIL, FORECAST_BY, KNOTS, Rung, Widths, plain_shapes
+from forecaster.forecasting import (
+    FARTHEST_TAIL,
+    FORECAST_BY,
+    KNOTS,
+    Config,
+    Rung,
+    Widths,
+    plain_shapes,
+)
 from forecaster.ingest import Reading
 from forecaster.series import EXCHANGES, Frequency, Transform
 from forecaster.storage.model.encoding import Encoding

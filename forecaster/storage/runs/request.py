@@ -15,9 +15,9 @@ import msgspec
 import pandas as pd
 
 from forecaster import __version__
-from forecaster.config import Config
 from forecaster.errors import DataError, ModelError, Skipped, UsageError
 from forecaster.files import atomic, from_text, is_run, read_plain
+from forecaster.forecasting import Config
 from forecaster.ingest import CovariateFiles, Store
 
 _SCHEMA = 4  # version 3 had another hash, 1 and 2 had none

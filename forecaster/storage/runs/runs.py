@@ -10,7 +10,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from forecaster.config import Config
 from forecaster.errors import ModelError, Skipped, UsageError, listed
 from forecaster.files import (
     Home,
@@ -22,7 +21,7 @@ from forecaster.files import (
     run_name,
     run_time,
 )
-from forecaster.forecasting import FORECAST_BY, Rung, counted, resolve_names
+from forecaster.forecasting import FORECAST_BY, Config, Rung, counted, resolve_names
 from forecaster.ingest import Store
 from forecaster.storage.model.checking import facts_of, read_json
 from forecaster.storage.model.files import check_schema

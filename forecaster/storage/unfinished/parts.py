@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from forecaster.config import Config
 from forecaster.errors import Skipped, skipped_from_json, skipped_to_json
 from forecaster.files import Home, atomic
+from forecaster.forecasting import Config
 from forecaster.storage.model.checking import read_json, widths_to_json
 from forecaster.storage.model.files import (
     REST,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
 from forecaster.errors import UsageError, listed
+from forecaster.series import LONGEST_SEASON, MOST_SEASONS
 
 _WHOLE_WINDOW = ("mlp", "nhits", "dlinear", "nlinear")  # models with one output per window
 NETWORKS = ("lstm", "gru", "transformer", "tcn", *_WHOLE_WINDOW)
@@ -28,10 +29,9 @@ _CHOICES = {
     "encoding": ENCODINGS,
 }
 
-MOST_SEASONS, MOST_SEASON = 10, 1_000_000  # seasons of a series, and steps in one
 # Upper limits. Beyond them a fit asks for more memory than any machine has, or runs for years.
 _MOST = {
-    "hidden": 10_000, "layers": 100, "horizon": 10_000, "members": 1_000, "season": MOST_SEASON,
+    "hidden": 10_000, "layers": 100, "horizon": 10_000, "members": 1_000, "season": LONGEST_SEASON,
     "lookback": math.inf,  # a longer lookback is cut to the histories
 }  # fmt: skip
 _MOST_INT = 2**31 - 1
