@@ -408,7 +408,7 @@ def _provenance(evaluation: Evaluation) -> str:
         facts["Series"] += (
             ", each counted while it belonged to the universe (point-in-time membership)"
         )
-    return html.facts(facts) + html.table(_costs(evaluation), "Time and memory")
+    return html.facts(facts) + html.table(_costs(evaluation), "Time")
 
 
 def _held_back(validation: int | None) -> str:
@@ -430,8 +430,6 @@ def _costs(evaluation: Evaluation) -> pd.DataFrame:
         rows += [(f"PyTorch, training of {summary.torch_series}", f"{seconds.torch:.1f} s")]
     rows += [(f"{name}, forecasts", f"{s:.1f} s") for name, s in seconds.baselines.items()]
     rows += [("the whole evaluation, by the clock", f"{seconds.all:.1f} s")]
-    memory = summary.peak_memory_gb.items()
-    rows += [(f"peak memory, {name}", f"{used:.2f} GB") for name, used in memory if used]
     return pd.DataFrame(rows, columns=["what", "cost"])
 
 

@@ -43,7 +43,6 @@ SUMMARY: dict[str, Any] = {
         "training": 8.0, "fitting": 9.5, "torch": 12.0, "baselines": {"naive": 0.01, "ewma": 0.03},
         "all": 30.25,
     },
-    "peak_memory_gb": {"forecaster": 0.7, "baselines": 0.5, "torch": 1.5},
     "groups": {"a": "left", "b": "left", "c": "right"},
     "created": "2024-03-01T19:45:26+00:00",
     "python": "3.11.7",

@@ -50,10 +50,7 @@ def test_the_summary_says_where_it_comes_from(evaluation, config):
     assert summary["models"] == ["Empirical", "LSTM", "Naive"] and summary["cutoffs"] == 30
     assert summary["config"] == dataclasses.asdict(config) and summary["seed"] == 1
     assert set(summary["seconds"]["baselines"]) == {"naive", "empirical"}
-    assert (
-        summary["first_cutoff"] < summary["last_cutoff"]
-        and summary["peak_memory_gb"]["forecaster"] > 0
-    )
+    assert summary["first_cutoff"] < summary["last_cutoff"]
 
 
 def test_an_evaluation_is_never_overwritten_by_chance(panel, config, tmp_path, evaluation):

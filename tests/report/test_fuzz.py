@@ -208,7 +208,7 @@ def test_an_evaluation_of_an_earlier_version_is_refused_by_name(original, tmp_pa
     ("entry", "value", "message"),
     [
         ("horizon", 10**9, r"scores up to \d steps ahead, but forecasts of 1000000000"),
-        ("models", ["LSTM", "Naive", "<b>"], "scores: model '<b>': no rows, but it is in the summ"),
+        ("models", ["LSTM", "Naive", "<b>"], "scores: model '<b>': is only in the scores or in"),
     ],
 )
 def test_a_summary_of_other_scores_is_named(entry, value, message, original, tmp_path):

@@ -41,10 +41,10 @@ def report(panel, config, tmp_path_factory):
     evaluation = evaluate_to_folder(
         folder, panel.only(names), config,
         BacktestOptions(30, 2, ("ewma",), seed=1, groups=groups),
-        provenance=Provenance(source="simulated", data_sha256="</script><b>"),
     )  # fmt: skip
     evil = Skipped(Kind.OTHER, detail="a name & a </script> tag")
-    return build_report(with_summary(evaluation, skipped={"<b>EVIL</b>": evil}))
+    data = Provenance(source="simulated", data_sha256="</script><b>")
+    return build_report(with_summary(evaluation, skipped={"<b>EVIL</b>": evil}, provenance=data))
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,8 @@
 All functions raise ValueError that names the table and the column.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -14,34 +14,37 @@ from forecaster.evaluation.backtest.summary import Summary
 from forecaster.evaluation.origins.rolling_origin import NAIVE
 from forecaster.forecasting import FORECAST_BY, KEYS
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-_KINDS: Mapping[str, tuple[Callable[[pd.Series], bool], str]] = {
-    **dict.fromkeys(
-        ("unique_id", "model", "test", FORECAST_BY),
-        (lambda column: types.is_string_dtype(column) or column.dtype == "category", "text"),
-    ),
-    **dict.fromkeys(("ds", "cutoff"), (lambda column: column.dtype.kind in "Miu", "times")),
-    "horizon": (lambda column: column.dtype.kind in "iu", "whole numbers"),
+_HOLDS = {
+    **dict.fromkeys(("unique_id", "model", "test", FORECAST_BY), "text"),
+    **dict.fromkeys(("ds", "cutoff"), "times"),
+    "horizon": "whole numbers",
 }
-"""How the columns are checked that are never empty, and what they hold; all others hold numbers."""
-_NUMBERS = (lambda column: column.dtype.kind in "biuf", "numbers")
+"""What the columns hold that are never empty; all others hold numbers."""
+_DTYPES = {"times": "Miu", "whole numbers": "iu", "numbers": "biuf"}
 _OF_TESTS = (
     "unique_id", "horizon", "test", "model", "value", "statistic", "p_value", "p_adjusted",
     "difference", "degrees",
 )  # fmt: skip
+_LEVELLED = re.compile(r"(pinball|coverage|width|winkler|fz0)-(?!\d+(\.\d+)?(e-\d+)?$)")
 
 
-def check_scores(scores: pd.DataFrame, summary: Summary) -> None:
-    """Raise ValueError unless all models have a row for the same series and steps ahead.
+def check_tables(
+    scores: pd.DataFrame, tests: pd.DataFrame, daily: pd.DataFrame, summary: Summary
+) -> None:
+    """Raise ValueError for tables other than those that an evaluation writes.
 
-    A series that ends soon after its first cutoff has no outcome, and no row, at later steps.
+    All models have a score for the same series and steps ahead. A series that ends soon after its
+    first cutoff has no outcome, and no row, at later steps.
     """
     keys = ["unique_id", "horizon", "model"]
-    _check("scores", scores, [*keys, "mae", "rmse"], keys)
+    check_table("scores", scores, [*keys, "mae", "rmse"], keys)
+    check_table("tests", tests, _OF_TESTS, [*keys, "test"])
+    known = {"mae", "crps"} & set(scores)
+    check_table("daily", daily, ["cutoff", "model", *known], ["cutoff", "model"])
+    if NAIVE not in set(daily["model"]):
+        raise ValueError(f"daily: model: no rows of {NAIVE}")
     pairs = len(scores[["unique_id", "horizon"]].drop_duplicates())
-    if not pairs or not (scores["horizon"] >= 1).all() or 1 not in set(scores["horizon"]):
+    if not pairs or scores["horizon"].min() != 1:
         raise ValueError("scores: horizon: expected steps ahead, from 1")
     for name in {summary.model, NAIVE}:
         if (count := int((scores["model"] == name).sum())) != pairs:
@@ -49,51 +52,23 @@ def check_scores(scores: pd.DataFrame, summary: Summary) -> None:
                 f"scores: model {name!r}: {count} rows; expected {pairs}, one for each series and "
                 "step ahead"
             )
-    for column in map(str, scores.columns):
-        kind, _, level = column.partition("-")
-        if kind in ("pinball", "coverage", "width", "winkler", "fz0") and not _is_number(level):
-            raise ValueError(f"scores: column {column!r}: expected {kind}- and a number")
-    if unknown := set(scores["model"]) - set(summary.models):
-        raise ValueError(f"scores: model: {sorted(unknown)[0]!r} is not in the summary")
-    if lacking := set(summary.models) - set(scores["model"]):
-        raise ValueError(f"scores: model {sorted(lacking)[0]!r}: no rows, but it is in the summary")
+    if wrong := [name for name in map(str, scores) if _LEVELLED.match(name)]:
+        raise ValueError(f"scores: column {wrong[0]!r}: expected a number after the first hyphen")
+    if wrong := sorted(set(scores["model"]) ^ set(summary.models)):
+        raise ValueError(f"scores: model {wrong[0]!r}: is only in the scores or in the summary")
 
 
-def check_tests(tests: pd.DataFrame) -> None:
-    """Raise ValueError unless the table has a row for each series, step ahead, test and model."""
-    _check("tests", tests, _OF_TESTS, ["unique_id", "horizon", "test", "model"])
-
-
-def check_daily(daily: pd.DataFrame, scores: Iterable[str]) -> None:
-    """Raise ValueError unless the table has a row for each cutoff and model.
-
-    ``scores``: the columns of the table of scores
-    """
-    known = {"mae", "crps"} & set(scores)
-    _check("daily", daily, ["cutoff", "model", *known], ["cutoff", "model"])
-    if NAIVE not in set(daily["model"]):
-        raise ValueError(f"daily: model: no rows of {NAIVE}")
-
-
-def check_forecasts(schema: "pa.Schema", columns: Iterable[str]) -> None:
+def check_forecasts(frame: pd.DataFrame, columns: Iterable[str]) -> None:
     """Raise ValueError unless these columns of the forecasts are there, with their types."""
-    empty = schema.empty_table().to_pandas()
-    _check("forecasts", empty, [*KEYS, *columns])
-    if types.is_integer_dtype(empty["ds"]) != types.is_integer_dtype(empty["cutoff"]):
+    check_table("forecasts", frame, [*KEYS, *columns])
+    if types.is_integer_dtype(frame["ds"]) != types.is_integer_dtype(frame["cutoff"]):
         raise ValueError(
-            f"forecasts: column 'cutoff': expected times like those of 'ds' ({empty['ds'].dtype}); "
-            f"got {empty['cutoff'].dtype}"
+            f"forecasts: column 'cutoff': expected times like those of 'ds' ({frame['ds'].dtype}); "
+            f"got {frame['cutoff'].dtype}"
         )
 
 
-def check_finite(forecasts: pd.DataFrame) -> None:
-    """Raise ValueError for an infinite forecast or outcome; one that is missing is NaN."""
-    for name in forecasts.columns.drop(FORECAST_BY, errors="ignore"):
-        if np.isinf(forecasts[name]).any():
-            raise ValueError(f"forecasts: column {name!r}: an infinite number")
-
-
-def _check(
+def check_table(
     table: str, frame: pd.DataFrame, needed: Iterable[str], keys: Sequence[str] = ()
 ) -> None:
     """Raise ValueError for a column that lacks or is of another kind, and for repeated ``keys``."""
@@ -101,18 +76,16 @@ def _check(
         if name not in frame:
             raise ValueError(f"{table}: no column {name!r}")
     for name in map(str, frame.columns):
-        column = frame[name]
-        is_sound, expected = _KINDS.get(name, _NUMBERS)
-        if not is_sound(column):
+        column, expected = frame[name], _HOLDS.get(name, "numbers")
+        if expected == "text":
+            sound = types.is_string_dtype(column) or column.dtype == "category"
+        else:
+            sound = column.dtype.kind in _DTYPES[expected]
+        if not sound:
             raise ValueError(f"{table}: column {name!r}: expected {expected}; got {column.dtype}")
-        if name in _KINDS and column.isna().any():
+        if name in _HOLDS and column.isna().any():
             raise ValueError(f"{table}: column {name!r}: a value is missing")
+        if table == "forecasts" and expected == "numbers" and np.isinf(column).any():
+            raise ValueError(f"forecasts: column {name!r}: an infinite number")
     if keys and frame.duplicated(keys).any():
         raise ValueError(f"{table}: more than one row of the same {', '.join(keys)}")
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return np.isfinite(float(text))
-    except ValueError:
-        return False

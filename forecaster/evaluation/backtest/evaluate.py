@@ -3,11 +3,10 @@
 import dataclasses
 import shutil
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from forecaster import swarm
-from forecaster.errors import check_callable, check_flag, check_type
+from forecaster.errors import check_flag, check_type
 from forecaster.evaluation.backtest.forecasters import Forecasters, by_torch, torch_sample
 from forecaster.evaluation.backtest.options import LEVELS, BacktestCallbacks, BacktestOptions
 from forecaster.evaluation.backtest.parts import join_parts, measure_part, summary_of_parts
@@ -28,8 +27,6 @@ def evaluate_to_folder(
     options: BacktestOptions | None = None,
     *,
     overwrite: bool = False,
-    provenance: Provenance | None = None,
-    finish: Callable[[Evaluation], None] | None = None,
     executor: swarm.Executor | None = None,
     callbacks: BacktestCallbacks | None = None,
 ) -> Evaluation:
@@ -39,8 +36,6 @@ def evaluate_to_folder(
 
     - ``folder``: a new folder, or an evaluation to ``overwrite``
     - ``config``: settings of our networks and PyTorch's
-    - ``provenance``: where the panel's data come from
-    - ``finish``: adds files to the evaluation's folder before it appears
     - ``executor``: where networks train and slow baselines run
 
     Raises UsageError for an unknown baseline or one whose library is not installed, and for groups
@@ -50,14 +45,12 @@ def evaluate_to_folder(
     began = time.perf_counter()
     options = BacktestOptions() if options is None else options
     callbacks = BacktestCallbacks() if callbacks is None else callbacks
-    provenance = Provenance() if provenance is None else provenance
     for name, value, kind in (
         ("panel", panel, Panel), ("options", options, BacktestOptions),
-        ("provenance", provenance, Provenance), ("callbacks", callbacks, BacktestCallbacks),
+        ("callbacks", callbacks, BacktestCallbacks),
     ):  # fmt: skip
         check_type(name, value, kind, f"a {kind.__name__}")
     check_training(options.seed, executor=executor)
-    check_callable("finish", finish)
     check_flag("overwrite", overwrite)
     config, folder = checked_config(config), as_folder(folder).resolve()
     check_folder(folder, overwrite=overwrite)
@@ -99,11 +92,9 @@ def evaluate_to_folder(
         )
         groups = {name: groups[name] for name in networks.panel.ids if name in groups}
         summary = summary_of_parts(
-            [measured], seconds=seconds, provenance=provenance.stamped(), groups=groups
+            [measured], seconds=seconds, provenance=Provenance().stamped(), groups=groups
         )
         join_parts([part], temporary, summary)
         shutil.rmtree(part)
         evaluation = Evaluation.read(temporary)
-        if finish:
-            finish(evaluation)
     return dataclasses.replace(evaluation, folder=folder)

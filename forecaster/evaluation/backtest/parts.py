@@ -6,9 +6,8 @@ adjusted p-values, since they depend on all series, and with daily losses as sum
 
 import dataclasses
 import shutil
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,13 +26,11 @@ from forecaster.evaluation.backtest.result import (
     stored_schema,
 )
 from forecaster.evaluation.backtest.summary import Provenance, Seconds, Summary
-from forecaster.evaluation.origins.rolling_origin import RollingOrigin, write_tables
+from forecaster.evaluation.origins.rolling_origin import write_tables
 from forecaster.evaluation.scores import significance
 from forecaster.evaluation.scores.tables import LATEST, TOGETHER, Tables, means_of_sums
 from forecaster.files import atomic, open_for_arrow, parquet_groups, read_parquet_file
 from forecaster.forecasting import FORECAST_BY, KEYS, Rung
-from forecaster.ingest import Membership
-from forecaster.machine import memory_used
 from forecaster.series import OwnEnds, show_time
 
 if TYPE_CHECKING:
@@ -65,15 +62,12 @@ def measure_part(
 
     Returns the summary of the part. Raises WriteError when it cannot be written.
     """
-    began = time.perf_counter()
+    batches = [_NO_TABLES]
     with atomic.write_folder(folder, replace=True) as temporary:
-        batches = list[Tables]()
         made = _forecast(batches, forecasters, options, season, own, on_forecast)
         write_tables(temporary / FORECASTS, made)
-        tables = joined(batches) if batches else _NO_TABLES
-        summary = _summarise(
-            forecasters, options, tables, time.perf_counter() - began, own_ends=own is not None
-        )
+        tables = joined(batches[1:] or batches)
+        summary = _summarise(forecasters, options, tables, own_ends=own is not None)
         Evaluation(temporary, *tables, summary).write()
         (temporary / _KEY).write_text(key)
     return summary
@@ -121,16 +115,24 @@ def _forecast(
 
 
 def _summarise(
-    forecasters: Forecasters,
-    options: BacktestOptions,
-    tables: Tables,
-    seconds: float,
-    *,
-    own_ends: bool,
+    forecasters: Forecasters, options: BacktestOptions, tables: Tables, *, own_ends: bool
 ) -> Summary:
     """Return the summary of a part, without the fields that depend on all parts."""
-    networks, torch = forecasters.networks, forecasters.torch
+    networks, torch, runner = forecasters.networks, forecasters.torch, forecasters.runner
     panel, cutoffs = networks.panel, networks.panel.times[networks.cutoffs]
+    first, last = show_time(cutoffs[0]), show_time(cutoffs[-1])
+    # Series without scores are not observed at and after a cutoff, or are no members then.
+    kind = Kind.NO_SCORES if options.membership is None else Kind.NO_SCORES_AS_MEMBER
+    without = sorted({*panel.ids} - {*tables.scores["unique_id"]})
+    unscored = Skipped(kind, first=first, last=last)
+    rungs = Counter[str]()
+    if FORECAST_BY in tables.scores:
+        rungs.update(tables.scores.drop_duplicates("unique_id")[FORECAST_BY])
+    failed = {
+        forecasters.model: {name: str(why) for name, why in networks.lost.items()},
+        **runner.failed,
+        "torch": dict(forecasters.torch_failed),
+    }
     return Summary(
         model=forecasters.model,
         models=tuple(dict.fromkeys(tables.scores["model"])),
@@ -139,16 +141,16 @@ def _summarise(
         step_size=options.step_size,
         horizon=networks.config.horizon,
         levels=tuple(f"{level:g}" for level in networks.level),
-        first_cutoff=show_time(cutoffs[0]),
-        last_cutoff=show_time(cutoffs[-1]),
+        first_cutoff=first,
+        last_cutoff=last,
         first=show_time(panel.times[0]),
         last=show_time(panel.times[-1]),
         refit=options.refit,
         seed=options.seed,
         config=networks.config,
         target=panel.target,
-        skipped={**panel.skipped, **_without_scores(networks, tables, options.membership)},
-        failed=_failed(forecasters),
+        skipped={**panel.skipped, **{name: networks.lost.get(name, unscored) for name in without}},
+        failed={name: reasons for name, reasons in failed.items() if reasons},
         membership=options.membership is not None,
         own_ends=own_ends or None,
         torch_series=len(torch.panel.ids) if torch is not None else None,
@@ -156,50 +158,13 @@ def _summarise(
             training=0.0,
             fitting=0.0,
             torch=round(torch.parts[0][0].provenance["training_seconds"], 2) if torch else None,
-            baselines={name: round(s, 2) for name, s in forecasters.runner.seconds.items()},
-            all=round(seconds, 2),
+            baselines={name: round(s, 2) for name, s in runner.seconds.items()},
+            all=0.0,
         ),
-        peak_memory_gb=_peak_memory(forecasters),
         provenance=Provenance(),
-        forecast_by=_counts_of_rungs(tables.scores),
-        by_last_value={name: len(s) for name, s in forecasters.runner.by_last_value.items() if s},
+        forecast_by={rung.value: rungs[rung] for rung in Rung if rungs[rung]},
+        by_last_value={name: len(s) for name, s in runner.by_last_value.items() if s},
     )
-
-
-def _counts_of_rungs(scores: pd.DataFrame) -> dict[str, int]:
-    """Return the number of series with each :class:`Rung`, in the order of the rungs."""
-    if FORECAST_BY not in scores:
-        return {}
-    counts = Counter(scores.drop_duplicates("unique_id")[FORECAST_BY])
-    return {rung.value: counts[rung] for rung in Rung if counts[rung]}
-
-
-def _without_scores(
-    networks: RollingOrigin, tables: Tables, membership: Membership | None
-) -> dict[str, Skipped]:
-    """Return the series without scores: not observed at and after a cutoff, or no members then."""
-    times = networks.panel.times[networks.cutoffs]
-    kind = Kind.NO_SCORES if membership is None else Kind.NO_SCORES_AS_MEMBER
-    reason = Skipped(kind, first=show_time(times[0]), last=show_time(times[-1]))
-    without = sorted({*networks.panel.ids} - {*tables.scores["unique_id"]})
-    return {name: networks.lost.get(name, reason) for name in without}
-
-
-def _failed(forecasters: Forecasters) -> dict[str, Mapping[str, str]]:
-    """Return, by each model that failed on any series, these series and why."""
-    lost = {name: str(why) for name, why in forecasters.networks.lost.items()}
-    failed = {forecasters.model: lost} | forecasters.runner.failed
-    failed |= {"torch": dict(forecasters.torch_failed)}
-    return {name: reasons for name, reasons in failed.items() if reasons}
-
-
-def _peak_memory(forecasters: Forecasters) -> dict[str, float]:
-    """Return the peak memory in GB of this process, and of PyTorch's processes."""
-    memory = {"forecaster": memory_used()[1]}
-    if forecasters.torch is not None:
-        report = forecasters.torch.parts[0][0].report
-        memory["torch"] = int(report.groupby("process")["process_memory"].max().sum())
-    return {name: round(kib / 2**20, 2) for name, kib in memory.items()}
 
 
 def summary_of_parts(summaries: Sequence[Summary], **changes: object) -> Summary:
@@ -210,28 +175,23 @@ def summary_of_parts(summaries: Sequence[Summary], **changes: object) -> Summary
     full = [summary for summary in summaries if summary.series]
     if not full:
         raise DataError("no series belonged to the universe at any cutoff; look at its file")
-    kinds = dict.fromkeys(name for part in summaries for name in part.peak_memory_gb)
     failed: dict[str, dict[str, str]] = {}
+    rungs, by_last_value = Counter[str](), Counter[str]()
     for part in summaries:
         for name, reasons in part.failed.items():
             failed.setdefault(name, {}).update(reasons)
+        rungs.update(part.forecast_by)
+        by_last_value.update(part.by_last_value)
     together = dataclasses.replace(
         full[0],
         models=tuple(dict.fromkeys(name for part in full for name in part.models)),
         series=sum(part.series for part in full),
         skipped={name: why for part in summaries for name, why in part.skipped.items()},
         failed=failed,
-        forecast_by=_sums([part.forecast_by for part in full]),
-        by_last_value=_sums([part.by_last_value for part in summaries]),
-        peak_memory_gb={
-            kind: max(part.peak_memory_gb.get(kind, 0.0) for part in summaries) for kind in kinds
-        },
+        forecast_by=dict(rungs),
+        by_last_value=dict(by_last_value),
     )
     return dataclasses.replace(together, **changes)  # pyright: ignore[reportArgumentType]
-
-
-def _sums(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    return dict(sum(map(Counter[str], counts), Counter[str]()))
 
 
 def join_parts(parts: Sequence[Path], folder: Path, summary: Summary) -> None:

@@ -18,13 +18,7 @@ from forecaster.errors import (
     printable,
     wrong_argument,
 )
-from forecaster.evaluation.backtest.checking import (
-    check_daily,
-    check_finite,
-    check_forecasts,
-    check_scores,
-    check_tests,
-)
+from forecaster.evaluation.backtest.checking import check_forecasts, check_tables
 from forecaster.evaluation.backtest.summary import Summary
 from forecaster.evaluation.scores.scores import DRIFTLESS
 from forecaster.evaluation.scores.tables import ALL
@@ -96,9 +90,7 @@ class Evaluation:
             else:
                 scores, tests = (_read(folder / name) for name in (SCORES, TESTS))
             daily = _read(folder / DAILY)
-            check_scores(scores, summary)
-            check_tests(tests)
-            check_daily(daily, scores.columns)
+            check_tables(scores, tests, daily, summary)
         except FileNotFoundError as error:
             raise UsageError(
                 f"{folder} holds no evaluation: {Path(error.filename or SUMMARY).name} is "
@@ -157,12 +149,7 @@ class Evaluation:
 
         Like all methods that read forecasts, raises DataError when they cannot be read.
         """
-        with self._read_forecasts():
-            table = read_parquet_file(self.folder / FORECASTS, [*KEYS, *columns])
-            check_forecasts(table.schema, columns)
-            if not len(table):
-                raise ValueError("no rows")
-            return table.to_pandas()
+        return pd.concat(self._groups(columns), ignore_index=True)
 
     @property
     def columns(self) -> list[str]:
@@ -172,31 +159,29 @@ class Evaluation:
 
     def batches(self, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
         """Yield what :meth:`forecasts` returns, some series at a time, to save memory."""
-        rest, known = pd.DataFrame(), set(self.scores["unique_id"])
+        rest = pd.DataFrame()
         for part in self._groups(columns):
-            if unknown := set(part["unique_id"]) - known:
-                raise DataError(
-                    f"{self.folder / FORECASTS}: {listed(unknown)}: forecasts of a series without "
-                    "scores. Run `forecaster evaluate` again"
-                )
             part = pd.concat([rest, part], ignore_index=True) if len(rest) else part
             # The next row group may continue the last series.
             unfinished = part["unique_id"] == part["unique_id"].iloc[-1]
             rest = part[unfinished].reset_index(drop=True)
             if not unfinished.all():
                 yield part[~unfinished].reset_index(drop=True)
-        if not len(rest):  # the last series is left unless there is none
-            raise DataError(f"{self.folder / FORECASTS}: no rows. Run `forecaster evaluate` again")
         yield rest
 
     def _groups(self, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
+        """Yield the row groups of the forecasts that have rows, each checked."""
+        known, empty = set(self.scores["unique_id"]), True
         with self._read_forecasts():
             for table in parquet_groups(self.folder / FORECASTS, [*KEYS, *columns]):
-                check_forecasts(table.schema, columns)
-                part = table.to_pandas()
-                check_finite(part[["y", *columns]])
+                check_forecasts(part := table.to_pandas(), columns)
+                if unknown := set(part["unique_id"]) - known:
+                    raise ValueError(f"{listed(unknown)}: forecasts of a series without scores")
                 if len(part):
+                    empty = False
                     yield part
+            if empty:
+                raise ValueError("no rows")
 
     @contextlib.contextmanager
     def _read_forecasts(self) -> Iterator[None]:

@@ -98,7 +98,6 @@ class Summary:
     - ``own_ends``: whether each series was evaluated at its own end; cutoffs and times are then
       those of the series that ends last
     - ``torch_series``: number of series that PyTorch trained; None without PyTorch
-    - ``peak_memory_gb``: by kind of process
     - ``groups``: the group of each series that belongs to one
     - ``forecast_by``: how many series rest on what at their latest cutoff, see
       :class:`forecaster.forecasting.Rung`; empty for prices, and in older evaluations
@@ -127,7 +126,6 @@ class Summary:
     own_ends: bool | None = None
     torch_series: int | None = None
     seconds: Seconds
-    peak_memory_gb: Mapping[str, float]
     provenance: Provenance
     groups: Mapping[str, str] = dataclasses.field(default_factory=dict)
     forecast_by: Mapping[str, int] = dataclasses.field(default_factory=dict)

@@ -6,7 +6,7 @@ import importlib
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -27,15 +27,13 @@ from forecaster.forecasting import (
 )
 from forecaster.series import Panel, default_season, find_seasons
 
-_Key: TypeAlias = tuple[int, int]  # a series, and a piece of it
-
 
 @dataclasses.dataclass(frozen=True)
 class Baseline:
     """A baseline, by name, so that it is imported only when it is used.
 
     - ``column``: its name in frames
-    - ``module``, ``function``: where it is defined in :mod:`forecaster.evaluation.baselines`
+    - ``module``: where the function of its name is, in :mod:`forecaster.evaluation.baselines`
     - ``library``: the library it needs; ``extra``: the extra of this package that installs it
     - ``together``: whether its function takes all series at once, as those of ``statistical`` do
     - ``premium``: whether prices get the drift of our networks' forecasts instead of their past
@@ -44,9 +42,9 @@ class Baseline:
     - ``slow``: whether it runs on the workers of an executor, if there is one
     """
 
+    name: str
     column: str
     module: str
-    function: str
     library: str = ""
     extra: str = ""
     together: bool = False
@@ -57,7 +55,7 @@ class Baseline:
     def load(self) -> Callable[..., Any]:
         """Return its function."""
         module = importlib.import_module(f"forecaster.evaluation.baselines.{self.module}")
-        return getattr(module, self.function)
+        return getattr(module, self.name)
 
 
 class Job(NamedTuple):
@@ -84,32 +82,31 @@ class Result(NamedTuple):
     """
 
     forecasts: np.ndarray | None
-    reason: str
-    seconds: float
+    reason: str = ""
+    seconds: float = 0.0
     by_last_value: int = 0
 
 
-BASELINES = {
-    "naive": Baseline("Naive", "simple", "naive"),
-    "drift": Baseline("Drift", "simple", "drift"),
-    "seasonal_naive": Baseline("SeasonalNaive", "simple", "seasonal_naive"),
-    "empirical": Baseline("Empirical", "simple", "empirical", premium=True),
-    "ewma": Baseline("EWMA", "simple", "ewma", premium=True),
-    "har": Baseline("HAR", "har", "har", premium=True),
-    "garch": Baseline("GARCH", "garch", "garch", "arch", "garch", premium=True, slow=True),
-    "gjr": Baseline("GJR", "garch", "gjr", "arch", "garch", premium=True, slow=True),
-    "log_har": Baseline("LogHAR", "har", "log_har", premium=True, ranges=True),
-    "range_garch": Baseline(
-        "RangeGARCH", "ranges", "range_garch", premium=True, ranges=True, slow=True
-    ),
-    "ets": Baseline("ETS", "statistical", "ets", together=True),
-    "theta": Baseline("Theta", "statistical", "theta", together=True),
-    "ces": Baseline("CES", "statistical", "ces", together=True),
-    "croston": Baseline("Croston", "intermittent", "croston"),
-    "sba": Baseline("SBA", "intermittent", "sba"),
-    "tsb": Baseline("TSB", "intermittent", "tsb"),
-    "adida": Baseline("ADIDA", "intermittent", "adida"),
-}
+_EVERY = (
+    Baseline("naive", "Naive", "simple"),
+    Baseline("drift", "Drift", "simple"),
+    Baseline("seasonal_naive", "SeasonalNaive", "simple"),
+    Baseline("empirical", "Empirical", "simple", premium=True),
+    Baseline("ewma", "EWMA", "simple", premium=True),
+    Baseline("har", "HAR", "har", premium=True),
+    Baseline("garch", "GARCH", "garch", "arch", "garch", premium=True, slow=True),
+    Baseline("gjr", "GJR", "garch", "arch", "garch", premium=True, slow=True),
+    Baseline("log_har", "LogHAR", "har", premium=True, ranges=True),
+    Baseline("range_garch", "RangeGARCH", "ranges", premium=True, ranges=True, slow=True),
+    Baseline("ets", "ETS", "statistical", together=True),
+    Baseline("theta", "Theta", "statistical", together=True),
+    Baseline("ces", "CES", "statistical", together=True),
+    Baseline("croston", "Croston", "intermittent"),
+    Baseline("sba", "SBA", "intermittent"),
+    Baseline("tsb", "TSB", "intermittent"),
+    Baseline("adida", "ADIDA", "intermittent"),
+)
+BASELINES = {baseline.name: baseline for baseline in _EVERY}
 
 
 def forecast(
@@ -184,10 +181,11 @@ class Runner:
     ):
         check_available(names)
         check_columns(names, panel.channels)
-        self.baselines = {name: BASELINES[name] for name in dict.fromkeys(names)}
-        self.failed: dict[str, dict[str, str]] = {name: {} for name in self.baselines}
-        self.by_last_value: dict[str, dict[str, int]] = {name: {} for name in self.baselines}
-        self.seconds: dict[str, float] = dict.fromkeys(self.baselines, 0.0)
+        names = list(dict.fromkeys(names))
+        self.baselines = [BASELINES[name] for name in names]
+        self.failed: dict[str, dict[str, str]] = {name: {} for name in names}
+        self.by_last_value: dict[str, dict[str, int]] = {name: {} for name in names}
+        self.seconds: dict[str, float] = dict.fromkeys(names, 0.0)
         self._horizon, self._levels = horizon, check_levels(level)
         self._quantiles = quantiles_of(self._levels)
         frequency = panel.frequency
@@ -199,46 +197,43 @@ class Runner:
     def run(self, origins: Origins) -> pd.DataFrame:
         """Forecast by all baselines, a row per entry of ``origins``; NaN where one failed."""
         columns = {}
-        for name, baseline in self.baselines.items():
-            quantiles = self._forecasts(name, baseline, origins)
+        for baseline in self.baselines:
+            quantiles = self._forecasts(baseline, origins)
             columns |= columns_of_quantiles(baseline.column, quantiles, self._levels)
         return pd.DataFrame(columns)
 
     def warn(self) -> None:
         """Warn of the series that each baseline failed on, and where the last value stands in."""
-        for name, short in self.by_last_value.items():
-            if short:
-                warnings.warn(
-                    f"{name}: too few rows at some cutoffs of {len(short)} series, where the last "
-                    f"value stands in: {listed(short)}",
-                    ForecasterWarning,
-                    stacklevel=3,
-                )
-        for name, failed in self.failed.items():
-            if failed:
-                warnings.warn(
-                    f"{name} failed on {len(failed)} series:\n{name_reasons(failed)}",
-                    ForecasterWarning,
-                    stacklevel=3,
-                )
+        said = [
+            f"{name}: too few rows at some cutoffs of {len(short)} series, where the last value "
+            f"stands in: {listed(short)}"
+            for name, short in self.by_last_value.items()
+            if short
+        ]
+        said += [
+            f"{name} failed on {len(failed)} series:\n{name_reasons(failed)}"
+            for name, failed in self.failed.items()
+            if failed
+        ]
+        for each in said:
+            warnings.warn(each, ForecasterWarning, stacklevel=3)
 
-    def _forecasts(self, name: str, baseline: Baseline, origins: Origins) -> np.ndarray:
+    def _forecasts(self, baseline: Baseline, origins: Origins) -> np.ndarray:
         """Return the quantiles of every entry, (entry, quantile)."""
         out = np.full((len(origins.row), len(self._quantiles)), np.nan)
         jobs = {int(row): self._job(baseline, origins, row) for row in np.unique(origins.row)}
-        results = throughout(baseline, jobs, self._executor)
-        for row, job in jobs.items():
-            forecasts, reason, seconds, by_last_value = results[row]
-            self.seconds[name] += seconds
-            if reason:
-                self.failed[name][origins.panel.ids[row]] = reason
-            if by_last_value:
-                self.by_last_value[name][origins.panel.ids[row]] = by_last_value
-            if forecasts is not None:
+        for row, result in throughout(baseline, jobs, self._executor).items():
+            series = origins.panel.ids[row]
+            self.seconds[baseline.name] += result.seconds
+            if result.reason:
+                self.failed[baseline.name][series] = result.reason
+            if result.by_last_value:
+                self.by_last_value[baseline.name][series] = result.by_last_value
+            if result.forecasts is not None:
                 entries = np.flatnonzero(origins.row == row)
                 steps = origins.step[entries] - origins.histories.first[row]
-                positions = np.searchsorted(job.origins, steps)
-                out[entries] = forecasts[positions, origins.ahead[entries]]
+                positions = np.searchsorted(jobs[row].origins, steps)
+                out[entries] = result.forecasts[positions, origins.ahead[entries]]
         return out
 
     def _job(self, baseline: Baseline, origins: Origins, row: int) -> Job:
@@ -306,27 +301,27 @@ def throughout(
     cutoff.
     """
     most = 1 if baseline.library else 2
-    pieces = {
-        (row, number): piece
-        for row, job in jobs.items()
-        for number, piece in enumerate(_pieces(job)[:most])
-    }
-    made = _made(baseline, pieces, executor)
-    results = {
-        row: _joined(job, [made[row, number] for number in range(most) if (row, number) in made])
-        for row, job in jobs.items()
-    }
-    naive = BASELINES["naive"]
-    if baseline.library or baseline is naive:
+    pieces = [(row, piece) for row, job in jobs.items() for piece in _pieces(job)[:most]]
+    made: dict[int, list[Result]] = {row: [] for row in jobs}
+    for (row, _), result in zip(pieces, _made(baseline, pieces, executor), strict=True):
+        made[row].append(result)
+    results = {row: _joined(job, made[row]) for row, job in jobs.items()}
+    if baseline.library or baseline.name == "naive":
         return results
     gaps = {
         row: jobs[row]._replace(variance=None)  # ``naive`` sees no ranges
         for row, result in results.items()
         if result.forecasts is not None and np.isnan(result.forecasts).any()
     }
-    return results | {
-        row: _filled(results[row], instead) for row, instead in throughout(naive, gaps).items()
-    }
+    for row, naive in throughout(BASELINES["naive"], gaps).items():
+        own, instead = results[row].forecasts, naive.forecasts
+        if own is not None and instead is not None:
+            missing = np.isnan(own).any((1, 2), keepdims=True)
+            filled = _joined(jobs[row], [Result(np.where(missing, instead, own))])
+            results[row] = filled._replace(
+                seconds=results[row].seconds, by_last_value=int(missing.sum())
+            )
+    return results
 
 
 def _pieces(job: Job) -> list[Job]:
@@ -346,38 +341,33 @@ def _pieces(job: Job) -> list[Job]:
 
 
 def _made(
-    baseline: Baseline, pieces: Mapping[_Key, Job], executor: swarm.Executor | None
-) -> dict[_Key, Result]:
+    baseline: Baseline, pieces: Sequence[tuple[int, Job]], executor: swarm.Executor | None
+) -> list[Result]:
     """Forecast each piece; a baseline that takes all at once takes an equal share of the time."""
+    results: dict[int, Result] = {}
     if not baseline.together:
         workers = executor if executor is not None and baseline.slow else swarm.Local()
-        with contextlib.closing(
-            workers.run(_alone, baseline, pieces.items(), per_core=True)
-        ) as results:
-            return {key: _of_worker(result) for (key, _), result in results}
-    if not pieces:
-        return {}
-    from forecaster.evaluation.baselines.statistical import Series
+        numbered = [(number, piece) for number, (_, piece) in enumerate(pieces)]
+        with contextlib.closing(workers.run(_alone, baseline, numbered, per_core=True)) as run:
+            for (number, _), made in run:
+                lost = isinstance(made, swarm.Failed)
+                results[number] = Result(None, made.reason) if lost else made
+    elif pieces:
+        from forecaster.evaluation.baselines.statistical import Series
 
-    began, one = time.perf_counter(), next(iter(pieces.values()))
-    series = [Series(piece.y, piece.origins, piece.season) for piece in pieces.values()]
-    with np.errstate(over="ignore"):
-        forecasts = baseline.load()(series, one.horizon, one.quantiles)
-    seconds = (time.perf_counter() - began) / len(pieces)
-    return {
-        key: _result(baseline, each, piece, seconds)
-        for (key, piece), each in zip(pieces.items(), forecasts, strict=True)
-    }
-
-
-def _of_worker(result: Result | swarm.Failed) -> Result:
-    return Result(None, result.reason, 0.0) if isinstance(result, swarm.Failed) else result
+        began, one = time.perf_counter(), pieces[0][1]
+        series = [Series(piece.y, piece.origins, piece.season) for _, piece in pieces]
+        with np.errstate(over="ignore"):
+            forecasts = baseline.load()(series, one.horizon, one.quantiles)
+        seconds = (time.perf_counter() - began) / len(pieces)
+        for number, made in enumerate(forecasts):
+            results[number] = _result(baseline, made, pieces[number][1], seconds)
+    return [results[number] for number in range(len(pieces))]
 
 
-def _alone(baseline: Baseline, numbered: tuple[_Key, Job]) -> Result:
+def _alone(baseline: Baseline, numbered: tuple[int, Job]) -> Result:
     """Forecast one series; the result of a baseline that fails says why."""
-    _, job = numbered
-    began = time.perf_counter()
+    job, began = numbered[1], time.perf_counter()
     given = [job.y, job.origins, job.horizon, job.quantiles, job.season]
     if job.variance is not None:
         given.append(job.variance)
@@ -403,29 +393,16 @@ def _result(baseline: Baseline, forecasts: np.ndarray, job: Job, seconds: float)
         wanted = job.y[job.origins][:, None] * np.exp(job.drift * ahead)
         with np.errstate(divide="ignore", invalid="ignore"):
             forecasts = forecasts * (wanted / forecasts[..., middle])[..., None]
-    return Result(forecasts, "", seconds)
+    return Result(forecasts, seconds=seconds)
 
 
 def _joined(job: Job, results: Sequence[Result]) -> Result:
     """Return the result of a job from those of its pieces, NaN for a later one that is missing."""
     if results[0].forecasts is None:
         return results[0]
-    there = [each.forecasts for each in results if each.forecasts is not None]
-    forecasts = np.full((len(job.origins), *there[0].shape[1:]), np.nan)
-    forecasts[: sum(map(len, there))] = np.concatenate(there)
-    return Result(forecasts, _missing(forecasts), sum(each.seconds for each in results))
-
-
-def _filled(result: Result, naive: Result) -> Result:
-    """Return a result with naive forecasts at origins where any of its own forecasts is missing."""
-    if result.forecasts is None or naive.forecasts is None:
-        return result
-    missing = np.isnan(result.forecasts).any((1, 2), keepdims=True)
-    forecasts = np.where(missing, naive.forecasts, result.forecasts)
-    return Result(forecasts, _missing(forecasts), result.seconds, int(missing.sum()))
-
-
-def _missing(forecasts: np.ndarray) -> str:
-    """Return from how many origins forecasts (origin, horizon, quantile) are missing, in words."""
+    there = np.concatenate([each.forecasts for each in results if each.forecasts is not None])
+    forecasts = np.full((len(job.origins), *there.shape[1:]), np.nan)
+    forecasts[: len(there)] = there
     count = int(np.isnan(forecasts).any((1, 2)).sum())
-    return f"no forecasts from {count} of {len(forecasts)} cutoffs" if count else ""
+    reason = f"no forecasts from {count} of {len(forecasts)} cutoffs" if count else ""
+    return Result(forecasts, reason, sum(each.seconds for each in results))

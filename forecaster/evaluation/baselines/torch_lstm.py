@@ -35,7 +35,7 @@ from forecaster.forecasting import (
     series_data,
     split_of,
 )
-from forecaster.machine import cores, end_with_parent, memory_used
+from forecaster.machine import cores, end_with_parent
 from forecaster.series import Panel, Transformed
 from forecaster.swarm import epoch_keys, init_state
 
@@ -103,7 +103,6 @@ class Outcome(NamedTuple):
     - ``params``: the best weights; the initial ones where training failed
     - ``status, epochs, best_epoch, best_loss``: as the swarm reports them
     - ``error``: why training failed; empty where it did not
-    - ``memory``: number and peak memory (KiB) of its process
     """
 
     params: Mapping[Any, Any]
@@ -112,7 +111,6 @@ class Outcome(NamedTuple):
     best_epoch: int
     best_loss: float
     error: str
-    memory: tuple[int, int] = (0, 0)
 
 
 def _train_all(
@@ -175,8 +173,6 @@ def _report(ids: Sequence[str], outcomes: Sequence[Outcome]) -> pd.DataFrame:
         "epochs": np.array([o.epochs for o in outcomes], np.int32),
         "best_epoch": np.array([o.best_epoch for o in outcomes], np.int32),
         "validation_loss": np.array([o.best_loss for o in outcomes]),
-        "process": np.array([o.memory[0] for o in outcomes]),
-        "process_memory": np.array([o.memory[1] for o in outcomes]),
         "why_not": np.array([o.error for o in outcomes], object),
     }
     return pd.DataFrame(columns, index=pd.Index(ids, name="unique_id"))
@@ -224,7 +220,7 @@ def _start_process(_: int) -> None:
 def train_one(job: Job) -> Outcome:
     """Train one network in this thread."""
     try:
-        return _train(job)._replace(memory=memory_used())
+        return _train(job)
     except Exception as error:
         reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         return _failed(job, reason)
