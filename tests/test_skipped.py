@@ -13,12 +13,14 @@ FIELDS = {
 
 
 def test_every_kind_is_a_sentence_with_its_fields_and_is_the_same_on_disk():
-    skipped = {kind: Skipped(kind, **{name: FIELDS[name] for name in kind.parts}) for kind in Kind}
+    skipped: dict[str, Skipped] = {
+        kind: Skipped(kind, **{name: FIELDS[name] for name in kind.parts}) for kind in Kind
+    }
     assert str(skipped[Kind.TOO_SHORT]) == "30 rows; 34 needed (a text)"
     assert str(skipped[Kind.INFINITE]).startswith("close is -1.5 on 2024-01-02; expected a finite")
     stored = json.loads(json.dumps(skipped_to_json(skipped)))
     for kind, reason in skipped.items():
-        assert all(str(FIELDS[name]) in str(reason) for name in kind.parts)
+        assert all(str(FIELDS[name]) in str(reason) for name in Kind(kind).parts)
         assert stored[kind].pop("reason") == str(reason)
     assert skipped_from_json(stored) == skipped
     frame = skipped_frame({"A": skipped[Kind.TOO_SHORT], "B": skipped[Kind.CONSTANT]})
