@@ -25,6 +25,7 @@ from forecaster.files import (
     Output,
     check_output,
     is_database,
+    is_url,
     make_folder,
     run_name,
 )
@@ -48,8 +49,6 @@ if TYPE_CHECKING:
     from forecaster.pipeline import ForecastTable, Prediction
     from forecaster.record import Scorecard
 
-OnStage = Callable[[str], None]
-
 
 class _Due(NamedTuple):
     """What a daily run is to do, checked before it begins."""
@@ -59,13 +58,10 @@ class _Due(NamedTuple):
     forecasts: "ForecastTable | Output | None"
 
 
-def run_day(
-    home: Home, watch: Watch, *, wait: float = 600.0, on_stage: OnStage | None = None
-) -> Summary:
+def run_day(home: Home, watch: Watch, *, wait: float = 600.0) -> Summary:
     """Do what is due, and return what was done, alarms and failures too.
 
-    - ``wait``: seconds to wait for another daily run on this home
-    - ``on_stage(name)``: called before each stage
+    ``wait``: seconds to wait for another daily run on this home
 
     The summary is kept for `status`, and written to the watch's file. Raises UsageError for
     settings that cannot be, and WriteError where the home cannot be written to or another daily run
@@ -75,7 +71,7 @@ def run_day(
     summary = Summary(watch.name, began.isoformat(timespec="seconds"))
     make_folder(home.folder)
     with only_one(home, watch.name, summary.began, wait), _noted(summary):
-        day = _Day(home, watch, summary, began, on_stage)
+        day = _Day(home, watch, summary, began)
         day.run()
         _finish(home, watch, summary, day.kept)
     return summary
@@ -110,11 +106,8 @@ def _noted(summary: Summary) -> Iterator[None]:
 class _Day:
     """The stages of one daily run; ``kept`` is what the next one is to know."""
 
-    def __init__(
-        self, home: Home, watch: Watch, summary: Summary, began: datetime, on_stage: OnStage | None
-    ):
-        self._home, self._watch, self._summary = home, watch, summary
-        self._began, self._on_stage = began, on_stage
+    def __init__(self, home: Home, watch: Watch, summary: Summary, began: datetime):
+        self._home, self._watch, self._summary, self._began = home, watch, summary, began
         self.kept = Kept.read(home, watch.name)
         # After a failure, these stay those of the last run that forecast.
         summary.source, summary.run = (
@@ -145,8 +138,6 @@ class _Day:
     @contextlib.contextmanager
     def _stage(self, name: str) -> Iterator[None]:
         """Note how long the block takes, and which one failed."""
-        if self._on_stage is not None:
-            self._on_stage(name)
         began = time.monotonic()
         self._summary.stage = name
         try:
@@ -180,14 +171,12 @@ class _Day:
         name, option = self._watch.forecasts, f"{self._watch.name}: forecasts ="
         if name is None:
             return None
-        if isinstance(name, Path):
-            return check_output(name, overwrite=True, option=option)
-        if not is_database(name):
-            from forecaster.pipeline import check_remote_output
+        if not is_database(name) and not is_url(name):
+            return check_output(Path(name), overwrite=True, option=option)
+        from forecaster.pipeline import ForecastTable, check_remote_output
 
+        if is_url(name):
             return check_remote_output(name, overwrite=True, option=option)
-        from forecaster.pipeline import ForecastTable
-
         table = ForecastTable(name, option)
         table.check()
         return table

@@ -24,7 +24,7 @@ _BEGUN = ".begun"
 class Kept(NamedTuple):
     """What the last daily run left for the next.
 
-    - ``summary``: as :meth:`Summary.as_dict` gives it
+    - ``summary``: as :meth:`Summary.as_json` gives it
     - ``data``: a hash of the stored rows
     - ``before``, ``now``: the active series before its update and after it
     """

@@ -1,11 +1,11 @@
 """The summary of a daily run, for people, for programs and for `status`."""
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from forecaster.files import atomic
 from forecaster.record import Alarm
@@ -77,16 +77,14 @@ class Summary:
             return State.ALARM
         return State.PARTLY if self.partly or self.damaged else State.OK
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the summary as values of JSON, its state and exit code first."""
-        state = self.state
-        values = {"state": str(state), "exit_code": state.exit_code, **dataclasses.asdict(self)}
-        values["alarms"] = [alarm._asdict() for alarm in self.alarms]
-        return values
-
     def as_json(self) -> str:
-        """Return the summary as one JSON object; numbers that are unknown are null."""
-        return json.dumps(_finite(self.as_dict()), indent=1, allow_nan=False) + "\n"
+        """Return the summary as one JSON object, its state and exit code first.
+
+        Numbers that are unknown are null.
+        """
+        state, alarms = self.state, [alarm._asdict() for alarm in self.alarms]
+        values = {"state": state, "exit_code": state.exit_code, **vars(self), "alarms": alarms}
+        return msgspec.json.format(msgspec.json.encode(values), indent=1).decode() + "\n"
 
     def write(self, path: Path) -> None:
         """Write the summary, whole or not at all. Raises WriteError."""
@@ -138,14 +136,3 @@ def _together(reasons: Mapping[str, str]) -> Sequence[str]:
     for name, reason in reasons.items():
         names.setdefault(reason, []).append(name)
     return [f"  {', '.join(each)}: {reason}" for reason, each in names.items()]
-
-
-def _finite(value: Any) -> Any:
-    """Return values with None in place of numbers that JSON has no word for."""
-    if isinstance(value, dict):
-        return {name: _finite(each) for name, each in value.items()}
-    if isinstance(value, list):
-        return [_finite(each) for each in value]
-    if isinstance(value, float) and not abs(value) < float("inf"):
-        return None
-    return value

@@ -1,11 +1,8 @@
 """Read the TOML file that says what a daily run watches."""
 
-import dataclasses
 import re
-from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -16,6 +13,10 @@ from forecaster.forecasting import read_settings
 
 _DATABASE_FILE = re.compile(r"(sql:(?:sqlite|duckdb):///)([^:/$?][^:?]*)(\?.*)?")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,59}")
+_Text = Annotated[str, Meta(pattern=r"\S")]
+_Count = Annotated[int, Meta(ge=0, le=100_000)]
+_Rate = Annotated[float, Meta(ge=1e-6, le=0.5)]
+_Level = Annotated[float, Meta(ge=1, lt=100)]  # in percent
 
 EXAMPLE = """\
 # What `forecaster daily daily.toml` does each day. Only `source` must be given.
@@ -52,8 +53,7 @@ model_age = 180                  # days since the fit
 """
 
 
-@dataclasses.dataclass(frozen=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """When to raise alarms.
 
     - ``coverage``, ``errors``: false alarms a session, at most, over all series; None: no alarm
@@ -62,103 +62,105 @@ class Limits:
     - ``model_age``: the number of days for which a model is used without an alarm; None: any
     """
 
-    coverage: float | None = 0.04
-    errors: float | None = 0.005
-    late: int | None = 2
+    coverage: _Rate | None = 0.04
+    errors: _Rate | None = 0.005
+    late: _Count | None = 2
     jumped: bool = True
     frozen: bool = True
     shrunk: bool = True
     changed: bool = True
-    model_age: int | None = 180
+    model_age: _Count | None = 180
 
 
-@dataclasses.dataclass(frozen=True)
-class Watch:
+class Watch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a daily run does; see :data:`EXAMPLE`. Paths are absolute.
 
     - ``name``: of the file without its ending; the state of the last run is kept under it
-    - ``forecasts``: a file; or a text, the URL of one or a table of a database as ``sql:URL#TABLE``
+    - ``forecasts``: a file, or its URL; or a table of a database as ``sql:URL#TABLE``
     """
 
     name: str
-    source: str
-    query: str | None = None
-    tickers: str | None = None
+    source: _Text
+    query: _Text | None = None
+    tickers: _Text | None = None
     append: bool = False
-    columns: tuple[str, ...] = ()
-    date_format: str | None = None
-    decimal: str | None = None
-    run: str | None = None
-    levels: tuple[float, ...] = (80.0, 95.0)
+    columns: tuple[_Text, ...] = ()
+    date_format: _Text | None = None
+    decimal: _Text | None = None
+    run: _Text | None = None
+    levels: Annotated[tuple[_Level, ...], Meta(min_length=1)] = (80.0, 95.0)
     newcomers: bool | None = None
-    max_late: int | None = None
-    forecasts: Path | str | None = None
-    layout: str = "wide"
+    max_late: _Count | None = None
+    forecasts: _Text | None = None
+    layout: Literal["wide", "fixed"] = "wide"
     page: Path | None = None
     groups: Path | None = None
     scorecard: Path | None = None
     summary: Path | None = None
-    alarms: Limits = dataclasses.field(default_factory=Limits)
+    alarms: Limits = Limits()
 
 
 def read_watch(path: Path) -> Watch:
     """Read the file of a daily run. Raises UsageError for a setting that is unknown or wrong."""
-    where = printable(path, lines=False)
+    where, folder = printable(path, lines=False), path.resolve().parent
     if not _NAME.fullmatch(path.stem):
         raise UsageError(
             f"{where}: the name of the file names the daily run; expected at most 60 letters, "
             "digits, _ and -, such as daily.toml"
         )
     given = read_settings(path)
-    limits = given.pop("alarms", {})
-    if not isinstance(limits, dict):
-        raise UsageError(f"{where}: alarms: expected a table, [alarms]; got {limits!r}")
-    _check_names(where, given, [*_KINDS])
-    _check_names(f"{where}: [alarms]", limits, [*_LIMITS])
-    if "source" not in given:
-        raise UsageError(
-            f'{where}: no setting source; expected one, such as source = "files:prices.csv". '
-            "`forecaster daily --example` prints a file to start from"
+    for name in given.keys() & {"columns", "levels"}:  # one may be given without brackets
+        given[name] = given[name] if isinstance(given[name], list) else [given[name]]
+    if isinstance(limits := given.get("alarms"), dict):  # false turns one off
+        given["alarms"] = {name: its if its is not False or name in _SWITCHES else None
+                           for name, its in limits.items()}  # fmt: skip
+    try:
+        watch = msgspec.convert(
+            given | {"name": path.stem}, Watch, dec_hook=lambda _, text: _path_in(folder, text)
         )
-    checked = {n: _checked(where, n, value, _KINDS[n]) for n, value in given.items()}
-    alarms = {n: _limit(f"{where}: [alarms]", n, value) for n, value in limits.items()}
-    if "levels" in checked:
-        checked["levels"] = tuple(sorted(checked["levels"]))
-    folder = path.resolve().parent
-    for name in _PATHS & checked.keys():
-        if name == "forecasts" and is_database(checked[name]):
-            checked |= _table_in(folder, where, checked[name], checked.get("layout"))
-        elif not (name == "forecasts" and is_url(checked[name])):
-            checked[name] = folder / Path(checked[name]).expanduser()
-    checked["source"] = _source_in(folder, checked["source"])
-    if "tickers" in checked:
-        checked["tickers"] = _tickers_in(folder, checked["tickers"])
-    _check_outputs(where, checked)
-    return Watch(path.stem, **checked, alarms=Limits(**alarms))
-
-
-def _check_names(where: str, given: Mapping[str, object], known: Sequence[str]) -> None:
-    for name in given:
-        if name in known:
-            continue
-        close = get_close_matches(name, known, n=1)
-        advice = f"did you mean {close[0]}? There are" if close else "there are"
+    except msgspec.ValidationError as error:
         raise UsageError(
-            f"{where}: no setting {printable(name, lines=False)!r}; {advice} {', '.join(known)}"
-        )
-
-
-def _check_outputs(where: str, checked: Mapping[str, Any]) -> None:
-    """Raise UsageError for files of a wrong ending, the same file twice, and a lonely option."""
-    endings = {"forecasts": TABLES, "page": PAGES, "scorecard": PAGES, "summary": {".json": "json"}}
-    written: dict[Path, str] = {}
-    for name in endings.keys() & checked.keys():
-        path: Path | str = checked[name]
-        if isinstance(path, str):
-            continue  # a URL, or a table of a database
-        if path.suffix.lower() not in endings[name]:
+            f"{where}: {printable(str(error))}. `forecaster daily --example` prints all settings"
+        ) from error
+    if "layout" in given and watch.forecasts is None:
+        raise UsageError(f'{where}: layout is of a file; add forecasts = "forecasts.csv"')
+    if watch.groups is not None and watch.page is None:
+        raise UsageError(f'{where}: groups is for the page; add page = "forecasts.html"')
+    watch = msgspec.structs.replace(
+        watch, source=_source_in(folder, watch.source), levels=tuple(sorted({*watch.levels})),
+        tickers=watch.tickers and _tickers_in(folder, watch.tickers),
+    )  # fmt: skip
+    if watch.forecasts is not None and is_database(watch.forecasts):
+        if given.get("layout") == "wide":
             raise UsageError(
-                f"{where}: {name}: expected a file that ends with {' or '.join(endings[name])}; "
+                f'{where}: layout = "wide" is of files, as its columns change with the model; '
+                "leave it out, since forecasts is a table of a database"
+            )
+        url, mark, table = watch.forecasts.rpartition("#")
+        table = f"{_source_in(folder, url)}{mark}{table}"
+        watch = msgspec.structs.replace(watch, forecasts=table, layout="fixed")
+    elif watch.forecasts is not None and not is_url(watch.forecasts):
+        file = str(_path_in(folder, watch.forecasts))
+        watch = msgspec.structs.replace(watch, forecasts=file)
+    _check_outputs(where, watch)
+    return watch
+
+
+_SWITCHES = ("jumped", "frozen", "shrunk", "changed")
+_ENDINGS = {"forecasts": TABLES, "page": PAGES, "scorecard": PAGES, "summary": {".json": "json"}}
+
+
+def _check_outputs(where: str, watch: Watch) -> None:
+    """Raise UsageError for files of a wrong ending, without a folder, or the same file twice."""
+    written: dict[Path, str] = {}
+    for name, endings in _ENDINGS.items():
+        its: Path | str | None = getattr(watch, name)
+        if its is None or is_database(str(its)) or is_url(str(its)):
+            continue
+        path = Path(its)
+        if path.suffix.lower() not in endings:
+            raise UsageError(
+                f"{where}: {name}: expected a file that ends with {' or '.join(endings)}; "
                 f"got {path.name!r}"
             )
         if not path.parent.is_dir():
@@ -166,21 +168,13 @@ def _check_outputs(where: str, checked: Mapping[str, Any]) -> None:
         if path in written:
             raise UsageError(f"{where}: {name} and {written[path]} are the same file, {path}")
         written[path] = name
-    if "layout" in checked and "forecasts" not in checked:
-        raise UsageError(f'{where}: layout is of a file; add forecasts = "forecasts.csv"')
-    if "groups" in checked and "page" not in checked:
-        raise UsageError(f'{where}: groups is for the page; add page = "forecasts.html"')
 
 
-def _table_in(folder: Path, where: str, name: str, layout: str | None) -> dict[str, str]:
-    """Return the settings of a table in a database, whose file begins in a folder."""
-    if layout == "wide":
-        raise UsageError(
-            f'{where}: layout = "wide" is of files, as its columns change with the model; leave it '
-            "out, since forecasts is a table of a database"
-        )
-    url, mark, table = name.rpartition("#")
-    return {"forecasts": f"{_source_in(folder, url)}{mark}{table}", "layout": "fixed"}
+def _path_in(folder: Path, text: object) -> Path:
+    """Return a path of the file, which begins in its folder. Raises TypeError, ValueError."""
+    if not isinstance(text, str) or not text.strip():
+        raise ValueError(f"Expected a path, got {text!r}")
+    return folder / Path(text).expanduser()
 
 
 def _source_in(folder: Path, source: str) -> str:
@@ -197,37 +191,3 @@ def _tickers_in(folder: Path, tickers: str) -> str:
     """Return tickers, as a path in a folder if there is such a file."""
     path = folder / Path(tickers).expanduser()
     return str(path) if "," not in tickers and path.exists() else tickers
-
-
-def _checked(where: str, name: str, value: object, kind: Any) -> Any:
-    """Return a setting as a value of this type. Raises UsageError."""
-    if name in ("columns", "levels") and not isinstance(value, list):
-        value = [value]
-    try:
-        return msgspec.convert(value, kind)
-    except msgspec.ValidationError as error:
-        got = printable(repr(value)[:80])
-        raise UsageError(f"{where}: {name}: {printable(str(error))}; got {got}") from error
-
-
-def _limit(where: str, name: str, value: object) -> Any:
-    """Return a setting of an alarm; None if it is turned off."""
-    kind = _LIMITS[name]
-    return None if value is False and kind is not bool else _checked(where, name, value, kind)
-
-
-_TEXT = Annotated[str, Meta(pattern=r"\S")]
-_COUNT = Annotated[int, Meta(ge=0, le=100_000)]
-_RATE = Annotated[float, Meta(ge=1e-6, le=0.5)]
-_LEVELS = Annotated[set[Annotated[float, Meta(ge=1, lt=100)]], Meta(min_length=1)]  # in percent
-_PATHS = {"forecasts", "page", "groups", "scorecard", "summary"}
-_KINDS: Mapping[str, Any] = {
-    **dict.fromkeys(("source", "query", "tickers", "date_format", "decimal", "run"), _TEXT),
-    **dict.fromkeys(_PATHS, _TEXT),
-    "append": bool, "columns": tuple[_TEXT, ...], "levels": _LEVELS, "newcomers": bool,
-    "max_late": _COUNT, "layout": Literal["wide", "fixed"],
-}  # fmt: skip
-_LIMITS: Mapping[str, Any] = {
-    "coverage": _RATE, "errors": _RATE, "late": _COUNT, "jumped": bool,
-    "frozen": bool, "shrunk": bool, "changed": bool, "model_age": _COUNT,
-}  # fmt: skip

@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,15 +39,17 @@ from forecaster.forecasting import (
     sums_of,
 )
 from forecaster.ingest import CovariateFiles, Date, Reading
-from forecaster.pipeline.lateness import (
-    Ends,
-    ended_before,
-    ends_of,
-    sessions_behind,
-    sessions_late,
-)
 from forecaster.record import Made, keep
-from forecaster.series import Finding, Panel, findings_of, findings_said, say_findings
+from forecaster.series import (
+    Ends,
+    Finding,
+    Panel,
+    find_late,
+    findings_of,
+    findings_said,
+    say_findings,
+    show_time,
+)
 from forecaster.storage import (
     OpenRun,
     SinceFit,
@@ -74,7 +76,7 @@ class Prediction:
     - ``findings``: what a user should know of the series: of the panel, see
       :func:`forecaster.series.findings_of`; and ``late``: it lacks sessions that are over;
       ``behind``: most others have them; ``ended``: it lacked those at the fit already, and is no
-      price; ``jumped``, ``frozen``,
+      price, see :func:`forecaster.series.find_late`; ``jumped``, ``frozen``,
       ``unadjusted``: of prices, see :func:`forecaster.storage.forecasting_panel`; ``constant``: it
       has never changed in any row; ``retired``: left out since no more rows are to come
     - ``damaged``: later runs, by name, that cannot be read, with the reason
@@ -107,7 +109,7 @@ class Prediction:
     @property
     def ends(self) -> dict[str, str]:
         """By series, the time of its latest row."""
-        return ends_of(self.panel)
+        return {name: show_time(its[-1]) for name, its in self.panel.times_of_rows().items()}
 
 
 def predict_from_home(
@@ -288,7 +290,9 @@ def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Pred
     panel, stored = forecasting_panel(home, model, ids, asked.end)
     panel = _with_covariates(panel, model, asked.covariates, home, folder)
     usable = match_panel(model, panel)
-    late = sessions_late(usable, asked.end, asked.ends)
+    late = [*find_late(usable, asked.end, asked.ends, asked.fitted)]
+    if asked.run.provenance.get("source") == "simulated":  # which lacks sessions at random
+        late = []
     usable = _punctual(usable, late, asked.max_late)
     lost = {name: reason for name, reason in usable.skipped.items() if name in ids}
     if asked.n_paths is None:
@@ -313,8 +317,7 @@ def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Pred
     its = set(usable.ids)
     still = usable.constant() & (usable.mask.sum(1) > 1) & ~model.transform.counted(usable.ids)
     found = [
-        *(one for one in stored if one.name in its),
-        *_ends(usable, late, asked),
+        *(one for one in (*stored, *late) if one.name in its),
         *(Finding("constant", usable.ids[row]) for row in np.flatnonzero(still)),
         *findings_of(usable, forecasting=True),
     ]
@@ -331,47 +334,20 @@ def _with_finite(panel: Panel, names: Iterable[str]) -> tuple[Panel, dict[str, S
     return (panel.only([n for n in panel.ids if n in kept]) if broken else panel), broken
 
 
-def _ends(panel: Panel, late: Mapping[str, int], asked: _Asked) -> Iterator[Finding]:
-    """Yield the series that lack sessions; of simulated prices, which lack some at random, none.
-
-    ``late``: see :func:`sessions_late`
-    """
-    if asked.run.provenance.get("source") == "simulated":
-        return
-    ends, unit = ends_of(panel), "session" if panel.frequency.nyse else "step"
-
-    def lacks(count: int) -> str:
-        return f"{count:,} {unit}{'' if count == 1 else 's'} behind"
-
-    for name in panel.ids:
-        if count := late[name]:
-            yield Finding("late", name, f"ends {ends[name]}, {lacks(count)}", count)
-    active = asked.ends.of or ends  # whoever names a retired series knows that it has ended
-    behind = {n: k for n, k in sessions_behind(panel, asked.ends).items() if n in active}
-    ended: set[str] = set()
-    if behind and panel.target == "y":  # of all series of the fit, whichever are asked for
-        ended = set(ended_before(panel, asked.fitted))
-    for name, count in behind.items():
-        said = f"{lacks(count)}, since {ends[name]}"
-        yield Finding("ended", name) if name in ended else Finding("behind", name, said, count)
-
-
-def _punctual(panel: Panel, late: dict[str, int], most: int | None) -> Panel:
+def _punctual(panel: Panel, late: Iterable[Finding], most: int | None) -> Panel:
     """Return the series that lack at most ``most`` sessions; the others are in ``skipped``.
 
     ``most``: None: keep all. Raises ModelError if no series is left.
     """
-    if most is None or max(late.values()) <= most:
-        return panel
     why = {
-        name: Skipped(Kind.LATE, rows=count, needed=most)
-        for name, count in late.items()
-        if count > most
+        one.name: Skipped(Kind.LATE, rows=one.rows, needed=most)
+        for one in late
+        if most is not None and one.kind == "late" and one.rows > most
     }
     kept = [name for name in panel.ids if name not in why]
     if not kept:
         raise ModelError(f"every series is too late:\n{name_reasons(why)}")
-    return panel.only(kept, why)
+    return panel.only(kept, why) if why else panel
 
 
 def _by_shard(

@@ -17,7 +17,7 @@ from forecaster.series.calendar.gaps import (
 )
 from forecaster.series.calendar.opening import open_numbers
 from forecaster.series.calendar.seasons import seasons_of
-from forecaster.series.findings import missing_dates
+from forecaster.series.findings.times import missing_dates
 from tests.slow import rest_slow
 
 DAYS = pd.date_range("2022-01-03", periods=200)  # from a Monday on

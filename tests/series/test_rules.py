@@ -9,7 +9,7 @@ from forecaster.series.calendar.exchanges import regular_sessions
 from forecaster.series.calendar.frequency import infer_frequency
 from forecaster.series.calendar.rhythms import rhythm_of
 from forecaster.series.calendar.seasons import default_season, seasons_of
-from forecaster.series.findings import off_rule
+from forecaster.series.findings.times import off_rule
 
 MONTHS = ["MS", "ME", "BMS", "BME", "WOM-1MON", "WOM-3FRI", "LWOM-SAT", "LWOM-FRI"]
 LAST = {  # aliases that pandas cannot read before version 3

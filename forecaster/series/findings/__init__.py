@@ -1,0 +1,1 @@
+"""Find what a user should know of series, and say it."""

@@ -1,0 +1,253 @@
+"""Find series whose dates are not regular, whose latest row is odd, or that have no latest row."""
+
+import dataclasses
+import functools
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Shaped
+
+from forecaster.series.calendar.exchanges import exchange_of, last_closed
+from forecaster.series.calendar.frequency import (
+    Frequency,
+    infer_frequency,
+    odd_rows,
+    usual_spacing,
+)
+from forecaster.series.calendar.times import Date, end_of_day, show_time
+from forecaster.series.findings.finding import Finding
+from forecaster.series.panel.panel import Panel
+
+_FEW_ODD = 0.1  # share of rows that may be on other days than their rule says
+# Names of frequencies without the B of business days, also those of older versions of pandas.
+_ENDS = ("ME", "M", "QE", "Q", "YE", "A", "SME", "WOM", "LWOM", "months", "W")
+_BEGINS = ("MS", "QS", "YS", "AS")
+_SHORTEST = pd.Timedelta(days=6)  # between rows of periods
+_FIRST_DAYS = 3  # the first weekday of a month is one of these
+
+# Maximum sessions in a row that may be holidays of an exchange with an unknown calendar.
+_UNKNOWN = 2
+_NEW_YORK = "America/New_York"
+
+
+def missing(panel: Panel) -> Iterator[Finding]:
+    """Yield the series of values that lack most of their dates, as sales on days with sales."""
+    if panel.target == "y":
+        for name, its in zip(panel.ids, panel.of_times(missing_dates), strict=True):
+            if its is not None:
+                unit, rows, span = its
+                yield Finding(f"missing_{unit}s", name, f"{rows:,} rows in {span:,} {unit}s", rows)
+
+
+def missing_dates(times: Shaped[np.ndarray, " row"]) -> tuple[str, int, int] | None:
+    """Return the unit of dates of which there are rows for less than half, the rows, and the span.
+
+    None where there are more, and where half of the gaps or more are alike, as between weeks or
+    quarters, whatever else there might be between them; for minutes, few rows, and rows on some
+    days of the week, too.
+
+    ``times``: sorted and unique
+    """
+    days = times.astype("datetime64[D]") if times.dtype.kind == "M" else times[:0]
+    if len(days) < 7 or usual_spacing(times) is not None:
+        return None
+    if (days != times).any():
+        hours = times.astype("datetime64[h]")
+        span = int((hours[-1] - hours[0]).astype(int)) + 1
+        sparse = (hours == times).all() and 2 * len(hours) < span
+        return ("hour", len(hours), span) if sparse else None
+    if infer_frequency(times).open:
+        return None
+    index, whole = pd.DatetimeIndex(days), int((days[-1] - days[0]).astype(int))
+    if (index.day == index[0].day).all() or index.is_month_end.all():
+        unit, span = "month", int(np.diff(days[[0, -1]].astype("datetime64[M]"))[0].astype(int)) + 1
+    elif not (np.diff(days).astype(int) % 7).any():
+        unit, span = "week", whole // 7 + 1
+    else:
+        unit, span = "day", whole + 1
+    return (unit, len(days), span) if 2 * len(days) < span else None
+
+
+def irregular(panel: Panel) -> Iterator[Finding]:
+    """Yield the series whose dates follow no rule, or whose latest row does not follow theirs."""
+    for name, found in zip(panel.ids, panel.of_times(off_rule), strict=True):
+        if found is not None:
+            yield Finding(found[0], name, found[1], 1)
+
+
+def off_rule(times: Shaped[np.ndarray, " row"]) -> tuple[str, str] | None:
+    """Return the kind of finding where dates follow no rule, and what is said; None where they do.
+
+    ``times``: sorted and unique
+    """
+    odd = odd_rows(times)
+    if not odd.any() or missing_dates(times):
+        return None
+    if odd.mean() > _FEW_ODD:
+        return "irregular", ""
+    if not odd[-1]:
+        return None
+    after = infer_frequency(times).after(times[-1], 1)[0]
+    return "odd", f"{show_time(times[-1])}; next {show_time(after)}"
+
+
+def running(panel: Panel, now: pd.Timestamp | None = None) -> Iterator[Finding]:
+    """Yield the series of values whose latest row is of a period that is not over yet.
+
+    A row on the first day of a month, or on the first weekday of one in a series of these, is that
+    of the month, quarter or year that begins there, and one on a Monday that of its week. Any other
+    row is taken to be named by the end of its period, which is not over if that lies in the future.
+
+    ``now``: the present time; None: by the clock
+    """
+    if panel.target != "y" or panel.times.dtype.kind != "M":
+        return
+    moment = pd.Timestamp.now() if now is None else now
+    found = panel.of_times(lambda times: _running(pd.DatetimeIndex(times), moment))
+    for name, until in zip(panel.ids, found, strict=True):
+        if until is not None:
+            yield Finding("running", name, until, 1)
+
+
+def _running(times: pd.DatetimeIndex, now: pd.Timestamp) -> str | None:
+    """Return what is said of a period that is not over; None where it is."""
+    if len(times) < 2 or times[-2] > now:  # rows of the future are invented
+        return None
+    gap = times[-1] - times[-2]
+    if gap < _SHORTEST or now - times[-1] > 2 * gap:  # fast path: no period can be running
+        return None
+    last, frequency = times[-1], infer_frequency(times.to_numpy())
+    kind = frequency.base[1].removeprefix("B")
+    first_days = kind == "months" and bool((times.day <= _FIRST_DAYS).all())
+    until = last.normalize() if kind in _ENDS else now
+    if frequency.alias == "W-MON" or kind in _BEGINS or first_days:
+        until = pd.Timestamp(frequency.after(last, 1)[0]).normalize()
+        until = until if kind == "W" else until.replace(day=1)
+    if now >= until:
+        return None
+    return (
+        f"dated {show_time(last)}, not over before {show_time(until)}; --end "
+        f"{(last - pd.Timedelta(days=1)).date()} leaves it out"
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Ends:
+    """The latest times of many series, beside which those of a panel are late or not.
+
+    ``of``: the latest time of each series
+    """
+
+    of: Mapping[str, np.datetime64] = dataclasses.field(default_factory=dict)
+
+    @staticmethod
+    def at_fit(until: Mapping[str, np.generic], fit: np.datetime64 | None = None) -> "Ends":
+        """Return the ends at the first fit of the series that have dates.
+
+        - ``until``: the time of the last row that each series learned from
+        - ``fit``: the latest time of any series at the first fit, if the model was updated since
+        """
+        then = {name: time for name, time in until.items() if isinstance(time, np.datetime64)}
+        return Ends(then if fit is None else {name: min(time, fit) for name, time in then.items()})
+
+    @functools.cached_property
+    def counts(self) -> Mapping[str | None, Counter[np.datetime64]]:
+        """The number of series by end, for each exchange; counted once for all parts of a panel."""
+        counts: dict[str | None, Counter[np.datetime64]] = {}
+        for name, last in self.of.items():
+            counts.setdefault(exchange_of(name), Counter())[last] += 1
+        return counts
+
+
+def find_late(
+    panel: Panel, end: Date | None = None, stored: Ends = Ends(), fitted: Ends = Ends()
+) -> Iterator[Finding]:
+    """Yield the series that lack sessions; ``rows`` of a finding is their number.
+
+    - ``late``: sessions that are over, so that its forecasts begin with days that are past, or that
+      most other series have. A session is over half an hour after the close of New York's exchange.
+      For series that do not keep its holidays it is over when the next session begins, and up to
+      two missing sessions count as holidays. Series that count steps are never late
+    - ``behind``: most other series of the same exchange and frequency have them
+    - ``ended``: it was behind at the fit already and has had no row since, so its end was known
+      when the model was trained. Never for prices, since a forecast needs today's price
+
+    - ``end``: the last day that is over; None: until now
+    - ``stored``: the ends of all stored series; one of the panel that is not there is retired
+    - ``fitted``: the ends of all series at the fit
+    """
+    ends = {name: times[-1] for name, times in panel.times_of_rows().items()}
+    kinds = dict(zip(panel.ids, panel.of_times(_frequency), strict=True))
+    behind = _behind(ends, kinds, stored)
+    missed = functools.cache(_missed)  # most calls repeat an earlier one
+    ended: set[str] = set()
+    if behind and panel.target == "y":  # of all series of the fit, whichever are asked for
+        then = {name: fitted.of[name] for name in ends if name in fitted.of}
+        ended = {name for name in _behind(then, kinds, fitted) if ends[name] <= then[name]}
+    for name, last in ends.items():
+        since = behind.get(name, 0)
+        if count := max(missed(kinds[name], last, end), since):
+            yield Finding("late", name, f"ends {show_time(last)}, {_lacks(count, panel)}", count)
+        if since and name in ended:
+            yield Finding("ended", name)
+        elif since and (name in stored.of or not stored.of):
+            said = f"{_lacks(since, panel)}, since {show_time(last)}"
+            yield Finding("behind", name, said, since)
+
+
+def _lacks(count: int, panel: Panel) -> str:
+    unit = "session" if panel.frequency.nyse else "step"
+    return f"{count:,} {unit}{'' if count == 1 else 's'} behind"
+
+
+def _frequency(times: np.ndarray) -> Frequency:
+    """Return the frequency of a series, whichever day of the month its rows are on."""
+    return dataclasses.replace(infer_frequency(times), day=0)
+
+
+def _missed(frequency: Frequency, last: np.datetime64, end: Date | None) -> int:
+    """Count the sessions after ``last`` that are over."""
+    if end is not None:
+        return frequency.elapsed(last, end_of_day(end))
+    if frequency.nyse and frequency.hours is None:
+        return frequency.elapsed(last, last_closed(None, pd.Timestamp.now("UTC"), _NEW_YORK))
+    missed = frequency.elapsed(last, pd.Timestamp.now()) - 1
+    return missed if missed > _UNKNOWN else 0
+
+
+def _behind(
+    ends: Mapping[str, np.datetime64], frequencies: Mapping[str, Frequency], others: Ends
+) -> dict[str, int]:
+    """Return the number of sessions by which series end before most others of their kind.
+
+    Series of one kind have the same exchange and frequency; those that are not behind are left out.
+
+    ``others``: the ends of further series, of any frequency; any ends there of the series in
+    ``ends`` are not used
+    """
+    kinds: dict[tuple[Frequency, str | None], dict[str, np.datetime64]] = {}
+    own: dict[str | None, list[np.datetime64]] = {}
+    for name, last in ends.items():
+        exchange = exchange_of(name)
+        kinds.setdefault((frequencies[name], exchange), {})[name] = last
+        if name in others.of:
+            own.setdefault(exchange, []).append(others.of[name])
+    behind: dict[str, int] = {}
+    for (frequency, exchange), its in kinds.items():
+        every = Counter(its.values())
+        every.update(others.counts.get(exchange, {}))
+        every.subtract(own.get(exchange, ()))
+        usual = _middle(every)
+        counts = {last: frequency.elapsed(last, usual) for last in set(its.values())}
+        behind |= {name: counts[last] for name, last in its.items() if counts[last]}
+    return behind
+
+
+def _middle(counts: Mapping[np.datetime64, int]) -> np.datetime64:
+    """Return the median of times, of two the later one; ``counts``: how often each occurs."""
+    times = sorted(counts)
+    upto = np.cumsum([counts[time] for time in times])
+    middle = int(np.searchsorted(upto, int(upto[-1]) // 2, side="right"))
+    return times[middle]
