@@ -113,15 +113,6 @@ def test_what_is_finished_is_not_done_again(data, tmp_path, monkeypatch):
             *evaluating(data), "--home", tmp_path, "--output", tmp_path / "out", code=130
         )
     assert "`forecaster evaluate --resume`" in message and not (tmp_path / "out").exists()
-    told = run("status", "--home", tmp_path).stdout
-    assert (
-        "`forecaster evaluate --resume NAME` continues" in " ".join(told.split())
-        and "an evaluation of 7" in told
-    )
-    (name,) = [folder.name for folder in Home(tmp_path).unfinished_fits()]
-    said = error("fit", "--resume", name, "--home", tmp_path, code=2)
-    assert f"`forecaster evaluate --resume {name}` continues it" in said
-    assert "no unfinished fit" in error("fit", "--resume", "--home", tmp_path, code=2)
     assert "leave out --windows" in error(
         "evaluate", "--resume", "--windows", 3, "--home", tmp_path, code=2
     )
@@ -143,25 +134,6 @@ def test_what_is_finished_is_not_done_again(data, tmp_path, monkeypatch):
     done = run("evaluate", "--resume", "--home", tmp_path)
     assert done.exit_code == 3, done.output
     assert trained[4:] == ["measured-0001", "measured-0002"]
-    same(data / "one", tmp_path / "out")
-    assert not Home(tmp_path).unfinished.exists()
-
-
-@pytest.mark.slow
-def test_an_evaluation_of_a_single_shard_is_resumed_too(data, tmp_path, monkeypatch):
-    def stopped(*args, **options):
-        raise KeyboardInterrupt
-
-    small(monkeypatch, shard=99)
-    with monkeypatch.context() as patch:
-        patch.setattr(measuring, "measure_part", stopped)
-        message = error(
-            *evaluating(data), "--home", tmp_path, "--output", tmp_path / "out", code=130
-        )
-    assert "`forecaster evaluate --resume`" in message
-    monkeypatch.setattr(training, "fit_part", None)
-    done = run("evaluate", "--resume", "--home", tmp_path)
-    assert done.exit_code == 3, done.output
     same(data / "one", tmp_path / "out")
     assert not Home(tmp_path).unfinished.exists()
 

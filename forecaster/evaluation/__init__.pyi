@@ -5,11 +5,12 @@ from .backtest.forecasters import by_torch as by_torch
 from .backtest.forecasters import torch_sample as torch_sample
 from .backtest.measures import MEASURES as MEASURES
 from .backtest.measures import Together as Together
+from .backtest.measures import comparable as comparable
 from .backtest.measures import differences as differences
 from .backtest.measures import excess as excess
 from .backtest.measures import in_volatility as in_volatility
+from .backtest.measures import pooled as pooled
 from .backtest.measures import ratios as ratios
-from .backtest.measures import ratios_of_sums as ratios_of_sums
 from .backtest.measures import relative as relative
 from .backtest.measures import together as together
 from .backtest.measures import totals as totals

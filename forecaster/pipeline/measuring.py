@@ -272,9 +272,7 @@ class _Torch:
             job = self._job
             networks, _ = _rolling(self._past, self._trained, self.ids)
             known = self._trained[0].known.with_all_rows(self.ids)
-            self._made = by_torch(
-                networks, known, job.options.seed, job.calls.evaluating.torch, job.calls.executor
-            )
+            self._made = by_torch(networks, known, job.options.seed, job.calls.evaluating.torch)
         return self._made or (None, {})
 
 

@@ -13,13 +13,12 @@ from forecaster.evaluation import (
     RETURN_SCORES,
     TORCH,
     Evaluation,
-    Together,
     around_outcomes,
+    comparable,
     confidence_set,
     differences,
     excess,
-    ratios,
-    ratios_of_sums,
+    pooled,
     relative,
     together,
     totals,
@@ -30,6 +29,8 @@ from forecaster.forecasting import around_columns, forecast_columns, quantile_co
 SMOOTHED = 21
 """Number of cutoffs in a rolling mean by date."""
 UNGROUPED = "(no group)"
+_MEANS = {"crps": "CRPS", DRIFTLESS: "CRPS without drift", "mae": "MAE"}
+_SUMS = {"crps": "sum of CRPS", "mae": "sum of errors"}
 _GOLDEN = 0.6180339887498949  # its multiples spread evenly between whole numbers
 IN_SET = "confidence set, p"
 """The column of the p-values in the model confidence set."""
@@ -182,35 +183,27 @@ def side_by_side(evaluation: Evaluation) -> pd.DataFrame:
     together. Where a score rests on fewer series than the row,
     their number is in a column of its own; where errors are summed, the headings say so.
     """
-    score, rows, summed = evaluation.sharpest_score, [], evaluation.summed
-    tables = {name: relative(evaluation, name) for name in _scores_of(evaluation)}
-    shown: dict[str, pd.DataFrame] = {}
-    for name, table in tables.items():
-        shown[name.upper()] = table
-        if name == "crps" and DRIFTLESS in evaluation.scores:
-            shown["CRPS without drift"] = relative(evaluation, DRIFTLESS)
-    held = held_shares(evaluation)
-    whole = {name: together(evaluation, name) for name in tables}
-    fewer = [n for n in tables if not whole[n].series.equals(whole[score].series)]
-    compared = differences(evaluation, score)
-    sums = totals(evaluation, score)
-    in_set = _p_values_in_set(evaluation)
+    score, summed = evaluation.sharpest_score, evaluation.summed
+    headings = _SUMS if summed else _MEANS
+    whole = {name: together(evaluation, name) for name in headings if name in evaluation.scores}
+    fewer = [n for n in _scores_of(evaluation) if not whole[n].series.equals(whole[score].series)]
+    held, in_set = held_shares(evaluation), _p_values_in_set(evaluation)
+    compared, sums, rows = differences(evaluation, score), totals(evaluation, score), []
     for name in ordered(evaluation):
         ours = compared[(compared["model"] == name) & compared["difference"].notna()]
         tested = ours[ours["p_adjusted"].notna()]
-        means = {f"{what}, unchanged = 1": table[name].mean() for what, table in shown.items()}
         better = (ours["difference"] < 0).mean()
         if summed:
-            both = sums[[evaluation.model, name]].dropna()
-            lower = (both.iloc[:, 0] < both.iloc[:, -1]).mean()
-            better = np.nan if name == evaluation.model else lower
+            better = _share_lower(sums, evaluation.model, name)
         signs = tested["difference"].where(significant(tested), 0)
+        ratios_of = {
+            f"{headings[each]}, unchanged = 1": float(of.ratio[name]) for each, of in whole.items()
+        }
         rows.append(
             {
                 "model": name,
                 "series": int(whole[score].series[name]),
-                **({} if summed else means),
-                **(_sums(whole, name) if summed else {}),
+                **ratios_of,
                 **{f"series, {each.upper()}": int(whole[each].series[name]) for each in fewer},
                 **_weighted_loss(evaluation, name),
                 **{f"{level:g} % coverage": table[name].mean() for level, table in held.items()},
@@ -223,14 +216,10 @@ def side_by_side(evaluation: Evaluation) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _sums(whole: Mapping[str, Together], model: str) -> dict[str, float]:
-    """Return the ratios of the sums of a model's scores, under their headings."""
-    return {
-        f"sum of {'errors' if name == 'mae' else name.upper()}, unchanged = 1": float(
-            each.ratio[model]
-        )
-        for name, each in whole.items()
-    }
+def _share_lower(sums: pd.DataFrame, ours: str, other: str) -> float:
+    """Return the share of series on which our sum is lower than another model's; NaN for ours."""
+    both = sums[[ours, other]].dropna()
+    return np.nan if ours == other else float((both[ours] < both[other]).mean())
 
 
 def _p_values_in_set(evaluation: Evaluation) -> Mapping[str, float]:
@@ -289,46 +278,33 @@ def by_group(evaluation: Evaluation) -> pd.DataFrame:
     groups, ours, rows = evaluation.summary.groups, evaluation.model, []
     if not groups:
         return pd.DataFrame(columns=["group", "model", "series"])
-    scores = {name: relative(evaluation, name) for name in _scores_of(evaluation)}
-    held = held_shares(evaluation)
-    ids = scores[evaluation.sharpest_score].index
+    sharpest, held = evaluation.sharpest_score, held_shares(evaluation)
+    scores = {name: comparable(evaluation, name) for name in _scores_of(evaluation)}
+    ids = scores[sharpest].index
     members = pd.Series([groups.get(str(name), UNGROUPED) for name in ids], index=ids)
-    names = sorted(set(members), key=lambda name: (name == UNGROUPED, name))
-    sums = {name: totals(evaluation, name) for name in scores} if evaluation.summed else {}
-    for model in ordered(evaluation):
-        ratio = ratios(evaluation, evaluation.sharpest_score, model)
-        for group in names:
-            own = members.index[members == group]
+    against = {name: comparable(evaluation, sharpest, name) for name in ordered(evaluation)}
+    for group in sorted(set(members), key=lambda name: (name == UNGROUPED, name)):
+        own = members.index[members == group]
+        whole = {name: pooled(evaluation, table.loc[own]) for name, table in scores.items()}
+        for model, table in against.items():
+            one = pooled(evaluation, table.loc[own], model)
+            ratio = table.loc[own, ours].dropna()
+            lower = (ratio < 1).mean() if model != ours else np.nan
+            if evaluation.summed:
+                lower = _share_lower(table.loc[own], ours, model)
+            counted = one.series[ours] if evaluation.summed else whole[sharpest].series[model]
             rows.append(
                 {
                     "group": group,
                     "model": model,
-                    "series": int(scores[evaluation.sharpest_score][model][own].notna().sum()),
-                    **{name: table.loc[own, model].mean() for name, table in scores.items()},
+                    "series": int(counted),
+                    **{name: each.ratio[model] for name, each in whole.items()},
                     **{f"coverage-{lv:g}": t[model].reindex(own).mean() for lv, t in held.items()},
-                    "ratio": ratio[own].mean(),
-                    "better": (ratio[own].dropna() < 1).mean() if model != ours else np.nan,
-                    **_summed_in_group(evaluation, sums, own, model),
+                    "ratio": one.ratio[ours],
+                    "better": lower,
                 }
             )
-    table = pd.DataFrame(rows)
-    return table.sort_values("group", key=lambda g: g.map(names.index), kind="stable")
-
-
-def _summed_in_group(
-    evaluation: Evaluation, sums: Mapping[str, pd.DataFrame], own: pd.Index, model: str
-) -> dict[str, float]:
-    """Return what takes the place of means of ratios in a group; empty without ``sums``."""
-    out, ours = dict[str, float](), evaluation.model
-    for name, table in sums.items():
-        out[name] = float(ratios_of_sums(table.loc[own]).ratio[model])
-    if sums:
-        table = sums[evaluation.sharpest_score].loc[own]
-        against = ratios_of_sums(table, model)
-        out["series"], out["ratio"] = int(against.series[ours]), float(against.ratio[ours])
-        both = table[[ours, model]].dropna()
-        out["better"] = (both[ours] < both[model]).mean() if model != ours else np.nan
-    return out
+    return pd.DataFrame(rows)
 
 
 def _scores_of(evaluation: Evaluation) -> list[str]:

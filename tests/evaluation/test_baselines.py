@@ -7,7 +7,7 @@ import pytest
 import forecaster as fc
 from forecaster import swarm
 from forecaster.errors import ForecasterWarning, UsageError, has
-from forecaster.evaluation import baselines, evaluate
+from forecaster.evaluation import baselines
 from forecaster.evaluation.baselines import BASELINES, running, simple
 from forecaster.evaluation.origins.rolling_origin import Origins
 from forecaster.forecasting import change_of
@@ -43,15 +43,6 @@ def test_nothing_after_an_origin_changes_its_forecast(name):
     # The filter goes on: what came between two origins counts for the second.
     assert not np.array_equal(before[2], after[2])
     assert (np.diff(before, axis=-1) > 0).all()  # quantiles in order
-
-
-def test_before_there_is_a_change_there_is_no_empirical_quantile():
-    y = series(60)
-    later = np.where(np.arange(60) < 30, y, y + 1000)
-    origins = np.arange(8)
-    made, other = (simple.empirical(z, origins, 5, QUANTILES, 5) for z in (y, later))
-    np.testing.assert_array_equal(made, other)
-    assert np.isnan(made[2, 3:]).all() and np.isfinite(made[7]).all()
 
 
 @pytest.mark.parametrize("name", INSTALLED)
@@ -186,72 +177,6 @@ def test_methods_for_sparse_demand_forecast_counts_whose_bands_hold(name):
     assert below[column].isna().all()
 
 
-def test_series_that_may_be_negative_are_taken_as_they_are():
-    y = np.array([1.0, -1, 2, 0, 3])
-    np.testing.assert_allclose(run("naive", y, [4], horizon=1)[0, 0, 1], 3)
-    np.testing.assert_allclose(run("drift", y, [4], horizon=1)[0, 0, 1], 3.5)
-
-
-def test_garch_goes_on_as_its_recursion_says():
-    arch = pytest.importorskip("arch")
-    y = series(700, 3)
-    made = (
-        np.log(run("garch", y, [500, 501, 600], horizon=2))
-        - np.log(y[[500, 501, 600]])[:, None, None]
-    )
-    steps = np.diff(np.log(y))
-    scaled = steps / steps[:500].std()
-    model = arch.arch_model(scaled[:500], mean="Constant", vol="GARCH", p=1, q=1, dist="t")
-    p = model.fit(disp="off").params
-    variance = [float(model.fit(disp="off").conditional_volatility[0]) ** 2]
-    for step in scaled[:-1]:  # written out
-        error = step - p["mu"]
-        variance.append(p["omega"] + p["alpha[1]"] * error**2 + p["beta[1]"] * variance[-1])
-    for place, origin in enumerate((500, 501, 600)):
-        error = scaled[origin - 1] - p["mu"]
-        now = p["omega"] + p["alpha[1]"] * error**2 + p["beta[1]"] * variance[origin - 1]
-        then = now + p["omega"] + (p["alpha[1]"] + p["beta[1]"]) * now
-        width = made[place, :, 2] - made[place, :, 0]
-        np.testing.assert_allclose(width[1] / width[0], np.sqrt(then / now), rtol=1e-4)
-
-
-def frozen(case: int, seed: int, known=600) -> np.ndarray:
-    """Prices of a listing that hardly ever changes up to its first cutoff, or for long."""
-    random = np.random.default_rng([seed, case])
-    steps = random.normal(0, 0.02, 900)
-    if case == 0:
-        steps[200:560] = 0
-    elif case == 1:
-        steps[: known - 10] *= random.random(known - 10) < 0.05
-    elif case == 2:
-        steps[100:] = 0
-        steps[[300, 650]] = 0.3
-    elif case == 3:
-        steps = np.where(random.random(900) < 0.02, random.normal(0, 0.2, 900), 0)
-    else:
-        steps[300:620] = 0
-        steps[620] = -1.5
-    return 50 * np.exp(np.concatenate([[0], np.cumsum(steps)]))
-
-
-@pytest.mark.parametrize("name", ["garch", "gjr"])
-@pytest.mark.parametrize("seed", [0, 12])
-def test_an_estimate_on_a_frozen_listing_is_usable_or_a_failure(name, seed):
-    """What the optimiser finds on such prices depends on the processor's last bits."""
-    pytest.importorskip("arch")
-    baseline = BASELINES[name]
-    for case in range(5):
-        y, origins = frozen(case, seed), np.arange(600, 890)
-        made = running.throughout(baseline, {0: running.Job(y, origins, 5, QUANTILES, 5)})[0]
-        if made.forecasts is None:
-            assert "explodes" in made.reason or "diverged" in made.reason, (case, made.reason)
-            continue
-        lost = np.isnan(made.forecasts).any((1, 2))
-        assert lost.any() == bool(made.reason) and not (np.diff(lost.astype(int)) < 0).any()
-        beyond = np.log(made.forecasts / y[origins][:, None, None])[~lost]
-        assert np.abs(beyond).max() < np.log(3000) / 2
-
-
 def estimated(monkeypatch, name: str, y: np.ndarray, **params: float) -> running.Result:
     """The result of a baseline whose optimiser ends at these parameters."""
     univariate = pytest.importorskip("arch.univariate")
@@ -289,19 +214,6 @@ def test_a_variance_that_explodes_later_ends_the_forecasts(name, monkeypatch):
     lost = np.isnan(made.forecasts).any((1, 2)).tolist()
     assert lost == [False] * 20 + [True] * 30
     assert made.reason == "no forecasts from 30 of 50 cutoffs"
-
-
-def test_scores_are_of_all_cutoffs_or_none():
-    """The mean of what is left would stand beside those of all."""
-    days = np.repeat(np.arange("2024-01-01", "2024-01-11", dtype="datetime64[D]"), 1)
-    frame = pd.DataFrame(
-        {"unique_id": "a", "ds": days, "cutoff": days - 1, "y": 1.0, "Naive": 2.0, "GARCH": 3.0}
-    )
-    whole = evaluate(frame).set_index("model")["mae"]
-    assert whole["GARCH"] == 2 and whole["Naive"] == 1
-    frame.loc[3, "GARCH"] = np.nan
-    part = evaluate(frame).set_index("model")["mae"]
-    assert np.isnan(part["GARCH"]) and part["Naive"] == 1
 
 
 def test_a_baseline_is_a_frame_like_a_cross_validation(panel):

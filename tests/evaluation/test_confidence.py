@@ -27,14 +27,8 @@ def test_equal_models_stay_and_a_worse_one_goes():
     pd.testing.assert_series_equal(p, p_values_of_set(losses()))  # a fixed seed
     turned = p_values_of_set(losses().iloc[:, ::-1])
     pd.testing.assert_series_equal(turned[::-1], p)
-
-
-def test_models_whose_losses_differ_by_rounding_alone_are_one_model():
-    table = losses()
-    expected = p_values_of_set(table)
-    table["Twin"] *= 1 + 3e-16
-    pd.testing.assert_series_equal(p_values_of_set(table), expected)
-    assert p_values_of_set(table[["LSTM", "Twin"]]).isna().all()
+    rounded = losses().assign(Twin=losses()["Twin"] * (1 + 3e-16))
+    pd.testing.assert_series_equal(p_values_of_set(rounded), p)
 
 
 @pytest.mark.parametrize(("cutoffs", "steps"), [(60, 1), (250, 1), (250, 21)])
@@ -47,12 +41,6 @@ def test_a_set_of_equal_models_holds_all_of_them_as_often_as_its_level_says(cuto
         p = p_values_of_set(pd.DataFrame(sums[:, :4] + sums[:, 4:]), steps - 1)
         kept += (p > 0.05).all()
     assert kept >= 100 * (0.93 - 2 * np.sqrt(0.93 * 0.07 / 100))
-
-
-def test_models_of_equal_mean_loss_both_stay():
-    each = np.tile([1.0, 2.0], 50)
-    p = p_values_of_set(pd.DataFrame({"LSTM": each, "GARCH": 3 - each, "Naive": each + 2}))
-    assert p["Naive"] == 0.0 and p["LSTM"] > 0.5 and p["GARCH"] > 0.5
 
 
 def test_with_too_few_cutoffs_or_models_there_is_none():

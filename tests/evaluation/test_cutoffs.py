@@ -8,7 +8,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.cli.skipped import in_lines
-from forecaster.errors import DataError, Kind, NoSeries, Skipped
+from forecaster.errors import DataError, NoSeries
 from forecaster.evaluation.origins.cutoffs import advised_of_windows, usual_windows
 from forecaster.series import Panel
 
@@ -104,11 +104,3 @@ def test_where_the_first_cutoff_leaves_nothing_the_advice_does(step):
     assert "--horizon" not in str(told.value)
     with advised_of_windows(120, config, windows, step):
         assert panel.until(panel.times[119 - 12 - (windows - 1) * step]).mask.sum() >= fewest
-
-
-def test_where_fewer_cutoffs_would_not_help_nothing_is_said_of_them():
-    config = fc.Config(horizon=24)
-    with pytest.raises(NoSeries) as refused, advised_of_windows(60, config, 3, 1):
-        short = Skipped(Kind.TOO_SHORT, 60, config.rows_to_fit, detail=config.why_rows)
-        raise NoSeries({"a": short})
-    assert not refused.value.advice

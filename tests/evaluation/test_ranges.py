@@ -54,26 +54,6 @@ def test_the_variance_of_a_session_is_that_of_its_range_and_of_the_night_before(
     np.testing.assert_allclose(split, got)  # of adjusted prices, quoted ones differ by a factor
 
 
-def test_log_har_is_a_regression_on_the_latest_day_week_and_month():
-    y, bars, _ = market(600)
-    variance, z, origins = session_variance(y, bars), np.log(y), np.array([400, 599])
-    floored = np.maximum(variance, 1e-2 * variance[1:401].mean())
-
-    def inputs(step: int) -> list[float]:
-        spans = (floored[step + 1 - span : step + 1].mean() for span in (1, 5, 22))
-        return [1.0, *(float(np.log(mean)) for mean in spans)]
-
-    rows = range(22, 401 - 2)  # two steps later is known at the first origin
-    x = np.array([inputs(step) for step in rows])
-    came = np.array([np.log(floored[step + 1 : step + 3].mean()) for step in rows])
-    beta = np.linalg.lstsq(x, came, rcond=None)[0]
-    changes = np.array([z[step + 2] - z[step] for step in rows])
-    unit = np.quantile(changes / np.exp(x @ beta / 2), QUANTILES)
-    now = np.exp(np.array([inputs(step) for step in origins]) @ beta / 2)
-    made = har.log_har(y, origins, 2, QUANTILES, 5, variance)
-    np.testing.assert_allclose(np.log(made[:, 1]), z[origins][:, None] + now[:, None] * unit)
-
-
 def test_range_garch_goes_on_as_its_recursion_says():
     y, bars, _ = market(500)
     variance, origins = session_variance(y, bars), np.array([450, 451])
@@ -92,10 +72,6 @@ def test_range_garch_goes_on_as_its_recursion_says():
         width = made[row, :, 2] - made[row, :, 0]
         np.testing.assert_allclose(width[1] / width[0], np.sqrt(sum(ahead) / now))
         now = found.constant + found.weight * seen[step] + found.persistence * now
-    widths = made[:, 0, 2] - made[:, 0, 0]
-    before = (now - found.constant - found.weight * seen[451]) / found.persistence
-    first = (before - found.constant - found.weight * seen[450]) / found.persistence
-    np.testing.assert_allclose(widths[1] / widths[0], np.sqrt(before / first))
 
 
 def test_where_the_range_moves_the_variance_they_come_close_to_the_truth():

@@ -6,7 +6,6 @@ import pytest
 from scipy import stats
 
 import forecaster as fc
-from forecaster.evaluation.scores import metrics
 from forecaster.evaluation.scores.realized import COLUMNS, Realized, session_variance
 
 LEVELS = (95, 90, 80, 50)
@@ -134,38 +133,3 @@ def test_an_outcome_of_zero_or_below_is_not_left_out_of_a_mean(price):
     got = fc.evaluate(frame, panel=fc.load_panel(prices)).set_index("model").loc[["M"]]
     left_out = ["qlike", "fz0-0.05", "fz0-0.025", "log_score"]
     assert got[left_out].isna().to_numpy().all() and np.isfinite(got["crps"]).all()
-
-
-def test_qlike_is_least_where_the_variance_is_true():
-    """By simulation, with squared returns and with a proxy of less noise."""
-    random = np.random.default_rng(0)
-    variance = np.exp(random.normal(size=40_000))
-    squared = variance * random.standard_t(6, size=40_000) ** 2 * (4 / 6)
-    ranged = variance * random.gamma(5.0, 0.2, size=40_000)
-    for proxy in (squared, ranged):
-        losses = {f: metrics.qlike(proxy, f * variance).mean() for f in (0.8, 0.9, 1.0, 1.1, 1.25)}
-        assert min(losses, key=lambda factor: losses[factor]) == 1.0
-    # Between two forecasts its difference is that of log(v / f) + f / v - 1, the usual form.
-    true, other = (metrics.qlike(ranged, f * variance) for f in (1.0, 1.3))
-    usual = [ranged / (f * variance) - np.log(ranged / (f * variance)) - 1 for f in (1.0, 1.3)]
-    np.testing.assert_allclose(other - true, usual[1] - usual[0])
-    assert np.isnan(metrics.qlike([1.0, 1.0], [0.0, np.nan])).all()
-
-
-def test_fz0_is_least_where_value_at_risk_and_shortfall_are_true():
-    """By integration over a Student-t, so that no sample decides."""
-    student, tail = stats.t(5), 0.05
-    outcomes = student.ppf((np.arange(400_000) + 0.5) / 400_000)
-    var = student.ppf(tail)
-    es = student.expect(lambda x: x, ub=var) / tail
-    losses = {
-        (v, e): metrics.fz0(outcomes, var * v, es * e, tail).mean()
-        for v in (0.9, 0.97, 1.0, 1.03, 1.1)
-        for e in (0.9, 0.97, 1.0, 1.03, 1.1)
-    }
-    assert min(losses, key=lambda pair: losses[pair]) == (1.0, 1.0)
-    # Its least value is log(-es), as Patton, Ziegel & Chen derive.
-    assert losses[1.0, 1.0] == pytest.approx(np.log(-es), abs=1e-3)
-    scaled = metrics.fz0(3 * outcomes, 3 * var, 3 * es, tail) - np.log(3)
-    np.testing.assert_allclose(scaled, metrics.fz0(outcomes, var, es, tail))
-    assert np.isnan(metrics.fz0([0.0, np.nan], [-1.0, -1.0], [0.5, -2.0], tail)).all()

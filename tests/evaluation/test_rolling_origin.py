@@ -8,11 +8,10 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.errors import DataError, ForecasterWarning, UsageError
+from forecaster.errors import DataError, ForecasterWarning
 from forecaster.evaluation import BacktestOptions, Origins, cutoffs_in, evaluate_to_folder
 from forecaster.evaluation.backtest.verdict import caveats
 from forecaster.evaluation.origins.cutoffs import groups_of
-from forecaster.evaluation.origins.rolling_origin import write_frames, write_tables
 from tests.slow import slow
 
 DAYS = pd.bdate_range("2024-01-01", periods=10)
@@ -45,12 +44,6 @@ def test_entries_are_in_order_of_series_cutoff_and_horizon(panel):
     assert list(keys.itertuples(index=False, name=None)) == expected
 
 
-def test_the_latest_value_is_that_of_the_cutoff(panel):
-    origins = Origins.of(panel, np.array([6]), 2)
-    assert origins.latest.tolist() == [6, 6, 16, 16]
-    assert origins.ahead.tolist() == [0, 1, 0, 1]
-
-
 def test_a_series_is_not_forecast_from_a_cutoff_it_was_not_observed_at(panel):
     assert set(Origins.of(panel, np.array([7]), 1).keys["unique_id"]) == {"a"}
     assert set(Origins.of(panel, np.array([1]), 1).keys["unique_id"]) == {"a"}
@@ -67,33 +60,6 @@ def test_a_series_is_not_forecast_from_a_cutoff_it_was_not_observed_at(panel):
 )
 def test_cutoffs_that_share_a_model(refit, groups):
     assert [group.tolist() for group in groups_of(np.arange(1, 6), refit=refit)] == groups
-
-
-def test_refitting_every_zero_cutoffs_is_refused():
-    with pytest.raises(UsageError, match="refit: expected True, False or a whole number"):
-        groups_of(np.arange(3), refit=0)
-
-
-def test_frames_are_written_one_after_another(tmp_path):
-    frames = [pd.DataFrame({"unique_id": [name], "y": [1.0]}) for name in "abc"]
-    write_frames(tmp_path / "all.parquet", iter(frames))
-    expected = pd.concat(frames, ignore_index=True)
-    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "all.parquet"), expected)
-
-
-def test_nothing_is_left_of_a_file_that_was_not_finished(tmp_path):
-    def frames():
-        yield pd.DataFrame({"y": [1.0]})
-        raise RuntimeError("stopped")
-
-    with pytest.raises(RuntimeError, match="stopped"):
-        write_frames(tmp_path / "all.parquet", frames())
-    assert not list(tmp_path.iterdir())
-
-
-def test_without_a_frame_there_is_no_file(tmp_path):
-    write_tables(tmp_path / "none.parquet", [])
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
@@ -267,10 +233,3 @@ def test_series_of_a_frame_that_repeat_a_time_are_named():
     ):
         with pytest.warns(ForecasterWarning, match=r"1 series skipped:\n  b: more than one row"):
             use()
-
-
-def test_a_step_beyond_all_numbers_is_that_of_the_only_cutoff(panel):
-    only = cutoffs_in(panel.times, 2, 1, 10**20)
-    assert only.tolist() == cutoffs_in(panel.times, 2, 1, 1).tolist()
-    with pytest.raises(DataError, match="need at least"):
-        cutoffs_in(panel.times, 2, 2, 10**20)

@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.errors import DataError
 from forecaster.evaluation import (
     BacktestOptions,
     Evaluation,
@@ -50,15 +49,6 @@ def rungs_in(table: pd.DataFrame) -> dict[str, str]:
     assert (table.groupby("unique_id")[FORECAST_BY].nunique() == 1).all()
     each = table.drop_duplicates("unique_id").set_index("unique_id")[FORECAST_BY]
     return {str(name): str(rung) for name, rung in each.items()}
-
-
-@pytest.mark.slow
-def test_frames_of_past_forecasts_have_the_column(frame):
-    made = fc.cross_validation(frame, SMALL, 5)
-    assert rungs_in(made) == EXPECTED
-    assert list(made.columns[-2:]) == [FORECAST_BY, "Naive"]
-    scores = fc.evaluate(made)
-    assert rungs_in(scores) == EXPECTED and set(scores["model"]) == {"LSTM", "Naive"}
 
 
 def test_a_series_changes_its_rung_from_cutoff_to_cutoff(frame):
@@ -109,16 +99,6 @@ def test_an_evaluation_of_before_is_still_read(evaluation, tmp_path):
     assert old.summary.rungs == "" and "forecast 7 series 1 to 4" in verdict(old)[0]
     page = build_report(old).read_text(encoding="utf-8")
     assert '"rungs":null' in page.replace(" ", "") and "by own networks" not in page
-
-
-@pytest.mark.parametrize("counts", [{"magic": 1}, {"combination": 10**12}, {"combination": "1"}])
-def test_wrong_counts_are_refused(evaluation, tmp_path, counts):
-    summary = json.loads((evaluation.folder / "summary.json").read_text())
-    for file in evaluation.folder.glob("*.parquet"):
-        (tmp_path / file.name).write_bytes(file.read_bytes())
-    (tmp_path / "summary.json").write_text(json.dumps(summary | {"forecast_by": counts}))
-    with pytest.raises(DataError, match="forecast_by"):
-        Evaluation.read(tmp_path)
 
 
 @pytest.mark.slow

@@ -1,10 +1,8 @@
 """Tests of forecasts against the field's libraries, slow oracles, and chance."""
 
 import itertools
-from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import stats
 
@@ -59,18 +57,6 @@ def test_equal_forecasts_are_called_different_as_often_as_the_level_says(random,
 def test_fewer_than_ten_horizons_that_do_not_overlap_have_no_p_value(random, cutoffs, steps):
     losses = overlapping(random, cutoffs, steps)
     assert np.isnan(significance.diebold_mariano(losses, 0 * losses, steps - 1)).all()
-
-
-def test_the_committed_table_of_rejections_keeps_the_level():
-    """Of forecasts that are equally good all the time, not over long regimes only."""
-    path = Path(__file__).parents[2] / "scripts" / "accuracy" / "significance.csv"
-    table = pd.read_csv(path).set_index(["cutoffs", "horizon"])
-    assert len(table) == 5 * 9
-    untested = table["rejected"].isna()
-    assert set(table.index[untested]) == {(60, 10), (60, 21)}
-    rates = table[~untested & (table["losses"] != "regimes")]
-    most = {"rejected": 0.07, "any": 0.1, "left_out": 0.07}
-    assert (rates[list(most)] <= pd.Series(most)).all(axis=None)
 
 
 def test_forecasts_that_differ_are_told_apart(random):

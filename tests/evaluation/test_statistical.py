@@ -49,18 +49,6 @@ def testdeviations_are_those_of_the_errors_known_at_each_step():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_baseline_of_all_series_is_that_of_each(name):
-    some = [
-        Series(y, np.array([60, 66, 70]), season)
-        for y, season in zip(walks(4, 80), (1, 4, 1, 4), strict=True)
-    ]
-    some[1].y[:] += 9 * np.sin(np.arange(80) * np.pi / 2)
-    together = getattr(statistical, name)(some, 3, QUANTILES)
-    for one, made in zip(some, together, strict=True):
-        np.testing.assert_array_equal(getattr(statistical, name)([one], 3, QUANTILES)[0], made)
-
-
-@pytest.mark.parametrize("name", NAMES)
 def test_a_season_and_a_trend_go_on(name):
     months = pd.date_range("2015-01-01", periods=96, freq="MS")
     t = np.arange(96)

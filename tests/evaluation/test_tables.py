@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.evaluation.scores import metrics, significance, tables
+from forecaster.evaluation.scores import significance
 from forecaster.evaluation.scores.tables import Tables
 from tests.evaluation.handmade import joined
 
@@ -46,11 +46,6 @@ def frame(panel) -> pd.DataFrame:
 @pytest.fixture(scope="module")
 def made(frame, panel) -> Tables:
     return Tables.of_batch(frame, panel, "M", 1)
-
-
-def test_scores_are_those_of_evaluate(made, frame, panel):
-    expected = fc.evaluate(frame.drop(columns="latest"), by_horizon=True, panel=panel)
-    pd.testing.assert_frame_equal(made.scores, expected)
 
 
 def test_ours_is_tested_against_the_others_with_the_lags_of_the_horizon(made, frame):
@@ -98,14 +93,6 @@ def test_an_error_of_nothing_has_no_shares(frame, panel):
     assert rows["difference"].isna().all() and (rows["value"] == 0).all()
 
 
-def test_a_step_of_two_leaves_no_overlap_two_steps_ahead(frame, panel):
-    every = Tables.of_batch(frame, panel, "M", 2).tests.query("horizon == 2 and unique_id == 'a'")
-    two = frame[frame["unique_id"] == "a"].groupby("cutoff").nth(1)
-    ours, naive = ((two["y"] - two[name]).abs().to_numpy() for name in ("M", "Naive"))
-    expected = significance.diebold_mariano(ours, naive, lags=0)
-    assert every["statistic"].tolist() == pytest.approx([expected.statistic])
-
-
 def test_one_step_ahead_value_at_risk_is_tested(made, frame):
     first = frame[frame["unique_id"] == "a"].groupby("cutoff").nth(0)
     rows = made.tests[(made.tests["unique_id"] == "a") & (made.tests["model"] == "M")]
@@ -146,11 +133,3 @@ def test_p_values_are_adjusted_over_series_for_each_test_apart(made):
     for _, rows in combined.tests.groupby(["horizon", "test", "model"]):
         expected = significance.false_discovery(rows["p_value"].to_numpy())
         np.testing.assert_array_equal(rows["p_adjusted"], expected)
-
-
-def test_losses_are_by_score_and_model(frame):
-    losses = tables.losses_of(frame.drop(columns="latest"))
-    assert set(losses) == {("mae", "M"), ("crps", "M"), ("mae", "Naive")}
-    bounds = frame[["M-lo-90", "M", "M-hi-90"]].to_numpy()
-    expected = metrics.crps(frame["y"], bounds, [0.05, 0.5, 0.95])
-    np.testing.assert_array_equal(losses["crps", "M"], expected)

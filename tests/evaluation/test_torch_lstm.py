@@ -28,7 +28,7 @@ def test_pytorch_comes_to_the_same_networks(panel, config, changes):
 
     config = dataclasses.replace(config, **changes)
     some = panel.only(panel.ids[2:])
-    by_jax, by_torch = fc.fit(some, config, seed=1), fit_by_torch(some, config, 1, workers=1)
+    by_jax, by_torch = fc.fit(some, config, seed=1), fit_by_torch(some, config, 1)
     assert not by_torch.skipped
     for name in ("status", "epochs", "best_epoch"):
         assert by_jax.report[name].equals(by_torch.report[name])
@@ -59,7 +59,7 @@ def test_a_series_on_which_pytorch_fails_is_named(panel, config, monkeypatch):
         return [jobs[0], jobs[1]._replace(features=jobs[1].features[:5])]
 
     monkeypatch.setattr(torch_lstm, "_jobs", broken)
-    model = torch_lstm.fit_by_torch(panel.only(panel.ids[:2]), config, workers=1)
+    model = torch_lstm.fit_by_torch(panel.only(panel.ids[:2]), config)
     assert model.ids == panel.ids[:1] and "IndexError" in str(model.skipped[panel.ids[1]])
 
 

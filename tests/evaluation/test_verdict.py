@@ -48,13 +48,6 @@ def test_series_that_cannot_be_compared_do_not_count(tmp_path):
     assert row["ratio"] == pytest.approx((1 / 2 + 4 / 2) / 2)  # neither NaN nor a division by zero
 
 
-def test_over_all_horizons_ratios_are_means_of_each(tmp_path):
-    scores = [scores_of(h, LSTM=np.multiply(h, OURS), Naive=NAIVE) for h in (1, 2)]
-    made = evaluation(tmp_path, pd.concat(scores), outcomes(Naive=[1, 1, 0, 0]))
-    (row,) = comparison(made).to_dict("records")
-    assert row["ratio"] == pytest.approx(1.5 * np.mean(np.divide(OURS, NAIVE)))
-
-
 def test_how_much_of_a_gain_is_drift_is_said_beside_it(tmp_path):
     plain = compared(tmp_path, {"Naive": 0.5, "GARCH": 0.8})
     assert "drift" not in verdict(plain)[2]
@@ -161,24 +154,6 @@ def test_failures_and_few_cutoffs_are_caveats(tmp_path):
     assert caveats(apart) == []  # each forecast overlaps with the next three
 
 
-@pytest.mark.slow
-def test_errors_that_always_differ_a_little_are_told_apart(tmp_path):
-    """Five per cent on every one of twelve series, whose own errors are from 1 to 12."""
-    apart = np.arange(1.0, 13)
-    for factors, words in (
-        (np.full(12, 0.95), "differ from ours (Wilcoxon's signed-rank test over 12 series, p = 0."),
-        (np.resize([0.95, 1.05], 12), "cannot be told apart from ours"),
-        (np.ones(12), "cannot be told apart from ours (Wilcoxon's signed-rank test over 12 series"),
-    ):
-        parts = {"LSTM": apart * factors, "PyTorch": apart, "Naive": apart}
-        scores = [scores_of(**{k: v[i : i + 4] for k, v in parts.items()}) for i in (0, 4, 8)]
-        for number, part in enumerate(scores):
-            part["unique_id"] += str(number)
-        tests = pd.concat([outcomes(f"{s}_against", PyTorch=[1.0] * 4) for s in ("mae", "crps")])
-        made = evaluation(tmp_path, pd.concat(scores), tests, series=12, torch_series=12)
-        assert words in verdict(made)[-1]
-
-
 @pytest.mark.parametrize("factor", [1.0, 1 / 9])
 def test_networks_of_pytorch_are_compared_series_by_series(tmp_path, factor):
     made = compared(tmp_path, {"Naive": 1.0, "PyTorch": factor}, series=4, torch_series=2)
@@ -250,17 +225,6 @@ def test_the_first_and_the_last_step_have_numbers_of_series_of_their_own(tmp_pat
     scores = pd.concat([scores_of(h, LSTM=OURS, Naive=naive[h]) for h in (1, 2)])
     made = evaluation(tmp_path, scores, outcomes("mae_against", Naive=[1, 0, 0, 0]))
     assert "on 3 of 4 series (1.167 one step ahead, 1.075 at 2 on 4 series)" in verdict(made)[1]
-
-
-def test_series_whose_ratios_all_exist_are_compared_by_means_without_a_word(tmp_path):
-    tests = pd.concat([outcomes(f"{s}_against", Naive=[1, 1, 0, 0]) for s in ("mae", "crps")])
-    made = evaluation(tmp_path, scores_of(LSTM=OURS, Naive=NAIVE), tests, target="y")
-    row = comparison(made).iloc[0]
-    assert not row["summed"] and row["ratio"] == pytest.approx(np.mean(np.divide(OURS, NAIVE)))
-    assert verdict(made)[1].startswith(
-        "Point forecasts: 1.075 times the error of 'unchanged', better on 50% of 4 series"
-    )
-    assert "half of the series are below 0.900." in verdict(made)[4]
 
 
 def test_a_series_that_a_model_has_no_score_of_is_not_a_missing_ratio(tmp_path):

@@ -37,12 +37,6 @@ def lines(figure, axes: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     return {line.get_label(): (line.get_xdata(), line.get_ydata()) for line in drawn}
 
 
-def test_five_models_are_shown_and_pytorch_s_networks_whenever_there_are_some(tmp_path):
-    names = ["Drift", "EWMA", "GARCH", "ETS", "LSTM", "Naive", "PyTorch"]
-    made = evaluation(tmp_path, scores_of(LSTM=OURS), models=names, torch_series=2)
-    assert figures.shown(made) == ["LSTM", "PyTorch", "Naive", "GARCH", "EWMA"]
-
-
 def test_calibration_draws_what_is_held_less_what_should_be(made):
     figure = figures.calibration(made)
     level, excess = lines(figure, 0)["LSTM"]

@@ -122,26 +122,6 @@ def test_tables_sort_search_and_choose_columns(demo, browser):
     assert browser.execute_script("return picked") == "D"
 
 
-def test_colours_follow_the_scheme_and_lines_can_be_hidden(demo, browser):
-    def inked() -> int:
-        return browser.execute_script(
-            "const c = document.querySelector('#lines canvas'); const all = c.getContext('2d')"
-            ".getImageData(0, 0, c.width, c.height).data; let sum = 0;"
-            "for (let n = 0; n < all.length; n++) sum += all[n]; return sum"
-        )
-
-    browsing.open_page(browser, demo)
-    light = inked()
-    media = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
-    browser.execute_async_script("requestAnimationFrame(() => setTimeout(arguments[0], 50))")
-    dark = inked()
-    assert dark != light
-    browser.find_element("css selector", "#lines .legend button").click()
-    browser.execute_async_script("requestAnimationFrame(() => setTimeout(arguments[0], 50))")
-    assert inked() < dark
-
-
 def test_the_value_axis_follows_what_is_looked_at_closer(demo, browser):
     from selenium.webdriver.common.action_chains import ActionChains
 

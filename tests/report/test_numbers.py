@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from forecaster.evaluation import evaluate, together
+from forecaster.evaluation import comparable, evaluate, pooled
 from forecaster.report import numbers, page
 from tests.evaluation.handmade import SERIES, evaluation, of_counts, outcomes, scores_of
 
@@ -64,17 +64,6 @@ def test_the_true_distribution_of_counts_has_a_flat_pit_and_exact_coverage(tmp_p
     assert evaluate(frame)["model"].tolist() == ["LSTM"]
     quantiles_alone = evaluate(frame.drop(columns=list(known))).iloc[0]
     assert abs(quantiles_alone["coverage-80"] - 0.8) > 0.02  # as of an evaluation made before
-
-
-def test_forecasts_that_are_missing_are_in_no_pit(tmp_path):
-    frame = forecasts([0.5] * 4)
-    frame.loc[1, ["LSTM", "LSTM-hi-80"]] = np.nan
-    assert pit(tmp_path, frame)[1].sum() == 3
-
-
-def test_without_bands_there_is_no_pit(tmp_path):
-    edges, counts = numbers.pits(evaluation(tmp_path, scores_of(LSTM=OURS), levels=[]))
-    assert not len(edges) and not counts
 
 
 def test_relative_by_horizon_is_a_mean_of_ratios(tmp_path):
@@ -167,18 +156,6 @@ def test_groups_are_summarised_and_those_without_come_last(tmp_path):
     assert numbers.by_group(evaluation(tmp_path, scores_of(LSTM=OURS))).empty
 
 
-def test_models_stand_side_by_side(tmp_path):
-    tests = outcomes(Naive=[1, 1, 0, 0], p=[0.01, 0.2, 0.3, 0.02])
-    made = evaluation(tmp_path, scores_of(LSTM=OURS, Naive=NAIVE), tests)
-    ours, naive = numbers.side_by_side(made).to_dict("records")
-    assert ours["model"] == "LSTM" and naive["CRPS, unchanged = 1"] == 1
-    assert naive["LSTM better"] == 0.5
-    assert naive["significantly"] == naive["significantly worse"] == 0.25
-    untested = evaluation(tmp_path, made.scores, made.tests.assign(p_adjusted=np.nan))
-    naive = numbers.side_by_side(untested).to_dict("records")[1]
-    assert np.isnan(naive["significantly"]) and naive["LSTM better"] == 0.5
-
-
 def test_beside_the_crps_of_prices_is_that_without_drift(tmp_path):
     scores = scores_of(LSTM=OURS, Naive=NAIVE)
     column = "CRPS without drift, unchanged = 1"
@@ -254,8 +231,8 @@ def test_a_group_of_counts_has_the_ratios_that_are_quoted_of_its_series(sparse):
     for row in table.to_dict("records"):
         ids, model = members[row["group"]], row["model"]
         for score in ("crps", "mae"):
-            assert row[score] == together(sparse, score, ids=ids).ratio[model]
-        whole = together(sparse, sparse.sharpest_score, model, ids=ids)
+            assert row[score] == pooled(sparse, comparable(sparse, score).loc[ids]).ratio[model]
+        whole = pooled(sparse, comparable(sparse, "crps", model).loc[ids], model)
         assert (row["ratio"], row["series"]) == (whole.ratio["LSTM"], whole.series["LSTM"])
 
 

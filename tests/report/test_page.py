@@ -191,18 +191,6 @@ def test_what_is_chosen_holds_for_all_figures_and_the_table(report, browser, fin
     assert "EWMA" in find("#pit .legend").text
 
 
-def test_columns_can_be_chosen_and_sorted(report, browser, find):
-    browsing.open_page(browser, report)
-    assert texts(browser, "#table thead th") == [
-        "series", "group", "LSTM", "Naive", "EWMA", "against EWMA", "LSTM: 80 % holds",
-    ]  # fmt: skip
-    find("#table summary").click()
-    find("#table input[value='d:Naive']").click()
-    assert "against Naive" in texts(browser, "#table thead th")
-    find("#table thead th:first-child button").click()
-    assert texts(browser, "#table tbody th") == ["AAPL", "IBM", "XOM"]
-
-
 def test_where_pytorch_trained_a_sample_it_says_so_and_leaves_blanks(sampled, browser, find):
     browsing.open_page(browser, sampled)
     assert "PyTorch trained 4 of the 12 series" in find("#every .note").text

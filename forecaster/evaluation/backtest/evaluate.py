@@ -71,7 +71,7 @@ def evaluate_to_folder(
     torch: tuple[RollingOrigin | None, dict[str, str]] = None, {}
     if options.with_torch:
         sample = torch_sample(networks.parts[0][0].ids, options.torch_sample)
-        torch = by_torch(networks, known.only(sample), options.seed, callbacks.torch, executor)
+        torch = by_torch(networks, known.only(sample), options.seed, callbacks.torch)
     fitting = time.perf_counter() - began
     runner = Runner(
         options.runner_names, config.horizon, LEVELS, known,

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from forecaster import swarm
 from forecaster.errors import DataError
 from forecaster.evaluation.baselines import Runner
 from forecaster.evaluation.origins.rolling_origin import RollingOrigin
@@ -75,7 +74,6 @@ def by_torch(
     known: Panel,
     seed: int,
     on_series: Callable[[int, int], None] | None,
-    executor: swarm.Executor | None,
 ) -> tuple[RollingOrigin | None, dict[str, str]]:
     """Let PyTorch train networks of some series on ``known``, the data that our networks have seen.
 
@@ -85,7 +83,7 @@ def by_torch(
 
     ids = known.ids
     try:
-        trained = fit_by_torch(known, networks.config, seed, executor=executor, on_series=on_series)
+        trained = fit_by_torch(known, networks.config, seed, on_series)
     except DataError as error:
         return None, dict.fromkeys(ids, str(error).splitlines()[-1].strip())
     failed = {name: str(why) for name, why in trained.skipped.items() if name in ids}

@@ -4,7 +4,7 @@ A horizon of :data:`ALL` means the mean over all horizons. All functions raise U
 anything but an evaluation, and for a score or a horizon that it does not have.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -89,32 +89,29 @@ def totals(evaluation: Evaluation, score: str, horizon: int = ALL) -> pd.DataFra
 
 
 def together(
-    evaluation: Evaluation,
-    score: str,
-    other: str = NAIVE,
-    horizon: int = ALL,
-    ids: Iterable[str] | None = None,
+    evaluation: Evaluation, score: str, other: str = NAIVE, horizon: int = ALL
 ) -> Together:
-    """Return each model's score relative to that of ``other``, for all series together.
+    """Return each model's score relative to that of ``other``, for all series together."""
+    return pooled(evaluation, comparable(evaluation, score, other, horizon), other)
 
-    ``ids``: only these series.
+
+def comparable(
+    evaluation: Evaluation, score: str, other: str = NAIVE, horizon: int = ALL
+) -> pd.DataFrame:
+    """Return the rows of series that :func:`pooled` takes: sums of a score, or ratios of it."""
+    if evaluation.summed:
+        return totals(evaluation, score, horizon)
+    return _relative(evaluation, score, other, horizon)
+
+
+def pooled(evaluation: Evaluation, table: pd.DataFrame, other: str = NAIVE) -> Together:
+    """Return scores relative to those of ``other``; ``table``: rows of :func:`comparable`.
+
+    Where errors are summed, a model is compared on the series for which both scores are known. The
+    ratio is NaN where the sum of ``other`` is zero, or there is no such series.
     """
-    summed = evaluation.summed
-    table = (
-        totals(evaluation, score, horizon)
-        if summed
-        else _relative(evaluation, score, other, horizon)
-    )
-    table = table if ids is None else table.loc[list(ids)]
-    return ratios_of_sums(table, other) if summed else Together(table.mean(), table.notna().sum())
-
-
-def ratios_of_sums(table: pd.DataFrame, other: str = NAIVE) -> Together:
-    """Return the sum of each model's scores relative to the sum of ``other``'s.
-
-    ``table``: rows of :func:`totals`. A model is compared on the series for which both scores are
-    known. The ratio is NaN where the sum of ``other`` is zero, or there is no such series.
-    """
+    if not evaluation.summed:
+        return Together(table.mean(), table.notna().sum())
     both = table.notna() & table[[other]].notna().to_numpy()
     sums = both.mul(table[other].fillna(0), axis=0).sum()
     return Together(table.where(both).sum() / sums.where(sums > 0), both.sum())

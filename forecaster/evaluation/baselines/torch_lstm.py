@@ -6,7 +6,6 @@ errors of both can be compared, and their times.
 """
 
 import concurrent.futures
-import contextlib
 import dataclasses
 import functools
 import multiprocessing
@@ -49,18 +48,13 @@ def fit_by_torch(
     panel: Panel,
     config: Config,
     seed: int = 0,
-    *,
-    workers: int | None = None,
-    executor: swarm.Executor | None = None,
     on_series: Callable[[int, int], None] | None = None,
 ) -> Model:
-    """Fit as :func:`forecaster.fit` does, trained by PyTorch.
+    """Fit as :func:`forecaster.fit` does, trained by PyTorch in processes of this machine.
 
     A series that PyTorch could not train is skipped and named in ``skipped``, with the error.
 
     - ``panel, config, seed``: as for :func:`forecaster.fit`
-    - ``workers``: number of processes; by default one per core
-    - ``executor``: where networks train, if not in processes of this machine
     - ``on_series(done, total)``: called after each series
 
     Raises UsageError for a model other than an LSTM, or when PyTorch is not installed.
@@ -69,9 +63,7 @@ def fit_by_torch(
     config = dataclasses.replace(
         config, start="independent", members=1, precision="float32", data_parallel=1
     )
-    away = None if executor is None or executor.is_local else executor
-    run = functools.partial(_run, workers or cores(), away, on_series)
-    return fit_with(functools.partial(_train_all, run), panel, config, seed)
+    return fit_with(functools.partial(_train_all, on_series), panel, config, seed)
 
 
 class Job(NamedTuple):
@@ -114,57 +106,26 @@ class Outcome(NamedTuple):
 
 
 def _train_all(
-    run: Callable[[Sequence[Job]], tuple[list[Outcome], float]],
+    on_series: Callable[[int, int], None] | None,
     config: Config,
     transformed: Transformed,
     ids: Sequence[str],
     seed: int,
 ) -> tuple[Networks, float]:
-    outcomes, seconds = run(_jobs(config, transformed, ids, seed))
+    """Return the networks, and the seconds without those in which the processes started."""
+    jobs, outcomes = _jobs(config, transformed, ids, seed), list[Outcome]()
+    workers, context = min(cores(), len(jobs)), multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(workers, context, end_with_parent) as pool:
+        list(pool.map(_start_process, range(workers)))
+        began = time.perf_counter()
+        for outcome in pool.map(train_one, jobs):
+            outcomes.append(outcome)
+            if on_series:
+                on_series(len(outcomes), len(jobs))
+        seconds = time.perf_counter() - began
     params = jax.tree.map(lambda *leaves: np.stack(leaves), *(o.params for o in outcomes))
     params = jax.tree.map(lambda leaf: leaf[:, None], params)  # one network for each series
     return Networks(config, tuple(ids), params, _report(ids, outcomes)), seconds
-
-
-def _run(
-    workers: int,
-    executor: swarm.Executor | None,
-    on_series: Callable[[int, int], None] | None,
-    jobs: Sequence[Job],
-) -> tuple[list[Outcome], float]:
-    """Train each job by an executor, by default in processes; return the outcomes and the seconds.
-
-    The seconds include starting the processes of an executor, but not those of this machine.
-    """
-    with contextlib.ExitStack() as stack:
-        if executor is None:
-            workers = min(workers, len(jobs))
-            context = multiprocessing.get_context("spawn")
-            pool = stack.enter_context(
-                concurrent.futures.ProcessPoolExecutor(workers, context, end_with_parent)
-            )
-            list(pool.map(_start_process, range(workers)))
-            began, ended = time.perf_counter(), enumerate(pool.map(train_one, jobs))
-        else:
-            began = time.perf_counter()
-            run = executor.run(_train_part, None, enumerate(jobs), per_core=True)
-            stack.enter_context(contextlib.closing(run))
-            ended = ((row, outcome) for (row, _), outcome in run)
-        outcomes = dict[int, Outcome]()
-        for row, outcome in ended:
-            lost = isinstance(outcome, swarm.Failed)
-            outcomes[row] = _failed(jobs[row], outcome.reason) if lost else outcome
-            if on_series:
-                on_series(len(outcomes), len(jobs))
-        return [outcomes[row] for row in range(len(jobs))], time.perf_counter() - began
-
-
-def _train_part(_: None, numbered: tuple[int, Job]) -> Outcome:
-    return train_one(numbered[1])
-
-
-def _failed(job: Job, reason: str) -> Outcome:
-    return Outcome(job.params, "diverged", 0, 0, np.inf, reason)
 
 
 def _report(ids: Sequence[str], outcomes: Sequence[Outcome]) -> pd.DataFrame:
@@ -223,7 +184,7 @@ def train_one(job: Job) -> Outcome:
         return _train(job)
     except Exception as error:
         reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-        return _failed(job, reason)
+        return Outcome(job.params, "diverged", 0, 0, np.inf, reason)
 
 
 def _train(job: Job) -> Outcome:
