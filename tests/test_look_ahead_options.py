@@ -51,7 +51,6 @@ OF_BACKTEST: Mapping[str, Any] = {
 }  # fmt: skip
 NO_CASE = {
     "config.common_volatility": "takes more and longer series (tests/forecasting/test_two_scales)",
-    "panel.auxiliary": "takes more and longer series (tests/forecasting/test_auxiliary)",
     "panel.peers": "takes more and longer series (tests/forecasting/test_two_scales)",
     "options.baselines": "each baseline has its own case",
     "fit.panel": "each kind of data has its own case",

@@ -113,7 +113,6 @@ def fit(
       forecaster fit --source files:sales.csv --columns id=store,time=day,target=net
       forecaster fit --source 'sql:postgresql://me:${PGPASSWORD}@db/market' --query prices
       forecaster fit --tickers AAPL,MSFT --market "SPY,^VIX"
-      forecaster fit --tickers watchlist.txt --learn-from sp500.parquet
       forecaster fit --tickers dow30.txt --tune --run dow-tuned
       forecaster fit --source files:meters.parquet --memory 4GB
       forecaster fit --tickers sp500.txt --ray auto
@@ -254,7 +253,6 @@ def _print_summary(fit: "SavedFit") -> None:
         "Left out": wrong if kinds else "",
         "Market": listed(config.indices),
         "Covariates": _covariates(model, report),
-        "Learned from": f"{path}, too" if (path := made.get("learn_from")) else "",
         "Error": _error(report),
         **(_choices(report) if made.get("tuned") else {}),
         "Time": f"{fit.seconds:.1f} s, {made['training_seconds']:.1f} s of it training",

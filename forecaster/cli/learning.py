@@ -45,23 +45,19 @@ class Data(NamedTuple):
     decimal: str | None
     columns: tuple[str, ...]
     date_format: str | None
-    learn_from: str | None
     covariates: "CovariateFiles"
 
     def open(self, home: "Home") -> "tuple[DataRequest, Membership | None]":
         """Open the source; return what is asked for, and the times of membership if there are."""
         from forecaster.ingest import open_source
-        from forecaster.pipeline import DataRequest, find_auxiliary
+        from forecaster.pipeline import DataRequest
 
         opened = open_source(
             self.source, decimal=self.decimal, columns=as_columns(self.columns, self.date_format),
             query=self.query, downloads=home.downloads,
         )  # fmt: skip
         wanted, membership = read_tickers(self.tickers, opened)
-        learned = None if self.learn_from is None else find_auxiliary(home, self.learn_from)
-        request = DataRequest(
-            opened, wanted, self.start, self.end, self.mask, self.covariates, learned
-        )
+        request = DataRequest(opened, wanted, self.start, self.end, self.mask, self.covariates)
         return request, membership
 
 
@@ -95,13 +91,6 @@ def data_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "copied, reversed, unconfirmed, jump, ohlc, frozen, zero_volume.",
         ),
         covariate_options,
-        click.option(
-            "--learn-from",
-            metavar="FILE|RUN",
-            help="Other prices, such as those of 500 stocks: what is common to volatility is "
-            "learned from them too, and they are not forecast. Or a run, whose common model is "
-            "reused.",
-        ),
     )  # fmt: skip
 
 

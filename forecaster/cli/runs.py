@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _FACTS = {
     "start": "--start", "end": "--end", "first": "first row", "last": "last row", "mask": "--mask",
     "seed": "seed", "tuned": "tuned", "data_sha256": "data (hash)",
-    "future": "--future", "static": "--static", "learn_from": "--learn-from",
+    "future": "--future", "static": "--static",
 }  # fmt: skip
 _SETTINGS = {"start": "start from"}
 _SHORT = 12  # characters of a hash

@@ -28,7 +28,6 @@ from .config import Config as Config
 from .config import Stage as Stage
 from .config import checked_config as checked_config
 from .config import read_settings as read_settings
-from .fitting.checking import check_auxiliary as check_auxiliary
 from .fitting.checking import check_search as check_search
 from .fitting.checking import check_static as check_static
 from .fitting.checking import check_training as check_training

@@ -112,9 +112,8 @@ class Config:
       log returns
     - ``common_volatility``: whether bands also follow a model of volatility that all series share,
       which sees the state of the market in a sample of 50 of them, and in ``market``. For prices
-      of at least ten series, or of fewer beside a market, the longest of 504 rows or more unless
-      the model learns from others, too (:meth:`Panel.with_auxiliary`), and networks whose ``start``
-      is pooled
+      of at least ten series, or of fewer beside a market, the longest of 504 rows or more, and
+      networks whose ``start`` is pooled
     - ``start``: initial weights of a series' networks: ``pooled``, the weights of a network trained
       briefly on all series; ``independent``, random weights, so that series do not influence each
       other

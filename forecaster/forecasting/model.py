@@ -18,7 +18,6 @@ from forecaster.forecasting.networks import OwnNetwork
 from forecaster.forecasting.rungs import FORECAST_BY, Rung
 from forecaster.ingest import ColumnOptions, Table
 from forecaster.series import (
-    CommonWeights,
     Frequency,
     Transform,
     as_html,
@@ -216,15 +215,6 @@ class Model:
     def config(self) -> Config:
         """The settings that the networks were trained with."""
         return self.networks.config
-
-    @property
-    def common_weights(self) -> CommonWeights | None:
-        """What later fits can reuse of the volatility that these prices share; None: nothing.
-
-        See :meth:`Panel.with_auxiliary`.
-        """
-        common = self.transform.learned.common_volatility
-        return None if common is None else common.for_later_fits
 
     @property
     def ids(self) -> tuple[str, ...]:

@@ -1,4 +1,3 @@
-from .auxiliary import find_auxiliary as find_auxiliary
 from .estimator import Forecaster as Forecaster
 from .evaluating import evaluate_from_home as evaluate_from_home
 from .evaluating import resume_evaluation as resume_evaluation

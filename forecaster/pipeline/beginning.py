@@ -8,8 +8,8 @@ import pandas as pd
 
 from forecaster import swarm
 from forecaster.errors import UsageError
-from forecaster.files import Home, as_text
-from forecaster.forecasting import Config, check_auxiliary
+from forecaster.files import Home
+from forecaster.forecasting import Config
 from forecaster.ingest import Store, check_flags, ingested, masked_rows
 from forecaster.machine import check_guarded
 from forecaster.pipeline.market import wanted_of, with_market_of
@@ -21,7 +21,6 @@ from forecaster.storage import (
     FitRequest,
     UnfinishedFit,
     data_digest,
-    digest_of,
     ids_to_read,
     tell_of_others,
 )
@@ -66,8 +65,6 @@ def begun(
             f"--memory: {what} with --future or --static needs all series in memory, since the "
             "features of these files are learned from all of them; leave out --memory or the files"
         )
-    if data.learn_from is not None:
-        check_auxiliary(config, tune=tune)
     check_flags(data.mask)
     swarm.keep_compiled(home.programs)
     with contextlib.ExitStack() as lock:
@@ -100,8 +97,6 @@ def begun(
             mask=tuple(data.mask),
             covariates=data.covariates,
             covariates_sha256=data.covariates.sha256(),
-            learn_from=data.learn_from and as_text(data.learn_from),
-            learn_from_sha256=data.learn_from and digest_of(data.learn_from),
             evaluation=evaluation,
             whole_source=data.tickers is None,
             **parts._asdict(),

@@ -173,7 +173,6 @@ def _provenance(scanned: Scanned, parts: Sequence[SavedPart], work: Begun) -> di
         "data_sha256": request.data_sha256,
         "future": request.covariates.future,
         "static": request.covariates.static,
-        "learn_from": request.learn_from,
         "reading": dataclasses.asdict(request.covariates.reading),
         "python": platform.python_version(),
         "versions": {

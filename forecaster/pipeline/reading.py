@@ -10,7 +10,6 @@ import pandas as pd
 from forecaster.errors import Kind, NoSeries, Skipped, StoreError
 from forecaster.forecasting import Config, check_search, check_static, settled, settled_by_rows
 from forecaster.ingest import Store, panel_from_store
-from forecaster.pipeline.auxiliary import with_auxiliary
 from forecaster.series import Frequency, Layout, Panel, with_peers
 from forecaster.storage import FitRequest, ids_to_read
 
@@ -40,7 +39,7 @@ class Reader:
         if request.series_per_shard is not None:
             return reader
         panel = request.covariates.added_to(reader.read(request.ids))
-        return dataclasses.replace(reader, held=with_auxiliary(panel, request))
+        return dataclasses.replace(reader, held=panel)
 
     def panel(self, ids: Sequence[str]) -> Panel:
         """Read some series to learn from them.

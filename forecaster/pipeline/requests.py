@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TypeAlias
 
 from forecaster import swarm
@@ -20,7 +19,6 @@ class DataRequest:
     - ``tickers``: the series to take; None: all that the source holds
     - ``start``, ``end``: the first and the last day, both included; None: no limit
     - ``covariates``: files of further data about the series
-    - ``learn_from``: other series to learn from: a file, a folder, or that of a run
     - ``mask``: flags whose rows are left out of training; see
       :mod:`forecaster.ingest.review.quality`
     """
@@ -31,7 +29,6 @@ class DataRequest:
     end: Date | None = None
     mask: Sequence[str] = WRONG
     covariates: CovariateFiles = dataclasses.field(default_factory=CovariateFiles)
-    learn_from: Path | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -26,7 +26,6 @@ from forecaster import swarm
 from forecaster.errors import ForecasterError, NoSeries
 from forecaster.forecasting import Common, Config, Sampling, fit_part, learn_common
 from forecaster.machine import cores, end_with_parent
-from forecaster.pipeline.auxiliary import with_auxiliary
 from forecaster.pipeline.reading import Reader, shards_of
 from forecaster.pipeline.requests import Callbacks, OnTraining
 from forecaster.pipeline.scanning import Scanned
@@ -136,7 +135,7 @@ def _learned(reader: Reader, scanned: Scanned, callbacks: Callbacks) -> Common:
     """Learn what all series share, from a sample of them."""
     request = reader.request
     sampling = Sampling.of(request.config, scanned.ids, scanned.trained, scanned.steps)
-    panel = with_auxiliary(reader.panel(sampling.ids), request)
+    panel = reader.panel(sampling.ids)
     return learn_common(
         panel, request.config, request.seed, sampling,
         tune=request.tune, on_progress=callbacks.on_training,

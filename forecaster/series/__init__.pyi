@@ -46,7 +46,6 @@ from .findings.times import Ends as Ends
 from .findings.times import find_late as find_late
 from .limits import LONGEST_SEASON as LONGEST_SEASON
 from .limits import MOST_SEASONS as MOST_SEASONS
-from .panel.auxiliary import CommonWeights as CommonWeights
 from .panel.covariates import Future as Future
 from .panel.covariates import Scaling as Scaling
 from .panel.covariates import Static as Static

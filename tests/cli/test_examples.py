@@ -36,7 +36,6 @@ ELSEWHERE = {
 # What makes an example small, by its begin; the last one that fits.
 SMALL = {
     "fit": ["--config", "small.toml"],
-    "fit --tickers watchlist.txt": ["--config", "small.toml", "--start-from", "pooled"],
     "fit --resume": [],
     "fit --update": [],
     "evaluate": ["--config", "small.toml", "--windows", 4],
@@ -96,8 +95,6 @@ def prepared(tmp_path_factory, settings) -> Path:
     folder = tmp_path_factory.mktemp("examples")
     for universe in ("sp500.txt", "dow30.txt"):
         (folder / universe).write_text("AAPL\nMSFT\nGE\n")
-    peers = [f"T{number}" for number in range(10)]  # which --learn-from needs
-    (folder / "watchlist.txt").write_text("\n".join(peers))
     shutil.copy(settings, folder / "small.toml")
     (folder / "sectors.csv").write_text("ticker,group\nAAPL,Tech\nMSFT,Tech\nGE,Other\nFB,Other\n")
     (folder / "portfolios.csv").write_text("ticker,group,weight\nAAPL,mine,10\nGE,mine,5\n")
@@ -105,8 +102,6 @@ def prepared(tmp_path_factory, settings) -> Path:
     table = pd.concat([market._prices(name) for name in NAMES])
     table = table.rename(columns={"unique_id": "ticker", "ds": "date"})
     table.to_parquet(folder / "prices.parquet")
-    others = pd.concat([market._prices(f"U{number}") for number in range(10)])
-    others.to_parquet(folder / "sp500.parquet")
     for name in ("prices.csv", "today.csv"):
         table.to_csv(folder / name, index=False)
     table.to_csv(folder / "kurse.csv", index=False, sep=";", decimal=",")

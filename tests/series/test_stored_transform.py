@@ -37,7 +37,7 @@ def made() -> Transform:
     )
     common = CommonVolatility(
         tuple(f"S{n}" for n in range(20)), (0.0,) * TERMS, (1.0,) * TERMS,
-        ((0.1,) * (TERMS + 1),) * HORIZON, ((0.0, 0.5, 0.5),) * HORIZON, "2024-01-31", "B",
+        ((0.1,) * (TERMS + 1),) * HORIZON, ((0.0, 0.5, 0.5),) * HORIZON,
     )  # fmt: skip
     blending = blending._replace(early=(), counts=CountPrior(mean=0.3))
     learned = Learned(
@@ -104,7 +104,7 @@ COUNTS, POOL = ("learned", "blending", 2), ("learned", "blending", 0, 0)
         ((*VOLATILITY, 1), [[0.0], ["0"] * TERMS]), ((*VOLATILITY, 2), [[0.0] * TERMS]),
         ((*VOLATILITY, 3), [[], [[1.0] * TERMS], [[11.0] * (TERMS + 1)] * HORIZON, 5]),
         ((*VOLATILITY, 4), [[], [[0.0, 0.5, 0.5]], [[0.0, 0.5]] * HORIZON, 5]),
-        ((*VOLATILITY, 5), [5, "some day"]), ((*VOLATILITY, 6), [5]), ((*VOLATILITY, 7), [["VIX"]]),
+        ((*VOLATILITY, 5), [["VIX"], 5]),
     ],
     ids=str,
 )  # fmt: skip

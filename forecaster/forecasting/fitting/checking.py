@@ -60,19 +60,3 @@ def check_covariates(panel: Panel, config: Config) -> None:
             f"the model {config.model} sees nothing but its own series, and no covariates. Leave "
             "them out, or take model = 'auto'"
         )
-
-
-def check_auxiliary(config: Config, *, tune: bool = False) -> None:
-    """Raise UsageError for settings with which nothing is learned from other series."""
-    for setting, why in (
-        (f"start = {config.start!r}", config.start != "pooled"),
-        ("common_volatility = false", not config.common_volatility),
-        (f"model = {config.model!r}", config.is_classical),
-        (f"transform = {config.transform!r}", config.transform not in ("auto", "log_return")),
-        ("tune", tune),
-    ):
-        if why:
-            raise UsageError(
-                f"learn-from: with {setting} nothing is learned from other series; leave them out, "
-                "or this setting"
-            )

@@ -1,7 +1,6 @@
 """Learn what the networks of all series of a fit share, from a sample of the series."""
 
 import dataclasses
-import warnings
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -9,7 +8,6 @@ import numpy as np
 from jaxtyping import Bool
 
 from forecaster import swarm
-from forecaster.errors import ForecasterWarning
 from forecaster.forecasting.config import Config
 from forecaster.forecasting.fitting.pooled import Pooled, sample_of, train_pooled
 from forecaster.forecasting.fitting.validating import with_scale_weights
@@ -125,11 +123,4 @@ def learned(transform: Transform, panel: Panel, config: Config, sampling: Sampli
     some = panel.only(sampling.weighed)
     modelled = sampling.networks and config.common_volatility
     held_back = validation_of(config, some.mask.sum(1)) if modelled else None
-    made = transform.learned_from(some, config.horizon, held_back)
-    if panel.auxiliary is not None and made.learned.common_volatility is None:
-        warnings.warn(
-            "nothing is learned from other series, since these have no networks",
-            ForecasterWarning,
-            stacklevel=4,
-        )
-    return made
+    return transform.learned_from(some, config.horizon, held_back)

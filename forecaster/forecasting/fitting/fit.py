@@ -24,7 +24,6 @@ from forecaster.forecasting.bands.drift import drift_of
 from forecaster.forecasting.bands.widths import Widths
 from forecaster.forecasting.config import Config, checked_config
 from forecaster.forecasting.fitting.checking import (
-    check_auxiliary,
     check_covariates,
     check_search,
     check_static,
@@ -109,8 +108,6 @@ def fit(
     panel = as_panel(panel, **columns)
     check_search(config, tune=tune)
     check_static(panel, config, tune=tune)
-    if panel.auxiliary is not None:
-        check_auxiliary(config, tune=tune)
     config, panel = settled(*with_declared(config, panel))
     say_findings(findings_of(panel), len(panel.ids))
     model = fit_part(
@@ -140,8 +137,6 @@ def with_declared(config: Config, panel: Panel) -> tuple[Config, Panel]:
     model does not see.
     """
     check_covariates(panel, config)
-    if panel.auxiliary is not None:
-        check_auxiliary(config)
     if config.market is not None:
         return config, panel.with_market(config.market)
     if panel.market is not None:

@@ -34,7 +34,6 @@ from forecaster.series.calendar.times import (
     show_time,
 )
 from forecaster.series.calendar.wording import in_words
-from forecaster.series.panel.auxiliary import CommonWeights, check_similar
 from forecaster.series.panel.covariates import Future, Static
 from forecaster.series.panel.drawing import Drawn, draw, series_to_draw
 from forecaster.series.panel.flags import Flags
@@ -80,7 +79,6 @@ class Panel:
     - ``future``, ``static``: covariates, see :meth:`with_future` and :meth:`with_static`
     - ``market``: the declared indices that networks see beside each series, as a panel of their own
     - ``peers``: a sample of all series, as a panel of its own, see :meth:`with_peers`
-    - ``auxiliary``: other series to learn from, or what was learned, see :meth:`with_auxiliary`
     """
 
     values: Float[np.ndarray, "series time channel"]
@@ -98,7 +96,6 @@ class Panel:
     static: Static | None = None
     market: "Panel | None" = None
     peers: "Panel | None" = None
-    auxiliary: "Panel | CommonWeights | None" = None
 
     def __post_init__(self) -> None:
         if self.values.shape != (len(self.ids), len(self.times), len(self.channels)):
@@ -371,24 +368,6 @@ class Panel:
         there = [name for name in names if name in own]
         return dataclasses.replace(self, peers=alone(self, there) if there else None)
 
-    def with_auxiliary(self, other: "Panel | CommonWeights") -> "Panel":
-        """Return the panel with other series to learn from, which are not forecast.
-
-        A fit of prices learns its common model of volatility from them, too. Days on and after the
-        first that the longest of its sampled series holds back are not learned from. Weights that
-        are reused may have been learned from days that this fit holds back.
-
-        ``other``: a panel of other prices, such as those of many more stocks or of earlier years,
-        of the same frequency; or what a model has learned already (``model.common_weights``)
-        """
-        check_type("other", other, Panel | CommonWeights, "a Panel, or a model's common_weights")
-        is_panel = isinstance(other, Panel)
-        check_similar(
-            (self.target, other.target if is_panel else self.target),
-            (self.frequency, other.frequency if is_panel else Frequency(other.frequency)),
-        )
-        return dataclasses.replace(self, auxiliary=other)
-
     def flagged(
         self, cutoff: Time | Shaped[np.ndarray, ""] | None = None, *, forecasting: bool = False
     ) -> Bool[np.ndarray, "series time"]:
@@ -562,9 +541,7 @@ def indices_of(panel: Panel, names: Sequence[str]) -> Panel:
 def alone(panel: Panel, names: Sequence[str]) -> Panel:
     """Return some series of a panel without covariates, a market or peers."""
     some = panel.only(names)
-    return dataclasses.replace(
-        some, market=None, peers=None, auxiliary=None, future=None, static=None
-    )
+    return dataclasses.replace(some, market=None, peers=None, future=None, static=None)
 
 
 def known_until(other: Panel, known: Panel) -> Panel:

@@ -16,7 +16,6 @@ from jaxtyping import Float
 from msgspec import Meta
 
 from forecaster.series.causal import Rows
-from forecaster.series.panel.auxiliary import CommonWeights
 from forecaster.series.panel.histories import Histories
 from forecaster.series.panel.panel import Panel
 from forecaster.series.panel.sampled import sampled_names
@@ -46,8 +45,6 @@ class CommonVolatility(NamedTuple):
     - ``centre``, ``spread``: mean and deviation of each term in training
     - ``weights``: for each step ahead the constant, and the weight of each term
     - ``scale_weights``: how it is combined with a series' networks; empty: not known yet
-    - ``until``, ``frequency``: the latest time that was seen, as text, and the alias of the
-      frequency; empty: unknown
     - ``market``: the declared indices that it sees, whose terms come last
     """
 
@@ -56,8 +53,6 @@ class CommonVolatility(NamedTuple):
     spread: tuple[Annotated[float, Meta(gt=0, le=_LARGEST)], ...]
     weights: tuple[tuple[Weight, ...], ...]
     scale_weights: ScaleWeights = ()
-    until: str = ""
-    frequency: str = ""
     market: tuple[str, ...] = ()
 
     def log_scale(
@@ -82,16 +77,6 @@ class CommonVolatility(NamedTuple):
                 sums += each * weight
         return np.ascontiguousarray(np.moveaxis(total, 0, -1))
 
-    @property
-    def for_later_fits(self) -> CommonWeights | None:
-        """The weights for later fits; None where their latest time is unknown."""
-        if not self.until:
-            return None
-        until = _as_time(self.until)
-        return CommonWeights(
-            self.centre, self.spread, self.weights, until, self.frequency, self.market
-        )
-
     def renamed(self, names: Mapping[str, str]) -> "CommonVolatility":
         """Return the model with peers of other names; ``names``: the new ones by the old ones."""
         peers, market = (
@@ -108,7 +93,6 @@ class CommonVolatility(NamedTuple):
         peers = len({*self.peers})
         enough = peers == len(self.peers) and (peers >= FEWEST_PEERS or (not peers and self.market))
         terms = len(OWN_TERMS) + len(STATE_TERMS) + len(INDEX_TERMS) * len(self.market)
-        _as_time(self.until)  # raises ValueError for what is no time
         return (
             bool(enough)
             and self.market in ((), tuple(market))  # older models see no index
@@ -116,10 +100,6 @@ class CommonVolatility(NamedTuple):
             and [len(row) for row in self.weights] == [terms + 1] * horizon
             and len(self.scale_weights) == horizon
         )
-
-
-def _as_time(text: str) -> np.int64 | np.datetime64:
-    return np.int64(text) if text.lstrip("-").isdecimal() else np.datetime64(text)
 
 
 def peers_among(ids: Sequence[str], most: int = _PEERS) -> tuple[str, ...]:

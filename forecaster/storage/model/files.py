@@ -39,7 +39,7 @@ from forecaster.storage.model.encoding import METHODS, Encoding
 if TYPE_CHECKING:  # the facts of a run are read without JAX
     from forecaster.forecasting import Model, OwnNetwork
 
-SCHEMA = 9  # 8 had another order, 7 mixtures, 6 other components, 4 other terms of the volatility
+SCHEMA = 10  # 9 had weights for later fits, 8 another order, 7 mixtures
 ARRAYS, REST = "model.safetensors", "model.json"
 
 

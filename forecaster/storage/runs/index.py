@@ -24,7 +24,7 @@ from forecaster.files import read_parquet_file
 from forecaster.storage.model.checking import ADVICE, read_bytes, series_of, shortened
 from forecaster.storage.model.files import write_rest
 
-SCHEMA = 10  # 5 and 7 to 9 had the models of earlier versions
+SCHEMA = 11  # 5 and 7 to 10 had the models of earlier versions
 SHARDS = "shards"
 _INDEX = "index.parquet"
 _SAME = ("config", "channels", "target", "frequency", "transform")  # of all shards

@@ -16,11 +16,11 @@ import pandas as pd
 
 from forecaster import __version__
 from forecaster.errors import DataError, ModelError, Skipped, UsageError
-from forecaster.files import atomic, from_text, is_run, read_plain
+from forecaster.files import atomic, is_run, read_plain
 from forecaster.forecasting import Config
 from forecaster.ingest import CovariateFiles, Store
 
-_SCHEMA = 4  # version 3 had another hash, 1 and 2 had none
+_SCHEMA = 5  # version 4 named other series to learn from, 3 had another hash, 1 and 2 had none
 _LIBRARIES = ("jax", "jaxlib", "flax", "optax")
 
 
@@ -58,8 +58,6 @@ class FitRequest:
     - ``start``, ``end``: the first and the last day, both included; None: no limit
     - ``mask``: flags whose rows are left out
     - ``covariates``, ``covariates_sha256``: the files of covariates, and a hash of their content
-    - ``learn_from``, ``learn_from_sha256``: other series to learn from, or a run that has learned
-      from them, and a hash of their content
     - ``versions``: see :func:`versions`
     - ``series_per_shard``: number of series that are trained and saved together; None: all
     - ``processes``: the number of processes that fit shards without networks
@@ -81,8 +79,6 @@ class FitRequest:
     mask: tuple[str, ...] = ()
     covariates: CovariateFiles = dataclasses.field(default_factory=CovariateFiles)
     covariates_sha256: str | None = None
-    learn_from: str | None = None
-    learn_from_sha256: str | None = None
     series_per_shard: int | None = None
     processes: int = 1
     whole_source: bool = False
@@ -102,11 +98,7 @@ class FitRequest:
 
     def changed(self) -> list[str]:
         """Return what the bits depend on and is no longer the same, apart from the stored data."""
-        learned = self.learn_from and digest_of(from_text(self.learn_from))
-        files = {
-            "the files of covariates": (self.covariates_sha256, self.covariates.sha256()),
-            "the series of --learn-from": (self.learn_from_sha256, learned),
-        }
+        files = {"the files of covariates": (self.covariates_sha256, self.covariates.sha256())}
         now = versions(self.config.precision)
         return [what for what, (was, is_now) in files.items() if was != is_now] + [
             f"{name} {was} (now {now.get(name, 'not installed')})"
