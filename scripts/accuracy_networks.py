@@ -38,7 +38,7 @@ import forecaster as fc
 
 NETWORKS = (
     ("lstm", 1), ("lstm", 2), ("lstm", 3), ("gru", 1), ("transformer", 1), ("transformer", 2),
-    ("tcn", 1), ("mlp", 1), ("nhits", 1), ("dlinear", 1), ("nlinear", 1),
+    ("mlp", 1),
 )  # fmt: skip
 LEVELS = (10, 20, 30, 40, 50, 60, 70, 80, 90)
 

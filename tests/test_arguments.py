@@ -279,7 +279,7 @@ ARRAY, FRAME = np.array(["a", "b"]), pd.DataFrame({"a": [1]})
 
 @pytest.mark.parametrize("given", [ARRAY, FRAME, SERIES, pd.NA, pd.NaT, np.array(3), {}])
 @pytest.mark.parametrize(
-    "name", ["model", "head", "training", "transform", "start", "precision", "premium"]
+    "name", ["model", "training", "transform", "start", "precision", "premium"]
 )
 def test_a_setting_is_one_value(name, given):
     with pytest.raises(UsageError, match=f"{name}: expected "):

@@ -17,9 +17,9 @@ from tests.limits import within_limits
 def test_defaults_that_depend_on_others_are_resolved_once():
     assert fc.Config().burn_in == 20 and fc.Config(lookback=30).burn_in == 10
     assert fc.Config().training_mode == "sequence"
-    for model in ("mlp", "nhits", "dlinear", "nlinear"):
+    for model in ("mlp",):
         assert fc.Config(model=model).training_mode == "windowed"
-    for model in ("lstm", "gru", "transformer", "tcn"):
+    for model in ("lstm", "gru", "transformer"):
         assert fc.Config(model=model).training_mode == "sequence"
     assert fc.Config(training="windowed", burn_in=60).training_mode == "windowed"
     assert dataclasses.asdict(fc.Config(clip=1))["clip"] == 1.0
@@ -49,8 +49,8 @@ def test_fine_tuning_takes_a_third_of_the_learning_rate_and_decays_towards_the_s
     ("settings", "message"),
     [
         (
-            {"model": "cnn"},
-            "model: expected one of auto, lstm, gru, .*, nlinear, ets, theta, ces; got 'cnn'",
+            {"model": "tcn"},
+            "model: expected one of auto, lstm, gru, transformer, mlp, ets, theta, ces; got 'tcn'",
         ),
         ({"lookback": "60"}, "lookback: expected a whole number of 1 or more; got '60'"),
         ({"burn_in": -1}, "burn_in: expected a whole number of 0 or more; got -1"),
@@ -64,7 +64,6 @@ def test_fine_tuning_takes_a_third_of_the_learning_rate_and_decays_towards_the_s
         ({"clip": 0.0}, "clip: expected a positive number; got 0.0"),
         ({"validation": 13}, "validation: expected at least horizon \\+ 9 = 14"),
         ({"model": "mlp", "training": "sequence"}, "model mlp sees a window as a whole"),
-        ({"model": "nhits", "training": "sequence"}, "model nhits sees a window as a whole"),
         ({"precision": "half"}, "precision: expected one of float32, bfloat16; got 'half'"),
         ({"model": "mlp", "precision": "bfloat16"}, "expected float32 with the model mlp"),
         ({"model": "a.b:C", "precision": "bfloat16"}, "float32 with .* swarm.LSTM.*, precision="),
@@ -93,7 +92,8 @@ def test_fine_tuning_takes_a_third_of_the_learning_rate_and_decays_towards_the_s
         ({"season": [7] * 11}, "season: expected 10 numbers of steps at most; got"),
         ({"patience": 2**31}, "patience: expected a whole number of 1 to 2,147,483,647"),
         ({"lookback": "6" * 1000}, "lookback: expected .{120,160}\\.\\.\\.$"),
-        ({"size": 3}, "fast.toml: no setting 'size'; there are: model, head"),
+        ({"size": 3}, "fast.toml: no setting 'size'; there are: model, hidden"),
+        ({"head": "point"}, "fast.toml: no setting 'head'; there are: model, hidden"),
     ],
 )
 def test_errors_name_the_setting(settings, message):

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from forecaster.pipeline import SavedFit
 
 _SETTINGS = (
-    "horizon", "lookback", "validation", "model", "head", "hidden", "training", "epochs",
+    "horizon", "lookback", "validation", "model", "hidden", "training", "epochs",
     "transform", "season", "market", "premium", "start", "members", "precision", "encoding",
 )  # fmt: skip
 
@@ -42,8 +42,6 @@ _SETTINGS = (
 @click.command()
 @data_options
 @settings_options
-@click.option("--head", type=click.Choice(["student_t", "point"]), help="Predict a distribution, "
-              "or one value by squared error.  [default: student_t]")  # fmt: skip
 @click.option("--training", type=click.Choice(["auto", "sequence", "windowed"]), help="Learn at "
               "every step of a window, or only at its last.  [default: auto]")  # fmt: skip
 @click.option("--transform", type=click.Choice(TRANSFORMS), help="What networks see of a series, "

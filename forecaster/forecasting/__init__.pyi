@@ -1,3 +1,6 @@
+from .bands.calibration import FARTHEST_TAIL as FARTHEST_TAIL
+from .bands.calibration import KNOTS as KNOTS
+from .bands.calibration import Widths as Widths
 from .bands.columns import HORIZON as HORIZON
 from .bands.columns import KEYS as KEYS
 from .bands.columns import Bound as Bound
@@ -16,9 +19,6 @@ from .bands.counts import smallest_count as smallest_count
 from .bands.drift import Drift as Drift
 from .bands.drift import change_of as change_of
 from .bands.drift import premium_of as premium_of
-from .bands.widths import FARTHEST_TAIL as FARTHEST_TAIL
-from .bands.widths import KNOTS as KNOTS
-from .bands.widths import Widths as Widths
 from .config import CLASSICAL as CLASSICAL
 from .config import ENCODINGS as ENCODINGS
 from .config import MODELS as MODELS
@@ -65,16 +65,16 @@ from .networks import check_class as check_class
 from .networks import import_path as import_path
 from .networks import imported_network as imported_network
 from .networks import plain_shapes as plain_shapes
+from .predicting.distributions import distributions as distributions
+from .predicting.distributions import targets_at as targets_at
 from .predicting.matching import match_panel as match_panel
 from .predicting.names import resolve_names as resolve_names
 from .predicting.predicting import RISE as RISE
 from .predicting.predicting import check_levels as check_levels
 from .predicting.predicting import check_quantiles as check_quantiles
-from .predicting.predicting import distributions as distributions
 from .predicting.predicting import forecast_latest as forecast_latest
 from .predicting.predicting import predict as predict
 from .predicting.predicting import price_factor as price_factor
-from .predicting.predicting import targets_at as targets_at
 from .predicting.simulating import draw_paths as draw_paths
 from .predicting.simulating import simulate as simulate
 from .predicting.sums import SERIES as SERIES

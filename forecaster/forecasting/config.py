@@ -13,15 +13,13 @@ from typing import Any, Literal, TypeAlias, cast
 from forecaster.errors import UsageError, listed
 from forecaster.series import LONGEST_SEASON, MOST_SEASONS
 
-_WHOLE_WINDOW = ("mlp", "nhits", "dlinear", "nlinear")  # models with one output per window
-NETWORKS = ("lstm", "gru", "transformer", "tcn", *_WHOLE_WINDOW)
+NETWORKS = ("lstm", "gru", "transformer", "mlp")
 CLASSICAL = ("ets", "theta", "ces")
 MODELS = ("auto", *NETWORKS, *CLASSICAL)
 TRANSFORMS = ("auto", "log_return", "combined", "difference", "last_value")
 ENCODINGS = ("none", "float16", "int8", "pruned-50", "pruned-80", "int8-pruned-50", "small")
 _CHOICES = {
     "model": MODELS,
-    "head": ("student_t", "point"),
     "training": ("auto", "sequence", "windowed"),
     "transform": TRANSFORMS,
     "start": ("pooled", "independent"),
@@ -74,13 +72,9 @@ class Config:
     - ``model``: ``auto``, a network or a classical model. ``auto`` is an LSTM for each series;
       series other than prices get one only if enough of them are long, otherwise the combination of
       ``transform`` alone. A network is trained for every series that is long enough: ``lstm``,
-      ``gru``, ``transformer`` or ``tcn`` go through a window step by step; ``mlp``, ``nhits``,
-      ``dlinear`` or ``nlinear`` see it as a whole. A classical model, ``ets``, ``theta`` or
-      ``ces``, has no network. A network of your own is passed to :func:`forecaster.fit`; ``model``
-      is then its import path, ``package.module:Class``
-    - ``head``: the predicted distribution: ``student_t``, with location, scale and degrees of
-      freedom, whose tails suit returns; or ``point``, one number under squared error, for
-      comparisons in which other programs do the same work
+      ``gru`` or ``transformer`` go through a window step by step; ``mlp`` sees it as a whole. A
+      classical model, ``ets``, ``theta`` or ``ces``, has no network. A network of your own is
+      passed to :func:`forecaster.fit`; ``model`` is then its import path, ``package.module:Class``
     - ``hidden``: number of units in a layer; few, since a series has only a few thousand rows
     - ``layers``: number of layers in the network
     - ``horizon``: number of steps ahead, each forecast directly; by default a week of sessions
@@ -143,7 +137,6 @@ class Config:
     """
 
     model: str = "auto"
-    head: str = "student_t"
     hidden: int = 16
     layers: int = 1
     horizon: int = 5
@@ -205,10 +198,10 @@ class Config:
                 "calibrated on",
                 self.validation,
             )
-        if self.model in _WHOLE_WINDOW and self.training == "sequence":
+        if self.model == "mlp" and self.training == "sequence":
             raise UsageError(
                 f"model {self.model} sees a window as a whole and cannot be trained with "
-                "'sequence'; use --training windowed, or --model lstm, gru, transformer or tcn"
+                "'sequence'; use --training windowed, or --model lstm, gru or transformer"
             )
 
         if self.market is not None and self.transform not in ("auto", "log_return"):
@@ -265,14 +258,9 @@ class Config:
         return isinstance(cast(object, self.model), str) and ":" in self.model
 
     @property
-    def has_hidden_units(self) -> bool:
-        """Whether a search can choose ``hidden``; a user's own network may lack it."""
-        return not self.is_own and self.model not in ("dlinear", "nlinear")
-
-    @property
     def sees_whole_window(self) -> bool:
         """Whether the network takes only windows of ``lookback`` steps, not shorter ones."""
-        return self.model in _WHOLE_WINDOW or self.is_own
+        return self.model == "mlp" or self.is_own
 
     @property
     def training_mode(self) -> Literal["sequence", "windowed"]:
@@ -344,6 +332,8 @@ class Config:
         name and for a value out of its range.
         """
         known = [field.name for field in dataclasses.fields(Config)]
+        if settings.get("head") == "student_t":  # once a choice, and the default: in older models
+            settings = {name: value for name, value in settings.items() if name != "head"}
         for name in settings:
             if name not in known:
                 raise UsageError(

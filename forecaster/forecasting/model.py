@@ -11,8 +11,8 @@ import pandas as pd
 from jaxtyping import Bool, Float, Int, Shaped
 
 from forecaster.errors import ModelError, Skipped, UsageError, check_names, listed, near
+from forecaster.forecasting.bands.calibration import Widths
 from forecaster.forecasting.bands.drift import Drift, join_drifts
-from forecaster.forecasting.bands.widths import Tails, Widths
 from forecaster.forecasting.config import Config
 from forecaster.forecasting.networks import OwnNetwork
 from forecaster.forecasting.rungs import FORECAST_BY, Rung
@@ -200,16 +200,6 @@ class Model:
         """The series that show the state of the market; none without a common volatility."""
         common = self.transform.learned.common_volatility
         return () if common is None else common.peers
-
-    def spreads(self) -> Float[np.ndarray, "series horizon"]:
-        """Return the spread that each series' own is shrunk to."""
-        networked = self.networks.networked[:, None]
-        return np.where(networked, self.widths.networks, self.widths.without)
-
-    def tails(self) -> Tails:
-        """Return the tails that the bands of each series start from."""
-        alone = ~self.networks.networked & ~self.transform.counted(self.ids)
-        return Tails(self.widths.tails, alone)
 
     @property
     def config(self) -> Config:

@@ -11,7 +11,7 @@ from jax import Array
 from jaxtyping import Bool, Float, Int
 
 from forecaster import swarm
-from forecaster.forecasting.bands.heads import HEADS
+from forecaster.forecasting.bands.distribution import loss_of
 from forecaster.forecasting.config import Config
 from forecaster.forecasting.model import Params
 from forecaster.forecasting.networks import OwnNetwork, plain_apply
@@ -89,7 +89,7 @@ def functions(
     """
     from forecaster.forecasting.networks import network_functions
 
-    return network_functions(config, features, HEADS[config.head](config.horizon), network)
+    return network_functions(config, features, network)
 
 
 def trained_apply(
@@ -184,7 +184,6 @@ def make_loss(
 
     Its arguments are the weights, :class:`Examples`, and in training a key for dropout.
     """
-    head = HEADS[config.head](config.horizon)
 
     def mean_loss(params: Params, examples: Examples, key: Array | None = None) -> Float[Array, ""]:
         inputs, valid, targets, counted = examples
@@ -194,7 +193,7 @@ def make_loss(
         known = jnp.isfinite(targets)
         # A NaN must not reach the gradient, as zero times NaN is NaN.
         targets = jnp.where(known, targets, 0.0)
-        losses = head.loss(outputs, constants, targets, counted=counted[:, None, None])
+        losses = loss_of(outputs, constants, targets, counted=counted[:, None, None])
         return jnp.where(known, losses, 0.0).sum() / jnp.maximum(known.sum(), 1)
 
     return mean_loss

@@ -396,7 +396,7 @@ def _provenance(evaluation: Evaluation) -> str:
         "Training": f"on what was known at the first cutoff{_refit(refit=summary.refit)}; "
         f"{_held_back(config.validation)} held back to stop early and calibrate",
         "Networks": f"{config.members} a series, {config.model}, {config.hidden} hidden, start "
-        f"{config.start}, lookback {config.lookback}, head {config.head}{market}; seed "
+        f"{config.start}, lookback {config.lookback}{market}; seed "
         f"{summary.seed}",
         "Series": f"{summary.series} of {summary.series + len(summary.skipped)}",
     }

@@ -27,7 +27,7 @@ SUMMARY: dict[str, Any] = {
     "refit": False,
     "seed": 7,
     "config": {
-        "model": "lstm", "head": "student_t", "hidden": 4, "layers": 1, "horizon": 2,
+        "model": "lstm", "hidden": 4, "layers": 1, "horizon": 2,
         "lookback": 30, "burn_in": 10, "validation": 100, "training": "auto", "transform": "auto",
         "season": None, "market": None, "premium": 0.05, "common_volatility": True,
         "start": "independent", "members": 1, "shrinkage": 3.0, "epochs": 4,

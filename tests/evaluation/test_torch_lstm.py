@@ -17,7 +17,7 @@ pytest.importorskip("torch")
     [
         pytest.param({}, id="sequence"),
         pytest.param(
-            {"head": "point", "training": "windowed", "layers": 2, "epochs": 2},
+            {"training": "windowed", "layers": 2, "epochs": 2},
             id="windowed",
             marks=pytest.mark.slow,
         ),

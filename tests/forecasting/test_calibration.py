@@ -5,9 +5,8 @@ import itertools
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from forecaster.forecasting.bands.calibration import calibrated, common_spread
-from forecaster.forecasting.bands.widths import KNOTS, Tails
-from tests.bands import band_scores
+from forecaster.forecasting.bands.calibration import KNOTS, common_spread
+from tests.bands import band_scores, calibrated
 
 MEAN_SIZE = np.sqrt(2 / np.pi)
 
@@ -102,21 +101,22 @@ def test_quantiles_are_continuous_and_probabilities_are_their_inverse():
     """Also with tails, and where the largest error limits them."""
     random = np.random.default_rng(5)
     scores = random.standard_t(3, (6, 300, 2))
-    tails = Tails(np.stack([KNOTS, KNOTS * (1 + KNOTS / 8)]), np.arange(6) < 3)
+    tails, some = np.stack([KNOTS, KNOTS * (1 + KNOTS / 8)]), np.arange(6) < 3
     reach = np.array([-2.3, 2.4])[:, None, None, None] * np.ones((2, 6, 1, 2))
     odd = np.array([0.5, 2.4])[:, None, None, None] * np.ones((2, 6, 1, 2))
     for chosen, limit in ((None, None), (tails, None), (tails, reach), (tails, odd)):
-        (made,) = calibrated(scores, tails=chosen, reach=limit)
-        usual = np.linspace(-4, 4, 8001)[:, None, None]
+        used = None if chosen is None else some
+        made = calibrated(scores, tails=chosen, tailed=used, reach=limit)
+        usual = np.linspace(-4, 4, 8001)[:, None, None, None]
         steps = np.diff(made.scores(usual), axis=0)
         assert steps.min() >= 0 and steps[3500:4500].max() < 0.02
         for one in (-1.5, -0.01, 0.0, 0.3, 2.0):
-            of_one = np.full((6, 2), one)
+            of_one = np.full((6, 1, 2), one)
             share = made.probability_below(made.scores(of_one))
             np.testing.assert_allclose(made.scores(ndtri(share)), made.scores(of_one), atol=1e-9)
             assert limit is not None or abs(share - ndtr(one)).max() < 1e-9
-        np.testing.assert_array_equal(made.probability_below(np.full((6, 2), np.inf)), 1)
-        assert made.probability_below(np.full((6, 2), -np.inf)).max() < 1e-15
+        np.testing.assert_array_equal(made.probability_below(np.full((6, 1, 2), np.inf)), 1)
+        assert made.probability_below(np.full((6, 1, 2), -np.inf)).max() < 1e-15
 
 
 def test_the_spread_of_all_series_is_drawn_to_one_and_then_to_the_step_before():
@@ -134,7 +134,7 @@ def test_the_spread_of_all_series_is_drawn_to_one_and_then_to_the_step_before():
 def test_tails_move_no_bound_beyond_the_largest_error_before():
     scores = np.full((1, 300, 1), 0.01)
     scores[:, ::5] = 8.0
-    tails = Tails(np.array([[*KNOTS[:5], *np.linspace(5, 6, 12)]]), np.ones(1, bool))
+    tails = np.array([[*KNOTS[:5], *np.linspace(5, 6, 12)]])
     free = band_scores(scores, [90], tails=tails)
     near = band_scores(
         scores, [90], tails=tails, reach=np.full((2, 1, 1, 1), [[[[-4.5]]], [[[4.5]]]])

@@ -1,7 +1,5 @@
 """A classical model alone, asked for by name."""
 
-import dataclasses
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -64,17 +62,6 @@ def test_the_forecast_is_that_of_the_model_alone(name, tmp_path):
     pd.testing.assert_frame_equal(fc.predict(loaded, panel), made, check_exact=True)
     past = fc.cross_validation(frame, fc.Config(model=name, horizon=HORIZON), n_windows=2)
     assert np.isfinite(past[name.upper()]).all()
-
-
-@pytest.mark.slow
-def test_a_kind_of_network_asked_for_is_trained_where_auto_does_not():
-    short = seasonal(20, rows=24)
-    long = seasonal(1, rows=100).assign(unique_id="long")
-    panel = fc.load_panel(pd.concat([short, long]))
-    config = fc.Config(horizon=HORIZON, hidden=2, members=1, epochs=1, lookback=20)
-    assert not fc.fit(panel, config).networks.trained.any()
-    trained = fc.fit(panel, dataclasses.replace(config, model="lstm")).networks.trained
-    assert trained.sum() == 1
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,7 @@ import pytest
 
 from forecaster.forecasting import (
     Bound,
-    bounds_of,
     columns_of_quantiles,
-    forecast_columns,
     levels_of,
     models_of,
     quantile_columns,
@@ -33,18 +31,6 @@ FRAME = [
 def test_a_bound_is_parsed_and_written(column, bound, quantile):
     assert Bound.parse(column) == bound
     assert bound.column == column and bound.quantile == quantile
-
-
-@pytest.mark.parametrize("column", ["LSTM", "y", "-lo-80", "LSTM-lo-", "LSTM-mid-80", 3])
-def test_other_columns_are_no_bounds(column):
-    assert Bound.parse(column) is None
-
-
-def test_columns_of_a_model_are_built_from_numbers_and_from_text():
-    assert bounds_of("LSTM", 80.0) == bounds_of("LSTM", "80") == ("LSTM-lo-80", "LSTM-hi-80")
-    assert forecast_columns("M", [97.5, "10"]) == [
-        "M", "M-lo-97.5", "M-hi-97.5", "M-lo-10", "M-hi-10",
-    ]  # fmt: skip
 
 
 def test_a_frame_says_its_models_levels_and_quantiles():

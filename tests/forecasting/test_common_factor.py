@@ -7,7 +7,7 @@ import pytest
 import forecaster as fc
 from forecaster.forecasting.bands.distribution import ndtr
 from forecaster.forecasting.predicting import simulating
-from forecaster.forecasting.predicting.simulating import factor_of, scaled_to_now
+from forecaster.forecasting.predicting.simulating import scaled_to_now
 from tests.slow import rest_slow
 
 SERIES, TIMES = 20, 250
@@ -41,26 +41,6 @@ def test_series_move_together_more_like_lately(before, after):
     assert abs(found - after) < 0.75 * abs(average - after)
 
 
-def test_a_factor_with_persistent_volatility_is_forecast():
-    """The standard deviation of a sum is nearer to the true one than that of the average past."""
-    random = np.random.default_rng(1)
-    times = 3000
-    level = np.zeros(times)
-    for row in range(1, times):
-        level[row] = 0.98 * level[row - 1] + 0.2 * random.normal()
-    common = 1 / (1 + np.exp(0.5 - level))
-    units = errors(common, random)
-    off = []
-    for now in range(TIMES, times, 10):
-        past = units[:, now - TIMES : now]
-        true = np.sqrt(SERIES * (1 + (SERIES - 1) * common[now]))
-        pair = (past, scaled_to_now(past, every_time()))
-        drawn = [one / one.std(1, keepdims=True) for one in pair]
-        off.append([np.log(one.sum(0).std() / true) for one in drawn])
-    plain, ours = np.sqrt(np.square(off).mean(0))
-    assert ours < 0.85 * plain
-
-
 def test_independent_series_stay_independent():
     """What is left of chance in the deviation of their sum is far below that of its estimate."""
     off = []
@@ -85,29 +65,6 @@ def test_each_series_by_itself_keeps_its_distribution():
     drawn = simulating._draw(units, scaled, every_time(), TIMES, random)[:, :, 0]
     strata = np.floor(np.sort(ndtr(drawn)) * TIMES)
     np.testing.assert_array_equal(strata, np.tile(np.arange(TIMES), (len(units), 1)))
-
-
-def test_so_does_one_with_errors_at_other_times_than_most():
-    """It takes those of other times where it has none, and has more times than most."""
-    random = np.random.default_rng(2)
-    units, positions = errors(changed(0.2, 0.8), random), every_time()
-    units[1:, : TIMES // 2], units[0, -TIMES // 5 :] = np.nan, np.nan
-    drawn = simulating._draw(units, units, positions, 20_000, random)
-    np.testing.assert_allclose(
-        np.quantile(ndtr(drawn), [0.1, 0.5, 0.9], axis=1)[:, :, 0],
-        np.tile([[0.1], [0.5], [0.9]], len(units)), atol=0.01,
-    )  # fmt: skip
-
-
-def test_sums_are_drawn_with_the_factor_of_now():
-    units = errors(changed(0.2, 0.8), np.random.default_rng(3))
-
-    def deviation_of_sums(ranked_by: np.ndarray) -> float:
-        random = np.random.default_rng(0)
-        drawn = simulating._draw(units, ranked_by, every_time(), 2000, random)
-        return float(drawn.sum(0).std())
-
-    assert deviation_of_sums(scaled_to_now(units, every_time())) > 1.15 * deviation_of_sums(units)
 
 
 def walks(common: np.ndarray) -> dict[str, np.ndarray]:
@@ -138,26 +95,3 @@ def test_paths_of_prices_and_no_others_follow_the_factor(column, wider, monkeypa
     monkeypatch.setattr(simulating, "scaled_to_now", lambda units, positions: units)
     assert (ours > 1.05 * deviation_of_sums()) == wider
     assert wider or ours == deviation_of_sums()
-
-
-def test_the_factor_is_the_mean_of_the_series_known_at_a_time():
-    units = np.full((4, 3, 2), np.nan)
-    units[:, 0] = [[1, 10], [2, 20], [3, 30], [6, 60]]
-    units[:2, 1] = [[1, 1], [3, np.nan]]
-    units[0, 2] = 5
-    positions = np.array([[4, 5, 6], [4, 5, -1], [4, -1, -1], [4, -1, -1]])
-    factor = factor_of(units, positions)
-    np.testing.assert_array_equal(factor.values[1:, 0], [3, 2, np.nan])  # of one series: unknown
-    np.testing.assert_array_equal(factor.values[1:, 1], [30, np.nan, np.nan])
-    assert factor.series == 3
-    assert np.isnan(factor.values[0]).all()  # the padding
-    np.testing.assert_array_equal(factor.time[0], [1, 2, 3])
-
-
-def test_errors_that_are_unknown_stay_unknown():
-    units = errors(changed(0.2, 0.8), np.random.default_rng(4))
-    units[3, :100] = np.nan
-    scaled = scaled_to_now(units, every_time())
-    np.testing.assert_array_equal(np.isnan(scaled), np.isnan(units))
-    nothing = np.full_like(units, np.nan)
-    assert np.isnan(scaled_to_now(nothing, every_time())).all()

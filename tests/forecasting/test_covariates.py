@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.errors import DataError, ForecasterWarning, ModelError, UsageError
-from forecaster.series import OwnEnds, Panel, Transform
+from forecaster.errors import DataError, ModelError
+from forecaster.series import Panel, Transform
 
 DAYS = pd.date_range("2023-01-01", periods=308)
 ENDS = 300  # rows of the series; covariates continue
@@ -65,28 +65,6 @@ def test_only_the_times_that_are_forecast_for_count(panel, fitted, shops):
         assert frame.equals(again) is same
 
 
-def test_a_saved_model_forecasts_alike(panel, fitted, tmp_path):
-    loaded = fc.load(fc.save(fitted, tmp_path / "model"))
-    assert loaded.transform == fitted.transform
-    pd.testing.assert_frame_equal(
-        fc.predict(loaded, panel), fc.predict(fitted, panel), check_exact=True
-    )
-
-
-@pytest.mark.slow
-def test_a_rolling_origin_knows_them_too(panel):
-    frame = fc.cross_validation(panel, SETTINGS, 3, 5, seed=1)
-    assert (frame["y"] - frame["LSTM"]).abs().mean() < 2
-
-
-def test_so_does_the_network_of_a_series_that_came_later(panel, fitted):
-    with pytest.warns(ForecasterWarning, match=panel.ids[-1]):
-        frame = fc.predict(fitted.only(panel.ids[:-1]), panel)
-    own = fc.predict(fitted, panel)
-    new = [part[part["unique_id"] == panel.ids[-1]]["LSTM"].to_numpy() for part in (frame, own)]
-    np.testing.assert_allclose(*new, atol=4)
-
-
 def test_what_is_missing_is_named(panel, fitted, shops):
     sales, promotions = shops
     short = promotions[promotions["ds"] < DAYS[ENDS + 1]]
@@ -127,60 +105,6 @@ def test_rows_without_a_name_are_those_of_all_series(shops):
     ]  # fmt: skip
     np.testing.assert_array_equal(*features)
     assert features[0].shape[-1] == Transform.choose("auto", plain).feature_count(3) + 4
-
-
-@pytest.mark.slow
-def test_what_a_series_is_tells_it_apart_for_a_common_start(shops, tmp_path):
-    panel = Panel.from_frame(shops[0])
-    panel = panel.only(panel.ids[:4])
-    kinds = pd.DataFrame(
-        {"unique_id": panel.ids, "kind": ["town", "village"] * 2, "size": np.arange(4.0)}
-    )
-    known = panel.with_static(kinds)
-    config = dataclasses.replace(SETTINGS, epochs=1)
-    model = fc.fit(known, config, seed=1)
-    features = model.transform.apply(known, config.horizon).features
-    assert features.shape[-1] == Transform.choose("auto", panel).feature_count(config.horizon) + 3
-    assert features[:, -1, -2:].tolist() == [[1, 0], [0, 1]] * 2
-    np.testing.assert_allclose(features[:, -1, -3].mean(), 0, atol=1e-6)
-    loaded = fc.load(fc.save(model, tmp_path / "model"))
-    pd.testing.assert_frame_equal(fc.predict(loaded, known), fc.predict(model, known))
-    with pytest.raises(DataError, match="static covariates size, kind; this panel lacks size, kin"):
-        fc.predict(model, panel)
-    with pytest.raises(DataError, match="no row for s03; expected one per series"):
-        fc.fit(panel.with_static(kinds[:-1]), config)
-    with pytest.raises(DataError, match="two rows for s00"):
-        panel.with_static(pd.concat([kinds, kinds[:1]]))
-    with pytest.raises(DataError, match="expected columns unique_id and one or more"):
-        panel.with_static(kinds[["kind"]])
-    with pytest.raises(UsageError, match="static covariates tell series apart"):
-        fc.fit(known, dataclasses.replace(config, start="independent"))
-
-
-def test_dates_as_numbers_are_dates_where_the_series_have_dates(shops):
-    sales, promotions = shops
-    compact = promotions.assign(ds=promotions["ds"].dt.strftime("%Y%m%d").astype(int))
-    plain = Panel.from_frame(sales)
-    known = plain.with_future(promotions)
-    same = plain.with_future(compact)
-    features = Transform.choose("auto", known).apply(known, 3).features
-    np.testing.assert_array_equal(Transform.choose("auto", same).apply(same, 3).features, features)
-    counted = Panel.from_frame(sales.assign(ds=sales.groupby("unique_id").cumcount()))
-    with pytest.raises(DataError, match="'ds' holds no whole numbers"):
-        counted.with_future(promotions)
-
-
-def test_they_move_with_series_that_are_set_side_by_side_by_their_ends(shops):
-    sales, promotions = shops
-    short = (sales["unique_id"] != "s00") | (sales["ds"] < DAYS[ENDS - 8])
-    panel = Panel.from_frame(sales[short]).with_future(promotions)
-    aligned, _ = OwnEnds.align(panel)
-    assert panel.future is not None and aligned.future is not None
-    for row, name in enumerate(panel.ids):
-        seen = aligned.mask[row]
-        known = aligned.future.at(name, aligned.times[seen])[:, 0]
-        y = aligned.channel("y")[row, seen]
-        assert np.corrcoef(known, y)[0, 1] > 0.9
 
 
 @pytest.mark.slow

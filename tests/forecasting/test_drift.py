@@ -2,29 +2,28 @@
 
 import dataclasses
 import json
+import types
 import warnings
+from typing import Any
 
 import jax
 import numpy as np
 import pandas as pd
 import pytest
-from safetensors.numpy import load as arrays_of
-from safetensors.numpy import save as as_bytes
 
 import forecaster as fc
-from forecaster.errors import ForecasterWarning, ModelError
+from forecaster.errors import ModelError
 from forecaster.forecasting.bands.distribution import Distribution
 from forecaster.forecasting.bands.drift import (
     KEPT,
-    Moves,
+    Drift,
     change_of,
     drift_of,
     join_drifts,
     with_drift,
 )
 from forecaster.forecasting.model import Networks
-from forecaster.forecasting.predicting.predicting import distributions
-from tests.storage.mutants import sign
+from forecaster.forecasting.predicting.distributions import distributions
 
 DAY = np.log(1.05) / 365.25  # the premium of 5 % a year for a calendar day
 
@@ -51,14 +50,6 @@ def test_of_a_short_history_the_mean_grows_by_the_premium():
     ]
     np.testing.assert_allclose(mean, [DAY, 0.0], atol=DAY / 10)
     assert change_of(rising[:2], days(2), 0.05) == (0.0, 0.0, 0.0)
-
-
-def test_a_few_rises_alike_are_no_trend():
-    """Their standard error is nearly zero, but it is hardly known."""
-    prices = 100 * 1.1 ** np.arange(4)
-    young = change_of(prices, days(4), 0.05)
-    assert young.low <= young.expected <= young.high
-    assert young.expected == pytest.approx(DAY, abs=1e-3)
 
 
 def test_of_a_long_history_it_is_its_own_mean_as_far_as_the_standard_error_allows():
@@ -146,9 +137,9 @@ def test_no_network_moves_a_median_beyond_the_lowest_and_the_highest_move():
     shape = (1, 4, 2)
     location = np.array([-9.0, -0.1, 0.5, 9.0])[None, :, None] * np.ones(shape)
     made = Distribution(location, np.ones(shape), np.full(shape, 5.0))
-    ahead = np.array([1.0, 2.0])
-    moves = Moves(*(part * ahead * np.ones((1, 4, 2)) for part in (0.01, -0.2, 0.3)))
-    made = with_drift(made, np.full((1, 2), 0.1), moves)
+    drift = Drift(np.array([[0.01, -0.2, 0.3]]), np.full((1, 2), 0.1))
+    transformed: Any = types.SimpleNamespace(scale=np.ones(shape))
+    made = with_drift(made, drift, transformed, np.arange(4)[None])
     one_ahead, two_ahead = made.quantiles(np.zeros(made.shape))[0].T
     # A quarter of what is beyond 0.1, and 0.01 a step.
     np.testing.assert_allclose(one_ahead, [-0.2, -0.05 + 0.01, 0.1 + 0.01, 0.3])
@@ -171,82 +162,6 @@ def test_medians_bands_the_chance_of_a_rise_and_paths_all_move_with_it(panel, mo
     paths = [fc.simulate(one, panel, 20, seed=3)["LSTM"].to_numpy() for one in (model, moved)]
     change = np.log(paths[1] / paths[0]).reshape(-1, 3)
     np.testing.assert_allclose(change.mean(0), 0.002 * np.arange(1, 4), rtol=0.05)
-
-
-@pytest.mark.slow
-def test_a_newcomer_has_its_own_whoever_is_forecast_beside_it(panel, config):
-    pooled = dataclasses.replace(config, start="pooled", epochs=1)
-    model = fc.fit(panel.only(panel.ids[:-1]), pooled, seed=1)
-    new, forecasts = panel.ids[-1], []
-    for known in (["AAPL"], ["KO", "MSFT"]):
-        with pytest.warns(ForecasterWarning, match=new):
-            frame = fc.predict(model.only(known), panel.only([*known, new]))
-        forecasts.append(frame[frame["unique_id"] == new].reset_index(drop=True))
-    pd.testing.assert_frame_equal(forecasts[0], forecasts[1], rtol=1e-6)
-    medians = np.log(forecasts[0]["LSTM"] / panel.channel("close")[-1, -1])
-    assert np.abs(medians).max() < 0.004
-
-
-@pytest.mark.slow
-def test_no_median_lies_beyond_three_standard_errors_of_its_history(config):
-    """Prices rise in most of their rows, then move five times as much: a bet on more is large."""
-    random = np.random.default_rng(5)
-    shocks = random.normal(0, 0.01, (6, 500))
-    shocks[:, 200:] += 0.002
-    shocks[:, -60:] *= 5
-    frames = [
-        pd.DataFrame(
-            {
-                "ticker": f"s{row:02d}",
-                "date": pd.bdate_range("2020-01-01", periods=500),
-                "close": 50 * np.exp(np.cumsum(each)),
-            }
-        )
-        for row, each in enumerate(shocks)
-    ]
-    panel = fc.load_panel(pd.concat(frames))
-    config, beyond = dataclasses.replace(config, epochs=15), {}
-    for premium in (0.05, None):
-        model = fc.fit(panel, dataclasses.replace(config, premium=premium))
-        made, transformed, origins = made_by(model.networks, model, panel)
-        unit = np.take_along_axis(transformed.scale, origins[:, :, None], axis=1)
-        moves = made.quantiles(np.zeros(made.shape)) * unit / np.arange(1, 4)
-        changes = np.diff(np.log(panel.channel("close")), axis=1)
-        error = changes.std(1, ddof=1)[:, None, None] / np.sqrt(changes.shape[1])
-        beyond[premium] = np.abs(moves - changes.mean(1)[:, None, None]) / error
-    assert beyond[0.05].max() < 3 + 1e-5
-    assert beyond[None].max() > 6
-
-
-def test_it_is_stored_and_a_file_that_lies_is_named(panel, model, tmp_path):
-    folder = fc.save(model, tmp_path / "model")
-    loaded = fc.load(folder)
-    assert loaded.networks.drift is not None
-    assert model.networks.drift is not None
-    for got, kept in zip(loaded.networks.drift, model.networks.drift, strict=True):
-        np.testing.assert_array_equal(got, kept)
-    arrays = arrays_of((folder / "model.safetensors").read_bytes())
-    rest = json.loads((folder / "model.json").read_text())
-
-    def forged(arrays: dict[str, np.ndarray], **changes: object) -> str:
-        (folder / "model.safetensors").write_bytes(as_bytes(arrays))
-        changed = rest | {"config": rest["config"] | changes}
-        (folder / "model.json").write_text(json.dumps(changed))
-        sign(folder)
-        with pytest.raises(ModelError) as error:
-            fc.load(folder)
-        return str(error.value)
-
-    for wrong in (np.nan, 1e4):
-        lie = arrays["drift/per_row"] + wrong
-        assert "drift/per_row: expected numbers below 1000" in forged(
-            arrays | {"drift/per_row": lie}
-        )
-    few = arrays | {"drift/usual": arrays["drift/usual"][:, :1].copy()}
-    assert "drift/usual: expected float64 (5, 3); got float64 (5, 1)" in forged(few)
-    half = {name: leaf for name, leaf in arrays.items() if name != "drift/usual"}
-    assert "differing: ['drift/usual']" in forged(half)
-    assert "drift: these series have none" in forged(arrays, premium=None)
 
 
 def test_a_model_of_an_earlier_version_forecasts_as_it_did(panel, model, learned, tmp_path):

@@ -1,7 +1,5 @@
 """Fits of a model in shards: the same bits, and what was lost is named."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -27,13 +25,3 @@ def test_a_series_that_no_worker_could_train_is_skipped_by_name(panel, config, m
     kept = model.only([name for name in TICKERS if name != TICKERS[3]])
     assert away.ids == kept.ids and away.report.equals(kept.report)
     assert same(away.networks.params, kept.networks.params)
-
-
-@pytest.mark.slow
-def test_several_networks_each_from_a_common_start(panel, config):
-    config = dataclasses.replace(config, start="pooled", members=2)
-    whole = fc.fit(panel, config, seed=1)
-    away = fc.fit(panel, config, seed=1, executor=Elsewhere(3))
-    assert same(away.networks.params, whole.networks.params)
-    lost = fc.fit(panel, config, seed=1, executor=Elsewhere(2, lost=[0]))
-    assert str(lost.skipped[TICKERS[0]]) == "lost three times"

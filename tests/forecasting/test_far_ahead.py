@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-import pytest
 
 import forecaster as fc
 
@@ -38,12 +37,3 @@ def forecasts(series: int, season: float, rows: int, horizon: int, frequency: st
 def test_no_step_of_two_years_of_months_is_narrower_than_the_first():
     width = forecasts(12, 12, 60, 24, "MS").width
     assert (width / width[:, :1]).min() > 0.95
-
-
-@pytest.mark.slow
-def test_no_step_of_five_hundred_days_is_narrower_than_the_first_and_bands_hold():
-    far = forecasts(50, 365.25, 4 * 365, 500, "D")
-    spans = slice(0, 20), slice(149, 200), slice(479, 500)
-    covered = [far.inside[:, steps].mean() for steps in spans]
-    assert (far.width / far.width[:, :1]).min() > 0.95
-    assert all(0.77 <= share <= 0.83 for share in covered), covered

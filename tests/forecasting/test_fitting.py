@@ -115,12 +115,8 @@ def test_untrained_means_the_premium_where_there_is_one(panel, config):
     [
         {"model": "gru"},
         {"model": "mlp"},
-        {"model": "nlinear", "head": "point"},
         slow({"model": "transformer"}),
-        slow({"model": "tcn"}),
-        slow({"model": "nhits"}),
-        slow({"model": "dlinear"}),
-        slow({"training": "windowed", "head": "point", "layers": 2}),
+        slow({"training": "windowed", "layers": 2}),
     ],
 )
 def test_every_kind_of_model_learns(panel, config, change, tmp_path):
@@ -159,29 +155,6 @@ def test_series_that_cannot_be_used_are_named(panel, config):
         fc.fit(mixed.only(["FLAT", "SHORT", "NEG"]), config, seed=1)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="83.4 % of outcomes five days ahead in the 80 % bands; those of the true distribution "
-    "hold 80.2 % there: in the market's year before, moves over five days were 10 % wider than "
-    "forecast by chance, and bands forget it slowly",
-)
-@pytest.mark.slow
-def test_bands_hold_on_a_simulated_market():
-    """Calibrated on the validation span, tested on the year after it, over 40 tickers."""
-    names = [f"SIM{i:02d}" for i in range(40)]
-    panel = fc.load_panel("simulated", names, start="2021-01-01", seed=3)
-    config = fc.Config(hidden=4, lookback=30, burn_in=10, epochs=8, learning_rate=1e-2)
-    frame = fc.cross_validation(panel, config, n_windows=240)
-    for level in (80, 95):
-        inside = frame["y"].between(frame[f"LSTM-lo-{level}"], frame[f"LSTM-hi-{level}"])
-        horizon = frame.groupby(["unique_id", "cutoff"]).cumcount()
-        assert (inside.groupby(horizon).mean() - level / 100).abs().max() < 0.02
-    scores = fc.evaluate(frame).set_index("model").loc["LSTM"]
-    assert (
-        0.97 < scores["mae_relative_to_naive"].median() < 1.02
-    )  # a random walk: no skill, no leak
-
-
 @pytest.mark.slow
 def test_bands_hold_on_simulated_markets_on_average():
     """A market's volatility moves all its tickers; that of several averages out."""
@@ -203,16 +176,6 @@ def test_bands_hold_on_simulated_markets_on_average():
     nominal = shares.index.get_level_values("level") / 100
     assert (shares - nominal).abs().max() < 0.02
     assert min(skill) > 0.97 and max(skill) < 1.02  # random walks: no skill, no leak
-
-
-def test_a_series_beyond_numbers_is_named_not_saved(config):
-    time = np.arange(300)
-    parts = [
-        pd.DataFrame({"unique_id": name, "ds": time, "y": scale * np.sin(time)})
-        for name, scale in (("fine", 1.0), ("huge", 1e200))
-    ]
-    model = fc.fit(Panel.from_frame(pd.concat(parts)), config, seed=0)
-    assert model.ids == ("fine",) and "too far apart" in str(model.skipped["huge"])
 
 
 def test_a_series_with_fewer_channels_is_not_changed_by_company_with_more(panel, config):

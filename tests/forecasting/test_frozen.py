@@ -50,18 +50,6 @@ def test_the_first_moves_of_a_series_are_no_errors_without_end(frame):
     assert np.isfinite(targets[list(panel.ids).index("moves 0"), 20:-HORIZON]).all()
 
 
-def test_the_largest_errors_are_those_known_at_each_step(frame):
-    panel = fc.load_panel(frame)
-    made = Transform.choose("auto", panel).apply(panel, HORIZON)
-    largest = made.largest_errors()
-    for step in (40, 150, STILL + 5):
-        for ahead in (1, HORIZON):
-            origins = np.arange(step - ahead + 1)
-            errors = made.z[:, origins + ahead] - made.base[:, origins, ahead - 1]
-            expected = np.nanmax(np.abs(errors), axis=1)
-            np.testing.assert_array_equal(largest[:, step, ahead - 1], expected)
-
-
 def test_a_forecast_that_is_not_finite_costs_the_other_series_nothing(frame, fitted, monkeypatch):
     whole = fc.predict(fitted, frame)
     original = predicting.forecast_latest

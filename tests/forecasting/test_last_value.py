@@ -1,6 +1,5 @@
 """Prices of which no series has rows enough for networks are forecast by their last value."""
 
-import dataclasses
 import warnings
 
 import numpy as np
@@ -8,9 +7,8 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.errors import DataError, ForecasterWarning
+from forecaster.errors import ForecasterWarning
 from forecaster.forecasting import FORECAST_BY, Rung, settled, usable_rows
-from forecaster.series.features.last_value import walk_scale
 
 ENOUGH = fc.Config().rows_to_fit
 LEVELS = ["LSTM-lo-95", "LSTM-lo-80", "LSTM", "LSTM-hi-80", "LSTM-hi-95"]
@@ -98,56 +96,6 @@ def test_what_is_enough_for_one_series_stays_as_it_is():
     assert str(found.skipped["T1"]).startswith("25 rows; 34 needed")
 
 
-def test_other_transforms_still_say_how_many_rows_they_need():
-    with pytest.raises(DataError, match="25 rows; 34 needed"):
-        fc.fit(prices_of([25] * 3), fc.Config(transform="log_return"))
-
-
-def test_a_validation_that_is_too_long_is_named_while_another_would_do():
-    config = fc.Config(lookback=20, validation=60)
-    with pytest.raises(DataError, match="60 rows; 85 needed"):
-        fc.fit(prices_of([60] * 3), config)
-    assert not fitted(prices_of([25] * 3), config).skipped
-
-
-def test_a_market_is_left_out():
-    config = fc.Config(market="T0", start="independent")
-    with pytest.warns(ForecasterWarning, match="the market T0 is left out"):
-        model = fc.fit(prices_of([25] * 3), config)
-    assert model.config.market is None and set(model.ids) >= {"T1", "T2"}
-
-
-def test_a_forecast_says_when_networks_can_be_trained():
-    frame = prices_of([40, 40, 30])
-    early = frame[frame.groupby("unique_id").cumcount() < 28]
-    model = fitted(early)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", ForecasterWarning)
-        fc.predict(model, early)
-    with pytest.warns(ForecasterWarning, match="2 of 3 series now have the 34 rows"):
-        fc.predict(model, frame)
-    asked = fc.fit(frame, fc.Config(transform="last_value"))  # who asked for it knows
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", ForecasterWarning)
-        fc.predict(asked, frame)
-
-
-def test_networks_are_never_trained_for_the_last_value():
-    frame = prices_of([80] * 3).rename(columns={"close": "y"})
-    model = fc.fit(frame, fc.Config(transform="last_value"))
-    assert (model.report[FORECAST_BY] == Rung.LAST_VALUE).all()
-    assert (model.report["epochs"] == 0).all()
-
-
-def test_a_saved_model_forecasts_the_same(tmp_path):
-    frame = prices_of([25, 3, 1])
-    model = fitted(frame)
-    fc.save(model, tmp_path / "model")
-    read = fc.load(tmp_path / "model")
-    assert read.transform == model.transform
-    pd.testing.assert_frame_equal(fc.predict(read, frame), fc.predict(model, frame))
-
-
 def test_an_evaluation_rests_on_the_rows_up_to_its_first_cutoff():
     frame = prices_of([30] * 4)
     with pytest.warns(ForecasterWarning, match="each is forecast by its last value"):
@@ -163,17 +111,6 @@ def test_an_evaluation_rests_on_the_rows_up_to_its_first_cutoff():
         made = fc.cross_validation(frame, config, n_windows=2)
         warnings.warn("none", stacklevel=1)
     assert not any("last value" in str(one.message) for one in warned) and FORECAST_BY not in made
-
-
-def test_the_scale_is_causal_and_shrunk_to_the_usual_change():
-    change = np.array([[np.nan, 0.1, -0.2, 0.3, 0.05]])
-    unit = np.full(change.shape, 0.05)
-    scale = walk_scale(change, unit)
-    assert scale[0, 0] == pytest.approx(0.05)
-    assert scale[0, 1] == pytest.approx(np.sqrt((0.1**2 + 10 * 0.05**2) / 11))
-    for end in range(1, 5):
-        np.testing.assert_array_equal(walk_scale(change[:, :end], unit[:, :end]), scale[:, :end])
-    assert dataclasses.replace(fc.Config(), transform="last_value").transform == "last_value"
 
 
 @pytest.mark.parametrize("value", [0.0, -5.0])

@@ -41,15 +41,6 @@ def test_a_series_that_comes_changes_no_other_s_bits(fitted, stocks, declared):
     np.testing.assert_array_equal(few.normal_scores, expected.normal_scores)
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("as_for_users")
-def test_nor_does_the_index_where_it_is_forecast_itself(panel, stocks, declared):
-    few = fc.predict(fc.fit(stocks.only(["KO", "MSFT"]), declared, seed=1), stocks.only(["KO"]))
-    many = fc.predict(fc.fit(panel, declared, seed=1), panel)
-    assert set(many["unique_id"]) == set(panel.ids)
-    pd.testing.assert_frame_equal(only(few, "KO"), only(many, "KO"), check_exact=True)
-
-
 def test_an_index_that_was_renamed_is_read_under_its_new_name(fitted, stocks, panel):
     new = rename_series(fitted, {INDEX: "NEW"})
     assert new.config.market == "NEW" and new.transform.market == ("NEW",)
@@ -57,13 +48,6 @@ def test_an_index_that_was_renamed_is_read_under_its_new_name(fitted, stocks, pa
     pd.testing.assert_frame_equal(
         fc.predict(fitted, panel), fc.predict(new, dataclasses.replace(panel, ids=names))
     )
-
-
-def test_two_indices_that_become_one_are_an_error(panel, declared):
-    config = dataclasses.replace(declared, market=(INDEX, "IBM"))
-    model = fc.fit(panel.with_market([INDEX, "IBM"], forecast=False), config, seed=1)
-    with pytest.raises(ModelError, match=f"market {INDEX}, IBM .* have become IBM. Fit again"):
-        rename_series(model, {INDEX: "IBM"})
 
 
 def test_the_market_s_last_day_changes_the_forecast(fitted, stocks, panel):
@@ -103,30 +87,3 @@ def test_an_index_that_is_missing_or_ends_early_is_named(fitted, stocks, panel, 
         fc.cross_validation(early, declared, 2)
     with pytest.raises(UsageError, match="'SPX' is none of them"):
         fc.fit(panel, dataclasses.replace(declared, market="SPX"))
-
-
-@pytest.mark.slow
-def test_a_rolling_origin_forecasts_what_predict_does(fitted, panel, stocks, declared):
-    """No row of the market after the first cutoff changes a forecast made there."""
-    frame = fc.cross_validation(panel, declared, 20, seed=1)
-    cutoff = frame["cutoff"].min()
-    known = stocks.until(cutoff)
-    model = fc.fit(known, declared, seed=1)
-    expected = only(fc.predict(model, known), "KO")["LSTM-hi-80"] / stocks_factor(known)
-    got = frame[(frame["unique_id"] == "KO") & (frame["cutoff"] == cutoff)]["LSTM-hi-80"]
-    np.testing.assert_allclose(got, expected, rtol=1e-4)
-
-
-def stocks_factor(panel: fc.Panel) -> float:
-    """Return the factor from adjusted to quoted prices."""
-    row = panel.ids.index("KO")
-    return float(panel.channel("close")[row, -1] / panel.channel("adj_close")[row, -1])
-
-
-@pytest.mark.slow
-def test_the_estimator_takes_it_by_name(panel, declared):
-    settings = {k: v for k, v in dataclasses.asdict(declared).items() if k != "horizon"}
-    estimator = fc.Forecaster(declared.horizon, seed=1, **settings)
-    frame = panel.to_frame()
-    forecast = estimator.fit(frame).predict(h=1)
-    assert len(forecast) == len(panel.ids) and f"market='{INDEX}'" in repr(estimator)

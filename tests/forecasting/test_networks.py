@@ -11,20 +11,15 @@ import pytest
 import forecaster as fc
 from forecaster.forecasting.fitting.training import functions
 from forecaster.forecasting.networks import plain_shapes, widen
-from forecaster.forecasting.networks.linear import _moving_mean
-from forecaster.forecasting.networks.nhits import between, pooled
-from forecaster.forecasting.networks.tcn import dilations
 from forecaster.forecasting.networks.transformer import by_distance
 from forecaster.forecasting.task import trained_apply
 from tests.slow import rest_slow, slow
 
-CAUSAL = ["lstm", "gru", "transformer", "tcn"]
-WHOLE = ["mlp", "nhits", "dlinear", "nlinear"]
+CAUSAL = ["lstm", "gru", "transformer"]
+WHOLE = ["mlp"]
 
 
-@pytest.mark.parametrize(
-    "kind", rest_slow(["lstm", "mlp", "gru", "transformer", "tcn", "nhits"], 2)
-)
+@pytest.mark.parametrize("kind", rest_slow(["lstm", "mlp", "gru", "transformer"], 2))
 @pytest.mark.parametrize("layers", [slow(1), 2])
 def test_a_widened_network_says_the_same(kind, layers):
     small = fc.Config(model=kind, hidden=3, layers=layers, lookback=20, validation=50)
@@ -125,7 +120,7 @@ def test_every_input_counts(kind):
     layers = 1
     slopes = jax.grad(lambda x: jnp.square(network(kind, layers)(x, valid, last_only=True)).sum())
     reached = np.abs(np.asarray(slopes(inputs))).max((0, 2))  # by step
-    assert (reached > 0).all() or (kind == "nhits" and (reached > 0).sum() > 15)
+    assert (reached > 0).all()
 
 
 @pytest.mark.parametrize("kind", CAUSAL + WHOLE)
@@ -142,13 +137,6 @@ def test_untrained_networks_say_nothing(kind):
     np.testing.assert_array_equal(jax.jit(outputs)(jnp.ones((2, 20, 4))), np.zeros((2, 1, 10)))
 
 
-@pytest.mark.parametrize("lookback", [1, 3, 4, 9, 10, 60, 400])
-def test_convolutions_reach_over_the_lookback(lookback):
-    chosen = dilations(lookback)
-    assert 1 + 2 * sum(chosen) >= lookback
-    assert len(chosen) == 1 or 1 + 2 * sum(chosen[:-1]) < lookback
-
-
 def test_what_is_added_to_scores_goes_by_distance():
     values = np.random.default_rng(0).normal(size=(2, 7)).astype(np.float32)
     square = np.asarray(by_distance(jnp.asarray(values)))
@@ -158,42 +146,11 @@ def test_what_is_added_to_scores_goes_by_distance():
             np.testing.assert_array_equal(square[:, step, earlier], wanted)
 
 
-def test_a_line_goes_through_its_knots():
-    np.testing.assert_allclose(np.array([1.0, 3.0, 7.0]) @ between(3, 5), [1, 2, 3, 5, 7])
-    np.testing.assert_array_equal(between(4, 4), np.eye(4))
-    np.testing.assert_array_equal(between(1, 3), np.ones((1, 3)))
-    np.testing.assert_array_equal(between(1, 1), np.ones((1, 1)))
-
-
-def test_pools_count_from_the_latest_step_and_skip_padding(windows):
-    inputs, valid = windows
-    inputs = inputs - 10  # below the zeros of the padding
-    got = np.asarray(pooled(jnp.asarray(inputs), jnp.asarray(valid), 8))
-    assert got.shape == (5, 3, 4)
-    for row in range(5):
-        seen = inputs[row][valid[row] > 0]
-        np.testing.assert_array_equal(got[row, 2], seen[-8:].max(0))
-        first = seen[:-16].max(0) if len(seen) > 16 else np.zeros(4)
-        np.testing.assert_array_equal(got[row, 0], first)
-
-
-def test_a_trend_is_the_mean_of_what_is_observed_near(windows):
-    inputs, valid = windows
-    inputs = np.where(valid[..., None] > 0, inputs, 0)
-    got = np.asarray(_moving_mean(jnp.asarray(inputs), jnp.asarray(valid)))
-    for row in range(5):
-        for step in np.flatnonzero(valid[row]):
-            near = slice(max(0, step - 12), step + 13)
-            wanted = inputs[row, near][valid[row, near] > 0].mean(0)
-            np.testing.assert_allclose(got[row, step], wanted, rtol=1e-4, atol=1e-5)
-
-
 @pytest.mark.parametrize("kind", ["lstm", "gru"])
-@pytest.mark.parametrize("head", ["student_t", "point"])
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_without_flax_it_is_the_same_program(kind, head, precision):
+def test_without_flax_it_is_the_same_program(kind, precision):
     """The operations of trained LSTMs and GRUs are the same with and without Flax."""
-    config = fc.Config(model=kind, head=head, precision=precision, layers=2, hidden=3, lookback=20)
+    config = fc.Config(model=kind, precision=precision, layers=2, hidden=3, lookback=20)
     flax = functions(config, 4)
     shapes = jax.eval_shape(flax.init, jax.random.key(0))
     paths = jax.tree_util.tree_flatten_with_path(shapes)[0]

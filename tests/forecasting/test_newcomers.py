@@ -37,17 +37,6 @@ def test_one_that_came_later_is_forecast_and_named(panel, fitted, tmp_path):
     assert set(paths["unique_id"]) == set(panel.ids)
 
 
-@pytest.mark.slow
-def test_it_is_what_an_untrained_network_of_its_own_would_say(panel, config):
-    """Without fine-tuning, every series' network is the common start."""
-    still = dataclasses.replace(config, start="pooled", members=2, shrinkage=0.0, epochs=1)
-    model = fc.fit(panel, dataclasses.replace(still, learning_rate=1e-12), seed=1)
-    others = model.only(panel.ids[:-1])
-    with pytest.warns(ForecasterWarning):
-        new = fc.predict(others, panel)["LSTM"]
-    np.testing.assert_allclose(new, fc.predict(model, panel)["LSTM"], rtol=1e-5)
-
-
 def test_its_bands_learn_from_its_own_past(panel, fitted):
     """A series that moves by 2 % each day, unlike those of the fit, gets wider bands."""
     frame = panel.only([panel.ids[-1]]).to_frame()
@@ -86,18 +75,6 @@ def test_a_price_of_two_days_has_the_bands_of_its_panel(panel, fitted):
     )
     assert (width > expected / 1.5).all()
     assert (width < expected * 1.5).all()
-
-
-def test_one_with_a_network_of_its_own_needs_rows_for_it(panel, fitted):
-    short = panel.only([panel.ids[0]])
-    few = short.between(str(short.times[-fitted.config.rows_to_forecast + 1]))
-    with pytest.raises(ModelError, match="a forecast is made from"):
-        match_panel(fitted, few)
-
-
-def test_independent_networks_know_nothing_of_others(panel, model):
-    with pytest.raises(ModelError, match="the model has no network for it"):
-        fc.predict(model.only(panel.ids[:2]), panel.only(panel.ids[2:]))
 
 
 def test_a_forecast_of_what_was_learned_from_is_named_as_none(panel, fitted):

@@ -1,7 +1,6 @@
 """A user's own Flax module as the network of each series."""
 
 import dataclasses
-import re
 
 import jax
 import jax.numpy as jnp
@@ -12,9 +11,8 @@ from flax import linen, nnx
 
 import forecaster as fc
 from forecaster.errors import ModelError, UsageError
-from forecaster.forecasting.fitting.training import candidates, functions
+from forecaster.forecasting.fitting.training import functions
 from forecaster.series import Transform
-from tests.conftest import TICKERS
 
 
 class Decays(linen.Module):
@@ -128,34 +126,6 @@ def test_a_model_is_made_of_it(panel, own, config):
     pd.testing.assert_frame_equal(forecast, fc.predict(own, panel), check_exact=True)
 
 
-def test_it_is_trained_for_each_series_by_itself(panel, own, config):
-    some = panel.only(TICKERS[2:4])
-    alone = fc.predict(fc.fit(some, config, seed=1, network=Decays), some)
-    among = fc.predict(own, some)
-    pd.testing.assert_frame_equal(alone, among, check_exact=True)
-
-
-def test_it_is_evaluated_like_any_other(panel, config):
-    frame = fc.cross_validation(panel, config, n_windows=3, seed=1, network=Decays)
-    assert list(frame)[4:] == [
-        "Decays", "Decays-lo-80", "Decays-hi-80", "Decays-lo-95", "Decays-hi-95", "Naive",
-    ]  # fmt: skip
-    scores = fc.evaluate(frame).set_index("model").loc["Decays"]
-    assert scores["mae_relative_to_naive"].between(0.7, 1.3).all()
-
-
-@pytest.mark.slow
-def test_a_saved_model_is_loaded_by_its_import_path(panel, own, tmp_path):
-    again = fc.load(fc.save(own, tmp_path / "run"))
-    assert again.networks.network is Decays and again.config == own.config
-    pd.testing.assert_frame_equal(
-        fc.predict(again, panel), fc.predict(own, panel), check_exact=True
-    )
-    # Its config alone says which class it is.
-    fitted = fc.fit(panel, dataclasses.replace(again.config, epochs=1), seed=1)
-    assert fitted.networks.network is Decays
-
-
 def test_a_class_that_cannot_be_imported_is_given_to_load(panel, own, tmp_path):
     path = f"{__name__}:somewhere.<locals>.Decays"
     config = dataclasses.replace(own.config, model=path)
@@ -204,17 +174,6 @@ def test_what_cannot_be_used_is_named(panel, config, network, message):
         fc.fit(panel, config, network=network)
 
 
-def test_what_is_not_causal_is_not_trained_at_every_step(panel, config):
-    config = dataclasses.replace(config, training="sequence")
-    with pytest.raises(UsageError, match=re.escape("it does not say causal = True")):
-        fc.fit(panel, config, network=Window)
-
-
-def test_state_that_is_not_trained_is_refused(panel, config):
-    with pytest.raises(UsageError, match=r"state that is not trained \(batch_stats\)"):
-        fc.fit(panel, config, network=Statistics)
-
-
 @pytest.mark.parametrize(
     ("model", "message"),
     [
@@ -230,12 +189,6 @@ def test_state_that_is_not_trained_is_refused(panel, config):
 def test_a_path_that_leads_to_no_network_is_named(panel, config, model, message):
     with pytest.raises(UsageError, match=message):
         fc.fit(panel, dataclasses.replace(config, model=model))
-
-
-def test_only_its_own_width_is_used_in_a_search(config):
-    own = dataclasses.replace(config, model="nets:Mine")
-    assert {candidate["hidden"] for candidate in candidates(own)} == {config.hidden}
-    assert len({candidate["hidden"] for candidate in candidates(config)}) == 3
 
 
 def test_dropout_acts_in_training_alone(config):

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.forecasting.bands.widths import Widths
+from forecaster.forecasting.bands.calibration import Widths
 from forecaster.forecasting.fitting import pooled as sampling
 from forecaster.forecasting.fitting.common import Sampling, learn_common
 from forecaster.forecasting.fitting.fit import fit_part, widths_of
@@ -35,12 +35,6 @@ def test_a_sample_depends_on_names_alone_and_is_all_of_few_series():
     more = [*names, "s3000"]
     assert len(sample - {more[row] for row in sampling.sample_of(more, 100)}) <= 1
     np.testing.assert_array_equal(sampling.sample_of(names[:1_000], 100), np.arange(1_000))
-
-
-def test_a_sample_of_long_series_is_smaller():
-    names = [f"s{n}" for n in range(1_000)]
-    assert len(sampling.sample_of(names, 100_000)) == sampling.MOST_ROWS // 100_000
-    assert len(sampling.sample_of(names, sampling.MOST_ROWS)) == 30
 
 
 @pytest.mark.slow

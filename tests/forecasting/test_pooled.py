@@ -1,10 +1,6 @@
 """Networks that start from one of all series, and their averages."""
 
 import dataclasses
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -14,7 +10,6 @@ import pytest
 import forecaster as fc
 from forecaster import swarm
 from forecaster.errors import UsageError
-from forecaster.forecasting.predicting.predicting import distributions, targets_at
 from forecaster.series.panel.panel import Panel
 
 
@@ -49,20 +44,6 @@ def test_a_common_start_helps_series_that_are_short(waves):
     assert ratio.mean() < 0.97
 
 
-@pytest.mark.slow
-def test_how_much_is_believed_is_learned_from_all_series_unless_they_are_independent():
-    walks = np.random.default_rng(3).normal(size=(20, 300)).cumsum(1)
-    ds = np.arange(300)
-    parts = [
-        pd.DataFrame({"unique_id": f"s{n}", "ds": ds, "y": row}) for n, row in enumerate(walks)
-    ]
-    panel = Panel.from_frame(pd.concat(parts))
-    settings = fc.Config(hidden=2, lookback=20, horizon=4, validation=40, epochs=1, members=1)
-    together = fc.fit(panel, settings)
-    alone = fc.fit(panel, dataclasses.replace(settings, start="independent"))
-    assert together.transform.learned.blending.usual and not alone.transform.learned.blending.usual
-
-
 def test_the_same_seed_gives_the_same_bits_and_saved_models_forecast_alike(panel, pooled, tmp_path):
     model = fc.fit(panel, pooled, seed=1)
     frame = fc.predict(model, panel)
@@ -74,31 +55,6 @@ def test_the_same_seed_gives_the_same_bits_and_saved_models_forecast_alike(panel
     some = [panel.ids[3], panel.ids[0]]
     part = fc.predict(model.only(some), panel.only(some)).set_index("unique_id")
     pd.testing.assert_frame_equal(part, frame.set_index("unique_id").loc[some], check_exact=True)
-
-
-def test_each_network_has_a_part_in_the_forecast(panel, pooled):
-    model = fc.fit(panel, pooled, seed=1)
-    transformed = model.transform.apply(panel, pooled.horizon)
-    origins = np.tile(np.arange(600, 603), (len(panel.ids), 1))
-    made = distributions(model.networks, transformed, origins)
-    assert made.location.shape == (len(panel.ids), 3, pooled.horizon)
-    scores = made.scores(targets_at(transformed, origins))
-    assert np.isfinite(scores).all()
-
-
-def test_a_start_learns_nothing_from_the_validation_span(panel, pooled):
-    """Edits in the span that is held back change no weight as long as no epoch becomes the best."""
-    values = panel.values.copy()
-    values[:, -100:] = values[:, -101:-100]
-    one = dataclasses.replace(pooled, epochs=1, members=1)
-    before, after = (
-        fc.fit(p, one, seed=1) for p in (panel, dataclasses.replace(panel, values=values))
-    )
-    best = before.report["best_epoch"].eq(1) & after.report["best_epoch"].eq(1)
-    rows = np.flatnonzero(best)
-    assert len(rows)
-    kernels = (m.params["layers"][0]["kernel"][rows] for m in (before, after))
-    np.testing.assert_array_equal(*kernels)
 
 
 @pytest.mark.slow
@@ -137,26 +93,3 @@ def test_devices_that_share_a_batch_give_the_start_of_one(panel, pooled):
     if there == 1:
         pytest.skip("this machine has one core")
     assert_same_start(panel, pooled, 2)
-
-
-SHARED = """
-from tests.conftest import TICKERS
-from tests.forecasting.test_pooled import *
-panel = fc.load_panel("simulated", TICKERS[:3], start="2023-01-01")
-settings = fc.Config(
-    model=sys.argv[1], hidden=4, lookback=30, burn_in=10, horizon=3, validation=100, epochs=3,
-    members=2, batch_size=33,
-)
-assert_same_start(panel, settings, 4)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("model", ["gru", "transformer", "nhits"])
-def test_batches_that_do_not_divide_are_shared_too(model):
-    flags = {"XLA_FLAGS": f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=4"}
-    done = subprocess.run(
-        [sys.executable, "-c", SHARED, model], capture_output=True, text=True,
-        env=os.environ | flags | {"PYTHONPATH": str(Path(__file__).parents[2])},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]

@@ -7,7 +7,6 @@ import pytest
 import forecaster as fc
 from forecaster.errors import ForecasterWarning, ModelError, UsageError
 from forecaster.forecasting.predicting import predicting
-from forecaster.series.features.transforms import Transform
 from forecaster.series.panel.flags import UNCONFIRMED, Flags
 from forecaster.series.panel.panel import Panel
 from tests.conftest import TICKERS
@@ -26,17 +25,6 @@ def test_forecast_frames_are_those_of_the_field(panel, model):
     assert frame["ds"].min() == pd.Timestamp("2026-01-02")  # New Year's Day is no session
     last = panel.channel("close")[:, -1]
     assert np.abs(frame.groupby("unique_id", sort=False)["LSTM"].first() / last - 1).max() < 0.05
-
-
-def test_bands_and_weights_come_from_before_the_panels_end(panel, config, model):
-    """The forecast of an earlier day does not depend on later days."""
-    early = panel.until(panel.times[-62])
-    fitted = fc.fit(early, config, seed=1)
-    now = fc.predict(fitted, early)
-    again = fc.predict(fitted, panel.until(panel.times[-62]))
-    pd.testing.assert_frame_equal(now, again, check_exact=True)
-    later = fc.predict(fitted, panel)  # new prices, old weights
-    assert later["ds"].min() > now["ds"].max()
 
 
 def test_predict_and_cross_validation_agree(panel, config):
@@ -135,17 +123,6 @@ def test_a_missing_last_close_does_not_change_the_units(panel, config):
         assert np.abs(first / quoted - 1).max() < 0.1
 
 
-def test_prices_that_gain_a_column_after_the_fit_still_forecast(panel, config):
-    before = Panel.from_frame(panel.to_frame().drop(columns="adj_close"))
-    model = fc.fit(before, config, seed=1)
-    pd.testing.assert_frame_equal(fc.predict(model, panel), fc.predict(model, before))
-
-
-def test_too_few_rows_to_look_back_on_are_refused(panel, model):
-    with pytest.raises(ModelError, match="10 rows; a forecast is made from 30"):
-        fc.predict(model, Panel.from_frame(panel.to_frame().groupby("unique_id").tail(10)))
-
-
 def test_a_model_of_some_series_forecasts_them_as_before(panel, model):
     """Rows of weights, scores and report stay together, in any order."""
     some = [TICKERS[3], TICKERS[0]]
@@ -156,18 +133,6 @@ def test_a_model_of_some_series_forecasts_them_as_before(panel, model):
     pd.testing.assert_frame_equal(got, expected, check_exact=True)
     with pytest.raises(UsageError, match="ids: NVDA: not in the model; it has AAPL"):
         model.only(["NVDA"])
-
-
-@pytest.mark.parametrize("at_once", [1, 200, 500])
-def test_a_panel_in_parts_is_forecast_with_the_same_bits(panel, model, monkeypatch, at_once):
-    whole = fc.predict(model, panel, quantiles=[0.9])
-    made: list[tuple[str, ...]] = []
-    apply = Transform.apply
-    note = lambda self, part, *rest: made.append(part.ids) or apply(self, part, *rest)  # noqa: E731
-    monkeypatch.setattr(Transform, "apply", note)
-    monkeypatch.setattr(predicting, "_STEPS_AT_ONCE", at_once)
-    pd.testing.assert_frame_equal(fc.predict(model, panel, quantiles=[0.9]), whole, rtol=0, atol=0)
-    assert len(made) > 1 and sum(made, ()) == panel.ids
 
 
 def test_rows_that_are_further_apart_than_those_of_the_fit_are_no_history(panel, model):
@@ -184,13 +149,3 @@ def test_rows_that_are_further_apart_than_those_of_the_fit_are_no_history(panel,
     with pytest.warns(ForecasterWarning, match=f"1 series skipped:\n.*KO: {why}"):
         frame = fc.predict(model, Panel.from_frame(mixed))
     assert sorted(frame["unique_id"].unique()) == sorted(set(TICKERS) - {"KO"})
-
-
-def test_each_series_keeps_to_its_own_frequency(panel, config):
-    """A model of days and weeks forecasts both, together and alone."""
-    frame = panel.to_frame()
-    weeks = frame[frame["unique_id"] == "KO"].iloc[::2].assign(unique_id="TWO")
-    both = Panel.from_frame(pd.concat([frame[frame["unique_id"].isin(["AAPL", "IBM"])], weeks]))
-    mixed = fc.fit(both, config, seed=1)
-    for name in ("TWO", "AAPL"):
-        assert len(fc.predict(mixed, Panel.from_frame(both.only([name]).to_frame()))) == 3

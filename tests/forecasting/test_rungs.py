@@ -9,8 +9,7 @@ import pytest
 import forecaster as fc
 from forecaster.errors import DataError, ForecasterWarning
 from forecaster.forecasting import FORECAST_BY, Rung, Sampling, fit_part, learn_common, usable_rows
-from forecaster.forecasting.fitting import pooled
-from forecaster.forecasting.rungs import counted, rows_to_train, worth_networks
+from forecaster.forecasting.rungs import counted, worth_networks
 
 HORIZON = 4
 SMALL = fc.Config(horizon=HORIZON, hidden=2, members=1, epochs=1, lookback=20)
@@ -137,28 +136,6 @@ def test_parts_of_a_classical_model_are_the_same(model):
         assert (got[FORECAST_BY] == of_whole[FORECAST_BY]).all()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("rows", [10, 60])
-def test_saved_models_and_parts_are_the_same(rows, tmp_path):
-    frame = pd.concat([trends(rows, 5), frame_of(ODD)])
-    panel = fc.load_panel(frame)
-    model = fc.fit(panel, SMALL, seed=1)
-    made = fc.predict(model, panel)
-    loaded = fc.load(fc.save(model, tmp_path / "model"))
-    pd.testing.assert_frame_equal(fc.predict(loaded, panel), made, check_exact=True)
-    found = usable_rows(panel, SMALL)
-    sampling = Sampling.of(SMALL, list(found.rows), found.trained, max(found.rows.values()))
-    common = learn_common(panel.only(sampling.ids), SMALL, 1, sampling)
-    for names in (panel.ids[:4], panel.ids[4:]):
-        part = fit_part(panel.only(names), SMALL, 1, common).model
-        part = dataclasses.replace(part, widths=model.widths)
-        expected = made[made["unique_id"].isin(names)].reset_index(drop=True)
-        got = fc.predict(part, panel.only(names))
-        numbers = got.columns[2:-1]
-        np.testing.assert_allclose(got[numbers], expected[numbers], rtol=1e-6)
-        assert (got[FORECAST_BY] == expected[FORECAST_BY]).all()
-
-
 def test_a_new_series_is_forecast_without_a_network():
     model = fc.fit(trends(10), SMALL)
     new = frame_of({"new": list(np.arange(8.0)), "single": [2.0]})
@@ -171,18 +148,6 @@ def test_a_new_series_is_forecast_without_a_network():
     assert np.isfinite(made["LSTM"]).all()
 
 
-@pytest.mark.slow
-def test_networks_need_several_horizons_of_validation():
-    from forecaster.series import Transform
-
-    assert rows_to_train(SMALL, Transform("combined")) == 12 * HORIZON
-    assert rows_to_train(SMALL, Transform("log_return")) == SMALL.rows_to_fit
-    given = dataclasses.replace(SMALL, validation=20)
-    assert rows_to_train(given, Transform("combined")) == given.rows_to_fit
-    assert set(fc.fit(trends(12 * HORIZON - 1, 3), SMALL).report[FORECAST_BY]) == {Rung.COMBINATION}
-    assert set(fc.fit(trends(12 * HORIZON, 3), SMALL).report[FORECAST_BY]) == {Rung.OWN}
-
-
 def test_prices_too_short_for_networks_have_the_last_value_unless_log_returns_are_asked_for():
     rows = 30
     frame = trends(rows, 3).rename(columns={"y": "close"})
@@ -191,11 +156,6 @@ def test_prices_too_short_for_networks_have_the_last_value_unless_log_returns_ar
         fc.fit(frame, dataclasses.replace(SMALL, transform="log_return"))
     with pytest.warns(ForecasterWarning, match="30 at most; 31 needed"):
         assert (fc.fit(frame, SMALL).report[FORECAST_BY] == Rung.LAST_VALUE).all()
-
-
-def test_a_panel_of_short_series_is_evaluated():
-    made = fc.cross_validation(trends(12), SMALL, n_windows=3)
-    assert made["unique_id"].nunique() == 40 and np.isfinite(made["LSTM"]).all()
 
 
 def test_the_median_of_sparse_demand_is_zero_unless_it_has_a_season():
@@ -209,18 +169,6 @@ def test_the_median_of_sparse_demand_is_zero_unless_it_has_a_season():
     assert (made.drop("summer")["LSTM-hi-95"] > 0).all() and (made["LSTM-lo-95"] >= 0).all()
     sold = made[made.index == "summer"]["LSTM"].to_numpy()
     assert (sold[:4] > 10).all() and (sold[4:] < 10).all()
-
-
-@pytest.mark.slow
-def test_series_outside_the_sample_have_the_common_season_too(monkeypatch):
-    monkeypatch.setattr(pooled, "MOST_SERIES", 10)
-    random = np.random.default_rng(0)
-    wave = 20 + 10 * np.sin(np.arange(60) * np.pi / 6)
-    frame = frame_of({f"s{n}": list(wave + random.normal(size=60)) for n in range(30)})
-    short = frame[(frame["unique_id"] >= "s2") & (frame["ds"] < 20)]  # too short to show it
-    frame = pd.concat([frame[frame["unique_id"] < "s2"], short])
-    natures = fc.fit(frame, SMALL).transform.natures
-    assert len(natures) == 30 and {nature.seasons for nature in natures.values()} == {(12,)}
 
 
 @pytest.mark.parametrize(

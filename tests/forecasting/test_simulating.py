@@ -103,24 +103,6 @@ def test_the_risk_of_a_basket_is_the_true_one(fitted, paths):
     assert np.std(apart) < 0.6 * true
 
 
-def test_joint_paths_have_a_lower_energy_score_than_shuffled_ones(paths, fitted):
-    """Against outcomes drawn from the true process (Gneiting & Raftery 2007, JASA 102)."""
-    _, panel = fitted
-    random = np.random.default_rng(1)
-    now = np.log(panel.channel("close")[:, -1])[:, None]
-    ours = wide(paths)[:, :300, -1] - now
-    shuffled = np.stack([random.permutation(one) for one in ours])
-    common = random.normal(size=400)
-    own = random.normal(size=(len(ours), 400))
-    outcomes = 0.01 * np.sqrt(HORIZON) * (np.sqrt(COMMON) * common + np.sqrt(1 - COMMON) * own)
-
-    def energy(draws: np.ndarray) -> float:
-        far = np.linalg.norm(draws[:, :, None] - outcomes[:, None], axis=0).mean()
-        return far - 0.5 * np.linalg.norm(draws[:, :, None] - draws[:, None], axis=0).mean()
-
-    assert energy(ours) < 0.97 * energy(shuffled)
-
-
 def test_the_seed_decides_and_the_frame_is_long(fitted, paths):
     model, panel = fitted
     pd.testing.assert_frame_equal(fc.simulate(model, panel, 2000), paths)
@@ -131,17 +113,6 @@ def test_the_seed_decides_and_the_frame_is_long(fitted, paths):
     assert not np.array_equal(other["LSTM"], paths[paths["sample_id"] < 10]["LSTM"])
     with pytest.raises(UsageError, match="n_paths: expected a whole number of 1 or more; got 0"):
         fc.simulate(model, panel, 0)
-
-
-@pytest.mark.slow
-def test_series_that_end_at_different_times_have_paths_of_their_own():
-    frame = market(3, 400)
-    early = frame[(frame["ticker"] != "s1") | (frame["date"] < "2020-08-01")]
-    panel = fc.load_panel(early)
-    paths = fc.simulate(fc.fit(panel, CONFIG), panel, 50)
-    assert paths.groupby("unique_id").size().eq(50 * HORIZON).all()
-    assert paths.groupby("unique_id")["ds"].min()["s1"] < pd.Timestamp("2020-08-08")
-    assert np.isfinite(paths["LSTM"]).all()
 
 
 @pytest.mark.slow

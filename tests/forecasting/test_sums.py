@@ -51,15 +51,6 @@ def test_means_of_parts_add_up_and_bands_know_what_moves_together(fitted):
     assert width["hedge"] < 0.6 * width[list(names[:2])].sum()
 
 
-def test_a_group_of_one_series_has_its_bands(fitted):
-    made = fc.predict_sums(fitted[0], fitted[1], {"one": {"s2": 1.0}}, n_paths=4000)
-    bands = fc.predict(fitted[0], fitted[1], LEVEL)
-    bands = bands[bands["unique_id"] == "s2"]
-    width = (bands["LSTM-hi-80"] - bands["LSTM-lo-80"]).to_numpy()
-    for column in ("LSTM", "LSTM-lo-80", "LSTM-hi-80"):
-        assert (np.abs(made[column].to_numpy() - bands[column].to_numpy()) / width).max() < 0.08
-
-
 def test_frames_of_groups_are_read(fitted):
     frame = pd.DataFrame({"unique_id": ["s0", "s1", "s1"], "group": ["a", "a", "b"]})
     weighted = fc.predict_sums(fitted[0], fitted[1], frame.assign(weight=[1, 3, 2]))

@@ -12,8 +12,9 @@ import forecaster as fc
 from forecaster.errors import ForecasterWarning
 from forecaster.files import Home
 from forecaster.forecasting.bands.distribution import Distribution
-from forecaster.forecasting.bands.scales import scale_weights, with_common
+from forecaster.forecasting.fitting.validating import scale_weights
 from forecaster.forecasting.model import rename_series
+from forecaster.forecasting.predicting.distributions import with_common
 from tests.common_market import frame
 from tests.conftest import run
 
@@ -40,10 +41,9 @@ def fitted(market) -> fc.Model:
 
 
 def test_logarithms_of_widths_are_weighted_sums():
-    alone = Distribution.unit((1, 2, 2), 5.0)
-    alone = dataclasses.replace(alone, scale=alone.scale * 2.0)
+    alone = np.full((1, 2, 2), 2.0)
     common = np.array([[[np.log(8.0), np.nan], [np.log(2.0), np.log(0.5)]]])
-    made = with_common(alone, common, ((0.0, 0.5, 0.5), (np.log(3.0), 1.0, 0.5))).scale
+    made = with_common(alone, common, ((0.0, 0.5, 0.5), (np.log(3.0), 1.0, 0.5)))
     np.testing.assert_allclose(made, [[[4.0, 2.0], [2.0, 6.0 * np.sqrt(0.5)]]])
     assert with_common(alone, None, ()) is alone
 
@@ -67,11 +67,6 @@ def test_weights_of_both_scales_are_learned_where_they_differ_enough():
 def test_weights_are_the_usual_ones_where_scales_hardly_change():
     (weights,) = scale_weights(*_scale_weights(0.005))
     np.testing.assert_allclose(weights, (0.3, 0.6, 0.6), atol=0.03)
-
-
-def test_weights_without_an_outcome_are_halves():
-    made, common, outcomes = _scale_weights(0.5)
-    assert scale_weights(made, common, outcomes * np.nan) == ((0.0, 0.5, 0.5),)
 
 
 def test_a_fit_from_a_common_start_has_both_and_an_independent_one_its_networks_alone(
@@ -102,26 +97,10 @@ def test_without_peers_networks_stand_alone_and_a_warning_says_so(market, fitted
     pd.testing.assert_frame_equal(alone, wanted, check_exact=True)
 
 
-def test_a_saved_model_forecasts_the_same_bits(market, fitted, tmp_path):
-    fc.save(fitted, tmp_path / "model")
-    read = fc.load(tmp_path / "model")
-    assert read.transform.learned.common_volatility == fitted.transform.learned.common_volatility
-    pd.testing.assert_frame_equal(
-        fc.predict(read, market), fc.predict(fitted, market), check_exact=True
-    )
-
-
 def test_a_renamed_peer_is_still_one(market, fitted):
     new = rename_series(fitted.only(["S03"]), {"S01": "XYZ"})
     common = new.transform.learned.common_volatility
     assert common is not None and common.peers[:3] == ("S00", "XYZ", "S02")
-
-
-def test_an_update_keeps_the_common_volatility(prices, market, fitted):
-    later = fc.load_panel(frame(12, 560))
-    updated = fc.update(fitted, later)
-    assert updated.transform.learned.common_volatility == fitted.transform.learned.common_volatility
-    assert np.isfinite(fc.predict(updated, later)["LSTM-lo-80"]).all()
 
 
 def test_no_forecast_of_the_past_sees_a_later_row(market):

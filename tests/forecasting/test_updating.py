@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.errors import DataError, ModelError, UsageError
+from forecaster.errors import DataError, UsageError
 from tests.slow import rest_slow
 
 NAMES = ["AAA", "BBB", "CCC"]
@@ -130,25 +130,6 @@ def test_the_rung_of_a_series_follows_its_rows():
     )  # fmt: skip
 
 
-def test_what_is_saved_is_what_was_updated(model, tmp_path):
-    new = prices(360)
-    updated = fc.update(model, new, ["AAA"])
-    fc.save(updated, tmp_path / "m")
-    pd.testing.assert_frame_equal(
-        fc.predict(fc.load(tmp_path / "m"), new), fc.predict(updated, new), check_exact=True
-    )
-
-
-@pytest.mark.slow
-def test_a_series_that_grew_has_no_network_to_begin_with_where_each_is_independent():
-    model = fc.fit(values(120), fc.Config(**QUICK, start="independent"), seed=1)
-    new = values(130, short=130)
-    updated = fc.update(model, new)
-    assert updated.report["forecast_by"].tolist() == [*["own networks"] * 3, "combination"]
-    assert updated.report.loc["d", "rows"] == 130
-    assert np.isfinite(fc.predict(updated, new)["LSTM"]).all()
-
-
 def test_a_series_that_lost_rows_stays_as_it_was_and_is_named(model):
     new = prices(360)
     few = new[(new["unique_id"] != "BBB") | (new["ds"] >= new["ds"].unique()[-100])]
@@ -171,13 +152,3 @@ def test_a_series_that_lost_rows_stays_as_it_was_and_is_named(model):
 def test_names_that_cannot_be_updated_are_an_error(model, rows, ids, message):
     with pytest.raises((UsageError, DataError), match=message):
         fc.update(model, prices(rows), ids)
-
-
-@pytest.mark.slow
-def test_the_market_must_reach_as_far_as_what_learns():
-    model = fc.fit(prices(300), fc.Config(**QUICK, market="AAA"), seed=5)
-    new = prices(360)
-    behind = new[(new["unique_id"] != "AAA") | (new["ds"] <= prices(300)["ds"].max())]
-    with pytest.raises((UsageError, ModelError), match="the market AAA"):
-        fc.update(model, behind, ["BBB"])
-    assert fc.update(model, new).report["rows"].eq(360).all()

@@ -1,7 +1,6 @@
 """The width and the tails that the bands of all series start from."""
 
 import dataclasses
-import json
 
 import numpy as np
 import pandas as pd
@@ -9,9 +8,7 @@ import pytest
 from scipy.special import ndtri
 
 import forecaster as fc
-from forecaster.errors import ModelError
-from forecaster.forecasting.bands.calibration import common_spread, common_tails
-from forecaster.forecasting.bands.widths import FARTHEST_TAIL, KNOTS, Tails, Widths
+from forecaster.forecasting.bands.calibration import KNOTS, Widths, common_tails
 from forecaster.forecasting.fitting.fit import Scores, widths_of
 from tests.bands import band_scores
 
@@ -49,38 +46,11 @@ def test_tails_are_those_of_all_series_where_they_are_heavier():
     assert (tails[0, (ndtri(0.96) < KNOTS) & (KNOTS < 3)] > 4).all()  # 3, in units of the spread
 
 
-def test_normal_scores_have_the_tails_of_the_forecast_distribution():
-    scores = np.random.default_rng(1).normal(size=(400, 20, 3))
-    np.testing.assert_allclose(common_tails(scores, np.ones(3))[:, :13], [KNOTS[:13]] * 3, rtol=0.1)
-    np.testing.assert_array_equal(common_tails(scores[:0], np.ones(3)), [KNOTS] * 3)
-
-
-def test_tails_of_few_scores_are_drawn_to_those_of_the_forecast_distribution():
-    random = np.random.default_rng(2)
-    few, many = (
-        common_tails(scores_of(random, (count, 12, 1)), np.full(1, 0.5))[0] for count in (5, 500)
-    )
-    assert (few[KNOTS > 2] < many[KNOTS > 2]).all() and (few >= KNOTS).all()
-
-
-def test_tails_of_series_that_hardly_ever_move_can_be_loaded(tmp_path):
-    random = np.random.default_rng(0)
-    scores = np.where(random.uniform(size=(500, 60, 1)) < 0.0005, 8.0, 0.0)
-    spread = common_spread(scores)
-    tails = common_tails(scores, spread)
-    assert 900 < tails.max() <= FARTHEST_TAIL
-    model = fc.fit(panel_of(list_prices(4, 20)), fc.Config(horizon=HORIZON))
-    widths = model.widths._replace(tails=np.tile(tails, (HORIZON, 1)))
-    folder = fc.save(dataclasses.replace(model, widths=widths), tmp_path / "model")
-    np.testing.assert_array_equal(fc.load(folder).widths.tails, widths.tails)
-
-
 def test_only_some_series_have_the_tails_and_bands_stay_nested():
     reach = np.stack([KNOTS, np.maximum(KNOTS, 2 * KNOTS - 2)])
-    tails = Tails(reach, np.array([True, False]))
     scores = np.full((2, 5, 2), np.nan)
     levels = [50.0, 80.0, 95.0, 99.9999]
-    bounds = band_scores(scores, levels, tails=tails)[:, :, :, 0]
+    bounds = band_scores(scores, levels, tails=reach, tailed=np.array([True, False]))[:, :, :, 0]
     normal = ndtri((1 - np.array(levels) / 100) / 2)
     np.testing.assert_allclose(bounds[:, 0, 1], normal[:, None].repeat(2, 1))
     np.testing.assert_allclose(bounds[:, 0, 0, 0], normal)
@@ -144,30 +114,3 @@ def test_bands_of_list_prices_hold_their_rare_jumps():
         held.append(coverage(model, panel, prices))
         before.append(coverage(without_tails(model), panel, prices))
     assert np.mean(held) > max(0.88, np.mean(before) + 0.03)  # 0.891 and 0.829
-
-
-@pytest.mark.slow
-def test_paths_of_list_prices_jump_as_often_as_the_bands_say():
-    prices = list_prices(1)
-    panel = panel_of(prices)
-    model = fc.fit(panel, fc.Config(horizon=HORIZON))
-    assert coverage(model, panel, prices) > coverage(without_tails(model), panel, prices) + 0.03
-    made = fc.predict(model, panel, level=[90])
-    paths = fc.simulate(model, panel, n_paths=4_000).groupby(["unique_id", "ds"], sort=False)
-    low, high = (paths["LSTM"].quantile(q).to_numpy() for q in (0.05, 0.95))
-    width = made["LSTM-hi-90"] - made["LSTM-lo-90"]
-    assert np.median(np.abs(low - made["LSTM-lo-90"]) / width) < 0.05
-    assert np.median(np.abs(high - made["LSTM-hi-90"]) / width) < 0.05
-
-
-def test_a_model_keeps_its_tails(tmp_path):
-    model = fc.fit(panel_of(list_prices(4, 20)), fc.Config(horizon=HORIZON))
-    folder = fc.save(model, tmp_path / "model")
-    loaded = fc.load(folder).widths
-    for kept, part in zip(loaded, model.widths, strict=True):
-        np.testing.assert_array_equal(kept, part)
-    rest = json.loads((folder / "model.json").read_text())
-    for bad in (rest["tails"][1:], [row[::-1] for row in rest["tails"]], [[1e9] * 17] * 6, "x"):
-        (folder / "model.json").write_text(json.dumps(rest | {"tails": bad}))
-        with pytest.raises(ModelError, match="tails"):
-            fc.load(folder)

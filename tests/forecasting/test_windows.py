@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forecaster.forecasting.windows import Sequence, Span, Split, Windowed, gather
+from forecaster.forecasting.windows import Sequence, Span, Split, Windowed
 
 splits = st.builds(
     Split,
@@ -78,10 +78,3 @@ def test_draws_do_not_depend_on_how_long_others_are(seed, first, longer):
     count = int(active.sum())
     assert int(active_many.sum()) == count
     np.testing.assert_array_equal(few.starts[:count], many.starts[:count] - longer)
-
-
-def test_gather_masks_what_lies_before_the_first_step():
-    features = jnp.arange(10.0)[:, None]
-    inputs, valid = gather(features, jnp.int32(2), jnp.array([-1, 5]), 4)
-    np.testing.assert_array_equal(inputs[..., 0], [[0, 0, 0, 2], [5, 6, 7, 8]])
-    np.testing.assert_array_equal(valid, [[0, 0, 0, 1], [1, 1, 1, 1]])

@@ -91,7 +91,7 @@ def classical(tmp_path_factory):
         ('{"schema": ' + "1" * 5000 + "}", "cannot be read"),
         ('"text"', "expected an object"),
         (b"\xff\x00", "cannot be read"),
-        ('{"schema": 99}', "version 99; .* version 9: update"),
+        ('{"schema": 99}', "version 99; .* version 10: update"),
         ('{"schema": 0, "transform": {"old": 1}}', "version 0; .*run `forecaster fit` again"),
     ],
 )

@@ -279,7 +279,7 @@ class _Network:
     def __init__(self, params: Mapping[Any, Any], config: Config):
         import torch
 
-        self._head, self._horizon = config.head, config.horizon
+        self._horizon = config.horizon
         layers = [params["layers"][number] for number in range(config.layers)]
         self._cell = _lstm(layers, config.hidden)
         self._out = torch.nn.Linear(*params["out"]["kernel"].shape)
@@ -296,11 +296,9 @@ class _Network:
     def loss(
         self, outputs: "torch.Tensor", targets: "torch.Tensor", *, counted: bool
     ) -> "torch.Tensor":
-        """Return the loss of :mod:`forecaster.forecasting.bands.heads`, elementwise."""
+        """Return the loss of :mod:`forecaster.forecasting.bands.distribution`, elementwise."""
         import torch
 
-        if self._head == "point":
-            return (outputs - targets) ** 2
         location, log_scale = outputs.split(self._horizon, dim=-1)
         log_scale = log_scale.clamp(-5, 5)
         dof = 2.1 + torch.nn.functional.softplus(self._constants + 3.0)

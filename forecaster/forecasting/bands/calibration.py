@@ -16,98 +16,102 @@ PNAS 118(48)), which raise the CRPS of stocks by 0 to 0.1 %; and levels that ada
 (Gibbs & Candes 2021, arXiv 2106.00170), by 0.3 to 2 %.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from forecaster.forecasting.bands.distribution import FARTHEST, ndtr, ndtri
-from forecaster.forecasting.bands.widths import FARTHEST_TAIL, KNOTS, Tails
+
+ByOrigin: TypeAlias = Float[np.ndarray, "series origin horizon"]
+
+KNOTS = np.linspace(0.0, 4.0, 17)
+"""The normal scores at which tails are known; beyond the last one they are as far out as there."""
+FARTHEST_TAIL = 1e3
+"""The farthest that tails reach."""
 
 # The weights of prior values, as numbers of independent scores.
 _PRIOR = 25.0  # weight of the spread 1 one step ahead, and of usual tails in those of all series
 _NEARER = 300.0  # weight of the spread one step nearer, in that of all series
-_COMMON = 100.0  # weight of the value 1, in the long-run factor of a series
-_NO_CHANGE = 20.0  # the same, in its recent factor
-_DECAY, _RECENT = 0.998, 0.98  # decay of the weights in the two factors, per origin
+# Of a series' factors in the long run and lately: the weight of the value 1, and the decay of the
+# weights per origin.
+_FACTORS = (100.0, 0.998), (20.0, 0.98)
 _MEAN_SIZE = np.sqrt(2 / np.pi)  # the mean absolute value of normal scores
 
 
-class Calibrated(NamedTuple):
-    """The calibrated distributions of the forecasts made at one origin.
+class Widths(NamedTuple):
+    """The width and the tails that the bands of all series start from, by horizon.
 
-    - ``spread``: of each series' scores
-    - ``tails``: the tails to start from; None: those of the forecast distribution
-    - ``reach``: the normal scores, below and above, of outcomes as far away as any was before; NaN
-      where there was none. Tails move no quantile beyond them, unless the spread alone does
+    - ``networks``: the spread of the scores of forecasts by networks; 1 where series are
+      independent
+    - ``without``: the same for forecasts without a network
+    - ``tails``: from :func:`common_tails`, for forecasts without a network that are not counts
     """
 
-    spread: Float[np.ndarray, "series horizon"]
-    tails: Tails | None
-    reach: Float[np.ndarray, "2 series horizon"]
+    networks: Float[np.ndarray, " horizon"]
+    without: Float[np.ndarray, " horizon"]
+    tails: Float[np.ndarray, "horizon knot"]
+
+    @staticmethod
+    def unit(horizon: int) -> "Widths":
+        """Return the widths and the tails of the forecast distributions."""
+        return Widths(np.ones(horizon), np.ones(horizon), np.tile(KNOTS, (horizon, 1)))
+
+
+class Calibrated(NamedTuple):
+    """The calibrated distributions of the forecasts made at some origins.
+
+    - ``spread``: of each series' scores
+    - ``reach``: the normal scores, below and above, of outcomes as far away as any was before; NaN
+      where there was none. Tails move no quantile beyond them, unless the spread alone does
+    - ``tails``: as of :class:`Widths`
+    - ``tailed``: the series that have these tails; others have those of the forecast distribution
+    """
+
+    spread: ByOrigin
+    reach: Float[np.ndarray, "2 series origin horizon"]
+    tails: Float[np.ndarray, "horizon knot"]
+    tailed: Bool[np.ndarray, " series"]
 
     def scores(
-        self, usual: Float[np.ndarray, "*some #series #horizon"]
-    ) -> Float[np.ndarray, "*some series horizon"]:
+        self, usual: Float[np.ndarray, "*some #series #origin #horizon"]
+    ) -> Float[np.ndarray, "*some series origin horizon"]:
         """Return the normal scores of quantiles under the forecast distribution.
 
         ``usual``: the normal scores of the quantiles' probabilities; those of the result where the
         forecast distribution needs no calibration
         """
         by_spread = usual * self.spread
-        if self.tails is not None:
-            by_tails = self.tails.of(usual) * self.spread
+        if self.tailed.any():
+            beyond = np.array(np.broadcast_to(usual, by_spread.shape))
+            for h, reach in enumerate(self.tails):
+                own = beyond[..., self.tailed, :, h]
+                far = np.abs(own)
+                out = np.interp(far, KNOTS, reach) + np.maximum(far - KNOTS[-1], 0.0)
+                beyond[..., self.tailed, :, h] = np.sign(own) * out
+            by_tails = beyond * self.spread
             # Without a known error there is no limit.
             by_tails = np.fmax(by_tails, np.minimum(by_spread, self.reach[0]))
             by_spread = np.fmin(by_tails, np.maximum(by_spread, self.reach[1]))
         return np.clip(by_spread, -FARTHEST, FARTHEST)
 
-    def probability_below(
-        self, scores: Float[np.ndarray, "series horizon"]
-    ) -> Float[np.ndarray, "series horizon"]:
+    def probability_below(self, scores: ByOrigin) -> ByOrigin:
         """Return the probability of a lower outcome, the inverse of :meth:`scores`.
 
         ``scores``: of the outcomes under the forecast distribution
         """
         usual = scores / self.spread
-        if self.tails is not None:
+        if self.tailed.any():
+            within = usual.copy()
+            for h, reach in enumerate(self.tails):
+                own = within[self.tailed, :, h]
+                far = np.abs(own)
+                found = np.interp(far, reach, KNOTS) + np.maximum(far - reach[-1], 0.0)
+                within[self.tailed, :, h] = np.sign(own) * found
             beyond = np.where(scores < 0, scores < self.reach[0], scores > self.reach[1])
-            usual = np.where(beyond, usual, self.tails.inverse(usual))
+            usual = np.where(beyond, usual, within)
         return ndtr(usual)
-
-    def only(self, row: int) -> "Calibrated":
-        """Return the distributions of one series."""
-        some = slice(row, row + 1)
-        tails = None if self.tails is None else self.tails._replace(used=self.tails.used[some])
-        return Calibrated(self.spread[some], tails, self.reach[:, some])
-
-
-def calibrated(
-    scores: Float[np.ndarray, "series origin horizon"],
-    count: int = 1,
-    *,
-    prior: Float[np.ndarray, " horizon"] | Float[np.ndarray, "series horizon"] | None = None,
-    tails: Tails | None = None,
-    reach: Float[np.ndarray, "2 series count horizon"] | None = None,
-) -> Iterator[Calibrated]:
-    """Yield the calibrated distributions of the forecasts made at each of the latest origins.
-
-    - ``scores``: normal scores of past outcomes, in order of time, NaN where unknown; the last
-      origin is "now"
-    - ``count``: the number of latest origins
-    - ``prior``: the spread of all series' scores, see :func:`common_spread`; by default 1
-    - ``tails``, ``reach``: as in :class:`Calibrated`, the latter by origin
-
-    Those of origin p for horizon h use scores of origins up to p - h only, whose outcome is known
-    at p.
-    """
-    series, origins, horizon = scores.shape
-    spread = spread_at_origins(scores, np.ones(horizon) if prior is None else prior)
-    if reach is None:
-        reach = np.full((2, series, count, horizon), np.nan)
-    for position, now in enumerate(range(origins - count, origins)):
-        yield Calibrated(spread[:, now], tails, reach[:, :, position])
 
 
 def normal_scores_of(levels: Sequence[float]) -> Float[np.ndarray, "level 2"]:
@@ -168,10 +172,9 @@ def spread_at_origins(
     ``prior``: the spread of all series' scores
     """
     series, origins, horizon = scores.shape
-    ahead = np.arange(1, horizon + 1)
-    long_run = _Average(_COMMON, _DECAY, series)
-    recent = _Average(_NO_CHANGE, _RECENT, series)
-    sizes, factor = np.abs(scores) / (_MEAN_SIZE * prior[..., None, :]), np.ones((series, origins))
+    ahead, prior = np.arange(1, horizon + 1), prior[..., None, :]
+    sizes, factor = np.abs(scores) / (_MEAN_SIZE * prior), np.ones((series, origins))
+    usual, recent = (_Average(weight, decay, series) for weight, decay in _FACTORS)
     for now in range(origins):
         # For each horizon h, the latest origin whose outcome is known: now - h - 1.
         latest = np.full((series, horizon), np.nan)
@@ -180,10 +183,8 @@ def spread_at_origins(
         weight = np.isfinite(latest) / ahead
         mean, total = np.where(weight > 0, weight * latest, 0.0).sum(1), weight.sum(1)
         mean = np.divide(mean, total, out=np.full(series, np.nan), where=total > 0)
-        long_run.add(mean)
-        recent.add(mean / long_run.value())
-        factor[:, now] = long_run.value() * recent.value()
-    return prior[..., None, :] * factor[:, :, None]
+        factor[:, now] = usual.after(mean) * recent.after(mean / usual.value)
+    return prior * factor[:, :, None]
 
 
 class _Average:
@@ -196,13 +197,12 @@ class _Average:
     def __init__(self, weight: float, decay: float, series: int):
         self._prior, self._decay = weight, decay
         self._total, self._weight = np.zeros(series), np.zeros(series)
+        self.value = np.ones(series)
 
-    def add(self, values: Float[np.ndarray, " series"]) -> None:
-        """Add the next values; a mean whose value is NaN stays as it is."""
+    def after(self, values: Float[np.ndarray, " series"]) -> Float[np.ndarray, " series"]:
+        """Return the means with the next values; one whose value is NaN stays as it is."""
         known = np.isfinite(values)
         self._total = np.where(known, self._decay * self._total + values, self._total)
         self._weight = np.where(known, self._decay * self._weight + 1, self._weight)
-
-    def value(self) -> Float[np.ndarray, " series"]:
-        """Return the current means."""
-        return (self._prior + self._total) / (self._prior + self._weight)
+        self.value = (self._prior + self._total) / (self._prior + self._weight)
+        return self.value

@@ -35,10 +35,8 @@ class Units(NamedTuple):
     draws: Float[np.ndarray, "series origin horizon"]
 
     @staticmethod
-    def of(transformed: Transformed, origins: Int[np.ndarray, "series origin"]) -> "Units | None":
-        """Return the units of forecasts made at these steps; None where no series is a count."""
-        if not transformed.counted.any():
-            return None
+    def of(transformed: Transformed, origins: Int[np.ndarray, "series origin"]) -> "Units":
+        """Return the units of forecasts made at these steps."""
         at = origins[:, :, None]
         first = (transformed.positions < 0).sum(1)[:, None, None]
         horizon = np.arange(1, transformed.base.shape[-1] + 1)
@@ -61,10 +59,8 @@ class Counted(Distribution):
     units: Units
 
     @staticmethod
-    def of(made: Distribution, units: Units | None) -> Distribution:
-        """Return the distributions, with counts where there are any."""
-        if units is None:
-            return made
+    def of(made: Distribution, units: Units) -> "Counted":
+        """Return the distributions, those of counts as such."""
         return Counted(made.location, made.scale, made.dof, units)
 
     def latest(self, count: int) -> Distribution:

@@ -1,20 +1,87 @@
-"""Student-t distributions: the forecast of a series, of its networks together.
+"""Student-t distributions: what the outputs of networks say, and the forecast of a series.
+
+The degrees of freedom of a network are one constant per step ahead, which is learned, as in GARCH
+with Student-t errors (Bollerslev 1987, Review of Economics and Statistics 69): they hardly change
+over time.
 
 The networks of a series are combined by their quantiles, not by their probabilities: a mean of
 probabilities is wider than each of them (Lichtendahl, Grushka-Cockayne & Winkler 2013, Management
 Science 59). The location is the mean of theirs, the scale the geometric mean, as scales are
-multiplied wherever they are combined. Infinite degrees of freedom stand for a normal distribution.
+multiplied wherever they are combined.
 """
 
 import dataclasses
+from typing import TypeAlias
 
+import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jax import Array
+from jaxtyping import Bool, Float
 from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
+ByHorizon: TypeAlias = Float[Array, "*batch horizon"]
+
 FARTHEST = 8.0
 """Where normal scores are clipped."""
+_MIN_DOF = 2.1  # above 2, so that the variance exists
+_AT_START = 3.0  # what is added to the trained constants, which are 0 at first
+_NORMAL = 1e4  # degrees of freedom of a distribution that is as good as normal
+DOF_AT_START = _MIN_DOF + float(np.log1p(np.exp(_AT_START)))
+"""The degrees of freedom before training, and without a network."""
+
+
+def said_by(
+    outputs: Float[Array, "*batch output"], constants: Float[Array, " horizon"]
+) -> tuple[ByHorizon, ByHorizon, ByHorizon]:
+    """Return the location, scale and degrees of freedom that a network's outputs stand for.
+
+    - ``outputs``: a location, then the logarithm of a scale, for each step ahead
+    - ``constants``: trained beside the network, one for each step ahead
+    """
+    location, log_scale = jnp.split(outputs, 2, axis=-1)
+    dof = _MIN_DOF + jax.nn.softplus(constants + _AT_START)
+    return location, jnp.exp(jnp.clip(log_scale, -5, 5)), jnp.broadcast_to(dof, location.shape)
+
+
+def loss_of(
+    outputs: Float[Array, "*batch output"],
+    constants: Float[Array, " horizon"],
+    targets: ByHorizon,
+    *,
+    counted: Bool[Array, "#*batch 1"],
+) -> ByHorizon:
+    """Return the negative log likelihood, elementwise.
+
+    Networks of counts are trained under a normal distribution, whose likelihood is largest at the
+    mean and the variance, which distributions of counts need. The Student-t likelihood of a series
+    that is mostly zero is largest at zero and with no width.
+
+    - ``outputs``, ``constants``: as for :func:`said_by`
+    - ``counted``: which targets are counts
+    """
+    location, log_scale = jnp.split(outputs, 2, axis=-1)
+    log_scale = jnp.clip(log_scale, -5, 5)
+    dof = _MIN_DOF + jax.nn.softplus(constants + _AT_START)
+    dof = jnp.where(counted, _NORMAL, dof)
+    normalise = _log_gamma_ratio(dof / 2) - 0.5 * jnp.log(dof * jnp.pi)
+    z = (targets - location) * jnp.exp(-log_scale)
+    return log_scale - normalise + 0.5 * (dof + 1) * jnp.log1p(z * z / dof)
+
+
+def _log_gamma_ratio(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """Return the log of Gamma(x + 1/2) / Gamma(x), for x > 1, to float32's precision.
+
+    By its asymptotic series at x + 4 (Tricomi & Erdelyi 1951, Pacific Journal of Mathematics 1). A
+    difference of two ``gammaln`` of JAX cancels where x is large, and takes a tenth of the time of
+    compiling a fit.
+    """
+    far = x + 4
+    down = 1 / (far * far)
+    series = (1 / 8 - down * (1 / 192 - down / 640)) / far
+    steps = jnp.log1p(-0.5 / (x[..., None] + jnp.arange(4) + 0.5)).sum(-1)
+    return 0.5 * jnp.log(far) - series + steps
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,26 +107,14 @@ class Distribution:
         dof: Float[np.ndarray, "*forecast member"],
     ) -> "Distribution":
         """Return what the networks of a series forecast together; arguments: those of each."""
-        with np.errstate(divide="ignore"):  # of normal distributions
-            return Distribution(
-                location.mean(-1), np.exp(np.log(scale).mean(-1)), 1 / (1 / dof).mean(-1)
-            )
+        return Distribution(
+            location.mean(-1), np.exp(np.log(scale).mean(-1)), 1 / (1 / dof).mean(-1)
+        )
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The axes of the forecasts."""
         return self.location.shape
-
-    def among(self, rows: Int[np.ndarray, " some"], others: "Distribution") -> "Distribution":
-        """Return ``others`` with these distributions at ``rows`` of the first axis."""
-        parts = [part.copy() for part in (others.location, others.scale, others.dof)]
-        for part, own in zip(parts, (self.location, self.scale, self.dof), strict=True):
-            part[rows] = own
-        return Distribution(*parts)
-
-    def beside_base(self, weight: float) -> "Distribution":
-        """Return the distributions around weighted means of their locations and of the base."""
-        return dataclasses.replace(self, location=np.float32(weight) * self.location)
 
     def latest(self, count: int) -> "Distribution":
         """Return the distributions of the latest ``count`` origins, the second axis."""
@@ -78,32 +133,20 @@ class Distribution:
         smaller of both tails, so that small probabilities keep their digits.
         """
         away = (values - self.location) / self.scale
-        scores = np.copysign(ndtri(self._beyond(np.abs(away))), away)
+        scores = np.copysign(ndtri(stdtr(self.dof, -np.abs(away))), away)
         return np.clip(scores, -FARTHEST, FARTHEST)
 
     def quantiles(self, scores: Float[np.ndarray, "*forecast"]) -> Float[np.ndarray, "*forecast"]:
         """Return the values with these normal scores; NaN where a score is NaN."""
         scores = np.asarray(scores, float)
-        finite = self._finite()
         if scores.any():  # also if one is NaN
-            tail = ndtr(-np.abs(scores))
-            with np.errstate(invalid="ignore"):
-                beyond = np.where(np.isinf(self.dof), -np.abs(scores), stdtrit(finite, tail))
+            beyond = stdtrit(self.dof, ndtr(-np.abs(scores)))
         else:  # medians need no search
-            beyond = np.where(finite > 0, 0.0 * scores, np.nan)
+            beyond = np.where(self.dof > 0, 0.0 * scores, np.nan)
         return self.location - np.sign(scores) * beyond * self.scale
 
     def probability_above(self, threshold: ArrayLike) -> Float[np.ndarray, "*forecast"]:
         """Return the probability of a value above a threshold."""
         away = (np.asarray(threshold) - self.location) / self.scale
-        beyond = self._beyond(np.abs(away))
+        beyond = stdtr(self.dof, -np.abs(away))
         return np.where(away < 0, 1 - beyond, beyond)
-
-    def _beyond(self, away: np.ndarray) -> np.ndarray:
-        """Return the probability of a value more than ``away`` scales above the location."""
-        normal, chance = np.isinf(self.dof), stdtr(self._finite(), -away)
-        return np.where(normal, ndtr(-away), chance) if normal.any() else chance
-
-    def _finite(self) -> np.ndarray:
-        """Return the degrees of freedom, 1 where infinite, whose results are not used."""
-        return np.where(np.isinf(self.dof), 1.0, self.dof)

@@ -47,14 +47,6 @@ class Change(NamedTuple):
     high: float
 
 
-class Moves(NamedTuple):
-    """Expected changes, and the lowest and highest allowed ones, in standardised units."""
-
-    expected: Float[np.ndarray, "series origin horizon"]
-    low: Float[np.ndarray, "series origin horizon"]
-    high: Float[np.ndarray, "series origin horizon"]
-
-
 class Drift(NamedTuple):
     """The drift of some series.
 
@@ -79,16 +71,10 @@ class Drift(NamedTuple):
         """
         if not np.isnan(self.usual).any():
             return self
-        found = usual_location(made, outcomes)
+        known = np.isfinite(outcomes)
+        total = np.where(known, made.location, 0.0).sum(1, dtype=float)
+        found = total / np.maximum(known.sum(1), 1)
         return self._replace(usual=np.where(np.isnan(self.usual), found, self.usual))
-
-    def moves(self, transformed: Transformed, origins: Int[np.ndarray, "series origin"]) -> Moves:
-        """Return the changes from these steps on, in units of the scale there."""
-        unit = np.take_along_axis(transformed.scale, origins[:, :, None], axis=1)
-        ahead = np.arange(1, unit.shape[-1] + 1)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            moves = self.per_row.T[:, :, None, None] * ahead / unit
-        return Moves(*np.where(np.isfinite(moves), moves, 0.0))
 
 
 def premium_of(config: Config, panel: Panel) -> float | None:
@@ -156,27 +142,26 @@ def join_drifts(drifts: Sequence[Drift | None]) -> Drift | None:
     return Drift(*(np.concatenate(parts) for parts in zip(*known, strict=True)))
 
 
-def usual_location(
-    made: Distribution, outcomes: Float[np.ndarray, "series origin horizon"]
-) -> Float[np.ndarray, "series horizon"]:
-    """Return the mean location of forecasts whose outcome is known; 0 where there is none."""
-    known = np.isfinite(outcomes)
-    total = np.where(known, made.location, 0.0).sum(1, dtype=float)
-    return total / np.maximum(known.sum(1), 1)
-
-
 def with_drift(
-    made: Distribution, usual: Float[np.ndarray, "series horizon"], moves: Moves
+    made: Distribution,
+    drift: Drift,
+    transformed: Transformed,
+    origins: Int[np.ndarray, "series origin"],
 ) -> Distribution:
     """Return distributions around the expected change, which networks move a little.
 
-    None of their locations lies beyond the lowest and the highest move.
+    None of their locations lies beyond the lowest and the highest change.
 
-    - ``usual``: as in :class:`Drift`
-    - ``moves``: from :meth:`Drift.moves`
+    - ``drift``: complete
+    - ``origins``: the steps that the forecasts are made at
     """
-    beyond = made.location - usual[:, None]
-    location = np.clip(KEPT * beyond + moves.expected, moves.low, moves.high)
+    unit = np.take_along_axis(transformed.scale, origins[:, :, None], axis=1)
+    ahead = np.arange(1, unit.shape[-1] + 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        moves = drift.per_row.T[:, :, None, None] * ahead / unit
+    expected, low, high = np.where(np.isfinite(moves), moves, 0.0)
+    beyond = made.location - drift.usual[:, None]
+    location = np.clip(KEPT * beyond + expected, low, high)
     # A move that no series makes comes from a damaged model; it is kept, so that users see it.
     location = np.where(np.abs(beyond) < _FARTHEST, location, beyond)
     return dataclasses.replace(made, location=location.astype(made.location.dtype))

@@ -12,16 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias, Unpack
 
-import jax
 import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float, Shaped
 
 from forecaster import swarm
 from forecaster.errors import ForecasterWarning, Kind, NoSeries, Skipped, listed
-from forecaster.forecasting.bands.calibration import common_spread, common_tails
+from forecaster.forecasting.bands.calibration import Widths, common_spread, common_tails
 from forecaster.forecasting.bands.drift import drift_of
-from forecaster.forecasting.bands.widths import Widths
 from forecaster.forecasting.config import Config, checked_config
 from forecaster.forecasting.fitting.checking import (
     check_covariates,
@@ -30,7 +28,6 @@ from forecaster.forecasting.fitting.checking import (
     check_training,
 )
 from forecaster.forecasting.fitting.common import Common, Sampling, learned
-from forecaster.forecasting.fitting.pooled import Pooled
 from forecaster.forecasting.fitting.training import train, untrained
 from forecaster.forecasting.fitting.validating import validated, with_scale_weights
 from forecaster.forecasting.model import Model, Networks
@@ -314,7 +311,8 @@ def _fitted(
         some = transformed if own.all() else transformed.only(np.flatnonzero(own))
         networks, seconds = trainer(config, some, named, seed)
     else:
-        networks, seconds = _without_training(config, transformed, common.pooled, network), 0.0
+        width = transformed.features.shape[-1]
+        networks, seconds = untrained(config, width, network, common.pooled), 0.0
     if common.pooled is None:  # otherwise these weights are known
         transform = with_scale_weights(
             transform, config, network, networks.start, transformed, panel, own
@@ -378,16 +376,6 @@ def _judged(
     part = Part(model, panel.ids, networks.networked, scores, sample, lost)
     widths = widths_of(networks.config, [part.sampled_scores])
     return part._replace(model=dataclasses.replace(model.only(kept), widths=widths))
-
-
-def _without_training(
-    config: Config, transformed: Transformed, pooled: Pooled | None, network: OwnNetwork | None
-) -> Networks:
-    """Return networks without any series; ``pooled``: from the parts that have networks."""
-    networks = untrained(config, transformed.features.shape[-1], network)
-    if pooled is None:
-        return networks
-    return dataclasses.replace(networks, start=jax.tree.map(np.asarray, pooled.params))
 
 
 def _usual(spacing: Float[np.ndarray, " series"]) -> float:

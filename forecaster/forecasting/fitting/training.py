@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -53,97 +53,87 @@ def train(
     - ``before``: networks of these series to train on from, see :func:`update`
     - ``checkpoint, executor, on_progress``: as for :func:`forecaster.swarm.fit`
     """
-    features = transformed.features.shape[-1]
     split = split_of(config, transformed.z.shape[1])
     data = series_data(config, transformed)
     if checkpoint is not None:
         checkpoint = dataclasses.replace(checkpoint, precision=config.precision)
-    options = _Options(seed, checkpoint, executor, on_progress)
+
+    def options(stage: Stage) -> dict[str, Any]:
+        epochs, patience = config.limits(stage)
+        return {
+            "seed": seed, "checkpoint": checkpoint, "executor": executor,
+            "on_progress": on_progress, "epochs": epochs, "patience": patience,
+            "hyperparams": config.hyperparams(stage),
+        }  # fmt: skip
+
+    if tune:
+        return _search(config, split, network, data, ids, options("independent"))
     if before is not None:
         start = merge_members(before.params_of(before.rows_of(ids)))
-        networks, seconds = _fine_tuned(
-            config, split, network, data, ids, start, options, stage="update"
-        )
+        networks, seconds = _trained(config, split, network, data, ids, start, options("update"))
         return dataclasses.replace(networks, start=before.start), seconds
-    if tune:
-        return _search(config, split, features, network, data, ids, options)
     if config.start == "independent":
-        return _independent(config, split, network, data, ids, options)
+        return _trained(config, split, network, data, ids, None, options("independent"))
     seconds = 0.0
     if pooled is None:
         sample = sample_of(ids, split.steps)
         some = data if len(sample) == len(ids) else Series(*(part[sample] for part in data))
-        pooled = train_pooled(config, split, features, network, some, seed, on_progress=on_progress)
+        pooled = train_pooled(
+            config, split, data.features.shape[-1], network, some, seed, on_progress=on_progress
+        )
         seconds = pooled.seconds
     common = swarm.Shared(pooled.params, np.tile(np.arange(config.members), len(ids)))
-    networks, more = _fine_tuned(config, split, network, data, ids, common, options)
+    networks, more = _trained(config, split, network, data, ids, common, options("from pooled"))
     start = jax.tree.map(np.asarray, pooled.params)
     return dataclasses.replace(networks, start=start), seconds + more
 
 
-def untrained(config: Config, features: int, network: OwnNetwork | None) -> Networks:
+def untrained(
+    config: Config, features: int, network: OwnNetwork | None, pooled: Pooled | None
+) -> Networks:
     """Return networks of no series, where none has rows enough.
 
     - ``features``: the number of features of a step
     - ``network``: a user's own class, which the config's model names
+    - ``pooled``: those that the networks of other series start from
     """
     shapes = param_shapes(config, features, network)
     params = jax.tree.map(
         lambda leaf: np.zeros((0, config.members, *leaf.shape), leaf.dtype), shapes
     )
-    report = pd.DataFrame(
-        {
-            "status": np.array([], object),
-            "epochs": np.array([], int),
-            "best_epoch": np.array([], int),
-            "validation_loss": np.array([], float),
-        },
-        index=pd.Index([], name="unique_id", dtype=object),
-    )
-    return Networks(config, (), params, report, network)
+    kinds = {"status": object, "epochs": int, "best_epoch": int, "validation_loss": float}
+    none = {name: np.array([], kind) for name, kind in kinds.items()}
+    report = pd.DataFrame(none, index=pd.Index([], name="unique_id", dtype=object))
+    start = None if pooled is None else jax.tree.map(np.asarray, pooled.params)
+    return Networks(config, (), params, report, network, start)
 
 
-def _independent(
+def _trained(
     config: Config,
     split: Split,
     network: OwnNetwork | None,
     data: Series[np.ndarray],
     ids: Sequence[str],
-    options: "_Options",
+    start: Params | swarm.Shared | None,
+    options: dict[str, Any],
 ) -> tuple[Networks, float]:
-    """Train the networks of each series from random weights; return them and the seconds."""
-    task = cached_task(config, split, data.features.shape[-1], network, started=False)
-    rows = np.repeat(np.arange(len(ids)), config.members)
-    shared = data if config.members == 1 else swarm.Shared(data, rows)
-    fitted = swarm.fit(
-        task, shared, member_names(ids, config.members), **options.of(config, "independent")
-    )
-    networks = _networks(config, ids, fitted.params, _report(fitted), network)
-    return dataclasses.replace(networks, computed=fitted.computed), fitted.seconds
-
-
-def _fine_tuned(
-    config: Config,
-    split: Split,
-    network: OwnNetwork | None,
-    data: Series[np.ndarray],
-    ids: Sequence[str],
-    start: Params | swarm.Shared,
-    options: "_Options",
-    stage: Stage = "from pooled",
-) -> tuple[Networks, float]:
-    """Fine-tune networks on each series; return the networks and the seconds.
+    """Train the networks of each series; return them and the seconds.
 
     ``start``: the weights of each series' networks at first, (series x member, ...), or those that
-    all series share, one for each member
+    all series share, one for each member; None: random weights
     """
     rows, names = np.repeat(np.arange(len(ids)), config.members), member_names(ids, config.members)
-    task = cached_task(config, split, data.features.shape[-1], network, started=True)
-    started = Started(cast(Any, swarm.Shared(data, rows)), cast(Any, start))
-    fitted = swarm.fit(task, started, names, **options.of(config, stage))
+    started = start is not None
+    task = cached_task(config, split, data.features.shape[-1], network, started=started)
+    given: Any = data if config.members == 1 and not started else swarm.Shared(data, rows)
+    fitted = swarm.fit(
+        task, Started(given, cast(Any, start)) if started else given, names, **options
+    )
+    params = fitted.params
     if isinstance(start, swarm.Shared):
         start = swarm.take_members(start.values, start.rows)
-    params = jax.tree.map(np.add, fitted.params, start)
+    if started:
+        params = jax.tree.map(np.add, params, start)
     networks = _networks(config, ids, params, _report(fitted), network)
     return dataclasses.replace(networks, computed=fitted.computed), fitted.seconds
 
@@ -156,43 +146,24 @@ def member_names(ids: Sequence[str], members: int) -> list[str]:
     return [name if k == 0 else f"{name}\x1f{k}" for name in ids for k in range(members)]
 
 
-class _Options(NamedTuple):
-    """Arguments of :func:`forecaster.swarm.fit` that do not depend on the settings."""
-
-    seed: int
-    checkpoint: swarm.Checkpoint | None
-    executor: swarm.Executor | None
-    on_progress: Callable[[swarm.Progress], None] | None
-
-    def of(self, config: Config, stage: Stage) -> dict[str, Any]:
-        """Return the arguments of :func:`forecaster.swarm.fit` in a stage of training."""
-        epochs, patience = config.limits(stage)
-        return {
-            **self._asdict(),
-            "epochs": epochs,
-            "patience": patience,
-            "hyperparams": config.hyperparams(stage),
-        }
-
-
 def _search(
     config: Config,
     split: Split,
-    features: int,
     network: OwnNetwork | None,
     data: Series[np.ndarray],
     ids: Sequence[str],
-    options: _Options,
+    options: dict[str, Any],
 ) -> tuple[Networks, float]:
     """Train one network per series, independent of the others, with settings searched for it."""
     config = dataclasses.replace(config, start="independent", members=1, data_parallel=1)
+    features = data.features.shape[-1]
 
     def make(hidden):
         return cached_task(
             dataclasses.replace(config, hidden=hidden), split, features, network, started=False
         )
 
-    tuned = swarm.tune(make, data, ids, candidates(config), **options.of(config, "independent"))
+    tuned = swarm.tune(make, data, ids, candidates(config), **options)
     # The widest size that was tried, not the widest that won: otherwise other series would decide
     # on the compiled program of a network, and so on the last bits of its forecasts.
     widest = max(_hidden_sizes(config))
@@ -220,33 +191,20 @@ def _networks(
     report: Mapping[str, np.ndarray],
     network: OwnNetwork | None,
 ) -> Networks:
-    """Make networks from weights (series x member, ...) and a report of each network."""
+    """Make networks from weights (series x member, ...) and a report of each network.
+
+    In the report of a series losses become means, epochs the largest, the status the worst.
+    """
     each = jax.tree.leaves(params)[0].shape[0] // len(ids)
     params = jax.tree.map(lambda leaf: split_members(np.asarray(leaf), each), params)
-    index = pd.Index(ids, name="unique_id")
     table = pd.DataFrame(dict(report))
-    return Networks(config, tuple(ids), params, _of_series(table, each).set_axis(index), network)
-
-
-def _of_series(report: pd.DataFrame, each: int) -> pd.DataFrame:
-    """Reduce a report of each network to one of each series.
-
-    Losses become means, epochs the largest, the status the worst.
-    """
-    if each == 1:
-        return report
-    group = np.arange(len(report)) // each
-    rank = {name: number for number, name in enumerate(_STATUSES)}
-    worst = {"why_not": report.groupby(group)["why_not"].max()} if "why_not" in report else {}
-    return pd.DataFrame(
-        {
-            "status": report.groupby(group)["status"].agg(lambda s: max(s, key=rank.__getitem__)),
-            "epochs": report.groupby(group)["epochs"].max(),
-            "best_epoch": report.groupby(group)["best_epoch"].max(),
-            "validation_loss": report.groupby(group)["validation_loss"].mean(),
-            **worst,
-        }
-    )
+    if each > 1:
+        worst = table.groupby(np.arange(len(table)) // each)
+        status = worst["status"].agg(lambda of: max(of, key=_STATUSES.index))
+        loss = worst["validation_loss"].mean()
+        table = worst.max(numeric_only=False).assign(status=status, validation_loss=loss)
+    table = table.set_axis(pd.Index(ids, name="unique_id"))
+    return Networks(config, tuple(ids), params, table, network)
 
 
 _STATUSES = ("stopped_early", "finished", "training", "diverged", "failed")  # the worst last
@@ -264,7 +222,7 @@ def candidates(config: Config) -> list[swarm.Candidate]:
 
 
 def _hidden_sizes(config: Config) -> list[int]:
-    if not config.has_hidden_units:
+    if config.is_own:  # which may lack them
         return [config.hidden]
     return sorted({max(1, config.hidden // 2), config.hidden, 2 * config.hidden})
 

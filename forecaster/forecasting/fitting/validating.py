@@ -4,22 +4,28 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from forecaster.forecasting.bands.distribution import Distribution
 from forecaster.forecasting.bands.drift import Drift
-from forecaster.forecasting.bands.scales import scale_weights
 from forecaster.forecasting.config import Config
 from forecaster.forecasting.model import Networks, Params
 from forecaster.forecasting.networks import OwnNetwork
-from forecaster.forecasting.predicting.predicting import (
+from forecaster.forecasting.predicting.distributions import (
     around_drift,
-    before_drift,
+    by_networks,
     common_at,
     distribution_of,
     targets_at,
 )
 from forecaster.forecasting.task import split_of, validation_of
-from forecaster.series import Panel, Transform, Transformed, sampled_names
+from forecaster.series import Panel, ScaleWeights, Transform, Transformed, sampled_names
 
 _LEARNED = 100  # series that weights of both scales are learned from, at most
+_PRIOR = np.array([0.0, 0.6, 0.6])
+_PENALTIES = np.array([0.0, 0.03, 0.03])
+"""On squared distances from the prior; the figures behind both are in ``docs/evaluation.md``."""
+_DEGREES = 5.0  # of freedom, about those of stocks; bands are calibrated afterwards
+_ROUNDS = 10  # of Fisher scoring; further ones change nothing
+_LIMITS = np.array([-2.0, 0.0, 0.0]), np.array([2.0, 2.0, 2.0])  # beyond: no usual prices
 
 
 def validated(
@@ -34,7 +40,7 @@ def validated(
     ``held_back``: the latest rows of each series whose outcomes count
     """
     origins, inside, outcomes = _held_back(networks.config, transformed, held_back)
-    made = before_drift(networks, transformed, origins)
+    made = by_networks(networks, transformed, origins)
     drift = networks.drift and networks.drift.completed(made, outcomes)
     made = around_drift(made, drift, transformed, origins)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -78,6 +84,45 @@ def with_scale_weights(
     assert of_common is not None
     weights = scale_weights(forecast, of_common, outcomes)
     return transform.with_learned(common_volatility=common._replace(scale_weights=weights))
+
+
+def scale_weights(
+    made: Distribution,
+    common: Float[np.ndarray, "series origin horizon"],
+    outcomes: Float[np.ndarray, "series origin horizon"],
+) -> ScaleWeights:
+    """Return the weights of both scales that past outcomes support, by step ahead.
+
+    They maximise the likelihood of Student-t distributions, less a penalty on the distance from
+    usual weights.
+
+    ``outcomes``: standardised; NaN where unknown
+    """
+    own = np.log(made.scale)
+    return tuple(
+        _weights(own[..., h], common[..., h], outcomes[..., h]) for h in range(outcomes.shape[-1])
+    )
+
+
+def _weights(
+    own: Float[np.ndarray, "series origin"],
+    common: Float[np.ndarray, "series origin"],
+    outcomes: Float[np.ndarray, "series origin"],
+) -> tuple[float, float, float]:
+    known = np.isfinite(own) & np.isfinite(common) & np.isfinite(outcomes)
+    weights = _PRIOR
+    if not known.any():
+        return (0.0, 0.5, 0.5)
+    x = np.stack([np.ones(int(known.sum())), own[known], common[known]], axis=-1).astype(float)
+    y = outcomes[known].astype(float)
+    information = 2 * _DEGREES / (_DEGREES + 3) * (x.T @ x) / len(x) + 2 * np.diag(_PENALTIES)
+    for _ in range(_ROUNDS):
+        squares = (y * np.exp(-x @ weights)) ** 2
+        score = (_DEGREES + 1) * squares / (_DEGREES + squares) - 1
+        slope = x.T @ score / len(x) - 2 * _PENALTIES * (weights - _PRIOR)
+        weights = weights + np.linalg.solve(information, slope)
+    constant, of_networks, of_common = np.clip(weights, *_LIMITS).tolist()
+    return constant, of_networks, of_common
 
 
 def _held_back(

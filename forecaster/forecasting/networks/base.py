@@ -1,30 +1,10 @@
 """The base class of networks, and their sizes."""
 
 import dataclasses
-from typing import Protocol
 
 import jax.numpy as jnp
 from flax import nnx
 from jax import Array
-
-
-class Head(Protocol):
-    """The sizes that a head of :mod:`forecaster.forecasting.bands.heads` demands of a network."""
-
-    @property
-    def horizon(self) -> int:
-        """Steps ahead."""
-        ...
-
-    @property
-    def outputs(self) -> int:
-        """Outputs for each window and step: ``horizon`` locations, then as many scales if any."""
-        ...
-
-    @property
-    def constants(self) -> int:
-        """The number of trained constants beside the network."""
-        ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +15,8 @@ class Sizes:
     - ``lookback``: steps of a window
     - ``hidden``: units of a layer
     - ``layers``: the number of layers
-    - ``head``: the head that takes the outputs
+    - ``horizon``: steps ahead; each has two outputs, a location and the logarithm of a scale, and
+      a trained constant beside the network
     - ``precision``: precision of the matrix products of an LSTM or GRU
     """
 
@@ -43,15 +24,20 @@ class Sizes:
     lookback: int
     hidden: int
     layers: int
-    head: Head
+    horizon: int
     precision: str = "float32"
+
+    @property
+    def outputs(self) -> int:
+        """The number of outputs for each window and step."""
+        return 2 * self.horizon
 
 
 class Network(nnx.Module):
-    """The base of all networks: it holds the head's constants."""
+    """The base of all networks: it holds the trained constants."""
 
     def __init__(self, sizes: Sizes):
-        self.constants = nnx.Param(jnp.zeros(sizes.head.constants))
+        self.constants = nnx.Param(jnp.zeros(sizes.horizon))
 
     def __call__(self, inputs: Array, valid: Array, *, last_only: bool) -> tuple[Array, Array]:
         """Return outputs (B, T or 1, K) and constants, for inputs (B, T, F) and valid (B, T)."""
@@ -67,7 +53,7 @@ class Forecaster(Network):
 
     def __init__(self, width: int, sizes: Sizes, *, rngs: nnx.Rngs):
         super().__init__(sizes)
-        self.out = last_layer(width, sizes.head.outputs, rngs=rngs)
+        self.out = last_layer(width, sizes.outputs, rngs=rngs)
 
 
 def last_layer(width: int, outputs: int, *, rngs: nnx.Rngs) -> nnx.Linear:

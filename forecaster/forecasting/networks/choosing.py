@@ -4,7 +4,7 @@ import dataclasses
 
 from forecaster.errors import UsageError
 from forecaster.forecasting.config import Config
-from forecaster.forecasting.networks.own_type import OwnNetwork
+from forecaster.forecasting.networks.plain import OwnNetwork
 
 
 def with_network(config: Config, network: object | None) -> tuple[Config, OwnNetwork | None]:

@@ -5,7 +5,7 @@ lookback, feature), zero in the padding, and ``valid`` (window, lookback), 1.0 f
 in the padding. It returns one of
 
 - features of every step, (window, lookback, width), or of the window, (window, width): this program
-  adds a last layer, which starts at zero, and the head's constants
+  adds a last layer, which starts at zero, and the trained constants
 - the head's outputs, (window, lookback, output) or (window, output), if its constructor has an
   argument ``outputs``, their number
 
@@ -37,7 +37,7 @@ from jax import Array
 from forecaster import swarm
 from forecaster.errors import UsageError
 from forecaster.forecasting.networks.base import Network, Sizes, last_layer
-from forecaster.forecasting.networks.own_type import OwnNetwork
+from forecaster.forecasting.networks.plain import OwnNetwork
 
 _TAKEN = (  # names of other columns of forecasts
     "unique_id", "ds", "cutoff", "y", "horizon", "latest", "sample_id", "probability_of_rise",
@@ -126,10 +126,10 @@ def _arguments(network: OwnNetwork, sizes: Sizes) -> dict[str, Any]:
     values = {
         "inputs": sizes.features,
         "lookback": sizes.lookback,
-        "horizon": sizes.head.horizon,
+        "horizon": sizes.horizon,
         "hidden": sizes.hidden,
         "layers": sizes.layers,
-        "outputs": sizes.head.outputs,
+        "outputs": sizes.outputs,
     }
     given: dict[str, Any] = {}
     parameters = _parameters(network)
@@ -162,7 +162,7 @@ def _training_flags(network: OwnNetwork, *, training: bool) -> dict[str, bool]:
 
 
 class _Linen(linen.Module):
-    """A user's linen module, with the last layer and the head's constants."""
+    """A user's linen module, with the last layer and the trained constants."""
 
     network: linen.Module
     sizes: Sizes
@@ -175,12 +175,12 @@ class _Linen(linen.Module):
         flags = _training_flags(type(self.network), training=not deterministic)
         states = cast(Any, self.network)(inputs, valid, **flags)
         states = _at_steps(type(self.network), states, inputs, last_only=last_only)
-        head, zeros = self.sizes.head, linen.initializers.zeros
+        zeros = linen.initializers.zeros
         if self.gives_outputs:
             _check_outputs(type(self.network), states, self.sizes)
         else:
-            states = linen.Dense(head.outputs, kernel_init=zeros, name="out")(states)
-        return states, self.param("constants", zeros, (head.constants,))
+            states = linen.Dense(self.sizes.outputs, kernel_init=zeros, name="out")(states)
+        return states, self.param("constants", zeros, (self.sizes.horizon,))
 
 
 def _linen_functions(
@@ -199,7 +199,7 @@ def _linen_functions(
 
 
 class _Nnx(Network):
-    """A user's nnx module, with the last layer and the head's constants."""
+    """A user's nnx module, with the last layer and the trained constants."""
 
     def __init__(
         self, network: type[nnx.Module], given: Mapping[str, Any], sizes: Sizes, *, rngs: nnx.Rngs
@@ -211,7 +211,7 @@ class _Nnx(Network):
         self.out = (
             None
             if "outputs" in given
-            else last_layer(_width(network, given, sizes), sizes.head.outputs, rngs=rngs)
+            else last_layer(_width(network, given, sizes), sizes.outputs, rngs=rngs)
         )
 
     def __call__(
@@ -280,10 +280,10 @@ def _check_shape(network: OwnNetwork, states: Any, inputs: tuple[int, ...]) -> N
 
 
 def _check_outputs(network: OwnNetwork, states: Array, sizes: Sizes) -> None:
-    if states.shape[-1] != sizes.head.outputs:
+    if states.shape[-1] != sizes.outputs:
         raise UsageError(
             f"network {network.__name__}: its argument outputs says that it returns the head's "
-            f"{sizes.head.outputs} outputs; got {states.shape[-1]}"
+            f"{sizes.outputs} outputs; got {states.shape[-1]}"
         )
 
 

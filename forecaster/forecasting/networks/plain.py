@@ -1,4 +1,6 @@
-"""Trained LSTM and GRU networks without Flax, which takes longer to import than a forecast takes.
+"""What needs no Flax: trained LSTM and GRU networks, and the type of a user's own.
+
+Flax takes longer to import than a forecast takes.
 
 The operations are those of :class:`forecaster.forecasting.networks.Recurrent` in the same order, so
 that the results are equal bit for bit.
@@ -6,7 +8,7 @@ that the results are equal bit for bit.
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -15,15 +17,41 @@ from jax import Array
 from forecaster.forecasting.config import Config
 from forecaster.swarm import gru, lstm
 
+if TYPE_CHECKING:
+    from flax import linen, nnx
+
+    OwnNetwork: TypeAlias = type[linen.Module] | type[nnx.Module]
+else:
+    OwnNetwork: TypeAlias = type
+
 
 class _Cell(NamedTuple):
-    """A recurrence ``run``, and the names of its ``biases`` in the order of its arguments."""
+    """A recurrence ``run``, its number of ``gates``, and its ``biases`` in order of arguments."""
 
+    gates: int
     biases: tuple[str, ...]
     run: Callable[..., Array]
 
 
-_CELLS = {"lstm": _Cell(("bias",), lstm), "gru": _Cell(("bias", "new_bias"), gru)}
+_CELLS = {"lstm": _Cell(4, ("bias",), lstm), "gru": _Cell(3, ("bias", "new_bias"), gru)}
+
+
+def plain_shapes(config: Config, features: int) -> dict[str, tuple[int, ...]] | None:
+    """Return the shapes of one network's weights by path; None for models other than LSTM and GRU.
+
+    ``features``: inputs at each step
+    """
+    if config.network not in _CELLS:
+        return None
+    hidden, horizon, gates = config.hidden, config.horizon, _CELLS[config.network].gates
+    shapes: dict[str, tuple[int, ...]] = {"constants": (horizon,)}
+    for layer in range(config.layers):
+        width = hidden if layer else features
+        shapes[f"layers/{layer}/bias"] = (gates * hidden,)
+        shapes[f"layers/{layer}/kernel"] = (width + hidden, gates * hidden)
+        if config.network == "gru":
+            shapes[f"layers/{layer}/new_bias"] = (hidden,)
+    return shapes | {"out/bias": (2 * horizon,), "out/kernel": (hidden, 2 * horizon)}
 
 
 def plain_apply(config: Config) -> Callable[..., tuple[Array, Array]] | None:

@@ -9,7 +9,7 @@ from jaxtyping import Int, Shaped
 
 from forecaster.errors import ForecasterWarning, Kind, ModelError, Skipped, listed, warn_of_skipped
 from forecaster.forecasting.bands.drift import drift_of, join_drifts
-from forecaster.forecasting.model import Model, Networks
+from forecaster.forecasting.model import Model
 from forecaster.forecasting.rungs import FORECAST_BY, rows_to_train, rungs_of
 from forecaster.series import (
     FEWEST_PEERS,
@@ -23,18 +23,13 @@ from forecaster.series import (
 _NAMED = 5  # series in a warning
 
 
-def newcomers_of(model: Model, panel: Panel) -> list[str]:
-    """Return the series of a panel that the model has no network for, in their order."""
-    known = set(model.ids)
-    return [name for name in panel.ids if name not in known]
-
-
 def with_newcomers(model: Model, panel: Panel) -> Model:
     """Return the model with the weights of the common start for each series without a network.
 
     Warns of these series. ``panel``: as :func:`match_panel` returns it.
     """
-    new = newcomers_of(model, panel)
+    known = set(model.ids)
+    new = [name for name in panel.ids if name not in known]
     if not new:
         return model
     warnings.warn(
@@ -45,57 +40,30 @@ def with_newcomers(model: Model, panel: Panel) -> Model:
     )
     part = panel.only(new)
     scores = np.full((len(new), *model.normal_scores.shape[1:]), np.nan, np.float32)
-    known = model.networks
-    common = known.start is not None
-    nobody = np.zeros(len(new), bool)
+    networks, nobody = model.networks, np.zeros(len(new), bool)
     rows = part.mask.sum(1)
     # Classical models of a long series are scored on rows that they were not fitted on.
     long = rows >= rows_to_train(model.config, model.transform)
     held_back = np.where(long, rows // 2, 0)
     transform = model.transform.with_series(part, model.config.season)
     transform = transform.with_components(part, model.config.horizon, held_back)
+    common = networks.start is not None
     rungs = rungs_of(part, model.config, transform, nobody, common=common)
+    ids = (*networks.ids, *new)
+    report = networks.report.reindex(pd.Index(ids, name="unique_id"))
+    report[FORECAST_BY] = np.array([str(rung) for rung in (*networks.rungs, *rungs)], object)
+    drift = networks.drift
+    if drift is not None:
+        drift = join_drifts([drift, drift_of(part, model.config)])
+    networks = dataclasses.replace(networks, ids=ids, report=report, drift=drift)
     return dataclasses.replace(
         model,
-        networks=_extended(known, part, rungs),
+        networks=networks,
         transform=transform,
         normal_scores=np.concatenate([model.normal_scores, scores]),
         fitted_until=np.concatenate([model.fitted_until, _scored_from(model, part, held_back)]),
-        spacing=np.concatenate([model.spacing, _spacing(part)]),
+        spacing=np.concatenate([model.spacing, np.array(part.of_times(spacing_of))]),
     )
-
-
-def warn_of_networks_to_come(model: Model, panel: Panel) -> None:
-    """Warn if prices that were too short for networks when they were fitted no longer are.
-
-    ``panel``: as :func:`match_panel` returns it
-    """
-    if model.transform.name != "last_value" or panel.target == "y":
-        return
-    needed = dataclasses.replace(model.config, validation=None).rows_to_fit
-    enough = int((panel.mask.sum(1) >= needed).sum())
-    if enough and int(model.report["rows"].max()) < needed:
-        warnings.warn(
-            f"{enough} of {len(panel.ids)} series now have the {needed} rows that networks need; "
-            "this model forecasts by the last value. Fit again for networks",
-            ForecasterWarning,
-            stacklevel=4,
-        )
-
-
-def _extended(networks: Networks, new: Panel, rungs: np.ndarray) -> Networks:
-    """Return the networks beside further series, which have none of their own."""
-    ids = (*networks.ids, *new.ids)
-    report = networks.report.reindex(pd.Index(ids, name="unique_id"))
-    report[FORECAST_BY] = np.array([str(rung) for rung in (*networks.rungs, *rungs)], object)
-    drift = None
-    if networks.drift is not None:
-        drift = join_drifts([networks.drift, drift_of(new, networks.config)])
-    return dataclasses.replace(networks, ids=ids, report=report, drift=drift)
-
-
-def _spacing(panel: Panel) -> np.ndarray:
-    return np.array(panel.of_times(spacing_of))
 
 
 def _scored_from(
@@ -126,10 +94,13 @@ def match_panel(model: Model, panel: Panel, *, latest: bool = True) -> Panel:
     Warns of the other series, and names them in ``skipped``. Raises ModelError when none is left or
     the panel lacks one of the channels.
     """
-    panel = _with_peers(model, _with_market(model, _with_channels(model, panel)))
+    panel = _with_market(model, _with_channels(model, panel))
+    if panel.peers is None:
+        panel = panel.with_peers(model.peers)
     reasons: dict[str, Skipped] = {}
     if model.networks.start is None and not model.transform.takes_any:
-        reasons |= dict.fromkeys(newcomers_of(model, panel), Skipped(Kind.NO_NETWORK))
+        unknown = [name for name in panel.ids if name not in set(model.ids)]
+        reasons |= dict.fromkeys(unknown, Skipped(Kind.NO_NETWORK))
     rows = model.transform.usable_rows(panel)
     reasons |= rows.too_far_apart() | rows.reasons()
     least = model.transform.rows_to_forecast(model.config.horizon)
@@ -152,6 +123,7 @@ def match_panel(model: Model, panel: Panel, *, latest: bool = True) -> Panel:
         name, reason = next(iter(skipped.items()))
         raise ModelError(f"no forecast can be made: {name}: {reason}")
     warn_of_skipped(skipped)
+    _warn_of_unknown_state(model, panel)
     # Few series may not tell it, and covariates are those of the dates that are forecast.
     return dataclasses.replace(panel.only(known, skipped), frequency=model.frequency)
 
@@ -210,16 +182,8 @@ def _with_market(model: Model, panel: Panel) -> Panel:
     return panel.with_indices(names, forecast=panel.ids if nothing_else else model.ids)
 
 
-def _with_peers(model: Model, panel: Panel) -> Panel:
-    """Return the panel with the peers that show the state of the market, if it holds them."""
-    return panel if panel.peers is not None else panel.with_peers(model.peers)
-
-
-def warn_of_unknown_state(model: Model, panel: Panel) -> None:
-    """Warn if a panel has too few peers for the state of the market: networks forecast alone.
-
-    ``panel``: as :func:`match_panel` returns it
-    """
+def _warn_of_unknown_state(model: Model, panel: Panel) -> None:
+    """Warn if a panel has too few peers for the state of the market: networks forecast alone."""
     there = 0 if panel.peers is None else len(panel.peers.ids)
     if not model.peers or there >= FEWEST_PEERS:
         return

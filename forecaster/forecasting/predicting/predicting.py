@@ -1,47 +1,32 @@
 """Forecast with a model: distributions, bands, and a long frame of forecasts."""
 
-import functools
 import itertools
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, TypeAlias, Unpack
+from collections.abc import Sequence
+from typing import NamedTuple, Unpack
 
-import jax
 import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float, Int
 
-from forecaster import swarm
 from forecaster.errors import ForecasterWarning, Kind, ModelError, Skipped, UsageError, name_reasons
-from forecaster.forecasting.bands.calibration import Calibrated, calibrated, normal_scores_of
+from forecaster.forecasting.bands.calibration import (
+    Calibrated,
+    normal_scores_of,
+    spread_at_origins,
+)
 from forecaster.forecasting.bands.columns import around_columns, bounds_of, quantile_column
-from forecaster.forecasting.bands.counts import Counted, Units
 from forecaster.forecasting.bands.distribution import Distribution, ndtri
-from forecaster.forecasting.bands.drift import Drift, with_drift
-from forecaster.forecasting.bands.heads import HEADS
-from forecaster.forecasting.bands.scales import with_common
-from forecaster.forecasting.config import Config
-from forecaster.forecasting.model import (
-    Model,
-    Networks,
-    Params,
-    check_model,
-    leading_axes,
-    merge_members,
-    split_members,
+from forecaster.forecasting.model import Model, check_model
+from forecaster.forecasting.predicting.distributions import (
+    ByHorizon,
+    Origins,
+    distributions,
+    targets_at,
 )
-from forecaster.forecasting.networks import OwnNetwork
-from forecaster.forecasting.predicting.matching import (
-    match_panel,
-    warn_of_networks_to_come,
-    warn_of_unknown_state,
-    with_newcomers,
-)
+from forecaster.forecasting.predicting.matching import match_panel, with_newcomers
 from forecaster.forecasting.rungs import FORECAST_BY
-from forecaster.forecasting.task import trained_apply
-from forecaster.forecasting.windows import gather
 from forecaster.ingest import ColumnOptions, Table, as_panel
-from forecaster.machine import free_memory
 from forecaster.series import (
     Frequency,
     Panel,
@@ -57,28 +42,8 @@ from forecaster.series import (
 
 _STEPS_AT_ONCE = 2**17  # steps of the series that are forecast at the same time
 _AT_ONCE = 8  # origins
-_PADDED = 10_000  # steps of a window that a shorter history is filled up to
-
-
-def _warn_of_hindsight(model: Model, panel: Panel) -> None:
-    """Warn of series that end before their networks' training: the networks saw their future."""
-    until = dict(zip(model.ids, model.fitted_until, strict=True))
-    early = {
-        name: f"ends {show_time(times[-1])}; its networks have seen rows up to "
-        f"{show_time(until[name])}, so this is no forecast. Fit on the rows until then, or use "
-        "cross_validation"
-        for name, row in zip(panel.ids, panel.mask, strict=True)
-        if name in until and (times := panel.times[row])[-1] < until[name]
-    }
-    if early:
-        message = f"{len(early)} series end before the fit did:\n{name_reasons(early)}"
-        warnings.warn(message, ForecasterWarning, stacklevel=4)
-
-
 RISE = "probability_of_rise"
 """The column with the probability that a value lies above the latest one."""
-
-ByHorizon: TypeAlias = Float[np.ndarray, "series origin horizon"]
 
 
 def predict(
@@ -125,7 +90,9 @@ def predict(
     parts: list[dict[str, ByHorizon]] = []
     # The combination computes series that are alike together: parts would change their last bits.
     whole = model.transform.name == "combined"
-    for some in [panel] if whole else _few_at_a_time(panel, steps):
+    count = 1 if whole else -(-len(panel.ids) * steps // _STEPS_AT_ONCE)
+    for names in np.array_split(np.array(panel.ids, object), min(count, len(panel.ids))):
+        some = panel if count == 1 else panel.only(names.tolist())
         transformed = model.transform.apply(some, horizon, steps)
         parts.append(forecast_latest(model, some, transformed, 1, level, quantiles))
     forecast = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
@@ -151,19 +118,26 @@ def prepared(model: Model, panel: Panel) -> tuple[Model, Panel]:
     Warns of what a user should know. Raises ModelError as :func:`predict` does.
     """
     panel = match_panel(model, panel.masked(forecasting=True))
-    warn_of_networks_to_come(model, panel)
-    warn_of_unknown_state(model, panel)
     say_findings(findings_of(panel, forecasting=True), len(panel.ids))
     _warn_of_hindsight(model, panel)
-    _check_known_ahead(model, panel)
+    if panel.future is not None:
+        _check_known_ahead(model, panel)
     return with_newcomers(model, panel), panel
 
 
-def _few_at_a_time(panel: Panel, steps: int) -> Iterator[Panel]:
-    """Yield parts of a panel of nearly equal size, so that few features are in memory at once."""
-    count = -(-len(panel.ids) * steps // _STEPS_AT_ONCE)
-    for some in np.array_split(np.array(panel.ids, object), min(count, len(panel.ids))):
-        yield panel.only(some.tolist())
+def _warn_of_hindsight(model: Model, panel: Panel) -> None:
+    """Warn of series that end before their networks' training: the networks saw their future."""
+    until = dict(zip(model.ids, model.fitted_until, strict=True))
+    early = {
+        name: f"ends {show_time(times[-1])}; its networks have seen rows up to "
+        f"{show_time(until[name])}, so this is no forecast. Fit on the rows until then, or use "
+        "cross_validation"
+        for name, row in zip(panel.ids, panel.mask, strict=True)
+        if name in until and (times := panel.times[row])[-1] < until[name]
+    }
+    if early:
+        message = f"{len(early)} series end before the fit did:\n{name_reasons(early)}"
+        warnings.warn(message, ForecasterWarning, stacklevel=4)
 
 
 def _check_known_ahead(model: Model, panel: Panel) -> None:
@@ -172,8 +146,7 @@ def _check_known_ahead(model: Model, panel: Panel) -> None:
     Warns of events to come that fall on none of these times, and of kinds that the model does not
     know.
     """
-    if panel.future is None:
-        return
+    assert panel.future is not None
     kinds = model.transform.covariates.future
     horizon, usual = model.config.horizon, model.frequency
     times = panel.of_times(lambda times: times_ahead(times, horizon, usual))
@@ -242,8 +215,8 @@ def forecast_latest(
     - ``outcomes`` (series, count, horizon): NaN where unknown; if given, the probabilities of less
       and of at most as much are in :func:`.around_columns`, but only of counts: others are NaN
     """
-    latest = latest_scores(model, panel, transformed, count)
-    origins, distribution = latest.origins[:, -count:], latest.distribution.latest(count)
+    latest = latest_of(model, panel, transformed, count)
+    origins, distribution, calibrated = latest.origins, latest.distribution, latest.calibrated
     base = np.take_along_axis(transformed.base, origins[:, :, None], axis=1)
     unit = np.take_along_axis(transformed.scale, origins[:, :, None], axis=1)
     name = model.config.column
@@ -252,21 +225,17 @@ def forecast_latest(
     # A quantile is a bound of a band, to the bit.
     beside = normal_scores_of([round(200 * abs(q - 0.5), 9) for q in quantiles])
     others = [own[int(q > 0.5)] for own, q in zip(beside, quantiles, strict=True)]
-    usual = np.array([0.0, *normal_scores_of(level).ravel(), *others])[:, None, None]
-    each = list(calibrated_at(model, panel, transformed, latest, count))
-    scores = np.stack([made.scores(usual) for made in each], axis=2)
+    usual = np.array([0.0, *normal_scores_of(level).ravel(), *others])
 
     def at_most(z: np.ndarray) -> ByHorizon:
         """Return the probability of a value or a lower one."""
         with np.errstate(divide="ignore", invalid="ignore"):
             far = np.where(unit == 0, np.where(z < base, -np.inf, np.inf), (z - base) / unit)
-        found = -ndtri(distribution.probability_above(far))
-        below = [made.probability_below(found[:, at]) for at, made in enumerate(each)]
-        return np.stack(below, axis=1)
+        return calibrated.probability_below(-ndtri(distribution.probability_above(far)))
 
     columns = {
         column: transformed.invert(base + unit * distribution.quantiles(score))
-        for column, score in zip(names, scores, strict=True)
+        for column, score in zip(names, calibrated.scores(usual[:, None, None, None]), strict=True)
     }
     if outcomes is not None:
         counts = np.where(transformed.counted[:, None, None], outcomes, np.nan)
@@ -276,88 +245,54 @@ def forecast_latest(
     return columns | {RISE: 1 - at_most(now)}
 
 
-def calibrated_at(
-    model: Model, panel: Panel, transformed: Transformed, latest: "Latest", count: int
-) -> Iterator[Calibrated]:
-    """Yield the calibrated distributions at each of the ``count`` latest steps.
-
-    ``latest``: from :func:`latest_scores`; others as of :func:`forecast_latest`
-    """
-    some = model.only(panel.ids)
-    reach = _reach(transformed, latest.origins[:, -count:], latest.distribution.latest(count))
-    return calibrated(latest.scores, count, prior=some.spreads(), tails=some.tails(), reach=reach)
-
-
-def _reach(
-    transformed: Transformed, origins: Int[np.ndarray, "series origin"], distribution: Distribution
-) -> Float[np.ndarray, "2 series origin horizon"]:
-    """Return the scores of outcomes as far below and above the base as any was before.
-
-    A score from calm times stands for a much larger error now, perhaps for one that never was. NaN
-    where no error is known, and for counts, whose distributions have no heavy tails.
-
-    ``distribution``: the distributions forecast at these steps
-    """
-    at = origins[:, :, None]
-    unit = np.take_along_axis(transformed.scale, at, axis=1)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        far = np.take_along_axis(transformed.largest_errors(), at, axis=1) / unit
-        far[unit == 0] = np.nan  # what is sure has no score
-        reach = np.stack([distribution.scores(-far), distribution.scores(far)])
-    reach[:, transformed.counted] = np.nan
-    return reach
-
-
 class Latest(NamedTuple):
-    """The distributions forecast at the latest steps, and the scores of past outcomes.
+    """The distributions forecast at the latest steps, and how they are calibrated.
 
-    - ``origins`` (series, origin): the steps
+    - ``origins``: the steps
     - ``distribution``: the distributions forecast at them, in standardised units
+    - ``calibrated``: what past outcomes say of them
     - ``scores``: normal scores of the outcomes from the validation span until now, in order of
       time, NaN where unknown; the last origin is "now"
+    - ``spread``: of the scores, as known at each origin
     """
 
-    origins: Int[np.ndarray, "series origin"]
+    origins: Origins
     distribution: Distribution
+    calibrated: Calibrated
     scores: ByHorizon
+    spread: ByHorizon
 
 
-def latest_scores(model: Model, panel: Panel, transformed: Transformed, count: int) -> Latest:
-    """Forecast at ``count`` or more latest steps; arguments as of :func:`forecast_latest`."""
+def latest_of(model: Model, panel: Panel, transformed: Transformed, count: int) -> Latest:
+    """Forecast at the ``count`` latest steps; arguments as of :func:`forecast_latest`."""
     model = model.only(panel.ids)
     steps, horizon = transformed.z.shape[1], model.config.horizon
-    n_new = _steps_since_fit(panel, transformed, model.fitted_until)
+    times = panel.times[np.maximum(transformed.positions, 0)]
+    new = (times > model.fitted_until[:, None]) & (transformed.positions >= 0)
+    since = new.sum(1)  # the rows of each series after the fit
     # At the fit, not all outcomes of the last origins were known. The number is rounded up, so that
     # one program serves several days.
-    needed = int(n_new.max()) + horizon
+    needed = int(since.max()) + horizon
     n_origins = min(steps, max(count, -(-needed // _AT_ONCE) * _AT_ONCE))
     origins = np.tile(np.arange(steps - n_origins, steps), (len(model.ids), 1))
-    distribution = distributions(model.networks, transformed, origins)
-    recent = distribution.scores(targets_at(transformed, origins))
-    return Latest(origins, distribution, _append(model.normal_scores, recent, n_new + horizon))
-
-
-def _steps_since_fit(
-    panel: Panel, transformed: Transformed, fitted_until: np.ndarray
-) -> Int[np.ndarray, " series"]:
-    """Count the rows of each series after ``fitted_until``."""
-    positions = transformed.positions
-    times = panel.times[np.maximum(positions, 0)]
-    return ((times > fitted_until[:, None]) & (positions >= 0)).sum(1)
-
-
-def targets_at(transformed: Transformed, origins: Int[np.ndarray, "series origin"]) -> ByHorizon:
-    """Return the targets of forecasts made at these steps, standardised; NaN where unknown."""
-    return np.take_along_axis(transformed.targets(), origins[:, :, None], axis=1)
-
-
-def common_at(
-    transformed: Transformed, origins: Int[np.ndarray, "series origin"]
-) -> ByHorizon | None:
-    """Return the logarithm of the common model's scale at these steps; None without a model."""
-    if transformed.common is None:
-        return None
-    return np.take_along_axis(transformed.common, origins[:, :, None], axis=1)
+    made = distributions(model.networks, transformed, origins)
+    recent = made.scores(targets_at(transformed, origins))
+    scores = _append(model.normal_scores, recent, since + horizon)
+    networked = model.networks.networked
+    prior = np.where(networked[:, None], model.widths.networks, model.widths.without)
+    spread = spread_at_origins(scores, prior)
+    origins, made = origins[:, -count:], made.latest(count)
+    tailed = ~networked & ~transformed.counted  # distributions of counts have no heavy tails
+    reach = np.full((2, *made.shape), np.nan)
+    if tailed.any():
+        # A score from calm times stands for a much larger error now, perhaps for one never seen.
+        unit = np.take_along_axis(transformed.scale, origins[:, :, None], axis=1)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            far = np.take_along_axis(transformed.largest_errors(), origins[:, :, None], 1) / unit
+            far[unit == 0] = np.nan  # what is sure has no score
+            reach = np.stack([made.scores(-far), made.scores(far)])
+    calibrated = Calibrated(spread[:, -count:], reach, model.widths.tails, tailed)
+    return Latest(origins, made, calibrated, scores, spread)
 
 
 def _append(stored: ByHorizon, recent: ByHorizon, keep: Int[np.ndarray, " series"]) -> ByHorizon:
@@ -379,130 +314,6 @@ def _append(stored: ByHorizon, recent: ByHorizon, keep: Int[np.ndarray, " series
         kept = min(keep[row], n_recent)
         joined[row, joined.shape[1] - kept :] = recent[row, n_recent - kept :]
     return joined
-
-
-def distributions(
-    networks: Networks, transformed: Transformed, origins: Int[np.ndarray, "series origin"]
-) -> Distribution:
-    """Return the distributions of all series' forecasts made at these steps, standardised."""
-    made, drift = before_drift(networks, transformed, origins), networks.drift
-    if drift is not None:
-        latest = networks.config.longest_validation
-        outcomes = targets_at(transformed, origins)[:, -latest:]
-        drift = drift.completed(made.latest(latest), outcomes)
-    return around_drift(made, drift, transformed, origins)
-
-
-def before_drift(
-    networks: Networks, transformed: Transformed, origins: Int[np.ndarray, "series origin"]
-) -> Distribution:
-    """Return what networks and the common model of volatility forecast at these steps.
-
-    Without a network, a distribution has the base as its location, and errors as large as the
-    scale.
-    """
-    rows = np.flatnonzero(networks.networked)
-    config = networks.config
-    others = Distribution.unit(
-        (*origins.shape, config.horizon),
-        HEADS[config.head](config.horizon).degrees_at_start,
-    )
-    if not len(rows):
-        return others
-    whole = len(rows) == len(origins)
-    some = transformed if whole else transformed.only(rows)
-    at = origins if whole else origins[rows]
-    made = distribution_of(
-        config, networks.network, networks.params_of(rows), some.features, some.first, at
-    )
-    made = made.beside_base(transformed.networks)
-    made = with_common(made, common_at(some, at), transformed.scale_weights)
-    return made.among(rows, others)  # in double precision, whatever other series there are
-
-
-def around_drift(
-    made: Distribution,
-    drift: Drift | None,
-    transformed: Transformed,
-    origins: Int[np.ndarray, "series origin"],
-) -> Distribution:
-    """Return distributions with the drift of prices, and of counts as such.
-
-    - ``made``: from :func:`before_drift`
-    - ``drift``: complete; None for other series
-    """
-    if drift is not None:
-        made = with_drift(made, drift.usual, drift.moves(transformed, origins))
-    return Counted.of(made, Units.of(transformed, origins))
-
-
-def distribution_of(
-    config: Config,
-    network: OwnNetwork | None,
-    params: Params,
-    features: Float[np.ndarray, "series step feature"],
-    first: Int[np.ndarray, " series"],
-    origins: Int[np.ndarray, "series origin"],
-) -> Distribution:
-    """Return :func:`distributions` from weights (series, member, ...) and features alone."""
-    _check_window(config, features.shape[1], origins.shape[1], features.shape[-1])
-    # The steps that no forecast sees are left out, so that one program serves all lengths.
-    begin = max(0, int(origins.min()) - config.lookback + 1)
-    features, first, origins = features[:, begin:], np.maximum(first - begin, 0), origins - begin
-    series, each = leading_axes(params)
-    rows = np.repeat(np.arange(series), each)
-    data = features, first.astype(np.int32), origins.astype(np.int32)
-    parts = swarm.map_members(
-        _forecast_function(config, features.shape[-1], network),
-        merge_members(params),
-        swarm.Shared(data, rows) if each > 1 else data,
-        members=series * each,
-    )
-    return Distribution.of_members(
-        *(np.moveaxis(split_members(np.asarray(part), each), 1, -1) for part in parts)
-    )
-
-
-@functools.lru_cache(maxsize=8)
-def _forecast_function(
-    config: Config, features: int, network: OwnNetwork | None
-) -> Callable[..., tuple[jax.Array, jax.Array, jax.Array]]:
-    """Return the function that forecasts one series; cached, so that it is compiled once."""
-    apply = trained_apply(config, features, network)
-    head = HEADS[config.head](config.horizon)
-
-    def forecast(
-        params: Params, data: tuple[jax.Array, jax.Array, jax.Array]
-    ) -> tuple[jax.Array, jax.Array, jax.Array]:
-        features, first, origins = data
-        window = _window(config, len(features))
-        inputs, valid = gather(features, first, origins - window + 1, window)
-        outputs, constants = apply(params, inputs, valid, last_only=True)
-        return head.distribution(outputs[:, -1], constants)  # each (origin, horizon)
-
-    return forecast
-
-
-def _window(config: Config, steps: int) -> int:
-    """Return the steps of a window: the lookback, but not many more than histories have.
-
-    What lies before a history is padding, which networks of windows of any length ignore.
-    """
-    return (
-        config.lookback if config.sees_whole_window else min(config.lookback, max(steps, _PADDED))
-    )
-
-
-def _check_window(config: Config, steps: int, origins: int, features: int) -> None:
-    """Raise ModelError if the windows of a single series do not fit into memory."""
-    if (window := _window(config, steps)) <= max(steps, _PADDED):
-        return
-    need, free = 4 * window * origins * features, free_memory()
-    if need > free:
-        raise ModelError(
-            f"lookback: windows of {window} steps need {need / 2**30:,.0f} GiB; "
-            f"{free / 2**30:,.1f} GiB are free. Run `forecaster fit` again with a shorter one"
-        )
 
 
 def check_levels(level: Sequence[float] | float) -> list[float]:

@@ -13,14 +13,12 @@ import pandas as pd
 from jaxtyping import Float, Int, Shaped
 
 from forecaster.errors import UsageError, check_whole
-from forecaster.forecasting.bands.calibration import spread_at_origins
 from forecaster.forecasting.bands.counts import Counted
 from forecaster.forecasting.bands.distribution import Distribution, ndtri
 from forecaster.forecasting.model import Model, check_model
 from forecaster.forecasting.predicting.predicting import (
-    calibrated_at,
     finite_rows,
-    latest_scores,
+    latest_of,
     prepared,
     price_factor,
     times_ahead,
@@ -97,22 +95,17 @@ def draw_paths(
     model, panel = prepared(model, as_panel(panel, **columns))
     horizon = model.config.horizon
     transformed = model.transform.apply(panel, horizon)
-    latest = latest_scores(model, panel, transformed, 1)
-    spread = spread_at_origins(latest.scores, model.only(panel.ids).spreads())
+    latest = latest_of(model, panel, transformed, 1)
     memory = model.config.longest_validation + horizon
-    rows = min(memory, spread.shape[1], transformed.positions.shape[1])
-    units, positions = (latest.scores / spread)[:, -rows:], transformed.positions[:, -rows:]
+    rows = min(memory, latest.spread.shape[1], transformed.positions.shape[1])
+    units, positions = (latest.scores / latest.spread)[:, -rows:], transformed.positions[:, -rows:]
     closed = (transformed.scale[:, -1] == 0)[:, None]
     units = np.where(closed, 0.0, units)  # steps without an error need no past one
     prices = not model.transform.takes_any
     ranked_by = scaled_to_now(units, positions) if prices else units
     _check_room(n_paths, len(panel.ids), horizon)
     usual = _draw(units, ranked_by, positions, n_paths, np.random.default_rng(seed))
-    (made,) = calibrated_at(model, panel, transformed, latest, 1)
-    drawn = np.concatenate(
-        [made.only(row).scores(own[:, None]).swapaxes(0, 1) for row, own in enumerate(usual)]
-    )
-    standardised = _values(latest.distribution.latest(1), drawn)
+    standardised = _values(latest.distribution, latest.calibrated.scores(usual))
     base, scale = transformed.base[:, -1:], transformed.scale[:, -1:]
     paths = transformed.invert(base + scale * standardised)  # (series, path, horizon)
     finite = finite_rows(panel, {model.config.column: paths})
