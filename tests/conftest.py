@@ -8,7 +8,6 @@ Compiling is most of the work, so it is done without XLA's optimisations: result
 for rounding, in half the time. An ``XLA_FLAGS`` of your own is taken as it is, an empty one too.
 """
 
-import functools
 import gc
 import importlib.util
 import mmap
@@ -111,18 +110,20 @@ def as_for_users(monkeypatch):
     """
     import jax
 
-    from forecaster.swarm.devices import programs
     from forecaster.swarm.execution import schedule
 
     options = {"xla_backend_optimization_level": 3, "xla_cpu_use_fusion_emitters": True}
     known = {name: value for name, value in options.items() if name in QUICKLY}
+    jit = jax.jit
+
+    def optimised(*args, compiler_options=None, **options):
+        return jit(*args, compiler_options=known | (compiler_options or {}), **options)
+
     schedule.compiled.cache_clear()
-    programs.forget_programs()
     if known and os.environ["XLA_FLAGS"] == QUICKLY:
-        monkeypatch.setattr(jax, "jit", functools.partial(jax.jit, compiler_options=known))
+        monkeypatch.setattr(jax, "jit", optimised)
     yield
     schedule.compiled.cache_clear()
-    programs.forget_programs()
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ HEIGHT = {name: floor for floor, names in enumerate(FLOORS) for name in names}
 # A file beside the rooms is a room of its own.
 ROOMS: dict[str, list[str]] = {
     "swarm": [
-        "task", "checks", "canonical", "arrays", "native", "devices", "recurrence", "adapters",
+        "task", "checks", "arrays", "native", "devices", "recurrence", "adapters",
         "training", "checkpoints", "execution", "estimators",
     ],
     "series": [

@@ -1,12 +1,8 @@
 """Blocks of epochs without validation, where members that stopped are put back at the end."""
 
-import collections
-import dataclasses
-
 import jax
 import numpy as np
 import optax
-import pytest
 
 from forecaster.swarm.execution.fitting import fit
 from forecaster.swarm.training.loop import Status
@@ -38,21 +34,3 @@ def test_members_stop_at_their_own_epoch_and_without_examples_nothing_changes():
     begun = trained([2], 1)
     np.testing.assert_array_equal(together.params[2], begun.params[0])
     assert (together.losses.train[2] == 0).all() and (together.params[1] != begun.params[0]).any()
-
-
-@pytest.mark.parametrize(
-    ("measured", "kept"),
-    [
-        (collections.OrderedDict(b=np.int32(3), a=np.float16(0.5)), {"a": 0.5, "b": 3}),
-        ({"a": np.float32(0.5)}, {"a": 0.5, "b": np.nan}),
-        ({}, {"a": np.nan, "b": np.nan}),
-    ],
-)
-def test_metrics_of_a_task_of_ones_own_are_kept_by_name(measured, kept):
-    task = supervised(LINE, optax.squared_error, validated=False)
-    task = dataclasses.replace(task, measure=lambda *_: measured, metrics=("a", "b"))
-    x = np.ones((1, 4, 2), np.float32)
-    data = Supervised(x, x[..., :1], np.ones((1, 4), np.float32))
-    result = fit(task, data, ["x"], seed=0, epochs=2, hyperparams={"learning_rate": 0.1})
-    for name, value in kept.items():
-        np.testing.assert_array_equal(result.losses.metrics[name], [[value, value]])

@@ -125,7 +125,7 @@ ERRORS = {
     ),
     "NaN": (
         lambda: make().fit(nan(), Y),
-        r"inputs: expected finite numbers; got NaN.*first in member m4, example 2 \(1 in all: m4\)",
+        r"inputs: expected finite numbers.*nan.*first in member m4, example 2 \(1 in all: m4\)",
     ),
     "NaN in targets": (lambda: make().fit(X, Y * np.nan), "targets: expected finite numbers"),
     "NaN in shared": (
@@ -299,10 +299,6 @@ ERRORS = {
         lambda: make().fit(X, epochs=1),
         "targets: expected some, since this loss reads None as 0.0.*got None.*loss_fn",
     ),
-    "ragged lists": (
-        lambda: swarm.Single(Widened, loss=optax.squared_error).predict([[1.0, 2.0], [3.0]]),
-        r"Single: expected arrays \(example, ...\) of numbers",
-    ),
     "rows outside": (
         lambda: make().fit(Shared(X, np.arange(N) + 1), Shared(Y, np.arange(N) + 1)),
         "rows of inputs: expected whole numbers from 0 to 8; got int64 from 1 to 9",
@@ -317,15 +313,6 @@ def test_bad_input_is_a_named_error(what):
     call, message = ERRORS[what]
     with pytest.raises(SwarmError, match=f"(?s){message}"):
         call()
-
-
-@pytest.mark.usefixtures("unchecked")
-def test_a_single_network_takes_lists_and_a_path(tmp_path):
-    single = swarm.Single(Widened, loss=optax.squared_error)
-    fitted = single.fit(
-        X[0].tolist(), Y[0].tolist(), sample_weight=[1.0] * 32, epochs=1, checkpoint=tmp_path / "c"
-    )
-    assert (tmp_path / "c").exists() and fitted.predict(X[0].tolist()).shape == (32, 1)
 
 
 def test_hyperparameters_that_nothing_uses_are_named():

@@ -12,7 +12,7 @@ from flax import nnx
 from jax._src import monitoring
 
 from forecaster import swarm
-from forecaster.swarm.devices import compiled, programs
+from forecaster.swarm.devices import compiled
 from forecaster.swarm.devices.lanes import map_members, over_lanes
 from forecaster.swarm.execution import schedule
 from tests.slow import rest_slow
@@ -47,7 +47,6 @@ def folder(unset, tmp_path, monkeypatch):
 
 def forget():
     """Forget what this process has compiled, as a new one has not."""
-    programs.forget_programs()
     over_lanes.cache_clear()
     schedule.compiled.cache_clear()
     jax.clear_caches()

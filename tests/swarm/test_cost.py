@@ -20,7 +20,7 @@ def test_a_report_of_costs():
     assert 2 * 2 * 50 * 64 * 32 < cost.flops_per_step < 1.5 * 2 * 2 * 50 * 64 * 32
     assert cost.shared_bytes == x.nbytes + x[:, :32].nbytes + 4 * 100
     assert cost.state_bytes > 4 * 4 * cost.parameters  # weights, best ones, two moments
-    assert cost.seconds_to_compile > 0 and cost.temporary_bytes > 0
+    assert cost.seconds_to_compile > 0
     rate = cost.flops_per_step * 2 / cost.seconds_per_member_epoch
     np.testing.assert_allclose(cost.flops_per_second, rate)
     assert cost.flops_per_second_per_lane * cost.lanes == cost.flops_per_second

@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-import pytest
 
 from forecaster.swarm import Shared, Supervised, supervised
 from forecaster.swarm.arrays.data import Held
@@ -23,27 +22,6 @@ HYPERPARAMS = {
 def held(*, shared=False):
     x, one = np.ones((MEMBERS, 10, WIDTH), np.float32), np.ones((MEMBERS, 10), np.float32)
     return Held(Supervised(Shared(x[0]) if shared else x, one, one), MEMBERS)
-
-
-@pytest.mark.parametrize(("recurrent", "expected"), [(False, 1), (True, 2)])
-def test_large_members_go_by_one_by_one_unless_step_by_step(recurrent, expected):
-    """Weights are few, and what a step saves is between one and two MiB."""
-
-    def apply(params, inputs):
-        if recurrent:
-            steps = jnp.stack([inputs] * 4)
-            return jax.lax.scan(lambda c, x: (jnp.tanh(c + x @ params), c), inputs, steps)[0]
-        for _ in range(5):
-            inputs = jnp.tanh(inputs @ params)
-        return inputs
-
-    model = (lambda key: jnp.eye(32), apply)
-    task = supervised(model, optax.squared_error, validated=False)
-    x, one = np.ones((2, 1024, 32), np.float32), np.ones((2, 1024), np.float32)
-    data = Held(Supervised(x, x, one), 2)
-    rates = {name: np.ones(2, np.float32) for name in ("learning_rate", "weight_decay", "clip")}
-    assert 2**20 < memory.saved_bytes(task, data, rates) < 2**21
-    assert memory.chunk_size(task, data, rates) == expected
 
 
 def test_more_memory_is_room_for_more_members(monkeypatch):

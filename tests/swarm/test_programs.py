@@ -1,18 +1,14 @@
 """Which programs are compiled, and which are reused."""
 
-import re
-
 import jax
 import numpy as np
 import optax
 import pytest
-from flax import nnx
 from jax.sharding import AxisType
 
 from forecaster.swarm import Swarm
 from forecaster.swarm.devices import programs
 from forecaster.swarm.devices.lanes import lane_mesh
-from forecaster.swarm.devices.programs import Program
 from forecaster.swarm.estimators.stepping import all_at_once
 from tests.swarm.test_swarm import HELD_BACK, N, X, Y, make, same
 
@@ -46,70 +42,18 @@ def traces():
     jax.monitoring.unregister_event_duration_listener(listen)
 
 
-HIDDEN = 5
-
-
-class Sized(nnx.Module):
-    def __init__(self, rngs):
-        self.inner, self.out = nnx.Linear(3, HIDDEN, rngs=rngs), nnx.Linear(HIDDEN, 1, rngs=rngs)
-
-    def __call__(self, x):
-        return self.out(jax.nn.relu(self.inner(x)))
-
-
-def parameters_of(model, **options):
-    usual = {"loss": optax.squared_error, "optimizer": optax.adam} | options
-    made = Swarm(model, ["a", "b"], **usual).fit(X[:2], Y[:2], epochs=2)
-    return made.parameters
-
-
-def test_a_second_swarm_of_the_same_functions_is_traced_but_not_compiled(traces, compilations):
-    assert parameters_of(Sized) == 4 * 5 + 6
-    before = len(compilations)
-    traces.clear()
-    assert before and parameters_of(Sized) == 4 * 5 + 6
-    assert traces and len(compilations) == before
-
-
-def test_equal_functions_are_compiled_once(compilations):
-    def work(members, seed):
-        def network(rngs):  # another object each time
-            return nnx.Sequential(
-                nnx.Linear(3, 5, rngs=rngs), nnx.relu, nnx.Linear(5, 1, rngs=rngs)
-            )
-
-        random = np.random.default_rng(seed)
-        x = random.normal(size=(members, 20, 3)).astype(np.float32)
-        y = x.sum(-1, keepdims=True)
-        made = Swarm(
-            network, [f"{seed}/{i}" for i in range(members)], loss=optax.squared_error, seed=seed,
-            hyperparams={"learning_rate": random.uniform(1e-3, 1e-2)},
-        )  # fmt: skip
-        made.fit(x, y, epochs=3, batch_size=8)
-
-    work(39, 1)
-    before = len(compilations)
-    assert before
-    work(40, 2)
-    work(3, 3)
-    assert len(compilations) == before
-
-
 def test_programs_have_names_that_a_profile_shows(monkeypatch):
-    names = []
-    lower = Program._lower
+    names, first_call = [], programs.first_call
 
-    def seen(self, *args):
-        lowered = lower(self, *args)
-        names.append(re.findall(r"module @(\w+)", lowered.as_text())[0])
-        return lowered
+    def seen(jitted, *args):
+        names.append(jitted.__name__)
+        return first_call(jitted, *args)
 
-    monkeypatch.setattr(Program, "_lower", seen)
+    monkeypatch.setattr(programs, "first_call", seen)
     made = make(["a", "b"], optimizer=optax.sgd)
     made.fit(X[:2], Y[:2], validation_data=(X[:2], Y[:2]), epochs=1)
     assert all_at_once(made._recipe.predict)._call.__name__ == "swarm_predict"
-    wanted = {"initialise", "resume", "train"}
-    assert {f"jit_swarm_{name}" for name in wanted} == set(names)
+    assert set(names) == {f"swarm_{name}" for name in ("initialise", "resume", "train")}
 
 
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
@@ -129,6 +73,5 @@ def test_a_mesh_that_the_caller_has_set_changes_nothing(kind):
     y = x.sum(-1, keepdims=True)
     with jax.set_mesh(mesh):
         within = predicted()
-    programs.forget_programs()
     for inside, outside in zip(within, predicted(), strict=True):
         np.testing.assert_array_equal(inside, outside)

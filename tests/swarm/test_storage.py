@@ -13,9 +13,7 @@ from forecaster.swarm import (
     Swarm,
     SwarmError,
     SwarmFileNotFoundError,
-    SwarmWarning,
     SwarmWriteError,
-    adamw,
 )
 from forecaster.swarm.estimators import storage
 from tests.swarm.test_swarm import Network, Widened, X, Y, same, trained, untrained
@@ -57,19 +55,6 @@ def test_arrays_have_the_names_that_older_files_have(trained, tmp_path):
     assert {name.partition("/")[0].partition(".")[0] for name in names} == {
         "hyper", "state", "losses",
     }  # fmt: skip
-
-
-def test_another_loss_or_optimiser_is_told_and_missing_folders_are_made(trained, tmp_path):
-    file = tmp_path / "new" / "folder" / "a.swarm"
-    trained.save(file)
-    with pytest.warns(SwarmWarning, match="saved with loss squared_error, now huber_loss"):
-        Swarm.load(file, Network, loss=optax.huber_loss)
-
-    def slower(learning_rate):
-        return adamw(learning_rate / 2)
-
-    with pytest.warns(SwarmWarning, match="saved with optimizer adamw, now slower"):
-        Swarm.load(file, Network, loss=optax.squared_error, optimizer=slower)
 
 
 def test_a_swarm_that_cannot_be_written_is_a_named_error(untrained, tmp_path):

@@ -10,7 +10,6 @@ from flax import nnx
 from forecaster import swarm
 from forecaster.swarm import SwarmError
 from forecaster.swarm.estimators.tuning import rungs_of
-from forecaster.swarm.execution.schedule import compiled
 from tests.swarm.test_fitting import same, squared
 
 SERIES, EXAMPLES = 5, 40
@@ -137,18 +136,6 @@ def test_interrupted_and_resumed(data, tuned, tmp_path):
     assert (resumed.best_loss == tuned.best_loss).all() and (resumed.epochs == tuned.epochs).all()
     for a, b in zip(resumed.winners, tuned.winners, strict=True):
         assert same(a.result.params, b.result.params)
-
-
-@pytest.mark.slow
-def test_progress_comes_to_its_end(data):
-    compiled.cache_clear()  # a rung reports before it compiles
-    seen = []
-    tune(data, on_progress=seen.append)
-    done = [p.epochs_done for p in seen]
-    assert done == sorted(done) and seen[-1].epochs_done == seen[-1].epochs_at_most
-    assert seen[0].stage == "rung 1 of 3" and seen[-1].stage == "rung 3 of 3"
-    most = [p.epochs_at_most for p in seen]
-    assert most == sorted(most, reverse=True) and most[0] <= SERIES * (6 * 2 + 2 * 4 + 1 * 12)
 
 
 def test_random_candidates_lie_in_their_ranges_and_repeat_with_the_seed():

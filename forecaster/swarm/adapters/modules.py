@@ -24,38 +24,20 @@ Build: TypeAlias = Callable[..., nnx.Module]
 def checked_build(build: Build) -> Build:
     """Return a function that builds the module and takes its random streams by position.
 
-    Raises SwarmError for a module instead of a function, and for a function with other arguments.
+    Raises SwarmError for a module instead of a function.
     """
     check_not_made(build, "a function build(rngs)")
-    by_name = False
-    try:
-        signature = inspect.signature(_init(build))
-        rngs = signature.parameters.get("rngs")
-        by_name = rngs is not None and rngs.kind is not rngs.POSITIONAL_ONLY
-        signature.bind(**{"rngs": None}) if by_name else signature.bind(None)
-    except TypeError as error:
-        raise SwarmError(
-            f"the model: expected a function build(rngs) that returns a flax.nnx module, or a pair "
-            f"(init, apply); calling it failed: {error}"
-        ) from error
-    except ValueError:  # a builtin without a signature
-        pass
-    if not by_name:
-        return build
+    given = cast(Any, build)
+    made = given.func if isinstance(build, functools.partial) else given
+    # Flax hides the signature of a module's class.
+    called = made.__init__ if inspect.isclass(made) else given
+    if "rngs" not in inspect.signature(called).parameters:
+        return given
 
     def named(rngs: nnx.Rngs) -> nnx.Module:
-        return build(rngs=rngs)
+        return given(rngs=rngs)
 
     return named
-
-
-def _init(build: Build) -> Callable[..., Any]:
-    """Return a function with the signature of ``build``; Flax hides that of a module's class."""
-    part = cast(Any, build if isinstance(build, functools.partial) else functools.partial(build))
-    if inspect.isclass(part.func):
-        made = cast(Any, part.func)
-        return functools.partial(made.__init__, None, *part.args, **part.keywords)
-    return cast(Callable[..., Any], build)
 
 
 def check_not_made(build: object, expected: str) -> None:

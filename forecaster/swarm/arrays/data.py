@@ -13,7 +13,6 @@ from jaxtyping import Int
 from numpy.typing import ArrayLike
 
 from forecaster.swarm.arrays.members import take_members
-from forecaster.swarm.canonical import shape_in_jax
 from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.task import Data, Tree
 
@@ -193,6 +192,15 @@ def _shape_of_one(leaf: ArrayLike) -> jax.ShapeDtypeStruct:
     return shape_in_jax(np.shape(leaf)[1:], np.asarray(leaf).dtype)
 
 
+def shape_in_jax(shape: tuple[int, ...], dtype: Any) -> jax.ShapeDtypeStruct:
+    """Return a shape with the type that JAX keeps: without x64, numbers of 64 bits have 32.
+
+    JAX 0.12 warns where it is asked for 64 bits that it does not keep.
+    """
+    kept = jax.dtypes.canonicalize_dtype(dtype, allow_extended_dtype=True)
+    return jax.ShapeDtypeStruct(shape, kept)
+
+
 def _is_plain(leaf: Any) -> bool:
     if not isinstance(leaf, np.ndarray):
         return False
@@ -221,6 +229,19 @@ def shared_rows(data: Data, rows: Rows) -> Data:
         if not is_shared(leaf):
             return Shared(leaf, rows)
         return leaf if leaf.rows is None else Shared(leaf.values, np.asarray(leaf.rows)[rows])
+
+    return jax.tree.map(choose, data, is_leaf=is_shared)
+
+
+def members_data(data: Data | Streamed, rows: Rows) -> Data | Streamed:
+    """Return the data of these members, which may repeat."""
+    if isinstance(data, Streamed):
+        return Streamed(lambda some: data.load(rows[some]))
+
+    def choose(leaf: Tree) -> Tree:
+        if is_shared(leaf):
+            return leaf if leaf.rows is None else Shared(leaf.values, np.asarray(leaf.rows)[rows])
+        return np.asarray(leaf)[rows]
 
     return jax.tree.map(choose, data, is_leaf=is_shared)
 

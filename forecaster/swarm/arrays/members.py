@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from forecaster.swarm.checks import SwarmError
-from forecaster.swarm.task import AnyArray, ArrayLike
+from forecaster.swarm.task import ArrayLike
 
 _T = TypeVar("_T")
 
@@ -55,13 +55,6 @@ def fill_members(tree: Any, rows: np.ndarray, new: Any) -> None:
     """Write new values into some rows of a tree of numpy arrays (member, ...), in place."""
     for leaf, values in zip(jax.tree.leaves(tree), jax.tree.leaves(new), strict=True):
         leaf[rows] = values
-
-
-def written(leaf: AnyArray, rows: np.ndarray, new: np.ndarray) -> np.ndarray:
-    """Return a copy of an array (member, ...) with new values in some rows."""
-    leaf = np.array(leaf)
-    leaf[rows] = new
-    return leaf
 
 
 def append_members(first: _T, *others: _T) -> _T:

@@ -228,7 +228,8 @@ def map_members(
             check_shared(leaf, members, "trees")
     mesh = lane_mesh(lanes)
     layout = Layout.of(members, mesh.size, chunk)
-    by_member, shared = split_trees(trees)
+    by_member, shared = split_shared(trees)
+    shared = jax.tree.map(as_jax, with_room(by_member, shared)) if shared else ()
     common: Tree = shared if layout.calls == 1 else replicate(shared, mesh)
     program, results = over_lanes(function, mesh, once=once), list[Tree]()
     calls = layout.by_call(np.arange(members))
@@ -237,12 +238,6 @@ def map_members(
         if number >= _AHEAD:
             results[number - _AHEAD] = jax.device_get(results[number - _AHEAD])
     return unpack_chunks(results, list(map(len, calls)))
-
-
-def split_trees(trees: tuple[Tree, ...]) -> tuple[tuple[Tree, ...], tuple[Tree, ...]]:
-    """Return trees without their shared arrays, and the shared arrays as a program takes them."""
-    by_member, shared = split_shared(trees)
-    return by_member, jax.tree.map(as_jax, with_room(by_member, shared)) if shared else ()
 
 
 def packed_members(tree: Tree, rows: Rows, layout: Layout) -> Tree:

@@ -1,31 +1,23 @@
 """Compiled programs: a function of one member, mapped over chunks of members on all lanes.
 
-Programs are cached by the text of their lowered code: functions that are traced again use the
-executables of equal ones, even if they are other Python objects. Other processes find them on
-disk, see ``compiled``.
+Other processes find them on disk, see ``compiled``.
 """
 
-import collections
 import contextlib
 import functools
-import hashlib
 import operator
 import os
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import Any, cast
 
 import jax
-import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from forecaster.swarm.canonical import shape_in_jax
 from forecaster.swarm.devices.compiled import from_disk
 from forecaster.swarm.task import Tree
 
-_MOST = 128  # executables that are kept in memory
 _SHAPE = operator.attrgetter("shape", "dtype")
-_compiled: collections.OrderedDict[Hashable, Any] = collections.OrderedDict()
 
 
 class Program:
@@ -35,58 +27,36 @@ class Program:
     trees of arrays (lane, chunk, member, ...), on the devices or numpy. It returns such a tree.
     """
 
-    def __init__(
-        self,
-        function: Callable[..., Tree],
-        mesh: Mesh,
-        *,
-        once: bool = False,
-    ):
-        # Explicit output shardings, because empty arrays would come out replicated.
-        self._split, self._whole = NamedSharding(mesh, P("lane")), NamedSharding(mesh, P())
-        self._jitted = jax.jit(function, out_shardings=self._split)
-        self._name = str(getattr(function, "__name__", ""))
+    def __init__(self, function: Callable[..., Tree], mesh: Mesh, *, once: bool = False):
+        split, whole = NamedSharding(mesh, P("lane")), NamedSharding(mesh, P())
         on_cpus = mesh.devices.flat[0].platform == "cpu"
-        self._options = _cpu_options(once=once) if on_cpus else {}
-        self._mesh = mesh
-        self._by_shape: dict[Any, Any] = {}
+        options: Any = {"compiler_options": _cpu_options(once=once)} if on_cpus else {}
+        # Explicit output shardings, because empty arrays would come out replicated.
+        options |= {"in_shardings": (whole, split), "out_shardings": split}
+        self._jitted = cast(Any, jax.jit(function, **options))
+        self._mesh, self._known = mesh, set[Any]()
 
-    def __call__(self, *args: Tree) -> Tree:
+    def __call__(self, common: Tree, *by_lane: Tree) -> Tree:
         """Run the program; see the class."""
-        return self.compiled(*args)(*args)
-
-    def compiled(self, *args: Tree) -> Any:
-        """Return the executable for arguments of these shapes, compiled if needed."""
-        leaves, structure = cast(tuple[list[Any], Any], jax.tree.flatten(args))
+        leaves, structure = cast(tuple[list[Any], Any], jax.tree.flatten((common, by_lane)))
         key = structure, *map(_SHAPE, leaves)
-        if key not in self._by_shape:
-            while len(self._by_shape) >= _MOST:
-                del self._by_shape[next(iter(self._by_shape))]
-            lowered = self._lower(*args)
-            self._by_shape[key] = _shared(self._name, lowered, self._mesh, self._options)
-        return self._by_shape[key]
-
-    def compile(self, *args: Tree) -> Any:
-        """Compile an executable for arguments of these shapes, without the caches of programs."""
-        return self._lower(*args).compile(self._options)
-
-    def _lower(self, *args: Tree) -> Any:
-        """Lower the program for arguments of these shapes.
-
-        Arrays on the host are described as they will lie on the devices.
-        """
-        common, *by_lane = args
-        shapes = [
-            jax.tree.map(functools.partial(_as_placed, sharding), tree)
-            for sharding, tree in ((self._whole, common), (self._split, tuple(by_lane)))
-        ]
         with in_place_of_other_mesh(self._mesh):
-            return self._jitted.lower(shapes[0], *shapes[1])
+            if key in self._known:
+                return self._jitted(common, by_lane)
+            found = first_call(self._jitted, common, by_lane)
+        self._known.add(key)
+        return found
 
     @property
     def ready(self) -> bool:
         """Whether the program was compiled before."""
-        return bool(self._by_shape)
+        return bool(self._known)
+
+
+def first_call(jitted: Any, *args: Tree) -> Tree:
+    """Call a function of ``jax.jit`` on arrays of new shapes, compiled with the cache on disk."""
+    jitted.trace(*args)  # raises the function's own errors
+    return from_disk(jitted.__name__, functools.partial(jitted, *args))
 
 
 def in_place_of_other_mesh(mesh: Mesh) -> contextlib.AbstractContextManager[Any]:
@@ -94,37 +64,6 @@ def in_place_of_other_mesh(mesh: Mesh) -> contextlib.AbstractContextManager[Any]
     if jax.sharding.get_abstract_mesh().empty:
         return contextlib.nullcontext()
     return cast(contextlib.AbstractContextManager[Any], jax.set_mesh(mesh))
-
-
-def _as_placed(sharding: NamedSharding, leaf: Any) -> Any:
-    if not isinstance(leaf, np.ndarray):
-        return leaf
-    array = cast(np.ndarray, leaf)
-    return shape_in_jax(array.shape, array.dtype, sharding)
-
-
-def _shared(name: str, lowered: Any, mesh: Mesh, options: dict[str, Any]) -> Any:
-    """Return a lowered program's executable; programs of the same text are compiled once."""
-    text: str = lowered.as_text()
-    if "callback" in text:  # which refers to objects of this process
-        return lowered.compile(options)
-    # Devices of other clients may have the same numbers.
-    devices = tuple((id(device.client), device.id) for device in mesh.devices.flat)
-    about = lowered.in_tree, lowered.out_tree, str(lowered.in_avals), devices
-    key = hashlib.sha256(text.encode()).hexdigest(), *about, tuple(sorted(options.items()))
-    executable = _compiled.get(key)
-    if executable is None:
-        executable = from_disk(name, functools.partial(lowered.compile, options))
-    _compiled[key] = executable
-    _compiled.move_to_end(key)
-    while len(_compiled) > _MOST:
-        _compiled.popitem(last=False)
-    return executable
-
-
-def forget_programs() -> None:
-    """Drop all executables that swarms share."""
-    _compiled.clear()
 
 
 def cores() -> int:
@@ -162,23 +101,23 @@ def spread(
     - ``name``: shown in profiles as ``jit_swarm_NAME``; by default the function's
     """
 
-    def everywhere(common: Tree, *by_lane: Tree) -> Tree:
+    def everywhere(common: Tree, by_lane: tuple[Tree, ...]) -> Tree:
         mapped = jax.shard_map(
             functools.partial(lane, function),
             mesh=mesh,
-            in_specs=(P(), *[P("lane")] * len(by_lane)),
+            in_specs=(P(), P("lane")),
             out_specs=P("lane"),
             axis_names={"lane"},
             check_vma=False,
         )
-        return mapped(common, *by_lane)
+        return mapped(common, by_lane)
 
     name = name or getattr(function, "__name__", "")
     everywhere.__name__ = f"swarm_{name}" if name.isidentifier() else "swarm_function"
     return Program(everywhere, mesh, once=once)
 
 
-def lane(function: Callable[..., Tree], common: Tree, *by_lane: Tree) -> Tree:
+def lane(function: Callable[..., Tree], common: Tree, by_lane: tuple[Tree, ...]) -> Tree:
     """Do the work of one lane: one chunk after another. Arrays are (1, chunk, member, ...)."""
     of_chunk = functools.partial(chunk, function, common)
     chunks = jax.tree.map(operator.itemgetter(0), by_lane)

@@ -1,32 +1,31 @@
 """The cost of training a swarm: arithmetic counted by XLA, memory and time measured."""
 
 import dataclasses
-import statistics
-import time
-from collections.abc import Callable, Mapping
-from typing import NamedTuple, TypeAlias
+from collections.abc import Mapping
+from typing import TypeAlias
 
 import jax
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Bool, Shaped, UInt32
 
-from forecaster.swarm.arrays.data import Held, Rows, Streamed, total_bytes, with_shared
+from forecaster.swarm.arrays.data import (
+    Held,
+    Rows,
+    Streamed,
+    members_data,
+    total_bytes,
+    with_shared,
+)
 from forecaster.swarm.arrays.members import take_members
 from forecaster.swarm.arrays.variables import count_weights
-from forecaster.swarm.checks import broadcast_limits
-from forecaster.swarm.devices.lanes import Layout, lane_mesh, packed_chunks, replicate
-from forecaster.swarm.execution.memory import (
-    chunk_size,
-    first_batch,
-    members_at_once,
-    saved_bytes,
-    state_bytes,
-)
-from forecaster.swarm.execution.schedule import compiled
-from forecaster.swarm.task import Data, Hyperparams, Member, Params, Task, Tree
+from forecaster.swarm.devices.lanes import lane_mesh
+from forecaster.swarm.execution.fitting import fit
+from forecaster.swarm.execution.memory import chunk_size, first_batch, saved_bytes, state_bytes
+from forecaster.swarm.task import Data, Hyperparams, Params, Task, Tree
 from forecaster.swarm.training.keys import typed_key
-from forecaster.swarm.training.loop import Block, State, init_state, train_step
+from forecaster.swarm.training.loop import State, init_state, train_step
+
+_EPOCHS, _REPEATS = 8, 3  # of each fit that is timed, and such fits
 
 _HostHyperparams: TypeAlias = Mapping[str, Shaped[np.ndarray, " member"]]
 
@@ -36,7 +35,7 @@ class Cost:
     """Cost of training a swarm.
 
     XLA counts the arithmetic of one member's step, the body of a loop once. Time and rate are
-    measured with full lanes.
+    those of short fits with full lanes.
     """
 
     members: int
@@ -49,7 +48,6 @@ class Cost:
     shared_bytes: int  # on every lane
     state_bytes: int  # of one member: weights, best weights, optimiser
     saved_bytes: int  # of one member: what a step keeps for its backward pass
-    temporary_bytes: int  # of one lane, while it trains
     seconds_to_compile: float
     seconds_per_member_epoch: float  # with all lanes busy
     flops_per_second: float  # of all lanes
@@ -69,8 +67,7 @@ class Cost:
             "memory of a member": f"data {size(self.data_bytes, 'B')}, state "
             f"{size(self.state_bytes, 'B')}, saved for the backward pass "
             f"{size(self.saved_bytes, 'B')}",
-            "memory of a lane": f"shared data {size(self.shared_bytes, 'B')}, temporary "
-            f"{size(self.temporary_bytes, 'B')}",
+            "memory of a lane": f"shared data {size(self.shared_bytes, 'B')}",
             "time to compile": f"{self.seconds_to_compile:.1f} s",
             "time": f"{1e3 * self.seconds_per_member_epoch:.3g} ms per member and epoch",
             "rate": f"{size(self.flops_per_second, 'FLOP')}/s, "
@@ -78,14 +75,6 @@ class Cost:
         }
         width = max(map(len, rows))
         return "\n".join(f"{name:<{width}}  {value}" for name, value in rows.items())
-
-
-class _Measured(NamedTuple):
-    """Measurements of an epoch with full lanes."""
-
-    seconds_to_compile: float
-    seconds: float  # of an epoch of all members on the devices
-    temporary_bytes: int
 
 
 def cost_of(
@@ -98,7 +87,6 @@ def cost_of(
     chunk: int | None = None,
     memory: int | None = None,
     data_parallel: int = 1,
-    repeats: int = 5,
 ) -> Cost:
     """Count and measure the cost of training.
 
@@ -106,16 +94,30 @@ def cost_of(
     - ``hyperparams``: by name, arrays (member,).
     - ``members``: the number of members.
     - ``lanes``, ``chunk``, ``memory``, ``data_parallel``: as for :func:`fit`.
-    - ``repeats``: epochs to time; the median is reported.
     """
     held = Held(data, members)
-    mesh = lane_mesh(lanes, data_parallel)
-    width = mesh.shape["lane"]
+    width: int = lane_mesh(lanes, data_parallel).shape["lane"]
     chunk = chunk or chunk_size(task, held, hyperparams)
-    room = members_at_once(memory, task, held, hyperparams, mesh.size) // data_parallel
-    layout = Layout.of(max(1, min(members, room, width * chunk)), width, chunk)
-    measured = _measure(task, held, hyperparams, layout, mesh, repeats)
-    each = measured.seconds / layout.capacity
+    rows: Rows = (
+        np.arange(width * chunk) % members
+    )  # fill all lanes; members repeat if they are few
+
+    def seconds() -> float:
+        return fit(
+            task,
+            members_data(data, rows),
+            [str(number) for number in range(len(rows))],
+            seed=0,
+            epochs=_EPOCHS,
+            hyperparams=take_members(dict(hyperparams), rows),
+            chunk=chunk,
+            lanes=lanes,
+            memory=memory,
+            data_parallel=data_parallel,
+        ).seconds
+
+    first, again = seconds(), min(seconds() for _ in range(_REPEATS))
+    each = again / (_EPOCHS * len(rows))
     steps, flops, parameters = _step(task, held, hyperparams)
     return Cost(
         members=members,
@@ -128,51 +130,10 @@ def cost_of(
         shared_bytes=total_bytes(held.shared),
         state_bytes=state_bytes(task, held, hyperparams),
         saved_bytes=saved_bytes(task, held, hyperparams),
-        temporary_bytes=measured.temporary_bytes,
-        seconds_to_compile=measured.seconds_to_compile,
+        seconds_to_compile=first - again,
         seconds_per_member_epoch=each,
         flops_per_second=flops * steps / each,
     )
-
-
-def _measure(
-    task: Task,
-    held: Held,
-    hyperparams: _HostHyperparams,
-    layout: Layout,
-    mesh: Mesh,
-    repeats: int,
-) -> _Measured:
-    """Compile and time an epoch of a full layout; members repeat where there are too few."""
-    rows = np.arange(layout.capacity) % held.members
-
-    def put(load: Callable[[Rows], Tree]) -> Tree:
-        placed = packed_chunks(load, rows, layout)
-        return jax.device_put(placed, NamedSharding(mesh, PartitionSpec("lane")))
-
-    keys = np.zeros((held.members, 2), np.uint32)
-    limits = broadcast_limits(2**30, None, held.members)
-    placed = Member(
-        put(held.rows),
-        put(lambda rows: take_members(dict(hyperparams), rows)),
-        put(lambda rows: take_members(limits, rows)),
-    )
-    common, epochs = (replicate(held.shared, mesh),), np.ones((layout.lanes, 1), np.int32)
-    begin, train = compiled(task, mesh, 1)
-    state = begin(common, epochs, put(lambda rows: keys[rows]), placed)
-    began = time.perf_counter()
-    program = train.compile(common, epochs, state, placed)
-    to_compile = time.perf_counter() - began
-    seconds: list[float] = []
-    for _ in range(repeats + 1):
-        began = time.perf_counter()
-        block: Block = program(common, epochs, state, placed)
-        jax.block_until_ready(block)
-        state = block.state
-        seconds.append(time.perf_counter() - began)
-    analysis = program.memory_analysis()
-    temporary_bytes = analysis.temp_size_in_bytes if analysis else 0
-    return _Measured(to_compile, statistics.median(seconds[1:]), temporary_bytes)
 
 
 def _step(task: Task, held: Held, hyperparams: _HostHyperparams) -> tuple[int, float, int]:

@@ -20,7 +20,7 @@ from forecaster.swarm.training.loop import State, chosen_state, init_state, trai
 from forecaster.swarm.training.losses import Batch, applied, filled, loss_of, takes_hyperparams
 from forecaster.swarm.training.metrics import NOTHING, Watched
 from forecaster.swarm.training.optimizers import SWARM_LEARNING_RATE, Optimizer, names_taken
-from forecaster.swarm.training.supervised import Model, functions_of, supervised
+from forecaster.swarm.training.supervised import supervised
 
 
 class Machine(NamedTuple):
@@ -189,14 +189,6 @@ class Recipe:
 
         return member
 
-    @property
-    def names(self) -> dict[str, str]:
-        """The names of loss and optimiser, as a file of the swarm keeps them."""
-        return {
-            "loss" if self.loss_fn is None else "loss_fn": _short(self.loss or self.loss_fn),
-            "optimizer": _short(self.optimizer),
-        }
-
     def warn_unused(self, hyperparams: Mapping[str, np.ndarray]) -> None:
         """Warn of hyperparameters, each (member,), that neither optimiser, model nor loss takes."""
         made, taken = names_taken(self.optimizer), self.functions.takes
@@ -231,18 +223,6 @@ class Recipe:
                     f"the other swarm has another {name}: expected {_name(ours)}; got "
                     f"{_name(theirs)}. Members of a swarm share it: make both from the same object"
                 )
-
-
-def recipe_of(model: Model, *made: Any) -> Recipe:
-    """Return the recipe of a model and the other fields of :class:`Recipe`."""
-    return Recipe(functions_of(model), *made)
-
-
-def _short(function: Any) -> str:
-    """Return a function's own name, the same in every process."""
-    while isinstance(function, functools.partial):
-        function = cast(Any, function).func
-    return getattr(function, "__name__", type(function).__name__)
 
 
 def _name(value: Any) -> str:

@@ -111,17 +111,4 @@ def _shared(tree: Tree) -> Tree:
     """Wrap arrays without a member axis as Shared."""
     if isinstance(tree, Shared):
         raise SwarmError("Single: expected arrays (example, ...); got Shared. Give it their values")
-    return None if tree is None else Shared(jax.tree.map(_array, tree, is_leaf=_is_numbers))
-
-
-def _is_numbers(tree: Tree) -> bool:
-    """Return whether a tree is a (nested) list of numbers, to be read as one array."""
-    leaves = jax.tree.leaves(tree)
-    return isinstance(tree, list) and all(isinstance(leaf, int | float) for leaf in leaves)
-
-
-def _array(leaf: Any) -> np.ndarray:
-    try:
-        return np.asarray(leaf)
-    except ValueError as error:
-        raise SwarmError(f"Single: expected arrays (example, ...) of numbers; {error}") from error
+    return None if tree is None else Shared(jax.tree.map(np.asarray, tree))

@@ -13,10 +13,9 @@ from jaxtyping import Float
 from forecaster.swarm.arrays.data import is_shared, split_shared, total_bytes, with_shared
 from forecaster.swarm.arrays.members import consecutive, take_members, write_members
 from forecaster.swarm.checkpoints.history import widened_losses
-from forecaster.swarm.devices.compiled import from_disk
 from forecaster.swarm.devices.inline import inline_mesh
 from forecaster.swarm.devices.lanes import check_not_forked, lane_mesh
-from forecaster.swarm.devices.programs import in_place_of_other_mesh
+from forecaster.swarm.devices.programs import first_call, in_place_of_other_mesh
 from forecaster.swarm.execution.result import FitResult
 from forecaster.swarm.task import Tree
 from forecaster.swarm.training.loop import State, chosen_state
@@ -45,16 +44,14 @@ class AllAtOnce:
 
             return jax.vmap(one)(*by_member)
 
-        self._name = f"swarm_{getattr(function, '__name__', 'function')}"
-        everyone.__name__ = self._name
+        everyone.__name__ = f"swarm_{getattr(function, '__name__', 'function')}"
         self._call, self._called = cast(Any, jax.jit(everyone)), False
 
     def __call__(self, *trees: Tree) -> Tree:
         """Return what the function returns for all members, arrays (member, ...) on the device."""
         if self._called:
             return self._call(*trees)
-        self._call.trace(*trees)  # raises the function's own errors
-        out = from_disk(self._name, functools.partial(self._call, *trees))
+        out = first_call(self._call, *trees)
         self._called = True
         return out
 

@@ -17,7 +17,6 @@ from forecaster.swarm.checks import (
     SwarmFileNotFoundError,
     broadcast_hyperparams,
     check_ids,
-    warn,
 )
 from forecaster.swarm.execution.result import FitResult
 from forecaster.swarm.training.loop import Losses, State, Status
@@ -34,20 +33,16 @@ def save(
     path: Path,
     seed: int,
     hyperparams: Mapping[str, np.ndarray],
-    made: Mapping[str, str],
     result: FitResult,
 ) -> None:
-    """Write a swarm atomically. Raises SwarmWriteError when it cannot be written.
-
-    ``made``: the names of its loss and optimiser.
-    """
+    """Write a swarm atomically. Raises SwarmWriteError when it cannot be written."""
     from safetensors.numpy import save as to_bytes
 
     arrays = {f"{_HYPERPARAMS}{name}": values for name, values in hyperparams.items()}
     arrays |= {f"state{name}": leaf for name, leaf in named_leaves(result.state)}
     arrays |= {f"losses{name}": leaf for name, leaf in named_leaves(result.losses)}
     header: dict[str, Any] = {"schema": _VERSION, "ids": list(result.ids), "seed": seed}
-    header |= {"seconds": result.seconds, "made": dict(made)}
+    header |= {"seconds": result.seconds}
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     raw = to_bytes(arrays, metadata={"swarm": json.dumps(header, allow_nan=False)})
     write_file(path, lambda temporary: temporary.write_bytes(raw))
@@ -58,27 +53,11 @@ class Header(msgspec.Struct):
 
     - ``ids``, ``seed``: ids and seed of the members
     - ``seconds``: the duration of the last fit
-    - ``made``: the names of its loss and optimiser; empty in a file of an older version
     """
 
     ids: tuple[str, ...]
     seed: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
     seconds: Annotated[float, msgspec.Meta(ge=0)]
-    made: dict[str, str] = {}
-
-
-def warn_changed(path: Path, saved: Mapping[str, str], now: Mapping[str, str]) -> None:
-    """Warn if the loss or the optimiser has another name than when the file was saved."""
-    changed = [
-        f"{what} {saved[what]}, now {now[what]}"
-        for what in now
-        if saved.get(what, now[what]) != now[what]
-    ]
-    if changed:
-        warn(
-            f"{path}: saved with {'; '.join(changed)}. Weights and losses so far are those of the "
-            "former; a further fit goes on with the latter"
-        )
 
 
 def read_header(path: Path) -> tuple[Header, dict[str, np.ndarray]]:

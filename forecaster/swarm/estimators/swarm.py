@@ -27,7 +27,7 @@ from forecaster.swarm.checks import (
 from forecaster.swarm.devices.lanes import map_members
 from forecaster.swarm.estimators import populations, storage
 from forecaster.swarm.estimators.cost import Cost, cost_of
-from forecaster.swarm.estimators.recipe import Machine, Pure, recipe_of
+from forecaster.swarm.estimators.recipe import Machine, Pure, Recipe
 from forecaster.swarm.estimators.stepping import OnDevice, all_at_once
 from forecaster.swarm.estimators.trained import Fitted, HostHyperparams, Trained, Use, warn_dropped
 from forecaster.swarm.execution.fitting import Progress, fit, restart_from_best
@@ -39,7 +39,7 @@ from forecaster.swarm.training.loop import State
 from forecaster.swarm.training.losses import check_one_loss
 from forecaster.swarm.training.metrics import Metric, watched
 from forecaster.swarm.training.optimizers import SWARM_LEARNING_RATE, Optimizer, adamw, has_own_rate
-from forecaster.swarm.training.supervised import Model
+from forecaster.swarm.training.supervised import Model, functions_of
 
 _Arrays: TypeAlias = Tree | Shared
 """A pytree of arrays with a leading member axis, or of shared ones."""
@@ -96,7 +96,8 @@ class Swarm(Trained):
         )
         self.hyperparams: HostHyperparams = broadcast_hyperparams(hyperparams, len(ids))
         self.seed, self._machine = checked_seed(seed), Machine(lanes, chunk, memory, data_parallel)
-        self._recipe = recipe_of(model, loss, loss_fn, optimizer, accumulate, compute_dtype)
+        made = loss, loss_fn, optimizer, accumulate, compute_dtype
+        self._recipe = Recipe(functions_of(model), *made)
         check_one_loss(loss, loss_fn)
         self._recipe.warn_unused(self.hyperparams)
         self._ids, self._device = ids, cast(OnDevice | None, None)
@@ -364,22 +365,20 @@ class Swarm(Trained):
         folders that are missing are made. Raises SwarmWriteError when it cannot be written.
         """
         warn_dropped(self._fitted)
-        made = self._recipe.names
-        storage.save(Path(path), self.seed, self.hyperparams, made, self._result)
+        storage.save(Path(path), self.seed, self.hyperparams, self._result)
 
     @classmethod
     def load(cls, path: str | Path, model: Model, **options: Any) -> "Swarm":
         """Read a saved swarm; give ``model`` and ``options`` as when it was made.
 
-        Warns if loss or optimiser have other names than when it was saved. Raises SwarmError for a
-        damaged file or another model, and for a missing file, which is a FileNotFoundError too.
+        Raises SwarmError for a damaged file or another model, and for a missing file, which is a
+        FileNotFoundError too.
         """
         header, hyperparams = storage.read_header(Path(path))
         ids = header.ids
         first = take_members(hyperparams, [0])
         made = cls(model, ids[:1], hyperparams=first, seed=header.seed, **options)
         result = storage.read(Path(path), ids, made._result.state)
-        storage.warn_changed(Path(path), header.made, made._recipe.names)
         return made._with(result, broadcast_hyperparams(hyperparams, len(ids)))
 
     @classmethod

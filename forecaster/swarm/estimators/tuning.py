@@ -16,14 +16,14 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from forecaster.swarm.arrays.data import check_data, shared_rows
-from forecaster.swarm.arrays.members import write_members
+from forecaster.swarm.arrays.members import take_members, write_members
 from forecaster.swarm.checkpoints.checkpoint import Checkpoint, is_there
 from forecaster.swarm.checkpoints.history import put_together
 from forecaster.swarm.checks import SwarmError, broadcast_hyperparams, broadcast_limits, check_ids
 from forecaster.swarm.estimators.swarm import Swarm
 from forecaster.swarm.execution.fitting import Progress, fit
 from forecaster.swarm.execution.result import FitResult
-from forecaster.swarm.task import ArrayLike, Data, Limits, Task
+from forecaster.swarm.task import ArrayLike, Data, Task
 from forecaster.swarm.training.examples import check_validated
 from forecaster.swarm.training.keys import member_keys
 from forecaster.swarm.training.supervised import Model
@@ -93,7 +93,7 @@ class Tuned:
         """Return a row per series: its choice, its loss, and the epochs of all its candidates."""
         import pandas as pd
 
-        chosen = pd.DataFrame([dict(self.candidates[c]) for c in _integers(self.choice)])
+        chosen = pd.DataFrame([dict(self.candidates[c]) for c in map(int, self.choice)])
         rows = np.arange(len(self.ids))
         chosen["best_loss"] = self.best_loss[rows, self.choice]
         chosen["epochs_tried"] = self.epochs.sum(1)
@@ -162,7 +162,7 @@ def tune(
       combination with its own compiled program; all other values are hyperparameters
     - ``eta``: each rung keeps one in ``eta`` candidates and trains ``eta`` times as long
     - ``checkpoint``: see :class:`Checkpoint`; each rung and size has its own file
-    - ``on_progress``: called after every block of epochs, with the progress of the whole search
+    - ``on_progress``: called after every block of epochs, with the progress of a rung's fit
     - ``machine``: ``chunk``, ``block``, ``lanes``, ``memory`` and ``executor`` of :func:`fit`
 
     Raises SwarmError if candidates have different names or a series has no validation example,
@@ -175,22 +175,39 @@ def tune(
     _check(candidates, eta)
     limits = broadcast_limits(epochs, patience, len(ids))
     settings = broadcast_hyperparams(hyperparams or {}, len(ids))
-    search = _Search(make_task, data, ids, candidates, seed, limits, settings, sizes, machine)
+    keys = member_keys(seed, ids)
+    best_loss = np.full((len(ids), len(candidates)), np.inf)
+    trained = np.zeros(best_loss.shape, int)
+    groups = _groups(make_task, ids, candidates, sizes, settings)
     rungs = rungs_of(len(candidates), int(limits.epochs.max()), eta)
-    seconds, epochs_before = 0.0, 0
-    for rung, (kept, epochs_after) in enumerate(rungs):
-        search.keep(kept)
-        to_come = len(ids) * _epochs_of(rungs[rung:], epochs_before)  # maximum
-        for number, size_class in enumerate(search.size_classes):
-            if len(size_class.active):
-                to_come -= len(size_class.active) * (epochs_after - epochs_before)
-                stage = checkpoint and _stage(checkpoint, f"{rung}.{number}")
-                report = on_progress and search.report(
-                    on_progress, size_class, to_come, seconds, f"rung {rung + 1} of {len(rungs)}"
-                )
-                seconds += search.train(size_class, epochs_after, stage, report).seconds
-        epochs_before = epochs_after
-    return search.result(seconds)
+    for rung, (kept, last) in enumerate(rungs):
+        rank = best_loss.argsort(1, kind="stable").argsort(1)
+        for number, group in enumerate(groups):
+            group.active = group.active[rank[group.cells(group.active)] < kept]
+            if not len(group.active):
+                continue
+            cells = rows, _ = group.cells(group.active)
+            result = fit(
+                group.task,
+                shared_rows(data, rows),
+                [group.names[int(member)] for member in group.active],
+                seed=0,
+                epochs=np.minimum(limits.epochs[rows], last),
+                patience=limits.patience[rows],
+                keys=keys[rows],
+                hyperparams=take_members(group.hyperparams, group.active),
+                previous=group.result and group.result.select(group.active),
+                checkpoint=checkpoint and _stage(checkpoint, f"{rung}.{number}"),
+                on_progress=on_progress and _of_rung(rung, len(rungs), on_progress),
+                **machine,
+            )
+            group.update(result)
+            best_loss[cells] = np.where(np.isfinite(result.best_loss), result.best_loss, np.inf)
+            trained[cells] = result.epochs
+    choice = best_loss.argmin(1)  # candidates that were dropped on the way may win too
+    winners = tuple(found for group in groups if (found := group.winners(choice, ids)))
+    seconds = sum(group.result.seconds for group in groups if group.result)
+    return Tuned(ids, tuple(candidates), choice, best_loss, trained, winners, seconds, seed)
 
 
 def rungs_of(candidates: int, epochs: int, eta: int = 3) -> list[tuple[int, int]]:
@@ -202,32 +219,27 @@ def rungs_of(candidates: int, epochs: int, eta: int = 3) -> list[tuple[int, int]
     return [(kept, max(1, round(epochs / eta ** (last - n)))) for n, (kept, _) in enumerate(rungs)]
 
 
-def _epochs_of(rungs: Sequence[tuple[int, int]], before: int) -> int:
-    """Return the total epochs of a series' candidates on these rungs, after epoch ``before``."""
-    starts = [before, *(epochs for _, epochs in rungs)]
-    return sum(
-        kept * (epochs - start) for (kept, epochs), start in zip(rungs, starts, strict=False)
-    )
+@dataclasses.dataclass
+class _Group:
+    """The members of one size: every series with every candidate of that size.
 
+    - ``rows``, ``numbers``: of each member, the position of its series and its candidate's number
+    - ``active``: the members that still train
+    - ``result``: of all members; a dropped one has its result from before it was dropped
+    """
 
-class _SizeClass:
-    """The members of one size: every series with every candidate of that size."""
+    size: Candidate
+    task: Task
+    names: list[str]
+    rows: Int[np.ndarray, " member"]
+    numbers: Int[np.ndarray, " member"]
+    hyperparams: dict[str, np.ndarray]
+    active: Int[np.ndarray, " active"]
+    result: FitResult | None = None
 
-    def __init__(self, size: Candidate, task: Task, numbers: Sequence[int], ids: Sequence[str]):
-        self.size, self.task = size, task
-        self.rows = np.repeat(np.arange(len(ids)), len(numbers))  # (member,) position of series
-        self.numbers = np.tile(numbers, len(ids))  # (member,) number of candidate
-        self.names = tuple(
-            f"{ids[row]}/{number}"
-            for row, number in zip(_integers(self.rows), _integers(self.numbers), strict=True)
-        )
-        self.active = np.arange(len(self.rows))  # the members that still train
-        # Results of all members; a dropped member has the results from before it was dropped.
-        self.result: FitResult | None = None
-
-    def active_result(self) -> FitResult | None:
-        """Return the results of the active members so far."""
-        return self.result and self.result.select(self.active)
+    def cells(self, members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the members' places in arrays (series, candidate)."""
+        return self.rows[members], self.numbers[members]
 
     def update(self, new: FitResult) -> None:
         """Write new results of the active members into ``result``."""
@@ -238,150 +250,52 @@ class _SizeClass:
         state = write_members(self.result.state, self.active, new.state)
         losses = put_together(self.result.losses, [(self.active, new.losses)])
         seconds = self.result.seconds + new.seconds
-        self.result = FitResult(self.names, state, losses, seconds, failed)
+        self.result = FitResult(tuple(self.names), state, losses, seconds, failed)
 
-    def winners(
-        self,
-        choice: Int[np.ndarray, " series"],
-        ids: Sequence[str],
-        hyperparams: Callable[[np.ndarray, np.ndarray], dict[str, np.ndarray]],
-    ) -> Winners | None:
+    def winners(self, choice: Int[np.ndarray, " series"], ids: Sequence[str]) -> Winners | None:
         """Return the chosen members, under their series' names; None if there are none.
 
-        - ``choice``: the number of each series' candidate
-        - ``hyperparams``: returns hyperparameters from positions of series and candidate numbers
+        ``choice``: the number of each series' candidate
         """
         chosen = np.flatnonzero(choice[self.rows] == self.numbers)
         if not len(chosen) or self.result is None:
             return None
         rows = self.rows[chosen]
-        result = self.result.select(chosen, [ids[row] for row in _integers(rows)])
-        return Winners(self.size, rows, result, hyperparams(rows, self.numbers[chosen]))
+        result = self.result.select(chosen, [ids[int(row)] for row in rows])
+        return Winners(self.size, rows, result, take_members(self.hyperparams, chosen))
 
 
-class _Search:
-    """A search under way."""
+def _groups(
+    make_task: Callable[..., Task],
+    ids: Sequence[str],
+    candidates: Sequence[Candidate],
+    sizes: Sequence[str],
+    hyperparams: Mapping[str, np.ndarray],
+) -> list[_Group]:
+    """Return the members of a search, those of one size together."""
+    by_size: dict[tuple[tuple[str, Any], ...], list[int]] = {}
+    for number, candidate in enumerate(candidates):
+        size = tuple((name, candidate[name]) for name in sizes if name in candidate)
+        by_size.setdefault(size, []).append(number)
+    groups: list[_Group] = []
+    for size, some in by_size.items():
+        rows, numbers = np.repeat(np.arange(len(ids)), len(some)), np.tile(some, len(ids))
+        values = {name: given[rows] for name, given in hyperparams.items()}
+        for name in [name for name in candidates[0] if name not in sizes]:
+            values[name] = np.array([candidates[int(number)][name] for number in numbers])
+        names = [f"{name}/{number}" for name in ids for number in some]
+        everybody = np.arange(len(rows))
+        task = make_task(**dict(size))
+        groups.append(_Group(dict(size), task, names, rows, numbers, values, everybody))
+    return groups
 
-    def __init__(
-        self,
-        make_task: Callable[..., Task],
-        data: Data,
-        ids: tuple[str, ...],
-        candidates: Sequence[Candidate],
-        seed: int,
-        limits: Limits,
-        hyperparams: Mapping[str, np.ndarray],
-        sizes: Sequence[str],
-        machine: Mapping[str, Any],
-    ):
-        self.ids, self.candidates, self.data = ids, tuple(candidates), data
-        self.limits, self.hyperparams = limits, hyperparams
-        self._machine, self._keys, self.seed = machine, member_keys(seed, ids), seed
-        self._tuned = [name for name in candidates[0] if name not in sizes]
-        by_size: dict[tuple[tuple[str, Any], ...], list[int]] = {}
-        for number, candidate in enumerate(candidates):
-            size = tuple((name, candidate[name]) for name in sizes if name in candidate)
-            by_size.setdefault(size, []).append(number)
-        self.size_classes = [
-            _SizeClass(dict(size), make_task(**dict(size)), numbers, ids)
-            for size, numbers in by_size.items()
-        ]
-        self._loss = np.full((len(ids), len(candidates)), np.inf)
-        self._epochs = np.zeros(self._loss.shape, int)
 
-    def train(
-        self,
-        size_class: _SizeClass,
-        epochs: int,
-        checkpoint: Checkpoint | None,
-        on_progress: Callable[[Progress], None] | None,
-    ) -> FitResult:
-        """Train a size class's active members up to this epoch."""
-        rows, numbers = size_class.rows[size_class.active], size_class.numbers[size_class.active]
-        result = fit(
-            size_class.task,
-            shared_rows(self.data, rows),
-            [size_class.names[member] for member in size_class.active],
-            seed=0,
-            epochs=np.minimum(self.limits.epochs[rows], epochs),
-            patience=self.limits.patience[rows],
-            keys=self._keys[rows],
-            hyperparams=self._hyperparams(rows, numbers),
-            previous=size_class.active_result(),
-            checkpoint=checkpoint,
-            on_progress=on_progress,
-            **self._machine,
-        )
-        size_class.update(result)
-        usable = np.isfinite(result.best_loss)
-        self._loss[rows, numbers] = np.where(usable, result.best_loss, np.inf)
-        self._epochs[rows, numbers] = result.epochs
-        return result
-
-    def _hyperparams(self, rows: np.ndarray, numbers: np.ndarray) -> dict[str, np.ndarray]:
-        """Return members' hyperparameters, from positions of series and candidate numbers."""
-        hyperparams = {name: values[rows] for name, values in self.hyperparams.items()}
-        for name in self._tuned:
-            values = [self.candidates[number][name] for number in _integers(numbers)]
-            hyperparams[name] = np.array(values)
-        return hyperparams
-
-    def report(
-        self,
-        on_progress: Callable[[Progress], None],
-        size_class: _SizeClass,
-        to_come: int,
-        seconds: float,
-        stage: str,
-    ) -> Callable[[Progress], None]:
-        """Return a callback that turns a size class's progress into that of the search.
-
-        ``to_come``: the maximum number of epochs after this size class.
-        """
-        active = size_class.rows[size_class.active], size_class.numbers[size_class.active]
-        others = int(self._epochs.sum() - self._epochs[active].sum())
-
-        def report(progress: Progress) -> None:
-            on_progress(
-                dataclasses.replace(
-                    progress,
-                    epochs_done=others + progress.epochs_done,
-                    epochs_at_most=others + progress.epochs_at_most + to_come,
-                    seconds=seconds + progress.seconds,
-                    stage=stage,
-                )
-            )
-
-        return report
-
-    def keep(self, count: int) -> None:
-        """Keep each series' ``count`` best candidates active."""
-        rank = np.argsort(np.argsort(self._loss, axis=1, kind="stable"), axis=1)
-        for size_class in self.size_classes:
-            stays = (
-                rank[size_class.rows[size_class.active], size_class.numbers[size_class.active]]
-                < count
-            )
-            size_class.active = size_class.active[stays]
-
-    def result(self, seconds: float) -> Tuned:
-        """Return the result; candidates dropped on the way may win too."""
-        choice = self._loss.argmin(1)
-        winners = tuple(
-            winners
-            for size_class in self.size_classes
-            if (winners := size_class.winners(choice, self.ids, self._hyperparams))
-        )
-        return Tuned(
-            self.ids,
-            self.candidates,
-            choice,
-            self._loss,
-            self._epochs,
-            winners,
-            seconds,
-            self.seed,
-        )
+def _of_rung(
+    rung: int, rungs: int, report: Callable[[Progress], None]
+) -> Callable[[Progress], None]:
+    """Return a callback that adds the rung, counted from 0, to a fit's progress."""
+    stage = f"rung {rung + 1} of {rungs}"
+    return lambda progress: report(dataclasses.replace(progress, stage=stage))
 
 
 def _check(candidates: Sequence[Candidate], eta: int) -> None:
@@ -395,10 +309,6 @@ def _check(candidates: Sequence[Candidate], eta: int) -> None:
             )
     if eta < 2:
         raise SwarmError(f"eta: expected 2 or more; got {eta}")
-
-
-def _integers(array: Int[np.ndarray, " item"]) -> list[int]:
-    return [int(item) for item in array]
 
 
 def _stage(checkpoint: Checkpoint, name: str) -> Checkpoint:

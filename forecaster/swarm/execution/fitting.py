@@ -49,7 +49,6 @@ from forecaster.swarm.task import ArrayLike, Data, Task
 from forecaster.swarm.training.examples import validated_data
 from forecaster.swarm.training.keys import checked_seed, member_keys
 from forecaster.swarm.training.loop import Losses, State, Status
-from forecaster.swarm.training.metrics import described
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,7 +166,7 @@ def fit(
     digest = Fingerprint("")
     if checkpoint:
         start, kind = (hyperparams, limits, origin), checkpoint.precision
-        digest = fingerprint(ids, seed, *start, data, kind, described(task))
+        digest = fingerprint(ids, seed, *start, data, kind, task.said)
     gathered = Gathered(work, {} if previous is None else previous.failed)
     watch = _Watch(work, checkpoint, digest, on_progress, began)
     _train(work, gathered, executor or Local(), watch)

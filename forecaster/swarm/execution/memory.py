@@ -5,15 +5,14 @@ import math
 import operator
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import jax
 import numpy as np
 from jaxtyping import Shaped, UInt32
 
-from forecaster.swarm.arrays.data import Held, total_bytes, with_shared
+from forecaster.swarm.arrays.data import Held, shape_in_jax, total_bytes, with_shared
 from forecaster.swarm.arrays.variables import count_weights, loss_of_weights, trained
-from forecaster.swarm.canonical import shape_in_jax
 from forecaster.swarm.task import Data, Hyperparams, Params, Task, Tree
 from forecaster.swarm.training.keys import typed_key
 from forecaster.swarm.training.loop import State, init_state
@@ -28,22 +27,19 @@ MOST, MOST_ON_GPU = 4, 512  # largest chunks, in members
 # for ten.
 LITTLE, MOST_OF_LITTLE = 2**18, 8
 LARGE = 2**15  # weights of a member from which on it trains alone
-# Bytes that a member without a recurrence saves, above which it trains alone. Compared with chunks
-# of two, on an AMD EPYC with six kinds of networks, a swarm of one took 0.54 to 0.67 of the time,
-# of two 0.7 to 0.9, of sixteen 0.8 to 1.05. With a recurrence, whose steps are small, chunks of two
-# are faster by 4 %.
+# Bytes that a member saves, above which it trains alone. Compared with chunks of two, on an AMD
+# EPYC with six kinds of networks, a swarm of one took 0.54 to 0.67 of the time, of two 0.7 to 0.9,
+# of sixteen 0.8 to 1.05.
 ALONE = 2**20
-# Operations that go through steps one after another, or call compiled code that does.
-_RECURRENT = "scan", "while", "ffi_call"
 
 
 def chunk_size(task: Task, held: Held, hyperparams: _HostHyperparams) -> int:
     """Return the number of members that a lane trains at once.
 
     On CPUs, what the members save for the backward pass has to fit in the cache. Measured on server
-    CPUs: fastest while it fits in about 4 MB (without a recurrence in 1 MB), and hardly faster with
-    more than 4 members, or 8 small ones; smaller chunks leave fewer lanes idle in small swarms.
-    Members with large matrices gain nothing from each other.
+    CPUs: fastest while it fits in about 4 MB, and hardly faster with more than 4 members, or 8
+    small ones; smaller chunks leave fewer lanes idle in small swarms. Large members gain nothing
+    from each other.
 
     On GPUs, where a launch costs more than the work of a few members: the number that fits in an
     eighth of the memory, 512 at most.
@@ -51,13 +47,12 @@ def chunk_size(task: Task, held: Held, hyperparams: _HostHyperparams) -> int:
     The size must not depend on the number of members: programs of different chunks round
     differently, and a member's bits would change with its company.
     """
-    kept = _saved(task, held, hyperparams)
-    saved = max(1, kept.bytes)
+    saved = max(1, saved_bytes(task, held, hyperparams))
     device = cast(Any, jax.local_devices()[0])
     if device.platform != "cpu":
         room = _bytes_limit(device.memory_stats()) // 8
         return int(np.clip(2 ** math.floor(math.log2(max(1, room / saved))), 2, MOST_ON_GPU))
-    if weights(task) >= LARGE or (saved > ALONE and not kept.recurrent):
+    if weights(task) >= LARGE or saved > ALONE:
         return 1
     little = saved <= LITTLE and MOST_OF_LITTLE * held.bytes_each <= CACHE
     most = MOST_OF_LITTLE if little else MOST
@@ -90,10 +85,6 @@ def saved_bytes(task: Task, held: Held, hyperparams: _HostHyperparams) -> int:
     These are what its backward pass needs of its forward pass, and a gradient as large as the
     weights.
     """
-    return _saved(task, held, hyperparams).bytes
-
-
-def _saved(task: Task, held: Held, hyperparams: _HostHyperparams) -> "_Traced":
 
     def residuals(
         params: Params,
@@ -121,54 +112,28 @@ def state_bytes(task: Task, held: Held, hyperparams: _HostHyperparams) -> int:
     ) -> State:
         return init_state(task, key, hyperparams, params)
 
-    return _counted(("state", task), state, hyperparams, held).bytes
+    return _counted(("state", task), state, hyperparams, held)
 
 
 _KEY = jax.ShapeDtypeStruct((2,), np.uint32)
-_counts: "dict[Any, _Traced]" = {}
-
-
-class _Traced(NamedTuple):
-    """The bytes that a function of one member returns, and whether it has a recurrence."""
-
-    bytes: int
-    recurrent: bool
+_counts: dict[Any, int] = {}
 
 
 def _counted(
     what: tuple[str, Task], function: Callable[..., Tree], hyperparams: _HostHyperparams, held: Held
-) -> _Traced:
-    """Trace a function of one member, once for the same shapes. ``what``: a name, and the task."""
+) -> int:
+    """Return the bytes that a function of one member returns, traced once for the same shapes.
+
+    ``what``: a name, and the task
+    """
     shapes = jax.tree.map(_shape, (_one(hyperparams), held.example, held.shared))
     leaves, structure = cast(tuple[list[Any], Any], jax.tree.flatten(shapes))
     key = what, structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
     if key not in _counts:
         while len(_counts) >= 64:
             del _counts[next(iter(_counts))]
-        tracing = jax.make_jaxpr(function, return_shape=True)
-        program, result = tracing(_params(what[1]), _KEY, *shapes)
-        _counts[key] = _Traced(_bytes(result), _recurs(program.jaxpr))
+        _counts[key] = _bytes(jax.eval_shape(function, _params(what[1]), _KEY, *shapes))
     return _counts[key]
-
-
-def _recurs(jaxpr: Any) -> bool:
-    """Return whether an operation of a ``Jaxpr``, or of one inside it, is a recurrence.
-
-    ``Jaxpr`` objects are recognised by their attributes, because importing their types takes 10 ms.
-    """
-
-    def inside(value: Any) -> bool:
-        value = getattr(value, "jaxpr", value)  # of a closed one
-        return hasattr(value, "eqns") and _recurs(value)
-
-    def is_program(value: Any) -> bool:
-        return hasattr(getattr(value, "jaxpr", value), "eqns")
-
-    return any(
-        each.primitive.name in _RECURRENT
-        or any(map(inside, jax.tree.leaves(list(each.params.values()), is_leaf=is_program)))
-        for each in jaxpr.eqns
-    )
 
 
 def _shape(leaf: Any) -> jax.ShapeDtypeStruct:

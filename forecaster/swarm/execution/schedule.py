@@ -22,7 +22,7 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Bool, Int, Int32
 
 from forecaster.swarm.arrays.data import Rows, total_bytes, with_shared
-from forecaster.swarm.arrays.members import take_members, write_members, written
+from forecaster.swarm.arrays.members import take_members, write_members
 from forecaster.swarm.checkpoints import checkpoint as _checkpoint
 from forecaster.swarm.checkpoints.checkpoint import Checkpoint, Found, Saved
 from forecaster.swarm.checkpoints.history import History, put_together
@@ -313,7 +313,8 @@ class Schedule:
         counts = [(each.state.epoch, each.state.status) for each in resident]
         (epoch, status), rows = unpack_chunks(counts, _lengths(resident)), _rows(resident)
         return state._replace(
-            epoch=written(state.epoch, rows, epoch), status=written(state.status, rows, status)
+            epoch=write_members(state.epoch, rows, epoch),
+            status=write_members(state.status, rows, status),
         )
 
     def _train_block(self) -> None:

@@ -1,9 +1,10 @@
 """Random keys that belong to a member's name, not to its position in the swarm."""
 
+import functools
 import hashlib
 import operator
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
 import jax
 import jax.numpy as jnp
@@ -48,14 +49,15 @@ def member_keys(seed: int, ids: Sequence[str]) -> UInt32[np.ndarray, "member 2"]
     seed = checked_seed(seed)
     use_all_cores()  # before anything starts JAX
     words = np.array([_words(name) for name in ids], np.uint32).reshape(-1, 2)
-    if 0 <= seed < 2**31:
-        root = np.array([0, seed], np.uint32)
-    else:
-        root = np.asarray(jax.random.key_data(jax.random.key(seed, impl=_KIND)))
-    key = np.broadcast_to(root, words.shape)
-    for column in words.T:
-        key = _fold_in(key, column)
-    return np.ascontiguousarray(key)
+    return np.array(cast(jax.Array, _folded(jax.random.key(seed, impl=_KIND), words)))
+
+
+@jax.jit
+@functools.partial(jax.vmap, in_axes=(None, 0))
+def _folded(key: jax.Array, words: jax.Array) -> jax.Array:
+    for word in (words[0], words[1]):
+        key = jax.random.fold_in(key, word)
+    return jax.random.key_data(key)
 
 
 def key_words(key: int | jax.Array) -> UInt32[np.ndarray, "2"]:
@@ -77,34 +79,6 @@ def key_words(key: int | jax.Array) -> UInt32[np.ndarray, "2"]:
 def is_key(key: object) -> bool:
     """Return whether an array holds typed random keys, as of ``jax.random.key``."""
     return isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
-
-
-def _fold_in(
-    keys: UInt32[np.ndarray, "member 2"], words: UInt32[np.ndarray, " member"]
-) -> UInt32[np.ndarray, "member 2"]:
-    """Do what ``jax.random.fold_in`` does, without compiling anything."""
-    return np.stack(_hashed(keys[:, 0], keys[:, 1], np.zeros_like(words), words), axis=1)
-
-
-_ROTATIONS = (13, 15, 26, 6), (17, 29, 16, 24)
-
-
-def _hashed(one: Any, two: Any, left: Any, right: Any) -> tuple[Any, Any]:
-    """Hash two words of a counter with two words of a key, numpy arrays of uint32.
-
-    20 rounds, Salmon et al. (2011), doi:10.1145/2063384.2063405.
-    """
-    number = left.dtype.type
-    schedule = one, two, one ^ two ^ number(0x1BD11BDA)
-    left, right = left + one, right + two
-    for group in range(5):
-        for rotation in _ROTATIONS[group % 2]:
-            left = left + right
-            right = (right << number(rotation)) | (right >> number(32 - rotation))
-            right = right ^ left
-        left = left + schedule[(group + 1) % 3]
-        right = right + schedule[(group + 2) % 3] + number(group + 1)
-    return left, right
 
 
 def _words(name: str) -> tuple[int, int]:

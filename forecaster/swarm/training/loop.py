@@ -9,7 +9,7 @@
 
 import enum
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import jax
@@ -297,9 +297,14 @@ def _criterion(
     task: Task, params: Params, member: Member, loss: Float[jax.Array, ""]
 ) -> tuple[Float[jax.Array, ""], dict[str, Float[jax.Array, ""]]]:
     """Return the number that decides the best weights, and the metrics, from the weights' loss."""
-    metrics = {}
+    metrics: dict[str, jax.Array] = {}
     if task.measure is not None:
-        metrics = task.measure(params, member.data, member.hyperparams)
+        metrics = dict(task.measure(params, member.data, member.hyperparams))
+    if metrics.keys() != set(task.metrics):
+        raise SwarmError(
+            f"measure: expected the metrics in Task(metrics=...), {_listed(task.metrics)}; got "
+            f"{_listed(metrics)}"
+        )
     return loss if task.criterion is None else task.criterion(metrics), metrics
 
 
@@ -405,7 +410,7 @@ def train_block(
             row = jnp.asarray(row)
             return row.at[i].set(jnp.where(training, loss, jnp.nan).astype(row.dtype))
 
-        return where(training, after, state), _written(write, history, losses)
+        return where(training, after, state), jax.tree.map(write, history, losses)
 
     blank = _blank_losses(task, max_epochs)
     carry = state, blank if checked else blank.train
@@ -458,24 +463,6 @@ def _blank_losses(task: Task, epochs: int) -> Losses:
     """
     one = jnp.full((epochs,), jnp.nan, jax.dtypes.canonicalize_dtype(float))
     return Losses(one, one, dict.fromkeys(task.metrics, one))
-
-
-def _written(write: Callable[..., jax.Array], history: Losses, losses: Losses) -> Losses:
-    """Return a history with the losses of an epoch written into it; missing metrics stay NaN.
-
-    Raises SwarmError for a metric that the task does not name.
-    """
-    if unknown := losses.metrics.keys() - history.metrics.keys():
-        raise SwarmError(
-            f"measure: expected the metrics that the task names ({_listed(history.metrics)}); got "
-            f"{_listed(losses.metrics)}. Name {_listed(unknown)} in Task(metrics=...)"
-        )
-    metrics = {
-        name: write(row, losses.metrics[name]) if name in losses.metrics else row
-        for name, row in history.metrics.items()
-    }
-    train = write(history.train, losses.train)
-    return Losses(train, write(history.validation, losses.validation), metrics)
 
 
 def _listed(names: Iterable[str]) -> str:

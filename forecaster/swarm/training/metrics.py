@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from forecaster.swarm.checks import SwarmError, check_takes, named_values, takes
-from forecaster.swarm.task import AnyArray, Task, Tree
+from forecaster.swarm.task import AnyArray, Tree
 
 Metric: TypeAlias = Callable[..., Any]
 """``metric(predictions, targets)`` returns a value per example; ``metric(..., sample_weight)`` one
@@ -99,18 +99,6 @@ def watched(
             "monitor: nothing to measure it on; give validation_data=(inputs, targets)"
         )
     return Watched(tuple(sorted(metrics.items())), monitor, mode)
-
-
-def described(task: Task) -> str:
-    """Describe a task as text: how members learn, its metrics, what chooses the best weights."""
-    said = [task.said] if task.said else []
-    said += [f"metrics={', '.join(sorted(task.metrics))}"] if task.metrics else []
-    by = task.criterion
-    if isinstance(by, Criterion):
-        said += [f"monitor={by.monitor}", f"mode={by.mode}"]
-    elif by is not None:
-        said.append(f"criterion={getattr(by, '__qualname__', type(by).__qualname__)}")
-    return "; ".join(said)
 
 
 def _value(

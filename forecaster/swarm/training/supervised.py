@@ -160,7 +160,7 @@ def supervised(
         measure=functools.partial(_measure, seen, validated, predictions) if seen.metrics else None,
         metrics=seen.names,
         criterion=seen.criterion,
-        said=_described(loss or loss_fn, optimizer, batch_size, accumulate, compute_dtype),
+        said=_described(loss or loss_fn, optimizer, batch_size, accumulate, compute_dtype, seen),
     )
 
 
@@ -170,6 +170,7 @@ def _described(
     batch_size: int | None,
     accumulate: int,
     compute_dtype: DTypeLike | None,
+    seen: Watched,
 ) -> str:
     """Describe how members learn, by names that are the same in every process."""
     while isinstance(optimizer, functools.partial):
@@ -184,6 +185,8 @@ def _described(
         "accumulate": accumulate,
         "compute_dtype": None if compute_dtype is None else jnp.dtype(compute_dtype).name,
     }
+    said |= {"metrics": ", ".join(seen.names)} if seen.names else {}
+    said |= {"monitor": seen.monitor, "mode": seen.mode} if seen.monitor else {}
     return "; ".join(f"{name}={value}" for name, value in said.items())
 
 
