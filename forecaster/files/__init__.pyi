@@ -34,8 +34,6 @@ from .outputs import is_database as is_database
 from .outputs import is_url as is_url
 from .parquet import is_text as is_text
 from .parquet import most_cells as most_cells
-from .parquet import most_grid as most_grid
-from .parquet import most_series as most_series
 from .parquet import most_unpacked as most_unpacked
 from .parquet import open_parquet as open_parquet
 from .parquet import parquet_groups as parquet_groups

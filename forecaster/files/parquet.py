@@ -20,8 +20,6 @@ _SMALL = 1 << 20  # bytes; a smaller file is read within seconds, whatever it ho
 _CELLS, _CELLS_PER_BYTE = 8_000_000, 400
 _UNPACKED, _LOOSEST = 1 << 27, 1000
 _FEW = 100_000  # rows; fewer are read faster than threads start
-# Maximum numbers of series, and of cells of series by times, in a small file.
-_SERIES, _GRID = 5_000, 40_000_000
 
 
 def most_cells(size: int) -> int:
@@ -32,19 +30,6 @@ def most_cells(size: int) -> int:
 def most_unpacked(size: int) -> int:
     """Return the maximum number of bytes that a packed file of ``size`` bytes may hold."""
     return _UNPACKED if size <= _SMALL else _LOOSEST * size
-
-
-def most_series(size: int) -> int | None:
-    """Return the maximum number of series in a file of ``size`` bytes; None: any number.
-
-    Each series takes a file of the store and a few milliseconds, however short it is.
-    """
-    return _SERIES if size <= _SMALL else None
-
-
-def most_grid(size: int) -> int | None:
-    """Return the maximum product of the numbers of series and of times; None: any number."""
-    return _GRID if size <= _SMALL else None
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from forecaster.files import as_text, from_text, read_plain
 from forecaster.ingest.tables.csv_file import Table
 from forecaster.ingest.tables.dates import by_format, to_times
 from forecaster.ingest.tables.file_reader import is_parquet, read_table
-from forecaster.ingest.tables.joined_ids import with_joined_ids
+from forecaster.ingest.tables.layout import with_joined_ids
 from forecaster.ingest.tables.location import TableLocation
 from forecaster.ingest.tables.numbers import (
     BLANK,

@@ -94,7 +94,7 @@ def test_words_stay_words_and_numbers_become_numbers(panel, tmp_path):
         ("ds," + ",".join(f"c{n}" for n in range(501)) + "\n2024-01-31" + ",1" * 501, {},
          "501 columns; expected 500 at most"),
         ("ds,sale\n2024-01-31,1\n31/01/2024,1\n", {"date_format": "%d/%m/%Y"},
-         r"line 2, column 'ds': '2024-01-31' is not a date; expected one written as %d/%m/%Y"),
+         r"line 2, column 'ds': '2024-01-31' is not a date; expected what --date-format %d"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_one_error_that_names_the_file(panel, tmp_path, text, said, message):

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import forecaster as fc
-from forecaster.errors import DataError, Kind, Skipped, UsageError
+from forecaster.errors import DataError, ForecasterWarning, Kind, Skipped, UsageError
 from tests.conftest import run
 
 DAYS = pd.date_range("2024-01-31", periods=60, name="Date")
@@ -46,6 +46,7 @@ def written(form):
 
 
 STORES: dict[str, Any] = {"id_col": "store", "time_col": "Date", "target_col": "sales"}
+WIDE: dict[str, Any] = {"wide": True}
 TABLES = {
     "long": (long, STORES),
     "long, only the series named": (long, {"id_col": "store"}),
@@ -59,13 +60,13 @@ TABLES = {
         lambda: long().assign(Date=written("%d/%m/%Y"), sales=long()["sales"].astype(str)),
         {**STORES, "date_format": "%d/%m/%Y"},
     ),
-    "wide": (wide, {}),
-    "wide, without a name of the index": (lambda: wide().rename_axis(None), {}),
-    "wide, the times in a column": (lambda: wide().reset_index(), {}),
-    "wide, periods": (lambda: wide().to_period("D"), {}),
-    "wide, in a time zone": (lambda: wide().tz_localize("Europe/Berlin"), {}),
+    "wide": (wide, WIDE),
+    "wide, without a name of the index": (lambda: wide().rename_axis(None), WIDE),
+    "wide, the times in a column": (lambda: wide().reset_index(), WIDE),
+    "wide, periods": (lambda: wide().to_period("D"), WIDE),
+    "wide, in a time zone": (lambda: wide().tz_localize("Europe/Berlin"), WIDE),
     "pyarrow": (lambda: pa.Table.from_pandas(long(), preserve_index=False), STORES),
-    "pyarrow, wide": (lambda: pa.Table.from_pandas(wide().reset_index()), {}),
+    "pyarrow, wide": (lambda: pa.Table.from_pandas(wide().reset_index()), WIDE),
     "pyarrow, days and decimals": (
         lambda: pa.table(
             {
@@ -92,7 +93,7 @@ def test_polars_is_read_through_arrow():
     polars = pytest.importorskip("polars")
     table = polars.from_arrow(pa.Table.from_pandas(long(), preserve_index=False))
     panel = fc.load_panel(table, **STORES)
-    np.testing.assert_array_equal(panel.values, fc.load_panel(wide()).values)
+    np.testing.assert_array_equal(panel.values, fc.load_panel(wide(), wide=True).values)
     with pytest.raises(UsageError, match=r"got LazyFrame; call its .collect\(\) first"):
         fc.load_panel(table.lazy(), **STORES)
 
@@ -103,7 +104,8 @@ def test_a_library_that_only_gives_arrow_will_do():
             return pa.Table.from_pandas(wide().reset_index())
 
     other: Any = Other()
-    np.testing.assert_array_equal(fc.load_panel(other).values, fc.load_panel(wide()).values)
+    got = fc.load_panel(other, wide=True).values
+    np.testing.assert_array_equal(got, fc.load_panel(wide(), wide=True).values)
 
 
 @pytest.mark.parametrize(
@@ -157,17 +159,17 @@ AMBIGUOUS = [
         r"no column 'shop', which should hold the series; it has 'Date' \(dates\), 'store' \(te",
     ),
     (
-        lambda: wide().set_axis(["AAPL", "LOW"], axis=1), {},
-        r"no column 'close'.*not understood: 'AAPL' \(numbers\).*--columns wide.*wide=True",
+        lambda: wide().assign(third=1.0, LOW=1.0), {},
+        r"no column 'close'.*not understood: 'north' \(numbers\).*--columns wide.*wide=True",
     ),
-    (lambda: wide().assign(south="closed"), {}, r"row 1, column 'south': 'closed' is not a number"),
+    (lambda: wide().assign(south="closed"), WIDE, r"row 1, .*'closed' is not a number"),
     (
         lambda: long().assign(Date="2024-02-30"), STORES,
         r"the frame, row 1, column 'Date': '2024-02-30' is not a date",
     ),
     (
         lambda: long().assign(Date="2024-02-28"), {**STORES, "date_format": "%d/%m/%Y"},
-        r"row 1, column 'Date': '2024-02-28' is not a date; expected one written as %d/%m/%Y",
+        r"row 1, column 'Date': '2024-02-28' is not a date; expected what --date-format %d",
     ),
     (lambda: wide().reset_index(drop=True), {}, r"no column 'date'.*not understood: 'north'"),
     (
@@ -190,7 +192,6 @@ def test_what_can_be_read_in_two_ways_is_refused_in_its_own_words(table, columns
 
 
 def test_a_ticker_that_is_a_word_is_a_series_when_it_is_said():
-    assert fc.load_panel(wide().set_axis(["AAPL", "Y"], axis=1)).ids == ("AAPL", "Y")
     panel = fc.load_panel(wide().set_axis(["LOW", "Y"], axis=1), wide=True)
     assert panel.ids == ("LOW", "Y") and panel.channels == ("y",)
 
@@ -245,52 +246,38 @@ def test_files_are_read_by_the_same_rules(tmp_path, ending, kind):
         table.assign(Date=table["Date"].dt.strftime("%d%m%Y")).to_csv(path, index=False)
     else:
         table.to_parquet(path, index=False)
-    columns: dict[str, Any] = {"date_format": "%d%m%Y"} if ending == "csv" else {}
-    if kind == "long":
-        with pytest.raises(DataError, match="store"):
-            fc.load_panel(f"files:{path}", **columns)
-        columns |= STORES
+    columns: Any = {**(STORES if kind == "long" else WIDE)}
+    if ending == "csv":
+        columns["date_format"] = "%d%m%Y"
     panel = fc.load_panel(f"files:{path}", **columns)
     assert panel.ids == SERIES and (panel.times == DAYS.to_numpy()).all()
-    np.testing.assert_allclose(panel.values, fc.load_panel(wide()).values, rtol=1e-12)
+    np.testing.assert_allclose(panel.values, fc.load_panel(wide(), wide=True).values, rtol=1e-12)
 
 
 def test_a_frame_saved_with_its_index(tmp_path):
     wide().rename_axis(None).to_csv(tmp_path / "a.csv")
     wide().rename_axis(None).to_parquet(tmp_path / "a.parquet")
     for ending in ("csv", "parquet"):
-        panel = fc.load_panel(f"files:{tmp_path / 'a'}.{ending}")
+        panel = fc.load_panel(f"files:{tmp_path / 'a'}.{ending}", wide=True)
         assert panel.ids == SERIES and (panel.times == DAYS.to_numpy()).all()
 
 
-@pytest.mark.parametrize("source", ["frame", "csv", "parquet"])
-@pytest.mark.parametrize("form", ["%Y-%m-%d", "%d.%m.%Y", "%d.%m.%Y 00:00"])
-def test_the_only_column_of_dates_as_text_may_have_any_name(tmp_path, form, source):
-    def stored(table: pd.DataFrame) -> Any:
-        path = tmp_path / f"a.{source}"
-        if source == "frame":
-            return table
-        table.to_csv(path, index=False) if source == "csv" else table.to_parquet(path)
-        return f"files:{path}"
-
-    table = wide().set_axis(DAYS.strftime(form)).rename_axis("Datum").reset_index()
-    told: list[dict[str, Any]] = [{}, {"wide": True}, {"wide": True, "time_col": "Datum"}]
-    for options in told:
-        panel = fc.load_panel(stored(table), **options)
-        assert panel.ids == SERIES and (panel.times == DAYS.to_numpy()).all()
-    panel = fc.load_panel(stored(long().assign(Date=written(form)).set_axis(
-        ["Datum", "store", "sales"], axis=1
-    )), id_col="store")  # fmt: skip
-    assert panel.ids == SERIES and (panel.times == DAYS.to_numpy()).all()
-    message = (
-        r"no column 'date'.*'Datum' \(text\).*--columns wide,time=NAME \(wide=True, time_col=\)"
-    )
-    two = table.assign(delivered=table["Datum"])
-    with pytest.raises(DataError, match=message):
-        fc.load_panel(stored(two))
-    for cells in ("soon", "", "7", "0.5", "now"):
-        with pytest.raises(DataError, match=message):
-            fc.load_panel(stored(table.assign(Datum=[*table["Datum"][:-1], cells])))
+@pytest.mark.parametrize(
+    ("header", "target", "series"),
+    [("date,sales,price", "sales", ("price", "sales")), ("ds,Y,temp", "Y", ("Y", "temp"))],
+)
+def test_columns_are_no_series_without_a_word(tmp_path, header, target, series):
+    """A table with a target and what it depends on was silently read as two series."""
+    rows = "".join(f"2024-01-0{day},{day},1.5\n" for day in range(1, 10))
+    (tmp_path / "x.csv").write_text(f"{header}\n{rows}")
+    source = f"files:{tmp_path / 'x.csv'}"
+    assert fc.load_panel(source, target_col=target).ids == ("x",)
+    assert fc.load_panel(source, wide=True).ids == series
+    if target == "Y":
+        assert fc.load_panel(source).channels == ("y", "temp")
+        return
+    with pytest.warns(ForecasterWarning, match=r"'sales', 'price' are taken for .* --columns wide"):
+        assert fc.load_panel(source).ids == series
 
 
 def test_one_column_of_a_file_is_the_series_that_the_file_is_named_after(tmp_path):
@@ -310,7 +297,7 @@ def test_commands_are_told_what_the_columns_are(tmp_path):
     result = run("export", "--home", tmp_path / "home", "--output", tmp_path / "out.parquet")
     assert result.exit_code == 0, result.output
     panel = fc.load_panel(f"files:{tmp_path / 'out.parquet'}")
-    np.testing.assert_allclose(panel.values, fc.load_panel(wide()).values, rtol=1e-12)
+    np.testing.assert_allclose(panel.values, fc.load_panel(wide(), wide=True).values, rtol=1e-12)
     for bad in ("id", "id=", "row=store", "id=a,id=b"):
         result = run("ingest", *source, "--columns", bad)
         assert result.exit_code == 2 and "expected id=NAME, time=NAME" in result.stderr

@@ -16,20 +16,6 @@ def load(times, tmp_path, **options):
     return fc.load_panel(f"files:{tmp_path / 'x.csv'}", **options)
 
 
-@pytest.mark.parametrize("form", ["%Y-%m-%d %H:%M", "%d.%m.%Y %H:%M:%S", "%Y-%m-%dT%H:%M"])
-@pytest.mark.parametrize("told", [False, True])
-def test_24_is_the_end_of_a_day(form, told, tmp_path):
-    hours = pd.date_range("2026-01-30 01:00", periods=80, freq="h")
-    ends = hours.hour == 0
-    written = [
-        (hour - pd.Timedelta(days=1)).strftime(form.replace("%H", "24")) if end
-        else hour.strftime(form)
-        for hour, end in zip(hours, ends, strict=True)
-    ]  # fmt: skip
-    panel = load(written, tmp_path, date_format=form if told else None)
-    assert panel.times.tolist() == hours.to_numpy().astype(panel.times.dtype).tolist()
-
-
 def test_24_in_a_column_of_its_own(tmp_path):
     times = pd.DataFrame({"date": ["2026-01-30"] * 2, "time": ["23:00", "24:00"], "close": [1, 2]})
     times.to_csv(tmp_path / "A.csv", index=False)

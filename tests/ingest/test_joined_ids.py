@@ -9,7 +9,6 @@ import pytest
 import forecaster as fc
 from forecaster.errors import DataError, UsageError
 from forecaster.ingest import Columns, CovariateFiles, Reading
-from tests.conftest import run
 
 DAYS = pd.date_range("2024-01-01", periods=40)
 PAIRS = [(store, item) for store in ("S01", "S02") for item in ("milk", "soap")]
@@ -63,7 +62,8 @@ def test_numbers_and_blanks_around_names_are_joined_as_text(tmp_path):
     padded = retail().assign(item=lambda sales: " " + sales["item"] + " ")
     expected(fc.load_panel(padded, id_col=["store", "item"], target_col="sales"))
     (tmp_path / "s.csv").write_text("store,item,day,sales\n01,a,2024-01-01,3\n01,a,2024-01-02,4\n")
-    panel = fc.load_panel(f"files:{tmp_path / 's.csv'}", id_col=["store", "item"], mask=())
+    names = {"id_col": ["store", "item"], "time_col": "day"}
+    panel = fc.load_panel(f"files:{tmp_path / 's.csv'}", **names, mask=())
     assert panel.ids == ("01/a",)  # digits stay as they are written
 
 
@@ -89,54 +89,17 @@ def test_covariate_files_join_the_same_columns(tmp_path):
     assert apart is not None and repr(panel.static) == repr(apart)
 
 
-@pytest.mark.slow
-def test_the_command_line_joins_columns_of_all_files(tmp_path):
-    retail().to_csv(tmp_path / "sales.csv", index=False)
-    plan = pd.DataFrame(
-        [(*pair, day) for pair in PAIRS for day in pd.date_range("2024-01-01", periods=60)],
-        columns=["store", "item", "day"],
-    )
-    plan.assign(promo=plan["day"].dt.day % 2).to_csv(tmp_path / "plan.csv", index=False)
-    home = ["--home", tmp_path / "home"]
-    done = run(
-        "fit", "--source", f"files:{tmp_path / 'sales.csv'}", "--columns",
-        "id=store+item,time=day,target=sales", "--future", tmp_path / "plan.csv",
-        "--horizon", "3", *home,
-    )  # fmt: skip
-    assert done.exit_code == 0 and "promo" in done.stdout, done.output
-    done = run("predict", "S02/milk", "--format", "csv", *home)
-    assert done.exit_code == 0 and done.stdout.count("S02/milk,") == 3, done.output
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, r"Rows are unique by 'store' and 'item': name them together, .* id=store\+item"),
-        ({"id_col": "item"}, r"'milk' has more than one row for 2024-01-01, as has every series. "
-         r"Rows are unique by 'item' and 'store': .*id_col=\['item', 'store'\]"),
+        ({}, r"dates repeat.*got 'store' \(text\), 'item' \(text\).*id=NAME or id=NAME\+NAME"),
+        ({"id_col": "item"}, "more than one row for 2024-01-01"),
         ({"id_col": ["store", "shop"]}, "no column 'shop', which should name the series together"),
     ],
 )  # fmt: skip
-def test_columns_that_name_the_series_are_found(options, message):
+def test_columns_that_name_the_series_have_to_be_named(options, message):
     with pytest.raises(DataError, match=message):
         fc.load_panel(retail(), time_col="day", target_col="sales", **options)
-
-
-def test_one_column_that_tells_rows_apart_is_found_and_none_is_invented():
-    one = retail()[lambda sales: sales["store"] == "S01"].drop(columns="store")
-    with pytest.raises(DataError, match="Rows are unique by 'item': name it, --columns id=item"):
-        fc.load_panel(one, time_col="day", target_col="sales", wide=False)
-    twice = pd.concat([retail(), retail()])
-    with pytest.raises(DataError, match="more than one row for 2024-01-01") as error:
-        fc.load_panel(twice, id_col="store", time_col="day", target_col="sales")
-    assert "unique by" not in str(error.value)
-
-
-def test_a_cell_that_is_a_list_names_no_series():
-    """Looking for such columns ended in a `TypeError` of pandas."""
-    frame = pd.DataFrame({"ds": ["2024-01-01"] * 4, "unique_id": "A", "y": [[1], 1, 1, 1]})
-    with pytest.raises(DataError):
-        fc.load_panel(frame)
 
 
 def test_an_empty_part_of_a_name_is_an_error():

@@ -34,9 +34,13 @@ PART = table("ds,y", "{d}", "{n}")
 LAST_YEAR = PART.replace("2026", "2025")
 READ = {
     "year and data": (table("year,data", "{d}", "20{n}", dates=YEARS), {}, ("x",), 9),
-    "a counter of rows": (table("id,date,value", "{n}", "{d}", "1{n}"), {}, ("x",), 9),
+    "a counter of rows": (
+        table("id,date,value", "{n}", "{d}", "1{n}"), {"target_col": "value"}, ("x",), 9,
+    ),
     "an unnamed counter": (table(",date,value", "{n}", "{d}", "1{n}"), {}, ("x",), 9),
-    "values that count": (table("date,a,b", "{d}", "{n}", "{n}"), {}, ("a", "b"), 9),
+    "values that count": (
+        table("date,a,b", "{d}", "{n}", "{n}"), {"wide": True}, ("a", "b"), 9,
+    ),
     "two header rows": (table(TWO, "{d}", "1.{n}", "2.{n}", "7", "8"), {}, ("AA", "BB"), 9),
     "one ticker, two header rows": (
         table("Price,Close\nTicker,AA\nDate,", "{d}", "1.{n}"), {}, ("AA",), 9,
@@ -64,7 +68,8 @@ READ = {
         table("timestamp,value", "179081280{n}000", "{n}"), {"date_format": "ms"}, ("x",), 9,
     ),
     "Stooq's own header": (
-        table("Data,Otwarcie,Najwyzszy,Najnizszy,Zamkniecie,Wolumen", "{d}", *["{n}"] * 5), {},
+        table("Data,Otwarcie,Najwyzszy,Najnizszy,Zamkniecie,Wolumen", "{d}", *["{n}"] * 5),
+        {"time_col": "Data", "target_col": "Zamkniecie"},
         ("x",), 9,
     ),
     "a column of notes without a name": (table("date,y,", "{d}", "{n}", "note"), {}, ("x",), 9),
@@ -76,7 +81,7 @@ def test_it_is_read_as_it_is_meant(tmp_path, case):
     files, options, ids, rows = READ[case]
     panel = load(tmp_path, files, **options)
     assert (panel.ids, len(panel.times)) == (ids, rows)
-    assert panel.mask.all() and panel.target == ("close" if "header" in case else "y")
+    assert panel.mask.all() and panel.target == ("close" if "two header" in case else "y")
 
 
 WRONG = {
@@ -86,7 +91,7 @@ WRONG = {
     ),
     "title rows": (
         table("Sales,,\n,,\nDay,North,South", "{d}", "{n}", "{n}"),
-        r"line 1: columns have no name; the header seems to be in line 3\. Delete the lines above",
+        r"no column 'date'.*Delete lines above the names of the columns",
     ),
     "dates before 1677": (
         "date,y\n1676-01-01,1\n1676-02-01,2\n",
@@ -102,7 +107,7 @@ WRONG = {
     ),
     "dates in the header": (
         "item,d_1,d_2,d_3\nA,1,2,3\nB,1,2,3\n",
-        r"each column a time, turn the table, in pandas: table\.set_index\('item'\)\.T",
+        r"Turn a table that has a column per time, in pandas: table\.set_index\(NAME\)\.T",
     ),
 }
 
@@ -114,7 +119,7 @@ def test_it_is_refused_with_what_helps(tmp_path, case):
         load(tmp_path, text)
 
 
-def test_names_in_two_forms_of_unicode_are_named(tmp_path):
-    text = "unique_id,ds,y\nCaf\u00e9,2026-10-01,1\nCafe\u0301,2026-10-01,1\n"
-    with pytest.warns(ForecasterWarning, match="two forms of Unicode"):
-        load(tmp_path, text)
+def test_names_in_two_forms_of_unicode_are_one_series(tmp_path):
+    text = "unique_id,ds,y\nCaf\u00e9,2026-10-01,1\nCafe\u0301,2026-10-02,1\n"
+    with pytest.warns(ForecasterWarning, match="'Caf\u00e9' is written in two ways"):
+        assert load(tmp_path, text).ids == ("Caf\u00e9",)

@@ -1,8 +1,8 @@
 """Read times: dates in common formats, times of day in a column of their own, and whole numbers."""
 
 import datetime
+import re
 
-import numpy as np
 import pandas as pd
 
 from forecaster.errors import DataError, UsageError, quoted
@@ -22,10 +22,8 @@ _FORMATS = (
     *(day + clock for day in _DAYS for clock in _CLOCKS),
     "%m/%Y", "%b %Y", "%b-%Y", "%B %Y",
 )  # fmt: skip
-_QUARTER = r"^(?:(\d{4})[- ]?Q([1-4])|Q([1-4])[-/ ]?(\d{4}))$"
-_WEEK = r"^(\d{4})-?W(\d\d)(?:-?([1-7]))?$"
-_MONTH = r"^(\d{4})-?M(\d\d)$"
-_LONGEST_PERIOD = 10  # characters, as in 2024-W05-1
+_QUARTER, _MONTH = r"^(\d{4})[- ]?Q([1-4])$", r"^(\d{4})-?M(\d\d)$"
+_WEEK = re.compile(r"^(\d{4})-?W(\d\d)(?:-?([1-7]))?$")
 _FURTHER_OFFSET = r"[T ]\d\d(?::?\d\d){0,2}(?:[.,]\d+)?\s*[+-]\d"
 # Days that stay within nanoseconds at any time of day and with any offset.
 _REACHED = (pd.Timestamp("1677-09-23"), pd.Timestamp("2262-04-10"))
@@ -100,39 +98,6 @@ def by_format(text: pd.Series, date_format: str) -> pd.Series:
     return dates.dt.tz_localize(None) if isinstance(dates.dtype, pd.DatetimeTZDtype) else dates
 
 
-CLOCK = "time of day"
-"""The role of a column with the times of day of the dates in another one."""
-
-
-def is_clock(name: str, cells: pd.Series) -> bool:
-    """Return whether a column called ``time`` holds times of day: with colons, or Stooq's."""
-    colons = cells.iloc[:_HEAD].astype(str).str.contains(":", regex=False)
-    return bool(colons.any()) or _is_stooqs(name)
-
-
-def _is_stooqs(name: str) -> bool:
-    return name.strip().lower() == "<time>"
-
-
-def clock_of(cells: pd.Series, where: TableLocation) -> pd.Series:
-    """Return the times of day of the column :data:`CLOCK`, since midnight.
-
-    They are written as 9:30, 09:30:00.5, 9:30 PM or 24:00, by Stooq as 093000. Raises DataError for
-    a cell that holds none.
-    """
-    codes, kinds = pd.factorize(plain_cells(cells), use_na_sentinel=False)
-    text = pd.Series(kinds).astype(str).str.strip()
-    if _is_stooqs(where.column(CLOCK)) and (text.str.len().max() > 4 or text.eq("0").all()):
-        text = text.str.zfill(6).str.replace(r"^(\d\d)(\d\d)(\d\d)$", r"\1:\2:\3", regex=True)
-    times = _read("2000-01-01 " + text).take(codes).set_axis(cells.index)
-    if (bad := times.isna()).any():
-        raise DataError(
-            f"{where.cell(bad, CLOCK)}: {quoted(str(cells[bad].iloc[0]))} is not a time of day; "
-            "write all of them as 09:30 or 9:30 PM"
-        )
-    return times - pd.Timestamp("2000-01-01")
-
-
 def to_times(column: pd.Series, where: TableLocation, date_format: str | None = None) -> pd.Series:
     """Return a column as datetimes, or as whole numbers if they count steps.
 
@@ -199,40 +164,6 @@ def _without_24(text: pd.Series) -> tuple[pd.Series, pd.Series | None]:
     return text.str.replace(_END_OF_DAY, "00:00", regex=True), ends
 
 
-def offsets_of(column: pd.Series) -> pd.Series | None:
-    """Return the offset from UTC of each time, zero where there is none; None if no cell has one.
-
-    ``column``: times as text or timestamps, as :func:`to_times` takes them.
-    """
-    if not (pd.api.types.is_object_dtype(column) or pd.api.types.is_string_dtype(column)):
-        return None  # a column of timestamps has one time zone, which may have summer time
-    return split_offset(plain_cells(column).astype(str).str.strip())[1]
-
-
-def are_dates(column: pd.Series, date_format: str | None = None) -> bool:
-    """Return whether all cells of a column of text are dates, and not only digits.
-
-    Dates whose day and month cannot be told apart are dates, too.
-    """
-    if not (pd.api.types.is_object_dtype(column) or pd.api.types.is_string_dtype(column)):
-        return False
-    # The first cells show that most columns of text hold no dates, without reading the others.
-    return len(column) > 0 and all(
-        _are_dates(cells, date_format) for cells in (column.iloc[:_HEAD], column)
-    )
-
-
-def _are_dates(cells: pd.Series, date_format: str | None) -> bool:
-    text = plain_cells(cells).astype(str).str.strip()
-    numbers = text.str.fullmatch(r"[-+]?\d*(?:[.,]\d+)?")
-    if date_format is None and numbers.any():
-        return False
-    try:
-        return bool(_read(text, date_format).notna().all())
-    except ValueError:
-        return True
-
-
 def times_in_utc(column: pd.Series, times: pd.Series) -> pd.Series | None:
     """Return the times in UTC of a column with offsets or a time zone; None if it has neither.
 
@@ -241,26 +172,20 @@ def times_in_utc(column: pd.Series, times: pd.Series) -> pd.Series | None:
     """
     if isinstance(column.dtype, pd.DatetimeTZDtype):
         return column.dt.tz_convert("UTC").dt.tz_localize(None)
-    offsets = offsets_of(column)
+    if not (pd.api.types.is_object_dtype(column) or pd.api.types.is_string_dtype(column)):
+        return None
+    offsets = split_offset(plain_cells(column).astype(str).str.strip())[1]
     return None if offsets is None else times - offsets
 
 
 def _expected(date_format: str | None) -> str:
-    if date_format is None:
-        return (
-            "e.g. 2024-03-28, alike in all rows, from 1677-09-22 to 2262-04-11; if they are "
-            "written in another way, say how: --date-format, e.g. %d/%m/%Y, excel, ms or steps "
-            "(in Python date_format=)"
-        )
-    if date_format == EXCEL:
-        return "the days since 1899-12-30, as --date-format excel says"
-    if date_format == STEPS:
-        return "the number of a step, as --date-format steps says"
-    if date_format in EPOCHS:
-        return f"a number since 1970, as --date-format {date_format} says"
-    if date_format == UTC:
-        return "a time with its offset, such as 2024-03-28T10:00+01:00, as --date-format utc says"
-    return f"one written as {date_format}"
+    if date_format is not None:
+        return f"what --date-format {date_format} says"
+    return (
+        "e.g. 2024-03-28, alike in all rows, from 1677-09-22 to 2262-04-11; if they are written "
+        "in another way, say how: --date-format, e.g. %d/%m/%Y, excel, ms or steps (in Python "
+        "date_format=)"
+    )
 
 
 def _of_numbers(text: pd.Series) -> pd.Series:
@@ -294,22 +219,22 @@ def _parse(text: pd.Series) -> pd.Series:
     codes, kinds = pd.factorize(text, use_na_sentinel=False)  # most texts repeat
     written = pd.Series(kinds)
     # Offsets beyond those on earth are none.
-    written = written.mask(written.str.contains(_FURTHER_OFFSET, regex=True), "")
-    dates = _parse_distinct(written, np.bincount(codes, minlength=len(written)))
+    dates = _parse_distinct(written.mask(written.str.contains(_FURTHER_OFFSET, regex=True), ""))
     return (dates if len(dates) == len(text) else dates.take(codes)).set_axis(text.index)
 
 
-def _parse_distinct(written: pd.Series, rows: np.ndarray) -> pd.Series:
-    """Read distinct dates; ``rows``: how many rows have each."""
-    iso = pd.to_datetime(written, format="ISO8601", errors="coerce")
+def _parse_distinct(written: pd.Series) -> pd.Series:
+    """Read distinct dates."""
+    iso = pd.to_datetime(_without_periods(written), format="ISO8601", errors="coerce")
     if not iso.isna().any():
-        return iso.mask(_are_less_exact(written, rows))
-    if (periods := _parse_periods(written)).notna().any():
-        return periods
+        return iso.mask(_are_less_exact(written))
     plain = written.str.replace(r",?[T ] *(?=\d{1,2}:)", " ", regex=True)
     plain = plain.str.replace(r" ?([AaPp][Mm])$", r" \1", regex=True)
     # The first texts show which few formats may fit all.
-    fits = {form: _rows_read(plain.iloc[:_HEAD], form, rows) for form in _FORMATS}
+    fits = {
+        form: pd.to_datetime(plain.iloc[:_HEAD], format=form, errors="coerce").notna().sum()
+        for form in _FORMATS
+    }
     most = max(fits.values())
     if not most:
         return iso
@@ -326,37 +251,26 @@ def _parse_distinct(written: pd.Series, rows: np.ndarray) -> pd.Series:
     return whole[0] if whole else max(read, key=lambda dates: dates.notna().sum())
 
 
-def _rows_read(texts: pd.Series, form: str, rows: np.ndarray) -> int:
-    read = pd.to_datetime(texts, format=form, errors="coerce").notna()
-    return int(rows[: len(texts)][read.to_numpy()].sum())
-
-
-def _are_less_exact(written: pd.Series, rows: np.ndarray) -> pd.Series:
+def _are_less_exact(written: pd.Series) -> pd.Series:
     """Return which dates have another precision than most, such as 2021 among its months."""
     if written.str.len().nunique() < 2:  # as nearly always
         return written.isna()
-    exact = written.str.count(r"\d").where(~written.str.contains("[T ]", regex=True), 99)
-    share = np.bincount(exact, rows)
-    return exact != np.flatnonzero(share == share.max())[-1]
+    digits = written.str.count(r"\d").where(~written.str.contains("[T ]", regex=True), 99)
+    return digits != digits.mode().max()
 
 
-def _parse_periods(text: pd.Series) -> pd.Series:
-    """Return the first day of weeks, months and quarters, NaT for other text."""
-    index = text.index
-    text = text[text.str.len() <= _LONGEST_PERIOD].str.upper()
-    if not text.str.contains("[QWM]", regex=True).any():
-        return pd.Series(pd.NaT, index)
-    quarters = text.str.extract(_QUARTER)
-    year, quarter = quarters[0].fillna(quarters[3]), quarters[1].fillna(quarters[2])
-    month = quarter.map({"1": "01", "2": "04", "3": "07", "4": "10"})
-    # A column without any text has become one of numbers.
-    year, month = year.astype(text.dtype), month.astype(text.dtype)
-    months = text.str.extract(_MONTH)
-    weeks = text.str.extract(_WEEK)
-    day_of_week = weeks[0] + "-" + weeks[1] + "-" + weeks[2].fillna("1")
-    firsts = (year + "-" + month).fillna(months[0] + "-" + months[1])
-    dates = pd.to_datetime(firsts, format="%Y-%m", errors="coerce")
-    days = pd.to_datetime(day_of_week, format="%G-%V-%u", errors="coerce")
-    # Before version 3, pandas reads week 53 of a year without it as the first of the next.
-    in_year = days.dt.isocalendar().week == pd.to_numeric(weeks[1])
-    return dates.fillna(days.where(in_year)).reindex(index)
+def _without_periods(text: pd.Series) -> pd.Series:
+    """Return text with the first day, in ISO 8601, in place of quarters, months and weeks."""
+    if not text.str.contains("[QWMqwm]", regex=True).any():
+        return text
+    text = text.str.upper()
+    text = text.str.replace(_QUARTER, lambda of: f"{of[1]}-{3 * int(of[2]) - 2:02}", regex=True)
+    text = text.str.replace(_MONTH, r"\1-\2", regex=True)
+    return text.str.replace(_WEEK, _first_day, regex=True)
+
+
+def _first_day(week: re.Match[str]) -> str:
+    try:
+        return str(datetime.date.fromisocalendar(int(week[1]), int(week[2]), int(week[3] or 1)))
+    except ValueError:  # there is no such week in that year
+        return week[0]

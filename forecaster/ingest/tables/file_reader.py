@@ -12,10 +12,9 @@ from pathlib import Path
 import pandas as pd
 
 from forecaster.errors import DataError, printable
-from forecaster.files import check_plain, most_grid, most_series, readable
+from forecaster.files import check_plain, readable
 from forecaster.ingest.tables.csv_file import Table, read_csv
-from forecaster.ingest.tables.joined_ids import SEPARATOR
-from forecaster.ingest.tables.layout import each_series, tidy
+from forecaster.ingest.tables.layout import SEPARATOR, each_series, tidy
 from forecaster.ingest.tables.location import TableLocation
 from forecaster.ingest.tables.parquet import read_parquet
 from forecaster.ingest.tables.roles import Columns, canonical, canonical_names
@@ -107,7 +106,6 @@ def frames_of(
         name or series_name(path, path.parent),
         plain_points=table.plain_points, columns=columns,
     )  # fmt: skip
-    _check_series(rows, path.stat().st_size, where)
     frames: dict[str, pd.DataFrame] = {}
     for series, frame in each_series(rows):
         if stooq:  # Stooq writes aapl.us
@@ -117,23 +115,6 @@ def frames_of(
             frame = join([frames[series], frame])
         frames[series] = frame
     return frames
-
-
-def _check_series(rows: pd.DataFrame, size: int, where: str) -> None:
-    """Raise DataError if a small file of ``size`` bytes would take minutes or gigabytes."""
-    series, times = rows["unique_id"].nunique(), rows["ds"].nunique()
-    if (most := most_series(size)) is not None and series > most:
-        raise DataError(
-            f"{where}: {series:,} series in a file of {size:,} bytes; expected {most:,} at most. "
-            "Check that the column of names is the right one (on the command line --columns "
-            "id=NAME, in Python id_col=); if it is, divide the file, and name the folder"
-        )
-    if (most := most_grid(size)) is not None and series * times > most:
-        raise DataError(
-            f"{where}: {series:,} series with {times:,} different times in a file of {size:,} "
-            f"bytes, a table of {series * times:,} cells; expected {most:,} at most. Round the "
-            "times, so that series share them, or divide the file"
-        )
 
 
 def join(frames: list[pd.DataFrame]) -> pd.DataFrame:

@@ -5,18 +5,18 @@ Accepted layouts, of files and frames alike:
 - ``ticker, date, open, high, low, close[, adj_close], volume`` and ``unique_id, ds, y[, more]``, in
   any letter case, with the column names of Yahoo, Stooq, Nasdaq, Alpha Vantage and Investing.com
 - the same with any other column names that the caller states
-- a column of dates and one column per series
+- a column of dates and one column per series, if the caller says so
 """
 
+import dataclasses
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
 
-from forecaster.errors import DataError, warn
-from forecaster.ingest.tables.dates import CLOCK, UTC, clock_of, times_in_utc, to_times
-from forecaster.ingest.tables.joined_ids import key_columns, with_joined_ids
+from forecaster.errors import DataError, listed, warn
+from forecaster.ingest.tables.dates import UTC, times_in_utc, to_times
 from forecaster.ingest.tables.location import TableLocation
 from forecaster.ingest.tables.numbers import (
     BLANK,
@@ -28,18 +28,21 @@ from forecaster.ingest.tables.numbers import (
     to_numbers,
 )
 from forecaster.ingest.tables.roles import (
+    CLOCK,
     PRICES,
-    SHARES,
     TARGETS,
     UNITS,
     UNUSED,
     Columns,
     canonical,
-    describe_all,
+    describe,
     find_roles,
+    kind_of,
 )
 from forecaster.series import show_time
 
+SEPARATOR = "/"
+"""Stands between the names of a joined series: ``S01/milk``."""
 _LONGEST_NAME = 1_000  # characters
 _EACH_A_SERIES = (
     ". Each column of this table beside the dates is taken as a series: leave out what is none"
@@ -74,43 +77,85 @@ def tidy(
     columns = columns or Columns()
     table = table.set_axis(list(map(str, table.columns)), axis=1)
     table = with_joined_ids(table, columns.id_col, columns.id_parts, where)
-    whole = table
-    roles = find_roles(table, where, columns)
-    where, got = roles.location(where), describe_all(table)
-    table = table[list(roles.names)].rename(columns=roles.names)
+    names, wide = find_roles(table, where, columns)
+    got = describe(table)
+    where = dataclasses.replace(where, written_names={new: old for old, new in names.items()})
+    table = table[list(names)].rename(columns=names)
+    if CLOCK in table:
+        table["ds"] = _with_clock(table["ds"], table.pop(CLOCK))
     times = to_times(table["ds"], where, columns.date_format)
-    if CLOCK in table and times.dtype.kind == "M":
-        times = times + clock_of(table[CLOCK], where)
-    if roles.wide:
-        one = pd.Series("the table", table.index, dtype="category")
-        unit_columns = _unit_columns(table)
-        units = _units(table[unit_columns], one, where).get("the table")
-        if columns.date_format != UTC:
-            _check_offsets(table["ds"], times, one, where)
-        wide = _series_columns(table.drop(columns=unit_columns), name, where, got)
-        _refuse_repeated(whole, times, where, got)
-        numbers = _numbers(wide, where, columns.decimal, plain_points=plain_points, all_needed=True)
-        tidied = _sorted(_stacked(times, numbers, where, columns.target_col or "y"))
-        if units is not None:
-            tidied.attrs["units"] = dict.fromkeys(tidied["unique_id"].cat.categories, units)
-        return tidied
-    if "unique_id" not in table:
-        if columns.date_format != UTC:
-            one = pd.Series("the table", table.index, dtype="category")
-            _check_offsets(table["ds"], times, one, where)
-        _refuse_repeated(whole, times, where, got)
-        target = next(target for target in TARGETS if target in table)
-        table = table.assign(unique_id=name or where.column(target))
-    ids = _ids(table["unique_id"], where)
-    units = _units(table, ids, where)
+    has_ids = "unique_id" in table and not wide
+    if has_ids:
+        ids = _ids(table["unique_id"], where)
+    else:
+        ids = pd.Series("the table", table.index, dtype="category")
     if columns.date_format != UTC:
         _check_offsets(table["ds"], times, ids, where)
-    _refuse_several_keys(whole, times, ids, where)
-    numbers = _numbers(table, where, columns.decimal, plain_points=plain_points)
-    keys = {"unique_id": ids, "ds": times}
-    tidied = _sorted(pd.DataFrame(keys | numbers))
-    tidied.attrs["units"] = units
+    if not has_ids:
+        _refuse_repeated(times, where, got)
+    units = _units(table, ids, where)
+    if wide:
+        series = table.drop(columns=["ds", *_unit_columns(table)])
+        if series.empty:
+            raise DataError(
+                f"{where}: no column of a series; expected a date and a column of numbers per "
+                f"series; got {got}. Add a column of numbers for each series"
+            )
+        if name is not None and series.shape[1] == 1:
+            series = series.set_axis([name], axis=1)
+        numbers = _numbers(series, where, columns.decimal, plain_points=plain_points, is_wide=True)
+        tidied = _stacked(times, numbers, where, columns.target_col or "y")
+        units = dict.fromkeys(tidied["unique_id"].cat.categories, units.get("the table", {}))
+    else:
+        if not has_ids:
+            target = next(target for target in TARGETS if target in table)
+            own = name or where.column(target)
+            ids, units = ids.cat.rename_categories([own]), {own: units.get("the table", {})}
+        numbers = _numbers(table, where, columns.decimal, plain_points=plain_points)
+        tidied = pd.DataFrame({"unique_id": ids, "ds": times} | numbers)
+    tidied = _sorted(tidied)
+    tidied.attrs["units"] = {of: stated for of, stated in units.items() if stated}
     return tidied
+
+
+def with_joined_ids(
+    table: pd.DataFrame, id_col: str | None, parts: Sequence[str], where: TableLocation
+) -> pd.DataFrame:
+    """Return a table with the columns ``parts`` joined into one, of the name ``id_col``.
+
+    A table that has a column of that name, or none of the parts, is returned unchanged. Raises
+    DataError if it lacks some of them, and for an empty name in one.
+    """
+    found = [part for part in parts if part in table]
+    if not found or id_col is None or id_col in table:
+        return table
+    if missing := [part for part in parts if part not in table]:
+        raise DataError(
+            f"{where}: no column {listed(list(map(repr, missing)))}, which should name the series "
+            f"together with {listed(list(map(repr, found)))}; it has {listed(list(table.columns))}"
+        )
+    keys = pd.DataFrame({part: _ids(table[part], where, part) for part in parts})
+    groups = keys.groupby(list(parts), sort=False, observed=True).ngroup()
+    first = keys.loc[~groups.duplicated()]
+    names = pd.Series([SEPARATOR.join(row) for row in first.itertuples(index=False)], dtype=object)
+    if (same := names.duplicated()).any():
+        raise DataError(
+            f"{where}: two series would have the name {names[same].iloc[0]!r}, joined by "
+            f"{SEPARATOR!r} from {listed(list(map(repr, parts)))}; replace {SEPARATOR!r} in these "
+            "columns"
+        )
+    ids = names.take(groups.to_numpy()).set_axis(table.index).astype("category")
+    table = table.drop(columns=list(parts))
+    table.insert(0, id_col, ids)
+    return table
+
+
+def _with_clock(dates: pd.Series, clock: pd.Series) -> pd.Series:
+    """Return dates as text with their times of day, which Stooq writes as 093000."""
+    text = (
+        clock.astype(str).str.strip().str.replace(r"^(\d\d)(\d\d)(\d\d)$", r"\1:\2:\3", regex=True)
+    )
+    return dates.astype(str).str.strip() + " " + text
 
 
 def each_series(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -131,77 +176,15 @@ def each_series(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
         yield name, part
 
 
-def _refuse_repeated(table: pd.DataFrame, times: pd.Series, where: TableLocation, got: str) -> None:
-    """Raise DataError if a time repeats in a table without a column of series.
-
-    ``table``: with all columns
-    """
-    repeated = times.duplicated()
-    if not repeated.any():
-        return
-    keys = key_columns(table, times, [where.column("ds")])
-    if keys:
-        advice = _name_keys(keys)
-    else:
-        advice = "If a column holds the series' names, name it: "
-        advice += "id_col= (on the command line --columns id=NAME)"
-    raise DataError(
-        f"{where.cell(repeated, 'ds')}: no column 'ticker', and dates repeat: "
-        f"{show_time(times[repeated].iloc[0])} comes again; expected a column with the ticker, or "
-        f"one file per ticker; got {got}. {advice}"
-    )
-
-
-def _refuse_several_keys(
-    table: pd.DataFrame, times: pd.Series, ids: pd.Series, where: TableLocation
-) -> None:
-    """Raise DataError if all series repeat a time, and further columns of text tell rows apart.
-
-    ``table``: with all columns; ``ids``, ``times``: the series and the time of each row
-    """
-    rows = pd.DataFrame({"id": ids.cat.codes, "ds": times})
-    repeated = rows.duplicated()
-    if not repeated.any() or rows["id"][repeated].nunique() < rows["id"].nunique():
-        return
-    named = where.column("unique_id")
-    ordered = table[[named, *(name for name in table if name != named)]].assign(**{named: ids})
-    keys = key_columns(ordered, times, [where.column("ds"), where.column(CLOCK)])
-    if len(keys) < 2 or named not in keys:
-        return
-    row = int(repeated.to_numpy().argmax())
-    raise DataError(
-        f"{where.cell(repeated, 'ds')}: series {str(ids.iloc[row])!r} has more than one row for "
-        f"{show_time(times.iloc[row])}, as has every series. {_name_keys(keys)}"
-    )
-
-
-def _name_keys(keys: list[str]) -> str:
-    """Say which columns name the series of a table."""
-    if len(keys) == 1:
-        return (
-            f"Rows are unique by {keys[0]!r}: name it, --columns id={keys[0]} (in Python "
-            f"id_col={keys[0]!r})"
-        )
-    return (
-        f"Rows are unique by {' and '.join(map(repr, keys))}: name them together, --columns "
-        f"id={'+'.join(keys)} (in Python id_col={keys!r})"
-    )
-
-
-def _series_columns(
-    table: pd.DataFrame, name: str | None, where: TableLocation, got: str
-) -> pd.DataFrame:
-    """Return the columns of a wide table that are series; if there is only one, it is ``name``.
-
-    ``table``: without columns of units. Raises DataError if there is no series.
-    """
-    wide = table.drop(columns=["ds", CLOCK], errors="ignore")
-    if not wide.shape[1]:
+def _refuse_repeated(times: pd.Series, where: TableLocation, got: str) -> None:
+    """Raise DataError if a time repeats in a table without a column of series."""
+    if (repeated := times.duplicated()).any():
         raise DataError(
-            f"{where}: no column of a series; expected a date and a column of numbers per series; "
-            f"got {got}. Add a column of numbers for each series"
+            f"{where.cell(repeated, 'ds')}: no column 'ticker', and dates repeat: "
+            f"{show_time(times[repeated].iloc[0])} comes again; expected a column with the ticker, "
+            f"or one file per ticker; got {got}. If columns hold the series' names, name them: "
+            "--columns id=NAME or id=NAME+NAME (in Python id_col=NAME or [NAME, NAME])"
         )
-    return wide.set_axis([name], axis=1) if name is not None and wide.shape[1] == 1 else wide
 
 
 def _stacked(
@@ -230,65 +213,31 @@ def _numbers(
     decimal: Decimal | None,
     *,
     plain_points: bool,
-    all_needed: bool = False,
+    is_wide: bool = False,
 ) -> dict[str, pd.Series]:
     """Return columns that must hold numbers, and others that hold only numbers, as floats.
 
-    All of them have the same decimal sign. ``all_needed``: whether all columns must hold numbers.
+    All of them have the same decimal sign. ``is_wide``: whether all columns must hold numbers.
     """
     texts, out = {}, {}
-    needed = set(map(str, table.columns)) if all_needed else {*TARGETS, *PRICES}
     for column in map(str, table.columns):
-        if not all_needed and column in ("unique_id", "ds", CLOCK, "name", *UNUSED):
+        if not is_wide and column in ("unique_id", "ds", "name", *UNUSED):
             continue
+        is_needed = is_wide or column in (*TARGETS, *PRICES)
         cells = table[column]
-        if pd.api.types.is_complex_dtype(cells):
-            raise DataError(
-                f"{where}: column {where.column(column)!r} holds complex numbers; expected real "
-                "ones. Take the part that is meant, or leave the column out"
-            )
-        yes_or_no = pd.api.types.is_bool_dtype(cells)
-        if pd.api.types.is_numeric_dtype(cells) and not (column in needed and yes_or_no):
+        is_real = pd.api.types.is_numeric_dtype(cells) and cells.dtype.kind != "c"
+        if is_real and not (is_needed and pd.api.types.is_bool_dtype(cells)):
             out[column] = cells.astype(float)
-            if column in needed:
-                check_finite(out[column], where, column)
+            check_finite(out[column], where, column)
             continue
         cells = plain_cells(cells)
-        if column in needed or is_number_column(cells):
+        if is_needed or is_number_column(cells):
             out[column] = texts[column] = cells
-    # Changes in percent are not used otherwise, but may show the decimal sign.
-    shares = {}
-    if not all_needed and SHARES in table:
-        shares = {SHARES: table[SHARES].astype(str).str.rstrip("% ")}
-    decimal = decimal or find_decimal(texts | shares, where, plain_points=plain_points)
-    for column, cells in texts.items():
-        out[column] = to_numbers(
-            cells,
-            where,
-            column,
-            decimal,
-            infinite=column not in needed,
-            advice=_EACH_A_SERIES if all_needed else "",
-        )
-    return {
-        column: numbers if column in needed else _without_infinite(numbers, where, column)
-        for column, numbers in out.items()
+    decimal = decimal or find_decimal(texts, where, plain_points=plain_points)
+    advice = _EACH_A_SERIES if is_wide else ""
+    return out | {
+        column: to_numbers(cells, where, column, decimal, advice) for column, cells in texts.items()
     }
-
-
-def _holds_numbers(column: pd.Series) -> bool:
-    return pd.api.types.is_numeric_dtype(column) or is_number_column(plain_cells(column))
-
-
-def _without_infinite(numbers: pd.Series, where: TableLocation, name: str) -> pd.Series:
-    """Return a column that no model learns from, with NaN for infinite numbers; warn of them."""
-    if not (infinite := numbers.abs() == np.inf).any():
-        return numbers
-    warn(
-        f"{where.cell(infinite, name)}: {numbers[infinite].iloc[0]:g} is not a number; "
-        f"{infinite.sum()} of {len(numbers)} cells of this column are infinite and count as empty"
-    )
-    return numbers.mask(infinite)
 
 
 def _units(table: pd.DataFrame, ids: pd.Series, where: TableLocation) -> dict[str, dict[str, str]]:
@@ -320,7 +269,7 @@ def _units(table: pd.DataFrame, ids: pd.Series, where: TableLocation) -> dict[st
 def _unit_columns(table: pd.DataFrame) -> list[str]:
     """Return the columns that state a currency or a unit, by their names."""
     # A column named so that holds numbers may be the number of units sold, or a ticker's prices.
-    return [n for n in map(str, table) if canonical(n) in UNITS and not _holds_numbers(table[n])]
+    return [n for n in map(str, table) if canonical(n) in UNITS and kind_of(table[n]) == "text"]
 
 
 def _check_offsets(
@@ -363,42 +312,33 @@ def _sorted(table: pd.DataFrame) -> pd.DataFrame:
     return table.reset_index(drop=True)
 
 
-def _ids(column: pd.Series, where: TableLocation) -> pd.Series:
-    """Return the names of series as categories, each checked once.
+def _ids(column: pd.Series, where: TableLocation, role: str = "unique_id") -> pd.Series:
+    """Return the names of series as categories, each checked once, in one form of Unicode.
 
     Raises DataError for a name that is empty, too long, or has control characters.
     """
     kinds = column if isinstance(column.dtype, pd.CategoricalDtype) else column.astype("category")
-    names = pd.Series(kinds.cat.categories.astype(str)).str.strip()
-    codes = kinds.cat.codes.to_numpy()
+    written = pd.Series(kinds.cat.categories.astype(str))
+    names = written.str.strip().str.normalize("NFC")
+    # The last entry stands for code -1, no name.
+    codes, blank = kinds.cat.codes.to_numpy(), np.append((names == "").to_numpy(), True)
+    if (missing := pd.Series(blank[codes], index=column.index)).any():
+        raise DataError(f"{where.cell(missing, role)}: empty; expected a name")
     if (names.str.len() > _LONGEST_NAME).any():
         raise DataError(
-            f"{where}: column {where.column('unique_id')!r}: a text of more than "
-            f"{_LONGEST_NAME:,} characters; expected names"
+            f"{where}: column {where.column(role)!r}: a text of more than {_LONGEST_NAME:,} "
+            "characters; expected names"
         )
-    blank = np.append((names == "").to_numpy(), True)  # the last entry stands for code -1, no name
-    missing = pd.Series(blank[codes], index=column.index)
-    if missing.any():
-        raise DataError(f"{where.cell(missing, 'unique_id')}: empty; expected a name")
     if (bad := names.str.contains(_CONTROL, regex=True)).any():
         odd = pd.Series(bad.to_numpy()[codes], index=column.index)
         raise DataError(
-            f"{where.cell(odd, 'unique_id')}: {names[bad].iloc[0]!r} holds a control character"
-        )
-    composed = names.str.normalize("NFC")
-    if (composed.duplicated(keep=False) & (composed != names)).any():
-        warn(
-            f"{where}: names such as {names[composed != names].iloc[0]!r} are written in two forms "
-            "of Unicode, which are different series; in pandas .str.normalize('NFC') joins them"
+            f"{where.cell(odd, role)}: {names[bad].iloc[0]!r} holds a control character"
         )
     merged, unique = pd.factorize(names)
     if len(unique) < len(names):
-        alike = names[names.duplicated()].iloc[0]
         warn(
-            f"{where}: {alike!r} is written with and without spaces around it; rows of both are "
-            "taken for one series"
+            f"{where}: {names[names.duplicated()].iloc[0]!r} is written in two ways, such as with "
+            "and without spaces around it; rows of both are taken for one series"
         )
-    return pd.Series(
-        pd.Categorical.from_codes(merged[codes], categories=pd.Index(unique, dtype=object)),
-        index=column.index,
-    )
+    categories = pd.Index(unique, dtype=object)
+    return pd.Series(pd.Categorical.from_codes(merged[codes], categories), column.index)

@@ -12,18 +12,15 @@ from typing import Any, TypedDict, cast
 
 import pandas as pd
 
-from forecaster.errors import DataError, UsageError, listed
-from forecaster.ingest.tables.dates import CLOCK, are_dates, check_date_format, is_clock
+from forecaster.errors import DataError, UsageError, listed, warn
+from forecaster.ingest.tables.dates import check_date_format
 from forecaster.ingest.tables.location import TableLocation
-from forecaster.ingest.tables.numbers import Decimal, as_decimal
-from forecaster.ingest.tickers.universe import looks_like_a_date
+from forecaster.ingest.tables.numbers import Decimal, as_decimal, is_number_column, plain_cells
 
 _SPELLINGS = {
     "ticker": "unique_id", "symbol": "unique_id", "date": "ds", "datetime": "ds",
     "adjclose": "adj_close", "adjusted_close": "adj_close", "adj._close": "adj_close",
     "close/last": "close", "vol": "volume", "vol.": "volume", "stock_splits": "splits",
-    "otwarcie": "open", "najwyzszy": "high", "najnizszy": "low", "zamkniecie": "close",
-    "wolumen": "volume",  # Stooq's
 }  # fmt: skip
 # These count only if no other column has the role. The last two are an index without a name.
 _FALLBACK_SPELLINGS = {
@@ -32,9 +29,7 @@ _FALLBACK_SPELLINGS = {
 }  # fmt: skip
 ACTIONS = ("dividends", "splits")  # adj_close accounts for them
 PRICES = ("open", "high", "low", "volume", *ACTIONS)
-SHARES = "change_%"
-UNUSED = ("per", "openint", SHARES, "capital_gains", "unnamed:_0", "__index_level_0__")
-_COUNTERS = ("id", "index", "row", "no", "nr", "#")
+UNUSED = ("per", "openint", "change_%", "capital_gains", "unnamed:_0", "__index_level_0__")
 UNITS = ("currency", "ccy", "currency_code", "unit", "units", "uom")
 """Columns of text that must have the same value in all rows of a series."""
 TARGETS = ("y", "close", "adj_close")
@@ -43,8 +38,6 @@ TARGETS = ("y", "close", "adj_close")
 def canonical(column: str) -> str:
     """Return the canonical name of a column, such as ``adj_close`` for ``Adj Close``."""
     name = column.strip().lower().lstrip("\ufeff").strip("<>*'\" ").replace(" ", "_")
-    if name == "y" and "Y" in column:  # a ticker
-        return "Y"
     return _SPELLINGS.get(name, name)
 
 
@@ -69,29 +62,16 @@ def is_needed(name: str) -> bool:
     return name in used or name in _FALLBACK_SPELLINGS
 
 
-def may_be_wide(names: list[str], columns: "Columns") -> bool:
-    """Return whether all columns but the times are series, as far as their names tell.
-
-    ``names``: of all columns, as written
-    """
-    if columns.wide is not None:
-        return columns.wide
-    roles = {new for old, new in canonical_names(names).items() if old != columns.time_col}
-    return (
-        columns.id_col is None
-        and columns.target_col is None
-        and not roles & {"unique_id", *TARGETS, *PRICES}
-    )
-
-
+CLOCK = "time of day"
+"""The role of a column with the times of day of the dates in another one."""
 _WORDS = {"unique_id": "the series", "ds": "the time", "y": "the target"}
 _NAME_THEM = (
     "Name the columns: --columns id=NAME,time=NAME,target=NAME (in Python id_col=, time_col=, "
     "target_col=), or, if each column is a series, the time alone: --columns wide,time=NAME "
-    "(wide=True, time_col=)"
+    "(wide=True, time_col=). Delete lines above the names of the columns. Turn a table that has a "
+    "column per time, in pandas: table.set_index(NAME).T.rename_axis('ds').reset_index()"
 )
-_NUMBER = re.compile(r"[-+($€£]*\d[\d.,' ]*(?:[eE][-+]?\d+)?[)%]?")
-_PERIOD = re.compile(r"\d{4}[- ]?(?:Q[1-4]|M\d\d|W\d\d)", re.IGNORECASE)
+_INDEX = ("unnamed:_0", "__index_level_0__")
 _MOST_NAMED = 12
 
 
@@ -103,7 +83,7 @@ class ColumnOptions(TypedDict, total=False):
       column for its target: there ``target_col="close"`` means that its numbers are prices.
       Several columns, ``["store", "item"]`` or ``"store+item"``, name series together: ``S01/milk``
     - ``date_format``: how times are written, such as ``%d/%m/%Y``; None: inferred
-    - ``wide``: whether each column is a series; None: inferred
+    - ``wide``: whether each column is a series
     """
 
     id_col: str | Sequence[str] | None
@@ -215,63 +195,54 @@ def parse_columns(texts: tuple[str, ...]) -> ColumnOptions:
     return options
 
 
-@dataclasses.dataclass(frozen=True)
-class Roles:
-    """The roles of a table's columns.
+def find_roles(
+    table: pd.DataFrame, where: TableLocation, columns: Columns
+) -> tuple[dict[str, str], bool]:
+    """Return the canonical name of each column of a table, and whether each column is a series.
 
-    - ``names``: the canonical name of each column; unused columns are left out
-    - ``wide``: whether each column except the time is a series
+    A column that is a series keeps its name. Several columns of numbers of which none has a role
+    are series, with a warning unless the caller says so. The columns' names must be text.
+
+    Raises DataError if a column is missing, or two have the same role.
     """
-
-    names: dict[str, str]
-    wide: bool = False
-
-    def location(self, where: TableLocation) -> TableLocation:
-        """Return ``where`` with the table's own names of its columns."""
-        written = {new: old for old, new in self.names.items()}
-        return dataclasses.replace(where, written_names=written)
-
-
-def find_roles(table: pd.DataFrame, where: TableLocation, columns: Columns) -> Roles:
-    """Find the role of each column of a table; the names of its columns must be text.
-
-    Raises DataError if a column is missing, two have the same role, or the table may be long or
-    wide.
-    """
-    if not columns.named:
-        _refuse_no_header(table, where)
     names = _with_options(table, where, columns)
-    _take_sole_times(table, names, columns.date_format)
+    dated = [old for old in names if kind_of(table[old]) == "dates"]
+    if "ds" not in names.values() and len(dated) == 1:
+        names[dated[0]] = "ds"
+    if "ds" not in names.values():
+        raise _unclear(table, names, where, "date")
     if columns.time_col is None:  # else that column holds the time of day, too
-        _take_clock(table, names)
-    _refuse_doubled(names, where)
-    if columns.wide or (columns.wide is None and _looks_wide(names, columns)):
-        if "ds" not in names.values():
-            raise _unclear(table, names, where, ["date"])
-        kept = {old: new for old, new in names.items() if not _is_index(table, old, new)}
-        return Roles({o: n if n in ("ds", CLOCK) else o for o, n in kept.items()}, wide=True)
-    if not set(TARGETS) & set(names.values()):
-        _take_sole_number(table, names)
-    missing = [] if "ds" in names.values() else ["date"]
-    if not set(TARGETS) & set(names.values()):
-        missing.append("close")
-    if missing:
-        raise _unclear(table, names, where, missing)
-    return Roles(names)
-
-
-def _refuse_no_header(table: pd.DataFrame, where: TableLocation) -> None:
-    """Raise DataError if the names of the columns are a row: a date and a number, none known."""
-    names = list(table.columns)
-    dates = [name for name in names if looks_like_a_date(name.strip())]
-    numbers = [name for name in names if name not in dates and _NUMBER.fullmatch(name.strip())]
-    dates += [name for name in names if _PERIOD.fullmatch(name.strip())]
-    roles = set(canonical_names(names).values())
-    if dates and numbers and not roles & {"unique_id", "ds", *TARGETS}:
-        raise DataError(
-            f"{where}: the names of the columns are {listed(map(repr, names))}, which seem to be "
-            "the first row; write the names above it, such as date,close"
+        clocks = [old for old, new in names.items() if new == "time" and _is_clock(table[old])]
+        names |= dict.fromkeys(clocks, CLOCK)
+    known = ("unique_id", "ds", CLOCK, *PRICES, *UNUSED)
+    left = [old for old, new in names.items() if new not in known]
+    numbers = [old for old in left if kind_of(table[old]) == "numbers"]
+    roles = {"unique_id", *TARGETS, *PRICES} & set(names.values())
+    wide = columns.wide
+    if wide is None and columns.target_col is None and not roles and len(numbers) > 1:
+        warn(
+            f"{where}: {listed(list(map(repr, numbers)))} are taken for one series each. Say so by "
+            "--columns wide (in Python wide=True), or name the one to forecast, by --columns "
+            "target=NAME (target_col=)"
         )
+        wide = True
+    if wide:
+        kept = {old: new for old, new in names.items() if new not in _INDEX}
+        return {old: new if new in ("ds", CLOCK) else old for old, new in kept.items()}, True
+    counts = Counter(names.values())
+    if doubled := [old for old, new in names.items() if counts[new] > 1]:
+        raise DataError(f"{where}: columns {', '.join(map(repr, doubled))} mean the same; keep one")
+    if not set(TARGETS) & roles:
+        if len(numbers) != 1:
+            raise _unclear(table, names, where, "close")
+        names[numbers[0]] = "y"
+    return names, False
+
+
+def _is_clock(cells: pd.Series) -> bool:
+    """Return whether a column called ``time`` holds times of day: with colons, or Stooq's."""
+    is_stooqs = str(cells.name).strip().startswith("<")
+    return is_stooqs or bool(cells.iloc[:100].astype(str).str.contains(":", regex=False).any())
 
 
 def _with_options(table: pd.DataFrame, where: TableLocation, columns: Columns) -> dict[str, str]:
@@ -293,115 +264,42 @@ def _with_options(table: pd.DataFrame, where: TableLocation, columns: Columns) -
         if column not in own:
             raise DataError(
                 f"{where}: no column {column!r}, which should hold "
-                f"{_WORDS.get(role, 'the target')}; it has {describe(table, own)}"
+                f"{_WORDS.get(role, 'the target')}; it has {describe(table)}"
             )
         names = {old: new for old, new in names.items() if new != role and old != column}
         names[column] = role
     return {old: names[old] for old in own if old in names}
 
 
-def _take_sole_times(table: pd.DataFrame, names: dict[str, str], date_format: str | None) -> None:
-    """Use the only column of dates as the times, whatever its name; else the only one of text."""
-    if "ds" in names.values():
-        return
-    known = ("unique_id", *TARGETS, *PRICES, *UNITS, *UNUSED)
-    dated = [old for old in names if _kind(table, old) == "dates"] or [
-        old
-        for old, new in names.items()
-        if new not in known and old in table and are_dates(table[old], date_format)
-    ]
-    if len(dated) == 1:
-        names[dated[0]] = "ds"
-
-
-def _take_clock(table: pd.DataFrame, names: dict[str, str]) -> None:
-    """Use a column called ``time`` as the times of day of the dates, if it holds some."""
-    clocks = [old for old, new in names.items() if new == "time" and old in table]
-    if len(clocks) == 1 and "ds" in names.values() and is_clock(clocks[0], table[clocks[0]]):
-        names[clocks[0]] = CLOCK
-
-
-def _take_sole_number(table: pd.DataFrame, names: dict[str, str]) -> None:
-    """Use the only column of numbers besides series and time as the target, whatever its name."""
-    if not {"unique_id", "ds"} <= set(names.values()):
-        return
-    known = ("unique_id", "ds", CLOCK, *PRICES, *UNUSED)
-    left = [old for old, new in names.items() if new not in known]
-    numbers = [old for old in left if _kind(table, old) == "numbers"]
-    if len(numbers) == 1:
-        names[numbers[0]] = "y"
-
-
-def _looks_wide(names: dict[str, str], columns: Columns) -> bool:
-    """Return whether a table without a column of series has a column per series instead."""
-    found = set(names.values())
-    if "unique_id" in found or columns.target_col is not None or "ds" not in found:
-        return False
-    known = [old for old, new in names.items() if new in (*TARGETS, *PRICES)]
-    others = [o for o, new in names.items() if o not in known and new not in ("ds", CLOCK, *UNUSED)]
-    if not others:
-        return False
-    return not known
-
-
-def _is_index(table: pd.DataFrame, old: str, new: str) -> bool:
-    """Return whether a column is an index of the rows: without a name, or with one that counts."""
-    if new in ("unnamed:_0", "__index_level_0__"):
-        return True
-    counts = new in _COUNTERS and pd.api.types.is_integer_dtype(table[old]) and len(table) > 1
-    return counts and bool(table[old].iloc[0] in (0, 1) and (table[old].diff().iloc[1:] == 1).all())
-
-
-def _refuse_doubled(names: dict[str, str], where: TableLocation) -> None:
-    """Raise DataError if two columns have the same role."""
-    counts = Counter(names.values())
-    doubled = [old for old, new in names.items() if counts[new] > 1]
-    if doubled:
-        raise DataError(f"{where}: columns {', '.join(map(repr, doubled))} mean the same; keep one")
-
-
 def _unclear(
-    table: pd.DataFrame, names: dict[str, str], where: TableLocation, missing: list[str]
+    table: pd.DataFrame, names: dict[str, str], where: TableLocation, missing: str
 ) -> DataError:
-    """Return an error that names the missing roles and the role found for each column."""
+    """Return an error that names the missing role and the role found for each column."""
+    roles = (*_WORDS, *TARGETS, *PRICES)
     taken = [
-        f"{old!r} for {_WORDS.get(new, repr(new))}"
-        for old, new in names.items()
-        if new in (*_WORDS, *TARGETS, *PRICES)
+        f"{old!r} for {_WORDS.get(new, repr(new))}" for old, new in names.items() if new in roles
     ]
-    left = [old for old, new in names.items() if new not in (*_WORDS, *TARGETS, *PRICES)]
+    left = [old for old, new in names.items() if new not in roles]
     parts = [f"taken: {listed(taken)}"] if taken else []
-    parts += [f"not understood: {describe(table, left)}"] if left else []
-    words = [old for old in left if _kind(table, old) == "text"]
-    turn = ""
-    if "date" in missing and len(words) == 1 < len(left):
-        turn = (
-            ". If each row is a series and each column a time, turn the table, in pandas: "
-            f"table.set_index({words[0]!r}).T.rename_axis('ds').reset_index()"
-        )
+    parts += [f"not understood: {describe(table[left])}"] if left else []
     return DataError(
-        f"{where}: no column {', '.join(map(repr, missing))}; expected ticker, date, open, high, "
-        "low, close[, adj_close], volume or unique_id, ds, y, or a date and a column per series; "
-        f"{'; '.join(parts) or 'got no columns'}. {_NAME_THEM}{turn}"
+        f"{where}: no column {missing!r}; expected ticker, date, open, high, low, close[, "
+        "adj_close], volume or unique_id, ds, y, or a date and one column of numbers; "
+        f"{'; '.join(parts) or 'got no columns'}. {_NAME_THEM}"
     )
 
 
-def describe_all(table: pd.DataFrame) -> str:
-    """Return the names and kinds of all columns of a table."""
-    return describe(table, [*table.columns])
-
-
-def describe(table: pd.DataFrame, columns: list[str]) -> str:
-    """Return the names and kinds of columns in one line, the first twelve."""
-    shown = [f"{old!r} ({_kind(table, old)})" for old in columns[:_MOST_NAMED]]
-    more = len(columns) - len(shown)
+def describe(table: pd.DataFrame) -> str:
+    """Return the names and kinds of the columns in one line, the first twelve."""
+    shown = [f"{name!r} ({kind_of(table[name])})" for name in table.columns[:_MOST_NAMED]]
+    more = table.shape[1] - len(shown)
     return listed(shown) + (f" and {more} more" if more > 0 else "")
 
 
-def _kind(table: pd.DataFrame, column: str) -> str:
+def kind_of(column: pd.Series) -> str:
     """Return whether a column holds numbers, dates or text."""
-    kind = table[column].dtype
-    if pd.api.types.is_numeric_dtype(kind):
-        return "numbers"
-    dates = pd.api.types.is_datetime64_any_dtype(kind) or isinstance(kind, pd.PeriodDtype)
-    return "dates" if dates else "text"
+    kind = column.dtype
+    if isinstance(kind, pd.PeriodDtype) or pd.api.types.is_datetime64_any_dtype(kind):
+        return "dates"
+    is_number = pd.api.types.is_numeric_dtype(kind) or is_number_column(plain_cells(column))
+    return "numbers" if is_number else "text"
