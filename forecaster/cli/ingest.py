@@ -105,7 +105,7 @@ def ingest(
     """
     from forecaster.files import make_folder
     from forecaster.ingest import ingest as run
-    from forecaster.ingest import open_source, stores_of_other_dates
+    from forecaster.ingest import open_source
 
     opened = open_source(
         source, decimal=decimal, columns=as_columns(columns, date_format),
@@ -121,13 +121,6 @@ def ingest(
             start=start, refresh=refresh or append, on_series=bar.fetching, on_wait=say,
         )  # fmt: skip
     _tell(arrived, opened.name)
-    if others := stores_of_other_dates(home, opened.name):
-        say(
-            f"Warning: {len(others)} more {'store is' if len(others) == 1 else 'stores are'} of "
-            f"files whose names differ only in digits, such as {others[-1]}. Models of those do "
-            "not forecast from this one: give the file the same name each time, or put all into "
-            "one folder and name that (`--source files:FOLDER`)."
-        )
     ctx.exit(PARTLY if arrived.skipped or arrived.stale or arrived.partly else 0)
 
 

@@ -29,7 +29,6 @@ from .sources.sql_url import read_database_url as read_database_url
 from .store.export import export_prices as export_prices
 from .store.export import find_store as find_store
 from .store.export import known_source as known_source
-from .store.export import stores_of_other_dates as stores_of_other_dates
 from .store.retiring import retire as retire
 from .store.store import Store as Store
 from .tables.roles import ColumnOptions as ColumnOptions

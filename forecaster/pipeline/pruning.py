@@ -9,18 +9,18 @@ from pathlib import Path
 from forecaster.errors import WriteError
 from forecaster.files import FolderLock, Home, atomic, is_ahead, is_held, run_name
 from forecaster.ingest import Store
-from forecaster.record import compact, record_of, to_compact
+from forecaster.record import record_of
 from forecaster.storage import Run, remove_run, runs_of
 
 _DAY = 86_400.0
-RUN, CACHE, STORE, RECORD = "run", "cache", "store", "record"
+RUN, CACHE, STORE = "run", "cache", "store"
 
 
 @dataclasses.dataclass(frozen=True)
 class Unneeded:
     """Something that may be removed.
 
-    - ``kind``: ``run``, ``cache``, ``store`` or ``record`` (files to be joined, not removed)
+    - ``kind``: ``run``, ``cache`` or ``store``
     - ``what``, ``why``: a description, and the reason why it is not needed
     - ``paths``: the files or folders
     - ``bytes``: the total size
@@ -52,10 +52,6 @@ def find_unneeded(
     found = [*old, *_old_cache(home, days)]
     if not damaged:  # otherwise a store may be the one that a damaged run reads
         found += _unread_stores(home, kept, days)
-    if paths := to_compact(home):
-        why = "become one a month; no forecast is lost"
-        found.append(Unneeded(RECORD, f"{len(paths)} files of the record", why, tuple(paths),
-                              _size(paths)))  # fmt: skip
     return found
 
 
@@ -64,7 +60,7 @@ def prune(
     found: Iterable[Unneeded],
     on_removed: Callable[[Unneeded], None] | None = None,
 ) -> None:
-    """Remove the files that :func:`find_unneeded` has found; join the files of the record.
+    """Remove the files that :func:`find_unneeded` has found.
 
     ``on_removed(one)``: called after each removal. Raises WriteError if a daily run is working, or
     if a file cannot be removed; earlier removals remain.
@@ -84,8 +80,6 @@ def prune(
 
 
 def _remove(home: Home, one: Unneeded) -> None:
-    if one.kind == RECORD:
-        return compact(home, one.paths)
     for path in one.paths:
         if one.kind == RUN:
             remove_run(home, run_name(path))

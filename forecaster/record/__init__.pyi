@@ -1,7 +1,5 @@
 from .alarm import Alarm as Alarm
-from .files import compact as compact
 from .files import rename_in_record as rename_in_record
-from .files import to_compact as to_compact
 from .keeping import COLUMN as COLUMN
 from .keeping import Made as Made
 from .keeping import keep as keep

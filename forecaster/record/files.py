@@ -7,7 +7,6 @@ two files, and are counted once.
 
 import contextlib
 import hashlib
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +21,7 @@ _TEXTS = ("run", "source", "target", "unique_id")
 _NEEDED = (*_TEXTS, "made", "origin", "ds", "step", "value", "forecast")
 _MANY = 64  # number of small files that are joined; joining them takes a second or two
 _JOINED = "-joined"
+_MONTH = 6  # letters at the start of a file's name
 
 
 def read_table(path: Path) -> "pa.Table":
@@ -72,14 +72,16 @@ def write_table(table: "pa.Table", path: Path) -> None:
 
 
 def join_small(home: Home) -> None:
-    """Join the small files into large ones, if there are many; the latest stays.
+    """Join the small files into one for each month and source, if there are many; the latest stays.
 
     Files that cannot be read are left alone. If a large file cannot be written, all files stay.
     """
-    small = [path for path in home.recorded() if not path.stem.endswith(_JOINED)][:-1]
+    files = home.recorded()[:-1]
+    small = [path for path in files if not path.stem.endswith(_JOINED)]
     if len(small) >= _MANY:
+        months = {path.name[:_MONTH] for path in small}
         with contextlib.suppress(WriteError):
-            compact(home, small)
+            compact(home, [path for path in files if path.name[:_MONTH] in months])
 
 
 def _by_kind(paths: Iterable[Path]) -> list[dict[Path, "pa.Table"]]:
@@ -95,21 +97,6 @@ def readable(paths: Iterable[Path]) -> Iterator[tuple[Path, "pa.Table"]]:
     for path in paths:
         with contextlib.suppress(OSError, ValueError):
             yield path, read_table(path)
-
-
-def to_compact(home: Home) -> list[Path]:
-    """Return the files that :func:`compact` would replace by one for each month and source.
-
-    These are files that hold several months, or share a month. Unreadable files are left out.
-    """
-    held = {
-        path: [(month, kind_of(table)) for month in _months(table)]
-        for path, table in readable(home.recorded())
-    }
-    count = Counter(key for keys in held.values() for key in keys)
-    return [
-        path for path, keys in held.items() if len(keys) > 1 or any(count[key] > 1 for key in keys)
-    ]
 
 
 def compact(home: Home, paths: Sequence[Path]) -> None:

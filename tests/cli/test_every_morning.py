@@ -344,16 +344,6 @@ def test_a_row_dated_in_the_future_is_left_out_and_named(mornings):
     assert "suspect" not in mornings("status", "BBB").stdout.split("state")[1]
 
 
-def test_a_file_with_a_date_in_its_name_is_no_source_of_each_day(mornings):
-    first = mornings.path.with_name("p-2021-04-06.csv")
-    shutil.copy(mornings.path, first)
-    assert not mornings("ingest", "--source", f"files:{first}").stderr  # p.csv is another file
-    second = shutil.copy(first, first.with_name("p-2021-04-07.csv"))
-    done = mornings("ingest", "--source", f"files:{second}")
-    assert "1 more store is of files whose names differ only in digits" in done.stderr
-    assert f"such as files:{first}." in done.stderr
-
-
 def test_an_update_learns_from_what_is_stored_and_leaves_the_rest_as_it_is(mornings):
     before = mornings.forecasts("--all")
     done = mornings("fit", "--update", "--tickers", "bbb", "--run", "second")

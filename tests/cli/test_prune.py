@@ -57,7 +57,7 @@ def test_it_lists_what_it_would_remove_and_removes_nothing(cluttered):
     assert shown.exit_code == 0 and content(cluttered) == before
     for text in (
         f"run {RUNS[0]} (", f"run {RUNS[1]} (", "1 files of the cache (0.00 MB): not used for 30",
-        "store of files:", "3 files of the record", "Nothing has been removed",
+        "store of files:", "Nothing has been removed",
     ):  # fmt: skip
         assert text in shown.stdout
     assert RUNS[2] not in shown.stdout and "weekly" not in shown.stdout
@@ -74,7 +74,6 @@ def test_it_removes_what_it_listed_and_nothing_else(cluttered):
     assert left == {*RUNS[2:], "20240101-000000-001.weekly"}
     assert [path.name for path in cluttered.cache.iterdir()] == ["new"]
     assert len(cluttered.stores()) == 2
-    assert len(cluttered.recorded()) == 1
     for source, frame in read_record(cluttered).frames.items():
         pd.testing.assert_frame_equal(frame, frames[source], check_categorical=False)
     again = run("prune", "--runs", 2, "--home", cluttered)
@@ -114,36 +113,3 @@ def test_a_damaged_run_keeps_the_stores(cluttered):
     (cluttered.models / RUNS[3] / "model.json").write_text("{")
     shown = run("prune", "--runs", 9, "--home", cluttered).stdout
     assert "store of" not in shown and "run " not in shown
-
-
-def test_a_forecast_that_is_repeated_after_its_file_was_joined_counts_once(tmp_path):
-    home = Home(tmp_path / "home")
-    source = store(home, table())
-    for until in (60, 61):
-        forecast(home, source, until)
-    before = read_record(home).frames[source]
-    for _ in range(2):
-        assert run("prune", "--yes", "--home", home).exit_code == 0
-        assert len(home.recorded()) == 1
-        forecast(home, source, 61)
-        after = read_record(home).frames[source]
-        pd.testing.assert_frame_equal(after.drop(columns="made"), before.drop(columns="made"))
-
-
-def test_each_month_has_a_file_of_its_own(tmp_path, monkeypatch):
-    from datetime import UTC, datetime
-    from unittest.mock import Mock
-
-    from forecaster.record import keeping
-
-    home = Home(tmp_path / "home")
-    source = store(home, table())
-    for number, until in enumerate(range(60, 66)):
-        now = datetime(2024, 1 + number // 2, 20, tzinfo=UTC)
-        monkeypatch.setattr(keeping, "datetime", Mock(now=lambda zone, now=now: now))
-        forecast(home, source, until)
-    before = read_record(home).frames[source]
-    assert run("prune", "--yes", "--home", home).exit_code == 0
-    assert [path.name[:6] for path in home.recorded()] == ["202401", "202402", "202403"]
-    after = read_record(home).frames[source]
-    pd.testing.assert_frame_equal(after, before, check_categorical=False)

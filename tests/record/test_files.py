@@ -1,12 +1,14 @@
 """Small files of the record are joined to large ones with the same rows."""
 
 import shutil
+from datetime import UTC, datetime
+from unittest.mock import Mock
 
 import pandas as pd
 import pytest
 
 from forecaster.files import Home
-from forecaster.record import files, read_record
+from forecaster.record import files, keeping, read_record
 from tests.record.made import forecast, store, table
 
 
@@ -46,9 +48,22 @@ def test_many_small_files_become_one_with_the_same_rows(home, tmp_path):
     for path in kept:  # as if it had been interrupted before they were removed
         shutil.copy(path, home.record)
     pd.testing.assert_frame_equal(rows(home, source), after)
-    forecast(home, source, 65)  # joins the three, and the one that was left
+    forecast(home, source, 65)  # joins the three, the one that was left, and the joined ones
     assert len(rows(home, source)) == 6 * len(before[0])
-    assert [name.endswith("-joined.parquet") for name in names(home)] == [True, True, False]
+    assert [name.endswith("-joined.parquet") for name in names(home)] == [True, False]
+
+
+def test_each_month_has_a_file_of_its_own_in_which_later_ones_are_joined(home, monkeypatch):
+    source = store(home, table())
+    for number, until in enumerate(range(60, 71)):
+        now = datetime(2024, 1 + number // 4, 20, tzinfo=UTC)
+        monkeypatch.setattr(keeping, "datetime", Mock(now=lambda zone, now=now: now))
+        forecast(home, source, until)
+    months = [path.name[:6] for path in home.recorded()]
+    assert months == ["202401", "202402", "202403", "202403", "202403"]
+    assert len(rows(home, source)) == 44
+    forecast(home, source, 70)
+    assert len(home.recorded()) == 5, "a forecast that is repeated counts once"
 
 
 def test_sources_and_damaged_files_stay_apart(home, tmp_path):

@@ -16,8 +16,8 @@ from forecaster.ingest import Store, panel_from_store
 from forecaster.record import (
     COLUMN,
     Made,
-    compact,
     earlier,
+    files,
     keep,
     keeping,
     read_record,
@@ -94,7 +94,7 @@ def test_of_right_wrong_and_right_again_the_last_made_counts(home):
     assert made(wrong, "20240102-000000-000-lstm") == 5
     assert made(right, "20240101-000000-000.renamed") == 6
     assert made(right, "20240101-000000-000.renamed") == 6  # another run does not count
-    compact(home, home.recorded())
+    files.compact(home, home.recorded())
     assert [made(frame) for frame in (wrong, right, right)] == [2, 3, 3]
 
 

@@ -1,18 +1,15 @@
 """Export stored prices as one long table for other programs."""
 
-import re
 from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 
 import pandas as pd
 
-from forecaster.errors import StoreError, UsageError, name_reasons
-from forecaster.files import Home, Output, as_text, check_output, open_for_arrow
+from forecaster.errors import UsageError
+from forecaster.files import Home, as_text, check_output
 from forecaster.ingest.store.store import Store
 
 _AT_ONCE = 200  # number of series in memory at once
-
-_DIGITS = re.compile(r"\d+")
 
 
 def export_prices(
@@ -35,26 +32,21 @@ def export_prices(
     - ``adjusted``: convert open, high, low and close to the scale of ``adj_close``, and leave
       ``adj_close`` out
 
+    The store is not locked: a series that is updated meanwhile is written as it then is.
+
     Raises UsageError if the source, a ticker, the format or the folder does not exist, or if the
     file exists, StoreError if a series is damaged.
     """
     file = check_output(output, form=form, overwrite=overwrite, formats=True)
     store = find_store(home, source)
-    with store.locked_to_read():  # no file is replaced meanwhile
-        return _export(store, file, tickers, adjusted=adjusted)
-
-
-def _export(store: Store, file: Output, tickers: Sequence[str] | None, *, adjusted: bool) -> int:
     names = list(dict.fromkeys(map(store.spelled, tickers))) if tickers else store.ids
     if missing := [name for name in names if name not in store]:
         raise UsageError(
             f"{', '.join(missing[:5])}: not among the {len(store.ids)} series of {store.source}"
         )
-    if damaged := store.damages(names):
-        raise StoreError(name_reasons(damaged))
     if not names:
         raise UsageError(f"no series are stored of {store.source}")
-    columns = _columns(store, names)
+    columns = list(dict.fromkeys(column for name in names for column in store.columns(name)))
 
     def parts() -> Iterator[pd.DataFrame]:
         for low in range(0, len(names), _AT_ONCE):
@@ -81,33 +73,6 @@ def _adjusted(frame: pd.DataFrame) -> pd.DataFrame:
     prices = [name for name in ("open", "high", "low", "close") if name in frame]
     scaled = {name: frame[name] * factor for name in prices}
     return frame.assign(**scaled).drop(columns="adj_close")
-
-
-def _columns(store: Store, names: Sequence[str]) -> list[str]:
-    """Return the columns of all series, in the order of the first series."""
-    import pyarrow.parquet as pq
-
-    columns: dict[str, None] = {}
-    for name in names:
-        with open_for_arrow(store.path_of(store.index.series[name].file)) as file:
-            schema = pq.read_schema(file)
-        columns |= dict.fromkeys(schema.names)
-    return list(columns)
-
-
-def stores_of_other_dates(home: Home, source: str) -> list[str]:
-    """Return the stored files whose names differ from the name of this one only in digits.
-
-    Files with a date in their names are separate sources: a model of one file does not forecast
-    from the rows of the next.
-    """
-    if not source.startswith("files:") or not _DIGITS.search(Path(source).name):
-        return []
-    return [
-        store.source
-        for store in Store.all_of(home, lambda message: None)
-        if store.source != source and _DIGITS.sub("0", store.source) == _DIGITS.sub("0", source)
-    ]
 
 
 def known_source(source: str, known: Container[str]) -> str:

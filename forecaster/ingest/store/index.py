@@ -8,7 +8,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import msgspec
 
@@ -19,7 +19,6 @@ from forecaster.ingest.store.corrections import Corrections
 SCHEMA = 5
 _GAPS = "gaps"  # the kind of count for missing sessions, in addition to the flags
 _BEGIN, _HASH_ENDS = b'{"sha256":"', 75
-_T = TypeVar("_T")
 _SQLITE, _VERSION_2 = b"SQLite format 3\0", b'{\n "sha256": "'
 
 
@@ -125,9 +124,9 @@ class Index(msgspec.Struct):
             raw = read_plain(path)
             if _begin(raw[_HASH_ENDS:]) != raw[:_HASH_ENDS]:
                 raise ValueError("its content is not what was written")
-            content = b"{" + raw[_HASH_ENDS + 2 :]
-            check_version(path, _decoded(content, _Version).schema, SCHEMA)
-            return _decoded(content, Index)
+            content = json.loads(b"{" + raw[_HASH_ENDS + 2 :])
+            check_version(path, msgspec.convert(content, _Version).schema, SCHEMA)
+            return msgspec.convert(content, Index)
         except FileNotFoundError:
             raise
         except (OSError, ValueError) as error:
@@ -138,10 +137,7 @@ class Index(msgspec.Struct):
 
         Raises WriteError; then it is as before.
         """
-        try:
-            content = msgspec.json.encode(self)
-        except UnicodeEncodeError:  # for a lone surrogate, as in names that are not UTF-8
-            content = json.dumps(msgspec.to_builtins(self)).encode()
+        content = json.dumps(msgspec.to_builtins(self)).encode()  # with names that are not UTF-8
         rest = b'",' + content[1:]
 
         def write_to(temporary: Path) -> None:
@@ -236,13 +232,6 @@ class Index(msgspec.Struct):
 
 class _Version(msgspec.Struct):
     schema: int
-
-
-def _decoded(content: bytes, kind: type[_T]) -> _T:
-    try:
-        return msgspec.json.decode(content, type=kind)
-    except msgspec.DecodeError:  # it may be for a lone surrogate
-        return msgspec.convert(json.loads(content), kind)
 
 
 def _begin(rest: bytes) -> bytes:

@@ -21,7 +21,6 @@ import json
 import shutil
 import sqlite3
 import tempfile
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -115,21 +114,8 @@ def _of_database(path: Path) -> Index:
         with contextlib.closing(sqlite3.connect(copy)) as connection:
             connection.execute("PRAGMA trusted_schema = OFF")
             connection.row_factory, connection.text_factory = sqlite3.Row, _text
-            kinds = {row[0] for row in connection.execute("SELECT type FROM sqlite_master")}
-            _check_seal(copy.read_bytes())
-            if kinds - {"table", "index"}:
-                raise ValueError("it has other tables")
             check_version(path, connection.execute("PRAGMA user_version").fetchone()[0], 4)
             return _of_tables(connection)
-
-
-def _check_seal(raw: bytes) -> None:
-    """Raise ValueError unless a SQLite file has its checksum, which some builds left out."""
-    header = bytearray(raw[:100])
-    header[24:28] = header[68:72] = header[92:96] = bytes(4)
-    seal = zlib.crc32(memoryview(raw)[100:], zlib.crc32(header)).to_bytes(4, "big")
-    if raw[68:72] not in (bytes(4), seal):
-        raise ValueError("its content is not what was written")
 
 
 def _text(raw: bytes) -> str:

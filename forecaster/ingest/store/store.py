@@ -16,7 +16,6 @@ Locking a store of an older version converts it, see :mod:`forecaster.ingest.sto
 
 import contextlib
 import dataclasses
-import errno
 import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -52,6 +51,7 @@ from forecaster.ingest.store.series_file import (
     Arrays,
     Encoded,
     arrays,
+    columns_of,
     decode,
     described_by,
     encode,
@@ -62,7 +62,6 @@ from forecaster.machine import by_parts, cores
 
 _QUARANTINE = "quarantine"
 _AGAIN = "`forecaster ingest` sets it aside and fetches the series again"
-_READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 _READ_AT_ONCE = 8  # the most files that a thread reads before it asks for more
 # Age in seconds at which no reader uses an index that names an old file any more.
 _SWEPT_AFTER = 3600.0
@@ -152,18 +151,6 @@ class Store:
         """
         with locked_folder(self.folder, on_wait):
             self._reread()
-            yield
-
-    @contextlib.contextmanager
-    def locked_to_read(self) -> Iterator[None]:
-        """Lock the store for the block, unless its folder may only be read."""
-        with contextlib.ExitStack() as stack:
-            try:
-                stack.enter_context(self.locked())
-            except WriteError as error:
-                reason = error.__cause__
-                if not (isinstance(reason, OSError) and reason.errno in _READ_ONLY):
-                    raise
             yield
 
     def _reread(self) -> None:
@@ -400,6 +387,10 @@ class Store:
         """Return the number of channels of a series; errors as in :meth:`read`."""
         return len(self._decoded(name, arrays).channels)
 
+    def columns(self, name: str) -> list[str]:
+        """Return the names of the columns of a series; errors as in :meth:`read`."""
+        return self._decoded(name, lambda raw, _: columns_of(raw))
+
     def _arrays(self, name: str) -> Arrays | str:
         try:
             return self._decoded(name, arrays)
@@ -427,11 +418,8 @@ class Store:
         path = self.path_of(quality.file)
         try:
             raw = read_plain(path)
-        except OSError as error:
-            raise StoreError(f"{path}: cannot be read: {error.strerror}; {advice}") from error
-        if sha256(raw) != quality.sha256:
-            raise StoreError(f"{path}: damaged; {advice}")
-        try:
+            if sha256(raw) != quality.sha256:
+                raise ValueError("damaged")
             table = read_parquet_file(raw)
         except (OSError, ValueError) as error:
             raise StoreError(f"{path}: cannot be read: {error}; {advice}") from error
