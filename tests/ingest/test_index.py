@@ -1,7 +1,5 @@
 """The store's index: what it is asked, what it refuses, and two that use it at once."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import msgspec
@@ -17,11 +15,8 @@ from forecaster.ingest.store.index import (
     Quality,
     Quarantined,
     SeriesEntry,
-    count_by_series,
 )
 from tests.ingest.older import as_bytes
-
-ROOT = Path(__file__).parents[2]
 
 
 def entry(**fields) -> SeriesEntry:
@@ -90,11 +85,6 @@ def test_what_is_left_of_a_series_that_was_set_aside(index):
     assert index.known("CCC") == index.quarantine[-1]
 
 
-def test_counts_of_a_review_leave_out_zeros():
-    counts = count_by_series({"AAA": {"jump": 1}}, {"AAA": 0, "BBB": 2, "CCC": 0})
-    assert counts == {"AAA": {"jump": 1}, "BBB": {"gaps": 2}, "CCC": {}}
-
-
 def test_every_flipped_bit_is_found(path):
     sound = path.read_bytes()
     for at in range(len(sound)):
@@ -120,51 +110,3 @@ def test_a_newer_one_is_refused(path, index):
     path.write_bytes(as_bytes(msgspec.to_builtins(index) | {"schema": 6, "series": "other"}))
     with pytest.raises(NotRebuilt, match="version 6 of the store"):
         Index.read(path)
-
-
-KILLED = """
-import os, sys
-from pathlib import Path
-from forecaster.ingest.store.index import Index
-from tests.ingest.test_index import entry
-index = Index.read(Path(sys.argv[1]))
-index.series |= {f"S{n}": entry(reason="x" * 1000) for n in range(500)}
-os.fsync = lambda descriptor: os._exit(9)
-index.write(Path(sys.argv[1]))
-"""
-
-
-def test_a_process_that_is_killed_while_it_writes_leaves_the_old_state(path, index):
-    done = subprocess.run([sys.executable, "-c", KILLED, path], cwd=ROOT, check=False)
-    assert done.returncode == 9 and Index.read(path) == index
-
-
-WRITER = """
-import sys
-from pathlib import Path
-from forecaster.ingest.store.index import Index
-from forecaster.ingest.store.store import Store
-from tests.ingest.test_index import entry
-store = Store(Path(sys.argv[1]), Index("files:/p.csv"))
-for n in range(40):
-    with store.locked():
-        store.put(f"{sys.argv[2]}{n}", entry(rows=n))
-        store.put("sum", entry(rows=store.index.rows + n))
-        store.commit()
-"""
-
-
-def test_two_that_write_and_one_that_reads_see_whole_states(path):
-    """A reader needs no lock: every state is sealed. With the lock no change is lost."""
-    writers = [
-        subprocess.Popen([sys.executable, "-c", WRITER, path.parent, name], cwd=ROOT)
-        for name in "AB"
-    ]
-    states = 0
-    while any(writer.poll() is None for writer in writers):
-        index = Index.read(path)
-        assert "sum" not in index.series or len(index.series) > 2
-        states += 1
-    assert all(writer.returncode == 0 for writer in writers) and states > 3
-    series = Index.read(path).series
-    assert {f"{name}{n}" for name in "AB" for n in range(40)} < set(series)

@@ -13,7 +13,7 @@ from forecaster.errors import DataError, Kind, Skipped, StoreError, WriteError
 from forecaster.files import Home, file_name
 from forecaster.ingest import Store, ingest, open_source, panel_from_store
 from forecaster.ingest.sources.source import Fetched
-from forecaster.ingest.store.index import Index, NotRebuilt
+from forecaster.ingest.store.index import Index
 from tests.conftest import prices
 from tests.ingest.older import changing, written
 
@@ -52,13 +52,6 @@ def test_every_flipped_bit_is_found(tmp_path, store):
     path.unlink()
     with pytest.raises(StoreError, match="cannot be read: No such file"):
         store.read(["KO"])
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 1}', '{"schema": "x", "series": {}}'])
-def test_a_damaged_index_is_one_clear_error(tmp_path, store, text):
-    (store.folder / "manifest.json").write_text(text)
-    with pytest.raises(StoreError, match="the index cannot be read"):
-        Store.open(Home(tmp_path), "simulated")
 
 
 def test_a_lost_index_is_made_anew_with_series_of_any_name(tmp_path):
@@ -108,13 +101,6 @@ def test_files_outside_of_the_store_are_left_alone(tmp_path, store, file):
     with pytest.raises(StoreError, match="outside of it"):
         ingest(Home(tmp_path), Failing(None), ["KO"])
     assert (store.folder.parent / "out").read_text() == "kept"
-
-
-def test_a_newer_store_is_refused(tmp_path, store):
-    with changing(store.folder / "manifest.json") as index:
-        index.schema = 6
-    with pytest.raises(NotRebuilt, match=r"version 6 of the store; this program reads .* 5\. Upd"):
-        Store.open(Home(tmp_path), "simulated")
 
 
 class Failing:

@@ -14,7 +14,7 @@ from forecaster.errors import (
     spelling_key,
     spellings,
 )
-from forecaster.ingest.tickers.universe import read_rows, ticker_column
+from forecaster.ingest.tickers.universe import Row, read_rows, ticker_column
 
 _EXPECTED = "expected a header ticker,group and a line for each ticker, e.g. AAPL,Technology"
 
@@ -102,14 +102,14 @@ def read_weights(path: str | Path) -> dict[str, dict[str, float]]:
 
 def _rows(path: Path) -> Iterator[tuple[str, str, str, dict[str, str]]]:
     """Yield file and line, ticker, group, and the other cells by the names of their columns."""
-    header, rows = read_rows(path)
-    column, names = ticker_column(header), [name.lower() for name in header]
+    header, *rows = read_rows(path) or [Row("", "", [])]
+    column, names = ticker_column(header.cells), [name.lower() for name in header.cells]
     if column is None or "group" not in names:
-        got = f"the columns are {listed(header)}" if header else "nothing in it"
+        got = f"the columns are {listed(header.cells)}" if names else "nothing in it"
         raise UsageError(f"{path}: {got}; {_EXPECTED}")
     if twice := {name for name in names if name and names.count(name) > 1}:
         raise UsageError(f"{path}: column {min(twice)!r} is twice in the header; leave one out")
-    for where, cells in rows:
+    for where, _, cells in rows:
         others = dict(zip(names, cells, strict=False))
         name, label = others.pop(names[column]), others.pop("group")
         if not name:

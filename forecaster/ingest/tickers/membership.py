@@ -63,16 +63,16 @@ def read_membership(path: str | Path) -> Membership | None:
     columns than ``start`` and ``end``.
     """
     path = find_universe(path)
-    header, rows = read_rows(path)
-    if (ticker := ticker_column(header)) is None:
+    header, *rows = read_rows(path) or [Row("", "", [])]
+    if (ticker := ticker_column(header.cells)) is None:
         return None
-    names = [name.lower() for name in header]
+    names = [name.lower() for name in header.cells]
     if not {"start", "end"} <= set(names):
-        _refuse_dates(header, rows, path)
+        _refuse_dates(header.cells, rows, path)
         return None
     first, last = names.index("start"), names.index("end")
     spans: list[tuple[str, pd.Timestamp, pd.Timestamp]] = []
-    for where, cells in rows:
+    for where, _, cells in rows:
         name, start = normalise(cells[ticker], where), _date(cells[first], where)
         end = _date(cells[last], where) if cells[last] else _EVER
         if end < start:

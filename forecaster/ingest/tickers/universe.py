@@ -6,7 +6,6 @@ import csv
 import importlib.resources
 import re
 from collections.abc import Iterator
-from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,82 +41,57 @@ def read_universe(path: str | Path) -> list[str]:
     that cannot be a ticker.
     """
     path = find_universe(path)
-    tickers: dict[str, None] = {}
-    for number, word in _words(path):
-        tickers.setdefault(normalise(word, f"{path}, line {number}"))
+    header, *rows = read_rows(path) or [Row("", "", [])]
+    if (column := ticker_column(header.cells)) is None:
+        words = [(row.where, word) for row in (header, *rows) for word in _words(row)]
+    else:
+        words = [(row.where, word.split("#", 1)[0]) for row in rows
+                 for word in row.cells[column:][:1] if word]  # fmt: skip
+    tickers = dict.fromkeys(normalise(word, where) for where, word in words)
     if not tickers:
         raise UsageError(f"{path}: no ticker in it; expected one a line, e.g. AAPL")
     return list(tickers)
 
 
-class Line(NamedTuple):
-    """A line of a ticker file and its number."""
-
-    number: int
-    text: str
-
-
-def read_lines(path: Path) -> tuple[list[Line], str]:
-    """Read a ticker file; return its lines without blanks and comments, and the cells' separator.
-
-    A first line ``sep=;``, as Excel writes it, names the separator; otherwise the separator is the
-    comma, semicolon or tab that is most frequent in the first line. Raises UsageError if the file
-    is missing, too large or not text.
-    """
-    lines = [Line(n, text) for n, text in enumerate(_read_text(path).splitlines(), 1)]
-    lines = [line for line in lines if line.text.strip() and not line.text.lstrip().startswith("#")]
-    if not lines:
-        return [], ","
-    if named := SEPARATOR_LINE.fullmatch(lines[0].text):
-        return lines[1:], named["separator"]
-    return lines, max(",;\t", key=lines[0].text.count)
-
-
 class Row(NamedTuple):
-    """A row of a table: its file and line, for error messages, and its cells."""
+    """A line of a file: its file and number, for error messages, its text and its cells."""
 
     where: str
+    text: str
     cells: list[str]
 
 
-def read_rows(path: Path) -> tuple[list[str], list[Row]]:
-    """Read a table; return its header and its rows.
+def read_rows(path: Path) -> list[Row]:
+    """Read a list or table of tickers; return its lines, without blanks and comments, as rows.
 
-    A row has a cell for each column, and further ones if it is longer than the header. Raises
-    UsageError as :func:`read_lines` and :func:`cells_of` do.
+    A first line ``sep=;``, as Excel writes it, names the separator; otherwise the separator is the
+    comma, semicolon or tab that is most frequent in the first line. The first row is the header of
+    a table; a later one has a cell for each of its columns, and further ones if it is longer.
+
+    Raises UsageError if the file is missing, too large or not text, and for a quote that is not
+    closed on its line, since its cell would swallow further lines.
     """
-    lines, separator = read_lines(path)
-    rows = [
-        Row(where := f"{path}, line {line.number}", cells_of(line.text, separator, where))
-        for line in lines
-    ]
-    header = list(rows[0].cells) if rows else []
-    while header and not header[-1]:  # spreadsheets pad rows with empty cells
-        header.pop()
-    for row in rows:
-        row.cells.extend([""] * (len(header) - len(row.cells)))
-    return header, rows[1:]
-
-
-def cells_of(line: str, separator: str, where: str) -> list[str]:
-    """Split a line into its cells, without spaces around them.
-
-    ``where``: the file and line, for error messages. Raises UsageError for a quote that is not
-    closed, since its cell would swallow further lines, and for a cell of more than 131,072
-    characters.
-    """
-    quote = "'" if separator == '"' else '"'
-    try:
-        reader = csv.reader([line, ""], delimiter=separator, quotechar=quote, skipinitialspace=True)
-        rows = list(reader)
-    except csv.Error as error:
-        raise UsageError(f"{where}: cannot be split into cells: {error}; shorten it") from error
-    if len(rows) == 1:
-        raise UsageError(
-            f"{where}: a quote is not closed on this line; expected a line for each row. Close the "
-            "quote, or leave it out"
-        )
-    return [cell.strip() for cell in rows[0]]
+    lines = [(f"{path}, line {n}", text) for n, text in enumerate(_read_text(path).splitlines(), 1)]
+    lines = [(at, text) for at, text in lines if text.strip() and not text.lstrip().startswith("#")]
+    if lines and (named := SEPARATOR_LINE.fullmatch(lines[0][1])):
+        separator, lines = named["separator"], lines[1:]
+    else:
+        separator = max(",;\t", key=lines[0][1].count) if lines else ","
+    rows: list[Row] = []
+    for where, text in lines:
+        try:
+            (cells,) = csv.reader([text], delimiter=separator, skipinitialspace=True, strict=True)
+        except (csv.Error, ValueError, TypeError) as error:
+            raise UsageError(
+                f"{where}: cannot be split into cells: {error}; expected a line for each row. "
+                "Close the quote, or leave it out"
+            ) from error
+        cells = [cell.strip() for cell in cells]
+        while not rows and cells and not cells[-1]:  # spreadsheets pad rows with empty cells
+            cells.pop()
+        missing = len(rows[0].cells) - len(cells) if rows else 0
+        rows.append(Row(where, text, cells + [""] * missing))
+    return rows
 
 
 def ticker_column(header: list[str]) -> int | None:
@@ -137,7 +111,7 @@ def _read_text(path: Path) -> str:
             raise UsageError(f"{path}: too large for a ticker file ({path.stat().st_size} bytes)")
         raw = read_plain(path)
     except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}{_nearest(path)}") from error
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
     wide = raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
         text = raw.decode("utf-16" if wide else "utf-8-sig")
@@ -149,15 +123,6 @@ def _read_text(path: Path) -> str:
             "text in UTF-8"
         )
     return text
-
-
-def _nearest(path: Path) -> str:
-    """Return the question after the list of tickers whose name is the nearest to a path's."""
-    folders = [path.parent, *(_bundled_folders() if len(path.parts) == 1 else ())]
-    lists = [one for folder in folders for one in folder.glob("*.*") if _ENDING.search(one.name)]
-    names = {one.name.lower(): one.name for one in lists}
-    found = get_close_matches(path.name.lower(), names, 1)
-    return f". Did you mean {path.with_name(names[found[0]])}?" if found else ""
 
 
 def normalise(symbol: str, where: str = "ticker") -> str:
@@ -224,30 +189,18 @@ def _bundled_folders() -> list[Path]:
     return [package / "universes", package.parent / "data"]  # when installed; in a checkout
 
 
-def _words(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield line numbers and possible tickers: a table's column of tickers, or all words."""
-    lines, separator = read_lines(path)
-    if not lines:
-        return
-    header, *rows = lines
-    column = ticker_column(cells_of(header.text, separator, f"{path}, line {header.number}"))
-    if column is not None:
-        for number, text in rows:
-            cells = cells_of(text, separator, f"{path}, line {number}")
-            if column < len(cells) and cells[column]:
-                yield number, cells[column].split("#", 1)[0]
-        return
-    for number, line in lines:
-        if "\t" in line or '"' in line:
+def _words(row: Row) -> Iterator[str]:
+    """Yield the words of a line that is no row of a table."""
+    if "\t" in row.text or '"' in row.text:
+        raise UsageError(
+            f"{row.where}: looks like a table, but no column is called Symbol or Ticker; expected "
+            "tickers only, or a header that names their column"
+        )
+    for word in re.split(r"[,;\s]+", row.text.split("#", 1)[0]):
+        if looks_like_a_date(word):
             raise UsageError(
-                f"{path}, line {number}: looks like a table, but no column is called Symbol or "
-                "Ticker; expected tickers only, or a header that names their column"
+                f"{row.where}: {word!r} is a date, and no header says what it means; expected "
+                "tickers only, or a header ticker,start,end"
             )
-        for word in re.split(r"[,;\s]+", line.split("#", 1)[0]):
-            if looks_like_a_date(word):
-                raise UsageError(
-                    f"{path}, line {number}: {word!r} is a date, and no header says what it means; "
-                    "expected tickers only, or a header ticker,start,end"
-                )
-            if word:
-                yield number, word
+        if word:
+            yield word
