@@ -33,75 +33,45 @@ def found(table: pd.DataFrame):
     return proposals(Panel.from_frame(table.rename(columns={"ticker": "unique_id", "date": "ds"})))
 
 
-@pytest.mark.parametrize("share", [1 / 2, 1 / 4, 2 / 3, 1 / 20, 10, 3])
-def test_a_split_is_recognised_by_its_exact_ratio(share):
-    (one,) = found(split(share)).items()
-    assert one[0] == "T3" and one[1].time == DAY and one[1].split
-    assert one[1].factor == pytest.approx(share)
+def test_a_split_is_recognised_by_its_exact_ratio_if_it_lasts():
+    for share in (1 / 2, 2 / 3, 1 / 20, 10, 3):
+        (one,) = found(split(share)).items()
+        assert one[0] == "T3" and one[1].time == DAY and one[1].split
+        assert one[1].factor == pytest.approx(share)
+    wrong = split(0.25)  # for some sessions
+    wrong.loc[(wrong["ticker"] == "T3") & (wrong["date"] >= DAYS[-15]), BAR] *= 4
+    for table in (TABLE, wrong, split(0.58), split(0.9), split(1.3)):
+        assert found(table) == {}
 
 
-@pytest.mark.parametrize("share", [0.58, 0.9, 1.3])
-def test_other_jumps_are_no_splits(share):
-    assert found(split(share)) == {} == found(TABLE)
+def moved(by: float | dict[str, float], names=NAMES) -> pd.DataFrame:
+    """Some tickers, whose prices are multiplied by a number, or each by its own, from a day on."""
+    table = TABLE[TABLE["ticker"].isin(names)].copy()
+    later = table["date"] >= DAY
+    factors = table["ticker"].map(by) if isinstance(by, dict) else pd.Series(by, table.index)
+    table.loc[later, BAR] = table.loc[later, BAR].mul(factors[later], axis=0)
+    return table
 
 
-def test_a_wrong_price_for_some_sessions_is_no_split():
-    wrong = split(0.25)
-    back = (wrong["ticker"] == "T3") & (wrong["date"] >= DAYS[-15])
-    wrong.loc[back, BAR] *= 4
-    assert found(wrong) == {}
+def test_another_currency_of_all_is_recognised():
+    ended = moved(0.73, NAMES[:10])
+    ended = ended[ended["ticker"].isin(NAMES[:8]) | (ended["date"] < DAY)]
+    for table, names in ((moved(0.73), NAMES), (moved(0.73, NAMES[:3]), NAMES[:3]),
+                         (ended, NAMES[:8])):  # fmt: skip
+        made = found(table)
+        assert set(made) == set(names) and {one.time for one in made.values()} == {DAY}
+        for one in made.values():
+            assert one.factor == pytest.approx(0.73, rel=0.02) and not one.split
 
 
-def test_another_currency_of_all_is_recognised_and_a_crash_is_not():
-    since = TABLE["date"] >= DAY
-    table = TABLE.copy()
-    table.loc[since, BAR] *= 0.73
-    made = found(table)
-    assert set(made) == set(NAMES) and {one.time for one in made.values()} == {DAY}
-    for one in made.values():
-        assert one.factor == pytest.approx(0.73, rel=0.01) and not one.split
-    crash = TABLE.copy()
-    falls = dict(zip(NAMES, np.linspace(0.78, 0.96, len(NAMES)), strict=True))
-    crash.loc[since, BAR] = crash.loc[since, BAR].mul(crash.loc[since, "ticker"].map(falls), axis=0)
-    assert found(crash) == {}
-
-
-def test_another_currency_of_three_series_is_recognised_and_moves_of_two_are_not():
-    since = TABLE["date"] >= DAY
-    table = TABLE.copy()
-    table.loc[since, BAR] *= 0.73
-    of_three = table[table["ticker"].isin(NAMES[:3])]
-    factors = [one.factor for one in found(of_three).values()]
-    assert factors == [pytest.approx(0.73, rel=0.02)] * 3
-    assert found(table[table["ticker"].isin(NAMES[:2])]) == {}
-
-
-def test_another_currency_is_recognised_among_series_some_of_which_have_ended():
-    """A daily run, which forecasts the others alone, proposed it; `adjust` did not."""
-    since = TABLE["date"] >= DAY
-    table = TABLE.copy()
-    table.loc[since, BAR] *= 0.73
-    going_on = NAMES[:8]
-    table = table[table["ticker"].isin(NAMES[:10]) & (table["ticker"].isin(going_on) | ~since)]
-    assert set(found(table)) == set(going_on)
-
-
-@pytest.mark.parametrize("falls", [(0.68, 0.73, 0.78), (0.72, 0.72, 0.6), (0.85, 0.85, 0.85)])
-def test_a_crash_of_three_series_is_no_other_currency(falls):
-    """They fall apart, one of them falls apart from two that are alike, or all fall by little."""
-    crash = TABLE[TABLE["ticker"].isin(NAMES[:3])].copy()
-    later = crash["date"] >= DAY
-    by = crash.loc[later, "ticker"].map(dict(zip(NAMES[:3], falls, strict=True)))
-    crash.loc[later, BAR] = crash.loc[later, BAR].mul(by, axis=0)
-    assert found(crash) == {}
-
-
-def test_a_crash_of_one_asset_in_three_currencies_is_no_other_currency():
-    one = TABLE[TABLE["ticker"] == "T0"].reset_index(drop=True)
-    since = one["date"] >= DAY
-    one.loc[since, BAR] *= 0.63
+def test_a_crash_and_moves_of_one_asset_or_of_two_series_are_no_other_currency():
+    falls = [np.linspace(0.78, 0.96, 12), (0.68, 0.73, 0.78), (0.72, 0.72, 0.6), (0.85,) * 3]
+    for each in falls:  # they fall apart, one falls apart from two, or all fall by little
+        assert found(moved(dict(zip(NAMES, each, strict=False)), NAMES[: len(each)])) == {}
+    assert found(moved(0.73, NAMES[:2])) == {}
+    one = moved(0.63, NAMES[:1]).reset_index(drop=True)
     noise = np.random.default_rng(0).normal(1, 0.001, (3, len(one)))
-    parts = [one.assign(ticker=f"BTC-{n}") for n in range(3)]
+    parts = [one.assign(ticker=f"BTC-{n}") for n in range(3)]  # in three currencies
     for part, around in zip(parts, noise, strict=True):
         part[BAR] = part[BAR].mul(around, axis=0)
     assert found(pd.concat(parts, ignore_index=True)) == {}
@@ -163,31 +133,20 @@ def test_it_is_undone_and_what_cannot_be_adjusted_is_said(mornings):
     assert mornings("adjust", "--undo").exit_code == 2
 
 
-def test_forecasts_say_it_for_as_long_as_it_shows(mornings, settings):
-    mornings.write(split(0.25))
-    assert (
-        mornings("fit", "--source", f"files:{mornings.path}", "--config", settings).exit_code == 0
-    )
-    wide = mornings("predict", "T3", "--end", DAYS[-1])
-    assert f"before {DAY}: its open was" in wide.stderr and "forecaster adjust" in wide.stderr
-    assert mornings("adjust", "T3").exit_code == 0
-    assert "unadjusted" not in mornings("predict", "T3", "--end", DAYS[-1]).stderr
-
-
 def test_a_real_move_is_dismissed_and_proposed_no_more(mornings, settings):
     table = pd.concat([split(0.5), split(2, "T5")[lambda t: t["ticker"] == "T5"]])
     table = table.drop_duplicates(["ticker", "date"], keep="last")
     assert mornings.ingest(table).exit_code == 0
-    raw = closes(mornings)
+    raw, fit = closes(mornings), ("fit", "--source", f"files:{mornings.path}", "--config", settings)
+    assert mornings(*fit).exit_code == 0
+    said = mornings("predict", "T3", "--end", DAYS[-1]).stderr
+    assert f"before {DAY}: its open was" in said and "forecaster adjust" in said
     done = mornings("adjust", "t3", "--dismiss")
     assert done.exit_code == 0 and f"T3: the move of {DAY} is left as it is" in done.stdout
     listed = mornings("adjust").stdout
     assert "T5" in listed and "T3" not in listed
     pd.testing.assert_frame_equal(closes(mornings), raw)
     assert "T3" not in mornings.ingest(table, "--refresh").stderr
-    assert (
-        mornings("fit", "--source", f"files:{mornings.path}", "--config", settings).exit_code == 0
-    )
     assert "unadjusted" not in mornings("predict", "T3", "--end", DAYS[-1]).stderr
     assert mornings("adjust", "T3", "--undo").exit_code == 0  # forget that it was dismissed
     assert "T3" in mornings("adjust").stdout
@@ -217,26 +176,6 @@ def test_a_factor_of_ones_own_is_applied_where_prices_moved_by_it(mornings):
     ):
         done = mornings("adjust", *wrong)
         assert done.exit_code == 2 and words in done.stderr
-
-
-def test_proposals_of_a_store_are_those_of_a_panel(tmp_path):
-    table = pd.concat([prices(name, 400) for name in NAMES], ignore_index=True)
-    day = sorted(table["date"].unique())[-20]
-    table = split(0.25, "T5", split(2 / 3, "T3", table, day), day)
-    table = table.astype({"date": "datetime64[ns]"})
-    days = np.sort(table["date"].unique())
-    gone = (table["ticker"] == "T1") & (table["date"] > days[-90])  # delisted
-    young = (table["ticker"] == "T2") & (table["date"] < days[-30])
-    holes = (table["ticker"] == "T5") & table["date"].isin(days[2:-25:3])
-    table = table[~(gone | young | holes)].rename(columns={"ticker": "unique_id", "date": "ds"})
-    store = Store.open(Home(tmp_path), "files")
-    with store.locked():
-        for name, rows in table.groupby("unique_id"):
-            written(store, str(name), rows.drop(columns="unique_id").reset_index(drop=True))
-        store.commit()
-    whole = proposals(Panel.from_frame(table))
-    assert {"T3", "T5"} <= set(whole) and adjusting.proposed(store) == whole
-    assert list(adjusting.proposed(store)) == list(whole)
 
 
 def test_a_series_that_counts_does_not_hide_the_split_of_one_with_dates(tmp_path):

@@ -1,6 +1,5 @@
 """``daily`` after a ticker is renamed: history, network, record and alarms are kept."""
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -121,27 +120,6 @@ def test_a_refresh_ends_the_alarm_of_a_renamed_ticker_whose_file_became_shorter(
         assert done.exit_code == 0, done.output
     desk.write(shorter[(shorter["date"] >= DAYS[80]) & (shorter["date"] <= DAYS[314])])
     assert desk.daily().exit_code == 4 and ("shrunk", "NEW") in desk.alarms()
-
-
-@pytest.mark.slow
-def test_a_renamed_ticker_keeps_its_adjustments(desk):
-    """The source sends its whole history under the new name, with the split as it was."""
-    split = TABLE.copy()
-    rows = (split["ticker"] == "BBB") & (split["date"] >= DAYS[311])
-    split.loc[rows, BAR] /= 4
-    desk.until(DAYS[311], split)
-    assert desk.daily().exit_code == 4 and ("jumped", "BBB") in desk.alarms()
-    assert run("adjust", "BBB", "--home", desk.home).exit_code == 0
-    desk.until(DAYS[312], renamed(split))
-    desk.daily()
-    done = run("tickers", "rename", "BBB", "NEW", "--home", desk.home)
-    assert done.exit_code == 0, done.output
-    for _ in range(2):
-        (store,) = Store.all_of(desk.home)
-        moves = np.diff(np.log(store.read_one("NEW")["close"]))
-        assert len(moves) == 312 and np.abs(moves).max() < 0.5, "no jump of a split"
-        done = desk.daily()
-        assert done.exit_code == 0, done.output
 
 
 def test_a_ticker_is_not_renamed_to_another_series(desk):

@@ -303,24 +303,6 @@ def test_a_name_that_another_company_is_given_is_a_series_of_its_own(vendor, beg
     assert done.exit_code == 2 and "choose another new name" in done.stderr
 
 
-def test_so_it_is_in_a_database(tmp_path):
-    home, database = Home(tmp_path / "home"), tmp_path / "p.db"
-    source = ("--source", f"sql:sqlite:///{database}", "--query", "prices", "--home", home)
-    for last in (FIRST, FIRST + 1, REUSED, ROWS - 1):
-        table = pd.concat([named(FIRST + 1), OTHER, other_company()])
-        with contextlib.closing(sqlite3.connect(database)) as connection:
-            rows = table[table["date"] <= DAYS[last]]
-            rows.to_sql("prices", connection, index=False, if_exists="replace")
-        done = run("ingest", *source)
-        assert done.exit_code == 0, done.output
-        assert ("OLD: was renamed, and its rows from" in done.stderr) == (last == REUSED)
-        if last == FIRST:
-            assert run("tickers", "rename", "OLD", "NEW", "--home", home).exit_code == 0
-    (store,) = Store.all_of(home)
-    for name, table in {"NEW": OLD, "OLD": other_company()}.items():
-        np.testing.assert_allclose(store.read_one(name)["close"], table["close"])
-
-
 def test_rows_that_come_under_both_names_are_one_series(vendor):
     assert vendor.deliver([OLD, OTHER], FIRST).exit_code == 0
     vendor("tickers", "rename", "OLD", "NEW")

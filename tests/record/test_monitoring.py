@@ -2,7 +2,6 @@
 
 import dataclasses
 import shutil
-from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -99,13 +98,6 @@ def test_the_latest_month_and_quarter_are_scored_beside_all():
     assert len(lines) == 2 and not month.recent_lines()
     steps = scored.rows.assign(ds=np.repeat(np.arange(COUNT), 30))
     assert Scorecard(steps, simulated=False).over("month").rows["ds"].nunique() == 21
-
-
-def test_a_column_of_dates_is_not_looked_through_value_by_value(monkeypatch):
-    """In a record of a year of many series that took seconds for each span."""
-    scored = card(moves())
-    monkeypatch.setattr(pd.Series, "map", Mock(side_effect=AssertionError("value by value")))
-    assert 0 < len(scored.over("month").rows) < len(scored.rows)
 
 
 @pytest.fixture(scope="module")
