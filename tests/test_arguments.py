@@ -8,7 +8,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import DataError, UsageError
-from forecaster.evaluation import BacktestOptions, evaluate_to_folder
+from forecaster.evaluation import BacktestOptions
 
 
 @pytest.mark.parametrize("settings", [{}, {"hidden": 4}, "lstm"])
@@ -148,48 +148,10 @@ def test_series_are_named_in_a_list(panel, model, given):
         panel.rows(given)
 
 
-def test_axes_are_those_of_matplotlib(panel, model):
-    forecast = pd.DataFrame({"unique_id": list(panel.ids), "ds": panel.times[-1], "LSTM": 1.0})
-    for draw in (
-        lambda ax: fc.plot_forecast(panel, forecast, panel.ids[0], ax=ax),
-        lambda ax: panel.plot(ax=ax),
-        lambda ax: model.plot(ax=ax),
-    ):
-        for wrong in (True, "ax", SERIES):
-            with pytest.raises(UsageError, match="ax: expected axes of matplotlib, or None for a"):
-                draw(wrong)
-
-
-@pytest.mark.parametrize("given", [2.5, "x", None, [1], SERIES])
-def test_how_often_networks_train_again_is_a_number_or_not_at_all(panel, config, given):
-    with pytest.raises(UsageError, match="refit: expected True, False or a whole number of 1 or"):
-        fc.cross_validation(panel, config, refit=given)
-    with pytest.raises(UsageError, match="ends: expected one of auto, common, own; got"):
-        fc.cross_validation(panel, config, ends=given)
-    with pytest.raises(UsageError, match="h: expected 1 to 5, the estimator's horizon"):
-        estimator = fc.Forecaster(5)
-        estimator.model_, estimator.panel_ = cast(Any, (1, 1))
-        estimator.predict(cast(Any, "x" if given is None else given))
-
-
 @pytest.mark.parametrize("given", [True, 5, [], SERIES, ""])
 def test_where_a_frame_is_written_is_a_path(panel, config, given):
     with pytest.raises(UsageError, match="path: expected the path of a file; got"):
         fc.cross_validation_to_parquet(given, panel, config)
-
-
-@pytest.mark.parametrize("name", ["panel", "options", "provenance", "callbacks", "finish"])
-@pytest.mark.parametrize("given", [0, True, "x", SERIES])
-def test_what_an_evaluation_is_made_of_is_checked(panel, config, tmp_path, name, given):
-    arguments = {"folder": tmp_path / "e", "panel": panel, "config": config, name: given}
-    with pytest.raises(UsageError, match=f"{name}: expected a "):
-        evaluate_to_folder(**arguments)
-    with pytest.raises(UsageError, match="expected the path of a folder; got"):
-        evaluate_to_folder(
-            cast(Any, given if isinstance(given, pd.Series) or given != "x" else None),
-            panel,
-            config,
-        )
 
 
 @pytest.mark.parametrize("given", [True, 5, SERIES, "x", None])
@@ -260,20 +222,6 @@ def test_arrays_of_a_panel_fit_together(parts, message):
         fc.Panel.from_arrays(cast(Any, {"a": parts}))
 
 
-def test_what_panels_are_asked_for_exists(panel):
-    good = {"a": (TIMES, NUMBERS, ("y",))}
-    for call, message in {
-        lambda: panel.of_times(True): "function: expected a function of times; got True",
-        lambda: panel.latest_rows("a", 2): "row: expected a whole number of 0 or more; got 'a'",
-        lambda: panel.latest_rows(99, 2): "row: expected a number below .*; got 99",
-        lambda: panel.latest_rows(0, 0): "count: expected a whole number of 1 or more; got 0",
-        lambda: fc.Panel.from_arrays(good, cast(Any, 3)): "skipped: expected reasons by series",
-        lambda: fc.Panel.from_arrays(good, None, cast(Any, 3)): "layout: expected the layout of",
-    }.items():
-        with pytest.raises(UsageError, match=message):
-            call()
-
-
 ARRAY, FRAME = np.array(["a", "b"]), pd.DataFrame({"a": [1]})
 
 
@@ -284,30 +232,6 @@ ARRAY, FRAME = np.array(["a", "b"]), pd.DataFrame({"a": [1]})
 def test_a_setting_is_one_value(name, given):
     with pytest.raises(UsageError, match=f"{name}: expected "):
         fc.Config(**{name: given})
-
-
-def test_names_are_listed_in_one_row(panel, model, monkeypatch):
-    zero, table = np.array(panel.ids[0]), pd.DataFrame(columns=list(panel.ids))
-    for wrong in (zero, np.array([panel.ids]), table):
-        for ask in (panel.only, model.only, lambda ids: fc.update(model, panel, ids)):
-            with pytest.raises(UsageError, match="ids: expected a list of names"):
-                ask(wrong)
-        with pytest.raises(UsageError, match="unique_ids: expected the name of a series, a list"):
-            panel.plot(wrong)
-        for wanted in ({"tickers": wrong}, {"mask": wrong}):
-            with pytest.raises(UsageError, match=r"(tickers|mask): expected a list of texts; got"):
-                fc.load_panel("simulated", **cast(dict[str, Any], wanted))
-    some = cast(Any, np.array(panel.ids[:2]))
-    assert panel.only(some).ids == model.only(some).ids == panel.ids[:2]
-    # The series are read from an array; these have no new rows.
-    with pytest.raises(DataError, match="no rows after those that were learned from"):
-        fc.update(model, panel, some)
-    for source in ("simulated", panel.to_frame()):
-        for wrong in ([[panel.ids[0]]], [1], [None], [pd.NA], np.ma.array([1], mask=[True])):
-            with pytest.raises(UsageError, match="tickers: expected a list of texts; got"):
-                fc.load_panel(source, cast(Any, wrong))
-        loaded = fc.load_panel(source, iter(panel.ids[:2]), mask=cast(Any, np.array(["jump"])))
-        assert loaded.ids == panel.ids[:2]
 
 
 def test_what_panels_are_changed_by_is_of_their_kind(panel):
@@ -348,13 +272,3 @@ def test_a_seed_has_32_bits(panel, config, seed):
     for call in (fc.fit, fc.cross_validation, lambda *_, seed: BacktestOptions(seed=seed)):
         with pytest.raises(UsageError, match="seed: expected a whole number"):
             call(panel, config, seed=seed)
-
-
-def test_a_number_is_no_array(panel, model):
-    with pytest.raises(UsageError, match=r"seed: expected a whole number of 0 or more; got array"):
-        fc.simulate(model, panel, 2, seed=cast(Any, np.array(3)))
-    with pytest.raises(UsageError, match=r"n_paths: expected a whole number of 1 or more; got arr"):
-        fc.simulate(model, panel, cast(Any, np.array(3)))
-    assert len(fc.simulate(model, panel, cast(Any, np.int64(2)), seed=10**30)) == 2 * 3 * len(
-        panel.ids
-    )

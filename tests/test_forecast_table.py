@@ -205,29 +205,6 @@ def test_a_failure_in_the_middle_leaves_the_table_as_it_was(url, monkeypatch):
     pd.testing.assert_frame_equal(rows(url), forecasts(), check_dtype=False)
 
 
-KILLED = """
-import os, sys
-from tests.test_forecast_table import ForecastTable, forecast_table, forecasts
-forecast_table._CHUNK, upsert = 2, forecast_table._upsert
-def once(connection, table, part):
-    if part is not None and part.index[0] > 2:
-        os._exit(9)
-    upsert(connection, table, part)
-forecast_table._upsert = once
-ForecastTable(sys.argv[1]).write(forecasts(shift=1.0))
-"""
-
-
-def test_a_process_that_is_killed_leaves_the_table_as_it_was(url):
-    table = ForecastTable(f"{url}#forecasts")
-    table.write(forecasts(["AAA"]))
-    command = [sys.executable, "-c", KILLED, f"{url}#forecasts"]
-    assert subprocess.run(command, cwd=Path(__file__).parents[1], check=False).returncode == 9
-    pd.testing.assert_frame_equal(rows(url), forecasts(["AAA"]), check_dtype=False)
-    table.write(forecasts())
-    assert len(rows(url)) == 6
-
-
 def test_writers_at_the_same_time_both_write(url):
     """Also where both find no table. Those of DuckDB may fail, but then as a whole."""
     frames = [forecasts(["AAA", "BBB"], made=f"2024-03-29 0{n}:00:00") for n in range(4)]
@@ -253,27 +230,6 @@ def test_writers_at_the_same_time_both_write(url):
                 write(frame)
         assert not failed and len(rows(url)) == 6 + 12
         execute(url, "DROP TABLE forecasts")
-
-
-def then_made(asks: Callable[[Path], bool], file: Path) -> Callable[[Path], bool]:
-    """Return ``asks``, after whose answer the file exists."""
-
-    def answer(path: Path) -> bool:
-        found = asks(path)
-        if path == file:
-            file.touch()
-        return found
-
-    return answer
-
-
-def test_a_file_that_another_writer_makes_meanwhile_is_no_error(tmp_path, monkeypatch):
-    file = tmp_path / "desk.db"
-    for name in ("exists", "is_file"):
-        monkeypatch.setattr(Path, name, then_made(getattr(Path, name), file))
-    ForecastTable(f"sql:sqlite:///{file}#forecasts").write(forecasts(["AAA"]))
-    monkeypatch.undo()
-    assert len(rows(f"sql:sqlite:///{file}")) == 3
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
@@ -327,29 +283,12 @@ def test_a_file_that_stays_locked_is_said_to_be(tmp_path, monkeypatch):
         ("sqlite:///desk.db#temp.forecasts", "dropped when the connection is closed"),
         ("postgresql://me:12#geheim@h/db", "the name of the table is missing"),
         ("postgresql://me:pa#geheim@db.example.com/db", "the name of the table is missing"),
-        ("sqlite:////nowhere/desk.db#f", "no such file: /nowhere/desk.db"),
-        ("sqlite://#f", "expected a file"),
-        ("duckdb:///:memory:#f", "expected a file"),
-        ("mysql://me:geheim@host/db#f", "not supported"),
-        ("postgresql://me:geheim@x@host/db#f", "more than one @"),
         ("postgresql://me:${NOT_SET_HERE}@host/db#f", "${NOT_SET_HERE}, which is not set"),
     ],
 )
 def test_a_bad_name_is_a_clear_error_without_secrets(name, what):
     message = said(UsageError, lambda: ForecastTable(f"sql:{name}"))
     assert what in message and "geheim" not in message and message.startswith("--output sql:")
-
-
-def test_what_is_missing_is_named_with_what_installs_it(monkeypatch):
-    def without(name: str) -> str:
-        with monkeypatch.context() as patch:
-            patch.setitem(sys.modules, name, None)
-            if name == "sqlalchemy":
-                patch.setattr("forecaster.errors.extras.has", lambda library: library != name)
-            return said(UsageError, lambda: ForecastTable("sql:postgresql://me@host/db#f"))
-
-    assert "psycopg[binary]" in without("psycopg")
-    assert "forecaster-swarm[sql]" in without("sqlalchemy")
 
 
 def test_a_server_that_cannot_be_reached_or_refuses_is_said_without_secrets(

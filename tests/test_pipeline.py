@@ -1,10 +1,6 @@
 """Tests of the functions from a source to a saved model and its forecasts."""
 
-import os
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -12,10 +8,10 @@ import pytest
 
 import forecaster as fc
 from forecaster.cli.risk import returns_over_horizon
-from forecaster.errors import ModelError, UsageError
+from forecaster.errors import ModelError
 from forecaster.files import Home
 from forecaster.ingest import Store, open_source, panel_from_store
-from forecaster.pipeline import Callbacks, DataRequest, fit_to_home, predict_from_home, resume_fit
+from forecaster.pipeline import Callbacks, DataRequest, fit_to_home, predict_from_home
 from tests.conftest import run
 
 TICKERS = ["AAPL", "BRK-B", "XOM"]
@@ -48,14 +44,6 @@ def test_a_saved_fit_is_the_latest_run_and_says_where_it_came_from(home, config,
     assert calls == [(1, 3), (2, 3), (3, 3)]
 
 
-def test_the_same_request_gives_the_same_forecasts(home, data, config, tmp_path):
-    other = Home(tmp_path)
-    saved = fit_to_home(other, data, config, 0)
-    assert saved.folder == other.latest_run() and saved.stale == {} and saved.seconds > 0
-    first, second = (predict_from_home(h, None, (80,)).frame for h in (home, other))
-    pd.testing.assert_frame_equal(first, second, check_exact=True)
-
-
 def test_tickers_are_found_in_any_spelling_and_others_named(home):
     prediction = predict_from_home(home, ["aapl", "brk.b", "APL"], (80,))
     assert list(prediction.panel.ids) == ["AAPL", "BRK-B"] and prediction.simulated
@@ -78,14 +66,6 @@ def test_a_prediction_keeps_the_latest_rows_of_its_panel(home):
         np.testing.assert_array_equal(panel.values, whole.values[:, -rows:])
 
 
-def test_a_wrong_mask_and_a_missing_fit_are_clear_errors(data, config, tmp_path):
-    wrong = DataRequest(data.source, TICKERS, mask=("bad",))
-    with pytest.raises(UsageError, match="flag 'bad': expected some of copied"):
-        fit_to_home(Home(tmp_path), wrong, config, 0)
-    with pytest.raises(UsageError, match="no unfinished fit"):
-        resume_fit(Home(tmp_path))
-
-
 def test_two_fits_in_threads_of_one_process_are_two_runs(home, data, config, tmp_path):
     """Each is as it would be alone, and neither disturbs the other."""
     both = Home(tmp_path)
@@ -96,57 +76,6 @@ def test_two_fits_in_threads_of_one_process_are_two_runs(home, data, config, tmp
     alone = home.latest_run() / "model.safetensors"
     assert (saved[0].folder / "model.safetensors").read_bytes() == alone.read_bytes()
     assert (saved[1].folder / "model.safetensors").read_bytes() != alone.read_bytes()
-
-
-FORK = """
-import hashlib, os, sys
-from pathlib import Path
-import jax
-import forecaster as fc
-
-panel = fc.load_panel("simulated", ["AAPL", "KO"], start="2023-01-01")
-config = fc.Config(hidden=2, lookback=12, burn_in=4, horizon=2, validation=40, epochs=2)
-fc.fit, fc.predict  # imported
-
-def digest():
-    from forecaster.swarm import keep_compiled
-    keep_compiled(Path(sys.argv[1]))
-    frame = fc.predict(fc.fit(panel, config, seed=1), panel)
-    return hashlib.sha256(frame.to_csv().encode()).hexdigest()
-
-def in_child(work):
-    child = os.fork()
-    if not child:
-        try:
-            print(work(), flush=True)
-        finally:
-            os._exit(0)
-    os.waitpid(child, 0)
-
-def refused():
-    try:
-        return digest()
-    except ValueError as error:
-        return error
-
-in_child(digest)
-print(digest(), flush=True)
-in_child(refused)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_fork_after_the_import_fits_and_one_after_a_fit_is_refused(tmp_path):
-    """Otherwise JAX would hang there silently."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", FORK, tmp_path], timeout=300,
-        capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(Path.cwd())},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    child, parent, refused = done.stdout.splitlines()
-    assert child == parent and len(child) == 64
-    assert "JAX was started in process" in refused and "'spawn'" in refused
 
 
 def test_a_series_that_changed_long_ago_is_not_constant(tmp_path):

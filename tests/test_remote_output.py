@@ -3,8 +3,6 @@
 import json
 import os
 import socket
-import sys
-import urllib.request
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -141,20 +139,6 @@ def test_a_format_may_be_named_and_must_not_contradict_the_ending(bucket):
     assert "its ending says csv" in text
 
 
-def test_what_is_missing_is_named_with_what_installs_it(monkeypatch):
-    registry = sys.modules["fsspec.registry"]
-    for library, url in (("s3fs", "s3://b/f.csv"), ("gcsfs", "gs://b/f.csv"),
-                         ("adlfs", "az://b/f.csv")):  # fmt: skip
-        with monkeypatch.context() as patch:
-            patch.setitem(sys.modules, library, None)
-            patch.delitem(registry._registry, url[:2], raising=False)  # if it was imported before
-            text = said(UsageError, lambda url=url: check_remote_output(url))
-        assert text.startswith(f"--output {url} needs {library}") and "pip install" in text
-    monkeypatch.setattr("forecaster.errors.extras.has", lambda library: library != "fsspec")
-    text = said(UsageError, lambda: check_remote_output("s3://b/f.csv"))
-    assert "forecaster-swarm[remote]" in text
-
-
 def test_predict_writes_what_it_writes_here(home, bucket, tmp_path, monkeypatch):
     url, here = f"{bucket.url}/f.csv", tmp_path / "f.csv"
     done = run("predict", "--all", "--output", url, "--home", home)
@@ -244,37 +228,6 @@ def test_s3(s3, home):
     done = run("predict", "--all", "--output", "s3://forecasts/f.csv", "--home", home)
     assert done.exit_code == 0 and len(pd.read_csv(system.open("forecasts/f.csv")))
     assert read_record(Home(home)).frames and not holding(b"geheim", home)
-
-
-def authenticate_after(requests: bytes, server: str) -> None:
-    """Let the server look at credentials after a number of requests; it knows no user."""
-    plain = {"Content-Type": "text/plain"}
-    request = urllib.request.Request(f"{server}/moto-api/reset-auth", requests, plain)
-    urllib.request.urlopen(request).close()
-
-
-def test_s3_refuses_before_the_work_and_after_it(s3, monkeypatch):
-    system = fsspec.filesystem("s3", skip_instance_cache=True)
-    system.mkdir("closed")
-    output = check_remote_output("s3://closed/f.csv")
-    output.write_table(TABLE)
-    before = system.cat_file("closed/f.csv")
-    with monkeypatch.context() as patch:
-        patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            patch.delenv(name)
-        text = said(WriteError, lambda: check_remote_output("s3://closed/g.csv"))
-        assert text.startswith("s3://closed/g.csv: ") and "redentials" in text
-    authenticate_after(b"0", s3)
-    try:
-        text = said(WriteError, lambda: check_remote_output("s3://closed/g.csv"))
-        assert "s3://closed/g.csv: cannot be written: " in text
-        check_remote_output("s3://closed/f.csv", overwrite=True)  # it might only allow to write
-        text = said(WriteError, lambda: output.write_table(TABLE.head(1)))
-        assert text.startswith("s3://closed/f.csv: cannot be written: ")
-    finally:
-        authenticate_after(b"inf", s3)
-    assert system.cat_file("closed/f.csv") == before
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster import swarm
 from forecaster.errors import Kind, ModelError, Skipped, UsageError
 from forecaster.files import Home, is_held
 from forecaster.forecasting.fitting import pooled as sampling
@@ -160,27 +159,6 @@ def test_a_shard_that_cannot_forecast_holds_up_no_other(sharded, monkeypatch):
     assert "a week apart" in error("predict", "CCC", "DDD", "--home", sharded, code=1)
 
 
-def test_a_picture_of_a_run_in_shards_goes_as_far_back_as_is_asked(sharded, tmp_path, monkeypatch):
-    import forecaster.plotting
-    from forecaster import forecasting
-
-    drawn, asked = [], []
-    plot, factor = forecaster.plotting.plot_forecasts, forecasting.price_factor
-    monkeypatch.setattr(
-        forecaster.plotting,
-        "plot_forecasts",
-        lambda panel, *rest: drawn.append(panel.mask.sum(1).max()) or plot(panel, *rest),
-    )
-    monkeypatch.setattr(
-        forecasting, "price_factor", lambda panel: asked.append(panel) or factor(panel)
-    )
-    options = ("--plot", tmp_path / "a.png", "--history", 310)
-    done = run("predict", "--all", *options, "--home", sharded)
-    assert done.exit_code == 3 and "3 of 7 series end before the others" in done.stderr
-    assert drawn == [310]
-    assert len(asked) <= 3  # for all six series together, on a wide screen and a narrow one
-
-
 def test_commands_that_list_and_open_runs(sharded):
     listing = run("runs", "--home", sharded).stdout
     assert "mine" in listing and " 6 " in listing
@@ -267,50 +245,6 @@ def test_what_is_lost_with_its_workers_is_named_and_tried_again(data, tmp_path):
     assert len(more.trained) == 2  # the networks of CCC and DDD, two each
     same_model(whole, fc.load(home.latest_run()))
     assert not home.unfinished.exists() and len(home.runs()) == 2
-
-
-@pytest.mark.slow
-def test_the_more_lanes_the_larger_the_shards(data, tmp_path, monkeypatch):
-    began = swarm.fit
-    seconds = []
-    monkeypatch.setattr(swarm, "fit", lambda *a, **k: seconds.append(r := began(*a, **k)) or r)
-    cluster = Losing([])
-    cluster.lanes = lambda: [2, 2]
-    with with_executor(cluster):
-        done = run(*fitting(data), "--home", tmp_path)
-    assert done.exit_code == 3 and cluster.begun == 2  # of four series and two
-    run_folder = Home(tmp_path).latest_run()
-    assert len(list((run_folder / "shards").iterdir())) == 2
-    model = fc.load(run_folder)
-    same_model(fc.load(Home(data / "whole").latest_run()), model)
-    assert len(seconds) == 3  # of what all share, too
-    total = sum(each.seconds for each in seconds)
-    assert model.provenance["training_seconds"] == pytest.approx(total, rel=1e-6)
-
-
-@pytest.mark.slow
-def test_where_everything_is_lost_the_reasons_are_named_and_all_is_tried_again(data, tmp_path):
-    with with_executor(Losing([1, 2, 3])):
-        message = error(*fitting(data), "--home", tmp_path, code=1)
-    assert "6 series: lost three times: AAA" in message and "EEE: 40 rows" in message
-    assert "--resume` tries the series again" in message and "finite" not in message
-    assert run("fit", "--resume", "--home", tmp_path).exit_code == 3
-    same_model(fc.load(Home(data / "whole").latest_run()), fc.load(Home(tmp_path).latest_run()))
-
-
-@pytest.mark.slow
-def test_what_is_lost_of_a_single_shard_is_tried_again_too(data, tmp_path, monkeypatch):
-    monkeypatch.setattr("forecaster.pipeline.memory.MOST_PER_SHARD", 99)
-    with with_executor(Elsewhere(2, lost=[2])):
-        done = run(*fitting(data), "--home", tmp_path)
-    assert done.exit_code == 3 and "BBB: lost three times" in done.stderr, done.output
-    assert "Shards" not in done.stdout and "tries the others again" in done.stderr
-    with with_executor(more := Elsewhere(2)):
-        assert run("fit", "--resume", "--home", tmp_path).exit_code == 3
-    assert len(more.trained) == 1  # the networks of BBB
-    home = Home(tmp_path)
-    same_model(fc.load(Home(data / "whole").latest_run()), fc.load(home.latest_run()))
-    assert not home.unfinished.exists()
 
 
 @pytest.mark.parametrize("shards", [1, 3])
@@ -406,19 +340,6 @@ def test_the_store_is_locked_while_shards_of_it_train_and_the_help_says_so(
     monkeypatch.setattr("forecaster.pipeline.memory.MOST_PER_SHARD", 99)
     error(*fitting(data), "--home", tmp_path, code=130)
     assert held == [[True], [False]]  # one in one piece has read them
-
-
-@pytest.mark.slow
-def test_workers_elsewhere_see_the_market(data, tmp_path, monkeypatch):
-    asked = (*fitting(data), "--market", "CCC", "--tickers", "AAA,BBB,DDD,FFF")
-    with with_executor(executor := Elsewhere(2)):
-        done = run(*asked, "--ray", "auto", "--home", tmp_path / "away")
-    assert done.exit_code == 0 and executor.trained, done.output
-    monkeypatch.setattr("forecaster.pipeline.memory.MOST_PER_SHARD", 99)
-    assert run(*asked, "--home", tmp_path / "here").exit_code == 0
-    away, here = (fc.load(Home(tmp_path / name).latest_run()) for name in ("away", "here"))
-    assert away.config.market == "CCC" and "CCC" not in away.ids
-    same_model(here, away)
 
 
 def test_an_update_of_a_run_in_shards_is_that_of_one_in_one_piece(data, sharded, tmp_path):

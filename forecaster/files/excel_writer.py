@@ -7,20 +7,16 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from forecaster.errors import UsageError, printable
 
 if TYPE_CHECKING:
     import pandas as pd
-    from xlsxwriter import Workbook
 
-_MOST_ROWS = 1_048_575  # rows of a sheet, without the headings
-_MOST_COLUMNS = 16_384
+_MOST_ROWS, _MOST_COLUMNS = 1_048_575, 16_384  # of a sheet, without the headings
 _EXACT = 10**15  # Excel keeps 15 digits of a number
 _MOST_TEXT = 32_767  # characters in a cell
-_DAY, _MOMENT = "yyyy-mm-dd", "yyyy-mm-dd hh:mm:ss"
 _WIDTH = 21  # width of columns in characters; a date with a time fits
+_AS_THEY_ARE = {"strings_to_formulas": False, "strings_to_urls": False, "constant_memory": True}
 
 
 def write_excel(table: "pd.DataFrame", path: Path) -> None:
@@ -36,85 +32,60 @@ def write_excel(table: "pd.DataFrame", path: Path) -> None:
     import xlsxwriter
     from xlsxwriter.exceptions import FileCreateError
 
-    if len(table) > _MOST_ROWS:
+    if len(table) > _MOST_ROWS or len(table.columns) > _MOST_COLUMNS:
         raise UsageError(
-            f"{path.name}: Excel holds {_MOST_ROWS:,} rows, and there are {len(table):,}; write "
-            ".parquet or .csv"
-        )
-    if len(table.columns) > _MOST_COLUMNS:
-        raise UsageError(
-            f"{path.name}: Excel holds {_MOST_COLUMNS:,} columns, and there are "
-            f"{len(table.columns):,}; write .parquet or .csv"
+            f"{path.name}: Excel holds {_MOST_ROWS:,} rows and {_MOST_COLUMNS:,} columns, and "
+            f"there are {len(table):,} and {len(table.columns):,}; write .parquet or .csv"
         )
     # In memory, since an interrupted ZipFile tries to write again when Python drops it.
     packed = io.BytesIO()
     try:
         with (
             tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
-            xlsxwriter.Workbook(packed, {"constant_memory": True, "tmpdir": folder}) as book,
+            xlsxwriter.Workbook(packed, {**_AS_THEY_ARE, "tmpdir": folder}) as book,
         ):
             book.use_zip64()  # this affects only workbooks of more than 4 GB
-            _fill(book, table)
+            sheet = book.add_worksheet("forecaster")
+            sheet.freeze_panes(1, 0)
+            columns = [_column(table.iloc[:, number]) for number in range(len(table.columns))]
+            for number, (_, _, form) in enumerate(columns):
+                sheet.set_column(number, number, _WIDTH, book.add_format(form))
+            bold = book.add_format({"bold": True, "quote_prefix": True})
+            sheet.write_row(0, 0, [heading for heading, _, _ in columns], bold)
+            for row, values in enumerate(zip(*(v for _, v, _ in columns), strict=True), 1):
+                sheet.write_row(row, 0, values)
     except FileCreateError as error:
         raise error.args[0] from error  # the OSError
     path.write_bytes(packed.getbuffer())
 
 
-def _fill(book: "Workbook", table: "pd.DataFrame") -> None:
-    """Write a table to the only sheet of a workbook, by calls that guess no types."""
-    sheet = book.add_worksheet("forecaster")
-    sheet.freeze_panes(1, 0)
-    sheet.set_column(0, max(0, len(table.columns) - 1), _WIDTH)
-    quoted = book.add_format({"quote_prefix": True})  # stays text when it is edited
-    bold = book.add_format({"bold": True, "quote_prefix": True})
-    columns = [_column(table.iloc[:, number]) for number in range(len(table.columns))]
-    for number, (heading, _, _) in enumerate(columns):
-        sheet.write_string(0, number, _text(heading), bold)
-    forms = [book.add_format({"num_format": form}) for _, _, form in columns]
-    for row, values in enumerate(zip(*(values for _, values, _ in columns), strict=True), 1):
-        for number, value in enumerate(values):
-            if value is None:
-                continue
-            if isinstance(value, bool):
-                sheet.write_boolean(row, number, value)
-            elif _is_number(value):
-                sheet.write_number(row, number, value)
-            elif _is_date(value):
-                sheet.write_datetime(row, number, value, forms[number])
-            else:
-                text = _text(value)
-                formula = text.startswith(("=", "+", "-", "@"))
-                sheet.write_string(row, number, text, quoted if formula else None)
-
-
-def _is_number(value: object) -> bool:
-    """Return whether Excel can hold a value as a number."""
-    if isinstance(value, int):
-        return abs(value) < _EXACT
-    return isinstance(value, float) and math.isfinite(value)
-
-
-def _is_date(value: object) -> bool:
-    """Return whether Excel can hold a value as a date: its dates begin in 1900, without zones.
-
-    Excel counts 29 February 1900, which never was, so days of 1900 are written as text.
-    """
-    return isinstance(value, datetime.datetime) and value.year > 1900 and value.tzinfo is None
-
-
-def _column(column: "pd.Series") -> tuple[str, list[Any], str]:
-    """Return the heading of a column, its values, and the format of its dates."""
-    heading, form = str(column.name), _MOMENT
+def _column(column: "pd.Series") -> tuple[str, list[Any], dict[str, Any]]:
+    """Return the heading of a column, its cells and their format."""
+    heading = printable(column.name)[:_MOST_TEXT]
+    form: dict[str, Any] = {"quote_prefix": True}  # text stays text when it is edited
     if column.dtype.kind == "M":
         zone = getattr(column.dtype, "tz", None)
         if zone is not None:
             heading, column = f"{heading} [{zone}]", column.dt.tz_localize(None)
         there = column.dropna()
-        form = _DAY if bool((there == there.dt.normalize()).all()) else _MOMENT
+        days = bool((there == there.dt.normalize()).all())
+        form = {"num_format": "yyyy-mm-dd" if days else "yyyy-mm-dd hh:mm:ss"}
     values = column.astype(object).where(column.notna(), None).tolist()
-    return heading, [v.item() if isinstance(v, np.generic) else v for v in values], form
+    return heading, [_cell(value, dates="num_format" in form) for value in values], form
 
 
-def _text(value: object) -> str:
-    """Return the text of a cell; characters that no cell may hold are escaped."""
-    return printable(value)[:_MOST_TEXT]
+def _cell(value: Any, *, dates: bool) -> object:
+    """Return what Excel can hold of a value; the rest is text, without control characters.
+
+    Its dates begin in 1900, and it counts 29 February 1900, which never was.
+
+    ``dates``: whether the column is one of dates
+    """
+    value = value.item() if hasattr(value, "item") else value  # a number of NumPy
+    if isinstance(value, datetime.datetime):
+        held = dates and value.year > 1900
+    elif isinstance(value, int):
+        held = abs(value) < _EXACT
+    else:
+        held = value is None or (isinstance(value, float) and math.isfinite(value))
+    return value if held else printable(value)[:_MOST_TEXT]

@@ -5,7 +5,6 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -52,7 +51,7 @@ from forecaster.series import (
 )
 from forecaster.storage import (
     OpenRun,
-    SinceFit,
+    all_series,
     choose_run,
     forecasting_panel,
     stored_ends,
@@ -163,11 +162,6 @@ def predict_from_home(
         n_paths = USUAL_PATHS if n_paths is None else n_paths
         check_paths(n_paths, level, quantiles)
     swarm.keep_compiled(home.programs)
-    options = (
-        home, tuple(level), n_paths, sums, covariates or CovariateFiles(), on_notice,
-        tuple(quantiles), end, max_late,
-        max(_LEAST_KEPT, _KEPT if history is None else history),
-    )  # fmt: skip
     damaged: dict[Path, str] = {}
     passed_over: dict[str, str] = {}
     while True:
@@ -176,65 +170,25 @@ def predict_from_home(
         )
         try:
             opened = under_new_names(home, OpenRun.of(folder))
-            chosen = _Chosen.of(home, opened, tickers, newcomers=newcomers)
-            made = _with_run(_Asked(opened, *options), chosen)
-            return dataclasses.replace(made, damaged=passed_over)
+            asked = _Asked(
+                opened, home, tuple(level), n_paths, sums, covariates or CovariateFiles(),
+                on_notice, tuple(quantiles), end, max_late,
+                max(_LEAST_KEPT, _KEPT if history is None else history),
+            )  # fmt: skip
+            if tickers is None:
+                ids, unknown, retired = all_series(home, opened, newcomers=newcomers)
+            else:
+                (ids, unknown), retired = resolve_names(opened.ids, opened.skipped, tickers), []
+            with findings_said():
+                made = _joined(_by_shard(asked, ids, unknown), asked.kept)
         except DamagedModel as error:
             if run is not None or folder in damaged:
                 raise
             damaged[folder] = str(error)
-
-
-def _with_run(asked: "_Asked", chosen: "_Chosen") -> Prediction:
-    """Forecast the chosen series, shard by shard where the run has several."""
-    # Sample paths are drawn for all series together; bands can be made shard by shard.
-    whole = asked.n_paths is not None
-    groups = [chosen.ids] if whole else asked.run.by_shard(chosen.ids)
-    with findings_said():
-        made = _joined(_by_shard(asked, groups, chosen.unknown), asked.kept)
-    say_findings(made.findings, len(made.panel.ids))
-    retired = [Finding("retired", name) for name in chosen.retired]
-    return dataclasses.replace(made, findings=[*made.findings, *retired])
-
-
-class _Chosen(NamedTuple):
-    """The series to forecast.
-
-    - ``ids``: those with networks
-    - ``unknown``: those without, with the reason
-    - ``retired``: those left out since they are retired
-    """
-
-    ids: list[str]
-    unknown: dict[str, Skipped]
-    retired: list[str]
-
-    @staticmethod
-    def of(
-        home: Home, run: OpenRun, tickers: Sequence[str] | None, *, newcomers: bool | None
-    ) -> "_Chosen":
-        """Choose the series of a run; arguments as of :func:`predict_from_home`."""
-        if tickers is None:
-            return _all_series(home, run, newcomers=newcomers)
-        return _Chosen(*resolve_names(run.ids, run.skipped, tickers), [])
-
-
-def _all_series(home: Home, run: OpenRun, *, newcomers: bool | None) -> _Chosen:
-    """Choose the series of a run, and those without a network that belong to it.
-
-    ``newcomers``: as of :func:`predict_from_home`. Raises ModelError where nothing is left.
-    """
-    since = SinceFit.of(home, run)
-    retired = set(since.retired)
-    ids = [name for name in run.ids if name not in retired]
-    wanted = since.expected if newcomers is None else newcomers
-    new = dict.fromkeys(since.new if wanted else (), Skipped(Kind.NO_NETWORK))
-    if not ids and not new:
-        raise ModelError(
-            f"{run.folder}: all of its series are retired; restore some (`forecaster tickers "
-            "restore`), or name those to forecast"
-        )
-    return _Chosen(ids, new, since.retired)
+            continue
+        say_findings(made.findings, len(made.panel.ids))
+        findings = [*made.findings, *(Finding("retired", name) for name in retired)]
+        return dataclasses.replace(made, findings=findings, damaged=passed_over)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -255,11 +209,6 @@ class _Asked:
     end: Date | None
     max_late: int | None
     kept: int
-
-    @property
-    def recorded(self) -> bool:
-        """Whether these forecasts are scored later: not if they assume something, or look back."""
-        return not self.covariates and self.end is None
 
     @functools.cached_property
     def ends(self) -> Ends:
@@ -301,7 +250,8 @@ def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Pred
         source = str(model.provenance.get("source"))
         of_bands = [column for column in frame if not is_quantile(column)]
         made = Made(usable, frame[of_bands], model.config.column, folder.name, source)
-        if asked.recorded:
+        # Not those that are not scored later, since they assume something, or look back.
+        if not asked.covariates and asked.end is None:
             _keep(home, made, asked.on_notice)
     elif asked.sums is None:
         frame = simulate(model, usable, asked.n_paths)
@@ -350,20 +300,20 @@ def _punctual(panel: Panel, late: Iterable[Finding], most: int | None) -> Panel:
     return panel.only(kept, why) if why else panel
 
 
-def _by_shard(
-    asked: _Asked, groups: Sequence[list[str]], unknown: dict[str, Skipped]
-) -> list[Prediction]:
+def _by_shard(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> list[Prediction]:
     """Make a prediction from each shard; the first one names the series of shards that cannot.
 
     Raises ModelError when no shard can forecast.
     """
+    # Sample paths are drawn for all series together; bands can be made shard by shard.
+    groups = asked.run.by_shard(ids) if asked.n_paths is None else [ids]
     parts: list[Prediction] = []
     failed: dict[str, Skipped] = {}
-    for number, ids in enumerate(groups):
+    for number, some in enumerate(groups):
         try:
-            part = _predict(asked, ids, {} if parts else unknown)
+            part = _predict(asked, some, {} if parts else unknown)
         except ModelError as error:
-            failed |= dict.fromkeys(ids, Skipped(Kind.OTHER, detail=str(error)))
+            failed |= dict.fromkeys(some, Skipped(Kind.OTHER, detail=str(error)))
             if number == len(groups) - 1 and not parts:
                 raise
             continue

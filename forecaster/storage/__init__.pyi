@@ -7,7 +7,7 @@ from .runs.index import SHARDS as SHARDS
 from .runs.index import shard_name as shard_name
 from .runs.opened import OpenRun as OpenRun
 from .runs.opened import load as load
-from .runs.prices import SinceFit as SinceFit
+from .runs.prices import all_series as all_series
 from .runs.prices import forecasting_panel as forecasting_panel
 from .runs.prices import learning_panel as learning_panel
 from .runs.prices import stored_ends as stored_ends

@@ -1,6 +1,5 @@
 """Tests of ``--future`` and ``--static``, from a fit to a forecast."""
 
-import os
 import shutil
 
 import numpy as np
@@ -130,17 +129,3 @@ def test_only_a_run_of_the_home_opens_the_files_that_it_names(files, settings):
     assert error("predict", "--all", "--run", "linked", *home, code=2)
     named = ("--future", files / "plans.csv")
     assert run("predict", "--all", "--run", theirs, *named, *home).exit_code == 0
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
-def test_a_pipe_in_place_of_a_file_is_not_waited_for(files, settings):
-    home = ("--home", files / "home")
-    fit = ("fit", "--source", f"files:{files / 'sales.csv'}", "--config", settings, *home)
-    assert run(*fit, "--future", files / "plans.csv").exit_code == 0
-    (files / "plans.csv").unlink()
-    os.mkfifo(files / "plans.csv")
-    said = error("predict", "--all", *home, code=1)
-    assert "plans.csv: cannot be read: [Errno 22] not a plain file" in said
-    assert "no such file" in error(*fit, "--future", files / "plans.csv", code=2)
-    os.mkfifo(files / "pipe.csv")
-    assert error("fit", "--source", f"files:{files / 'pipe.csv'}", *home, code=1)

@@ -128,13 +128,6 @@ def test_a_retired_ticker_is_back_with_later_rows_or_when_it_is_restored(morning
         assert mornings.forecasts("--all")["unique_id"].nunique() == found
 
 
-def test_retired_tickers_that_are_asked_for_are_not_missed(mornings):
-    assert mornings("tickers", "retire", "BBB").exit_code == 0
-    done = mornings.ingest(only("AAA", "CCC"), "--tickers", "AAA,BBB,CCC")
-    assert done.exit_code == 0 and "1 retired" in done.stdout
-    assert "retired" in mornings("status", "BBB").stdout
-
-
 def test_a_model_of_retired_tickers_and_unknown_names_are_clear_errors(mornings):
     assert mornings("tickers", "retire", *NAMES).exit_code == 0
     done = mornings("predict", "--all")
@@ -246,26 +239,6 @@ def test_one_that_is_asked_for_alone_is_late_beside_all_stored_ones(mornings):
     assert mornings("predict", "BBB").exit_code == 0  # whoever names it knows
 
 
-def demand(name: str, rows: int) -> pd.DataFrame:
-    days = pd.date_range("2024-01-01", periods=rows)
-    return pd.DataFrame({"unique_id": name, "ds": days, "y": 50.0 + days.day_of_week + rows % 7})
-
-
-@pytest.mark.slow
-def test_series_of_demand_may_have_ended_before_the_fit(tmp_path, settings):
-    table = pd.concat([demand("old", 90), *(demand(name, 150) for name in ("a", "b", "c"))])
-    mornings = begun(tmp_path, table, settings)
-    until = ("--end", "2024-05-29")
-    made = mornings("predict", "--all", *until)
-    assert made.exit_code == 0 and "1 series had ended before the fit" in made.stderr
-    assert "each is forecast from its end: old\n" in made.stderr and "stale" not in made.stderr
-    later = [demand("old", 90), demand("b", 150)]
-    later += [pd.concat([demand(n, 150), demand(n, 151).tail(1)]) for n in ("a", "c")]
-    assert mornings.ingest(pd.concat(later)).exit_code == 0
-    made = mornings("predict", "--all", "--end", "2024-05-30")
-    assert made.exit_code == 3 and "\n  b: 1 step behind" in made.stderr  # late since the fit
-
-
 def test_a_price_that_stands_still_is_said(mornings, tmp_path):
     still = TABLE.copy()
     last = (still["ticker"] == "BBB") & (still["date"] >= DAYS[-5])
@@ -280,18 +253,6 @@ def test_a_price_that_stands_still_is_said(mornings, tmp_path):
     assert f'"said":["","frozen({DAYS[-5]})",""]' in page.read_text().replace(" ", "")
     earlier = mornings("predict", "--all", "--end", DAYS[-2])
     assert "the same price" not in earlier.stderr  # four sessions are not enough
-
-
-def test_rows_that_are_replaced_by_fewer_do_not_bring_a_retired_ticker_back(mornings):
-    assert mornings("tickers", "retire", "BBB").exit_code == 0
-    done = mornings.ingest(late_by(3), "--refresh")
-    assert done.exit_code == 0 and "New" not in done.stdout and "1 retired" in done.stdout
-
-
-def test_to_restore_a_suspect_ticker_leaves_it_suspect(mornings):
-    assert mornings.ingest(TABLE[TABLE["date"] != DAYS[5]]).exit_code == 3
-    assert mornings("tickers", "restore", "BBB").exit_code == 0
-    assert "suspect" in mornings("status", "BBB").stdout
 
 
 def test_a_killed_ingest_leaves_no_wrong_price_to_forecast_from(mornings, monkeypatch):
@@ -417,48 +378,34 @@ def test_a_fixed_layout_has_the_same_columns_and_numbers_whatever_is_asked_for(m
     assert "frozen" in flags["BBB"].split(",") and "frozen" not in flags["AAA"]
 
 
+HELD = "the quantiles 0.05, 0.1 ... 0.95"
+FIXED = ["--layout", "fixed"]
+INTO = ["--output", "sql:sqlite:///{folder}/none.db#forecasts"]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["AAA", "--layout", "fixed"], "is of files; add --output FILE, or --format csv"),
-        (["AAA", "--layout", "fixed", "--paths", "9", "--format", "csv"], "or --paths"),
+        (FIXED, "is of files; add --output FILE, or --format csv"),
+        ([*FIXED, "--paths", "9", "--format", "csv"], "or --paths"),
+        ([*FIXED, "--format", "csv", "--quantile", "0.99", "--level", "99"],
+         f"--quantile 0.99, --level 99: --layout fixed has {HELD}"),
+        ([*FIXED, "--format", "csv", "--level", "95", "--level", "90"], "--level 95: --layout"),
+        ([*FIXED, "--format", "csv", "--quantile", "0.351", "--report", "{folder}/p.html"],
+         "--quantile 0.351: "),
+        ([*INTO, "--quantile", "0.99"], f"--quantile 0.99: a table of a database has {HELD}"),
+        ([*INTO, "--layout", "wide"], "its columns change with the model"),
+        ([*INTO, "--format", "csv"], "--format csv is of files"),
+        ([*INTO, "--paths", "9"], "--paths draws paths"),
+        ([*INTO, "--end", LEARNED], "those that were really made"),
     ],
-)
-def test_a_layout_that_cannot_be_says_why(first, options, message):
-    done = first("predict", *options)
-    assert done.exit_code == 2 and message in done.stderr, done.output
-
-
-@pytest.mark.parametrize(
-    ("options", "lacking"),
-    [
-        (["--quantile", "0.99", "--level", "99"], "--quantile 0.99, --level 99: "),
-        (["--quantile", "0.95", "--level", "95", "--level", "90"], "--level 95: "),
-        (["--quantile", "0.351", "--level", "95", "--report", "p.html"], "--quantile 0.351: "),
-    ],
-)
-def test_what_the_fixed_layout_does_not_hold_is_an_error(first, tmp_path, options, lacking):
-    options = [str(tmp_path / one) if one == "p.html" else one for one in options]
-    done = first("predict", "AAA", "--layout", "fixed", "--format", "csv", *options)
-    assert done.exit_code == 2 and not done.stdout, done.output
+)  # fmt: skip
+def test_an_output_that_cannot_be_says_why(first, options, message):
+    folder = first.home.parent
+    done = first("predict", "AAA", *(option.format(folder=folder) for option in options))
     said = " ".join(done.stderr.split())
-    assert lacking in said and "0.05, 0.1 ... 0.95" in said and "leave --layout out" in said, said
-
-
-def test_what_a_table_of_a_database_does_not_hold_is_an_error(first):
-    pytest.importorskip("sqlalchemy")
-    name = f"sql:sqlite:///{first.home.parent}/none.db#forecasts"
-    done = first("predict", "AAA", "--quantile", "0.99", "--output", name)
-    said = " ".join(done.stderr.split())
-    assert done.exit_code == 2 and "--quantile 0.99: a table of a database has" in said, said
-    assert not (first.home.parent / "none.db").exists()
-
-
-def test_the_fixed_layout_takes_the_quantiles_that_it_holds(first, tmp_path):
-    page = tmp_path / "page.html"  # a page shows any level
-    options = ["--quantile", "0.95", "--level", "90", "--level", "99", "--report", str(page)]
-    done = first("predict", "AAA", "--layout", "fixed", "--format", "csv", *options)
-    assert done.exit_code == 0 and page.exists(), done.output
+    assert done.exit_code == 2 and not done.stdout and message in said, done.output
+    assert not (folder / "none.db").exists()
 
 
 def test_forecasts_may_go_into_a_table_of_a_database(mornings):
@@ -475,23 +422,6 @@ def test_forecasts_may_go_into_a_table_of_a_database(mornings):
     same = [column for column in COLUMNS if column not in ("made", "origin", "ds")]
     pd.testing.assert_frame_equal(frame[same], file[same])
     assert (pd.to_datetime(frame["ds"]) == pd.to_datetime(file["ds"])).all()
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--layout", "wide"], "its columns change with the model"),
-        (["--format", "csv"], "--format csv is of files"),
-        (["--paths", "9"], "--paths draws paths"),
-        (["--end", LEARNED], "those that were really made"),
-    ],
-)
-def test_what_does_not_go_with_a_table_says_why(first, options, message):
-    pytest.importorskip("sqlalchemy")
-    name = f"sql:sqlite:///{first.home.parent}/none.db#forecasts"
-    done = first("predict", "AAA", *options, "--output", name)
-    assert done.exit_code == 2 and message in done.stderr, done.output
-    assert not (first.home.parent / "none.db").exists()
 
 
 def test_a_series_that_cannot_learn_keeps_no_other_from_it(mornings):

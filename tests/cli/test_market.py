@@ -1,11 +1,8 @@
 """Tests of ``--market``, from a fit to a forecast."""
 
-import shutil
-
 import pandas as pd
 import pytest
 
-from forecaster.evaluation import Evaluation
 from forecaster.files import Home
 from forecaster.storage import Run
 from tests.conftest import error, prices, run
@@ -97,59 +94,6 @@ def test_an_index_that_was_not_brought_up_to_date_is_named(folder, settings, tmp
     )
     said = error(*fitting(tmp_path, settings), "--market", "SPY", "--tickers", "AAA", code=1)
     assert f"AAA: its latest row is of {days[-1]}, but the market SPY ends on {days[-10]}" in said
-
-
-@pytest.mark.slow
-def test_a_fit_goes_on_only_with_the_index_as_it_was(folder, settings, monkeypatch, tmp_path):
-    from forecaster.swarm.execution.schedule import Schedule
-
-    def interrupted(self):
-        raise KeyboardInterrupt
-
-    shutil.copy(folder / "p.csv", tmp_path / "p.csv")
-    home = ("--home", tmp_path / "home")
-    with monkeypatch.context() as patch:
-        patch.setattr(Schedule, "advance", interrupted)
-        for name in ("same", "other"):
-            options = ("--tickers", "AAA,BBB", "--market", "SPY", "--run", name)
-            error(*fitting(tmp_path, settings), *options, code=130)
-    assert (done := run("fit", "--resume", "same", *home)).exit_code == 0, done.stderr
-    assert run("predict", "--all", "--format", "csv", *home).stdout.count("AAA") == 3
-    table = pd.read_csv(tmp_path / "p.csv")
-    table.loc[table["ticker"] == "SPY", "close"] *= 1.01
-    table.to_csv(tmp_path / "p.csv", index=False)
-    assert run("ingest", "--source", f"files:{tmp_path / 'p.csv'}", *home).exit_code == 0
-    assert "data have changed" in error("fit", "--resume", "other", *home, code=1)
-
-
-@pytest.mark.slow
-def test_a_fit_in_shards_sees_it_too(folder, settings, monkeypatch):
-    """The bits are those of one piece; the index is listed here, so it is forecast too."""
-    pooled = ("--start-from", "pooled", "--market", "SPY")
-    fit = [*fitting(folder, settings), *pooled]
-    assert (done := run(*fit, "--run", "whole")).exit_code == 0, done.stderr
-    monkeypatch.setattr("forecaster.pipeline.memory.MOST_PER_SHARD", 2)
-    assert (done := run(*fit, "--run", "parts")).exit_code == 0, done.stderr
-    assert "Shards" in done.stdout
-    home = ("--home", folder / "home")
-    frames = [
-        run("predict", "--all", "--run", name, "--format", "csv", *home).stdout
-        for name in ("whole", "parts")
-    ]
-    assert frames[0] == frames[1] and frames[0].count("SPY") == 3
-
-
-@pytest.mark.slow
-def test_an_evaluation_sees_it_too(folder, settings):
-    done = run(
-        "evaluate", "--source", f"files:{folder / 'p.csv'}", "--config", settings,
-        "--tickers", "AAA,BBB", "--market", "SPY", "--windows", "20", "--step", "5",
-        "--baselines", "naive", "--output", folder / "out", "--home", folder / "home",
-    )  # fmt: skip
-    assert done.exit_code == 0, done.stderr
-    assert "market SPY" in (folder / "out" / "report.html").read_text()
-    scores = Evaluation.read(folder / "out").scores
-    assert set(scores["unique_id"]) == {"AAA", "BBB"}
 
 
 def test_rows_that_came_without_those_of_the_index_are_refused(folder):

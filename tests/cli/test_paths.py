@@ -10,12 +10,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from forecaster.evaluation.backtest.result import Evaluation
-from forecaster.evaluation.origins.rolling_origin import write_frames
 from forecaster.files import Home, as_bytes, as_text, from_text, readable
 from forecaster.ingest.store.store import Store
 from tests.conftest import prices, run
-from tests.evaluation.handmade import evaluation, scores_of
 
 ODD = os.fsdecode(b"k\xf6ln")
 PLAIN = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
@@ -61,16 +58,6 @@ def test_forecasts_from_a_home_and_into_a_file_of_such_names(home, folder):
         assert done.exit_code == 0, done.output
     with open(os.fsencode(folder / "out.parquet"), "rb") as file:
         assert set(pd.read_parquet(file)["unique_id"]) >= {"AAPL", "KO"}
-
-
-def test_an_evaluation_in_a_folder_of_such_a_name(folder):
-    daily = pd.DataFrame({"cutoff": [0, 0], "model": ["LSTM", "Naive"], "mae": 1.0, "crps": 1.0})
-    made = evaluation(folder, scores_of(LSTM=[1, 2, 3, 4], Naive=[1, 2, 3, 4]), daily=daily)
-    made.write()
-    pd.testing.assert_frame_equal(Evaluation.read(folder).scores, made.scores)
-    keys = {"unique_id": "A", "ds": [1], "cutoff": [0], "y": [1.0], "LSTM": [2.0]}
-    write_frames(folder / "forecasts.parquet", [pd.DataFrame(keys), pd.DataFrame(keys)])
-    assert made.forecasts(["LSTM"])["LSTM"].tolist() == [2.0, 2.0]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a POSIX locale")

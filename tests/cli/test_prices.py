@@ -1,21 +1,9 @@
 """Tests of the commands about stored prices, as a user types them."""
 
-import json
-
 import pandas as pd
 import pytest
 
 from tests.conftest import error, prices, run
-
-
-def test_ingest_stores_and_says_so(tmp_path):
-    tickers = tmp_path / "t.txt"
-    tickers.write_text("AAPL\nKO")
-    arguments = ("ingest", "--tickers", tickers, "--source", "simulated", "--home", tmp_path)
-    result = run(*arguments)
-    assert result.exit_code == 0 and "Stored 2 series from simulated" in result.stdout
-    assert run(*arguments).exit_code == 0
-    assert "2" in run("status", "--home", tmp_path).stdout
 
 
 def test_status_shows_series_flags_and_what_to_look_at(tmp_path):
@@ -108,29 +96,10 @@ def test_a_fit_until_a_day_looks_at_no_later_one(tmp_path, monkeypatch):
     }
 
 
-def test_a_fit_writes_a_smaller_file(tmp_path, settings):
-    home = ("--home", tmp_path / "home")
-    source = ("--source", "simulated", "--start", "2024-01-01", "--tickers", "AAPL")
-    done = run("fit", *source, "--config", settings, "--encoding", "int8", *home)
-    assert done.exit_code == 0, done.output
-    (rest,) = tmp_path.rglob("model.json")
-    assert json.loads(rest.read_text())["encoding"]["weights"] == "int8"
-    assert "LSTM 4, int8" in run("runs", *home).stdout
-    assert run("predict", "AAPL", *home).exit_code == 0
-
-
 def test_status_names_what_is_not_there(home):
     result = run("status", "aapl", "nope", "--home", home)
     assert result.exit_code == 3 and "AAPL" in result.stdout
     assert "nope: not stored" in result.stderr
-
-
-def test_export_writes_what_is_stored(home, tmp_path):
-    result = run("export", "AAPL", "--output", tmp_path / "a.csv", "--home", home)
-    assert result.exit_code == 0 and "rows to" in result.stdout
-    table = pd.read_csv(tmp_path / "a.csv")
-    assert set(table["unique_id"]) == {"AAPL"}
-    assert "exists" in error("export", "--output", tmp_path / "a.csv", "--home", home, code=2)
 
 
 @pytest.mark.slow
@@ -148,16 +117,6 @@ def test_members_over_time_are_counted_while_they_belonged(tmp_path, settings):
     assert last["XOM"] == "2025-11-28" and last["AAPL"] > "2025-12-20"
     page = (tmp_path / "e" / "report.html").read_text()
     assert "point-in-time membership" in page and "Survivorship" not in page
-
-
-def test_ingest_names_what_is_missing(tmp_path):
-    (tmp_path / "t.txt").write_text("AAA\nZZZ")
-    prices().to_csv(tmp_path / "p.csv", index=False)
-    result = run(
-        "ingest", "--tickers", tmp_path / "t.txt", "--source", f"files:{tmp_path / 'p.csv'}",
-        "--home", tmp_path / "home",
-    )  # fmt: skip
-    assert result.exit_code == 3 and "ZZZ: not in" in result.stderr
 
 
 def test_a_share_class_is_found_however_it_is_written(tmp_path):

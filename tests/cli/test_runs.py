@@ -123,21 +123,3 @@ def test_facts_too_long_for_the_terminal_stand_below_their_name(monkeypatch, cap
     monkeypatch.setenv("COLUMNS", "50")
     show_facts({"Time": "1 s", "Saved": "/a/long/path/" + 40 * "x"})
     assert capsys.readouterr().out == f"Time   1 s\nSaved\n  /a/long/path/{40 * 'x'}\n"
-
-
-def test_covariates_of_runs_are_compared(two, monkeypatch):
-    path = two.find_run("demo") / "model.json"
-    rest = json.loads(path.read_text())
-    rest["transform"]["covariates"] |= {"future": ["promotion"], "scales": {}}
-    rest["transform"]["covariates"]["words"] = {"kind": ["farm", "town"]}
-    rest["provenance"] |= {"future": f"/{'far/' * 30}plans.csv", "static": "/shops.csv"}
-    path.write_text(json.dumps(rest))
-    monkeypatch.setenv("COLUMNS", "80")
-    shown = run("runs", "compare", "real", "demo", "--home", two).stdout
-    lines = shown.splitlines()
-    for name, value in {
-        "--static": "/shops.csv", "known in advance": "promotion", "known of each series": "kind",
-    }.items():  # fmt: skip
-        assert any(name in line and value in line for line in lines), name
-    assert any("--future" in line and "far/far/" in line for line in lines)
-    assert max(map(len, lines[:-1])) <= 80 and "…" not in shown  # folded, not cut

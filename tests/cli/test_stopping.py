@@ -143,21 +143,6 @@ def test_two_fits_in_one_home_are_both_gone_on_with(monkeypatch, tmp_path, setti
     assert "Unfinished" not in run("status", "--home", home).stdout
 
 
-def test_an_interrupted_fit_is_removed_when_asked_to(monkeypatch, tmp_path, settings):
-    def interrupted(self):
-        raise KeyboardInterrupt
-
-    (tmp_path / "t.txt").write_text("AAPL\nKO\nIBM")
-    monkeypatch.setattr(Schedule, "advance", interrupted)
-    error("fit", "--tickers", tmp_path / "t.txt", "--source", "simulated", "--start", "2024-01-01",
-          "--config", settings, "--home", tmp_path, code=130)  # fmt: skip
-    (fit,) = unfinished_fits(Home(tmp_path))
-    assert "no unfinished fit 'x'" in error("fit", "--discard", "x", "--home", tmp_path, code=2)
-    result = run("fit", "--discard", fit.name, "--home", tmp_path)
-    assert result.exit_code == 0 and result.stdout == f"Removed {fit.name}\n"
-    assert not (tmp_path / "unfinished").exists()
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, slow(signal.SIGHUP)])
 def test_a_stopped_ingestion_ends_at_once_and_keeps_what_arrived(tmp_path, number):
     (tmp_path / "t.txt").write_text("".join(f"T{i}\n" for i in range(12)))

@@ -96,31 +96,6 @@ def test_forecasts_say_what_they_rest_on(tmp_path):
     assert table["new"] == table["still"] == "last value" and table["years"] == "combination"
 
 
-@pytest.mark.slow
-def test_a_series_that_could_not_be_updated_is_evaluated_as_stored_and_the_exit_code_is_3(
-    settings, tmp_path
-):
-    data = tmp_path / "data"
-    data.mkdir()
-    for name in ("AAA", "BBB"):
-        for year, part in (whole := prices(name, 300)).groupby(whole["date"].str[:4]):
-            part.to_csv(data / f"{name}-{year}.csv", index=False)
-    home = ("--home", tmp_path / "home")
-    evaluate = ("evaluate", "--source", f"files:{data}", "--config", settings, "--windows", 3,
-                "--baselines", "naive", *home)  # fmt: skip
-    done = run(*evaluate, "--output", tmp_path / "whole")
-    assert done.exit_code == 0 and "Not updated" not in done.stderr, done.output
-    (data / "BBB-2020.csv").write_text("no table\n")
-    done = run(*evaluate, "--output", tmp_path / "stale")
-    assert done.exit_code == 3, done.output
-    assert "Not updated (1); their stored rows are kept:" in done.stderr
-    assert "BBB: the folder lacks stored rows of it" in done.stderr
-    whole, stale = (
-        pd.read_parquet(tmp_path / name / "forecasts.parquet") for name in ("whole", "stale")
-    )
-    pd.testing.assert_frame_equal(whole, stale)
-
-
 def test_counts_are_forecast_by_a_named_model_with_the_stock_for_a_service_level(tmp_path):
     random, months = np.random.default_rng(0), pd.date_range("2022-01-31", periods=36, freq="ME")
     parts = [
@@ -166,19 +141,6 @@ def counts(tmp_path_factory):
     done = run("fit", "--source", f"files:{folder / 'counts.csv'}", "--horizon", 3, "--home", home)
     assert done.exit_code == 0, done.output
     return home
-
-
-def test_sums_of_series_that_are_not_prices_are_shown_and_written(counts, tmp_path):
-    groups, file = tmp_path / "groups.csv", tmp_path / "sums.csv"
-    groups.write_text("ticker,group\npart1,a\npart2,a\nnever,b\n")
-    shown = run("predict", "--sum", groups, "--home", counts)
-    assert shown.exit_code == 0, shown.output
-    assert "group" in shown.stdout and "never changed" not in shown.stderr
-    done = run("predict", "--sum", groups, "--output", file, "--home", counts)
-    assert done.exit_code == 0, done.output
-    frame = pd.read_csv(file)
-    assert frame.groupby("unique_id")["series"].first().to_dict() == {"a": 2, "b": 1}
-    assert frame.groupby("unique_id").size().to_dict() == {"a": 3, "b": 3}
 
 
 @pytest.mark.parametrize("paths", [(), ("--paths", 400)])

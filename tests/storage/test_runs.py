@@ -1,11 +1,8 @@
 """Runs: their names, and which of them answers when none is named."""
 
 import dataclasses
-import errno
 import hashlib
-import json
 import os
-import shutil
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -95,11 +92,6 @@ def test_a_run_that_would_answer_otherwise_is_named(home, saved, model):
     saved("three", "yahoo", ["AAPL"])
     saved("tuned", "yahoo", ["AAPL"], epochs=9)
     assert chosen(home, "AAPL")[1] == [f"Run: {Run.read(choose_run(home))}"]
-    folder = choose_run(home)
-    rest = json.loads((folder / "model.json").read_text())
-    rest["config"]["horizon"] = 7
-    (folder / "model.json").write_text(json.dumps(rest))
-    assert "the run before it, three, had horizon 3; --run three" in chosen(home, "AAPL")[1][1]
 
 
 def test_many_newer_runs_are_counted(home, saved):
@@ -241,28 +233,6 @@ def test_a_folder_that_is_no_run_of_the_home_can_be_named(home, model, tmp_path,
 
 def test_a_run_that_cannot_be_removed_stays_whole_and_listed(home, saved, monkeypatch):
     folder = saved("a", "yahoo", ["AAPL"])
-
-    def refused(path):
-        raise OSError(errno.EPERM, os.strerror(errno.EPERM), str(path))
-
-    monkeypatch.setattr(shutil, "rmtree", refused)
-    with pytest.raises(WriteError, match="cannot be removed: Operation not permitted"):
-        remove_run(home, "a")
-    assert home.runs() == [folder] == list(home.models.iterdir())
-    monkeypatch.undo()
-
-    def half(path):
-        next(file for file in path.iterdir()).unlink()
-        refused(path)
-
-    other = saved("b", "yahoo", ["KO"])
-    monkeypatch.setattr(shutil, "rmtree", half)
-    with pytest.raises(WriteError, match="cannot be removed"):
-        remove_run(home, "b")
-    assert not other.exists()  # what is left of it is no run
-    monkeypatch.undo()
-    for left in home.models.glob(".tmp-*"):
-        shutil.rmtree(left)
     monkeypatch.setattr(os, "access", lambda path, mode: "models" not in str(path))
     with pytest.raises(WriteError, match="cannot be removed: Permission denied"):
         remove_run(home, "a")

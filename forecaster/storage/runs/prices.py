@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import functools
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -113,6 +113,12 @@ def _peers(store: Store, model: Model, read: Sequence[str]) -> list[str]:
     return [name for name in model.peers if name not in known and name in store]
 
 
+def stored_of(home: Home, provenance: Mapping[str, Any]) -> Store | None:
+    """Open the store of a run's source; None where the run names none, or nothing is stored."""
+    source = provenance.get("source")
+    return None if source is None or not home.store(source).exists() else Store.open(home, source)
+
+
 def _store_of(home: Home, model: Model) -> Store:
     """Open the store of a model's source. Raises ModelError when the model names none."""
     source = model.provenance.get("source")
@@ -145,58 +151,50 @@ def stored_ends(home: Home, run: OpenRun) -> dict[str, np.datetime64]:
 
     Empty for a source whose rows only have numbers, and where nothing is stored.
     """
-    source = run.provenance.get("source")
-    if source is None or not home.store(source).exists():
-        return {}
-    latest = Store.open(home, source).index.latest
+    store = stored_of(home, run.provenance)
+    latest = {} if store is None else store.index.latest
     if any(time.lstrip("-").isdecimal() for time in latest.values()):
         return {}
     return {name: np.datetime64(time, "ns") for name, time in latest.items()}
 
 
-class SinceFit(NamedTuple):
-    """How the stored series of a run's source have changed since its fit.
+def all_series(
+    home: Home, run: OpenRun, *, newcomers: bool | None
+) -> tuple[list[str], dict[str, Skipped], list[str]]:
+    """Return the series of a run to forecast, new ones that belong to it, and retired ones.
 
-    - ``retired``: series with networks for which no more rows are expected
-    - ``new``: stored series without networks that were not there at the fit, or too short
-    - ``expected``: whether the new series belong to the run: it was fitted on all that the source
-      held
+    New are stored series without networks that were not there at the fit, or too short.
+
+    ``newcomers``: whether new series belong to the run; None: if the fit took all that the source
+    held
+
+    Raises ModelError where nothing is left to forecast.
     """
-
-    retired: list[str]
-    new: list[str]
-    expected: bool
-
-    @staticmethod
-    def of(home: Home, run: OpenRun) -> "SinceFit":
-        """Compare the store with a run. Without a store nothing has changed."""
-        facts = facts_of(run.rest, run.folder)
-        provenance = facts.provenance
-        source = provenance.get("source")
-        expected = bool(provenance.get("whole_source", False))
-        if source is None or not home.store(source).exists():
-            return SinceFit([], [], expected)
-        store = Store.open(home, source)
-        retired = set(store.index.retired)
-        learned = set(run.ids)
+    facts = facts_of(run.rest, run.folder)
+    store = stored_of(home, facts.provenance)
+    ids, new, retired = list(run.ids), list[str](), list[str]()
+    if store is not None:
+        gone = set(store.index.retired)
+        retired = [name for name in run.ids if name in gone]
+        ids = [name for name in run.ids if name not in gone]
+        wanted = facts.provenance.get("whole_source", False) if newcomers is None else newcomers
         hopeless = {name for name, why in run.skipped.items() if why.kind not in _PASSES}
         indices = {run.renames.get(name, name) for name in facts.config.indices}
-        known = learned | retired | hopeless | indices
-        return SinceFit(
-            [name for name in run.ids if name in retired],
-            [name for name in store.ids if name not in known],
-            expected,
+        known = {*run.ids, *gone, *hopeless, *indices}
+        new = [name for name in store.ids if name not in known] if wanted else []
+    if not ids and not new:
+        raise ModelError(
+            f"{run.folder}: all of its series are retired; restore some (`forecaster tickers "
+            "restore`), or name those to forecast"
         )
+    return ids, dict.fromkeys(new, Skipped(Kind.NO_NETWORK)), retired
 
 
 def under_new_names(home: Home, run: OpenRun) -> OpenRun:
     """Return a run with the tickers that were renamed in its store under their new names."""
-    source = run.provenance.get("source")
-    if source is None or not home.store(source).exists():
-        return run
-    store = Store.open(home, source)
-    renames = store.index.renames
-    if renames:
+    store = stored_of(home, run.provenance)
+    renames = {} if store is None else store.index.renames
+    if store is not None and renames:
         given = [name for name in renames if name in store]  # to other series, since the renaming
         until = run.fitted_until if given else {}
         for name in given:
@@ -211,14 +209,10 @@ def stored_newcomers(home: Home, model: Model, names: Iterable[str]) -> dict[str
 
     The keys are the names as given. Empty for independent networks, and where no prices are stored.
     """
-    names, source = list(names), model.provenance.get("source")
-    if (
-        not names
-        or model.networks.start is None
-        or source is None
-        or not (home.store(source)).exists()
-    ):
+    names = list(names)
+    if not names or model.networks.start is None:
         return {}
-    store = Store.open(home, source)
+    if (store := stored_of(home, model.provenance)) is None:
+        return {}
     stored = {name: store.spelled(name) for name in names}
     return {name: series for name, series in stored.items() if series in store}

@@ -1,6 +1,7 @@
 """The request of a fit, and what its bits depend on: ``request.json``.
 
-The file has a hash of its content, so that what it says is either what was written or an error.
+Its first line has the version and a hash of the rest, so that what it says is either what was
+written or an error.
 """
 
 import dataclasses
@@ -20,7 +21,7 @@ from forecaster.files import atomic, is_run, read_plain
 from forecaster.forecasting import Config
 from forecaster.ingest import CovariateFiles, Store
 
-_SCHEMA = 5  # version 4 named other series to learn from, 3 had another hash, 1 and 2 had none
+_SCHEMA = 5  # version 4 named other series to learn from; the hash stood elsewhere, or nowhere
 _LIBRARIES = ("jax", "jaxlib", "flax", "optax")
 
 
@@ -137,37 +138,19 @@ def digest_of(path: Path) -> str:
     return digest.hexdigest()
 
 
-class _File(msgspec.Struct):
-    """The file of a request: its version, and the hash of its content."""
-
-    schema: int
-    sha256: str
-    request: msgspec.Raw
-
-
 def write_request(path: Path, request: FitRequest) -> None:
     """Write a request, whole or not at all."""
-    try:
-        said = msgspec.json.encode(request)
-    except UnicodeEncodeError:  # for a lone surrogate, as in names of files that are not UTF-8
-        said = json.dumps(msgspec.to_builtins(request)).encode()
-    file = _File(_SCHEMA, hashlib.sha256(said).hexdigest(), msgspec.Raw(said))
-    atomic.write_file(path, lambda to: to.write_bytes(msgspec.json.encode(file)))
+    said = json.dumps(msgspec.to_builtins(request)).encode()
+    head = f"{_SCHEMA} {hashlib.sha256(said).hexdigest()}\n".encode()
+    atomic.write_file(path, lambda to: to.write_bytes(head + said))
 
 
 def read_request(path: Path) -> FitRequest:
     """Read a request. Raises ModelError when it cannot be read, or is of another version."""
     try:
-        # Apart, as msgspec refuses a lone surrogate in either.
-        head, _, said = read_plain(path).partition(b'"request":')
-        file, said = msgspec.json.decode(head + b'"request":null}', type=_File), said[:-1]
-        if file.schema != _SCHEMA:
-            raise ModelError(f"{path}: of another version of forecaster; fit without --resume")
-        if hashlib.sha256(said).hexdigest() != file.sha256:
-            raise ValueError("its content is not what was written")
-        try:
-            return msgspec.json.decode(said, type=FitRequest)
-        except msgspec.DecodeError:  # it may be for a lone surrogate
-            return msgspec.convert(json.loads(said), FitRequest)
+        head, _, said = read_plain(path).partition(b"\n")
+        if head != f"{_SCHEMA} {hashlib.sha256(said).hexdigest()}".encode():
+            raise ValueError("of another version of forecaster, or not what was written")
+        return msgspec.convert(json.loads(said), FitRequest)
     except (OSError, ValueError, UsageError) as error:
         raise ModelError(f"{path}: cannot be read ({error}); fit without --resume") from error

@@ -22,10 +22,10 @@ from forecaster.files import (
     run_time,
 )
 from forecaster.forecasting import FORECAST_BY, Config, Rung, counted, resolve_names
-from forecaster.ingest import Store
 from forecaster.storage.model.checking import facts_of, read_json
 from forecaster.storage.model.files import check_schema
 from forecaster.storage.runs.index import is_sharded, read_index
+from forecaster.storage.runs.prices import stored_of
 
 _FILE = "model.json"
 _MOST_NAMED = 3  # newer runs that were not chosen
@@ -110,10 +110,8 @@ class Run:
 
     def could_forecast(self, home: Home, tickers: Sequence[str]) -> int:
         """Return how many of the tickers are stored, for the network that all series share."""
-        if self.config.start != "pooled" or not self.source or not home.store(self.source).exists():
-            return 0
-        store = Store.open(home, self.source)
-        return sum(store.spelled(ticker) in store for ticker in tickers)
+        store = stored_of(home, self.provenance) if self.config.start == "pooled" else None
+        return 0 if store is None else sum(store.spelled(ticker) in store for ticker in tickers)
 
     def __str__(self) -> str:
         """Describe the run in one line, for a notice."""
@@ -155,13 +153,7 @@ def remove_run(home: Home, name: str) -> Path:
     with atomic.as_write_error(folder, "removed"):
         _check_removable(folder)
         folder.rename(out_of_sight)  # if this is interrupted, a later sweep removes the rest
-        whole = sum(1 for _ in out_of_sight.rglob("*"))
-        try:
-            shutil.rmtree(out_of_sight)
-        except OSError:
-            if out_of_sight.is_dir() and sum(1 for _ in out_of_sight.rglob("*")) == whole:
-                out_of_sight.rename(folder)
-            raise
+        shutil.rmtree(out_of_sight)
     return folder
 
 
@@ -288,10 +280,9 @@ def _named(home: Home, run: str) -> Path:
 def _notices(
     runs: Sequence[Run], chosen: Run, candidates: Sequence[Run], tickers: Sequence[str]
 ) -> list[str]:
-    """Return lines about the chosen run, newer ones, and the differences to the one before it."""
-    position = runs.index(chosen)
-    newer, older = runs[:position], [run for run in runs[position + 1 :] if run in candidates]
-    if not newer and not older:
+    """Return lines about the chosen run and newer ones, where others could be meant."""
+    newer = runs[: runs.index(chosen)]
+    if len(candidates) < 2 and not newer:
         return []
     lines = [f"Run: {chosen}"]
     for run in newer[:_MOST_NAMED]:
@@ -299,9 +290,6 @@ def _notices(
         lines.append(f"  newer, but not taken: {run.name}, {why}; --run {run.name} takes it")
     if len(newer) > _MOST_NAMED:
         lines.append(f"  and {len(newer) - _MOST_NAMED} more newer ones; see `forecaster runs`")
-    if older and (changes := _changes(older[0], chosen)):
-        name = older[0].name
-        lines.append(f"  the run before it, {name}, had {changes}; --run {name} takes it")
     return lines
 
 
@@ -312,16 +300,6 @@ def _why_not(run: Run, chosen: Run, tickers: Sequence[str]) -> str:
     if unknown:
         return f"which does not know {listed(unknown)}"
     return f"which is of another source, {run.source or 'unknown'}"
-
-
-def _changes(before: Run, now: Run) -> str:
-    """Return the differences between two runs: source, horizon, kind of network."""
-    pairs = {
-        "source": (before.source or "unknown", now.source or "unknown"),
-        "horizon": (before.config.horizon, now.config.horizon),
-        "model": (before.config.column, now.config.column),
-    }
-    return ", ".join(f"{what} {was}" for what, (was, is_now) in pairs.items() if was != is_now)
 
 
 def _unknown_everywhere(runs: Sequence[Run], tickers: Sequence[str]) -> str:
