@@ -4,59 +4,31 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster.series.calendar.rhythms import RHYTHMS, rhythm_of
+from forecaster.series.calendar.rhythms import GROUPS, RHYTHMS, day_numbers, rhythm_of, special_days
 
-FREQUENCIES = {
-    "h": "h", "D": "D", "B": "B", "W-WED": "W-WED", "W-SUN": "W-SUN", "MS": "M", "ME": "M",
-    "BME": "M", "QS": "Q", "QE": "Q",
-}  # fmt: skip
+DAYS = pd.date_range("1995-01-01", "2030-12-31")
+SPECIAL = special_days(*day_numbers(DAYS[[0, -1]].to_numpy()).tolist())
+CUTS = np.cumsum(list(GROUPS.values()))[:-1]
+COLUMNS = dict(zip(GROUPS, np.split(SPECIAL, CUTS, axis=1), strict=True))
 
 
-@pytest.mark.parametrize("freq", FREQUENCIES)
+@pytest.mark.parametrize("freq", ["h", "D", "B", "MS", "ME", "BME", "W-WED", "W-SUN"])
 def test_a_rhythm_counts_its_rows_without_gaps(freq):
     times = pd.date_range("1965-03-07", periods=700, freq=freq).to_numpy()
-    name = rhythm_of(times)
-    assert name == FREQUENCIES[freq]
-    steps = RHYTHMS[name].numbers(times)
+    rhythm = RHYTHMS[rhythm_of(times)]
+    assert rhythm.name == ("M" if "M" in freq else freq)
+    steps = rhythm.numbers(times)
     np.testing.assert_array_equal(np.diff(steps), 1)
-    special = RHYTHMS[name].special(int(steps[0]), int(steps[-1]))
-    assert special.shape == (700, RHYTHMS[name].columns)
-    cut = RHYTHMS[name].special(int(steps[123]), int(steps[-50]))
+    special = rhythm.special(int(steps[0]), int(steps[-1]))
+    assert special.shape == (700, rhythm.columns)
+    cut = rhythm.special(int(steps[123]), int(steps[-50]))
     np.testing.assert_array_equal(cut, special[123:-49])
 
 
-@pytest.mark.parametrize(
-    "times",
-    [
-        np.arange(60),
-        pd.date_range("2024-01-01", periods=60, freq="YS").to_numpy(),
-        pd.date_range("2024-01-01", periods=60, freq="QS-FEB").to_numpy(),
-        pd.date_range("2024-01-01", periods=60, freq="QE-JAN").to_numpy(),
-        pd.date_range("2024-01-01", periods=60, freq="15min").to_numpy(),
-        pd.date_range("2024-01-01", periods=60, freq="2MS").to_numpy(),
-        pd.date_range("2024-01-01", periods=60, freq="2W").to_numpy(),
-        pd.date_range("2024-01-01", periods=1).to_numpy(),
-    ],
-    ids=[
-        "numbers",
-        "years",
-        "fiscal quarters",
-        "their ends",
-        "15 minutes",
-        "2 months",
-        "2 weeks",
-        "one row",
-    ],
-)
-def test_other_series_have_no_rhythm(times):
-    assert rhythm_of(times) == ""
-
-
-@pytest.mark.parametrize("freq", ["QS", "QE"])
-def test_a_quarter_that_is_missing_leaves_the_rhythm(freq):
-    times = np.delete(pd.date_range("2004-01-01", periods=60, freq=freq).to_numpy(), 30)
-    assert rhythm_of(times) == "Q"
-    assert np.diff(RHYTHMS["Q"].numbers(times)).tolist() == [1] * 29 + [2] + [1] * 28
+@pytest.mark.parametrize("freq", [None, "YS", "QS", "2MS", "15min", "2W"])
+def test_other_series_have_no_rhythm(freq):
+    dates = None if freq is None else pd.date_range("2024-01-01", periods=60, freq=freq)
+    assert rhythm_of(np.arange(60) if dates is None else dates.to_numpy()) == ""
 
 
 def test_a_week_that_is_named_by_the_day_after_a_holiday_is_the_same():
@@ -64,7 +36,19 @@ def test_a_week_that_is_named_by_the_day_after_a_holiday_is_the_same():
     moved = mondays + pd.to_timedelta(np.where(mondays.day > 24, 1, 0), unit="D")
     weeks = RHYTHMS["W-MON"].numbers(mondays.to_numpy())
     np.testing.assert_array_equal(RHYTHMS["W-MON"].numbers(moved.to_numpy()), weeks)
-    np.testing.assert_array_equal(np.diff(weeks), 1)
+
+
+@pytest.mark.parametrize(("weekday", "begin"), [("SUN", "2024-12-23"), ("MON", "2024-12-24")])
+def test_a_week_knows_its_holidays_and_those_beside_it(weekday, begin):
+    rhythm = RHYTHMS[f"W-{weekday}"]
+    days = pd.date_range(begin, periods=7).to_numpy()
+    step = int(rhythm.numbers(days[-1:])[0])  # the week ends on its weekday
+    week = rhythm.special(step, step)[0, : rhythm.sizes["holidays"]].reshape(3, -1)
+    after, within, before = week  # of the following week, of this one, of the week before
+    christmas, new_year = 5, 6
+    assert within[christmas] == after[new_year] == 1
+    assert within[new_year] == (days == np.datetime64("2025-01-01")).sum()
+    assert not before.any()
 
 
 def months(first: str, last: str) -> np.ndarray:
@@ -72,36 +56,13 @@ def months(first: str, last: str) -> np.ndarray:
     return RHYTHMS["M"].special(int(a), int(b))
 
 
-def test_a_month_has_its_trading_days():
-    (march,) = months("2024-03-15", "2024-03-15")  # five Fridays, Saturdays and Sundays
+def test_a_month_has_its_trading_days_and_its_share_of_easter():
+    march, april, may = months("2024-03-01", "2024-05-01")  # Easter Sunday is the 31st of March
     usual = 30.436875 / 7
     assert march[:7] == pytest.approx([4 - usual] * 4 + [5 - usual] * 3)
-    quarter = RHYTHMS["Q"].numbers(np.array("2024-02-29", "datetime64[D]"))
-    (row,) = RHYTHMS["Q"].special(int(quarter), int(quarter))
-    assert row == pytest.approx(months("2024-01-01", "2024-03-31").sum(0))
-
-
-def test_easter_is_shared_by_the_months_it_falls_into():
-    march, april, may = months("2024-03-01", "2024-05-01")  # Easter Sunday is the 31st of March
     assert march[7:9] == pytest.approx([1, 3 / 4])  # Easter Monday is in April
     assert april[7:9] == pytest.approx([0, 1 / 4])
     assert may[9] == 1  # Ascension to Whit Monday, the 20th of May
-    assert months("2019-03-01", "2019-04-01")[:, 7].tolist() == [0, 1]
-
-
-@pytest.mark.parametrize(("weekday", "begin"), [("SUN", "2024-12-23"), ("MON", "2024-12-24")])
-def test_a_week_knows_its_holidays_and_those_beside_it(weekday, begin):
-    rhythm = RHYTHMS[f"W-{weekday}"]
-    first = pd.Timestamp(begin)
-    days = pd.date_range(first, periods=7).to_numpy()
-    step = rhythm.numbers(days[-1:])[0]  # the week ends on its weekday
-    week = rhythm.special(int(step), int(step))[0, : rhythm.sizes["holidays"]].reshape(3, -1)
-    after, within, before = week  # of the following week, of this one, of the week before
-    christmas, new_year = 5, 6
-    assert within[christmas] == 1
-    assert within[new_year] == (days == np.datetime64("2025-01-01")).sum()
-    assert after[new_year] == 1
-    assert not before.any()
 
 
 def test_hours_of_a_holiday_on_a_weekend_are_like_others():
@@ -110,3 +71,47 @@ def test_hours_of_a_holiday_on_a_weekend_are_like_others():
     for day, there in [("2024-12-25", True), ("2022-12-25", False)]:  # a Wednesday, a Sunday
         hour = int(rhythm.numbers(np.array(f"{day}T10", "datetime64[h]")))
         assert rhythm.special(hour, hour)[0, :size].any() == there
+
+
+def days_of(group: str, day: str) -> list[pd.DatetimeIndex]:
+    """The days of each column that holds a certain day."""
+    made = COLUMNS[group]
+    return [DAYS[made[:, column] == 1] for column in np.flatnonzero(made[DAYS.get_loc(day)] == 1)]
+
+
+@pytest.mark.parametrize(
+    ("day", "same"),
+    [
+        ("2024-03-31", ["1998-04-12", "2019-04-21", "2025-04-20"]),  # Easter Sunday
+        ("2024-05-19", ["1998-05-31", "2019-06-09", "2025-06-08"]),  # Pentecost
+        ("2023-11-23", ["2020-11-26", "2024-11-28"]),  # Thanksgiving
+        ("2024-05-27", ["2023-05-29", "2022-05-30"]),  # Memorial Day, the last Monday of May
+        ("2024-01-15", ["2023-01-16"]),  # Martin Luther King Day
+        ("2024-12-25", ["1996-12-25", "2030-12-25"]),
+    ],
+)
+def test_a_holiday_is_found_in_other_years(day, same):
+    (found,) = (days for days in days_of("holidays", day) if {*pd.to_datetime(same)} <= {*days})
+    assert len(found) == 36  # once in each year
+
+
+def test_an_ordinary_day_is_none_and_the_time_of_year_comes_back():
+    for day in ("2024-06-12", "2024-08-20", "2023-03-09"):
+        assert not days_of("holidays", day) and not days_of("month", day)
+    a, b = (COLUMNS["year"][DAYS.get_loc(day)] for day in ("1996-06-01", "2028-06-01"))
+    np.testing.assert_allclose(a, b, atol=0.1)
+    assert abs(COLUMNS["year"].mean(0)).max() < 0.01
+
+
+def test_without_weekends_months_end_on_weekdays():
+    last, *_ = days_of("month", "2024-02-29")
+    assert last.is_month_end.all() and len(last) == 36 * 12
+    days = pd.bdate_range("2024-01-01", "2025-12-31")
+    first, last = day_numbers(days[[0, -1]].to_numpy(), 5).tolist()
+    assert last - first + 1 == len(days)
+    made = special_days(first, last, 5)[:, GROUPS["holidays"] :]
+    begins, ends, expiry = (days[made[:, at] == 1] for at in (0, 5, GROUPS["month"] - 1))
+    assert {*pd.to_datetime(["2024-06-03", "2024-07-01", "2025-02-03"])} <= {*begins}
+    assert {*pd.to_datetime(["2024-08-30", "2024-03-29", "2025-05-30"])} <= {*ends}
+    assert len(begins) == len(ends) == 24
+    assert {*pd.to_datetime(["2024-03-15", "2024-06-21", "2025-09-19"])} <= {*expiry}

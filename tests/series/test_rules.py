@@ -7,7 +7,6 @@ import pytest
 from forecaster.errors import DataError
 from forecaster.series.calendar.exchanges import regular_sessions
 from forecaster.series.calendar.frequency import infer_frequency
-from forecaster.series.calendar.rhythms import rhythm_of
 from forecaster.series.calendar.seasons import default_season, seasons_of
 from forecaster.series.findings.times import off_rule
 
@@ -67,14 +66,6 @@ def test_dates_go_on_by_their_convention_despite_missing_rows(convention, missin
 def test_short_series_go_on_by_their_convention(convention):
     times = dated(convention, 14, "2022-06-01")
     assert ahead_of(times[:8], 6) == list(times[8:])
-
-
-def test_months_have_their_rhythm_if_each_has_a_row():
-    for convention in MONTHS:
-        assert rhythm_of(dated(convention, 40).to_numpy("datetime64[ns]")) == "M"
-    assert rhythm_of(dated("BQE", 40).to_numpy("datetime64[ns]")) == "Q"
-    for convention in ["4W-FRI", "SMS", "2MS"]:  # two rows or none in some months
-        assert rhythm_of(dated(convention, 40).to_numpy("datetime64[ns]")) == ""
 
 
 def test_the_last_sessions_of_months_lead_to_last_weekdays():

@@ -33,7 +33,7 @@ def made() -> Transform:
     }
     known = Shared(
         ResponsePrior((0.1,), (0.2,), (1.0,), 1),
-        CalendarPrior(("trading days",), (0.1,) * 7, (0.0,) * 7, 0, "M"),
+        CalendarPrior(("month",), (0.1,) * 2, (0.0,) * 2, 0, "W-SUN"),
     )
     common = CommonVolatility(
         tuple(f"S{n}" for n in range(20)), (0.0,) * TERMS, (1.0,) * TERMS,
@@ -94,7 +94,7 @@ COUNTS, POOL = ("learned", "blending", 2), ("learned", "blending", 0, 0)
         (("learned", "events"), [[2.0, 2.0], [0.1], [21.0], ["x"]]),
         ((*SHARED, 0, 0), [[], [0.1, 0.2], ["x"]]), ((*SHARED, 0, 1), [[-0.1]]),
         ((*SHARED, 0, 2), [[0.0]]), ((*SHARED, 0, 3), [99, -1]), ((*SHARED, 0, 4), [1.5]),
-        ((*SHARED, 1, 0), [["moon"], ["trading days"] * 2, []]), ((*SHARED, 1, 2), [[0.0]]),
+        ((*SHARED, 1, 0), [["moon"], ["month"] * 2, []]), ((*SHARED, 1, 2), [[0.0]]),
         ((*SHARED, 1, 3), [99]), ((*SHARED, 1, 4), ["Y", "D", 7]),
         ((*COUNTS, 0), ["0.1", 0.0]), ((*COUNTS, 1), [True, 2]), ((*COUNTS, 2), [-1.0, 1e9]),
         ((*COUNTS, 3), [6.0]), ((*COUNTS, 4), [0.9, 1e300]), ((*COUNTS, 5), [0.0, 51.0]),

@@ -79,12 +79,15 @@ def without_gaps(
     steps = np.concatenate([[0], np.cumsum(missing.astype(int) + 1)])
     filled = np.full(steps[-1] + 1, np.nan)
     filled[steps] = values
-    _fill(filled, season)
+    fill(filled, season)
     return filled, steps
 
 
-def _fill(values: Float[np.ndarray, " step"], season: int) -> None:
-    """Fill values that are NaN with those of one season before, or else with the one before."""
+def fill(values: Float[np.ndarray, " step"], season: int) -> None:
+    """Fill values that are NaN with those of one season before, or else with the one before.
+
+    In place; the first value is known.
+    """
     edges = np.diff(np.isnan(values), prepend=False, append=False)
     for begin, end in np.flatnonzero(edges).reshape(-1, 2):
         seasonal = min(max(begin, season), end)  # first step with a season before it

@@ -1,10 +1,14 @@
-"""The rhythms of series, such as hours or weeks, and what makes each of their steps special.
+"""The rhythms of series, such as days or weeks, and what makes each of their steps special.
 
-A step is an hour, a day, a weekday, a week, a month or a quarter. Days have the special days of
-:mod:`forecaster.series.calendar.special_days`, hours those of their day. Months and quarters have
-their trading days, and their share of the holidays that move: what X-13ARIMA-SEATS calls ``td`` and
-``easter`` (U.S. Census Bureau, X-13ARIMA-SEATS Reference Manual, 4.5). Weeks have the holidays that
-fall into them, the week before and the week after.
+A step is an hour, a day, a weekday, a week or a month. Days are special at the ends of months, on
+holidays that keep a date or move, and by the time of year; hours by those of their day. Weeks have
+the holidays that fall into them, the week before and the week after. Months have their trading
+days, and their share of the holidays that move: what X-13ARIMA-SEATS calls ``td`` and ``easter``
+(U.S. Census Bureau, X-13ARIMA-SEATS Reference Manual, 4.5).
+
+The holidays are those of many countries with a Christian tradition, and of the United States. A day
+that means nothing to a series gets no effect, see :mod:`forecaster.series.known.effects`; other
+holidays can be given as covariates that are known in advance.
 """
 
 import dataclasses
@@ -13,30 +17,47 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 import numpy as np
+import pandas as pd
 from jaxtyping import Float, Int, Shaped
 
 from forecaster.series.calendar.frequency import infer_frequency
-from forecaster.series.calendar.special_days import (
-    GROUPS,
-    day_numbers,
-    days_from_easter,
-    floating_days,
-    special_days,
-)
 
+_YEAR = 365.2425  # days
+_HARMONICS = 4
+_EDGE = 5  # days at each end of a month
+_MIDDLE = (14, 15, 16)  # pay days
+_EASTER = (-48, -47, -46, -4, -3, -2, -1, 0, 1, 2, 39, 49, 50, 60)
+"""Days from Easter Sunday: carnival, its own week, Ascension, Pentecost, Corpus Christi."""
+_DATES = (
+    101, 102, 106, 214, 501, 704, 1031, 1101, 1111, 1222, 1223, 1224, 1225, 1226, 1227, 1228, 1229,
+    1230, 1231,
+)  # fmt: skip
+_FLOATING = (  # month, weekday from Monday = 0, which of the month, days after it
+    (1, 0, 3, 0), (2, 0, 3, 0), (5, 0, -1, 0), (9, 0, 1, 0), (11, 3, 4, 0), (11, 3, 4, 1),
+    (11, 3, 4, 4),
+)  # fmt: skip
+_EXPIRY = (4, 3)  # the third Friday of a month, when options expire
+WEEKS = (7, 5)
+"""Days in the week of a daily series: all, or from Monday to Friday."""
 _BLOCK = 256  # steps that are computed at once
-_HALF = 15  # the last day of the first half of a month
+_EPOCH = np.datetime64("1970-01-01")
+
+GROUPS = {
+    "holidays": len(_EASTER) + len(_DATES) + len(_FLOATING),
+    "month": 2 * _EDGE + len(_MIDDLE) + 1,
+    "year": 2 * _HARMONICS,
+}
+"""The number of columns of each group of :func:`special_days`, in their order."""
 _WEEKDAYS = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
+_OF_WEEKS = ((2, 14), (7, 4), (10, 31), (12, 25), (1, 1))
+_FLOATING_OF_WEEKS = ((5, 0, -1, 0), (9, 0, 1, 0), (11, 3, 4, 0))
+"""Memorial Day, Labor Day and Thanksgiving."""
 _MONTH = 30.436875  # days in the mean
 _WINDOWS = ((-7, 0), (-2, 1), (39, 50))
 """Days from Easter Sunday: the week before, Good Friday to Monday, Ascension to Whit Monday."""
-_DATES = ((2, 14), (7, 4), (10, 31), (12, 25), (1, 1))
-_FLOATING = ((5, 0, -1, 0), (9, 0, 1, 0), (11, 3, 4, 0))
-"""Memorial Day, Labor Day and Thanksgiving, as :func:`floating_days` takes them."""
 _AROUND = (-1, 0, 1)  # weeks from that of a holiday; a row may be named by its week's first day
 _NEAR = 3  # days before and after the last of a week
-_EDGE = 5  # days at each end of a month
-_HARMONICS = 2  # of a day
+_WAVES = 2  # of a day
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,25 +109,11 @@ def rhythm_of(times: Shaped[np.ndarray, " row"]) -> str:
         return "M"
     if alias == "3600s" and frequency.hours is None and not frequency.open:
         return "h"
-    if frequency.months == 3:
-        return "Q" if _are_quarters(times) else ""
     return alias if alias in RHYTHMS else ""
-
-
-def _are_quarters(times: Shaped[np.ndarray, " row"]) -> bool:
-    """Return whether rows are named by the begin or by the end of a calendar's quarters."""
-    months = times.astype("datetime64[M]")
-    late = (times.astype("datetime64[D]") - months).astype(np.int64) >= _HALF
-    place = months.astype(np.int64) % 3
-    return bool(((place == 0) & ~late).all() or ((place == 2) & late).all())
 
 
 def _months(times: Shaped[np.ndarray, "..."]) -> Int[np.ndarray, "..."]:
     return times.astype("datetime64[M]").astype(np.int64)
-
-
-def _quarters(times: Shaped[np.ndarray, "..."]) -> Int[np.ndarray, "..."]:
-    return _months(times) // 3
 
 
 def _hours(times: Shaped[np.ndarray, "..."]) -> Int[np.ndarray, "..."]:
@@ -121,23 +128,18 @@ def _weeks(times: Shaped[np.ndarray, "..."], weekday: int) -> Int[np.ndarray, ".
     return (times.astype("datetime64[D]").astype(np.int64) - weekday + 3 + _NEAR) // 7
 
 
-def _days_of_months(first: int, count: int, months: int) -> Int[np.ndarray, " step"]:
-    """Return the first days of steps of some months each, and of the one after the last."""
-    begins = (np.arange(first, first + count + 1) * months).astype("datetime64[M]")
-    return begins.astype("datetime64[D]").astype(np.int64)
-
-
 @functools.lru_cache(maxsize=256)
-def _block_of_months(number: int, months: int) -> Float[np.ndarray, "step column"]:
-    """Return a block of months or quarters: their trading days, their share of moving holidays."""
-    begins = _days_of_months(number * _BLOCK, _BLOCK, months)
+def _block_of_months(number: int) -> Float[np.ndarray, "step column"]:
+    """Return a block of months: their trading days, and their share of moving holidays."""
+    months = np.arange(number * _BLOCK, (number + 1) * _BLOCK + 1).astype("datetime64[M]")
+    begins = months.astype("datetime64[D]").astype(np.int64)
     days = np.arange(int(begins[0]), int(begins[-1]))
     from_easter = days_from_easter(days)
     weekday = (days + 3) % 7  # 1970-01-01 was a Thursday
     columns = [weekday == one for one in range(7)]
     columns += [(from_easter >= a) & (from_easter <= b) for a, b in _WINDOWS]
     made = np.add.reduceat(np.stack(columns, 1).astype(float), begins[:-1] - begins[0], axis=0)
-    made[:, :7] -= months * _MONTH / 7
+    made[:, :7] -= _MONTH / 7
     made[:, 7:] /= [b - a + 1 for a, b in _WINDOWS]
     made.setflags(write=False)
     return made
@@ -154,8 +156,8 @@ def _block_of_weeks(number: int, weekday: int) -> Float[np.ndarray, "step column
     to_end = ((month + 1).astype("datetime64[D]") - dates).astype(np.int64)
     from_easter = days_from_easter(days)
     holidays = [from_easter == 0, from_easter == 49]
-    holidays += [(of_year == month) & (of_month == day) for month, day in _DATES]
-    holidays += [floating_days(days, *rule) for rule in _FLOATING]
+    holidays += [(of_year == month) & (of_month == day) for month, day in _OF_WEEKS]
+    holidays += [floating_days(days, *rule) for rule in _FLOATING_OF_WEEKS]
     ends = [of_month <= _EDGE, to_end <= _EDGE]
     by_week = np.stack([*holidays, *ends], 1).reshape(len(weeks), 7, -1).sum(1).astype(float)
     size = len(holidays)
@@ -174,7 +176,7 @@ def _hours_between(first: int, last: int) -> Float[np.ndarray, "step column"]:
     hours = np.arange(first, last + 1)
     days = special_days(first // 24, last // 24)[hours // 24 - first // 24]
     works = ((hours // 24 + 3) % 7 < 5)[:, None]  # 1970-01-01 was a Thursday
-    angles = 2 * np.pi / 24 * hours[:, None] * np.arange(1, _HARMONICS + 1)
+    angles = 2 * np.pi / 24 * hours[:, None] * np.arange(1, _WAVES + 1)
     waves = [works, works * np.sin(angles), works * np.cos(angles)]
     size = GROUPS["holidays"]
     holidays = days[:, :size, None] * np.concatenate(waves, axis=1)[:, None]
@@ -191,6 +193,71 @@ def _between(
     return blocks[begin : begin + last - first + 1]
 
 
+def special_days(first: int, last: int, week: int = 7) -> Float[np.ndarray, "day column"]:
+    """Return what each day is: 1 on the days of a column, 0 on others; a wave for the time of year.
+
+    - ``first``, ``last``: the first and the last day, as numbers of :func:`day_numbers`
+    - ``week``: one of :data:`WEEKS`. If weekends have no rows, the first and last days of a month
+      are its first and last weekdays
+    """
+    return _between(first, last, functools.partial(_block_of_days, week=week))
+
+
+@functools.lru_cache(maxsize=128)
+def _block_of_days(number: int, week: int) -> Float[np.ndarray, "day column"]:
+    """Return the days of a block, which all series share, whenever they begin."""
+    steps = np.arange(number * _BLOCK, (number + 1) * _BLOCK)
+    weekdays = np.busday_offset(_EPOCH, steps) if week == 5 else steps.astype("datetime64[D]")
+    days, numbers = pd.DatetimeIndex(weekdays), weekdays.astype(np.int64)
+    month, day = np.asarray(days.month), np.asarray(days.day)
+    begins = weekdays.astype("datetime64[M]")
+    since = steps - day_numbers(begins.astype("datetime64[D]"), week)
+    to_end = day_numbers((begins + 1).astype("datetime64[D]"), week) - steps - 1
+    after_easter = days_from_easter(numbers)
+    date = 100 * month + day
+    columns = [after_easter == offset for offset in _EASTER]
+    columns += [date == one for one in _DATES]
+    columns += [floating_days(numbers, *rule) for rule in _FLOATING]
+    columns += [since == one for one in range(_EDGE)]
+    columns += [to_end == one for one in range(_EDGE)]
+    columns += [day == one for one in _MIDDLE]
+    weekday, which = _EXPIRY
+    columns += [(np.asarray(days.day_of_week) == weekday) & ((day - 1) // 7 == which - 1)]
+    angle = 2 * np.pi * numbers / _YEAR
+    columns += [wave(k * angle) for k in range(1, _HARMONICS + 1) for wave in (np.sin, np.cos)]
+    made = np.stack(columns, axis=1).astype(float)
+    made.setflags(write=False)
+    return made
+
+
+def day_numbers(times: Shaped[np.ndarray, "..."], week: int = 7) -> Int[np.ndarray, "..."]:
+    """Return the days of dates, counted from 1970-01-01; ``week``: 5 to count weekdays alone."""
+    days = times.astype("datetime64[D]")
+    if week == 5:
+        return np.asarray(np.busday_count(_EPOCH, days), np.int64)
+    return days.astype(np.int64)
+
+
+def days_from_easter(numbers: Int[np.ndarray, " day"]) -> Int[np.ndarray, " day"]:
+    """Return how many days each day lies after Easter Sunday of its year; before: negative."""
+    from dateutil.easter import easter
+
+    years = 1970 + numbers.astype("datetime64[D]").astype("datetime64[Y]").astype(np.int64)
+    unique, which = np.unique(years, return_inverse=True)
+    found = [np.datetime64(easter(int(year)), "D").astype(int) for year in unique]
+    return numbers - np.array(found, np.int64)[which]
+
+
+def floating_days(
+    numbers: Int[np.ndarray, " day"], month: int, weekday: int, which: int, after: int
+) -> np.ndarray:
+    """Return which days are ``after`` days behind a certain weekday of a month; -1: its last."""
+    days = pd.DatetimeIndex((numbers - after).astype("datetime64[D]"))
+    day, ahead = np.asarray(days.day), np.asarray(days.days_in_month) - np.asarray(days.day)
+    place = ahead < 7 if which < 0 else (day - 1) // 7 == which - 1
+    return (np.asarray(days.month) == month) & (np.asarray(days.day_of_week) == weekday) & place
+
+
 def _of_days(name: str, week: int) -> Rhythm:
     years = {"holidays": 1.0, "month": 0.5, "year": 2.0}
     return Rhythm(
@@ -201,7 +268,7 @@ def _of_days(name: str, week: int) -> Rhythm:
 
 
 def _of_weeks(name: str, weekday: int) -> Rhythm:
-    sizes = {"holidays": len(_AROUND) * (2 + len(_DATES) + len(_FLOATING)), "month": 2}
+    sizes = {"holidays": len(_AROUND) * (2 + len(_OF_WEEKS) + len(_FLOATING_OF_WEEKS)), "month": 2}
 
     def special(first: int, last: int) -> Float[np.ndarray, "step column"]:
         return _between(first, last, lambda number: _block_of_weeks(number, weekday))
@@ -212,29 +279,19 @@ def _of_weeks(name: str, weekday: int) -> Rhythm:
     )  # fmt: skip
 
 
-def _of_months(name: str, months: int) -> Rhythm:
-    sizes = {"trading days": 7, "holidays": len(_WINDOWS)}
-
-    def special(first: int, last: int) -> Float[np.ndarray, "step column"]:
-        return _between(first, last, lambda number: _block_of_months(number, months))
-
-    season = 12 // months
-    years = dict.fromkeys(sizes, 5.0)
-    return Rhythm(
-        name, season, years, sizes, fewest=5 * season, least=3 * season, most=200,
-        latest=100 * season, _numbers=_months if months == 1 else _quarters, _special=special,
-    )  # fmt: skip
-
-
 RHYTHMS: Mapping[str, Rhythm] = MappingProxyType(
     {
         "D": _of_days("D", 7),
         "B": _of_days("B", 5),
-        "M": _of_months("M", 1),
-        "Q": _of_months("Q", 3),
+        "M": Rhythm(
+            "M", 12, {"trading days": 5.0, "holidays": 5.0},
+            {"trading days": 7, "holidays": len(_WINDOWS)}, fewest=60, least=36, most=200,
+            latest=1200, _numbers=_months,
+            _special=functools.partial(_between, block=_block_of_months),
+        ),
         "h": Rhythm(
             "h", 168, {"holidays": 1.0, "month": 0.5, "year": 2.0},
-            GROUPS | {"holidays": (1 + 2 * _HARMONICS) * GROUPS["holidays"]},
+            GROUPS | {"holidays": (1 + 2 * _WAVES) * GROUPS["holidays"]},
             fewest=24 * 90, least=24 * 21, most=8, latest=4 * 365 * 24, _numbers=_hours,
             _special=_hours_between,
         ),
@@ -243,4 +300,4 @@ RHYTHMS: Mapping[str, Rhythm] = MappingProxyType(
         },
     }
 )  # fmt: skip
-"""By name: hours, days, weekdays, weeks by the day that they end on, months and quarters."""
+"""By name: hours, days, weekdays, months, and weeks by the day that they end on."""

@@ -42,16 +42,6 @@ def dip_of(
     return np.arange(begin, end, dtype=np.int64) if sound else None
 
 
-def without_dip(
-    values: Float[np.ndarray, " step"], dip: slice, season: int
-) -> Float[np.ndarray, " step"]:
-    """Return the values with those of a dip replaced by the values of the season before."""
-    filled = values.copy()
-    for step in range(max(dip.start, season), dip.stop):
-        filled[step] = filled[step - season]
-    return filled
-
-
 def in_seconds(times: Shaped[np.ndarray, " row"]) -> Int[np.ndarray, " row"]:
     """Return times as whole numbers: dates as seconds."""
     return (times.astype("datetime64[s]") if times.dtype.kind == "M" else times).astype(np.int64)

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from jaxtyping import Float, Int
 
-from forecaster.series.calendar.gaps import open_slots, regular_spacing, without_gaps
+from forecaster.series.calendar.gaps import fill, open_slots, regular_spacing, without_gaps
 from forecaster.series.calendar.rhythms import RHYTHMS, rhythm_of
 from forecaster.series.calendar.seasons import seasons_of
 from forecaster.series.combination.blend import Blend
 from forecaster.series.combination.components import NO_COMPONENTS, Components, Seasons
 from forecaster.series.combination.counts import are_counts, may_be_counts, vary_as_counts
-from forecaster.series.combination.dips import dip_of, in_seconds, without_dip
+from forecaster.series.combination.dips import dip_of, in_seconds
 from forecaster.series.known.effects import (
     NO_EFFECTS,
     CalendarPrior,
@@ -138,8 +138,10 @@ class Nature:
         if not len(rows):
             return values
         filled, steps = self.without_gaps(values, times)  # a season is a number of steps
-        dip = slice(steps[rows[0]], steps[rows[-1]] + 1)
-        return without_dip(filled, dip, max(self.seasons))[steps]
+        filled = filled.copy()
+        filled[steps[rows[0]] : steps[rows[-1]] + 1] = np.nan
+        fill(filled, max(self.seasons))
+        return filled[steps]
 
     def without_gaps(
         self, values: Float[np.ndarray, " row"], times: np.ndarray
