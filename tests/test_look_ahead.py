@@ -21,7 +21,7 @@ from forecaster.evaluation.backtest.result import FORECASTS
 from forecaster.evaluation.baselines import Runner
 from forecaster.evaluation.origins import rolling_origin
 from forecaster.files import Home
-from forecaster.forecasting import FORECAST_BY, KEYS, Part, Rung, fit_part
+from forecaster.forecasting import FORECAST_BY, KEYS, Method, Part, fit_part
 from forecaster.ingest import open_source
 from forecaster.ingest.review.quality import WRONG, find_flags, flags_of
 from forecaster.pipeline import DataRequest, evaluate_from_home
@@ -253,7 +253,7 @@ def test_later_rows_do_not_decide_whether_short_prices_have_networks(tmp_path, s
             frame = pd.read_parquet(evaluation.folder / FORECASTS)
             frame = frame[frame["cutoff"] <= days[last]].sort_values([*KEYS, "cutoff"])
             made.append(frame.reset_index(drop=True))
-    assert set(made[0][FORECAST_BY]) == {Rung.LAST_VALUE}
+    assert set(made[0][FORECAST_BY]) == {Method.LAST_VALUE}
     assert made[0]["cutoff"].nunique() == 4 and made[0]["unique_id"].nunique() == 3
     for frame in made[1:]:
         pd.testing.assert_frame_equal(frame, made[0], check_exact=True)

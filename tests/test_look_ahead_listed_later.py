@@ -10,7 +10,7 @@ import forecaster as fc
 from forecaster.evaluation import BacktestOptions
 from forecaster.evaluation.backtest.result import FORECASTS
 from forecaster.files import Home
-from forecaster.forecasting import FORECAST_BY, Rung
+from forecaster.forecasting import FORECAST_BY, Method
 from forecaster.ingest import open_source
 from forecaster.pipeline import DataRequest, evaluate_from_home
 from forecaster.series import with_peers
@@ -72,7 +72,7 @@ def check(kind: str, seed: int, later: int, *, networks: bool, refit: bool = Fal
     before = forecasts(kind, seed, 0, networks=networks, refit=refit)
     after = forecasts(kind, seed, later, networks=networks, refit=refit)
     if kind != "prices":
-        assert (before[FORECAST_BY] == Rung.OWN).any() == networks
+        assert (before[FORECAST_BY] == Method.OWN).any() == networks
     pd.testing.assert_frame_equal(before, after, check_exact=True)
 
 

@@ -275,10 +275,10 @@ def _error(report: "pd.DataFrame") -> str:
 
 def _networks(model: "Model", report: "pd.DataFrame") -> str:
     """Return the number of networks, their kind, and their start."""
-    from forecaster.forecasting import FORECAST_BY, Rung
+    from forecaster.forecasting import FORECAST_BY, Method
 
     config = model.config
-    trained = int((report[FORECAST_BY] == Rung.OWN).sum())
+    trained = int((report[FORECAST_BY] == Method.OWN).sum())
     if config.is_classical:
         return f"none; the model is {config.model}"
     if not trained:
@@ -314,7 +314,7 @@ def _covariates(model: "Model", report: "pd.DataFrame") -> str:
 
 def _known_ahead(model: "Model", report: "pd.DataFrame") -> list[str]:
     """Return the covariates known in advance; each with its effect, if one was found."""
-    from forecaster.forecasting import FORECAST_BY, Rung
+    from forecaster.forecasting import FORECAST_BY, Method
 
     transform = model.transform
     names = transform.covariates.future
@@ -328,7 +328,7 @@ def _known_ahead(model: "Model", report: "pd.DataFrame") -> list[str]:
             f"{name}, about {response:+.1%} for each 1 more"
             for name, response in zip(names, responses, strict=True)
         ]
-    networks = report[FORECAST_BY].isin([Rung.OWN, Rung.COMMON]).any()
+    networks = report[FORECAST_BY].isin([Method.OWN, Method.COMMON]).any()
     if model.target == "y" and names and not networks:
         return [*names[:-1], f"{names[-1]}: no effect was found, so not used"]
     return list(names)

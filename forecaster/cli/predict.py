@@ -328,12 +328,12 @@ def _overview(result: "Prediction", shown: _Shown) -> "Table":
 
 def _rungs(result: "Prediction") -> dict[str, str]:
     """Return what the forecast of each series rests on; empty where all have own networks."""
-    from forecaster.forecasting import FORECAST_BY, Rung
+    from forecaster.forecasting import FORECAST_BY, Method
 
     if FORECAST_BY not in result.frame:
         return {}
     each = result.frame.drop_duplicates("unique_id").set_index("unique_id")[FORECAST_BY]
-    return {str(n): str(rung) for n, rung in each.items()} if (each != Rung.OWN).any() else {}
+    return {str(n): str(rung) for n, rung in each.items()} if (each != Method.OWN).any() else {}
 
 
 def _cells(result: "Prediction", row: "pd.Series", shown: _Shown) -> list[str]:

@@ -14,8 +14,8 @@ from forecaster.errors import ModelError, Skipped, UsageError, check_names, list
 from forecaster.forecasting.bands.calibration import Widths
 from forecaster.forecasting.bands.drift import Drift, join_drifts
 from forecaster.forecasting.config import Config
+from forecaster.forecasting.methods import FORECAST_BY, Method
 from forecaster.forecasting.networks import OwnNetwork
-from forecaster.forecasting.rungs import FORECAST_BY, Rung
 from forecaster.ingest import ColumnOptions, Table
 from forecaster.series import (
     Frequency,
@@ -50,7 +50,7 @@ class Networks:
     - ``ids``: the series
     - ``params``: the weights, each array (trained series, member, ...)
     - ``report``: the outcome of training, a row per series, by ``unique_id``; its column
-      ``forecast_by`` is the :class:`Rung` of each, by default that all were trained
+      ``forecast_by`` is the :class:`Method` of each, by default that all were trained
     - ``network``: the class of the networks where it is a user's own
     - ``start``: the weights that the networks of all series started from, each array (member, ...);
       None where they were independent
@@ -73,21 +73,21 @@ class Networks:
         return f"Networks({self.config.column}, {len(self.ids)} series, {each} each)"
 
     @property
-    def rungs(self) -> Shaped[np.ndarray, " series"]:
+    def methods(self) -> Shaped[np.ndarray, " series"]:
         """The means by which each series is forecast."""
         if FORECAST_BY not in self.report:
-            return np.full(len(self.ids), Rung.OWN, object)
+            return np.full(len(self.ids), Method.OWN, object)
         return self.report[FORECAST_BY].to_numpy(object)
 
     @property
     def trained(self) -> Bool[np.ndarray, " series"]:
         """Which series have networks of their own."""
-        return self.rungs == Rung.OWN
+        return self.methods == Method.OWN
 
     @property
     def networked(self) -> Bool[np.ndarray, " series"]:
         """Which series are forecast by a network, their own or the common one."""
-        return self.trained | (self.rungs == Rung.COMMON)
+        return self.trained | (self.methods == Method.COMMON)
 
     def params_of(self, rows: Int[np.ndarray, " some"]) -> Params:
         """Return the weights that forecast some series, each array (some, member, ...).
@@ -105,14 +105,14 @@ class Networks:
             lambda leaf, common: np.concatenate([leaf, common[None]])[which], self.params, start
         )
 
-    def among(self, ids: Sequence[str], rungs: Shaped[np.ndarray, " series"]) -> "Networks":
-        """Return the networks beside series that were not trained; ``rungs``: of all series."""
+    def among(self, ids: Sequence[str], methods: Shaped[np.ndarray, " series"]) -> "Networks":
+        """Return the networks beside series that were not trained; ``methods``: of all series."""
         report = self.report.reindex(pd.Index(ids, name="unique_id"))
         if len(ids) > len(self.ids):
             report["status"] = report["status"].fillna(NOT_TRAINED)
             for name in ("epochs", "best_epoch"):
                 report[name] = report[name].fillna(0).astype(int)
-        report.insert(0, FORECAST_BY, np.array([str(rung) for rung in rungs], object))
+        report.insert(0, FORECAST_BY, np.array([*map(str, methods)], object))
         return dataclasses.replace(self, ids=tuple(ids), report=report)
 
     def rows_of(self, ids: Sequence[str]) -> np.ndarray:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from forecaster.files import run_name
-from forecaster.forecasting import FORECAST_BY, Rung, quantile_column
+from forecaster.forecasting import FORECAST_BY, Method, quantile_column
 
 if TYPE_CHECKING:
     from forecaster.pipeline.predicting import Prediction
@@ -35,7 +35,7 @@ def fixed_columns(made: "Prediction", now: datetime | None = None) -> pd.DataFra
     - ``made``: the time of the forecast in UTC, without a time zone, which some formats lack
     - ``origin``: the time of the series' latest row; ``step``: number of steps from it to ``ds``
     - ``median``, ``q05`` ... ``q95``: quantiles, in the units of the series
-    - ``forecast_by``: the basis of the forecast, see :class:`forecaster.forecasting.Rung`
+    - ``forecast_by``: the basis of the forecast, see :class:`forecaster.forecasting.Method`
     - ``flags``: words of :data:`FLAGS` that hold for the series, separated by commas; "" for none
 
     ``made``: a prediction with all of :data:`FIXED_QUANTILES`; ``now``: its time, by default now
@@ -60,7 +60,7 @@ def fixed_columns(made: "Prediction", now: datetime | None = None) -> pd.DataFra
         "ds": frame["ds"],
         "step": frame.groupby(ids.to_numpy()).cumcount() + 1,
         **{name: frame[quantile_column(model, q)] for q, name in _COLUMN.items()},
-        "forecast_by": frame.get(FORECAST_BY, Rung.OWN.value),
+        "forecast_by": frame.get(FORECAST_BY, Method.OWN.value),
         "flags": [flags[name] for name in ids],
     }
     return pd.DataFrame(columns, index=frame.index)[list(COLUMNS)]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from forecaster.classical import Form, ets_ahead, fit_ets
+from forecaster.classical import ets_ahead, fit_ets
 from forecaster.classical.innovations import squares_of
 
 
@@ -36,13 +36,6 @@ def test_growth_by_a_factor_is_smoothed_in_logarithms():
     assert average[0].form.logarithmic
     truth = 100 * 1.03 ** np.arange(60, 72) * (1 + 0.2 * np.sin(2 * np.pi * np.arange(60, 72) / 12))
     np.testing.assert_allclose(latest(grown)[0], truth, rtol=0.02)
-
-
-def test_weights_are_those_of_the_criterion_and_sum_to_one():
-    for average in fit_ets(rows(), 12):
-        assert 1 <= len(average) <= 3
-        assert sum(component.weight for component in average) == pytest.approx(1)
-        assert all(component.weight >= 0.05 for component in average)
 
 
 @pytest.mark.parametrize("length", [12, 16, 60])
@@ -95,31 +88,3 @@ def test_short_series_get_what_they_carry(length):
 @pytest.mark.parametrize("row", [np.zeros(30), np.full(30, 7.0), np.r_[5.0, np.zeros(29)]])
 def test_series_that_hardly_change_stay_finite(row):
     assert np.isfinite(latest([row], season=4)).all()
-
-
-def test_series_with_values_of_zero_and_below_are_not_smoothed_in_logarithms():
-    some = [rows(3, 1)[0] - 130]
-    assert not any(component.form.logarithmic for component in fit_ets(some, 12)[0])
-
-
-def test_names_of_parameters_follow_the_form():
-    assert Form("none").names == ("level",)
-    assert Form("damped", 4).names == ("level", "trend", "damping", "season")
-    assert Form("additive", 4).grid().shape[1] == 3
-
-
-def test_the_search_goes_beyond_the_points_of_the_grid():
-    rng = np.random.default_rng(4)
-    row, level = np.empty(150), 50.0
-    for t, error in enumerate(rng.normal(size=150)):
-        row[t] = level + error
-        level += 0.45 * error
-    form = Form("none")
-
-    def squares(levels: np.ndarray) -> np.ndarray:
-        space = form.space(levels[:, None])
-        return squares_of(np.tile(row, (len(levels), 1)), np.full(len(levels), 150), space)[0]
-
-    (found,) = (c for c in fit_ets([row], 1)[0] if c.form == form)
-    best, on_grid = squares(np.linspace(0.01, 0.99, 2000)).min(), squares(form.grid()[:, 0]).min()
-    assert squares(np.array(found.parameters))[0] - best < (on_grid - best) / 2

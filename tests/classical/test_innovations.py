@@ -61,18 +61,6 @@ def test_errors_are_those_of_the_textbook_s_recursion(form, longest):
         assert squares[row] == pytest.approx((errors**2).sum(), rel=1e-5)
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_no_other_initial_state_is_better(form):
-    values, lengths = series(1, [40])
-    parameters = form.grid()[[3]]
-    squares, initial = squares_of(values, lengths, form.space(parameters))
-    free = form.space(parameters).free
-    rng = np.random.default_rng(2)
-    for _ in range(20):
-        other = initial[0] + free @ rng.normal(scale=0.1, size=free.shape[1])
-        assert (one_by_one(form, parameters[0], values[0], other) ** 2).sum() >= squares[0] - 1e-8
-
-
 @pytest.mark.parametrize("longest", [40, 200])  # by matrix products, by Fourier transforms
 def test_a_grid_gives_what_each_model_gives_alone(longest):
     form = FORMS[-1]
@@ -94,28 +82,6 @@ def test_bits_do_not_depend_on_company(longest):
     np.testing.assert_array_equal(together.parameters[5:7], some.parameters)
     np.testing.assert_array_equal(together.squares[5:7], some.squares)
     np.testing.assert_array_equal(together.initial[5:7], some.initial)
-
-
-def test_the_search_ends_below_the_grid():
-    form = FORMS[1]
-    values, lengths = series(5, [60, 45])
-    grid = squares_on_grid(values, lengths, form.space(form.grid())).min(1)
-    found = estimate(values, lengths, form)
-    assert (found.squares < grid).all()
-    bounds = form.bounds()
-    assert ((found.parameters >= bounds[:, 0]) & (found.parameters <= bounds[:, 1])).all()
-
-
-def test_parameters_of_a_simulated_series_are_found():
-    """A level smoothed by 0.3 over 4,000 steps: the standard error of 0.3 is about 0.011."""
-    rng = np.random.default_rng(6)
-    level, values = 10.0, []
-    for error in rng.normal(size=4000):
-        values.append(level + error)
-        level += 0.3 * error
-    form = Form("none")
-    found = estimate(np.array([values]), np.array([4000]), form)
-    assert found.parameters[0, 0] == pytest.approx(0.3, abs=0.035)
 
 
 def test_forecasts_and_their_variance_are_those_of_simulated_paths():

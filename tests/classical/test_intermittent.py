@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from forecaster.classical import INTERMITTENT, adida, croston, sba, tsb
+from forecaster.classical import INTERMITTENT, adida, croston, tsb
 
 
 def demands(count: int = 40, seed: int = 0) -> list[np.ndarray]:
@@ -70,17 +70,6 @@ def test_blocks_are_smoothed_by_the_weight_that_was_best():
         least = min(squared_errors(sums, weight) for weight in tried)
         best = [weight for weight in tried if squared_errors(sums, weight) <= least + 1e-9]
         assert any(made == pytest.approx(smoothed(sums, weight) / length) for weight in best)
-
-
-def test_known_values():
-    y = np.array([0.0, 4, 0, 0, 2, 0])
-    # Sizes 4, 2 smoothed: 3.8; intervals 2, 3 smoothed: 2.1.
-    assert croston(y)[-1] == pytest.approx(3.8 / 2.1)
-    assert sba(y)[-1] == pytest.approx(0.95 * 3.8 / 2.1)
-    probability = 0.9 * (0.1 + 0.9 * (0.9 * (0.9 * 0.1)))
-    assert tsb(y)[-1] == pytest.approx(3.8 * probability)
-    # The mean interval is 5 / 2, so blocks of 2: sums 4, 0, 2; errors -4 and -2 + 4 w, so w = 0.3.
-    assert adida(y)[-1] == pytest.approx((0.3 * 2 + 0.7 * 0.7 * 4) / 2)
 
 
 @pytest.mark.parametrize("name", INTERMITTENT)

@@ -64,19 +64,6 @@ def test_the_forecast_is_that_of_the_model_alone(name, tmp_path):
     assert np.isfinite(past[name.upper()]).all()
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"transform": "difference"}, "transform difference is what networks see .* model ets"),
-        ({"market": "SPY"}, "market SPY: the model ets sees nothing but its own series"),
-        ({"precision": "bfloat16", "model": "mlp"}, "expected float32 with the model mlp"),
-    ],
-)
-def test_settings_of_networks_are_refused(settings, message):
-    with pytest.raises(UsageError, match=message):
-        fc.Config(**{"model": "ets", **settings})
-
-
 def test_what_no_network_would_use_is_refused(tmp_path):
     frame, config = seasonal(), fc.Config(model="theta", horizon=HORIZON)
     with pytest.raises(UsageError, match="the model theta has no settings to search"):

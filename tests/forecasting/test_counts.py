@@ -11,7 +11,6 @@ from forecaster.forecasting import around_columns, forecast_columns, quantile_co
 from forecaster.forecasting.bands.counts import Counted, Units, probability_up_to, smallest_count
 from forecaster.forecasting.bands.distribution import Distribution
 from forecaster.report.numbers import pits
-from forecaster.series.combination.counts import CountPrior, count_forecasts
 from tests.slow import rest_slow
 
 HORIZON = 6
@@ -69,33 +68,6 @@ def test_scores_of_counts_are_normal_where_the_distribution_holds(mean, variance
         y.astype(np.float32))[1])  # fmt: skip
     above = made.probability_above((2 - mean) / np.sqrt(variance))[0]
     np.testing.assert_allclose(above, (values > 2).mean(), atol=0.03)
-
-
-@pytest.mark.slow
-def test_forecasts_of_counts_are_whole_and_hold_what_they_say(tmp_path):
-    frame = demand(72)
-    known, came = frame[frame["ds"] < 66], frame[frame["ds"] >= 66]
-    model = fc.fit(known, SMALL)
-    prior = model.transform.learned.blending.counts
-    assert 0 < prior.weight <= 5 and prior.dispersion > 1.1
-    level = [20, 60, 80, 90]
-    made = fc.predict(model, known, level)
-    numbers = made.filter(like="LSTM").to_numpy()
-    assert (numbers == np.rint(numbers)).all() and (numbers >= 0).all()
-    assert (np.diff(made[["LSTM-lo-80", "LSTM", "LSTM-hi-80"]].to_numpy(), axis=1) >= 0).all()
-    y = came["y"].to_numpy()
-    below = (y <= made["LSTM-hi-80"]).mean()
-    assert 0.88 < below < 0.97  # 90 %, and more, since counts jump
-    never = made[made["unique_id"] == "part 059"]
-    assert (never["LSTM"] == 0).all() and (never["probability_of_rise"] > 0.01).all()
-    loaded = fc.load(fc.save(model, tmp_path / "model"))
-    pd.testing.assert_frame_equal(fc.predict(loaded, known, level), made, check_exact=True)
-    alone = known[known["unique_id"].isin(["part 003", "part 017"])]
-    pd.testing.assert_frame_equal(
-        fc.predict(model, alone, level),
-        made[made["unique_id"].isin(["part 003", "part 017"])].reset_index(drop=True),
-        check_exact=True,
-    )
 
 
 def test_past_forecasts_and_paths_of_counts_are_whole():
@@ -171,18 +143,3 @@ def test_a_short_series_among_counts_is_counted_though_it_had_no_zero(sampled, m
     found = forecast_of_new(with_short([5.0, 2.0, 7.0]))[["LSTM", "LSTM-lo-80", "LSTM-hi-80"]]
     np.testing.assert_array_equal(found, np.rint(found))
     assert found["LSTM-lo-80"].min() == 0 and found["LSTM-hi-80"].between(2, 12).all()
-
-
-def test_a_horizon_without_errors_yet_is_as_uncertain_as_the_one_before():
-    z = np.array([[0.0, 0.0, 3.0], [4.0, 0.0, 9.0]])
-    prior = CountPrior(decay=0.1, share=0.0, mean=0.5, weight=2.0)
-    _, deviation = count_forecasts(z, np.zeros((2, 3, 5)), prior)
-    assert (np.diff(deviation[:, -1, 1:]) >= -1e-9).all()
-    # With errors at every horizon, each has its own.
-    z = np.random.default_rng(0).poisson(2.0, (1, 400)).astype(float)
-    z[:, 1::2] = 0
-    _, deviation = count_forecasts(z, np.zeros((1, 400, 2)), prior)
-    squares = np.square(
-        z[0, 300:] - count_forecasts(z, np.zeros((1, 400, 2)), prior)[0][0, 298:-2, 1]
-    )
-    assert deviation[0, -1, 1] == pytest.approx(np.sqrt(squares.mean()), rel=0.25)

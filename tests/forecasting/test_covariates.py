@@ -1,7 +1,5 @@
 """Covariates, future and static, change the forecasts."""
 
-import dataclasses
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -105,60 +103,3 @@ def test_rows_without_a_name_are_those_of_all_series(shops):
     ]  # fmt: skip
     np.testing.assert_array_equal(*features)
     assert features[0].shape[-1] == Transform.choose("auto", plain).feature_count(3) + 4
-
-
-@pytest.mark.slow
-def test_which_rows_come_after_a_cutoff_moves_no_forecast_made_at_it(panel):
-    """The steps ahead are times of the calendar, as in a forecast, not the rows that came."""
-    config = dataclasses.replace(SETTINGS, epochs=1)
-    model = fc.fit(panel.until(DAYS[280]), config, seed=1)
-    whole = model.transform.apply(panel, config.horizon)
-    gone = model.transform.apply(panel.without(np.arange(12), np.full(12, 281)), config.horizon)
-    at = 280
-    np.testing.assert_array_equal(whole.features[:, at], gone.features[:, at])
-    then = panel.until(DAYS[280])
-    now = model.transform.apply(then, config.horizon)
-    np.testing.assert_array_equal(whole.features[:, at], now.features[:, -1])
-
-
-@pytest.mark.slow
-def test_a_series_that_comes_later_changes_no_scale_of_static_covariates(shops):
-    sales = shops[0]
-    later = sales[sales["unique_id"] == "s00"].assign(unique_id="new")
-    later = later[
-        later["ds"] > DAYS[ENDS - SETTINGS.horizon - 2]
-    ]  # after the first cutoff.assign(y=lambda frame: frame["y"] + 1)
-    kinds = pd.DataFrame(
-        {
-            "unique_id": [*(f"s{k:02d}" for k in range(12)), "new"],
-            "kind": ["town", "village"] * 6 + ["moon"],
-            "size": [*np.arange(12.0), 1e6],
-        }
-    )
-    few = Panel.from_frame(sales).with_static(kinds)
-    many = Panel.from_frame(pd.concat([sales, later])).with_static(kinds)
-    config = dataclasses.replace(SETTINGS, epochs=1)
-    made = [fc.cross_validation(panel, config, 3, 1, seed=1) for panel in (few, many)]
-    ours = made[1][made[1]["unique_id"] != "new"].reset_index(drop=True)
-    pd.testing.assert_frame_equal(made[0], ours, check_exact=True)
-
-
-@pytest.mark.slow
-def test_constants_are_the_same_however_a_file_writes_them(shops):
-    """A number beside a blank becomes a float, and cells keep the spaces around them."""
-    panel = Panel.from_frame(shops[0])
-    kinds = pd.DataFrame(
-        {"unique_id": panel.ids, "zone": ["5", "7", "x"] * 4, "size": [1, 2.0] * 6}
-    )
-    fitted = dataclasses.replace(SETTINGS, epochs=1, hidden=2)
-    model = fc.fit(panel.with_static(kinds), fitted, seed=1)
-    expected = fc.predict(model, panel.with_static(kinds))
-    written = kinds.assign(zone=[5.0, " 7", "x "] * 4)
-    pd.testing.assert_frame_equal(fc.predict(model, panel.with_static(written)), expected)
-    for wrong in ("two", pd.Timestamp("2024-01-01")):
-        with pytest.raises(DataError, match="column 'size' of s00: expected a number, as when"):
-            fc.predict(model, panel.with_static(kinds.assign(size=wrong)))
-    unknown = kinds.assign(size=pd.array([None] * 12, "Int64"))
-    assert np.isfinite(fc.predict(model, panel.with_static(unknown))["LSTM"]).all()
-    vast = kinds.assign(size=1e100)
-    assert np.isfinite(fc.predict(model, panel.with_static(vast))["LSTM"]).all()

@@ -178,17 +178,6 @@ def test_bands_hold_on_simulated_markets_on_average():
     assert min(skill) > 0.97 and max(skill) < 1.02  # random walks: no skill, no leak
 
 
-def test_a_series_with_fewer_channels_is_not_changed_by_company_with_more(panel, config):
-    closes = panel.to_frame().query("unique_id == 'KO'")[["unique_id", "ds", "close"]]
-    alone = Panel.from_frame(closes)
-    company = panel.to_frame().query("unique_id == 'GE' or unique_id == 'IBM'")
-    both = Panel.from_frame(pd.concat([closes, company.drop(columns="adj_close")]))
-    expected = fc.predict(fc.fit(alone, config, seed=1), alone)
-    got = fc.predict(fc.fit(both, config, seed=1), both)
-    got = got[got["unique_id"] == "KO"].reset_index(drop=True)
-    pd.testing.assert_frame_equal(got, expected, check_exact=True)
-
-
 def test_a_bad_row_to_come_does_not_remove_forecasts_made_before_it(panel, config):
     values = panel.values.copy()
     values[1, -2, panel.channels.index("adj_close")] = -1

@@ -8,7 +8,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import ForecasterWarning
-from forecaster.forecasting import FORECAST_BY, Rung, settled, usable_rows
+from forecaster.forecasting import FORECAST_BY, Method, settled, usable_rows
 
 ENOUGH = fc.Config().rows_to_fit
 LEVELS = ["LSTM-lo-95", "LSTM-lo-80", "LSTM", "LSTM-hi-80", "LSTM-hi-95"]
@@ -34,9 +34,9 @@ def fitted(frame: pd.DataFrame, config: fc.Config | None = None) -> fc.Model:
 def test_short_prices_are_forecast_by_their_last_value(rows):
     frame = prices_of(rows)
     model = fitted(frame)
-    assert not model.skipped and (model.report[FORECAST_BY] == Rung.LAST_VALUE).all()
+    assert not model.skipped and (model.report[FORECAST_BY] == Method.LAST_VALUE).all()
     made = fc.predict(model, frame)
-    assert (made[FORECAST_BY] == Rung.LAST_VALUE).all()
+    assert (made[FORECAST_BY] == Method.LAST_VALUE).all()
     last = frame.groupby("unique_id")["close"].last()
     np.testing.assert_allclose(made["LSTM"], last[made["unique_id"]], rtol=1e-12)
     assert (np.diff(made[LEVELS].to_numpy(), axis=1) > 0).all()
@@ -94,23 +94,6 @@ def test_what_is_enough_for_one_series_stays_as_it_is():
     found = usable_rows(panel, same)
     assert found.trained == ["T0"]
     assert str(found.skipped["T1"]).startswith("25 rows; 34 needed")
-
-
-def test_an_evaluation_rests_on_the_rows_up_to_its_first_cutoff():
-    frame = prices_of([30] * 4)
-    with pytest.warns(ForecasterWarning, match="each is forecast by its last value"):
-        made = fc.cross_validation(frame, n_windows=3)
-    assert (made[FORECAST_BY] == Rung.LAST_VALUE).all() and made["cutoff"].nunique() == 3
-    config = fc.Config(hidden=2, members=1, epochs=1)
-    frame = prices_of([ENOUGH + 6] * 4)  # later rows do not decide, but a warning speaks of them
-    few = f"{ENOUGH - 2} at most up to the first cutoff of 4; {ENOUGH} needed.*n_windows=2. or"
-    with pytest.warns(ForecasterWarning, match=few):
-        made = fc.cross_validation(frame, config, n_windows=4)
-    assert (made[FORECAST_BY] == Rung.LAST_VALUE).all() and made["cutoff"].nunique() == 4
-    with pytest.warns() as warned:
-        made = fc.cross_validation(frame, config, n_windows=2)
-        warnings.warn("none", stacklevel=1)
-    assert not any("last value" in str(one.message) for one in warned) and FORECAST_BY not in made
 
 
 @pytest.mark.parametrize("value", [0.0, -5.0])

@@ -9,7 +9,6 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import DataError, ModelError, UsageError
-from forecaster.forecasting import rename_series
 
 INDEX = "XOM"
 
@@ -39,15 +38,6 @@ def test_a_series_that_comes_changes_no_other_s_bits(fitted, stocks, declared):
     expected = fitted.only(few.ids)
     jax.tree.map(np.testing.assert_array_equal, few.params, expected.params)
     np.testing.assert_array_equal(few.normal_scores, expected.normal_scores)
-
-
-def test_an_index_that_was_renamed_is_read_under_its_new_name(fitted, stocks, panel):
-    new = rename_series(fitted, {INDEX: "NEW"})
-    assert new.config.market == "NEW" and new.transform.market == ("NEW",)
-    names = tuple("NEW" if name == INDEX else name for name in panel.ids)
-    pd.testing.assert_frame_equal(
-        fc.predict(fitted, panel), fc.predict(new, dataclasses.replace(panel, ids=names))
-    )
 
 
 def test_the_market_s_last_day_changes_the_forecast(fitted, stocks, panel):

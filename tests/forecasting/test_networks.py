@@ -166,13 +166,3 @@ def test_without_flax_it_is_the_same_program(kind, precision):
 
     members = jax.tree.map(lambda leaf: jnp.zeros((2, *leaf.shape)), shapes)
     assert text(trained_apply(config, 4)) == text(flax.apply)
-
-
-def test_what_needs_flax_gets_it():
-    config = fc.Config(model="mlp", hidden=3, lookback=20)
-    assert plain_shapes(config, 4) is None
-    params = functions(config, 4).init(jax.random.key(0))
-    outputs, _ = trained_apply(config, 4)(
-        params, jnp.zeros((5, 20, 4)), jnp.zeros((5, 20)), last_only=True
-    )
-    assert outputs.shape == (5, 1, 10)

@@ -37,22 +37,6 @@ def test_one_that_came_later_is_forecast_and_named(panel, fitted, tmp_path):
     assert set(paths["unique_id"]) == set(panel.ids)
 
 
-def test_its_bands_learn_from_its_own_past(panel, fitted):
-    """A series that moves by 2 % each day, unlike those of the fit, gets wider bands."""
-    frame = panel.only([panel.ids[-1]]).to_frame()
-    moves = 0.02 * np.random.default_rng(0).choice([-1, 1], len(frame))
-    price = 100 * np.exp(moves.cumsum())
-    for column in ("open", "high", "low", "close", "adj_close"):
-        frame[column] = price
-    alone = fc.load_panel(frame)
-    with pytest.warns(ForecasterWarning):
-        whole = fc.predict(fitted, alone)
-        young = fc.predict(fitted, alone.between(str(alone.times[-25])))
-    width = [bands["LSTM-hi-80"] - bands["LSTM-lo-80"] for bands in (whole, young)]
-    assert len(young) == len(whole) == fitted.config.horizon
-    assert width[0][0] > 1.05 * width[1][0]
-
-
 def test_too_few_rows_for_any_forecast_are_still_refused(panel, fitted):
     new = panel.only([panel.ids[-1]])
     with pytest.raises(ModelError, match="1 rows; a forecast is made from 2"):

@@ -12,7 +12,7 @@ from forecaster.forecasting.bands.calibration import Widths
 from forecaster.forecasting.fitting import pooled as sampling
 from forecaster.forecasting.fitting.common import Sampling, learn_common
 from forecaster.forecasting.fitting.fit import fit_part, widths_of
-from forecaster.forecasting.rungs import usable_rows
+from forecaster.forecasting.methods import usable_rows
 
 SAMPLE = 3
 

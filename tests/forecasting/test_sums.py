@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.errors import ForecasterWarning, ModelError, UsageError
+from forecaster.errors import ModelError, UsageError
 from tests.forecasting.test_simulating import CONFIG, HORIZON, market
 
 LEVEL = (80, 95)
@@ -60,24 +60,6 @@ def test_frames_of_groups_are_read(fitted):
     pd.testing.assert_frame_equal(
         plain, fc.predict_sums(fitted[0], fitted[1], frame.assign(weight=1))
     )
-
-
-@pytest.mark.slow
-def test_only_days_of_all_series_are_summed():
-    table = market(series=3, rows=400, seed=1)
-    last = table["date"].max()
-    early = table[(table["ticker"] != "s1") | (table["date"] < last)]
-    gone = table[(table["ticker"] != "s1") | (table["date"] < last - pd.Timedelta(days=30))]
-    model = fc.fit(fc.load_panel(table), CONFIG)
-    groups = {"pair": {"s0": 1, "s1": 1}, "others": {"s0": 1, "s2": 1}}
-    with pytest.warns(ForecasterWarning):  # s1 ends before the fit did
-        made = fc.predict_sums(model, fc.load_panel(early), groups)
-    assert made.groupby("unique_id").size().to_dict() == {"pair": HORIZON - 1, "others": HORIZON}
-    with (
-        pytest.warns(ForecasterWarning),
-        pytest.raises(ModelError, match="pair: its series end at different times"),
-    ):
-        fc.predict_sums(model, fc.load_panel(gone), groups)
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,7 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster import swarm
 from forecaster.forecasting.fitting.training import candidates
-from tests.conftest import error, prices, run
 
 
 @pytest.fixture(scope="module")
@@ -32,32 +30,3 @@ def test_each_series_searches_its_own_settings(tuned, panel, config, tmp_path):
     frame = fc.predict(tuned, panel)
     folder = fc.save(tuned, tmp_path / "model")
     pd.testing.assert_frame_equal(fc.predict(fc.load(folder), panel), frame)
-
-
-@pytest.mark.slow
-def test_a_search_from_the_command_line_can_be_interrupted(monkeypatch, tmp_path, settings):
-    from forecaster.swarm.execution.schedule import Schedule
-
-    few = swarm.grid_candidates(learning_rate=[1e-3, 1e-2, 3e-2], weight_decay=[0.0], hidden=[4])
-    monkeypatch.setattr("forecaster.forecasting.fitting.training.candidates", lambda config: few)
-    for number, name in enumerate(["AAA", "BBB"]):
-        prices(name, 300 + number).to_csv(tmp_path / f"{name}.csv", index=False)
-    source = ("--source", f"files:{tmp_path}", "--config", settings, "--epochs", 9)
-    whole = run("fit", *source, "--tune", "--home", tmp_path / "whole")
-    assert whole.exit_code == 0 and "Chose hidden" in whole.stdout
-    forecast = run("predict", "--all", "--format", "csv", "--home", tmp_path / "whole").stdout
-
-    calls, advance = [], Schedule.advance
-
-    def interrupted(self):
-        calls.append(1)
-        if len(calls) == 3:  # in the second rung
-            raise KeyboardInterrupt
-        advance(self)
-
-    home = tmp_path / "home"
-    with monkeypatch.context() as patch:
-        patch.setattr(Schedule, "advance", interrupted)
-        assert "fit --resume" in error("fit", *source, "--tune", "--home", home, code=130)
-    assert run("fit", "--resume", "--home", home).exit_code == 0
-    assert run("predict", "--all", "--format", "csv", "--home", home).stdout == forecast

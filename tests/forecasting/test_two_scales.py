@@ -1,7 +1,6 @@
 """Forecasts of prices by two scales: of a series' own networks, and the common volatility."""
 
 import dataclasses
-import hashlib
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import ForecasterWarning
-from forecaster.files import Home
 from forecaster.forecasting.bands.distribution import Distribution
 from forecaster.forecasting.fitting.validating import scale_weights
 from forecaster.forecasting.model import rename_series
@@ -133,17 +131,6 @@ def homes(prices, tmp_path_factory):
         done = run(*fit, "--home", folder / "shards")
     assert done.exit_code == 3, done.output
     return folder / "whole", folder / "shards"
-
-
-def test_a_fit_in_shards_has_the_bits_of_one_in_one_piece(homes):
-    whole, shards = (Home(home).latest_run() for home in homes)
-    assert (shards / "shards").is_dir() and not (whole / "shards").exists()
-    digests = []
-    for home in homes:
-        made = run("predict", "--all", "--home", home, "--output", home / "f.csv")
-        assert made.exit_code == 0, made.output
-        digests.append(hashlib.sha256((home / "f.csv").read_bytes()).hexdigest())
-    assert digests[0] == digests[1]
 
 
 @pytest.mark.parametrize("number", [0, 1])

@@ -30,7 +30,7 @@ from forecaster.evaluation.origins.rolling_origin import write_tables
 from forecaster.evaluation.scores import significance
 from forecaster.evaluation.scores.tables import LATEST, TOGETHER, Tables, means_of_sums
 from forecaster.files import atomic, open_for_arrow, parquet_groups, read_parquet_file
-from forecaster.forecasting import FORECAST_BY, KEYS, Rung
+from forecaster.forecasting import FORECAST_BY, KEYS, Method
 from forecaster.series import OwnEnds, show_time
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def _summarise(
             all=0.0,
         ),
         provenance=Provenance(),
-        forecast_by={rung.value: rungs[rung] for rung in Rung if rungs[rung]},
+        forecast_by={rung.value: rungs[rung] for rung in Method if rungs[rung]},
         by_last_value={name: len(s) for name, s in runner.by_last_value.items() if s},
     )
 

@@ -18,14 +18,14 @@ import msgspec
 from forecaster import __version__
 from forecaster.errors import Skipped, UsageError, skipped_from_json, skipped_to_json
 from forecaster.files import as_bytes, parse_json, read_plain
-from forecaster.forecasting import Config, Rung, counted
+from forecaster.forecasting import Config, Method, counted
 
 SIMULATED = "simulated"
 """The name of the source of invented prices."""
 
 _MOST_REASON = 500  # characters
 _MOST = 2**31 - 1  # of anything that is counted
-_RUNGS = ", ".join(Rung)
+_RUNGS = ", ".join(Method)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Summary:
     - ``torch_series``: number of series that PyTorch trained; None without PyTorch
     - ``groups``: the group of each series that belongs to one
     - ``forecast_by``: how many series rest on what at their latest cutoff, see
-      :class:`forecaster.forecasting.Rung`; empty for prices, and in older evaluations
+      :class:`forecaster.forecasting.Method`; empty for prices, and in older evaluations
     - ``by_last_value``: by baseline, the number of series for which the last value stands in at
       some cutoffs, since too few rows were known
     """
@@ -175,7 +175,7 @@ class Summary:
             if len(set(getattr(self, name))) < len(getattr(self, name)):
                 raise ValueError(f"{name}: expected each once")
         for name, count in self.forecast_by.items():
-            if name not in list(Rung) or not 1 <= count <= self.series:
+            if name not in list(Method) or not 1 <= count <= self.series:
                 raise ValueError(f"forecast_by: {reprlib.repr(name)}: expected counts by {_RUNGS}")
         for level in self.levels:
             if not 0 < float(level) < 100:

@@ -369,7 +369,7 @@ class RollingOrigin:
                 if column != RISE:
                     columns[column][selected] = values[entries]
             if self.says_rungs:
-                rungs = model.networks.rungs[model.networks.rows_of(ids)]
+                rungs = model.networks.methods[model.networks.rows_of(ids)]
                 columns[FORECAST_BY][selected] = np.array([str(rung) for rung in rungs])[row]
         return pd.DataFrame(columns)
 

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from forecaster.forecasting.rungs import FORECAST_BY
+from forecaster.forecasting.methods import FORECAST_BY
 
 KEYS = ("unique_id", "ds", "cutoff", "y")
 """The keys of a frame of past forecasts."""
@@ -32,11 +32,6 @@ class Bound(NamedTuple):
     level: str
 
     @property
-    def column(self) -> str:
-        """The name of the column."""
-        return f"{self.model}-{self.side}-{self.level}"
-
-    @property
     def quantile(self) -> float:
         """The quantile that the bound stands for."""
         half = float(self.level) / 200
@@ -52,7 +47,7 @@ class Bound(NamedTuple):
 def bounds_of(model: str, level: float | str) -> tuple[str, str]:
     """Return the columns of a band, of its lower and its upper bound. ``level`` in percent."""
     written = level if isinstance(level, str) else f"{level:g}"
-    return Bound(model, "lo", written).column, Bound(model, "hi", written).column
+    return f"{model}-lo-{written}", f"{model}-hi-{written}"
 
 
 def around_columns(model: str) -> tuple[str, str]:
@@ -95,8 +90,8 @@ def quantile_columns(columns: Iterable[object], model: str) -> dict[float, str]:
 
     Empty for a model without bands.
     """
-    bounds = (Bound.parse(column) for column in columns)
-    quantiles = {b.quantile: b.column for b in bounds if b and b.model == model}
+    bounds = ((Bound.parse(column), str(column)) for column in columns)
+    quantiles = {b.quantile: column for b, column in bounds if b and b.model == model}
     if quantiles:
         quantiles[0.5] = model
     return dict(sorted(quantiles.items()))
@@ -126,12 +121,12 @@ def columns_of_quantiles(
 
 def renamed_columns(columns: Iterable[object], model: str, name: str) -> dict[str, str]:
     """Return the columns of a model, each with the new column under another ``name``."""
-    renamed = {model: name}
     around = dict(zip(around_columns(model), around_columns(name), strict=True))
-    for column in columns:
-        if column in around:
-            renamed[str(column)] = around[str(column)]
+    renamed = {model: name}
+    for column in map(str, columns):
         bound = Bound.parse(column)
-        if bound and bound.model == model:
-            renamed[bound.column] = bound._replace(model=name).column
+        if column in around:
+            renamed[column] = around[column]
+        elif bound and bound.model == model:
+            renamed[column] = name + column.removeprefix(model)
     return renamed

@@ -30,17 +30,17 @@ from forecaster.forecasting.fitting.checking import (
 from forecaster.forecasting.fitting.common import Common, Sampling, learned
 from forecaster.forecasting.fitting.training import train, untrained
 from forecaster.forecasting.fitting.validating import validated, with_scale_weights
-from forecaster.forecasting.model import Model, Networks
-from forecaster.forecasting.networks import OwnNetwork, with_network
-from forecaster.forecasting.rungs import (
+from forecaster.forecasting.methods import (
     FORECAST_BY,
-    Rung,
-    rungs_of,
+    Method,
+    methods_of,
     trains,
     transform_of,
     usable,
     without_networks,
 )
+from forecaster.forecasting.model import Model, Networks
+from forecaster.forecasting.networks import OwnNetwork, with_network
 from forecaster.forecasting.task import validation_of
 from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.series import (
@@ -77,7 +77,7 @@ def fit(
     Rows that are known at the panel's end to look wrong are left out, see :meth:`Panel.masked`. A
     price series that is too short, never changes or cannot be transformed is skipped and named in
     ``skipped``. Every other series is forecast; the report's column ``forecast_by`` says by what, a
-    :class:`~forecaster.forecasting.Rung`. With ``start="independent"`` the networks of a series
+    :class:`~forecaster.forecasting.Method`. With ``start="independent"`` the networks of a series
     depend only on its name, its values, the config and the seed; by default they start from
     networks trained on all series.
 
@@ -207,21 +207,6 @@ class Part(NamedTuple):
     sample: tuple[str, ...]
     lost: tuple[str, ...] = ()
 
-    def only(self, ids: Sequence[str]) -> "Part | None":
-        """Return the part of these series; None where none of them has a network."""
-        wanted = set(ids)
-        if wanted.issuperset(self.ids):
-            return self
-        kept = [name for name in self.model.ids if name in wanted]
-        if not kept:
-            return None
-        rows = [row for row, name in enumerate(self.ids) if name in wanted]
-        some = tuple(self.ids[row] for row in rows)
-        lost = tuple(name for name in self.lost if name in wanted)
-        return Part(
-            self.model.only(kept), some, self.networked[rows], self.scores[rows], self.sample, lost
-        )
-
     @property
     def sampled_scores(self) -> Scores:
         """The scores of the part's series that are in the sample."""
@@ -320,7 +305,7 @@ def _fitted(
         final = final.with_learned(common_volatility=transform.learned.common_volatility)
         transformed = transformed.beside_networks(transform.learned.common_volatility)
     serves = networks.start is not None
-    networks = networks.among(panel.ids, rungs_of(panel, config, final, own, common=serves))
+    networks = networks.among(panel.ids, methods_of(panel, config, final, own, common=serves))
     held_back = np.where(own, validation_of(config, rows), unseen)
     networks = dataclasses.replace(networks, drift=drift_of(panel, config))
     scores, errors, drift = validated(networks, transform, transformed, panel, held_back)
@@ -350,11 +335,23 @@ def _judged(
 
     Raises NoSeries where no series is left.
     """
-    broken, lost = _broken(networks.report), _lost(networks.report)
-    report = networks.report.drop(columns="why_not", errors="ignore")
+    report, why = networks.report, dict[str, str]()
+    if "why_not" in report:  # no worker could train them
+        why = {str(name): str(said) for name, said in report.pop("why_not").items() if said}
+    sound = np.isfinite(report["validation_loss"]) & np.isfinite(report["mae"])
+    sound |= report[FORECAST_BY] != Method.OWN  # their forecasts come from no network of their own
+    broken = {
+        str(name): Skipped(Kind.NOT_TRAINED, detail=why[str(name)])
+        if str(name) in why
+        else Skipped(Kind.NOT_FINITE)
+        for name in report.index[~sound]
+    }
+    lost = tuple(why)
     spacing = np.array(panel.of_times(spacing_of))
+    known = spacing[np.isfinite(spacing)]  # not that of a series of one row
+    usual = float(np.percentile(known, 50, method="lower")) if len(known) else 1.0
     model = Model(
-        networks=dataclasses.replace(networks, report=report),
+        networks=networks,
         channels=panel.channels,
         target=panel.target,
         frequency=panel.frequency,
@@ -362,7 +359,7 @@ def _judged(
         normal_scores=scores.astype(np.float32),
         widths=Widths.unit(networks.config.horizon),
         fitted_until=until,
-        spacing=np.where(np.isfinite(spacing), spacing, _usual(spacing)),
+        spacing=np.where(np.isfinite(spacing), spacing, usual),
         skipped=MappingProxyType({**panel.skipped, **broken}),
         provenance={
             **provenance,
@@ -376,32 +373,6 @@ def _judged(
     part = Part(model, panel.ids, networks.networked, scores, sample, lost)
     widths = widths_of(networks.config, [part.sampled_scores])
     return part._replace(model=dataclasses.replace(model.only(kept), widths=widths))
-
-
-def _usual(spacing: Float[np.ndarray, " series"]) -> float:
-    """Return the median spacing, to use for series of one row; 1 where no series has one."""
-    known = spacing[np.isfinite(spacing)]
-    return float(np.percentile(known, 50, method="lower")) if len(known) else 1.0
-
-
-def _broken(report: pd.DataFrame) -> dict[str, Skipped]:
-    """Return the series whose network cannot be used, with the reason."""
-    sound = np.isfinite(report["validation_loss"]) & np.isfinite(report["mae"])
-    sound |= report[FORECAST_BY] != Rung.OWN  # their forecasts come from no network of their own
-    reasons = report["why_not"] if "why_not" in report else pd.Series("", report.index)
-    return {
-        str(name): Skipped(Kind.NOT_TRAINED, detail=str(reasons[name]))
-        if reasons[name]
-        else Skipped(Kind.NOT_FINITE)
-        for name in report.index[~sound]
-    }
-
-
-def _lost(report: pd.DataFrame) -> tuple[str, ...]:
-    """Return the series that no worker could train."""
-    if "why_not" not in report:
-        return ()
-    return tuple(map(str, report.index[report["why_not"].astype(bool)]))
 
 
 _WORSE = 1.02  # multiple of a simple forecast's error above which a fit gets a warning
@@ -439,19 +410,16 @@ def widths_of(config: Config, scores: Sequence[Scores], *, tune: bool = False) -
     horizon = config.horizon
     if config.start != "pooled" or tune:
         return Widths.unit(horizon)
-    networks, others, counts = (_joined(kind, horizon) for kind in zip(*scores, strict=True))
-    without = common_spread(_joined([others, counts], horizon))
+
+    def joined(parts: Sequence[np.ndarray]) -> Float[np.ndarray, "series origin horizon"]:
+        most = max(some.shape[1] for some in parts)  # a part of short series may have fewer
+        whole = [
+            np.pad(some, ((0, 0), (most - some.shape[1], 0), (0, 0)), constant_values=np.nan)
+            for some in parts
+            if len(some)
+        ]
+        return np.concatenate(whole) if whole else np.zeros((0, most, horizon))
+
+    networks, others, counts = map(joined, zip(*scores, strict=True))
+    without = common_spread(joined([others, counts]))
     return Widths(common_spread(networks), without, common_tails(others, without))
-
-
-def _joined(
-    scores: Sequence[np.ndarray], horizon: int
-) -> Float[np.ndarray, "series origin horizon"]:
-    """Join the scores of all parts; a part of short series may have fewer origins."""
-    most = max(some.shape[1] for some in scores)
-    whole = [
-        np.pad(some, ((0, 0), (most - some.shape[1], 0), (0, 0)), constant_values=np.nan)
-        for some in scores
-        if len(some)
-    ]
-    return np.concatenate(whole) if whole else np.zeros((0, most, horizon))

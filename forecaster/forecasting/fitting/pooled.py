@@ -32,6 +32,7 @@ from forecaster.forecasting.windows import MODES, Split
 from forecaster.series import sampled_names
 
 _LARGEST_BATCH = 256  # windows
+_STAGE = "a start for all series"  # in reports of progress
 _STEPS = 20  # fewest steps per epoch, unless batches would be smaller than those of a single series
 
 
@@ -65,10 +66,17 @@ def train_pooled(
     - ``data``: the data of all series, arrays (series, ...)
     - ``seed``: determines the initial weights and the batches
     """
-    windows = _windows_in(split, data)
+    devices = swarm.lane_mesh().size
+    if config.data_parallel > devices:
+        raise UsageError(
+            f"data_parallel: expected at most the number of devices, {devices}; got "
+            f"{config.data_parallel}. Take {devices}, or leave it out"
+        )
+    covered = max(1, split.lookback - split.burn_in)
+    lengths = np.maximum(data.boundary - data.first, covered)
+    windows = int(np.round(lengths / covered).sum())  # that cover all training spans once
     batch = min(_LARGEST_BATCH, max(config.batch_size, windows // _STEPS))
     task = _pooled_task(config, split, features, network, batch, max(1, math.ceil(windows / batch)))
-    _check_devices(config)
     epochs, patience = config.limits("pooled")
     # The names, and so the random draws, do not depend on the series.
     names = [f"all series\x1f{k}" for k in range(config.members)]
@@ -81,25 +89,10 @@ def train_pooled(
         patience=patience,
         hyperparams=config.hyperparams("pooled"),
         data_parallel=config.data_parallel,
-        on_progress=_named(on_progress),
+        on_progress=on_progress
+        and (lambda progress: on_progress(dataclasses.replace(progress, stage=_STAGE))),
     )
     return Pooled(fitted.params, fitted.best_epoch, fitted.best_loss, fitted.seconds)
-
-
-def _check_devices(config: Config) -> None:
-    devices = swarm.lane_mesh().size
-    if config.data_parallel > devices:
-        raise UsageError(
-            f"data_parallel: expected at most the number of devices, {devices}; got "
-            f"{config.data_parallel}. Take {devices}, or leave it out"
-        )
-
-
-def _windows_in(split: Split, data: Series[np.ndarray]) -> int:
-    """Return how many windows cover the training spans of all series once."""
-    covered = max(1, split.lookback - split.burn_in)
-    lengths = np.maximum(data.boundary - data.first, covered)
-    return int(np.round(lengths / covered).sum())
 
 
 @functools.lru_cache(maxsize=8)
@@ -162,16 +155,6 @@ def _pooled_task(
 def _as_one(examples: Examples) -> Examples:
     """Merge examples of several series, (series, window, ...), into one batch."""
     return Examples(*(part.reshape(-1, *part.shape[2:]) for part in examples))
-
-
-def _named(
-    on_progress: Callable[[swarm.Progress], None] | None,
-) -> Callable[[swarm.Progress], None] | None:
-    if on_progress is None:
-        return None
-    return lambda progress: on_progress(
-        dataclasses.replace(progress, stage="a start for all series")
-    )
 
 
 MOST_SERIES = 1_000

@@ -27,9 +27,9 @@ from forecaster.forecasting.fitting.checking import check_training
 from forecaster.forecasting.fitting.common import Common
 from forecaster.forecasting.fitting.fit import fit_part
 from forecaster.forecasting.fitting.pooled import Pooled
+from forecaster.forecasting.methods import rows_to_train
 from forecaster.forecasting.model import Model, check_model, join_models
 from forecaster.forecasting.predicting.matching import match_panel
-from forecaster.forecasting.rungs import rows_to_train
 from forecaster.forecasting.windows import padded_steps
 from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.series import Panel, names_in_short, show_time

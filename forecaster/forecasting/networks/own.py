@@ -25,7 +25,7 @@ import importlib
 import inspect
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 import jax
@@ -103,34 +103,25 @@ def own_functions(network: OwnNetwork, sizes: Sizes) -> swarm.Functions:
     if issubclass(network, linen.Module):
         functions = _linen_functions(network, given, sizes)
     else:
-        functions = _nnx_functions(network, given, sizes)
-    _check_stateless(network, functions)
-    _check_returned(network, functions, sizes)
-    return functions._replace(apply=_with_checked_weights(network, functions))
-
-
-def _check_stateless(network: OwnNetwork, functions: swarm.Functions) -> None:
-    """Raise UsageError for a network with state beside its weights."""
+        made = functools.partial(_Nnx, network, given, sizes)
+        functions = swarm.module_functions(lambda rngs: made(rngs=rngs))
     params = jax.eval_shape(functions.init, jax.random.key(0))
     if isinstance(params, swarm.Variables):
-        kept = list(params.state)
         raise UsageError(
-            f"network {network.__name__}: keeps state that is not trained ({', '.join(kept)}); "
-            "expected weights and random streams only, as a model keeps nothing else of a series. "
-            "Use LayerNorm or GroupNorm in place of BatchNorm"
+            f"network {network.__name__}: keeps state that is not trained "
+            f"({', '.join(params.state)}); expected weights and random streams only, as a model "
+            "keeps nothing else of a series. Use LayerNorm or GroupNorm in place of BatchNorm"
         )
+    _check_returned(network, functions, sizes)
+    return functions
 
 
 def _arguments(network: OwnNetwork, sizes: Sizes) -> dict[str, Any]:
     """Return the arguments for its constructor."""
     values = {
-        "inputs": sizes.features,
-        "lookback": sizes.lookback,
-        "horizon": sizes.horizon,
-        "hidden": sizes.hidden,
-        "layers": sizes.layers,
-        "outputs": sizes.outputs,
-    }
+        "inputs": sizes.features, "lookback": sizes.lookback, "horizon": sizes.horizon,
+        "hidden": sizes.hidden, "layers": sizes.layers, "outputs": sizes.outputs,
+    }  # fmt: skip
     given: dict[str, Any] = {}
     parameters = _parameters(network)
     for name, parameter in parameters.items():
@@ -227,12 +218,6 @@ class _Nnx(Network):
         return states, self.constants[...]
 
 
-def _nnx_functions(
-    network: type[nnx.Module], given: Mapping[str, Any], sizes: Sizes
-) -> swarm.Functions:
-    return swarm.module_functions(lambda rngs: _Nnx(network, given, sizes, rngs=rngs))
-
-
 def _with_rngs(
     network: type[nnx.Module], given: Mapping[str, Any], rngs: nnx.Rngs
 ) -> dict[str, Any]:
@@ -317,26 +302,3 @@ def _check_returned(network: OwnNetwork, functions: swarm.Functions, sizes: Size
 def _waves(shape: tuple[int, ...]) -> Array:
     """Return an array of this shape whose numbers differ."""
     return jnp.sin(jnp.arange(math.prod(shape), dtype=jnp.float32) + 1.0).reshape(shape)
-
-
-def _with_checked_weights(
-    network: OwnNetwork, functions: swarm.Functions
-) -> Callable[..., tuple[Array, Array]]:
-    """Return its ``apply``, which raises UsageError for weights of another version of the class."""
-    expected = jax.eval_shape(functions.init, jax.random.key(0))
-
-    def described(tree: swarm.Params) -> dict[str, tuple[int, ...]]:
-        leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
-        return {jax.tree_util.keystr(path): leaf.shape for path, leaf in leaves}
-
-    def apply(params: swarm.Params, *inputs: Array, **options: Any) -> tuple[Array, Array]:
-        if (got := described(params)) != (wanted := described(expected)):
-            other = sorted(set(got.items()) ^ set(wanted.items()))
-            raise UsageError(
-                f"network {network.__name__}: the saved weights are of another version of the "
-                f"class; they differ in {', '.join(dict.fromkeys(name for name, _ in other))}. Fit "
-                "again, or load the model with the class as it was"
-            )
-        return functions.apply(params, *inputs, **options)
-
-    return apply

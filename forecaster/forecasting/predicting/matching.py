@@ -9,8 +9,8 @@ from jaxtyping import Int, Shaped
 
 from forecaster.errors import ForecasterWarning, Kind, ModelError, Skipped, listed, warn_of_skipped
 from forecaster.forecasting.bands.drift import drift_of, join_drifts
+from forecaster.forecasting.methods import FORECAST_BY, methods_of, rows_to_train
 from forecaster.forecasting.model import Model
-from forecaster.forecasting.rungs import FORECAST_BY, rows_to_train, rungs_of
 from forecaster.series import (
     FEWEST_PEERS,
     Histories,
@@ -48,10 +48,12 @@ def with_newcomers(model: Model, panel: Panel) -> Model:
     transform = model.transform.with_series(part, model.config.season)
     transform = transform.with_components(part, model.config.horizon, held_back)
     common = networks.start is not None
-    rungs = rungs_of(part, model.config, transform, nobody, common=common)
+    methods = methods_of(part, model.config, transform, nobody, common=common)
     ids = (*networks.ids, *new)
     report = networks.report.reindex(pd.Index(ids, name="unique_id"))
-    report[FORECAST_BY] = np.array([str(rung) for rung in (*networks.rungs, *rungs)], object)
+    report[FORECAST_BY] = np.array(
+        [str(method) for method in (*networks.methods, *methods)], object
+    )
     drift = networks.drift
     if drift is not None:
         drift = join_drifts([drift, drift_of(part, model.config)])

@@ -17,6 +17,7 @@ from forecaster.forecasting.bands.calibration import (
 )
 from forecaster.forecasting.bands.columns import around_columns, bounds_of, quantile_column
 from forecaster.forecasting.bands.distribution import Distribution, ndtri
+from forecaster.forecasting.methods import FORECAST_BY
 from forecaster.forecasting.model import Model, check_model
 from forecaster.forecasting.predicting.distributions import (
     ByHorizon,
@@ -25,7 +26,6 @@ from forecaster.forecasting.predicting.distributions import (
     targets_at,
 )
 from forecaster.forecasting.predicting.matching import match_panel, with_newcomers
-from forecaster.forecasting.rungs import FORECAST_BY
 from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.series import (
     Frequency,
@@ -107,8 +107,10 @@ def predict(
         values = values[:, 0]  # (series, horizon)
         frame[name] = (values if name == RISE else values * factor).ravel()
     if model.transform.takes_any:
-        rungs = model.networks.rungs[model.networks.rows_of(panel.ids)]
-        frame[FORECAST_BY] = np.repeat(np.array([str(rung) for rung in rungs], object), horizon)
+        methods = model.networks.methods[model.networks.rows_of(panel.ids)]
+        frame[FORECAST_BY] = np.repeat(
+            np.array([str(method) for method in methods], object), horizon
+        )
     return frame
 
 
@@ -318,36 +320,34 @@ def _append(stored: ByHorizon, recent: ByHorizon, keep: Int[np.ndarray, " series
 
 def check_levels(level: Sequence[float] | float) -> list[float]:
     """Return the levels of bands, sorted. Raises UsageError unless each is 1 or more, below 100."""
-    try:
-        level = [float(percent) for percent in np.atleast_1d(np.asarray(level, float))]
-    except (TypeError, ValueError):
-        raise UsageError(f"level: expected percent, such as 80; got {level!r}") from None
-    for percent in level:
-        if not 0 < percent < 100:
-            raise UsageError(f"level: expected percent above 0 and below 100; got {percent:g}")
-        if percent < 1:
+    levels = _numbers("level", level, "percent, such as 80")
+    for percent in levels:
+        if not 1 <= percent < 100:
+            hint = f"; did you mean {100 * percent:g}?" if 0 < percent < 1 else ""
             raise UsageError(
-                f"level: expected percent, such as 80; got {percent:g}; did you mean "
-                f"{100 * percent:g}?"
+                f"level: expected percent above 0 and below 100; got {percent:g}{hint}"
             )
-    return sorted(set(level))
+    return levels
 
 
 def check_quantiles(quantiles: Sequence[float] | float) -> list[float]:
     """Return the probabilities, sorted. Raises UsageError unless each lies between 0 and 1."""
-    try:
-        quantiles = [float(q) for q in np.atleast_1d(np.asarray(quantiles, float))]
-    except (TypeError, ValueError):
-        raise UsageError(
-            f"quantiles: expected probabilities, such as 0.95; got {quantiles!r}"
-        ) from None
+    quantiles = _numbers("quantiles", quantiles, "probabilities, such as 0.95")
     for q in quantiles:
         if not 0 < q < 1:
             hint = f"; did you mean {q / 100:g}?" if 1 < q < 100 else ""
             raise UsageError(
                 f"quantiles: expected probabilities above 0 and below 1; got {q:g}{hint}"
             )
-    return sorted(set(quantiles))
+    return quantiles
+
+
+def _numbers(name: str, given: Sequence[float] | float, expected: str) -> list[float]:
+    """Return what was given as sorted numbers. Raises UsageError for anything else."""
+    try:
+        return sorted({float(number) for number in np.atleast_1d(np.asarray(given, float))})
+    except (TypeError, ValueError):
+        raise UsageError(f"{name}: expected {expected}; got {given!r}") from None
 
 
 def price_factor(panel: Panel) -> Float[np.ndarray, " series"]:

@@ -103,7 +103,13 @@ def draw_paths(
     units = np.where(closed, 0.0, units)  # steps without an error need no past one
     prices = not model.transform.takes_any
     ranked_by = scaled_to_now(units, positions) if prices else units
-    _check_room(n_paths, len(panel.ids), horizon)
+    series = len(panel.ids)
+    size, free = _BYTES_OF_NUMBER * n_paths * series * horizon, free_memory()
+    if size > free:
+        raise UsageError(
+            f"n_paths: {n_paths:,} paths of {series:,} series take {size / 1e9:,.1f} GB, and "
+            f"{free / 1e9:,.1f} GB are free; expected {max(1, free * n_paths // size):,} at most"
+        )
     usual = _draw(units, ranked_by, positions, n_paths, np.random.default_rng(seed))
     standardised = _values(latest.distribution, latest.calibrated.scores(usual))
     base, scale = transformed.base[:, -1:], transformed.scale[:, -1:]
@@ -114,16 +120,6 @@ def draw_paths(
     paths = paths * price_factor(panel)[:, None, None]
     times = np.stack(panel.of_times(lambda times: times_ahead(times, horizon, model.frequency)))
     return Paths(panel, times, paths)
-
-
-def _check_room(n_paths: int, series: int, horizon: int) -> None:
-    """Raise UsageError for more paths than fit into the free memory."""
-    size, free = _BYTES_OF_NUMBER * n_paths * series * horizon, free_memory()
-    if size > free:
-        raise UsageError(
-            f"n_paths: {n_paths:,} paths of {series:,} series take {size / 1e9:,.1f} GB, and "
-            f"{free / 1e9:,.1f} GB are free; expected {max(1, free * n_paths // size):,} at most"
-        )
 
 
 def _draw(
@@ -154,30 +150,15 @@ def _draw(
             continue
         chosen = np.minimum(np.searchsorted(at, drawn), len(at) - 1)
         chosen = np.where(at[chosen] == drawn, chosen, random.integers(len(at), size=n_paths))
+        # Of each time; those that the series lacks are replaced.
         chance = np.isin(at, common) / len(common)
-        chance += (1 - chance.sum()) / len(at)  # times that the series lacks are replaced
+        chance += (1 - chance.sum()) / len(at)
         for h in range(units.shape[2]):
-            shares[row, :, h] = _shares(order[:, h], chance, chosen, within)
+            ranks = np.argsort(order[:, h], kind="stable")
+            below = np.empty(len(chance))  # the probability that a lower rank is drawn
+            below[ranks] = np.cumsum(chance[ranks]) - chance[ranks]
+            shares[row, :, h] = below[chosen] + within * chance[chosen]
     return ndtri(np.clip(shares, 1e-6, 1 - 1e-6))
-
-
-def _shares(
-    ranked_by: Float[np.ndarray, " origin"],
-    chance: Float[np.ndarray, " origin"],
-    chosen: Int[np.ndarray, " path"],
-    within: Float[np.ndarray, " path"],
-) -> Float[np.ndarray, " path"]:
-    """Return the probability of a lower rank than that of each path, uniform in [0, 1).
-
-    - ``ranked_by``: what decides the rank of each entry of a pool
-    - ``chance``: the probability that an entry is drawn
-    - ``chosen``: the entry of the pool for each path
-    - ``within``: a number in [0, 1) for each path, the position within its entry
-    """
-    ranks = np.argsort(ranked_by, kind="stable")
-    below = np.empty(len(chance))
-    below[ranks] = np.cumsum(chance[ranks]) - chance[ranks]
-    return below[chosen] + within * chance[chosen]
 
 
 def _values(
@@ -201,19 +182,6 @@ _LARGEST = 0.95  # largest share of the factor in the variance of errors
 _ENOUGH = 0.5  # share of the series that must have an error, for a time to have a factor
 
 
-class Factor(NamedTuple):
-    """The common factor of errors.
-
-    - ``values``: the mean error by time and step ahead, NaN where it is unknown
-    - ``series``: the mean number of series over which it is taken
-    - ``time``: the row of ``values`` that each error belongs to
-    """
-
-    values: Float[np.ndarray, "time horizon"]
-    series: float
-    time: Int[np.ndarray, "series origin"]
-
-
 def scaled_to_now(
     units: Float[np.ndarray, "series origin horizon"], positions: Int[np.ndarray, "series origin"]
 ) -> Float[np.ndarray, "series origin horizon"]:
@@ -228,42 +196,26 @@ def scaled_to_now(
     errors = units[:, :, 0][np.isfinite(units[:, :, 0])]
     if not len(errors):
         return units
-    factor = factor_of(units, positions)
-    squares = factor.values[:, 0] ** 2
+    # The common factor at each time is the mean error of the series there.
+    times, time = np.unique(positions, return_inverse=True)
+    known = np.isfinite(units)
+    sums, count = np.zeros((2, len(times), units.shape[2]))
+    np.add.at(sums, time := time.reshape(positions.shape), np.where(known, units, 0.0))
+    np.add.at(count, time, known)
+    enough = count >= np.maximum(_ENOUGH * count.max(), 1)
+    factor = np.where(enough, sums / np.maximum(count, 1), np.nan)
+    squares = factor[:, 0] ** 2
     squares = squares[np.isfinite(squares)]
     total = float((errors**2).mean())
     usual = min(float(squares.mean()), _LARGEST * total)
-    now = min(_variance_now(squares, usual, total / factor.series), _LARGEST * total)
-    if now == usual:
-        return units
-    common = np.nan_to_num(factor.values)[factor.time]
-    own = np.sqrt((total - now) / (total - usual))
-    return own * (units - common) + np.sqrt(now / usual) * common
-
-
-def factor_of(
-    units: Float[np.ndarray, "series origin horizon"], positions: Int[np.ndarray, "series origin"]
-) -> Factor:
-    """Return the common factor; arguments as for :func:`scaled_to_now`."""
-    times, time = np.unique(positions, return_inverse=True)
-    time = time.reshape(positions.shape)
-    known = np.isfinite(units)
-    total, count = np.zeros((2, len(times), units.shape[2]))
-    np.add.at(total, time, np.where(known, units, 0.0))
-    np.add.at(count, time, known)
-    enough = count >= np.maximum(_ENOUGH * count.max(), 1)
-    values = np.where(enough, total / np.maximum(count, 1), np.nan)
-    return Factor(values, float(count[enough[:, 0], 0].mean()), time)
-
-
-def _variance_now(squares: Float[np.ndarray, " time"], usual: float, alone: float) -> float:
-    """Return the forecast of the factor's square.
-
-    - ``squares``: squares of the factor, in order of time
-    - ``usual``: their mean
-    - ``alone``: the mean if series were independent; this part of ``usual`` does not change
-    """
+    # If series were independent, a part of the mean square would remain; it does not change.
+    alone = total / float(count[enough[:, 0], 0].mean())
     weights = 0.5 ** (np.arange(len(squares))[::-1] / _HALF_LIFE)
     recent = (_PRIOR * usual + weights @ squares) / (_PRIOR + weights.sum())
     shared = max(0.0, 1 - alone / usual) if usual > 0 else 0.0
-    return usual + shared * (recent - usual)
+    now = min(usual + shared * (recent - usual), _LARGEST * total)
+    if now == usual:
+        return units
+    common = np.nan_to_num(factor)[time]
+    own = np.sqrt((total - now) / (total - usual))
+    return own * (units - common) + np.sqrt(now / usual) * common

@@ -23,7 +23,7 @@ from forecaster.forecasting import (
     FORECAST_BY,
     KNOTS,
     Config,
-    Rung,
+    Method,
     Widths,
     plain_shapes,
 )
@@ -373,13 +373,13 @@ def _trained(report: pd.DataFrame, transform: Transform, *, has_start: bool) -> 
     if (column := FORECAST_BY) not in report:
         return len(report)
     there = set(report[column])
-    if not there <= set(Rung):
-        raise ValueError(f"report: {column}: expected one of {', '.join(Rung)}")
-    if Rung.COMMON in there and not has_start:
+    if not there <= set(Method):
+        raise ValueError(f"report: {column}: expected one of {', '.join(Method)}")
+    if Method.COMMON in there and not has_start:
         raise ValueError(f"report: {column}: there is no common network")
-    if there - {Rung.OWN} and not transform.takes_any:
+    if there - {Method.OWN} and not transform.takes_any:
         raise ValueError(f"report: {column}: this transform needs a network for each series")
-    return int((report[column] == Rung.OWN).sum())
+    return int((report[column] == Method.OWN).sum())
 
 
 def _report(series: _Series) -> pd.DataFrame:

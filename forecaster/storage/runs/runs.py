@@ -21,7 +21,7 @@ from forecaster.files import (
     run_name,
     run_time,
 )
-from forecaster.forecasting import FORECAST_BY, Config, Rung, counted, resolve_names
+from forecaster.forecasting import FORECAST_BY, Config, Method, counted, resolve_names
 from forecaster.storage.model.checking import facts_of, read_json
 from forecaster.storage.model.files import check_schema
 from forecaster.storage.runs.index import is_sharded, read_index
@@ -82,7 +82,7 @@ class Run:
     def networks(self) -> str:
         """A short description of its networks, such as ``LSTM 16, market SPY``."""
         market = f", market {listed(self.config.indices)}" if self.config.indices else ""
-        others = set(self.rungs) - {Rung.OWN}
+        others = set(self.rungs) - {Method.OWN}
         rungs = f"; {counted(self.rungs)}" if others else ""
         hidden = "" if self.config.is_classical else f" {self.config.hidden}"
         return f"{self.config.column}{hidden}{market}{rungs}"

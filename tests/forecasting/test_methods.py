@@ -8,8 +8,15 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import DataError, ForecasterWarning
-from forecaster.forecasting import FORECAST_BY, Rung, Sampling, fit_part, learn_common, usable_rows
-from forecaster.forecasting.rungs import counted, worth_networks
+from forecaster.forecasting import (
+    FORECAST_BY,
+    Method,
+    Sampling,
+    fit_part,
+    learn_common,
+    usable_rows,
+)
+from forecaster.forecasting.methods import counted, worth_networks
 
 HORIZON = 4
 SMALL = fc.Config(horizon=HORIZON, hidden=2, members=1, epochs=1, lookback=20)
@@ -51,9 +58,9 @@ def test_odd_series_are_all_forecast():
     numbers = made.drop(columns=["unique_id", "ds", FORECAST_BY]).to_numpy(float)
     assert np.isfinite(numbers).all()
     by = made.groupby("unique_id")[FORECAST_BY].first()
-    assert by.pop("zeros") == Rung.SHRUNKEN_MEAN  # counts, though none has come
+    assert by.pop("zeros") == Method.SHRUNKEN_MEAN  # counts, though none has come
     last = ["constant", "one", "two"]
-    assert (by[last] == Rung.LAST_VALUE).all() and (by.drop(last) == Rung.COMBINATION).all()
+    assert (by[last] == Method.LAST_VALUE).all() and (by.drop(last) == Method.COMBINATION).all()
     first = made.groupby("unique_id").first()
     for name, value in (("constant", 5.0), ("one", 3.0), ("two", 4.0), ("zeros", 0.0)):
         assert first.loc[name, "LSTM"] == pytest.approx(value, abs=1e-9)
@@ -70,7 +77,7 @@ def test_short_series_are_forecast_better_than_by_the_last_value_and_bands_hold(
     whole = trends(24)
     known = whole[whole["ds"] < 24 - HORIZON]
     model = fc.fit(known, SMALL)
-    assert set(model.report[FORECAST_BY]) == {Rung.COMBINATION}
+    assert set(model.report[FORECAST_BY]) == {Method.COMBINATION}
     assert model.widths.without.min() > 0 and len(model.ids) == 40
     made = fc.predict(model, known, level=(80,)).merge(whole, on=["unique_id", "ds"])
     last = known.groupby("unique_id")["y"].last()[made["unique_id"]].to_numpy()
@@ -94,10 +101,14 @@ def test_long_series_have_networks_and_short_ones_the_common_one():
         for name, part in (("long", long), ("short", shorter), ("least", shortest))
     )
     model = fc.fit(frame, SMALL)
-    rungs = model.report[FORECAST_BY]
-    for name, rung in (("long", Rung.OWN), ("short", Rung.COMMON), ("least", Rung.COMBINATION)):
-        assert (rungs[rungs.index.str.endswith(name)] == rung).all(), name
-    assert counted(rungs) == "6 by own networks, 3 by common network, 3 by combination"
+    methods = model.report[FORECAST_BY]
+    for name, method in (
+        ("long", Method.OWN),
+        ("short", Method.COMMON),
+        ("least", Method.COMBINATION),
+    ):
+        assert (methods[methods.index.str.endswith(name)] == method).all(), name
+    assert counted(methods) == "6 by own networks, 3 by common network, 3 by combination"
     made = fc.predict(model, frame)
     assert made["unique_id"].nunique() == 12 and np.isfinite(made["LSTM"]).all()
     some = ["s01short", "s00long", "s02least"]
@@ -106,24 +117,11 @@ def test_long_series_have_networks_and_short_ones_the_common_one():
     pd.testing.assert_frame_equal(alone, whole, check_exact=True)
 
 
-def test_few_long_series_do_not_decide_for_many_short_ones():
-    frame = pd.concat(
-        [trends(10), trends(80, 2).assign(unique_id=lambda f: f["unique_id"] + "long")]
-    )
-    rungs = fc.fit(frame, SMALL).report[FORECAST_BY]
-    assert set(rungs) == {Rung.COMBINATION}
-    independent = fc.fit(frame, dataclasses.replace(SMALL, start="independent"))
-    assert (independent.report[FORECAST_BY] == Rung.OWN).sum() == 2
-
-
-@pytest.mark.parametrize(
-    "model", ["theta", *(pytest.param(name, marks=pytest.mark.slow) for name in ("ets", "ces"))]
-)
-def test_parts_of_a_classical_model_are_the_same(model):
+def test_parts_of_a_classical_model_are_the_same():
     """The weights of the sample are shared, also those of the series of counts."""
     odd = {name: values for name, values in ODD.items() if name != "large"}
     panel = fc.load_panel(pd.concat([trends(30, 12), frame_of(odd)]))
-    config = dataclasses.replace(SMALL, model=model)
+    config = dataclasses.replace(SMALL, model="theta")
     whole = fc.predict(fc.fit(panel, config), panel)
     found = usable_rows(panel, config)
     sampling = Sampling.of(config, list(found.rows), found.trained, max(found.rows.values()))
@@ -142,8 +140,8 @@ def test_a_new_series_is_forecast_without_a_network():
     with pytest.warns(ForecasterWarning, match="2 series"):
         made = fc.predict(model, new)
     assert list(made.groupby("unique_id")[FORECAST_BY].first()) == [
-        Rung.COMBINATION,
-        Rung.LAST_VALUE,
+        Method.COMBINATION,
+        Method.LAST_VALUE,
     ]
     assert np.isfinite(made["LSTM"]).all()
 
@@ -155,7 +153,7 @@ def test_prices_too_short_for_networks_have_the_last_value_unless_log_returns_ar
     with pytest.raises(DataError, match="30 rows; 31 needed"):
         fc.fit(frame, dataclasses.replace(SMALL, transform="log_return"))
     with pytest.warns(ForecasterWarning, match="30 at most; 31 needed"):
-        assert (fc.fit(frame, SMALL).report[FORECAST_BY] == Rung.LAST_VALUE).all()
+        assert (fc.fit(frame, SMALL).report[FORECAST_BY] == Method.LAST_VALUE).all()
 
 
 def test_the_median_of_sparse_demand_is_zero_unless_it_has_a_season():

@@ -15,7 +15,7 @@ from forecaster.evaluation import (
     evaluate_to_folder,
     verdict,
 )
-from forecaster.forecasting import FORECAST_BY, Rung
+from forecaster.forecasting import FORECAST_BY, Method
 from forecaster.report import build_report
 from tests.conftest import run
 from tests.forecasting.test_rungs import ODD, frame_of, trends
@@ -23,10 +23,10 @@ from tests.forecasting.test_rungs import ODD, frame_of, trends
 SMALL = fc.Config(horizon=4, hidden=2, members=1, epochs=1, lookback=20)
 OPTIONS = BacktestOptions(5, baselines=("ets", "theta", "seasonal_naive"))
 EXPECTED = {
-    "constant": Rung.LAST_VALUE,
-    "fourteen": Rung.COMBINATION,
-    "thirty": Rung.COMMON,
-    **{f"s{n:02d}": Rung.OWN for n in range(4)},
+    "constant": Method.LAST_VALUE,
+    "fourteen": Method.COMBINATION,
+    "thirty": Method.COMMON,
+    **{f"s{n:02d}": Method.OWN for n in range(4)},
 }
 COUNTS = "4 by own networks, 1 by common network, 1 by combination, 1 by last value"
 
@@ -54,9 +54,9 @@ def rungs_in(table: pd.DataFrame) -> dict[str, str]:
 def test_a_series_changes_its_rung_from_cutoff_to_cutoff(frame):
     made = fc.cross_validation(frame, SMALL, 3, step_size=12, refit=True)
     by_cutoff = made[made["unique_id"] == "s00"].groupby("cutoff")[FORECAST_BY].first()
-    assert by_cutoff.to_list() == [Rung.COMBINATION, Rung.COMBINATION, Rung.OWN]
+    assert by_cutoff.to_list() == [Method.COMBINATION, Method.COMBINATION, Method.OWN]
     latest = fc.evaluate(made).query("unique_id == 's00'")[FORECAST_BY]
-    assert set(latest) == {Rung.OWN}
+    assert set(latest) == {Method.OWN}
 
 
 @pytest.mark.slow

@@ -20,14 +20,14 @@ from forecaster.forecasting.config import Config
 from forecaster.series import ROWS_TO_BLEND, Panel, Transform, behind_market
 
 FORECAST_BY = "forecast_by"
-"""The column of reports and forecasts that holds a :class:`Rung`."""
+"""The column of reports and forecasts that holds a :class:`Method`."""
 _ROWS_PER_STEP = 12  # rows for each step ahead: three horizons in the quarter that is held back
 _FIRST_ERRORS = 10  # rows before the first input of a network
 FEWEST_LONG = 0.2
 """The smallest share of series that are long enough, in a panel with networks."""
 
 
-class Rung(StrEnum):
+class Method(StrEnum):
     """The means by which a series is forecast."""
 
     OWN = "own networks"
@@ -40,13 +40,13 @@ class Rung(StrEnum):
     LAST_VALUE = "last value"
 
 
-def counted(rungs: Iterable[object] | Mapping[str, int]) -> str:
+def counted(methods: Iterable[object] | Mapping[str, int]) -> str:
     """Return, in words, how many series are forecast by which means: "294 by own networks".
 
-    ``rungs``: the rung of each series, or the counts
+    ``methods``: the method of each series, or the counts
     """
-    counts = Counter(rungs if isinstance(rungs, Mapping) else map(str, rungs))
-    return ", ".join(f"{counts[rung]:,} by {rung.value}" for rung in Rung if counts[rung])
+    counts = Counter(methods if isinstance(methods, Mapping) else map(str, methods))
+    return ", ".join(f"{counts[method]:,} by {method.value}" for method in Method if counts[method])
 
 
 def rows_to_train(config: Config, transform: Transform) -> int:
@@ -112,10 +112,10 @@ def worth_networks(config: Config, long: int, series: int) -> bool:
     return long > 0 and enough
 
 
-def rungs_of(
+def methods_of(
     panel: Panel, config: Config, transform: Transform, own: np.ndarray, *, common: bool
 ) -> Shaped[np.ndarray, " series"]:
-    """Return the :class:`Rung` of each series.
+    """Return the :class:`Method` of each series.
 
     - ``own``: which series have networks of their own
     - ``common``: whether a common network forecasts the others that are long enough
@@ -124,17 +124,17 @@ def rungs_of(
     needed = max(config.rows_to_forecast, config.horizon + _FIRST_ERRORS + 1)
     least = (rows < ROWS_TO_BLEND) | panel.constant()
     if not transform.takes_any:
-        return np.where(own, Rung.OWN, Rung.COMMON).astype(object)
+        return np.where(own, Method.OWN, Method.COMMON).astype(object)
     if transform.name == "last_value":
-        return np.full(len(rows), Rung.LAST_VALUE, object)
+        return np.full(len(rows), Method.LAST_VALUE, object)
     # The few counts of a series say how large their mean is, beside those of the panel.
     counts = transform.counted(panel.ids)
-    simplest = np.where(counts, Rung.SHRUNKEN_MEAN, Rung.LAST_VALUE)
-    others = np.where((rows >= needed) & common, Rung.COMMON, Rung.COMBINATION)
+    simplest = np.where(counts, Method.SHRUNKEN_MEAN, Method.LAST_VALUE)
+    others = np.where((rows >= needed) & common, Method.COMMON, Method.COMBINATION)
     if transform.alone is not None:  # a short series may lack that model
         alone = transform.stands_alone(panel.ids)
-        return np.where(alone, Rung(transform.alone), np.where(least, simplest, others))
-    return np.where(own, Rung.OWN, np.where(least, simplest, others)).astype(object)
+        return np.where(alone, Method(transform.alone), np.where(least, simplest, others))
+    return np.where(own, Method.OWN, np.where(least, simplest, others)).astype(object)
 
 
 class Usable(NamedTuple):
