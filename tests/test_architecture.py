@@ -38,7 +38,8 @@ ROOMS: dict[str, list[str]] = {
         "updating",
     ],
     "forecasting": [
-        "config", "methods", "bands", "windows", "networks", "model", "task", "predicting", "fitting",
+        "config", "methods", "bands", "windows", "networks", "model", "task", "predicting",
+        "fitting",
     ],
     "evaluation": ["origins", "scores", "baselines", "backtest"],
     "storage": ["model", "runs", "unfinished"],

@@ -18,7 +18,7 @@ from forecaster.evaluation import (
 from forecaster.forecasting import FORECAST_BY, Method
 from forecaster.report import build_report
 from tests.conftest import run
-from tests.forecasting.test_rungs import ODD, frame_of, trends
+from tests.forecasting.test_methods import ODD, frame_of, trends
 
 SMALL = fc.Config(horizon=4, hidden=2, members=1, epochs=1, lookback=20)
 OPTIONS = BacktestOptions(5, baselines=("ets", "theta", "seasonal_naive"))

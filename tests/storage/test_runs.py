@@ -18,7 +18,7 @@ from forecaster.files import Home, run_name, run_time
 from forecaster.ingest import Store
 from forecaster.ingest.store.corrections import Corrections
 from forecaster.storage import Run, choose_run, remove_run, rename_run, runs_of, save_run
-from forecaster.storage.runs.index import read_index
+from forecaster.storage.runs.index import SCHEMA, read_index
 from forecaster.storage.runs.prices import under_new_names
 from tests.ingest.older import written
 
@@ -200,7 +200,7 @@ def test_an_index_that_swells_is_refused_unread(tmp_path, monkeypatch):
     pq.write_table(table, tmp_path / "index.parquet")
     raw = (tmp_path / "index.parquet").read_bytes()
     monkeypatch.setattr(pq.ParquetFile, "read_row_group", lambda *_, **__: pytest.fail("read"))
-    rest = {"schema": 10, "shards": 1, "index_sha256": hashlib.sha256(raw).hexdigest()}
+    rest = {"schema": SCHEMA, "shards": 1, "index_sha256": hashlib.sha256(raw).hexdigest()}
     with pytest.raises(ModelError, match=r"index\.parquet: .*10,000,000 cells in [\d,]+ bytes"):
         read_index(tmp_path, rest)
 
@@ -243,7 +243,7 @@ def test_an_index_of_more_shards_than_series_is_refused(tmp_path):
     table = pa.table({"unique_id": ["a"], "shard": np.zeros(1, np.int32)})
     pq.write_table(table, tmp_path / "index.parquet")
     raw = (tmp_path / "index.parquet").read_bytes()
-    rest = {"schema": 10, "shards": 1_000_000, "index_sha256": hashlib.sha256(raw).hexdigest()}
+    rest = {"schema": SCHEMA, "shards": 1_000_000, "index_sha256": hashlib.sha256(raw).hexdigest()}
     with pytest.raises(ModelError, match="shards: expected at most 1, the number of series"):
         read_index(tmp_path, rest)
 

@@ -140,7 +140,7 @@ class Ends:
     ``of``: the latest time of each series
     """
 
-    of: Mapping[str, np.datetime64] = dataclasses.field(default_factory=dict)
+    of: Mapping[str, np.datetime64] = dataclasses.field(default_factory=dict[str, np.datetime64])
 
     @staticmethod
     def at_fit(until: Mapping[str, np.generic], fit: np.datetime64 | None = None) -> "Ends":
