@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from forecaster import swarm
 from forecaster.swarm.native import library, processor
-from forecaster.swarm.recurrence import gru, lstm, products_of
+from forecaster.swarm.recurrence import products_of
 from tests.swarm.problems import CELLS, problem
 
 # Rounding to bfloat16 has a relative error of up to 2^-9. Values and gradients are sums of products
@@ -87,30 +87,6 @@ def test_a_few_inputs_are_not_rounded(units, cell, oracle, precision):
     assert float(jnp.abs(got - full).max()) > 5e-4  # error with 8 inputs
 
 
-@pytest.mark.parametrize("cell", [lstm, gru])
-def test_what_is_no_number_stays_so_and_stays_in_its_row(units, cell):
-    kernel, *biases, inputs, valid, _ = (a[0] for a in problem(7, 1, 5, 20, 3, 24, cell))
-    valid = jnp.ones_like(valid)
-    broken = inputs.at[2, 4].set(jnp.nan)
-    got = cell(kernel, *biases, broken, valid, precision="bfloat16")
-    assert jnp.isnan(got[2:, 4]).all()
-    fine = cell(kernel, *biases, inputs, valid, precision="bfloat16")
-    others = np.arange(20) != 4
-    np.testing.assert_array_equal(got[:, others], fine[:, others])
-
-
-@pytest.mark.parametrize("cell", [lstm, gru])
-def test_padding_leaves_the_state_as_it_was(units, cell):
-    kernel, *biases, inputs, _, _ = (a[0] for a in problem(7, 1, 6, 20, 3, 24, cell))
-    run = functools.partial(cell, kernel, *biases, precision="bfloat16")
-    seen = run(inputs[:4], jnp.ones((4, 20)))
-    valid = jnp.array([1, 1, 0, 1, 1, 0])[:, None] * jnp.ones((6, 20))
-    padded = run(inputs[jnp.array([0, 1, 5, 2, 3, 4])], valid)
-    np.testing.assert_array_equal(padded[jnp.array([0, 1, 3, 4])], seen)
-    np.testing.assert_array_equal(padded[5], padded[4])
-    np.testing.assert_array_equal(run(inputs, valid, last_only=True), run(inputs, valid)[-1])
-
-
 @pytest.mark.parametrize(("cell", "oracle"), CELLS, ids=["lstm", "gru"])
 def test_without_matrix_units_it_is_float32(cell, oracle, monkeypatch):
     arrays = tuple(a[0] for a in problem(3, 1, 4, 6, 3, 20, cell)[:-1])
@@ -123,12 +99,6 @@ def test_without_matrix_units_it_is_float32(cell, oracle, monkeypatch):
     assert 0 < apart(got, cell(*arrays)) < 4 * ROUNDING
     text = jax.jit(functools.partial(cell, precision="bfloat16")).lower(*arrays).as_text()
     assert "bf16" in text and "-> tensor<6x" in text
-
-
-def test_an_unknown_precision_is_an_error():
-    kernel, bias, inputs, valid, _ = (a[0] for a in problem(3, 1, 4, 6, 3, 20))
-    with pytest.raises(ValueError, match="expected float32 or bfloat16; got 'float16'"):
-        lstm(kernel, bias, inputs, valid, precision="float16")
 
 
 @pytest.mark.parametrize(

@@ -146,14 +146,6 @@ def known() -> Swarm:
     return made
 
 
-def test_results_do_not_change_with_later_calls(known):
-    first = known.predict(X)
-    kept = first.copy()
-    for _ in range(10):
-        known.predict(2 * X)
-    np.testing.assert_array_equal(first, kept)
-
-
 def test_hyperparameters_are_those_of_the_call(known):
     fast = known.with_hyperparams(learning_rate=0.5)
     expected = Swarm(PAIR, N, hyperparams={"learning_rate": 0.5}, **LINE).step(X, Y)[0]

@@ -85,7 +85,7 @@ def test_a_checkpoint_of_another_fit_is_refused(data, tmp_path):
 @pytest.mark.usefixtures("unchecked")
 def test_more_epochs_on_resuming_are_told_as_such(tmp_path):
     make(["a"]).fit(X[:1], Y[:1], epochs=2, checkpoint=tmp_path / "c")
-    match = r"another value of epochs \(then 2, now 5\)\. To train longer, .*fit its result again"
+    match = r"another value of epochs \(then 2, now 5\)"
     with pytest.raises(SwarmError, match=match):
         resume = Checkpoint(tmp_path / "c", resume=True)
         make(["a"]).fit(X[:1], Y[:1], epochs=5, checkpoint=resume)

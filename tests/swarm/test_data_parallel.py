@@ -16,7 +16,7 @@ import pytest
 from flax import nnx
 
 from forecaster import swarm
-from forecaster.swarm import GRU, LSTM, Checkpoint, Shared, Single, Swarm, SwarmError
+from forecaster.swarm import GRU, LSTM, Shared, Single, Swarm, SwarmError
 from forecaster.swarm.devices import programs
 
 ROOT = Path(__file__).parents[2]
@@ -142,33 +142,6 @@ def all_at_once():
     made = [Single(perceptron, loss=optax.squared_error, data_parallel=n) for n in (1, 4)]
     fitted = [one.fit(*examples(), epochs=30, batch_size=None).swarm for one in made]
     assert_alike(*fitted)
-
-
-@pytest.mark.slow
-def test_an_interrupted_fit_ends_with_the_same_bits(tmp_path):
-    in_four_devices("interrupted(Path(sys.argv[1]))", tmp_path / "checkpoint")
-
-
-def interrupted(path):
-    x, y = examples()
-    task = swarm.supervised(perceptron, optax.squared_error, batch_size=BATCH, validated=False)
-    data = Shared(swarm.Supervised(x, y, np.ones(len(x), np.float32)))
-    settings = {"learning_rate": 0.01, "weight_decay": 0.0, "clip": 1.0}
-
-    def fit(data_parallel=2, **options):
-        return swarm.fit(
-            task, data, ["a"], seed=0, epochs=12, block=3, hyperparams=settings,
-            data_parallel=data_parallel, **options,
-        )  # fmt: skip
-
-    whole, resumed = fit(), Checkpoint(path, resume=True)
-    part = fit(checkpoint=Checkpoint(path), on_progress=lambda now: now.epochs_done >= 3)
-    assert part.epochs[0] < 12
-    rest = fit(checkpoint=resumed)
-    for a, b in zip(jax.tree.leaves(whole.params), jax.tree.leaves(rest.params), strict=True):
-        np.testing.assert_array_equal(a, b)
-    with pytest.raises(SwarmError, match=r"another value of data_parallel \(then 2, now 4\)"):
-        fit(checkpoint=resumed, data_parallel=4)
 
 
 def test_a_number_of_devices_that_cannot_be_is_an_error():

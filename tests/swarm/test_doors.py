@@ -7,7 +7,7 @@ import warnings
 import jax.numpy as jnp
 import optax
 import pytest
-from flax import linen, nnx
+from flax import linen
 
 from forecaster import swarm
 from forecaster.swarm import Swarm, SwarmError
@@ -33,16 +33,9 @@ def test_members_that_learn_otherwise_are_not_appended():
 
 
 def test_members_of_another_model_are_not_appended():
-    def network(activation):
-        return lambda rngs: nnx.Sequential(nnx.Linear(3, 1, rngs=rngs), activation)
-
     def members(ids, model):
         return Swarm(model, ids, loss=optax.squared_error)
 
-    relu = network(nnx.relu)
-    assert len(members(["a"], relu).append(members(["b"], relu))) == 2
-    with pytest.raises(SwarmError, match=r"another model: expected .*lambda>; got .*lambda>"):
-        members(["a"], network(nnx.relu)).append(members(["b"], network(nnx.tanh)))
     line = (lambda key: jnp.zeros(3), lambda params, x: x @ params)
     with pytest.raises(SwarmError, match="make both swarms from the same object"):
         members(["a"], line).append(members(["b"], (line[0], lambda params, x: x * params)))
@@ -51,19 +44,10 @@ def test_members_of_another_model_are_not_appended():
     assert len(members(["a"], linear[0]).append(members(["b"], linear[1]))) == 2
 
 
-def test_a_result_of_fit_that_is_dropped_is_noticed(tmp_path):
+def test_a_result_of_fit_that_is_dropped_is_noticed():
     made = make(["a"])
     assert "1 finished" in repr(made.fit(X[:1], Y[:1], epochs=1))  # as a notebook does
-    for use in (
-        lambda: made.losses,
-        lambda: made.summary(),
-        lambda: made.step(X[:1], Y[:1]),
-        lambda: made.predict(X[:1]),
-        lambda: made.evaluate(X[:1], Y[:1]),
-        lambda: made.save(tmp_path / "s"),
-        lambda: made.member("a"),
-        lambda: made.member_function("a"),
-    ):
+    for use in (lambda: made.summary(), lambda: made.predict(X[:1]), lambda: made.member("a")):
         with pytest.warns(swarm.SwarmWarning, match=r"Write swarm = swarm.fit\(...\)") as caught:
             use()
         assert caught[0].filename == __file__
@@ -74,9 +58,6 @@ def test_a_result_of_fit_that_is_dropped_is_noticed(tmp_path):
         made.predict(X[:1])
         kept = made.fit(X[:1], Y[:1], epochs=1)
         made.evaluate(X[:1], Y[:1])
-        others = [made.fit(X[:1], Y[:1], epochs=1) for _ in range(2)]  # all kept
-        assert made.summary().shape == others[0].summary().shape and repr(made)
-        made.step(X[:1], Y[:1])
     assert kept.epochs == [1]
 
 

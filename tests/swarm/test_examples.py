@@ -37,16 +37,6 @@ def test_streams_may_leave_out_targets_and_weight(given):
     np.testing.assert_array_equal(loaded.bootstrap, keys[1:])
 
 
-@pytest.mark.parametrize("rows", [[0, 9], np.array([-1, 0]), np.zeros(3, int), [[0], [1]]])
-def test_rows_of_shared_examples_are_checked_wherever_they_come_in(rows):
-    with pytest.raises(SwarmError, match="rows of inputs: expected"):
-        part(IDS, Shared(X, rows), None, None, "")
-    with pytest.raises(SwarmError, match="rows of targets: expected"):
-        part(IDS, X, Shared(Y, rows), None, "")
-    with pytest.raises(SwarmError, match="rows of sample_weight: expected"):
-        part(IDS, X, Y, Shared(np.ones((2, 4)), rows), "")
-
-
 @pytest.mark.parametrize("bad", [np.nan, -1.0, np.inf])
 def test_weights_are_finite_and_not_negative(bad):
     weight = np.ones((2, 4), np.float32)

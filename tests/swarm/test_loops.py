@@ -9,8 +9,7 @@ import optax
 import pytest
 from flax import nnx
 
-from forecaster import swarm
-from forecaster.swarm import Checkpoint, Shared, Status, Swarm, SwarmError, take_members
+from forecaster.swarm import Checkpoint, Shared, Status, Swarm, SwarmError
 from tests.slow import slow
 from tests.swarm.test_swarm import HELD_BACK, IDS, N, Network, X, Y, close, make, same
 
@@ -95,8 +94,6 @@ def test_metrics_of_an_interrupted_fit_are_complete(untrained, tmp_path):
     said = r"monitor \(then none, now largest\), mode \(then none, now max\). Start anew"
     with pytest.raises(SwarmError, match=said):
         untrained.fit(X, Y, checkpoint=checkpoint, monitor="largest", mode="max", **options)
-    with pytest.raises(SwarmError, match=r"metrics \(then absolute, largest, now none\)"):
-        untrained.fit(X, Y, checkpoint=checkpoint, **(options | {"metrics": None}))
 
 
 @pytest.mark.parametrize("mode", ["min", slow("max")])
@@ -115,27 +112,6 @@ def test_a_metric_may_decide_which_weights_are_best(untrained, mode):
     assert stopped.any() and (fitted.epochs - table["best_epoch"])[stopped].eq(2).all()
     error = np.abs(fitted.predict(HELD_BACK[0]) - HELD_BACK[1]).mean((1, 2))
     np.testing.assert_allclose(error, np.nanmin(values, 1), rtol=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"metrics": {"a": 3}}, "metrics: expected functions by name"),
-        ({"metrics": {"a": lambda p, y: jnp.mean(p)}}, "expected a value per example"),
-        ({"metrics": {"a": lambda p, y, sample_weight: p}}, "one number was expected"),
-        ({"metrics": {"best_loss": absolute}}, r"best_loss is a column of summary\(\) already"),
-        ({"metrics": {"learning_rate": absolute}}, "learning_rate is a column of summary"),
-        ({"metrics": METRICS, "monitor": "accuracy"}, "monitor: expected one of the metrics"),
-        ({"metrics": METRICS, "mode": "best"}, "mode: expected min or max"),
-        (
-            {"metrics": METRICS, "monitor": "absolute", "validation_data": None},
-            "monitor: nothing to measure it on",
-        ),
-    ],
-)
-def test_metrics_that_cannot_be_used_are_named(untrained, options, message):
-    with pytest.raises(SwarmError, match=message):
-        untrained.fit(X, Y, **({"validation_data": HELD_BACK, "epochs": 1} | options))
 
 
 # Callbacks, and former names
@@ -228,100 +204,6 @@ def test_schedules_of_each_members_own_rate_and_length():
 
     with pytest.raises(SwarmError, match="optimizer decides: it has a branch that depends on"):
         make(optimizer=decides, hyperparams={"learning_rate": rates, "steps": steps})
-
-
-class Gan(nnx.Module):
-    """A generator of numbers, and a critic with a batch norm."""
-
-    def __init__(self, rngs):
-        self.generator = nnx.Linear(2, 1, rngs=rngs)
-        self.critic = nnx.Sequential(
-            nnx.Linear(1, 16, rngs=rngs), nnx.BatchNorm(16, rngs=rngs), jax.nn.relu,
-            nnx.Linear(16, 1, rngs=rngs),
-        )  # fmt: skip
-
-    def __call__(self, z):
-        return self.generator(z)
-
-    def judge(self, x):
-        return self.critic(x)
-
-
-def test_two_optimisers_and_two_losses():
-    functions = swarm.module_functions(Gan)
-    train = functions.train
-    assert train is not None
-
-    def loss_fn(params, batch, key):
-        z = jax.random.normal(
-            jax.random.key(0) if key is None else key, (*batch.inputs.shape[:1], 2)
-        )
-        fake = functions.apply(params, z)
-        frozen = jax.lax.stop_gradient(params)  # the generator learns from a critic that stays
-        fooled = functions.apply(frozen, fake, method="judge")
-        both = jnp.concatenate([batch.inputs, jax.lax.stop_gradient(fake)])
-        if key is None:
-            return -fooled.mean()
-        judged, state = train(params, both, key=key, method=Gan.judge)
-        real, false = jnp.split(judged, 2)
-        critic = jax.nn.softplus(-real).mean() + jax.nn.softplus(false).mean()
-        return critic + jax.nn.softplus(-fooled).mean(), state
-
-    def optimizer(learning_rate, critic_rate):
-        each: dict[Any, Any] = {
-            "generator": optax.sgd(learning_rate),
-            "critic": optax.adam(critic_rate),
-        }
-        return optax.multi_transform(each, {"generator": "generator", "critic": "critic"})
-
-    rates = {"learning_rate": [0.0, 0.1, 0.1], "critic_rate": [0.01, 0.01, 0.0]}
-    made = Swarm(functions, 3, loss_fn=loss_fn, optimizer=optimizer, hyperparams=rates)
-    real = (3 + np.random.default_rng(0).normal(size=(64, 1))).astype(np.float32)
-    fitted = made.fit(Shared(real), epochs=20, batch_size=16)
-    before, after = (jax.tree.map(np.asarray, each.params.params) for each in (made, fitted))
-    moved = {
-        part: [not same(*take_members((before[part], after[part]), row)) for row in range(3)]
-        for part in before
-    }
-    assert moved == {"generator": [False, True, True], "critic": [True, True, False]}
-    assert (fitted.params.state["critic"]["layers"][1]["mean"] != 0).all()
-    bias = fitted.params.params["generator"]["bias"]
-    assert bias[1, 0] > made.params.params["generator"]["bias"][1, 0]  # towards the real ones
-
-
-class Oscillator(nnx.Module):
-    """A position for each time; the recurrence is over a few copies of it."""
-
-    def __init__(self, rngs, *, cell=swarm.LSTM):
-        self.cell = cell(1, 6, compiled=False, rngs=rngs)
-        self.out = nnx.Linear(6, 1, rngs=rngs)
-
-    def __call__(self, times):  # (example, 1)
-        return self.out(self.cell(jnp.stack([times] * 2), last_only=True))[:, 0]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("cell", [swarm.LSTM, pytest.param(swarm.GRU, marks=pytest.mark.slow)])
-def test_losses_of_second_derivatives(cell):
-    """A free fall: x'' = -1, x(0) = 1, x'(0) = 0, through a recurrence without its kernel."""
-    functions = swarm.module_functions(lambda rngs: Oscillator(rngs, cell=cell))
-
-    def loss_fn(params, batch, key):
-        def position(time):
-            return functions.apply(params, time[None, None])[0]
-
-        speed = jax.grad(position)
-        times = batch.inputs[:, 0]
-        physics = jax.vmap(jax.grad(speed))(times) + 1
-        forward = jax.jvp(speed, (times[0],), (1.0,))[1]  # jvp of grad: the same number
-        begin = (position(0.0 * times[0]) - 1) ** 2 + speed(0.0 * times[0]) ** 2
-        return (physics**2).mean() + begin + 0 * forward
-
-    made = Swarm(functions, 2, loss_fn=loss_fn, optimizer=optax.adam,
-                 hyperparams={"learning_rate": 0.02})  # fmt: skip
-    times = np.linspace(0, 1, 8, dtype=np.float32)[:, None]
-    fitted = made.fit(Shared(times), epochs=300, batch_size=None)
-    assert (fitted.evaluate(Shared(times)) < 0.05 * made.evaluate(Shared(times))).all()
 
 
 def test_a_metric_that_is_undefined_at_first_can_be_watched():

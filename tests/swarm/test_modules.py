@@ -56,12 +56,6 @@ def test_the_rate_of_dropout_is_the_members_or_the_modules(key, hyperparams, dro
     assert float(exported.dropout.rate[...]) == pytest.approx(dropped)
 
 
-def test_missing_keys_are_named_errors(key):
-    without_key = module_functions(lambda rngs: nnx.Dropout(0.1))
-    with pytest.raises(SwarmError, match="module Dropout needs a random key and has none"):
-        without_key.apply({}, X, key=key)
-
-
 def test_pure_functions_get_a_key_where_they_take_one(key):
     def noisy(params, inputs, key):
         return inputs + params if key is None else inputs + jax.random.normal(key, inputs.shape)
@@ -134,26 +128,6 @@ def test_plain_arrays_of_a_module_are_its_members_own(key):
     kernel = one.params["out"]["layer_instance"]["kernel"]
     hidden = np.sin((X + np.linspace(0, 1, 3)) @ drawn[1]) * 2
     np.testing.assert_allclose(out, hidden @ kernel / np.linalg.norm(kernel), rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("dropout", [nnx.Dropout, Dropout])
-def test_dropout_in_layers_made_by_vmap_draws_for_each(key, dropout):
-    class Layers(nnx.Module):
-        def __init__(self, rngs):
-            make = nnx.vmap(lambda rngs: dropout(0.5, rngs=rngs))
-            self.layers = nnx.split_rngs(splits=3)(make)(rngs)
-
-        def __call__(self, x):
-            return nnx.vmap(lambda layer, x: layer(x), in_axes=(0, None))(self.layers, x)
-
-    functions = module_functions(Layers)
-    params, ones = functions.init(key), jnp.ones((20, 5))
-    out = functions.apply(params, ones, key=key)
-    assert out.shape == (3, 20, 5) and set(np.unique(out)) == {0, 2}
-    assert (out[0] != out[1]).any() and (out[1] != out[2]).any()
-    np.testing.assert_array_equal(functions.apply(params, ones), np.ones((3, 20, 5)))
-    exported = functions.export(params, {"dropout": 0.25})
-    np.testing.assert_array_equal(exported(ones), np.ones((3, 20, 5)))
 
 
 class Told(nnx.Module):

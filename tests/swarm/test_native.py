@@ -3,7 +3,6 @@
 import functools
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -75,20 +74,12 @@ def test_values_and_gradients_are_those_of_jax(cell, sizes):
 
 
 @needs_kernel
-def test_what_is_not_differentiated_costs_nothing_and_changes_nothing():
-    arrays = [a[0] for a in problem(1, 1, 6, 5, 3, 20)]
-    kernel, bias, inputs, valid, weights = arrays
+def test_what_is_not_differentiated_costs_nothing():
+    kernel, bias, inputs, valid, weights = [a[0] for a in problem(1, 1, 6, 5, 3, 20)]
 
     def loss(recurrence, kernel):
         return (recurrence(kernel, bias, inputs, valid) * weights).sum()
 
-    got = jax.grad(lambda k: loss(lstm, k))(kernel)
-    np.testing.assert_allclose(
-        got, jax.grad(lambda k: loss(jax_lstm, k))(kernel), rtol=1e-4, atol=1e-5
-    )
-    last = jax.grad(lambda k: lstm(k, bias, inputs, valid)[-1].sum())(kernel)
-    expected = jax.grad(lambda k: jax_lstm(k, bias, inputs, valid)[-1].sum())(kernel)
-    np.testing.assert_allclose(last, expected, rtol=1e-4, atol=1e-5)
     text = jax.jit(jax.grad(lambda k: loss(lstm, k))).lower(kernel).as_text()
     assert "want_x = false" in text and "forecaster_lstm_backward" in text
 
@@ -143,37 +134,11 @@ def test_other_types_are_left_to_jax():
     assert lstm(*half).dtype == jnp.bfloat16
 
 
-OTHER_JAXLIB = """
-#include "xla/ffi/api/c_api.h"
-#undef XLA_FFI_API_MAJOR
-#define XLA_FFI_API_MAJOR 99
-#include "xla/ffi/api/ffi.h"
-static xla::ffi::Error nothing() { return xla::ffi::Error::Success(); }
-#define NOTHING(name) XLA_FFI_DEFINE_HANDLER_SYMBOL(name, nothing, xla::ffi::Ffi::Bind())
-"""
-
-
-def write_library(what: str, file: Path) -> None:
-    if what == "of nothing":
-        file.write_bytes(b"garbage")
-    if what == "of another jaxlib":
-        compiler = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
-        if compiler is None:
-            pytest.skip("no C++ compiler")
-        source = file.with_suffix(".cc")
-        targets = "".join(f"NOTHING({target});\n" for target in library._TARGETS)
-        source.write_text(OTHER_JAXLIB + targets)
-        headers = f"-I{jax.ffi.include_dir()}"
-        command = [compiler, "-std=c++17", "-w", "-shared", "-fPIC", headers, str(source)]
-        subprocess.run([*command, "-o", str(file)], check=True)
-
-
 @pytest.mark.parametrize(
     ("what", "reason"),
     [
         ("missing", "there was no C"),
         ("of nothing", "it cannot be loaded"),
-        ("of another jaxlib", "it cannot be loaded.*API version"),
         ("turned off", "turned off by FORECASTER_KERNEL"),
         ("misspelt", "FORECASTER_KERNEL is 'AVX1024'; expected off, plain, avx2, avx512"),
         ("not built", "it was not built: the compiler was out of order"),
@@ -181,7 +146,8 @@ def write_library(what: str, file: Path) -> None:
 )
 def test_without_a_kernel_jax_does_it_and_says_why(what, reason, tmp_path, monkeypatch):
     file = tmp_path / "_kernels.so"
-    write_library(what, file)
+    if what == "of nothing":
+        file.write_bytes(b"garbage")
     if what == "not built":
         file.with_name(NOT_BUILT).write_text("the compiler was out of order\n")
     monkeypatch.delenv("FORECASTER_KERNEL", raising=False)

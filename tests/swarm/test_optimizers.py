@@ -38,10 +38,6 @@ def test_arguments_come_from_the_hyperparameters_of_their_names():
     assert not np.allclose(step(made, 2)["w"], others["w"])
 
 
-def test_a_transformation_is_used_as_it_is():
-    close(step(inject_hyperparams(optax.sgd(0.3))({})), {"w": -0.3 * GRADS["w"]})
-
-
 def test_adamw_clips_by_the_global_norm():
     large = jax.tree.map(lambda gradient: 1e3 * gradient, GRADS)
     norm = np.sqrt(sum((gradient**2).sum() for gradient in jax.tree.leaves(large)))

@@ -7,9 +7,8 @@ import numpy as np
 import optax
 import pytest
 
-from forecaster import swarm
-from forecaster.swarm import Swarm, SwarmError
-from tests.swarm.test_swarm import HELD_BACK, IDS, N, Network, Widened, X, Y, close, make, same
+from forecaster.swarm import SwarmError
+from tests.swarm.test_swarm import IDS, N, X, Y, close, make, same
 
 
 @pytest.fixture(scope="module")
@@ -76,28 +75,3 @@ def test_optimiser_states_are_averaged_if_asked_for():
     everywhere = merged.select(["both"] * 3, ids=["a", "b", "c"])
     again, _ = everywhere.step(np.repeat(X[:1], 3, 0), np.repeat(Y[:1], 3, 0))
     close(row(again.params, 2), row(rolled.params, 0))
-
-
-def test_counts_of_steps_stay_whole(trained):
-    """Check Adam's step count: the mean of ten 3s is 3 despite rounding."""
-    merged = trained.merge(weights=np.full(N, 0.1), opt_state=True)
-    one = trained.select(["m0"] * N, ids=IDS).merge(weights=np.full(N, 0.1), opt_state=True)
-    after, _ = one.with_hyperparams(dropout=0.0).step(X[:1], Y[:1])
-    expected, _ = trained.with_hyperparams(dropout=0.0).step(np.repeat(X[:1], N, 0), Y[[0] * N])
-    close(row(after.params, 0), row(expected.params, 0))
-    assert merged.epochs[0] == 3
-
-
-@pytest.mark.slow
-def test_what_a_fit_left_is_a_swarm_again():
-    task = swarm.supervised(Network, optax.squared_error)
-    data = swarm.Supervised(X, Y, np.ones(X.shape[:2], np.float32), *HELD_BACK, np.ones((N, 8)))
-    rates = {"learning_rate": 1e-2}
-    result = swarm.fit(task, data, IDS, seed=3, epochs=2, hyperparams=rates)
-    back = Swarm.from_result(result, Network, loss=optax.squared_error, seed=3, hyperparams=rates)
-    assert same(back.params, result.params) and back.ids == tuple(IDS)
-    options = {"validation_data": HELD_BACK, "batch_size": None}
-    whole = make().fit(X, Y, epochs=3, **options)
-    close(back.fit(X, Y, epochs=1, **options).params, whole.params)
-    with pytest.raises(SwarmError, match="the result: of another model or optimiser"):
-        Swarm.from_result(result, Widened, loss=optax.squared_error)

@@ -66,7 +66,7 @@ def test_a_state_of_others_is_refused():
     with pytest.raises(SwarmError, match="the state: of another model or optimiser"):
         made.with_state(make(optimizer=optax.sgd).state)
     wide = made.state._replace(params=jax.tree.map(np.float64, made.params))
-    with pytest.raises(SwarmError, match=r"the state: \S*params\S*: expected float32; got float64"):
+    with pytest.raises(SwarmError, match=r"the state: .*params.* float32 .*got .* float64"):
         made.with_state(wide)
 
 
@@ -104,19 +104,6 @@ def test_weights_and_losses_that_cannot_be_trained_are_named():
         constant.step(X, Y)
 
 
-def test_arrays_that_the_model_does_not_take_are_named():
-    made = make()
-    state, rates = jax.tree.map(lambda leaf: leaf[0], (made.state, made.hyperparams))
-    wide = np.ones((8, 4), np.float32)
-    for call in (
-        (lambda: made.pure.update(state, Batch(wide, Y[0, :8], np.ones(8)), rates)),
-        (lambda: made.pure.apply(state.params, wide, rates)),
-        (lambda: made.bind()(np.broadcast_to(wide, (len(X), 8, 4)))),
-    ):
-        with pytest.raises(SwarmError, match=r"did not take .* inputs \(8, 4\)"):
-            call()
-
-
 def test_another_number_of_examples_is_named():
     made = make()
     state, rates = jax.tree.map(lambda leaf: leaf[0], (made.state, made.hyperparams))
@@ -124,21 +111,3 @@ def test_another_number_of_examples_is_named():
         batch = Batch(X[0, :8], Y[0, :count], np.ones(8))
         with pytest.raises(SwarmError, match=f"targets: expected 8 examples, .*; got {count}"):
             made.pure.update(state, batch, rates)
-
-
-def test_plain_numbers_are_weights_too():
-    made = Swarm(
-        (
-            lambda key: {"w": jax.random.normal(key, (2,)), "b": 0.0},
-            lambda p, x: x @ p["w"] + p["b"],
-        ),
-        3,
-        loss=optax.squared_error,
-    )
-    rates = {name: values[0] for name, values in made.hyperparams.items()}
-    begun = made.pure.initialise(jnp.asarray(made.state.key)[0], rates)
-    given = {"w": begun.best_params["w"], "b": 0.5}
-    x = np.ones((4, 2), np.float32)
-    begun = begun._replace(params=given, best_params=given)
-    after, loss = made.pure.update(begun, Batch(x, x[:, 0], jnp.ones(4)), rates)
-    assert np.isfinite(loss) and float(after.params["b"]) != 0.5

@@ -64,67 +64,45 @@ def problem(random, gates, steps, batch, features, hidden):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("ours", "textbook"), [(lstm, plain_lstm), (gru, plain_gru)])
 @settings(max_examples=3, deadline=None)
 @given(st.integers(0, 2**31), sizes, sizes, sizes, sizes, st.sampled_from([1, 2, 9]))
-def test_lstm_values_and_gradients_are_those_of_the_textbook(
-    seed, steps, batch, features, hidden, unroll
+def test_values_and_gradients_are_those_of_the_textbook(
+    ours, textbook, seed, steps, batch, features, hidden, unroll
 ):
     random = np.random.default_rng(seed)
     with jax.enable_x64(True), as_on_gpus(unroll):
-        kernel, bias, inputs, valid, weights = problem(random, 4, steps, batch, features, hidden)
+        gates = 4 if ours is lstm else 3
+        kernel, bias, *rest = problem(random, gates, steps, batch, features, hidden)
+        inputs, valid, weights = rest
+        biases = (bias,) if ours is lstm else (bias, jnp.asarray(random.normal(size=hidden)))
 
-        def loss(recurrence):
-            return lambda k, b, x: (weights * recurrence(k, b, x, valid)).sum()
+        def results(recurrence):
+            def loss(*arrays):
+                return (weights * recurrence(*arrays, valid)).sum()
 
-        ours = jax.value_and_grad(loss(lstm), (0, 1, 2))(kernel, bias, inputs)
-        textbook = jax.value_and_grad(loss(plain_lstm), (0, 1, 2))(kernel, bias, inputs)
-        for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(textbook), strict=True):
+            given = kernel, *biases, inputs
+            return jax.value_and_grad(loss, tuple(range(len(given))))(*given)
+
+        pairs = zip(*map(jax.tree.leaves, (results(ours), results(textbook))), strict=True)
+        for a, b in pairs:
             np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.slow
-@settings(max_examples=3, deadline=None)
-@given(st.integers(0, 2**31), sizes, sizes, sizes, sizes, st.sampled_from([1, 2, 9]))
-def test_gru_values_and_gradients_are_those_of_the_textbook(
-    seed, steps, batch, features, hidden, unroll
-):
-    random = np.random.default_rng(seed)
-    with jax.enable_x64(True), as_on_gpus(unroll):
-        kernel, bias, inputs, valid, weights = problem(random, 3, steps, batch, features, hidden)
-        new_bias = jnp.asarray(random.normal(size=hidden))
-
-        def loss(recurrence):
-            return lambda k, b, n, x: (weights * recurrence(k, b, n, x, valid)).sum()
-
-        ours = jax.value_and_grad(loss(gru), (0, 1, 2, 3))(kernel, bias, new_bias, inputs)
-        textbook = jax.value_and_grad(loss(plain_gru), (0, 1, 2, 3))(kernel, bias, new_bias, inputs)
-        for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(textbook), strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
-
-
-def test_lstm_is_torchs_lstm():
-    torch = pytest.importorskip("torch")
-    kernel, bias, inputs, _, _ = problem(np.random.default_rng(0), 4, 7, 3, 2, 5)
-    reference = torch.nn.LSTM(2, 5)
-    reference.load_state_dict(torch_weights(torch, kernel, bias, 2))
-    expected = reference(torch.tensor(np.asarray(inputs)))[0].detach().numpy()
-    got = lstm(kernel, bias, inputs, jnp.ones((7, 3)))
-    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
-
-
-def test_gru_is_torchs_gru():
+@pytest.mark.parametrize("cell", [lstm, gru])
+def test_a_cell_is_torchs(cell):
     torch = pytest.importorskip("torch")
     random = np.random.default_rng(0)
-    kernel, bias, inputs, _, _ = problem(random, 3, 7, 3, 2, 5)
-    new_bias = random.normal(size=5)
-    reference = torch.nn.GRU(2, 5)
-    weights = torch_weights(torch, kernel, bias, 2)
-    weights["bias_hh_l0"][10:] = torch.tensor(new_bias)
+    kernel, bias, inputs, _, _ = problem(random, 4 if cell is lstm else 3, 7, 3, 2, 5)
+    weights, biases = torch_weights(torch, kernel, bias, 2), [bias]
+    if cell is gru:
+        biases.append(random.normal(size=5))
+        weights["bias_hh_l0"][10:] = torch.tensor(biases[1])
+    reference = (torch.nn.LSTM if cell is lstm else torch.nn.GRU)(2, 5)
     reference.load_state_dict(weights)
     expected = reference(torch.tensor(np.asarray(inputs)))[0].detach().numpy()
-    ours = [jnp.asarray(a, jnp.float32) for a in (kernel, bias, new_bias, inputs)]
-    got = gru(ours[0], ours[1], ours[2], ours[3], jnp.ones((7, 3)))
-    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+    ours = [jnp.asarray(array, jnp.float32) for array in (kernel, *biases, inputs)]
+    np.testing.assert_allclose(cell(*ours, jnp.ones((7, 3))), expected, rtol=1e-5, atol=1e-6)
 
 
 def torch_weights(torch, kernel, bias, features):

@@ -1,17 +1,14 @@
 """Fits in shards have the same bits, train nothing twice, and name the members that are lost."""
 
 import pickle
-from typing import Any
 
 import cloudpickle
 import numpy as np
 import pytest
 
-from forecaster import swarm
 from forecaster.swarm import Checkpoint, Failed, Local, Status
-from forecaster.swarm.execution import shards
 from tests.slow import slow
-from tests.swarm.test_fitting import HYPERPARAMS, IDS, MEMBERS, TASKS, data, rows, run, same
+from tests.swarm.test_fitting import IDS, MEMBERS, TASKS, data, rows, run, same
 
 __all__ = ["data"]  # the fixture
 TASK = TASKS["SmallLSTM"]
@@ -91,25 +88,6 @@ def test_what_is_done_is_not_done_again(data, whole, tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
-@pytest.mark.slow
-def test_shards_go_on_from_a_fit_of_this_process(data, tmp_path):
-    path = tmp_path / "fit.checkpoint"
-    options: dict[str, Any] = {"epochs": np.arange(MEMBERS) + 2}
-
-    def interrupt(progress):
-        if progress.stopped:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        checkpoint = Checkpoint(path)
-        run(TASK, data, **options, block=1, on_progress=interrupt, checkpoint=checkpoint)
-    executor = Elsewhere(3)
-    checkpoint = Checkpoint(path, resume=True)
-    resumed = run(TASK, data, **options, executor=executor, checkpoint=checkpoint)
-    assert_same(resumed, run(TASK, data, **options))
-    assert 0 < sum(map(len, executor.trained)) < MEMBERS
-
-
 @pytest.mark.parametrize("executor", [None, Local(4)], ids=["whole", "shards"])
 def test_a_fit_that_a_callback_stopped_goes_on_to_the_same_end(data, whole, tmp_path, executor):
     def resumed(on_progress=None):
@@ -139,36 +117,3 @@ def test_members_that_no_worker_could_train_are_named_and_the_rest_goes_on(data,
     assert further.failed == result.failed
     expected = run(TASK, data, epochs=14, previous=whole)
     assert same(rows(further.state, others), rows(expected.state, others))
-
-
-@pytest.mark.slow
-def test_a_search_goes_on_without_what_was_lost(data):
-    candidates = swarm.grid_candidates(learning_rate=[1e-2, 3e-2])
-    hyperparams = {name: HYPERPARAMS[name] for name in ("weight_decay", "clip")}
-    options = {"seed": 5, "epochs": 6, "hyperparams": hyperparams}
-    make = lambda: TASK  # noqa: E731
-    whole = swarm.tune(make, data, IDS, candidates, **options)
-    lossy = Elsewhere(2, lost=[2])  # a shard of the first rung, of both candidates of a series
-    tuned = swarm.tune(
-        make, data, IDS, candidates, **options, executor=lossy,
-        on_progress=lambda now: lossy.lost.clear() if now.stage.startswith("rung 2") else None,
-    )  # fmt: skip
-    assert tuned.winners[0].result.failed.keys() == {IDS[1]}
-    kept = [k for k in range(MEMBERS) if k != 1]
-    assert np.array_equal(tuned.choice[kept], whole.choice[kept])
-
-
-def test_shards_shrink_towards_the_end_so_that_workers_end_together(data):
-    many = 8000
-    work = shards.Work(
-        TASK, rows(data, np.arange(many) % MEMBERS), tuple(map(str, range(many))),
-        shards.Settings(
-            {name: np.full(many, np.float32(value)) for name, value in HYPERPARAMS.items()},
-            swarm.task.Limits(np.full(many, 9), np.full(many, 9)),
-            swarm.member_keys(0, [str(k) for k in range(many)]), None,
-        ),
-        shards.Resources(4, 5, None, None),
-    )  # fmt: skip
-    cutter = shards.Cutter(work, np.arange(many), Elsewhere())
-    sizes = [len(shard.rows) for shard in cutter.shards()]
-    assert sizes[:3] == [128] * 3 and sum(sizes) == many and sizes[-1] <= 8

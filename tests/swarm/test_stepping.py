@@ -1,12 +1,11 @@
 """Small calls on one device give what large ones on all lanes give."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 
-from forecaster.swarm import Shared, Swarm
+from forecaster.swarm import Swarm
 from tests.swarm.test_swarm import close
 
 NAMES = [f"m{i}" for i in range(70)]  # more than one chunk
@@ -38,24 +37,6 @@ def test_single_calls_give_the_same_alone_and_in_company(many, x):
         alone, loss = alone.step(x[own], y[own])
         close(losses[66], loss[0])
     close(many.select(["m66"]).params, alone.params)
-
-
-def test_many_members_take_and_give_empty_arrays():
-    names = [f"m{i}" for i in range(130)]
-
-    def halves(params, x):
-        return {"all": x @ params["w"], "none": x[:, :0]}
-
-    def init(key):
-        return {"w": jax.random.normal(key, (3, 1)), "none": jnp.zeros((0, 2))}
-
-    made = Swarm((init, halves), names, loss_fn=lambda p, b, k: (halves(p, b.inputs)["all"]).sum())
-    x = np.ones((130, 4, 3), np.float32)
-    made, losses = made.step(x)
-    assert np.isfinite(losses).all() and made.params["none"].shape == (130, 0, 2)
-    assert made.predict(x)["none"].shape == (130, 4, 0)
-    assert made.predict(x[:, :0])["all"].shape == made.predict(Shared(x[0, :0]))["all"].shape
-    assert made.predict(x[:, :0])["all"].shape == (130, 0, 1)
 
 
 def test_batches_of_all_sizes_follow_each_other(many):

@@ -8,7 +8,6 @@ import pytest
 
 from forecaster.swarm import (
     Batch,
-    Functions,
     Supervised,
     Swarm,
     SwarmError,
@@ -76,14 +75,6 @@ def test_a_loss_that_forgets_the_weights_sees_no_padding(key, batch_size):
     np.testing.assert_allclose(task.validate(jnp.float32(2), held_back, {}), loss)
 
 
-def test_labels_decide_when_an_example_comes(key):
-    labels = jnp.arange(6)[::-1]
-    valid = jnp.ones(6, bool)
-    index, _, _ = shuffled_batches(key, valid, 2)
-    relabelled, _, _ = shuffled_batches(key, valid, 2, labels=labels)
-    np.testing.assert_array_equal(labels[relabelled], index)
-
-
 def test_a_bootstrap_sample_draws_valid_examples_only(key):
     valid = jnp.array([False, True, True, False, True])
     sample = jax.vmap(lambda key: bootstrap_sample(key, valid))(jax.random.split(key, 50))
@@ -135,23 +126,6 @@ def measured(model, params, hyperparams, **options):
 def test_metrics_see_neither_padding_nor_rounding_that_the_loss_does_not_see():
     assert measured(LINEAR, 3, {}) == 4  # |3x - x|; NaN in the padding
     assert measured(LINEAR, 1.001, {}, compute_dtype=jnp.bfloat16) == 0  # 1.001 is 1
-
-
-def test_measuring_and_validating_know_the_hyperparameters():
-    def apply(params, inputs, key=None, hyperparams=None):
-        assert hyperparams is not None
-        return params * inputs * hyperparams["gain"]
-
-    gain = {"gain": jnp.float32(2)}
-    assert measured(Functions(LINEAR[0], apply, lambda params, _: params), 2, gain) == 6
-
-    def loss_fn(params, batch, key, hyperparams):
-        return params * hyperparams["gain"]
-
-    task = supervised(LINEAR, loss_fn=loss_fn)
-    held_back = data()
-    full = data(validation_inputs=held_back.inputs, validation_weight=held_back.weight)
-    assert task.validate is not None and task.validate(jnp.float32(3), full, gain) == 6
 
 
 @pytest.mark.parametrize(("batch_size", "rows"), [(32, 3), (3, 3), (2, 2), (None, 3)])

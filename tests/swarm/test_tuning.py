@@ -165,22 +165,3 @@ def test_bad_calls_say_what_is_wrong(data, change, message):
         tune(data, **change)
     with pytest.raises(SwarmError, match="above 0; got"):
         swarm.random_candidates(3, learning_rate=(0.0, 1.0))
-
-
-def test_a_search_on_shared_examples_finds_what_one_on_copies_does(data):
-    def search(examples):
-        return swarm.tune(make_task, examples, IDS, CANDIDATES[:1], seed=7, epochs=2)
-
-    def share(leaf):
-        return swarm.Shared(leaf[0])
-
-    copies = jax.tree.map(lambda leaf: np.stack([leaf[0]] * SERIES), data)
-    losses = search(jax.tree.map(share, data)).best_loss
-    np.testing.assert_allclose(losses, search(copies).best_loss, rtol=1e-5)
-
-
-def test_a_series_without_validation_examples_is_refused(data):
-    weight = np.array(data.validation_weight)
-    weight[3] = 0
-    with pytest.raises(SwarmError, match=r"validation_data: .* got none for 1: s3"):
-        tune(data._replace(validation_weight=weight))

@@ -87,16 +87,6 @@ def test_state_is_carried_by_training_and_frozen_in_use(untrained, trained):
     assert (trained.evaluate(X, Y) < untrained.evaluate(X, Y)).all()
 
 
-def test_a_step_without_examples_changes_neither_weights_nor_statistics(trained):
-    weight = np.ones((N, 20), np.float32)
-    weight[2] = 0
-    after, losses = trained.step(X, Y, weight)
-    moved = [not same(*(swarm.take_members(s.params, row) for s in (after, trained)))
-             for row in range(N)]  # fmt: skip
-    assert moved == [True, True, False, True, True] and losses[2] == 0
-    assert (after.epochs == trained.epochs + 1).all()
-
-
 def test_state_is_saved_resumed_and_chosen_with_the_weights(untrained, trained, tmp_path):
     trained.save(tmp_path / "s")
     loaded = Swarm.load(tmp_path / "s", Normed, loss=optax.squared_error)
@@ -133,29 +123,6 @@ def test_padding_has_no_part_in_statistics(examples, tolerance):
     np.testing.assert_allclose(norm["var"], 0.25 + 0.75 * seen.var(1), rtol=4 * tolerance)
 
 
-@pytest.mark.slow
-def test_spectral_norm():
-    class Critic(nnx.Module):
-        def __init__(self, rngs):
-            self.inner = nnx.SpectralNorm(nnx.Linear(3, 8, rngs=rngs), n_steps=3, rngs=rngs)
-            self.out = nnx.Linear(8, 1, rngs=rngs)
-
-        def __call__(self, x):
-            return self.out(jax.nn.relu(self.inner(x)))
-
-    fitted = make(model=Critic).fit(X, Y, epochs=8, batch_size=None)
-    kernels = fitted.params.params["inner"]["layer_instance"]["kernel"]
-    sigma = jax.tree.leaves({k: v for k, v in flat(fitted.params.state).items() if "sigma" in k})
-    norms = np.linalg.norm(kernels, 2, axis=(1, 2))
-    np.testing.assert_allclose(np.ravel(sigma[0]), norms, rtol=0.1)
-    alone = fitted.member_function(fitted.ids[0])(X[0])  # it writes into its kernel
-    np.testing.assert_allclose(alone, fitted.predict(X)[0], atol=1e-5)
-
-
-def flat(tree):
-    return {jax.tree_util.keystr(k): v for k, v in jax.tree_util.tree_flatten_with_path(tree)[0]}
-
-
 class LinenNormed(linen.Module):
     @linen.compact
     def __call__(self, x, train: bool):
@@ -178,38 +145,6 @@ def test_linen_collections_are_carried_too():
     np.testing.assert_allclose(bound(X[4], train=False), fitted.predict(X)[4], rtol=1e-4, atol=1e-5)
     alone = make(["m4"], model=model).fit(X[4:], Y[4:], epochs=4, batch_size=8)
     assert same(alone.params, fitted.select(["m4"]).params)
-
-
-class LinenDrawn(linen.Module):
-    @linen.compact
-    def __call__(self, x, train: bool, deterministic: bool):
-        x = linen.BatchNorm(use_running_average=not train)(linen.Dense(4)(x))
-        return linen.Dense(1)(linen.Dropout(0.5, deterministic=deterministic)(x))
-
-
-def test_a_linen_module_of_two_arguments_draws_with_frozen_statistics():
-    able = make(IDS[:2], model=swarm.linen_functions(LinenDrawn(), X[0]))
-    assert not same(able.predict(X[:2], key=1), able.predict(X[:2]))
-
-
-def test_ones_own_loss_hands_the_state_on():
-    functions = swarm.module_functions(Normed)
-    train = functions.train
-    assert train is not None
-
-    def loss_fn(params, batch, key):
-        if key is None:
-            predictions, state = functions.apply(params, batch.inputs), params.state
-        else:
-            predictions, state = train(params, batch.inputs, key=key)
-        return ((predictions - batch.targets) ** 2).mean(), state
-
-    made = Swarm(functions, IDS, loss_fn=loss_fn, hyperparams={"learning_rate": 0.02})
-    fitted = made.fit(X, Y, epochs=3, batch_size=None)
-    expected = make().fit(X, Y, epochs=3, batch_size=None)
-    for a, b in zip(jax.tree.leaves(fitted.params), jax.tree.leaves(expected.params), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(fitted.evaluate(X, Y), expected.evaluate(X, Y), rtol=1e-4)
 
 
 def test_models_that_say_too_little_are_named_errors():

@@ -265,18 +265,13 @@ def _another_fit(path: Path, saved: str, parts: Mapping[str, str]) -> str:
             f"{path}: a checkpoint of another fit: {which} differ, or it was written by another "
             "version. Start anew, or restore what was changed"
         )
-    longer = ""
-    if "epochs" in changed:
-        longer = ". To train longer, end this fit as it began, and fit its result again"
-        if all(had["patience"] == had["epochs"] for had in (before, parts)):
-            changed.remove("patience")  # its default is the number of epochs
     told = [
         name if len(f"{then}{now}") >= 64 else f"{name} (then {then}, now {now})"
         for name in changed
         for then, now in [(before.get(name, "none"), parts.get(name, "none"))]
     ]
     return (
-        f"{path}: a checkpoint of another fit, with another value of {', '.join(told)}{longer}. "
+        f"{path}: a checkpoint of another fit, with another value of {', '.join(told)}. "
         "Start anew, or restore what was changed"
     )
 

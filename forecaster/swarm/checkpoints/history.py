@@ -38,13 +38,6 @@ class History:
         self._first, self.latest, self._blocks = first, latest, blocks
 
     @staticmethod
-    def empty(members: int, metrics: Sequence[str] = ()) -> "History":
-        """Return the history of members that have not trained."""
-        none = np.full((members, 0), np.nan, np.float32)
-        losses = Losses(none, none, dict.fromkeys(metrics, none))
-        return History(losses, np.full(members, np.nan))
-
-    @staticmethod
     def of(
         losses: Losses, epochs: Int[np.ndarray, " member"], metrics: Sequence[str] = ()
     ) -> "History":

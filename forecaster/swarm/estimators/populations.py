@@ -1,37 +1,16 @@
 """Swarms as populations: create, copy and average members with their training state."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
 import jax
 import numpy as np
 
 from forecaster.swarm.arrays.members import mean_members
 from forecaster.swarm.checks import SwarmError, check_ids, checked_names, mean_weights, row_of
-from forecaster.swarm.devices.lanes import map_members
 from forecaster.swarm.execution.result import FitResult
 from forecaster.swarm.task import ArrayLike, Tree
 from forecaster.swarm.training.keys import member_keys
-from forecaster.swarm.training.loop import Losses, State
-
-
-def untrained_members(
-    init: Callable[..., State],
-    ids: Sequence[str],
-    seed: int,
-    hyperparams: Mapping[str, np.ndarray],
-    lanes: int | None,
-) -> FitResult:
-    """Return new, untrained members.
-
-    - ``init``: returns one member's initial state from its raw key and hyperparameters
-    - ``ids``, ``seed``: determine the keys
-    - ``hyperparams``: arrays (member,)
-    - ``lanes``: see :func:`forecaster.swarm.fit`
-    """
-    keys, members = member_keys(seed, ids), len(ids)
-    state = map_members(init, keys, hyperparams, members=members, lanes=lanes, once=True)
-    none = np.zeros((members, 0), np.float32)
-    return FitResult(tuple(ids), state, Losses(none, none), 0.0)
+from forecaster.swarm.training.loop import Losses
 
 
 def selected_rows(

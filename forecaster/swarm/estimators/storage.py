@@ -102,7 +102,7 @@ def read(path: Path, ids: Sequence[str], like: State) -> FitResult:
     kept = Losses(none, none, dict.fromkeys(metrics, none))
     state, losses = fill("state", like), fill("losses", kept)
     check_same_shapes(like, state, str(path))
-    _check_training(path, len(ids), like, state, losses)
+    _check_training(path, len(ids), state, losses)
     return FitResult(tuple(ids), state, losses, seconds)
 
 
@@ -111,16 +111,11 @@ def _metric(name: str) -> str:
     return name.removeprefix(_METRICS).removesuffix("']")
 
 
-def _check_training(path: Path, members: int, like: State, state: State, losses: Losses) -> None:
-    """Raise SwarmError for types, statuses and epoch counts that training cannot produce."""
-    expected = [leaf.dtype for _, leaf in named_leaves(like)]
-    expected += [_FLOAT] * len(jax.tree.leaves(losses))
-    for (name, leaf), kind in zip(named_leaves((state, losses)), expected, strict=True):
-        if leaf.dtype != kind or len(leaf) != members:
-            raise SwarmError(
-                f"{path}: {name}: expected {kind} of {members} members; got {leaf.dtype} of "
-                f"{len(leaf)}"
-            )
+def _check_training(path: Path, members: int, state: State, losses: Losses) -> None:
+    """Raise SwarmError for losses, statuses and epoch counts that training cannot produce."""
+    for name, leaf in named_leaves(losses):
+        if leaf.dtype != _FLOAT or len(leaf) != members:
+            raise SwarmError(f"{path}: {name}: expected {_FLOAT} of {members} members")
     shapes = {np.shape(leaf) for leaf in jax.tree.leaves(losses)}
     if losses.train.ndim != 2 or len(shapes) != 1:
         raise SwarmError(f"{path}: losses: expected arrays (member, epoch), all of one shape")
@@ -135,24 +130,15 @@ def check_same_shapes(state: State, other: State, whose: str) -> None:
 
     ``whose``: what the error calls the other state.
     """
-    expected = {name: leaf.shape[1:] for name, leaf in named_leaves(state)}
-    got = {name: leaf.shape[1:] for name, leaf in named_leaves(other)}
+    expected, got = (
+        {name: f"{leaf.shape[1:]} {leaf.dtype}" for name, leaf in named_leaves(each)}
+        for each in (state, other)
+    )
     for name in expected | got:
         if expected.get(name) != got.get(name):
             raise SwarmError(
                 f"{whose}: of another model or optimiser: {name}: expected shape "
                 f"{expected.get(name, 'none')} per member; got {got.get(name, 'none')}"
-            )
-
-
-def check_same_types(state: State, other: State, whose: str) -> None:
-    """Raise SwarmError unless the leaves of both states, of the same names, have the same types."""
-    got = {name: leaf.dtype for name, leaf in named_leaves(other)}
-    for name, leaf in named_leaves(state):
-        if leaf.dtype != got[name]:
-            raise SwarmError(
-                f"{whose}: {name}: expected {leaf.dtype}; got {got[name]}. Convert it: "
-                f"array.astype('{leaf.dtype}')"
             )
 
 

@@ -30,11 +30,11 @@ from forecaster.swarm.estimators.cost import Cost, cost_of
 from forecaster.swarm.estimators.recipe import Machine, Pure, Recipe
 from forecaster.swarm.estimators.stepping import OnDevice, all_at_once
 from forecaster.swarm.estimators.trained import Fitted, HostHyperparams, Trained, Use, warn_dropped
-from forecaster.swarm.execution.fitting import Progress, fit, restart_from_best
+from forecaster.swarm.execution.fitting import Progress, fit, restart_from_best, untrained_members
 from forecaster.swarm.execution.result import FitResult
 from forecaster.swarm.task import ArrayLike, Params, Tree
 from forecaster.swarm.training.examples import checked_inputs, first_of, part, training_data
-from forecaster.swarm.training.keys import checked_seed, key_words
+from forecaster.swarm.training.keys import checked_seed, key_words, member_keys
 from forecaster.swarm.training.loop import State
 from forecaster.swarm.training.losses import check_one_loss
 from forecaster.swarm.training.metrics import Metric, watched
@@ -262,7 +262,6 @@ class Swarm(Trained):
         storage.check_same_shapes(self._result.state, new, "the state")
         if len(new.epoch) != len(self):
             raise SwarmError(f"state: expected {len(self)} members; got {len(new.epoch)}")
-        storage.check_same_types(self._result.state, new, "the state")
         return self._with(self._result.with_state(new))
 
     def evaluate(
@@ -428,8 +427,9 @@ class Swarm(Trained):
         return self._with(self._untrained(names, hyperparams), hyperparams)
 
     def _untrained(self, ids: tuple[str, ...], hyperparams: HostHyperparams) -> FitResult:
-        init = self._recipe.initialise
-        return populations.untrained_members(init, ids, self.seed, hyperparams, self._machine.lanes)
+        keys = member_keys(self.seed, ids)
+        lanes = self._machine.lanes
+        return untrained_members(self._recipe.initialise, ids, keys, hyperparams, lanes)
 
     def _call(self, function: Callable[..., Tree], data: Tree) -> Tree:
         """Apply a function to the best weights and data."""

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import jax
 import numpy as np
 from jaxtyping import Float, UInt32
 
@@ -32,7 +33,7 @@ from forecaster.swarm.checks import (
     check_ids,
     is_true,
 )
-from forecaster.swarm.devices.lanes import use_all_cores
+from forecaster.swarm.devices.lanes import map_members, use_all_cores
 from forecaster.swarm.execution.executors import Executor, Failed, Local
 from forecaster.swarm.execution.result import FitResult
 from forecaster.swarm.execution.schedule import Schedule, train_shard
@@ -45,10 +46,10 @@ from forecaster.swarm.execution.shards import (
     ShardResult,
     Work,
 )
-from forecaster.swarm.task import ArrayLike, Data, Task
+from forecaster.swarm.task import ArrayLike, Data, Hyperparams, Task
 from forecaster.swarm.training.examples import validated_data
 from forecaster.swarm.training.keys import checked_seed, member_keys
-from forecaster.swarm.training.loop import Losses, State, Status
+from forecaster.swarm.training.loop import Losses, State, Status, init_state
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,10 +159,11 @@ def fit(
         raise SwarmError("previous: of other members; expected the same ids in the same order")
     use_all_cores()  # before anything starts JAX
     if previous is None:
-        origin, losses = member_keys(seed, ids) if keys is None else keys, None
+        origin = member_keys(seed, ids) if keys is None else keys
+        begun = untrained_members(_init_of(task), ids, origin, hyperparams, lanes)
     else:
-        origin, losses = previous.state, previous.losses
-    settings = Settings(hyperparams, limits, origin, losses)
+        origin, begun = previous.state, previous
+    settings = Settings(hyperparams, limits, begun.state, begun.losses)
     work = Work(task, data, ids, settings, Resources(chunk, block, lanes, memory, data_parallel))
     digest = Fingerprint("")
     if checkpoint:
@@ -172,6 +174,33 @@ def fit(
     _train(work, gathered, executor or Local(), watch)
     seconds = time.perf_counter() - began
     return FitResult(ids, gathered.state, gathered.losses, seconds, gathered.failed, arithmetic())
+
+
+def untrained_members(
+    init: Callable[..., State],
+    ids: Sequence[str],
+    keys: UInt32[np.ndarray, "member 2"],
+    hyperparams: Mapping[str, np.ndarray],
+    lanes: int | None,
+) -> FitResult:
+    """Return new members, which have not trained.
+
+    ``init``: returns one member's initial state from its raw key and hyperparameters
+    """
+    members = len(ids)
+    state = map_members(init, keys, hyperparams, members=members, lanes=lanes, once=True)
+    none = np.zeros((members, 0), np.float32)
+    return FitResult(tuple(ids), state, Losses(none, none), 0.0)
+
+
+@functools.lru_cache(maxsize=32)
+def _init_of(task: Task) -> Callable[..., State]:
+    """Return the initial state of a task's members as a function that is compiled once."""
+
+    def initialise(key: UInt32[jax.Array, "2"], hyperparams: Hyperparams) -> State:
+        return init_state(task, key, hyperparams)
+
+    return initialise
 
 
 def _train(work: Work, gathered: Gathered, executor: Executor, watch: "_Watch") -> None:
@@ -195,7 +224,7 @@ def _train(work: Work, gathered: Gathered, executor: Executor, watch: "_Watch") 
             _take(*part, gathered, watch)
             stopped = watch.of_shards(gathered)
     if stopped:
-        _stop_where_they_are(work, gathered)
+        gathered.stop()
     if len(gathered.left):
         raise SwarmError(f"the executor has left out {len(gathered.left)} members; expected none")
 
@@ -208,17 +237,6 @@ def _take(shard: Shard, trained: ShardResult | Failed, gathered: Gathered, watch
     if watch.checkpoint:
         saved = Saved(shard.rows, trained.state, trained.losses)
         write(watch.checkpoint, watch.digest, saved, as_shard=True)
-
-
-def _stop_where_they_are(work: Work, gathered: Gathered) -> None:
-    """Give the members that are left their initial state, without training them."""
-    limits = work.settings.limits
-    limits = limits._replace(epochs=np.zeros_like(limits.epochs))
-    rest = dataclasses.replace(work, settings=work.settings._replace(limits=limits))
-    cutter = Cutter(rest, gathered.left, Local())
-    for shard, ended in Local().run(train_shard, cutter.job, cutter.shards()):
-        assert not isinstance(ended, Failed)
-        gathered.add(shard, ended)
 
 
 class _Watch:
@@ -234,8 +252,7 @@ class _Watch:
     ):
         self.checkpoint, self.digest = checkpoint, digest
         self._work, self._on_progress, self._began = work, on_progress, began
-        origin = work.settings.origin
-        self._before = np.asarray(origin.epoch) if isinstance(origin, State) else np.int32(0)
+        self._before = np.asarray(work.settings.origin.epoch)
         self._saved, self._stopped = time.monotonic(), False
 
     @property

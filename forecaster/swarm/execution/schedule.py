@@ -15,7 +15,6 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple, Protocol, cast
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
@@ -36,7 +35,7 @@ from forecaster.swarm.devices.lanes import (
 )
 from forecaster.swarm.devices.programs import Program, spread
 from forecaster.swarm.execution.memory import chunk_size, members_at_once
-from forecaster.swarm.execution.shards import Job, Resources, Shard, ShardResult, blank_state
+from forecaster.swarm.execution.shards import Job, Resources, Shard, ShardResult
 from forecaster.swarm.execution.vectors import Vector
 from forecaster.swarm.task import AnyArray, Data, Member, Task, Tree
 from forecaster.swarm.training.loop import (
@@ -47,7 +46,6 @@ from forecaster.swarm.training.loop import (
     measures_nothing,
     resume,
     resume_on_host,
-    start,
     train_block,
 )
 
@@ -132,9 +130,8 @@ class Schedule:
         self.mesh = lane_mesh(resources.lanes, resources.data_parallel)
         validated = self._task.validate is not None
         self.pace = Pace(resources.block, validated=validated, watched=watched)
-        blank = blank_state(self._task, self.held, settings)
-        begin = resume if isinstance(self.origin, State) else start
-        self._begin, self._train = compiled(self._task, self.mesh, self.pace.longest, begin)
+        blank = jax.tree.map(np.zeros_like, self.origin)
+        self._begin, self._train = compiled(self._task, self.mesh, self.pace.longest)
         self.layout = self._layout_for(resources, total_bytes(blank) // members)
         chunks = self.layout.chunks_of(min(members, self.layout.capacity))
         self.pace.begin(self._train, (self.layout, self.held.shapes), chunks)
@@ -144,11 +141,7 @@ class Schedule:
         self._one_call &= bool(self.pace.epochs >= np.max(self.limits.epochs))
         shared = self.held.shared
         self._shared = shared if self._one_call else replicate(shared, self.mesh)
-        if losses is None:
-            history = History.empty(members, self._task.metrics)
-        else:
-            assert isinstance(self.origin, State)
-            history = History.of(losses, np.asarray(self.origin.epoch), self._task.metrics)
+        history = History.of(losses, np.asarray(self.origin.epoch), self._task.metrics)
         # A value that is replaced as a whole, so that an interruption finds the old or the new one.
         self._snapshot = Snapshot(np.zeros(members, bool), blank, history, ())
 
@@ -215,15 +208,13 @@ class Schedule:
             self._train_block()
 
     def stop(self) -> None:
-        """Stop all members where they are; those that wait are started, and train no epoch."""
-        self._bring_back()
-        while len(waiting := np.flatnonzero(~self.started)):
-            self._admit(waiting[: self.layout.capacity])
-            self._bring_back()
-        training = self.status == Status.TRAINING
-        status = np.where(training, Status.FINISHED, self.status).astype(np.int32)
-        state = self._snapshot.state._replace(status=status)
-        self._snapshot = self._snapshot._replace(state=state)
+        """Stop all members where they are; those that wait end as they begin."""
+        waiting = np.flatnonzero(~self.started)
+        state = write_members(self.state, waiting, take_members(self.origin, waiting))
+        training = np.asarray(state.status) == Status.TRAINING
+        status = np.where(training, Status.FINISHED, state.status).astype(np.int32)
+        started = np.ones(self.held.members, bool)
+        self._snapshot = Snapshot(started, state._replace(status=status), self.history, ())
 
     def save(self, checkpoint: Checkpoint, digest: _checkpoint.Fingerprint) -> None:
         """Write a checkpoint. ``digest``: the fit's fingerprint."""
@@ -271,7 +262,7 @@ class Schedule:
         if not len(rows):
             return
         state, resident = self._snapshot.state, list[Packed]()
-        if self._task.validate is None and isinstance(self.origin, State):
+        if self._task.validate is None:
             new = resume_on_host(take_members(self.origin, rows), take_members(self.limits, rows))
             state = write_members(state, rows, new)
         else:
@@ -329,7 +320,8 @@ class Schedule:
         self.pace.keep(chunks, epochs, time.perf_counter() - began)
         for number, before_it in enumerate(resident):
             if not unpack_chunks([results[number][1]], [lengths[number]]).all():
-                blocks[number] = self._checked(before_it, blocks[number], epochs)
+                # So that members that diverged have their last finite weights as the best.
+                blocks[number] = self._trained(before_it, epochs, checked=True)
                 results[number] = self._results([blocks[number]], epochs)[0]
         losses, _ = unpack_chunks(results, lengths)
         if measures_nothing(self._task):
@@ -358,7 +350,7 @@ class Schedule:
         by_chunk = self.layout.by_chunk(trains) * np.int32(epochs)
         train = self._train
         if checked:
-            train = compiled(self._task, self.mesh, self.pace.longest, start, checked=True)[1]
+            train = compiled(self._task, self.mesh, self.pace.longest, checked=True)[1]
         return train((self._shared,), by_chunk, packed.state, packed.member)
 
     def _results(self, blocks: Sequence[Block], epochs: int) -> list[Tree]:
@@ -370,25 +362,6 @@ class Schedule:
             return leaf[..., :epochs]
 
         return [(jax.tree.map(used, losses), sound) for losses, sound in jax.device_get(results)]
-
-    def _checked(self, before: Packed, block: Block, epochs: int) -> Block:
-        """Return a block in which members that diverged have their last finite weights as the best.
-
-        They come from another run of the block, of which each epoch is checked; the others stay as
-        they are.
-        """
-        again = self._trained(before, epochs, checked=True)
-        count = [len(before.rows)]
-        rows = np.flatnonzero(~unpack_chunks([block.sound], count))
-
-        def chosen(new: Tree, old: Tree) -> Tree:
-            new, old = unpack_chunks([new], count), unpack_chunks([old], count)
-            return self._in_chunks(
-                write_members(old, rows, take_members(new, rows)), np.arange(*count)
-            )
-
-        losses = chosen(again.losses, block.losses)
-        return Block(chosen(again.state, block.state), losses, chosen(again.sound, block.sound))
 
     def _unpacked(self, resident: Sequence[Packed]) -> State:
         """Return the states of these members on the host."""
@@ -416,36 +389,25 @@ def compiled(
     task: Task,
     mesh: Mesh,
     max_epochs: int,
-    begin: Callable[..., State] = start,
     *,
     checked: bool = False,
 ) -> tuple[Program, Program]:
     """Return the two programs of a fit: one starts members, the other trains them for a block.
 
     - ``max_epochs``: the maximum number of epochs in a block
-    - ``begin``: :func:`start`, or :func:`resume` where states are given instead of keys
     - ``checked``: check each epoch, although nothing is measured; see :func:`train_block`
 
-    Both take four arguments: the shared data; a number for each chunk of each lane; keys or states;
-    and :class:`Member`. For the first program the number tells whether a member of the chunk
+    Both take four arguments: the shared data; a number for each chunk of each lane; states; and
+    :class:`Member`. For the first program the number tells whether a member of the chunk
     starts; for the second it is the number of epochs to train, 0 where no member trains.
     """
 
-    def first(
-        common: tuple[Data], somebody: jax.Array, origin: State | jax.Array, member: Member
-    ) -> State:
-        def begun() -> State:
-            return begin(task, origin, _with_shared(member, common))
-
-        like: State = origin if isinstance(origin, State) else jax.eval_shape(begun)
-
+    def first(common: tuple[Data], somebody: jax.Array, origin: State, member: Member) -> State:
         def go() -> State:
-            return jax.tree.map(_as_like, begun(), like)
+            begun = resume(task, origin, _with_shared(member, common))
+            return jax.tree.map(_as_like, begun, origin)
 
-        def blank() -> State:
-            return jax.tree.map(_zeros, like)
-
-        return cast(State, jax.lax.cond(somebody > 0, go, blank))
+        return cast(State, jax.lax.cond(somebody > 0, go, lambda: origin))
 
     checked = checked or not measures_nothing(task)
 
@@ -455,17 +417,13 @@ def compiled(
         return _as_vector(learn, task, state, member, epochs)
 
     return (
-        spread(first, mesh, once=True, name=begin.__name__),
+        spread(first, mesh, once=True, name="resume"),
         spread(train, mesh, name="train"),
     )
 
 
 def _as_like(leaf: jax.Array, like: AnyArray) -> jax.Array:
     return leaf.astype(like.dtype)
-
-
-def _zeros(like: AnyArray) -> jax.Array:
-    return jnp.zeros(like.shape, like.dtype)
 
 
 def _with_shared(member: Member, common: tuple[Data]) -> Member:

@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -16,15 +16,14 @@ from forecaster.swarm.arrays.data import (
     Streamed,
     is_reference,
     split_shared,
-    with_shared,
 )
 from forecaster.swarm.arrays.members import fill_members, take_members
 from forecaster.swarm.checkpoints import checkpoint as _checkpoint
-from forecaster.swarm.checkpoints.history import History, put_together
+from forecaster.swarm.checkpoints.history import History, put_together, widened_losses
 from forecaster.swarm.execution.executors import Executor
 from forecaster.swarm.execution.memory import chunk_size
-from forecaster.swarm.task import Data, Limits, Member, Task, Tree
-from forecaster.swarm.training.loop import Losses, Origin, State, Status, start
+from forecaster.swarm.task import Data, Limits, Task, Tree
+from forecaster.swarm.training.loop import Losses, State, Status
 
 _CHUNKS = 32  # the most chunks of each lane in a shard
 _LEAST = 3  # shards that each worker gets
@@ -35,8 +34,8 @@ class Settings(NamedTuple):
 
     hyperparams: dict[str, np.ndarray]
     limits: Limits
-    origin: Origin
-    losses: Losses | None  # of the training that is continued, if any
+    origin: State
+    losses: Losses  # of the training so far
 
 
 class Resources(NamedTuple):
@@ -149,29 +148,10 @@ def next_size(left: int, usual: int, workers: int, at_once: int) -> int:
     return min(usual, math.ceil(fair / at_once) * at_once)
 
 
-def blank_state(task: Task, held: Held, settings: Settings) -> State:
-    """Return states for all members, numpy arrays (member, ...), all zero."""
-    hyperparams, limits, origin, _ = settings
-
-    def first_state(key: jax.Array, data: Data, shared: tuple[Tree, ...], *others: Any) -> State:
-        return start(task, key, Member(with_shared(data, shared), *others))
-
-    state: Any = origin
-    if not isinstance(origin, State):
-        one = take_members((hyperparams, limits), 0)
-        state = jax.eval_shape(first_state, origin[0], held.example, held.shared, *one)
-
-    def blank(leaf: Any) -> np.ndarray:
-        shape = leaf.shape[1:] if state is origin else leaf.shape
-        return np.zeros((held.members, *shape), leaf.dtype)
-
-    return jax.tree.map(blank, state)
-
-
 class Gathered:
     """All members of a fit, with the results of the shards that are done.
 
-    Members that are still to train have the state that they continue from, or a blank one.
+    Members that are still to train have the state that they begin from.
 
     - ``work``: the fit
     - ``failed``: members that no worker could train in an earlier fit, with the reasons
@@ -181,11 +161,9 @@ class Gathered:
         self._work = work
         self.failed = {name: why for name, why in failed.items() if name in set(work.ids)}
         self.ended = np.isin(work.ids, list(self.failed)) if failed else np.zeros(self._size, bool)
-        self._state: State | None = None
-        none = np.full((self._size, 0), np.nan, np.float32)
-        metrics = dict.fromkeys(work.task.metrics, none)
-        self._first = work.settings.losses or Losses(none, none, metrics)
+        self._first = widened_losses(work.settings.losses, 0, work.task.metrics)
         self._parts: list[tuple[Rows, Losses]] = []
+        self.state = work.settings.origin
         # (member,): the latest validation loss, NaN before the first.
         self.latest = np.full(self._size, np.nan)
 
@@ -202,19 +180,6 @@ class Gathered:
     def epoch(self) -> np.ndarray:
         """The epochs that each member has trained, (member,)."""
         return np.asarray(self.state.epoch)
-
-    @property
-    def state(self) -> State:
-        """The states of all members, numpy arrays that can be written to."""
-        if self._state is None:
-            work, origin = self._work, self._work.settings.origin
-            if isinstance(origin, State):
-                self._state = jax.tree.map(np.array, origin)
-            else:
-                held = Held(work.data, self._size)
-                self._state = blank_state(work.task, held, work.settings)
-            assert self._state is not None
-        return self._state
 
     @property
     def losses(self) -> Losses:
@@ -237,14 +202,24 @@ class Gathered:
         """Set aside the members of a shard that no worker could train."""
         status, loss = (np.array(leaf) for leaf in (self.state.status, self.state.best_loss))
         status[shard.rows], loss[shard.rows] = Status.FAILED, np.inf
-        self._state = self.state._replace(status=status, best_loss=loss)
+        self.state = self.state._replace(status=status, best_loss=loss)
         self.failed |= {self._work.ids[row]: reason for row in shard.rows.tolist()}
         self.ended[shard.rows] = True
 
+    def stop(self) -> None:
+        """End the members that are left as they begin."""
+        status = np.array(self.state.status)
+        status[self.left] = np.where(
+            status[self.left] == Status.TRAINING, Status.FINISHED, status[self.left]
+        )
+        self.state, self.ended = self.state._replace(status=status), np.ones(self._size, bool)
+
     def _take(self, rows: Rows, state: State, losses: Losses) -> None:
         if len(rows) == len(self.ended):
-            self._state, self._first, self._parts = state, losses, []
+            self.state, self._first, self._parts = state, losses, []
         elif len(rows):
+            if not self._parts:
+                self.state = jax.tree.map(np.array, self.state)  # ours to write to
             fill_members(self.state, rows, state)
             # Copies: an executor's arrays may lie in memory that it shares, states and all.
             self._parts.append((rows, jax.tree.map(np.array, losses)))

@@ -61,17 +61,9 @@ def gru(
     )
 
 
-def jax_gru(
-    kernel: Float[Array, "row gates"],
-    bias: Float[Array, " gates"],
-    new_bias: Float[Array, " gates//3"],
-    inputs: Float[Array, "time batch feature"],
-    valid: Shaped[Array, "time batch"],
-    *,
-    precision: Precision = "float32",
-) -> Float[Array, "time batch gates//3"]:
-    """Return the hidden states by JAX alone: the reference for the compiled code."""
-    return by_jax("gru", precision, kernel, bias, new_bias, inputs, valid)
+def jax_gru(*arrays: Array, precision: Precision = "float32") -> Array:
+    """Return the hidden states by JAX alone, of arrays as for :func:`gru`."""
+    return by_jax("gru", precision, *arrays)
 
 
 def _forward(

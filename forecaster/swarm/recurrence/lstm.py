@@ -70,16 +70,9 @@ def lstm(
     )
 
 
-def jax_lstm(
-    kernel: Float[Array, "row gates"],
-    bias: Float[Array, " gates"],
-    inputs: Float[Array, "time batch feature"],
-    valid: Shaped[Array, "time batch"],
-    *,
-    precision: Precision = "float32",
-) -> Float[Array, "time batch gates//4"]:
-    """Return the hidden states by JAX alone: the reference for the compiled code."""
-    return by_jax("lstm", precision, kernel, bias, inputs, valid)
+def jax_lstm(*arrays: Array, precision: Precision = "float32") -> Array:
+    """Return the hidden states by JAX alone, of arrays as for :func:`lstm`."""
+    return by_jax("lstm", precision, *arrays)
 
 
 def _activate(preactivation: Float[Array, "batch gates"]) -> Float[Array, "batch gates"]:

@@ -1,6 +1,6 @@
 """The training loop of ONE member, in the order in which it happens; the engine maps it over all.
 
-- init: :func:`init_state`, :func:`start`, :func:`resume`
+- init: :func:`init_state`, :func:`resume`
 - step: :func:`train_step`, the only place where an optimiser changes weights
 - epoch: :func:`train_epoch`, a step on every batch (:func:`take_steps`), then validation
 - stop: :func:`next_status`
@@ -10,7 +10,7 @@
 import enum
 import operator
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -63,10 +63,6 @@ class State(NamedTuple):
     best_epoch: Int32[AnyArray, "*member"]  # 0: the initial weights
 
 
-Origin: TypeAlias = State | UInt32[np.ndarray, "member 2"]
-"""States (member, ...) that members continue from, or raw keys of members that start anew."""
-
-
 class Losses(NamedTuple):
     """Losses and metrics of one epoch or of several; NaN where the member did not train."""
 
@@ -96,11 +92,6 @@ def init_state(
         )
     none, training = jnp.int32(0), jnp.int32(Status.TRAINING)
     return State(key_data, params, opt_state, none, training, params, jnp.float32(jnp.inf), none)
-
-
-def start(task: Task, key_data: UInt32[AnyArray, "2"], member: Member) -> State:
-    """Return the initial state of a member; its initial weights are the best so far."""
-    return resume(task, init_state(task, key_data, member.hyperparams), member)
 
 
 def resume(task: Task, state: State, member: Member) -> State:
@@ -353,7 +344,7 @@ def train_one(
 
     @jax.jit
     def begin(key_data: jax.Array, member: Member) -> State:
-        return start(task, key_data, member)
+        return resume(task, init_state(task, key_data, member.hyperparams), member)
 
     @jax.jit
     def epoch(state: State, member: Member) -> State:

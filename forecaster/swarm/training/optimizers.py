@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, cast
 
 import jax
@@ -100,14 +100,10 @@ def _content(function: Any) -> Any:
 
 def names_taken(optimizer: Optimizer) -> frozenset[str] | None:
     """Return the hyperparameters that an optimiser can take; None where that cannot be told."""
-    if isinstance(optimizer, optax.GradientTransformation):
-        return frozenset()
-    try:
-        parameters = inspect.signature(optimizer).parameters
-    except (TypeError, ValueError):  # a builtin
+    taken = _parameters(optimizer)
+    if taken is None or any(each.kind is each.VAR_KEYWORD for each in taken.values()):
         return None
-    open_ended = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
-    return None if open_ended else frozenset(parameters)
+    return frozenset(taken)
 
 
 def has_own_rate(optimizer: Optimizer) -> bool:
@@ -115,16 +111,21 @@ def has_own_rate(optimizer: Optimizer) -> bool:
 
     A default of None counts if the function searches along a line, as ``optax.lbfgs`` does.
     """
-    if isinstance(optimizer, optax.GradientTransformation):
-        return False
-    try:
-        taken = inspect.signature(optimizer).parameters
-    except (TypeError, ValueError):  # a builtin
-        return False
+    taken = _parameters(optimizer) or {}
     rate = taken.get("learning_rate")
     if rate is None or rate.default is rate.empty:
         return False
     return rate.default is not None or "linesearch" in taken
+
+
+def _parameters(optimizer: Optimizer) -> Mapping[str, inspect.Parameter] | None:
+    """Return the arguments of an optimiser's function; None for a builtin that does not say."""
+    if isinstance(optimizer, optax.GradientTransformation):
+        return {}
+    try:
+        return inspect.signature(optimizer).parameters
+    except (TypeError, ValueError):
+        return None
 
 
 def _called(
