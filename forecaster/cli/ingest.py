@@ -110,7 +110,7 @@ def ingest(
     opened = open_source(
         source, decimal=decimal, columns=as_columns(columns, date_format),
         append=append, query=query, refresh=refresh, requests_per_second=requests_per_second,
-        workers=workers, downloads=home.downloads,
+        workers=workers,
         on_wait=lambda seconds: say(f"Yahoo refuses requests; continuing in {seconds:.0f} s"),
     )  # fmt: skip
     wanted, _ = read_tickers(tickers, opened)

@@ -54,7 +54,7 @@ class Data(NamedTuple):
 
         opened = open_source(
             self.source, decimal=self.decimal, columns=as_columns(self.columns, self.date_format),
-            query=self.query, downloads=home.downloads,
+            query=self.query,
         )  # fmt: skip
         wanted, membership = read_tickers(self.tickers, opened)
         request = DataRequest(opened, wanted, self.start, self.end, self.mask, self.covariates)

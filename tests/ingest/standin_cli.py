@@ -11,10 +11,9 @@ import pandas as pd
 
 import forecaster.ingest.sources.yahoo as package
 from forecaster.cli import main
-from forecaster.ingest.sources.yahoo.source import Yahoo
 
 
-class Redirected(Yahoo):
+class Redirected(package.Yahoo):
     def __init__(self, **options):
         port, today = sys.argv[1:3]
 

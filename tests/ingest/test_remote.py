@@ -22,7 +22,7 @@ from forecaster.files import Home
 from forecaster.ingest import Store, ingest, load_panel, open_source
 from forecaster.ingest.sources import remote_url
 from forecaster.ingest.sources.remote_url import read_remote_url
-from tests.conftest import error, prices, run
+from tests.conftest import prices, run
 from tests.s3 import s3, s3_server, said
 
 __all__ = ["s3", "s3_server"]  # fixtures
@@ -68,8 +68,8 @@ def bucket(monkeypatch) -> Iterator[Bucket]:
         del bucket.system.store[path]
 
 
-def opened(home: Home, url: str, **options):
-    return open_source(f"files:{url}", downloads=home.downloads, **options)
+def opened(url: str, **options):
+    return open_source(f"files:{url}", **options)
 
 
 def test_files_at_a_url_give_what_files_here_give(tmp_path, bucket):
@@ -98,44 +98,20 @@ def test_folders_name_series_and_parquet_is_read(bucket):
     assert load_panel(f"files:{bucket.url}/all.parquet").ids == ("all",)
 
 
-def test_only_files_that_have_changed_are_copied_again(tmp_path, bucket):
-    home = Home(tmp_path)
-    assert ingest(home, opened(home, f"{bucket.url}/daily"), None).changed == 3
-    assert bucket.read == {f"daily/{name}.csv": 1 for name in NAMES}
-    assert ingest(home, opened(home, f"{bucket.url}/daily"), None).changed == 0
-    assert bucket.read.total() == 3
-    more = pd.concat([TABLES["BBB"], prices("BBB", 62).iloc[60:]]).drop(columns="ticker")
-    bucket.put("daily/BBB.csv", csv(more))
-    assert ingest(home, opened(home, f"{bucket.url}/daily"), None).changed == 1
-    assert bucket.read["daily/BBB.csv"] == 2 and bucket.read.total() == 4
-    (store,) = Store.all_of(home)
-    assert len(store.read_one("BBB")) == 62 and store.source == f"files:{bucket.url}/daily"
-    copies = home.downloads / store.folder.name
-    assert sorted(path.name for path in (copies / "files").iterdir()) == [
-        f"{name}.csv" for name in NAMES
-    ]
-    for broken in ("{", '["a"]', "7", "{}"):
-        (copies / "copied.json").write_text(broken)
-        assert ingest(home, opened(home, f"{bucket.url}/daily"), None).changed == 0
-    assert bucket.read.total() == 4 + 12, "what is not known is copied"
-    (copies / "files" / "AAA.csv").write_text("cut")
-    assert ingest(home, opened(home, f"{bucket.url}/daily"), None).changed == 0
-
-
 def test_lost_rows_and_files_are_treated_as_those_of_files_here(tmp_path, bucket):
     home, url = Home(tmp_path), f"{bucket.url}/daily"
-    ingest(home, opened(home, url), None)
+    ingest(home, opened(url), None)
     bucket.put("daily/AAA.csv", csv(TABLES["AAA"].iloc[50:].drop(columns="ticker")))
     bucket.remove("daily/CCC.csv")
-    arrived = ingest(home, opened(home, url), None)
+    arrived = ingest(home, opened(url), None)
     assert "lacks 50 of the 60 stored rows" in arrived.stale["AAA"]
     assert "no longer in the source" in arrived.stale["CCC"]
     bucket.put("daily/BBB.csv", b"date,close\n2020-01-02,\xff\xfe\n")
-    arrived = ingest(home, opened(home, url), None)
+    arrived = ingest(home, opened(url), None)
     assert arrived.stale["BBB"].startswith(f"{url}/BBB.csv"), "not the copy is named"
     assert all(len(arrived.store.read_one(name)) == 60 for name in NAMES)
     bucket.put("daily/BBB.csv", csv(TABLES["BBB"].drop(columns="ticker")))
-    arrived = ingest(home, opened(home, url, append=True), None, refresh=True)
+    arrived = ingest(home, opened(url, append=True), None, refresh=True)
     assert "AAA" not in arrived.stale and len(arrived.store.read_one("AAA")) == 60
 
 
@@ -148,10 +124,10 @@ def test_a_packed_file_that_swells_is_refused(bucket):
 
 @pytest.mark.parametrize("name", ["../evil.csv", "a/../../evil.csv", "a\\b.csv", "c:d.csv"])
 def test_names_that_lead_elsewhere_are_refused(tmp_path, bucket, monkeypatch, name):
-    home, path = Home(tmp_path), f"{bucket.folder}/{name}"
+    path = f"{bucket.folder}/{name}"
     info = {"name": path, "type": "file", "size": 4, "created": "now"}
     monkeypatch.setattr(type(bucket.system), "find", lambda *args, **options: {path: info})
-    text = said(DataError, opened(home, bucket.url).tickers)
+    text = said(DataError, opened(bucket.url).tickers)
     assert "cannot be that of a file here" in text
     assert not bucket.read and not list(tmp_path.rglob("*.csv"))
 
@@ -205,11 +181,11 @@ def test_names_keep_variables_as_they_were_typed(tmp_path, bucket, monkeypatch):
     monkeypatch.setenv("PLACE", f"{bucket.folder.strip('/')}/geheim")
     for name in NAMES:
         bucket.put(f"geheim/{name}.csv", csv(TABLES[name].drop(columns="ticker")))
-    source = opened(Home(tmp_path), "memory://${PLACE}")
+    source = opened("memory://${PLACE}")
     assert ingest(Home(tmp_path), source, None).changed == 3
     assert source.name == "files:memory://${PLACE}" and not holding(b"geheim", tmp_path)
     monkeypatch.setenv("PLACE", f"{bucket.folder.strip('/')}/geheim/none")
-    said(DataError, opened(Home(tmp_path), "memory://${PLACE}").tickers)
+    said(DataError, opened("memory://${PLACE}").tickers)
     web = read_remote_url("https://me@host/${PLACE}/p.csv")
     assert web.shown == "https://host/${PLACE}/p.csv" and web.url.endswith("/geheim/none/p.csv")
     arn = "s3://arn:aws:s3:eu-west-1:1:accesspoint/desk/a@b.csv"
@@ -298,15 +274,15 @@ def test_a_file_of_a_web_server_is_always_copied_again(tmp_path, web, monkeypatc
     monkeypatch.setenv("WEB_KEY", "geheim&nis")
     home, url = Home(tmp_path), f"{web.url}?key=${{WEB_KEY}}"
     web.needs = "key=geheim%26nis"
-    assert ingest(home, opened(home, url), None).changed == 3
-    assert ingest(home, opened(home, url), None).changed == 0
+    assert ingest(home, opened(url), None).changed == 3
+    assert ingest(home, opened(url), None).changed == 0
     table = pd.concat(TABLES.values())
     table["close"] = [*table["close"].iloc[:-1], table["close"].iloc[-1] + 1]
     web.content = csv(table)
-    assert ingest(home, opened(home, url), None).changed == 1
+    assert ingest(home, opened(url), None).changed == 1
     web.sizes = False
     web.content = csv(pd.concat(prices(name, 62) for name in NAMES))
-    assert ingest(home, opened(home, url), None).changed == 3 and web.asked["GET"] == 4
+    assert ingest(home, opened(url), None).changed == 3 and web.asked["GET"] == 4
     assert not holding(b"geheim", tmp_path)
 
 
@@ -319,34 +295,33 @@ def holding(secret: bytes, folder: Path) -> list[Path]:
 
 def test_what_fails_on_the_way_is_one_clear_error_and_changes_nothing(tmp_path, web, monkeypatch):
     home, url = Home(tmp_path), web.url.replace("http://", "http://me:geheim@")
-    ingest(home, opened(home, url), None)
+    ingest(home, opened(url), None)
     (store,) = Store.all_of(home)
     assert store.source == f"files:{web.url}"
     web.cut = True
-    text = said(SourceError, lambda: ingest(home, opened(home, url), None))
+    text = said(SourceError, lambda: ingest(home, opened(url), None))
     assert text.startswith(f"files:{web.url}: ")
     web.cut, web.code = False, 500
-    assert "500" in said(SourceError, lambda: ingest(home, opened(home, url), None))
+    assert "500" in said(SourceError, lambda: ingest(home, opened(url), None))
     web.code, web.needs = 200, "a key"
-    assert "403" in said(SourceError, lambda: ingest(home, opened(home, url), None))
+    assert "403" in said(SourceError, lambda: ingest(home, opened(url), None))
     monkeypatch.setattr(remote_url, "_READ", 0.2)
     web.http.shutdown()
     web.http.server_close()
-    text = said(SourceError, lambda: ingest(home, opened(home, url), None))
+    text = said(SourceError, lambda: ingest(home, opened(url), None))
     assert "onnect" in text
     done = run("ingest", "--source", f"files:{url}", "--home", home)
     assert done.exit_code in (1, 3) and "geheim" not in done.output, done.output
     assert len(store.read_one("AAA")) == 60
-    assert not list(home.downloads.rglob(".tmp-*"))
 
 
 def test_the_query_of_a_redirection_is_in_no_message(tmp_path, web):
     """Such as the signature by which a server lets others read an object of its store."""
     home, web.elsewhere = Home(tmp_path), "/signed.csv?signature=geheim"
-    assert ingest(home, opened(home, web.url), None).changed == 3
+    assert ingest(home, opened(web.url), None).changed == 3
     assert not holding(b"geheim", tmp_path)
     web.code = 500
-    text = said(SourceError, lambda: ingest(home, opened(home, f"{web.url}?a=1"), None))
+    text = said(SourceError, lambda: ingest(home, opened(f"{web.url}?a=1"), None))
     assert "/signed.csv?***" in text
 
 
@@ -360,24 +335,6 @@ def test_a_file_of_another_size_than_was_said_is_refused(bucket, monkeypatch):
     assert "where 100 were expected" in said(SourceError, lambda: load_panel(f"files:{url}"))
 
 
-def test_commands_work_from_a_url(tmp_path, bucket, settings):
-    home, source = tmp_path / "home", f"files:{bucket.url}/daily/*.csv"
-    for name in ("AAA", "BBB"):
-        bucket.put(f"daily/{name}.csv", csv(prices(name).drop(columns="ticker")))
-    bucket.remove("daily/CCC.csv")
-    result = run("fit", "--source", source, "--config", settings, "--home", home)
-    assert result.exit_code == 0, result.output
-    assert f"new rows of {source}," in run("predict", "--all", "--home", home).stderr
-    watch = tmp_path / "daily.toml"
-    watch.write_text(f'source = "{source}"\nforecasts = "f.csv"\n[alarms]\nlate = false\n')
-    assert run("daily", watch, "--home", home).exit_code in (0, 4)
-    assert bucket.read.total() == 2 and (tmp_path / "f.csv").exists()
-    bucket.remove("daily/AAA.csv")
-    bucket.remove("daily/BBB.csv")
-    failed = error("ingest", "--source", source, "--home", home, code=1)
-    assert "no .csv or .parquet file there" in failed
-
-
 def test_s3(tmp_path, s3):
     system = fsspec.filesystem("s3", skip_instance_cache=True)
     system.mkdir("desk")
@@ -387,12 +344,10 @@ def test_s3(tmp_path, s3):
         system.call_s3("put_object", Bucket="desk", Key=key, Body=b"")
     home = Home(tmp_path)
     for url, ids in (("p/*.csv", 3), ("p", 3), ("p/AAA.csv", 1)):
-        assert ingest(home, opened(home, f"s3://desk/{url}"), None).changed == ids
-        copies = {path: path.stat().st_mtime_ns for path in home.downloads.rglob("*.csv")}
-        assert ingest(home, opened(home, f"s3://desk/{url}"), None).changed == 0
-        assert copies == {path: path.stat().st_mtime_ns for path in home.downloads.rglob("*.csv")}
+        assert ingest(home, opened(f"s3://desk/{url}"), None).changed == ids
+        assert ingest(home, opened(f"s3://desk/{url}"), None).changed == 0
     system.pipe_file("desk/p/AAA.csv", csv(prices("AAA", 61).drop(columns="ticker")))
-    assert ingest(home, opened(home, "s3://desk/p"), None).changed == 1
-    text = said(SourceError, lambda: ingest(home, opened(home, "s3://nowhere/p"), None))
+    assert ingest(home, opened("s3://desk/p"), None).changed == 1
+    text = said(SourceError, lambda: ingest(home, opened("s3://nowhere/p"), None))
     assert text.startswith("files:s3://nowhere/p: ")
     assert not holding(b"geheim", tmp_path)

@@ -7,7 +7,6 @@ import os
 import numpy as np
 import pandas as pd
 import pytest
-import stamina
 
 from forecaster.errors import NoNetwork, ServerError, StoreError
 from forecaster.files import Home
@@ -21,7 +20,7 @@ NAMES = ["AAPL", "KO", "GE"]
 
 @pytest.fixture
 def server():
-    with standing_in(today="2024-05-31 23:00") as server, stamina.set_testing(True, attempts=4):
+    with standing_in(today="2024-05-31 23:00") as server:
         for name in NAMES:
             server.companies[name] = Company.invented(name)
         yield server
@@ -96,7 +95,7 @@ def test_a_later_start_shortens_nothing_and_an_earlier_one_fetches_more(server, 
 def test_without_a_network_what_is_stored_is_used(server, tmp_path):
     update(server, tmp_path)
     server.today = pd.Timestamp("2024-06-03 23:00", tz="UTC")
-    nowhere = Yahoo(rewrite=lambda url: "http://127.0.0.1:9/", now=server.now)
+    nowhere = Yahoo(rewrite=lambda url: "http://127.0.0.1:9/", now=server.now, cool_down=0.05)
     arrived = ingest(Home(tmp_path), nowhere, NAMES)
     assert arrived.ids == NAMES and "cannot be reached" in arrived.stale["KO"]
     with pytest.raises(NoNetwork, match="cannot be reached"):

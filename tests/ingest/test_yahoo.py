@@ -7,27 +7,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import stamina
-import yfinance
-from yfinance.data import YfData
 
 from forecaster.errors import ForecasterWarning, NoNetwork, RateLimited, UsageError
 from forecaster.files import Home
 from forecaster.ingest import ingest, rename_ticker
 from forecaster.ingest.sources.source import Stored
 from forecaster.ingest.sources.yahoo import Yahoo
-from forecaster.ingest.sources.yahoo.limiter import Limiter
-from forecaster.ingest.sources.yahoo.source import ATTEMPTS
-from forecaster.ingest.sources.yahoo.transport import open_session
 from forecaster.series.calendar.exchanges import exchange_of, sessions
 from tests.ingest.standin import Company, StandIn, standing_in
 from tests.slow import rest_slow
-
-
-@pytest.fixture(autouse=True)
-def _no_waits():
-    with stamina.set_testing(True, attempts=ATTEMPTS, cap=True):
-        yield
 
 
 @pytest.fixture
@@ -45,23 +33,6 @@ def yahoo(server: StandIn, **options) -> Yahoo:
 
 def fetch(server: StandIn, names, start=None, known=None, **options) -> dict[str, Any]:
     return {item.unique_id: item for item in yahoo(server, **options).fetch(names, start, known)}
-
-
-def test_a_run_never_asks_through_the_session_of_another(server, monkeypatch):
-    """yfinance has one session for all threads, and a thread of an earlier run may replace it."""
-    ended = Limiter(500.0)
-    other = open_session(ended, lambda url: "http://127.0.0.1:9/")
-    ended.strike(0.0, 60.0)
-    ended.stop()
-
-    class Ticker(yfinance.Ticker):
-        def __init__(self, *args: Any, **kwargs: Any):
-            super().__init__(*args, **kwargs)
-            YfData(session=other)
-
-    monkeypatch.setattr(yfinance, "Ticker", Ticker)
-    got = fetch(server, ["AAPL", "KO"])
-    assert got["AAPL"].frame is not None and got["KO"].frame is not None, got
 
 
 def test_prices_arrive_in_the_layout_of_the_store(server):
@@ -144,7 +115,7 @@ def test_a_lasting_refusal_ends_with_advice(server):
 
 
 def test_no_network_is_one_clear_error(server):
-    nowhere = Yahoo(rewrite=lambda url: "http://127.0.0.1:9/", requests_per_second=100.0)
+    nowhere = Yahoo(rewrite=lambda url: "http://127.0.0.1:9/", cool_down=0.05)
     with pytest.raises(NoNetwork, match=r"cannot be reached.*--source files:PATH"):
         list(nowhere.fetch(["AAPL"]))
 

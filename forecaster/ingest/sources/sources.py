@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from forecaster.errors import UsageError
@@ -35,7 +34,6 @@ def open_source(
     columns: Columns | None = None,
     append: bool = False,
     query: str | None = None,
-    downloads: Path | None = None,
     **options: Unpack[YahooOptions],
 ) -> Source:
     """Open the source ``yahoo``, ``simulated``, ``files:PATH``, ``files:URL`` or ``sql:URL``.
@@ -48,8 +46,6 @@ def open_source(
     - ``append``: add the rows of files or of a database to the stored ones, which they need not
       repeat
     - ``query``: of a database: one SELECT, or the name of a table
-    - ``downloads``: a folder in which copies of remote files are kept, so that only those that have
-      changed are copied again; None: copies last as long as the source
     - ``options``: of :class:`forecaster.ingest.sources.yahoo.Yahoo`; with ``refresh`` the rows of
       files and databases, too, take the place of the stored ones, even if they are fewer
 
@@ -82,7 +78,7 @@ def open_source(
     if kind == "files" and is_url(path):
         from forecaster.ingest.sources.remote import Remote
 
-        return Remote(path, columns, lost=lost, downloads=downloads)
+        return Remote(path, columns, lost=lost)
     if kind == "files" and path:
         from forecaster.ingest.sources.files import Files
 

@@ -73,8 +73,15 @@ def read_csv(path: Path, columns: Columns | None = None) -> Table:
     decompression libraries.
     """
     where, columns = printable(path, lines=False), columns or Columns()
-    encoding = _check_text(path, where)
+    encoding, last, line = _check_text(path, where)
     header = _read_header(path, encoding, where, columns)
+    cells = next(csv.reader([last], delimiter=header.separator), [])
+    if last.strip() and len(cells) < len(header.columns):
+        raise DataError(
+            f"{where}, line {line}: the file ends within this line, which has {len(cells)} of "
+            f"{len(header.columns)} cells and no line ending; it seems to have been cut. Write or "
+            "fetch it again"
+        )
     options: dict[str, Any] = {
         "encoding": encoding, "sep": header.separator, "skiprows": header.above,
     }  # fmt: skip
@@ -155,8 +162,10 @@ def _only_file(archive: zipfile.ZipFile, path: Path) -> str:
     )
 
 
-def _check_text(path: Path, where: str) -> str:
-    """Return the encoding of a file: UTF-16 if it says so at its start, otherwise UTF-8.
+def _check_text(path: Path, where: str) -> tuple[str, str, int]:
+    """Return the encoding of a file, its last line, empty after a line ending, and their number.
+
+    The encoding is UTF-16 if the file says so at its start, otherwise UTF-8.
 
     Raises DataError with the line if the file is not text in it, and for a packed file whose
     content is far larger than its size suggests.
@@ -165,7 +174,7 @@ def _check_text(path: Path, where: str) -> str:
         start = file.read(2)
     encoding = "utf-16" if start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
     is_packed = path.suffix.lower() in (*_OPENERS, ".zip")
-    line, unpacked, cells = 1, 0, 0
+    last, line, unpacked, cells = "", 1, 0, 0
     with _opened(path) as raw, io.TextIOWrapper(raw, encoding, newline="") as file:
         try:
             while text := file.read(_AT_ONCE):
@@ -176,6 +185,7 @@ def _check_text(path: Path, where: str) -> str:
                         "text file. Save it as CSV in UTF-8"
                     )
                 line += text.count("\n")
+                last = (last[-_AT_ONCE:] + text).replace("\r", "\n").rpartition("\n")[2]
                 if is_packed:
                     unpacked += len(text)
                     cells += sum(text.count(sign) for sign in ",;\t\n\r")
@@ -186,7 +196,7 @@ def _check_text(path: Path, where: str) -> str:
                 f"{where}: cannot be read: not text in {encoding.upper().removesuffix('-SIG')} "
                 f"({reason}, after line {line}). Save it as CSV in UTF-8"
             ) from error
-    return encoding
+    return encoding, last, line
 
 
 def _check_unpacked(where: str, size: int, unpacked: int, cells: int) -> None:

@@ -1,5 +1,6 @@
 """Fetch Yahoo's daily prices by ``yfinance.Ticker.history`` in a small pool of threads.
 
+This is not an official interface, and Yahoo's terms allow personal use only.
 ``yfinance.download`` hides which tickers failed and why, and its threads outlive Ctrl-C.
 """
 
@@ -7,10 +8,9 @@ import contextlib
 import logging
 import queue
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pandas as pd
 
@@ -25,12 +25,11 @@ from forecaster.errors import (
 )
 from forecaster.ingest.sources.source import Date, Fetched, Known, Stored
 from forecaster.ingest.sources.update import bring_up_to_date, earliest
-from forecaster.ingest.sources.yahoo.limiter import Limiter
-from forecaster.ingest.sources.yahoo.transport import open_session, through
+from forecaster.ingest.sources.yahoo_http import TIMEOUT, Limiter, the_session
 from forecaster.series import exchange_of, last_closed, nearest_time, timezone_of
 
-ATTEMPTS = 30  # requests for one ticker, refused ones included
-_MOST_FAILURES = {NoNetwork: 3, ServerError: 3, BadAnswer: 6}  # of each kind for one ticker
+_ATTEMPTS = 30  # requests for one ticker, refused ones included
+_MOST_FAILURES = 4  # for one ticker, refusals aside
 _MOST_BROKEN = 8  # tickers in a row with server errors before the whole run is given up
 _TICK = 0.2  # seconds between looks at Ctrl-C, for Windows
 _COLUMNS = {
@@ -93,12 +92,12 @@ class Yahoo:
         Raises NoNetwork if Yahoo cannot be reached, RateLimited if it refuses all requests, and
         ServerError if its server fails for many tickers in a row.
         """
-        limiter = Limiter(self._rate, self._cool_down, self._on_wait)
-        client = _Client(limiter, self._rewrite)
+        limiter = Limiter(self._rate, self._cool_down, self._on_wait, self._rewrite)
+        _prepare(limiter)
 
         def work(name: str) -> Fetched | tuple[str, Exception]:
             try:
-                return self._fetch_one(client, name, start, None if known is None else known(name))
+                return self._fetch_one(limiter, name, start, None if known is None else known(name))
             except Exception as error:
                 return name, error
 
@@ -118,16 +117,16 @@ class Yahoo:
                         "the same command again later"
                     )
         finally:
-            limiter.stop()
+            limiter.stopped.set()
 
     def _fetch_one(
-        self, client: "_Client", name: str, start: Date | None, stored: Stored | None
+        self, limiter: Limiter, name: str, start: Date | None, stored: Stored | None
     ) -> Fetched:
         exchange, zone = exchange_of(name), timezone_of(name)
         closed = last_closed(exchange, self._now(), zone)
 
         def get(since: pd.Timestamp | None) -> pd.DataFrame:
-            frame = client.history(name, since, zone)
+            frame = _history(limiter, name, since, zone)
             final = last_closed(exchange, self._now(), zone or frame.attrs["timezone"])
             # The last session may not have ended; its close would then be only the latest price.
             done = frame[frame["ds"] <= final]
@@ -162,76 +161,74 @@ def _in_threads(
     for _ in range(min(workers, len(names))):
         threading.Thread(target=loop, daemon=True).start()
     left = len(names)
-    while left:
+    try:
+        while left:
+            with contextlib.suppress(queue.Empty):
+                one = done.get(timeout=_TICK)
+                left -= 1
+                yield one
+    finally:  # a thread that is asking takes no further name
         with contextlib.suppress(queue.Empty):
-            one = done.get(timeout=_TICK)
-            left -= 1
-            yield one
+            while True:
+                waiting.get_nowait()
 
 
-class _Client:
-    """yfinance with our own session, without caches on disk, and made to raise its errors."""
+def _prepare(limiter: Limiter) -> None:
+    """Let yfinance ask through our own session, without caches on disk, and raise its errors."""
+    import yfinance
 
-    def __init__(self, limiter: Limiter, rewrite: Callable[[str], str] | None):
-        import yfinance
+    # Its cache pickles cookies, and two processes lock each other out of its database. A path
+    # that cannot be created turns the cache off.
+    yfinance.set_tz_cache_location(str(Path(yfinance.__file__) / "no cache"))
+    yfinance.config.debug.hide_exceptions = False
+    # Our errors name every ticker that failed; its log would only repeat them.
+    logging.getLogger("yfinance").setLevel(logging.CRITICAL + 1)
+    the_session().limiter = limiter
 
-        # Its cache pickles cookies, and two processes lock each other out of its database. A path
-        # that cannot be created turns the cache off.
-        yfinance.set_tz_cache_location(str(Path(yfinance.__file__) / "no cache"))
-        yfinance.config.debug.hide_exceptions = False
-        # Our errors name every ticker that failed; these logs would only repeat them.
-        for logger in ("yfinance", "stamina"):
-            logging.getLogger(logger).setLevel(logging.CRITICAL + 1)
-        self._session = open_session(limiter, rewrite)
 
-    def history(self, name: str, since: pd.Timestamp | None, zone: str | None) -> pd.DataFrame:
-        """Fetch all rows from a date on, with retries; their timezone is in the frame's ``attrs``.
+def _history(
+    limiter: Limiter, name: str, since: pd.Timestamp | None, zone: str | None
+) -> pd.DataFrame:
+    """Fetch all rows from a date on, with retries; their timezone is in the frame's ``attrs``.
 
-        ``zone``: the exchange's timezone if it is known. Raises SourceError.
-        """
-        import stamina
-
-        options: Any = {"attempts": ATTEMPTS, "timeout": None, "wait_max": 10.0}
-        failures: Counter[type] = Counter()  # the limiter counts refusals
-        for attempt in stamina.retry_context(on=_worth_retrying, wait_initial=0.5, **options):
-            with attempt:
-                try:
-                    return self._ask(name, since, zone)
-                except (NoNetwork, ServerError, BadAnswer) as error:
-                    failures[type(error)] += 1
-                    error.final = failures[type(error)] >= _MOST_FAILURES[type(error)]
-                    raise
-        raise AssertionError("unreachable")
-
-    def _ask(self, name: str, since: pd.Timestamp | None, zone: str | None) -> pd.DataFrame:
-        import yfinance
-        from yfinance.data import YfData
-
-        # It caches error pages, so that a server that has recovered would not be asked again.
-        YfData.cache_get.cache_clear()
-        # A day earlier, as the session may have opened before midnight in the assumed timezone.
-        first = pd.Timestamp("1962-01-02") if since is None else max(since, _EVER) - _DAY
+    ``zone``: the exchange's timezone if it is known. Raises SourceError.
+    """
+    failures = 0
+    for attempt in range(1, _ATTEMPTS + 1):
         try:
-            with through(self._session):
-                ticker = yfinance.Ticker(name, session=self._session)
-                if zone is not None and hasattr(ticker, "_tz"):
-                    ticker._tz = zone  # saves a request for the timezone
-                table = ticker.history(
-                    start=first, interval="1d", auto_adjust=False, actions=True, timeout=20
-                )
-        except (SourceError, KeyboardInterrupt):
-            raise
-        except Exception as error:  # yfinance raises all kinds of errors
-            raise _translated(error) from error
-        frame = _tidy(name, table)
-        return frame if since is None else frame[frame["ds"] >= since].reset_index(drop=True)
+            return _ask(name, since, zone)
+        except RateLimited as refusal:  # the limiter waits after refusals
+            if refusal.final or attempt == _ATTEMPTS:
+                raise
+        except (NoNetwork, ServerError, BadAnswer):
+            failures += 1
+            if failures == _MOST_FAILURES:
+                raise
+            limiter.stopped.wait(limiter.cool_down * 2**failures / 60)
+    raise AssertionError("unreachable")
 
 
-def _worth_retrying(error: Exception) -> bool | float:
-    """Return whether to try again, or the seconds to wait before trying again."""
-    if not isinstance(error, ServerError | BadAnswer | NoNetwork | RateLimited) or error.final:
-        return False
-    return 0.01 if isinstance(error, RateLimited) else True  # the limiter waits after refusals
+def _ask(name: str, since: pd.Timestamp | None, zone: str | None) -> pd.DataFrame:
+    import yfinance
+    from yfinance.data import YfData
+
+    # It caches error pages, so that a server that has recovered would not be asked again.
+    YfData.cache_get.cache_clear()
+    # A day earlier, as the session may have opened before midnight in the assumed timezone.
+    first = pd.Timestamp("1962-01-02") if since is None else max(since, _EVER) - _DAY
+    try:
+        ticker = yfinance.Ticker(name, session=the_session())
+        if zone is not None and hasattr(ticker, "_tz"):
+            ticker._tz = zone  # saves a request for the timezone
+        table = ticker.history(
+            start=first, interval="1d", auto_adjust=False, actions=True, timeout=TIMEOUT
+        )
+    except SourceError:
+        raise
+    except Exception as error:  # yfinance raises all kinds of errors
+        raise _translated(error) from error
+    frame = _tidy(name, table)
+    return frame if since is None else frame[frame["ds"] >= since].reset_index(drop=True)
 
 
 def _translated(error: Exception) -> SourceError:

@@ -1,1 +1,0 @@
-from .source import Yahoo as Yahoo
