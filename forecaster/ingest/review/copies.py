@@ -1,5 +1,6 @@
 """Find sessions whose prices are repeated later; decide which are copies, and since when."""
 
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -17,25 +18,35 @@ _NEVER = np.iinfo(np.int32).max
 
 
 def repeated_later(
-    open_: np.ndarray, high: np.ndarray, low: np.ndarray, close: np.ndarray
-) -> np.ndarray:
-    """Return rows whose prices equal those of one of the next sessions, (series, rank)."""
-    bars = np.stack([open_, high, low, close], axis=-1)
-    moving = np.isfinite(bars).all(-1) & (high > low)
+    values: Mapping[str, np.ndarray], positions: np.ndarray
+) -> Iterator[tuple[int, int, int]]:
+    """Yield the rows of a series whose prices equal those of one of the next sessions.
+
+    Of each: its position in time, that of the first later row with these prices, and that of the
+    first one with the same volume, too; never if there is none. Rows whose original is too far
+    away, in a series with long gaps, are left out.
+
+    - ``values``: the channels, each (row,)
+    - ``positions`` (row,): of the rows in time
+    """
+    bars = np.stack([values[name] for name in BAR], axis=-1)
+    moving = np.isfinite(bars).all(-1) & (values["high"] > values["low"])
     keys = _hash_bars(bars)
-    order = np.argsort(keys, axis=1, kind="stable")
-    sorted_keys = np.take_along_axis(keys, order, 1)
-    same = sorted_keys[:, 1:] == sorted_keys[:, :-1]
-    earlier, later = order[:, :-1], order[:, 1:]
-    same &= (later - earlier <= _COPIED_WITHIN) & np.take_along_axis(moving, earlier, 1)
-    out = np.zeros(close.shape, bool)
-    series, pairs = np.nonzero(same)
-    out[series, earlier[series, pairs]] = True
-    return out
+    order = np.argsort(keys, kind="stable")
+    earlier, later = order[:-1], order[1:]
+    same = (keys[later] == keys[earlier]) & (later - earlier <= _COPIED_WITHIN) & moving[earlier]
+    volume = values.get("volume")
+    for row in np.sort(earlier[same]):
+        end = np.searchsorted(positions, positions[row] + 2 * _COPIED_WITHIN, side="right")
+        alike = row + 1 + np.flatnonzero((bars[row + 1 : end] == bars[row]).all(-1))
+        if len(alike):
+            too = alike[:0] if volume is None else alike[volume[alike] == volume[row]]
+            same_volume = positions[too[0]] if len(too) else _NEVER
+            yield int(positions[row]), int(positions[alike[0]]), int(same_volume)
 
 
 def _hash_bars(bars: np.ndarray) -> np.ndarray:
-    """Return a hash of each bar, (series, row), from prices (series, row, price)."""
+    """Return a hash of each bar, (row,), from prices (row, price)."""
     bits = np.ascontiguousarray(bars + 0.0).view(np.uint64)  # turns -0.0 into 0.0
     factors = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9,
                         0x27D4EB2F165667C5], np.uint64)  # fmt: skip
@@ -122,29 +133,6 @@ def _known_together(copies: Copies, listed: np.ndarray) -> np.ndarray:
             originals = copies.originals[together]
             known[together] = np.maximum(originals, np.sort(originals)[needed - 1])
     return known
-
-
-def compare_with_originals(copied: np.ndarray, panel: Panel) -> Copies:
-    """Return which later rows repeat the prices of copied rows, and which also repeat the volume.
-
-    ``copied`` (series, time): the copied rows. Rows whose original is too far away, in a series
-    with long gaps, are left out.
-    """
-    bars = np.stack([panel.channel(name) for name in BAR], axis=-1) if copied.any() else None
-    volume = panel.channel("volume") if "volume" in panel.channels else None
-    entries = []
-    for row, time in np.argwhere(copied):
-        assert bars is not None
-        span = slice(time + 1, time + 1 + 2 * _COPIED_WITHIN)
-        same = (bars[row, span] == bars[row, time]).all(-1) & panel.mask[row, span]
-        if not same.any():
-            continue
-        original, same_volume = time + 1 + int(same.argmax()), _NEVER
-        if volume is not None:
-            same &= volume[row, span] == volume[row, time]
-            same_volume = time + 1 + int(same.argmax()) if same.any() else _NEVER
-        entries.append((row, time, original, same_volume))
-    return Copies(*np.array(entries, int).reshape(-1, 4).T)
 
 
 def next_rows(panel: Panel, rows: np.ndarray, positions: np.ndarray) -> np.ndarray:

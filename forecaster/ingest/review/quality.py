@@ -23,7 +23,7 @@ import pandas as pd
 
 from forecaster.ingest.review.copies import (
     BAR,
-    compare_with_originals,
+    Copies,
     confirm_copies,
     next_rows,
     repeated_later,
@@ -177,148 +177,111 @@ def frozen_now(panel: Panel) -> dict[str, str]:
     return frozen
 
 
-class _Rows(NamedTuple):
-    """The observed rows of a panel: series, position in time, and rank within the series.
-
-    Each array is (observed,). They convert arrays (series, time), with gaps, to arrays (series,
-    rank) and back. In an array (series, rank) a series' rows follow each other, and the rest is
-    NaN. Most panels have fewer ranks than times.
-    """
-
-    panel: Panel
-    series: np.ndarray
-    positions: np.ndarray
-    ranks: np.ndarray
-
-    @staticmethod
-    def of(panel: Panel) -> "_Rows":
-        series, positions = np.nonzero(panel.mask)
-        starts = np.flatnonzero(np.diff(series, prepend=-1))
-        first = np.repeat(starts, np.diff(np.append(starts, len(series))))
-        return _Rows(panel, series, positions, np.arange(len(series)) - first)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Shape of arrays (series, rank)."""
-        return len(self.panel.ids), int(self.ranks.max()) + 1
-
-    def dense(self, values: np.ndarray, fill: float) -> np.ndarray:
-        """Return values of the rows, (observed,), as an array (series, rank)."""
-        out = np.full(self.shape, fill, np.result_type(values, type(fill)))
-        out[self.series, self.ranks] = values
-        return out
-
-    def channel(self, name: str) -> np.ndarray:
-        """Return a channel as an array (series, rank)."""
-        return self.dense(self.panel.channel(name)[self.series, self.positions], np.nan)
-
-    def lengths(self) -> np.ndarray:
-        """Return the number of rows of each series, (series,)."""
-        return self.panel.mask.sum(1)
-
-    def write_into(self, target: np.ndarray, values: np.ndarray) -> None:
-        """Write values (series, rank) into an array (series, time)."""
-        target[self.series, self.positions] = values[self.series, self.ranks]
-
-
 def _flag_prices(panel: Panel, flagged: dict[str, np.ndarray]) -> np.ndarray:
     """Set all flags except ``closed``; return the positions at which copies are known."""
-    day_scale = _day_scale(panel)
+    rows = [np.flatnonzero(seen) for seen in panel.mask]
+    prices = panel.channel(panel.target)
 
-    # In parts, because a thread has about twenty arrays with the size of a part in memory at once.
-    def flag_some(some: slice) -> None:
-        rows = _Rows.of(panel.only(panel.ids[some]))
-        for flag, marked in _marks(rows, day_scale).items():
-            rows.write_into(flagged[flag][some], marked)
+    def measure_some(some: slice) -> list[_Moves]:
+        return [_Moves.of(its[at]) for its, at in zip(prices[some], rows[some], strict=True)]
 
-    by_parts(flag_some, len(panel.ids), _AT_ONCE)
-    copies = compare_with_originals(flagged["copied"], panel)
+    moves = [one for part in by_parts(measure_some, len(rows), _AT_ONCE) for one in part]
+    day_scale = _day_scale(panel, rows, moves)
+
+    def flag_some(some: slice) -> list[tuple[int, ...]]:
+        found: list[tuple[int, ...]] = []
+        for row in range(len(rows))[some]:
+            at = rows[row]
+            values = {name: panel.channel(name)[row, at] for name in panel.channels}
+            for flag, marked in _marks(values, prices[row, at], moves[row], day_scale[at]).items():
+                flagged[flag][row, at] = marked
+            if set(BAR) <= set(values):
+                found += ((row, *one) for one in repeated_later(values, at))
+        return found
+
+    found = [one for part in by_parts(flag_some, len(rows), _AT_ONCE) for one in part]
+    copies = Copies(*np.array(found, int).reshape(-1, 4).T)
     known = when_known(copies, panel.mask.sum(0))
     return confirm_copies(flagged["copied"], panel, copies, known)
 
 
-def _marks(rows: _Rows, day_scale: np.ndarray) -> dict[str, np.ndarray]:
-    """Return which rows have each flag, (series, rank); copies are not confirmed yet."""
-    panel = rows.panel
-    price = rows.channel(panel.target)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        moves = _moves(price)
-    usual = _usual(moves)
-    jumps = (np.abs(moves) > _JUMP) & (np.abs(moves) > 10 * usual)
-    latest = np.arange(price.shape[1]) == (rows.lengths() - 1)[:, None]
+class _Moves(NamedTuple):
+    """The moves of a series from row to row, and their usual size before each row, (row,)."""
+
+    size: np.ndarray
+    usual: np.ndarray
+
+    @staticmethod
+    def of(price: np.ndarray) -> "_Moves":
+        """Measure log changes, 0 for a row without one.
+
+        Their usual size, as a standard deviation, is a rolling median of sizes, times 1.4826, which
+        is robust against a few large moves.
+        """
+        moves = np.diff(np.log(np.where(price > 0, price, np.nan)), prepend=np.nan)
+        moves = np.where(np.isfinite(moves), moves, 0.0)
+        sizes = pd.Series(np.abs(moves)).rolling(_HISTORY, min_periods=_LEAST_HISTORY)
+        middle = sizes.median().shift(1).to_numpy()
+        usual = np.where(np.isfinite(middle), np.maximum(1.4826 * middle, 0.002), 0.02)
+        return _Moves(moves, usual)
+
+
+def _marks(
+    values: dict[str, np.ndarray], price: np.ndarray, moves: _Moves, day: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Return which rows of a series have each flag but ``copied``, (row,).
+
+    - ``values``: the channels; ``price``: the target
+    - ``day``: the size of all moves on the row's day
+    """
+    jumps = (np.abs(moves.size) > _JUMP) & (np.abs(moves.size) > 10 * moves.usual)
+    latest = np.arange(len(price)) == len(price) - 1
     marks = {
         "frozen": _runs(price, _FROZEN),
         UNCONFIRMED: jumps & latest,
         "jump": jumps & ~latest,
     }
-    if "volume" in panel.channels:
-        marks["zero_volume"] = rows.channel("volume") == 0
-    if not set(BAR) <= set(panel.channels):
-        return marks
-    open_, high, low, close = (rows.channel(name) for name in BAR)
-    day = rows.dense(day_scale[rows.positions], 1.0)
-    marks["ohlc"] = _inconsistent(open_, high, low, close)
-    marks["reversed"] = _apart(high, low, moves) & _taken_back(moves, usual, day)
-    marks["copied"] = repeated_later(open_, high, low, close)
+    if "volume" in values:
+        marks["zero_volume"] = values["volume"] == 0
+    if set(BAR) <= set(values):
+        open_, high, low, close = (values[name] for name in BAR)
+        marks["ohlc"] = _inconsistent(open_, high, low, close)
+        marks["reversed"] = _apart(high, low, moves.size) & _taken_back(moves, day)
     return marks
 
 
-def _moves(price: np.ndarray) -> np.ndarray:
-    """Return log changes from row to row; 0 for a row without a change."""
-    moves = np.diff(np.log(np.where(price > 0, price, np.nan)), axis=1, prepend=np.nan)
-    return np.where(np.isfinite(moves), moves, 0.0)
-
-
-def _usual(moves: np.ndarray) -> np.ndarray:
-    """Return the usual size of a move before each row, as a standard deviation.
-
-    It is a rolling median of sizes, times 1.4826, which is robust against a few large moves.
-    """
-    sizes = pd.DataFrame(np.abs(moves).T)
-    middle = sizes.rolling(_HISTORY, min_periods=_LEAST_HISTORY).median().shift(1).to_numpy().T
-    return np.where(np.isfinite(middle), np.maximum(1.4826 * middle, 0.002), 0.02)
-
-
-def _day_scale(panel: Panel) -> np.ndarray:
+def _day_scale(panel: Panel, rows: list[np.ndarray], moves: list[_Moves]) -> np.ndarray:
     """Return the size of the moves of all series on each day, relative to usual moves, (time,).
 
     It is at least 1, and exactly 1 until enough series have begun. So a series that begins later
     changes no earlier day.
     """
     sizes = np.full(panel.mask.shape, np.nan, np.float32)  # NaN in gaps
-
-    def compare_some(some: slice) -> None:
-        rows = _Rows.of(panel.only(panel.ids[some]))
-        moves = _moves(rows.channel(panel.target))
-        rows.write_into(sizes[some], np.abs(moves) / _usual(moves))
-
-    by_parts(compare_some, len(panel.ids), _AT_ONCE)
+    for row, (at, its) in enumerate(zip(rows, moves, strict=True)):
+        sizes[row, at] = np.abs(its.size) / its.usual
     first = np.bincount(panel.mask.argmax(1), panel.mask.any(1), len(panel.times))
     scale = np.ones(len(panel.times))
-    there = ~np.isnan(sizes)
-    for time in np.flatnonzero(there.any(0) & (first.cumsum() >= _FEW_SERIES)):
-        scale[time] = max(1.0, 1.4826 * float(np.median(sizes[there[:, time], time])))
+    for time in np.flatnonzero(panel.mask.any(0) & (first.cumsum() >= _FEW_SERIES)):
+        own = sizes[panel.mask[:, time], time]
+        scale[time] = max(1.0, 1.4826 * float(np.median(own)))
     return scale
 
 
-def _taken_back(moves: np.ndarray, usual: np.ndarray, day: np.ndarray) -> np.ndarray:
-    """Return rows with a large move that the next move takes back, (series, rank)."""
-    after = np.zeros(moves.shape)
-    after[:, :-1] = moves[:, 1:]
-    day_after = np.ones(day.shape)
-    day_after[:, :-1] = day[:, 1:]
-    sizes = np.minimum(np.abs(moves) / day, np.abs(after) / day_after)
-    smaller = np.minimum(np.abs(moves), np.abs(after))
-    left = np.abs(moves + after) < _TAKEN_BACK * smaller + usual
-    return (sizes > _REVERSED * usual) & (moves * after < 0) & left
+def _taken_back(moves: _Moves, day: np.ndarray) -> np.ndarray:
+    """Return rows with a large move that the next move takes back, (row,)."""
+    move, after, day_after = moves.size, np.append(moves.size[1:], 0.0), np.append(day[1:], 1.0)
+    sizes = np.minimum(np.abs(move) / day, np.abs(after) / day_after)
+    smaller = np.minimum(np.abs(move), np.abs(after))
+    left = np.abs(move + after) < _TAKEN_BACK * smaller + moves.usual
+    return (sizes > _REVERSED * moves.usual) & (move * after < 0) & left
 
 
 def _apart(high: np.ndarray, low: np.ndarray, moves: np.ndarray) -> np.ndarray:
-    """Return rows whose whole session lies above both neighbours or below both."""
-    out = np.zeros(high.shape, bool)
-    above = (low[:, 1:-1] > high[:, :-2]) & (low[:, 1:-1] > high[:, 2:])
-    below = (high[:, 1:-1] < low[:, :-2]) & (high[:, 1:-1] < low[:, 2:])
-    out[:, 1:-1] = (above & (moves[:, 1:-1] > 0)) | (below & (moves[:, 1:-1] < 0))
+    """Return rows whose whole session lies above both neighbours or below both, (row,)."""
+    out = np.zeros(len(high), bool)
+    above = (low[1:-1] > high[:-2]) & (low[1:-1] > high[2:])
+    below = (high[1:-1] < low[:-2]) & (high[1:-1] < low[2:])
+    out[1:-1] = (above & (moves[1:-1] > 0)) | (below & (moves[1:-1] < 0))
     return out
 
 
@@ -335,12 +298,7 @@ def _inconsistent(
 
 
 def _runs(price: np.ndarray, least: int) -> np.ndarray:
-    """Return rows with the same price as at least the ``least`` - 1 rows before."""
-    same = np.zeros(price.shape, bool)
-    same[:, 1:] = price[:, 1:] == price[:, :-1]
-    run = np.zeros(price.shape[0], int)
-    out = np.zeros(price.shape, bool)
-    for step in range(price.shape[1]):
-        run = np.where(same[:, step], run + 1, 0)
-        out[:, step] = run >= least - 1
-    return out
+    """Return rows with the same price as at least the ``least`` - 1 rows before, (row,)."""
+    rows = np.arange(len(price))
+    changes = np.append(True, price[1:] != price[:-1])[: len(price)]
+    return rows - np.maximum.accumulate(np.where(changes, rows, 0)) >= least - 1
