@@ -4,7 +4,7 @@ A year of five hundred series has hundreds of thousands of rows. So only the wor
 prices of a series is done series by series, on plain arrays; the rest is done on all rows at once.
 """
 
-import dataclasses
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
@@ -34,128 +34,80 @@ def without_outcomes(frame: pd.DataFrame) -> pd.DataFrame:
 def with_outcomes(frame: pd.DataFrame, panel: Panel) -> pd.DataFrame:
     """Return forecasts with their states, outcomes and scores; see :class:`Scorecard`.
 
+    Scores are in units of the usual change: half the width of the 80 % band of "unchanged".
+
     - ``frame``: the forecasts of one source
     - ``panel``: the stored prices of that source, without wrong rows
     """
     frame = frame.reset_index(drop=True)
-    joined = _Joined.of(frame)
+    after, ds = frame[AFTER].to_numpy(bool), frame["ds"].to_numpy()
+    steps, forecast = frame["step"].to_numpy(int), frame[COLUMN].to_numpy(float)
+    # Of the origin and of the rows before it.
+    times = [frame[name].to_numpy() for name in ("origin", *(f"time_{n}" for n in BEFORE))]
+    values = [frame[n].to_numpy(float) for n in ("value", *(f"value_{n}" for n in BEFORE))]
+    quantiles = quantile_columns(frame, COLUMN)
+    wanted = np.unique(np.concatenate([list(quantiles) or [0.5], _HALF]))
+    state = np.where(after, APART, GONE).astype(object)
+    y, scale, now = (np.full(len(frame), np.nan) for _ in range(3))
+    unchanged = np.full((len(frame), len(wanted)), np.nan)
     row_of = {name: row for row, name in enumerate(panel.ids)}
     groups = frame.groupby(["unique_id", "target"], sort=False, observed=True).indices
-    for (name, target), at in groups.items():  # pyright: ignore[reportGeneralTypeIssues]
-        if str(name) in row_of and target in panel.channels:
-            joined.look_up(np.asarray(at), panel, row_of[str(name)], str(target))
-    return frame.assign(**joined.columns())
-
-
-@dataclasses.dataclass
-class _Joined:
-    """The rows of a frame, and their results from the stored prices, each array (row, ...).
-
-    - ``frame``: the forecasts
-    - ``times``, ``values``: times and recorded values of the origin and of the rows before it
-    - ``unchanged``: the quantiles of "unchanged"; ``wanted``: the levels of these quantiles
-    - ``state``, ``y``, ``scale``: see :class:`Scorecard`
-    - ``now``: the value that is stored for the origin, in the units of the forecast
-    """
-
-    frame: pd.DataFrame
-    ds: np.ndarray
-    steps: np.ndarray
-    after: np.ndarray
-    times: list[np.ndarray]
-    values: list[np.ndarray]
-    quantiles: dict[float, str]
-    wanted: np.ndarray
-    unchanged: np.ndarray
-    state: np.ndarray
-    y: np.ndarray
-    scale: np.ndarray
-    now: np.ndarray
-
-    @staticmethod
-    def of(frame: pd.DataFrame) -> "_Joined":
-        """Return the columns of a frame as arrays, before anything is looked up."""
-        count = len(frame)
-        quantiles = quantile_columns(frame, COLUMN)
-        wanted = np.unique(np.concatenate([list(quantiles) or [0.5], _HALF]))
-        times = ["origin", *(f"time_{n}" for n in BEFORE)]
-        values = ["value", *(f"value_{n}" for n in BEFORE)]
-        after = frame[AFTER].to_numpy(bool)
-        return _Joined(
-            frame, frame["ds"].to_numpy(), frame["step"].to_numpy(int), after,
-            [frame[name].to_numpy() for name in times],
-            [frame[name].to_numpy(float) for name in values],
-            quantiles, wanted, np.full((count, len(wanted)), np.nan),
-            np.where(after, APART, GONE).astype(object),
-            *(np.full(count, np.nan) for _ in range(3)),
-        )  # fmt: skip
-
-    def look_up(self, rows: np.ndarray, panel: Panel, row: int, target: str) -> None:
-        """Fill in states and outcomes of some rows from the prices of their series."""
+    for (name, target), rows in groups.items():  # pyright: ignore[reportGeneralTypeIssues]
+        if str(name) not in row_of or target not in panel.channels:
+            continue
+        row = row_of[str(name)]
         seen = panel.mask[row]
-        times, y = panel.times[seen], panel.channel(target)[row, seen]
-        stored = np.stack([_at(times, y, each[rows]) for each in self.times])
-        then = np.stack([each[rows] for each in self.values])
-        scale = _scale(stored, then, adjusted=panel.target != "y")
-        outcome = _at(times, y, self.ds[rows], session=True) * scale
-        ahead = self.ds[rows] > times[-1]
-        state = np.where(np.isfinite(outcome), KNOWN, np.where(ahead, OPEN, MISSING))
-        state = np.where(np.isfinite(scale), state, GONE)
-        self.state[rows] = np.where(self.after[rows], APART, state)
-        self.scale[rows] = scale
-        known = self.state[rows] == KNOWN
-        self.y[rows] = np.where(known, outcome, np.nan)
-        self.now[rows] = stored[0] * scale
-        at = np.searchsorted(times, self.times[0][rows], side="right") - 1
+        own, prices = panel.times[seen], panel.channel(str(target))[row, seen]
+        stored = np.stack([_at(own, prices, each[rows]) for each in times])
+        then = np.stack([each[rows] for each in values])
+        scale[rows] = by = _scale(stored, then, adjusted=panel.target != "y")
+        outcome = _at(own, prices, ds[rows], session=True) * by
+        its = np.where(np.isfinite(outcome), KNOWN, np.where(ds[rows] > own[-1], OPEN, MISSING))
+        state[rows] = np.where(after[rows], APART, np.where(np.isfinite(by), its, GONE))
+        known = state[rows] == KNOWN
+        y[rows], now[rows] = np.where(known, outcome, np.nan), stored[0] * by
+        at = np.searchsorted(own, times[0][rows], side="right") - 1
         usable = known & (at >= 2)
         if usable.any():
-            self.unchanged[rows[usable]] = self._unchanged(
-                y, at[usable], self.steps[rows[usable]], scale[usable]
-            )
+            origins, which = np.unique(at[usable], return_inverse=True)
+            ahead = steps[rows[usable]]
+            paths = baselines.naive(prices, origins, int(ahead.max()), wanted, 1)
+            unchanged[rows[usable]] = paths[which, ahead - 1] * by[usable, None]
+    low, middle, high = (unchanged[:, np.searchsorted(wanted, q)] for q in _HALF)
+    # Start from the recorded value, since the stored one may have been corrected.
+    unchanged = unchanged + (values[0] - middle)[:, None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        unit = np.where(high > low, (high - low) / 2, np.nan)
+        moved = np.abs(values[0] - now) > _CORRECTED * unit / np.sqrt(steps)
+        ours, theirs = _crps(frame, quantiles, y, unchanged, wanted)
+        scores = {
+            "error": np.abs(y - forecast) / unit, "error_unchanged": np.abs(y - values[0]) / unit,
+            "crps": ours / unit, "crps_unchanged": theirs / unit,
+        }  # fmt: skip
+    return frame.assign(state=state, corrected=moved, scale=scale, y=y, **scores)
 
-    def _unchanged(
-        self, y: np.ndarray, at: np.ndarray, steps: np.ndarray, scale: np.ndarray
-    ) -> np.ndarray:
-        """Return the quantiles of "unchanged" from rows ``at`` of a series, ``steps`` ahead."""
-        origins, which = np.unique(at, return_inverse=True)
-        paths = baselines.naive(y, origins, int(steps.max()), self.wanted, 1)
-        return paths[which, steps - 1] * scale[:, None]
 
-    def columns(self) -> dict[str, np.ndarray]:
-        """Return the columns of states, outcomes and scores.
+def _crps(
+    frame: pd.DataFrame, names: Mapping[float, str], y: np.ndarray, unchanged: np.ndarray,
+    wanted: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """Return the CRPS of each forecast and of "unchanged", over the forecast's quantiles.
 
-        Scores are in units of the usual change: half the width of the 80 % band of "unchanged".
-        """
-        low, middle, high = (self.unchanged[:, np.searchsorted(self.wanted, q)] for q in _HALF)
-        value, forecast = self.values[0], self.frame[COLUMN].to_numpy(float)
-        # Start from the recorded value, since the stored one may have been corrected.
-        unchanged = self.unchanged + (value - middle)[:, None]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            unit = np.where(high > low, (high - low) / 2, np.nan)
-            moved = np.abs(value - self.now) > _CORRECTED * unit / np.sqrt(self.steps)
-            scores = {
-                "error": np.abs(self.y - forecast) / unit,
-                "error_unchanged": np.abs(self.y - value) / unit,
-                **{name: each / unit for name, each in self._crps(unchanged).items()},
-            }
-        return {"state": self.state, "corrected": moved, "scale": self.scale, "y": self.y, **scores}
-
-    def _crps(self, unchanged: np.ndarray) -> dict[str, np.ndarray]:
-        """Return the CRPS of each forecast and of "unchanged", over the forecast's quantiles."""
-        scored = np.asarray(np.isfinite(unchanged).all(axis=1))
-        out = {name: np.full(len(scored), np.nan) for name in ("crps", "crps_unchanged")}
-        if not self.quantiles:
-            return out
-        forecast = self.frame[list(self.quantiles.values())].to_numpy(float)
-        has = np.isfinite(forecast)
-        for kind in np.unique(has[scored], axis=0):  # predictions may have different levels
-            rows, quantiles = scored & (has == kind).all(1), np.array(list(self.quantiles))[kind]
-            if len(quantiles) < 3:
-                continue
-            same = unchanged[np.ix_(rows, np.searchsorted(self.wanted, quantiles))]
-            out["crps"][rows] = crps(self.y[rows], forecast[np.ix_(rows, kind)], quantiles)
-            out["crps_unchanged"][rows] = crps(self.y[rows], same, quantiles)
-        return out
+    - ``names``: the columns of quantiles
+    - ``unchanged`` (row, quantile): the quantiles of "unchanged" at the levels ``wanted``
+    """
+    scored = np.asarray(np.isfinite(unchanged).all(axis=1))
+    ours, theirs = np.full(len(y), np.nan), np.full(len(y), np.nan)
+    forecast = frame[list(names.values())].to_numpy(float)
+    has = np.isfinite(forecast)
+    for kind in np.unique(has[scored], axis=0):  # predictions may have different levels
+        rows, quantiles = scored & (has == kind).all(1), np.array(list(names))[kind]
+        if len(quantiles) < 3:
+            continue
+        same = unchanged[np.ix_(rows, np.searchsorted(wanted, quantiles))]
+        ours[rows] = crps(y[rows], forecast[np.ix_(rows, kind)], quantiles)
+        theirs[rows] = crps(y[rows], same, quantiles)
+    return ours, theirs
 
 
 def _at(
