@@ -90,16 +90,6 @@ def with_horizon(forecasts):
 
 
 @pytest.mark.slow
-def test_every_forecast_stands_beside_what_came(forecasts, adjusted):
-    assert len(forecasts) == len(adjusted) * WINDOWS * HORIZON
-    for name, part in forecasts.groupby("unique_id"):
-        series = adjusted[str(name)]
-        np.testing.assert_array_equal(part["y"], series[part["ds"]])
-        ahead = series.index.get_indexer(part["ds"]) - series.index.get_indexer(part["cutoff"])
-        assert (ahead.reshape(-1, HORIZON) == [1, 2, 3]).all()
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("model", ["LSTM", "EWMA", "GARCH", "Naive"])
 def test_crps_and_coverage_by_their_formulas(forecasts, scores, model):
     quantiles = [q for q in QUANTILES if column(model, q) in forecasts.columns]
@@ -202,33 +192,3 @@ def test_quantiles_are_in_order(forecasts, folder):
         quantiles = sorted({0.5, *(0.5 + half for half in halves)})
         values = forecasts[[column(model, round(q, 6)) for q in quantiles]].to_numpy()
         assert (np.diff(values, axis=1) >= 0).all(), model
-
-
-@pytest.mark.slow
-def test_every_forecast_of_five_hundred_stocks_is_consistent(real_data, tmp_path):
-    """Bands are nested, contain the median, and agree with the chance of a rise."""
-    source = f"files:{real_data / 'sp500_2013_2018.parquet'}"
-    result = run("fit", "--source", source, "--home", tmp_path)
-    assert result.exit_code == 0, result.output
-    levels = [word for level in (20, 40, 60, 80, 95) for word in ("--level", level)]
-    result = run(
-        "predict", "--all", *levels, "--output", tmp_path / "all.parquet", "--home", tmp_path
-    )
-    assert result.exit_code == 0, result.output
-    frame = pd.read_parquet(tmp_path / "all.parquet")
-    assert frame["unique_id"].nunique() == 505  # seven short ones by the pooled network
-    names = [f"LSTM-lo-{n}" for n in (95, 80, 60, 40, 20)]
-    names += ["LSTM", *(f"LSTM-hi-{n}" for n in (20, 40, 60, 80, 95))]
-    assert (np.diff(frame[names].to_numpy(), axis=1) > 0).all()
-    last = pd.read_parquet(real_data / "sp500_2013_2018.parquet")
-    last = last.dropna(subset="close").sort_values("date").groupby("ticker")["close"].last()
-    now = (
-        frame["unique_id"]
-        .map(last.rename(lambda n: n.replace(".", "-")))
-        .fillna(frame["unique_id"].map(last))
-    )
-    rises = frame["probability_of_rise"]
-    assert rises.between(0.05, 0.95).all()
-    # The median is above the last price exactly if a rise is more likely than not.
-    sure = (rises - 0.5).abs() > 1e-4
-    assert ((frame["LSTM"] > now) == (rises > 0.5))[sure].all()

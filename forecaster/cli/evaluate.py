@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -30,6 +30,7 @@ from forecaster.files import PAGES, check_output, check_parent, from_text
 if TYPE_CHECKING:
     from forecaster.evaluation import Evaluation
     from forecaster.files import Home
+    from forecaster.pipeline import Calls
 
 _FOR_PAGES = 0.25  # figures and report are made if the tables take less than this part of memory
 _groups_option = click.option(
@@ -116,7 +117,7 @@ def evaluate(
         evaluation = evaluate_from_home(
             home, request, settings, backtest,
             folder=Path(output) if output else None, overwrite=overwrite, memory=budget,
-            finish=_pages_within(budget), **_calls(work),
+            calls=_calls(work, budget),
         )  # fmt: skip
     _print_result(ctx, evaluation)
 
@@ -126,17 +127,18 @@ def _resume(ctx: click.Context, home: "Home", name: str | None, ray: str | None)
     from forecaster.pipeline import resume_evaluation
 
     with working("evaluate", ray) as work:
-        evaluation = resume_evaluation(home, name, finish=_pages_within(None), **_calls(work))
+        evaluation = resume_evaluation(home, name, _calls(work, None))
     _print_result(ctx, evaluation)
 
 
-def _calls(work: Work) -> dict[str, Any]:
-    """Return the executor, and the callbacks that show progress."""
+def _calls(work: Work, memory: int | None) -> "Calls":
+    """Return the executor, the callbacks that show progress, and the one that makes pages."""
     from forecaster.evaluation import BacktestCallbacks
+    from forecaster.pipeline import Calls
 
     torch, forecast = map(work.bar.counting, ("PyTorch", "Forecasting"))
     evaluating = BacktestCallbacks(torch=torch, forecast=forecast)
-    return {"executor": work.executor, "fetching": work.callbacks, "evaluating": evaluating}
+    return Calls(_pages_within(memory), work.executor, work.callbacks, evaluating)
 
 
 def _pages_within(memory: int | None) -> "Callable[[Evaluation], None]":

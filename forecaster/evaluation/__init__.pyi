@@ -1,8 +1,12 @@
 from . import baselines as baselines
+from .backtest.evaluate import Forecasters as Forecasters
+from .backtest.evaluate import by_torch as by_torch
 from .backtest.evaluate import evaluate_to_folder as evaluate_to_folder
-from .backtest.forecasters import Forecasters as Forecasters
-from .backtest.forecasters import by_torch as by_torch
-from .backtest.forecasters import torch_sample as torch_sample
+from .backtest.evaluate import join_parts as join_parts
+from .backtest.evaluate import measure_part as measure_part
+from .backtest.evaluate import read_part as read_part
+from .backtest.evaluate import summary_of_parts as summary_of_parts
+from .backtest.evaluate import torch_sample as torch_sample
 from .backtest.measures import MEASURES as MEASURES
 from .backtest.measures import Together as Together
 from .backtest.measures import comparable as comparable
@@ -18,10 +22,6 @@ from .backtest.measures import volatility as volatility
 from .backtest.options import LEVELS as LEVELS
 from .backtest.options import BacktestCallbacks as BacktestCallbacks
 from .backtest.options import BacktestOptions as BacktestOptions
-from .backtest.parts import join_parts as join_parts
-from .backtest.parts import measure_part as measure_part
-from .backtest.parts import read_part as read_part
-from .backtest.parts import summary_of_parts as summary_of_parts
 from .backtest.result import Evaluation as Evaluation
 from .backtest.result import bytes_of_tables as bytes_of_tables
 from .backtest.result import check_folder as check_folder

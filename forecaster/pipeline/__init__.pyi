@@ -7,6 +7,7 @@ from .fitting import resume_fit as resume_fit
 from .forecast_table import ForecastTable as ForecastTable
 from .layout import FIXED_QUANTILES as FIXED_QUANTILES
 from .layout import fixed_columns as fixed_columns
+from .measuring import Calls as Calls
 from .memory import parse_memory as parse_memory
 from .predicting import Prediction as Prediction
 from .predicting import predict_from_home as predict_from_home

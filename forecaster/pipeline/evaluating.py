@@ -1,15 +1,13 @@
 """Evaluate the series of a source, and continue an evaluation that was interrupted."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from forecaster import swarm
 from forecaster.errors import DataError, ModelError
 from forecaster.evaluation import (
-    BacktestCallbacks,
     BacktestOptions,
     Evaluation,
     Provenance,
@@ -20,7 +18,7 @@ from forecaster.forecasting import Config
 from forecaster.ingest import Groups, Membership, flags_of
 from forecaster.pipeline.beginning import Begun, begun, resumed
 from forecaster.pipeline.measuring import Calls, Job, evaluate_shards
-from forecaster.pipeline.requests import Callbacks, DataRequest
+from forecaster.pipeline.requests import DataRequest
 from forecaster.storage import EvaluationRequest, ids_to_read
 
 _OBJECTS = ("membership", "groups")  # options that are no plain values
@@ -35,10 +33,7 @@ def evaluate_from_home(
     folder: Path | None = None,
     overwrite: bool = False,
     memory: int | None = None,
-    finish: Callable[[Evaluation], None] | None = None,
-    executor: swarm.Executor | None = None,
-    fetching: Callbacks | None = None,
-    evaluating: BacktestCallbacks | None = None,
+    calls: Calls = Calls(),  # noqa: B008
 ) -> Evaluation:
     """Fetch series into the store, and evaluate them in a folder.
 
@@ -52,9 +47,7 @@ def evaluate_from_home(
     - ``memory``: bytes to work in; by default a share of the free memory. Series that need more are
       evaluated in shards, with the same results. The store then stays locked until the end, and the
       evaluation is read in its short form (:meth:`Evaluation.read`)
-    - ``finish``: adds files to the evaluation's folder before it appears
-    - ``executor``: where networks train and slow baselines run, as for :func:`forecaster.fit`
-    - ``fetching``, ``evaluating``: callbacks
+    - ``calls``: the executor and callbacks
 
     An interrupted evaluation is continued by :func:`resume_evaluation`.
     """
@@ -62,34 +55,23 @@ def evaluate_from_home(
     atomic.sweep(home.evaluations)
     folder = (folder or home.new_evaluation()).resolve()
     check_folder(folder, overwrite=overwrite)
-    calls = Calls(finish, executor, fetching or Callbacks(), evaluating or BacktestCallbacks())
     asked = EvaluationRequest(as_text(folder), overwrite, _plain(options))
     with begun(
         home, data, config, options.seed,
-        evaluation=asked, memory=memory, executor=executor, callbacks=calls.fetching,
+        evaluation=asked, memory=memory, executor=calls.executor, callbacks=calls.fetching,
     ) as work:  # fmt: skip
         if options.groups:
             options.groups.of(work.unfinished.request.ids)  # raises before the work begins
         return _evaluate(work, asked, options, calls)
 
 
-def resume_evaluation(
-    home: Home,
-    name: str | None = None,
-    *,
-    finish: Callable[[Evaluation], None] | None = None,
-    executor: swarm.Executor | None = None,
-    fetching: Callbacks | None = None,
-    evaluating: BacktestCallbacks | None = None,
-) -> Evaluation:
+def resume_evaluation(home: Home, name: str | None, calls: Calls) -> Evaluation:
     """Continue an evaluation that was interrupted, with the same results.
 
-    ``name``: as listed by :func:`forecaster.storage.unfinished_fits`; by default the only
-    unfinished evaluation that is not running. The other arguments are as for
-    :func:`evaluate_from_home`. Raises UsageError if there is none, it is running, or there are
+    ``name``: as listed by :func:`forecaster.storage.unfinished_fits`; None: the only unfinished
+    evaluation that is not running. Raises UsageError if there is none, it is running, or there are
     several; ModelError if data or program have changed since.
     """
-    calls = Calls(finish, executor, fetching or Callbacks(), evaluating or BacktestCallbacks())
     with resumed(home, name, "evaluate", calls.fetching) as work:
         asked = work.unfinished.request.evaluation
         if asked is None:
@@ -124,15 +106,10 @@ def _evaluate(
 
 def _plain(options: BacktestOptions) -> dict[str, Any]:
     """Return the options of an evaluation as values that JSON can store."""
-    spans, groups = options.membership and options.membership.spans, options.groups
+    membership, groups = options.membership, options.groups
     return {
         **{name: value for name, value in vars(options).items() if name not in _OBJECTS},
-        "spans": spans
-        if spans is None
-        else [
-            [str(name), start.isoformat(), end.isoformat()]
-            for name, start, end in spans.itertuples(index=False)
-        ],
+        "spans": membership and membership.spans.astype(str).to_numpy().tolist(),
         "groups": None if groups is None else [as_text(groups.path), dict(groups.group)],
     }
 
@@ -142,8 +119,9 @@ def _options(plain: Mapping[str, Any]) -> BacktestOptions:
     rest = {**plain, "baselines": tuple(plain["baselines"])}
     spans, groups = rest.pop("spans"), rest.pop("groups")
     if spans is not None:
-        rows = [(name, pd.Timestamp(start), pd.Timestamp(end)) for name, start, end in spans]
-        rest["membership"] = Membership(pd.DataFrame(rows, columns=["unique_id", "start", "end"]))
+        dates = dict.fromkeys(("start", "end"), "datetime64[ns]")
+        rows = pd.DataFrame(spans, columns=["unique_id", *dates])
+        rest["membership"] = Membership(rows.astype(dates))
     if groups is not None:
         rest["groups"] = Groups(from_text(groups[0]), groups[1])
     return BacktestOptions(**rest)

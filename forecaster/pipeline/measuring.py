@@ -94,12 +94,18 @@ class Trained(NamedTuple):
 
 
 class Calls(NamedTuple):
-    """The executor and the callbacks of an evaluation; see :func:`evaluate_from_home`."""
+    """The executor and the callbacks of an evaluation.
 
-    finish: Callable[[Evaluation], None] | None
-    executor: swarm.Executor | None
-    fetching: Callbacks
-    evaluating: BacktestCallbacks
+    - ``finish``: adds files to the evaluation's folder before it appears
+    - ``executor``: where networks train and slow baselines run, as for :func:`forecaster.fit`
+    - ``fetching``, ``evaluating``: called while series are fetched and networks train, and after
+      that
+    """
+
+    finish: Callable[[Evaluation], None] | None = None
+    executor: swarm.Executor | None = None
+    fetching: Callbacks = Callbacks()
+    evaluating: BacktestCallbacks = BacktestCallbacks()
 
 
 class Job(NamedTuple):

@@ -1,5 +1,6 @@
 from .forecasts import Forecasts as Forecasts
 from .forecasts import build_forecasts as build_forecasts
+from .forecasts import forecasts_of as forecasts_of
 from .html import Card as Card
 from .html import Section as Section
 from .html import check_uplot as check_uplot
@@ -7,5 +8,4 @@ from .page import build_report as build_report
 from .page import write_figures as write_figures
 from .page import write_groups as write_groups
 from .page import write_tables as write_tables
-from .predictions import forecasts_of as forecasts_of
 from .scorecard import build_scorecard as build_scorecard

@@ -12,7 +12,6 @@ from forecaster.evaluation import (
     Evaluation,
     coverage,
     differences,
-    ratios,
     relative,
     strongest,
 )
@@ -37,32 +36,29 @@ _UNITS = {"relative": "'unchanged' = 1", "volatility": "in volatilities"}
 _NAMES = {"mae": "absolute error", "crps": "CRPS"}
 
 
-def shown(evaluation: Evaluation) -> list[str]:
-    """Return the models in a figure: ours, PyTorch's if it trained any, and others."""
-    return numbers.ordered(evaluation)[:SHOWN]
-
-
-def colours(evaluation: Evaluation) -> dict[str, str]:
-    """Return each model's colour, the same as on the page."""
-    return {name: _COLOURS[slot - 1] for name, slot in numbers.slots(evaluation).items()}
-
-
 def error_distributions(evaluation: Evaluation) -> "Figure":
-    """Draw each model's errors over the series, in both units: as ECDFs and as rows of points."""
-    return _distributions(evaluation, shown(evaluation), common=False)
-
-
-def by_torch(evaluation: Evaluation) -> "Figure":
-    """Draw errors as :func:`error_distributions` does, for the series that PyTorch trained too."""
-    return _distributions(evaluation, [evaluation.model, TORCH], common=True)
+    """Draw ECDFs of each model's errors over the series, a row per score, in both units."""
+    scores = [name for name in ("mae", "crps") if name in evaluation.scores]
+    figure, rows = _axes(len(scores), 2, _TALL if len(scores) > 1 else _WIDE)
+    for axes, score in zip(np.atleast_2d(rows), scores, strict=True):
+        for ax, (measure, make) in zip(axes, MEASURES.items(), strict=True):
+            table = make(evaluation, score, 0)
+            for name, style in _styles(evaluation).items():
+                errors = table[name].dropna().to_numpy()
+                if len(errors):
+                    share = np.arange(1, len(errors) + 1) / len(errors)
+                    ax.step(np.sort(errors), share, where="post", **style)
+            ax.set(xlabel=f"{_NAMES[score]}, {_UNITS[measure]}", ylabel="share of series below")
+    np.atleast_2d(rows)[0][0].legend(frameon=False)
+    return figure
 
 
 def paired(evaluation: Evaluation) -> "Figure":
-    """Draw each series' error against another model's: differences, pairs and ratios.
+    """Draw each series' error against another model's: differences, and pairs.
 
     The other model is PyTorch's if it trained any networks, else the strongest.
     """
-    figure, (forest, scatter, ecdf) = _axes(1, 3, _WIDE)
+    figure, (forest, scatter) = _axes(1, 2, _WIDE)
     other = TORCH if evaluation.summary.has_torch else strongest(evaluation)
     if other is None:
         return figure
@@ -71,11 +67,6 @@ def paired(evaluation: Evaluation) -> "Figure":
     table = table[(table["model"] == other) & table["difference"].notna()]
     _draw_forest(forest, table.sort_values("difference"), other, score)
     _draw_pairs(scatter, evaluation, table, other)
-    ratio = ratios(evaluation, score, other).dropna().to_numpy()
-    if len(ratio):
-        _draw_ecdf(ecdf, ratio, color=_OURS, lw=1.8)
-    ecdf.axvline(1, color=INK, lw=0.8)
-    ecdf.set(xlabel=f"{_NAMES[score]} relative to {other}'s", ylabel="share of series below")
     return figure
 
 
@@ -122,63 +113,18 @@ FIGURES: Mapping[str, Callable[[Evaluation], "Figure"]] = {
 }
 
 
-def figures_of(evaluation: Evaluation) -> dict[str, Callable[[Evaluation], "Figure"]]:
-    """Return the functions that draw an evaluation's figures, by name."""
-    return {**FIGURES, **({"by_torch": by_torch} if evaluation.summary.has_torch else {})}
-
-
 def _styles(evaluation: Evaluation) -> dict[str, dict]:
     """Return the style of each model's line; ours is drawn on top."""
-    slots, paint = numbers.slots(evaluation), colours(evaluation)
+    slots = numbers.slots(evaluation)
     return {
         name: {
-            "color": paint[name], "label": name, "lw": 2.2 if name == evaluation.model else 1.5,
+            "color": _COLOURS[slots[name] - 1], "label": name,
+            "lw": 2.2 if name == evaluation.model else 1.5,
             "zorder": 3 if name == evaluation.model else 2,
             "ls": (0, _DASHES[slots[name] - 1]) if _DASHES[slots[name] - 1] else "-",
         }
-        for name in shown(evaluation)
+        for name in numbers.ordered(evaluation)[:SHOWN]
     }  # fmt: skip
-
-
-def _distributions(evaluation: Evaluation, models: list[str], *, common: bool) -> "Figure":
-    """Draw a row of axes per score; ``common``: only the series that all models have."""
-    scores = [name for name in ("mae", "crps") if name in evaluation.scores]
-    figure, rows = _axes(len(scores), 3, _TALL if len(scores) > 1 else _WIDE)
-    styles = _styles(evaluation)
-    for axes, score in zip(np.atleast_2d(rows), scores, strict=True):
-        tables = {name: make(evaluation, score, 0)[models] for name, make in MEASURES.items()}
-        for ax, (measure, table) in zip(axes, tables.items(), strict=False):
-            for name in models:
-                errors = (table.dropna() if common else table)[name].dropna().to_numpy()
-                if len(errors):
-                    _draw_ecdf(ax, errors, **styles[name])
-            ax.set(xlabel=f"{_NAMES[score]}, {_UNITS[measure]}", ylabel="share of series below")
-        table = tables["relative"]
-        _draw_strips(axes[2], table.dropna() if common else table, colours(evaluation))
-        axes[2].set_xlabel(f"{_NAMES[score]}, {_UNITS['relative']}")
-    np.atleast_2d(rows)[0][0].legend(frameon=False)
-    return figure
-
-
-def _draw_ecdf(ax: "Axes", values: np.ndarray, **style: object) -> None:
-    share = np.arange(1, len(values) + 1) / len(values)
-    ax.step(np.sort(values), share, where="post", **style)  # pyright: ignore[reportArgumentType]
-
-
-def _draw_strips(ax: "Axes", table: pd.DataFrame, paint: Mapping[str, str]) -> None:
-    """Draw a row of points for each model, with a bar of the middle half and the median below."""
-    for row, name in enumerate(map(str, table)):
-        errors = np.sort(table[name].dropna().to_numpy())
-        if not len(errors):
-            continue
-        spread = 0.12 - 0.46 * (np.arange(len(errors)) * 0.618034 % 1)
-        ax.scatter(errors, row + spread, s=7, color=paint[name], alpha=0.5, lw=0)
-        low, middle, high = np.quantile(errors, [0.25, 0.5, 0.75])
-        ax.plot([low, high], [row + 0.28] * 2, color=paint[name], lw=4, solid_capstyle="butt")
-        ax.plot(middle, row + 0.28, "|", color=INK, ms=11)
-    ax.set_yticks(range(len(table.columns)), [str(name) for name in table])
-    ax.set_ylim(len(table.columns) - 0.4, -0.6)
-    ax.axvline(1, color=INK, lw=0.8, ls=":")
 
 
 def _kinds(table: pd.DataFrame) -> dict[str, tuple[np.ndarray, str]]:

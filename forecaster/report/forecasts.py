@@ -1,21 +1,28 @@
 """Build the page of forecasts: for each series its median, its bands, and what changed."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from forecaster.files import Home, run_name
 from forecaster.forecasting import FORECAST_BY, RISE, bounds_of, counted
+from forecaster.ingest import Groups
+from forecaster.record import COLUMN, earlier, record_of
 from forecaster.report import html
-from forecaster.report.changes import WEEK, Compared, compared_with
 from forecaster.report.numbers import RUNGS, UNGROUPED
 from forecaster.report.packing import Json, as_numbers, pack, positions, rounded
 from forecaster.series import Finding, Panel, findings_in_words, show_time
 
+if TYPE_CHECKING:
+    from forecaster.pipeline import Prediction
+
 HISTORY = 250
 """Maximum number of rows in a series' figure."""
+LAST, WEEK = "last", "week"
+_A_WEEK, _TOO_OLD = np.timedelta64(7, "D"), np.timedelta64(21, "D")
 _STEPS = 6
 _TABLE = (
     "<p>Click a heading to sort, a row to open the series. The search also finds {what}.</p>"
@@ -25,6 +32,29 @@ _ONE = (
     "<p id='one-help'>Choose a series in the table above, or in any figure by a click.</p>"
     "<div id='one' tabindex='-1'></div>"
 )
+
+
+class Compared(NamedTuple):
+    """An earlier forecast of each series, at the same steps ahead; NaN if there is none.
+
+    - ``when``: the origin of these forecasts, or the first and the last origin, as text
+    - ``origins``: the origin of each series, as numbers; None for a series without one
+    - ``width`` (series, step): the width of the band, as a share of the value at that time
+    - ``median`` (series, step): the median on the scale of today's prices
+    """
+
+    when: str
+    origins: list[int | None]
+    width: np.ndarray
+    median: np.ndarray
+
+    def width_changes(self, width: np.ndarray) -> np.ndarray:
+        """Return the relative increase of widths since then, (series, step)."""
+        return width / np.where(self.width > 0, self.width, np.nan) - 1
+
+    def median_changes(self, median: np.ndarray, base: np.ndarray) -> np.ndarray:
+        """Return the increase of medians since then, as a share of ``base``; (series, step)."""
+        return (median - self.median) / base
 
 
 class Forecasts(NamedTuple):
@@ -83,6 +113,33 @@ class Forecasts(NamedTuple):
         return self.frame[name].to_numpy(float).reshape(len(self.ids), -1)
 
 
+def forecasts_of(
+    home: Home,
+    made: "Prediction",
+    levels: Sequence[float],
+    groups: Groups | None = None,
+    *,
+    on_notice: Callable[[str], None] | None = None,
+) -> Forecasts:
+    """Return a prediction with the record of its source, for :func:`build_forecasts`.
+
+    - ``levels``: levels of the bands to show, in percent
+    - ``groups``: groups of the series, such as sectors
+    - ``on_notice(message)``: called for each file of the record that cannot be read
+    """
+    source = str(made.model.provenance.get("source"))
+    record = record_of(home, source)
+    for path, why in record.damaged.items():
+        if on_notice is not None:
+            on_notice(f"Warning: {path}: left out, since it cannot be read: {why}")
+    return Forecasts(
+        made.panel, made.frame, made.model.config.column, tuple(levels), run_name(made.run), source,
+        made.findings, record.frames.get(source),
+        groups.of(list(made.panel.ids)) if groups else None,
+        made.model.provenance.get("findings", ()),
+    )  # fmt: skip
+
+
 def build_forecasts(made: Forecasts, path: Path) -> Path:
     """Write forecasts as one HTML file that opens offline; return its path.
 
@@ -100,6 +157,72 @@ def build_forecasts(made: Forecasts, path: Path) -> Path:
         sections=list(_sections(made, compared)),
         data=_data(made, latest, known, compared),
         script="forecasts.js",
+    )
+
+
+def compared_with(
+    record: pd.DataFrame | None,
+    latest: pd.DataFrame,
+    known: Mapping[str, pd.Series],
+    level: float,
+    steps: Sequence[int],
+) -> dict[str, Compared]:
+    """Return the previous forecasts (``LAST``), and those of a week ago (``WEEK``) if they differ.
+
+    - ``record``: the recorded forecasts of one source
+    - ``latest``: ``origin`` and ``base`` of each series' new forecast
+    - ``known``: the latest values of each series by time, in the units of the forecast
+    - ``level``, ``steps``: the band whose width is compared, and the steps ahead
+    """
+    low, high = bounds_of(COLUMN, level)
+    if (
+        record is None
+        or low not in record
+        or record["ds"].dtype.kind != latest["origin"].dtype.kind
+    ):
+        return {}
+    record = record[record["step"].isin(steps) & record[low].notna()]
+    dated = latest["origin"].dtype.kind == "M"
+    origins = dict(zip(map(str, latest.index), latest["origin"], strict=True))
+    found = {LAST: earlier(record, origins, np.timedelta64(1, "ns") if dated else 1)}
+    if dated:
+        week = earlier(record, origins, _A_WEEK)
+        # Categories that map to times of their own would stay categories, which have no difference.
+        age = week["unique_id"].astype(str).map(latest["origin"]) - week["origin"]
+        found[WEEK] = week[(age <= _TOO_OLD).to_numpy()]
+        if found[WEEK].index.equals(found[LAST].index):
+            del found[WEEK]
+    return {
+        name: _compared(rows.assign(width=rows[high] - rows[low]), latest, known, steps)
+        for name, rows in found.items()
+        if len(rows)
+    }
+
+
+def _compared(
+    rows: pd.DataFrame, latest: pd.DataFrame, known: Mapping[str, pd.Series], steps: Sequence[int]
+) -> Compared:
+    width, median = (
+        rows.pivot_table(
+            index="unique_id", columns="step", values=name, dropna=False, observed=True
+        )
+        .reindex(index=latest.index, columns=list(steps))
+        .to_numpy(float)
+        for name in ("width", COLUMN)
+    )
+    each = rows.drop_duplicates("unique_id").set_index("unique_id").reindex(latest.index)
+    base, scale = latest["base"].to_numpy(), np.ones(len(latest))
+    if (each["target"].dropna() != "y").all():  # prices may have been adjusted since then
+        base = each["value"].to_numpy(float)
+        now = [known[str(name)].get(time, np.nan) for name, time in each["origin"].items()]
+        scale = np.array(now, float) / base
+    made = each["origin"].dropna()
+    first, last = made.min(), made.max()
+    return Compared(
+        show_time(last) if first == last else f"{show_time(first)} to {show_time(last)}",
+        [None if pd.isna(t) else as_numbers(pd.Index([t]))[0] for t in each["origin"]],
+        width / base[:, None],
+        median * scale[:, None],
     )
 
 

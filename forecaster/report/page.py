@@ -25,7 +25,7 @@ from forecaster.evaluation import (
 from forecaster.files import atomic, write_csv
 from forecaster.report import html, numbers
 from forecaster.report.data import page_data
-from forecaster.report.figures import figures_of
+from forecaster.report.figures import FIGURES
 from forecaster.report.numbers import RUNGS
 
 GROUPS = "groups.csv"
@@ -108,7 +108,7 @@ def write_figures(evaluation: Evaluation, folder: Path | None = None) -> list[Pa
     """
     folder = folder or evaluation.folder / "figures"
     paths = []
-    for name, draw in figures_of(evaluation).items():
+    for name, draw in FIGURES.items():
         figure = draw(evaluation)
         for kind in ("png", "svg"):
             path = folder / f"{name}.{kind}"

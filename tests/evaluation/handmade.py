@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from forecaster.evaluation import ALL, Evaluation, Summary
-from forecaster.evaluation.backtest import parts
+from forecaster.evaluation.backtest import evaluate as measuring
 from forecaster.evaluation.scores.tables import Tables
 
 SUMMARY: dict[str, Any] = {
@@ -126,8 +126,8 @@ def joined(batches: Sequence[Tables]) -> Tables:
         part.mkdir()
         whole.mkdir()
         (part / "forecasts.parquet").touch()
-        Evaluation(part, *parts.joined(batches), summary).write()
-        parts.join_parts([part], whole, summary)
+        Evaluation(part, *measuring.joined(batches), summary).write()
+        measuring.join_parts([part], whole, summary)
         return Tables(*(pd.read_parquet(whole / f"{name}.parquet") for name in Tables._fields))
 
 

@@ -260,27 +260,3 @@ def test_a_universe_without_members_is_refused_and_leaves_nothing(panel, config,
     with pytest.raises(DataError, match="no series belonged to the universe at any cutoff"):
         evaluate_to_folder(tmp_path / "none", panel.only(panel.ids[3:]), quick, options)
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.slow
-def test_series_of_dates_are_evaluated_at_their_own_ends_on_request(panel, config, tmp_path):
-    quick = dataclasses.replace(config, epochs=1)
-    rows = panel.only(panel.ids[:3]).to_frame().rename(columns={"adj_close": "y"})
-    rows = rows[["unique_id", "ds", "y"]]
-    name, ends = panel.ids[0], rows.groupby("unique_id")["ds"].max()
-    rows = rows[(rows["unique_id"] != name) | (rows["ds"] < ends[name] - pd.Timedelta("90D"))]
-    series = fc.Panel.from_frame(rows)
-    options = BacktestOptions(3, 29, ends="own")
-    evaluation = evaluate_to_folder(tmp_path / "own", series, quick, options)
-    frame = evaluation.forecasts(["LSTM"])
-    assert evaluation.summary.own_ends and not evaluation.summary.skipped
-    last = rows.groupby("unique_id")["ds"].max()
-    assert frame.groupby("unique_id")["ds"].max().equals(last)
-    merged = frame.merge(rows, on=["unique_id", "ds"], suffixes=("", "_true"))
-    assert len(merged) == len(frame)
-    np.testing.assert_array_equal(merged["y"], merged["y_true"])
-    assert evaluation.scores["mase"].notna().all()
-    spans = pd.DataFrame({"unique_id": [name], "start": [pd.NaT], "end": [pd.NaT]})
-    members = dataclasses.replace(options, membership=Membership(spans))
-    with pytest.raises(UsageError, match="dates of membership need common cutoffs"):
-        evaluate_to_folder(tmp_path / "no", series, quick, members)

@@ -122,28 +122,8 @@ def test_where_times_count_rows_the_season_is_each_series_own():
     assert error["short"] < 0.1 < 0.5 < error["long"]
 
 
-FAST = [
-    name
-    for name in INSTALLED
-    if not BASELINES[name].library and name != "har" and not BASELINES[name].ranges
-]
-
-
 def counted(y: np.ndarray) -> fc.Panel:
     return fc.load_panel(pd.DataFrame({"unique_id": "a", "ds": np.arange(len(y)), "y": y}))
-
-
-@pytest.mark.parametrize("name", FAST)
-def test_after_a_fall_to_zero_a_series_is_forecast_without_logarithms(name):
-    y = series(120)
-    y[100:] = np.r_[np.zeros(8), np.arange(12.0)]
-    panel, column = counted(y), BASELINES[name].column
-    made = baselines.forecast(panel, [90, 95, 105, 112], name, horizon=3)
-    assert np.isfinite(made[column]).all()
-    before = baselines.forecast(counted(y[:100]), [90, 95], name, horizon=3)[column]
-    np.testing.assert_allclose(made[column][:6], before, rtol=1e-12)
-    if name == "naive":
-        np.testing.assert_array_equal(made[column][6:], [0] * 3 + [y[112]] * 3)
 
 
 @pytest.mark.parametrize("name", ["drift", "seasonal_naive", "empirical", "ets", "theta", "ces"])
@@ -177,39 +157,36 @@ def test_methods_for_sparse_demand_forecast_counts_whose_bands_hold(name):
     assert below[column].isna().all()
 
 
-def estimated(monkeypatch, name: str, y: np.ndarray, **params: float) -> running.Result:
+def estimated(monkeypatch, name: str, y, mu=0.0, omega=0.05, alpha=0.1, beta=0.85):
     """The result of a baseline whose optimiser ends at these parameters."""
     univariate = pytest.importorskip("arch.univariate")
-    leverage = {"gamma[1]": params.pop("gamma", 0.0)} if name == "gjr" else {}
-    fixed = {"mu": params["mu"], "omega": params["omega"], "alpha[1]": params["alpha"]}
-    fixed |= leverage | {"beta[1]": params["beta"], "nu": 6.0}
-
-    def fit(self, *, last_obs, **options):
-        return self.fix(list(fixed.values()), last_obs=last_obs)
-
+    params = [mu, omega, alpha, *([0.0] if name == "gjr" else []), beta, 6.0]
+    fit = lambda self, *, last_obs, **options: self.fix(params, last_obs=last_obs)  # noqa: E731
     monkeypatch.setattr(univariate.ConstantMean, "fit", fit)
     job = running.Job(y, np.arange(600, 650), 5, QUANTILES, 5)
     return running.throughout(BASELINES[name], {0: job})[0]
 
 
 @pytest.mark.parametrize("name", ["garch", "gjr"])
-def test_an_estimate_that_explodes_is_a_failure(name, monkeypatch):
-    y = series(700, 3)
-    sound = estimated(monkeypatch, name, y, mu=0.0, omega=0.05, alpha=0.1, beta=0.85)
-    assert sound.forecasts is not None and not sound.reason
-    made = estimated(monkeypatch, name, y, mu=0.0, omega=0.05, alpha=0.2, beta=0.9)
-    assert made.forecasts is None and "its persistence is 1.1" in made.reason
-    made = estimated(monkeypatch, name, y, mu=1e6, omega=0.05, alpha=0.1, beta=0.85)
-    assert made.forecasts is None and "the mean change lies beyond" in made.reason
-    made = estimated(monkeypatch, name, y, mu=0.0, omega=1e9, alpha=0.0, beta=0.5)
-    assert made.forecasts is None and "the estimate's variance explodes" in made.reason
+@pytest.mark.parametrize(
+    ("params", "reason"),
+    [
+        ({}, ""),
+        ({"alpha": 0.2, "beta": 0.9}, "its persistence is 1.1"),
+        ({"mu": 1e6}, "the mean change lies beyond"),
+        ({"omega": 1e9, "alpha": 0.0, "beta": 0.5}, "the estimate's variance explodes"),
+    ],
+)
+def test_an_estimate_that_explodes_is_a_failure(name, params, reason, monkeypatch):
+    made = estimated(monkeypatch, name, series(700, 3), **params)
+    assert (made.forecasts is None) == bool(made.reason) and reason in made.reason
 
 
 @pytest.mark.parametrize("name", ["garch", "gjr"])
 def test_a_variance_that_explodes_later_ends_the_forecasts(name, monkeypatch):
     y = series(700, 3)
     y[620:] *= 1e9  # a day so far beyond all others that its square alone is too much
-    made = estimated(monkeypatch, name, y, mu=0.0, omega=0.05, alpha=0.9, beta=0.05)
+    made = estimated(monkeypatch, name, y, alpha=0.9, beta=0.05)
     assert made.forecasts is not None
     lost = np.isnan(made.forecasts).any((1, 2)).tolist()
     assert lost == [False] * 20 + [True] * 30
@@ -266,21 +243,6 @@ def test_of_prices_volatility_models_have_the_drift_of_our_networks(name, panel)
         np.testing.assert_allclose(mine[column], now * np.exp(drift * ahead), rtol=1e-9)
     for bound in (f"{column}-lo-80", f"{column}-hi-80"):
         np.testing.assert_allclose(other[bound] / other[column], own[bound] / own[column])
-
-
-def test_other_series_have_no_premium_and_after_a_fall_to_zero_prices_have_none_left(panel):
-    y = panel.only(panel.ids[:1]).to_frame()[["unique_id", "ds", "close"]]
-    series = fc.load_panel(y.rename(columns={"close": "y"}))
-    given = {"cutoffs": series.times[[600]], "name": "empirical", "level": [80]}
-    own, other = (baselines.forecast(series, premium=each, **given) for each in (None, 0.05))
-    pd.testing.assert_frame_equal(own, other)
-    fallen = y.assign(close=np.where(np.arange(len(y)) < 605, y["close"], 0.0))
-    fallen = fc.load_panel(fallen.rename(columns={"unique_id": "ticker", "ds": "date"}))
-    for premium in (None, 0.5):
-        frame = baselines.forecast(fallen, fallen.times[[600, 620]], "ewma", premium=premium)
-        rest = frame[frame["cutoff"] == fallen.times[620]]
-        assert (rest[["EWMA", "EWMA-lo-80", "EWMA-hi-80"]].std(axis=1) >= 0).all()
-        assert (rest["EWMA"] == 0).all()
 
 
 def test_slow_baselines_run_on_an_executor_and_what_its_workers_lost_has_a_reason(panel):

@@ -74,20 +74,6 @@ def test_a_series_is_not_forecast_from_its_first_rows_where_it_has_later_cutoffs
     }  # fmt: skip
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("error::RuntimeWarning")
-def test_a_series_without_rows_at_the_first_cutoff_computes_nothing():
-    random = np.random.default_rng(0)
-    days = pd.date_range("2015-01-01", periods=60, freq="MS")
-    frame = pd.concat(
-        pd.DataFrame({"unique_id": name, "ds": days[-rows:], "y": 100 + random.random(rows)})
-        for name, rows in (("long", 60), ("new", 4))
-    )
-    config = fc.Config(horizon=3, epochs=1, members=1, hidden=2)
-    made = fc.cross_validation(frame, config, n_windows=3)
-    assert set(made["unique_id"]) == {"long"}
-
-
 @pytest.mark.parametrize("step", [1, 3])
 def test_where_the_first_cutoff_leaves_nothing_the_advice_does(step):
     panel, config = (

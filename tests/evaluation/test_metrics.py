@@ -1,8 +1,6 @@
 """Scores of single forecasts, by hand; test_scores.py has them against the field's library."""
 
 import numpy as np
-import pytest
-from scipy import stats
 
 from forecaster.evaluation.scores import metrics
 
@@ -30,30 +28,3 @@ def test_outcomes_that_several_quantiles_equal_are_held_in_part():
     np.testing.assert_array_equal(got, [0, 1, 1, 0, np.nan])
     assert np.isnan(metrics.held([1.0], [[np.nan, 1, 2, 3, 4]], quantiles, 80)).all()
     assert metrics.held([1.0], [[0.5, np.nan, 2, 3, 4]], quantiles, 80) == 1
-
-
-def negative_binomials(random: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Draw counts of a hundred distributions; return them, true quantiles and probabilities."""
-
-    quantiles = np.array([0.025, *(np.arange(1, 20) / 20), 0.975])
-    mean = np.exp(random.uniform(-2, 2, 100)).repeat(40)
-    size = mean / random.uniform(0.1, 3, 100).repeat(40)
-    made = stats.nbinom(size, size / (size + mean))
-    return (
-        made.rvs(random_state=random).astype(float),
-        made.ppf(quantiles[:, None]).T,
-        quantiles,
-    )
-
-
-def test_probabilities_of_true_distributions_of_counts_are_uniform():
-    """Drawn between the two, as by the randomised probability integral transform."""
-    random = np.random.default_rng(0)
-    actual, forecasts, quantiles = negative_binomials(random)
-    below, at_most = metrics.probabilities_around(actual, forecasts, quantiles)
-    drawn = below + random.random(len(actual)) * (at_most - below)
-    density = np.histogram(drawn, [0, *quantiles, 1], density=True)[0]
-    np.testing.assert_allclose(density, 1, atol=0.35)
-    for level in (80, 95):
-        held = metrics.held(actual, forecasts, quantiles, level).mean()
-        assert held == pytest.approx(level / 100, abs=0.01)

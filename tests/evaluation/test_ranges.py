@@ -8,7 +8,7 @@ from scipy.special import ndtri
 import forecaster as fc
 from forecaster.errors import UsageError
 from forecaster.evaluation import BacktestOptions, baselines, evaluate_to_folder
-from forecaster.evaluation.baselines import har, ranges, simple
+from forecaster.evaluation.baselines import simple, volatility
 from forecaster.evaluation.scores.realized import session_variance
 
 QUANTILES = np.arange(1, 20) / 20
@@ -57,11 +57,11 @@ def test_the_variance_of_a_session_is_that_of_its_range_and_of_the_night_before(
 def test_range_garch_goes_on_as_its_recursion_says():
     y, bars, _ = market(500)
     variance, origins = session_variance(y, bars), np.array([450, 451])
-    made = np.log(ranges.range_garch(y, origins, 2, np.array([0.25, 0.5, 0.75]), 5, variance))
+    made = np.log(volatility.range_garch(y, origins, 2, np.array([0.25, 0.5, 0.75]), 5, variance))
     steps = np.diff(np.log(y))
     size, mean = steps[:450].std(), steps[:450].mean()
     seen = np.maximum(variance, 1e-2 * variance[1:451].mean())[1:] / size**2
-    found = ranges._estimated((steps[:450] - mean) / size, seen[:450])
+    found = volatility._estimated((steps[:450] - mean) / size, seen[:450])
     now = 1.0
     for step in range(450):
         now = found.constant + found.weight * seen[step] + found.persistence * now
@@ -85,7 +85,7 @@ def test_where_the_range_moves_the_variance_they_come_close_to_the_truth():
 
     scores = {
         function.__name__: crps(function(y, origins, 1, QUANTILES, 5, variance)[:, 0]) / crps(true)
-        for function in (ranges.range_garch, har.log_har)
+        for function in (volatility.range_garch, volatility.log_har)
     }
     closes = simple.ewma(y, origins, 1, QUANTILES, 5)[:, 0]
     assert max(scores.values()) < 1.005

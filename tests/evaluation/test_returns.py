@@ -86,16 +86,6 @@ def test_the_proxy_of_ranges_is_the_sum_of_the_sessions_in_units_of_squared_retu
     np.testing.assert_array_equal(after[:8], realized.variance[:8])
 
 
-def test_a_day_without_change_has_a_finite_score():
-    prices = bars()
-    frame = forecasts(prices, M=0.02)
-    still = frame[(frame["cutoff"] == DAYS[56]) & (frame["ds"] == DAYS[57])]
-    assert still["y"].item() == pytest.approx(still["Naive"].item())
-    got, _ = fc.evaluate(still, panel=fc.load_panel(prices)).to_dict("records")
-    assert got["model"] == "M" and np.isfinite([got[name] for name in OF_RETURNS]).all()
-    assert got["qlike"] == pytest.approx(np.log(0.02**2), rel=1e-4)
-
-
 def test_only_prices_with_bands_and_a_latest_price_have_these_scores():
     prices = bars()
     frame = forecasts(prices, M=0.02)

@@ -215,21 +215,3 @@ def test_series_that_the_fit_skips_are_named(tmp_path, as_file):
             fc.cross_validation_to_parquet(tmp_path / "f.parquet", panel, SMALL, 10)
         else:
             fc.cross_validation(panel, SMALL, 10)
-
-
-def test_series_of_a_frame_that_repeat_a_time_are_named():
-    days = pd.date_range("2024-01-01", periods=90)
-    walk = np.random.default_rng(3).normal(size=90).cumsum() + 50
-    frame = pd.concat(
-        pd.DataFrame({"unique_id": name, "ds": days, "y": walk}) for name in ("a", "b")
-    )
-    config = fc.Config(horizon=3, model="theta")
-    model = fc.fit(frame, config)
-    twice = pd.concat([frame, frame[-1:]])
-    for use in (
-        lambda: fc.predict(model, twice),
-        lambda: fc.fit(twice, config),
-        lambda: fc.cross_validation(twice, config, 2),
-    ):
-        with pytest.warns(ForecasterWarning, match=r"1 series skipped:\n  b: more than one row"):
-            use()

@@ -10,7 +10,7 @@ from scipy import stats
 
 import forecaster as fc
 from forecaster.errors import DataError, ForecasterWarning, UsageError
-from forecaster.evaluation.scores.scores import metrics, season_at
+from forecaster.evaluation.scores.scores import season_at
 from forecaster.forecasting import KEYS
 
 
@@ -79,22 +79,6 @@ def test_the_season_is_that_of_what_was_known_at_the_first_cutoff():
             scores["mae"] / scores["mase"], np.abs(np.diff(y[:30])).mean()
         )  # as of a part of the panel
         assert season_at(panel, cutoff) == 1
-
-
-def test_quantile_scores_are_those_of_utilsforecast_and_of_the_closed_form():
-    from utilsforecast.losses import quantile_loss
-
-    random = np.random.default_rng(0)
-    y, quantiles = random.normal(size=400), np.arange(1, 100) / 100
-    forecasts = np.tile(stats.norm.ppf(quantiles), (400, 1))
-    data = pd.DataFrame({"unique_id": "a", "ds": range(400), "y": y, "q": forecasts[:, 89]})
-    expected = quantile_loss(data, models={"M": "q"}, q=0.9)["M"].iloc[0]
-    np.testing.assert_allclose(metrics.pinball(y, forecasts, quantiles)[:, 89].mean(), expected)
-    closed = y * (2 * stats.norm.cdf(y) - 1) + 2 * stats.norm.pdf(y) - 1 / np.sqrt(np.pi)
-    np.testing.assert_allclose(metrics.crps(y, forecasts, quantiles), closed, atol=0.01)
-    some = [4, 9, 24, 49, 74, 89, 94]  # unevenly spread
-    few = metrics.crps(y, forecasts[:, some], quantiles[some])
-    np.testing.assert_allclose(few.mean(), closed.mean(), rtol=0.05)
 
 
 def test_the_weighted_quantile_loss_is_that_of_utilsforecast():

@@ -49,20 +49,6 @@ def testdeviations_are_those_of_the_errors_known_at_each_step():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_season_and_a_trend_go_on(name):
-    months = pd.date_range("2015-01-01", periods=96, freq="MS")
-    t = np.arange(96)
-    y = 100 * 1.01**t * (1 + 0.3 * np.sin(2 * np.pi * t / 12))
-    panel = fc.load_panel(pd.DataFrame({"unique_id": "a", "ds": months, "y": y}))
-    made = baselines.forecast(panel, panel.times[[71]], name, horizon=12)
-    column = BASELINES[name].column
-    error = (made[column] / made["y"] - 1).abs()
-    assert error.max() < 0.05
-    naive = baselines.forecast(panel, panel.times[[71]], "seasonal_naive", horizon=12)
-    assert error.mean() < 0.5 * (naive["SeasonalNaive"] / naive["y"] - 1).abs().mean()
-
-
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_where_too_few_values_are_known_the_last_one_stands_in_and_it_is_said(name):
     y = np.r_[1.0, 2, 4, 3, walks(1, 40)[0]]

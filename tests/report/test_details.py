@@ -7,15 +7,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster.report import details
-from forecaster.report.data import page_data
+from forecaster.report.data import WORST, of_all_series, page_data, time_axis
 from tests.report.synthetic import synthetic
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 
 def of_all(evaluation) -> dict[str, Any]:
-    return dict(details.of_all_series(evaluation, details.time_axis(evaluation)))
+    return dict(of_all_series(evaluation, time_axis(evaluation)))
 
 
 def unpack(text: str, low: float, high: float, width: int) -> np.ndarray:
@@ -30,7 +29,7 @@ def made(tmp_path_factory):
 
 
 def test_fans_are_the_forecasts_of_cutoffs_that_do_not_overlap(made):
-    times = details.time_axis(made)
+    times = time_axis(made)
     shown = of_all(made)["S001"]
     frame = made.forecasts(["LSTM", "LSTM-lo-95", "LSTM-hi-80"])
     frame = frame[frame["unique_id"] == "S001"]
@@ -51,13 +50,13 @@ def test_fans_are_the_forecasts_of_cutoffs_that_do_not_overlap(made):
 
 
 def test_the_worst_days_have_the_largest_errors_one_step_ahead(made):
-    times = details.time_axis(made)
+    times = time_axis(made)
     worst = of_all(made)["S002"]["worst"]
     frame = made.forecasts(["LSTM", "Naive"])
     first = frame[frame["unique_id"] == "S002"].groupby("cutoff").head(1)
     error = (first["y"] - first["LSTM"]) / np.sqrt(((first["y"] - first["Naive"]) ** 2).mean())
     order = error.abs().sort_values(ascending=False).index
-    assert len(worst) == details.WORST
+    assert len(worst) == WORST
     assert [times[row[0]] for row in worst] == first.loc[order[:8], "ds"].tolist()
     np.testing.assert_allclose([row[-1] for row in worst], error[order[:8]], rtol=1e-4)
 
@@ -69,7 +68,7 @@ def test_series_with_gaps_stand_where_they_were_observed(tmp_path):
     gone = frame["ds"].isin(closed) | frame["cutoff"].isin(closed)
     gone &= frame["unique_id"] == "S001"
     frame[~gone].to_parquet(tmp_path / "forecasts.parquet")
-    times = details.time_axis(made)
+    times = time_axis(made)
     shown = of_all(made)
     assert isinstance(shown["S000"]["at"], int) and isinstance(shown["S001"]["at"], list)
     observed = frame[~gone & (frame["unique_id"] == "S001")]["ds"]

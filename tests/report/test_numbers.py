@@ -66,14 +66,6 @@ def test_the_true_distribution_of_counts_has_a_flat_pit_and_exact_coverage(tmp_p
     assert abs(quantiles_alone["coverage-80"] - 0.8) > 0.02  # as of an evaluation made before
 
 
-def test_relative_by_horizon_is_a_mean_of_ratios(tmp_path):
-    scores = [scores_of(h, LSTM=np.multiply(h, OURS), Naive=NAIVE) for h in (1, 2)]
-    table = numbers.relative_by_horizon(evaluation(tmp_path, pd.concat(scores)), "crps")
-    ratio = np.mean([1 / 2, 2 / 2.5, 3 / 3, 4 / 2])
-    np.testing.assert_allclose(table["LSTM"], [ratio, 2 * ratio])
-    np.testing.assert_array_equal(table["Naive"], 1)
-
-
 def test_relative_by_date_is_a_ratio_of_means_of_21_cutoffs(tmp_path):
     ours, naive = np.arange(1.0, 41), np.full(40, 2.0)
     daily = pd.concat(
@@ -105,15 +97,6 @@ def test_relative_by_volatility_goes_from_the_calmest_to_the_wildest(tmp_path):
     np.testing.assert_allclose(table["LSTM"], [2 / 2.5, 3 / 3, 1 / 2, 4 / 2])  # b, c, a, d
     lonely = evaluation(tmp_path, scores, forecasts=of_all_series({"a": 1.0}))
     assert numbers.relative_by_volatility(lonely, "crps").empty
-
-
-def test_widths_are_medians_in_volatilities_in_order_of_levels(tmp_path):
-    widths = {"width-95": [4.0, 6.0, 8.0, 100.0], "width-80": [2.0, 3.0, 4.0, 50.0]}
-    scores = scores_of(1, LSTM=OURS).assign(**widths)
-    made = evaluation(tmp_path, pd.concat([scores, scores_of(1, 2.0, Naive=NAIVE)]))
-    result = numbers.median_widths(made, "LSTM")
-    assert result.to_dict() == pytest.approx({0.8: 3.5 / 2, 0.95: 7 / 2})
-    assert numbers.median_widths(made, "Naive").isna().all()
 
 
 def test_models_have_an_order_and_colours_of_their_own(tmp_path):

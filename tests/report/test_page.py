@@ -208,19 +208,3 @@ def test_what_lies_beyond_the_edges_is_named_and_can_be_shown(sampled, browser, 
     assert note.text.startswith("Beyond the edges: S005 (LSTM, ")
     note.find_element("css selector", "button").click()
     assert "Beyond" not in find("#errors-note").text
-
-
-def test_a_point_opens_its_series(sampled, browser, find):
-    from selenium.webdriver.common.action_chains import ActionChains
-
-    browsing.open_page(browser, sampled)
-    over = find("#forest .u-over")
-    size = over.size
-    # The first of four in a plot from 0 to 5.
-    ActionChains(browser).move_to_element_with_offset(
-        over, round(size["width"] * (1 / 5 - 0.5)), 0
-    ).perform()
-    name = find("#forest .tip strong").text
-    assert re.fullmatch(r"S00\d", name)
-    ActionChains(browser).click().perform()
-    assert find("#one h3").text == name

@@ -95,14 +95,3 @@ def test_what_is_no_longer_stored_has_a_page_that_says_so(tmp_path, browser):
 @pytest.mark.parametrize("width", browsing.WIDTHS)
 def test_every_figure_is_drawn_and_can_be_read_by_all(page, browser, width, scheme):
     browsing.check_page(browser, page, ("by-origin", "by-step", "one"), width, scheme)
-
-
-def test_a_series_is_opened_by_keyboard(page, browser):
-    from selenium.webdriver.common.keys import Keys
-
-    browsing.open_page(browser, page)
-    search = browser.find_element("css selector", "#table input[type=search]")
-    search.send_keys("brk.b", Keys.ENTER)
-    assert browser.find_element("css selector", "#one h3").text == "BRK-B"
-    browser.find_element("css selector", "#one details summary").click()
-    assert len(browsing.found(browser, "#one details tbody tr")) == 10

@@ -1,15 +1,21 @@
-"""Exponential smoothing and Theta, by :mod:`forecaster.classical`.
+"""Exponential smoothing, Theta and methods for demand, by :mod:`forecaster.classical`.
 
 A model is estimated on the data known at the first origin with enough of them, and applied
 unchanged to later data, like the networks. Its quantiles are normal; their deviation is the root
 mean square of all errors ``h`` steps ahead that are known at an origin. So bands hold even where a
 model is wrong; but some of the errors are those it was fitted to.
 
-Each method takes all series at once. ``horizon`` and ``quantiles``: as of
-:mod:`forecaster.evaluation.baselines.simple`; so is what it returns for each series.
+``ets``, ``theta`` and ``ces`` take all series at once. ``horizon`` and ``quantiles``: as of
+:mod:`forecaster.evaluation.baselines.simple`; so is what they return for each series.
+
+``croston``, ``sba``, ``tsb`` and ``adida`` forecast the mean demand. Series of whole numbers get
+the quantiles of a negative binomial distribution with this mean and the mean square of the errors
+known at the origin; other series get those of a normal distribution, none of them below zero. They
+raise ValueError for a series with values below zero, which are no demand.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -17,6 +23,7 @@ from jaxtyping import Float, Int
 from scipy.special import ndtri
 
 from forecaster.classical import (
+    INTERMITTENT,
     ces_ahead,
     ets_ahead,
     fit_ces,
@@ -25,6 +32,7 @@ from forecaster.classical import (
     theta_ahead,
 )
 from forecaster.evaluation.baselines.simple import taken
+from forecaster.forecasting import smallest_count
 
 _FEWEST = 4  # errors that a deviation is taken from
 _FEWEST_VALUES = 5  # values that a model needs
@@ -152,3 +160,33 @@ def deviations(
             known = np.where(count >= _FEWEST, known, fewer)
         out[:, ahead - 1] = known
     return out
+
+
+def _of_demand(
+    name: str,
+    y: np.ndarray,
+    origins: np.ndarray,
+    horizon: int,
+    quantiles: np.ndarray,
+    season: int,
+) -> np.ndarray:
+    known = y[: origins[0] + 1]
+    if (known < 0).any():
+        raise ValueError("its values below zero are no demand")
+    demand = np.maximum(y, 0.0)
+    made = np.repeat(INTERMITTENT[name](demand)[:, None], horizon, axis=1)
+    mean, deviation = (of[origins][..., None] for of in (made, deviations(y, made)))
+    if (known != np.rint(known)).any():
+        return np.maximum(mean + deviation * ndtri(quantiles), 0.0)
+    out = smallest_count(quantiles, mean, np.nan_to_num(deviation) ** 2)
+    return np.where(np.isfinite(deviation), out, np.nan)
+
+
+croston = partial(_of_demand, "croston")
+"""The mean demand divided by the mean interval between demands; Croston (1972)."""
+sba = partial(_of_demand, "sba")
+"""95 % of Croston's forecast, which is too high; Syntetos & Boylan (2005)."""
+tsb = partial(_of_demand, "tsb")
+"""The mean demand times its probability; Teunter, Syntetos & Babai (2011)."""
+adida = partial(_of_demand, "adida")
+"""Sums over the mean interval, smoothed and spread evenly; Nikolopoulos et al. (2011)."""

@@ -343,17 +343,17 @@ class RollingOrigin:
         if self.says_rungs:
             columns[FORECAST_BY] = np.full(count, "", object)
         for model, cutoffs in self.parts:
-            known = set(model.ids)
+            at, known = origins.positions, set(model.ids)
+            there = np.array([name in known for name in origins.panel.ids])
             ids = [name for name in origins.panel.ids if name in known]
-            at = origins.positions
-            selected = np.isin(at, cutoffs) & np.isin(origins.keys["unique_id"], ids)
+            selected = np.isin(at, cutoffs) & there[origins.row]
             if not selected.any():
                 continue
             panel = _beside_peers_of(model, origins.panel.only(ids))
             panel = panel.masked(panel.times[cutoffs[0]], forecasting=True)
             panel = model.transform.usable_rows(panel).before_ends()
             transformed = model.transform.apply(panel, model.config.horizon)
-            row = np.searchsorted(_rows_of(origins.panel, ids), origins.row[selected])
+            row = np.searchsorted(np.flatnonzero(there), origins.row[selected])
             # These histories differ from those of the origins: rows or series may be missing.
             step = _steps_at(panel, row, at[selected], transformed.z.shape[1])
             latest = int(transformed.z.shape[1] - step.min())
@@ -468,24 +468,19 @@ def cross_validation_to_parquet(
     - ``panel``, ``config``, ``n_windows``, ``step_size``, ``refit``, ``level``, ``seed``,
       ``ends``, ``network``, ``on_progress``, ``columns``: as for :func:`cross_validation`
     """
+    import pyarrow as pa
+
     path = as_file(path)
     panel = as_panel(panel, **columns)
     rolling = RollingOrigin.fit(
         panel, checked_config(config), n_windows, step_size,
         refit=refit, level=level, seed=seed, ends=ends, network=network, on_progress=on_progress,
     )  # fmt: skip
-    write_frames(path, _frames(rolling))
+    tables = (pa.Table.from_pandas(each, preserve_index=False) for each in _frames(rolling))
+    atomic.write_file(path, lambda temporary: write_tables(temporary, tables))
     rolling.warn_of_losses(panel)
     rolling.warn_of_ended()
     return path
-
-
-def write_frames(path: Path, frames: Iterable[pd.DataFrame]) -> None:
-    """Write frames of the same columns into one Parquet file, whole or not at all."""
-    import pyarrow as pa
-
-    tables = (pa.Table.from_pandas(frame, preserve_index=False) for frame in frames)
-    atomic.write_file(path, lambda temporary: write_tables(temporary, tables))
 
 
 def write_tables(
@@ -514,11 +509,6 @@ def _beside_peers_of(model: Model, panel: Panel) -> Panel:
     if panel.peers is None or not own or own == known:
         return panel
     return dataclasses.replace(panel, peers=panel.peers.only(own))
-
-
-def _rows_of(panel: Panel, ids: Sequence[str]) -> np.ndarray:
-    wanted = set(ids)
-    return np.array([row for row, name in enumerate(panel.ids) if name in wanted])
 
 
 def _steps_at(panel: Panel, rows: np.ndarray, positions: np.ndarray, steps: int) -> np.ndarray:
