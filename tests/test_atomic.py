@@ -15,14 +15,6 @@ def names(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir()]
 
 
-def test_a_file_is_replaced_whole(tmp_path):
-    path = tmp_path / "folder" / "file"
-    for text in ("old", "new"):
-        atomic.write_file(path, lambda to, text=text: to.write_text(text))
-        assert path.read_text() == text
-    assert names(path.parent) == ["file"]
-
-
 def test_a_write_that_fails_leaves_the_old_file(tmp_path):
     path = tmp_path / "file"
     path.write_text("old")
@@ -34,14 +26,6 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path):
     with pytest.raises(WriteError, match=r"file: cannot be written: No space left on device"):
         atomic.write_file(path, half)
     assert path.read_text() == "old" and names(tmp_path) == ["file"]
-
-
-def test_a_folder_appears_when_its_block_ends(tmp_path):
-    path = tmp_path / "folder"
-    with atomic.write_folder(path) as temporary:
-        (temporary / "file").write_text("text")
-        assert not path.exists() and temporary.name.startswith(atomic.PREFIX)
-    assert (path / "file").read_text() == "text" and names(tmp_path) == ["folder"]
 
 
 @pytest.mark.parametrize("replace", [False, True])

@@ -32,11 +32,6 @@ def test_what_is_said_of_epochs_and_patience_holds_for_every_stage():
     assert [given.limits(stage) for stage in stages] == 3 * [(40, 25)]
 
 
-def test_no_premium_is_written_as_a_word_where_there_is_no_null():
-    assert fc.Config(premium="none").premium is fc.Config(premium=None).premium is None  # pyright: ignore[reportArgumentType]
-    assert fc.Config(premium=0).premium == 0.0
-
-
 def test_fine_tuning_takes_a_third_of_the_learning_rate_and_decays_towards_the_start():
     config = fc.Config(learning_rate=3.0, weight_decay=0.5, shrinkage=7.0, clip=2.0)
     given = {"learning_rate": 3.0, "weight_decay": 0.5, "clip": 2.0}

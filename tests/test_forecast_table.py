@@ -232,14 +232,6 @@ def test_writers_at_the_same_time_both_write(url):
         execute(url, "DROP TABLE forecasts")
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
-def test_a_folder_is_no_database(tmp_path, kind):
-    if kind == "duckdb":
-        pytest.importorskip("duckdb_engine", reason="duckdb-engine is not installed")
-    with pytest.raises(UsageError, match=f"no such file: {tmp_path}"):
-        ForecastTable(f"sql:{kind}:///{tmp_path}#forecasts")
-
-
 WRITE = """
 import sys
 from tests.test_forecast_table import ForecastTable, forecasts
@@ -326,18 +318,6 @@ def test_a_user_without_rights_is_told_before_anything_is_made(request):
     assert len(rows(found.url)) == 9
     found.run("DROP TABLE forecasts")
     found.run("DROP ROLE reader")
-
-
-def test_a_table_with_a_time_zone_is_refused(request):
-    """Its times would be those of the session."""
-    request.getfixturevalue("secrets")
-    found = request.getfixturevalue("server")
-    found.run("DROP TABLE IF EXISTS forecasts")
-    table = ForecastTable(f"{found.url}#forecasts")
-    table.write(forecasts())
-    found.run("ALTER TABLE forecasts ALTER made TYPE timestamptz")
-    message = said(UsageError, table.check)
-    assert "has timestamp with time zone in column made, expected timestamp without" in message
 
 
 def test_a_writer_that_keeps_a_server_s_table_locked_is_said(request, monkeypatch):

@@ -15,8 +15,8 @@ import openpyxl
 import pandas as pd
 import pytest
 
-from forecaster.errors import UsageError, WriteError
-from forecaster.files import PAGES, PICTURES, Output, check_output, check_parent, excel_writer
+from forecaster.errors import UsageError
+from forecaster.files import PAGES, PICTURES, check_output, check_parent, excel_writer
 
 TABLE = pd.DataFrame(
     {
@@ -134,21 +134,6 @@ def test_a_full_disk_is_an_error_of_the_disk(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_workbook_that_fails_halfway_leaves_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-
-    class Broken:
-        def __str__(self):
-            raise RuntimeError("broken")
-
-    (tmp_path / "a.xlsx").write_text("mine")
-    output = check_output(tmp_path / "a.xlsx", overwrite=True)
-    with pytest.raises(RuntimeError, match="broken"):
-        output.write_table(pd.DataFrame({"a": ["b", Broken()]}))
-    assert list(tmp_path.iterdir()) == [tmp_path / "a.xlsx"]
-    assert (tmp_path / "a.xlsx").read_text() == "mine"
-
-
 def test_more_rows_than_a_sheet_has_are_refused_and_nothing_is_left(tmp_path, monkeypatch):
     monkeypatch.setattr(excel_writer, "_MOST_ROWS", 2)
     with pytest.raises(UsageError, match=r"Excel holds 2 rows .* are 3 and 4; write .parquet"):
@@ -180,11 +165,3 @@ from forecaster.files import check_output
 check_output(Path("/dev/stdout")).write_table(pd.DataFrame({"a": [1]}))
 """], stdout=out, check=True)  # fmt: skip
     assert (tmp_path / "out.csv").read_text() == "a\n1\n"
-
-
-def test_an_error_of_the_system_is_one_clear_error(tmp_path):
-    def full(path):
-        raise OSError(28, "No space left on device")
-
-    with pytest.raises(WriteError, match="No space left on device"):
-        Output(tmp_path / "a.csv", "csv").write(full)

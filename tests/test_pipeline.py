@@ -8,9 +8,8 @@ import pytest
 
 import forecaster as fc
 from forecaster.cli.risk import returns_over_horizon
-from forecaster.errors import ModelError
 from forecaster.files import Home
-from forecaster.ingest import Store, open_source, panel_from_store
+from forecaster.ingest import open_source
 from forecaster.pipeline import Callbacks, DataRequest, fit_to_home, predict_from_home
 from tests.conftest import run
 
@@ -42,28 +41,6 @@ def test_a_saved_fit_is_the_latest_run_and_says_where_it_came_from(home, config,
     assert provenance["end"] is None and provenance["last"] == "2025-12-31"
     assert not home.unfinished.exists()
     assert calls == [(1, 3), (2, 3), (3, 3)]
-
-
-def test_tickers_are_found_in_any_spelling_and_others_named(home):
-    prediction = predict_from_home(home, ["aapl", "brk.b", "APL"], (80,))
-    assert list(prediction.panel.ids) == ["AAPL", "BRK-B"] and prediction.simulated
-    assert list(prediction.unknown) == ["APL"] and "near: AAPL" in str(prediction.unknown["APL"])
-    assert not prediction.found("late")  # their market ends on a day of the past
-    assert np.isfinite(prediction.frame["LSTM"]).all()
-    with pytest.raises(ModelError, match="APL: not among the 3 series"):
-        predict_from_home(home, ["APL"], (80,))
-
-
-def test_a_prediction_keeps_the_latest_rows_of_its_panel(home):
-    panels = [predict_from_home(home, ["XOM"], (80,), history=n).panel for n in (None, 0, 30, 300)]
-    assert [int(panel.mask.sum()) for panel in panels] == [252, 21, 30, 300]
-    whole = panel_from_store(Store.open(home, "simulated"), ["XOM"])
-    for panel in panels:
-        assert panel.channels == whole.channels and panel.target == whole.target
-        assert panel.frequency == whole.frequency
-        rows = len(panel.times)
-        np.testing.assert_array_equal(panel.times, whole.times[-rows:])
-        np.testing.assert_array_equal(panel.values, whole.values[:, -rows:])
 
 
 def test_two_fits_in_threads_of_one_process_are_two_runs(home, data, config, tmp_path):

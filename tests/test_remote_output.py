@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,10 +13,9 @@ import pytest
 
 from forecaster.daily import read_watch
 from forecaster.errors import UsageError, WriteError
-from forecaster.files import Home, check_output
+from forecaster.files import check_output
 from forecaster.ingest import read_remote_url
 from forecaster.pipeline import check_remote_output
-from forecaster.record import read_record
 from tests.conftest import error, prices, run
 from tests.s3 import s3, s3_server, said
 
@@ -172,47 +170,6 @@ def test_daily_replaces_an_object(tmp_path, bucket, settings, monkeypatch):
     assert json.loads(summary.read_text())["stage"] == "check"
 
 
-def holding(secret: bytes, folder: Path) -> list[Path]:
-    """The files below a folder that hold a text."""
-    found = [path for path in folder.rglob("*") if path.is_file()]
-    assert len(found) > 3
-    return [path for path in found if secret in path.read_bytes()]
-
-
-def test_who_may_only_write_needs_to_overwrite(bucket, monkeypatch):
-    url = f"{bucket.url}/f.csv"
-    with monkeypatch.context() as patch:
-        patch.setattr(type(bucket.system), "info", Mock(side_effect=PermissionError("no")))
-        assert f"{url}: cannot be written: no" in said(WriteError, lambda: check_remote_output(url))
-        check_remote_output(url, overwrite=True)
-
-
-def test_google(monkeypatch):
-    emulator = pytest.importorskip("gcp_storage_emulator.server", reason="not installed")
-    pytest.importorskip("gcsfs", reason="gcsfs is not installed")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    server = emulator.create_server("127.0.0.1", port, in_memory=True, default_bucket="desk")
-    monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{port}")
-    server.start()
-    try:
-        url = "gs://desk/a/f.csv"
-        output = check_remote_output(url)
-        assert not output.system.find("desk"), "a check leaves nothing"
-        output.write_table(TABLE)
-        assert pd.read_csv(output.system.open("desk/a/f.csv"))["unique_id"].tolist() == [
-            "AAA", "'=B",
-        ]  # fmt: skip
-        assert "exists" in said(UsageError, lambda: check_remote_output(url))
-        check_remote_output(url, overwrite=True).write_table(TABLE.head(1))
-        assert output.system.cat_file("desk/a/f.csv").count(b"\n") == 2
-        nowhere = check_remote_output("gs://no/f.csv", overwrite=True)
-        assert "gs://no/f.csv: cannot" in said(WriteError, lambda: nowhere.write_table(TABLE))
-    finally:
-        server.stop()
-
-
 def test_s3(s3, home):
     system = fsspec.filesystem("s3", skip_instance_cache=True)
     system.mkdir("forecasts")
@@ -227,7 +184,6 @@ def test_s3(s3, home):
     assert "s3://no/f.csv: cannot" in said(WriteError, lambda: nowhere.write_table(TABLE))
     done = run("predict", "--all", "--output", "s3://forecasts/f.csv", "--home", home)
     assert done.exit_code == 0 and len(pd.read_csv(system.open("forecasts/f.csv")))
-    assert read_record(Home(home)).frames and not holding(b"geheim", home)
 
 
 @pytest.mark.parametrize(

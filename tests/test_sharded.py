@@ -1,7 +1,6 @@
 """A fit in shards: the bits of one in one piece, whatever interrupts it, and one shard a ticker."""
 
 import contextlib
-import hashlib
 import json
 import shutil
 import sys
@@ -12,11 +11,11 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.errors import Kind, ModelError, Skipped, UsageError
+from forecaster.errors import ModelError, UsageError
 from forecaster.files import Home, is_held
 from forecaster.forecasting.fitting import pooled as sampling
 from forecaster.ingest import Store
-from forecaster.storage import OpenRun, Run
+from forecaster.storage import OpenRun
 from forecaster.storage.runs import opened as opening
 from forecaster.swarm.execution.schedule import train_shard
 from tests.conftest import error, prices, run
@@ -159,18 +158,6 @@ def test_a_shard_that_cannot_forecast_holds_up_no_other(sharded, monkeypatch):
     assert "a week apart" in error("predict", "CCC", "DDD", "--home", sharded, code=1)
 
 
-def test_commands_that_list_and_open_runs(sharded):
-    listing = run("runs", "--home", sharded).stdout
-    assert "mine" in listing and " 6 " in listing
-    assert "mine" in run("status", "--home", sharded).stdout
-    facts = Run.read(sharded.latest_run())
-    assert facts.ids == tuple(name for name in NAMES if name != "EEE")
-    assert list(facts.skipped) == ["EEE"] and len(facts.error) == 6
-    assert facts.bytes > 3 * (facts.folder / "model.json").stat().st_size
-    compared = run("runs", "compare", "mine", "mine", "--home", sharded).stdout
-    assert "same settings and data" in compared
-
-
 def test_an_interrupted_fit_goes_on_at_the_first_shard_that_is_not_finished(
     data, tmp_path, monkeypatch
 ):
@@ -291,22 +278,6 @@ def test_what_is_damaged_is_named(sharded, tmp_path):
     (folder / "model.json").write_text(json.dumps({**rest, "shards": 1}))
     with pytest.raises(ModelError, match="each in one of the shards"):
         fc.load(folder)
-
-
-def test_reasons_are_columns_of_the_index_and_those_of_older_runs_are_read(sharded, tmp_path):
-    folder = tmp_path / "run"
-    shutil.copytree(sharded.latest_run(), folder)
-    index = pd.read_parquet(folder / "index.parquet")
-    reason = fc.load(folder).skipped["EEE"]
-    (row,) = index[index["shard"] < 0].itertuples()
-    assert (row.unique_id, row.kind, row.rows) == ("EEE", "too_short", 40)
-    assert row.needed == reason.needed == 82 and row.reason == str(reason)
-    assert reason.kind is Kind.TOO_SHORT and reason.rows == 40
-    index.drop(columns=["kind", "needed", "skipped"]).to_parquet(folder / "index.parquet")
-    rest = json.loads((folder / "model.json").read_text())
-    rest["index_sha256"] = hashlib.sha256((folder / "index.parquet").read_bytes()).hexdigest()
-    (folder / "model.json").write_text(json.dumps(rest))
-    assert fc.load(folder).skipped == {"EEE": Skipped(Kind.OTHER, detail=str(reason))}
 
 
 @pytest.mark.parametrize("command", ["fit", "evaluate"])

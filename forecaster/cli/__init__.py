@@ -35,8 +35,8 @@ class _Commands(click.Group):
 
     def main(self, *args: Any, **options: Any) -> Any:
         """Parse the command line and run its command, on streams that can be written to."""
-        prepare_streams()
         try:
+            prepare_streams()
             return super().main(*args, **options)
         except ForecasterError as error:  # raised while a help is shown, before any command runs
             say(f"Error: {error}")

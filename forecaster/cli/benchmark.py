@@ -126,19 +126,15 @@ def _kernel(precision: str) -> str:
 
 
 def _print_comparison(job: "Job", results: Sequence["Result"]) -> None:
-    from rich.table import Table
-
-    title = f"{job}: {job.members} networks"
-    table = Table(
-        "method", "ms per network and epoch", "GFLOP/s", "times ours", "loss difference",
-        title=title, title_justify="left",
-    )  # fmt: skip
-    for result in results:
-        table.add_row(
+    headings = ("method", "ms per network and epoch", "GFLOP/s", "times ours", "loss difference")
+    rows = [
+        (
             result.method, f"{1e3 * result.seconds_per_model_epoch:.2f}", f"{result.gflops:.1f}",
             f"{result.ratio_to_ours:.2f}", f"{result.loss_difference:.0e}",
-        )  # fmt: skip
-    print_table(table)
+        )
+        for result in results
+    ]  # fmt: skip
+    print_table(f"{job}: {job.members} networks", headings, rows)
 
 
 def _write(file: Output, results: Sequence["Result"]) -> None:

@@ -25,7 +25,6 @@ from forecaster.files import FORMATS, Output, from_text, is_database
 
 if TYPE_CHECKING:
     import pandas as pd
-    from rich.table import Table
 
     from forecaster.files import Home
     from forecaster.ingest import CovariateFiles, Groups
@@ -268,10 +267,10 @@ class _Shown(NamedTuple):
 def _print_tables(result: "Prediction", shown: _Shown, *, drawn: bool) -> None:
     """Print forecasts, or a summary of paths where these are ``drawn``."""
     if drawn:
-        from forecaster.cli.risk import different_ends, risk_table, values_table
+        from forecaster.cli.risk import different_ends, print_risk, print_values
 
         values = result.panel.target == "y"
-        print_table((values_table if values else risk_table)(result, _FULL_TABLES))
+        (print_values if values else print_risk)(result, _FULL_TABLES)
         if ends := different_ends(result):
             say(
                 f"The paths end at different times, {ends[0]} to {ends[1]}. "
@@ -280,15 +279,13 @@ def _print_tables(result: "Prediction", shown: _Shown, *, drawn: bool) -> None:
             )  # fmt: skip
     elif not result.summed and len(result.panel.ids) <= _FULL_TABLES:
         for name in result.panel.ids:
-            print_table(_table(result, name, shown))
+            _print_series(result, name, shown)
     else:
-        print_table(_overview(result, shown))
+        _print_overview(result, shown)
 
 
-def _table(result: "Prediction", name: str, shown: _Shown) -> "Table":
-    """Return a table of one series' forecasts, a row per date."""
-    from rich.table import Table
-
+def _print_series(result: "Prediction", name: str, shown: _Shown) -> None:
+    """Print one series' forecasts, a row per date."""
     from forecaster.series import show_times
 
     last, when = _lasts(result)[name]
@@ -297,33 +294,28 @@ def _table(result: "Prediction", name: str, shown: _Shown) -> "Table":
     title += "   (simulated)" if result.simulated else ""
     title += f"   forecast by {_rungs(result)[name]}" if _rungs(result) else ""
     part = result.frame[result.frame["unique_id"] == name]
-    table = Table("date", "median", *shown.headings, "P(rise)", title=title, title_justify="left")
-    for column in table.columns[1:]:
-        column.justify = "right"
-    for time, (_, row) in zip(show_times(part["ds"]), part.iterrows(), strict=True):
-        table.add_row(time, *_cells(result, row, shown))
-    return table
+    rows = [
+        (time, *_cells(result, row, shown))
+        for time, (_, row) in zip(show_times(part["ds"]), part.iterrows(), strict=True)
+    ]
+    print_table(title, ("date", "median", *shown.headings, "P(rise)"), rows, numbers=True)
 
 
-def _overview(result: "Prediction", shown: _Shown) -> "Table":
-    """Return a table of the last date's forecasts, a row per series or group."""
-    from rich.table import Table
-
+def _print_overview(result: "Prediction", shown: _Shown) -> None:
+    """Print the last date's forecasts, a row per series or group."""
     from forecaster.series import show_time
 
     rungs = _rungs(result)
-    first = ("group", "series") if result.summed else ("series", "last")
-    table = Table(*first, "date", "median", *shown.headings, "P(rise)",
-                  *(["forecast by"] if rungs else []))  # fmt: skip
-    for column in table.columns[1:]:
-        column.justify = "left" if column.header == "forecast by" else "right"
     lasts = {} if result.summed else _lasts(result)
+    rows = []
     for name, part in result.frame.groupby("unique_id", sort=False):
         row = part.iloc[-1]
         known = f"{row['series']:,}" if result.summed else _number(lasts[str(name)][0])
         rung = [rungs[str(name)]] if rungs else []
-        table.add_row(str(name), known, show_time(row["ds"]), *_cells(result, row, shown), *rung)
-    return table
+        rows.append((str(name), known, show_time(row["ds"]), *_cells(result, row, shown), *rung))
+    first = ("group", "series") if result.summed else ("series", "last")
+    headings = (*first, "date", "median", *shown.headings, "P(rise)")
+    print_table("", (*headings, *(["forecast by"] if rungs else [])), rows, numbers=True)
 
 
 def _rungs(result: "Prediction") -> dict[str, str]:

@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pandas as pd
-from rich.table import Table
+
+from forecaster.cli.tables import print_table
 
 if TYPE_CHECKING:
     from forecaster.pipeline import Prediction
@@ -50,47 +51,39 @@ def values_at_the_end(result: "Prediction") -> pd.DataFrame:
     return values.assign(**{_SUM: values.sum(axis=1)})
 
 
-def values_table(result: "Prediction", most: int) -> Table:
-    """Return a table of values at the last step: the first ``most`` series, and any sum of all."""
+def print_values(result: "Prediction", most: int) -> None:
+    """Print values at the last step: the first ``most`` series, and any sum of all."""
     values = values_at_the_end(result)
-    names = [*list(result.panel.ids)[:most], *([_SUM] if _SUM in values else [])]
-    steps, count = result.model.config.horizon, len(result.panel.ids)
-    ahead = "one step" if steps == 1 else f"{steps} steps"
-    table = Table(
-        "series", "median", "80 % band", "95 % band",
-        title=f"Values {ahead} ahead, {len(values):,} paths", title_justify="left",
-    )  # fmt: skip
-    for column in table.columns[1:]:
-        column.justify = "right"
-    for name in names:
+    steps = result.model.config.horizon
+    rows = []
+    for name in [*list(result.panel.ids)[:most], *([_SUM] if _SUM in values else [])]:
         quantiles = values[name].quantile([0.5, 0.1, 0.9, 0.025, 0.975])
-        median, *bounds = (
-            f"{value:,.2f}" if abs(value) >= 1 else f"{value:.4g}" for value in quantiles
-        )
+        median, *bounds = (f"{x:,.2f}" if abs(x) >= 1 else f"{x:.4g}" for x in quantiles)
         bands = (f"{low} to {high}" for low, high in (bounds[:2], bounds[2:]))
-        table.add_row(f"{_SUM} of {count}" if name == _SUM else name, median, *bands)
-    return table
+        rows.append((_of_all(name, result), median, *bands))
+    ahead = "one step" if steps == 1 else f"{steps} steps"
+    headings = ("series", "median", "80 % band", "95 % band")
+    print_table(f"Values {ahead} ahead, {len(values):,} paths", headings, rows, numbers=True)
 
 
-def risk_table(result: "Prediction", most: int) -> Table:
-    """Return a table of returns over the horizon, with value at risk and expected shortfall.
+def print_risk(result: "Prediction", most: int) -> None:
+    """Print returns over the horizon, with value at risk and expected shortfall.
 
     Rows: the first ``most`` series, and a basket of all.
     """
     returns = returns_over_horizon(result)
-    names = [*list(result.panel.ids)[:most], *([_BASKET] if _BASKET in returns else [])]
-    steps, count = result.model.config.horizon, len(result.panel.ids)
-    table = Table(
-        "series", "median", "80 % band", "value at risk 95 %", "expected shortfall 95 %",
-        title=f"Returns over {steps} steps, {len(returns):,} paths", title_justify="left",
-    )  # fmt: skip
-    for column in table.columns[1:]:
-        column.justify = "right"
-    for name in names:
+    rows = []
+    for name in [*list(result.panel.ids)[:most], *([_BASKET] if _BASKET in returns else [])]:
         values = returns[name]
         low, median, high, tail = values.quantile([0.1, 0.5, 0.9, _TAIL])
         shortfall = values[values <= tail].mean()
-        shown = f"{_BASKET} of {count}" if name == _BASKET else name
         band = f"{low:+.1%} to {high:+.1%}"
-        table.add_row(shown, f"{median:+.1%}", band, f"{-tail:.1%}", f"{-shortfall:.1%}")
-    return table
+        shown = _of_all(name, result)
+        rows.append((shown, f"{median:+.1%}", band, f"{-tail:.1%}", f"{-shortfall:.1%}"))
+    title = f"Returns over {result.model.config.horizon} steps, {len(returns):,} paths"
+    headings = ("series", "median", "80 % band", "value at risk 95 %", "expected shortfall 95 %")
+    print_table(title, headings, rows, numbers=True)
+
+
+def _of_all(name: str, result: "Prediction") -> str:
+    return f"{name} of {len(result.panel.ids)}" if name in (_SUM, _BASKET) else name

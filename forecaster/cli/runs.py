@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -97,20 +97,22 @@ def remove(*, names: Sequence[str], home: "Home") -> None:
 
 
 def _list(home: "Home") -> None:
-    from rich.table import Table
-
     from forecaster.files import run_name
-    from forecaster.storage import choose_run, notices_of_ahead, runs_of
+    from forecaster.storage import choose_run, notices_of_ahead, runs_of, shown_time
 
     sound, damaged = runs_of(home)
     if not sound and not damaged:
         return show(f"No run under {home} yet; `forecaster fit` makes one.")
-    title: Any = {"title": "Runs, the latest last", "title_justify": "left"}
-    table = Table("run", "saved", "source", "series", "horizon", "model", "error", "size", **title)
-    for run in sound:
-        name, *cells = _row(run)
-        table.add_row(name + (" (latest)" if run is sound[-1] else ""), *cells)
-    print_table(table)
+    rows = [
+        (
+            run.name + (" (latest)" if run is sound[-1] else ""), shown_time(run),
+            run.source or "unknown", str(len(run.ids)), str(run.config.horizon), _model(run),
+            _median(run.error), f"{run.bytes / 1e6:.2f} MB",
+        )
+        for run in sound
+    ]  # fmt: skip
+    headings = ("run", "saved", "source", "series", "horizon", "model", "error", "size")
+    print_table("Runs, the latest last", headings, rows)
     for line in notices_of_ahead(sound):
         say(line)
     for folder, why in damaged.items():
@@ -120,16 +122,6 @@ def _list(home: "Home") -> None:
     except ModelError as error:
         return say(str(error))
     show(f"`forecaster predict --all` takes {taken}; --run NAME takes another.")
-
-
-def _row(run: "Run") -> list[str]:
-    from forecaster.storage import shown_time
-
-    return [
-        run.name, shown_time(run), run.source or "unknown",
-        str(len(run.ids)), str(run.config.horizon), _model(run), _median(run.error),
-        f"{run.bytes / 1e6:.2f} MB",
-    ]  # fmt: skip
 
 
 def _model(run: "Run") -> str:
@@ -145,18 +137,13 @@ def _median(values: Sequence[float | None]) -> str:
 
 
 def _print_differences(first: "Run", second: "Run") -> None:
-    from rich.table import Table
-
-    table = Table("differs", first.name, second.name, title="Settings and data",
-                  title_justify="left")  # fmt: skip
-    facts = [_facts(run) for run in (first, second)]
-    for name in facts[0] | facts[1]:
-        one, other = (each.get(name, "") for each in facts)
-        if one != other:
-            table.add_row(name, one, other)
-    if table.row_count:
-        print_table(table)
-    else:
+    one, other = _facts(first), _facts(second)
+    rows = [
+        (name, one.get(name, ""), other.get(name, ""))
+        for name in one | other
+        if one.get(name, "") != other.get(name, "")
+    ]
+    if not print_table("Settings and data", ("differs", first.name, second.name), rows):
         show(f"{first.name} and {second.name} have the same settings and data.")
 
 
@@ -180,22 +167,17 @@ def _shown(value: object) -> str:
 
 def _print_errors(first: "Run", second: "Run") -> None:
     """Print the errors of each run, and those over the series that both runs have."""
-    from rich.table import Table
-
-    table = Table("error, relative to", first.name, second.name,
-                  title="Validation span, median over series", title_justify="left")  # fmt: skip
-    for name, field in (("'unchanged'", "error"), ("the season before", "seasonal_error")):
-        cells = [_median(getattr(run, field)) for run in (first, second)]
-        if any(cells):
-            table.add_row(name, *cells)
+    fields = (("'unchanged'", "error"), ("the season before", "seasonal_error"))
+    rows = [(name, *(_median(getattr(run, f)) for run in (first, second))) for name, f in fields]
     errors = [dict(zip(run.ids, run.error, strict=True)) for run in (first, second)]
     common = [name for name in errors[0] if name in errors[1]]
     if common and (len(common) < len(first.ids) or len(common) < len(second.ids)):
-        table.add_row(
-            f"'unchanged', {len(common)} series of both",
-            *(_median([each[name] for name in common]) for each in errors),
-        )
-    print_table(table)
+        both = (_median([each[name] for name in common]) for each in errors)
+        rows.append((f"'unchanged', {len(common)} series of both", *both))
+    print_table(
+        "Validation span, median over series", ("error, relative to", first.name, second.name),
+        [row for row in rows if any(row[1:])],
+    )  # fmt: skip
     pairs = [(errors[0][name], errors[1][name]) for name in common]
     compared = [(a, b) for a, b in pairs if a is not None and b is not None]
     if compared:

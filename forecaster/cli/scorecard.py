@@ -12,7 +12,6 @@ from forecaster.files import PAGES, check_output
 
 if TYPE_CHECKING:
     import pandas as pd
-    from rich.table import Table
 
     from forecaster.files import Home
     from forecaster.record import Scorecard
@@ -71,7 +70,7 @@ def scorecard(
     if card.simulated:
         say("Simulated prices: these are forecasts of an invented market.")
     if file is None and page is None and len(card.known):
-        print_table(_table(card, since))
+        _print(card, since)
     if file is not None:
         file.write_table(_exported(card, since))
         say(f"Wrote {file.path}")
@@ -84,24 +83,20 @@ def scorecard(
         show(line)
 
 
-def _table(card: "Scorecard", marked: Container[str]) -> "Table":
-    """Return the table; ``marked``: series whose bands have stopped covering."""
-    from rich.table import Table
-
-    held = (f"{level} % coverage" for level in card.levels)
-    table = Table("series", "forecasts", "outcomes", "open", *held, "CRPS", "abs. error",
-                  title="Forecasts that were made, and what came; CRPS and error of 'unchanged' = "
-                  "1", title_justify="left")  # fmt: skip
-    for column in table.columns[1:]:
-        column.justify = "right"
+def _print(card: "Scorecard", marked: Container[str]) -> None:
+    """Print the table; ``marked``: series whose bands have stopped covering."""
     scores = card.table()
-    for _, row in scores.iterrows():
-        name = str(row["by"])
-        table.add_row(f"{name} !" if name in marked else name, *_cells(row, card.levels))
-    if len(scores) > 1:
-        table.add_section()
-        table.add_row("all", *_cells(card.total(), card.levels))
-    return table
+    rows = [
+        (name + (" !" if name in marked else ""), *_cells(row, card.levels))
+        for name, (_, row) in zip(scores["by"].astype(str), scores.iterrows(), strict=True)
+    ]
+    held = (f"{level} % coverage" for level in card.levels)
+    print_table(
+        "Forecasts that were made, and what came; CRPS and error of 'unchanged' = 1",
+        ("series", "forecasts", "outcomes", "open", *held, "CRPS", "abs. error"),
+        rows, numbers=True,
+        total=("all", *_cells(card.total(), card.levels)) if len(scores) > 1 else None,
+    )  # fmt: skip
 
 
 def _cells(row: "pd.Series", levels: Sequence[str]) -> list[str]:

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from forecaster.cli.shared import PARTLY, home_option, say, show
-from forecaster.cli.tables import console, print_table
+from forecaster.cli.tables import print_table
 from forecaster.errors import ModelError, StoreError
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from rich.table import Table
 
     from forecaster.files import Home
     from forecaster.ingest import Store
@@ -50,10 +48,8 @@ def status(
     show(f"Home: {home}")
     _print_processor()
     stores = list(Store.all_of(home, say))
-    if stores:
-        print_table(_sources_table(stores))
-    else:
-        console().print("Nothing stored yet; `forecaster fit` or `forecaster ingest` fetches some.")
+    if not _print_sources(stores):
+        show("Nothing stored yet; `forecaster fit` or `forecaster ingest` fetches some.")
     for store in stores:
         _print_store(store, [store.spelled(name) for name in tickers], everything=everything)
     unknown = [name for name in tickers if not any(s.spelled(name) in s for s in stores)]
@@ -66,124 +62,95 @@ def status(
     ctx.exit(1 if damaged else PARTLY if unknown else 0)
 
 
-def _sources_table(stores: Sequence["Store"]) -> "Table":
-    from rich.table import Table
-
-    table = Table(
-        "source", "series", "rows", "first", "last", "gaps", "flagged", "suspect", "retired",
-        "set aside", title="Sources", title_justify="left",
-    )  # fmt: skip
-    for store in stores:
-        index = store.index
-        table.add_row(
-            store.source, str(len(index.series)), f"{index.rows:,}", index.first, index.last,
-            str(index.gaps), f"{index.flagged:,}", str(index.suspects), str(len(index.retired)),
-            str(len(index.quarantine)),
-        )  # fmt: skip
-    return table
+def _print_sources(stores: Sequence["Store"]) -> bool:
+    headings = ("source", "series", "rows", "first", "last", "gaps", "flagged", "suspect",
+                "retired", "set aside")  # fmt: skip
+    rows = [
+        (
+            store.source, str(len((index := store.index).series)), f"{index.rows:,}", index.first,
+            index.last, str(index.gaps), f"{index.flagged:,}", str(index.suspects),
+            str(len(index.retired)), str(len(index.quarantine)),
+        )
+        for store in stores
+    ]  # fmt: skip
+    return print_table("Sources", headings, rows)
 
 
 def _print_store(store: "Store", tickers: Sequence[str], *, everything: bool) -> None:
     """Print the named series, or those with the most problems, and the files set aside."""
-    names = _choose_series(store, tickers, everything=everything)
-    if not names:
+    index = store.index
+    if tickers:
+        names = [name for name in tickers if name in store]
+    else:
+        names = store.ids if everything else index.by_urgency()[:_SHOWN]
+    rows = [
+        (
+            name, (entry := index.series[name]).first, entry.last, f"{entry.rows:,}",
+            str(index.gaps_of(name)),
+            ", ".join(f"{flag} {count}" for flag, count in index.flags_of(name).items()),
+            f"suspect: {entry.reason}" if entry.suspect else entry.state,
+        )
+        for name in names
+    ]  # fmt: skip
+    headings = ("series", "first", "last", "rows", "gaps", "flags", "state")
+    if not print_table(f"Series of {store.source}", headings, rows):
         return
-    print_table(_series_table(store, names))
     if tickers:
         _print_flags(store, names)
     elif len(names) < len(store.ids):
-        console().print(f"... and {len(store.ids) - len(names)} more; --all shows them")
-    for record in store.index.quarantine:
+        show(f"... and {len(store.ids) - len(names)} more; --all shows them")
+    for record in index.quarantine:
         where = "file was missing"
         if record.file is not None:
             where = f"set aside as {store.quarantine_folder / record.file}"
         say(f"{record.series}: {where}: {record.reason}")
 
 
-def _choose_series(store: "Store", tickers: Sequence[str], *, everything: bool) -> list[str]:
-    if tickers:
-        return [name for name in tickers if name in store]
-    return store.ids if everything else store.index.by_urgency()[:_SHOWN]
-
-
-def _series_table(store: "Store", names: Sequence[str]) -> "Table":
-    from rich.table import Table
-
-    table = Table("series", "first", "last", "rows", "gaps", "flags", "state",
-                  title=f"Series of {store.source}", title_justify="left")  # fmt: skip
-    index = store.index
-    for name in names:
-        entry = index.series[name]
-        flags = ", ".join(f"{flag} {count}" for flag, count in index.flags_of(name).items())
-        state = f"suspect: {entry.reason}" if entry.suspect else entry.state
-        table.add_row(name, entry.first, entry.last, f"{entry.rows:,}", str(index.gaps_of(name)),
-                      flags, state)  # fmt: skip
-    return table
-
-
 def _print_flags(store: "Store", names: Sequence[str]) -> None:
     """Print the flagged rows of some series, date by date."""
-    from rich.table import Table
-
     try:
         flags = store.flags()
     except StoreError as error:
         return say(str(error))
     flags = flags[flags["flag"].isin(_DATED) & flags["unique_id"].isin(names)]
-    if flags.empty:
-        return
-    table = Table("series", "date", "flag", title="Flagged sessions", title_justify="left")
-    for row in flags.head(_MOST_DATES).itertuples():
-        table.add_row(str(row.unique_id), str(row.ds)[:10], str(row.flag))
-    print_table(table)
+    rows = [
+        (str(row.unique_id), str(row.ds)[:10], str(row.flag))
+        for row in flags.head(_MOST_DATES).itertuples()
+    ]
+    print_table("Flagged sessions", ("series", "date", "flag"), rows)
     if len(flags) > _MOST_DATES:
-        console().print(f"... and {len(flags) - _MOST_DATES} more")
+        show(f"... and {len(flags) - _MOST_DATES} more")
 
 
 def _print_models(home: "Home") -> None:
-    from rich.table import Table
-
-    table = Table("run", "model", "series", "source", "data until", "error / naive",
-                  title="Models, the latest last", title_justify="left")  # fmt: skip
-    for run in home.runs():
-        table.add_row(*_describe_run(run))
-    if table.row_count:
-        print_table(table)
-    else:
+    headings = ("run", "model", "series", "source", "data until", "error / naive")
+    if not print_table("Models, the latest last", headings, map(_describe_run, home.runs())):
         show("No model yet; run `forecaster fit` first.")
 
 
 def _print_unfinished(home: "Home") -> None:
     """Print the fits that are running, and those that can be resumed."""
-    from rich.table import Table
-
     from forecaster.storage import unfinished_fits
 
-    table = Table("fit", "of", "progress", "state", title="Unfinished fits", title_justify="left")
-    commands: dict[str, str] = {}
-    for fit in unfinished_fits(home):
-        commands[fit.command] = f"`forecaster {fit.command} --resume NAME`"
-        state = "running" if fit.running else "interrupted"
-        table.add_row(fit.name, fit.what, fit.progress, state)
-    if table.row_count:
-        print_table(table)
-        console().print(
-            f"{' or '.join(commands.values())} continues an interrupted one, `forecaster fit "
-            "--discard NAME` removes it."
+    fits = unfinished_fits(home)
+    rows = [
+        (fit.name, fit.what, fit.progress, "running" if fit.running else "interrupted")
+        for fit in fits
+    ]
+    if print_table("Unfinished fits", ("fit", "of", "progress", "state"), rows):
+        ways = dict.fromkeys(f"`forecaster {fit.command} --resume NAME`" for fit in fits)
+        show(
+            f"{' or '.join(ways)} continues an interrupted one, `forecaster fit --discard NAME` "
+            "removes it."
         )
 
 
 def _print_daily(home: "Home") -> None:
     """Print how the last daily runs ended."""
-    from rich.table import Table
-
     from forecaster.daily import last_days
 
-    table = Table("daily run", "state", "last", title="Daily runs", title_justify="left")
-    for day in last_days(home):
-        table.add_row(day.name, day.state, day.text)
-    if table.row_count:
-        print_table(table)
+    rows = [(day.name, day.state, day.text) for day in last_days(home)]
+    print_table("Daily runs", ("daily run", "state", "last"), rows)
 
 
 def _describe_run(folder: "Path") -> list[str]:

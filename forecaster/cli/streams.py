@@ -7,24 +7,9 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator
-from typing import NoReturn
 
 from forecaster.cli.shared import say
 from forecaster.errors import WriteError
-
-
-class _Closed(io.TextIOBase):
-    """Standard output that the caller has closed: writing to it raises an error."""
-
-    def writable(self) -> bool:
-        """Return True, so that :meth:`write` is called."""
-        return True
-
-    def write(self, text: str, /) -> NoReturn:
-        """Raise WriteError."""
-        raise WriteError(
-            "standard output is closed, so the output is lost; give it a terminal, a file or a pipe"
-        )
 
 
 def prepare_streams() -> None:
@@ -32,7 +17,7 @@ def prepare_streams() -> None:
 
     Characters that their encoding lacks are shown as numbers. The descriptor of a closed stream is
     reserved: otherwise the next file opened would get it, and with it the messages that libraries
-    write to standard error.
+    write to standard error. Raises WriteError where standard output is closed.
     """
     for number in range(3):
         try:
@@ -41,7 +26,9 @@ def prepare_streams() -> None:
             # Opens the lowest free descriptor, which is this one; child processes inherit it.
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
     if sys.stdout is None:  # pyright: ignore[reportUnnecessaryComparison]
-        sys.stdout = _Closed()
+        raise WriteError(
+            "standard output is closed, so the output is lost; give it a terminal, a file or a pipe"
+        )
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

@@ -1,7 +1,7 @@
 """Print tables and facts on a terminal of any width, without cutting anything."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from forecaster.cli.shared import show
@@ -9,7 +9,6 @@ from forecaster.errors import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
 _WITHOUT_A_TERMINAL = 120  # characters; a wider table gets the width it needs
@@ -32,17 +31,40 @@ def console(width: int | None = None) -> "Console":
     return shown
 
 
-def print_table(table: "Table") -> None:
-    """Print a table; on a terminal that is too narrow for it, cells take several lines."""
-    from rich.measure import Measurement
+def print_table(
+    title: str,
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    numbers: bool = False,
+    total: Sequence[str] | None = None,
+) -> bool:
+    """Print a table; return whether it has rows, without which nothing is printed.
 
+    - ``numbers``: whether all columns after the first are of numbers
+    - ``total``: a last row, apart from the others
+
+    On a terminal that is too narrow for it, cells take several lines.
+    """
+    from rich.measure import Measurement
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    for number, heading in enumerate(headings):
+        right = numbers and number and heading != "forecast by"
+        table.add_column(heading, overflow="fold", justify="right" if right else "left")
+    for row in rows:
+        table.add_row(*row)
+    if total is not None:
+        table.add_section()
+        table.add_row(*total)
     screen = console()
-    for column in table.columns:
-        column.overflow = "fold"
     if not (screen.is_terminal or os.environ.get("COLUMNS")):  # for programs: a row stays a line
         needed = Measurement.get(screen, screen.options.update(max_width=10_000), table).maximum
         screen = console(max(screen.width, needed))
-    screen.print(table)
+    if table.row_count:
+        screen.print(table)
+    return bool(table.row_count)
 
 
 def show_facts(facts: Mapping[str, str]) -> None:

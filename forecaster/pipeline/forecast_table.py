@@ -87,6 +87,7 @@ class ForecastTable:
     def _transact(self, forecasts: pd.DataFrame | None) -> None:
         """Write forecasts and commit; with None, write no row and roll back."""
         from sqlalchemy.exc import SQLAlchemyError
+        from sqlalchemy.schema import CreateTable
 
         try:
             with self._connected() as connection:
@@ -96,7 +97,7 @@ class ForecastTable:
                 if found:
                     self._check_columns(found, table)
                 else:
-                    _create(connection, table)
+                    connection.execute(CreateTable(table, if_not_exists=True))
                 if forecasts is None:
                     _upsert(connection, table, None)
                     return connection.rollback()
@@ -182,19 +183,15 @@ def _remove_later_steps(
     """
     import sqlalchemy as sa
 
-    name, step = table.c.unique_id, table.c.step
     for _, part in forecasts.groupby(["run", "origin"], observed=True):
-        first = _rows(part[:1])[0]
-        ours = sa.and_(table.c.run == first["run"], table.c.origin == first["origin"])
-        steps = part.groupby(part["unique_id"].astype(str))["step"].max()
-        written = {str(its): int(last) for its, last in steps.items()}
-        beyond = sa.select(name, sa.func.max(step)).where(ours, step > min(written.values()))
-        found = connection.execute(beyond.group_by(name)).all()
-        rows = [{"its": its, "last": written[its]} for its, most in found
-                if most > written.get(its, most)]  # fmt: skip
-        if rows:
-            chosen = name == sa.bindparam("its"), step > sa.bindparam("last")
-            connection.execute(sa.delete(table).where(ours, *chosen), rows)
+        first, last = _rows(part[:1])[0], int(part["step"].max())
+        ours = table.c.run == first["run"], table.c.origin == first["origin"]
+        beyond = sa.and_(*ours, table.c.step > last)
+        found = connection.execute(sa.select(table.c.unique_id).where(beyond).distinct()).scalars()
+        if names := {*found} & {*part["unique_id"].astype(str)}:
+            chosen = table.c.unique_id == sa.bindparam("its")
+            rows = [{"its": name} for name in names]
+            connection.execute(sa.delete(table).where(beyond, chosen), rows)
 
 
 def _has_dates(forecasts: pd.DataFrame | None, found: dict[str, str]) -> bool:
@@ -220,12 +217,6 @@ def _defined(name: str, schema: str | None, *, dates: bool) -> "sa.Table":
     )
     key = sa.PrimaryKeyConstraint(*KEY)
     return sa.Table(name, sa.MetaData(), *map(column, COLUMNS), key, schema=schema)
-
-
-def _create(connection: "sa.Connection", table: "sa.Table") -> None:
-    from sqlalchemy.schema import CreateTable
-
-    connection.execute(CreateTable(table, if_not_exists=True))
 
 
 def _upsert(connection: "sa.Connection", table: "sa.Table", part: pd.DataFrame | None) -> None:

@@ -1,12 +1,9 @@
 """The commands as a user types them: results, exit codes, and one clear error for bad input."""
 
 import dataclasses
-import io
-import json
 import re
 
 import click
-import matplotlib.image
 import pandas as pd
 import pytest
 
@@ -55,25 +52,10 @@ def test_predict_prints_a_table_by_date(home):
     assert "Simulated prices" in result.stderr
 
 
-def test_predict_prints_csv_and_json(home):
-    csv = pd.read_csv(io.StringIO(run("predict", "KO", "--format", "csv", "--home", home).stdout))
-    rows = json.loads(run("predict", "KO", "--format", "json", "--home", home).stdout)
-    assert csv["LSTM"].tolist() == pytest.approx([row["LSTM"] for row in rows])
-
-
 def test_one_ticker_is_forecast_as_in_company(home):
     alone = run("predict", "KO", "--format", "csv", "--home", home).stdout.splitlines()
     everyone = run("predict", "--all", "--format", "csv", "--home", home).stdout.splitlines()
     assert set(alone) <= set(everyone)
-
-
-def test_predict_draws_a_fan(home, tmp_path):
-    path = tmp_path / "fan.png"
-    assert run("predict", "AAPL", "KO", "--plot", path, "--home", home).exit_code == 0
-    picture = matplotlib.image.imread(path)
-    assert (
-        picture.shape[0] > 500 and len({tuple(p) for p in picture[::20, ::20].reshape(-1, 4)}) > 5
-    )
 
 
 def test_unknown_tickers_are_named_with_what_is_near(home):

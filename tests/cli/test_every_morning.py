@@ -69,12 +69,6 @@ def mornings(first):
     kept.rename(first.path.parent)
 
 
-def test_a_fit_s_end_is_not_where_later_forecasts_are_made(mornings):
-    made = mornings.forecasts("--all")
-    assert made["unique_id"].nunique() == 3 and made["ds"].min() > LAST
-    assert f"on {LAST}" in mornings("predict", "AAA").stdout
-
-
 def test_an_end_of_the_forecast_forgets_what_came_after_it(mornings):
     then = mornings.forecasts("--all", "--end", LEARNED)
     assert then["ds"].min() == DAYS[300]
@@ -152,21 +146,6 @@ def test_new_tickers_are_forecast_by_the_network_of_all(mornings):
     )
 
 
-@pytest.mark.slow
-def test_a_fit_of_named_tickers_takes_newcomers_only_when_told(mornings, settings):
-    fitted = mornings(
-        "fit", "--source", f"files:{mornings.path}", "--tickers", "AAA,BBB", "--config", settings,
-        "--start-from", "pooled", "--run", "two",
-    )  # fmt: skip
-    assert fitted.exit_code == 0, fitted.output
-    assert set(mornings.forecasts("--all", "--run", "two")["unique_id"]) == {"AAA", "BBB"}
-    assert set(mornings.forecasts("--all", "--run", "two", "--newcomers")["unique_id"]) == set(
-        NAMES
-    )
-    done = mornings("predict", "AAA", "--newcomers")
-    assert done.exit_code == 2 and "--newcomers is for --all" in done.stderr
-
-
 def test_a_fit_on_a_file_of_half_of_them_learns_from_the_stored_rows_of_the_others(
     mornings, settings
 ):
@@ -228,15 +207,6 @@ def test_those_that_are_not_late_are_still_forecast(tmp_path, settings):
     done = mornings("predict", "--all", "--format", "csv", "--end", LAST, "--max-late", "1")
     assert done.exit_code == 3 and "BBB," not in done.stdout and "AAA," in done.stdout
     assert "BBB: the number of sessions that it lacks is 2; --max-late allows 1" in done.stderr
-
-
-def test_one_that_is_asked_for_alone_is_late_beside_all_stored_ones(mornings):
-    assert mornings.ingest(late_by(2), "--refresh").exit_code == 0
-    done = mornings("predict", "BBB", "--format", "csv")
-    assert done.exit_code == 3 and "BBB (2 steps behind, since" in done.stderr
-    assert "1 of 1 series ends before the others, so that forecasts begin" in done.stderr
-    assert mornings("tickers", "retire", "BBB").exit_code == 0
-    assert mornings("predict", "BBB").exit_code == 0  # whoever names it knows
 
 
 def test_a_price_that_stands_still_is_said(mornings, tmp_path):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from forecaster.files import Home, as_bytes, as_text, from_text, readable
+from forecaster.files import Home
 from forecaster.ingest.store.store import Store
 from tests.conftest import prices, run
 
@@ -78,10 +78,3 @@ def test_stores_are_the_same_in_the_plain_locale(tmp_path):
     stores = list(Store.all_of(Home(home)))
     assert [store.source for store in stores] == [f"files:{source}"]
     assert len(pd.read_parquet(tmp_path / "ö.parquet")) == 60
-
-
-def test_names_as_text_and_back():
-    for name in ("köln", ODD, "a b"):
-        assert as_bytes(as_text(name)) == os.fsencode(name) and from_text(name) == Path(name)
-        readable(name).encode()
-    assert readable(ODD) == "k\\xf6ln" and readable("köln") == "köln"

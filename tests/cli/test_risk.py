@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 
 import forecaster as fc
-from forecaster.cli.risk import risk_table
+from forecaster.cli.risk import print_risk
 
 
-def test_the_expected_shortfall_is_the_mean_of_the_worst_twentieth_of_the_returns():
+def test_the_expected_shortfall_is_the_mean_of_the_worst_twentieth_of_the_returns(capsys):
     days = pd.bdate_range("2024-01-01", periods=3)
     prices = pd.DataFrame({"ticker": "A", "date": days, "close": [90.0, 95.0, 50.0]})
     # Of 21 sorted returns, the second is the quantile of 5 %, and the third that of 10 %.
@@ -20,6 +20,7 @@ def test_the_expected_shortfall_is_the_mean_of_the_worst_twentieth_of_the_return
         panel=fc.load_panel(prices), frame=paths, factors={"A": 2.0},  # since split, say
         model=SimpleNamespace(config=fc.Config(horizon=1)),
     )  # fmt: skip
-    table = risk_table(result, most=5)
-    (row,) = zip(*(column.cells for column in table.columns), strict=True)
-    assert row == ("A", "+0.0%", "-10.0% to +0.0%", "30.0%", "40.0%")
+    print_risk(result, most=5)
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("│"))
+    cells = [cell.strip() for cell in line.strip("│").split("│")]
+    assert cells == ["A", "+0.0%", "-10.0% to +0.0%", "30.0%", "40.0%"]

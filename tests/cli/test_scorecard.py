@@ -77,16 +77,3 @@ def test_what_is_not_in_the_record(recorded, tmp_path):
     (recorded.record / "20240101-000000-000-000000000000.parquet").write_bytes(b"no")
     shown = run("scorecard", "--home", recorded)
     assert shown.exit_code == 0 and "left out, since it cannot be read" in shown.stderr
-
-
-def test_a_page_of_forecasts_is_written(home, tmp_path):
-    home, page = copied(home, tmp_path), tmp_path / "f.html"
-    groups = tmp_path / "g.csv"
-    groups.write_text("ticker,group\nKO,Drinks\n")
-    done = run("predict", "--all", "--report", page, "--groups", groups, "--home", home)
-    assert done.exit_code == 0 and f"Wrote {page}" in done.stderr and not done.stdout
-    text = page.read_text(encoding="utf-8")
-    assert "simulated, not real" in text and "Drinks" in text
-    assert "add --overwrite" in error("predict", "KO", "--report", page, "--home", home, code=2)
-    assert "add --report FILE.html" in error("predict", "KO", "--groups", groups, code=2)
-    assert "--report shows bands" in error("predict", "KO", "--paths", 5, "--report", page, code=2)

@@ -143,13 +143,6 @@ def counts(tmp_path_factory):
     return home
 
 
-@pytest.mark.parametrize("paths", [(), ("--paths", 400)])
-def test_counts_that_never_changed_have_bands_of_some_width(counts, paths):
-    done = run("predict", "never", *paths, "--home", counts)
-    assert done.exit_code == 0 and "never changed" not in done.stderr, done.output
-    assert "0 to 1.00" in done.stdout
-
-
 @pytest.mark.parametrize("names", [("ended",), ("ended", "part1"), ("part2", "ended", "new")])
 def test_a_series_that_ended_before_the_fit_is_said_to_whichever_are_asked_for(counts, names):
     done = run("predict", *names, "--home", counts)
@@ -175,9 +168,3 @@ def test_paths_of_series_that_end_at_different_times_are_not_added(counts):
     two = run("predict", "new", "ended", "--paths", 300, "--home", counts)
     assert two.exit_code == 0 and "ended" in two.stdout and "sum of" not in two.stdout, two.output
     assert "different times, 2023-11-01 to 2024-09-01. So there is no sum;" in two.stderr
-
-
-def test_a_fit_says_when_networks_are_trained_where_no_series_has_any(counts):
-    done = run("fit", "--source", f"files:{counts.parent / 'counts.csv'}", "--model", "auto",
-               "--horizon", 3, "--home", counts)  # fmt: skip
-    assert "0 of 12 series have the 36 rows that networks need" in " ".join(done.stdout.split())

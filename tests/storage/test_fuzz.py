@@ -19,7 +19,6 @@ from forecaster.storage import METHODS, OpenRun, Run
 from forecaster.storage.model.checking import widths_to_json
 from forecaster.storage.runs.index import write_index
 from tests.limits import within_limits
-from tests.slow import SHARE
 from tests.storage.mutants import JSON, change_json, mutate
 
 INDEX = "index.parquet"
@@ -154,28 +153,6 @@ def test_a_changed_run_forecasts_or_is_named(originals, panel, tmp_path, uncheck
 @quick
 @given(changes=BYTES)
 def test_any_bytes_of_a_list_of_series_are_read_or_named(
-    originals, panel, tmp_path, unchecked, changes
-):
-    edit = lambda folder: any_bytes(folder, INDEX, changes)  # noqa: E731
-    check(originals / "shards", tmp_path / "mutant", panel, edit)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-@settings(quick, max_examples=20_000 // SHARE, derandomize=False)
-@seeds
-def test_a_changed_run_forecasts_or_is_named_for_long(
-    originals, panel, tmp_path, unchecked, which, seed
-):
-    edit = lambda folder: f"{seed}, {change(folder, np.random.default_rng(seed))}"  # noqa: E731
-    check(originals / which, tmp_path / "mutant", panel, edit)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-@settings(quick, max_examples=20_000 // SHARE, derandomize=False)
-@given(changes=BYTES)
-def test_any_bytes_of_a_list_of_series_are_read_or_named_for_long(
     originals, panel, tmp_path, unchecked, changes
 ):
     edit = lambda folder: any_bytes(folder, INDEX, changes)  # noqa: E731

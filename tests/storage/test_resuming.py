@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from forecaster.errors import Kind, ModelError, Skipped, UsageError, WriteError
+from forecaster.errors import Kind, ModelError, Skipped, UsageError
 from forecaster.files import Home, is_held
 from forecaster.forecasting.config import Config
 from forecaster.ingest import CovariateFiles, Store, ingest, masked_rows, open_source
@@ -54,17 +54,6 @@ def begin(home, request, *, progress: bool = False) -> UnfinishedFit:
         if progress:
             unfinished.checkpoint_of(0).path.touch()
     return unfinished
-
-
-def test_progress_that_cannot_be_removed_is_an_error_about_that_file(home, request_):
-    """Before, an error of the engine's, which the command took for one of its own output."""
-    with UnfinishedFit.begin(home, request_) as unfinished:
-        for place in (unfinished.checkpoint_of(0), unfinished.stage(1).checkpoint_of(0)):
-            place.path.mkdir()  # in the place of a file
-            with pytest.raises(WriteError, match=f"{place.path.name}: cannot be removed"):
-                checkpoint.forget(place)
-            with pytest.raises(WriteError, match=f"{place.path.name}: cannot be written"):
-                place.replace(place.path, lambda to: to.write_text("new"))
 
 
 def test_what_was_begun_is_found_until_it_is_discarded(home, request_):

@@ -306,9 +306,9 @@ def _summarise(
     kind = Kind.NO_SCORES if options.membership is None else Kind.NO_SCORES_AS_MEMBER
     without = sorted({*panel.ids} - {*tables.scores["unique_id"]})
     unscored = Skipped(kind, first=first, last=last)
-    rungs = Counter[str]()
+    methods = Counter[str]()
     if FORECAST_BY in tables.scores:
-        rungs.update(tables.scores.drop_duplicates("unique_id")[FORECAST_BY])
+        methods.update(tables.scores.drop_duplicates("unique_id")[FORECAST_BY])
     failed = {
         forecasters.model: {name: str(why) for name, why in networks.lost.items()},
         **runner.failed,
@@ -357,11 +357,11 @@ def summary_of_parts(summaries: Sequence[Summary], **changes: object) -> Summary
     if not full:
         raise DataError("no series belonged to the universe at any cutoff; look at its file")
     failed: dict[str, dict[str, str]] = {}
-    rungs, by_last_value = Counter[str](), Counter[str]()
+    methods, by_last_value = Counter[str](), Counter[str]()
     for part in summaries:
         for name, reasons in part.failed.items():
             failed.setdefault(name, {}).update(reasons)
-        rungs.update(part.forecast_by)
+        methods.update(part.forecast_by)
         by_last_value.update(part.by_last_value)
     together = dataclasses.replace(
         full[0],
@@ -369,7 +369,7 @@ def summary_of_parts(summaries: Sequence[Summary], **changes: object) -> Summary
         series=sum(part.series for part in full),
         skipped={name: why for part in summaries for name, why in part.skipped.items()},
         failed=failed,
-        forecast_by=dict(rungs),
+        forecast_by=dict(methods),
         by_last_value=dict(by_last_value),
     )
     return dataclasses.replace(together, **changes)  # pyright: ignore[reportArgumentType]

@@ -119,13 +119,10 @@ def _index_of(raw: bytes, folder: Path, shards: int) -> Index:
     report = there.drop(columns=[name for name in _KEYS if name in there])
     report = report.set_index(pd.Index(ids, name="unique_id")).astype(dict.fromkeys(_ERRORS, float))
     folders = tuple(folder / SHARDS / shard_name(number) for number in range(shards))
-    return Index(folders, ids, there["shard"].to_numpy(), _skipped_of(gone), report)
-
-
-def _skipped_of(gone: pd.DataFrame) -> dict[str, Skipped]:
-    """Return the series without a network; older versions stored only a text for each."""
-    stored = gone["reason"] if "skipped" not in gone else gone["skipped"].map(json.loads)
-    return skipped_from_json(dict(zip(gone["unique_id"], stored, strict=True)))
+    skipped = zip(gone["unique_id"], gone["skipped"].map(json.loads), strict=True)
+    return Index(
+        folders, ids, there["shard"].to_numpy(), skipped_from_json(dict(skipped)), report
+    )  # fmt: skip
 
 
 def write_index(
