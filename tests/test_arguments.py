@@ -88,7 +88,10 @@ def test_what_is_saved_read_and_made_is_of_its_kind(panel, config, model, tmp_pa
         (lambda: panel.with_flags(of), "flags: expected the flags of rows; got"),
         (lambda: panel.only(of), "ids: expected a list of names"),
         (lambda: model.only(of), "ids: expected a list of names; got"),
-        (lambda: fc.update(model, panel, of or 5), "ids: expected a list of names"),
+        (
+            lambda: fc.update(model, panel, 5 if given is None else of),
+            "ids: expected a list of names",
+        ),
     ]:
         with pytest.raises(UsageError, match=message):
             call()

@@ -85,24 +85,17 @@ class Outputs(NamedTuple):
         from forecaster.pipeline import FIXED_QUANTILES
 
         shown = self.picture is not None or self.page is not None
-        asked = {f"--quantile {q:g}": (q,) for q in quantiles}
-        asked |= {
-            f"--level {level:g}": (0.5 - level / 200, 0.5 + level / 200)
-            for level in (() if shown else levels)
-        }
-        lacking = [
-            option
-            for option, its in asked.items()
-            if not all(any(abs(q - held) < 1e-9 for held in FIXED_QUANTILES) for q in its)
-        ]
-        if not lacking:
-            return
-        where = "a table of a database has" if self.database is not None else "--layout fixed has"
-        do = "write to a file" if self.database is not None else "leave --layout out"
-        raise UsageError(
-            f"{', '.join(lacking)}: {where} the quantiles 0.05, 0.1 ... 0.95 and no others, which "
-            f"are the bounds of levels 10, 20 ... 90; {do}, or leave out what it does not hold"
-        )
+        asked = {f"--quantile {q:g}": [q] for q in quantiles}
+        for level in () if shown else levels:
+            asked[f"--level {level:g}"] = [0.5 - level / 200, 0.5 + level / 200]
+        held = {round(q, 9) for q in FIXED_QUANTILES}
+        if lacking := [name for name, its in asked.items() if {round(q, 9) for q in its} - held]:
+            where = "--layout fixed has" if self.database is None else "a table of a database has"
+            raise UsageError(
+                f"{', '.join(lacking)}: {where} the quantiles 0.05, 0.1 ... 0.95 and no others, "
+                "which are the bounds of levels 10, 20 ... 90; leave out what it does not hold, or "
+                "write a file without --layout"
+            )
 
     def table(self, result: "Prediction", *, whole: bool) -> bool:
         """Write forecasts where they are to go; return whether to show a table instead.

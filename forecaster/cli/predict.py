@@ -127,7 +127,7 @@ def predict(
 ) -> None:
     """Forecast with a saved model and the stored series.
 
-    If several runs know the tickers, standard error says which one was taken, and why newer ones
+    If several runs know the tickers, standard error says which one was taken, and which newer ones
     were not.
 
     --paths draws joint futures of all series, which give the risk of a basket or the spread of a
@@ -161,8 +161,12 @@ def predict(
             "name tickers, use --all for every series of the model, or --sum for those of a file "
             "(one of the three)"
         )
-    weights = _read_weights(sums)
-    tickers = tickers or _members(weights)
+    weights = None
+    if sums is not None:
+        from forecaster.ingest import read_weights
+
+        weights = read_weights(from_text(sums))
+        tickers = tuple(dict.fromkeys(name for its in weights.values() for name in its))
     if newcomers is not None and not everything:
         raise UsageError("--newcomers is for --all; name the tickers, or leave it out")
     if history is not None and plot is None:
@@ -234,20 +238,14 @@ def _check_reading(
 
 def _check_real(output: str | None, end: datetime | None, covariates: "CovariateFiles") -> None:
     """Raise UsageError for forecasts on a condition that would replace real ones in a database."""
-    if output is None or not is_database(output):
-        return
-    conditions = {
-        "--end makes forecasts as if later rows were unknown": end,
-        "--future makes forecasts that assume what it says": covariates.future,
-        "--static makes forecasts that assume what it says": covariates.static,
-    }
-    for condition, given in conditions.items():
-        if given is not None:
-            outside = "" if given is end else ", as with a run outside the home, which needs it"
-            raise UsageError(
-                f"{condition}, and a table of a database holds those that were really made; leave "
-                f"it out, or write to a file{outside}"
-            )
+    given = {"--end": end, "--future": covariates.future, "--static": covariates.static}
+    named = [option for option, value in given.items() if value is not None]
+    if named and output is not None and is_database(output):
+        raise UsageError(
+            f"{named[0]} makes forecasts on a condition, and a table of a database holds those "
+            "that were really made; leave it out, or write to a file, as with a run outside the "
+            "home, which needs its files of covariates"
+        )
 
 
 class _Shown(NamedTuple):
@@ -355,19 +353,6 @@ def _lasts(result: "Prediction") -> dict[str, tuple[float, str]]:
 
 def _number(value: float) -> str:
     return f"{value:,.2f}" if abs(value) >= 1 else f"{value:.4g}"
-
-
-def _read_weights(sums: str | None) -> dict[str, dict[str, float]] | None:
-    if sums is None:
-        return None
-    from forecaster.ingest import read_weights
-
-    return read_weights(from_text(sums))
-
-
-def _members(weights: dict[str, dict[str, float]] | None) -> tuple[str, ...]:
-    """Return the series of all groups."""
-    return tuple(dict.fromkeys(name for its in (weights or {}).values() for name in its))
 
 
 def _read_groups(groups: str | None, report: Path | None) -> "Groups | None":

@@ -13,7 +13,7 @@ from forecaster.forecasting import Config
 from forecaster.ingest import Store, check_flags, ingested, masked_rows
 from forecaster.machine import check_guarded
 from forecaster.pipeline.market import wanted_of, with_market_of
-from forecaster.pipeline.memory import Portions, check_room, portions
+from forecaster.pipeline.memory import Portions, portions
 from forecaster.pipeline.requests import Callbacks, DataRequest
 from forecaster.series import end_of_day, nearest_time
 from forecaster.storage import (
@@ -77,7 +77,6 @@ def begun(
         store = arrived.store
         ids, config = with_market_of(arrived, data, config)
         if data.covariates:  # features of covariates are learned from all series together
-            check_room(store, ids, config, f"{what} with covariates")
             parts = Portions(None)
         else:
             parts = portions(store, ids, config, memory, executor)

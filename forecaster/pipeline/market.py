@@ -55,10 +55,9 @@ def _listed(data: DataRequest, market: str) -> bool:
 
 
 def _unknown(arrived: Ingested, source: Source, market: str) -> str:
-    reasons = spellings(arrived.skipped)
-    why = spelled(reasons, market)
+    why = spelled(spellings(arrived.skipped), market)
     said = f" ({arrived.skipped[why]})" if why is not None else ""
-    there = list(arrived.ids)
+    there = [*arrived.ids]
     with contextlib.suppress(UsageError):  # not every source can list its tickers
         there = source.tickers()
     return (

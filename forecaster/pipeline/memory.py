@@ -104,20 +104,6 @@ def _check_budget(store: Store, ids: Sequence[str], config: Config, memory: int 
         )
 
 
-def check_room(store: Store, ids: Sequence[str], config: Config, what: str) -> None:
-    """Raise UsageError if all of these stored series together do not fit into memory.
-
-    ``what``: the work that needs all of them, in words for the message.
-    """
-    need, free = len(ids) * _bytes_of_each(store, ids, config) // 2, free_memory()
-    if need > free:  # half, since the estimate is for training and has a margin
-        raise UsageError(
-            f"{what} takes all {len(ids):,} series into memory, which need about "
-            f"{need / 1e9:,.0f} GB; {free / 1e9:,.1f} GB are free. Choose fewer with --tickers: "
-            "a few hundred, chosen at random, say nearly as much about all"
-        )
-
-
 def _bytes_of_each(store: Store, ids: Sequence[str], config: Config) -> int:
     """Estimate the bytes of memory that a series needs while it is trained."""
     return bytes_of_series(config, *_size(store, ids))

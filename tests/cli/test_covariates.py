@@ -55,8 +55,8 @@ def test_they_are_there_from_the_fit_to_the_forecast(files, settings):
     table = ("--output", f"sql:sqlite:///{files}/desk.db#forecasts")
     for assumed in (("--future", other), ("--static", files / "kinds.csv")):
         said = error("predict", "--all", *assumed, *table, *home, code=2)
-        assert f"{assumed[0]} makes forecasts that assume what it says" in said
-        assert "write to a file, as with a run outside the home, which needs it" in said
+        assert f"{assumed[0]} makes forecasts on a condition" in said
+        assert "write to a file, as with a run outside the home" in said
         assert not (files / "desk.db").exists()
 
 

@@ -28,7 +28,6 @@ from forecaster.storage.runs.index import is_sharded, read_index
 from forecaster.storage.runs.prices import stored_of
 
 _FILE = "model.json"
-_MOST_NAMED = 3  # newer runs that were not chosen
 
 
 @dataclasses.dataclass(frozen=True)
@@ -239,7 +238,7 @@ def choose_run(
             if passed_over is not None:
                 passed_over[run_name(folder)] = why
     candidates = [run for run in runs if known[run.folder]]
-    for line in [] if source is not None else _notices(runs, chosen, candidates, tickers or ()):
+    for line in [] if source is not None else _notices(runs, chosen, candidates):
         say(line)
     return chosen.folder
 
@@ -277,29 +276,14 @@ def _named(home: Home, run: str) -> Path:
         raise
 
 
-def _notices(
-    runs: Sequence[Run], chosen: Run, candidates: Sequence[Run], tickers: Sequence[str]
-) -> list[str]:
+def _notices(runs: Sequence[Run], chosen: Run, candidates: Sequence[Run]) -> list[str]:
     """Return lines about the chosen run and newer ones, where others could be meant."""
-    newer = runs[: runs.index(chosen)]
+    newer = [run.name for run in runs[: runs.index(chosen)]]
     if len(candidates) < 2 and not newer:
         return []
-    lines = [f"Run: {chosen}"]
-    for run in newer[:_MOST_NAMED]:
-        why = _why_not(run, chosen, tickers)
-        lines.append(f"  newer, but not taken: {run.name}, {why}; --run {run.name} takes it")
-    if len(newer) > _MOST_NAMED:
-        lines.append(f"  and {len(newer) - _MOST_NAMED} more newer ones; see `forecaster runs`")
-    return lines
-
-
-def _why_not(run: Run, chosen: Run, tickers: Sequence[str]) -> str:
-    if run.simulated and not chosen.simulated:
-        return "which is of simulated data"
-    unknown = resolve_names(run.ids, run.skipped, tickers)[1]
-    if unknown:
-        return f"which does not know {listed(unknown)}"
-    return f"which is of another source, {run.source or 'unknown'}"
+    why = "of simulated data or another source, or without some of the tickers"
+    more = f"  newer, but not taken ({why}): {listed(newer)}; --run NAME takes one"
+    return [f"Run: {chosen}", *([more] if newer else [])]
 
 
 def _unknown_everywhere(runs: Sequence[Run], tickers: Sequence[str]) -> str:
