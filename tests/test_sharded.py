@@ -15,8 +15,8 @@ from forecaster.errors import ModelError, UsageError
 from forecaster.files import Home, is_held
 from forecaster.forecasting.fitting import pooled as sampling
 from forecaster.ingest import Store
-from forecaster.storage import OpenRun
-from forecaster.storage.runs import opened as opening
+from forecaster.storage import Run
+from forecaster.storage.runs import run as opening
 from forecaster.swarm.execution.schedule import train_shard
 from tests.conftest import error, prices, run
 from tests.swarm.test_shards import Elsewhere
@@ -97,7 +97,7 @@ def test_a_fit_in_shards_has_the_bits_of_one_in_one_piece(data, sharded):
     same_model(whole, fc.load(folder))
     until = dict(zip(whole.ids, whole.fitted_until, strict=True))
     for run_of in (folder, Home(data / "whole").latest_run()):  # also without reading any network
-        assert OpenRun.of(run_of).fitted_until == until
+        assert Run.read(run_of).fitted_until == until
     shard = fc.load(folder / "shards" / "0001")  # is a model by itself
     same = whole.only(shard.ids)
     jax.tree.map(np.testing.assert_array_equal, same.params, shard.params)
@@ -270,7 +270,7 @@ def test_what_is_damaged_is_named(sharded, tmp_path):
     index.write_bytes(raw)
     arrays = folder / "shards" / "0001" / "model.safetensors"
     arrays.write_bytes(arrays.read_bytes()[:-1])
-    opened = OpenRun.of(folder)
+    opened = Run.read(folder)
     assert opened.model(["AAA"]).ids == ("AAA",)  # in another shard
     with pytest.raises(ModelError, match="damaged"):
         opened.model(["CCC"])

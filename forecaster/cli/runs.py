@@ -21,6 +21,7 @@ _FACTS = {
 }  # fmt: skip
 _SETTINGS = {"start": "start from"}
 _SHORT = 12  # characters of a hash
+_ERRORS = ("mae_relative_to_naive", "mae_relative_to_seasonal_naive")
 
 
 @click.group(invoke_without_command=True)
@@ -98,16 +99,16 @@ def remove(*, names: Sequence[str], home: "Home") -> None:
 
 def _list(home: "Home") -> None:
     from forecaster.files import run_name
-    from forecaster.storage import choose_run, notices_of_ahead, runs_of, shown_time
+    from forecaster.storage import choose_run, notices_of_ahead, runs_of
 
     sound, damaged = runs_of(home)
     if not sound and not damaged:
         return show(f"No run under {home} yet; `forecaster fit` makes one.")
     rows = [
         (
-            run.name + (" (latest)" if run is sound[-1] else ""), shown_time(run),
+            run.name + (" (latest)" if run is sound[-1] else ""), run.shown_time,
             run.source or "unknown", str(len(run.ids)), str(run.config.horizon), _model(run),
-            _median(run.error), f"{run.bytes / 1e6:.2f} MB",
+            _median(run.index.column(_ERRORS[0])), f"{run.bytes / 1e6:.2f} MB",
         )
         for run in sound
     ]  # fmt: skip
@@ -118,7 +119,7 @@ def _list(home: "Home") -> None:
     for folder, why in damaged.items():
         say(f"{why}; `forecaster runs remove {run_name(folder)}` removes it")
     try:
-        taken = run_name(choose_run(home))
+        taken = choose_run(home).name
     except ModelError as error:
         return say(str(error))
     show(f"`forecaster predict --all` takes {taken}; --run NAME takes another.")
@@ -154,8 +155,8 @@ def _facts(run: "Run") -> dict[str, str]:
     facts = {_FACTS[name]: value for name, value in given.items()}
     for name, value in dataclasses.asdict(run.config).items():
         facts[_SETTINGS.get(name, name.replace("_", " "))] = _shown(value)
-    facts |= {"known in advance": ", ".join(run.covariates[0])}
-    facts |= {"known of each series": ", ".join(run.covariates[1])}
+    facts |= {"known in advance": ", ".join(run.facts.future)}
+    facts |= {"known of each series": ", ".join(run.facts.static)}
     return {"source": run.source, "series": str(len(run.ids)), **facts}
 
 
@@ -167,13 +168,17 @@ def _shown(value: object) -> str:
 
 def _print_errors(first: "Run", second: "Run") -> None:
     """Print the errors of each run, and those over the series that both runs have."""
-    fields = (("'unchanged'", "error"), ("the season before", "seasonal_error"))
-    rows = [(name, *(_median(getattr(run, f)) for run in (first, second))) for name, f in fields]
-    errors = [dict(zip(run.ids, run.error, strict=True)) for run in (first, second)]
+    both = first.index, second.index
+    names = ("'unchanged'", "the season before")
+    rows = [
+        (name, *(_median(each.column(column)) for each in both))
+        for name, column in zip(names, _ERRORS, strict=True)
+    ]
+    errors = [dict(zip(each.ids, each.column(_ERRORS[0]), strict=True)) for each in both]
     common = [name for name in errors[0] if name in errors[1]]
     if common and (len(common) < len(first.ids) or len(common) < len(second.ids)):
-        both = (_median([each[name] for name in common]) for each in errors)
-        rows.append((f"'unchanged', {len(common)} series of both", *both))
+        medians = (_median([each[name] for name in common]) for each in errors)
+        rows.append((f"'unchanged', {len(common)} series of both", *medians))
     print_table(
         "Validation span, median over series", ("error, relative to", first.name, second.name),
         [row for row in rows if any(row[1:])],

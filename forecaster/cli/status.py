@@ -165,7 +165,7 @@ def _describe_run(folder: "Path") -> list[str]:
     except ModelError as error:
         say(str(error))
         return [run_name(folder), "damaged", "", "", "", ""]
-    errors = [error for error in run.error if error is not None]
+    errors = [e for e in run.index.column("mae_relative_to_naive") if e is not None]
     return [
         run_name(folder), run.networks, str(len(run.ids)),
         # A model saved by `fc.save` has no source.

@@ -22,7 +22,7 @@ from forecaster.pipeline.requests import Callbacks, DataRequest
 from forecaster.pipeline.scanning import Scanned, scan
 from forecaster.pipeline.training import train_shards
 from forecaster.series import findings_in_words, findings_said, show_time
-from forecaster.storage import OpenRun, SavedPart, save_shards
+from forecaster.storage import Run, SavedPart, save_shards
 from forecaster.swarm.recurrence import products_of
 
 
@@ -34,7 +34,7 @@ class SavedFit(NamedTuple):
     - ``again``: the unfinished fit that tries series with lost workers again, if there are any
     """
 
-    run: OpenRun
+    run: Run
     model: Model
     seconds: float
     stale: Mapping[str, str]
@@ -141,7 +141,7 @@ def _train_and_save(
     folder = save_shards(home, parts, widths, skipped, provenance, unfinished.run)
     if not lost:
         unfinished.discard()
-    run = OpenRun.of(folder)
+    run = Run.read(folder)
     model = run.model(run.ids[:1])
     # A forecast tests the saved model, and compiles the program for the first `predict`. Covariates
     # may not yet be known beyond the end of the fit.

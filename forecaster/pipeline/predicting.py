@@ -50,7 +50,7 @@ from forecaster.series import (
     show_time,
 )
 from forecaster.storage import (
-    OpenRun,
+    Run,
     all_series,
     choose_run,
     forecasting_panel,
@@ -165,11 +165,11 @@ def predict_from_home(
     damaged: dict[Path, str] = {}
     passed_over: dict[str, str] = {}
     while True:
-        folder = choose_run(
+        chosen = choose_run(
             home, run, tickers, on_notice, damaged=damaged, source=source, passed_over=passed_over
         )
         try:
-            opened = under_new_names(home, OpenRun.of(folder))
+            opened = under_new_names(home, chosen)
             asked = _Asked(
                 opened, home, tuple(level), n_paths, sums, covariates or CovariateFiles(),
                 on_notice, tuple(quantiles), end, max_late,
@@ -182,9 +182,9 @@ def predict_from_home(
             with findings_said():
                 made = _joined(_by_shard(asked, ids, unknown), asked.kept)
         except DamagedModel as error:
-            if run is not None or folder in damaged:
+            if run is not None or chosen.folder in damaged:
                 raise
-            damaged[folder] = str(error)
+            damaged[chosen.folder] = str(error)
             continue
         say_findings(made.findings, len(made.panel.ids))
         findings = [*made.findings, *(Finding("retired", name) for name in retired)]
@@ -198,7 +198,7 @@ class _Asked:
     ``kept``: latest rows of each series that the prediction keeps
     """
 
-    run: OpenRun
+    run: Run
     home: Home
     level: tuple[float, ...]
     n_paths: int | None
@@ -390,7 +390,7 @@ def _keep(home: Home, made: Made, on_notice: Callable[[str], None] | None) -> No
             on_notice(f"Warning: not in the record, so `scorecard` will not know of it: {error}")
 
 
-def _first_fit(run: OpenRun) -> np.datetime64 | None:
+def _first_fit(run: Run) -> np.datetime64 | None:
     """Return the latest time of the fit, if the run was updated since; None if it was not."""
     fitted = run.provenance.get("fitted_until")
     if fitted is None:

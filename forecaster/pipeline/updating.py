@@ -13,7 +13,7 @@ from forecaster.files import Home, run_name
 from forecaster.forecasting import Model, learnable, predict, resolve_names, rows_since, update
 from forecaster.record import ERRORS_RATE, forecast_alarms, record_of, score_record
 from forecaster.series import Panel, findings_said, show_time
-from forecaster.storage import OpenRun, choose_run, learning_panel, save_run, under_new_names
+from forecaster.storage import Run, choose_run, learning_panel, save_run, under_new_names
 
 
 class UpdatedRun(NamedTuple):
@@ -26,7 +26,7 @@ class UpdatedRun(NamedTuple):
     - ``seconds``: the time of the whole update
     """
 
-    run: OpenRun
+    run: Run
     before: str
     series: list[str]
     gone: dict[str, Skipped]
@@ -66,8 +66,8 @@ def update_run(
     swarm.keep_compiled(home.programs)
     if name is not None:
         home.check_new_name(name, fits=False)
-    folder = choose_run(home, run, tickers, on_notice)
-    opened = under_new_names(home, OpenRun.of(folder))
+    opened = under_new_names(home, choose_run(home, run, tickers, on_notice))
+    folder = opened.folder
     model = opened.model(opened.ids)
     _check(model, folder)
     stored = learning_panel(home, model, model.ids)
@@ -83,7 +83,7 @@ def update_run(
     new = dataclasses.replace(new, provenance=provenance)
     with findings_said():
         predict(new.only(done[:1]), panel.only(done[:1]))  # tests that the saved model can forecast
-    saved = OpenRun.of(save_run(home, new, name))
+    saved = Run.read(save_run(home, new, name))
     seconds = time.perf_counter() - began
     named = set(model.ids if tickers is None else wanted)
     gone = {each: why for each, why in panel.skipped.items() if each in named}

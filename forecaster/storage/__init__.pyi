@@ -5,8 +5,6 @@ from .model.files import save as save
 from .model.files import save_run as save_run
 from .runs.index import SHARDS as SHARDS
 from .runs.index import shard_name as shard_name
-from .runs.opened import OpenRun as OpenRun
-from .runs.opened import load as load
 from .runs.prices import all_series as all_series
 from .runs.prices import forecasting_panel as forecasting_panel
 from .runs.prices import learning_panel as learning_panel
@@ -18,13 +16,13 @@ from .runs.request import FitRequest as FitRequest
 from .runs.request import data_digest as data_digest
 from .runs.request import digest_of as digest_of
 from .runs.request import ids_to_read as ids_to_read
-from .runs.runs import Run as Run
+from .runs.run import Run as Run
+from .runs.run import load as load
 from .runs.runs import choose_run as choose_run
 from .runs.runs import notices_of_ahead as notices_of_ahead
 from .runs.runs import remove_run as remove_run
 from .runs.runs import rename_run as rename_run
 from .runs.runs import runs_of as runs_of
-from .runs.runs import shown_time as shown_time
 from .unfinished.parts import SavedPart as SavedPart
 from .unfinished.parts import load_parts as load_parts
 from .unfinished.parts import part_ids as part_ids

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import forecaster as fc
 from forecaster.errors import ForecasterError, Kind, ModelError, Skipped
-from forecaster.storage import METHODS, OpenRun, Run
+from forecaster.storage import METHODS, Run
 from forecaster.storage.model.checking import widths_to_json
 from forecaster.storage.runs.index import write_index
 from tests.limits import within_limits
@@ -98,7 +98,7 @@ def forecasts_or_is_named(folder: Path, panel: fc.Panel) -> bool:
     sound = True
     for use in (
         lambda: str(Run.read(folder)),
-        lambda: fc.predict(OpenRun.of(folder).model(OpenRun.of(folder).ids[:1]), panel),
+        lambda: fc.predict(Run.read(folder).model(Run.read(folder).ids[:1]), panel),
         lambda: fc.predict(fc.load(folder), panel),
     ):
         try:

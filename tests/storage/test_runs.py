@@ -17,8 +17,8 @@ from forecaster.errors import ModelError, UsageError, WriteError
 from forecaster.files import Home, run_name, run_time
 from forecaster.ingest import Store
 from forecaster.ingest.store.corrections import Corrections
-from forecaster.storage import Run, choose_run, remove_run, rename_run, runs_of, save_run
-from forecaster.storage.runs.index import read_index
+from forecaster.storage import choose_run, remove_run, rename_run, runs_of, save_run
+from forecaster.storage.runs.index import SCHEMA, read_index
 from forecaster.storage.runs.prices import under_new_names
 from tests.ingest.older import written
 
@@ -48,7 +48,7 @@ def saved(model, home):
 def chosen(home: Home, *tickers: str) -> tuple[str, list[str]]:
     """The name of the run that is taken, and what is said of it."""
     said: list[str] = []
-    return run_name(choose_run(home, None, tickers or None, said.append)), said
+    return choose_run(home, None, tickers or None, said.append).name, said
 
 
 def test_one_run_is_taken_without_a_word(home, saved):
@@ -89,7 +89,7 @@ def test_the_source_that_was_fitted_last_comes_first(home, saved):
 def test_a_run_that_would_answer_otherwise_is_named(home, saved, model):
     saved("three", "yahoo", ["AAPL"])
     saved("tuned", "yahoo", ["AAPL"], epochs=9)
-    assert chosen(home, "AAPL")[1] == [f"Run: {Run.read(choose_run(home))}"]
+    assert chosen(home, "AAPL")[1] == [f"Run: {choose_run(home)}"]
 
 
 def test_a_run_that_a_wrong_clock_dated_later_than_now_is_not_the_latest(home, saved):
@@ -102,12 +102,12 @@ def test_a_run_that_a_wrong_clock_dated_later_than_now_is_not_the_latest(home, s
     name, said = chosen(home, "AAPL")
     assert name == "true" and said[0] == line
     said = []
-    assert run_name(choose_run(home, on_notice=said.append, source="yahoo")) == "true"
+    assert choose_run(home, on_notice=said.append, source="yahoo").name == "true"
     assert said == [line]
     (wrong / "model.json").write_text("{")  # damaged, but not a later one
     passed = {}
-    folder = choose_run(home, on_notice=said.append, source="yahoo", passed_over=passed)
-    assert run_name(folder) == "true" and not passed
+    taken = choose_run(home, on_notice=said.append, source="yahoo", passed_over=passed)
+    assert taken.name == "true" and not passed
 
 
 def test_no_run_that_knows_the_ticker_is_an_error(home, saved):
@@ -127,8 +127,8 @@ def test_an_older_sound_run_takes_the_place_of_a_damaged_one(home, saved):
     taken, said = chosen(home, "AAPL")
     assert taken == "bad"
     said = []
-    folder = choose_run(home, None, ["AAPL"], said.append, damaged={bad: "its file is cut"})
-    assert run_name(folder) == "sound"  # the latest of the same source
+    took = choose_run(home, None, ["AAPL"], said.append, damaged={bad: "its file is cut"})
+    assert took.name == "sound"  # the latest of the same source
     assert said[0] == "Warning: passed over, since it is damaged: run bad: its file is cut"
     (bad / "model.json").write_text("{")  # the source is unknown: not the simulated one, at least
     assert chosen(home, "AAPL")[0] == "other"
@@ -152,7 +152,7 @@ def test_a_run_is_named_renamed_and_removed(home, saved):
     moved = rename_run(home, "A", "weekly.1")  # letter case does not count
     assert home.runs() == [moved, second] and run_name(moved) == "weekly.1"
     assert run_time(moved) == run_time(first) and fc.load(moved).ids == ("AAPL",)
-    assert choose_run(home, "Weekly.1") == moved
+    assert choose_run(home, "Weekly.1").folder == moved
     with pytest.raises(UsageError, match=r"no run 'a' under .*; there are b, weekly.1"):
         remove_run(home, "a")
     assert remove_run(home, "weekly.1") == moved
@@ -173,7 +173,7 @@ def test_an_index_that_swells_is_refused_unread(tmp_path, monkeypatch):
     pq.write_table(table, tmp_path / "index.parquet")
     raw = (tmp_path / "index.parquet").read_bytes()
     monkeypatch.setattr(pq.ParquetFile, "read_row_group", lambda *_, **__: pytest.fail("read"))
-    rest = {"schema": 10, "shards": 1, "index_sha256": hashlib.sha256(raw).hexdigest()}
+    rest = {"schema": SCHEMA, "shards": 1, "index_sha256": hashlib.sha256(raw).hexdigest()}
     with pytest.raises(ModelError, match=r"index\.parquet: .*10,000,000 cells in [\d,]+ bytes"):
         read_index(tmp_path, rest)
 
@@ -200,8 +200,8 @@ def test_a_name_is_given_once(home, saved):
 def test_a_folder_that_is_no_run_of_the_home_can_be_named(home, model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     fc.save(model, tmp_path / "elsewhere" / "mine")
-    assert choose_run(home, "elsewhere/mine") == Path("elsewhere/mine")
-    assert choose_run(home, Path("any")) == Path("any")
+    for named in ("elsewhere/mine", Path("elsewhere/mine")):
+        assert choose_run(home, named).folder == Path("elsewhere/mine")
 
 
 def test_a_run_that_cannot_be_removed_stays_whole_and_listed(home, saved, monkeypatch):

@@ -230,11 +230,15 @@ def model_of(
 
 
 class Facts(NamedTuple):
-    """What a ``model.json`` says of all series of a run."""
+    """What a ``model.json`` says of all series of a run.
+
+    ``future``, ``static``: the names of covariates known in advance, and of each series
+    """
 
     config: Config
     provenance: dict[str, Any]
-    transform: Transform
+    future: tuple[str, ...]
+    static: tuple[str, ...]
 
 
 def facts_of(rest: Mapping[str, Any], folder: Path) -> Facts:
@@ -245,8 +249,9 @@ def facts_of(rest: Mapping[str, Any], folder: Path) -> Facts:
     with as_model_error(folder):
         shared = msgspec.convert(rest, _Shared)
         config = Config.from_dict(shared.config, "config")
-        transform = Transform.from_dict(shared.transform, config.horizon)
-        return Facts(config, _provenance(shared), transform)
+        known = Transform.from_dict(shared.transform, config.horizon).covariates
+        static = (*known.numbers, *known.words)
+        return Facts(config, _provenance(shared), known.future, static)
 
 
 def series_of(

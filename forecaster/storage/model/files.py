@@ -154,14 +154,9 @@ def read_rest(folder: Path) -> dict[str, Any]:
     return read_json(folder / REST)
 
 
-def load_whole(
-    folder: Path, rest: dict[str, Any] | None = None, network: "OwnNetwork | None" = None
-) -> "Model":
-    """Read a single model, which may be a shard of a run; see :func:`forecaster.storage.load`.
-
-    ``rest``: its ``model.json``, if that has been read.
-    """
-    rest = read_rest(folder) if rest is None else rest
+def load_whole(folder: Path, network: "OwnNetwork | None" = None) -> "Model":
+    """Read a single model, which may be a shard of a run; see :func:`forecaster.storage.load`."""
+    rest = read_rest(folder)
     arrays = _read_arrays(folder, rest)
     rest, network = _with_network(rest, network, folder)
     with as_model_error(folder):

@@ -8,7 +8,6 @@ A run of one shard is that model itself, without ``index.parquet`` and ``shards/
 """
 
 import dataclasses
-import functools
 import hashlib
 import json
 from collections.abc import Sequence
@@ -90,14 +89,12 @@ def read_index(folder: Path, rest: dict[str, Any]) -> Index:
         shards = rest.get("shards")
         if type(shards) is not int or not 0 < shards <= _MOST:
             raise ValueError(f"shards: expected a number of them; got {shards!r}")
-        index = _index_of(raw, folder, shards)
-        return dataclasses.replace(index, skipped=dict(index.skipped))
+        return _index_of(raw, folder, shards)
     except Exception as error:  # the file may contain anything
         reason = shortened(error)
         raise DamagedModel(f"{path}: not a list of series: {reason}. {ADVICE}") from error
 
 
-@functools.lru_cache(maxsize=1)  # to predict, a run is chosen and then opened
 def _index_of(raw: bytes, folder: Path, shards: int) -> Index:
     """Return the index in the bytes of a Parquet file. Raises ValueError when it is none."""
     table = read_parquet_file(raw).to_pandas()

@@ -22,9 +22,8 @@ from forecaster.ingest import (
     proposed_of,
 )
 from forecaster.series import Finding, Layout, Panel, show_time
-from forecaster.storage.model.checking import facts_of
-from forecaster.storage.runs.opened import OpenRun
 from forecaster.storage.runs.request import ids_to_read
+from forecaster.storage.runs.run import Run
 
 # Reasons to skip a series that no longer hold once it has further rows.
 _PASSES = (Kind.TOO_SHORT, Kind.NO_ROWS, Kind.OUTSIDE, Kind.MASKED, Kind.NOT_LOADED)
@@ -146,7 +145,7 @@ def _no_longer_stored(
     return dict.fromkeys(missing, Skipped(Kind.NOT_STORED, detail=store.source))
 
 
-def stored_ends(home: Home, run: OpenRun) -> dict[str, np.datetime64]:
+def stored_ends(home: Home, run: Run) -> dict[str, np.datetime64]:
     """Return the latest stored time of each series of a run's source that is not retired.
 
     Empty for a source whose rows only have numbers, and where nothing is stored.
@@ -159,7 +158,7 @@ def stored_ends(home: Home, run: OpenRun) -> dict[str, np.datetime64]:
 
 
 def all_series(
-    home: Home, run: OpenRun, *, newcomers: bool | None
+    home: Home, run: Run, *, newcomers: bool | None
 ) -> tuple[list[str], dict[str, Skipped], list[str]]:
     """Return the series of a run to forecast, new ones that belong to it, and retired ones.
 
@@ -170,16 +169,15 @@ def all_series(
 
     Raises ModelError where nothing is left to forecast.
     """
-    facts = facts_of(run.rest, run.folder)
-    store = stored_of(home, facts.provenance)
+    store = stored_of(home, run.provenance)
     ids, new, retired = list(run.ids), list[str](), list[str]()
     if store is not None:
         gone = set(store.index.retired)
         retired = [name for name in run.ids if name in gone]
         ids = [name for name in run.ids if name not in gone]
-        wanted = facts.provenance.get("whole_source", False) if newcomers is None else newcomers
+        wanted = run.provenance.get("whole_source", False) if newcomers is None else newcomers
         hopeless = {name for name, why in run.skipped.items() if why.kind not in _PASSES}
-        indices = {run.renames.get(name, name) for name in facts.config.indices}
+        indices = {run.renames.get(name, name) for name in run.config.indices}
         known = {*run.ids, *gone, *hopeless, *indices}
         new = [name for name in store.ids if name not in known] if wanted else []
     if not ids and not new:
@@ -190,7 +188,7 @@ def all_series(
     return ids, dict.fromkeys(new, Skipped(Kind.NO_NETWORK)), retired
 
 
-def under_new_names(home: Home, run: OpenRun) -> OpenRun:
+def under_new_names(home: Home, run: Run) -> Run:
     """Return a run with the tickers that were renamed in its store under their new names."""
     store = stored_of(home, run.provenance)
     renames = {} if store is None else store.index.renames

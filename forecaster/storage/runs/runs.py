@@ -1,129 +1,20 @@
 """List, rename and remove the runs of a home, and choose the one to forecast with."""
 
-import dataclasses
 import errno
 import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
-from typing import Any
 
-from forecaster.errors import ModelError, Skipped, UsageError, listed
-from forecaster.files import (
-    Home,
-    atomic,
-    from_text,
-    is_ahead,
-    order_of_time,
-    renamed,
-    run_name,
-    run_time,
-)
-from forecaster.forecasting import FORECAST_BY, Config, Method, counted, resolve_names
-from forecaster.storage.model.checking import facts_of, read_json
-from forecaster.storage.model.files import check_schema
-from forecaster.storage.runs.index import is_sharded, read_index
+from forecaster.errors import ModelError, UsageError, listed
+from forecaster.files import Home, atomic, from_text, is_ahead, order_of_time, renamed, run_name
+from forecaster.forecasting import resolve_names
 from forecaster.storage.runs.prices import stored_of
+from forecaster.storage.runs.run import Run
 
+SIMULATED = "simulated"
 _FILE = "model.json"
-
-
-@dataclasses.dataclass(frozen=True)
-class Run:
-    """The facts of a run, read without its arrays.
-
-    - ``folder``, ``name``: its folder and its name
-    - ``saved``: when it was saved; None where that is unknown
-    - ``source``: where its series come from; empty for a model of :func:`forecaster.save`
-    - ``ids``, ``skipped``: the series with networks, and those without, with the reason
-    - ``config``: its settings
-    - ``provenance``: seed, dates, versions and more that the fit stored
-    - ``error``, ``seasonal_error``: mean absolute errors over the validation span by series,
-      relative to "unchanged" and to the season before; None where a series has none
-    - ``covariates``: the names of future covariates, and of static covariates
-    - ``rungs``: what the forecasts of each series rest on; empty for models of older versions
-    """
-
-    folder: Path
-    source: str
-    ids: tuple[str, ...]
-    skipped: Mapping[str, Skipped]
-    config: Config
-    provenance: Mapping[str, Any]
-    error: Sequence[float | None]
-    seasonal_error: Sequence[float | None]
-    covariates: tuple[tuple[str, ...], tuple[str, ...]]
-    rungs: Sequence[str] = ()
-
-    @property
-    def name(self) -> str:
-        """Its name on the command line."""
-        return run_name(self.folder)
-
-    @property
-    def saved(self) -> datetime | None:
-        """When it was saved, in UTC; None where that is unknown."""
-        return run_time(self.folder)
-
-    @property
-    def simulated(self) -> bool:
-        """Whether it was trained on simulated prices."""
-        return self.source == "simulated"
-
-    @property
-    def bytes(self) -> int:
-        """The size of its files."""
-        return sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
-
-    @property
-    def networks(self) -> str:
-        """A short description of its networks, such as ``LSTM 16, market SPY``."""
-        market = f", market {listed(self.config.indices)}" if self.config.indices else ""
-        others = set(self.rungs) - {Method.OWN}
-        rungs = f"; {counted(self.rungs)}" if others else ""
-        hidden = "" if self.config.is_classical else f" {self.config.hidden}"
-        return f"{self.config.column}{hidden}{market}{rungs}"
-
-    @staticmethod
-    def read(folder: Path) -> "Run":
-        """Read the facts of a run. Raises ModelError when it is damaged, or of another version."""
-        rest = read_json(folder / _FILE)
-        if not is_sharded(rest):
-            check_schema(rest, folder)
-        facts, index = facts_of(rest, folder), read_index(folder, rest)
-        known = facts.transform.covariates
-        return Run(
-            folder, facts.provenance.get("source", ""), index.ids, index.skipped, facts.config,
-            facts.provenance,
-            error=index.column("mae_relative_to_naive"),
-            seasonal_error=index.column("mae_relative_to_seasonal_naive"),
-            covariates=(known.future, (*known.numbers, *known.words)),
-            rungs=index.report[FORECAST_BY].tolist() if FORECAST_BY in index.report else (),
-        )  # fmt: skip
-
-    def knows(self, tickers: Sequence[str]) -> int:
-        """Return how many of the tickers have a network."""
-        return len(tickers) - len(resolve_names(self.ids, self.skipped, tickers)[1])
-
-    def could_forecast(self, home: Home, tickers: Sequence[str]) -> int:
-        """Return how many of the tickers are stored, for the network that all series share."""
-        store = stored_of(home, self.provenance) if self.config.start == "pooled" else None
-        return 0 if store is None else sum(store.spelled(ticker) in store for ticker in tickers)
-
-    def __str__(self) -> str:
-        """Describe the run in one line, for a notice."""
-        source = self.source or "unknown"
-        when = f", fitted {shown_time(self)}" if self.saved else ""
-        return (
-            f"{self.name} ({source}, {len(self.ids)} series, horizon {self.config.horizon}{when})"
-        )
-
-
-def shown_time(run: Run) -> str:
-    """Return when a run was saved, in local time."""
-    return "" if run.saved is None else run.saved.astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 def runs_of(home: Home) -> tuple[list[Run], dict[Path, str]]:
@@ -183,8 +74,8 @@ def choose_run(
     damaged: Mapping[Path, str] | None = None,
     source: str | None = None,
     passed_over: dict[str, str] | None = None,
-) -> Path:
-    """Return the folder of a run by its name, or else of the run that fits some tickers best.
+) -> Run:
+    """Return a run by its name, or else the run that fits some tickers best.
 
     Runs of real prices come before simulated ones; then those that know more of the tickers; then
     those of the source that was fitted last; then the latest. If the latest of all is damaged, only
@@ -204,7 +95,7 @@ def choose_run(
     or none knows any of the tickers; UsageError when there is none of this name.
     """
     if run is not None:
-        return run if isinstance(run, Path) else _named(home, run)
+        return Run.read(run if isinstance(run, Path) else _named(home, run))
     latest = home.latest_run()
     every, broken = runs_of(home)
     broken |= damaged or {}
@@ -216,19 +107,23 @@ def choose_run(
     sound = [run for run in reversed(every) if run.folder not in broken]
     runs = [run for run in sound if wanted in (None, run.source)]
     if source is None and latest in broken and wanted is None:  # it may be of any but invented data
-        runs = [run for run in runs if not run.simulated]
+        runs = [run for run in runs if run.source != SIMULATED]
     if not runs:
         raise _none_sound(source, sound, broken)
     any_will_do = tickers is None or source is not None
     known = {run.folder: 1 if any_will_do else run.knows(tickers or ()) for run in runs}
     if not any(known.values()):
-        known = {run.folder: run.could_forecast(home, tickers or ()) for run in runs}
+        known = {run.folder: _could_forecast(home, run, tickers or ()) for run in runs}
     if not any(known.values()):
         raise ModelError(_unknown_everywhere(runs, tickers or ()))
     ranks = {source: rank for rank, source in reversed(list(enumerate(r.source for r in runs)))}
 
     def order(run: Run) -> tuple[bool, int, int]:
-        return run.simulated or not known[run.folder], -known[run.folder], ranks[run.source]
+        return (
+            run.source == SIMULATED or not known[run.folder],
+            -known[run.folder],
+            ranks[run.source],
+        )
 
     chosen = min(runs, key=order)  # among equals the first, the latest run
     for folder, why in broken.items():
@@ -240,7 +135,13 @@ def choose_run(
     candidates = [run for run in runs if known[run.folder]]
     for line in [] if source is not None else _notices(runs, chosen, candidates):
         say(line)
-    return chosen.folder
+    return chosen
+
+
+def _could_forecast(home: Home, run: Run, tickers: Sequence[str]) -> int:
+    """Return how many of the tickers are stored, for the network that all series share."""
+    store = stored_of(home, run.provenance) if run.config.start == "pooled" else None
+    return 0 if store is None else sum(store.spelled(ticker) in store for ticker in tickers)
 
 
 def _none_sound(source: str | None, sound: Sequence[Run], broken: Mapping[Path, str]) -> ModelError:
@@ -288,7 +189,7 @@ def _notices(runs: Sequence[Run], chosen: Run, candidates: Sequence[Run]) -> lis
 
 def _unknown_everywhere(runs: Sequence[Run], tickers: Sequence[str]) -> str:
     """Return why no run knows any of the tickers, as seen by the latest run of real prices."""
-    run = next((run for run in runs if not run.simulated), runs[0])
+    run = next((run for run in runs if run.source != SIMULATED), runs[0])
     unknown = resolve_names(run.ids, run.skipped, tickers)[1]
     lines = [f"{name}: {why}" for name, why in unknown.items()]
     if len(runs) > 1:

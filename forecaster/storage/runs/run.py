@@ -1,17 +1,18 @@
-"""A run that is forecast with: only the shards that are needed are read."""
+"""A run: its facts, read without its arrays, and its networks when they are asked for."""
 
 import contextlib
 import dataclasses
-import functools
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from forecaster.errors import ModelError, Skipped, check_names, listed
-from forecaster.files import as_folder
-from forecaster.storage.model.checking import ADVICE, facts_of, fitted_until_of
+from forecaster.files import as_folder, run_name, run_time
+from forecaster.forecasting import FORECAST_BY, Config, Method, counted, resolve_names
+from forecaster.storage.model.checking import ADVICE, Facts, facts_of, fitted_until_of
 from forecaster.storage.model.files import check_schema, load_whole, read_rest
 from forecaster.storage.runs.index import Index, is_sharded, read_index
 
@@ -37,40 +38,74 @@ def load(
     """
     if ids is not None:
         check_names("ids", ids, "a list of names, or None for all")
-    run = OpenRun.of(as_folder(folder))
+    run = Run.read(as_folder(folder))
     return run.model(run.ids if ids is None else ids, network)
 
 
 @dataclasses.dataclass(frozen=True)
-class OpenRun:
-    """The series of a run, and their networks when they are asked for.
+class Run:
+    """A run: its facts and the list of its series; only the shards that are needed are read.
 
-    - ``rest``: its ``model.json``
+    - ``facts``: its settings, how it was made, and its covariates
     - ``renames``: new names of series, by those that they had at the fit
     """
 
     folder: Path
-    rest: dict[str, Any]
+    facts: Facts
     index: Index
     renames: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
 
     @staticmethod
-    def of(folder: Path) -> "OpenRun":
-        """Open a run. Raises ModelError when its list of series is damaged."""
+    def read(folder: Path) -> "Run":
+        """Read the facts of a run. Raises ModelError when it is damaged, or of another version."""
         rest = read_rest(folder)
         if not is_sharded(rest):
             check_schema(rest, folder)
-        return OpenRun(folder, rest, read_index(folder, rest))
+        return Run(folder, facts_of(rest, folder), read_index(folder, rest))
 
-    def renamed(self, names: Mapping[str, str]) -> "OpenRun":
-        """Return the run with series under new names, by the old ones.
+    @property
+    def name(self) -> str:
+        """Its name on the command line."""
+        return run_name(self.folder)
 
-        A series keeps its name where the run has a network under the new one as well. Names of
-        series without networks count, too: the model may see them beside the others.
-        """
-        known = set(self.index.ids)
-        new = {old: to for old, to in names.items() if to not in known}
-        return dataclasses.replace(self, renames=new)
+    @property
+    def saved(self) -> datetime | None:
+        """When it was saved, in UTC; None where that is unknown."""
+        return run_time(self.folder)
+
+    @property
+    def shown_time(self) -> str:
+        """When it was saved, in local time."""
+        return "" if self.saved is None else self.saved.astimezone().strftime("%Y-%m-%d %H:%M")
+
+    @property
+    def config(self) -> Config:
+        """Its settings."""
+        return self.facts.config
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """How it was made: seed, dates, versions and more that the fit stored."""
+        return self.facts.provenance
+
+    @property
+    def source(self) -> str:
+        """Where its series come from; empty for a model of :func:`forecaster.save`."""
+        return self.provenance.get("source", "")
+
+    @property
+    def bytes(self) -> int:
+        """The size of its files."""
+        return sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
+
+    @property
+    def networks(self) -> str:
+        """A short description of its networks, such as ``LSTM 16, market SPY``."""
+        config, rungs = self.config, self.index.report.get(FORECAST_BY, [])
+        market = f", market {listed(config.indices)}" if config.indices else ""
+        others = f"; {counted(rungs)}" if set(rungs) - {Method.OWN} else ""
+        hidden = "" if config.is_classical else f" {config.hidden}"
+        return f"{config.column}{hidden}{market}{others}"
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -82,20 +117,36 @@ class OpenRun:
         """The series without networks, with the reason."""
         return self.index.skipped
 
-    @functools.cached_property
-    def provenance(self) -> dict[str, Any]:
-        """How the run was made."""
-        return facts_of(self.rest, self.folder).provenance
-
-    @functools.cached_property
+    @property
     def fitted_until(self) -> dict[str, np.generic]:
         """The latest time that each series learned from, of all shards that can be read."""
         until: dict[str, np.generic] = {}
         for folder in self.index.folders:
             with contextlib.suppress(ModelError):  # of a shard that this forecast may do without
-                rest = self.rest if folder == self.folder else read_rest(folder)
-                until |= fitted_until_of(rest, folder)
+                until |= fitted_until_of(read_rest(folder), folder)
         return {self.renames.get(name, name): time for name, time in until.items()}
+
+    def knows(self, tickers: Sequence[str]) -> int:
+        """Return how many of the tickers have a network."""
+        return len(tickers) - len(resolve_names(self.ids, self.skipped, tickers)[1])
+
+    def __str__(self) -> str:
+        """Describe the run in one line, for a notice."""
+        source = self.source or "unknown"
+        when = f", fitted {self.shown_time}" if self.saved else ""
+        return (
+            f"{self.name} ({source}, {len(self.ids)} series, horizon {self.config.horizon}{when})"
+        )
+
+    def renamed(self, names: Mapping[str, str]) -> "Run":
+        """Return the run with series under new names, by the old ones.
+
+        A series keeps its name where the run has a network under the new one as well. Names of
+        series without networks count, too: the model may see them beside the others.
+        """
+        known = set(self.index.ids)
+        new = {old: to for old, to in names.items() if to not in known}
+        return dataclasses.replace(self, renames=new)
 
     def by_shard(self, ids: Sequence[str]) -> list[list[str]]:
         """Group these series by shard."""
@@ -133,7 +184,7 @@ class OpenRun:
             raise unknown_series([name for name in ids if name in unknown], self.ids)
         for number in self.index.numbers(ids):
             folder = self.index.folders[number]
-            model = load_whole(folder, self.rest if folder == self.folder else None, network)
+            model = load_whole(folder, network)
             held = [name for name in model.ids if name in wanted]
             models.append(model if len(held) == len(model.ids) else model.only(held))
         _check_alike(models, self.folder)
