@@ -39,11 +39,6 @@ def test_later_rows_change_nothing(name):
         np.testing.assert_array_equal(times_after_rows(times[:row], 4), whole[:row])
 
 
-def test_whole_numbers_advance_by_their_usual_step():
-    times = np.array([0, 2, 4, 6, 10, 12])
-    assert times_after_rows(times, 2)[3:].tolist() == [[8, 10], [12, 14], [14, 16]]
-
-
 @pytest.mark.parametrize("rows", range(1, 9))
 @pytest.mark.parametrize("usual", ["D", "B", "W-SUN", "ME"])
 def test_after_few_rows_come_the_times_of_the_panel(usual, rows):

@@ -4,8 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster.series.features.transforms import Transform
-from forecaster.series.panel.panel import Panel
 from forecaster.series.prices.anniversaries import active_days
 
 DAYS = pd.bdate_range("2020-01-01", "2022-12-30")
@@ -39,18 +37,6 @@ def test_a_day_is_seen_again_after_each_of_four_quarters_and_at_no_other_time():
     assert (seen != 0).sum() == 3 * 4
 
 
-def test_what_is_unknown_has_no_part_in_the_mean():
-    values = np.ones(ROWS)
-    values[: ROWS - 200] = np.nan
-    tomorrow, later = active(values, horizon=2)
-    first = int(np.argmax(TIMES[ROWS - 200] + np.timedelta64(13, "W") <= TIMES))
-    assert np.isnan(tomorrow[0, : first - 1]).all() and (tomorrow[0, first:] == 2).all()
-    assert (later[0, first:] == 1).all()
-    assert len(active(values, horizon=1)) == 1
-    numbered = active(values, times=np.arange(ROWS))
-    assert len(numbered) == 2 and np.isnan(numbered).all()
-
-
 @pytest.mark.parametrize("horizon", [1, 2, 5])
 def test_series_of_the_same_days_and_of_others_have_the_features_that_each_has_alone(horizon):
     random = np.random.default_rng(0)
@@ -66,17 +52,3 @@ def test_series_of_the_same_days_and_of_others_have_the_features_that_each_has_a
         one = slice(series, series + 1)
         alone = active_days(values[one], TIMES, positions[one], horizon)
         np.testing.assert_array_equal([each[one] for each in together], alone)
-
-
-def test_features_of_a_day_do_not_change_with_what_comes_later():
-    random = np.random.default_rng(0)
-    close = 50 * np.exp(np.cumsum(random.normal(0, 0.02, ROWS)))
-    table = pd.DataFrame(
-        {"ticker": "A", "date": DAYS, "close": close, "volume": random.lognormal(10, 1, ROWS)}
-    )
-    whole = Transform("log_return").apply(Panel.from_frame(table), 5).features[0]
-    assert whole.shape[-1] == Transform("log_return").feature_count(5)
-    assert np.ptp(whole[300:, -2:], axis=0).min() > 0.1
-    for until in (310, 450, ROWS - 1):
-        part = Transform("log_return").apply(Panel.from_frame(table[:until]), 5).features[0]
-        np.testing.assert_array_equal(part, whole[:until])

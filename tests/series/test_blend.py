@@ -11,7 +11,6 @@ from forecaster.series.combination.blend import (
     blended,
     closed_ahead,
     features_of,
-    held_back_errors,
     learn_blends,
     learn_usual,
     level_of,
@@ -48,16 +47,6 @@ def test_the_better_component_has_more_weight():
         assert one.weights[0] == pytest.approx(0.5, abs=0.2)
 
 
-def test_few_errors_leave_the_weights_of_the_panel():
-    """A series whose own errors say the opposite of the panel's."""
-    usual = learn_usual(errors_of(1.0, 3.0), sizes(SERIES))
-    own = errors_of(3.0, 1.0, series=1, seed=1)
-    panel, few, many = (blends(own, usual, held)[0].weights[0] for held in (0, 5, 1e5))
-    weight = 1 / np.array(usual.errors) ** 4
-    assert panel == pytest.approx(weight[0] / weight.sum())
-    assert 0.5 < few < panel and many < 0.1
-
-
 def test_a_component_that_is_missing_has_no_part_in_the_forecast():
     z = np.arange(20.0)
     there, nothing = z[:, None] + np.ones((1, 2)), np.full((20, 2), np.nan)
@@ -86,13 +75,6 @@ def test_growth_and_size_of_errors_are_found(growth):
     np.testing.assert_allclose(scale[-1] / scale[-1, 0], np.arange(1, HORIZON + 1) ** usual.growth)
 
 
-def test_without_errors_all_is_usual():
-    usual = learn_usual(no_errors(2), Sizes.of([np.ones(1)], [()]))
-    assert usual == Usual((1.0, 1.0))
-    (one,) = learn_blends(no_errors(2), Sizes.of([np.full(1, 3.0)], [()]), np.zeros(1), usual)
-    assert one.weights == (0.5, 0.5) and one.size > 0
-
-
 def test_a_series_that_hardly_moved_is_drawn_to_the_change_of_its_panel():
     rest, moved = np.full(48, 50.0), np.full(48, 50.0)
     moved[20:] += 0.1
@@ -118,16 +100,6 @@ def test_the_level_follows_the_latest_season_within_limits():
     assert level[83] == pytest.approx(5 * z[:84].mean())
     assert (level_of(np.zeros(9), ()) > 0).all()
     np.testing.assert_array_equal(level_of(-z, (4,)), level)
-
-
-def test_errors_are_those_of_the_rows_held_back():
-    z = np.random.default_rng(0).normal(size=60).cumsum()
-    naive = np.repeat(z[:, None], 3, axis=1)
-    found = held_back_errors(z, [naive, naive + 1], (), 40)
-    assert found.shape == (2, ORIGINS, 3)
-    np.testing.assert_allclose((found[1] - found[0])[np.isfinite(found[0])], 1.0)
-    later = np.where(np.arange(60) < 40 - 3, z + 99, z)  # rows that were learned from
-    np.testing.assert_array_equal(held_back_errors(later, [naive], (), 40)[0], found[0])
 
 
 def shop(weeks: int = 30) -> np.ndarray:

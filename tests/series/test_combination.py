@@ -8,9 +8,8 @@ import forecaster as fc
 from forecaster.series.combination.nature import Nature, common_seasons, with_common
 from forecaster.series.features.transformed import Transformed
 from forecaster.series.features.transforms import Transform
-from tests.slow import rest_slow
 
-DAY, WEEK = 24, 168
+DAY = 24
 
 
 def panel_of(rows: list[np.ndarray]) -> fc.Panel:
@@ -62,18 +61,6 @@ def test_random_walks_are_forecast_nearly_flat(rows, seasons, horizon, most):
     assert error < most * naive
 
 
-@pytest.mark.parametrize("level", [0.0, 0.02])
-def test_two_seasons_are_both_found_in_the_forecast(level):
-    time = np.arange(WEEK * 5)
-    z = (
-        np.sin(time * 2 * np.pi / DAY) * (1 + (time // DAY % 7 < 5))
-        + level * walks(1, len(time))[0]
-    )
-    base = last([z[: -2 * DAY]], (DAY, WEEK), 2 * DAY)
-    came, naive = z[-2 * DAY :], z[-2 * DAY - 1]
-    assert np.abs(base - came).mean() < (0.05 if level == 0 else 0.5) * np.abs(naive - came).mean()
-
-
 @pytest.mark.parametrize("rows", [24, 30, 36])
 def test_a_season_is_forecast_after_its_second_year(rows):
     month = np.arange(rows + 6)
@@ -94,16 +81,6 @@ def test_a_young_series_takes_its_season_from_its_first_year_and_from_its_panel(
     assert error < 0.8 * np.abs(z[8:, 59:60] - z[8:, 60:]).mean()
 
 
-def test_few_rows_are_not_forecast_far_from_all_of_them():
-    """Four months with one strong one, beside series of five years."""
-    random = np.random.default_rng(0)
-    strong = np.where(np.arange(60) % 12 == 9, 2.0, 1.0)
-    z = 100 * strong * np.exp(0.05 * random.normal(size=(8, 60)))
-    rows = [*z[:6], *z[6:, 48:52] * [1.0, 1.9, 1.0, 0.9]]
-    base = last(rows, (12,), 6)[6:]
-    assert (base > 50).all() and (base < 200).all()
-
-
 def queue(seed: int, days: int) -> np.ndarray:
     """Calls by the hour, of which none come at night."""
     hour = np.arange(days * DAY) % DAY
@@ -120,21 +97,6 @@ def test_nights_are_zero_for_sure_and_bands_of_open_hours_hold_their_share():
     inside = np.abs(came - base)[came > 0] < 1.2816 * scale[came > 0]
     assert 0.7 < inside.mean() < 0.95
     assert (made.base[:, : 2 * DAY, 0] != 0).any()  # not before they repeated
-
-
-@pytest.mark.slow
-def test_bands_of_nights_are_zero_to_a_user():
-    ds = pd.date_range("2025-03-03", periods=22 * DAY, freq="h")
-    frame = pd.concat(
-        pd.DataFrame({"unique_id": f"q{n}", "ds": ds, "y": queue(n, 22)}) for n in range(4)
-    )
-    known = fc.load_panel(frame[frame.ds < ds[20 * DAY]])
-    config = fc.Config(horizon=2 * DAY, hidden=2, lookback=24, epochs=1, members=1)
-    made = fc.predict(fc.fit(known, config, seed=0), known, level=[80]).merge(frame)
-    night = (made.ds.dt.hour < 8) | (made.ds.dt.hour >= 19)
-    inside = (made.y >= made["LSTM-lo-80"]) & (made.y <= made["LSTM-hi-80"])
-    assert 0.65 < inside[~night].mean() < 0.97
-    assert (made.loc[night, ["LSTM-lo-80", "LSTM", "LSTM-hi-80"]] == 0).all(axis=None)
 
 
 KINDS = {
@@ -176,18 +138,6 @@ def test_no_bit_depends_on_the_series_that_are_computed_beside_it(kind):
             np.testing.assert_array_equal(
                 getattr(alone, part)[0, -len(y) :], getattr(together, part)[number, -len(y) :]
             )
-
-
-@pytest.mark.parametrize("kind", rest_slow(sorted(KINDS), 4))
-@pytest.mark.parametrize("factor", [1e-7, 1000.0])
-def test_forecasts_are_in_the_units_of_the_series(kind, factor):
-    z, seasons = KINDS[kind]
-    if kind == "counts":  # other numbers are no counts
-        return
-    plain, other = (forecast(list(y), seasons, 4) for y in (z, factor * z))
-    for part in ("base", "scale"):
-        one, two = (getattr(made, part)[:, -1] for made in (plain, other))
-        np.testing.assert_allclose(two / factor, one, rtol=1e-2, atol=1e-2 * np.abs(z).mean())
 
 
 @pytest.mark.parametrize("seasons", [(), (4,), (4, 8)])

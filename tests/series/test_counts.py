@@ -6,7 +6,6 @@ import pytest
 
 import forecaster as fc
 from forecaster.series.combination.counts import (
-    CountPrior,
     count_forecasts,
     learn_counts,
     vary_as_counts,
@@ -42,14 +41,6 @@ def test_slow_parts_do_not_take_the_mean_and_the_variance_of_packs():
     assert 8 < deviation[-1, 0] ** 2 / made[-1, 0] < 16  # of packs of twelve
 
 
-def test_new_series_take_the_mean_of_the_panel():
-    rows = mixed()
-    prior = learn_counts(rows, flat(rows))
-    z = np.zeros(1)
-    made, deviation = count_forecasts(z, np.zeros((1, 3)), prior)
-    assert made[0, 0] > 0.3 and deviation[0, 0] > 1
-
-
 def test_a_daily_cycle_is_no_dispersion():
     random = np.random.default_rng(0)
     hours = np.arange(HOURS + 24)
@@ -77,12 +68,6 @@ def test_old_rows_are_evidence_only_where_rates_last(changes, all_rows):
         rows.append(random.poisson(np.repeat(rates, 6 if changes else ROWS)) * 1.0)
     nothing = [np.zeros((ROWS, 3))] * len(rows)
     assert learn_counts(rows, nothing).all_rows == all_rows
-
-
-def test_the_usual_ratio_counts_for_more_rows_where_series_are_alike():
-    random = np.random.default_rng(2)
-    alike = [random.poisson(3.0, ROWS) * 1.0 for _ in range(40)]
-    assert learn_counts(alike, flat(alike)).rows > 3 * learn_counts(mixed(), flat(mixed())).rows
 
 
 def test_long_series_without_a_zero_are_counts_in_a_panel_of_counts_if_they_vary_as_counts():
@@ -128,20 +113,6 @@ def test_the_first_sale_of_a_new_product_is_no_dispersion_and_zeros_before_it_no
         since = z[np.flatnonzero(z)[0] :]
         if number % 2 and len(since) < 10:
             assert made[-1, 0] == pytest.approx(since.mean(), rel=0.1)
-
-
-def test_a_launch_widens_no_horizon():
-    """Deviations are those of the same product whose rows begin with its first sale."""
-    random = np.random.default_rng(3)
-    prior = CountPrior(share=0.0)
-    ratios: list[np.ndarray] = []
-    for _ in range(20):
-        z = np.concatenate([np.zeros(50), 1.0 + random.poisson(5, 25)])
-        whole, since = (
-            count_forecasts(part, np.zeros((len(part), 12)), prior)[1][-1] for part in (z, z[50:])
-        )
-        ratios.append(whole / since)
-    np.testing.assert_allclose(np.mean(ratios, 0), 1.0, atol=0.1)
 
 
 def test_what_came_later_changes_no_earlier_forecast_of_a_new_product():

@@ -105,17 +105,6 @@ def test_no_bit_of_an_effect_depends_on_the_series_beside_it():
         assert effects_of(prior, [values], [own]) == [effects]
 
 
-def test_series_that_can_have_no_effects_do_not_choose_the_rhythm():
-    weekday = Nature(logarithmic=True, rhythm="B")
-    z, days = simulated(8, 720)
-    kept = days.day_of_week < 5
-    rows = [(np.exp(own[kept]), days.to_numpy()[kept]) for own in z]
-    counts = [(np.zeros(720), days.to_numpy())] * 9
-    natures = [weekday] * 8 + [Nature(counts=True, rhythm="D")] * 9
-    assert calendar_of(natures, [*rows, *counts]).groups
-    assert calendar_of(natures, [*rows, *counts]) == calendar_of([weekday] * 8, rows)
-
-
 def test_missing_days_and_late_beginnings_change_little():
     z, days = simulated(20, 1100)
     rng = np.random.default_rng(1)
@@ -133,15 +122,6 @@ def test_missing_days_and_late_beginnings_change_little():
         for p, r, t in ((prior, rows, times), (whole, list(z), [days.to_numpy()] * len(z)))
     )
     assert cut == pytest.approx(full, abs=0.2)
-
-
-def test_a_short_series_has_the_effects_of_its_panel():
-    z, days = simulated(20, 1100)
-    prior = learn_calendar(list(z), [days.to_numpy()] * len(z))
-    times = [days.to_numpy()[-60:], days.to_numpy()[-5:]]
-    new, tiny = effects_of(prior, [z[0, -60:], z[0, -5:]], times)
-    assert effects_on(new, np.array(["2023-12-25"], "datetime64[D]")) < -1.0
-    assert tiny == ()
 
 
 @pytest.mark.slow

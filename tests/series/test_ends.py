@@ -29,14 +29,6 @@ def test_all_end_at_the_last_time_and_keep_their_gaps(panel):
     np.testing.assert_array_equal(aligned.channel("y")[1, 3:], [0.5, 1.5, 2.5, np.nan, 4.5, 5.5])
 
 
-def test_a_frame_gets_its_own_times_back(panel):
-    aligned, ends = OwnEnds.align(panel)
-    frame = aligned.to_frame().assign(cutoff=9)
-    restored = ends.restored(frame)
-    assert restored["ds"].tolist() == panel.to_frame()["ds"].tolist()
-    assert set(restored["cutoff"][restored["unique_id"] == "short"]) == {6}
-
-
 def test_by_default_only_times_that_count_rows_are_aligned(panel):
     assert aligned_if("auto", panel)[1] is not None
     assert aligned_if("common", panel)[1] is None

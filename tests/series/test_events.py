@@ -84,26 +84,6 @@ def test_no_later_row_or_event_changes_an_earlier_scale():
     np.testing.assert_array_equal(part.scale, whole.scale[:, :601])
 
 
-@pytest.mark.slow
-def test_bands_are_wide_on_days_of_events_alone():
-    prices, listed = market(6)
-    settings = fc.Config(hidden=4, members=1, epochs=2, horizon=1, validation=200)
-    panel = fc.load_panel(prices).with_future(listed)
-    made = fc.cross_validation(panel, settings, n_windows=130, level=[80])
-    inside = (made["y"] >= made["LSTM-lo-80"]) & (made["y"] <= made["LSTM-hi-80"])
-    days = dict(zip(panel.ids, marked(6), strict=True))
-    on = np.array(
-        [
-            days[name][DAYS.get_loc(day)]
-            for name, day in zip(made["unique_id"], made["ds"], strict=True)
-        ]
-    )
-    width = (made["LSTM-hi-80"] - made["LSTM-lo-80"]) / made["y"]
-    assert width[on].mean() / width[~on].mean() == pytest.approx(WIDER, rel=0.35)
-    assert 0.5 < inside[on].mean() <= 1.0
-    assert inside[~on].mean() == pytest.approx(0.8, abs=0.06)
-
-
 def test_a_saved_model_keeps_its_factors(tmp_path):
     prices, listed = market(4)
     panel = fc.load_panel(prices).with_future(listed)
@@ -123,38 +103,6 @@ def test_an_event_to_come_that_is_no_session_is_named(moment):
     more = pd.DataFrame({"ticker": ["T0"], "date": [pd.Timestamp(moment)]})
     with pytest.warns(ForecasterWarning, match=rf"count nowhere: T0 \({moment}"):
         fc.predict(model, panel.with_future(pd.concat([known, more])))
-
-
-@pytest.mark.slow
-def test_a_kind_that_no_longer_comes_has_no_events():
-    prices, listed = market(4)
-    panel = fc.load_panel(prices)
-    both = pd.concat([listed.assign(event="earnings"), listed.iloc[::9].assign(event="vote")])
-    model = fc.fit(panel.with_future(both), fc.Config(hidden=2, members=1, epochs=1))
-    vote = pd.DataFrame({"ticker": ["T0"], "date": [DAYS[0]], "event": ["vote"]})
-    made = [
-        fc.predict(model, panel.with_future(frame))
-        for frame in (listed.assign(event="earnings"), pd.concat([both[: len(listed)], vote]))
-    ]
-    split = pd.DataFrame({"ticker": ["T0"], "date": [pd.Timestamp("2030-01-04")], "event": "split"})
-    new = panel.with_future(pd.concat([listed.assign(event="earnings"), split]))
-    pd.testing.assert_frame_equal(fc.predict(model, new), made[0])
-    others = [frame[frame["unique_id"] != "T0"] for frame in made]
-    pd.testing.assert_frame_equal(others[0], others[1])
-    with pytest.raises(DataError, match="fitted with the future covariates earnings, vote"):
-        fc.predict(model, panel.with_future(listed.assign(event="split")))
-
-
-def test_a_series_that_is_not_in_the_panel_decides_on_no_event():
-    prices, listed = market(8)
-    plain = prices[["unique_id", "ds"]].set_axis(["ticker", "date"], axis=1).assign(mark=0.0)
-    every = pd.concat([listed.assign(mark=1.0), plain]).drop_duplicates(["ticker", "date"])
-    days = pd.DataFrame({"ticker": "listed later", "date": DAYS, "mark": 2.0})
-    panel = fc.load_panel(prices)
-    alone, beside = (
-        event_factors(panel.with_future(frame)) for frame in (every, pd.concat([every, days]))
-    )
-    assert alone == beside and alone != (1.0,)
 
 
 @pytest.mark.slow
@@ -180,19 +128,6 @@ def test_a_kind_that_has_not_happened_yet_changes_no_model():
     with pytest.warns(ForecasterWarning, match=unknown):
         frame = fc.predict(models[0], panel.with_future(near))
     pd.testing.assert_frame_equal(frame, made[0], check_exact=True)
-
-
-@pytest.mark.slow
-def test_a_list_of_events_to_come_alone_is_no_covariate_yet():
-    prices, listed = market(4)
-    panel, settings = fc.load_panel(prices), fc.Config(hidden=2, members=1, epochs=1, horizon=3)
-    later = listed.assign(date=listed["date"] + pd.Timedelta(days=3650))
-    model = fc.fit(panel.with_future(later), settings)
-    plain = fc.fit(panel, settings)
-    assert model.transform == plain.transform
-    pd.testing.assert_frame_equal(
-        fc.predict(model, panel.with_future(later)), fc.predict(plain, panel), check_exact=True
-    )
 
 
 def test_a_list_names_kinds_or_none():

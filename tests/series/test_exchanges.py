@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from forecaster.series.calendar.exchanges import exchange_of, regular_holidays, regular_sessions
+from forecaster.series.calendar.exchanges import exchange_of, regular_sessions
 
 
 @pytest.mark.parametrize(
@@ -27,15 +27,3 @@ def test_new_york_is_closed(closed):
 @pytest.mark.parametrize("opened", ["2021-12-31", "2021-06-18", "2024-10-14", "2024-11-11"])
 def test_new_york_is_open(opened):
     assert pd.Timestamp(opened) in regular_sessions("2021-01-01", "2024-12-31")
-
-
-def test_sessions_of_a_year_are_counted_right():
-    counts = [
-        len(regular_sessions(f"{year}-01-01", f"{year}-12-31")) for year in (2021, 2023, 2024)
-    ]
-    assert counts == [252, 250, 252]  # as the exchange publishes them
-
-
-def test_holidays_of_a_span_are_those_of_its_years():
-    each = [day for year in range(2019, 2028) for day in regular_holidays(year, year)]
-    assert list(regular_holidays(2019, 2027)) == each and len(each) == 86

@@ -12,7 +12,6 @@ from forecaster.series.calendar.frequency import (
     infer_frequency,
     tells_frequency,
 )
-from forecaster.series.calendar.times import show_times
 
 
 def days(times):
@@ -73,16 +72,6 @@ def test_a_day_of_the_month_is_kept_over_short_months(first, months, following):
     assert days(infer_frequency(times).after(times[-1], 2)) == following
 
 
-def test_series_on_other_days_of_the_month_are_of_one_frequency():
-    first = pd.date_range("2023-01-01", periods=20, freq="MS")
-    months = [
-        (first + pd.Timedelta(days=day - 1)).to_numpy("datetime64[ns]") for day in (5, 10, 15, 20)
-    ]
-    daily = pd.date_range("2023-01-01", periods=300).to_numpy("datetime64[ns]")
-    for series in ([*months, daily, daily], [daily, *months[::-1], daily]):
-        assert common_frequency(series) == Frequency("months", day=5)
-
-
 @pytest.mark.parametrize(("kind", "june"), [("one early", 30), ("business", 28)])
 def test_month_ends_stay_month_ends_despite_an_exception(kind, june):
     if kind == "business":
@@ -92,12 +81,6 @@ def test_month_ends_stay_month_ends_despite_an_exception(kind, june):
         times.iloc[7] -= pd.Timedelta(days=1)
     times = np.array(times, "datetime64[ns]")
     assert days(infer_frequency(times).after(times[-1], 2)) == ["2024-05-31", f"2024-06-{june}"]
-
-
-def test_weekdays_that_became_all_days_are_all_days():
-    weekdays = pd.bdate_range("2020-01-01", "2024-01-05")
-    times = weekdays.union(pd.date_range("2024-01-06", periods=30))
-    assert infer_frequency(times.to_numpy("datetime64[ns]")) == Frequency("D")
 
 
 def test_a_special_saturday_or_a_row_on_a_holiday_changes_no_calendar():
@@ -110,39 +93,9 @@ def test_a_special_saturday_or_a_row_on_a_holiday_changes_no_calendar():
     assert infer_frequency(six_days) == Frequency("D", open=(0, 1, 2, 3, 4, 5))
 
 
-@pytest.mark.parametrize(
-    ("freq", "periods", "following"),
-    [
-        ("BME", 12, "2025-01-31"),
-        ("BMS", 12, "2025-01-01"),
-        ("QE-JAN", 8, "2026-01-31"),
-        ("YE-JUN", 5, "2029-06-30"),
-        ("YS-APR", 5, "2029-04-01"),
-        ("2D", 20, "2024-02-10"),
-    ],
-)
-def test_regular_times_without_gaps_go_on_as_they_did(freq, periods, following):
-    times = pd.date_range("2024-01-01", periods=periods, freq=freq).to_numpy("datetime64[ns]")
-    assert days(infer_frequency(times).after(times[-1], 2))[0] == following
-
-
-def test_the_time_of_day_is_kept():
-    closes = regular_sessions("2023-01-01", "2024-06-28") + pd.Timedelta(hours=16)
-    times = closes.to_numpy("datetime64[ns]")
-    assert str(infer_frequency(times).after(times[-1], 1)[0]).startswith("2024-07-01T16:00")
-
-
 def test_whole_numbers_advance_by_their_step():
     assert infer_frequency(np.array([3, 6, 9, 15])) == Frequency("step", 3)
     assert Frequency("step", 3).after(15, 2).tolist() == [18, 21]
-
-
-def test_times_of_a_table_have_one_form():
-    hours = pd.date_range("2026-01-01 23:00", periods=2, freq="h")
-    assert show_times(hours) == ["2026-01-01 23:00", "2026-01-02 00:00"]
-    assert show_times(hours.normalize()) == ["2026-01-01", "2026-01-02"]
-    assert show_times(hours + pd.Timedelta(seconds=5))[1] == "2026-01-02 00:00:05"
-    assert show_times([7, 8]) == ["7", "8"]
 
 
 def stamps(*texts):

@@ -3,18 +3,7 @@
 import numpy as np
 import pytest
 
-from forecaster.series.calendar.gaps import open_slots, regular_spacing, without_gaps
-
-
-def test_missing_rows_are_filled_so_that_the_season_keeps_its_length():
-    steps = np.arange(50)
-    there = np.delete(steps, [10, 11, 30])
-    wave = np.sin(2 * np.pi * steps / 7)
-    filled, rows = without_gaps(wave[there], there, 1.0, 7)
-    np.testing.assert_allclose(filled, wave, atol=1e-12)
-    np.testing.assert_array_equal(rows, there)
-    # later rows change no earlier step
-    np.testing.assert_array_equal(without_gaps(wave[there][:20], there[:20], 1.0, 7)[1], rows[:20])
+from forecaster.series.calendar.gaps import without_gaps
 
 
 def test_years_without_rows_are_not_filled_whole():
@@ -45,13 +34,3 @@ def test_far_more_rows_than_there_are_are_not_filled(season, spacing):
     filled, rows = without_gaps(values, np.arange(80), spacing, season)
     assert len(filled) <= 20_000
     np.testing.assert_array_equal(filled[rows], values)
-
-
-def test_weekends_are_no_gaps():
-    weekdays = np.arange("2024-01-01", "2024-06-01", dtype="datetime64[D]")
-    weekdays = weekdays[np.is_busday(weekdays)].astype("datetime64[ns]")
-    spacing, slots = regular_spacing(weekdays), open_slots(weekdays)
-    filled, _ = without_gaps(np.arange(len(weekdays)), weekdays, spacing, 5, slots)
-    assert len(filled) == len(weekdays)
-    days = np.arange("2024-01-01", "2024-06-01", dtype="datetime64[D]").astype("datetime64[ns]")
-    assert regular_spacing(days) == 86_400.0

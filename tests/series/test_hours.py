@@ -7,7 +7,6 @@ import pytest
 import forecaster as fc
 from forecaster.errors import ModelError
 from forecaster.series import Frequency, Hours, infer_frequency
-from forecaster.series.calendar.exchanges import EXCHANGES, regular_hours
 
 DAYS = pd.Timestamp("2024-10-01"), pd.Timestamp("2024-11-27")
 
@@ -39,15 +38,6 @@ def test_forecasts_end_at_the_close_and_early_closes_count():
     assert infer_frequency(times).elapsed(times[-1], "2024-11-29 10:10") == 2
 
 
-def test_bars_named_after_their_end_and_the_pause_of_hong_kong():
-    times = Hours("XHKG", False, 1800, 1800, True).between(*DAYS)
-    later = infer_frequency(times).after(times[-1], 12)
-    assert clock(later)[3:7] == [
-        "2024-11-28T11:30", "2024-11-28T12:00", "2024-11-28T13:30", "2024-11-28T14:00"
-    ]  # fmt: skip
-    assert clock(later)[10:] == ["2024-11-28T16:00", "2024-11-29T10:00"]
-
-
 def test_the_clock_of_utc_changes_with_the_summer():
     times = Hours("XNYS", True, 3600, 0, False).between(*DAYS)
     frequency = infer_frequency(times)
@@ -74,19 +64,6 @@ def test_other_intraday_times_go_on_as_they_did(times):
     assert frequency.after(times[-1], 1)[0] - times[-1] == np.timedelta64(
         int(frequency.alias[:-1]), "s"
     )
-
-
-def test_beyond_the_calendar_times_still_go_on():
-    hours = Hours("XNYS", False, 3600, 0, False)
-    later = Frequency("3600s", hours=hours).after("2099-01-01 10:30", 3)
-    assert clock(later) == ["2099-01-01T11:30", "2099-01-01T12:30", "2099-01-01T13:30"]
-    assert len(Frequency("3600s", hours=hours).after("2262-01-01 10:30", 3)) == 3
-
-
-def test_all_exchanges_say_when_they_open():
-    for exchange in EXCHANGES:
-        zone, opens, closes = regular_hours(exchange)
-        assert pd.Timestamp("2024-01-01").tz_localize(zone) and 0 < opens < closes < 86_400
 
 
 def test_a_saved_model_keeps_its_hours_and_forecasts_within_them(config, tmp_path):

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from forecaster.series.combination import learning
-from forecaster.series.combination.blend import ORIGINS, held_back_rows
+from forecaster.series.combination.blend import held_back_rows
 from forecaster.series.combination.components import (
     Kind,
     components_ahead,
@@ -12,7 +11,6 @@ from forecaster.series.combination.components import (
 )
 from forecaster.series.combination.learning import (
     NOTHING,
-    Judged,
     combine,
     judged_blends,
     kinds_of,
@@ -53,40 +51,6 @@ def test_series_change_each_other_only_through_what_they_share(shared):
         for one, two in zip(next(combine([row], [known], [own], [blend], HORIZON)), made[number],
                             strict=True):  # fmt: skip
             np.testing.assert_array_equal(one, two)
-
-
-def test_weights_are_learned_from_a_sample(monkeypatch):
-    rows, known = [seasonal(40, seed) for seed in range(9)], [Nature(seasons=(12,))] * 9
-    seen: list[int] = []
-
-    def fit(some, *others, **more):
-        seen.append(len(some))
-        return fit_components(some, *others, **more)
-
-    monkeypatch.setattr(learning, "fit_components", fit)
-    monkeypatch.setattr(learning, "_MOST_WEIGHED", 3)
-    made = learn(rows, known, HORIZON, None)
-    assert seen == [3]
-    kind = Kind.of(40, 32, (12,), None, sparse=False)
-    assert [*dict(made.usual)] == [kind.parts]
-    assert [*dict(made.pools)] == [kind.lags] == [*dict(made.early)]
-
-
-def test_what_was_held_back_is_judged():
-    fitted, _ = all_of(ROWS, NATURES, NOTHING)
-    judged = Judged.of(ROWS, NATURES, fitted, HORIZON)
-    assert (
-        len(judged.errors) == len(ROWS)
-        and (judged.sizes.level > 0).all()
-        and (judged.sizes.change > 0).all()
-    )
-    seen: list[int] = []
-    for parts, numbers, some in judged.by_parts():
-        assert some.errors.shape == (len(parts[0]), len(numbers), ORIGINS, HORIZON)
-        assert all(fitted[number].kind.parts == parts for number in numbers)
-        np.testing.assert_array_equal(some.sizes.change, judged.sizes.change[numbers])
-        seen += numbers
-    assert sorted(seen) == list(range(len(ROWS)))
 
 
 def test_a_sparse_series_may_be_forecast_as_zero():

@@ -102,17 +102,6 @@ def test_other_series_do_not_change_it():
         pd.testing.assert_frame_equal(seen(other)["AAA"], expected, check_exact=True)
 
 
-def test_days_of_the_index_alone_are_no_times_of_the_panel():
-    frame = table()
-    longer = DAYS[-1] + pd.Timedelta(days=1)
-    more = pd.DataFrame({"unique_id": "SPY", "ds": [longer], "close": [50.0]})
-    panel = declared(pd.concat([frame, more]))
-    assert panel.times[-1] == DAYS[-1] and panel.ids == ("AAA", "BBB")
-    assert panel.market is not None and panel.market.times[-1] == longer
-    both = Panel.from_frame(pd.concat([frame, more])).with_market("SPY")
-    assert both.ids == ("AAA", "BBB", "SPY") and both.times[-1] == longer
-
-
 def test_a_row_of_the_index_that_looks_wrong_is_left_out_once_that_is_known():
     days = DAYS.to_numpy("datetime64[ns]")
     flags = Flags(
@@ -151,27 +140,6 @@ def test_series_that_go_on_after_the_index_are_named_with_both_dates():
     assert "SPY has no row yet on 2024-01-03" in str(behind_market(panel.until(DAYS[2]))["AAA"])
 
 
-def test_several_indices_follow_each_other():
-    frame = table()
-    other = frame[frame["unique_id"] == "BBB"].assign(unique_id="VIX")
-    both = Panel.from_frame(pd.concat([frame, other])).with_market(["SPY", "VIX"], forecast=False)
-    assert both.ids == ("AAA", "BBB") and both.market is not None
-    made = Transform.choose("auto", both)
-    assert made.market == ("SPY", "VIX")
-    features = made.apply(both, 3).features[0, :, -2 * MARKET_FEATURES :]
-    assert features.shape[-1] == 2 * MARKET_FEATURES
-    spy = Transform.choose("auto", declared(frame)).apply(declared(frame), 3).features[0]
-    np.testing.assert_array_equal(features[:, :MARKET_FEATURES], spy[:, -MARKET_FEATURES:])
-    vix = Panel.from_frame(pd.concat([frame, other])).with_market("VIX", forecast=False)
-    alone = Transform.choose("auto", vix).apply(vix, 3).features[0, :, -MARKET_FEATURES:]
-    np.testing.assert_array_equal(features[:, MARKET_FEATURES:], alone)
-    mask = both.market.mask.copy()
-    mask[1, -8:] = False
-    early = dataclasses.replace(both.market, mask=mask)
-    said = str(behind_market(dataclasses.replace(both, market=early))["AAA"])
-    assert "but the market VIX ends on" in said
-
-
 def test_indices_are_found_among_those_declared_already():
     frame = table()
     other = frame[frame["unique_id"] == "BBB"].assign(unique_id="VIX")
@@ -181,16 +149,6 @@ def test_indices_are_found_among_those_declared_already():
     vix = both.with_market("VIX")
     assert vix.market is not None and vix.market.ids == ("VIX",) and vix.ids == both.ids
     assert both.with_market(["SPY", "VIX"]) is both
-
-
-def test_an_index_without_a_row_in_a_span_is_named_beside_another():
-    frame = table()
-    late = frame[(frame["unique_id"] == "BBB") & (frame["ds"] >= DAYS[40])].assign(unique_id="VIX")
-    both = Panel.from_frame(pd.concat([frame, late])).with_market(["SPY", "VIX"], forecast=False)
-    with pytest.raises(NoSeries, match="VIX: no rows"):
-        both.between(None, DAYS[30])
-    later = both.between(DAYS[30]).market
-    assert later is not None and later.ids == ("SPY", "VIX")
 
 
 def test_what_cannot_be_a_market_is_said():

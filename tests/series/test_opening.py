@@ -1,14 +1,11 @@
 """Series whose rows come on some days of the week, or at some hours, as where a shop is closed."""
 
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.errors import ModelError
-from forecaster.series import common_frequency, default_season, infer_frequency
+from forecaster.series import default_season, infer_frequency
 from forecaster.series.calendar.ahead import times_after_rows
 from forecaster.series.calendar.gaps import (
     open_slots,
@@ -17,7 +14,6 @@ from forecaster.series.calendar.gaps import (
 )
 from forecaster.series.calendar.opening import open_numbers
 from forecaster.series.calendar.seasons import seasons_of
-from forecaster.series.findings.times import missing_dates
 from tests.slow import rest_slow
 
 DAYS = pd.date_range("2022-01-03", periods=200)  # from a Monday on
@@ -64,28 +60,11 @@ def test_a_season_has_the_rows_of_a_week_and_of_a_day():
     assert default_season(infer_frequency(hours)) == 11
 
 
-def test_a_day_has_the_hours_of_the_median_day():
-    long = (HOURS.hour >= 8) & (HOURS.hour < 20) & (HOURS.day_of_week < 5)
-    short = (HOURS.hour >= 8) & (HOURS.hour < 14) & (HOURS.day_of_week == 5)
-    times = HOURS[long | short].to_numpy("datetime64[ns]")
-    assert seasons_of(times, np.ones(len(times))) == (12, 66)
-
-
-def test_series_that_differ_in_slots_have_one_frequency():
-    shops = [HOURS[(HOURS.hour >= first) & (HOURS.hour < 20)].to_numpy() for first in range(4, 10)]
-    weekdays = [DAYS[OF_WEEK < 5].to_numpy()] * 2
-    assert common_frequency([*shops, *weekdays]).alias == "3600s"
-
-
 @pytest.mark.parametrize("share", [0.35, 0.85])
 def test_weekdays_on_which_rows_are_missing_at_random_are_not_filled(share):
     weekdays = DAYS[OF_WEEK < 5].to_numpy("datetime64[ns]")
     times = weekdays[np.random.default_rng(0).uniform(size=len(weekdays)) < share]
     assert open_slots(times) == () and regular_spacing(times) == 0
-
-
-def test_rows_on_three_days_of_each_week_lack_no_dates():
-    assert missing_dates(DAYS[np.isin(OF_WEEK, [0, 1, 3])].to_numpy("datetime64[ns]")) is None
 
 
 @pytest.mark.parametrize(("closed", "season"), [([6], 6), ([5, 6], 5), ([0], 6)])
@@ -118,27 +97,3 @@ def test_forecasts_follow_the_week_of_a_shop_that_is_closed_on_some_days(closed,
     days = made["ds"].dt.day_of_week
     assert not days.isin(closed).any()
     np.testing.assert_allclose(made["LSTM"], 30 + 10 * days, atol=6)
-
-
-@pytest.mark.slow
-def test_damaged_slots_are_an_error(tmp_path):
-    times = SOME["six days"]
-    frame = pd.DataFrame({"unique_id": "a", "ds": times, "y": np.arange(len(times)) % 6 + 1.0})
-    fc.save(fc.fit(fc.load_panel(frame), fc.Config(horizon=2)), tmp_path / "model")
-    path = next(p for p in (tmp_path / "model").rglob("*.json") if '"frequency"' in p.read_text())
-    whole = json.loads(path.read_text())
-    assert whole["frequency"]["open"] == [0, 1, 2, 3, 4, 5]
-    for slots in ([7], [3, 1], ["1"], [True], "all"):
-        whole["frequency"]["open"] = slots
-        path.write_text(json.dumps(whole))
-        with pytest.raises(ModelError):
-            fc.load(tmp_path / "model")
-
-
-def test_a_model_of_series_with_rows_on_two_days_a_week_is_saved_and_loaded(tmp_path):
-    times = DAYS[np.isin(OF_WEEK, [0, 3])]
-    frame = pd.DataFrame({"unique_id": "a", "ds": times, "y": np.arange(len(times)) % 2 + 1.0})
-    panel = fc.load_panel(frame)
-    fc.save(fc.fit(panel, fc.Config(horizon=4)), tmp_path / "model")
-    made = fc.predict(fc.load(tmp_path / "model"), panel)
-    assert set(made["ds"].dt.day_of_week) == {0, 3}

@@ -1,7 +1,6 @@
 """Panels: long frames as stacked arrays, and back."""
 
 import datetime
-import time
 
 import numpy as np
 import pandas as pd
@@ -14,7 +13,6 @@ from forecaster.errors import DataError, Kind, Skipped, UsageError
 from forecaster.series.panel.flags import UNCONFIRMED, Flags
 from forecaster.series.panel.histories import Histories
 from forecaster.series.panel.panel import Panel
-from forecaster.series.panel.stacking import union_of
 
 
 def frame(lengths: dict[str, int]) -> pd.DataFrame:
@@ -89,28 +87,6 @@ def test_unusable_series_are_named_not_lost():
         "twice": Skipped(Kind.REPEATED_TIME, first="2024-01-01"),
         "empty": Skipped(Kind.NO_NUMBER, column="y"),
     }
-
-
-def test_nothing_after_a_cutoff_remains():
-    panel = Panel.from_frame(frame({"a": 5, "b": 2}))
-    early = panel.until("2024-01-03")
-    assert early.times[-1] == np.datetime64("2024-01-03") and early.values.shape[1] == 3
-    with pytest.raises(DataError, match="nothing was observed up to 2023-01-01"):
-        panel.until("2023-01-01")
-
-
-def test_arrays_are_frozen():
-    panel = Panel.from_frame(frame({"a": 5}))
-    with pytest.raises(ValueError, match="read-only"):
-        panel.values[0, 0, 0] = 7
-
-
-def test_the_panel_of_all_its_series_takes_no_further_memory():
-    panel = Panel.from_frame(frame({"a": 5, "b": 3}))
-    assert panel.only(["a", "b"]).values is panel.values
-    turned = panel.only(["b", "a"])
-    np.testing.assert_array_equal(turned.values, panel.values[::-1])
-    assert turned.ids == ("b", "a")
 
 
 @pytest.mark.parametrize(
@@ -193,18 +169,6 @@ def test_dates_beyond_nanoseconds_are_later_than_all_others(far):
         panel.between(far)
 
 
-@pytest.mark.parametrize("far", ["0001-01-01", "1500-06-01", datetime.date(1, 1, 1),
-                                 pd.Timestamp.min])  # fmt: skip
-def test_dates_before_nanoseconds_are_earlier_than_all_others(far):
-    panel = flagged_panel()
-    assert panel.between(far).times.tolist() == panel.times.tolist()
-    assert not panel.flagged(far).any()
-    with pytest.raises(DataError, match="nothing was observed up to"):
-        panel.until(far)
-    with pytest.raises(DataError, match="no rows in that span"):
-        panel.between(None, far)
-
-
 @pytest.mark.parametrize("wrong", ["soon", "", pd.NaT, "2024-13-01", "99999-01-01", object()])
 def test_what_is_no_date_is_named(wrong):
     panel = flagged_panel()
@@ -213,33 +177,11 @@ def test_what_is_no_date_is_named(wrong):
             call(wrong)
 
 
-def test_an_end_at_noon_means_that_day():
-    panel = flagged_panel()
-    ends = [panel.between(None, end).times[-1] for end in ("2024-01-05", "2024-01-05 12:00")]
-    assert ends == [np.datetime64("2024-01-05", "ns")] * 2
-
-
-def test_a_panel_without_flags_is_its_own_masked_one():
-    panel = Panel.from_frame(frame({"a": 5}))
-    assert panel.masked() is panel and not panel.flagged().any()
-    others = flagged_panel().flags
-    assert others is not None and panel.with_flags(others.of(["b"])).flags is None
-
-
 def test_series_that_have_not_begun_have_no_say_in_the_frequency():
     weeks = pd.DataFrame({"unique_id": "a", "ds": pd.date_range("2024-01-07", periods=9, freq="W")})
     later = [weeks.tail(4).assign(unique_id=name) for name in "bcd"]
     panel = Panel.from_frame(pd.concat([weeks, *later]).assign(y=1.0))
     assert panel.until("2024-01-31").frequency == Panel.from_frame(weeks.assign(y=1.0)).frequency
-
-
-def test_times_of_many_series_are_merged_as_if_all_at_once_and_quickly():
-    random = np.random.default_rng(0)
-    parts = [np.unique(random.integers(0, 10**9, 40)) for _ in range(5000)]
-    begin = time.monotonic()
-    union = union_of([parts[0], parts[0], *parts])
-    assert time.monotonic() - begin < 2  # it took 8 s when each series sorted all times again
-    np.testing.assert_array_equal(union, np.unique(np.concatenate(parts)))
 
 
 def test_series_that_do_not_fit_into_memory_are_refused_before_it_is_taken(monkeypatch):

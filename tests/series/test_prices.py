@@ -2,11 +2,10 @@
 
 import numpy as np
 import pandas as pd
-import pytest
 
 import forecaster as fc
 from forecaster.series.features.transforms import Learned, Transform
-from forecaster.series.prices.features import usual_volatility, with_few_changes
+from forecaster.series.prices.features import with_few_changes
 
 
 def panel(moves: dict[str, np.ndarray]) -> fc.Panel:
@@ -17,16 +16,6 @@ def panel(moves: dict[str, np.ndarray]) -> fc.Panel:
             for n, m in moves.items()
         )
     )
-
-
-def test_the_usual_volatility_is_that_of_the_middle_series():
-    turns = np.array([1, -1] * 30)
-    made = panel({"A": 0.01 * turns, "B": 0.02 * turns, "C": 0.9 * turns, "D": 0.5 * turns[:5]})
-    assert usual_volatility(made) == pytest.approx(0.02)
-
-
-def test_without_long_series_none_is_usual():
-    assert usual_volatility(panel({"A": 0.01 * np.array([1, -1, 1])})) is None
 
 
 def test_few_changes_are_shrunk_to_what_is_usual():

@@ -1,17 +1,13 @@
 """Series respond to what is known in advance: promotions, prices."""
 
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.series.features.transforms import Transform
 from forecaster.series.known.responses import (
     NO_RESPONSES,
     History,
-    ResponsePrior,
     learn_responses,
     responses_of,
 )
@@ -41,13 +37,6 @@ def test_the_responses_that_made_a_panel_are_found():
     own = np.outer(np.linspace(0.5, 1.5, 20), [PROMOTION, PRICE])
     np.testing.assert_allclose(found[:, 0], own[:, 0], atol=0.1)
     assert np.corrcoef(found[:, 1], own[:, 1])[0, 1] > 0.9
-
-
-@pytest.mark.parametrize("rows", [120, 300])
-def test_one_series_shows_its_own(rows):
-    (one,) = simulated(1, rows)
-    found = responses_of(learn_responses([one]), one)
-    np.testing.assert_allclose(found, [PROMOTION / 2, PRICE / 2], atol=0.1)
 
 
 def test_a_series_that_was_never_promoted_responds_as_the_others_do():
@@ -86,21 +75,6 @@ def test_a_smooth_number_seems_not_to_explain_smooth_series(rows):
         ]
         found += len(learn_responses(histories).mean)
     assert found <= 2
-
-
-def test_missing_rows_change_little():
-    histories = simulated(20, 300)
-    random = np.random.default_rng(1)
-    holes: list[History] = []
-    for one in histories:
-        there = random.random(300) > 0.1
-        there[:8] = True
-        values = one.values.copy()
-        for step in np.flatnonzero(~there):
-            values[step] = values[step - 7]
-        holes.append(one._replace(values=values, there=there))
-    whole, cut = (learn_responses(some).mean for some in (histories, holes))
-    np.testing.assert_allclose(cut, whole, rtol=0.1)
 
 
 def test_what_is_always_the_same_twice_there_or_without_change_breaks_nothing():
@@ -145,26 +119,3 @@ def test_short_series_and_counts_are_forecast_with_their_promotions(mean, tmp_pa
     none = panel.with_future(plans.assign(promotion=plans["promotion"] * (plans["ds"] < "2022")))
     flat = fc.predict(model, none)["LSTM"].to_numpy().reshape(20, 6).mean(0)
     np.testing.assert_allclose(flat[1::2], ahead[::2], rtol=0.05)
-
-
-def test_numbers_far_from_all_before_multiply_nothing_without_end():
-    sales, plans = sold(20, 24, 100)
-    panel = fc.load_panel(sales).with_future(plans)
-    model = fc.fit(panel, fc.Config(horizon=6))
-    wild = plans["promotion"].where(plans["ds"] < "2022", 1e9)
-    forecast = fc.predict(model, panel.with_future(plans.assign(promotion=wild)))
-    assert np.isfinite(forecast["LSTM"]).all() and forecast["LSTM"].max() < 1e5
-
-
-def test_the_usual_effect_is_a_share_whatever_the_kind_of_series():
-    prior = ResponsePrior((0.2, -0.1), (0.0, 0.0), (0.5, 1.0), 0)
-    np.testing.assert_allclose(prior.per_unit([True, True, False]), np.expm1([0.4, -0.1]))
-    np.testing.assert_allclose(prior.per_unit([False, True]), [0.4, -0.1])
-
-
-def test_responses_are_kept_in_a_file():
-    sales, plans = sold(20, 24, 100)
-    panel = fc.load_panel(sales).with_future(plans)
-    made = Transform.choose("auto", panel).learned_from(panel, 6).with_components(panel, 6)
-    assert made.learned.known.responses.mean and all(one.responses for one in made.natures.values())
-    assert Transform.from_dict(json.loads(json.dumps(made.to_dict())), 6) == made

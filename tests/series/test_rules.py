@@ -62,12 +62,6 @@ def test_dates_go_on_by_their_convention_despite_missing_rows(convention, missin
     assert ahead_of(closing[:count].delete(missing), 15) == list(closing[count:])
 
 
-@pytest.mark.parametrize("convention", [*MONTHS, "SMS", "SME"])
-def test_short_series_go_on_by_their_convention(convention):
-    times = dated(convention, 14, "2022-06-01")
-    assert ahead_of(times[:8], 6) == list(times[8:])
-
-
 def test_the_last_sessions_of_months_lead_to_last_weekdays():
     """The session of 28 March 2024 was followed by Good Friday, the month's last weekday."""
     sessions = regular_sessions("2020-01-01", "2024-03-31").to_series()
@@ -76,15 +70,6 @@ def test_the_last_sessions_of_months_lead_to_last_weekdays():
     frequency = infer_frequency(times.to_numpy("datetime64[ns]"))
     assert frequency.elapsed("2024-03-28", "2024-03-31") == 0
     assert frequency.elapsed("2024-03-28", "2024-04-30") == 1
-
-
-def test_quarters_of_13_weeks_go_on_despite_a_year_of_53_weeks():
-    weeks = [13] * 11 + [14] + [13] * 12
-    times = pd.DatetimeIndex(
-        pd.Timestamp("2021-01-30") + pd.to_timedelta(7 * np.cumsum(weeks), "D")
-    )
-    assert ahead_of(times[:16], 8) == list(times[16:])
-    assert default_season(infer_frequency(times[:16].to_numpy("datetime64[ns]"))) == 4
 
 
 @pytest.mark.parametrize(

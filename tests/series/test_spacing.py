@@ -26,12 +26,6 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_usual_gap_is_one_of_the_gaps(kind):
-    rows, expected = KINDS[kind]
-    assert spacing_of(rows) == expected
-
-
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("other", KINDS)
 def test_only_other_frequencies_are_spaced_otherwise(kind, other):
     same = kind == other or {kind, other} == {"weekdays", "days"}
@@ -49,20 +43,6 @@ def test_weekends_nights_and_holidays_do_not_matter(rows):
     assert spaced_otherwise(hours[-rows:], HOUR) is None
     twice = np.sort(np.concatenate([days, days + np.timedelta64(390, "m")]))
     assert spaced_otherwise(twice[: -1 - rows % 2], spacing_of(twice)) is None
-
-
-def test_only_the_latest_rows_count():
-    early, late = times(periods=300, freq="W"), KINDS["weekdays"][0]
-    both = np.concatenate([early - np.timedelta64(400 * 7, "D"), late])
-    assert spacing_of(both) == DAY
-    assert spaced_otherwise(both, DAY) is None
-    assert spaced_otherwise(np.concatenate([late - np.timedelta64(4000, "D"), early]), DAY)
-
-
-def test_nothing_is_said_of_a_single_row_nor_against_none():
-    assert np.isnan(spacing_of(KINDS["days"][0][:1]))
-    assert spaced_otherwise(KINDS["days"][0][:1], 7 * DAY) is None
-    assert spaced_otherwise(KINDS["days"][0], float("nan")) is None
 
 
 def test_whole_numbers_have_gaps_too_and_both_are_named():

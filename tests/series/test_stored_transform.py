@@ -4,7 +4,6 @@ import copy
 import dataclasses
 import json
 
-import numpy as np
 import pytest
 
 from forecaster.series.combination.counts import CountPrior
@@ -134,12 +133,3 @@ def test_what_is_missing_is_named(path):
     del holder[last]
     with pytest.raises(ValueError, match=f"transform: .*{last}"):
         Transform.from_dict(fields, HORIZON)
-
-
-def test_arrays_keep_their_bits():
-    read = Transform.from_dict(STORED, HORIZON)
-    for (_, one), (_, other) in zip(
-        read.learned.blending.pools, SOUND.learned.blending.pools, strict=True
-    ):
-        assert one.gram.dtype == np.float32
-        np.testing.assert_array_equal(one.gram, other.gram)

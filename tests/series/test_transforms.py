@@ -94,15 +94,6 @@ def test_targets_turn_back_into_the_series(name):
     assert np.isnan(t.targets()[:, -1]).all()  # the future of the last row is unknown
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_inputs_are_finite_and_targets_of_moderate_size(name):
-    panel = Panel.from_frame(market(series=2))
-    t = Transform(name).apply(panel, HORIZON)
-    assert np.isfinite(t.features).all()
-    targets = t.targets()[:, 20:-HORIZON]
-    assert 0.1 < np.nanstd(targets) < 10
-
-
 def test_missing_highs_volumes_and_opens_do_not_spread():
     table = market()
     table.loc[30, ["open", "high", "volume"]] = np.nan

@@ -1,7 +1,7 @@
 """Learn components and blends: what a panel's series share, and what each has of its own."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from jaxtyping import Float
@@ -10,6 +10,7 @@ from forecaster.classical import Pool, count_of_features
 from forecaster.series.causal import Ahead
 from forecaster.series.combination.blend import (
     Blend,
+    Errors,
     Sizes,
     Usual,
     blended,
@@ -97,8 +98,10 @@ def learn(
     pools = pools_of(rows, kinds_of(rows, known, alone), horizon)
     every = max(1, len(rows) // _MOST_WEIGHED)
     fitted = fit_components(before[::every], kinds[::every], early, horizon, alone=bool(alone))
-    judged = Judged.of(rows[::every], known[::every], fitted, horizon)
-    usual = {parts: learn_usual(one.errors, one.sizes) for parts, _, one in judged.by_parts()}
+    usual = {
+        fitted[numbers[0]].kind.parts: learn_usual(errors, sizes)
+        for numbers, errors, sizes, _ in judged(rows[::every], known[::every], fitted, horizon)
+    }
     made = Blending(tuple(pools.items()), tuple(usual.items()), NO_PRIOR, tuple(early.items()))
     counted = [number for number, one in enumerate(known) if one.counts]
     if alone is not None or not counted:
@@ -126,54 +129,27 @@ def kinds_of(
     ]
 
 
-class Judged(NamedTuple):
-    """Series whose components were compared with the rows held back.
+def judged(
+    rows: Sequence[Row], known: Sequence[Nature], fitted: Sequence[Components], horizon: int
+) -> Iterator[tuple[list[int], Errors, Sizes, Float[np.ndarray, " series"]]]:
+    """Compare components with the rows after those that they were fitted on.
 
-    - ``parts``: of each series' kind
-    - ``errors``: of components (component, origin, horizon), of each series
-    - ``sizes``: of the series
-    - ``held``: how many rows were held back
+    Yields the numbers of the series of each kind, the errors of their components, their sizes, and
+    how many of their rows were held back.
     """
-
-    parts: list[Any]
-    errors: Any
-    sizes: Sizes
-    held: Float[np.ndarray, " series"]
-
-    @staticmethod
-    def of(
-        rows: Sequence[Row], known: Sequence[Nature], fitted: Sequence[Components], horizon: int
-    ) -> "Judged":
-        """Compare components with the rows after those that they were fitted on."""
-        errors: list[np.ndarray] = []
-        for some in few_at_a_time([len(row) * horizon for row in rows]):
-            made = components_ahead([rows[n] for n in some], [fitted[n] for n in some], horizon)
-            errors += [
-                held_back_errors(rows[n], of, known[n].seasons, fitted[n].learned)
-                for n, of in zip(some, made, strict=True)
-            ]
-        held = [
-            min(len(row) - one.learned, held_back_rows(len(row), horizon))
-            for row, one in zip(rows, fitted, strict=True)
-        ]
-        parts = [one.kind.parts for one in fitted]
-        sizes = Sizes.of(rows, [one.seasons for one in known])
-        return Judged(parts, errors, sizes, np.array(held, float))
-
-    def by_parts(self) -> Iterator[tuple[Any, list[int], "Judged"]]:
-        """Yield the series of each kind: their numbers, and themselves with stacked errors."""
-        for parts in dict.fromkeys(self.parts):
-            some = [number for number, its in enumerate(self.parts) if its == parts]
-            errors = np.stack([self.errors[number] for number in some], axis=1)
-            yield parts, some, Judged([parts], errors, self.sizes.only(some), self.held[some])
-
-    def blends(self, usual: Usual) -> list[Blend]:
-        """Return the blend of each series of stacked errors."""
-        return learn_blends(self.errors, self.sizes, self.held, usual)
-
-    def only(self, some: list[int]) -> "Judged":
-        """Return some series of stacked errors."""
-        return Judged(self.parts, self.errors[:, some], self.sizes.only(some), self.held[some])
+    errors = {
+        number: held_back_errors(rows[number], made, known[number].seasons, fitted[number].learned)
+        for number, made in _forecasts(rows, fitted, horizon)
+    }
+    sizes = Sizes.of(rows, [one.seasons for one in known])
+    held = [
+        min(len(row) - one.learned, held_back_rows(len(row), horizon))
+        for row, one in zip(rows, fitted, strict=True)
+    ]
+    for parts in dict.fromkeys(one.kind.parts for one in fitted):
+        some = [number for number, one in enumerate(fitted) if one.kind.parts == parts]
+        stacked = np.stack([errors[number] for number in some], axis=1)
+        yield some, stacked, sizes.only(some), np.array(held, float)[some]
 
 
 def judged_blends(
@@ -185,14 +161,14 @@ def judged_blends(
 ) -> list[Blend]:
     """Return the blend of each series, by the rows that its components were not fitted on."""
     made: dict[int, Blend] = {}
-    for _, numbers, judged in Judged.of(rows, known, fitted, horizon).by_parts():
+    for numbers, errors, sizes, held in judged(rows, known, fitted, horizon):
         usual = shared.usual_of(fitted[numbers[0]].kind)
         if usual is not None:
-            made.update(zip(numbers, judged.blends(usual), strict=True))
+            made.update(zip(numbers, learn_blends(errors, sizes, held, usual), strict=True))
             continue
         for row, number in enumerate(numbers):  # each series by itself
-            own = judged.only([row])
-            made[number] = own.blends(learn_usual(own.errors, own.sizes))[0]
+            own, its = errors[:, [row]], sizes.only([row])
+            (made[number],) = learn_blends(own, its, held[[row]], learn_usual(own, its))
     return [made[number] for number in range(len(rows))]
 
 
@@ -209,15 +185,6 @@ def usual_blends(
     return made
 
 
-def few_at_a_time(sizes: Sequence[int]) -> list[list[int]]:
-    """Return the positions of series in parts, each with a limited number of forecasts.
-
-    ``sizes``: how many forecasts each series has
-    """
-    cuts = np.flatnonzero(np.diff(np.cumsum(sizes) // _AT_ONCE)) + 1
-    return [part.tolist() for part in np.split(np.arange(len(sizes)), cuts)]
-
-
 def combine(
     rows: Sequence[Row],
     known: Sequence[Nature],
@@ -226,7 +193,20 @@ def combine(
     horizon: int,
 ) -> Iterator[tuple[Ahead, Ahead]]:
     """Yield the blend of each series at each step, and the usual size of its errors."""
-    for some in few_at_a_time([len(row) * horizon for row in rows]):
+    for number, made in _forecasts(rows, components, horizon):
+        yield blended(rows[number], made, known[number].seasons, horizon, blends[number])
+
+
+def _forecasts(
+    rows: Sequence[Row], components: Sequence[Components], horizon: int
+) -> Iterator[tuple[int, list[Ahead]]]:
+    """Yield the forecasts of each series' components at each step, with the number of the series.
+
+    Of a limited number of series at a time, to save memory.
+    """
+    parts = np.cumsum([len(row) * horizon for row in rows]) // _AT_ONCE
+    for part in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(parts)) + 1):
+        some: list[int] = part.tolist()
         made = components_ahead([rows[n] for n in some], [components[n] for n in some], horizon)
-        for n in some:  # what is blended goes
-            yield blended(rows[n], made.pop(0), known[n].seasons, horizon, blends[n])
+        for number in some:  # what was used goes
+            yield number, made.pop(0)
