@@ -8,6 +8,7 @@ from .calendar.exchanges import timezone_of as timezone_of
 from .calendar.frequency import Frequency as Frequency
 from .calendar.frequency import common_frequency as common_frequency
 from .calendar.frequency import frequency_beside as frequency_beside
+from .calendar.frequency import in_words as in_words
 from .calendar.frequency import infer_frequency as infer_frequency
 from .calendar.frequency import most_common as most_common
 from .calendar.frequency import spaced_otherwise as spaced_otherwise
@@ -30,7 +31,6 @@ from .calendar.times import repeated_at as repeated_at
 from .calendar.times import show_time as show_time
 from .calendar.times import show_times as show_times
 from .calendar.times import split_offset as split_offset
-from .calendar.wording import in_words as in_words
 from .combination.blend import ROWS_TO_BLEND as ROWS_TO_BLEND
 from .combination.blend import held_back_rows as held_back_rows
 from .combination.nature import Nature as Nature

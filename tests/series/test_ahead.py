@@ -6,7 +6,7 @@ import pytest
 
 from forecaster.forecasting.predicting.predicting import times_ahead
 from forecaster.series import infer_frequency
-from forecaster.series.calendar.ahead import times_after_rows
+from forecaster.series.calendar.frequency import times_after_rows
 
 DAYS = pd.bdate_range("2020-01-01", "2022-06-30")
 REGULAR = {

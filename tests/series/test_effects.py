@@ -8,8 +8,8 @@ from scipy.signal import lfilter
 
 import forecaster as fc
 from forecaster.series.calendar.rhythms import RHYTHMS, rhythm_of
-from forecaster.series.combination.nature import Nature, calendar_of
-from forecaster.series.features.known_effects import Shared
+from forecaster.series.combination.nature import Nature
+from forecaster.series.features.known_effects import Shared, calendar_of
 from forecaster.series.features.transforms import Transform
 from forecaster.series.known.effects import (
     NO_EFFECTS,

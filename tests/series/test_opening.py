@@ -6,7 +6,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.series import default_season, infer_frequency
-from forecaster.series.calendar.ahead import times_after_rows
+from forecaster.series.calendar.frequency import times_after_rows
 from forecaster.series.calendar.gaps import (
     open_slots,
     regular_spacing,

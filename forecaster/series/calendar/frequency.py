@@ -1,4 +1,4 @@
-"""The frequency of times, which times come next, and how far apart rows are."""
+"""The frequency of times, which come next, how far apart rows are, and all of this in words."""
 
 import dataclasses
 import functools
@@ -410,3 +410,76 @@ def _in_words(spacing: float, *, dated: bool) -> str:
     unit = next((unit for unit in _UNITS if spacing >= unit), 1)
     count = f"{spacing / unit:.3g}"
     return f"{count} {_UNITS[unit]}{'' if count == '1' else 's'}"
+
+
+_BASES = {"D": "days", "B": "weekdays", "h": "hours", "SMS": "half months", "SME": "half months"}
+_PERIODS = {1: "months", 3: "quarters", 12: "years"}
+
+
+def in_words(frequency: Frequency) -> str:
+    """Return a frequency in words, such as "weekdays" or "every 5 minutes"."""
+    alias, step = frequency.alias, frequency.step
+    if frequency.nyse:
+        return "sessions of the New York Stock Exchange"
+    if frequency.open and alias == "D":
+        return f"{len(frequency.open)} days of the week"
+    if alias == "step":
+        return "whole numbers" if step == 1 else f"whole numbers, {step} apart"
+    if alias == "months":
+        return "months" if step == 1 else f"every {step} months"
+    if months := frequency.months:
+        return _PERIODS.get(months, f"every {months} months")
+    seconds = alias.removesuffix("s")
+    if seconds.isdigit():
+        unit = next(unit for unit in _UNITS if int(seconds) % unit == 0)
+        count = int(seconds) // unit
+        return f"{_UNITS[unit]}s" if count == 1 else f"every {count} {_UNITS[unit]}s"
+    count, base = frequency.base
+    if base == "W":
+        return "weeks" if count == 1 else f"every {count} weeks"
+    return _BASES.get(base, alias) if count == 1 else alias
+
+
+_FIRST, _MOST = 16, 512  # times that are made at once: more as long as rows come as expected
+
+
+def times_after_rows(
+    times: Shaped[np.ndarray, " row"], horizon: int, usual: Frequency | None = None
+) -> Shaped[np.ndarray, "row horizon"]:
+    """Return the next ``horizon`` times after each row, by the calendar.
+
+    The frequency of a row is inferred from the rows up to it, and anew at each row that came at
+    another time than expected. Later rows change nothing.
+
+    - ``times``: the times of the rows, sorted and unique, dates or whole numbers
+    - ``usual``: the frequency of the panel, where the rows up to one do not tell their own; None:
+      that of the rows all the same
+    """
+    return _after(times.dtype.str, times.tobytes(), horizon, usual)
+
+
+@functools.lru_cache(maxsize=64)
+def _after(
+    dtype: str, raw: bytes, horizon: int, usual: Frequency | None
+) -> Shaped[np.ndarray, "row horizon"]:
+    # Cached, as most series of a panel have the same times.
+    times = np.frombuffer(raw, dtype)
+    ahead = np.empty((len(times), horizon), dtype)
+    row, count = 0, _FIRST
+    known_from = functools.partial(frequency_beside, usual=usual) if usual else infer_frequency
+    frequency = known_from(times[:1])
+    while row < len(times):
+        expected = frequency.after(times[row], count + horizon).astype(dtype)
+        came = times[row + 1 : row + 1 + count]
+        as_expected = came == expected[: len(came)]
+        same = len(came) if as_expected.all() else int(np.argmin(as_expected))
+        windows = np.lib.stride_tricks.sliding_window_view(expected, horizon)
+        ahead[row : row + 1 + same] = windows[: 1 + same]
+        row += same + 1
+        if same < len(came):
+            frequency, count = known_from(times[: row + 1]), _FIRST
+        else:
+            row -= row < len(times)  # go on from the latest row that was expected
+            count = min(2 * count, _MOST)
+    ahead.setflags(write=False)
+    return ahead

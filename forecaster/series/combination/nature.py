@@ -14,13 +14,7 @@ from forecaster.series.combination.blend import Blend
 from forecaster.series.combination.components import NO_COMPONENTS, Components, Seasons
 from forecaster.series.combination.counts import are_counts, may_be_counts, vary_as_counts
 from forecaster.series.combination.dips import dip_of, in_seconds
-from forecaster.series.known.effects import (
-    NO_EFFECTS,
-    CalendarPrior,
-    effects_of,
-    effects_on,
-    learn_calendar,
-)
+from forecaster.series.known.effects import effects_on
 from forecaster.series.panel.panel import Panel
 
 _FEWEST = 8  # series from which common seasons are learned
@@ -193,52 +187,6 @@ def as_usual(
                 made[name], counts=True, nonnegative=True, logarithmic=False
             )
     return made
-
-
-def calendar_of(
-    natures: Sequence[Nature], rows: Sequence[tuple[Float[np.ndarray, " row"], np.ndarray]]
-) -> CalendarPrior:
-    """Return what the series of a panel have in common; ``rows``: their values and times.
-
-    Only those of the most frequent rhythm have effects. Series that are too short to learn from do
-    not count.
-    """
-    rhythms = Counter(
-        one.rhythm
-        for one, (values, _) in zip(natures, rows, strict=True)
-        if one.may_have_effects(one.rhythm) and len(values) >= RHYTHMS[one.rhythm].fewest
-    )
-    if not rhythms:
-        return NO_EFFECTS
-    rhythm = max(rhythms, key=lambda one: (rhythms[one], one))
-    alike = [
-        (nature.as_features(values), times)
-        for nature, (values, times) in zip(natures, rows, strict=True)
-        if nature.may_have_effects(rhythm)
-    ]
-    return learn_calendar([values for values, _ in alike], [times for _, times in alike], rhythm)
-
-
-def with_effects(
-    natures: Mapping[str, Nature],
-    calendar: CalendarPrior,
-    rows: Sequence[tuple[Float[np.ndarray, " row"], np.ndarray]],
-) -> dict[str, Nature]:
-    """Return the properties of series with the effects that the calendar has on each.
-
-    ``rows``: the values and times of each
-    """
-    alike = {
-        name: (nature.as_features(values), times)
-        for (name, nature), (values, times) in zip(natures.items(), rows, strict=True)
-        if nature.may_have_effects(calendar.rhythm)
-    }
-    values, times = ([own[part] for own in alike.values()] for part in (0, 1))
-    found = dict(zip(alike, effects_of(calendar, values, times), strict=True))
-    return {
-        name: dataclasses.replace(nature, effects=found[name]) if name in found else nature
-        for name, nature in natures.items()
-    }
 
 
 def common_seasons(natures: Mapping[str, Nature]) -> tuple[int, ...]:

@@ -4,16 +4,18 @@ They are taken out of a series before it is forecast, and added to the forecasts
 """
 
 import dataclasses
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
-from forecaster.series.calendar.ahead import times_after_rows
+from forecaster.series.calendar.frequency import times_after_rows
+from forecaster.series.calendar.rhythms import RHYTHMS
 from forecaster.series.causal import Ahead
-from forecaster.series.combination.nature import Nature, calendar_of, with_effects
-from forecaster.series.known.effects import NO_EFFECTS, CalendarPrior
+from forecaster.series.combination.nature import Nature
+from forecaster.series.known.effects import NO_EFFECTS, CalendarPrior, effects_of, learn_calendar
 from forecaster.series.known.responses import (
     NO_RESPONSES,
     History,
@@ -56,6 +58,28 @@ def learn_effects(panel: Panel, natures: Mapping[str, Nature], known: Scaling) -
     return Shared(responses, calendar)
 
 
+def calendar_of(natures: Sequence[Nature], rows: Sequence[tuple[Row, np.ndarray]]) -> CalendarPrior:
+    """Return what the series of a panel have in common; ``rows``: their values and times.
+
+    Only those of the most frequent rhythm have effects. Series that are too short to learn from do
+    not count.
+    """
+    rhythms = Counter(
+        one.rhythm
+        for one, (values, _) in zip(natures, rows, strict=True)
+        if one.may_have_effects(one.rhythm) and len(values) >= RHYTHMS[one.rhythm].fewest
+    )
+    if not rhythms:
+        return NO_EFFECTS
+    rhythm = max(rhythms, key=lambda one: (rhythms[one], one))
+    alike = [
+        (nature.as_features(values), times)
+        for nature, (values, times) in zip(natures, rows, strict=True)
+        if nature.may_have_effects(rhythm)
+    ]
+    return learn_calendar([values for values, _ in alike], [times for _, times in alike], rhythm)
+
+
 def with_known_effects(
     panel: Panel,
     natures: Mapping[str, Nature],
@@ -77,7 +101,17 @@ def with_known_effects(
         histories = _histories(panel, natures, known, held_back)
         natures = _with_responses(natures, shared.responses, histories)
     if shared.calendar.groups:
-        natures = with_effects(natures, shared.calendar, _rows(panel, natures, known, held_back))
+        alike = {
+            name: (natures[name].as_features(values), times)
+            for name, (values, times) in zip(
+                natures, _rows(panel, natures, known, held_back), strict=True
+            )
+            if natures[name].may_have_effects(shared.calendar.rhythm)
+        }
+        values, times = ([own[part] for own in alike.values()] for part in (0, 1))
+        found = zip(alike, effects_of(shared.calendar, values, times), strict=True)
+        for name, effects in found:
+            natures[name] = dataclasses.replace(natures[name], effects=effects)
     return natures
 
 

@@ -19,12 +19,9 @@ from msgspec import Meta
 from forecaster.errors import DataError, ForecasterWarning, listed, printable
 from forecaster.series.calendar.times import dates_of_numbers, show_time
 from forecaster.series.causal import squash
-from forecaster.series.panel.events import (
-    lists_events,
-    with_kinds,
-)
 from forecaster.series.panel.stacking import as_times
 
+_EVENT = "event"  # the column that names kinds of events
 _EVERY = ""  # the name of rows that hold for all series
 _MOST_CATEGORIES = 50
 _MOST_COLUMNS = 500  # a network has some weights for each at each step ahead
@@ -68,8 +65,8 @@ class Future:
                 "all series) and some of numbers, or none for a list of events; got "
                 f"{listed(frame)}"
             )
-        if events := lists_events(frame, columns):
-            frame = with_kinds(frame)
+        if events := _lists_events(frame, columns):
+            frame = _with_kinds(frame)
             columns = [str(name) for name in frame if name not in ("unique_id", "ds")]
         _check_table(frame, len(columns), "future covariates")
         for name in columns:
@@ -387,6 +384,35 @@ def missing_ahead(
                 f"{show_time(ahead[name][-1])}"
             )
     return None
+
+
+def _lists_events(frame: pd.DataFrame, columns: Sequence[str]) -> bool:
+    """Return whether a frame of future covariates lists events.
+
+    ``columns``: those beside ``unique_id`` and ``ds``; there are none, or one that names kinds
+    """
+    named = list(columns) == [_EVENT] and not pd.api.types.is_numeric_dtype(frame[_EVENT])
+    return not columns or named
+
+
+def _with_kinds(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a list of events with a column of 0 and 1 for each kind, in alphabetical order.
+
+    Without kinds the column is called ``event``. Raises DataError for a row without a kind where
+    others have one, and for a kind of the name of another column.
+    """
+    if _EVENT not in frame:
+        return frame.assign(**{_EVENT: 1.0})
+    kinds = frame[_EVENT].astype(object).where(frame[_EVENT].notna(), "").astype(str).str.strip()
+    if (blank := (kinds == "").to_numpy(bool)).any():
+        raise DataError(
+            f"future covariates: row {int(blank.argmax()) + 1}, column {_EVENT!r}: names no kind "
+            "of event; expected one in every row. Leave out the column where there is only one"
+        )
+    if taken := sorted({"unique_id", "ds"} & set(kinds)):
+        raise DataError(f"future covariates: {taken[0]!r} is no name for a kind of event")
+    flags = {kind: (kinds == kind).astype(float) for kind in sorted(kinds.unique())}
+    return frame.drop(columns=_EVENT).assign(**flags)
 
 
 def _check_frame(frame: object, what: str) -> None:

@@ -21,9 +21,8 @@ from forecaster.errors import (
     check_whole,
     listed,
     near,
-    wrong_argument,
 )
-from forecaster.series.calendar.frequency import Frequency, common_frequency
+from forecaster.series.calendar.frequency import Frequency, common_frequency, in_words
 from forecaster.series.calendar.times import (
     Date,
     Time,
@@ -33,7 +32,6 @@ from forecaster.series.calendar.times import (
     repeated_at,
     show_time,
 )
-from forecaster.series.calendar.wording import in_words
 from forecaster.series.panel.covariates import Future, Static
 from forecaster.series.panel.drawing import Drawn, draw, series_to_draw
 from forecaster.series.panel.flags import Flags
@@ -41,7 +39,6 @@ from forecaster.series.panel.stacking import (
     Layout,
     as_times,
     check_arrays,
-    check_indices,
     fall_back_on_close,
     infinite_of,
     kind_of_most,
@@ -197,8 +194,6 @@ class Panel:
         - ``layout``: layout of the whole panel, if these series are a part of it
         """
         check_type("series", series, Mapping, "times, values and channels by series")
-        check_type("skipped", skipped, Mapping | None, "reasons by series, or None")
-        check_type("layout", layout, Layout | None, "the layout of another panel, or None")
         check_arrays(series)
         skipped = dict(skipped or {})
         if not series:
@@ -249,7 +244,6 @@ class Panel:
         UsageError for anything but names of the panel's series.
         """
         check_names("ids", ids)
-        check_type("skipped", skipped, Mapping | None, "reasons by series, or None")
         skipped = {**self.skipped, **(skipped or {})}
         if not len(ids):
             raise NoSeries(skipped)
@@ -274,13 +268,8 @@ class Panel:
 
         ``rows`` and ``positions``: for each observation, the indices of its series and of its time.
 
-        Series without any observation left are named in ``skipped``. Raises UsageError for anything
-        but indices.
+        Series without any observation left are named in ``skipped``.
         """
-        check_indices("rows", rows, len(self.ids))
-        check_indices("positions", positions, len(self.times))
-        if len(rows) != len(positions):
-            raise wrong_argument("positions", positions, f"{len(rows)} indices, as many as rows")
         if not len(rows):
             return self
         values, mask = self.values.copy(), self.mask.copy()
@@ -294,7 +283,6 @@ class Panel:
 
     def with_flags(self, flags: Flags) -> "Panel":
         """Return the panel with the flags of its series that are known by its end."""
-        check_type("flags", flags, Flags, "the flags of rows")
         panel = beside(self, lambda other: other.with_flags(flags))
         flags = flags.of(self.ids).within(self.times[0], self.times[-1])
         return dataclasses.replace(panel, flags=flags if len(flags) else None)
@@ -460,8 +448,6 @@ class Panel:
 
     def of_times(self, function: Callable[[np.ndarray], T]) -> list[T]:
         """Return what a function makes of each series' times, once for series with equal rows."""
-        if not callable(function):
-            raise wrong_argument("function", function, "a function of times")
         made: dict[bytes, T] = {}
         for seen in self.mask:
             if (rows := seen.tobytes()) not in made:
@@ -470,12 +456,6 @@ class Panel:
 
     def latest_rows(self, row: int, count: int) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
         """Return the latest observed rows of one series, as :meth:`from_arrays` takes them."""
-        check_whole("row", row, 0)
-        check_whole("count", count, 1)
-        if row >= len(self.ids):
-            raise wrong_argument(
-                "row", row, f"a number below {len(self.ids)}, the number of series"
-            )
         seen = np.flatnonzero(self.mask[row])[-count:]
         return self.times[seen], self.values[row, seen], self.channels
 
@@ -486,17 +466,12 @@ class Panel:
 
         ``held_back``: the number of latest rows of each series to leave out
         """
-        counts = np.asarray([] if held_back is None else held_back)
-        if held_back is not None and (
-            counts.shape != (len(self.ids),) or counts.dtype.kind not in "iu"
-        ):
-            raise wrong_argument("held_back", held_back, "a whole number for each series, or None")
         values = self.channel(self.target)
         out: list[tuple[np.ndarray, np.ndarray]] = []
         for row in range(len(self.ids)):
             seen = np.flatnonzero(self.mask[row])
             if held_back is not None:
-                seen = seen[: len(seen) - int(held_back[row])]
+                seen = seen[: len(seen) - held_back[row]]
             out.append((values[row, seen], self.times[seen]))
         return out
 

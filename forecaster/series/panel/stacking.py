@@ -49,17 +49,6 @@ def check_arrays(series: Mapping[str, object]) -> None:
             raise DataError(f"series {name!r}: its times are not sorted; sort its rows by time")
 
 
-def check_indices(name: str, indices: object, count: int) -> None:
-    """Raise UsageError unless all are indices (entry,) of ``count`` things; there may be none."""
-    try:
-        array = np.asarray(indices)
-    except ValueError:  # lists of unequal lengths
-        array = np.array(None)
-    whole = array.ndim == 1 and (array.dtype.kind in "iu" or not array.size)
-    if not whole or (array.size and not -count <= array.min() <= array.max() < count):
-        raise wrong_argument(name, indices, f"an array of indices below {count}")
-
-
 def _is_array_of(value: object, kinds: str) -> bool:
     return isinstance(value, np.ndarray) and value.dtype.kind in kinds
 

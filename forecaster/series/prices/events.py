@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 from msgspec import Meta
 
-from forecaster.series.calendar.ahead import times_after_rows
+from forecaster.series.calendar.frequency import times_after_rows
 from forecaster.series.causal import Rows, change_features, shift
 from forecaster.series.panel.covariates import Future
 from forecaster.series.panel.histories import Histories
