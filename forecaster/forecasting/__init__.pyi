@@ -72,6 +72,7 @@ from .networks import OwnNetwork as OwnNetwork
 from .networks import check_class as check_class
 from .networks import import_path as import_path
 from .networks import imported_network as imported_network
+from .networks import param_shapes as param_shapes
 from .networks import plain_shapes as plain_shapes
 from .predicting.distributions import distributions as distributions
 from .predicting.distributions import targets_at as targets_at
@@ -94,7 +95,6 @@ from .predicting.sums import predict_sums as predict_sums
 from .predicting.sums import sums_of as sums_of
 from .task import Series as Series
 from .task import make_task as make_task
-from .task import param_shapes as param_shapes
 from .task import series_data as series_data
 from .task import split_of as split_of
 from .windows import MODES as MODES

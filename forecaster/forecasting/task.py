@@ -14,7 +14,7 @@ from forecaster import swarm
 from forecaster.forecasting.bands.distribution import loss_of
 from forecaster.forecasting.config import Config
 from forecaster.forecasting.model import Params
-from forecaster.forecasting.networks import OwnNetwork, plain_apply
+from forecaster.forecasting.networks import OwnNetwork, functions, init_of
 from forecaster.forecasting.windows import (
     MODES,
     AnyArray,
@@ -76,47 +76,6 @@ def split_of(config: Config, steps: int) -> Split:
         steps, config.lookback, config.burn_in, config.horizon,
         config.longest_validation, config.shortest_validation,
     )  # fmt: skip
-
-
-@functools.lru_cache(maxsize=8)
-def functions(
-    config: Config, features: int, network: OwnNetwork | None = None
-) -> "swarm.Functions":
-    """Return the functions ``init(key)`` and ``apply(params, inputs, valid, *, last_only)``.
-
-    - ``features``: the number of features of a step
-    - ``network``: a user's own class in place of the config's model
-    """
-    from forecaster.forecasting.networks import network_functions
-
-    return network_functions(config, features, network)
-
-
-def trained_apply(
-    config: Config, features: int, network: OwnNetwork | None = None
-) -> Callable[..., tuple[Array, Array]]:
-    """Return ``apply`` alone, for some networks without loading Flax. As :func:`functions`."""
-    plain = plain_apply(config) if network is None else None
-    return functions(config, features, network).apply if plain is None else plain
-
-
-def init_of(
-    config: Config, features: int, network: OwnNetwork | None = None
-) -> Callable[[Array], Params]:
-    """Return ``init``, for some networks without loading Flax before it is called.
-
-    Arguments as of :func:`functions`.
-    """
-    if network is not None or plain_apply(config) is None:
-        return functions(config, features, network).init
-    return lambda key: functions(config, features).init(key)
-
-
-@functools.lru_cache(maxsize=8)
-def param_shapes(config: Config, features: int, network: OwnNetwork | None = None) -> Params:
-    """Return the shapes and types of one network's weights. Arguments as of :func:`functions`."""
-    init = functions(config, features, network).init
-    return jax.eval_shape(lambda: init(jax.random.key(0)))
 
 
 def make_task(

@@ -38,25 +38,6 @@ def moved(state: complex, weight: complex, error: float) -> complex:
     return weight * (state.real + error + 1j * error) + (1 + 1j - weight) * state
 
 
-def simulated(model: Ces, length: int, seed: int, scale: float = 1.0) -> np.ndarray:
-    """Simulate a series by the state's three equations."""
-    rng = np.random.default_rng(seed)
-    rest, seasonal, y = list(model.initial[2:]), model.parameters[2:], []
-    season, hidden = rest[: model.season], rest[model.season :]
-    level, potential = model.initial[:2]
-    for t in range(length):
-        error, place = scale * rng.normal(), t % model.season
-        y.append(level + error)
-        if season:
-            y[-1] += season[place]
-            if hidden:
-                season[place], hidden[place] = after(season[place], hidden[place], seasonal, error)
-            else:
-                season[place] += seasonal[0] * error
-        level, potential = after(level, potential, model.parameters, error)
-    return np.array(y)
-
-
 def after(
     level: float, potential: float, weights: tuple[float, ...], error: float
 ) -> tuple[float, float]:
@@ -106,20 +87,6 @@ def test_no_parameters_near_by_are_better():
                 begin = initial_of(form, [row], np.array([near]))[:, 0]
                 other = model._replace(parameters=tuple(near), initial=tuple(begin))
                 assert (one_by_one(row, other, 1)[0] ** 2).sum() > best * 0.999
-
-
-@pytest.mark.parametrize("form", ["none", "partial", "full"])
-def test_parameters_of_a_simulated_series_are_found(form):
-    season = () if form == "none" else (3.0, -1.0, 2.0, -4.0)
-    hidden = (2.0, -1.0, 2.0, -3.0) if form == "full" else ()
-    smoothing = {"none": (), "partial": (0.2,), "full": (1.2, 0.9)}[form]
-    steps = 4 if season else 1
-    true = Ces(form, steps, (1.4, 0.9, *smoothing), (0.0, 0.0, *season, *hidden))
-    y = simulated(true, 2000, seed=0)
-    (found,) = fit_ces([y], steps)
-    assert found is not None and found.form == form
-    np.testing.assert_allclose(found.parameters, true.parameters, atol=0.1)
-    assert (one_by_one(y, found, 1)[0] ** 2).mean() == pytest.approx(1, rel=0.1)
 
 
 @pytest.mark.parametrize("kind", ["none", "partial", "full"])

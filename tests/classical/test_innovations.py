@@ -5,13 +5,10 @@ import pytest
 
 from forecaster.classical import Form
 from forecaster.classical.innovations import (
-    Space,
-    ahead_of,
     on_grid,
     refined,
     squares_of,
     squares_on_grid,
-    states_of,
 )
 
 FORMS = [Form(trend, season) for trend in ("none", "additive", "damped") for season in (1, 4)]
@@ -82,26 +79,3 @@ def test_bits_do_not_depend_on_company(longest):
     np.testing.assert_array_equal(together.parameters[5:7], some.parameters)
     np.testing.assert_array_equal(together.squares[5:7], some.squares)
     np.testing.assert_array_equal(together.initial[5:7], some.initial)
-
-
-def test_forecasts_and_their_variance_are_those_of_simulated_paths():
-    form = FORMS[-1]
-    values, lengths = series(7, [40])
-    parameters = np.array([[0.4, 0.2, 0.9, 0.3]])
-    space = form.space(parameters)
-    squares, initial = squares_of(values, lengths, space)
-    state = states_of(values, lengths, space, initial)[0, -1]
-    weights, growth = ahead_of(space, 6)
-    rng = np.random.default_rng(8)
-    paths = np.array([_path(space, state, rng.normal(size=6)) for _ in range(4000)])
-    np.testing.assert_allclose(weights[0] @ state, paths.mean(0), atol=0.15)
-    np.testing.assert_allclose(growth[0], paths.var(0), rtol=0.12)
-    assert squares[0] > 0
-
-
-def _path(space: Space, state: np.ndarray, errors: np.ndarray) -> list[float]:
-    path = []
-    for error in errors:
-        path.append(float(space.output[0] @ state) + error)
-        state = space.transition[0] @ state + space.gain[0] * error
-    return path

@@ -129,18 +129,3 @@ def test_the_spread_of_all_series_is_drawn_to_one_and_then_to_the_step_before():
     far = np.concatenate([2 * random.normal(size=(100, 500, 1)), np.full((100, 500, 3), np.nan)], 2)
     np.testing.assert_allclose(common_spread(far), common_spread(far)[0], rtol=1e-12)
     np.testing.assert_array_equal(common_spread(np.full((2, 5, 1), np.nan)), 1)
-
-
-def test_tails_move_no_bound_beyond_the_largest_error_before():
-    scores = np.full((1, 300, 1), 0.01)
-    scores[:, ::5] = 8.0
-    tails = np.array([[*KNOTS[:5], *np.linspace(5, 6, 12)]])
-    free = band_scores(scores, [90], tails=tails)
-    near = band_scores(
-        scores, [90], tails=tails, reach=np.full((2, 1, 1, 1), [[[[-4.5]]], [[[4.5]]]])
-    )
-    unknown = band_scores(scores, [90], tails=tails, reach=np.full((2, 1, 1, 1), np.nan))
-    by_spread = band_scores(scores, [90])[0, 1]
-    assert by_spread < 4.5 < free[0, 1] <= 8  # a score beyond 8 is clipped
-    np.testing.assert_array_equal(near[0, 1], 4.5)
-    np.testing.assert_array_equal(unknown, free)

@@ -13,8 +13,6 @@ from forecaster.classical import (
     fit_theta,
     theta_ahead,
 )
-from forecaster.errors import UsageError
-from forecaster.evaluation import BacktestOptions, evaluate_to_folder
 from forecaster.forecasting.config import CLASSICAL
 
 HORIZON = 6
@@ -62,18 +60,3 @@ def test_the_forecast_is_that_of_the_model_alone(name, tmp_path):
     pd.testing.assert_frame_equal(fc.predict(loaded, panel), made, check_exact=True)
     past = fc.cross_validation(frame, fc.Config(model=name, horizon=HORIZON), n_windows=2)
     assert np.isfinite(past[name.upper()]).all()
-
-
-def test_what_no_network_would_use_is_refused(tmp_path):
-    frame, config = seasonal(), fc.Config(model="theta", horizon=HORIZON)
-    with pytest.raises(UsageError, match="the model theta has no settings to search"):
-        fc.fit(frame, config, tune=True)
-    panel = fc.load_panel(frame)
-    static = pd.DataFrame({"unique_id": panel.ids, "kind": 1.0})
-    for call in (fc.fit, fc.cross_validation):
-        with pytest.raises(UsageError, match="sees nothing but its own series, and no covariates"):
-            call(panel.with_static(static), config)
-    with pytest.raises(UsageError, match="baseline theta is the model itself"):
-        evaluate_to_folder(
-            tmp_path / "out", panel, config, BacktestOptions(n_windows=2, baselines=("theta",))
-        )

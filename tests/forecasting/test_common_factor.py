@@ -52,11 +52,6 @@ def test_independent_series_stay_independent():
     assert np.sqrt(np.mean(np.square(off))) < 0.02
 
 
-def test_a_single_series_stays_as_it_is():
-    units = np.random.default_rng(0).normal(size=(1, TIMES, 3))
-    np.testing.assert_array_equal(scaled_to_now(units, every_time(1)), units)
-
-
 def test_each_series_by_itself_keeps_its_distribution():
     """Of as many paths as times, one lies between each two neighbouring quantiles."""
     random = np.random.default_rng(2)

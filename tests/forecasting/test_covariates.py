@@ -6,7 +6,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import DataError, ModelError
-from forecaster.series import Panel, Transform
+from forecaster.series import Panel
 
 DAYS = pd.date_range("2023-01-01", periods=308)
 ENDS = 300  # rows of the series; covariates continue
@@ -88,18 +88,3 @@ def test_what_is_missing_is_named(panel, fitted, shops):
     for wrong, said in cases:
         with pytest.raises(DataError, match=said):
             plain.with_future(wrong)
-
-
-def test_rows_without_a_name_are_those_of_all_series(shops):
-    sales, promotions = shops
-    common = promotions[promotions["unique_id"] == "s00"]
-    by_name = pd.concat([common.assign(unique_id=f"s{k:02d}") for k in range(12)])
-    plain = Panel.from_frame(sales)
-    features = [
-        Transform.choose("auto", panel).apply(panel, 3).features
-        for panel in (
-            plain.with_future(common.drop(columns="unique_id")), plain.with_future(by_name),
-        )
-    ]  # fmt: skip
-    np.testing.assert_array_equal(*features)
-    assert features[0].shape[-1] == Transform.choose("auto", plain).feature_count(3) + 4

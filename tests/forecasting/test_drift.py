@@ -1,25 +1,20 @@
 """The drift of prices is a premium and what a series' own history allows, not what was learned."""
 
 import dataclasses
-import json
 import types
-import warnings
 from typing import Any
 
 import jax
 import numpy as np
-import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.errors import ModelError
 from forecaster.forecasting.bands.distribution import Distribution
 from forecaster.forecasting.bands.drift import (
     KEPT,
     Drift,
     change_of,
     drift_of,
-    join_drifts,
     with_drift,
 )
 from forecaster.forecasting.model import Networks
@@ -41,15 +36,6 @@ def days(rows: int) -> np.ndarray:
 def half_variance(prices: np.ndarray) -> float:
     """Return by how much less the median grows than the mean."""
     return np.diff(np.log(prices)).var(ddof=1) / 2
-
-
-def test_of_a_short_history_the_mean_grows_by_the_premium():
-    rising = walk(250, 0.004, 0.02)  # by 172 % in these 250 days
-    mean = [
-        change_of(rising, days(250), each).expected + half_variance(rising) for each in (0.05, 0)
-    ]
-    np.testing.assert_allclose(mean, [DAY, 0.0], atol=DAY / 10)
-    assert change_of(rising[:2], days(2), 0.05) == (0.0, 0.0, 0.0)
 
 
 def test_of_a_long_history_it_is_its_own_mean_as_far_as_the_standard_error_allows():
@@ -83,17 +69,6 @@ def test_only_dated_prices_in_logarithms_have_one(panel, config):
     assert none(numbered)
     series = panel.to_frame()[["unique_id", "ds", "close"]].rename(columns={"close": "y"})
     assert none(fc.load_panel(series), transform="log_return")
-
-
-def test_a_series_that_is_no_price_has_the_same_bits_under_any_premium(panel, config):
-    series = panel.only(panel.ids[:2]).to_frame()[["unique_id", "ds", "close"]]
-    series = fc.load_panel(series.rename(columns={"close": "y"}))
-    one = dataclasses.replace(config, transform="log_return", epochs=1)
-    with_premium, without = [
-        fc.predict(fc.fit(series, dataclasses.replace(one, premium=premium)), series)
-        for premium in (0.5, None)
-    ]
-    pd.testing.assert_frame_equal(with_premium, without, check_exact=True)
 
 
 @pytest.fixture(scope="module")
@@ -162,22 +137,6 @@ def test_medians_bands_the_chance_of_a_rise_and_paths_all_move_with_it(panel, mo
     paths = [fc.simulate(one, panel, 20, seed=3)["LSTM"].to_numpy() for one in (model, moved)]
     change = np.log(paths[1] / paths[0]).reshape(-1, 3)
     np.testing.assert_allclose(change.mean(0), 0.002 * np.arange(1, 4), rtol=0.05)
-
-
-def test_a_model_of_an_earlier_version_forecasts_as_it_did(panel, model, learned, tmp_path):
-    folder = fc.save(learned, tmp_path / "model")
-    rest = json.loads((folder / "model.json").read_text())
-    del rest["config"]["premium"]  # which it did not know
-    (folder / "model.json").write_text(json.dumps(rest))
-    old = fc.load(folder)
-    assert old.config.premium == fc.Config().premium and old.networks.drift is None
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        pd.testing.assert_frame_equal(
-            fc.predict(old, panel), fc.predict(learned, panel), check_exact=True
-        )
-    with pytest.raises(ModelError, match="1 of 2 parts of the model lack the drift of prices"):
-        join_drifts([model.networks.drift, old.networks.drift])
 
 
 def test_a_basket_of_many_prices_grows_by_the_premium():

@@ -1,6 +1,5 @@
 """Fits of a model in shards: the same bits, and what was lost is named."""
 
-import numpy as np
 import pytest
 
 import forecaster as fc
@@ -8,14 +7,6 @@ from forecaster.errors import Kind, Skipped
 from tests.conftest import TICKERS
 from tests.swarm.test_fitting import same
 from tests.swarm.test_shards import Elsewhere
-
-
-@pytest.mark.slow
-def test_a_model_from_shards_is_the_same(panel, config, model):
-    away = fc.fit(panel, config, seed=1, executor=Elsewhere(2))
-    assert same(away.networks.params, model.networks.params)
-    assert away.report.equals(model.report)
-    np.testing.assert_array_equal(away.normal_scores, model.normal_scores)
 
 
 @pytest.mark.slow

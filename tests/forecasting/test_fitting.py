@@ -155,29 +155,6 @@ def test_series_that_cannot_be_used_are_named(panel, config):
         fc.fit(mixed.only(["FLAT", "SHORT", "NEG"]), config, seed=1)
 
 
-@pytest.mark.slow
-def test_bands_hold_on_simulated_markets_on_average():
-    """A market's volatility moves all its tickers; that of several averages out."""
-    names = [f"SIM{i:02d}" for i in range(40)]
-    config = fc.Config(hidden=4, lookback=30, burn_in=10, epochs=8, learning_rate=1e-2)
-    held, skill = [], []
-    for seed in (3, 4, 5, 6):
-        panel = fc.load_panel("simulated", names, start="2021-01-01", seed=seed)
-        frame = fc.cross_validation(panel, config, n_windows=240)
-        horizon = frame.groupby(["unique_id", "cutoff"]).cumcount()
-        for level in (80, 95):
-            inside = frame["y"].between(frame[f"LSTM-lo-{level}"], frame[f"LSTM-hi-{level}"])
-            share = inside.groupby(horizon).mean()
-            held.append(share.rename_axis("horizon").rename("share").reset_index())
-            held[-1]["level"] = level
-        scores = fc.evaluate(frame).set_index("model").loc["LSTM"]
-        skill.append(scores["mae_relative_to_naive"].median())
-    shares = pd.concat(held).groupby(["level", "horizon"])["share"].mean()
-    nominal = shares.index.get_level_values("level") / 100
-    assert (shares - nominal).abs().max() < 0.02
-    assert min(skill) > 0.97 and max(skill) < 1.02  # random walks: no skill, no leak
-
-
 def test_a_bad_row_to_come_does_not_remove_forecasts_made_before_it(panel, config):
     values = panel.values.copy()
     values[1, -2, panel.channels.index("adj_close")] = -1

@@ -7,7 +7,6 @@ import pytest
 import forecaster as fc
 from forecaster.errors import ForecasterWarning, Kind, ModelError, Skipped
 from forecaster.forecasting.predicting import predicting
-from forecaster.series import Transform
 
 HORIZON, STILL, MOVING = 5, 270, 30
 SMALL = fc.Config(horizon=HORIZON, validation=60, epochs=3, members=1)
@@ -39,15 +38,6 @@ def test_bands_of_a_series_that_begins_to_move_are_bounded(frame, fitted):
     assert set(last["forecast_by"]) == {"own networks"}
     assert last["LSTM-hi-95"].max() < 250 and last["LSTM-hi-99"].max() < 2000
     assert (last["LSTM-lo-80"] < 20).all() and (last["LSTM-hi-80"] > 22).all()
-
-
-def test_the_first_moves_of_a_series_are_no_errors_without_end(frame):
-    panel = fc.load_panel(frame)
-    targets = Transform.choose("auto", panel).apply(panel, HORIZON).targets()
-    still = targets[list(panel.ids).index("still"), :, 0]
-    assert not still[4 : STILL - 1].any() and np.isfinite(still[4:-1]).all()
-    assert np.abs(still[STILL - 1 : -1]).max() < 100
-    assert np.isfinite(targets[list(panel.ids).index("moves 0"), 20:-HORIZON]).all()
 
 
 def test_a_forecast_that_is_not_finite_costs_the_other_series_nothing(frame, fitted, monkeypatch):

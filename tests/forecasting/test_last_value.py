@@ -1,14 +1,12 @@
 """Prices of which no series has rows enough for networks are forecast by their last value."""
 
-import warnings
-
 import numpy as np
 import pandas as pd
 import pytest
 
 import forecaster as fc
 from forecaster.errors import ForecasterWarning
-from forecaster.forecasting import FORECAST_BY, Method, settled, usable_rows
+from forecaster.forecasting import FORECAST_BY, Method
 
 ENOUGH = fc.Config().rows_to_fit
 LEVELS = ["LSTM-lo-95", "LSTM-lo-80", "LSTM", "LSTM-hi-80", "LSTM-hi-95"]
@@ -82,18 +80,6 @@ def test_a_price_that_never_changes_has_bands_and_what_is_no_price_is_named():
     assert model.ids == ("still",) and {*model.skipped} == {"zeros", "one zero", "spread"}
     made = fc.predict(model, frame)
     assert (made["LSTM-hi-80"] > made["LSTM-lo-80"]).all() and (made["LSTM-lo-95"] > 0).all()
-
-
-def test_what_is_enough_for_one_series_stays_as_it_is():
-    """A panel with a long series has networks; its short series are skipped by name, as before."""
-    config, panel = fc.Config(), fc.load_panel(prices_of([ENOUGH, 25]))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", ForecasterWarning)
-        same, _ = settled(config, panel)
-    assert same is config
-    found = usable_rows(panel, same)
-    assert found.trained == ["T0"]
-    assert str(found.skipped["T1"]).startswith("25 rows; 34 needed")
 
 
 @pytest.mark.parametrize("value", [0.0, -5.0])

@@ -134,18 +134,6 @@ def test_parts_of_a_classical_model_are_the_same():
         assert (got[FORECAST_BY] == of_whole[FORECAST_BY]).all()
 
 
-def test_a_new_series_is_forecast_without_a_network():
-    model = fc.fit(trends(10), SMALL)
-    new = frame_of({"new": list(np.arange(8.0)), "single": [2.0]})
-    with pytest.warns(ForecasterWarning, match="2 series"):
-        made = fc.predict(model, new)
-    assert list(made.groupby("unique_id")[FORECAST_BY].first()) == [
-        Method.COMBINATION,
-        Method.LAST_VALUE,
-    ]
-    assert np.isfinite(made["LSTM"]).all()
-
-
 def test_prices_too_short_for_networks_have_the_last_value_unless_log_returns_are_asked_for():
     rows = 30
     frame = trends(rows, 3).rename(columns={"y": "close"})

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 import forecaster as fc
-from forecaster.forecasting.fitting.training import functions
-from forecaster.forecasting.networks import plain_shapes, widen
+from forecaster.forecasting.fitting.training import widen
+from forecaster.forecasting.networks import functions, plain_shapes, trained_apply
 from forecaster.forecasting.networks.transformer import by_distance
-from forecaster.forecasting.task import trained_apply
 from tests.slow import rest_slow, slow
 
 CAUSAL = ["lstm", "gru", "transformer"]

@@ -11,7 +11,7 @@ from flax import linen, nnx
 
 import forecaster as fc
 from forecaster.errors import ModelError, UsageError
-from forecaster.forecasting.fitting.training import functions
+from forecaster.forecasting.networks import functions
 from forecaster.series import Transform
 
 
@@ -141,11 +141,6 @@ def test_a_class_that_cannot_be_imported_is_given_to_load(panel, own, tmp_path):
     )
     with pytest.raises(ModelError, match="not a model of this program: expected arrays"):
         fc.load(run, network=Window)
-
-
-def test_a_model_of_this_program_is_loaded_without(model, tmp_path):
-    with pytest.raises(UsageError, match="its networks are auto; load it without `network`"):
-        fc.load(fc.save(model, tmp_path / "run"), network=Decays)
 
 
 def test_an_nnx_module_that_gives_the_outputs_itself(config):

@@ -67,13 +67,3 @@ def test_parts_together_are_the_fit_in_one_piece(panel, config, few, target, as_
     assert not any(len(some.without) for some in scores)
     same_widths(widths_of(config, scores), whole.widths)
     same_widths(widths_of(config, scores, tune=True), Widths.unit(config.horizon))
-
-
-@pytest.mark.slow
-def test_a_sample_changes_what_is_shared(panel, config, few):
-    config = dataclasses.replace(config, start="pooled", epochs=1)
-    sampled_from = fc.fit(panel, config, seed=1)
-    names = [panel.ids[row] for row in sampling.sample_of(panel.ids, 750)]
-    alone = fc.fit(panel.only(names), config, seed=1)
-    jax.tree.map(np.testing.assert_array_equal, alone.networks.start, sampled_from.networks.start)
-    same_widths(alone.widths, sampled_from.widths)

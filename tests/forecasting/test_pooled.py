@@ -31,19 +31,6 @@ def waves() -> Panel:
     return Panel.from_frame(pd.concat(parts))
 
 
-@pytest.mark.slow
-def test_a_common_start_helps_series_that_are_short(waves):
-    settings = fc.Config(
-        hidden=4, lookback=20, burn_in=5, horizon=1, validation=40, epochs=6, transform="difference"
-    )
-    alone = fc.fit(waves, dataclasses.replace(settings, start="independent", members=1), seed=1)
-    together = fc.fit(waves, dataclasses.replace(settings, members=2), seed=1)
-    ratio = together.report["validation_loss"] / alone.report["validation_loss"]
-    mae = [model.report["mae_relative_to_naive"] for model in (together, alone)]
-    assert (mae[0] < mae[1]).mean() > 0.8
-    assert ratio.mean() < 0.97
-
-
 def test_the_same_seed_gives_the_same_bits_and_saved_models_forecast_alike(panel, pooled, tmp_path):
     model = fc.fit(panel, pooled, seed=1)
     frame = fc.predict(model, panel)

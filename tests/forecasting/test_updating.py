@@ -70,36 +70,9 @@ def test_a_series_that_is_not_updated_keeps_its_bits_and_the_others_learn(model)
     until = dict(zip(updated.ids, updated.fitted_until, strict=True))
     assert until["BBB"] == new["ds"].max() > until["AAA"] == prices(300)["ds"].max()
     assert not forecasts(updated, new, "BBB").equals(forecasts(model, new, "BBB"))
-    far = (
-        np.abs(updated.params["head"]["kernel"] - model.params["head"]["kernel"]).max((1, 2, 3))
-        if "head" in updated.params
-        else None
-    )
-    assert far is None or (far[1] > 0 and far[0] == far[2] == 0)
-
-
-def test_an_update_does_not_depend_on_the_series_that_are_updated_with_it(model):
-    new = prices(360)
-    together = fc.update(model, new)
-    alone = fc.update(model, new, ["CCC"])
-    pd.testing.assert_frame_equal(
-        forecasts(together, new, "CCC"), forecasts(alone, new, "CCC"), check_exact=True
-    )
-
-
-def test_networks_train_on_from_where_they_are(model):
-    """Without an epoch of any length the weights are those of before."""
-    still = dataclasses.replace(
-        model, networks=dataclasses.replace(
-            model.networks, config=dataclasses.replace(model.config, learning_rate=1e-12)
-        ),
-    )  # fmt: skip
-    updated = fc.update(still, prices(360))
-    import jax
-
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), updated.params, model.params
-    )
+    kernels = (one.params["out"]["kernel"] for one in (model, updated))
+    far = np.abs(np.subtract(*kernels)).max((1, 2, 3))
+    assert far[1] > 0 and far[0] == far[2] == 0
 
 
 def test_series_without_new_rows_are_left_out_and_named_ones_must_be_known(model):
@@ -138,17 +111,3 @@ def test_a_series_that_lost_rows_stays_as_it_was_and_is_named(model):
     why = r"BBB: 100 rows; 300 needed \(it has learned from 300, and an update needs them, too\)"
     with pytest.raises(UsageError, match=why):
         fc.update(model, few, ["BBB"])
-
-
-@pytest.mark.parametrize(
-    ("rows", "ids", "message"),
-    [
-        (200, ["AAA"], "AAA: no rows after those that were learned from"),
-        (300, ["AAA"], "AAA: no rows after those"),
-        (360, [], r"a list of names, or None for all; got \[\]"),
-        (360, "AAA", "a list of names, or None for all; got 'AAA'"),
-    ],
-)
-def test_names_that_cannot_be_updated_are_an_error(model, rows, ids, message):
-    with pytest.raises((UsageError, DataError), match=message):
-        fc.update(model, prices(rows), ids)

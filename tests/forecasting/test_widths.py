@@ -10,7 +10,6 @@ from scipy.special import ndtri
 import forecaster as fc
 from forecaster.forecasting.bands.calibration import KNOTS, Widths, common_tails
 from forecaster.forecasting.fitting.fit import Scores, widths_of
-from tests.bands import band_scores
 
 HORIZON, ROWS = 6, 48
 
@@ -44,20 +43,6 @@ def test_tails_are_those_of_all_series_where_they_are_heavier():
     inside = ndtri(0.94) > KNOTS
     np.testing.assert_array_equal(tails[0, inside], KNOTS[inside])  # a normal score is farther out
     assert (tails[0, (ndtri(0.96) < KNOTS) & (KNOTS < 3)] > 4).all()  # 3, in units of the spread
-
-
-def test_only_some_series_have_the_tails_and_bands_stay_nested():
-    reach = np.stack([KNOTS, np.maximum(KNOTS, 2 * KNOTS - 2)])
-    scores = np.full((2, 5, 2), np.nan)
-    levels = [50.0, 80.0, 95.0, 99.9999]
-    bounds = band_scores(scores, levels, tails=reach, tailed=np.array([True, False]))[:, :, :, 0]
-    normal = ndtri((1 - np.array(levels) / 100) / 2)
-    np.testing.assert_allclose(bounds[:, 0, 1], normal[:, None].repeat(2, 1))
-    np.testing.assert_allclose(bounds[:, 0, 0, 0], normal)
-    np.testing.assert_allclose(bounds[:3, 0, 0, 1], np.minimum(normal, 2 * normal + 2)[:3])
-    np.testing.assert_allclose(bounds[3, 0, 0, 1], normal[3] - 2)  # as far out as the last knot
-    np.testing.assert_allclose(bounds[:, 1], -bounds[:, 0])
-    assert (np.diff(bounds[:, 0], axis=0) < 0).all()
 
 
 def test_tails_move_no_bound_beyond_the_largest_error_of_a_series():

@@ -3,7 +3,6 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,21 +36,6 @@ def test_training_windows_never_predict_beyond_the_boundary(
     assert origins.max() < learned.boundary  # so that at least one target is known
     assert starts.min() >= min(first, learned.boundary - split.lookback)
     assert active[0] and starts.shape[1] == batch_size and np.asarray(used).all()
-
-
-@pytest.mark.slow
-@settings(max_examples=5, deadline=None)
-@given(splits, st.integers(0, 40), st.integers(0, 40), st.integers(0, 99), st.integers(1, 9))
-def test_windowed_training_predicts_from_each_origin_once(
-    split, first, held_back, seed, batch_size
-):
-    mode, learned = Windowed(split), span(split, first, held_back)
-    boundary = int(learned.boundary)
-    windows, active = mode.batches(jax.random.key(seed), learned, batch_size)
-    used = np.asarray(mode.origins(windows.starts))[np.asarray(windows.used)].ravel()
-    expected = np.arange(min(first + split.lookback - 1, boundary - 1), boundary)
-    assert sorted(used) == expected.tolist()  # each once
-    assert (np.asarray(active) == np.asarray(windows.used).any(1)).all()
 
 
 @settings(max_examples=5, deadline=None)

@@ -7,8 +7,7 @@ import numpy as np
 
 from forecaster.forecasting.config import Config
 from forecaster.forecasting.fitting.pooled import most_sampled
-from forecaster.forecasting.networks import plain_shapes, with_network
-from forecaster.forecasting.task import param_shapes
+from forecaster.forecasting.networks import param_shapes, plain_shapes, with_network
 from forecaster.series import Transform
 
 

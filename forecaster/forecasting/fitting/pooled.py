@@ -20,12 +20,11 @@ from forecaster import swarm
 from forecaster.errors import UsageError
 from forecaster.forecasting.config import Config
 from forecaster.forecasting.model import Params
-from forecaster.forecasting.networks import OwnNetwork
+from forecaster.forecasting.networks import OwnNetwork, init_of
 from forecaster.forecasting.task import (
     Examples,
     Series,
     cut,
-    init_of,
     make_loss,
 )
 from forecaster.forecasting.windows import MODES, Split

@@ -12,13 +12,11 @@ from forecaster import swarm
 from forecaster.forecasting.config import Config, Stage
 from forecaster.forecasting.fitting.pooled import Pooled, sample_of, train_pooled
 from forecaster.forecasting.model import Networks, Params, merge_members, split_members
-from forecaster.forecasting.networks import OwnNetwork, widen
+from forecaster.forecasting.networks import OwnNetwork, functions, param_shapes
 from forecaster.forecasting.task import (
     Series,
     Started,
     cached_task,
-    functions,
-    param_shapes,
     series_data,
     split_of,
 )
@@ -182,6 +180,33 @@ def _search(
     networks = _networks(config, ids, together(params), report, network)
     computed = tuned.winners[0].result.computed
     return dataclasses.replace(networks, computed=computed), tuned.seconds
+
+
+def widen(params: Params, shapes: Params, hidden: int, to: int) -> Params:
+    """Widen the hidden layers of networks with units whose weights are zero; outputs stay equal.
+
+    - ``params``: a nested dict of arrays (series, ...) of networks with ``hidden`` units
+    - ``shapes``: the same tree for one network with ``to`` units
+    - ``hidden``, ``to``: units of a layer before and after
+
+    In every network a unit without weights is zero (in an LSTM its candidate is tanh 0), and no
+    normalisation takes a mean over units. An axis that grows begins with inputs, whose number
+    stays, followed by blocks of ``hidden`` units (states, gates).
+    """
+
+    def grow(leaf: np.ndarray, wide: jax.ShapeDtypeStruct) -> np.ndarray:
+        for axis, (old, new) in enumerate(zip(leaf.shape[1:], wide.shape, strict=True), start=1):
+            blocks = (new - old) // (to - hidden) if to > hidden else 0
+            inputs = old - blocks * hidden
+            units = [inputs + block * to + np.arange(hidden) for block in range(blocks)]
+            grown = np.zeros((*leaf.shape[:axis], new, *leaf.shape[axis + 1 :]), leaf.dtype)
+            index: list[slice | np.ndarray] = [slice(None)] * leaf.ndim
+            index[axis] = np.concatenate([np.arange(inputs), *units]).astype(int)
+            grown[tuple(index)] = leaf
+            leaf = grown
+        return leaf
+
+    return jax.tree.map(grow, params, shapes)
 
 
 def _networks(

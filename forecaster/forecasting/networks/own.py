@@ -37,7 +37,7 @@ from jax import Array
 from forecaster import swarm
 from forecaster.errors import UsageError
 from forecaster.forecasting.networks.base import Network, Sizes, last_layer
-from forecaster.forecasting.networks.plain import OwnNetwork
+from forecaster.forecasting.networks.without_flax import OwnNetwork
 
 _TAKEN = (  # names of other columns of forecasts
     "unique_id", "ds", "cutoff", "y", "horizon", "latest", "sample_id", "probability_of_rise",

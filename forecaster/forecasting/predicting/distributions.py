@@ -29,8 +29,7 @@ from forecaster.forecasting.model import (
     merge_members,
     split_members,
 )
-from forecaster.forecasting.networks import OwnNetwork
-from forecaster.forecasting.task import trained_apply
+from forecaster.forecasting.networks import OwnNetwork, trained_apply
 from forecaster.forecasting.windows import gather
 from forecaster.series import ScaleWeights, Transformed
 
