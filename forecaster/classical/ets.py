@@ -253,7 +253,7 @@ def ets_ahead(
             known = np.minimum(batch.lengths, [learned[position] for position, _ in chosen])
             seen = np.arange(z.shape[1]) < known[:, None]  # later values would change bits
             _, initial = squares_of(np.where(seen, z, 0.0), known, space)
-            weights, _ = ahead_of(space, horizon)
+            weights = ahead_of(space, horizon)
             mean = np.matmul(states_of(z, batch.lengths, space, initial), weights.swapaxes(1, 2))
             mean = _as_values(form, mean, batch.values[:, 0])
             for (position, component), made in zip(chosen, mean, strict=True):

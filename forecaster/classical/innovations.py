@@ -188,38 +188,16 @@ def squares_of(
 
     The state is the initial one with this sum. ``space``: a model for each series.
     """
-    solved = _Solved.of(values, lengths, space)
-    explained = (solved.along * solved.chosen).sum(1)
-    squares = np.maximum((solved.errors**2).sum(1) - explained, _LEAST)
-    return squares, solved.chosen @ space.free.T
-
-
-class _Solved(NamedTuple):
-    """The initial state with the least squares, and the parts that it is solved from.
-
-    - ``errors``: the errors from an initial state of zero
-    - ``regressors``: X times ``free``, zero after a series' end
-    - ``along``: the products of both
-    - ``chosen``: the part of the initial state that is free
-    """
-
-    errors: Values
-    regressors: Float[np.ndarray, "series time free"]
-    along: Float[np.ndarray, "series free"]
-    chosen: Float[np.ndarray, "series free"]
-
-    @staticmethod
-    def of(values: Values, lengths: Lengths, space: Space) -> "_Solved":
-        """Solve for each series under a model of its own."""
-        steps = values.shape[1]
-        regressors, response = _regressors(space, steps)
-        seen = np.arange(steps) < lengths[:, None]
-        errors = _own_filter(response, values) * seen
-        regressors = regressors * seen[:, :, None]
-        along = np.matmul(errors[:, None], regressors)[:, 0]
-        gram = _with_ridge(np.matmul(regressors.swapaxes(1, 2), regressors))
-        chosen = np.linalg.solve(gram, along[:, :, None])[:, :, 0]
-        return _Solved(errors, regressors, along, chosen)
+    steps = values.shape[1]
+    regressors, response = _regressors(space, steps)
+    seen = np.arange(steps) < lengths[:, None]
+    errors = _own_filter(response, values) * seen  # from an initial state of zero
+    regressors = regressors * seen[:, :, None]
+    along = np.matmul(errors[:, None], regressors)[:, 0]
+    gram = _with_ridge(np.matmul(regressors.swapaxes(1, 2), regressors))
+    chosen = np.linalg.solve(gram, along[:, :, None])[:, :, 0]
+    squares = np.maximum((errors**2).sum(1) - (along * chosen).sum(1), _LEAST)
+    return squares, chosen @ space.free.T
 
 
 def states_of(
@@ -241,21 +219,13 @@ def states_of(
     return out
 
 
-def ahead_of(space: Space, horizon: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return what forecasts are made of: w'F^(h-1), and the growth of their variance.
-
-    - first (model, horizon, state): its product with the latest state is the mean ``h`` steps ahead
-    - second (model, horizon): its product with the variance of an error is the variance ``h`` steps
-      ahead (class 1 of Hyndman et al. 2008, section 6.1)
-    """
+def ahead_of(space: Space, horizon: int) -> Float[np.ndarray, "model horizon state"]:
+    """Return w'F^(h-1), whose product with the latest state is the mean ``h`` steps ahead."""
     row, rows = space.output, []
     for _ in range(horizon):
         rows.append(row)
         row = np.matmul(row[:, None], space.transition)[:, 0]
-    weights = np.stack(rows, axis=1)
-    echoes = np.matmul(weights, space.gain[:, :, None])[:, :, 0] ** 2
-    growth = 1 + np.cumsum(np.pad(echoes, ((0, 0), (1, 0)))[:, :horizon], axis=1)
-    return weights, growth
+    return np.stack(rows, axis=1)
 
 
 def _regressors(space: Space, steps: int) -> tuple[np.ndarray, np.ndarray]:

@@ -93,6 +93,8 @@ def test_without_peers_networks_stand_alone_and_a_warning_says_so(market, fitted
     wanted = fc.predict(bare, market)
     wanted = wanted[wanted["unique_id"] == "S03"].reset_index(drop=True)
     pd.testing.assert_frame_equal(alone, wanted, check_exact=True)
+    among = fc.predict(fitted, market).query("unique_id == 'S03'").reset_index(drop=True)
+    assert not np.allclose(among["LSTM-hi-80"], alone["LSTM-hi-80"], rtol=1e-6)
 
 
 def test_a_renamed_peer_is_still_one(market, fitted):

@@ -90,25 +90,19 @@ def learn_common(
     - others as for :func:`fit`
     """
     config, network = with_network(config, None)
-    steps = sampling.steps
     transform = transform_of(config, panel).with_static(panel)
-    bare = dataclasses.replace(transform, natures={})
-    if config.start != "pooled" or tune:
-        return Common(sampling.weighed, steps, bare)
-    transform = learned(transform, panel, config, sampling)
-    common = Common(
-        sampling.weighed, steps, dataclasses.replace(transform, natures={}),
-        networks=sampling.networks,
-    )  # fmt: skip
-    if not sampling.networks:
+    common = shared(transform, panel, config, sampling, tuned=tune)
+    transform = common.transform
+    common = common._replace(transform=dataclasses.replace(transform, natures={}))
+    if config.start != "pooled" or tune or not sampling.networks:
         return common
     part = panel.only(sampling.trained)
     transform = transform.with_series(part, config.season)
     held_back = held_back_rows(part.mask.sum(1), config.horizon)
     transform = transform.with_components(part, config.horizon, held_back)
-    transformed = transform.apply(part, config.horizon, steps)
+    transformed = transform.apply(part, config.horizon, sampling.steps)
     pooled = train_pooled(
-        config, split_of(config, steps), transformed.features.shape[-1], network,
+        config, split_of(config, sampling.steps), transformed.features.shape[-1], network,
         series_data(config, transformed), seed, on_progress=on_progress,
     )  # fmt: skip
     every = np.ones(len(part.ids), bool)
@@ -118,9 +112,14 @@ def learn_common(
     return common._replace(transform=known, pooled=pooled)
 
 
-def learned(transform: Transform, panel: Panel, config: Config, sampling: Sampling) -> Transform:
-    """Return the transform with what it learns from the sample of a panel."""
+def shared(
+    transform: Transform, panel: Panel, config: Config, sampling: Sampling, *, tuned: bool
+) -> Common:
+    """Return what the sample of a panel shows, without networks."""
+    if config.start != "pooled" or tuned:  # no series influences another
+        return Common(sampling.weighed, sampling.steps, transform)
     some = panel.only(sampling.weighed)
     modelled = sampling.networks and config.common_volatility
     held_back = validation_of(config, some.mask.sum(1)) if modelled else None
-    return transform.learned_from(some, config.horizon, held_back)
+    transform = transform.learned_from(some, config.horizon, held_back)
+    return Common(sampling.weighed, sampling.steps, transform, networks=sampling.networks)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias, Unpack
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Float, Shaped
+from jaxtyping import Float, Shaped
 
 from forecaster import swarm
 from forecaster.errors import ForecasterWarning, Kind, NoSeries, Skipped, listed
@@ -27,7 +27,7 @@ from forecaster.forecasting.fitting.checking import (
     check_static,
     check_training,
 )
-from forecaster.forecasting.fitting.common import Common, Sampling, learned
+from forecaster.forecasting.fitting.common import Common, Sampling, shared
 from forecaster.forecasting.fitting.training import train, untrained
 from forecaster.forecasting.fitting.validating import validated, with_scale_weights
 from forecaster.forecasting.methods import (
@@ -193,28 +193,14 @@ class Scores(NamedTuple):
 class Part(NamedTuple):
     """The fitted model of some series, and the data that the whole fit needs from it.
 
-    - ``ids``: all series of the part
-    - ``networked``: which of them are forecast by a network
-    - ``scores``: normal scores of the outcomes of their forecasts over the validation span
-    - ``sample``: the series of the whole fit whose scores set the initial width of all bands
+    - ``sampled_scores``: scores of the outcomes in the validation span, of those series that are in
+      the sample of the whole fit, which sets the initial width of all bands
     - ``lost``: series that no worker could train
     """
 
     model: Model
-    ids: tuple[str, ...]
-    networked: Bool[np.ndarray, " series"]
-    scores: Float[np.ndarray, "series origin horizon"]
-    sample: tuple[str, ...]
+    sampled_scores: Scores
     lost: tuple[str, ...] = ()
-
-    @property
-    def sampled_scores(self) -> Scores:
-        """The scores of the part's series that are in the sample."""
-        chosen = set(self.sample)
-        sampled = np.array([name in chosen for name in self.ids], bool)
-        counted = self.model.transform.counted(self.ids)
-        kinds = self.networked, ~self.networked & ~counted, ~self.networked & counted
-        return Scores(*(self.scores[sampled & kind] for kind in kinds))
 
 
 def fit_part(
@@ -262,15 +248,11 @@ def _whole(panel: Panel, config: Config, *, tuned: bool = False) -> tuple[Panel,
     if trained:  # covariates of others must not change what networks see
         transform = transform.with_static(panel.only(trained))
     sampling = Sampling.of(config, panel.ids, trained, int(panel.mask.sum(1).max()))
-    if config.start == "pooled" and not tuned:  # otherwise no series influences another
-        transform = learned(transform, panel, config, sampling)
-        shared = transform.learned
-        if shared.common_seasons or shared.usually_counts:  # also beyond the sample
-            transform = transform.with_series(panel, config.season)
-        networks = sampling.networks
-    else:
-        networks = True
-    return panel, Common(sampling.weighed, sampling.steps, transform, networks=networks)
+    common = shared(transform, panel, config, sampling, tuned=tuned)
+    learned = common.transform.learned
+    if learned.common_seasons or learned.usually_counts:  # also beyond the sample
+        common = common._replace(transform=common.transform.with_series(panel, config.season))
+    return panel, common
 
 
 def _fitted(
@@ -370,9 +352,13 @@ def _judged(
     kept = [name for name in panel.ids if name not in broken]
     if not kept:
         raise NoSeries(model.skipped, lost=lost)
-    part = Part(model, panel.ids, networks.networked, scores, sample, lost)
-    widths = widths_of(networks.config, [part.sampled_scores])
-    return part._replace(model=dataclasses.replace(model.only(kept), widths=widths))
+    chosen = set(sample)
+    counted, networked = transform.counted(panel.ids), networks.networked
+    sampled = np.array([name in chosen for name in panel.ids], bool)
+    kinds = networked, ~networked & ~counted, ~networked & counted
+    scores_of = Scores(*(scores[sampled & kind] for kind in kinds))
+    widths = widths_of(networks.config, [scores_of])
+    return Part(dataclasses.replace(model.only(kept), widths=widths), scores_of, lost)
 
 
 _WORSE = 1.02  # multiple of a simple forecast's error above which a fit gets a warning
