@@ -7,10 +7,9 @@ from forecaster import swarm
 from forecaster.forecasting.config import Config
 from forecaster.forecasting.networks.base import Network, Sizes
 from forecaster.forecasting.networks.mlp import MLP
-from forecaster.forecasting.networks.own import own_functions
+from forecaster.forecasting.networks.own import OwnNetwork, own_functions
 from forecaster.forecasting.networks.recurrent import Recurrent
 from forecaster.forecasting.networks.transformer import Transformer
-from forecaster.forecasting.networks.without_flax import OwnNetwork
 
 CELLS = {"lstm": swarm.LSTM, "gru": swarm.GRU}
 NETWORKS: dict[str, Callable[..., Network]] = {"mlp": MLP, "transformer": Transformer}

@@ -26,7 +26,7 @@ import inspect
 import math
 import sys
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import jax
 import jax.numpy as jnp
@@ -37,7 +37,8 @@ from jax import Array
 from forecaster import swarm
 from forecaster.errors import UsageError
 from forecaster.forecasting.networks.base import Network, Sizes, last_layer
-from forecaster.forecasting.networks.without_flax import OwnNetwork
+
+OwnNetwork: TypeAlias = type[linen.Module] | type[nnx.Module]
 
 _TAKEN = (  # names of other columns of forecasts
     "unique_id", "ds", "cutoff", "y", "horizon", "latest", "sample_id", "probability_of_rise",
