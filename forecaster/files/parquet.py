@@ -90,44 +90,39 @@ def parquet_groups(
     there, nested, or of bytes of a fixed size, and for text that is no UTF-8, or much longer than
     the file.
     """
-    with open_parquet(source) as file:
-        most = most_unpacked(len(source) if isinstance(source, bytes) else source.stat().st_size)
-        yield from _groups(file, columns, categories, most)
-
-
-def _groups(
-    file: "pq.ParquetFile", columns: Sequence[str] | None, categories: Collection[str], most: int
-) -> "Iterator[pa.Table]":
-    """Yield the row groups of an open file; ``most``: bytes of text in a column of one."""
     import pyarrow as pa
     import pyarrow.types as types
 
-    schema, notes = file.metadata.schema.to_arrow_schema(), file.metadata.metadata or {}
-    notes = {key: note for key, note in notes.items() if key not in (b"pandas", b"ARROW:schema")}
-    wanted, texts = schema.names if columns is None else list(columns), dict[str, pa.DataType]()
-    for name in wanted:
-        kinds = [field.type for field in schema if field.name == name]
-        # Bytes of a fixed size are never read as a dictionary, so that each row would repeat them.
-        odd = any(types.is_nested(kind) or types.is_fixed_size_binary(kind) for kind in kinds)
-        if len(kinds) != 1 or odd:
-            got = " and ".join(map(str, kinds)) or "no such column"
-            raise ValueError(f"column {name!r}: expected numbers, dates or text; got {got}")
-        if is_text(kinds[0]):
-            repeats = name in categories or types.is_dictionary(kinds[0])
-            texts[name] = pa.dictionary(pa.int32(), pa.string()) if repeats else pa.string()
-    if not file.num_row_groups:
-        yield schema.empty_table().select(wanted).replace_schema_metadata(notes)
-    for number in range(file.num_row_groups):
-        group = file.metadata.row_group(number)
-        table = file.read_row_group(number, wanted, use_threads=group.num_rows > _FEW)
-        table = table.select(wanted).replace_schema_metadata(notes)
-        for name, kind in texts.items():
-            column = table.column(name)
-            column.validate(full=True)
-            if name not in categories:
-                _check_length(column, name, most)
-            table = table.set_column(wanted.index(name), name, column.cast(kind))
-        yield table
+    most = most_unpacked(len(source) if isinstance(source, bytes) else source.stat().st_size)
+    with open_parquet(source) as file:
+        schema, notes = file.metadata.schema.to_arrow_schema(), file.metadata.metadata or {}
+        notes = {
+            key: note for key, note in notes.items() if key not in (b"pandas", b"ARROW:schema")
+        }
+        wanted, texts = schema.names if columns is None else list(columns), dict[str, pa.DataType]()
+        for name in wanted:
+            kinds = [field.type for field in schema if field.name == name]
+            # Bytes of a fixed size are never read as a dictionary, so each row would repeat them.
+            odd = any(types.is_nested(kind) or types.is_fixed_size_binary(kind) for kind in kinds)
+            if len(kinds) != 1 or odd:
+                got = " and ".join(map(str, kinds)) or "no such column"
+                raise ValueError(f"column {name!r}: expected numbers, dates or text; got {got}")
+            if is_text(kinds[0]):
+                repeats = name in categories or types.is_dictionary(kinds[0])
+                texts[name] = pa.dictionary(pa.int32(), pa.string()) if repeats else pa.string()
+        if not file.num_row_groups:
+            yield schema.empty_table().select(wanted).replace_schema_metadata(notes)
+        for number in range(file.num_row_groups):
+            threads = file.metadata.row_group(number).num_rows > _FEW
+            table = file.read_row_group(number, wanted, use_threads=threads)
+            table = table.select(wanted).replace_schema_metadata(notes)
+            for name, kind in texts.items():
+                column = table.column(name)
+                column.validate(full=True)
+                if name not in categories:
+                    _check_length(column, name, most)
+                table = table.set_column(wanted.index(name), name, column.cast(kind))
+            yield table
 
 
 def is_text(kind: "pa.DataType") -> bool:

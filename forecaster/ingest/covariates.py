@@ -16,6 +16,7 @@ from forecaster.ingest.tables.layout import with_joined_ids
 from forecaster.ingest.tables.location import TableLocation
 from forecaster.ingest.tables.numbers import (
     BLANK,
+    Decimal,
     as_decimal,
     check_finite,
     find_decimal,
@@ -109,52 +110,34 @@ def _added(
     path: Path, reading: Reading, panel: Panel, to: Callable[[pd.DataFrame], Panel]
 ) -> Panel:
     """Return the panel with the covariates of a file; errors name the file."""
-    where = printable(path, lines=False)
-    table = _read(path, where, reading, panel)
-    try:
-        return to(table)
-    except DataError as error:
-        raise DataError(f"{where}: {error}") from error
-
-
-def _read(path: Path, where: str, reading: Reading, panel: Panel) -> pd.DataFrame:
-    """Read a file; return it with times as datetimes and series spelled as in the panel."""
+    name = printable(path, lines=False)
     columns = Columns(
         reading.id_col, reading.time_col, date_format=reading.date_format,
         decimal=as_decimal(reading.decimal),
     )  # fmt: skip
     table = read_table(path, columns)
-    counts = TableLocation(where, is_parquet(path))
-    frame = with_joined_ids(table.frame, reading.id_col, columns.id_parts, counts)
-    table = table._replace(frame=frame)
-    keys = _keys(table.frame, where, reading)
-    location = TableLocation(where, is_parquet(path), {new: old for old, new in keys.items()})
-    table = table._replace(frame=table.frame.rename(columns=keys))
-    frame = _with_numbers(table, location, reading)
+    where = TableLocation(name, is_parquet(path))
+    frame = with_joined_ids(table.frame, reading.id_col, columns.id_parts, where)
+    keys = {str(column): canonical(str(column)) for column in frame}
+    keys = {column: key for column, key in keys.items() if key in ("unique_id", "ds")}
+    for column, key in ((reading.id_col, "unique_id"), (reading.time_col, "ds")):
+        if column is not None and column in frame:  # the caller's columns take precedence
+            keys = {old: new for old, new in keys.items() if new != key} | {column: key}
+    if len(set(keys.values())) < len(keys):
+        raise DataError(f"{name}: columns {', '.join(map(repr, keys))} mean the same; keep one")
+    where = TableLocation(name, is_parquet(path), {new: old for old, new in keys.items()})
+    table = table._replace(frame=frame.rename(columns=keys))
+    frame = _with_numbers(table, where, columns.decimal)
     if "ds" in frame:
-        frame = frame.assign(ds=_times(frame["ds"], location, reading))
+        frame = frame.assign(ds=_times(frame["ds"], where, reading))
     if "unique_id" in frame:
         known = spellings(panel.ids)
-        written = (
-            frame["unique_id"].astype(object).where(frame["unique_id"].notna(), "").astype(str)
-        )
-        frame = frame.assign(unique_id=[spelled(known, name) or name for name in written])
-    return frame
-
-
-def _keys(table: pd.DataFrame, where: str, reading: Reading) -> dict[str, str]:
-    """Return which columns are ``unique_id`` and ``ds``; the caller's columns take precedence.
-
-    Raises DataError if two columns have the same role.
-    """
-    keys = {str(column): canonical(str(column)) for column in table}
-    keys = {column: name for column, name in keys.items() if name in ("unique_id", "ds")}
-    for column, name in ((reading.id_col, "unique_id"), (reading.time_col, "ds")):
-        if column is not None and column in table:
-            keys = {old: new for old, new in keys.items() if new != name} | {column: name}
-    if len(set(keys.values())) < len(keys):
-        raise DataError(f"{where}: columns {', '.join(map(repr, keys))} mean the same; keep one")
-    return keys
+        ids = frame["unique_id"].astype(object).where(frame["unique_id"].notna(), "").astype(str)
+        frame = frame.assign(unique_id=[spelled(known, each) or each for each in ids])
+    try:
+        return to(frame)
+    except DataError as error:
+        raise DataError(f"{name}: {error}") from error
 
 
 def _times(column: pd.Series, where: TableLocation, reading: Reading) -> pd.Series:
@@ -172,19 +155,18 @@ def _times(column: pd.Series, where: TableLocation, reading: Reading) -> pd.Seri
     return to_times(column, where, form)
 
 
-def _with_numbers(table: Table, where: TableLocation, reading: Reading) -> pd.DataFrame:
+def _with_numbers(table: Table, where: TableLocation, decimal: Decimal | None) -> pd.DataFrame:
     """Return the frame with numbers that are text as floats; other text stays as it is."""
-    frame, decimal = table.frame, as_decimal(reading.decimal)
-    for name in frame:
+    frame, texts = table.frame, dict[str, pd.Series]()
+    for name in map(str, frame):
         if pd.api.types.is_float_dtype(frame[name]):
-            check_finite(frame[name], where, str(name))
-    texts = {
-        str(name): frame[name].astype(str).where(frame[name].notna(), "")
-        for name in frame
-        if name not in ("unique_id", "ds") and not pd.api.types.is_numeric_dtype(frame[name])
-    }
-    for name in [name for name, column in texts.items() if not is_number_column(column)]:
-        _warn_of_words_among_numbers(texts.pop(name), where, name)
+            check_finite(frame[name], where, name)
+        elif name not in ("unique_id", "ds") and not pd.api.types.is_numeric_dtype(frame[name]):
+            text = frame[name].astype(str).where(frame[name].notna(), "")
+            if is_number_column(text):
+                texts[name] = text
+            else:
+                _warn_of_words_among_numbers(text, where, name)
     decimal = decimal or find_decimal(texts, where, plain_points=table.plain_points)
     return frame.assign(
         **{name: to_numbers(text, where, name, decimal) for name, text in texts.items()}
@@ -193,11 +175,9 @@ def _with_numbers(table: Table, where: TableLocation, reading: Reading) -> pd.Da
 
 def _warn_of_words_among_numbers(column: pd.Series, where: TableLocation, name: str) -> None:
     """Warn of a column that is taken for words although most of its cells are numbers."""
-    kinds = pd.Series(column.unique())
-    words = kinds[[not is_number_column(kinds.iloc[[row]]) for row in range(len(kinds))]]
-    filled = ~column.str.strip().str.lower().isin(BLANK)
-    odd = filled & column.isin(words)
-    if odd.any() and odd.sum() < filled.sum() / 2:
+    numbers = {kind for kind in column.unique() if is_number_column(pd.Series([kind]))}
+    odd = ~column.str.strip().str.lower().isin(BLANK) & ~column.isin(numbers)
+    if 0 < odd.sum() < column.isin(numbers).sum():
         warn(
             f"{where.cell(odd, name)}: {column[odd].iloc[0]!r} is not a number, so all of the "
             "column is taken for words. If it holds numbers, correct this cell or leave it empty"

@@ -1,15 +1,11 @@
 """Times in all notations are read as what they are, or refused; numbers that count stay numbers."""
 
-import datetime
-
 import numpy as np
 import pandas as pd
 import pytest
 
 import forecaster as fc
 from forecaster.errors import DataError, UsageError
-from forecaster.ingest.tables.dates import to_times
-from forecaster.ingest.tables.location import TableLocation
 from forecaster.series.panel.panel import Panel
 
 
@@ -283,25 +279,6 @@ def autumn(kind: str) -> pd.DataFrame:
     return table(list(hours if kind == "zone" else hours.map(pd.Timestamp.isoformat)))
 
 
-NOTATIONS = (
-    "%d.%m.%Y %H:%M", "%m/%d/%Y, %I:%M %p", "%d-%b-%Y %H:%M:%S", "%Y-%m-%d %I:%M:%S %p",
-    "%d/%m/%Y %H:%M:%S.%f", "%Y-%m-%dT%H:%M:%S", "%b %d, %Y %H:%M", "%d.%m.%Y",
-    "%d.%m.%Y %H:%MZ", "%m/%d/%Y %H:%M:%S +02:00",
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("notation", NOTATIONS)
-def test_times_that_are_read_together_are_those_read_one_by_one(notation):
-    random = np.random.default_rng(0)
-    seconds = random.integers(0, 86_400 * 300, 60)
-    times = pd.Timestamp("2023-03-13") + pd.to_timedelta(seconds, unit="s")
-    times = times[random.integers(0, 60, 150)]  # some several times, in any order
-    texts = pd.Series([time.strftime(notation) for time in times])
-    read = to_times(texts, TableLocation("the table"))
-    one_by_one = [datetime.datetime.strptime(text, notation) for text in texts]
-    assert read.tolist() == [pd.Timestamp(time) for time in one_by_one]
-
-
 @pytest.mark.parametrize(
     ("kind", "source", "layout"),
     [("zone", "frame", "long"), ("zone", "parquet", "one"), ("text", "csv", "wide")],
@@ -328,37 +305,12 @@ def test_an_hour_that_repeats_in_autumn_is_read_in_utc_if_so_told(tmp_path, kind
     assert times.equals(pd.date_range("2023-10-27 22:00", periods=49, freq="h"))
 
 
-def test_nothing_tells_repeated_hours_without_offsets_apart():
-    with pytest.raises(DataError, match="more than one row for 2023-10-29 02:00:00") as error:
-        fc.load_panel(autumn("zone").assign(ds=lambda f: f["ds"].dt.tz_localize(None)))
-    assert "UTC" not in str(error.value)
-
-
 def test_times_are_read_in_utc_only_with_an_offset():
     written = ["2024-01-01 10:00Z", "2024-01-01 10:30+01", "2024-01-01 11:00-05"]
     times = read(written, date_format="utc").astype("M8[m]").astype(str).tolist()
     assert times == ["2024-01-01T09:30", "2024-01-01T10:00", "2024-01-01T16:00"]
     with pytest.raises(DataError, match=r"row 2.*'2024-01-01' is not a date; .*--date-format utc"):
         read(["2024-01-01 10:00Z", "2024-01-01"], date_format="utc")
-
-
-@pytest.mark.parametrize("unit", ["text", "numbers"])
-def test_covariates_of_months_find_their_months(unit):
-    panel = fc.load_panel(table(months("2021-01", 24)))
-    promotion = pd.DataFrame({"ds": months("2021-01", 30), "promotion": np.arange(30.0)})
-    if unit == "text":
-        promotion["ds"] = promotion["ds"].astype(str).str.replace(r"(\d{4})", r"\1-", regex=True)
-    future = panel.with_future(promotion).future
-    assert future is not None and future.at("A", panel.times)[:, 0].tolist() == list(range(24))
-    with pytest.raises(DataError, match="column 'ds' has 1 rows without a date"):
-        panel.with_future(promotion.assign(ds=[*months("2021-01", 29), 202213]))
-    with pytest.raises(DataError, match="numbers such as 1, which are no dates"):
-        panel.with_future(promotion.assign(ds=range(1, 31)))
-
-
-def test_a_panel_of_a_frame_takes_no_word_for_the_present():
-    with pytest.raises(DataError, match="column 'ds' holds 'now', which is not a date"):
-        Panel.from_frame(table(["2024-01-01", "now"]))
 
 
 @pytest.mark.parametrize("bad", ["01/02/2024", "5.3.2024", "13-1-24", "1/2", 20240101, 5, 5.0])

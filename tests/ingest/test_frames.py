@@ -219,7 +219,7 @@ def test_a_misspelled_argument_is_named_with_a_table_and_with_a_panel():
             fc.cross_validation(data, windows=3)  # pyright: ignore[reportCallIssue]
 
 
-def test_fit_predict_and_cross_validation_take_frames(model, panel, config):
+def test_predict_takes_frames(model, panel):
     frame = panel.to_frame().rename(columns={"unique_id": "symbol", "ds": "day"})
     columns: dict[str, Any] = {"time_col": "day"}
     forecast = fc.predict(model, frame, level=[80], **columns)
@@ -228,11 +228,6 @@ def test_fit_predict_and_cross_validation_take_frames(model, panel, config):
         fc.predict(model, panel, level=[80]).sort_values(["unique_id", "ds"], ignore_index=True),
         rtol=1e-4,
     )
-    some = frame[frame["symbol"].isin(["KO", "IBM"])]
-    again = fc.fit(some, config, seed=1, **columns)
-    assert again.ids == ("IBM", "KO")
-    crossed = fc.cross_validation(some, config, n_windows=2, seed=1, **columns)
-    assert set(crossed["unique_id"]) == {"IBM", "KO"} and len(crossed) == 2 * 2 * 3
     with pytest.raises(UsageError, match="time_col is for reading a frame; leave it out"):
         fc.predict(model, panel, **columns)
 

@@ -102,13 +102,6 @@ def test_columns_that_name_the_series_have_to_be_named(options, message):
         fc.load_panel(retail(), time_col="day", target_col="sales", **options)
 
 
-def test_an_empty_part_of_a_name_is_an_error():
-    gap = retail()
-    gap.loc[6, "item"] = None
-    with pytest.raises(DataError, match="row 7, column 'item': empty; expected a name"):
-        fc.load_panel(gap, id_col=["store", "item"], target_col="sales")
-
-
 @pytest.mark.parametrize("id_col", [[], ["store", 3], ["store", "a+b"], ["store", "store"]])
 def test_names_that_cannot_be_joined_are_refused(id_col):
     with pytest.raises(UsageError):

@@ -107,16 +107,6 @@ def test_the_command_names_them_and_exits_with_3(tmp_path):
     assert "line 67: the file ends within this line, which has 5 of 7 cells" in cut
 
 
-def test_series_with_the_same_reason_share_a_line(tmp_path):
-    path, home = tmp_path / "p.csv", ("--home", tmp_path / "home")
-    both = pd.concat([prices("AAA", 60), prices("BBB", 60)])
-    both.to_csv(path, index=False)
-    assert run("ingest", "--source", f"files:{path}", *home).exit_code == 0
-    both[both["date"] == DAY].to_csv(path, index=False)
-    done = run("ingest", "--source", f"files:{path}", *home)
-    assert "\n  AAA, BBB: lacks 59 of the 60 stored rows" in done.stderr
-
-
 def test_a_panel_warns_of_rows_in_the_future(tmp_path):
     path = tmp_path / "p.csv"
     pd.concat([BOTH, BOTH.tail(1).assign(date="2099-01-01")]).to_csv(path, index=False)

@@ -14,50 +14,6 @@ from forecaster.ingest import open_source
 from tests.conftest import prices
 
 
-def bombs():
-    """Return tables that are small in a file and large in memory, or that hold no prices."""
-    rows, long = 20_000, "x" * 100_000
-    again, days = np.zeros(rows, np.int32), np.arange(rows).astype("datetime64[D]")
-    repeated = pa.DictionaryArray.from_arrays(pa.array(again), pa.array([long]))
-    one, name = pa.array(np.ones(rows)), pa.array(["a"] * rows)
-    return {
-        "a name": ({"unique_id": repeated, "ds": days, "y": one}, "'unique_id': a text of more"),
-        "dates": (
-            {"unique_id": name, "ds": repeated, "y": one},
-            "'ds': 2,000,000,000 bytes of text; expected",
-        ),
-        "names": (
-            {"unique_id": [f"{long}{i}" for i in range(500)], "ds": days[:500], "y": one[:500]},
-            "'unique_id': a text of more than 1,000 characters; expected names",
-        ),
-        "names of bytes": (
-            {
-                "unique_id": pa.array([long.encode()] * 500, pa.binary(len(long))),
-                "ds": days[:500],
-                "y": one[:500],
-            },
-            "'unique_id': expected numbers, dates or text; got fixed_size_binary",
-        ),
-        "lists": (
-            {"unique_id": name, "ds": days, "y": pa.array([[1.0] * 100] * rows)},
-            "'y': expected numbers, dates or text; got list",
-        ),
-    }
-
-
-@pytest.mark.parametrize("kind", ["a name", "dates", "names", "names of bytes", "lists"])
-def test_a_parquet_file_that_swells_is_refused_before_it_does(kind, tmp_path):
-    resource = pytest.importorskip("resource")
-    columns, message = bombs()[kind]
-    pq.write_table(pa.table(columns), tmp_path / "bomb.parquet", compression="zstd")
-    del columns
-    assert (tmp_path / "bomb.parquet").stat().st_size < 2_000_000
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(DataError, match=message):
-        open_source(f"files:{tmp_path / 'bomb.parquet'}").tickers()
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000  # KiB
-
-
 @pytest.mark.parametrize("column", ["unique_id", "ds"])
 def test_bytes_are_read_as_text_and_refused_in_one_line_if_they_are_none(tmp_path, column):
     days = [day.encode() for day in pd.date_range("2024-01-01", periods=60).strftime("%Y-%m-%d")]

@@ -1,7 +1,6 @@
 """Files at a URL: of memory and a web server here always, of S3 where moto and s3fs are there."""
 
 import contextlib
-import gzip
 import http.server
 import io
 import socket
@@ -16,7 +15,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster.daily import read_watch
 from forecaster.errors import DataError, SourceError, UsageError
 from forecaster.files import Home
 from forecaster.ingest import Store, ingest, load_panel, open_source
@@ -115,13 +113,6 @@ def test_lost_rows_and_files_are_treated_as_those_of_files_here(tmp_path, bucket
     assert "AAA" not in arrived.stale and len(arrived.store.read_one("AAA")) == 60
 
 
-def test_a_packed_file_that_swells_is_refused(bucket):
-    swollen = b"date,close\n" + b"2020-01-02,1.0000000000\n" * 6_000_000
-    bucket.put("one.csv.gz", gzip.compress(swollen, 9))
-    text = said(DataError, lambda: load_panel(f"files:{bucket.url}/one.csv.gz"))
-    assert text.startswith(f"{bucket.url}/one.csv.gz: ")
-
-
 @pytest.mark.parametrize("name", ["../evil.csv", "a/../../evil.csv", "a\\b.csv", "c:d.csv"])
 def test_names_that_lead_elsewhere_are_refused(tmp_path, bucket, monkeypatch, name):
     path = f"{bucket.folder}/{name}"
@@ -206,13 +197,6 @@ def test_what_is_missing_is_named_with_what_installs_it(monkeypatch):
     assert "`pip install s3fs`" in without("s3fs", "s3://b/a.csv")
     assert "`pip install gcsfs`" in without("gcsfs", "gs://b/a.csv")
     assert "`pip install aiohttp`" in without("aiohttp", "https://h/a.csv")
-
-
-def test_a_watch_may_name_a_url(tmp_path):
-    path = tmp_path / "daily.toml"
-    for source in ("files:s3://bucket/a/*.csv", "files:https://h/p.csv?key=${KEY}"):
-        path.write_text(f"source = '{source}'\n")
-        assert read_watch(path).source == source
 
 
 class Server:

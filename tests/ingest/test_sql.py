@@ -65,15 +65,6 @@ def test_a_query_gives_what_a_file_with_its_rows_gives(tmp_path, database, query
     np.testing.assert_allclose(got.values, want.values, rtol=1e-15)
 
 
-def test_columns_may_have_any_names_and_layout(database):
-    odd = BOTH[["ticker", "date", "close"]].set_axis(["date", "close", "ticker"], axis=1)
-    put(database, odd, "my odd")
-    got = load(database, "my odd", id_col="date", time_col="close", target_col="ticker")
-    np.testing.assert_array_equal(got.values[..., 0], load(database).values[..., 3])
-    put(database, BOTH.pivot(index="date", columns="ticker", values="close").reset_index(), "wide")
-    assert load(database, "wide").ids == ("AAA", "BÖ.B")
-
-
 @pytest.mark.parametrize(
     ("query", "kind", "what"),
     [
@@ -104,12 +95,6 @@ def test_bad_queries_and_rows_are_clear_errors(database, query, kind, what):
     message = said(kind, lambda: load(database, query))
     assert what in message and "Traceback" not in message
     assert database.read_bytes() == before
-
-
-def test_a_column_of_numbers_and_text_is_one_of_text(database, monkeypatch):
-    monkeypatch.setattr(sql, "_CHUNK", 10)
-    mixed = "SELECT ticker, date, iif(volume > 5000, close, '' || close) AS close FROM prices"
-    np.testing.assert_allclose(load(database, mixed).values[..., 0], load(database).values[..., 3])
 
 
 def test_rows_that_do_not_fit_into_memory_are_refused(database, monkeypatch):
@@ -180,6 +165,11 @@ def test_a_new_order_of_rows_is_no_change(database):
 def test_a_bad_url_is_a_clear_error_without_secrets(url, what):
     message = said(UsageError, lambda: open_source(f"sql:{url}", query="prices"))
     assert what in message and "geheim" not in message and "ge/h" not in message
+
+
+def test_a_database_to_be_written_needs_its_folder():
+    with pytest.raises(UsageError, match="no such folder: /nowhere; make it first"):
+        read_database_url("sqlite:////nowhere/x.db", create=True)
 
 
 def test_options_of_other_sources_are_refused_without_secrets():

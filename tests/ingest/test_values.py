@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import forecaster as fc
-from forecaster.errors import DataError, Kind, NoSeries
+from forecaster.errors import DataError, NoSeries
 from forecaster.ingest.tables.file_reader import read_series
 from forecaster.series.panel.panel import Panel
 
@@ -85,15 +84,6 @@ def test_a_column_of_numbers_as_text_is_a_series_of_a_wide_table(tmp_path, endin
 def test_an_infinite_number_that_is_not_learned_from_is_an_error_too():
     with pytest.raises(DataError, match="row 2, column 'change': inf is not a number"):
         fc.load_panel(prices(change=[np.nan, np.inf, -np.inf]))
-
-
-def test_a_series_with_an_infinite_number_is_left_out_of_a_panel_by_name():
-    frame = pd.concat([prices(), prices(ticker="B", close=[1.0, -np.inf, 3.0])])
-    panel = Panel.from_frame(frame)
-    assert panel.ids == ("A",) and panel.skipped["B"].kind == Kind.INFINITE
-    assert str(panel.skipped["B"]) == (
-        "close is -inf on 2024-01-02; expected a finite number, or none"
-    )
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet", "frame"])
@@ -200,10 +190,6 @@ def test_one_series_has_one_currency(tmp_path, ending, name):
     assert panel.ids == ("A", "B") and panel.channels == ("close",)
 
 
-def _plain(frame: pd.DataFrame) -> pa.Table:
-    return pa.Table.from_pandas(frame, preserve_index=False)
-
-
 @pytest.mark.parametrize("empties", [[pd.NaT] * 3, [pd.NaT, None, pd.NA], [None, None, pd.NaT]])
 def test_a_column_of_missing_times_holds_no_numbers(empties):
     nothing = pd.Series(empties, dtype=object)
@@ -213,27 +199,6 @@ def test_a_column_of_missing_times_holds_no_numbers(empties):
         fc.load_panel(prices(close=nothing))
 
 
-@pytest.mark.parametrize(
-    "note",
-    [
-        ["12", "USD", "12", "12", "12", "12"],
-        ["-"] * 6,
-        [None] * 6,
-        ["short"] * 5 + ["x" * 5_000],
-    ],
-)
-def test_statistics_of_a_parquet_file_do_not_decide_what_is_read(tmp_path, note):
-    days = pd.date_range("2024", periods=6)
-    frame = pd.DataFrame({"ticker": "A", "date": days, "close": 1.0, "note": note})
-    schema = pa.schema([*_plain(frame.drop(columns="note")).schema, ("note", pa.string())])
-    table = pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
-    for plain, encoded in ((table, "plain"), (table.select([0, 1, 3]), "without close")):
-        pq.write_table(plain, tmp_path / f"{encoded}.parquet", write_statistics=False)
-    assert fc.load_panel(f"files:{tmp_path / 'plain.parquet'}").channels == ("close",)
-    with pytest.raises(DataError, match=r"no column 'close'.*not understood: 'note' \(text\)"):
-        fc.load_panel(f"files:{tmp_path / 'without close.parquet'}")
-
-
 def test_files_of_one_series_have_one_currency(tmp_path):
     prices(currency="EUR").to_csv(tmp_path / "2024.csv", index=False)
     later = prices(currency="USD").assign(date=DAYS + pd.Timedelta(366, "D"))
@@ -241,14 +206,6 @@ def test_files_of_one_series_have_one_currency(tmp_path):
     panel = fc.load_panel(f"files:{tmp_path}")
     assert panel.ids == ("B",)
     assert "its files disagree: column 'currency' holds EUR and USD" in str(panel.skipped["A"])
-
-
-def test_series_may_be_currencies():
-    rates = prices(close=1.1).assign(base="EUR")
-    both = pd.concat([rates.assign(ticker="USD"), rates.assign(ticker="GBP")], ignore_index=True)
-    assert fc.load_panel(both).ids == ("GBP", "USD")
-    named = both.rename(columns={"ticker": "to"})
-    assert fc.load_panel(named, id_col="to").ids == ("GBP", "USD")
 
 
 WIDE = pd.DataFrame({"date": DAYS, "a": [1.0, 2, 3], "b": [1.0, 2, 3]})

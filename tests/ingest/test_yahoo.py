@@ -120,26 +120,6 @@ def test_no_network_is_one_clear_error(server):
         list(nowhere.fetch(["AAPL"]))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("count", [150, pytest.param(500, marks=pytest.mark.slow)])
-def test_many_tickers_arrive_through_refusals_and_garbage(server, count):
-    """Answer 30 % of the requests with 429 and 5 % with garbage: only these are sent again."""
-    names = [f"T{i}" for i in range(count)]
-    company = Company.invented("T", last="2024-01-31")
-    server.companies |= dict.fromkeys(names, company)
-
-    def trouble(server, symbol, count):
-        dice = server.random.random()
-        return (429, 0) if dice < 0.30 else "garbage" if dice < 0.35 else None
-
-    server.trouble = trouble
-    got = list(yahoo(server, workers=8, requests_per_second=5000.0).fetch(names))
-    assert sorted(item.unique_id for item in got) == sorted(names)  # none twice
-    assert all(item.frame is not None for item in got)
-    needed = count + server.bad
-    assert len(server.requests) <= 1.05 * needed
-
-
 def test_the_session_under_way_is_left_out():
     with standing_in(today="2024-06-28 17:00") as server:  # 13:00 in New York
         server.companies["AAPL"] = Company.invented("AAPL")
@@ -211,14 +191,6 @@ def test_an_earlier_start_fetches_the_rest(server):
     item = fetch(server, ["AAPL"], start="2024-02-01", known=lambda name: stored)["AAPL"]
     assert str(item.frame["ds"].iloc[0].date()) == "2024-02-01"
     assert fetch(server, ["AAPL"], start="2024-06-03", known=lambda name: stored)["AAPL"].unchanged
-
-
-def test_another_exchange_keeps_its_own_days(server):
-    company = Company.invented("SHELL.AS")
-    server.companies["SHELL.AS"] = Company(company.days, company.close, zone="Europe/Amsterdam")
-    item = fetch(server, ["SHELL.AS"], start="2024-03-01")["SHELL.AS"]
-    assert item.timezone == "Europe/Amsterdam"
-    assert item.frame["ds"].iloc[0] == pd.Timestamp("2024-03-01")
 
 
 # Symbol, timezone, the local time that Yahoo stamps sessions with, calendar.

@@ -205,23 +205,17 @@ def without_future(
     times = frame["ds"].to_numpy()
     if times.dtype.kind != "M" or len(times) < 2:
         return frame, None
-    now = pd.Timestamp.now()
-    if times[-1] <= (now + _TIMEZONES).to_datetime64():  # as nearly always
-        return frame, None
     step = pd.Timedelta(seconds=spacing_of(times))
-    latest = (now + max(_TIMEZONES, step)).to_datetime64()
-    if times[-1] <= latest:
-        return frame, None
+    latest = (pd.Timestamp.now() + max(_TIMEZONES, step)).to_datetime64()
     first = int(np.searchsorted(times, latest, side="right"))
-    if first == 0:
+    if first in (0, len(times)):
         return frame, None
     if np.diff(times[first - 1 :]).max() <= _GAP * step.to_timedelta64():
         if len(times) - first >= _REGULAR:
             return frame, None
         if stored is not None and len(stored) and stored["ds"].dtype.kind == "M":
-            first = max(
-                first, int(np.searchsorted(times, stored["ds"].to_numpy()[-1], side="right"))
-            )
+            known = np.searchsorted(times, stored["ds"].to_numpy()[-1], side="right")
+            first = max(first, int(known))
         if first == len(times):
             return frame, None
     span = show_time(times[first])

@@ -58,16 +58,11 @@ def open_source(
     sign = columns.decimal
     kind, _, path = name.partition(":")
     shown = hide_secrets(name)
-    whole, stated = ("files", "sql"), columns.first_option
-    for option, is_given, kinds in (
-        (f"--decimal {sign}", sign is not None, whole),
-        ("--append", append, whole),
-        (stated, stated is not None, whole),
-        ("--query", query is not None, ("sql",)),
-    ):
-        if is_given and kind not in kinds:
-            owners = "files and databases" if kinds is whole else "databases"
-            raise UsageError(f"{option} is for {owners}; leave it out with source {shown!r}")
+    option = f"--decimal {sign}" if sign else "--append" if append else columns.first_option
+    if option is not None and kind not in ("files", "sql"):
+        raise UsageError(f"{option} is for files and databases; leave it out with source {shown!r}")
+    if query is not None and kind != "sql":
+        raise UsageError(f"--query is for databases; leave it out with source {shown!r}")
     refresh = options.get("refresh", False)
     if append and refresh:
         raise UsageError(

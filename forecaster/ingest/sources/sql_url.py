@@ -119,8 +119,9 @@ def read_database_url(
     elif backend != "postgresql" and not name.startswith(("md:", "motherduck:")):
         # The full path, since later commands may be started in another folder.
         file = Path(name).expanduser().resolve()
-        there = file.parent.is_dir() if create and not file.exists() else file.is_file()
-        if not there:
+        if create and not file.parent.is_dir():
+            raise UsageError(f"{what}: no such folder: {file.parent}; make it first")
+        if not (file.is_file() or (create and not file.exists())):
             raise UsageError(f"{what}: no such file: {file}")
         url = url.set(database=as_text(file))
     host = f"[{url.host}]" if ":" in (url.host or "") else url.host or ""
