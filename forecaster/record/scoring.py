@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 from forecaster.errors import StoreError
 from forecaster.evaluation import held
@@ -184,27 +184,17 @@ class Scorecard:
 
     def _scores(self, group: Int[np.ndarray, " row"], groups: int) -> pd.DataFrame:
         """Return a row of scores for each group; ``group``: the group of each row, or -1."""
-        state = self.rows["state"].to_numpy()
-        inside = (group >= 0) & (state != APART)
-        known = inside & (state == KNOWN)
-        made = self.rows.loc[inside, ["run", "series", "origin"]].assign(group=group[inside])
-        outcomes, of_outcome = self.rows[known], group[known]
-
-        def count(of_row: Int[np.ndarray, " some"]) -> Int[np.ndarray, " group"]:
-            return np.bincount(of_row, minlength=groups)
-
-        held = {
-            f"held-{level}": _means(held_by(outcomes, level).to_numpy(), of_outcome, groups)
-            for level in self.levels
-        }
-        return pd.DataFrame({
-            "forecasts": count(made.drop_duplicates()["group"].to_numpy()),
-            "outcomes": count(of_outcome),
-            "open": count(group[inside & (state == OPEN)]),
-            **held,
-            "crps": _ratios(outcomes, "crps", of_outcome, groups),
-            "mae": _ratios(outcomes, "error", of_outcome, groups),
-        })  # fmt: skip
+        rows = self.rows.assign(group=group)
+        rows = rows[(group >= 0) & (rows["state"] != APART)]
+        known, waiting = rows[rows["state"] == KNOWN], rows[rows["state"] == OPEN]
+        made = rows.drop_duplicates(["run", "series", "origin", "group"])
+        parts = {"forecasts": made, "outcomes": known, "open": waiting}
+        counts = pd.DataFrame({n: part.groupby("group").size() for n, part in parts.items()})
+        held = {f"held-{lv}": held_by(known, lv).groupby(known["group"]).mean()
+                for lv in self.levels}  # fmt: skip
+        ratios = {"crps": _ratios(known, "crps"), "mae": _ratios(known, "error")}
+        counts = counts.reindex(range(groups)).fillna(0).astype(int)
+        return counts.join(pd.DataFrame(held | ratios, dtype=float))
 
 
 def scorecard(
@@ -269,26 +259,12 @@ def held_by(known: pd.DataFrame, level: str) -> pd.Series:
     return pd.Series(share, index=known.index)
 
 
-def _means(
-    values: Float[np.ndarray, " row"], group: Int[np.ndarray, " row"], groups: int
-) -> Float[np.ndarray, " group"]:
-    """Return the mean of the known values of each group; NaN for a group without any."""
-    known = ~np.isnan(values)
-    total = np.bincount(group[known], values[known], minlength=groups)
-    count = np.bincount(group[known], minlength=groups)
-    return np.divide(total, count, out=np.full(groups, np.nan), where=count > 0)
-
-
-def _ratios(
-    outcomes: pd.DataFrame, score: str, group: Int[np.ndarray, " row"], groups: int
-) -> Float[np.ndarray, " group"]:
+def _ratios(known: pd.DataFrame, score: str) -> pd.Series:
     """Return each group's mean score divided by that of "unchanged"; NaN if it has none."""
-    both = outcomes[[score, f"{score}_unchanged"]].to_numpy(float)
-    counts = ~outcomes["corrected"].to_numpy(bool) & ~np.isnan(both).any(1)
-    ours, unchanged = (
-        np.bincount(group[counts], column, minlength=groups) for column in both[counts].T
-    )
-    return np.divide(ours, unchanged, out=np.full(groups, np.nan), where=unchanged > 0)
+    unchanged = f"{score}_unchanged"
+    both = known.loc[~known["corrected"].astype(bool), ["group", score, unchanged]].dropna()
+    sums = both.groupby("group").sum()
+    return (sums[score] / sums[unchanged]).where(sums[unchanged] > 0)
 
 
 def _of_source(home: Home, source: str, frame: pd.DataFrame) -> pd.DataFrame:

@@ -392,7 +392,7 @@ def _damaged_run(year: Year, session: int) -> Morning:
 
 
 def _pruned(year: Year, session: int) -> Morning:
-    """Remove what is no longer needed, and join the record to a file a month."""
+    """Remove what is no longer needed."""
     stores = len(year.home.stores())
 
     def prune() -> None:
