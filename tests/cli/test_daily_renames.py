@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from forecaster.ingest import Store
-from tests.cli.desk import BAR, DAYS, NAMES, TABLE, desk, fitted, renamed
+from tests.cli.desk import DAYS, NAMES, TABLE, desk, fitted, renamed
 from tests.conftest import run
 from tests.slow import rest_slow, slow
 
@@ -39,21 +39,6 @@ def test_a_renamed_ticker_keeps_history_network_and_record(desk, how):
     width = made.query("unique_id == 'NEW'")
     ratio = (width["LSTM-hi-80"] / width["LSTM-lo-80"]).iloc[0] - 1
     assert ratio == pytest.approx((band["LSTM-hi-80"] / band["LSTM-lo-80"]).iloc[0] - 1, rel=0.3)
-
-
-def test_a_name_that_another_company_is_given_is_new_once(desk):
-    table = renamed(TABLE, since=DAYS[311])
-    desk.until(DAYS[311], table)
-    desk.daily()
-    assert run("tickers", "rename", "BBB", "NEW", "--home", desk.home).exit_code == 0
-    other = TABLE[(TABLE["ticker"] == "BBB") & (TABLE["date"] >= DAYS[313])].copy()
-    other[BAR] /= 14
-    for end in DAYS[312:315]:
-        desk.until(end, pd.concat([table, other]))
-        desk.daily()
-        assert (("changed", "BBB") in desk.alarms()) == (end == DAYS[313])
-    (store,) = Store.all_of(desk.home)
-    assert [len(store.read_one(name)) for name in ("BBB", "NEW")] == [2, 315]
 
 
 def test_names_that_cannot_be_are_clear_errors(desk):

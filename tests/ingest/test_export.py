@@ -1,6 +1,5 @@
 """Stored prices as tables for others."""
 
-import csv
 import functools
 
 import numpy as np
@@ -8,7 +7,7 @@ import pandas as pd
 import pytest
 
 from forecaster.errors import UsageError
-from forecaster.files import Home, unformulated
+from forecaster.files import Home
 from forecaster.ingest import ingest, open_source
 from forecaster.ingest.store.export import export_prices
 
@@ -34,21 +33,6 @@ def test_what_is_stored_comes_out(home, tmp_path, ending):
     # And in again.
     again = ingest(Home(tmp_path / "again"), open_source(f"files:{path}"), None)
     pd.testing.assert_frame_equal(again.store.read(["AAPL", "KO"]), expected, check_dtype=False)
-
-
-def test_text_that_looks_like_a_formula_is_quoted(tmp_path):
-    names = ["=1+1", "+A", "-A", "@A", "A=X", "^GSPC"]
-    table = pd.DataFrame({"unique_id": names, "ds": range(6), "y": [-1.0] * 6})
-    out = unformulated(table)
-    assert out["unique_id"].tolist() == ["'=1+1", "'+A", "'-A", "'@A", "A=X", "^GSPC"]
-    assert (out["y"] == -1.0).all()
-    rows = pd.concat([table.assign(ds=d) for d in (1, 2)])
-    rows.to_csv(tmp_path / "in.csv", index=False)
-    ingest(Home(tmp_path / "home"), open_source(f"files:{tmp_path / 'in.csv'}"), None)
-    export_prices(Home(tmp_path / "home"), tmp_path / "out.csv")
-    with (tmp_path / "out.csv").open() as file:
-        cells = [row[0] for row in csv.reader(file)][1:]
-    assert not [cell for cell in cells if cell[0] in "=+-@"]
 
 
 def test_errors_say_what_to_do(home, tmp_path):

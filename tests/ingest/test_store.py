@@ -166,21 +166,8 @@ def test_any_name_is_a_harmless_file_name(name):
 
 
 def test_file_names_do_not_collide():
-    names = [
-        "a",
-        "A",
-        "Aa",
-        "aA",
-        "a/b",
-        "a%2Fb",
-        "CON",
-        "con",
-        "x" * 200,
-        "x" * 201,
-        "..",
-        ".",
-        "é",
-    ]
+    names = ["a", "A", "Aa", "aA", "a/b", "a%2Fb", "CON", "con", "..", ".", "é"]
+    names += ["x" * 200, "x" * 201]
     assert len({file_name(n).lower() for n in names}) == len(names)
     assert file_name("AAPL") == "AAPL" and file_name("^GSPC") == "^GSPC"
 

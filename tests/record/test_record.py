@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster.errors import UsageError, WriteError
+from forecaster.errors import UsageError
 from forecaster.evaluation.scores.metrics import crps
 from forecaster.files import Home, run_name
 from forecaster.ingest import Store, panel_from_store
@@ -186,15 +186,6 @@ def test_numbers_that_count_have_no_clock():
          "origin": [50, 50, 40, 40], "ds": [51, 52, 41, 55], "step": [1, 2, 1, 15]}
     )  # fmt: skip
     assert made_after(frame).tolist() == [False, False, True, False]
-
-
-def test_series_are_found_however_they_are_spelled(home):
-    source = store(home, table())
-    forecast(home, source, 50)
-    (found,) = read_record(home).of(["brk.b"]).frames.values()
-    assert set(found["unique_id"]) == {"BRK-B"}
-    with pytest.raises(UsageError, match="no forecast of NOPE in the record; there are AAA, BRK-B"):
-        read_record(home).of(["NOPE", "AAA"])
 
 
 def test_scores_are_those_of_the_textbook(scored):
@@ -467,13 +458,6 @@ def test_the_forecast_of_a_week_ago_is_found(home):
     assert len(found) == 2 and (found["unique_id"] == "AAA").all()
     assert (found["origin"] == DAYS[92]).all()  # five sessions before; DAYS[94] are three
     assert earlier(frame, {"AAA": np.datetime64(DAYS[0])}, np.timedelta64(7, "D")).empty
-
-
-def test_a_record_that_cannot_be_written_is_a_write_error(home):
-    source = store(home, table())
-    home.record.write_text("in the way")
-    with pytest.raises(WriteError, match="cannot be written"):
-        forecast(home, source, 50)
 
 
 def test_two_processes_may_write_at_once(home):
