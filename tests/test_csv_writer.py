@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forecaster.files import write_csv
-from tests.conftest import prices, run
 
 UNSEEN = [
     char
@@ -60,16 +59,3 @@ def test_what_is_no_formula_stays_as_it_is():
     )
     assert write_csv(table) == table.to_csv(index=False)
     assert write_csv(table, header=False) == table.to_csv(index=False, header=False)
-
-
-def test_predict_quotes_tickers_that_look_like_formulas(tmp_path, settings):
-    names = ["=cmd|' /C calc'!A0", "+SUM(1)", "@A", "-B", "FINE"]
-    table = pd.concat([prices(name, 300) for name in names])
-    table.to_csv(tmp_path / "p.csv", index=False)
-    source, home = f"files:{tmp_path / 'p.csv'}", ("--home", tmp_path / "home")
-    assert run("fit", "--source", source, "--config", settings, *home).exit_code == 0
-    result = run("predict", "--all", "--format", "csv", *home)
-    assert run("predict", "--all", "--output", tmp_path / "out.csv", *home).exit_code == 0
-    assert (tmp_path / "out.csv").read_text() == result.stdout
-    cells = {row[0] for row in csv.reader(io.StringIO(result.stdout))} - {"unique_id"}
-    assert cells == {"FINE", *(f"'{name}" for name in names[:-1])}

@@ -11,12 +11,11 @@ from unittest.mock import Mock
 import pandas as pd
 import pytest
 
-from forecaster.daily import read_watch
 from forecaster.errors import UsageError, WriteError
 from forecaster.files import check_output
 from forecaster.ingest import read_remote_url
 from forecaster.pipeline import check_remote_output
-from tests.conftest import error, prices, run
+from tests.conftest import error, run
 from tests.s3 import s3, s3_server, said
 
 fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed")
@@ -148,26 +147,6 @@ def test_predict_writes_what_it_writes_here(home, bucket, tmp_path, monkeypatch)
     assert done.exit_code == 0 and "p.parquet" in bucket.names
     monkeypatch.setattr("forecaster.pipeline.predict_from_home", Mock(side_effect=AssertionError))
     assert "exists" in error("predict", "--all", "--output", url, "--home", home, code=2)
-
-
-def test_daily_replaces_an_object(tmp_path, bucket, settings, monkeypatch):
-    home, watch, summary = tmp_path / "home", tmp_path / "daily.toml", tmp_path / "s.json"
-    table = pd.concat([prices("AAA", 330), prices("BBB", 330)])
-    table.to_csv(tmp_path / "p.csv", index=False)
-    done = run("fit", "--source", f"files:{tmp_path}/p.csv", "--config", settings, "--home", home)
-    assert done.exit_code == 0, done.output
-    monkeypatch.setenv("DESK", bucket.folder.strip("/"))
-    text = 'source = "files:p.csv"\nforecasts = "{}"\nsummary = "s.json"\n[alarms]\nlate = false\n'
-    url = "memory://${DESK}/f.csv"
-    watch.write_text(text.format(url))
-    assert read_watch(watch).forecasts == url
-    for _ in range(2):
-        assert run("daily", watch, "--home", home).exit_code in (0, 4)
-        assert json.loads(summary.read_text())["written"]["forecasts"] == url
-        assert set(pd.read_csv(f"{bucket.url}/f.csv")["unique_id"]) == {"AAA", "BBB"}
-    watch.write_text(text.format(f"{bucket.url}/f.x"))
-    assert "'.x'" in error("daily", watch, "--home", home, code=1)
-    assert json.loads(summary.read_text())["stage"] == "check"
 
 
 def test_s3(s3, home):

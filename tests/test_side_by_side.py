@@ -2,18 +2,14 @@
 
 import os
 import signal
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.errors import Kind, NoSeries, Skipped
 from forecaster.files import Home
 from forecaster.pipeline import training
-from forecaster.storage import read_part
 from tests.conftest import error, run
 
 SERIES, SHARD = 12, 4
@@ -95,37 +91,3 @@ def test_a_killed_process_is_named_as_the_cause(source, tmp_path, in_processes, 
     said = error("fit", "--source", source, "--horizon", "3", "--home", tmp_path, code=1)
     assert killed and "ended unexpectedly" in said and "--memory" in said
     assert not Home(tmp_path).runs()
-
-
-def test_a_shard_of_which_no_series_can_be_used_is_written_with_the_reasons(monkeypatch, tmp_path):
-    def fit_part(*_, **__):
-        raise NoSeries({"a": Skipped(Kind.NOT_FINITE)})
-
-    monkeypatch.setattr(training, "fit_part", fit_part)
-    shard = training.Shard(None, ["a"], None, 0, False, (), tmp_path / "0000")  # pyright: ignore
-    part, written = shard.finish(), read_part(shard.folder)
-    assert written and written.empty and list(written.skipped) == ["a"] == list(part.skipped)
-
-
-SCRIPT = """
-import sys
-from pathlib import Path
-import forecaster as fc
-from forecaster.files import Home
-from forecaster.ingest import open_source
-from forecaster.pipeline import DataRequest, fit_to_home, memory, training
-memory.MOST_PER_SHARD, training.WORTH_PROCESSES = 4, 1
-memory.cores = training.cores = lambda: 2
-home, source = Home(Path(sys.argv[1])), open_source(sys.argv[2])
-fit_to_home(home, DataRequest(source), fc.Config(horizon=3), 0)
-"""
-
-
-@pytest.mark.slow
-def test_a_script_without_a_guard_is_told_to_have_one(source, tmp_path):
-    """Each process that starts reads the script, and would wait for the fit that it began."""
-    script = tmp_path / "fitting.py"
-    script.write_text(SCRIPT)
-    command = [sys.executable, str(script), str(tmp_path / "home"), source]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 1 and "guard the script" in done.stderr

@@ -14,15 +14,6 @@ from forecaster.ingest import Store
 from tests.conftest import error, prices, run
 
 
-def test_fit_ends_with_what_happened_and_where_it_is(home):
-    result = run("status", "--home", home)
-    assert result.exit_code == 0
-    assert "simulated" in result.stdout and "LSTM 4" in result.stdout
-    assert "\nTraining: " in result.stdout and "\n--precision bfloat16: " in result.stdout
-    assert len(list((home / "models").iterdir())) == 1
-    assert list((home / "prices").glob("simulated*/AAPL.*.parquet"))
-
-
 def test_fit_names_what_it_skipped_and_exits_with_3(tmp_path, settings):
     table = pd.concat([prices("LONG", 400), prices("SHORT", 60), prices("FLAT", 400, close=5.0)])
     table.to_csv(tmp_path / "p.csv", index=False)
@@ -104,24 +95,6 @@ def test_wrong_usage_exits_with_2(args, message, tmp_path, home):
     assert not list(tmp_path.rglob("model.json")) and not list(tmp_path.rglob("*.tmp*"))
 
 
-ONE = prices("AAA", 400)
-BAD_DATA = {
-    "text in a price": (ONE.assign(close=["x", *ONE["close"][1:]]), "line 2, column 'close': 'x'"),
-    "too short": (ONE.head(100), "AAA: 100 rows; 133 needed"),
-}
-
-
-@pytest.mark.parametrize("case", BAD_DATA)
-def test_bad_data_exits_with_1_and_leaves_no_model(case, tmp_path, settings):
-    table, message = BAD_DATA[case]
-    table.to_csv(tmp_path / "p.csv", index=False)
-    source = f"files:{tmp_path / 'p.csv'}"
-    home = tmp_path / "home"
-    assert message in error("fit", "--source", source, "--config", settings, "--home", home, code=1)
-    assert not (home / "models").exists()
-    assert not [p for p in home.rglob("*") if p.name.startswith(".tmp")]
-
-
 def test_no_model_yet_says_what_to_do(tmp_path):
     message = error("predict", "AAPL", "--home", tmp_path, code=1)
     assert "run `forecaster fit` first" in message
@@ -148,22 +121,6 @@ def test_a_series_that_left_the_store_is_named_and_takes_no_other_forecast_away(
     assert result.stdout.splitlines() == kept and len(kept) < len(before.splitlines())
     message = error("predict", "AAPL", "--home", tmp_path / "home", code=1)
     assert "AAPL: no longer stored under" in message and "forecaster ingest" in message
-
-
-def test_an_end_beyond_all_dates_is_no_end(tmp_path, settings):
-    end = "9999-12-31"
-    prices("AAA", 300).to_csv(tmp_path / "p.csv", index=False)
-    fit = ("fit", "--source", f"files:{tmp_path / 'p.csv'}", "--config", settings,
-           "--start", "0001-01-01")  # fmt: skip
-    forecasts = []
-    for home, more in ((tmp_path / "a", ()), (tmp_path / "b", ("--end", end))):
-        done = run(*fit, *more, "--home", home)
-        assert done.exit_code == 0, done.output
-        forecasts.append(run("predict", "AAA", "--format", "csv", "--home", home).stdout)
-        assert "300" in run("status", "AAA", "--home", home).stdout
-    assert forecasts[0] == forecasts[1] and forecasts[0].count("\n") == 4
-    said = error(*fit[:-2], "--start", end, "--home", tmp_path / "c", code=1)
-    assert "no rows in that span" in said
 
 
 @pytest.mark.parametrize("command", ["fit", "evaluate"])

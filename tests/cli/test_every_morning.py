@@ -146,17 +146,6 @@ def test_new_tickers_are_forecast_by_the_network_of_all(mornings):
     )
 
 
-def test_a_fit_on_a_file_of_half_of_them_learns_from_the_stored_rows_of_the_others(
-    mornings, settings
-):
-    mornings.write(only("AAA"))
-    fitted = mornings(
-        "fit", "--source", f"files:{mornings.path}", "--config", settings, "--run", "half"
-    )
-    assert fitted.exit_code == 3 and f"BBB, CCC: {GONE}" in fitted.stderr
-    assert set(mornings.forecasts("--all", "--run", "half")["unique_id"]) == set(NAMES)
-
-
 def late_by(count: int) -> pd.DataFrame:
     """The file without the latest rows of one ticker."""
     return pd.concat([only("AAA", "CCC"), only("BBB", until=DAYS[-1 - count])])

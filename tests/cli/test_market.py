@@ -86,16 +86,6 @@ def test_an_unknown_index_is_one_error_that_says_what_there_is(folder, settings)
     assert "transform combined cannot use a market" in said
 
 
-def test_an_index_that_was_not_brought_up_to_date_is_named(folder, settings, tmp_path):
-    table = pd.read_csv(folder / "p.csv")
-    days = sorted(table["date"].unique())
-    table[(table["ticker"] != "SPY") | (table["date"] < days[-9])].to_csv(
-        tmp_path / "p.csv", index=False
-    )
-    said = error(*fitting(tmp_path, settings), "--market", "SPY", "--tickers", "AAA", code=1)
-    assert f"AAA: its latest row is of {days[-1]}, but the market SPY ends on {days[-10]}" in said
-
-
 def test_rows_that_came_without_those_of_the_index_are_refused(folder):
     """This test is the last of the file, since it changes the home's prices."""
     table = pd.read_csv(folder / "p.csv")

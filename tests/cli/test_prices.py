@@ -1,9 +1,8 @@
 """Tests of the commands about stored prices, as a user types them."""
 
 import pandas as pd
-import pytest
 
-from tests.conftest import error, prices, run
+from tests.conftest import prices, run
 
 
 def test_status_shows_series_flags_and_what_to_look_at(tmp_path):
@@ -28,27 +27,6 @@ def test_status_shows_series_flags_and_what_to_look_at(tmp_path):
     again = run("ingest", "--source", f"files:{tmp_path / 'p.csv'}", "--home", tmp_path)
     assert again.exit_code == 0 and "T5: fetched again; the damaged file is in" in again.stderr
     assert "30 of 30 files are sound" in run("status", "--verify", "--home", tmp_path).stdout
-
-
-@pytest.mark.slow
-def test_masked_rows_are_not_learned_from(tmp_path, settings):
-    table = prices("AAA", 400)
-    wrong = table["date"] == "2021-06-15"
-    table.loc[wrong, ["open", "high", "low", "close"]] *= 1.5
-    table.to_csv(tmp_path / "p.csv", index=False)
-    source = f"files:{tmp_path / 'p.csv'}"
-    fitted = {}
-    for mask in ("copied,reversed", "none"):
-        home = tmp_path / mask
-        result = run(
-            "fit", "--source", source, "--config", settings, "--mask", mask, "--home", home
-        )
-        assert result.exit_code == 0, result.output
-        fitted[mask] = run("predict", "AAA", "--format", "csv", "--home", home).stdout
-    assert fitted["none"] != fitted["copied,reversed"]
-    assert "flag 'bad': expected some of copied" in error(
-        "fit", "--source", source, "--mask", "bad", "--home", tmp_path, code=2
-    )
 
 
 def test_a_jump_on_the_latest_day_is_forecast_from_with_a_warning(tmp_path, settings):
@@ -100,23 +78,6 @@ def test_status_names_what_is_not_there(home):
     result = run("status", "aapl", "nope", "--home", home)
     assert result.exit_code == 3 and "AAPL" in result.stdout
     assert "nope: not stored" in result.stderr
-
-
-@pytest.mark.slow
-def test_members_over_time_are_counted_while_they_belonged(tmp_path, settings):
-    tickers = tmp_path / "members.csv"
-    tickers.write_text("ticker,start,end\nAAPL,2000-01-01,\nXOM,2000-01-01,2025-11-28\n")
-    result = run(
-        "evaluate", "--tickers", tickers, "--source", "simulated", "--start", "2023-01-01",
-        "--config", settings, "--windows", 59, "--home", tmp_path, "--output", tmp_path / "e",
-        "--baselines", "naive",
-    )  # fmt: skip
-    assert result.exit_code == 0, result.output
-    frame = pd.read_parquet(tmp_path / "e" / "forecasts.parquet")
-    last = frame.groupby("unique_id")["cutoff"].max().astype(str)
-    assert last["XOM"] == "2025-11-28" and last["AAPL"] > "2025-12-20"
-    page = (tmp_path / "e" / "report.html").read_text()
-    assert "point-in-time membership" in page and "Survivorship" not in page
 
 
 def test_a_share_class_is_found_however_it_is_written(tmp_path):

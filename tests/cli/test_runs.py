@@ -33,14 +33,6 @@ def test_runs_are_listed_the_latest_last_and_marked(two):
     assert "`forecaster predict --all` takes real; --run NAME takes another." in shown
 
 
-def test_a_run_dated_later_than_now_is_said(two):
-    wrong = two.find_run("demo")
-    wrong.rename(wrong.with_name("20990101-000000-000.demo"))
-    listed = run("runs", "--home", two)
-    assert "real (latest)" in listed.stdout
-    assert "Warning: run demo is dated 2099-01-01, later than now: a clock" in listed.stderr
-
-
 @pytest.mark.parametrize(
     ("damage", "why"),
     [

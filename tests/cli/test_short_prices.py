@@ -18,23 +18,6 @@ def source(tmp_path_factory):
     return f"files:{path}"
 
 
-@pytest.mark.slow
-def test_short_prices_are_fitted_and_forecast_and_the_commands_say_how(source, tmp_path):
-    home = ("--home", tmp_path)
-    done = run("fit", "--source", source, *home)
-    assert done.exit_code == 0, "no series is left out"
-    assert "each is forecast by its last value" in done.stderr
-    assert "5 by last value" in done.stdout and "Skipped        0" in done.stdout
-    assert "5 by last value" in run("status", *home).stdout
-    made = tmp_path / "forecasts.csv"
-    done = run("predict", "--all", "--output", made, *home)
-    assert done.exit_code == 3 and "stale" in done.stderr, "these prices are of another year"
-    frame = pd.read_csv(made)
-    assert set(frame["unique_id"]) == set(ROWS) and (frame["forecast_by"] == "last value").all()
-    done = run("evaluate", "--source", source, "--windows", "2", *home)
-    assert done.exit_code in (0, 3) and "by last value" in done.stdout
-
-
 def test_shards_of_short_prices_are_the_fit_in_one_piece(source, tmp_path, monkeypatch):
     assert run("fit", "--source", source, "--home", tmp_path / "one").exit_code == 0
     monkeypatch.setattr("forecaster.pipeline.memory.MOST_PER_SHARD", 2)

@@ -14,12 +14,9 @@ import pytest
 import forecaster as fc
 from forecaster.cli.stopping import Stopped, exit_code, stoppable
 from forecaster.files import Home
-from forecaster.ingest import Store
 from forecaster.storage import unfinished_fits
 from forecaster.swarm.execution.schedule import Schedule
 from tests.conftest import error, run
-from tests.ingest.standin import Company, standing_in
-from tests.slow import slow
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
@@ -60,18 +57,6 @@ def test_a_signal_that_arrives_while_garbage_is_collected_is_not_lost(number):
     finally:
         signal.signal(signal.SIGINT, handler)
     assert exit_code(stopped.value) == 128 + number
-
-
-@pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGHUP", 129)])
-def test_a_signal_before_training_says_so(monkeypatch, tmp_path, name, code):
-    def stop(*args, **options):
-        os.kill(os.getpid(), getattr(signal, name))
-
-    monkeypatch.setattr("forecaster.pipeline.fit_to_home", stop)
-    message = error("fit", "--source", "simulated", "--home", tmp_path, code=code)
-    assert message == (
-        f"Stopped by {name}. Nothing is left half-written; run the same command again.\n"
-    )
 
 
 def test_a_stopped_evaluation_leaves_nothing(monkeypatch, tmp_path, settings):
@@ -141,31 +126,6 @@ def test_two_fits_in_one_home_are_both_gone_on_with(monkeypatch, tmp_path, setti
     assert models(home) == models(tmp_path / "whole") and len(models(home)) == 2
     assert not (home / "unfinished").exists()
     assert "Unfinished" not in run("status", "--home", home).stdout
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, slow(signal.SIGHUP)])
-def test_a_stopped_ingestion_ends_at_once_and_keeps_what_arrived(tmp_path, number):
-    (tmp_path / "t.txt").write_text("".join(f"T{i}\n" for i in range(12)))
-    home = tmp_path / "home"
-    with standing_in() as server:
-        server.companies |= {f"T{i}": Company.invented(f"T{i}") for i in range(12)}
-        hanging = {f"T{i}" for i in range(5, 12)}
-        server.trouble = lambda server, symbol, count: "hang" if symbol in hanging else None
-        running = subprocess.Popen(
-            [sys.executable, "-m", "tests.ingest.standin_cli", str(server.port),
-             "2024-06-28 23:00", "ingest", "--tickers", str(tmp_path / "t.txt"), "--home",
-             str(home), "--requests-per-second", "50"],
-            cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
-        deadline = time.monotonic() + 60
-        while len(set(server.charts()) & hanging) < 4 and time.monotonic() < deadline:
-            time.sleep(0.05)
-        time.sleep(1.5)  # series that have arrived are committed within a second
-        running.send_signal(number)
-        _, said = running.communicate(timeout=30)
-    assert running.returncode == 128 + number, said
-    assert f"Stopped by {number.name}. Nothing is left half-written" in said
-    assert set(Store.open(Home(home), "yahoo").ids) == {f"T{i}" for i in range(5)}
 
 
 def stop_once_it_trains(command: list) -> tuple[int, str]:

@@ -3,7 +3,6 @@
 import ast
 import logging
 import os
-import shutil
 import subprocess
 import sys
 import warnings
@@ -97,22 +96,6 @@ def test_a_name_that_the_encoding_lacks_is_no_traceback(abroad, form):
     # A table is for people; CSV stays UTF-8, and JSON escapes the characters.
     shown = {"table": b"K\\xd6LN\\u6f22", "json": b"K\\u00d6LN\\u6f22"}
     assert shown.get(form, "KÖLN漢".encode()) in done.stdout_bytes
-
-
-@pytest.mark.slow
-@POSIX
-def test_in_the_plain_locale_and_with_nowhere_to_keep_fonts(abroad, tmp_path):
-    """File names are not valid text there, and matplotlib logs much."""
-    shutil.copytree(abroad, tmp_path / "hömé")
-    (tmp_path / "file").write_text("no folder")
-    done = shell(
-        f"forecaster predict --all --home '{tmp_path}/hömé' --plot '{tmp_path}/hömé/fan.png'",
-        LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0", MPLCONFIGDIR=str(tmp_path / "file"),
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "hömé" / "fan.png").stat().st_size > 1000
-    said = [line for line in done.stderr.splitlines() if "stale" not in line]
-    assert len(said) == 1 and said[0].startswith("Drew "), done.stderr
 
 
 def test_commands_show_warnings_of_the_package_alone(capsys, monkeypatch):

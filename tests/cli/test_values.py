@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.conftest import prices, run
+from tests.conftest import run
 
 
 @pytest.fixture
@@ -40,26 +40,6 @@ def test_paths_are_shown_as_values_with_their_sum_and_nothing_is_called_a_price(
     others = [run(*command, *home) for command in (("predict", "north"), ("status",), ("runs",))]
     for done in (fit, shown, *others):
         assert not re.search("price|close|risk|session", done.output, re.I), done.output
-
-
-@pytest.mark.slow
-def test_a_series_that_falls_to_zero_is_counted_and_the_exit_code_is_3(settings, tmp_path):
-    """It is scored up to there; fewer forecasts than asked for are no full success."""
-    sound = prices("AAA", 300)
-    for name, at in (("FELL", 293), ("LATER", 298)):
-        close = prices(name, 300)["close"].where(np.arange(300) < at, 0.0)
-        table = pd.concat([sound, sound.assign(ticker=name, close=close, adj_close=close)])
-        folder = tmp_path / name
-        folder.mkdir()
-        table[["ticker", "date", "close"]].to_csv(folder / "p.csv", index=False)
-        done = run(
-            "evaluate", "--source", f"files:{folder / 'p.csv'}", "--config", settings,
-            "--windows", 8, "--baselines", "naive", "--output", folder / "e", "--home", folder,
-        )  # fmt: skip
-        lost = name == "FELL"  # the other falls after the last cutoff
-        assert done.exit_code == (3 if lost else 0), done.output
-        assert ("LSTM failed on 1:" in done.stderr) == lost
-        assert ("FELL: no forecasts from" in done.stderr) == lost
 
 
 def test_forecasts_say_what_they_rest_on(tmp_path):

@@ -4,7 +4,6 @@ import dataclasses
 import re
 import subprocess
 import sys
-import threading
 
 import pytest
 
@@ -182,29 +181,6 @@ def test_a_later_fit_names_what_it_keeps_and_removes_only_what_has_no_progress(h
         assert f"fit --resume {kept.name}` continues it" in notices[1]
         assert f"--discard {kept.name}` removes it" in notices[1]
         assert {fit.name for fit in unfinished_fits(home)} == {kept.name, running.name}
-
-
-def test_many_begin_and_end_at_the_same_time(home, request_):
-    """Names differ, nobody takes another's folder away, and nothing stays."""
-    errors = []
-
-    def work():
-        try:
-            for _ in range(20):
-                with UnfinishedFit.begin(home, request_) as unfinished:
-                    unfinished.checkpoint_of(0).path.touch()
-                    tell_of_others(home, lambda message: None)
-                    assert unfinished.has_progress
-                    unfinished.discard()
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == [] and not home.unfinished.exists()
 
 
 def test_names_that_are_not_utf8_are_read_as_they_were_written(tmp_path, request_):

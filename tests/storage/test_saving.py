@@ -27,7 +27,7 @@ def test_a_loaded_model_predicts_the_same_bits(panel, model, saved):
     pd.testing.assert_frame_equal(again.report, model.report, check_dtype=False)
 
 
-def test_reasons_are_stored_as_fields_and_text_of_older_versions_is_read(model, tmp_path):
+def test_reasons_are_stored_as_fields(model, tmp_path):
     skipped = {
         "SHORT": Skipped(Kind.TOO_SHORT, 30, 34, detail="2 x horizon 5 + validation 14 + 10"),
         "FLAT": Skipped(Kind.CONSTANT, column="close"),
@@ -39,12 +39,6 @@ def test_reasons_are_stored_as_fields_and_text_of_older_versions_is_read(model, 
         "kind": "constant", "column": "close", "reason": "close never changes"
     }  # fmt: skip
     assert (stored["SHORT"]["rows"], stored["SHORT"]["needed"]) == (30, 34)
-    change(run / "model.json", skipped={name: str(reason) for name, reason in skipped.items()})
-    older = fc.load(run).skipped
-    assert {name: str(reason) for name, reason in older.items()} == {
-        name: str(reason) for name, reason in skipped.items()
-    }
-    assert {reason.kind for reason in older.values()} == {Kind.OTHER}
 
 
 def test_series_that_count_in_whole_numbers_survive(config, tmp_path):
@@ -55,11 +49,6 @@ def test_series_that_count_in_whole_numbers_survive(config, tmp_path):
     frame = fc.predict(again, panel)
     assert frame["ds"].tolist() == [300, 301, 302]
     pd.testing.assert_frame_equal(frame, fc.predict(model, panel), check_exact=True)
-
-
-def change(path, **new):
-    rest = json.loads(path.read_text())
-    path.write_text(json.dumps(rest | new))
 
 
 def truncate(path):
