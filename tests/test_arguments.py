@@ -74,7 +74,8 @@ def test_what_tells_how_to_read_a_frame_is_text(options, message):
 @pytest.mark.parametrize("given", [True, "x", SERIES, None])
 def test_what_is_saved_read_and_made_is_of_its_kind(panel, config, model, tmp_path, given):
     of = cast(Any, given)
-    path = None if isinstance(given, str) else of
+    path = cast(Any, None if isinstance(given, str) else given)
+    names = cast(Any, 5 if given is None else given)
     for call, message in [
         (lambda: fc.predict(of, panel), A_MODEL),
         (lambda: fc.simulate(of, panel), A_MODEL),
@@ -88,10 +89,7 @@ def test_what_is_saved_read_and_made_is_of_its_kind(panel, config, model, tmp_pa
         (lambda: panel.with_flags(of), "flags: expected the flags of rows; got"),
         (lambda: panel.only(of), "ids: expected a list of names"),
         (lambda: model.only(of), "ids: expected a list of names; got"),
-        (
-            lambda: fc.update(model, panel, 5 if given is None else of),
-            "ids: expected a list of names",
-        ),
+        (lambda: fc.update(model, panel, names), "ids: expected a list of names"),
     ]:
         with pytest.raises(UsageError, match=message):
             call()

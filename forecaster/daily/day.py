@@ -152,7 +152,7 @@ class _Day:
         roles["date_format"] = watch.date_format
         source = open_source(
             watch.source, decimal=watch.decimal, columns=Columns.of(roles), append=watch.append,
-            query=watch.query, downloads=self._home.downloads,
+            query=watch.query,
         )  # fmt: skip
         tickers = None
         if watch.tickers is not None:

@@ -96,7 +96,7 @@ def test_a_cell_is_torchs(cell):
     kernel, bias, inputs, _, _ = problem(random, 4 if cell is lstm else 3, 7, 3, 2, 5)
     weights, biases = torch_weights(torch, kernel, bias, 2), [bias]
     if cell is gru:
-        biases.append(random.normal(size=5))
+        biases.append(jnp.asarray(random.normal(size=5)))
         weights["bias_hh_l0"][10:] = torch.tensor(biases[1])
     reference = (torch.nn.LSTM if cell is lstm else torch.nn.GRU)(2, 5)
     reference.load_state_dict(weights)
