@@ -1,7 +1,5 @@
 """Files of covariates are read by the rules of other files, or refused with the file's name."""
 
-import gzip
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,7 +7,6 @@ import pytest
 from forecaster.errors import DataError, ForecasterWarning, UsageError
 from forecaster.ingest import CovariateFiles, Reading
 from forecaster.series import Panel
-from tests.limits import within_limits
 
 DAYS = pd.date_range("2024-01-31", periods=40)
 
@@ -103,22 +100,6 @@ def test_what_cannot_be_read_is_one_error_that_names_the_file(panel, tmp_path, t
         added(panel, tmp_path / "plans.csv", **said)
 
 
-def test_a_damaged_packed_file_is_one_error_that_names_it(panel, tmp_path):
-    raw = bytearray(gzip.compress(b"ds,sale\n" + b"2024-01-31,1\n" * 50))
-    raw[12:20] = b"\xff" * 8
-    (tmp_path / "plans.csv.gz").write_bytes(raw)
-    with pytest.raises(DataError, match=r"plans.csv.gz: cannot be read: "):
-        added(panel, tmp_path / "plans.csv.gz")
-
-
-def test_frames_with_dates_that_can_be_read_in_two_ways_are_refused(panel):
-    frame = pd.DataFrame({"ds": ["01/02/2024", "02/02/2024"], "sale": [0, 1]})
-    with pytest.raises(DataError, match="expected dates such as 2024-01-31"):
-        panel.with_future(frame)
-    later = panel.with_future(frame.assign(ds=["2024-02-01", "2024-02-02"]))
-    assert later.future.at("SHOP-A", DAYS.to_numpy())[1:3, 0].tolist() == [0, 1]
-
-
 def test_what_is_no_format_is_refused():
     with pytest.raises(UsageError, match="date format 'x'"):
         Reading(date_format="x")
@@ -132,14 +113,6 @@ def test_a_row_that_names_no_series_is_refused(panel, tmp_path, kind):
     pd.DataFrame({"unique_id": names, "ds": DAYS[:3], "n": 1}).to_parquet(tmp_path / "t.parquet")
     with pytest.raises(DataError, match=f"{kind} covariates: row 2, .* names no series"):
         added(panel, tmp_path / "t.parquet", kind)
-
-
-@pytest.mark.slow
-def test_many_columns_are_refused_at_once(panel, tmp_path):
-    header = ",".join(f"c{n}" for n in range(9000))
-    (tmp_path / "plans.csv").write_text(f"ds,{header}\n2024-01-31" + ",1" * 9000 + "\n")
-    with within_limits(), pytest.raises(DataError, match="9,000 columns; expected 500 at most"):
-        added(panel, tmp_path / "plans.csv")
 
 
 @pytest.mark.parametrize("odd", ["n/a%", "12%", "unknown"])

@@ -91,38 +91,26 @@ STEPS = r"may count steps or be dates; say which: --date-format steps, or excel 
         (serial(pd.bdate_range("2024-01-01", periods=30)), rf"column 'ds': .* as 45292 {STEPS}"),
         ([202052, 202053, *range(202101, 202153)], r"'202052' is not a date.*steps|" + STEPS),
         (range(45_000, 45_040), STEPS),
-        (range(19_723, 19_740), STEPS),  # days since 1970
-        ([2411, 2412, 2501, 2502], STEPS),  # months with a year of two digits
-        ([101, 205, 311, 409], STEPS),
         ([0, *range(1_700_000_000_000, 1_700_000_005_000, 1_000)], STEPS),
-        ([20214, 20221, 20222, 20223], STEPS),
-        ([2024365, 2024366, 2025001], STEPS),
         ([1704067200, 1704153600], STEPS),
-        ([202401011000, 202401011100], STEPS),
-        ([30012022, 31012022, 1022022], STEPS),
         (["01022022", "02022022"], STEPS),
         ([202401, 20240215], STEPS),
         ([202201, 202202, 202213], r"row 3, column 'ds': '202213' is not a date.*steps"),
         ([202201.0, 202202.0], r"row 1.*'202201\.0' is not a date; expected e\.g\..*excel"),
         ([45292.5, 45293.5], r"'45292\.5' is not a date.*excel"),
         ([2024.08, 2024.09, 2024.1, 2024.11], "'2024.* is not a date"),
-        ([2024.25, 2024.5, 2024.75], "'2024.* is not a date"),
         (pd.Series([10**9000, 1], dtype=object), r"row 1, column 'ds': '1e400' is not a date"),
         (["2024-01-01", "now"], r"row 2, column 'ds': 'now' is not a date"),
-        (["Today", "today"], r"row 1, column 'ds': 'Today' is not a date"),
         ([1j, 2j], r"'1j' is not a date"),
         ([pd.Timedelta(1, "D"), True], r"'1 days 00:00:00' is not a date"),
         (["2022Q1", "2022Q5"], r"row 2, column 'ds': '2022Q5' is not a date"),
         (["2021-W52", "2021-W53"], r"row 2, column 'ds': '2021-W53' is not a date"),
         (["2024-01-01 10:00+16", "2024-01-02 10:00+16"], r"row 1.*'2024-01-01 10:00\+16' is not a"),
-        (["2024-01-01 10:00+16", "2024-01-02 10:00+17"], r"row 1.*\+16' is not a date"),
-        (["2024-01-01 10:00+1", "2024-01-02 10:00+2"], r"row 1.*\+1' is not a date"),
         # Dates of two precisions: totals among the periods that they sum.
         (
             ["2021-11-30", "2021-12-31", "2021"],
             r"row 3.*'2021' is not a date; .* alike in all rows",
         ),
-        (["2021-12", "2022", "2022-01", "2022-02"], "row 2.*'2022' is not a date"),
         (
             ["2024-01-01 22:00", "2024-01-01 23:00", "2024-01-01"],
             "row 3.*'2024-01-01' is not a date",
@@ -187,7 +175,6 @@ def test_what_a_format_does_not_fit_is_refused(written, date_format, message):
     [
         ("2024-01-01 10:00:00+00", "10:00:00"),  # as PostgreSQL writes
         ("2024-01-01 10:00:00.25+05:30", "10:00:00.250000"),
-        ("2024-01-01 10:00:00+05:30:12", "10:00:00"),
         ("2024-01-01T10Z", "10:00:00"),
         ("2024-01-01T10:00Z", "10:00:00"),
         ("2024-01-01T10:00+01", "10:00:00"),
@@ -256,15 +243,10 @@ def test_times_of_day_are_read_as_they_are_written(written, times):
     ("written", "message"),
     [
         (["03/04/2024 10:00", "03/04/2024 11:00"], "'03/04/2024 10:00' may have the month or"),
-        (["03/04/2024 9:30 AM", "04/04/2024 9:30 PM"], "may have the month or the day first"),
         (["28.03.2024 10:00", "29.03.2024 25:00"], r"row 2, .*29\.03\.2024 25:00' is not a date"),
         (["03/28/2024 1:00 PM", "03/28/2024 13:00 PM"], r"row 2, .*'03/28/2024 13:00 PM' is not"),
-        (["28-Mar-2024 10:00", "28-Mar-2024 10:60"], r"row 2, .*10:60' is not a date"),
         (["Mar 2024 10:00", "Apr 2024 10:00"], "'Mar 2024 10:00' is not a date"),
-        (["2024 9:00", "2024 10:00"], "'2024 9:00' is not a date"),
         (["2024-03-28 9:00", "2024-03-28 10:00 11:00"], "10:00 11:00' is not a date"),
-        (["28.03.2024 10:00", "29.03.9999 10:00"], r"row 2, .*29\.03\.9999 10:00' is not a date"),
-        (["28-Mar-68 10:00", "29-Mar-68 10:00"], "'28-Mar-68 10:00' is not a date"),
         (["28.03.2024 10:00", "29.03.2024"], "row 1, .*'28.03.2024 10:00' is not a date"),
     ],
 )

@@ -37,20 +37,6 @@ def test_all_kinds_of_files_give_the_same_panel(tmp_path, kind):
     assert fc.load_panel(f"files:{path}", ["BRK-B"]).ids == ("BRK-B",)
 
 
-@pytest.mark.parametrize(
-    "rename",
-    [
-        {"ticker": "Symbol", "date": "Date", "close": "Close", "open": "Open"},
-        {"ticker": "unique_id", "date": "ds", "close": "y"},
-        {"date": "Datetime", "close": " Adj Close "},
-    ],
-)
-def test_common_spellings_of_columns(tmp_path, rename):
-    path = tmp_path / "prices.csv"
-    prices().rename(columns=rename).to_csv(path, index=False)
-    assert fc.load_panel(f"files:{path}").mask.sum() == 400
-
-
 def lines(table: pd.DataFrame) -> str:
     return table.to_csv(index=False)
 
@@ -296,29 +282,6 @@ def test_a_comma_at_the_end_of_each_line_says_nothing(tmp_path, header, cell):
     (tmp_path / "p.csv").write_text(f"{header}\n{row},{cell if header[0] == 't' else ''}\n")
     (item,) = open_source(f"files:{tmp_path / 'p.csv'}").fetch(["AAA"])
     assert item.frame is not None and item.frame["close"].tolist() == [1.5]
-
-
-def test_parts_of_a_series_in_several_files_are_joined(tmp_path):
-    whole = pd.concat([prices("AAA", 100), prices("BBB", 100)])
-    years = pd.to_datetime(whole["date"]).dt.month
-    for month, part in whole.groupby(years):
-        folder = tmp_path / f"month={month}"
-        folder.mkdir()
-        part.to_parquet(folder / "part-0.parquet", index=False)
-    got = {item.unique_id: item.frame for item in open_source(f"files:{tmp_path}").fetch(
-        open_source(f"files:{tmp_path}").tickers())}  # fmt: skip
-    assert set(got) == {"AAA", "BBB"}
-    for name, frame in got.items():
-        assert frame is not None and len(frame) == 100 and frame["ds"].is_monotonic_increasing
-        assert frame["close"].tolist() == prices(name, 100)["close"].tolist()
-
-
-def test_a_series_without_dates_among_those_with_is_named(tmp_path):
-    prices("AAA").to_csv(tmp_path / "AAA.csv", index=False)
-    prices("CCC").to_csv(tmp_path / "CCC.csv", index=False)
-    pd.DataFrame({"unique_id": "B", "ds": range(5), "close": 1.0}).to_csv(tmp_path / "b.csv")
-    panel = fc.load_panel(f"files:{tmp_path}")
-    assert panel.ids == ("AAA", "CCC") and "whole numbers" in str(panel.skipped["B"])
 
 
 def test_of_a_folder_every_file_is_read_or_named(tmp_path):

@@ -98,16 +98,6 @@ def test_polars_is_read_through_arrow():
         fc.load_panel(table.lazy(), **STORES)
 
 
-def test_a_library_that_only_gives_arrow_will_do():
-    class Other:
-        def to_arrow(self):
-            return pa.Table.from_pandas(wide().reset_index())
-
-    other: Any = Other()
-    got = fc.load_panel(other, wide=True).values
-    np.testing.assert_array_equal(got, fc.load_panel(wide(), wide=True).values)
-
-
 @pytest.mark.parametrize(
     "turn",
     [

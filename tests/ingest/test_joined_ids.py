@@ -1,7 +1,5 @@
 """Series that several columns name together, such as a store and an item."""
 
-import sqlite3
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -37,23 +35,6 @@ def test_a_frame_joins_columns(id_col):
         retail(), id_col=["store", "item"], target_col="sales"
     ).predict()  # fmt: skip
     assert tuple(forecast["unique_id"].unique()) == NAMES
-
-
-@pytest.mark.parametrize("kind", ["csv", "parquet", "sql"])
-def test_files_and_databases_join_columns(tmp_path, kind):
-    path = tmp_path / f"sales.{kind}"
-    if kind == "csv":
-        retail().to_csv(path, index=False)
-    elif kind == "parquet":
-        retail().to_parquet(path)
-    else:
-        pytest.importorskip("sqlalchemy")
-        with sqlite3.connect(path) as connection:
-            retail().assign(day=retail()["day"].astype(str)).to_sql("sales", connection)
-    source = f"sql:sqlite:///{path}" if kind == "sql" else f"files:{path}"
-    query = "SELECT store, item, day, sales FROM sales" if kind == "sql" else None
-    names = {"time_col": "day", "target_col": "sales", "query": query}
-    expected(fc.load_panel(source, id_col=["store", "item"], mask=(), **names))
 
 
 def test_numbers_and_blanks_around_names_are_joined_as_text(tmp_path):

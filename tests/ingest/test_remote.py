@@ -2,9 +2,7 @@
 
 import contextlib
 import http.server
-import io
 import socket
-import sys
 import threading
 import uuid
 from collections import Counter
@@ -83,17 +81,6 @@ def test_files_at_a_url_give_what_files_here_give(tmp_path, bucket):
     assert load_panel(f"files:{bucket.url}/daily/B*.csv").ids == ("BBB",)
     one = load_panel(f"files:{bucket.url}/daily/BBB.csv")
     np.testing.assert_array_equal(one.values[0], want.values[1])
-
-
-def test_folders_name_series_and_parquet_is_read(bucket):
-    for name, table in TABLES.items():
-        stream = io.BytesIO()
-        table.drop(columns="ticker").to_parquet(stream)
-        bucket.put(f"lake/ticker={name}/part.parquet", stream.getvalue())
-        bucket.put("all.parquet", stream.getvalue())
-    assert load_panel(f"files:{bucket.url}/lake").ids == NAMES
-    assert load_panel(f"files:{bucket.url}/lake/*/*.parquet").ids == NAMES
-    assert load_panel(f"files:{bucket.url}/all.parquet").ids == ("all",)
 
 
 def test_lost_rows_and_files_are_treated_as_those_of_files_here(tmp_path, bucket):
@@ -181,22 +168,6 @@ def test_names_keep_variables_as_they_were_typed(tmp_path, bucket, monkeypatch):
     assert web.shown == "https://host/${PLACE}/p.csv" and web.url.endswith("/geheim/none/p.csv")
     arn = "s3://arn:aws:s3:eu-west-1:1:accesspoint/desk/a@b.csv"
     assert read_remote_url(arn).shown == arn
-
-
-def test_what_is_missing_is_named_with_what_installs_it(monkeypatch):
-    def without(name: str, url: str) -> str:
-        with monkeypatch.context() as patch:
-            patch.setitem(sys.modules, name, None)
-            registered = sys.modules["fsspec.registry"]._registry
-            patch.delitem(registered, url.partition(":")[0], raising=False)  # if imported before
-            if name == "fsspec":
-                patch.setattr("forecaster.errors.extras.has", lambda library: library != name)
-            return said(UsageError, lambda: open_source(f"files:{url}"))
-
-    assert "forecaster-swarm[remote]" in without("fsspec", "s3://b/a.csv")
-    assert "`pip install s3fs`" in without("s3fs", "s3://b/a.csv")
-    assert "`pip install gcsfs`" in without("gcsfs", "gs://b/a.csv")
-    assert "`pip install aiohttp`" in without("aiohttp", "https://h/a.csv")
 
 
 class Server:

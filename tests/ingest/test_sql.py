@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 from forecaster.daily import read_watch
-from forecaster.errors import DataError, ForecasterError, ForecasterWarning, SourceError, UsageError
+from forecaster.errors import DataError, ForecasterError, SourceError, UsageError
 from forecaster.files import Home
-from forecaster.ingest import Store, ingest, load_panel, open_source
+from forecaster.ingest import Store, load_panel, open_source
 from forecaster.ingest.sources import sql
 from forecaster.ingest.sources.sql_url import read_database_url
 from tests.conftest import error, prices, run
@@ -110,26 +110,6 @@ def test_a_locked_file_is_said_to_be_locked(database, monkeypatch):
         assert "database is locked. Another program is writing to it" in message
         other.execute("ROLLBACK")
     assert load(database).ids
-
-
-def test_rows_that_are_lost_are_not_lost_from_the_store(tmp_path, database):
-    home, query = Home(tmp_path), "prices"
-
-    def opened(**options):
-        return open_source(f"sql:sqlite:///{database}", query=query, **options)
-
-    assert ingest(home, opened(), None).changed == 2
-    assert ingest(home, opened(), None).changed == 0
-    put(database, BOTH.iloc[40:60])
-    arrived = ingest(home, opened(), None)
-    assert "lacks 40 of the 60 stored rows" in arrived.stale["AAA"]
-    assert "no longer in the source" in arrived.stale["BÖ.B"] and arrived.changed == 0
-    tomorrow = BOTH.iloc[[59]].assign(date="2020-03-25")
-    put(database, tomorrow)
-    arrived = ingest(home, opened(append=True), ["AAA"], refresh=True)
-    assert arrived.changed == 1 and len(arrived.store.read_one("AAA")) == 61
-    arrived = ingest(home, opened(refresh=True), ["AAA"], refresh=True)
-    assert len(arrived.store.read_one("AAA")) == 1
 
 
 def test_the_store_is_of_the_query(tmp_path, database, monkeypatch):
@@ -330,23 +310,6 @@ def test_a_server_that_cannot_be_reached_is_said_without_secrets(tmp_path):
     url = f"sql:postgresql://me:geheim@/db?host={tmp_path}"
     message = said(SourceError, lambda: load_panel(url, query="prices"))
     assert "connection" in message and "geheim" not in message
-
-
-def test_a_row_in_the_future_is_left_out_and_said(database):
-    put(database, pd.concat([BOTH, BOTH.iloc[[59]].assign(date="2099-01-02")]))
-    with pytest.warns(ForecasterWarning, match="rows in the future are left out"):
-        assert load(database).times[-1] < np.datetime64("2021-01-01")
-
-
-def test_rows_of_another_currency_are_not_appended(tmp_path, database):
-    euros = prices("AAA", 60).assign(currency="EUR")
-    put(database, euros[:-1])
-    name = f"sql:sqlite:///{database}"
-    ingest(Home(tmp_path), open_source(name, query="SELECT * FROM prices"), None)
-    put(database, euros[-1:].assign(currency="USD"))
-    again = open_source(name, query="SELECT * FROM prices", append=True)
-    arrived = ingest(Home(tmp_path), again, None, refresh=True)
-    assert "column 'currency' holds USD, that of the stored rows EUR" in arrived.stale["AAA"]
 
 
 @pytest.mark.parametrize(

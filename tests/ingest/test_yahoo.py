@@ -13,7 +13,7 @@ from forecaster.files import Home
 from forecaster.ingest import ingest, rename_ticker
 from forecaster.ingest.sources.source import Stored
 from forecaster.ingest.sources.yahoo import Yahoo
-from forecaster.series.calendar.exchanges import exchange_of, sessions
+from forecaster.series.calendar.exchanges import sessions
 from tests.ingest.standin import Company, StandIn, standing_in
 from tests.slow import rest_slow
 
@@ -172,27 +172,6 @@ def test_rewritten_history_is_fetched_whole(server, action):
     pd.testing.assert_frame_equal(item.frame, fetch(server, ["AAPL"])["AAPL"].frame)
 
 
-def test_a_delisting_keeps_what_is_stored(server):
-    stored = stored_until(server, "AAPL", "2024-06-20")
-    server.trouble = lambda server, symbol, count: "404"
-    item = fetch(server, ["AAPL"], known=lambda name: stored)["AAPL"]
-    assert item.frame is None and item.suspect
-    server.trouble = lambda server, symbol, count: None
-    company = server.companies["AAPL"]
-    server.companies["AAPL"] = Company(company.days[-20:], company.close[-20:] * 2)
-    item = fetch(server, ["AAPL"], known=lambda name: stored)["AAPL"]
-    assert item.frame is None and item.suspect and "now lacks" in item.reason
-
-
-def test_an_earlier_start_fetches_the_rest(server):
-    late = fetch(server, ["AAPL"], start="2024-05-01")["AAPL"].frame
-    assert str(late["ds"].iloc[0].date()) == "2024-05-01"
-    stored = Stored(late, "2024-05-01")
-    item = fetch(server, ["AAPL"], start="2024-02-01", known=lambda name: stored)["AAPL"]
-    assert str(item.frame["ds"].iloc[0].date()) == "2024-02-01"
-    assert fetch(server, ["AAPL"], start="2024-06-03", known=lambda name: stored)["AAPL"].unchanged
-
-
 # Symbol, timezone, the local time that Yahoo stamps sessions with, calendar.
 CLOCKS = [
     ("7203.T", "Asia/Tokyo", "9h", "XTKS"),
@@ -239,35 +218,6 @@ def test_days_are_those_of_the_exchange_across_changes_of_the_clock(
         assert stored["ds"].tolist() == days[days <= stored["ds"].max()].tolist()
         assert local - stored["ds"].max() < pd.Timedelta("6D")
     pd.testing.assert_frame_equal(stored, whole.frame)
-
-
-@pytest.mark.parametrize(
-    ("symbol", "zone", "moment", "last"),
-    [
-        # 16:30 in London is 15:30 UTC in summer and 16:30 in winter; a margin of half an hour.
-        ("SHEL.L", "Europe/London", "2024-03-28 16:45", "2024-03-27"),
-        ("SHEL.L", "Europe/London", "2024-03-28 17:05", "2024-03-28"),
-        ("SHEL.L", "Europe/London", "2024-04-02 16:05", "2024-04-02"),
-        # 16:00 in New York is 20:00 UTC from 2024-03-10 on.
-        ("AAPL", "America/New_York", "2024-03-08 20:45", "2024-03-07"),
-        ("AAPL", "America/New_York", "2024-03-11 20:45", "2024-03-11"),
-        # 16:00 in Sydney is 05:00 UTC until 2024-04-07, then 06:00.
-        ("BHP.AX", "Australia/Sydney", "2024-04-05 05:45", "2024-04-05"),
-        ("BHP.AX", "Australia/Sydney", "2024-04-08 05:45", "2024-04-05"),
-        ("BHP.AX", "Australia/Sydney", "2024-04-08 06:45", "2024-04-08"),
-    ],
-)
-def test_the_last_session_has_closed_by_the_clock_of_the_day(symbol, zone, moment, last, server):
-    days = pd.DatetimeIndex(
-        sessions(exchange_of(symbol) or "", pd.Timestamp("2024-03-01"), pd.Timestamp("2024-04-30"))
-    )
-    opening = pd.Timedelta("8h")
-    server.companies[symbol] = Company(
-        days, np.arange(1.0, len(days) + 1), zone=zone, opening=opening
-    )
-    server.today = pd.Timestamp(moment, tz="UTC")
-    frame = fetch(server, [symbol])[symbol].frame
-    assert str(frame["ds"].iloc[-1].date()) == last
 
 
 def test_yahoo_needs_a_list_and_sensible_options(server):
