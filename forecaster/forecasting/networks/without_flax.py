@@ -60,9 +60,26 @@ def functions(config: Config, features: int, network: OwnNetwork | None = None) 
     - ``features``: the number of features of a step
     - ``network``: a user's own class in place of the config's model
     """
-    from forecaster.forecasting.networks.building import network_functions
+    from forecaster.forecasting.networks.base import Sizes
 
-    return network_functions(config, features, network)
+    sizes = Sizes(features, config.lookback, config.hidden, config.layers, config.horizon)
+    if network is not None:
+        from forecaster.forecasting.networks.own import own_functions
+
+        return own_functions(network, sizes)
+    if config.network in _CELLS:
+        from forecaster.forecasting.networks.recurrent import Recurrent
+
+        sizes = dataclasses.replace(sizes, precision=config.precision)
+        cell = swarm.LSTM if config.network == "lstm" else swarm.GRU
+        return swarm.module_functions(lambda rngs: Recurrent(cell, sizes, rngs=rngs))
+    if config.network == "mlp":
+        from forecaster.forecasting.networks.mlp import MLP
+
+        return swarm.module_functions(lambda rngs: MLP(sizes, rngs=rngs))
+    from forecaster.forecasting.networks.transformer import Transformer
+
+    return swarm.module_functions(lambda rngs: Transformer(sizes, rngs=rngs))
 
 
 def trained_apply(
