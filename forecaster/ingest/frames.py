@@ -1,12 +1,12 @@
 """Turn tables of pandas, or of any library with Arrow's interface, into panels."""
 
 import dataclasses
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias, Unpack
 
 import pandas as pd
 
-from forecaster.errors import DataError, Kind, Skipped, UsageError, warn_of_skipped
+from forecaster.errors import DataError, Kind, Skipped, UsageError, listed, warn_of_skipped
 from forecaster.ingest.store.series_file import Arrays
 from forecaster.ingest.tables.layout import each_series, tidy
 from forecaster.ingest.tables.location import TableLocation
@@ -112,34 +112,24 @@ def _with_index(frame: pd.DataFrame, named: Sequence[str]) -> pd.DataFrame:
 
     ``named``: columns that the caller names.
     """
-    index = frame.index
-    for level in reversed(range(index.nlevels)):
-        values, name = index.get_level_values(level), index.names[level]
+    index, names = frame.index, list[Any]()
+    counting: list[int] = []  # levels that count rows, which were perhaps filtered or concatenated
+    for level, name in enumerate(index.names):
+        values = index.get_level_values(level)
         has_role = name in named or canonical(str(name)) in ("unique_id", "ds")
         if pd.api.types.is_integer_dtype(values.dtype) and not has_role:
-            continue  # this level counts rows, which were perhaps filtered or concatenated
+            counting.append(level)
+            continue
         times = isinstance(values, (pd.DatetimeIndex, pd.PeriodIndex))
-        if name is None:
-            name = "date" if times else "unique_id" if index.nlevels > 1 else "date"
-        frame = _with_column(frame, name, values)
-    return frame.reset_index(drop=True)
-
-
-def _with_column(frame: pd.DataFrame, name: Hashable, values: pd.Index) -> pd.DataFrame:
-    """Return the frame with a level of its index as first column.
-
-    Raises DataError if another column has that name and other values.
-    """
-    first = pd.Series(values, index=frame.index)
-    two_levels = isinstance(frame.columns, pd.MultiIndex)
-    label = (name, *[""] * (frame.columns.nlevels - 1)) if two_levels else name
-    if label in frame.columns:
-        if (frame[label] == first).all():
-            return frame
+        unnamed = "date" if times or index.nlevels == 1 else "unique_id"
+        names.append(unnamed if name is None else name)
+    if not names:
+        return frame.reset_index(drop=True)
+    frame = frame.droplevel(counting).rename_axis(index=names)
+    try:
+        return frame.reset_index()
+    except ValueError as error:
         raise DataError(
-            f"{_WHERE}: the column {str(name)!r} and the index of that name differ; keep one "
-            "(reset_index(drop=True) drops the index)"
-        )
-    frame = frame.copy(deep=False)
-    frame.insert(0, label, first)
-    return frame
+            f"{_WHERE}: a column and a level of the index are both called one of "
+            f"{listed(list(map(repr, names)))}; keep one (reset_index(drop=True) drops the index)"
+        ) from error

@@ -164,7 +164,7 @@ AMBIGUOUS = [
     (lambda: wide().reset_index(drop=True), {}, r"no column 'date'.*not understood: 'north'"),
     (
         lambda: wide().assign(Date=DAYS[::-1]), {},
-        r"the column 'Date' and the index of that name differ; keep one",
+        r"a column and a level of the index are both called one of 'Date'; keep one",
     ),
     (
         lambda: unnamed(downloaded(("close", "OPEN"))), {},

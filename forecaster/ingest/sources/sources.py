@@ -1,8 +1,7 @@
 """Open a source by name. Each is imported only when it is used: yfinance takes a second."""
 
 import dataclasses
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any
 
 from forecaster.errors import UsageError
 from forecaster.files import is_url
@@ -15,17 +14,6 @@ if TYPE_CHECKING:
     from forecaster.ingest.sources.compared import Lost
 
 
-class YahooOptions(TypedDict, total=False):
-    """The options of :class:`forecaster.ingest.sources.yahoo.Yahoo`."""
-
-    requests_per_second: float
-    workers: int
-    refresh: bool
-    cool_down: float
-    on_wait: Callable[[float], None] | None
-    rewrite: Callable[[str], str] | None
-
-
 def open_source(
     name: str,
     *,
@@ -34,7 +22,7 @@ def open_source(
     columns: Columns | None = None,
     append: bool = False,
     query: str | None = None,
-    **options: Unpack[YahooOptions],
+    **options: Any,
 ) -> Source:
     """Open the source ``yahoo``, ``simulated``, ``files:PATH``, ``files:URL`` or ``sql:URL``.
 
