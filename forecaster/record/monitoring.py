@@ -5,7 +5,7 @@ evidence. The tests are those of :mod:`forecaster.record.sequential`. Most of th
 false alarms goes to single series, the rest to all of them together, which have more evidence.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -95,18 +95,13 @@ def coverage_alarms(rows: pd.DataFrame, levels: list[str], rate: float) -> list[
         rows["y"].to_numpy(float), rows[COLUMN].to_numpy(float), bounds, percent
     )
     tails = _wide(rows, tail)
-    e_values = sequential.e_values_of_tails(tails.to_numpy(float), percent)
-    since = _since(tails, e_values, (1 - _TOGETHER) * rate, summed=True)
-    alarms = [
-        Alarm(COVERAGE, name, when, _covered(rows[rows["series"] == name], levels))
-        for name, when in since.items()
-    ]
+    e_values = [sequential.e_values_of_tails(tails.to_numpy(float), percent)]
     outside = 1 - percent[0] / 100
     missed = (tails < 1).where(tails.notna()).mean(axis=1).to_frame() - outside
     bets = sequential.e_values_of_bets(missed.to_numpy(float), -outside)
-    for when in _since(missed, bets, _TOGETHER * rate).values():
-        alarms.append(Alarm(COVERAGE, None, when, _covered(rows, levels)))
-    return alarms
+    each = _since(tails, e_values, (1 - _TOGETHER) * rate, summed=True)
+    together = _since(missed, bets, _TOGETHER * rate)
+    return _alarms(COVERAGE, rows, each, together, lambda its: _covered(its, levels))
 
 
 def error_alarms(rows: pd.DataFrame, rate: float) -> list[Alarm]:
@@ -121,15 +116,18 @@ def error_alarms(rows: pd.DataFrame, rate: float) -> list[Alarm]:
     larger = np.maximum(ours, unchanged)
     lost = np.where(larger > 0, (ours - unchanged) / np.where(larger > 0, larger, 1.0), 0.0)
     each = _wide(rows, lost) - _MARGIN
-    together = each.mean(axis=1).to_frame()
-    found = _losing(each, (1 - _TOGETHER) * rate)
-    alarms = [
-        Alarm(ERRORS, name, when, _lost(rows[rows["series"] == name]))
-        for name, when in found.items()
-    ]
-    for when in _losing(together, _TOGETHER * rate).values():
-        alarms.append(Alarm(ERRORS, None, when, _lost(rows)))
-    return alarms
+    alone = _losing(each, (1 - _TOGETHER) * rate)
+    together = _losing(each.mean(axis=1).to_frame(), _TOGETHER * rate)
+    return _alarms(ERRORS, rows, alone, together, _lost)
+
+
+def _alarms(
+    kind: str, rows: pd.DataFrame, each: Mapping[str, str], together: Mapping[str, str],
+    say: Callable[[pd.DataFrame], str],
+) -> list[Alarm]:  # fmt: skip
+    """Return the alarms of series and of all together; ``say(rows)``: what is wrong with them."""
+    ones = (Alarm(kind, n, when, say(rows[rows["series"] == n])) for n, when in each.items())
+    return [*ones, *(Alarm(kind, None, when, say(rows)) for when in together.values())]
 
 
 def _losing(losses: pd.DataFrame, rate: float) -> dict[str, str]:

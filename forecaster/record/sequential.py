@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Bool, Float
 
-_FACTORS = (3.0,)  # factors by which moves may have grown; with more of them each is found later
+_FACTOR = 3.0  # by which moves may have grown; with more such factors each is found later
 _FURTHER = (0.01, 0.002, 0.0004)  # tail probabilities beyond the widest band
 # Degrees of freedom of the Student-t that says how likely misses are once moves have grown.
 _DEGREES = 8.0
@@ -65,14 +65,14 @@ def tail_probabilities(
 
 def e_values_of_tails(
     tail: Float[np.ndarray, "time series"], levels: Sequence[float]
-) -> list[Float[np.ndarray, "time series"]]:
-    """Return the e-values of :func:`tail_probabilities`, one array for each growth of moves.
+) -> Float[np.ndarray, "time series"]:
+    """Return the e-values of :func:`tail_probabilities`.
 
     Each says how much likelier the outcome is if moves have grown; it rises with the distance.
     """
     edges = _edges(tuple(levels))
     at = np.searchsorted(-np.array(edges), -np.nan_to_num(tail, nan=1.0), side="right") - 1
-    return [np.where(np.isnan(tail), np.nan, weights[at]) for weights in _weights(edges)]
+    return np.where(np.isnan(tail), np.nan, _weights(edges)[at])
 
 
 def _edges(levels: tuple[float, ...]) -> tuple[float, ...]:
@@ -82,17 +82,14 @@ def _edges(levels: tuple[float, ...]) -> tuple[float, ...]:
 
 
 @functools.cache
-def _weights(edges: tuple[float, ...]) -> list[np.ndarray]:
-    """Return the e-value of each range, for each growth; the mean over a uniform tail is 1."""
+def _weights(edges: tuple[float, ...]) -> np.ndarray:
+    """Return the e-value of each range; the mean over a uniform tail is 1."""
     from scipy.special import stdtr, stdtrit  # scipy.stats would take a second to import
 
     upper = np.array(edges)
     width = upper - np.append(upper[1:], 0.0)
-    weights = []
-    for factor in _FACTORS:
-        grown = 2 * stdtr(_DEGREES, stdtrit(_DEGREES, upper / 2) / factor)
-        weights.append((grown - np.append(grown[1:], 0.0)) / width)
-    return weights
+    grown = 2 * stdtr(_DEGREES, stdtrit(_DEGREES, upper / 2) / _FACTOR)
+    return (grown - np.append(grown[1:], 0.0)) / width
 
 
 def e_values_of_bets(
@@ -131,7 +128,7 @@ def most_remembered(count: int, rate: float) -> float:
     It is above the threshold of a report, and low enough for a detector to fall soon once outcomes
     are as they should be.
     """
-    return _REMEMBERED * len(_FACTORS) * count / rate
+    return _REMEMBERED * count / rate
 
 
 def reported(

@@ -24,7 +24,7 @@ def found(moves: np.ndarray, degrees: float) -> np.ndarray:
     half = [stats.t.ppf(0.5 + level / 200, degrees) for level in LEVELS]
     bounds = [(middle - width, middle + width) for width in half]
     tail = sequential.tail_probabilities(flat, middle, bounds, LEVELS).reshape(moves.shape)
-    e_values = sequential.e_values_of_tails(tail, LEVELS)
+    e_values = [sequential.e_values_of_tails(tail, LEVELS)]
     most = sequential.most_remembered(moves.shape[1], RATE)
     return sequential.reported(sequential.detectors(e_values, most, summed=True), RATE)
 
@@ -71,11 +71,11 @@ def test_e_values_have_a_mean_of_one_where_bands_hold():
     random = np.random.default_rng(0)
     tail = random.random((200_000, 1))
     tail = np.where(tail > 0.2, 1.0, np.where(tail > 0.05, 0.2, tail))
-    (e_values,) = sequential.e_values_of_tails(tail, LEVELS)
+    e_values = sequential.e_values_of_tails(tail, LEVELS)
     assert e_values.mean() == pytest.approx(1, abs=0.03)
     order = e_values[np.argsort(tail[:, 0]), 0]
     assert (np.diff(order) <= 0).all()  # the further out, the larger
-    assert np.isnan(sequential.e_values_of_tails(np.array([[np.nan]]), LEVELS)[0]).all()
+    assert np.isnan(sequential.e_values_of_tails(np.array([[np.nan]]), LEVELS)).all()
 
 
 def test_tails_beyond_the_bands_are_bounded_from_above():

@@ -45,10 +45,11 @@ def findings_of(panel: Panel, *, forecasting: bool = False) -> list[Finding]:
 
     ``forecasting``: whether they are only forecast from; what matters to a fit is then left out
     """
-    found = [*missing(panel), *irregular(panel), *running(panel), *latest(panel), *events(panel)]
+    found = [*missing(panel), *irregular(panel), *running(panel), *events(panel)]
+    found += latest(panel, forecasting=forecasting)
     if forecasting:
         return [*found, *jumped(panel)]
-    return [*found, *dips(panel), *unmatched(panel), *placeholders(panel)]
+    return [*found, *unmatched(panel), *placeholders(panel)]
 
 
 def jumped(panel: Panel) -> Iterator[Finding]:
@@ -128,44 +129,46 @@ def missed_events(future: Future, name: str, rows: Shaped[np.ndarray, " row"]) -
             yield Finding("missed", name, said, len(missed))
 
 
-def latest(panel: Panel) -> Iterator[Finding]:
+def latest(panel: Panel, *, forecasting: bool = True) -> Iterator[Finding]:
     """Yield series of values whose latest rows may be errors, or in another unit, or all zeros.
 
     Counts, series of few rows and those that are mostly zero are left out: they are often zero or
     far off.
+
+    ``forecasting``: False: also those that hold a dip, see :func:`dip_of`
     """
-    if panel.target != "y":
-        return
-    seasons = panel.of_times(_seasons)
-    for name, (values, times), known in zip(panel.ids, panel.rows(), seasons, strict=True):
-        if len(values) <= _FEWEST or (values == 0).mean() > 0.5 or are_counts(values):
-            continue
-        ending = len(values) - 1 - int(np.flatnonzero(values)[-1])
-        if ending > 1:
-            if (values[:-ending] > 0).all():
-                yield Finding("zeros", name, f"{ending} since {show_time(times[-ending])}", ending)
-        elif (expected := _expected_if_far(values, known)) is not None:
-            value = f"{_number(values[-1])}, expected about {_number(expected)}"
-            yield Finding("far", name, f"{show_time(times[-1])}: {value}", 1)
-        elif (row := _jumped_at(values)) is not None:
-            ratio = float(np.median(values[row:]) / np.median(values[:row]))
-            times_ = f"{_number(ratio)} times" if ratio >= 1 else f"1/{_number(1 / ratio)}"
-            said = f"since {show_time(times[row])} about {times_} of before"
-            yield Finding("resized", name, said, len(values) - row)
-
-
-def dips(panel: Panel) -> Iterator[Finding]:
-    """Yield series of values that hold a dip, see :func:`dip_of`."""
     if panel.target != "y":
         return
     seasons = panel.of_times(_seasons)
     for name, (values, times), known in zip(panel.ids, panel.rows(), seasons, strict=True):
         if not len(values) or (values == 0).mean() > 0.5 or are_counts(values):
             continue
+        if len(values) > _FEWEST:
+            yield from _latest(name, values, times, known)
+        if forecasting:
+            continue
         rows = dip_of(values, find_seasons(values) if known is None else known)
         if rows is not None:
             said = f"{show_time(times[rows[0]])} to {show_time(times[rows[-1]])}"
             yield Finding("dip", name, said, len(rows))
+
+
+def _latest(
+    name: str, values: Rows, times: Shaped[np.ndarray, " row"], seasons: tuple[int, ...] | None
+) -> Iterator[Finding]:
+    """Yield what is found in the latest rows of a series, see :func:`latest`."""
+    ending = len(values) - 1 - int(np.flatnonzero(values)[-1])
+    if ending > 1:
+        if (values[:-ending] > 0).all():
+            yield Finding("zeros", name, f"{ending} since {show_time(times[-ending])}", ending)
+    elif (expected := _expected_if_far(values, seasons)) is not None:
+        value = f"{_number(values[-1])}, expected about {_number(expected)}"
+        yield Finding("far", name, f"{show_time(times[-1])}: {value}", 1)
+    elif (row := _jumped_at(values)) is not None:
+        ratio = float(np.median(values[row:]) / np.median(values[:row]))
+        times_ = f"{_number(ratio)} times" if ratio >= 1 else f"1/{_number(1 / ratio)}"
+        said = f"since {show_time(times[row])} about {times_} of before"
+        yield Finding("resized", name, said, len(values) - row)
 
 
 def _seasons(times: np.ndarray) -> tuple[int, ...] | None:
