@@ -16,8 +16,7 @@ import pytest
 from forecaster.errors import ForecasterError, UsageError, WriteError
 from forecaster.ingest.sources.sql_url import read_database_url
 from forecaster.pipeline import ForecastTable, forecast_table
-from forecaster.pipeline.forecast_table import KEY
-from forecaster.pipeline.layout import COLUMNS, FIXED_QUANTILES
+from forecaster.pipeline.forecast_table import COLUMNS, FIXED_QUANTILES, KEY
 from tests.postgresql import SECRET, secrets, server
 
 pytest.importorskip("sqlalchemy")

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 import click
 
 from forecaster.cli.learning import (
+    THE_ONLY,
     Data,
     Work,
     data_options,
+    refuse_others,
     settings_of,
     settings_options,
     working,
 )
-from forecaster.cli.resuming import THE_ONLY, refuse_others
 from forecaster.cli.shared import (
     PARTLY,
     home_option,

@@ -5,14 +5,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from forecaster.cli.learning import (
+    THE_LATEST,
+    THE_ONLY,
     Data,
     cluster,
     data_options,
+    refuse_others,
     settings_of,
     settings_options,
     working,
 )
-from forecaster.cli.resuming import THE_LATEST, THE_ONLY, refuse_others
 from forecaster.cli.shared import (
     PARTLY,
     bars,

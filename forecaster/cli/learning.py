@@ -2,14 +2,13 @@
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from forecaster.cli.resuming import resumable
 from forecaster.cli.shared import (
     Bars,
     as_columns,
@@ -18,19 +17,28 @@ from forecaster.cli.shared import (
     covariate_options,
     date_format_option,
     decimal_option,
+    in_lines,
     query_option,
     read_tickers,
     say,
     source_option,
     tickers_option,
 )
+from forecaster.cli.stopping import exit_code, word
+from forecaster.errors import UsageError, WriteError
 from forecaster.forecasting import MODELS
 
 if TYPE_CHECKING:
     from forecaster.files import Home
     from forecaster.ingest import CovariateFiles, Membership
     from forecaster.pipeline import Callbacks, DataRequest
+    from forecaster.storage import UnfinishedFit
     from forecaster.swarm import Executor
+
+THE_ONLY = ""
+"""The value of --resume without a name: resume the only interrupted fit."""
+THE_LATEST = ""
+"""The value of --update without a name: continue the run that a prediction would take."""
 
 
 class Data(NamedTuple):
@@ -181,7 +189,6 @@ class Work(NamedTuple):
 @contextlib.contextmanager
 def working(command: str, ray: str | None) -> Iterator[Work]:
     """Show progress in the block; if it is interrupted, say how to continue."""
-    from forecaster.cli.skipped import in_lines
     from forecaster.pipeline import Callbacks
 
     with cluster(ray) as executor, in_lines(), resumable(command) as begin, bars() as bar:
@@ -218,3 +225,46 @@ def _flags(value: str) -> tuple[str, ...]:
     """Split flags at commas; ``none`` means no flags."""
     words = tuple(word.strip() for word in value.split(",") if word.strip())
     return () if words == ("none",) else words
+
+
+def refuse_others(
+    ctx: click.Context, option: str, why: str, but: str | Collection[str] = ()
+) -> None:
+    """Raise UsageError if other options were given beside this one, apart from those in ``but``.
+
+    ``why``: continues "--option" in the message.
+    """
+    from click.core import ParameterSource
+
+    allowed = {but} if isinstance(but, str) else set(but)
+    for name in ctx.params.keys() - {"home", option} - allowed:
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise UsageError(f"--{option} {why}; leave out --{name.replace('_', '-')}")
+
+
+@contextlib.contextmanager
+def resumable(command: str = "fit") -> Iterator[Callable[["UnfinishedFit"], None]]:
+    """Say how to continue if the block is interrupted, or its result cannot be written.
+
+    ``command``: the command that continues it. Yields a function to call with the fit once it has
+    begun.
+    """
+    begun: list[UnfinishedFit] = []
+    try:
+        yield begun.append
+    except KeyboardInterrupt as error:
+        if not (begun and begun[0].has_progress):
+            raise
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            say(f"{word(error)}. {_how_to_resume(begun[0], command)}")
+        raise SystemExit(exit_code(error)) from None
+    except WriteError as error:
+        if not (begun and begun[0].has_progress):
+            raise
+        raise WriteError(f"{error}. {_how_to_resume(begun[0], command)}") from error.__cause__
+
+
+def _how_to_resume(unfinished: "UnfinishedFit", command: str) -> str:
+    others = len(list(unfinished.folder.parent.glob("*/"))) > 1
+    name = f" {unfinished.name}" if others else ""
+    return f"Continue with `forecaster {command} --resume{name}`."

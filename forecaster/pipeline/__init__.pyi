@@ -4,9 +4,9 @@ from .evaluating import resume_evaluation as resume_evaluation
 from .fitting import SavedFit as SavedFit
 from .fitting import fit_to_home as fit_to_home
 from .fitting import resume_fit as resume_fit
+from .forecast_table import FIXED_QUANTILES as FIXED_QUANTILES
 from .forecast_table import ForecastTable as ForecastTable
-from .layout import FIXED_QUANTILES as FIXED_QUANTILES
-from .layout import fixed_columns as fixed_columns
+from .forecast_table import fixed_columns as fixed_columns
 from .measuring import Calls as Calls
 from .memory import parse_memory as parse_memory
 from .predicting import Prediction as Prediction

@@ -13,7 +13,7 @@ import pytest
 
 from forecaster.files import Home
 from forecaster.ingest import updating
-from forecaster.pipeline.layout import COLUMNS
+from forecaster.pipeline.forecast_table import COLUMNS
 from tests.conftest import prices, run
 
 ROWS, NAMES = 330, ("AAA", "BBB", "CCC")

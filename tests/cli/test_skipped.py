@@ -4,7 +4,7 @@ import re
 
 import pandas as pd
 
-from forecaster.cli.skipped import lines_of
+from forecaster.cli.shared import lines_of
 from forecaster.files import Home
 from tests.conftest import error, prices
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.cli.skipped import in_lines
+from forecaster.cli.shared import in_lines
 from forecaster.errors import DataError, NoSeries
 from forecaster.evaluation.origins.cutoffs import advised_of_windows, usual_windows
 from forecaster.series import Panel

@@ -215,7 +215,10 @@ def model_of(
 
     def shapes_of(config: Config, features: int) -> Shapes:
         known = plain_shapes(config, features)
-        return _flatten(param_shapes(config, features, network)) if known is None else known
+        if known is not None:
+            return known
+        leaves = flatten(param_shapes(config, features, network))
+        return {name: leaf.shape for name, leaf in leaves.items()}
 
     said = checked(rest, arrays, shapes_of)
     each = said.config.members
@@ -484,12 +487,12 @@ def widths_to_json(widths: Widths) -> dict[str, Any]:
     return {name: part.tolist() for name, part in zip(names, widths, strict=True)}
 
 
-def _flatten(tree: Mapping[Any, Any], above: str = "") -> dict[str, tuple[int, ...]]:
-    """Return the shapes of a network's arrays by path."""
-    flat: dict[str, tuple[int, ...]] = {}
+def flatten(tree: Mapping[Any, Any], above: str = "") -> dict[str, Any]:
+    """Return the arrays of a network by path."""
+    flat: dict[str, Any] = {}
     for name, leaf in tree.items():
         path = f"{above}{name}"
-        flat |= _flatten(leaf, f"{path}/") if isinstance(leaf, Mapping) else {path: leaf.shape}
+        flat |= flatten(leaf, f"{path}/") if isinstance(leaf, Mapping) else {path: leaf}
     return flat
 
 

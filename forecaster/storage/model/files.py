@@ -29,6 +29,7 @@ from forecaster.storage.model.checking import (
     ADVICE,
     as_model_error,
     checked,
+    flatten,
     model_of,
     read_bytes,
     read_json,
@@ -68,11 +69,9 @@ def write_model(model: "Model", folder: Path, encoding: Encoding | None = None) 
 
     from forecaster.forecasting import merge_members
 
-    arrays = {
-        f"params/{name}": leaf for name, leaf in _flatten(merge_members(model.params)).items()
-    }
+    arrays = {f"params/{name}": leaf for name, leaf in flatten(merge_members(model.params)).items()}
     if model.networks.start is not None:
-        arrays |= {f"start/{n}": leaf for n, leaf in _flatten(model.networks.start).items()}
+        arrays |= {f"start/{n}": leaf for n, leaf in flatten(model.networks.start).items()}
     arrays["scores"] = model.normal_scores
     if (drift := model.networks.drift) is not None:
         arrays |= {f"drift/{name}": part for name, part in drift._asdict().items()}
@@ -223,14 +222,6 @@ def _with_network(
             f"{folder}: {error}. Import {name} and call fc.load({str(folder)!r}, network={name})"
         ) from error
     return {**rest, "config": {**config, "model": import_path(network)}}, network
-
-
-def _flatten(tree: Mapping[Any, Any], above: str = "") -> dict[str, np.ndarray]:
-    flat: dict[str, np.ndarray] = {}
-    for name, leaf in tree.items():
-        path = f"{above}{name}"
-        flat |= _flatten(leaf, f"{path}/") if isinstance(leaf, Mapping) else {path: leaf}
-    return flat
 
 
 def _strict(values: list[Any]) -> list[Any]:

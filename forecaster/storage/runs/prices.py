@@ -23,7 +23,7 @@ from forecaster.ingest import (
 )
 from forecaster.series import Finding, Layout, Panel, show_time
 from forecaster.storage.runs.request import ids_to_read
-from forecaster.storage.runs.run import Run
+from forecaster.storage.runs.run import Run, stored_of
 
 # Reasons to skip a series that no longer hold once it has further rows.
 _PASSES = (Kind.TOO_SHORT, Kind.NO_ROWS, Kind.OUTSIDE, Kind.MASKED, Kind.NOT_LOADED)
@@ -110,12 +110,6 @@ def _peers(store: Store, model: Model, read: Sequence[str]) -> list[str]:
     """Return the model's peers that are stored, but not among the series that are read."""
     known = set(read)
     return [name for name in model.peers if name not in known and name in store]
-
-
-def stored_of(home: Home, provenance: Mapping[str, Any]) -> Store | None:
-    """Open the store of a run's source; None where the run names none, or nothing is stored."""
-    source = provenance.get("source")
-    return None if source is None or not home.store(source).exists() else Store.open(home, source)
 
 
 def _store_of(home: Home, model: Model) -> Store:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from forecaster.errors import ModelError, Skipped, check_names, listed
-from forecaster.files import as_folder, run_name, run_time
+from forecaster.files import Home, as_folder, run_name, run_time
 from forecaster.forecasting import FORECAST_BY, Config, Method, counted, resolve_names
+from forecaster.ingest import Store
 from forecaster.storage.model.checking import ADVICE, Facts, facts_of, fitted_until_of
 from forecaster.storage.model.files import check_schema, load_whole, read_rest
 from forecaster.storage.runs.index import Index, is_sharded, read_index
@@ -210,3 +211,9 @@ def _check_alike(models: "Sequence[Model]", folder: Path) -> None:
         )
         if next(transforms) != next(transforms):
             raise ModelError(f"{folder}: damaged; its shards differ in transform. {ADVICE}")
+
+
+def stored_of(home: Home, provenance: Mapping[str, Any]) -> Store | None:
+    """Open the store of a run's source; None where the run names none, or nothing is stored."""
+    source = provenance.get("source")
+    return None if source is None or not home.store(source).exists() else Store.open(home, source)

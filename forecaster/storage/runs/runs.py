@@ -10,8 +10,7 @@ from pathlib import Path
 from forecaster.errors import ModelError, UsageError, listed
 from forecaster.files import Home, atomic, from_text, is_ahead, order_of_time, renamed, run_name
 from forecaster.forecasting import resolve_names
-from forecaster.storage.runs.prices import stored_of
-from forecaster.storage.runs.run import Run
+from forecaster.storage.runs.run import Run, stored_of
 
 SIMULATED = "simulated"
 _FILE = "model.json"
