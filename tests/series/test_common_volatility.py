@@ -9,8 +9,11 @@ import pytest
 import forecaster as fc
 from forecaster.series import Histories, Panel
 from forecaster.series.causal import shift
-from forecaster.series.prices.common_volatility import CommonVolatility, with_peers
-from forecaster.series.prices.learning_volatility import learn_common_volatility
+from forecaster.series.prices.common_volatility import (
+    CommonVolatility,
+    learn_common_volatility,
+    with_peers,
+)
 from forecaster.series.prices.volatility_terms import (
     FEWEST_PEERS,
     state_of,

@@ -105,25 +105,6 @@ def test_no_bit_of_an_effect_depends_on_the_series_beside_it():
         assert effects_of(prior, [values], [own]) == [effects]
 
 
-def test_missing_days_and_late_beginnings_change_little():
-    z, days = simulated(20, 1100)
-    rng = np.random.default_rng(1)
-    rows, times = [], []
-    for own in z:
-        kept = (rng.random(len(days)) > 0.05) & (np.arange(len(days)) >= rng.integers(0, 200))
-        rows.append(own[kept])
-        times.append(days.to_numpy()[kept])
-    prior = learn_calendar(rows, times)
-    assert prior.groups == ("holidays", "month")
-    whole = learn_calendar(list(z), [days.to_numpy()] * len(z))
-    day = days.get_loc("2022-12-25")
-    cut, full = (
-        np.mean([effects_on(e, days.to_numpy())[day] for e in effects_of(p, r, t)])
-        for p, r, t in ((prior, rows, times), (whole, list(z), [days.to_numpy()] * len(z)))
-    )
-    assert cut == pytest.approx(full, abs=0.2)
-
-
 @pytest.mark.slow
 def test_effects_come_from_the_rows_that_are_not_held_back():
     z, days = simulated(12, 800)
@@ -240,17 +221,6 @@ def test_holidays_change_the_hours_of_working_days():
     )
     assert found[14] == pytest.approx(-0.3, abs=0.06)
     assert abs(found[2]) < 0.06
-
-
-def test_a_gap_of_decades_costs_nothing():
-    z, days = simulated(9, 1100)
-    times = days.to_numpy()
-    old = np.concatenate([np.array(["1700-01-01"], times.dtype), times])
-    rows = [np.concatenate([own[:1], own]) for own in z]
-    prior = learn_calendar(rows, [old] * 9)
-    assert prior == learn_calendar(list(z), [times] * 9)
-    assert prior.groups
-    assert effects_of(prior, rows, [old] * 9) == effects_of(prior, list(z), [times] * 9)
 
 
 def test_series_too_short_to_learn_from_do_not_choose_the_rhythm():

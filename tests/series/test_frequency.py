@@ -7,10 +7,8 @@ import pytest
 from forecaster.series.calendar.exchanges import regular_sessions
 from forecaster.series.calendar.frequency import (
     Frequency,
-    common_frequency,
     frequency_beside,
     infer_frequency,
-    tells_frequency,
 )
 
 
@@ -93,11 +91,6 @@ def test_a_special_saturday_or_a_row_on_a_holiday_changes_no_calendar():
     assert infer_frequency(six_days) == Frequency("D", open=(0, 1, 2, 3, 4, 5))
 
 
-def test_whole_numbers_advance_by_their_step():
-    assert infer_frequency(np.array([3, 6, 9, 15])) == Frequency("step", 3)
-    assert Frequency("step", 3).after(15, 2).tolist() == [18, 21]
-
-
 def stamps(*texts):
     return np.array(texts, "datetime64[ns]")
 
@@ -121,10 +114,3 @@ def stamps(*texts):
 )
 def test_rows_too_few_to_tell_take_the_frequency_of_the_panel(times, usual, expected):
     assert frequency_beside(times, usual) == expected
-
-
-def test_rows_too_few_to_tell_are_not_counted_for_the_frequency_of_the_panel():
-    full, new = pd.date_range("2024-01-01", periods=90).to_numpy(), stamps("2024-03-29")
-    assert common_frequency([full, *[new] * 5]) == Frequency("D")
-    assert common_frequency([new] * 5) == Frequency("B")
-    assert not tells_frequency(new[:0])

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster.errors import NoSeries, UsageError
-from forecaster.series import Flags, Panel, Transform, behind_market
+from forecaster.errors import UsageError
+from forecaster.series import Panel, Transform, behind_market
 from forecaster.series.prices.market import MARKET_FEATURES
 
 DAYS = pd.bdate_range("2024-01-01", periods=80)
@@ -100,31 +100,6 @@ def test_other_series_do_not_change_it():
         declared(frame).only(["AAA"]),
     ):
         pd.testing.assert_frame_equal(seen(other)["AAA"], expected, check_exact=True)
-
-
-def test_a_row_of_the_index_that_looks_wrong_is_left_out_once_that_is_known():
-    days = DAYS.to_numpy("datetime64[ns]")
-    flags = Flags(
-        np.array(["SPY"], object), days[[40]], np.array(["copied"], object), days[[45]],
-        np.array(["NaT"], "datetime64[ns]"),
-    )  # fmt: skip
-    panel = declared(table()).with_flags(flags)
-    frame = table()
-    without = declared(frame[~((frame["unique_id"] == "SPY") & (frame["ds"] == DAYS[40]))])
-    pd.testing.assert_frame_equal(seen(panel.masked())["AAA"], seen(without)["AAA"])
-    pd.testing.assert_frame_equal(seen(panel.masked(days[44]))["AAA"], seen(panel)["AAA"])
-    assert not seen(panel)["AAA"].equals(seen(without)["AAA"])
-    early = panel.until(days[44])
-    pd.testing.assert_frame_equal(seen(early.masked())["AAA"], seen(early)["AAA"])
-
-
-def test_a_span_is_that_of_the_index_too():
-    frame, start = table(), DAYS[30]
-    cut = declared(frame[frame["ds"] >= start])
-    between = declared(frame).between(start)
-    pd.testing.assert_frame_equal(seen(between)["AAA"], seen(cut)["AAA"], check_exact=True)
-    with pytest.raises(NoSeries, match="SPY: no rows in that span"):
-        declared(frame).between(None, DAYS[2])
 
 
 def test_series_that_go_on_after_the_index_are_named_with_both_dates():

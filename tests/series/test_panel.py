@@ -53,13 +53,6 @@ def test_histories_are_aligned_at_their_end_without_gaps():
     assert histories.positions.tolist() == [[0, 1, 2, 4, 5], [-1, 0, 1, 2, 3]]
 
 
-def test_the_target_is_y_or_the_adjusted_close_or_the_close():
-    table = frame({"a": 3}).assign(close=1.0, adj_close=2.0)
-    assert Panel.from_frame(table).target == "y"
-    assert Panel.from_frame(table.drop(columns="y")).target == "adj_close"
-    assert Panel.from_frame(table.drop(columns=["y", "adj_close"])).target == "close"
-
-
 def test_the_first_row_decides_whether_a_series_has_adjusted_closes():
     """So no later row changes the data that a forecast was made from."""
     early, late, both, none = (frame({name: 4}).assign(close=2.0) for name in "abcd")
@@ -175,13 +168,6 @@ def test_what_is_no_date_is_named(wrong):
     for call in (panel.between, panel.until, lambda end: panel.between(None, end)):
         with pytest.raises(UsageError, match=r"is not a date; expected e\.g\. 2024-03-28"):
             call(wrong)
-
-
-def test_series_that_have_not_begun_have_no_say_in_the_frequency():
-    weeks = pd.DataFrame({"unique_id": "a", "ds": pd.date_range("2024-01-07", periods=9, freq="W")})
-    later = [weeks.tail(4).assign(unique_id=name) for name in "bcd"]
-    panel = Panel.from_frame(pd.concat([weeks, *later]).assign(y=1.0))
-    assert panel.until("2024-01-31").frequency == Panel.from_frame(weeks.assign(y=1.0)).frequency
 
 
 def test_series_that_do_not_fit_into_memory_are_refused_before_it_is_taken(monkeypatch):

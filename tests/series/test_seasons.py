@@ -41,12 +41,6 @@ def test_other_times_of_day_are_compared_with_nothing_before(seconds):
     assert default_season(infer_frequency(times)) == 1
 
 
-def test_sessions_of_an_exchange_have_as_many_rows_a_day_as_they_have():
-    days = pd.bdate_range("2024-01-01", periods=30)
-    times = np.sort(np.concatenate([days + pd.Timedelta(minutes=570 + 5 * k) for k in range(78)]))
-    assert seasons_of(times, np.arange(float(len(times)))) == (78, 390)
-
-
 @pytest.mark.parametrize("begin", ["2026-03-02 22:00", "2026-03-06 17:00"])
 @pytest.mark.parametrize("rows", [26, 40, 75])
 @pytest.mark.parametrize(("minutes", "day"), [(60, 24), (30, 48)])

@@ -72,6 +72,8 @@ class Rhythm:
     - ``most``: the maximum number of such series
     - ``least``: the minimum rows of a series that gets effects
     - ``latest``: the number of latest rows of a series that its effects are learned from
+    - ``numbers``: returns the steps of dates, counted from some step
+    - ``special``: returns how special each step is, from one of these to another
     """
 
     name: str
@@ -82,21 +84,13 @@ class Rhythm:
     least: int
     most: int
     latest: int
-    _numbers: Callable[[Shaped[np.ndarray, "..."]], Int[np.ndarray, "..."]]
-    _special: Callable[[int, int], Float[np.ndarray, "step column"]]
+    numbers: Callable[[Shaped[np.ndarray, "..."]], Int[np.ndarray, "..."]]
+    special: Callable[[int, int], Float[np.ndarray, "step column"]]
 
     @property
     def columns(self) -> int:
         """The number of columns of all groups."""
         return sum(self.sizes.values())
-
-    def numbers(self, times: Shaped[np.ndarray, "..."]) -> Int[np.ndarray, "..."]:
-        """Return the steps of dates, counted from some step."""
-        return self._numbers(times)
-
-    def special(self, first: int, last: int) -> Float[np.ndarray, "step column"]:
-        """Return how special each step is, from step ``first`` of :meth:`numbers` to ``last``."""
-        return self._special(first, last)
 
 
 def rhythm_of(times: Shaped[np.ndarray, " row"]) -> str:
@@ -262,20 +256,18 @@ def _of_days(name: str, week: int) -> Rhythm:
     years = {"holidays": 1.0, "month": 0.5, "year": 2.0}
     return Rhythm(
         name, week, years, GROUPS, fewest=180, least=21, most=60, latest=30 * 365,
-        _numbers=functools.partial(day_numbers, week=week),
-        _special=functools.partial(special_days, week=week),
+        numbers=functools.partial(day_numbers, week=week),
+        special=functools.partial(special_days, week=week),
     )  # fmt: skip
 
 
 def _of_weeks(name: str, weekday: int) -> Rhythm:
     sizes = {"holidays": len(_AROUND) * (2 + len(_OF_WEEKS) + len(_FLOATING_OF_WEEKS)), "month": 2}
-
-    def special(first: int, last: int) -> Float[np.ndarray, "step column"]:
-        return _between(first, last, lambda number: _block_of_weeks(number, weekday))
-
+    block = functools.partial(_block_of_weeks, weekday=weekday)
     return Rhythm(
         name, 52, {"holidays": 3.0, "month": 3.0}, sizes, fewest=156, least=130, most=60,
-        latest=30 * 52, _numbers=functools.partial(_weeks, weekday=weekday), _special=special,
+        latest=30 * 52, numbers=functools.partial(_weeks, weekday=weekday),
+        special=functools.partial(_between, block=block),
     )  # fmt: skip
 
 
@@ -286,14 +278,14 @@ RHYTHMS: Mapping[str, Rhythm] = MappingProxyType(
         "M": Rhythm(
             "M", 12, {"trading days": 5.0, "holidays": 5.0},
             {"trading days": 7, "holidays": len(_WINDOWS)}, fewest=60, least=36, most=200,
-            latest=1200, _numbers=_months,
-            _special=functools.partial(_between, block=_block_of_months),
+            latest=1200, numbers=_months,
+            special=functools.partial(_between, block=_block_of_months),
         ),
         "h": Rhythm(
             "h", 168, {"holidays": 1.0, "month": 0.5, "year": 2.0},
             GROUPS | {"holidays": (1 + 2 * _WAVES) * GROUPS["holidays"]},
-            fewest=24 * 90, least=24 * 21, most=8, latest=4 * 365 * 24, _numbers=_hours,
-            _special=_hours_between,
+            fewest=24 * 90, least=24 * 21, most=8, latest=4 * 365 * 24, numbers=_hours,
+            special=_hours_between,
         ),
         **{
             f"W-{name}": _of_weeks(f"W-{name}", weekday) for weekday, name in enumerate(_WEEKDAYS)

@@ -194,7 +194,9 @@ def combine(
 ) -> Iterator[tuple[Ahead, Ahead]]:
     """Yield the blend of each series at each step, and the usual size of its errors."""
     for number, made in _forecasts(rows, components, horizon):
-        yield blended(rows[number], made, known[number].seasons, horizon, blends[number])
+        both = blended(rows[number], made, known[number].seasons, horizon, blends[number])
+        del made  # what is blended goes
+        yield both
 
 
 def _forecasts(
@@ -208,5 +210,5 @@ def _forecasts(
     for part in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(parts)) + 1):
         some: list[int] = part.tolist()
         made = components_ahead([rows[n] for n in some], [components[n] for n in some], horizon)
-        for number in some:  # what was used goes
+        for number in some:
             yield number, made.pop(0)

@@ -120,13 +120,12 @@ def without_effects(
     nature: Nature,
     known: Scaling,
     name: str,
-    values: Float[np.ndarray, " row"],
+    values: Row,
     times: Shaped[np.ndarray, " row"],
-) -> Float[np.ndarray, " row"]:
+) -> Row:
     """Return the rows of a series without what is known of them."""
-    if nature.multiplies:
-        return values / _factors_at(panel, nature, known, name, times)
-    return values - _effects_at(panel, nature, known, name, times)
+    effects = _effects_at(panel, nature, known, name, times)
+    return values / effects if nature.multiplies else values - effects
 
 
 def add_effects_ahead(
@@ -150,12 +149,12 @@ def add_effects_ahead(
         steps = slice(histories.first[row], None)
         times = panel.times[histories.positions[row, steps]]
         ahead = times_after_rows(times, base.shape[-1], panel.frequency)
+        effects = _effects_at(panel, nature, known, name, ahead)
         if nature.multiplies:
-            factors = _factors_at(panel, nature, known, name, ahead)
-            base[row, steps] *= factors
-            scale[row, steps] *= np.sqrt(factors) if nature.counts else factors
+            base[row, steps] *= effects
+            scale[row, steps] *= np.sqrt(effects) if nature.counts else effects
         else:
-            base[row, steps] += _effects_at(panel, nature, known, name, ahead)
+            base[row, steps] += effects
 
 
 def rows_without_effects(
@@ -192,29 +191,18 @@ def _rows(
 def _effects_at(
     panel: Panel, nature: Nature, known: Scaling, name: str, times: Shaped[np.ndarray, "..."]
 ) -> Float[np.ndarray, "..."]:
-    """Return what is added to a series at some times."""
-    return nature.effects_on(times) + _responses_at(panel, nature, known, name, times)
-
-
-def _factors_at(
-    panel: Panel, nature: Nature, known: Scaling, name: str, times: Shaped[np.ndarray, "..."]
-) -> Float[np.ndarray, "..."]:
-    """Return what a series is multiplied by at some times; counts remain above zero."""
-    responses = _responses_at(panel, nature, known, name, times)
+    """Return what is added to a series at some times, or what multiplies it; above zero then."""
+    responses = np.zeros(times.shape)
+    if nature.responses and panel.future is not None:
+        numbers = _numbers_at(panel, known, name, times.ravel())
+        # Not a matrix product, which rounds a step by the number of steps beside it.
+        responses = (numbers * np.array(nature.responses)).sum(1).reshape(times.shape)
     if nature.counts:
         return np.clip(1 + responses, _LEAST_FACTOR, np.exp(_MOST_LOGARITHM))
-    responses = np.clip(responses, -_MOST_LOGARITHM, _MOST_LOGARITHM)
-    return np.exp(nature.effects_on(times) + responses)
-
-
-def _responses_at(
-    panel: Panel, nature: Nature, known: Scaling, name: str, times: Shaped[np.ndarray, "..."]
-) -> Float[np.ndarray, "..."]:
-    if not nature.responses or panel.future is None:
-        return np.zeros(times.shape)
-    numbers = _numbers_at(panel, known, name, times.ravel())
-    # Not a matrix product, which rounds a step by the number of steps beside it.
-    return (numbers * np.array(nature.responses)).sum(1).reshape(times.shape)
+    if nature.logarithmic:
+        responses = np.clip(responses, -_MOST_LOGARITHM, _MOST_LOGARITHM)
+        return np.exp(nature.effects_on(times) + responses)
+    return nature.effects_on(times) + responses
 
 
 def _numbers_at(

@@ -60,7 +60,7 @@ from forecaster.series.features.usable import UsableRows
 from forecaster.series.panel.covariates import Scaling
 from forecaster.series.panel.histories import Histories
 from forecaster.series.panel.panel import Panel
-from forecaster.series.prices.common_volatility import CommonVolatility
+from forecaster.series.prices.common_volatility import CommonVolatility, learn_common_volatility
 from forecaster.series.prices.events import Factor, event_factors, event_volatility
 from forecaster.series.prices.features import (
     price_feature_count,
@@ -68,7 +68,6 @@ from forecaster.series.prices.features import (
     usual_volatility,
     with_few_changes,
 )
-from forecaster.series.prices.learning_volatility import learn_common_volatility
 from forecaster.series.prices.market import MARKET_FEATURES, market_features
 
 NAMES = ("log_return", "difference", "combined", "last_value")

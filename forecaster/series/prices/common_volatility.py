@@ -4,18 +4,22 @@ Networks see the last months of their own series. This model has a longer memory
 volatile a sample of all series is now. It is linear: the logarithm of the scale of future returns,
 relative to the monthly volatility of the series, is a weighted sum of the terms of
 :mod:`forecaster.series.prices.volatility_terms`, as in Corsi's heterogeneous autoregression (2009),
-Journal of Financial Econometrics 7. :mod:`forecaster.series.prices.learning_volatility` learns the
-weights.
+Journal of Financial Econometrics 7.
+
+The weights maximise the likelihood of Student-t distributions less a penalty on their squares. The
+penalty is chosen by the likelihood of days that are later than all days of training: otherwise the
+model would learn by heart the days that series share.
 """
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from msgspec import Meta
 
-from forecaster.series.causal import Rows
+from forecaster.series.causal import Rows, shift
 from forecaster.series.panel.histories import Histories
 from forecaster.series.panel.panel import Panel
 from forecaster.series.panel.sampled import sampled_names
@@ -31,6 +35,13 @@ _PEERS = 50
 _MONTH = 31  # days, or rows where times are whole numbers
 _FAR = 5.0  # deviations that a term is clipped to
 _LARGEST, _LARGEST_WEIGHT = 1e3, 10.0  # largest numbers in a file
+_LEARNED = 200  # series that the weights are learned from, at most
+_FEWEST_ROWS = 504  # rows of the longest series
+_FEWEST_EXAMPLES = 2_000
+_BEFORE = 60  # rows of a series before the first that is learned from
+_DEGREES = 5.0  # of freedom, about those of stocks; bands are calibrated afterwards
+_PENALTIES = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 3e-4, 1e-4, 3e-5)
+_ROUNDS = 4  # of Fisher scoring with each penalty; further ones change nothing
 
 
 Weight: TypeAlias = Annotated[float, Meta(ge=-_LARGEST_WEIGHT, le=_LARGEST_WEIGHT)]
@@ -140,3 +151,129 @@ def decisive_term(peers: Sequence[str]) -> int:
 def standardised(values: np.ndarray, centre: Any, spread: Any) -> np.ndarray:
     """Return values in deviations from their mean, 0 where unknown."""
     return np.nan_to_num(np.clip((values - centre) / spread, -_FAR, _FAR), nan=0.0)
+
+
+def learn_common_volatility(
+    panel: Panel, horizon: int, held_back: Int[np.ndarray, " series"]
+) -> CommonVolatility | None:
+    """Learn the model from a panel of prices; None where peers, rows or examples are too few.
+
+    ``held_back``: the number of latest rows of each series that weights are not learned from; the
+    penalty is chosen by them
+    """
+    if panel.peers is None or len(panel.peers.ids) < FEWEST_PEERS:
+        if panel.market is None:
+            return None
+        panel = dataclasses.replace(panel, peers=None)  # the indices alone show the market
+    if panel.mask.sum(1).max(initial=0) < _FEWEST_ROWS:
+        return None
+    peers, market = (() if part is None else part.ids for part in (panel.peers, panel.market))
+    names = peers_among(panel.ids, _LEARNED)
+    chosen = np.isin(np.array(panel.ids, object), np.array(names, object))
+    inputs, returns, histories = _examples(panel.only(names), horizon)
+    usable = np.isfinite(returns).all(-1) & np.isfinite(inputs[..., decisive_term(peers)])
+    usable &= np.arange(int(usable.shape[1])) >= histories.first[:, None] + _BEFORE
+    early, late = (part & usable for part in _divided(histories, horizon, held_back[chosen]))
+    if early.sum() < _FEWEST_EXAMPLES or not late.any():
+        return None
+    x, x_late, y, y_late = inputs[early], inputs[late], returns[early], returns[late]
+    centre, spread = _moments(x)
+    as_inputs = centre.astype(np.float32), spread.astype(np.float32)  # to save memory
+    x, x_late = (standardised(part, *as_inputs) for part in (x, x_late))
+    weights = [_weights(x, y[:, h], x_late, y_late[:, h]) for h in range(horizon)]
+    return CommonVolatility(
+        peers, tuple(centre.tolist()), tuple(spread.tolist()), tuple(map(tuple, weights)),
+        market=market,
+    )  # fmt: skip
+
+
+def _examples(
+    panel: Panel, horizon: int
+) -> tuple[
+    Float[np.ndarray, "series step term"], Float[np.ndarray, "series step horizon"], Histories
+]:
+    """Return terms and returns, both float32, the latter in units of the monthly volatility."""
+    histories = Histories.of(panel)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        z = np.log(histories.values[:, :, panel.channels.index(panel.target)])
+        level, terms = volatility_terms(panel, histories, z - shift(z, 1), panel.market)
+        inputs = np.stack([each.astype(np.float32) for each in terms], axis=-1)
+        steps = range(1, horizon + 1)
+        moves = [(shift(z, -h) - z) / (np.exp(level) * np.sqrt(h)) for h in steps]
+    return inputs, np.stack(moves, axis=-1).astype(np.float32), histories
+
+
+def _divided(
+    histories: Histories, horizon: int, held_back: Int[np.ndarray, " series"]
+) -> tuple[Bool[np.ndarray, "series step"], Bool[np.ndarray, "series step"]]:
+    """Return the steps to learn from, and later ones to choose the penalty by.
+
+    No outcome of the former lies among a series' rows held back, nor on or after the first day that
+    the longest series holds back.
+    """
+    positions = histories.positions
+    steps = np.arange(int(positions.shape[1]))
+    boundary = np.maximum(positions.shape[1] - held_back, 0)
+    longest = int(np.argmin(histories.first))
+    day = positions[longest, boundary[longest]]
+    outcome = np.full_like(positions, np.iinfo(positions.dtype).max)
+    outcome[:, :-horizon] = positions[:, horizon:]
+    own = steps >= boundary[:, None]
+    early = (steps + horizon < boundary[:, None]) & (outcome < day)
+    return early, own & (positions >= day)
+
+
+def _moments(
+    x: Float[np.ndarray, "example term"],
+) -> tuple[Float[np.ndarray, " term"], Float[np.ndarray, " term"]]:
+    """Return the mean and the deviation of each term; 0 and 1 for one that never changes."""
+    known = np.isfinite(x)
+    count = np.maximum(known.sum(0), 1)
+    centre = np.where(known, x, 0.0).sum(0, dtype=float) / count
+    squares = np.where(known, (x - centre) ** 2, 0.0).sum(0, dtype=float)
+    spread = np.sqrt(squares / count)
+    changes = spread > 1e-6  # a column may be missing
+    return np.where(changes, centre, 0.0), np.where(changes, spread, 1.0)
+
+
+def _weights(
+    x: Float[np.ndarray, "example term"],
+    y: Float[np.ndarray, " example"],
+    x_late: Float[np.ndarray, "later term"],
+    y_late: Float[np.ndarray, " later"],
+) -> list[float]:
+    """Return the constant and the weights for one step ahead, by Fisher scoring.
+
+    The information of the logarithm of a Student-t distribution's scale does not depend on the
+    scale, so one matrix serves all rounds with a penalty.
+
+    - ``x``, ``y``: terms and returns to learn from
+    - ``x_late``, ``y_late``: later ones. Penalties fall until the loss on them rises
+    """
+    x, x_late = (np.concatenate([np.ones_like(part[:, :1]), part], 1) for part in (x, x_late))
+    penalised = np.ones(int(x.shape[1]))
+    penalised[0] = 1e-9  # the constant is free
+    information = 2 * _DEGREES / (_DEGREES + 3) * (x.T @ x).astype(float) / len(x)
+    weights = np.zeros(int(x.shape[1]))
+    best = weights
+    least = np.inf
+    for penalty in _PENALTIES:
+        inverse = np.linalg.inv(information + penalty * np.diag(penalised))
+        for _ in range(_ROUNDS):
+            log_scale = x @ weights.astype(np.float32)
+            squares = (y * np.exp(-log_scale)) ** 2
+            score = (_DEGREES + 1) * squares / (_DEGREES + squares) - 1
+            slope = (x.T @ score).astype(float) / len(x) - penalty * penalised * weights
+            weights = weights + inverse @ slope
+        loss = _loss(x_late @ weights.astype(np.float32), y_late)
+        if not loss < least:
+            break
+        least, best = loss, weights
+    return best.tolist()
+
+
+def _loss(log_scale: Float[np.ndarray, " example"], y: Float[np.ndarray, " example"]) -> float:
+    """Return the mean negative log likelihood, up to a constant."""
+    squares = (y * np.exp(-log_scale)) ** 2
+    losses = log_scale + 0.5 * (_DEGREES + 1) * np.log1p(squares / _DEGREES)
+    return float(losses.mean(dtype=float))
