@@ -86,7 +86,6 @@ def test_what_is_saved_read_and_made_is_of_its_kind(panel, config, model, tmp_pa
         (lambda: evaluate_to_folder(tmp_path / "e", of, config), "panel: expected a "),
         (lambda: fc.Panel.from_frame(of), "frame: expected a pandas frame; got"),
         (lambda: fc.Panel.from_arrays(of), "series: expected times, values and channels by"),
-        (lambda: panel.with_flags(of), "flags: expected the flags of rows; got"),
         (lambda: panel.only(of), "ids: expected a list of names"),
         (lambda: model.only(of), "ids: expected a list of names; got"),
         (lambda: fc.update(model, panel, names), "ids: expected a list of names"),
@@ -120,13 +119,8 @@ def test_names_and_arguments_of_panels_and_plots_are_checked(panel, model, tmp_p
         lambda: panel.with_market([one, "typo"]): "market: expected one of the series",
         lambda: panel.with_market(one, forecast=wrong[4]): "forecast: expected True or False",
         lambda: panel.only([one, "TYPO"]): r"ids: TYPO: not in the panel; it has ",
-        lambda: panel.only(panel.ids, wrong[4]): "skipped: expected reasons by series, or None",
-        lambda: panel.rows(wrong[3]): "held_back: expected a whole number for each series",
-        lambda: panel.without([5], [0]): r"rows: expected an array of indices below 5; got \[5\]",
-        lambda: panel.without([0, 1], [0, 1, 2]): "positions: expected 2 indices, as many as rows",
         lambda: panel.until(wrong[5]): r"array\(3\) is not a date",
         lambda: steps.until(cast(Any, 2.5)): "cutoff: expected a whole number, as the series count",
-        lambda: panel.latest_rows(99, 2): "row: expected a number below .*; got 99",
         lambda: fc.simulate(model, panel, 10**30): "n_paths: 1,000.* paths of .* series take .* GB",
         lambda: fc.simulate(
             model, panel, wrong[5]

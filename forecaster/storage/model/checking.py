@@ -18,31 +18,19 @@ import pandas as pd
 
 from forecaster.errors import DamagedModel, Skipped, skipped_from_json
 from forecaster.files import as_bytes, parse_json
-from forecaster.forecasting import (
-    FARTHEST_TAIL,
-    FORECAST_BY,
-    KNOTS,
-    Config,
-    Method,
-    Widths,
-    plain_shapes,
-)
+from forecaster.forecasting import FORECAST_BY, Config, Method
 from forecaster.ingest import Reading
 from forecaster.series import EXCHANGES, Frequency, Transform
 from forecaster.storage.model.encoding import Encoding
 
 if TYPE_CHECKING:  # the facts of a run are read without JAX
-    from forecaster.forecasting import Model, OwnNetwork
+    from forecaster.forecasting import Model, OwnNetwork, Widths
 
 Arrays: TypeAlias = Mapping[str, np.ndarray]
 Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
 _MOST_INT = 2**63 - 1
 _Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=-_MOST_INT, le=_MOST_INT)]
 _Positive: TypeAlias = Annotated[float, msgspec.Meta(gt=0)]
-_Tails: TypeAlias = Annotated[  # of one step: a number at each knot
-    list[Annotated[float, msgspec.Meta(ge=0, le=FARTHEST_TAIL)]],
-    msgspec.Meta(min_length=len(KNOTS), max_length=len(KNOTS)),
-]
 
 _MOST_JSON = 1 << 28  # bytes; a series takes some 300
 _MOST_REASON = 500  # characters of an error
@@ -88,7 +76,7 @@ class _Shared(msgspec.Struct):
     provenance: dict[str, Any]
     spread: list[_Positive]
     spread_without: list[_Positive]
-    tails: list[_Tails]
+    tails: list[list[float]]
 
 
 class _Series(msgspec.Struct):
@@ -155,9 +143,9 @@ class Checked(NamedTuple):
 def checked(
     rest: Mapping[str, Any],
     arrays: Arrays,
-    shapes_of: Callable[[Config, int], Shapes | None] = plain_shapes,
+    shapes_of: Callable[[Config, int], Shapes | None],
 ) -> Checked:
-    """Check the content of the two files, without loading JAX.
+    """Check the content of the two files.
 
     ``shapes_of(config, features)``: returns the shapes of one network's arrays, by path; None: do
     not check weights and scores. Raises an error of any type where the content is not a model.
@@ -211,7 +199,14 @@ def model_of(
     ``network``: the class of the networks where it is a user's own. Raises an error of any type
     where the content is not a model.
     """
-    from forecaster.forecasting import Drift, Model, Networks, param_shapes, split_members
+    from forecaster.forecasting import (
+        Drift,
+        Model,
+        Networks,
+        param_shapes,
+        plain_shapes,
+        split_members,
+    )
 
     def shapes_of(config: Config, features: int) -> Shapes:
         known = plain_shapes(config, features)
@@ -472,16 +467,19 @@ def _above_zero(
     return np.array(values, float)
 
 
-def _widths(shared: _Shared, horizon: int) -> Widths:
-    rows = shared.tails
-    if len(rows) != horizon or any(sorted(row) != row for row in rows):
-        raise ValueError(f"tails: expected for each of {horizon} steps numbers that do not fall")
-    spread = _above_zero("spread", shared.spread, horizon)
+def _widths(shared: _Shared, horizon: int) -> "Widths":
+    from forecaster.forecasting import FARTHEST_TAIL, KNOTS, Widths
+
+    rows, spread = shared.tails, _above_zero("spread", shared.spread, horizon)
     without = _above_zero("spread_without", shared.spread_without, horizon)
+    if {len(row) for row in rows} != {len(KNOTS)} or len(rows) != horizon:
+        raise ValueError(f"tails: expected {len(KNOTS)} numbers for each of {horizon} steps")
+    if any(sorted(row) != row or not 0 <= row[0] <= row[-1] <= FARTHEST_TAIL for row in rows):
+        raise ValueError(f"tails: expected numbers from 0 to {FARTHEST_TAIL:g} that do not fall")
     return Widths(spread, without, np.array(rows, float))
 
 
-def widths_to_json(widths: Widths) -> dict[str, Any]:
+def widths_to_json(widths: "Widths") -> dict[str, Any]:
     """Return the fields of a model's JSON that hold the widths."""
     names = "spread", "spread_without", "tails"
     return {name: part.tolist() for name, part in zip(names, widths, strict=True)}

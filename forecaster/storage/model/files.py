@@ -165,13 +165,15 @@ def load_whole(folder: Path, network: "OwnNetwork | None" = None) -> "Model":
 def check_whole(folder: Path) -> None:
     """Raise ModelError unless a model that :func:`save` wrote is unchanged.
 
-    JAX is not loaded. Where names and shapes of the arrays depend on a network of a user's own,
-    only their hash is checked.
+    Where names and shapes of the arrays depend on a network of a user's own, only their hash is
+    checked.
     """
+    from forecaster.forecasting import plain_shapes
+
     rest = read_rest(folder)
     arrays = _read_arrays(folder, rest)
     with as_model_error(folder):
-        checked(rest, arrays)
+        checked(rest, arrays, plain_shapes)
 
 
 def _read_arrays(folder: Path, rest: Mapping[str, Any]) -> dict[str, np.ndarray]:
