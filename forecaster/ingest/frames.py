@@ -113,7 +113,7 @@ def _with_index(frame: pd.DataFrame, named: Sequence[str]) -> pd.DataFrame:
     ``named``: columns that the caller names.
     """
     index, names = frame.index, list[Any]()
-    counting = list[Any]()  # levels that count rows, which were perhaps filtered or concatenated
+    counting: list[Any] = []  # levels that count rows, which were perhaps filtered or concatenated
     for level, name in enumerate(index.names):
         values = index.get_level_values(level)
         has_role = name in named or canonical(str(name)) in ("unique_id", "ds")

@@ -78,7 +78,7 @@ def tidy(
     table = table.set_axis(list(map(str, table.columns)), axis=1)
     table = with_joined_ids(table, columns.id_col, columns.id_parts, where)
     names, wide = find_roles(table, where, columns)
-    got = describe(table)
+    whole = table
     where = dataclasses.replace(where, written_names={new: old for old, new in names.items()})
     table = table[list(names)].rename(columns=names)
     if CLOCK in table:
@@ -92,14 +92,14 @@ def tidy(
     if columns.date_format != UTC:
         _check_offsets(table["ds"], times, ids, where)
     if not has_ids:
-        _refuse_repeated(times, where, got)
+        _refuse_repeated(times, where, whole)
     units = _units(table, ids, where)
     if wide:
         series = table.drop(columns=["ds", *_unit_columns(table)])
         if series.empty:
             raise DataError(
                 f"{where}: no column of a series; expected a date and a column of numbers per "
-                f"series; got {got}. Add a column of numbers for each series"
+                f"series; got {describe(whole)}. Add a column of numbers for each series"
             )
         if name is not None and series.shape[1] == 1:
             series = series.set_axis([name], axis=1)
@@ -176,14 +176,14 @@ def each_series(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
         yield name, part
 
 
-def _refuse_repeated(times: pd.Series, where: TableLocation, got: str) -> None:
+def _refuse_repeated(times: pd.Series, where: TableLocation, table: pd.DataFrame) -> None:
     """Raise DataError if a time repeats in a table without a column of series."""
     if (repeated := times.duplicated()).any():
         raise DataError(
             f"{where.cell(repeated, 'ds')}: no column 'ticker', and dates repeat: "
             f"{show_time(times[repeated].iloc[0])} comes again; expected a column with the ticker, "
-            f"or one file per ticker; got {got}. If columns hold the series' names, name them: "
-            "--columns id=NAME or id=NAME+NAME (in Python id_col=NAME or [NAME, NAME])"
+            f"or one file per ticker; got {describe(table)}. If columns hold the series' names, "
+            "name them: --columns id=NAME or id=NAME+NAME (in Python id_col=NAME or [NAME, NAME])"
         )
 
 

@@ -206,7 +206,7 @@ def find_roles(
     Raises DataError if a column is missing, or two have the same role.
     """
     names = _with_options(table, where, columns)
-    dated = [old for old in names if kind_of(table[old]) == "dates"]
+    dated = [old for old in names if _holds_dates(table[old])]
     if "ds" not in names.values() and len(dated) == 1:
         names[dated[0]] = "ds"
     if "ds" not in names.values():
@@ -216,8 +216,10 @@ def find_roles(
         names |= dict.fromkeys(clocks, CLOCK)
     known = ("unique_id", "ds", CLOCK, *PRICES, *UNUSED)
     left = [old for old, new in names.items() if new not in known]
-    numbers = [old for old in left if kind_of(table[old]) == "numbers"]
     roles = {"unique_id", *TARGETS, *PRICES} & set(names.values())
+    numbers: list[str] = []
+    if not columns.wide and not set(TARGETS) & roles:  # looking at text takes its time
+        numbers = [old for old in left if kind_of(table[old]) == "numbers"]
     wide = columns.wide
     if wide is None and columns.target_col is None and not roles and len(numbers) > 1:
         warn(
@@ -296,10 +298,14 @@ def describe(table: pd.DataFrame) -> str:
     return listed(shown) + (f" and {more} more" if more > 0 else "")
 
 
+def _holds_dates(column: pd.Series) -> bool:
+    dtype = column.dtype
+    return isinstance(dtype, pd.PeriodDtype) or pd.api.types.is_datetime64_any_dtype(dtype)
+
+
 def kind_of(column: pd.Series) -> str:
     """Return whether a column holds numbers, dates or text."""
-    kind = column.dtype
-    if isinstance(kind, pd.PeriodDtype) or pd.api.types.is_datetime64_any_dtype(kind):
+    if _holds_dates(column):
         return "dates"
-    is_number = pd.api.types.is_numeric_dtype(kind) or is_number_column(plain_cells(column))
+    is_number = pd.api.types.is_numeric_dtype(column) or is_number_column(plain_cells(column))
     return "numbers" if is_number else "text"
