@@ -106,10 +106,15 @@ def _evaluate(
 
 def _plain(options: BacktestOptions) -> dict[str, Any]:
     """Return the options of an evaluation as values that JSON can store."""
-    membership, groups = options.membership, options.groups
+    spans, groups = options.membership and options.membership.spans, options.groups
     return {
         **{name: value for name, value in vars(options).items() if name not in _OBJECTS},
-        "spans": membership and membership.spans.astype(str).to_numpy().tolist(),
+        "spans": spans
+        if spans is None
+        else [
+            [str(name), start.isoformat(), end.isoformat()]
+            for name, start, end in spans.itertuples(index=False)
+        ],
         "groups": None if groups is None else [as_text(groups.path), dict(groups.group)],
     }
 
@@ -119,9 +124,8 @@ def _options(plain: Mapping[str, Any]) -> BacktestOptions:
     rest = {**plain, "baselines": tuple(plain["baselines"])}
     spans, groups = rest.pop("spans"), rest.pop("groups")
     if spans is not None:
-        dates = dict.fromkeys(("start", "end"), "datetime64[ns]")
-        rows = pd.DataFrame(spans, columns=["unique_id", *dates])
-        rest["membership"] = Membership(rows.astype(dates))
+        rows = [(name, pd.Timestamp(start), pd.Timestamp(end)) for name, start, end in spans]
+        rest["membership"] = Membership(pd.DataFrame(rows, columns=["unique_id", "start", "end"]))
     if groups is not None:
         rest["groups"] = Groups(from_text(groups[0]), groups[1])
     return BacktestOptions(**rest)
