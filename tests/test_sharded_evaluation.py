@@ -139,15 +139,6 @@ def test_what_is_finished_is_not_done_again(data, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_an_evaluation_that_cannot_be_made_leaves_nothing_to_resume(data, tmp_path):
-    members = tmp_path / "members.csv"
-    members.write_text("ticker,start,end\nAAA,1990-01-01,1990-02-01\n")
-    message = error(*evaluating(data, "--tickers", members), "--home", tmp_path, code=1)
-    assert "no series belonged to the universe at any cutoff" in message
-    assert not Home(tmp_path).unfinished.exists()
-
-
-@pytest.mark.slow
 def test_pages_are_left_out_where_the_tables_are_too_large_for_them(data, tmp_path, monkeypatch):
     monkeypatch.setattr("forecaster.machine.memory.free_memory", lambda: 10**4)
     done = run(*evaluating(data), "--home", tmp_path, "--output", tmp_path / "out")

@@ -1,4 +1,7 @@
 from . import baselines as baselines
+from .backtest.evaluate import LEVELS as LEVELS
+from .backtest.evaluate import BacktestCallbacks as BacktestCallbacks
+from .backtest.evaluate import BacktestOptions as BacktestOptions
 from .backtest.evaluate import Forecasters as Forecasters
 from .backtest.evaluate import by_torch as by_torch
 from .backtest.evaluate import evaluate_to_folder as evaluate_to_folder
@@ -19,9 +22,6 @@ from .backtest.measures import relative as relative
 from .backtest.measures import together as together
 from .backtest.measures import totals as totals
 from .backtest.measures import volatility as volatility
-from .backtest.options import LEVELS as LEVELS
-from .backtest.options import BacktestCallbacks as BacktestCallbacks
-from .backtest.options import BacktestOptions as BacktestOptions
 from .backtest.result import Evaluation as Evaluation
 from .backtest.result import bytes_of_tables as bytes_of_tables
 from .backtest.result import check_folder as check_folder
@@ -33,6 +33,7 @@ from .backtest.verdict import QUOTED_LEVELS as QUOTED_LEVELS
 from .backtest.verdict import TORCH as TORCH
 from .backtest.verdict import Comparison as Comparison
 from .backtest.verdict import caveats as caveats
+from .backtest.verdict import compared as compared
 from .backtest.verdict import comparison as comparison
 from .backtest.verdict import confidence_set as confidence_set
 from .backtest.verdict import coverage as coverage

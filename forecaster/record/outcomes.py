@@ -71,7 +71,8 @@ def with_outcomes(frame: pd.DataFrame, panel: Panel) -> pd.DataFrame:
         if usable.any():
             origins, which = np.unique(at[usable], return_inverse=True)
             ahead = steps[rows[usable]]
-            paths = baselines.naive(prices, origins, int(ahead.max()), wanted, 1)
+            job = baselines.Job(prices, origins, int(ahead.max()), wanted, 1)
+            paths = baselines.naive(job)
             unchanged[rows[usable]] = paths[which, ahead - 1] * by[usable, None]
     low, middle, high = (unchanged[:, np.searchsorted(wanted, q)] for q in _HALF)
     # Start from the recorded value, since the stored one may have been corrected.

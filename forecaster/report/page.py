@@ -1,5 +1,6 @@
 """The page of an evaluation with its sections, and its tables and figures as files."""
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,9 +13,9 @@ from forecaster.evaluation import (
     DRIFTLESS,
     QUOTED_LEVELS,
     TORCH,
-    Comparison,
     Evaluation,
     caveats,
+    compared,
     comparison,
     coverage,
     lack_of_tests,
@@ -142,17 +143,16 @@ def _notices(evaluation: Evaluation) -> Iterator[str]:
 def _cards(evaluation: Evaluation) -> Iterator[html.Card]:
     """Yield the headlines, which are about all horizons together."""
     score = evaluation.sharpest_score
-    rows = [Comparison(*row) for row in comparison(evaluation).itertuples(index=False)]
+    rows = compared(evaluation)
 
     def against(score: str, name: str, note: str) -> Iterator[html.Card]:
-        for row in rows:
-            if (row.score, row.model) == (score, name):
-                what = {"crps": "CRPS", "mae": "absolute error"}[score]
-                other = "“unchanged”" if name == "Naive" else name
-                equal = f" and equal on {row.equal:.0%}" if row.summed and row.equal > 0 else ""
-                better = f"{note}better on {row.better:.0%}{equal} of {row.series} series"
-                rests_on = f", {row.rests_on}" if row.rests_on else ""
-                yield html.Card(f"{row.ratio:.3f}", f"{what}{rests_on}, {other} = 1", better)
+        if row := rows.get((score, name)):
+            what = {"crps": "CRPS", "mae": "absolute error"}[score]
+            other = "“unchanged”" if name == "Naive" else name
+            equal = f" and equal on {row.equal:.0%}" if row.summed and row.equal > 0 else ""
+            better = f"{note}better on {row.better:.0%}{equal} of {row.series} series"
+            rests_on = f", {row.rests_on}" if row.rests_on else ""
+            yield html.Card(f"{row.ratio:.3f}", f"{what}{rests_on}, {other} = 1", better)
 
     yield from against(score, "Naive", "")
     if score != "mae":
@@ -383,9 +383,9 @@ def _skipped(evaluation: Evaluation) -> str:
 
 def _provenance(evaluation: Evaluation) -> str:
     summary = evaluation.summary
-    config, data, versions = summary.config, summary.provenance, summary.provenance.versions
+    data, versions = summary.provenance, summary.provenance.versions
     of = {name: printable(versions.get(name, "not known")) for name in ("forecaster", "jax")}
-    market = f", market {printable(listed(config.indices))}" if config.indices else ""
+    settings = {**dataclasses.asdict(summary.config), "refit": summary.refit, "seed": summary.seed}
     facts = {
         "Made": f"{data.created}, forecaster {of['forecaster']}, JAX {of['jax']}, "
         f"Python {data.python}",
@@ -393,11 +393,7 @@ def _provenance(evaluation: Evaluation) -> str:
         "Hash of the data": data.data_sha256 or "not known",
         "Cutoffs": f"{summary.cutoffs}, {summary.step_size} apart, {summary.first_cutoff} to "
         f"{summary.last_cutoff}; forecasts 1 to {summary.horizon} steps ahead",
-        "Training": f"on what was known at the first cutoff{_refit(refit=summary.refit)}; "
-        f"{_held_back(config.validation)} held back to stop early and calibrate",
-        "Networks": f"{config.members} a series, {config.model}, {config.hidden} hidden, start "
-        f"{config.start}, lookback {config.lookback}{market}; seed "
-        f"{summary.seed}",
+        "Settings": printable(", ".join(f"{name} {value}" for name, value in settings.items())),
         "Series": f"{summary.series} of {summary.series + len(summary.skipped)}",
     }
     if summary.rungs:
@@ -409,18 +405,6 @@ def _provenance(evaluation: Evaluation) -> str:
             ", each counted while it belonged to the universe (point-in-time membership)"
         )
     return html.facts(facts) + html.table(_costs(evaluation), "Time")
-
-
-def _held_back(validation: int | None) -> str:
-    if validation is None:
-        return "the latest quarter of each series, 252 rows at most,"
-    return f"the latest {validation} rows of it"
-
-
-def _refit(*, refit: bool | int) -> str:
-    if refit is False:
-        return ", never again"
-    return ", again at every cutoff" if refit is True else f", again every {refit} cutoffs"
 
 
 def _costs(evaluation: Evaluation) -> pd.DataFrame:

@@ -83,20 +83,6 @@ def test_an_evaluation_is_never_overwritten_by_chance(panel, config, tmp_path, e
     assert sorted(path.name for path in tmp_path.iterdir()) == ["copy", "precious"]
 
 
-def test_a_planted_oracle_gives_nothing_away(config):
-    """A channel that holds tomorrow's return: nothing that was not declared as known is used."""
-    frame = fc.load_panel("simulated", ["AAA", "BBB"], start="2023-01-01").to_frame()
-    close = frame.groupby("unique_id")["adj_close"]
-    tomorrow = (close.shift(-1) / frame["adj_close"] - 1).fillna(0.0)
-    plain = fc.Panel.from_frame(frame)
-    planted = fc.Panel.from_frame(frame.assign(oracle=tomorrow))
-    scores = [
-        fc.evaluate(fc.cross_validation(panel, config, 59, seed=1)).query("model == 'LSTM'")
-        for panel in (plain, planted)
-    ]
-    np.testing.assert_array_equal(scores[0]["mae"], scores[1]["mae"])
-
-
 @pytest.mark.slow
 def test_nothing_beats_naive_on_a_random_walk(tmp_path):
     random = np.random.default_rng(3)
@@ -141,31 +127,6 @@ def test_one_cutoff_and_a_baseline_that_fails_on_all_still_make_a_report(
     assert "ZeroDivisionError" in page and "No series was skipped" not in page
     written = [*write_figures(evaluation), *write_tables(evaluation)]
     assert all(path.stat().st_size for path in written)
-
-
-@pytest.mark.slow
-def test_pytorch_may_train_few_of_many_batches(panel, config, tmp_path, monkeypatch):
-    pytest.importorskip("torch")
-    monkeypatch.setattr("forecaster.evaluation.origins.rolling_origin.AT_ONCE", 2)
-    quick = dataclasses.replace(config, epochs=1)
-    options = BacktestOptions(3, 1, ("torch",), torch_sample=1)
-    evaluation = evaluate_to_folder(tmp_path / "few", panel, quick, options)
-    frame = evaluation.forecasts(["PyTorch", "PyTorch-lo-80"])
-    assert frame.groupby("unique_id")["PyTorch"].count().gt(0).sum() == 1
-    assert evaluation.summary.torch_series == 1 and "torch" not in evaluation.summary.failed
-    with pytest.raises(UsageError, match="cannot be used with --refit"):
-        refitted = BacktestOptions(3, 1, ("torch",), refit=2)
-        evaluate_to_folder(tmp_path / "x", panel, quick, refitted)
-
-
-def test_series_that_end_before_the_cutoffs_are_named(panel, config, tmp_path):
-    frame = panel.to_frame()
-    gone = (frame["unique_id"] == "KO") & (frame["ds"] > panel.times[-70])
-    some = fc.Panel.from_frame(frame[~gone])
-    quick = dataclasses.replace(config, epochs=1)
-    evaluation = evaluate_to_folder(tmp_path / "some", some, quick, BacktestOptions(3, 29))
-    assert evaluation.summary.series == 4 and list(evaluation.summary.skipped) == ["KO"]
-    assert "no cutoff (20" in str(evaluation.summary.skipped["KO"])
 
 
 def test_the_commands_evaluate_and_report(tmp_path, settings):

@@ -26,7 +26,7 @@ def series(steps=400, seed=0, calm=False) -> np.ndarray:
 def run(name: str, y, origins, horizon=3, season=5):
     baseline = BASELINES[name]
     variance = np.diff(np.log(np.abs(y)), prepend=0.0) ** 2 if baseline.ranges else None
-    job = running.Job(y, np.asarray(origins), horizon, QUANTILES, season, variance=variance)
+    job = simple.Job(y, np.asarray(origins), horizon, QUANTILES, season, variance=variance)
     result = running.throughout(baseline, {0: job})[0]
     assert result.forecasts is not None, result.reason
     return result.forecasts
@@ -163,7 +163,7 @@ def estimated(monkeypatch, name: str, y, mu=0.0, omega=0.05, alpha=0.1, beta=0.8
     params = [mu, omega, alpha, *([0.0] if name == "gjr" else []), beta, 6.0]
     fit = lambda self, *, last_obs, **options: self.fix(params, last_obs=last_obs)  # noqa: E731
     monkeypatch.setattr(univariate.ConstantMean, "fit", fit)
-    job = running.Job(y, np.arange(600, 650), 5, QUANTILES, 5)
+    job = simple.Job(y, np.arange(600, 650), 5, QUANTILES, 5)
     return running.throughout(BASELINES[name], {0: job})[0]
 
 
@@ -204,10 +204,10 @@ def test_a_baseline_is_a_frame_like_a_cross_validation(panel):
 
 
 def test_a_series_on_which_one_fails_is_named_and_the_others_go_on(panel, monkeypatch):
-    def broken(y, origins, horizon, quantiles, season):
-        if y[0] == first:
+    def broken(job):
+        if job.y[0] == first:
             raise RuntimeError("no convergence\nat all")
-        return simple.naive(y, origins, horizon, quantiles, season)
+        return simple.naive(job)
 
     row = panel.ids.index("KO")
     first = panel.channel(panel.target)[row, panel.mask[row]][0]

@@ -9,6 +9,7 @@ import forecaster as fc
 from forecaster.errors import UsageError
 from forecaster.evaluation import BacktestOptions, baselines, evaluate_to_folder
 from forecaster.evaluation.baselines import simple, volatility
+from forecaster.evaluation.baselines.simple import Job
 from forecaster.evaluation.scores.realized import session_variance
 
 QUANTILES = np.arange(1, 20) / 20
@@ -57,7 +58,8 @@ def test_the_variance_of_a_session_is_that_of_its_range_and_of_the_night_before(
 def test_range_garch_goes_on_as_its_recursion_says():
     y, bars, _ = market(500)
     variance, origins = session_variance(y, bars), np.array([450, 451])
-    made = np.log(volatility.range_garch(y, origins, 2, np.array([0.25, 0.5, 0.75]), 5, variance))
+    job = Job(y, origins, 2, np.array([0.25, 0.5, 0.75]), 5, None, variance)
+    made = np.log(volatility.range_garch(job))
     steps = np.diff(np.log(y))
     size, mean = steps[:450].std(), steps[:450].mean()
     seen = np.maximum(variance, 1e-2 * variance[1:451].mean())[1:] / size**2
@@ -77,6 +79,7 @@ def test_range_garch_goes_on_as_its_recursion_says():
 def test_where_the_range_moves_the_variance_they_come_close_to_the_truth():
     y, bars, truth = market(2500, 1)
     variance, origins = session_variance(y, bars), np.arange(2000, 2499)
+    job = Job(y, origins, 1, QUANTILES, 5, None, variance)
     true = y[origins][:, None] * np.exp(np.sqrt(truth[origins + 1])[:, None] * ndtri(QUANTILES))
 
     def crps(made: np.ndarray) -> float:
@@ -84,10 +87,10 @@ def test_where_the_range_moves_the_variance_they_come_close_to_the_truth():
         return float(np.maximum(QUANTILES * error, (QUANTILES - 1) * error).mean())
 
     scores = {
-        function.__name__: crps(function(y, origins, 1, QUANTILES, 5, variance)[:, 0]) / crps(true)
+        function.__name__: crps(function(job)[:, 0]) / crps(true)
         for function in (volatility.range_garch, volatility.log_har)
     }
-    closes = simple.ewma(y, origins, 1, QUANTILES, 5)[:, 0]
+    closes = simple.ewma(job)[:, 0]
     assert max(scores.values()) < 1.005
     assert max(scores.values()) < crps(closes) / crps(true)
 

@@ -11,7 +11,6 @@ import forecaster as fc
 from forecaster.errors import DataError, ForecasterWarning
 from forecaster.evaluation import BacktestOptions, Origins, cutoffs_in, evaluate_to_folder
 from forecaster.evaluation.backtest.verdict import caveats
-from forecaster.evaluation.origins.cutoffs import groups_of
 from tests.slow import slow
 
 DAYS = pd.bdate_range("2024-01-01", periods=10)
@@ -47,19 +46,6 @@ def test_entries_are_in_order_of_series_cutoff_and_horizon(panel):
 def test_a_series_is_not_forecast_from_a_cutoff_it_was_not_observed_at(panel):
     assert set(Origins.of(panel, np.array([7]), 1).keys["unique_id"]) == {"a"}
     assert set(Origins.of(panel, np.array([1]), 1).keys["unique_id"]) == {"a"}
-
-
-@pytest.mark.parametrize(
-    ("refit", "groups"),
-    [
-        (False, [[1, 2, 3, 4, 5]]),
-        (True, [[1], [2], [3], [4], [5]]),
-        (1, [[1], [2], [3], [4], [5]]),
-        (2, [[1, 2], [3, 4], [5]]),
-    ],
-)
-def test_cutoffs_that_share_a_model(refit, groups):
-    assert [group.tolist() for group in groups_of(np.arange(1, 6), refit=refit)] == groups
 
 
 @pytest.mark.slow
@@ -173,17 +159,6 @@ def test_an_evaluation_counts_the_cutoffs_without_forecasts(tmp_path):
     of_series = evaluation.scores[evaluation.scores["unique_id"] == "s0"]
     assert set(of_series["model"]) == {"LSTM", "Naive", "Empirical", "EWMA"}
     assert any("LSTM could not forecast 1 series" in line for line in caveats(evaluation))
-
-
-@pytest.mark.slow
-def test_a_series_that_ends_early_is_named():
-    whole = fallen("close", FIRST, 1.0)
-    rows = whole.mask.copy()
-    rows[1, FIRST + 4 :] = False  # from the fourth cutoff on there is nothing to compare with
-    with pytest.warns(ForecasterWarning, match=r"1 series end early, .*: s1 \(3 of 10\)"):
-        frame = fc.cross_validation(dataclasses.replace(whole, mask=rows), SMALL, 10)
-    own = frame[frame["unique_id"] == "s1"]
-    assert own["cutoff"].nunique() == 3
 
 
 def test_a_series_that_ends_after_the_first_step_has_scores_of_that_step_alone(tmp_path):

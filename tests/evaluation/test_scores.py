@@ -149,28 +149,6 @@ def test_refitting_learns_from_what_came(panel, config):
         fc.cross_validation(panel, quick, 2, refit=-1)
 
 
-def test_scores_by_hand():
-    frame = pd.DataFrame(
-        {
-            "unique_id": ["a"] * 4,
-            "ds": [1, 2, 2, 3],
-            "cutoff": [0, 0, 1, 1],
-            "y": [1.0, 2.0, 2.0, 3.0],
-            "M": [2.0, 2.0, 2.0, 0.0],
-            "M-lo-80": [1.5, 1.0, 2.0, 0.0],
-            "M-hi-80": [2.5, 3.0, 2.0, 2.0],
-            "Naive": [0.0, 0.0, 1.0, 1.0],
-        }
-    )
-    scores = fc.evaluate(frame).query("model == 'M'").iloc[0]
-    assert scores["mae"] == 1.0 and scores["rmse"] == np.sqrt(10 / 4)
-    assert scores["mae_relative_to_naive"] == 1.0 / 1.5
-    # the second band is a point, and the outcome on it: 80 % of its probability is in the band
-    assert scores["coverage-80"] == pytest.approx((1 + 0.8) / 4) and scores["width-80"] == 1.25
-    first = fc.evaluate(frame, by_horizon=True).query("model == 'M' and horizon == 1").iloc[0]
-    assert first["mae"] == 0.5
-
-
 def by_hand() -> pd.DataFrame:
     """Forecasts one to three steps ahead from four cutoffs, each step with errors of its own."""
     cutoff, ahead = np.repeat([0, 1, 2, 3], 3), np.tile([1, 2, 3], 4)
@@ -185,7 +163,9 @@ def by_hand() -> pd.DataFrame:
 
 def test_the_order_of_rows_does_not_change_their_horizons():
     expected = fc.evaluate(by_hand(), by_horizon=True)
-    assert expected.query("model == 'M'")["mae"].tolist() == [1.0, 2.0, 3.0]
+    ours = expected.query("model == 'M'")
+    assert ours["mae"].tolist() == ours["rmse"].tolist() == [1.0, 2.0, 3.0]
+    assert (ours["mae_relative_to_naive"] == 1).all() and (ours["width-80"] == 5).all()
     for shuffled in (by_hand().iloc[::-1], by_hand().sample(frac=1, random_state=1)):
         pd.testing.assert_frame_equal(fc.evaluate(shuffled, by_horizon=True), expected)
 

@@ -103,13 +103,6 @@ def test_one_step_ahead_value_at_risk_is_tested(made, frame):
     assert rows.loc["kupiec-0.05", "p_value"] == significance.kupiec(exceeded, 0.05).p_value
 
 
-def test_where_a_model_has_no_forecast_there_is_no_test(frame, panel):
-    holes = frame.assign(M=frame["M"].where(frame.index != 0))
-    tests = Tables.of_batch(holes, panel, "M", 1).tests
-    tests = tests[(tests["unique_id"] == "a") & (tests["horizon"] == 1)].set_index("test")
-    assert tests["value"].isna()["mae_against"]
-
-
 def test_daily_losses_are_in_units_of_the_naives_over_all_series_and_horizons(made, frame, panel):
     halves = [
         Tables.of_batch(part.reset_index(drop=True), panel, "M", 1)

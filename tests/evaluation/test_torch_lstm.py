@@ -7,6 +7,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import UsageError
+from forecaster.evaluation import BacktestOptions
 
 pytest.importorskip("torch")
 
@@ -56,7 +57,8 @@ def test_a_series_on_which_pytorch_fails_is_named(panel, config, monkeypatch):
 
     def broken(*args):
         jobs = original(*args)
-        return [jobs[0], jobs[1]._replace(features=jobs[1].features[:5])]
+        cut = jobs[1].data._replace(features=jobs[1].data.features[:5])
+        return [jobs[0], jobs[1]._replace(data=cut)]
 
     monkeypatch.setattr(torch_lstm, "_jobs", broken)
     model = torch_lstm.fit_by_torch(panel.only(panel.ids[:2]), config)
@@ -68,3 +70,5 @@ def test_what_pytorch_cannot_do_is_said(panel, config):
 
     with pytest.raises(UsageError, match="baseline torch is an LSTM; got model gru"):
         fit_by_torch(panel, dataclasses.replace(config, model="gru"))
+    with pytest.raises(UsageError, match="cannot be used with --refit"):
+        BacktestOptions(3, 1, ("torch",), refit=2).check(config)

@@ -39,15 +39,6 @@ def test_a_comparison_is_means_over_series(plain):
     assert row["significantly_worse"] == 0.25  # 2 * 0.02 < 0.05
 
 
-def test_series_that_cannot_be_compared_do_not_count(tmp_path):
-    tests = outcomes(Naive=[1, np.nan, 0, 0], Failed=np.full(4, np.nan), p=[0.01, 0.2, np.nan, 0.3])
-    scores = scores_of(LSTM=OURS, Naive=[2.0, np.nan, 0.0, 2.0])
-    (row,) = comparison(evaluation(tmp_path, scores, tests)).to_dict("records")
-    assert row["series"] == 3 and row["better"] == pytest.approx(1 / 3)
-    assert row["known"] == pytest.approx(2 / 3)
-    assert row["ratio"] == pytest.approx((1 / 2 + 4 / 2) / 2)  # neither NaN nor a division by zero
-
-
 def test_how_much_of_a_gain_is_drift_is_said_beside_it(tmp_path):
     plain = compared(tmp_path, {"Naive": 0.5, "GARCH": 0.8})
     assert "drift" not in verdict(plain)[2]
@@ -218,13 +209,6 @@ def test_a_few_series_without_ratios_are_counted_in_words(tmp_path):
     assert row["ratio"] == pytest.approx(mean)
     assert f"{mean:.3f} times the error of 'unchanged', on 3 of 4 series," in verdict(prices)[1]
     assert f"{mean:.3f} times that of 'unchanged', on 3 of 4 series," in verdict(prices)[2]
-
-
-def test_the_first_and_the_last_step_have_numbers_of_series_of_their_own(tmp_path):
-    naive = {1: [2.0, 0.0, 3.0, 2.0], 2: NAIVE}
-    scores = pd.concat([scores_of(h, LSTM=OURS, Naive=naive[h]) for h in (1, 2)])
-    made = evaluation(tmp_path, scores, outcomes("mae_against", Naive=[1, 0, 0, 0]))
-    assert "on 3 of 4 series (1.167 one step ahead, 1.075 at 2 on 4 series)" in verdict(made)[1]
 
 
 def test_a_series_that_a_model_has_no_score_of_is_not_a_missing_ratio(tmp_path):

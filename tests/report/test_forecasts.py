@@ -138,13 +138,6 @@ def test_it_says_what_each_forecast_rests_on(tmp_path):
     assert "“Forecast by” says what" not in without.read_text(encoding="utf-8")
 
 
-def test_bands_of_other_levels_are_not_compared(tmp_path):
-    made = forecasts(Home(tmp_path / "home"))
-    frame = made.frame.rename(columns=lambda name: str(name).replace("-80", "-50"))
-    path = build_forecasts(made._replace(frame=frame, levels=(50.0,)), tmp_path / "f.html")
-    assert data_of(path)["compared"] == {} and data_of(path)["level"] == "50"
-
-
 @pytest.mark.parametrize("scheme", browsing.SCHEMES)
 @pytest.mark.parametrize("width", browsing.WIDTHS)
 def test_every_figure_is_drawn_and_can_be_read_by_all(page, browser, width, scheme):

@@ -112,14 +112,6 @@ def test_models_have_an_order_and_colours_of_their_own(tmp_path):
     assert not numbers.sampled_torch(made("LSTM", "PyTorch", torch_series=4))
 
 
-def test_of_many_horizons_a_few_can_be_chosen(tmp_path):
-    def shown(horizon):
-        made = evaluation(tmp_path, scores_of(LSTM=OURS), horizon=horizon)
-        return numbers.horizons_shown(made)
-
-    assert shown(1) == [0] and shown(3) == [0, 1, 2, 3] and shown(48) == [0, 1, 24, 48]
-
-
 def grouped(folder):
     scores = scores_of(LSTM=OURS, Naive=NAIVE)
     scores = scores.assign(**{"coverage-80": [0.7, 0.8, 0.9, 1.0] * 2})
@@ -159,20 +151,6 @@ def test_the_weighted_quantile_loss_is_of_all_series_together_and_not_of_prices(
     prices = numbers.side_by_side(evaluation(tmp_path, scores))
     older = numbers.side_by_side(evaluation(tmp_path, scores.drop(columns="size"), target="y"))
     assert not {"weighted quantile loss"} & {*prices, *older}
-
-
-def test_the_confidence_set_is_beside_the_models_of_prices_alone(tmp_path):
-    random = np.random.default_rng(0)
-    good = random.gamma(2.0, size=(40, 1))
-    losses = good + [[0.0, 1.0]] + 0.1 * random.normal(size=(40, 2))
-    daily = pd.DataFrame(losses, columns=["LSTM", "Naive"]).rename_axis("cutoff").reset_index()
-    daily = daily.melt("cutoff", var_name="model", value_name="crps")
-    scores = scores_of(LSTM=OURS, Naive=NAIVE)
-    table = numbers.side_by_side(evaluation(tmp_path, scores, daily=daily))
-    assert table.columns[-1] == numbers.IN_SET and table[numbers.IN_SET].tolist() == [1.0, 0.0]
-    few = evaluation(tmp_path, scores, daily=daily[daily["cutoff"] < 10])
-    other = evaluation(tmp_path, scores, daily=daily, target="y")
-    assert not {numbers.IN_SET} & {*numbers.side_by_side(few), *numbers.side_by_side(other)}
 
 
 def test_scores_of_returns_are_less_those_of_unchanged(tmp_path):

@@ -66,43 +66,38 @@ def headings(page: str) -> list[str]:
     return re.findall("<h2[^>]*>([^<]*)", page)
 
 
-@pytest.mark.slow
-def test_real_prices_without_dates_of_membership_come_with_a_warning(report, tmp_path):
-    evaluation = Evaluation.read(report.parent)
-    evaluation = with_summary(evaluation, provenance=REAL)
-    page = build_report(evaluation, tmp_path / "r.html").read_text(encoding="utf-8")
-    assert page.index("Survivorship: only companies in the data") < page.index("<main")
-    evaluation = with_summary(evaluation, membership=True)
-    page = build_report(evaluation, tmp_path / "r.html").read_text(encoding="utf-8")
-    assert "Survivorship" not in page and "point-in-time membership" in page
-
-
-def test_where_the_drift_of_prices_comes_from_is_said(report, tmp_path):
+def test_of_prices_it_says_where_drift_comes_from_and_which_models_are_kept(report):
     page = report.read_text(encoding="utf-8")
     assert html.typeset("a premium of 5 % a year") in page
     assert html.typeset("CRPS without drift, unchanged = 1") in page
-    evaluation = Evaluation.read(report.parent)
-    config = dataclasses.replace(evaluation.summary.config, premium=None)
-    page = build_report(with_summary(evaluation, config=config), tmp_path / "r.html").read_text()
-    assert "The drift of prices is what networks and baselines learned from the past." in page
-    older = dataclasses.replace(evaluation, scores=evaluation.scores.drop(columns="crps_driftless"))
-    page = build_report(older, tmp_path / "r.html").read_text(encoding="utf-8")
-    assert "drift of prices" not in page and "without drift" not in page
-
-
-def test_of_prices_scores_of_returns_and_a_confidence_set_are_shown(report, tmp_path):
-    page = report.read_text(encoding="utf-8")
     for heading in ("QLIKE", "QLIKE by ranges", "VaR and ES of 5 %", "log score"):
         assert page.count(f"<th scope='col'>{html.typeset(heading)}</th>") == 1
     assert "confidence set, p</th>" in page and "from the model confidence set of" in page
-    few = with_summary(Evaluation.read(report.parent), cutoffs=19)
-    page = build_report(few, tmp_path / "r.html").read_text("utf-8")
-    assert "cutoffs; there are 19 (--windows)" in page
-    assert "from the model confidence set of" not in page
-    other = with_summary(Evaluation.read(report.parent), target="y")
-    older = dataclasses.replace(other, scores=other.scores.drop(columns=list(RETURN_SCORES)))
-    page = build_report(older, tmp_path / "y.html").read_text("utf-8")
-    assert "confidence set" not in page and "QLIKE" not in page
+
+
+OLDER = ["crps_driftless", *RETURN_SCORES]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("changes", "left_out", "said", "unsaid"),
+    [
+        ({"provenance": REAL}, [], ["Survivorship: only companies in the data"], []),
+        ({"provenance": REAL, "membership": True}, [], ["point-in-time mem"], ["Survivorship"]),
+        ({"premium": None}, [], ["is what networks and baselines learned from the past."], []),
+        ({"cutoffs": 19}, [], ["there are 19 (--windows)"], ["from the model confidence set of"]),
+        ({"target": "y"}, OLDER, [], ["confidence set", "QLIKE", "drift of prices"]),
+    ],
+)
+def test_another_evaluation_says_what_holds_for_it(
+    report, tmp_path, changes, left_out, said, unsaid
+):
+    made = Evaluation.read(report.parent)
+    if "premium" in changes:
+        changes = {"config": dataclasses.replace(made.summary.config, premium=None)}
+    made = dataclasses.replace(made, scores=made.scores.drop(columns=left_out))
+    page = build_report(with_summary(made, **changes), tmp_path / "r.html").read_text("utf-8")
+    assert all(text in page for text in said) and not any(text in page for text in unsaid)
 
 
 def test_it_is_one_file_with_everything_in_order(report):

@@ -1,6 +1,5 @@
 """The results of an evaluation in sentences and small tables for readers without statistics."""
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -127,7 +126,7 @@ def caveats(evaluation: Evaluation) -> list[str]:
         )
     if untested := lack_of_tests(evaluation):
         lines.append(untested)
-    naive = _compared_with(evaluation, "mae", NAIVE)
+    naive = compared(evaluation).get(("mae", NAIVE))
     if summary.of_prices and naive and naive.ratio < SUSPICIOUS:
         lines.append(
             "Unusually far below the error of 'unchanged': look for something in the data that was "
@@ -159,8 +158,7 @@ def comparison(evaluation: Evaluation, horizon: int = ALL) -> pd.DataFrame:
 
     Returns a row per score and model, whose columns are the fields of :class:`Comparison`.
     """
-    check_horizon(evaluation, horizon)
-    rows = list(_comparisons(evaluation, horizon))
+    rows = compared(evaluation, horizon).values()
     return pd.DataFrame(rows, columns=list(Comparison._fields))
 
 
@@ -177,8 +175,10 @@ def strongest(evaluation: Evaluation) -> str | None:
     return str(rows.sort_values(by, na_position="first")["model"].iloc[-1]) if len(rows) else None
 
 
-def _comparisons(evaluation: Evaluation, horizon: int) -> Iterator[Comparison]:
-    known, ours = set(evaluation.scores["model"]), evaluation.model
+def compared(evaluation: Evaluation, horizon: int = ALL) -> dict[tuple[str, str], Comparison]:
+    """Return the rows of :func:`comparison` by score and model."""
+    check_horizon(evaluation, horizon)
+    known, ours, rows_of = set(evaluation.scores["model"]), evaluation.model, {}
     for (test, name), rows in tests_at(evaluation, horizon).groupby(["test", "model"], sort=False):
         score, model = str(test).removesuffix("_against"), str(name)
         rows = rows[np.isfinite(rows["value"])]
@@ -191,7 +191,7 @@ def _comparisons(evaluation: Evaluation, horizon: int) -> Iterator[Comparison]:
         sums = totals(evaluation, score, horizon).reindex(rows["unique_id"])
         whole = together(evaluation, score, model, horizon)
         better = (sums[ours] < sums[model]).mean() if evaluation.summed else rows["value"].mean()
-        yield Comparison(
+        rows_of[score, model] = Comparison(
             score=score,
             model=model,
             series=len(rows),
@@ -206,11 +206,7 @@ def _comparisons(evaluation: Evaluation, horizon: int) -> Iterator[Comparison]:
             equal=float((sums[ours] == sums[model]).mean()),
             summed=evaluation.summed,
         )
-
-
-def _compared_with(evaluation: Evaluation, score: str, model: str) -> Comparison | None:
-    rows = _comparisons(evaluation, ALL)
-    return next((row for row in rows if (row.score, row.model) == (score, model)), None)
+    return rows_of
 
 
 def coverage(evaluation: Evaluation) -> pd.DataFrame:
@@ -278,7 +274,7 @@ def _what_was_forecast(evaluation: Evaluation) -> str:
 
 
 def _points_in_words(evaluation: Evaluation) -> str:
-    naive = _compared_with(evaluation, "mae", NAIVE)
+    naive = compared(evaluation).get(("mae", NAIVE))
     if naive is None:
         return "Point forecasts cannot be compared with those of 'unchanged'."
     rests_on = f", {naive.rests_on}" if naive.rests_on else ""
@@ -292,7 +288,7 @@ def _distributions_in_words(evaluation: Evaluation) -> str:
     other = strongest(evaluation)
     if evaluation.sharpest_score != "crps" or other is None:
         return "Whole distributions: without bands there is nothing to compare."
-    naive, rival = (_compared_with(evaluation, "crps", name) for name in (NAIVE, other))
+    naive, rival = (compared(evaluation).get(("crps", name)) for name in (NAIVE, other))
     parts, moved = list[str](), list[float]()
     if naive:
         moved.append(naive.driftless)
@@ -360,8 +356,8 @@ def _bands_in_words(evaluation: Evaluation) -> str:
 
 def _torch_in_words(evaluation: Evaluation) -> str | None:
     """Return how our networks' errors differ from those of PyTorch's on the same task."""
-    compared = _compared_with(evaluation, evaluation.sharpest_score, TORCH)
-    if not evaluation.summary.has_torch or compared is None:
+    beside = compared(evaluation).get((evaluation.sharpest_score, TORCH))
+    if not evaluation.summary.has_torch or beside is None:
         return None
     config = evaluation.summary.config
     alike = config.start == "independent" and config.members == 1
@@ -369,7 +365,7 @@ def _torch_in_words(evaluation: Evaluation) -> str | None:
     return (
         f"PyTorch: {kind}{_torch_times(evaluation)} have errors that "
         f"{_same_distribution(evaluation)}; ours are "
-        f"{compared.ratio:.4f} times theirs, {compared.shares}."
+        f"{beside.ratio:.4f} times theirs, {beside.shares}."
     )
 
 

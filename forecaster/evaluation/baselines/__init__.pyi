@@ -4,6 +4,7 @@ from .running import check_available as check_available
 from .running import check_columns as check_columns
 from .running import check_torch as check_torch
 from .running import forecast as forecast
+from .simple import Job as Job
 from .simple import naive as naive
 from .torch_lstm import COLUMN as COLUMN
 from .torch_lstm import fit_by_torch as fit_by_torch

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from forecaster import swarm
 from forecaster.errors import ForecasterWarning, UsageError, listed, name_reasons, require
-from forecaster.evaluation.baselines.simple import logarithmic
+from forecaster.evaluation.baselines.simple import Job, logarithmic
 from forecaster.evaluation.origins.rolling_origin import Origins
 from forecaster.evaluation.scores.realized import COLUMNS, session_variance
 from forecaster.forecasting import (
@@ -56,22 +56,6 @@ class Baseline:
         """Return its function."""
         module = importlib.import_module(f"forecaster.evaluation.baselines.{self.module}")
         return getattr(module, self.name)
-
-
-class Job(NamedTuple):
-    """One series to forecast; arguments as of :mod:`forecaster.evaluation.baselines.simple`.
-
-    - ``drift``: expected change of its logarithm from one step to the next; None: a baseline's own
-    - ``variance`` (step,): of each session, for a baseline that sees ranges
-    """
-
-    y: np.ndarray
-    origins: np.ndarray
-    horizon: int
-    quantiles: np.ndarray
-    season: int
-    drift: float | None = None
-    variance: np.ndarray | None = None
 
 
 class Result(NamedTuple):
@@ -309,7 +293,7 @@ def throughout(
     if baseline.library or baseline.name == "naive":
         return results
     gaps = {
-        row: jobs[row]._replace(variance=None)  # ``naive`` sees no ranges
+        row: jobs[row]
         for row, result in results.items()
         if result.forecasts is not None and np.isnan(result.forecasts).any()
     }
@@ -353,12 +337,9 @@ def _made(
                 lost = isinstance(made, swarm.Failed)
                 results[number] = Result(None, made.reason) if lost else made
     elif pieces:
-        from forecaster.evaluation.baselines.statistical import Series
-
-        began, one = time.perf_counter(), pieces[0][1]
-        series = [Series(piece.y, piece.origins, piece.season) for _, piece in pieces]
+        began = time.perf_counter()
         with np.errstate(over="ignore"):
-            forecasts = baseline.load()(series, one.horizon, one.quantiles)
+            forecasts = baseline.load()([piece for _, piece in pieces])
         seconds = (time.perf_counter() - began) / len(pieces)
         for number, made in enumerate(forecasts):
             results[number] = _result(baseline, made, pieces[number][1], seconds)
@@ -368,12 +349,9 @@ def _made(
 def _alone(baseline: Baseline, numbered: tuple[int, Job]) -> Result:
     """Forecast one series; the result of a baseline that fails says why."""
     job, began = numbered[1], time.perf_counter()
-    given = [job.y, job.origins, job.horizon, job.quantiles, job.season]
-    if job.variance is not None:
-        given.append(job.variance)
     try:
         with np.errstate(over="ignore"):
-            forecasts = np.asarray(baseline.load()(*given), np.float64)
+            forecasts = np.asarray(baseline.load()(job), np.float64)
     except Exception as error:
         reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         return Result(None, reason, time.perf_counter() - began)

@@ -1,12 +1,12 @@
 """Baselines that need no library and no training.
 
-Each takes one series ``y`` (step,), the ``origins`` to forecast from (steps, in order), the
-horizon, the ``quantiles`` wanted and the length of a season in steps. It returns forecasts (origin,
-horizon, quantile) in the units of ``y``, each made only from the steps up to its origin. Series
-above zero are forecast in logarithms.
+Each takes one series, a :class:`Job`. It returns forecasts (origin, horizon, quantile) in the units
+of the series, each made only from the steps up to its origin. Series above zero are forecast in
+logarithms.
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,6 +17,25 @@ WINDOW = 250
 DECAY = 0.94
 """Decay of the variance for daily data; RiskMetrics Technical Document, J.P. Morgan (1996)."""
 _LEAST = 1e-2  # share of the mean variance; a session without trade has less
+
+
+class Job(NamedTuple):
+    """One series to forecast.
+
+    - ``y`` (step,): its values; ``origins``: the steps to forecast from, in order
+    - ``horizon``, ``quantiles``: the number of steps ahead, and the probabilities wanted
+    - ``season``: the number of steps in a season
+    - ``drift``: expected change of its logarithm from one step to the next; None: a baseline's own
+    - ``variance`` (step,): of each session, for a baseline that sees ranges
+    """
+
+    y: np.ndarray
+    origins: np.ndarray
+    horizon: int
+    quantiles: np.ndarray
+    season: int
+    drift: float | None = None
+    variance: np.ndarray | None = None
 
 
 def logarithmic(y: np.ndarray) -> bool:
@@ -31,80 +50,71 @@ def logarithms(y: np.ndarray) -> np.ndarray:
     return np.log(y)
 
 
-def floored(variance: np.ndarray, known: int) -> np.ndarray:
-    """Return variances (step,) above zero, whose logarithm is a number.
+def floored(job: Job) -> np.ndarray:
+    """Return the variances (step,) of a job above zero, so that their logarithms are numbers.
 
-    ``known``: the first step that one forecasts from. Raises ValueError where nothing changes.
+    Raises ValueError where nothing changes up to the first origin.
     """
-    mean = float(variance[1 : known + 1].mean())
+    assert job.variance is not None
+    mean = float(job.variance[1 : job.origins[0] + 1].mean())
     if not mean > 0:
         raise ValueError("nothing changes before the first cutoff")
-    return np.maximum(variance, _LEAST * mean)
+    return np.maximum(job.variance, _LEAST * mean)
 
 
-def naive(
-    y: np.ndarray, origins: np.ndarray, horizon: int, quantiles: np.ndarray, season: int
-) -> np.ndarray:
+def naive(job: Job) -> np.ndarray:
     """Forecast the last value, with the bands of a random walk of normal steps."""
-    z, back = taken(y)
+    z, back = taken(job.y)
     steps = np.diff(z)
-    deviation = np.sqrt(_so_far(steps**2, origins - 1))
-    return back(_normal(z[origins], deviation, horizon, quantiles))
+    deviation = np.sqrt(_so_far(steps**2, job.origins - 1))
+    return back(_normal(job, z, deviation))
 
 
-def drift(
-    y: np.ndarray, origins: np.ndarray, horizon: int, quantiles: np.ndarray, season: int
-) -> np.ndarray:
+def drift(job: Job) -> np.ndarray:
     """Continue from the last value by the mean step; Hyndman & Athanasopoulos (2021), 5.2."""
-    z, back = taken(y)
+    (z, back), origins = taken(job.y), job.origins
     steps = np.diff(z)
     mean = _so_far(steps, origins - 1)
     variance = _so_far(steps**2, origins - 1) - mean**2
-    ahead = np.arange(1, horizon + 1)
+    ahead = np.arange(1, job.horizon + 1)
     spread = np.sqrt(np.maximum(variance, 0.0)[:, None] * ahead * (1 + ahead / origins[:, None]))
     middle = z[origins][:, None] + mean[:, None] * ahead
-    return back(middle[..., None] + spread[..., None] * ndtri(quantiles))
+    return back(middle[..., None] + spread[..., None] * ndtri(job.quantiles))
 
 
-def seasonal_naive(
-    y: np.ndarray, origins: np.ndarray, horizon: int, quantiles: np.ndarray, season: int
-) -> np.ndarray:
+def seasonal_naive(job: Job) -> np.ndarray:
     """Forecast the value one season earlier, with the variance of seasonal differences so far."""
-    z, back = taken(y)
-    ahead = np.arange(1, horizon + 1)
+    (z, back), origins, season = taken(job.y), job.origins, job.season
+    ahead = np.arange(1, job.horizon + 1)
     seasons = -(-ahead // season)
     step = origins[:, None] + ahead - season * seasons
     middle = np.where(step >= 0, z[np.maximum(step, 0)], np.nan)
     differences = z[season:] - z[:-season] if len(z) > season else np.zeros(0)
     deviation = np.sqrt(_so_far(differences**2, origins - season))
     spread = deviation[:, None] * np.sqrt(seasons)
-    return back(middle[..., None] + spread[..., None] * ndtri(quantiles))
+    return back(middle[..., None] + spread[..., None] * ndtri(job.quantiles))
 
 
-def empirical(
-    y: np.ndarray, origins: np.ndarray, horizon: int, quantiles: np.ndarray, season: int
-) -> np.ndarray:
+def empirical(job: Job) -> np.ndarray:
     """Forecast the last value, with the quantiles of the latest 250 changes over the horizon."""
-    z, back = taken(y)
-    out = np.full((len(origins), horizon, len(quantiles)), np.nan)
-    for h in range(1, horizon + 1):
+    z, back = taken(job.y)
+    out = np.full((len(job.origins), job.horizon, len(job.quantiles)), np.nan)
+    for h in range(1, job.horizon + 1):
         changes = z[h:] - z[:-h]  # changes[i] is known at step i + h
-        for position, origin in enumerate(origins):
+        for position, origin in enumerate(job.origins):
             until = max(0, origin - h + 1)
             known = changes[max(0, until - WINDOW) : until]
             if len(known) > 1:
-                out[position, h - 1] = z[origin] + np.quantile(known, quantiles)
+                out[position, h - 1] = z[origin] + np.quantile(known, job.quantiles)
     return back(out)
 
 
-def ewma(
-    y: np.ndarray, origins: np.ndarray, horizon: int, quantiles: np.ndarray, season: int
-) -> np.ndarray:
+def ewma(job: Job) -> np.ndarray:
     """Forecast the last value, with normal bands of an exponentially weighted variance."""
-    z, back = taken(y)
+    z, back = taken(job.y)
     variance = pd.Series(np.diff(z) ** 2).ewm(alpha=1 - DECAY).mean().to_numpy()
-    deviation = np.sqrt(np.concatenate([[np.nan], variance])[origins])
-    return back(_normal(z[origins], deviation, horizon, quantiles))
+    deviation = np.sqrt(np.concatenate([[np.nan], variance])[job.origins])
+    return back(_normal(job, z, deviation))
 
 
 def taken(y: np.ndarray) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
@@ -112,12 +122,10 @@ def taken(y: np.ndarray) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]
     return (np.log(y), np.exp) if logarithmic(y) else (np.asarray(y, float), lambda z: z)
 
 
-def _normal(
-    middle: np.ndarray, deviation: np.ndarray, horizon: int, quantiles: np.ndarray
-) -> np.ndarray:
+def _normal(job: Job, z: np.ndarray, deviation: np.ndarray) -> np.ndarray:
     """Return normal quantiles of sums of independent steps, (origin, horizon, quantile)."""
-    spread = deviation[:, None] * np.sqrt(np.arange(1, horizon + 1))
-    return middle[:, None, None] + spread[..., None] * ndtri(quantiles)
+    spread = deviation[:, None] * np.sqrt(np.arange(1, job.horizon + 1))
+    return z[job.origins][:, None, None] + spread[..., None] * ndtri(job.quantiles)
 
 
 def _so_far(values: np.ndarray, last: np.ndarray) -> np.ndarray:

@@ -5,8 +5,8 @@ unchanged to later data, like the networks. Its quantiles are normal; their devi
 mean square of all errors ``h`` steps ahead that are known at an origin. So bands hold even where a
 model is wrong; but some of the errors are those it was fitted to.
 
-``ets``, ``theta`` and ``ces`` take all series at once. ``horizon`` and ``quantiles``: as of
-:mod:`forecaster.evaluation.baselines.simple`; so is what they return for each series.
+``ets``, ``theta`` and ``ces`` take all series at once, and return forecasts of each as those of
+:mod:`forecaster.evaluation.baselines.simple` do.
 
 ``croston``, ``sba``, ``tsb`` and ``adida`` forecast the mean demand. Series of whole numbers get
 the quantiles of a negative binomial distribution with this mean and the mean square of the errors
@@ -14,12 +14,12 @@ known at the origin; other series get those of a normal distribution, none of th
 raise ValueError for a series with values below zero, which are no demand.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from scipy.special import ndtri
 
 from forecaster.classical import (
@@ -31,7 +31,7 @@ from forecaster.classical import (
     fit_theta,
     theta_ahead,
 )
-from forecaster.evaluation.baselines.simple import taken
+from forecaster.evaluation.baselines.simple import Job, taken
 from forecaster.forecasting import smallest_count
 
 _FEWEST = 4  # errors that a deviation is taken from
@@ -41,82 +41,65 @@ _UNSETTLED = 3  # first steps whose forecasts do not count: Theta has no line ye
 Row: TypeAlias = Float[np.ndarray, " step"]
 
 
-class Series(NamedTuple):
-    """A series to forecast: its values, the steps to forecast from, and the steps in a season."""
-
-    y: Row
-    origins: Int[np.ndarray, " origin"]
-    season: int
-
-    @property
-    def known(self) -> int:
-        """The number of first values that the model of the series is estimated on.
-
-        These are the values known at the first origin with enough of them. At earlier origins no
-        error is known and no forecast is made; so no forecast comes from a model that knows later
-        values.
-        """
-        enough = self.origins[self.origins >= _FEWEST_VALUES - 1]
-        return int(enough[0] if len(enough) else self.origins[0]) + 1
-
-
 Ahead: TypeAlias = Callable[[list[Row], list[Row], int], list[Float[np.ndarray, "step horizon"]]]
 """Returns the forecasts made at every step, from rows, their known parts and a season."""
 
 
-def ets(series: Sequence[Series], horizon: int, quantiles: np.ndarray) -> list[np.ndarray]:
+def ets(jobs: Sequence[Job]) -> list[np.ndarray]:
     """Forecast by exponential smoothing, averaged over its best forms; Hyndman et al. (2008)."""
 
     def ahead(rows: list[Row], known: list[Row], season: int) -> list[np.ndarray]:
-        return ets_ahead(rows, fit_ets(known, season), [len(row) for row in known], horizon)
+        return ets_ahead(rows, fit_ets(known, season), [len(row) for row in known], jobs[0].horizon)
 
-    return _forecast(ahead, series, quantiles, _from_first)
+    return _forecast(ahead, jobs, _from_first)
 
 
-def theta(series: Sequence[Series], horizon: int, quantiles: np.ndarray) -> list[np.ndarray]:
+def theta(jobs: Sequence[Job]) -> list[np.ndarray]:
     """Forecast by the dynamic optimised Theta model.
 
     Fiorucci et al. (2016), International Journal of Forecasting 32.
     """
 
     def ahead(rows: list[Row], known: list[Row], season: int) -> list[np.ndarray]:
-        return theta_ahead(rows, fit_theta(known, season), horizon)
+        return theta_ahead(rows, fit_theta(known, season), jobs[0].horizon)
 
-    return _forecast(ahead, series, quantiles, _from_first)
+    return _forecast(ahead, jobs, _from_first)
 
 
-def ces(series: Sequence[Series], horizon: int, quantiles: np.ndarray) -> list[np.ndarray]:
+def ces(jobs: Sequence[Job]) -> list[np.ndarray]:
     """Forecast by complex exponential smoothing.
 
     Svetunkov, Kourentzes & Ord (2022), Naval Research Logistics 69.
     """
 
     def ahead(rows: list[Row], known: list[Row], season: int) -> list[np.ndarray]:
-        return ces_ahead(rows, fit_ces(known, season), horizon)
+        return ces_ahead(rows, fit_ces(known, season), jobs[0].horizon)
 
-    return _forecast(ahead, series, quantiles, _smoothed)  # its trend is a share of the level
+    return _forecast(ahead, jobs, _smoothed)  # its trend is a share of the level
 
 
 def _forecast(
-    ahead: Ahead,
-    series: Sequence[Series],
-    quantiles: np.ndarray,
-    smoothed: Callable[[np.ndarray], Row],
+    ahead: Ahead, jobs: Sequence[Job], smoothed: Callable[[np.ndarray], Row]
 ) -> list[np.ndarray]:
     """Return the quantiles of each series; NaN where too few values are known."""
-    out = [np.empty(0)] * len(series)
-    for season, members in _by_season(series):
-        rows = [smoothed(series[where].y) for where in members]
-        known = [row[: series[where].known] for where, row in zip(members, rows, strict=True)]
+    out = [np.empty(0)] * len(jobs)
+    for season in sorted({job.season for job in jobs}):
+        members = [where for where, job in enumerate(jobs) if job.season == season]
+        rows = [smoothed(jobs[where].y) for where in members]
+        known = [row[: _known(jobs[where])] for where, row in zip(members, rows, strict=True)]
         for where, z, made in zip(members, rows, ahead(rows, known, season), strict=True):
-            out[where] = _with_errors(series[where], z, made, quantiles)
+            out[where] = _with_errors(jobs[where], z, made)
     return out
 
 
-def _by_season(series: Sequence[Series]) -> Iterator[tuple[int, list[int]]]:
-    """Yield each season, and the positions of the series that have it."""
-    for season in sorted({one.season for one in series}):
-        yield season, [where for where, one in enumerate(series) if one.season == season]
+def _known(job: Job) -> int:
+    """Return the number of first values that the model of a series is estimated on.
+
+    These are the values known at the first origin with enough of them. At earlier origins no error
+    is known and no forecast is made; so no forecast comes from a model that knows later values.
+    """
+    enough = job.origins[job.origins >= _FEWEST_VALUES - 1]
+    return int(enough[0] if len(enough) else job.origins[0]) + 1
 
 
 def _smoothed(y: np.ndarray) -> np.ndarray:
@@ -129,12 +112,12 @@ def _from_first(y: np.ndarray) -> np.ndarray:
 
 
 def _with_errors(
-    series: Series, z: Row, made: Float[np.ndarray, "step horizon"], quantiles: np.ndarray
+    job: Job, z: Row, made: Float[np.ndarray, "step horizon"]
 ) -> Float[np.ndarray, "origin horizon quantile"]:
     """Return normal quantiles of a series around its smoothed forecasts, in its own units."""
-    spread = deviations(z, made)[series.origins, :, None] * ndtri(quantiles)
-    units, back = taken(series.y)
-    return back(made[series.origins, :, None] + spread + (units[0] - z[0]))
+    spread = deviations(z, made)[job.origins, :, None] * ndtri(job.quantiles)
+    units, back = taken(job.y)
+    return back(made[job.origins, :, None] + spread + (units[0] - z[0]))
 
 
 def deviations(
@@ -162,20 +145,13 @@ def deviations(
     return out
 
 
-def _of_demand(
-    name: str,
-    y: np.ndarray,
-    origins: np.ndarray,
-    horizon: int,
-    quantiles: np.ndarray,
-    season: int,
-) -> np.ndarray:
-    known = y[: origins[0] + 1]
+def _of_demand(name: str, job: Job) -> np.ndarray:
+    y, quantiles = job.y, job.quantiles
+    known = y[: job.origins[0] + 1]
     if (known < 0).any():
         raise ValueError("its values below zero are no demand")
-    demand = np.maximum(y, 0.0)
-    made = np.repeat(INTERMITTENT[name](demand)[:, None], horizon, axis=1)
-    mean, deviation = (of[origins][..., None] for of in (made, deviations(y, made)))
+    made = np.repeat(INTERMITTENT[name](np.maximum(y, 0.0))[:, None], job.horizon, axis=1)
+    mean, deviation = (of[job.origins][..., None] for of in (made, deviations(y, made)))
     if (known != np.rint(known)).any():
         return np.maximum(mean + deviation * ndtri(quantiles), 0.0)
     out = smallest_count(quantiles, mean, np.nan_to_num(deviation) ** 2)

@@ -70,8 +70,7 @@ class Job(NamedTuple):
     """All that a process needs to train the network of one series.
 
     - ``config, split``: settings, and sizes of windows and spans
-    - ``features, targets, first, boundary, counted``: the data; see
-      :class:`forecaster.forecasting.Series`
+    - ``data``: its data
     - ``params``: the initial weights
     - ``windows``: the windows of every epoch's batches, (epoch, batch, window)
     - ``active``: which batches are not empty, (epoch, batch)
@@ -79,11 +78,7 @@ class Job(NamedTuple):
 
     config: Config
     split: Split
-    features: np.ndarray
-    targets: np.ndarray
-    first: int
-    boundary: int
-    counted: bool
+    data: Series[np.ndarray]
     params: Mapping[Any, Any]
     windows: Windows
     active: np.ndarray
@@ -162,8 +157,7 @@ def _jobs(config: Config, transformed: Transformed, ids: Sequence[str], seed: in
     )
     return [
         Job(
-            config, split, np.asarray(data.features[row]), np.asarray(data.targets[row]),
-            int(data.first[row]), int(data.boundary[row]), bool(data.counted[row]),
+            config, split, Series(*(np.asarray(part[row]) for part in data)),
             jax.tree.map(lambda leaf, row=row: np.array(leaf[row]), params),
             Windows(windows.starts[row], windows.used[row]), active[row],
         )
@@ -230,11 +224,12 @@ class _Examples:
     def __init__(self, job: Job):
         import torch
 
-        self._split, self._first, self._boundary = job.split, job.first, job.boundary
+        self._split, data = job.split, job.data
+        self._first, self._boundary = int(data.first), int(data.boundary)
         self._mode: TrainingMode = MODES[job.config.training_mode](job.split)
-        self._features, self._targets = torch.tensor(job.features), torch.tensor(job.targets)
+        self._features, self._targets = torch.tensor(data.features), torch.tensor(data.targets)
         self._held_back = self._mode.validation_starts()
-        self._counted = job.counted
+        self._counted = bool(data.counted)
 
     def training_loss(
         self, network: "_Network", starts: np.ndarray, used: np.ndarray

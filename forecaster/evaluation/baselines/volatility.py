@@ -1,7 +1,7 @@
 """Baselines that forecast how far prices move: GARCH, HAR, and those that see ranges.
 
-Arguments as of :mod:`forecaster.evaluation.baselines.simple`, and for those that see the range of
-each session, not only its close, ``variance`` (step,), that of each session
+Each takes a :class:`forecaster.evaluation.baselines.simple.Job`. Some see the range of each
+session, not only its close: the job has the variance of each session
 (:func:`forecaster.evaluation.scores.realized.session_variance`). Parameters are estimated once,
 like the networks', on the data known at the first origin.
 
@@ -26,33 +26,27 @@ import pandas as pd
 from jaxtyping import Float
 from scipy.stats import t as student_t
 
-from forecaster.evaluation.baselines.simple import floored, logarithms, taken
+from forecaster.evaluation.baselines.simple import Job, floored, logarithms, taken
 
 _ROUNDING = 1e-3  # estimates often lie on the border, a persistence of 1
 # In units of the largest change before the first cutoff; 67 US stocks of 2000-2015 stay below 1.
 _MOST_VOLATILITY = 10.0
 
 
-def garch(
-    y: np.ndarray, origins: np.ndarray, horizon: int, quantiles: np.ndarray, season: int
-) -> np.ndarray:
+def garch(job: Job) -> np.ndarray:
     """Forecast by GARCH(1,1)-t with a constant mean."""
-    return _volatility(y, origins, horizon, quantiles, leverage=0)
+    return _volatility(job, leverage=0)
 
 
-def gjr(
-    y: np.ndarray, origins: np.ndarray, horizon: int, quantiles: np.ndarray, season: int
-) -> np.ndarray:
+def gjr(job: Job) -> np.ndarray:
     """Forecast by GJR-GARCH(1,1,1)-t, where falls may raise the variance more than rises."""
-    return _volatility(y, origins, horizon, quantiles, leverage=1)
+    return _volatility(job, leverage=1)
 
 
-def _volatility(
-    y: np.ndarray, origins: np.ndarray, horizon: int, quantiles: np.ndarray, *, leverage: int
-) -> np.ndarray:
+def _volatility(job: Job, *, leverage: int) -> np.ndarray:
     from arch import arch_model
 
-    z, back = taken(y)
+    (z, back), origins, horizon = taken(job.y), job.origins, job.horizon
     steps = np.diff(z)  # steps[i] is known at step i + 1
     known = int(origins[0])
     size = steps[:known].std()
@@ -71,7 +65,7 @@ def _volatility(
     if not sound[0]:
         raise ValueError("the estimate's variance explodes")
     dof = max(float(fitted.params["nu"]), 2.05)
-    unit = student_t.ppf(quantiles, dof) * np.sqrt((dof - 2) / dof)
+    unit = student_t.ppf(job.quantiles, dof) * np.sqrt((dof - 2) / dof)
     mean = float(fitted.params["mu"]) * np.arange(1, horizon + 1)
     with np.errstate(invalid="ignore"):
         out = size * (mean[:, None] + np.sqrt(variance)[..., None] * unit)
@@ -108,9 +102,7 @@ _STEPS = (1, 5, 22)  # a day, a week and a month of sessions
 _FEWEST = 50  # changes to estimate on
 
 
-def har(
-    y: np.ndarray, origins: np.ndarray, horizon: int, quantiles: np.ndarray, season: int
-) -> np.ndarray:
+def har(job: Job) -> np.ndarray:
     """Forecast the last value, with bands from the volatility that HAR forecasts.
 
     It sees one column only, so a step's variance is its squared change, not the variance realised
@@ -118,35 +110,26 @@ def har(
     forecasts are limited to the range seen before (Swanson & White 1997, International Journal of
     Forecasting 13).
     """
-    z, back = taken(y)
+    z, back = taken(job.y)
     squares = np.diff(z, prepend=z[0]) ** 2
-    return back(_forecast(_of_variances, z, squares, origins, horizon, quantiles))
+    return back(_forecast(_of_variances, z, squares, job))
 
 
-def log_har(
-    y: np.ndarray,
-    origins: np.ndarray,
-    horizon: int,
-    quantiles: np.ndarray,
-    season: int,
-    variance: np.ndarray,
-) -> np.ndarray:
+def log_har(job: Job) -> np.ndarray:
     """Forecast the last value, with bands from the volatility that a regression forecasts.
 
     The logarithm of the mean variance of the next sessions is regressed on those of the latest 1, 5
     and 22. Andersen, Bollerslev & Diebold (2007), Review of Economics and Statistics 89.
     """
-    z, variance = logarithms(y), floored(variance, int(origins[0]))
-    return np.exp(_forecast(_of_logarithms, z, variance, origins, horizon, quantiles))
+    z, variance = logarithms(job.y), floored(job)
+    return np.exp(_forecast(_of_logarithms, z, variance, job))
 
 
 def _forecast(
     volatilities: Callable[[np.ndarray, np.ndarray], np.ndarray],
     z: np.ndarray,
     variance: np.ndarray,
-    origins: np.ndarray,
-    horizon: int,
-    quantiles: np.ndarray,
+    job: Job,
 ) -> np.ndarray:
     """Return forecasts (origin, horizon, quantile) in the units of ``z``.
 
@@ -154,7 +137,8 @@ def _forecast(
       regressed on the first ``outcomes``
     - ``variance`` (step,): of each step
     """
-    known, first = int(origins[0]), max(_STEPS)
+    origins, horizon, first = job.origins, job.horizon, max(_STEPS)
+    known = int(origins[0])
     if known - first - horizon < _FEWEST:
         raise ValueError(
             f"{known} changes before the first cutoff; expected {first + _FEWEST + horizon} or more"
@@ -163,13 +147,13 @@ def _forecast(
     sums = np.concatenate([[0.0], np.cumsum(variance)])
     steps = np.arange(first, len(z))
     recent = np.stack([(sums[steps + 1] - sums[steps + 1 - span]) / span for span in _STEPS], 1)
-    out = np.empty((len(origins), horizon, len(quantiles)))
+    out = np.empty((len(origins), horizon, len(job.quantiles)))
     for h in range(1, horizon + 1):
         fitted = slice(0, known - first - h + 1)  # outcomes known at the first origin
         outcomes = (sums[steps[fitted] + 1 + h] - sums[steps[fitted] + 1]) / h
         volatility = volatilities(recent, outcomes)
         changes = z[steps[fitted] + h] - z[steps[fitted]]
-        unit = np.quantile(changes / volatility[fitted], quantiles)
+        unit = np.quantile(changes / volatility[fitted], job.quantiles)
         out[:, h - 1] = z[origins][:, None] + volatility[origins - first][:, None] * unit
     return out
 
@@ -198,25 +182,23 @@ _MOST_STEPS = 200  # of the search for the largest likelihood
 Row = Float[np.ndarray, " step"]
 
 
-def range_garch(
-    y: Row, origins: np.ndarray, horizon: int, quantiles: np.ndarray, season: int, variance: Row
-) -> np.ndarray:
+def range_garch(job: Job) -> np.ndarray:
     """Forecast by GARCH(1,1) with Student-t errors, in which ranges stand for squared returns.
 
     Several days' returns are taken as Student-t with the summed variance.
 
     Molnar (2016), Applied Economics 48(51).
     """
-    z, known = logarithms(y), int(origins[0])
+    z, origins, known = logarithms(job.y), job.origins, int(job.origins[0])
     steps = np.diff(z)
     if known < _FEWEST or not steps[:known].std() > 0:
         raise ValueError(f"{known} changes before the first cutoff; expected {_FEWEST} or more")
     size, mean = float(steps[:known].std()), float(steps[:known].mean())
-    seen = floored(variance, known)[1:] / size**2  # seen[i] is known with steps[i]
+    seen = floored(job)[1:] / size**2  # seen[i] is known with steps[i]
     estimate = _estimated((steps[:known] - mean) / size, seen[:known])
-    ahead = _variances(estimate, seen, float(seen[:known].mean()), horizon)[origins]
-    unit = student_t.ppf(quantiles, estimate.dof) * np.sqrt((estimate.dof - 2) / estimate.dof)
-    middle = z[origins][:, None] + mean * np.arange(1, horizon + 1)
+    ahead = _variances(estimate, seen, float(seen[:known].mean()), job.horizon)[origins]
+    unit = student_t.ppf(job.quantiles, estimate.dof) * np.sqrt((estimate.dof - 2) / estimate.dof)
+    middle = z[origins][:, None] + mean * np.arange(1, job.horizon + 1)
     return np.exp(middle[..., None] + size * np.sqrt(np.cumsum(ahead, axis=1))[..., None] * unit)
 
 

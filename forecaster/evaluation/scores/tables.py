@@ -193,18 +193,14 @@ def _tests_of_one_step(
 ) -> Iterator[SeriesTest]:
     """Test the value at risk of every model on one series, one step ahead."""
     for model, columns in quantiles.items():
-        for probability in VALUE_AT_RISK:
-            if probability in columns and np.isfinite(frame[columns[probability]]).all():
-                bound = frame[columns[probability]].to_numpy()
-                exceeded = frame["y"].to_numpy() < bound
-                yield from _value_at_risk(series, model, exceeded, probability)
-
-
-def _value_at_risk(
-    series: str, model: str, exceeded: np.ndarray, probability: float
-) -> Iterator[SeriesTest]:
-    share, label = float(exceeded.mean()), f"{probability:g}"
-    kupiec = significance.kupiec(exceeded, probability)
-    yield SeriesTest(series, 1, f"kupiec-{label}", model, share, *kupiec)
-    clusters = significance.christoffersen(exceeded)
-    yield SeriesTest(series, 1, f"christoffersen-{label}", model, share, *clusters)
+        for probability in (each for each in VALUE_AT_RISK if each in columns):
+            bound = frame[columns[probability]].to_numpy()
+            if not np.isfinite(bound).all():
+                continue
+            exceeded = frame["y"].to_numpy() < bound
+            for name, tested in (
+                ("kupiec", significance.kupiec(exceeded, probability)),
+                ("christoffersen", significance.christoffersen(exceeded)),
+            ):
+                test, share = f"{name}-{probability:g}", float(exceeded.mean())
+                yield SeriesTest(series, 1, test, model, share, *tested)
