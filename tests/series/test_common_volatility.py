@@ -12,7 +12,6 @@ from forecaster.series.causal import shift
 from forecaster.series.prices.common_volatility import (
     CommonVolatility,
     learn_common_volatility,
-    with_peers,
 )
 from forecaster.series.prices.volatility_terms import (
     FEWEST_PEERS,
@@ -154,15 +153,3 @@ def test_no_term_sees_a_later_row_of_an_index(with_index):
     after = log_scale(model, dataclasses.replace(with_index, market=changed))
     np.testing.assert_array_equal(before[:, :cut], after[:, :cut])
     assert (before[:, cut:] != after[:, cut:]).any()
-
-
-def test_series_that_ended_teach_but_do_not_show_the_market_now(market):
-    mask = market.mask.copy()
-    mask[:5, 500:] = False
-    values, made = market.values.copy(), []
-    for factor in (1.0, 3.0):
-        values[:5] = market.values[:5] ** factor
-        bare = dataclasses.replace(market, values=values.copy(), mask=mask, peers=None)
-        made.append(learn(with_peers(bare)))
-        assert made[-1].peers == market.ids[5:]
-    assert made[0].weights != made[1].weights

@@ -84,15 +84,6 @@ def test_no_later_row_or_event_changes_an_earlier_scale():
     np.testing.assert_array_equal(part.scale, whole.scale[:, :601])
 
 
-def test_a_saved_model_keeps_its_factors(tmp_path):
-    prices, listed = market(4)
-    panel = fc.load_panel(prices).with_future(listed)
-    model = fc.fit(panel, fc.Config(hidden=2, members=1, epochs=1))
-    assert model.transform.learned.events[0] > 2
-    read = fc.load(fc.save(model, tmp_path / "model"))
-    assert read.transform == model.transform
-
-
 @pytest.mark.parametrize("moment", ["2023-01-28", "2023-01-25 16:30"])  # a Saturday, an evening
 def test_an_event_to_come_that_is_no_session_is_named(moment):
     prices, listed = market(4)

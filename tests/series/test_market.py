@@ -115,17 +115,6 @@ def test_series_that_go_on_after_the_index_are_named_with_both_dates():
     assert "SPY has no row yet on 2024-01-03" in str(behind_market(panel.until(DAYS[2]))["AAA"])
 
 
-def test_indices_are_found_among_those_declared_already():
-    frame = table()
-    other = frame[frame["unique_id"] == "BBB"].assign(unique_id="VIX")
-    both = Panel.from_frame(pd.concat([frame, other])).with_market(["SPY", "VIX"], forecast=False)
-    turned = both.with_market(["VIX", "SPY"])
-    assert turned.market is not None and turned.market.ids == ("VIX", "SPY")
-    vix = both.with_market("VIX")
-    assert vix.market is not None and vix.market.ids == ("VIX",) and vix.ids == both.ids
-    assert both.with_market(["SPY", "VIX"]) is both
-
-
 def test_what_cannot_be_a_market_is_said():
     panel = Panel.from_frame(table())
     with pytest.raises(UsageError, match=r"market: .* 'SPX' is none of them. There are SPY; load"):
