@@ -11,10 +11,6 @@ from forecaster.errors import DataError, ForecasterWarning
 from forecaster.forecasting import (
     FORECAST_BY,
     Method,
-    Sampling,
-    fit_part,
-    learn_common,
-    usable_rows,
 )
 from forecaster.forecasting.methods import counted, worth_networks
 
@@ -115,23 +111,6 @@ def test_long_series_have_networks_and_short_ones_the_common_one():
     alone = fc.predict(model.only(some), fc.load_panel(frame).only(some)).set_index("unique_id")
     whole = made.set_index("unique_id").loc[some]
     pd.testing.assert_frame_equal(alone, whole, check_exact=True)
-
-
-def test_parts_of_a_classical_model_are_the_same():
-    """The weights of the sample are shared, also those of the series of counts."""
-    odd = {name: values for name, values in ODD.items() if name != "large"}
-    panel = fc.load_panel(pd.concat([trends(30, 12), frame_of(odd)]))
-    config = dataclasses.replace(SMALL, model="theta")
-    whole = fc.predict(fc.fit(panel, config), panel)
-    found = usable_rows(panel, config)
-    sampling = Sampling.of(config, list(found.rows), found.trained, max(found.rows.values()))
-    common = learn_common(panel.only(sampling.ids), config, 0, sampling)
-    for names in (list(panel.ids[:9]), list(panel.ids[9:])):
-        part = fit_part(panel.only(names), config, 0, common).model
-        got = fc.predict(part, panel.only(names)).set_index("unique_id")
-        of_whole = whole.set_index("unique_id").loc[list(got.index.unique())]
-        np.testing.assert_allclose(got[config.column], of_whole[config.column], rtol=1e-6)
-        assert (got[FORECAST_BY] == of_whole[FORECAST_BY]).all()
 
 
 def test_prices_too_short_for_networks_have_the_last_value_unless_log_returns_are_asked_for():

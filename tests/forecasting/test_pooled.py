@@ -2,14 +2,11 @@
 
 import dataclasses
 
-import jax
 import numpy as np
 import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster import swarm
-from forecaster.errors import UsageError
 from forecaster.series.panel.panel import Panel
 
 
@@ -55,28 +52,3 @@ def test_short_series_hold_back_what_they_can_spare(waves):
     assert known[model.ids.index("s01")] == 40
     assert known[model.ids.index("s00")] == 15
     assert not model.skipped
-
-
-def assert_same_start(panel, settings, devices):
-    """By one device and by several: float32 sums in another order, over forty steps of Adam."""
-    one, several = (
-        fc.fit(panel, dataclasses.replace(settings, data_parallel=n), seed=1) for n in (1, devices)
-    )
-    starts = (jax.tree.leaves(model.networks.start) for model in (one, several))
-    for a, b in zip(*starts, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
-    assert np.abs(jax.tree.leaves(several.networks.start)[0]).max() > 0
-    assert one.report["epochs"].equals(several.report["epochs"])
-
-
-@pytest.mark.slow
-def test_devices_that_share_a_batch_give_the_start_of_one(panel, pooled):
-    there = swarm.lane_mesh().size
-    message = (
-        f"data_parallel: expected at most the number of devices, {there}; got 99. Take {there}"
-    )
-    with pytest.raises(UsageError, match=message):
-        fc.fit(panel, dataclasses.replace(pooled, data_parallel=99), seed=1)
-    if there == 1:
-        pytest.skip("this machine has one core")
-    assert_same_start(panel, pooled, 2)
