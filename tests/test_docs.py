@@ -69,6 +69,32 @@ def test_the_site_builds_without_a_warning(site):
     assert not [name for name, text in html.items() if re.search(r":(class|func|mod|meth):", text)]
 
 
+def test_the_tables_of_what_to_expect_are_those_of_their_files():
+    """The stocks of the README and of the evaluation, and the panels of the latter."""
+    page, accuracy = (DOCS / "evaluation.md").read_text(), ROOT / "scripts" / "accuracy"
+    stocks = pd.read_csv(accuracy / "stocks.csv")
+    for words, model in {"the default": "LSTM pooled", "GJR-t": "GJR", "EWMA": "EWMA"}.items():
+        cells = [words]
+        for ahead in (1, 5):
+            rows = stocks[(stocks["model"] == model) & (stocks["ahead"] == ahead)]
+            crps, inside = rows["crps"], 100 * rows["inside_80"]
+            cells += [
+                f"{crps.mean():.3f} ({crps.min():.3f} to {crps.max():.3f})",
+                f"{100 * rows['better'].mean():.0f} %",
+                f"{inside.min():.0f} to {inside.max():.0f} %",
+            ]
+        line = f"| {' | '.join(cells)} |"
+        assert line in page and line in README.read_text()
+    ours = pd.read_csv(accuracy / "scoreboard.csv").query("size == 'full'").set_index("set")
+    others = pd.read_csv(accuracy / "panels.csv").set_index(["panel", "model"])["mase"]
+    rivals = ("AutoETS", "DynamicOptimizedTheta", "AutoCES", "SeasonalNaive")
+    for name in ("M1 yearly", "M1 quarterly", "M1 monthly", "NN3", "NN5", "M4 weekly", "M4 hourly"):
+        mase = [ours.loc[name, "mase"], *(others[name, rival] for rival in rivals)]
+        numbers = " | ".join(f"{value:.2f}" for value in mase)
+        row = f"| {name} | {ours.loc[name, 'series']} | {numbers} | "
+        assert row + f"{100 * ours.loc[name, 'coverage_80']:.0f} % |" in page
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
@@ -149,6 +175,7 @@ def test_every_command_is_described():
 
 
 TEXTS = [*PAGES, *(ROOT / name / "README.md" for name in ("data", "scripts", "forecaster/swarm"))]
+TEXTS += sorted((ROOT / "research").glob("*.md"))
 
 
 @pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.relative_to(ROOT).as_posix())
