@@ -20,10 +20,10 @@ HEAD = """# Command line
 <!-- Written by scripts/docs_commands.py from the help of the commands. -->
 
 All commands write files by the same rules. The ending gives the format: `.csv`, `.json`, `.parquet`
-or `.xlsx` (with the extra `excel`) for tables, `.png`, `.svg` or `.pdf` for pictures, `.html` for
-pages. An existing file is replaced only with `--overwrite`, and a missing folder is an error. All
-of this is checked before the work begins. A pipe may have any name; it gets CSV unless `--format`
-says otherwise.
+or `.xlsx` (`pip install "forecaster-swarm[excel]"`) for tables, `.png`, `.svg` or `.pdf` for
+pictures, `.html` for pages. An existing file is replaced only with `--overwrite`, and a missing
+folder is an error. All of this is checked before the work begins. A pipe may have any name; it gets
+CSV unless `--format` says otherwise.
 """
 
 FOOT = """## Exit codes
