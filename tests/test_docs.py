@@ -22,6 +22,7 @@ import forecaster as fc
 from forecaster.cli import main
 from forecaster.config import NETWORKS
 from forecaster.evaluation import BacktestOptions, evaluate_to_folder
+from tests.test_architecture import FLOORS, PACKAGE, ROOMS
 
 ROOT = Path(__file__).parents[1]
 README, DOCS = ROOT / "README.md", ROOT / "docs"
@@ -143,6 +144,19 @@ def test_names_of_the_package_exist():
             if not exists(name):
                 missing.append(f"{page.name}: {name}")
     assert not missing
+
+
+def test_the_rooms_of_the_architecture_are_those_of_the_house():
+    def there(names: list[str], room: str = "") -> list[str]:
+        inside = PACKAGE / room
+        return [n for n in names if (inside / n).is_dir() or (inside / f"{n}.py").exists()]
+
+    rows = re.findall(r"^\| `?(\w+)`? \| (`.+?`) \|", (DOCS / "architecture.md").read_text(), re.M)
+    said = {name: re.findall(r"`(\w+)`", rooms) for name, rooms in rows}
+    for floor, names in enumerate(FLOORS, 1):
+        assert sorted(said[str(floor)]) == there(sorted(names - {"__main__"}))
+    for package, rooms in ROOMS.items():
+        assert said[package] == there(rooms[::-1], package)
 
 
 def exists(name: str) -> bool:
