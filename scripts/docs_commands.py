@@ -7,6 +7,7 @@ A test compares the page with what this makes.
 
 import inspect
 import re
+from collections import Counter
 from pathlib import Path
 
 import click
@@ -55,7 +56,10 @@ the results of matrix units, computed by AVX-512 |
 
 
 def page() -> str:
-    """Return the whole page; options that two commands or more share are described once."""
+    """Return the whole page; options that two commands or more share are described once.
+
+    A shared option names its commands if an option of other commands has the same name.
+    """
     rows = {name: options(command) for name, command in main.commands.items()}
     users: dict[str, list[str]] = {}
     for name, lines in rows.items():
@@ -64,11 +68,16 @@ def page() -> str:
     parts = [HEAD]
     for name, command in main.commands.items():
         own = [line for line in rows[name] if len(users[line]) == 1]
-        shared = [line.split(" `")[0].split("**")[1] for line in rows[name] if len(users[line]) > 1]
+        shared = [name_of(line) for line in rows[name] if len(users[line]) > 1]
         parts.append(section(f"## {name}", command, own, shared))
         for below, inner in getattr(command, "commands", {}).items():
             parts.append(section(f"### {name} {below}", inner, [], []))
-    common = [f"{line} (`{'`, `'.join(names)}`)" for line, names in users.items() if len(names) > 1]
+    heads = Counter(name_of(line) for line in users)
+    common = [
+        f"{line} (`{'`, `'.join(names)}`)" if heads[name_of(line)] > 1 else line
+        for line, names in users.items()
+        if len(names) > 1
+    ]
     parts += ["## Options of several commands\n", *common, "", FOOT]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(parts))
 
@@ -99,6 +108,11 @@ def line(option: click.Option) -> str:
         default = option.default if isinstance(option.default, tuple) else (option.default,)
         text += f" [default: {', '.join(map(str, default))}]"
     return f"- **`{names}`**{takes}: {text.strip()}"
+
+
+def name_of(line: str) -> str:
+    """Return the names of an option from its line of Markdown."""
+    return line.split("**")[1]
 
 
 def kind(type_: click.ParamType) -> str:
