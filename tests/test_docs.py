@@ -1,6 +1,7 @@
 """Tests of README and site: they build, their links lead somewhere, and their commands work."""
 
 import importlib
+import importlib.util
 import inspect
 import re
 import shlex
@@ -11,6 +12,7 @@ import tomllib
 from pathlib import Path
 from unittest.mock import Mock
 
+import click
 import matplotlib
 import numpy as np
 import pandas as pd
@@ -18,8 +20,9 @@ import pytest
 
 import forecaster as fc
 from forecaster.cli import main
+from forecaster.config import NETWORKS
 from forecaster.evaluation import BacktestOptions, evaluate_to_folder
-from forecaster.forecasting.config import NETWORKS
+from tests.test_architecture import FLOORS, PACKAGE, ROOMS
 
 ROOT = Path(__file__).parents[1]
 README, DOCS = ROOT / "README.md", ROOT / "docs"
@@ -67,6 +70,33 @@ def test_the_site_builds_without_a_warning(site):
     # A link to a name without an entry gives no warning, but stays unresolved.
     assert not [name for name, text in html.items() if re.search(r"\]\[forecaster[.\w]*\]", text)]
     assert not [name for name, text in html.items() if re.search(r":(class|func|mod|meth):", text)]
+
+
+def test_the_tables_of_what_to_expect_are_those_of_their_files():
+    """The stocks of the README and of the evaluation, and the panels of the latter."""
+    page, accuracy = (DOCS / "evaluation.md").read_text(), ROOT / "scripts" / "accuracy"
+    stocks = pd.read_csv(accuracy / "stocks.csv")
+    for words, model in {"the default": "LSTM pooled", "GJR-t": "GJR", "EWMA": "EWMA"}.items():
+        cells = [words]
+        for ahead in (1, 5):
+            rows = stocks[(stocks["model"] == model) & (stocks["ahead"] == ahead)]
+            crps, inside = rows["crps"], 100 * rows["inside_80"]
+            cells += [
+                f"{crps.mean():.3f} ({crps.min():.3f} to {crps.max():.3f})",
+                f"{100 * rows['better'].mean():.0f} %",
+                f"{inside.min():.0f} to {inside.max():.0f} %",
+            ]
+        line = f"| {' | '.join(cells)} |"
+        assert line in page and line in README.read_text()
+    board = pd.read_csv(accuracy / "scoreboard.csv").query("size == 'full'")
+    ours = {row["set"]: row for row in board.to_dict("records")}
+    others = pd.read_csv(accuracy / "panels.csv").set_index(["panel", "model"])["mase"]
+    rivals = ("AutoETS", "DynamicOptimizedTheta", "AutoCES", "SeasonalNaive")
+    for name in ("M1 yearly", "M1 quarterly", "M1 monthly", "NN3", "NN5", "M4 weekly", "M4 hourly"):
+        mase = [ours[name]["mase"], *(others[name, rival] for rival in rivals)]
+        numbers = " | ".join(f"{value:.2f}" for value in mase)
+        row = f"| {name} | {ours[name]['series']} | {numbers} | "
+        assert row + f"{100 * ours[name]['coverage_80']:.0f} % |" in page
 
 
 @pytest.mark.slow
@@ -117,6 +147,19 @@ def test_names_of_the_package_exist():
     assert not missing
 
 
+def test_the_rooms_of_the_architecture_are_those_of_the_house():
+    def there(names: list[str], room: str = "") -> list[str]:
+        inside = PACKAGE / room
+        return [n for n in names if (inside / n).is_dir() or (inside / f"{n}.py").exists()]
+
+    rows = re.findall(r"^\| `?(\w+)`? \| (`.+?`) \|", (DOCS / "architecture.md").read_text(), re.M)
+    said = {name: re.findall(r"`(\w+)`", rooms) for name, rooms in rows}
+    for floor, names in enumerate(FLOORS, 1):
+        assert sorted(said[str(floor)]) == there(sorted(names - {"__main__"}))
+    for package, rooms in ROOMS.items():
+        assert said[package] == there(rooms[::-1], package)
+
+
 def exists(name: str) -> bool:
     parent, _, last = name.rpartition(".")
     try:
@@ -138,17 +181,25 @@ def commands() -> list[str]:
 def test_commands_that_are_shown_are_understood(line):
     _, name, *arguments = shlex.split(line, comments=True)
     command = main.commands[name]
-    known = {text: option for option in command.params for text in option.opts}
+    if isinstance(command, click.Group) and arguments and arguments[0] in command.commands:
+        command = command.commands[arguments[0]]
+    known = {text for option in command.params for text in option.opts + option.secondary_opts}
     for argument in arguments:
         assert not argument.startswith("-") or argument in known, f"{name} has no {argument}"
 
 
-def test_every_command_is_described():
-    described = re.findall(r"^## (\w+)$", (DOCS / "commands.md").read_text(), re.MULTILINE)
-    assert set(main.commands) <= set(described)
+def test_the_page_of_commands_is_made_from_their_help():
+    spec = importlib.util.spec_from_file_location("docs", ROOT / "scripts" / "docs_commands.py")
+    assert spec and spec.loader
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    made, page = script.page(), script.PAGE.read_text()
+    assert made == page, "run python scripts/docs_commands.py"
+    assert set(main.commands) <= set(re.findall(r"^## (\w+)$", page, re.MULTILINE))
 
 
 TEXTS = [*PAGES, *(ROOT / name / "README.md" for name in ("data", "scripts", "forecaster/swarm"))]
+TEXTS += sorted((ROOT / "research").glob("*.md"))
 
 
 @pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.relative_to(ROOT).as_posix())
