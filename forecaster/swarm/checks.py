@@ -158,24 +158,6 @@ def check_callable(function: object, what: str) -> None:
         )
 
 
-def check_takes(function: Callable[..., Any], what: str, arguments: int, *names: str) -> None:
-    """Raise SwarmError unless a function can be called with this many arguments.
-
-    - ``what``: its name and arguments, such as ``"loss(predictions, targets)"``
-    - ``names``: arguments that it gets by name where it has them
-    """
-    if (signature := _own_signature(function)) is None:
-        return
-    named = dict.fromkeys(name for name in names if takes(function, name))
-    try:
-        signature.bind(*[None] * arguments, **named)
-    except TypeError as error:
-        raise SwarmError(
-            f"{what.partition('(')[0]}: expected a function {what}; got one of the arguments "
-            f"{signature} ({error})"
-        ) from error
-
-
 def takes(function: Callable[..., Any], name: str) -> bool:
     """Return whether a function takes an argument of this name.
 
@@ -204,14 +186,6 @@ def _own_signature(function: Any) -> inspect.Signature | None:
         return inspect.signature(function, follow_wrapped=False)
     except (TypeError, ValueError):
         return None
-
-
-def is_true(answer: object) -> bool:
-    """Return whether an answer is True, as a bool or a scalar of NumPy or JAX; 1 is not."""
-    if isinstance(answer, bool):
-        return answer
-    kind, shape = getattr(answer, "dtype", None), getattr(answer, "shape", None)
-    return shape == () and kind == np.bool_ and bool(answer)
 
 
 def row_of(ids: Sequence[str], name: str) -> int:

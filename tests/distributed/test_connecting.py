@@ -54,13 +54,6 @@ def test_a_cluster_that_is_gone_is_named_before_it_is_joined(monkeypatch, tmp_pa
         connecting.connect("auto")
 
 
-def test_where_ray_does_not_tell_the_address_it_is_left_to_ray(monkeypatch):
-    from ray._private import services  # pyright: ignore[reportMissingImports]
-
-    monkeypatch.delattr(services, "canonicalize_bootstrap_address")
-    assert connecting._local_address() == "auto"
-
-
 def test_somebody_else_there_is_said_within_fifteen_seconds(monkeypatch, settings, tmp_path):
     assert connecting._CONNECTED + connecting._ANSWERED < 15
     monkeypatch.setattr(connecting, "_ANSWERED", 1.0)

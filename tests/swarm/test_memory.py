@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from forecaster.swarm import Shared, Supervised, supervised
+from forecaster.swarm import Supervised, supervised
 from forecaster.swarm.arrays.data import Held
 from forecaster.swarm.execution import memory
 
@@ -19,9 +19,9 @@ HYPERPARAMS = {
 }
 
 
-def held(*, shared=False):
+def held():
     x, one = np.ones((MEMBERS, 10, WIDTH), np.float32), np.ones((MEMBERS, 10), np.float32)
-    return Held(Supervised(Shared(x[0]) if shared else x, one, one), MEMBERS)
+    return Held(Supervised(x, one, one), MEMBERS)
 
 
 def test_more_memory_is_room_for_more_members(monkeypatch):

@@ -9,7 +9,7 @@ import numpy as np
 import optax
 import pytest
 
-from forecaster.swarm import SwarmError, adamw, inject_hyperparams
+from forecaster.swarm import adamw, inject_hyperparams
 from tests.swarm.test_swarm import X, Y, close, make, untrained
 
 __all__ = ["untrained"]  # the fixture
@@ -47,11 +47,6 @@ def test_adamw_clips_by_the_global_norm():
     _, expected = plain.update(clipped, plain.init(PARAMS), PARAMS)
     for moment in ("mu", "nu"):
         close(optax.tree_utils.tree_get(after, moment), optax.tree_utils.tree_get(expected, moment))
-
-
-def test_an_optimiser_that_draws_needs_a_key_of_plain_numbers():
-    with pytest.raises(SwarmError, match=r"got random keys.*the key jax.random.PRNGKey\(seed\)"):
-        make(optimizer=optax.noisy_sgd)
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Key
 
-from forecaster.swarm.checks import check_takes, takes
+from forecaster.swarm.checks import takes
 from forecaster.swarm.task import AnyArray, Hyperparams, Params, Tree
 
 
@@ -37,8 +37,6 @@ def pure_functions(init: Callable[[jax.Array], Params], apply: Callable[..., Tre
 
     ``apply`` may take ``key``: a random key in training, None otherwise.
     """
-    check_takes(init, "init(key)", 1)
-    check_takes(apply, "apply(params, inputs)", 2, "key")
     takes_key = takes(apply, "key")
 
     def run(

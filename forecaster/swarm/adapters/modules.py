@@ -172,7 +172,9 @@ class _Model:
         module: Any = nnx.merge(self.split.graphs[mode], *_parts(params), random)
         call = method_of(module, options.get("method"))
         known = flags(call, training=mode == "training", drawn=mode != "using")
-        return _call(module, *inputs, **(known | dict(options))), module
+        named = {name: value for name, value in options.items() if name != "method"}
+        args, named = arguments(call, inputs, **(known | named))
+        return call(*args, **named), module
 
 
 class _Split(NamedTuple):
@@ -248,22 +250,6 @@ def _state(
             value = jnp.broadcast_to(jnp.float32(hyperparams.get(name, defaults[path])), shape)
         values.append((path, variable.replace(value)))
     return cast(Any, nnx.from_flat_state(values))
-
-
-def _call(module: Any, *inputs: Tree, method: Any = None, **options: Any) -> Tree:
-    """Call a module or its method. Raises SwarmError if it lacks a random key."""
-    call = method_of(module, method)
-    args, kwargs = arguments(call, inputs, **options)
-    try:
-        return call(*args, **kwargs)
-    except ValueError as error:
-        if "no `rngs` argument" not in str(error):
-            raise
-        raise SwarmError(
-            f"module {type(module).__name__} needs a random key and has none: "
-            f"{str(error).splitlines()[0]} Give it the rngs that build(rngs) gets, as in "
-            "nnx.Dropout(0.1, rngs=rngs)"
-        ) from error
 
 
 _TRAINING = "train", "training", "is_training"  # common names of the argument

@@ -101,17 +101,6 @@ def put_together(first: Losses, parts: Sequence[tuple[Int[np.ndarray, " _"], Los
     return whole
 
 
-def write_latest(
-    losses: Float[AnyArray, "member epoch"],
-    epochs: Int[np.ndarray, " member"],
-    latest: Float[np.ndarray, " member"] | float,
-) -> Float[np.ndarray, "member later_epoch"]:
-    """Return a copy of the losses with ``latest`` in each member's latest epoch; NaN is ignored."""
-    longer, rows = widened(losses, int(epochs.max())), np.arange(len(epochs))
-    longer[rows, epochs - 1] = np.where(np.isnan(latest), longer[rows, epochs - 1], latest)
-    return longer
-
-
 def widened(
     losses: Float[AnyArray, "member epoch"], epochs: int
 ) -> Float[np.ndarray, "member later_epoch"]:

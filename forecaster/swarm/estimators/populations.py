@@ -1,5 +1,6 @@
 """Swarms as populations: create, copy and average members with their training state."""
 
+import operator
 from collections.abc import Sequence
 
 import jax
@@ -78,7 +79,7 @@ def mean_member(
     share = mean_weights(weights, len(result.ids))
 
     def mean(tree: Tree) -> Tree:
-        return jax.tree.map(_with_member_axis, mean_members(tree, share))
+        return jax.tree.map(operator.itemgetter(None), mean_members(tree, share))
 
     averaged = untrained.with_params(mean(result.params))
     if not opt_state:
@@ -89,7 +90,3 @@ def mean_member(
         opt_state=mean(result.state.opt_state), epoch=epoch, best_epoch=epoch
     )
     return FitResult(averaged.ids, state, Losses(none, none), 0.0)
-
-
-def _with_member_axis(leaf: np.ndarray) -> np.ndarray:
-    return leaf[None]

@@ -12,12 +12,11 @@ from jax.typing import DTypeLike
 from jaxtyping import Bool, Float, UInt32
 
 from forecaster.swarm.adapters.functions import Functions
-from forecaster.swarm.arrays.shapes import naming_arrays
-from forecaster.swarm.checks import SwarmError, warn
+from forecaster.swarm.checks import SwarmError, takes, warn
 from forecaster.swarm.task import Hyperparams, Params, Task, Tree
 from forecaster.swarm.training.keys import typed_key
 from forecaster.swarm.training.loop import State, chosen_state, init_state, train_on_batch
-from forecaster.swarm.training.losses import Batch, applied, filled, loss_of, takes_hyperparams
+from forecaster.swarm.training.losses import Batch, applied, filled, loss_of
 from forecaster.swarm.training.metrics import NOTHING, Watched
 from forecaster.swarm.training.optimizers import SWARM_LEARNING_RATE, Optimizer, names_taken
 from forecaster.swarm.training.supervised import supervised
@@ -42,8 +41,7 @@ class Pure(NamedTuple):
     - ``apply(params, inputs, hyperparams) -> predictions``
 
     ``hyperparams`` are scalars by name. ``jax.vmap`` of each is that of all members. ``update``
-    raises SwarmError for a state of several members, and for a batch without a weight; ``update``
-    and ``apply`` for arrays that the model or the loss does not take.
+    raises SwarmError for a state of several members, and for a batch without a weight.
     """
 
     initialise: Callable[[UInt32[jax.Array, "2"], Hyperparams], State]
@@ -108,8 +106,7 @@ class Recipe:
 
     def predict(self, params: Params, hyperparams: Hyperparams, inputs: Tree) -> Tree:
         """Return a member's predictions."""
-        with naming_arrays(inputs=inputs):
-            return self._apply(params, inputs, hyperparams=hyperparams)
+        return self._apply(params, inputs, hyperparams=hyperparams)
 
     def sample(self, params: Params, hyperparams: Hyperparams, given: Tree) -> Tree:
         """Return a member's predictions with random layers drawing.
@@ -120,8 +117,7 @@ class Recipe:
         key = typed_key(own)
         for word in (words[0], words[1]):
             key = jax.random.fold_in(key, word)
-        with naming_arrays(inputs=inputs):
-            return self._apply(params, inputs, key=key, hyperparams=hyperparams)
+        return self._apply(params, inputs, key=key, hyperparams=hyperparams)
 
     def evaluate(
         self, params: Params, hyperparams: Hyperparams, batch: Batch
@@ -192,7 +188,7 @@ class Recipe:
     def warn_unused(self, hyperparams: Mapping[str, np.ndarray]) -> None:
         """Warn of hyperparameters, each (member,), that neither optimiser, model nor loss takes."""
         made, taken = names_taken(self.optimizer), self.functions.takes
-        if made is None or taken is None or (self.loss_fn and takes_hyperparams(self.loss_fn)):
+        if made is None or taken is None or (self.loss_fn and takes(self.loss_fn, "hyperparams")):
             return
         unused = sorted(hyperparams.keys() - made - taken)
         if (

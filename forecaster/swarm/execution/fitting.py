@@ -31,7 +31,6 @@ from forecaster.swarm.checks import (
     check_callable,
     check_counts,
     check_ids,
-    is_true,
 )
 from forecaster.swarm.devices.lanes import map_members, use_all_cores
 from forecaster.swarm.execution.executors import Executor, Failed, Local
@@ -327,7 +326,8 @@ class _Watch:
             compiling=compiling,
             history=lambda: history.losses,
         )
-        return is_true(self._on_progress(progress))
+        answer = self._on_progress(progress)
+        return type(answer) in (bool, np.bool_) and bool(answer)
 
 
 def restart_from_best(result: FitResult) -> FitResult:

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int32
 
 from forecaster.swarm.arrays.members import append_members, take_members
-from forecaster.swarm.checkpoints.history import append_losses, widened_losses, write_latest
+from forecaster.swarm.checkpoints.history import append_losses, widened_losses
 from forecaster.swarm.task import AnyArray, Params
 from forecaster.swarm.training.loop import Losses, State, Status
 
@@ -101,13 +101,9 @@ class FitResult:
 
     def after_step(self, state: State, loss: Float[np.ndarray, " member"]) -> "FitResult":
         """Return the members after a step that counts as an epoch, with its training loss."""
-        epochs = np.asarray(state.epoch)
-        losses = Losses(
-            write_latest(self.losses.train, epochs, loss),
-            write_latest(self.losses.validation, epochs, np.nan),
-            widened_losses(self.losses, int(epochs.max())).metrics,
-        )
-        return dataclasses.replace(self, state=state, losses=losses)
+        after, rows = self.with_state(state), np.flatnonzero(~np.isnan(loss))
+        np.asarray(after.losses.train)[rows, after.epochs[rows] - 1] = loss[rows]
+        return after
 
     def with_state(self, state: State) -> "FitResult":
         """Return the members with this state, (member, ...); losses of further epochs are NaN."""

@@ -40,7 +40,6 @@ from forecaster.swarm.execution.vectors import Vector
 from forecaster.swarm.task import AnyArray, Data, Member, Task, Tree
 from forecaster.swarm.training.loop import (
     Block,
-    Losses,
     State,
     Status,
     measures_nothing,
@@ -324,8 +323,6 @@ class Schedule:
                 blocks[number] = self._trained(before_it, epochs, checked=True)
                 results[number] = self._results([blocks[number]], epochs)[0]
         losses, _ = unpack_chunks(results, lengths)
-        if measures_nothing(self._task):
-            losses = Losses(losses, losses)
         after = [
             each._replace(state=block.state) for each, block in zip(resident, blocks, strict=True)
         ]
@@ -355,8 +352,7 @@ class Schedule:
 
     def _results(self, blocks: Sequence[Block], epochs: int) -> list[Tree]:
         """Return losses and soundness of blocks, on the host; losses of ``epochs`` only."""
-        one_loss = measures_nothing(self._task)  # both losses are then equal
-        results = [(each.losses.train if one_loss else each.losses, each.sound) for each in blocks]
+        results = [(each.losses, each.sound) for each in blocks]
 
         def used(leaf: np.ndarray) -> np.ndarray:
             return leaf[..., :epochs]

@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike
 from forecaster.swarm.arrays.data import Rows, Shared, Streamed, check_rows, check_shared, is_shared
 from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.task import AnyArray, Data, Tree
-from forecaster.swarm.training.keys import is_key
 from forecaster.swarm.training.supervised import Supervised
 
 _Weight: TypeAlias = Float[AnyArray, "member example"] | Shared
@@ -193,11 +192,6 @@ def _numbers(given: Any, what: str) -> np.ndarray:
         return given
     if isinstance(given, Shared):
         raise SwarmError(f"{what}: expected arrays in Shared(...); got Shared in Shared")
-    if is_key(given):
-        raise SwarmError(
-            f"{what}: expected numbers; got random keys. Give jax.random.key_data(keys), and make "
-            "keys of them in the model by jax.random.wrap_key_data"
-        )
     try:
         array = np.asarray(given)
     except ValueError as error:
@@ -277,14 +271,11 @@ def _examples(ids: Sequence[str], tree: Tree, what: str) -> int:
         axis, leaves = 1, jax.tree.leaves(tree)
     counts = {np.shape(leaf)[axis] if np.ndim(leaf) > axis else -1 for leaf in leaves}
     if len(counts) != 1 or -1 in counts:
-        given = tree.values if isinstance(tree, Shared) else tree
         shapes = ", ".join(str(np.shape(leaf)) for leaf in leaves[:5])
         more = f" and {len(leaves) - 5} more" if len(leaves) > 5 else ""
-        lists = isinstance(given, list) and all(np.ndim(leaf) == 0 for leaf in leaves)
         raise SwarmError(
             f"{what}: expected arrays ({'member, ' if axis else ''}example, ...) with the same "
             f"number of examples; got shapes {shapes}{more}"
-            f"{'. A list is a tree of numbers: give np.asarray(list)' if lists else ''}"
         )
     return counts.pop()
 

@@ -32,7 +32,7 @@ from forecaster.swarm.task import (
     Task,
     Tree,
 )
-from forecaster.swarm.training.keys import is_key, typed_key
+from forecaster.swarm.training.keys import typed_key
 
 _T = TypeVar("_T")
 
@@ -84,12 +84,6 @@ def init_state(
     if params is None:
         params = task.init(jax.random.fold_in(typed_key(key_data), 0))
     opt_state = task.optimizer(hyperparams).init(trained(params))
-    if any(map(is_key, jax.tree.leaves((params, opt_state)))):
-        raise SwarmError(
-            "params and the optimiser's state: expected numbers; got random keys. Keep "
-            "jax.random.key_data(key) in the state of Variables(params, state), and give an "
-            "optimiser that draws the key jax.random.PRNGKey(seed)"
-        )
     none, training = jnp.int32(0), jnp.int32(Status.TRAINING)
     return State(key_data, params, opt_state, none, training, params, jnp.float32(jnp.inf), none)
 

@@ -12,9 +12,8 @@ from jax.typing import DTypeLike
 from jaxtyping import Bool, Float, Key
 
 from forecaster.swarm.adapters.functions import Functions
-from forecaster.swarm.arrays.shapes import naming_arrays
 from forecaster.swarm.arrays.variables import Variables
-from forecaster.swarm.checks import SwarmError, check_takes, takes
+from forecaster.swarm.checks import SwarmError, takes
 from forecaster.swarm.devices.data_parallel import first_example
 from forecaster.swarm.task import AnyArray, Hyperparams, Params, Tree
 
@@ -49,7 +48,7 @@ def loss_of(
 
 
 def check_one_loss(loss: object, loss_fn: object) -> None:
-    """Raise SwarmError unless exactly one of the two is given, with the arguments it needs."""
+    """Raise SwarmError unless exactly one of the two is given, a function."""
     if (loss is None) == (loss_fn is None):
         got = "neither. For example loss=optax.squared_error" if loss is None else "both"
         raise SwarmError(
@@ -58,14 +57,6 @@ def check_one_loss(loss: object, loss_fn: object) -> None:
     name, function = ("loss", loss) if loss_fn is None else ("loss_fn", loss_fn)
     if not callable(function):
         raise SwarmError(f"{name}: expected a function; got {function!r:.80}")
-    if name == "loss":
-        return check_takes(function, "loss(predictions, targets)", 2)
-    check_takes(function, "loss_fn(params, batch, key)", 3, "hyperparams")
-
-
-def takes_hyperparams(loss_fn: Callable[..., Any]) -> bool:
-    """Return whether a loss of a whole batch takes the hyperparameters."""
-    return takes(loss_fn, "hyperparams")
 
 
 def _takes_none_for_zero(loss: ElementwiseLoss) -> bool:
@@ -110,11 +101,9 @@ def _mean_loss(
     if carries := key is not None and isinstance(params, Variables):
         inputs = _without_padding(inputs, used)
     call = _train_of(functions) if carries else functions.apply
-    with naming_arrays(inputs=inputs):
-        out = call(_cast(params, dtype), _cast(inputs, dtype), key=key, hyperparams=hyperparams)
+    out = call(_cast(params, dtype), _cast(inputs, dtype), key=key, hyperparams=hyperparams)
     predictions, state = out if carries else (out, None)
-    with naming_arrays(predictions=predictions, targets=targets):
-        losses = loss(_cast(predictions, dtype and jnp.float32), targets)
+    losses = loss(_cast(predictions, dtype and jnp.float32), targets)
     _check_losses(losses, len(used), predictions, targets)
     each = jnp.where(used, losses.reshape(losses.shape[0], -1).mean(1), 0)
     total = batch.weight.sum()
@@ -141,9 +130,7 @@ def predictions_of(
 ) -> tuple[Tree, Tree]:
     """Return a member's predictions without randomness, and the targets; padding gives no NaN."""
     inputs, targets = _known((batch.inputs, batch.targets), jnp.asarray(batch.weight > 0))
-    with naming_arrays(inputs=inputs):
-        out = applied(functions, dtype)(params, inputs, hyperparams=hyperparams)
-    return out, targets
+    return applied(functions, dtype)(params, inputs, hyperparams=hyperparams), targets
 
 
 def _known(tree: Tree, used: Bool[jax.Array, " example"]) -> Tree:
@@ -215,18 +202,9 @@ def _whole_loss(
     hyperparams: Hyperparams,
 ) -> Loss:
     """Compute the caller's own loss of a whole batch; return it with the model's new state."""
-    extra = {"hyperparams": hyperparams} if takes_hyperparams(loss_fn) else {}
+    extra = {"hyperparams": hyperparams} if takes(loss_fn, "hyperparams") else {}
     batch = batch._replace(inputs=_cast(batch.inputs, dtype))
-    with naming_arrays(inputs=batch.inputs, targets=batch.targets):
-        try:
-            out: object = loss_fn(_cast(params, dtype), batch, key, **extra)
-        except TypeError as error:
-            if key is None and "NoneType" in str(error):
-                raise SwarmError(
-                    f"loss_fn failed without a key: {str(error).splitlines()[0]}. In validation "
-                    "nothing is random: its key is None; use a key only when there is one"
-                ) from error
-            raise
+    out: object = loss_fn(_cast(params, dtype), batch, key, **extra)
     carries = isinstance(params, Variables)
     pair = carries and isinstance(out, tuple)
     loss, state = cast(tuple[jax.Array, Tree], out if pair else (out, getattr(params, "state", ())))

@@ -8,23 +8,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float
 
-from forecaster.swarm.checks import SwarmError, check_takes, named_values, takes
+from forecaster.swarm.checks import SwarmError, named_values, takes
 from forecaster.swarm.task import AnyArray, Tree
 
 Metric: TypeAlias = Callable[..., Any]
 """``metric(predictions, targets)`` returns a value per example; ``metric(..., sample_weight)`` one
 value of all examples."""
-
-
-class Criterion(NamedTuple):
-    """Chooses the best weights by a metric in place of the validation loss."""
-
-    monitor: str
-    mode: str
-
-    def __call__(self, metrics: Mapping[str, jax.Array]) -> jax.Array:
-        """Return the number that is lowest for the best weights, from the metrics of an epoch."""
-        return -metrics[self.monitor] if self.mode == "max" else metrics[self.monitor]
 
 
 class Watched(NamedTuple):
@@ -39,10 +28,10 @@ class Watched(NamedTuple):
         """The metrics' names."""
         return tuple(name for name, _ in self.metrics)
 
-    @property
-    def criterion(self) -> Criterion | None:
-        """The criterion that replaces the validation loss; None where the loss decides."""
-        return None if self.monitor is None else Criterion(self.monitor, self.mode)
+    def criterion(self, metrics: Mapping[str, jax.Array]) -> jax.Array:
+        """Return the number that is lowest for the best weights, from the metrics of an epoch."""
+        value = metrics[self.monitor or ""]
+        return -value if self.mode == "max" else value
 
     def values(
         self, predictions: Tree, targets: Tree, weight: Float[AnyArray, " example"]
@@ -80,8 +69,6 @@ def watched(
                 "metrics: expected functions by name, such as {'accuracy': accuracy} with "
                 f"accuracy(predictions, targets); got {name!r}: {metric!r}"
             )
-        what = f"metrics[{name!r}](predictions, targets[, sample_weight])"
-        check_takes(metric, what, 2, "sample_weight")
     if reserved := sorted(metrics.keys() & {*_COLUMNS, *taken}):
         raise SwarmError(
             f"metrics: {', '.join(reserved)} is a column of summary() already; expected a name "

@@ -159,7 +159,7 @@ def supervised(
         optimizer=inject_hyperparams(optimizer, accumulate),
         measure=functools.partial(_measure, seen, validated, predictions) if seen.metrics else None,
         metrics=seen.names,
-        criterion=seen.criterion,
+        criterion=seen.criterion if seen.monitor else None,
         said=_described(loss or loss_fn, optimizer, batch_size, accumulate, compute_dtype, seen),
     )
 
