@@ -17,10 +17,10 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
+from forecaster.config import NETWORKS
 
 import forecaster as fc
 from forecaster.cli import main
-from forecaster.config import NETWORKS
 from forecaster.evaluation import BacktestOptions, evaluate_to_folder
 from tests.test_architecture import FLOORS, PACKAGE, ROOMS
 
