@@ -34,11 +34,11 @@ ROOMS: dict[str, list[str]] = {
         "features", "findings",
     ],
     "ingest": [
-        "tickers", "store", "tables", "sources", "covariates", "frames", "review", "loading",
-        "updating",
+        "tickers", "store", "tables", "sources", "covariate_files", "frames", "review", "loading",
+        "refreshing",
     ],
     "forecasting": [
-        "config", "methods", "bands", "windows", "networks", "model", "task", "predicting",
+        "config", "methods", "bands", "windows", "networks", "model", "network_task", "predicting",
         "fitting",
     ],
     "evaluation": ["origins", "scores", "baselines", "backtest"],

@@ -17,8 +17,8 @@ from forecaster.forecasting import bytes_of_combining, bytes_of_sample, bytes_of
 from forecaster.forecasting.config import Config
 from forecaster.forecasting.fitting import pooled as sampling
 from forecaster.ingest import Store
-from forecaster.machine import memory as free_memory
-from forecaster.pipeline import memory
+from forecaster.machine import available
+from forecaster.pipeline import budget as memory
 from forecaster.series.combination.blend import Blend
 from forecaster.series.combination.components import Kind, components_ahead, fit_components
 from forecaster.series.combination.counts import NO_PRIOR, count_forecasts
@@ -44,15 +44,15 @@ def store(file):
 
 
 def test_what_is_free_is_that_of_the_container(tmp_path, monkeypatch):
-    assert free_memory.free_memory() > 2**26
-    monkeypatch.setattr(free_memory, "_GROUP", tmp_path)
-    before = free_memory.free_memory()
+    assert available.free_memory() > 2**26
+    monkeypatch.setattr(available, "_GROUP", tmp_path)
+    before = available.free_memory()
     (tmp_path / "memory.max").write_text("3000000\n")
     (tmp_path / "memory.current").write_text("1000000\n")
     (tmp_path / "memory.stat").write_text("anon 900000\ninactive_file 50000\n")
-    assert free_memory.free_memory() == 2_050_000  # cached pages of files count as free
+    assert available.free_memory() == 2_050_000  # cached pages of files count as free
     (tmp_path / "memory.max").write_text("max\n")
-    assert free_memory.free_memory() > before / 2
+    assert available.free_memory() > before / 2
     assert memory.parse_memory("1.5 GiB") == 3 * 2**29 and memory.parse_memory("2gb") == 2 * 10**9
 
 
@@ -79,7 +79,7 @@ def test_a_budget_that_is_too_small_is_refused_with_the_smallest_that_works(
     sample = bytes_of_sample(Config(), 10**6, 5_000, 1)
     assert sample > 20 * bytes_of_series(Config(), 5_000, 1)  # a few series by themselves would fit
     assert sample == bytes_of_sample(Config(), 10**5, 5_000, 1)  # however many series there are
-    monkeypatch.setattr("forecaster.pipeline.memory.bytes_of_sample", lambda *size: 1_234 * 10**6)
+    monkeypatch.setattr("forecaster.pipeline.budget.bytes_of_sample", lambda *size: 1_234 * 10**6)
     least = f"{(memory._PROGRAM + 1_234e6) / 1e9:.1f}GB"
     message = error(
         "fit", "--source", f"files:{file}", "--memory", "1GB", "--home", tmp_path, code=2

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import forecaster as fc
 from forecaster.errors import ForecasterWarning
 from forecaster.evaluation import LEVELS, BacktestOptions, Forecasters, evaluate_to_folder
-from forecaster.evaluation.backtest.result import FORECASTS
+from forecaster.evaluation.backtest.evaluation import FORECASTS
 from forecaster.evaluation.baselines import Runner
 from forecaster.evaluation.origins import rolling_origin
 from forecaster.files import Home
@@ -245,7 +245,7 @@ def test_later_rows_do_not_decide_whether_short_prices_have_networks(tmp_path, s
             evaluations = [evaluate_to_folder(folder / "notebook", panel, config, options)]
             for shard in (100, 2):
                 home = Home(folder / f"home {shard}")
-                with mock.patch("forecaster.pipeline.memory.MOST_PER_SHARD", shard):
+                with mock.patch("forecaster.pipeline.budget.MOST_PER_SHARD", shard):
                     evaluations.append(evaluate_from_home(home, data, config, options))
         few = [str(one.message) for one in warned if "rows enough" in str(one.message)]
         assert len(few) == 3 and all(("--windows" in text) is (rows > 24) for text in few)

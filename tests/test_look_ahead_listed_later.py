@@ -8,7 +8,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.evaluation import BacktestOptions
-from forecaster.evaluation.backtest.result import FORECASTS
+from forecaster.evaluation.backtest.evaluation import FORECASTS
 from forecaster.files import Home
 from forecaster.forecasting import FORECAST_BY, Method
 from forecaster.ingest import open_source
@@ -103,7 +103,7 @@ def test_neither_do_they_by_the_command_in_one_shard_or_in_several(tmp_path, mon
         file = tmp_path / f"{later}.parquet"
         prices("prices", 0, later, networks=True).to_parquet(file)
         for shard in (500, 4):
-            monkeypatch.setattr("forecaster.pipeline.memory.MOST_PER_SHARD", shard)
+            monkeypatch.setattr("forecaster.pipeline.budget.MOST_PER_SHARD", shard)
             evaluation = evaluate_from_home(
                 Home(tmp_path / f"{later} {shard}"), DataRequest(open_source(f"files:{file}")),
                 config(networks=True), BacktestOptions(WINDOWS, 1, ("naive",), refit=2),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from forecaster.cli import main
-from forecaster.daily.summary import State
+from forecaster.daily.day_summary import State
 
 PAGE = Path(__file__).parents[1] / "docs" / "guide" / "every-morning.md"
 

@@ -10,7 +10,8 @@ import pytest
 
 from forecaster.files import Home
 from forecaster.forecasting.fitting import pooled as sampling
-from forecaster.pipeline import measuring, training
+from forecaster.pipeline import measuring
+from forecaster.pipeline import train_run as training
 from tests.conftest import error, prices, run
 from tests.swarm.test_shards import Elsewhere
 
@@ -36,7 +37,7 @@ def small(patch, shard=2):
     patch.setattr("forecaster.evaluation.origins.rolling_origin.AT_ONCE", 2)
     patch.setattr(measuring, "AT_ONCE", 2)
     if shard:
-        patch.setattr("forecaster.pipeline.memory.MOST_PER_SHARD", shard)
+        patch.setattr("forecaster.pipeline.budget.MOST_PER_SHARD", shard)
 
 
 @pytest.fixture(autouse=True)
@@ -140,7 +141,7 @@ def test_what_is_finished_is_not_done_again(data, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_pages_are_left_out_where_the_tables_are_too_large_for_them(data, tmp_path, monkeypatch):
-    monkeypatch.setattr("forecaster.machine.memory.free_memory", lambda: 10**4)
+    monkeypatch.setattr("forecaster.machine.available.free_memory", lambda: 10**4)
     done = run(*evaluating(data), "--home", tmp_path, "--output", tmp_path / "out")
     assert done.exit_code == 3 and "No figures and no report: the tables of 5 series" in done.stderr
     assert f"Tables: {tmp_path / 'out'}" in done.stdout and "Point forecasts" in done.stdout
@@ -170,7 +171,7 @@ def test_whatever_is_asked_for_the_shards_do_not_matter(kind, data, tmp_path, mo
         pytest.importorskip("arch")
     if kind == "elsewhere":
         monkeypatch.setattr(
-            sys.modules["forecaster.cli.learning"],
+            sys.modules["forecaster.cli.fit_options"],
             "cluster",
             lambda address: contextlib.nullcontext(Elsewhere(2)),
         )

@@ -9,7 +9,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.files import Home
-from forecaster.pipeline import training
+from forecaster.pipeline import train_run as training
 from tests.conftest import error, run
 
 SERIES, SHARD = 12, 4
@@ -37,9 +37,9 @@ def in_processes(monkeypatch):
         asked.append(processes)
         return fit_side_by_side(shards, processes)
 
-    monkeypatch.setattr("forecaster.pipeline.memory.MOST_PER_SHARD", SHARD)
-    monkeypatch.setattr("forecaster.pipeline.training.WORTH_PROCESSES", 1)
-    monkeypatch.setattr("forecaster.pipeline.training.fit_side_by_side", watched)
+    monkeypatch.setattr("forecaster.pipeline.budget.MOST_PER_SHARD", SHARD)
+    monkeypatch.setattr("forecaster.pipeline.train_run.WORTH_PROCESSES", 1)
+    monkeypatch.setattr("forecaster.pipeline.train_run.fit_side_by_side", watched)
     for room in ("memory", "training"):
         monkeypatch.setattr(f"forecaster.pipeline.{room}.cores", lambda: 2)
     return asked
@@ -67,7 +67,7 @@ def test_they_forecast_as_one_process_does(source, tmp_path, in_processes):
     assert in_processes == [2]
     in_processes.clear()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("forecaster.pipeline.training.cores", lambda: 1)
+        patch.setattr("forecaster.pipeline.train_run.cores", lambda: 1)
         one = fitted(source, tmp_path / "one")
     assert not in_processes
     assert_alike(several, one, source)

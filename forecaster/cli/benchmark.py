@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from forecaster.cli.printing import console, print_table
 from forecaster.cli.shared import overwrite_option, say
-from forecaster.cli.tables import console, print_table
 from forecaster.files import Output, check_output
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from forecaster.cli.learning import (
+from forecaster.cli.fit_options import (
     THE_ONLY,
     Data,
     Work,

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from forecaster.cli.learning import (
+from forecaster.cli.fit_options import (
     THE_LATEST,
     THE_ONLY,
     Data,
@@ -15,6 +15,7 @@ from forecaster.cli.learning import (
     settings_options,
     working,
 )
+from forecaster.cli.printing import console, show_facts
 from forecaster.cli.shared import (
     PARTLY,
     bars,
@@ -24,7 +25,6 @@ from forecaster.cli.shared import (
     say,
     say_reasons,
 )
-from forecaster.cli.tables import console, show_facts
 from forecaster.errors import UsageError, listed
 from forecaster.forecasting import ENCODINGS, TRANSFORMS
 

@@ -9,6 +9,7 @@ import click
 from click.core import ParameterSource
 
 from forecaster.cli.forecast_outputs import Outputs
+from forecaster.cli.printing import print_table
 from forecaster.cli.shared import (
     PARTLY,
     columns_option,
@@ -19,7 +20,6 @@ from forecaster.cli.shared import (
     overwrite_option,
     say,
 )
-from forecaster.cli.tables import print_table
 from forecaster.errors import UsageError
 from forecaster.files import FORMATS, Output, from_text, is_database
 

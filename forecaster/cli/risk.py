@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import pandas as pd
 
-from forecaster.cli.tables import print_table
+from forecaster.cli.printing import print_table
 
 if TYPE_CHECKING:
     from forecaster.pipeline import Prediction

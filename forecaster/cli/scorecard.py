@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from forecaster.cli.printing import print_table
 from forecaster.cli.shared import home_option, overwrite_option, say, show
-from forecaster.cli.tables import print_table
 from forecaster.files import PAGES, check_output
 
 if TYPE_CHECKING:

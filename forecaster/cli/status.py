@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from forecaster.cli.printing import print_table
 from forecaster.cli.shared import PARTLY, home_option, say, show
-from forecaster.cli.tables import print_table
 from forecaster.errors import ModelError, StoreError
 
 if TYPE_CHECKING:

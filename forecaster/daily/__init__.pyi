@@ -1,7 +1,7 @@
 from .day import run_day as run_day
+from .day_summary import Summary as Summary
 from .kept import LastDay as LastDay
 from .kept import last_days as last_days
-from .summary import Summary as Summary
 from .watch import EXAMPLE as EXAMPLE
 from .watch import Limits as Limits
 from .watch import Watch as Watch

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from forecaster.daily.alarms import JUMPED, LATE, alarms_of_prediction, alarms_of_rows
+from forecaster.daily.day_summary import Summary
 from forecaster.daily.kept import keep_summary, only_one, read_summary
-from forecaster.daily.summary import Summary
 from forecaster.daily.watch import Watch
 from forecaster.errors import ForecasterError, ForecasterWarning, WriteError
 from forecaster.files import (

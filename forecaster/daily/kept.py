@@ -16,7 +16,7 @@ from forecaster.errors import WriteError
 from forecaster.files import FolderLock, Home, atomic, is_held, make_folder, read_plain
 
 if TYPE_CHECKING:
-    from forecaster.daily.summary import Summary
+    from forecaster.daily.day_summary import Summary
 
 _BEGUN = ".begun"
 

@@ -10,6 +10,9 @@ from .backtest.evaluate import measure_part as measure_part
 from .backtest.evaluate import read_part as read_part
 from .backtest.evaluate import summary_of_parts as summary_of_parts
 from .backtest.evaluate import torch_sample as torch_sample
+from .backtest.evaluation import Evaluation as Evaluation
+from .backtest.evaluation import bytes_of_tables as bytes_of_tables
+from .backtest.evaluation import check_folder as check_folder
 from .backtest.measures import MEASURES as MEASURES
 from .backtest.measures import Together as Together
 from .backtest.measures import comparable as comparable
@@ -22,9 +25,6 @@ from .backtest.measures import relative as relative
 from .backtest.measures import together as together
 from .backtest.measures import totals as totals
 from .backtest.measures import volatility as volatility
-from .backtest.result import Evaluation as Evaluation
-from .backtest.result import bytes_of_tables as bytes_of_tables
-from .backtest.result import check_folder as check_folder
 from .backtest.summary import Provenance as Provenance
 from .backtest.summary import Seconds as Seconds
 from .backtest.summary import Summary as Summary

@@ -15,7 +15,7 @@ from .bands.columns import quantile_column as quantile_column
 from .bands.columns import quantile_columns as quantile_columns
 from .bands.columns import quantiles_of as quantiles_of
 from .bands.columns import renamed_columns as renamed_columns
-from .bands.counts import smallest_count as smallest_count
+from .bands.counted import smallest_count as smallest_count
 from .bands.drift import Drift as Drift
 from .bands.drift import change_of as change_of
 from .bands.drift import premium_of as premium_of
@@ -28,9 +28,12 @@ from .config import Config as Config
 from .config import Stage as Stage
 from .config import checked_config as checked_config
 from .config import read_settings as read_settings
-from .fitting.checking import check_search as check_search
-from .fitting.checking import check_static as check_static
-from .fitting.checking import check_training as check_training
+from .fitting.arguments import check_search as check_search
+from .fitting.arguments import check_static as check_static
+from .fitting.arguments import check_training as check_training
+from .fitting.bytes_needed import bytes_of_combining as bytes_of_combining
+from .fitting.bytes_needed import bytes_of_sample as bytes_of_sample
+from .fitting.bytes_needed import bytes_of_series as bytes_of_series
 from .fitting.common import Common as Common
 from .fitting.common import Sampling as Sampling
 from .fitting.common import learn_common as learn_common
@@ -45,9 +48,6 @@ from .fitting.fit import settled_by_rows as settled_by_rows
 from .fitting.fit import widths_of as widths_of
 from .fitting.fit import with_declared as with_declared
 from .fitting.fit import worse_than_simple as worse_than_simple
-from .fitting.memory import bytes_of_combining as bytes_of_combining
-from .fitting.memory import bytes_of_sample as bytes_of_sample
-from .fitting.memory import bytes_of_series as bytes_of_series
 from .fitting.updating import learnable as learnable
 from .fitting.updating import rows_since as rows_since
 from .fitting.updating import update as update
@@ -68,6 +68,10 @@ from .model import merge_members as merge_members
 from .model import rename_series as rename_series
 from .model import split_members as split_members
 from .model import unknown_series as unknown_series
+from .network_task import Series as Series
+from .network_task import make_task as make_task
+from .network_task import series_data as series_data
+from .network_task import split_of as split_of
 from .networks import OwnNetwork as OwnNetwork
 from .networks import check_class as check_class
 from .networks import import_path as import_path
@@ -93,10 +97,6 @@ from .predicting.sums import check_paths as check_paths
 from .predicting.sums import possible_sums as possible_sums
 from .predicting.sums import predict_sums as predict_sums
 from .predicting.sums import sums_of as sums_of
-from .task import Series as Series
-from .task import make_task as make_task
-from .task import series_data as series_data
-from .task import split_of as split_of
 from .windows import MODES as MODES
 from .windows import Split as Split
 from .windows import TrainingMode as TrainingMode

@@ -1,5 +1,5 @@
-from .covariates import CovariateFiles as CovariateFiles
-from .covariates import Reading as Reading
+from .covariate_files import CovariateFiles as CovariateFiles
+from .covariate_files import Reading as Reading
 from .frames import Table as Table
 from .frames import as_panel as as_panel
 from .loading import check_flags as check_flags
@@ -7,6 +7,10 @@ from .loading import flags_now as flags_now
 from .loading import load_panel as load_panel
 from .loading import masked_rows as masked_rows
 from .loading import panel_from_store as panel_from_store
+from .refreshing import Ingested as Ingested
+from .refreshing import ingest as ingest
+from .refreshing import ingested as ingested
+from .refreshing import refuse_alike as refuse_alike
 from .review.adjusting import adjust as adjust
 from .review.adjusting import adjust_by as adjust_by
 from .review.adjusting import proposed as proposed
@@ -42,7 +46,3 @@ from .tickers.membership import read_membership as read_membership
 from .tickers.universe import listed_tickers as listed_tickers
 from .tickers.universe import normalise as normalise
 from .tickers.universe import read_universe as read_universe
-from .updating import Ingested as Ingested
-from .updating import ingest as ingest
-from .updating import ingested as ingested
-from .updating import refuse_alike as refuse_alike

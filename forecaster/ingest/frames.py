@@ -10,7 +10,7 @@ from forecaster.errors import DataError, Kind, Skipped, UsageError, listed, warn
 from forecaster.ingest.store.series_file import Arrays
 from forecaster.ingest.tables.layout import each_series, tidy
 from forecaster.ingest.tables.location import TableLocation
-from forecaster.ingest.tables.parquet import without_decimals
+from forecaster.ingest.tables.parquet_tables import without_decimals
 from forecaster.ingest.tables.roles import ACTIONS, ColumnOptions, Columns, canonical
 from forecaster.ingest.tables.two_levels import as_one_level
 from forecaster.series import Panel

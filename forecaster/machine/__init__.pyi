@@ -1,5 +1,5 @@
-from .memory import free_memory as free_memory
-from .memory import release_memory as release_memory
+from .available import free_memory as free_memory
+from .available import release_memory as release_memory
 from .processes import check_guarded as check_guarded
 from .processes import cores as cores
 from .processes import end_with_parent as end_with_parent

@@ -12,7 +12,7 @@ from forecaster.files import Home
 from forecaster.forecasting import Config
 from forecaster.ingest import Store, check_flags, ingested, masked_rows
 from forecaster.machine import check_guarded
-from forecaster.pipeline.memory import Portions, portions
+from forecaster.pipeline.budget import Portions, portions
 from forecaster.pipeline.requests import Callbacks, DataRequest, wanted_of, with_market_of
 from forecaster.series import end_of_day, nearest_time
 from forecaster.storage import (

@@ -25,7 +25,7 @@ from forecaster.ingest import read_database_url
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-    from forecaster.pipeline.predicting import Prediction
+    from forecaster.pipeline.predict_run import Prediction
 
 FIXED_QUANTILES = tuple(round(number / 20, 2) for number in range(1, 20))
 """The quantiles of the layout: 0.05, 0.1 ... 0.95; 0.5 is the column ``median``."""

@@ -55,11 +55,11 @@ from forecaster.forecasting import (
     widths_of,
 )
 from forecaster.pipeline.beginning import Begun
+from forecaster.pipeline.blocks import shards_of
 from forecaster.pipeline.past import Known, Past
-from forecaster.pipeline.reading import shards_of
 from forecaster.pipeline.requests import Callbacks
 from forecaster.pipeline.scanning import scan
-from forecaster.pipeline.training import train_shards
+from forecaster.pipeline.train_run import train_shards
 from forecaster.series import Flags, OwnEnds, default_season
 from forecaster.storage import SavedPart, load_parts, part_ids
 

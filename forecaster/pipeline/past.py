@@ -13,7 +13,7 @@ from jaxtyping import Int, Shaped
 from forecaster.errors import NoSeries, Skipped
 from forecaster.forecasting import Config
 from forecaster.ingest import Store
-from forecaster.pipeline.reading import Reader
+from forecaster.pipeline.blocks import Reader
 from forecaster.series import ENDS, Flags, OwnEnds, Panel, Time, check_market, on_axis, union_of
 from forecaster.storage import FitRequest
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from forecaster.errors import NoSeries, Skipped
 from forecaster.forecasting import changing_rows, usable_rows
-from forecaster.pipeline.reading import Reader
+from forecaster.pipeline.blocks import Reader
 from forecaster.series import (
     Finding,
     Frequency,

@@ -1,5 +1,5 @@
 from .alarm import Alarm as Alarm
-from .files import rename_in_record as rename_in_record
+from .folder import rename_in_record as rename_in_record
 from .keeping import COLUMN as COLUMN
 from .keeping import Made as Made
 from .keeping import keep as keep

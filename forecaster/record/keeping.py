@@ -2,7 +2,7 @@
 
     record/<time>-<hash>.parquet          one prediction: a row per series and forecast time; the
                                           hash begins with that of its source and run
-    record/<time>-<hash>-joined.parquet   the predictions of a month, see forecaster.record.files
+    record/<time>-<hash>-joined.parquet   the predictions of a month, see forecaster.record.folder
 
 Columns:
 
@@ -27,7 +27,7 @@ import pandas as pd
 
 from forecaster.files import Home, atomic
 from forecaster.forecasting import FORECAST_BY, price_factor, renamed_columns
-from forecaster.record.files import join_small, readable, write_table
+from forecaster.record.folder import join_small, readable, write_table
 from forecaster.series import Panel
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pandas as pd
 from forecaster.errors import UsageError, check_names, check_type, listed, spelled, spellings
 from forecaster.files import Home, as_home, run_name
 from forecaster.ingest import known_source
-from forecaster.record.files import joined, kind_of, read_table
+from forecaster.record.folder import joined, kind_of, read_table
 from forecaster.record.keeping import COLUMN, STAMP
 from forecaster.record.timing import AFTER, made_after
 

@@ -25,9 +25,9 @@ from forecaster.evaluation import (
 )
 from forecaster.files import atomic, write_csv
 from forecaster.report import html, numbers
-from forecaster.report.data import page_data
 from forecaster.report.figures import FIGURES
 from forecaster.report.numbers import RUNGS
+from forecaster.report.page_data import page_data
 
 GROUPS = "groups.csv"
 _IN_SET = (

@@ -42,8 +42,8 @@ from .findings.finding import Finding as Finding
 from .findings.finding import findings_in_words as findings_in_words
 from .findings.finding import findings_said as findings_said
 from .findings.finding import say_findings as say_findings
-from .findings.times import Ends as Ends
-from .findings.times import find_late as find_late
+from .findings.latest import Ends as Ends
+from .findings.latest import find_late as find_late
 from .limits import LONGEST_SEASON as LONGEST_SEASON
 from .limits import MOST_SEASONS as MOST_SEASONS
 from .panel.covariates import Future as Future

@@ -1,10 +1,8 @@
 from .model.encoding import METHODS as METHODS
 from .model.encoding import Encoding as Encoding
-from .model.files import check_whole as check_whole
-from .model.files import save as save
-from .model.files import save_run as save_run
-from .runs.index import SHARDS as SHARDS
-from .runs.index import shard_name as shard_name
+from .model.saving import check_whole as check_whole
+from .model.saving import save as save
+from .model.saving import save_run as save_run
 from .runs.prices import all_series as all_series
 from .runs.prices import forecasting_panel as forecasting_panel
 from .runs.prices import learning_panel as learning_panel
@@ -18,6 +16,8 @@ from .runs.request import digest_of as digest_of
 from .runs.request import ids_to_read as ids_to_read
 from .runs.run import Run as Run
 from .runs.run import load as load
+from .runs.run_index import SHARDS as SHARDS
+from .runs.run_index import shard_name as shard_name
 from .runs.runs import choose_run as choose_run
 from .runs.runs import notices_of_ahead as notices_of_ahead
 from .runs.runs import remove_run as remove_run

@@ -360,7 +360,9 @@ def changes(task: Task, cutoff: object) -> pd.Series:
     """
     known, out = task.panel.times <= np.asarray(cutoff, task.panel.times.dtype), {}
     for row, name in enumerate(task.panel.ids):
-        y = np.where(task.panel.mask[row], task.panel.channel(task.panel.target)[row], np.nan)[known]
+        y = np.where(task.panel.mask[row], task.panel.channel(task.panel.target)[row], np.nan)[
+            known
+        ]
         moved = np.abs(y[task.season :] - y[: -task.season])  # also across rows that are missing
         out[name] = moved[np.isfinite(moved)]
     return pd.Series({name: part.mean() for name, part in out.items() if part.any()})

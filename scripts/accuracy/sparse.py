@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 
 from forecaster.classical import INTERMITTENT
-from forecaster.forecasting.bands.counts import probability_up_to, smallest_count
+from forecaster.forecasting.bands.counted import probability_up_to, smallest_count
 from forecaster.series.causal import decayed_mean
 
 CUTOFFS, HORIZON = range(15, 40, 3), 12

@@ -351,7 +351,7 @@ def _killed_fit(year: Year, session: int) -> Morning:
     words = year.words("fit", "--source", year.source, "--config", config, "--run", name)
     killed = sum(row["event"] == "killed fit" for row in year.log)
     function = _KILLED_FITS[killed % len(_KILLED_FITS)]
-    _kill_at(year, words, f"forecaster.pipeline.fitting:{function}")
+    _kill_at(year, words, f"forecaster.pipeline.fit_run:{function}")
     left = [] if function == "predict" else unfinished_fits(year.home)
     if left:
         assert ("kept at" in left[0].progress) == (function == "save_shards"), left
@@ -433,7 +433,7 @@ def _killed_before_review(year: Year, session: int) -> Morning:
     """Kill the run when the rows are stored and not yet reviewed, with a bad price among them."""
     morning = _bad_tick(year, session)
     year.write(morning.table if morning.table is not None else "")
-    _kill_at(year, year.words(*year.daily), "forecaster.ingest.updating:_review_if_changed")
+    _kill_at(year, year.words(*year.daily), "forecaster.ingest.refreshing:_review_if_changed")
     return morning
 
 

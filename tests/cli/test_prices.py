@@ -47,7 +47,7 @@ def test_a_jump_on_the_latest_day_is_forecast_from_with_a_warning(tmp_path, sett
 
 def test_a_fit_until_a_day_looks_at_no_later_one(tmp_path, monkeypatch):
     """A session copied from a later one counts as wrong only after the later one has come."""
-    from forecaster.pipeline.reading import reader_of_fit
+    from forecaster.pipeline.blocks import reader_of_fit
 
     table = pd.concat([prices("AAA", 400), prices("BBB", 400)], ignore_index=True)
     columns = ["open", "high", "low", "close", "volume"]
@@ -65,7 +65,7 @@ def test_a_fit_until_a_day_looks_at_no_later_one(tmp_path, monkeypatch):
         )
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("forecaster.pipeline.fitting._train_and_save", fit)
+    monkeypatch.setattr("forecaster.pipeline.fit_run._train_and_save", fit)
     for end in (table["date"][395], table["date"][396]):
         run("fit", "--source", f"files:{tmp_path / 'p.csv'}", "--end", end, "--home", tmp_path)
     assert learned == {

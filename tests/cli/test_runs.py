@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from forecaster.cli.tables import show_facts
+from forecaster.cli.printing import show_facts
 from forecaster.files import Home
 from tests.conftest import error, run
 

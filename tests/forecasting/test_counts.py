@@ -8,7 +8,7 @@ from scipy import stats
 import forecaster as fc
 from forecaster.evaluation import BacktestOptions, evaluate_to_folder
 from forecaster.forecasting import around_columns, forecast_columns, quantile_columns
-from forecaster.forecasting.bands.counts import Counted, Units, probability_up_to, smallest_count
+from forecaster.forecasting.bands.counted import Counted, Units, probability_up_to, smallest_count
 from forecaster.forecasting.bands.distribution import Distribution
 from forecaster.report.numbers import pits
 from tests.slow import rest_slow

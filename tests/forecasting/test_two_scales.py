@@ -129,7 +129,7 @@ def homes(prices, tmp_path_factory):
     fit = ("fit", "--source", f"files:{folder / 'p.csv'}", "--config", folder / "c.toml")
     assert run(*fit, "--home", folder / "whole").exit_code == 3
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("forecaster.pipeline.memory.MOST_PER_SHARD", 5)
+        patch.setattr("forecaster.pipeline.budget.MOST_PER_SHARD", 5)
         done = run(*fit, "--home", folder / "shards")
     assert done.exit_code == 3, done.output
     return folder / "whole", folder / "shards"

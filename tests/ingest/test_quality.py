@@ -10,7 +10,7 @@ from forecaster.errors import UsageError
 from forecaster.files import Home
 from forecaster.ingest import ingest, open_source, panel_from_store
 from forecaster.ingest.loading import load_panel
-from forecaster.ingest.review.gaps import count_gaps
+from forecaster.ingest.review.missing import count_gaps
 from forecaster.ingest.review.quality import (
     MASKS,
     WRONG,

@@ -89,7 +89,7 @@ def test_an_infinite_number_that_is_not_learned_from_is_an_error_too():
 @pytest.mark.parametrize("ending", ["csv", "parquet", "frame"])
 @pytest.mark.parametrize("kind", ["future", "static"])
 def test_an_infinite_covariate_is_an_error(tmp_path, kind, ending):
-    from forecaster.ingest.covariates import CovariateFiles
+    from forecaster.ingest.covariate_files import CovariateFiles
 
     panel = fc.load_panel(prices())
     keys = {"ds": DAYS} if kind == "future" else {"unique_id": ["A", "B", "C"]}

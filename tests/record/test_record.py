@@ -17,11 +17,13 @@ from forecaster.record import (
     COLUMN,
     Made,
     earlier,
-    files,
     keep,
     keeping,
     read_record,
     score_record,
+)
+from forecaster.record import (
+    folder as files,
 )
 from forecaster.record.scoring import held_by
 from forecaster.record.timing import AFTER, made_after

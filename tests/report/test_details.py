@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster.report.data import WORST, of_all_series, page_data, time_axis
+from forecaster.report.page_data import WORST, of_all_series, page_data, time_axis
 from tests.report.synthetic import synthetic
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"

@@ -7,7 +7,7 @@ import pytest
 from forecaster.series.calendar.exchanges import regular_sessions
 from forecaster.series.calendar.frequency import infer_frequency
 from forecaster.series.calendar.seasons import default_season, seasons_of
-from forecaster.series.findings.times import off_rule
+from forecaster.series.findings.latest import off_rule
 
 MONTHS = ["MS", "ME", "BMS", "BME", "WOM-1MON", "WOM-3FRI", "LWOM-SAT", "LWOM-FRI"]
 LAST = {  # aliases that pandas cannot read before version 3

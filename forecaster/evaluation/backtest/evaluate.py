@@ -27,7 +27,7 @@ from forecaster.errors import (
     check_type,
     check_whole,
 )
-from forecaster.evaluation.backtest.result import (
+from forecaster.evaluation.backtest.evaluation import (
     DAILY,
     FORECASTS,
     SCORES,

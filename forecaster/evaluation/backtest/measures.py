@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from forecaster.evaluation.backtest.result import Evaluation, check_evaluation, check_score
+from forecaster.evaluation.backtest.evaluation import Evaluation, check_evaluation, check_score
 from forecaster.evaluation.origins.rolling_origin import NAIVE
 from forecaster.evaluation.scores.tables import ALL
 

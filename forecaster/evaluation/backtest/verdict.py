@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from forecaster.errors import listed
+from forecaster.evaluation.backtest.evaluation import Evaluation, check_evaluation, check_horizon
 from forecaster.evaluation.backtest.measures import (
     ratios,
     relative,
@@ -13,7 +14,6 @@ from forecaster.evaluation.backtest.measures import (
     together,
     totals,
 )
-from forecaster.evaluation.backtest.result import Evaluation, check_evaluation, check_horizon
 from forecaster.evaluation.origins.rolling_origin import NAIVE
 from forecaster.evaluation.scores.confidence import p_values_of_set
 from forecaster.evaluation.scores.scores import DRIFTLESS

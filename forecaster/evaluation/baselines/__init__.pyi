@@ -1,9 +1,9 @@
-from .running import BASELINES as BASELINES
-from .running import Runner as Runner
-from .running import check_available as check_available
-from .running import check_columns as check_columns
-from .running import check_torch as check_torch
-from .running import forecast as forecast
+from .runner import BASELINES as BASELINES
+from .runner import Runner as Runner
+from .runner import check_available as check_available
+from .runner import check_columns as check_columns
+from .runner import check_torch as check_torch
+from .runner import forecast as forecast
 from .simple import Job as Job
 from .simple import naive as naive
 from .torch_lstm import COLUMN as COLUMN

@@ -1,8 +1,8 @@
 """The same networks trained by PyTorch, one at a time in each process, one process per core.
 
 Architecture, head, loss, data, batches, initial weights, optimizer, budget and early stopping are
-those of :mod:`forecaster.forecasting.task`, and the same code forecasts with the result. So the
-errors of both can be compared, and their times.
+those of :mod:`forecaster.forecasting.network_task`, and the same code forecasts with the result.
+So the errors of both can be compared, and their times.
 """
 
 import concurrent.futures
@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from forecaster import swarm
-from forecaster.evaluation.baselines.running import check_torch
+from forecaster.evaluation.baselines.runner import check_torch
 from forecaster.forecasting import (
     MODES,
     Config,
@@ -250,7 +250,7 @@ class _Examples:
     def _loss(
         self, network: "_Network", starts: np.ndarray, used: np.ndarray, earliest: int, latest: int
     ) -> "torch.Tensor":
-        """Compute the loss as :func:`forecaster.forecasting.task.make_task` does."""
+        """Compute the loss as :func:`forecaster.forecasting.network_task.make_task` does."""
         import torch
 
         split = self._split

@@ -12,8 +12,8 @@ from forecaster.forecasting.config import Config
 from forecaster.forecasting.fitting.pooled import Pooled, sample_of, train_pooled
 from forecaster.forecasting.fitting.validating import with_scale_weights
 from forecaster.forecasting.methods import transform_of, worth_networks
+from forecaster.forecasting.network_task import series_data, split_of, validation_of
 from forecaster.forecasting.networks import with_network
-from forecaster.forecasting.task import series_data, split_of, validation_of
 from forecaster.forecasting.windows import padded_steps
 from forecaster.series import Panel, Transform, held_back_rows
 

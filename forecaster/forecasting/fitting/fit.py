@@ -21,7 +21,7 @@ from forecaster.errors import ForecasterWarning, Kind, NoSeries, Skipped, listed
 from forecaster.forecasting.bands.calibration import Widths, common_spread, common_tails
 from forecaster.forecasting.bands.drift import drift_of
 from forecaster.forecasting.config import Config, checked_config
-from forecaster.forecasting.fitting.checking import (
+from forecaster.forecasting.fitting.arguments import (
     check_covariates,
     check_search,
     check_static,
@@ -40,8 +40,8 @@ from forecaster.forecasting.methods import (
     without_networks,
 )
 from forecaster.forecasting.model import Model, Networks
+from forecaster.forecasting.network_task import validation_of
 from forecaster.forecasting.networks import OwnNetwork, with_network
-from forecaster.forecasting.task import validation_of
 from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.series import (
     Panel,

@@ -20,13 +20,13 @@ from forecaster import swarm
 from forecaster.errors import UsageError
 from forecaster.forecasting.config import Config
 from forecaster.forecasting.model import Params
-from forecaster.forecasting.networks import OwnNetwork, init_of
-from forecaster.forecasting.task import (
+from forecaster.forecasting.network_task import (
     Examples,
     Series,
     cut,
     make_loss,
 )
+from forecaster.forecasting.networks import OwnNetwork, init_of
 from forecaster.forecasting.windows import MODES, Split
 from forecaster.series import sampled_names
 

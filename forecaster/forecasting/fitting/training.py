@@ -12,14 +12,14 @@ from forecaster import swarm
 from forecaster.forecasting.config import Config, Stage
 from forecaster.forecasting.fitting.pooled import Pooled, sample_of, train_pooled
 from forecaster.forecasting.model import Networks, Params, merge_members, split_members
-from forecaster.forecasting.networks import OwnNetwork, functions, param_shapes
-from forecaster.forecasting.task import (
+from forecaster.forecasting.network_task import (
     Series,
     Started,
     cached_task,
     series_data,
     split_of,
 )
+from forecaster.forecasting.networks import OwnNetwork, functions, param_shapes
 from forecaster.forecasting.windows import Split
 from forecaster.series import Transformed
 

@@ -23,7 +23,7 @@ from forecaster.errors import (
     name_reasons,
     wrong_argument,
 )
-from forecaster.forecasting.fitting.checking import check_training
+from forecaster.forecasting.fitting.arguments import check_training
 from forecaster.forecasting.fitting.common import Common
 from forecaster.forecasting.fitting.fit import fit_part
 from forecaster.forecasting.fitting.pooled import Pooled

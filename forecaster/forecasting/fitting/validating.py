@@ -8,6 +8,7 @@ from forecaster.forecasting.bands.distribution import Distribution
 from forecaster.forecasting.bands.drift import Drift
 from forecaster.forecasting.config import Config
 from forecaster.forecasting.model import Networks, Params
+from forecaster.forecasting.network_task import split_of, validation_of
 from forecaster.forecasting.networks import OwnNetwork
 from forecaster.forecasting.predicting.distributions import (
     around_drift,
@@ -16,7 +17,6 @@ from forecaster.forecasting.predicting.distributions import (
     distribution_of,
     targets_at,
 )
-from forecaster.forecasting.task import split_of, validation_of
 from forecaster.series import Panel, ScaleWeights, Transform, Transformed, sampled_names
 
 _LEARNED = 100  # series that weights of both scales are learned from, at most

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from forecaster import swarm
-from forecaster.forecasting.bands.counts import Counted, Units
+from forecaster.forecasting.bands.counted import Counted, Units
 from forecaster.forecasting.bands.distribution import DOF_AT_START, Distribution, said_by
 from forecaster.forecasting.bands.drift import Drift, with_drift
 from forecaster.forecasting.config import Config

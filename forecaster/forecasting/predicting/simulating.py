@@ -13,7 +13,7 @@ import pandas as pd
 from jaxtyping import Float, Int, Shaped
 
 from forecaster.errors import UsageError, check_whole
-from forecaster.forecasting.bands.counts import Counted
+from forecaster.forecasting.bands.counted import Counted
 from forecaster.forecasting.bands.distribution import Distribution, ndtri
 from forecaster.forecasting.model import Model, check_model
 from forecaster.forecasting.predicting.predicting import (

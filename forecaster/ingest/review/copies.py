@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from forecaster.ingest.review.gaps import closed_days
+from forecaster.ingest.review.missing import closed_days
 from forecaster.series import Panel
 
 BAR = ("open", "high", "low", "close")

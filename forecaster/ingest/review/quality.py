@@ -29,7 +29,7 @@ from forecaster.ingest.review.copies import (
     repeated_later,
     when_known,
 )
-from forecaster.ingest.review.gaps import closed_days, keeps_calendar
+from forecaster.ingest.review.missing import closed_days, keeps_calendar
 from forecaster.ingest.sources.source import Date
 from forecaster.machine import by_parts
 from forecaster.series import UNCONFIRMED, Flags, Panel, show_time

@@ -10,7 +10,7 @@ import pandas as pd
 
 from forecaster.errors import NoSeries
 from forecaster.files import atomic
-from forecaster.ingest.review.gaps import count_gaps
+from forecaster.ingest.review.missing import count_gaps
 from forecaster.ingest.review.quality import COLUMNS, RULES, find_flags, one_table
 from forecaster.ingest.store.index import Quality, count_by_series
 from forecaster.ingest.store.series_file import sha256

@@ -7,7 +7,7 @@ from forecaster.errors import UsageError
 from forecaster.files import is_url
 from forecaster.ingest.sources.secrets import hide_secrets
 from forecaster.ingest.sources.source import Source
-from forecaster.ingest.tables.numbers import as_decimal
+from forecaster.ingest.tables.decimals import as_decimal
 from forecaster.ingest.tables.roles import Columns
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import re
 import pandas as pd
 
 from forecaster.errors import DataError, UsageError, quoted
+from forecaster.ingest.tables.decimals import plain_cells
 from forecaster.ingest.tables.location import TableLocation
-from forecaster.ingest.tables.numbers import plain_cells
 from forecaster.series import counts_steps, dates_of_numbers, means_now, split_offset
 
 EXCEL, STEPS, UTC = "excel", "steps", "utc"

@@ -16,7 +16,7 @@ from forecaster.files import check_plain, readable
 from forecaster.ingest.tables.csv_file import Table, read_csv
 from forecaster.ingest.tables.layout import SEPARATOR, each_series, tidy
 from forecaster.ingest.tables.location import TableLocation
-from forecaster.ingest.tables.parquet import read_parquet
+from forecaster.ingest.tables.parquet_tables import read_parquet
 from forecaster.ingest.tables.roles import Columns, canonical, canonical_names
 
 PARQUET = (".parquet", ".pq")

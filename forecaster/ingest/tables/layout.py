@@ -17,8 +17,7 @@ import pandas as pd
 
 from forecaster.errors import DataError, listed, warn
 from forecaster.ingest.tables.dates import UTC, times_in_utc, to_times
-from forecaster.ingest.tables.location import TableLocation
-from forecaster.ingest.tables.numbers import (
+from forecaster.ingest.tables.decimals import (
     BLANK,
     Decimal,
     check_finite,
@@ -27,6 +26,7 @@ from forecaster.ingest.tables.numbers import (
     plain_cells,
     to_numbers,
 )
+from forecaster.ingest.tables.location import TableLocation
 from forecaster.ingest.tables.roles import (
     CLOCK,
     PRICES,

@@ -14,8 +14,8 @@ import pandas as pd
 
 from forecaster.errors import DataError, UsageError, listed, warn
 from forecaster.ingest.tables.dates import check_date_format
+from forecaster.ingest.tables.decimals import Decimal, as_decimal, is_number_column, plain_cells
 from forecaster.ingest.tables.location import TableLocation
-from forecaster.ingest.tables.numbers import Decimal, as_decimal, is_number_column, plain_cells
 
 _SPELLINGS = {
     "ticker": "unique_id", "symbol": "unique_id", "date": "ds", "datetime": "ds",

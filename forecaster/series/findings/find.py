@@ -17,7 +17,7 @@ from forecaster.series.calendar.times import show_time
 from forecaster.series.combination.counts import are_counts
 from forecaster.series.combination.dips import dip_of
 from forecaster.series.findings.finding import Finding, first
-from forecaster.series.findings.times import irregular, missing, running
+from forecaster.series.findings.latest import irregular, missing, running
 from forecaster.series.panel.covariates import Future
 from forecaster.series.panel.panel import Panel
 

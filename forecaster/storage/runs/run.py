@@ -14,8 +14,8 @@ from forecaster.files import Home, as_folder, run_name, run_time
 from forecaster.forecasting import FORECAST_BY, Config, Method, counted, resolve_names
 from forecaster.ingest import Store
 from forecaster.storage.model.checking import ADVICE, Facts, facts_of, fitted_until_of
-from forecaster.storage.model.files import check_schema, load_whole, read_rest
-from forecaster.storage.runs.index import Index, is_sharded, read_index
+from forecaster.storage.model.saving import check_schema, load_whole, read_rest
+from forecaster.storage.runs.run_index import Index, is_sharded, read_index
 
 if TYPE_CHECKING:
     from forecaster.forecasting import Model, OwnNetwork

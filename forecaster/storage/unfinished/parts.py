@@ -1,7 +1,7 @@
 """Finished shards of a fit that is under way, and the run that they become.
 
-A shard lies in ``unfinished/<fit>/shards``: a model as :mod:`forecaster.storage.model.files` writes
-it, with ``part.json`` and the scores of its series that are in the sample.
+A shard lies in ``unfinished/<fit>/shards``: a model as :mod:`forecaster.storage.model.saving`
+writes it, with ``part.json`` and the scores of its series that are in the sample.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from forecaster.errors import Skipped, skipped_from_json, skipped_to_json
 from forecaster.files import Home, atomic
 from forecaster.forecasting import Config
 from forecaster.storage.model.checking import read_json, widths_to_json
-from forecaster.storage.model.files import (
+from forecaster.storage.model.saving import (
     REST,
     as_new_run,
     load_whole,
@@ -26,7 +26,7 @@ from forecaster.storage.model.files import (
     write_model,
     write_rest,
 )
-from forecaster.storage.runs.index import SHARDS, shard_name, write_index
+from forecaster.storage.runs.run_index import SHARDS, shard_name, write_index
 
 if TYPE_CHECKING:
     from forecaster.forecasting import Model, Part, Scores, Widths

@@ -23,8 +23,8 @@ import pandas as pd
 from forecaster.errors import ModelError, StoreError, UsageError, WriteError
 from forecaster.files import LOCK, FolderLock, Home, atomic, is_held, run_name
 from forecaster.ingest import Store, masked_rows
-from forecaster.storage.runs.index import SHARDS, shard_name
 from forecaster.storage.runs.request import FitRequest, data_digest, read_request, write_request
+from forecaster.storage.runs.run_index import SHARDS, shard_name
 from forecaster.storage.unfinished.parts import PART
 
 if TYPE_CHECKING:  # unfinished fits are listed without JAX

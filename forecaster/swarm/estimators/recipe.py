@@ -17,7 +17,7 @@ from forecaster.swarm.task import Hyperparams, Params, Task, Tree
 from forecaster.swarm.training.keys import typed_key
 from forecaster.swarm.training.loop import State, chosen_state, init_state, train_on_batch
 from forecaster.swarm.training.losses import Batch, applied, filled, loss_of
-from forecaster.swarm.training.metrics import NOTHING, Watched
+from forecaster.swarm.training.measures import NOTHING, Watched
 from forecaster.swarm.training.optimizers import SWARM_LEARNING_RATE, Optimizer, names_taken
 from forecaster.swarm.training.supervised import supervised
 

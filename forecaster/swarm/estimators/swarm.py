@@ -37,7 +37,7 @@ from forecaster.swarm.training.examples import checked_inputs, first_of, part, t
 from forecaster.swarm.training.keys import checked_seed, key_words, member_keys
 from forecaster.swarm.training.loop import State
 from forecaster.swarm.training.losses import check_one_loss
-from forecaster.swarm.training.metrics import Metric, watched
+from forecaster.swarm.training.measures import Metric, watched
 from forecaster.swarm.training.optimizers import SWARM_LEARNING_RATE, Optimizer, adamw, has_own_rate
 from forecaster.swarm.training.supervised import Model, functions_of
 

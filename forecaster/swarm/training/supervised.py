@@ -19,7 +19,7 @@ from forecaster.swarm.task import AnyArray, Hyperparams, Params, Task, Tree
 from forecaster.swarm.training.convolutions import with_products
 from forecaster.swarm.training.keys import typed_key
 from forecaster.swarm.training.losses import Batch, ElementwiseLoss, filled, loss_of, predictions_of
-from forecaster.swarm.training.metrics import Metric, Watched, watched
+from forecaster.swarm.training.measures import Metric, Watched, watched
 from forecaster.swarm.training.optimizers import Optimizer, adamw, inject_hyperparams
 
 Model: TypeAlias = Functions | Callable[..., Any] | tuple[Callable[..., Any], Callable[..., Any]]

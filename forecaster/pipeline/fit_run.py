@@ -17,10 +17,10 @@ from forecaster.errors import ModelError
 from forecaster.files import Home
 from forecaster.forecasting import Config, Model, predict, widths_of
 from forecaster.pipeline.beginning import Begun, begun, resumed
-from forecaster.pipeline.reading import reader_of_fit
+from forecaster.pipeline.blocks import reader_of_fit
 from forecaster.pipeline.requests import Callbacks, DataRequest
 from forecaster.pipeline.scanning import Scanned, scan
-from forecaster.pipeline.training import train_shards
+from forecaster.pipeline.train_run import train_shards
 from forecaster.series import findings_in_words, findings_said, show_time
 from forecaster.storage import Run, SavedPart, save_shards
 from forecaster.swarm.recurrence import products_of

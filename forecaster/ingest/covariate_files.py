@@ -11,10 +11,7 @@ from forecaster.errors import DataError, UsageError, printable, spelled, spellin
 from forecaster.files import as_text, from_text, read_plain
 from forecaster.ingest.tables.csv_file import Table
 from forecaster.ingest.tables.dates import by_format, to_times
-from forecaster.ingest.tables.file_reader import is_parquet, read_table
-from forecaster.ingest.tables.layout import with_joined_ids
-from forecaster.ingest.tables.location import TableLocation
-from forecaster.ingest.tables.numbers import (
+from forecaster.ingest.tables.decimals import (
     BLANK,
     Decimal,
     as_decimal,
@@ -23,6 +20,9 @@ from forecaster.ingest.tables.numbers import (
     is_number_column,
     to_numbers,
 )
+from forecaster.ingest.tables.file_reader import is_parquet, read_table
+from forecaster.ingest.tables.layout import with_joined_ids
+from forecaster.ingest.tables.location import TableLocation
 from forecaster.ingest.tables.roles import Columns, canonical
 from forecaster.series import Panel
 

@@ -2,7 +2,7 @@
 
     models/<run>/model.json         what all shards share, and the hash of the list of series
     models/<run>/index.parquet      series, shard, how its training went, or why it has no network
-    models/<run>/shards/0007/       a model as :mod:`forecaster.storage.model.files` writes it
+    models/<run>/shards/0007/       a model as :mod:`forecaster.storage.model.saving` writes it
 
 A run of one shard is that model itself, without ``index.parquet`` and ``shards/``.
 """
@@ -21,7 +21,7 @@ from pandas.api.types import is_integer_dtype, is_numeric_dtype
 from forecaster.errors import DamagedModel, Skipped, skipped_frame, skipped_from_json
 from forecaster.files import read_parquet_file
 from forecaster.storage.model.checking import ADVICE, read_bytes, series_of, shortened
-from forecaster.storage.model.files import write_rest
+from forecaster.storage.model.saving import write_rest
 
 SCHEMA = 11  # 5 and 7 to 10 had the models of earlier versions
 SHARDS = "shards"

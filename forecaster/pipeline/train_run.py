@@ -26,7 +26,7 @@ from forecaster import swarm
 from forecaster.errors import ForecasterError, NoSeries
 from forecaster.forecasting import Common, Config, Sampling, fit_part, learn_common
 from forecaster.machine import cores, end_with_parent
-from forecaster.pipeline.reading import Reader, shards_of
+from forecaster.pipeline.blocks import Reader, shards_of
 from forecaster.pipeline.requests import Callbacks, OnTraining
 from forecaster.pipeline.scanning import Scanned
 from forecaster.series import Panel
