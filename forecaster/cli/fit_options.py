@@ -69,6 +69,22 @@ class Data(NamedTuple):
         return request, membership
 
 
+_GONE = {
+    "--learn-from": "fit more tickers beside few or young ones, and forecast yours",
+    "--head": "leave it out: networks forecast a Student-t distribution",
+}
+
+
+def _gone(name: str) -> Callable[..., Any]:
+    """Return an option of earlier versions, which says what to do in its place."""
+
+    def refuse(ctx: click.Context, option: click.Parameter, value: str | None) -> None:
+        if value is not None:
+            raise click.NoSuchOption(name, f"{name} is gone; {_GONE[name]}", ctx=ctx)
+
+    return click.option(name, hidden=True, expose_value=False, callback=refuse)
+
+
 def _added(command: Callable[..., Any], *options: Callable[..., Any]) -> Callable[..., Any]:
     """Add options to a command, in the order of its help."""
     return functools.reduce(lambda made, option: option(made), reversed(options), command)
@@ -98,6 +114,7 @@ def data_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="Leave rows with these flags (see `status`) out of training: none, or any of "
             "copied, reversed, unconfirmed, jump, ohlc, frozen, zero_volume.",
         ),
+        *map(_gone, _GONE),
         covariate_options,
     )  # fmt: skip
 

@@ -336,8 +336,9 @@ class Config:
             settings = {name: value for name, value in settings.items() if name != "head"}
         for name in settings:
             if name not in known:
+                gone = ", which is gone: leave it out" if name == "head" else ""
                 raise UsageError(
-                    f"{where}: no setting {_shown(name)}; there are: {', '.join(known)}"
+                    f"{where}: no setting {_shown(name)}{gone}; there are: {', '.join(known)}"
                 )
         return Config(**settings)
 

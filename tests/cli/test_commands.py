@@ -243,3 +243,10 @@ def test_a_forecast_that_is_not_finite_is_named_and_the_others_are_written(
     groups.write_text("ticker,group\nAAPL,mine\nKO,other\n")
     done = run("predict", "--sum", groups, "--home", home)
     assert done.exit_code == 3 and "mine" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("option", "advice"), [("--learn-from", "fit more tickers"), ("--head", "leave it out")]
+)
+def test_an_option_of_earlier_versions_says_what_to_do(option, advice):
+    assert f"{option} is gone; {advice}" in error("fit", option, "x", code=2)
