@@ -1,6 +1,3 @@
-from .bands.calibration import FARTHEST_TAIL as FARTHEST_TAIL
-from .bands.calibration import KNOTS as KNOTS
-from .bands.calibration import Widths as Widths
 from .bands.columns import HORIZON as HORIZON
 from .bands.columns import KEYS as KEYS
 from .bands.columns import Bound as Bound
@@ -19,6 +16,9 @@ from .bands.counted import smallest_count as smallest_count
 from .bands.drift import Drift as Drift
 from .bands.drift import change_of as change_of
 from .bands.drift import premium_of as premium_of
+from .bands.widths import FARTHEST_TAIL as FARTHEST_TAIL
+from .bands.widths import KNOTS as KNOTS
+from .bands.widths import Widths as Widths
 from .config import CLASSICAL as CLASSICAL
 from .config import ENCODINGS as ENCODINGS
 from .config import MODELS as MODELS
@@ -77,7 +77,7 @@ from .networks import check_class as check_class
 from .networks import import_path as import_path
 from .networks import imported_network as imported_network
 from .networks import param_shapes as param_shapes
-from .networks import plain_shapes as plain_shapes
+from .networks.weights import plain_shapes as plain_shapes
 from .predicting.distributions import distributions as distributions
 from .predicting.distributions import targets_at as targets_at
 from .predicting.matching import match_panel as match_panel

@@ -11,8 +11,8 @@ import pandas as pd
 from jaxtyping import Bool, Float, Int, Shaped
 
 from forecaster.errors import ModelError, Skipped, UsageError, check_names, listed, near
-from forecaster.forecasting.bands.calibration import Widths
 from forecaster.forecasting.bands.drift import Drift, join_drifts
+from forecaster.forecasting.bands.widths import Widths
 from forecaster.forecasting.config import Config
 from forecaster.forecasting.methods import FORECAST_BY, Method
 from forecaster.forecasting.networks import OwnNetwork

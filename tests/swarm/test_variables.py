@@ -168,5 +168,3 @@ def test_a_type_error_inside_build_is_the_callers_own():
         make(model=build)
     assert not isinstance(raised.value, SwarmError)
     assert any(entry.name == "build" for entry in raised.traceback)
-    with pytest.raises(SwarmError, match=r"expected a function build\(rngs\).*missing"):
-        make(model=lambda rngs, more: Normed(rngs))

@@ -18,8 +18,9 @@ from jaxtyping import Float, Shaped
 
 from forecaster import swarm
 from forecaster.errors import ForecasterWarning, Kind, NoSeries, Skipped, listed
-from forecaster.forecasting.bands.calibration import Widths, common_spread, common_tails
+from forecaster.forecasting.bands.calibration import common_spread, common_tails
 from forecaster.forecasting.bands.drift import drift_of
+from forecaster.forecasting.bands.widths import Widths
 from forecaster.forecasting.config import Config, checked_config
 from forecaster.forecasting.fitting.arguments import (
     check_covariates,

@@ -110,32 +110,13 @@ def param_shapes(config: Config, features: int, network: OwnNetwork | None = Non
 
 
 class _Cell(NamedTuple):
-    """A recurrence ``run``, its number of ``gates``, and its ``biases`` in order of arguments."""
+    """A recurrence ``run``, and its ``biases`` in order of arguments."""
 
-    gates: int
     biases: tuple[str, ...]
     run: Callable[..., Array]
 
 
-_CELLS = {"lstm": _Cell(4, ("bias",), lstm), "gru": _Cell(3, ("bias", "new_bias"), gru)}
-
-
-def plain_shapes(config: Config, features: int) -> dict[str, tuple[int, ...]] | None:
-    """Return the shapes of one network's weights by path; None for models other than LSTM and GRU.
-
-    ``features``: inputs at each step
-    """
-    if config.network not in _CELLS:
-        return None
-    hidden, horizon, gates = config.hidden, config.horizon, _CELLS[config.network].gates
-    shapes: dict[str, tuple[int, ...]] = {"constants": (horizon,)}
-    for layer in range(config.layers):
-        width = hidden if layer else features
-        shapes[f"layers/{layer}/bias"] = (gates * hidden,)
-        shapes[f"layers/{layer}/kernel"] = (width + hidden, gates * hidden)
-        if config.network == "gru":
-            shapes[f"layers/{layer}/new_bias"] = (hidden,)
-    return shapes | {"out/bias": (2 * horizon,), "out/kernel": (hidden, 2 * horizon)}
+_CELLS = {"lstm": _Cell(("bias",), lstm), "gru": _Cell(("bias", "new_bias"), gru)}
 
 
 def plain_apply(config: Config) -> Callable[..., tuple[Array, Array]] | None:
