@@ -20,8 +20,8 @@ import pytest
 
 import forecaster as fc
 from forecaster.cli import main
-from forecaster.config import NETWORKS
 from forecaster.evaluation import BacktestOptions, evaluate_to_folder
+from forecaster.forecasting.config import NETWORKS
 from tests.test_architecture import FLOORS, PACKAGE, ROOMS
 
 ROOT = Path(__file__).parents[1]
