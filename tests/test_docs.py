@@ -22,6 +22,7 @@ from forecaster.config import NETWORKS
 import forecaster as fc
 from forecaster.cli import main
 from forecaster.evaluation import BacktestOptions, evaluate_to_folder
+from forecaster.forecasting.config import NETWORKS
 from tests.test_architecture import FLOORS, PACKAGE, ROOMS
 
 ROOT = Path(__file__).parents[1]

@@ -187,7 +187,7 @@ def compared_with(
     found = {LAST: earlier(record, origins, np.timedelta64(1, "ns") if dated else 1)}
     if dated:
         week = earlier(record, origins, _A_WEEK)
-        # Categories that map to times of their own would stay categories, which have no difference.
+        # map() on a categorical returns a categorical, which cannot be subtracted.
         age = week["unique_id"].astype(str).map(latest["origin"]) - week["origin"]
         found[WEEK] = week[(age <= _TOO_OLD).to_numpy()]
         if found[WEEK].index.equals(found[LAST].index):

@@ -10,7 +10,7 @@ their own mean is kept, within three standard errors of the mean change. The mea
 series together has no influence: it is a single draw of history, in which companies that failed are
 missing.
 
-The figures that this was chosen by are in ``docs/evaluation.md``.
+The figures that this was chosen by are in ``research/010-drift-of-prices.md``.
 """
 
 import dataclasses

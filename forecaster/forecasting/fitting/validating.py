@@ -22,7 +22,7 @@ from forecaster.series import Panel, ScaleWeights, Transform, Transformed, sampl
 _LEARNED = 100  # series that weights of both scales are learned from, at most
 _PRIOR = np.array([0.0, 0.6, 0.6])
 _PENALTIES = np.array([0.0, 0.03, 0.03])
-"""On squared distances from the prior; the figures behind both are in ``docs/evaluation.md``."""
+"""On squared distances from the prior; for both see ``research/008-common-volatility.md``."""
 _DEGREES = 5.0  # of freedom, about those of stocks; bands are calibrated afterwards
 _ROUNDS = 10  # of Fisher scoring; further ones change nothing
 _LIMITS = np.array([-2.0, 0.0, 0.0]), np.array([2.0, 2.0, 2.0])  # beyond: no usual prices
