@@ -18,7 +18,7 @@ from forecaster.forecasting.config import Config
 from forecaster.forecasting.fitting import pooled as sampling
 from forecaster.ingest import Store
 from forecaster.machine import available
-from forecaster.pipeline import budget as budget as memory
+from forecaster.pipeline import budget as memory
 from forecaster.series.combination.blend import Blend
 from forecaster.series.combination.components import Kind, components_ahead, fit_components
 from forecaster.series.combination.counts import NO_PRIOR, count_forecasts

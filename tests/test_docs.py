@@ -17,7 +17,6 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
-from forecaster.config import NETWORKS
 
 import forecaster as fc
 from forecaster.cli import main

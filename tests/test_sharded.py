@@ -141,7 +141,7 @@ def test_forecasts_are_those_of_one_piece_and_one_ticker_opens_one_shard(
 
 
 def test_a_shard_that_cannot_forecast_holds_up_no_other(sharded, monkeypatch):
-    from forecaster.pipeline import predict_run as predict_run as predicting
+    from forecaster.pipeline import predict_run as predicting
 
     match_panel = predicting.match_panel
 
@@ -161,7 +161,7 @@ def test_a_shard_that_cannot_forecast_holds_up_no_other(sharded, monkeypatch):
 def test_an_interrupted_fit_goes_on_at_the_first_shard_that_is_not_finished(
     data, tmp_path, monkeypatch
 ):
-    from forecaster.pipeline import train_run as train_run as training
+    from forecaster.pipeline import train_run as training
 
     fit_part, trained = training.fit_part, []
 
@@ -237,7 +237,7 @@ def test_what_is_lost_with_its_workers_is_named_and_tried_again(data, tmp_path):
 @pytest.mark.parametrize("shards", [1, 3])
 def test_what_was_trained_but_not_saved_is_not_trained_again(shards, data, tmp_path, monkeypatch):
     from forecaster.pipeline import fit_run as pipeline
-    from forecaster.pipeline import train_run as train_run as training
+    from forecaster.pipeline import train_run as training
 
     if shards == 1:
         monkeypatch.setattr("forecaster.pipeline.budget.MOST_PER_SHARD", 99)

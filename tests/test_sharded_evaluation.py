@@ -11,7 +11,7 @@ import pytest
 from forecaster.files import Home
 from forecaster.forecasting.fitting import pooled as sampling
 from forecaster.pipeline import measuring
-from forecaster.pipeline import train_run as train_run as training
+from forecaster.pipeline import train_run as training
 from tests.conftest import error, prices, run
 from tests.swarm.test_shards import Elsewhere
 

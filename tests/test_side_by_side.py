@@ -9,7 +9,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.files import Home
-from forecaster.pipeline import train_run as train_run as training
+from forecaster.pipeline import train_run as training
 from tests.conftest import error, run
 
 SERIES, SHARD = 12, 4

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from forecaster.files import Home
-from forecaster.ingest import refreshing as refreshing as updating
+from forecaster.ingest import refreshing as updating
 from forecaster.pipeline.forecast_table import COLUMNS
 from tests.conftest import prices, run
 
@@ -300,7 +300,7 @@ def test_an_update_that_cannot_be_says_why(first, options, code, message):
 
 
 def test_an_alarm_chooses_the_series_to_update(mornings, monkeypatch):
-    from forecaster.pipeline import update_run as update_run as updating
+    from forecaster.pipeline import update_run as updating
     from forecaster.record import Alarm
 
     mornings.forecasts("--all")  # recorded

@@ -9,7 +9,7 @@ from forecaster import swarm
 from forecaster.errors import ForecasterWarning, UsageError, has
 from forecaster.evaluation import baselines
 from forecaster.evaluation.baselines import BASELINES, simple
-from forecaster.evaluation.baselines import runner as runner as running
+from forecaster.evaluation.baselines import runner as running
 from forecaster.evaluation.origins.rolling_origin import Origins
 from forecaster.forecasting import change_of
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from forecaster.files import Home
-from forecaster.record import folder as folder as files
+from forecaster.record import folder as files
 from forecaster.record import keeping, read_record
 from tests.record.made import forecast, store, table
 

@@ -23,7 +23,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from forecaster.forecasting.bands.distribution import FARTHEST, ndtr, ndtri
-from forecaster.forecasting.bands.widths import KNOTS
+from forecaster.forecasting.bands.widths import FARTHEST_TAIL, KNOTS
 
 ByOrigin: TypeAlias = Float[np.ndarray, "series origin horizon"]
 
