@@ -96,7 +96,9 @@ def section(title: str, command: click.Command, own: list[str], shared: list[str
 
 def options(command: click.Command) -> list[str]:
     """Return a line of Markdown for each option."""
-    return [line(each) for each in command.params if isinstance(each, click.Option)]
+    return [
+        line(each) for each in command.params if isinstance(each, click.Option) and not each.hidden
+    ]
 
 
 def line(option: click.Option) -> str:
