@@ -118,25 +118,17 @@ def read_tickers(
 
     ``source``: has their series. Raises UsageError if one may be any of several of its series.
     """
-    tickers, membership = _tickers_and_members(path)
-    if tickers is not None and source is not None:
-        from forecaster.ingest import refuse_alike
-
-        refuse_alike(source, tickers)
-    return tickers, membership
-
-
-def _tickers_and_members(path: str | None) -> "tuple[list[str] | None, Membership | None]":
     if path is None:
         return None, None
-    from forecaster.ingest import listed_tickers, read_membership, read_universe
+    from forecaster.ingest import listed_tickers, read_membership, read_universe, refuse_alike
 
-    if (named := listed_tickers(path)) is not None:
-        return named, None
-    membership = read_membership(path)
-    if membership is not None:
-        return membership.tickers, membership
-    return read_universe(path), None
+    membership = None
+    if (tickers := listed_tickers(path)) is None:
+        membership = read_membership(path)
+        tickers = read_universe(path) if membership is None else membership.tickers
+    if source is not None:
+        refuse_alike(source, tickers)
+    return tickers, membership
 
 
 def _home_of_group(ctx: click.Context) -> "Home | None":

@@ -38,6 +38,7 @@ from .parquet import most_unpacked as most_unpacked
 from .parquet import open_parquet as open_parquet
 from .parquet import parquet_groups as parquet_groups
 from .parquet import read_parquet_file as read_parquet_file
+from .paths import SEPARATOR_LINE as SEPARATOR_LINE
 from .paths import as_bytes as as_bytes
 from .paths import as_text as as_text
 from .paths import check_plain as check_plain

@@ -2,12 +2,16 @@
 
 import errno
 import os
+import re
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+SEPARATOR_LINE = re.compile(r"\s*\"?sep=(?P<separator>.)\"?\s*", re.IGNORECASE)
+"""The first line of a CSV file, with which spreadsheets name the sign between cells."""
 
 
 def as_text(path: str | Path) -> str:

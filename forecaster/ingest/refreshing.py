@@ -29,9 +29,8 @@ from forecaster.files import Home
 from forecaster.ingest.review.quality import RULES
 from forecaster.ingest.review.review import review
 from forecaster.ingest.sources.compared import VANISHED, Whole, is_of_future
-from forecaster.ingest.sources.renamed import Renamed, given_names
 from forecaster.ingest.sources.source import Date, Fetched, Source, Stored
-from forecaster.ingest.store.corrections import told
+from forecaster.ingest.store.corrections import Time, told
 from forecaster.ingest.store.index import Index, Origin, SeriesEntry
 from forecaster.ingest.store.series_file import Encoded, encode
 from forecaster.ingest.store.store import Store
@@ -130,12 +129,16 @@ class _Written(NamedTuple):
 
 @dataclasses.dataclass
 class _Update:
-    """An update of a locked store; the arguments are those of :func:`ingested`."""
+    """An update of a locked store; the other arguments are those of :func:`ingested`.
+
+    ``names``: the former names of series, with dates, where the source has rows under them
+    """
 
     store: Store
     source: Source
     start: Date | None
     on_series: OnSeries | None
+    names: Mapping[str, Mapping[str, Time | None]] | None = None
 
     def run(self, tickers: Sequence[str] | None, *, refresh: bool) -> Ingested:
         """Update the store; return the result."""
@@ -194,11 +197,13 @@ class _Update:
         given: Mapping[str, pd.DataFrame] = {}
         if not renames:
             return renames, given
+        from forecaster.ingest.sources.renamed import Renamed, given_names
+
         names = {n: its.dates for n, its in store.index.corrections.items() if its.names}
         if isinstance(self.source, Whole):
             asked: Sequence[str] = ()
-            self.source = Renamed(self.source, names, store)
-            given = self.source.given if origin is None else {}
+            self.source = renamed = Renamed(self.source, names, store)
+            self.names, given = renamed.names, renamed.given if origin is None else {}
         else:  # such sources have all rows under the new name
             asked = tickers or ()
             given = given_names(self.source, names, [name for name in asked if name not in store])
@@ -334,8 +339,8 @@ class _Update:
             came = ~frame["ds"].isin(() if item.kept is None else item.kept).to_numpy()
             its = its.of_rows(frame, stored, came)
             how = told(its, frame, came)
-        if isinstance(self.source, Renamed):
-            its = its.named(self.source.names.get(name, {}))
+        if self.names is not None:
+            its = its.named(self.names.get(name, {}))
         encoded = encode(name, frame, asked_from=asked, timezone=zone, corrections=its)
         store.write_file_of(encoded)
         return _Written(item, encoded, how)

@@ -9,6 +9,7 @@ from .forecast_table import FIXED_QUANTILES as FIXED_QUANTILES
 from .forecast_table import ForecastTable as ForecastTable
 from .forecast_table import fixed_columns as fixed_columns
 from .measuring import Calls as Calls
+from .model_update import update_run as update_run
 from .predict_run import Prediction as Prediction
 from .predict_run import predict_from_home as predict_from_home
 from .pruning import Unneeded as Unneeded
@@ -19,4 +20,3 @@ from .remote_output import check_remote_output as check_remote_output
 from .requests import Callbacks as Callbacks
 from .requests import DataRequest as DataRequest
 from .requests import OnTraining as OnTraining
-from .update_run import update_run as update_run

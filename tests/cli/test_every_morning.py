@@ -300,7 +300,7 @@ def test_an_update_that_cannot_be_says_why(first, options, code, message):
 
 
 def test_an_alarm_chooses_the_series_to_update(mornings, monkeypatch):
-    from forecaster.pipeline import update_run as updating
+    from forecaster.pipeline import model_update as updating
     from forecaster.record import Alarm
 
     mornings.forecasts("--all")  # recorded

@@ -17,10 +17,9 @@ from typing import IO, Any, NamedTuple
 import pandas as pd
 
 from forecaster.errors import DataError, listed, printable
-from forecaster.files import most_cells, most_unpacked
+from forecaster.files import SEPARATOR_LINE, most_cells, most_unpacked
 from forecaster.ingest.tables.roles import Columns, canonical, canonical_names
 from forecaster.ingest.tables.two_levels import as_one_level
-from forecaster.ingest.tickers.universe import SEPARATOR_LINE
 
 _BLANK = ["", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL", "None"]
 _OPENERS: Any = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}  # .zip has its own reader

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from forecaster.errors import UsageError
-from forecaster.files import read_plain
+from forecaster.files import SEPARATOR_LINE, read_plain
 
 _SYMBOL = re.compile(r"^\^?[A-Z0-9][A-Z0-9.\-=_]{0,23}$")
 _HEADERS = ("symbol", "ticker", "tickers", "symbols", "ticker symbol", "unique_id")
@@ -23,7 +23,6 @@ _DATE = re.compile(
     rf"|(\d{{1,2}}[ -])?{_MONTH}[. -]+(\d{{1,2}},? )?(\d{{2}}|\d{{4}}))([T ]\d.*)?",
     re.IGNORECASE,
 )
-SEPARATOR_LINE = re.compile(r"\s*\"?sep=(?P<separator>.)\"?\s*", re.IGNORECASE)
 """The first line of files from Excel, which names the separator of cells."""
 _MOST_BYTES = 10 * 2**20
 
