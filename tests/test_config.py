@@ -82,7 +82,10 @@ def test_fine_tuning_takes_a_third_of_the_learning_rate_and_decays_towards_the_s
         ({"season": [7] * 11}, "season: expected 10 numbers of steps at most; got"),
         ({"lookback": "6" * 1000}, "lookback: expected .{120,160}\\.\\.\\.$"),
         ({"size": 3}, "fast.toml: no setting 'size'; there are: model, hidden"),
-        ({"head": "point"}, "fast.toml: no setting 'head'; there are: model, hidden"),
+        (
+            {"head": "point"},
+            "fast.toml: no setting 'head', which is gone: leave it out; there are:",
+        ),
     ],
 )
 def test_errors_name_the_setting(settings, message):

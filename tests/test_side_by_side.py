@@ -40,7 +40,7 @@ def in_processes(monkeypatch):
     monkeypatch.setattr("forecaster.pipeline.budget.MOST_PER_SHARD", SHARD)
     monkeypatch.setattr("forecaster.pipeline.train_run.WORTH_PROCESSES", 1)
     monkeypatch.setattr("forecaster.pipeline.train_run.fit_side_by_side", watched)
-    for room in ("memory", "training"):
+    for room in ("budget", "train_run"):
         monkeypatch.setattr(f"forecaster.pipeline.{room}.cores", lambda: 2)
     return asked
 

@@ -1,6 +1,6 @@
 """Raise alarms from the rows that came, and from the model that forecasts."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -17,8 +17,13 @@ LATE, JUMPED, FROZEN, SHRUNK, CHANGED, MODEL = (
 )  # fmt: skip
 
 
-def alarms_of_rows(arrived: Ingested, limits: Limits) -> tuple[list[Alarm], dict[str, str]]:
-    """Return the alarms of an update, and the series that it could not bring up to date."""
+def alarms_of_rows(
+    arrived: Ingested, known: Iterable[str] | None, limits: Limits
+) -> tuple[list[Alarm], dict[str, str]]:
+    """Return the alarms of an update, and the series that it could not bring up to date.
+
+    ``known``: the active series before it; None: unknown, so that none is new
+    """
     alarms: list[Alarm] = []
     partly = {name: str(why) for name, why in arrived.skipped.items()} | dict(arrived.partly)
     for name, why in arrived.stale.items():
@@ -28,8 +33,10 @@ def alarms_of_rows(arrived: Ingested, limits: Limits) -> tuple[list[Alarm], dict
             alarms.append(Alarm(CHANGED, name, "", why))
         else:
             partly[name] = why
-    if limits.changed:
-        alarms += [Alarm(CHANGED, name, "", "new in the source") for name in arrived.added]
+    if limits.changed and known is not None:
+        before, retired = set(known), set(arrived.retired)
+        new = [name for name in arrived.ids if name not in before and name not in retired]
+        alarms += [Alarm(CHANGED, name, "", "new in the source") for name in new]
     return alarms, partly
 
 

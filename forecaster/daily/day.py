@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from forecaster.daily.alarms import JUMPED, LATE, alarms_of_prediction, alarms_of_rows
 from forecaster.daily.day_summary import Summary
-from forecaster.daily.kept import keep_summary, only_one, read_summary
+from forecaster.daily.kept import Kept, only_one
 from forecaster.daily.watch import Watch
 from forecaster.errors import ForecasterError, ForecasterWarning, WriteError
 from forecaster.files import (
@@ -73,18 +73,18 @@ def run_day(home: Home, watch: Watch, *, wait: float = 600.0) -> Summary:
     with only_one(home, watch.name, summary.began, wait), _noted(summary):
         day = _Day(home, watch, summary, began)
         day.run()
-        _finish(home, watch, summary)
+        _finish(home, watch, summary, day.kept)
     return summary
 
 
-def _finish(home: Home, watch: Watch, summary: Summary) -> None:
+def _finish(home: Home, watch: Watch, summary: Summary, kept: Kept) -> None:
     """Keep the summary, and write it where it is wanted; a failure to do so is one of the run."""
     if watch.summary is not None:
         summary.written["summary"] = str(watch.summary)
     try:
         if watch.summary is not None:
             summary.write(watch.summary)
-        keep_summary(home, summary)
+        kept.write(home, summary)
     except WriteError as error:
         summary.stage, summary.error = summary.stage or "summary", summary.error or str(error)
 
@@ -104,12 +104,13 @@ def _noted(summary: Summary) -> Iterator[None]:
 
 
 class _Day:
-    """The stages of one daily run."""
+    """The stages of one daily run; ``kept`` is what the next one is to know."""
 
     def __init__(self, home: Home, watch: Watch, summary: Summary, began: datetime):
         self._home, self._watch, self._summary, self._began = home, watch, summary, began
         # After a failure, these stay those of the last run that forecast.
-        last = read_summary(home, watch.name)
+        self.kept = Kept.read(home, watch.name)
+        last = self.kept.summary
         summary.source, summary.run = (str(last.get(name) or "") for name in ("source", "run"))
 
     def run(self) -> None:
@@ -130,7 +131,7 @@ class _Day:
             self._summary.error = str(error) or type(error).__name__
         except Exception as error:
             self._summary.error = f"{type(error).__name__}: {error}"
-            _finish(self._home, self._watch, self._summary)
+            _finish(self._home, self._watch, self._summary, self.kept)
             raise
 
     @contextlib.contextmanager
@@ -182,12 +183,21 @@ class _Day:
     def _ingest(self, source: Source, tickers: list[str] | None) -> Ingested:
         """Bring the store up to date, and note which series came, changed or are missing."""
         arrived = ingest(self._home, source, tickers, refresh=self._watch.append)
+        index, retired = arrived.store.index, set(arrived.retired)
+        data = index.digest()
+        active = tuple(name for name in arrived.store.ids if name not in retired)
+        known = self._summary.source in ("", arrived.store.source)
+        before = self.kept.known_before(data) if known else None
+        if before is not None and (renames := index.renames):
+            there = set(active)  # an old name may be that of another series by now
+            before = tuple(n if n in there else renames.get(n, n) for n in before)
+        self.kept = Kept({}, data, before, active)
         summary = self._summary
         summary.source, summary.stored = arrived.store.source, len(arrived.ids)
         summary.changed = arrived.changed
         for name, why in arrived.quarantined.items():
             summary.notices.append(f"{name}: its damaged file was set aside: {why}")
-        alarms, partly = alarms_of_rows(arrived, self._watch.alarms)
+        alarms, partly = alarms_of_rows(arrived, before, self._watch.alarms)
         summary.alarms += alarms
         summary.partly |= partly
         return arrived

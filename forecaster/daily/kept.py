@@ -1,6 +1,6 @@
 """Keep the state of the last daily run.
 
-    daily/<name>.json     the summary of the last run that ended
+    daily/<name>.json     the last run that ended, and the series that were known before it
     daily/<name>.begun    a run that has begun; while it works, it holds the lock of the folder
 
 A run that finds ``.begun`` without a holder of the lock was preceded by one that was interrupted.
@@ -21,19 +21,42 @@ if TYPE_CHECKING:
 _BEGUN = ".begun"
 
 
-def read_summary(home: Home, name: str) -> Mapping[str, Any]:
-    """Read the summary of the last run, see :meth:`Summary.as_json`; empty where there is none."""
-    try:
-        summary = json.loads(read_plain(_file(home, name)))["summary"]
-        return summary if isinstance(summary, dict) else {}
-    except (OSError, ValueError, KeyError, TypeError):
-        return {}
+class Kept(NamedTuple):
+    """What the last daily run left for the next.
 
+    - ``summary``: as :meth:`Summary.as_json` gives it
+    - ``data``: a hash of the stored rows
+    - ``before``, ``now``: the active series before its update and after it
+    """
 
-def keep_summary(home: Home, summary: "Summary") -> None:
-    """Keep the summary of a run for the next one, and for `status`. Raises WriteError."""
-    text = f'{{"summary": {summary.as_json()}}}'
-    atomic.write_file(_file(home, summary.name), lambda to: to.write_text(text, "utf-8"))
+    summary: Mapping[str, Any]
+    data: str = ""
+    before: tuple[str, ...] | None = None
+    now: tuple[str, ...] | None = None
+
+    @staticmethod
+    def read(home: Home, name: str) -> "Kept":
+        """Read the state of a daily run; an empty one where there is none that can be read."""
+        try:
+            content = json.loads(read_plain(_file(home, name)))
+            before, now = (
+                None if content[key] is None else tuple(map(str, content[key]))
+                for key in ("before", "now")
+            )
+            summary = content["summary"]
+            return Kept(summary if isinstance(summary, dict) else {}, content["data"], before, now)
+        except (OSError, ValueError, KeyError, TypeError):
+            return Kept({})
+
+    def known_before(self, data: str) -> tuple[str, ...] | None:
+        """Return the series that were known before rows came; the same in a second run on them."""
+        return self.before if data == self.data else self.now
+
+    def write(self, home: Home, summary: "Summary") -> None:
+        """Write the state with another summary. Raises WriteError."""
+        content = self._replace(summary=json.loads(summary.as_json()))._asdict()
+        text = json.dumps(content, allow_nan=False)
+        atomic.write_file(_file(home, summary.name), lambda to: to.write_text(text, "utf-8"))
 
 
 class LastDay(NamedTuple):
@@ -59,7 +82,7 @@ def last_days(home: Home) -> list[LastDay]:
 
 
 def _last_day(home: Home, name: str, *, running: bool) -> LastDay:
-    begun, summary = _marker(home, name), read_summary(home, name)
+    begun, summary = _marker(home, name), Kept.read(home, name).summary
     run = str(summary.get("run") or "")
     if begun.exists():
         with contextlib.suppress(OSError, ValueError):

@@ -1,6 +1,7 @@
 """Read the TOML file that says what a daily run watches."""
 
 import re
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -109,6 +110,10 @@ def read_watch(path: Path) -> Watch:
             "digits, _ and -, such as daily.toml"
         )
     given = read_settings(path)
+    known = [name for name in Watch.__struct_fields__ if name != "name"]
+    for name in given.keys() - set(known):
+        meant = "".join(f"; did you mean {one}?" for one in get_close_matches(name, known, 1))
+        raise UsageError(f"{where}: no setting {name!r}{meant or '.'} There are {', '.join(known)}")
     for name in given.keys() & {"columns", "levels"}:  # one may be given without brackets
         given[name] = given[name] if isinstance(given[name], list) else [given[name]]
     if isinstance(limits := given.get("alarms"), dict):  # false turns one off

@@ -90,11 +90,29 @@ def locked_folder(folder: Path, on_wait: Callable[[str], None] | None = None) ->
 
 
 def is_held(folder: Path) -> bool:
-    """Return whether a process holds the lock of a folder; one that was never locked stays so."""
-    lock = FolderLock(folder)
+    """Return whether a process holds the lock of a folder; write nothing."""
     try:
-        held = (folder / LOCK).exists() and not lock.try_acquire()
+        import fcntl
+    except ImportError:
+        return _is_held_on_windows(folder)
+    try:
+        descriptor = os.open(folder / LOCK, os.O_RDONLY)
     except OSError:
-        return False  # its files cannot be written, or cannot be locked
-    lock.release()
-    return held
+        return False  # it was never locked
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False  # the file system has no locks
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _is_held_on_windows(folder: Path) -> bool:
+    lock = FolderLock(folder)
+    if not (folder / LOCK).exists() or lock.try_acquire():
+        lock.release()
+        return False
+    return True

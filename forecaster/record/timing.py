@@ -11,6 +11,8 @@ AFTER = "made_after"
 _CURRENT = pd.Timedelta(days=31)  # data that end longer ago than this are a study of the past
 _MARGIN = pd.Timedelta(hours=12)  # since times are local and the clock is UTC
 _DAY = pd.Timedelta(days=1)
+# A session's hour in UTC moves by less: clocks change by one, exchanges close three hours early.
+_MOVED = pd.Timedelta(hours=4)
 # Shortest month, and the most days by which months are longer.
 _MONTH, _LONGER = pd.Timedelta(days=28), pd.Timedelta(days=3)
 
@@ -35,6 +37,8 @@ def made_after(frame: pd.DataFrame) -> Bool[np.ndarray, " row"]:
         latest = usual.cummax()
         late[rows] = part["ds"] <= latest
         if isinstance(step, pd.Timedelta):
+            if step >= _DAY:
+                late[rows] |= _of_their_session(part, usual) & (part["ds"] - latest < _MOVED)
             late[rows] |= _over(part, usual, exchange, step)
     return late
 
@@ -57,6 +61,15 @@ def _usual_origins(part: pd.DataFrame) -> pd.Series:
     each = part.drop_duplicates(["made", "unique_id"])[["made", "origin"]].sort_values("origin")
     usual = each.groupby("made", sort=False)["origin"].agg(lambda ends: ends.iloc[len(ends) // 2])
     return part["made"].map(usual)
+
+
+def _of_their_session(part: pd.DataFrame, usual: pd.Series) -> pd.Series:
+    """Return for each row whether its series mostly has the hour of the others.
+
+    If it then differs, its session's hour has moved; that of other series is another session.
+    """
+    same = (part["origin"] - usual).dt.seconds == 0  # beyond whole days
+    return same.groupby(part["unique_id"], observed=True).transform("mean") > 0.5
 
 
 def _over(

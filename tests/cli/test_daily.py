@@ -136,10 +136,9 @@ def test_what_changed_in_the_source_is_an_alarm(desk):
     cut = TABLE[(TABLE["date"] <= DAYS[311]) & (TABLE["date"] != DAYS[20])]
     new = prices("NEW", 312)
     desk.write(pd.concat([cut[cut["ticker"] == "AAA"], TABLE[TABLE["ticker"] == "CCC"], new]))
-    assert desk.daily().exit_code == 4
-    assert desk.alarms()[:3] == [("shrunk", "AAA"), ("changed", "BBB"), ("changed", "NEW")]
-    assert desk.daily().exit_code == 4  # it is new only once
-    assert desk.alarms() == [("shrunk", "AAA"), ("changed", "BBB")]
+    for _ in range(2):  # a second run on the same rows says the same
+        assert desk.daily().exit_code == 4
+        assert desk.alarms()[:3] == [("shrunk", "AAA"), ("changed", "BBB"), ("changed", "NEW")]
     assert pd.read_csv(desk.folder / "f.csv")["unique_id"].nunique() == 4
     run("tickers", "retire", "BBB", "--home", desk.home)
     desk.write(pd.concat([TABLE[TABLE["ticker"] != "BBB"], prices("NEW", ROWS)]))
@@ -240,7 +239,7 @@ def test_the_example_is_a_watch_with_all_settings(tmp_path):
 
 WRONG = [
     ("", "missing required field `source`.*daily --example"),
-    ('source = "yahoo"\nsorce = "yahoo"', "unknown field `sorce`"),
+    ('source = "yahoo"\nsorce = "yahoo"', "no setting 'sorce'; did you mean source"),
     ('source = "yahoo"\n[alarms]\nlates = 1', "unknown field `lates`"),
     ('source = "yahoo"\n[alarms]\nlate = true', r"Expected `int \| null`, got `bool`.*late"),
     ('source = "yahoo"\n[alarms]\ncoverage = 2', "Expected `float` <= 0.5.*coverage"),

@@ -60,22 +60,31 @@ def find_decimal(
     - ``plain_points``: whether a lone point is the decimal sign, as in a CSV file whose cells are
       separated by commas
 
-    Raises DataError if a number can be read in two ways and no other number decides.
+    Raises DataError if a number can be read in two ways and no other number decides: a price such
+    as ``1,234`` beside decimal points, unless a number shows that commas separate thousands.
     """
     # Distinct texts, by their first row.
     texts = {name: _normalised(column.drop_duplicates()) for name, column in columns.items()}
+    other: str = "," if plain_points else "[.,]"  # what may separate thousands, or not
+    shown: Decimal | None = None
     for sign in (".",) if plain_points else _OTHER:
-        if any(text.str.fullmatch(_decisive(sign)).any() for text in texts.values()):
-            return sign
+        if shown is None and _any(texts, _decisive(sign)):
+            if _any(texts, _grouped(sign)):
+                return sign
+            shown, other = sign, re.escape(_OTHER[sign])
     for name, text in texts.items():
-        signs = "," if plain_points else "[.,]"
-        if (either := text.str.fullmatch(rf"-?[1-9][0-9]{{0,2}}{signs}[0-9]{{3}}[kmb]?")).any():
+        either = text.str.fullmatch(rf"-?[1-9][0-9]{{0,2}}{other}[0-9]{{3}}[kmb]?")
+        if either.any() and (shown is None or name != "volume"):
             raise DataError(
                 f"{where.cell(either, name)}: {text[either].iloc[0]!r} may have a decimal sign or "
                 "one between thousands, and no other number shows which. Choose one: --decimal , "
                 'or --decimal . (in Python decimal="," or ".")'
             )
-    return "."
+    return shown or "."
+
+
+def _any(texts: Mapping[str, pd.Series], pattern: str) -> bool:
+    return any(bool(text.str.fullmatch(pattern).any()) for text in texts.values())
 
 
 def to_numbers(
@@ -164,6 +173,13 @@ def _is_blank(column: pd.Series, text: pd.Series) -> pd.Series:
 
 
 @functools.cache
+def _grouped(decimal: Decimal) -> str:
+    """Return the pattern of numbers in which the other sign can only separate thousands."""
+    sign, other = re.escape(decimal), re.escape(_OTHER[decimal])
+    start = rf"[+-]?[1-9][0-9]{{0,2}}(?:{other}[0-9]{{3}})"
+    return rf"(?:{start}+{sign}[0-9]+|{start}{{2,}}){_UNIT}"
+
+
 def _decisive(decimal: Decimal) -> str:
     """Return the pattern of numbers that can only have this decimal sign."""
     sign, other = re.escape(decimal), re.escape(_OTHER[decimal])

@@ -38,6 +38,8 @@ TARGETS = ("y", "close", "adj_close")
 def canonical(column: str) -> str:
     """Return the canonical name of a column, such as ``adj_close`` for ``Adj Close``."""
     name = column.strip().lower().lstrip("\ufeff").strip("<>*'\" ").replace(" ", "_")
+    if name == "y" and "Y" in column:  # a ticker
+        return "Y"
     return _SPELLINGS.get(name, name)
 
 
@@ -72,6 +74,7 @@ _NAME_THEM = (
     "column per time, in pandas: table.set_index(NAME).T.rename_axis('ds').reset_index()"
 )
 _INDEX = ("unnamed:_0", "__index_level_0__")
+_COUNTERS = ("id", "index", "row", "no", "nr", "#")
 _MOST_NAMED = 12
 
 
@@ -229,7 +232,7 @@ def find_roles(
         )
         wide = True
     if wide:
-        kept = {old: new for old, new in names.items() if new not in _INDEX}
+        kept = {old: new for old, new in names.items() if not _is_index(table, old, new)}
         return {old: new if new in ("ds", CLOCK) else old for old, new in kept.items()}, True
     counts = Counter(names.values())
     if doubled := [old for old, new in names.items() if counts[new] > 1]:
@@ -239,6 +242,14 @@ def find_roles(
             raise _unclear(table, names, where, "close")
         names[numbers[0]] = "y"
     return names, False
+
+
+def _is_index(table: pd.DataFrame, old: str, new: str) -> bool:
+    """Return whether a column is an index of the rows: without a name, or with one that counts."""
+    if new in _INDEX:
+        return True
+    counts = new in _COUNTERS and pd.api.types.is_integer_dtype(table[old]) and len(table) > 1
+    return counts and bool(table[old].iloc[0] in (0, 1) and (table[old].diff().iloc[1:] == 1).all())
 
 
 def _is_clock(cells: pd.Series) -> bool:

@@ -34,12 +34,15 @@ class Program:
         # Explicit output shardings, because empty arrays would come out replicated.
         options |= {"in_shardings": (whole, split), "out_shardings": split}
         self._jitted = cast(Any, jax.jit(function, **options))
-        self._mesh, self._known = mesh, set[Any]()
+        self._mesh, self._known, self._places = mesh, set[Any](), (whole, split)
 
     def __call__(self, common: Tree, *by_lane: Tree) -> Tree:
         """Run the program; see the class."""
         leaves, structure = cast(tuple[list[Any], Any], jax.tree.flatten((common, by_lane)))
         key = structure, *map(_SHAPE, leaves)
+        if not all(isinstance(leaf, jax.Array) for leaf in leaves):
+            # Of numpy's arrays, and then of its own results, jax.jit would compile two programs.
+            common, by_lane = jax.device_put((common, by_lane), self._places)
         with in_place_of_other_mesh(self._mesh):
             if key in self._known:
                 return self._jitted(common, by_lane)

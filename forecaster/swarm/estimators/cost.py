@@ -130,7 +130,7 @@ def cost_of(
         shared_bytes=total_bytes(held.shared),
         state_bytes=state_bytes(task, held, hyperparams),
         saved_bytes=saved_bytes(task, held, hyperparams),
-        seconds_to_compile=first - again,
+        seconds_to_compile=max(0.0, first - again),  # nothing is compiled that was before
         seconds_per_member_epoch=each,
         flops_per_second=flops * steps / each,
     )

@@ -295,7 +295,11 @@ def _of_rung(
 ) -> Callable[[Progress], None]:
     """Return a callback that adds the rung, counted from 0, to a fit's progress."""
     stage = f"rung {rung + 1} of {rungs}"
-    return lambda progress: report(dataclasses.replace(progress, stage=stage))
+
+    def said(progress: Progress) -> None:
+        report(dataclasses.replace(progress, stage=stage))
+
+    return said
 
 
 def _check(candidates: Sequence[Candidate], eta: int) -> None:

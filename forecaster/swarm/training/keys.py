@@ -48,8 +48,11 @@ def member_keys(seed: int, ids: Sequence[str]) -> UInt32[np.ndarray, "member 2"]
     """
     seed = checked_seed(seed)
     use_all_cores()  # before anything starts JAX
-    words = np.array([_words(name) for name in ids], np.uint32).reshape(-1, 2)
-    return np.array(cast(jax.Array, _folded(jax.random.key(seed, impl=_KIND), words)))
+    # Of few lengths, since each is compiled.
+    words = np.zeros((1 << max(4, (len(ids) - 1).bit_length()), 2), np.uint32)
+    words[: len(ids)] = np.array([_words(name) for name in ids], np.uint32).reshape(-1, 2)
+    folded = cast(jax.Array, _folded(jax.random.key(seed, impl=_KIND), words))
+    return np.array(folded)[: len(ids)]
 
 
 @jax.jit
