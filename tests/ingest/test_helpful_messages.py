@@ -46,7 +46,9 @@ def test_the_hour_that_repeats_in_autumn_is_named(hour, repeats, tmp_path):
 def test_rows_that_are_equal_are_called_so(tmp_path):
     rows = pd.DataFrame({"unique_id": "A", "ds": ["2026-01-01", "2026-01-02"], "y": [1.0, 2.0]})
     pd.concat([rows, rows.tail(1)]).to_csv(tmp_path / "x.csv", index=False)
-    with pytest.raises(DataError, match=r"2026-01-02; its rows are equal, .*drop_duplicates"):
+    with pytest.raises(
+        DataError, match=r"2026-01-02; its rows are equal .*keep one, or .*id=store"
+    ):
         fc.load_panel(f"files:{tmp_path / 'x.csv'}")
 
 

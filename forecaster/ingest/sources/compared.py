@@ -149,8 +149,8 @@ def _repeated_time(frame: pd.DataFrame) -> str | None:
     why = str(repeated_at(times[1:][repeated][0]))
     if frame.duplicated().sum() == repeated.sum():
         return (
-            f"{why}; its rows are equal in what is read of them: keep one, or name the columns that "
-            "tell series apart, such as --columns id=store+item (in Python id_col=)"
+            f"{why}; its rows are equal in what is read of them: keep one, or name the columns "
+            "that tell series apart, such as --columns id=store+item (in Python id_col=)"
         )
     return why
 
