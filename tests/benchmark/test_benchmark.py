@@ -56,6 +56,13 @@ def test_the_work_is_counted_by_hand():
     assert len(set(job.order().ravel())) == 4
 
 
+def test_unlike_training_would_be_noticed(monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.setattr("forecaster.benchmark.with_torch.BENCHMARK_LEARNING_RATE", 2e-3)
+    torch = compare(SMALL, ["torch"], repeats=1)[1]
+    assert torch.loss_difference > 1e-3
+
+
 def test_the_command_writes_what_it_measures(tmp_path):
     output = tmp_path / "b.csv"
     small = ("--hidden", 5, "--lookback", 6, "--batch", 8, "--windows", 40, "--members", 3)
