@@ -13,6 +13,7 @@ from jaxtyping import Key, UInt32
 
 from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.devices.lanes import use_all_cores
+from forecaster.swarm.devices.programs import first_call
 from forecaster.swarm.task import AnyArray
 
 _KIND = "threefry2x32"  # set explicitly, since JAX's default may be another
@@ -51,13 +52,15 @@ def member_keys(seed: int, ids: Sequence[str]) -> UInt32[np.ndarray, "member 2"]
     # Of few lengths, since each is compiled.
     words = np.zeros((1 << max(4, (len(ids) - 1).bit_length()), 2), np.uint32)
     words[: len(ids)] = np.array([_words(name) for name in ids], np.uint32).reshape(-1, 2)
-    folded = cast(jax.Array, _folded(jax.random.key(seed, impl=_KIND), words))
+    folded = cast(jax.Array, first_call(swarm_keys, np.uint32(seed % 2**32), words))
     return np.array(folded)[: len(ids)]
 
 
 @jax.jit
 @functools.partial(jax.vmap, in_axes=(None, 0))
-def _folded(key: jax.Array, words: jax.Array) -> jax.Array:
+def swarm_keys(seed: jax.Array, words: jax.Array) -> jax.Array:
+    """Return the raw keys of members from a seed and two words of each name."""
+    key = jax.random.key(seed, impl=_KIND)
     for word in (words[0], words[1]):
         key = jax.random.fold_in(key, word)
     return jax.random.key_data(key)
