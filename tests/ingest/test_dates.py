@@ -31,6 +31,13 @@ def read(times: list | pd.Series, **options) -> np.ndarray:
     return fc.load_panel(table(times), **options).times
 
 
+def test_24_00_is_the_midnight_that_ends_a_day():
+    written = ["2026-01-30 23:00", "2026-01-30 24:00", "2026-01-31 01:00"]
+    assert times_of(written)[1] == "2026-01-31"
+    last = ["2026-12-30 24:00", "2026-12-31 24:00"]
+    assert times_of(last) == ["2026-12-31", "2027-01-01"]
+
+
 @pytest.mark.parametrize("kind", ["frame", "text", "csv"])
 def test_numbers_that_are_months_are_months(tmp_path, kind):
     frame = table(months("2021-11", 14))
