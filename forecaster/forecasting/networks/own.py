@@ -6,7 +6,7 @@ in the padding. It returns one of
 
 - features of every step, (window, lookback, width), or of the window, (window, width): this program
   adds a last layer, which starts at zero, and the trained constants
-- the head's outputs, (window, lookback, output) or (window, output), if its constructor has an
+- the outputs, (window, lookback, output) or (window, output), if its constructor has an
   argument ``outputs``, their number
 
 Arguments of the constructor without a default are filled by name: ``inputs``, the number of

@@ -4,8 +4,8 @@ Members that train are resident on the devices, where their states stay from blo
 enough members have stopped to save a chunk, or others wait for room, the states come to the host
 and the rest are packed densely again. So slow members never hold up fast ones, and the time that a
 fit takes follows the work that is really done. Members differ in their epoch, never in the program.
-At most two programs are compiled, however many members there are: one starts members, the other
-trains them.
+However many members there are, two programs are compiled here: one resumes members from the states
+that they begin with, the other trains them. The states of new members come from a third one.
 """
 
 import functools
@@ -388,7 +388,7 @@ def compiled(
     *,
     checked: bool = False,
 ) -> tuple[Program, Program]:
-    """Return the two programs of a fit: one starts members, the other trains them for a block.
+    """Return the two programs of a fit: one resumes members, the other trains them for a block.
 
     - ``max_epochs``: the maximum number of epochs in a block
     - ``checked``: check each epoch, although nothing is measured; see :func:`train_block`
