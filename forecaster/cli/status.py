@@ -199,6 +199,6 @@ def _print_processor() -> None:
         code = f"by code compiled for this processor ({instructions})"
     else:
         advice = "; install a C++ compiler, then forecaster again" if "not built" in why else ""
-        code = f"by JAX alone, which is slower on CPUs: {why}{advice}"
-    show(f"Training: {code}")
+        code = f"by JAX alone, which is slower: {why}{advice}"
+    show(f"Training on CPUs: {code}")
     show(f"--precision bfloat16: {products}")

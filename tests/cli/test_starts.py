@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 
-from forecaster.swarm.native import kernel_status, processor
+from forecaster.swarm.native import kernel_status
 from forecaster.swarm.recurrence import processor_status, products_of
 
 LOADED = """
@@ -48,10 +48,5 @@ def test_a_forecast_loads_no_more_than_it_needs(home):
     assert sorted(loaded & unneeded) == []
 
 
-def test_the_processor_is_asked_without_jax_and_says_the_same(monkeypatch):
+def test_the_processor_is_asked_without_jax_and_says_the_same():
     assert processor_status() == (kernel_status(), products_of("bfloat16"))
-    monkeypatch.setenv("JAX_PLATFORMS", "cpu,cuda")
-    assert not processor.may_have_accelerator()
-    monkeypatch.setenv("JAX_PLATFORMS", "cuda")
-    assert processor.may_have_accelerator()
-    assert processor_status() == (kernel_status(), products_of("bfloat16"))  # which asks JAX

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forecaster import swarm
-from forecaster.swarm.native import library, processor
+from forecaster.swarm.native import library
 from forecaster.swarm.recurrence import products_of
 from tests.swarm.problems import CELLS, problem
 
@@ -115,9 +115,9 @@ def test_what_is_fastest_is_used_unless_something_else_is_asked_for(
 ):
     monkeypatch.delenv("FORECASTER_KERNEL", raising=False)
     reasons = {name: f"no {name}" for name in lacking}
-    monkeypatch.setattr(processor, "why_no_bfloat16", lambda _, by: reasons.get(by, ""))
-    monkeypatch.setattr(processor, "_prefers_avx512_bf16", lambda _: of_amd)
-    of = functools.partial(processor.bfloat16_status, ("avx512", ""), processor.LIBRARY)
+    monkeypatch.setattr(library, "why_no_bfloat16", lambda by: reasons.get(by, ""))
+    monkeypatch.setattr(library, "_prefers_avx512_bf16", lambda: of_amd)
+    of = functools.partial(library.bfloat16_with, ("avx512", ""))
     assert of() == (runs, why_not)
     monkeypatch.setenv("FORECASTER_KERNEL", "avx512-bf16")  # even if it is no faster
     asked = reasons.get("avx512-bf16", "")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from forecaster.swarm.native.compiling import CompileError, compiler
-from forecaster.swarm.native.processor import LIBRARY, why_no_bfloat16
+from forecaster.swarm.native.library import why_no_bfloat16
 
 SCRIPTS = Path(__file__).parents[2] / "scripts" / "kernels"
 
@@ -35,7 +35,7 @@ def test_kernels_read_and_write_nothing_beyond_their_arrays(tmp_path, sanitize):
     if sanitize.compiling.bfloat16_sets():
         assert "amx: 100 runs" in done.stdout or "amx: not on this processor" in done.stdout
         if "amx: 100 runs" in done.stdout:
-            here = why_no_bfloat16(LIBRARY, "avx512-bf16") == ""
+            here = why_no_bfloat16("avx512-bf16") == ""
             said = "100 runs" if here else "not on this processor"
             assert f"avx512_bf16: {said}" in done.stdout
 

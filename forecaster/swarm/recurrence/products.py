@@ -1,10 +1,7 @@
-"""The precision of matrix products on this machine, in words.
+"""The precision of matrix products on this machine, in words."""
 
-JAX is imported only when it is needed: the import takes longer than the check.
-"""
-
-from forecaster.swarm.native import processor
-from forecaster.swarm.native.processor import Status
+from forecaster.swarm.native import library
+from forecaster.swarm.native.library import Status
 
 
 def products_of(precision: str) -> str:
@@ -12,8 +9,7 @@ def products_of(precision: str) -> str:
 
     Raises SwarmError for an unknown precision.
     """
-    from forecaster.swarm.native import library
-    from forecaster.swarm.recurrence.precision import check_precision
+    from forecaster.swarm.recurrence.precision import check_precision  # imports JAX
 
     if check_precision(precision) == "float32":
         return "float32"
@@ -21,20 +17,13 @@ def products_of(precision: str) -> str:
 
 
 def processor_status() -> tuple[Status, str]:
-    """Return the status of the compiled code here, and how the precision bfloat16 is computed.
+    """Return the status of the compiled code on CPUs, and how the precision bfloat16 is computed.
 
-    The status is the instruction set, or None and the reason why the code does not run. JAX is
-    imported only if it might run on another device than the CPU.
+    The status is the instruction set, or None and the reason why the code does not run. JAX is not
+    imported.
     """
-    if processor.may_have_accelerator():
-        from forecaster.swarm.devices.lanes import use_all_cores
-        from forecaster.swarm.native import kernel_status
-
-        use_all_cores()  # before JAX starts
-        return kernel_status(), products_of("bfloat16")
-    why_not = processor.why_turned_off()
-    kernel = (None, why_not) if why_not else processor.loaded_instructions(processor.LIBRARY)
-    return kernel, _in_words(kernel, processor.bfloat16_status(kernel, processor.LIBRARY))
+    built = library.built_status()
+    return built, _in_words(built, library.bfloat16_with(built))
 
 
 def _in_words(kernel: Status, bfloat16: Status) -> str:
