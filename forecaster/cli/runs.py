@@ -155,8 +155,8 @@ def _facts(run: "Run") -> dict[str, str]:
     facts = {_FACTS[name]: value for name, value in given.items()}
     for name, value in dataclasses.asdict(run.config).items():
         facts[_SETTINGS.get(name, name.replace("_", " "))] = _shown(value)
-    facts |= {"known in advance": ", ".join(run.facts.future)}
-    facts |= {"known of each series": ", ".join(run.facts.static)}
+    facts |= {"known in advance": ", ".join(run.covariates.future)}
+    facts |= {"known of each series": ", ".join((*run.covariates.numbers, *run.covariates.words))}
     return {"source": run.source, "series": str(len(run.ids)), **facts}
 
 

@@ -7,13 +7,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
-from forecaster.errors import ModelError, Skipped, check_names, listed
+from forecaster.errors import ModelError, Skipped, check_names, listed, skipped_from_json
 from forecaster.files import Home, as_folder, run_name, run_time
 from forecaster.forecasting import FORECAST_BY, Config, Method, counted, resolve_names
 from forecaster.ingest import Store
-from forecaster.storage.model.checking import ADVICE, Facts, facts_of, fitted_until_of
+from forecaster.series import Scaling
+from forecaster.storage.model.checking import ADVICE, Shared, Whole, as_model_error
 from forecaster.storage.model.saving import check_schema, load_whole, read_rest
 from forecaster.storage.runs.run_index import Index, is_sharded, read_index
 
@@ -47,12 +49,16 @@ def load(
 class Run:
     """A run: its facts and the list of its series; only the shards that are needed are read.
 
-    - ``facts``: its settings, how it was made, and its covariates
+    - ``config``: its settings
+    - ``provenance``: how it was made: seed, dates, versions and more that the fit stored
+    - ``covariates``: of its model
     - ``renames``: new names of series, by those that they had at the fit
     """
 
     folder: Path
-    facts: Facts
+    config: Config
+    provenance: dict[str, Any]
+    covariates: Scaling
     index: Index
     renames: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
 
@@ -60,9 +66,19 @@ class Run:
     def read(folder: Path) -> "Run":
         """Read the facts of a run. Raises ModelError when it is damaged, or of another version."""
         rest = read_rest(folder)
-        if not is_sharded(rest):
+        if is_sharded(rest):
+            with as_model_error(folder):
+                said = msgspec.convert(rest, Shared)
+                config, transform = said.settings()
+            index = read_index(folder, rest)
+        else:
             check_schema(rest, folder)
-        return Run(folder, facts_of(rest, folder), read_index(folder, rest))
+            with as_model_error(folder):
+                said = msgspec.convert(rest, Whole)
+                config, transform = said.settings()
+                skipped, report = skipped_from_json(said.skipped), said.report_frame()
+            index = Index((folder,), said.ids, np.zeros(len(said.ids), int), skipped, report)
+        return Run(folder, config, said.provenance, transform.covariates, index)
 
     @property
     def name(self) -> str:
@@ -78,16 +94,6 @@ class Run:
     def shown_time(self) -> str:
         """When it was saved, in local time."""
         return "" if self.saved is None else self.saved.astimezone().strftime("%Y-%m-%d %H:%M")
-
-    @property
-    def config(self) -> Config:
-        """Its settings."""
-        return self.facts.config
-
-    @property
-    def provenance(self) -> dict[str, Any]:
-        """How it was made: seed, dates, versions and more that the fit stored."""
-        return self.facts.provenance
 
     @property
     def source(self) -> str:
@@ -124,7 +130,10 @@ class Run:
         until: dict[str, np.generic] = {}
         for folder in self.index.folders:
             with contextlib.suppress(ModelError):  # of a shard that this forecast may do without
-                until |= fitted_until_of(read_rest(folder), folder)
+                rest = read_rest(folder)
+                with as_model_error(folder):
+                    said = msgspec.convert(rest, Whole)
+                    until |= dict(zip(said.ids, said.times(), strict=True))
         return {self.renames.get(name, name): time for name, time in until.items()}
 
     def knows(self, tickers: Sequence[str]) -> int:
@@ -165,32 +174,21 @@ class Run:
         ``network``: as for :func:`load`. Raises ModelError when a shard is damaged, UsageError for
         a series that the run does not hold.
         """
-        from forecaster.forecasting import rename_series
+        from forecaster.forecasting import join_models, rename_series, unknown_series
 
-        own = set(self.index.ids)
-        then = {new: old for old, new in self.renames.items() if old in own}
-        made = self._model([then.get(name, name) for name in ids], network)
-        return rename_series(made, self.renames)
-
-    def _model(self, ids: Sequence[str], network: "OwnNetwork | None") -> "Model":
-        """Return a model of these series, under the names that they had at the fit."""
-        from forecaster.forecasting import join_models, unknown_series
-
+        index, shard_of = self.index, dict(zip(self.ids, self.index.shard.tolist(), strict=True))
         if not ids:
-            first = np.flatnonzero(self.index.shard == self.index.shard[0])
-            ids = [self.index.ids[row] for row in first]
-        models: list[Model] = []
-        wanted = set(ids)
-        if unknown := wanted - set(self.index.ids):
-            raise unknown_series([name for name in ids if name in unknown], self.ids)
-        for number in self.index.numbers(ids):
-            folder = self.index.folders[number]
-            model = load_whole(folder, network)
+            ids = [name for name in self.ids if shard_of[name] == index.shard[0]]
+        if unknown := [name for name in ids if name not in shard_of]:
+            raise unknown_series(unknown, self.ids)
+        wanted, models = set(ids), []
+        for number in sorted({shard_of[name] for name in ids}):
+            model = rename_series(load_whole(index.folders[number], network), self.renames)
             held = [name for name in model.ids if name in wanted]
             models.append(model if len(held) == len(model.ids) else model.only(held))
         _check_alike(models, self.folder)
         found = {name for model in models for name in model.ids}
-        if lacking := (wanted & set(self.index.ids)) - found:
+        if lacking := wanted - found:
             raise ModelError(
                 f"{self.folder}: damaged; {listed(sorted(lacking))}: no network in the shard that "
                 f"the list of series names. {ADVICE}"

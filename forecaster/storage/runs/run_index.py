@@ -7,12 +7,11 @@
 A run of one shard is that model itself, without ``index.parquet`` and ``shards/``.
 """
 
-import dataclasses
 import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -20,7 +19,7 @@ from pandas.api.types import is_integer_dtype, is_numeric_dtype
 
 from forecaster.errors import DamagedModel, Skipped, skipped_frame, skipped_from_json
 from forecaster.files import read_parquet_file
-from forecaster.storage.model.checking import ADVICE, read_bytes, series_of, shortened
+from forecaster.storage.model.checking import ADVICE, read_bytes, shortened
 from forecaster.storage.model.saving import write_rest
 
 SCHEMA = 11  # 5 and 7 to 10 had the models of earlier versions
@@ -38,8 +37,7 @@ def shard_name(number: int) -> str:
     return f"{number:04d}"
 
 
-@dataclasses.dataclass(frozen=True)
-class Index:
+class Index(NamedTuple):
     """Which series of a run is in which shard.
 
     - ``folders``: the folders of the shards, each a model
@@ -55,14 +53,6 @@ class Index:
     skipped: dict[str, Skipped]
     report: pd.DataFrame
 
-    def numbers(self, ids: Sequence[str]) -> list[int]:
-        """Return the numbers of the shards that hold these series."""
-        if len(ids) == len(self.ids):
-            return np.unique(self.shard).tolist()
-        wanted = set(ids)
-        held = [row for row, name in enumerate(self.ids) if name in wanted]
-        return np.unique(self.shard[held]).tolist()
-
     def column(self, name: str) -> list[float | None]:
         """Return a column of the report as numbers; None for NaN."""
         return [None if value != value else value for value in self.report[name].tolist()]
@@ -74,13 +64,10 @@ def is_sharded(rest: dict[str, Any]) -> bool:
 
 
 def read_index(folder: Path, rest: dict[str, Any]) -> Index:
-    """Return which series of a run is in which shard.
+    """Return which series of a run of several shards is in which.
 
     ``rest``: its ``model.json``. Raises ModelError when it is damaged.
     """
-    if not is_sharded(rest):
-        ids, skipped, report = series_of(rest, folder)
-        return Index((folder,), ids, np.zeros(len(ids), int), skipped, report)
     path = folder / _INDEX
     raw = read_bytes(path)
     if hashlib.sha256(raw).hexdigest() != rest.get("index_sha256"):
