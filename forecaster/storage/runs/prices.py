@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,15 +44,9 @@ def forecasting_panel(
     Series that are no longer stored are named in the panel's ``skipped``. Raises ModelError when
     none of them or not the market is stored, and when the model names no source.
     """
-    store = _store_of(home, model)
-    read = ids_to_read(ids, model.config)
-    gone = _no_longer_stored(store, model, ids, read)
-    read = [name for name in read if name not in gone] + _peers(store, model, read)
     mask = [flag for flag in model.provenance.get("mask", ()) if flag != "unconfirmed"]
-    flags = flags_now(store)
-    latest = masked_rows(store, read, ("unconfirmed",), end, flags=flags)
-    flagged = masked_rows(store, read, mask, end, flags=flags)
-    panel = _panel(store, model, ids, flagged, mask, gone, end)
+    store, flags, panel = _stored(home, model, ids, mask, end)
+    latest = masked_rows(store, panel.ids, ("unconfirmed",), end, flags=flags)
     proposed = proposed_of(store, panel).items()
     return panel, [
         *(Finding("jumped", str(row.unique_id), show_time(row.ds)) for row in latest.itertuples()),
@@ -64,79 +58,48 @@ def forecasting_panel(
 def learning_panel(home: Home, model: Model, ids: Sequence[str]) -> Panel:
     """Read the stored prices that a model may learn from, as the fit of its run read them.
 
-    Series that are no longer stored are named in the panel's ``skipped``. Raises ModelError as
-    :func:`forecasting_panel`.
-
-    - ``model``: the model of a run; its provenance names the source
-    - ``ids``: the series to learn from; the model's market is read beside them
+    Arguments and errors as of :func:`forecasting_panel`.
     """
-    store = _store_of(home, model)
-    read = ids_to_read(ids, model.config)
-    gone = _no_longer_stored(store, model, ids, read)
-    mask = tuple(model.provenance.get("mask", ()))
-    read = [name for name in read if name not in gone] + _peers(store, model, read)
-    flagged = masked_rows(store, read, mask, flags=flags_now(store))
-    return _panel(store, model, ids, flagged, mask, gone)
+    return _stored(home, model, ids, model.provenance.get("mask", ()))[2]
 
 
-def _panel(
-    store: Store,
-    model: Model,
-    ids: Sequence[str],
-    flagged: pd.DataFrame,
-    mask: Sequence[str],
-    gone: Mapping[str, Skipped],
-    end: Date | None = None,
-) -> Panel:
-    """Read series of a store as a panel, with the start of a model's fit, its market and peers."""
-    stored = functools.partial(
-        panel_from_store, store, start=model.provenance.get("start"), end=end, mask=mask,
-        known_by=end, flagged=flagged,
-    )  # fmt: skip
-    read = [name for name in ids_to_read(ids, model.config) if name not in gone]
-    panel = stored(read, gone)
-    if model.peers:
-        panel = panel.with_peers(model.peers)
-        if _peers(store, model, read):
-            with contextlib.suppress(NoSeries, StoreError):  # none of them can be read
-                known = [name for name in model.peers if name in store]
-                layout = Layout(panel.times.dtype.kind)  # peers with other times are no help
-                panel = dataclasses.replace(panel, peers=stored(known, layout=layout))
-    market = model.config.indices
-    return panel.with_indices(market, forecast=ids) if market else panel
+def _stored(
+    home: Home, model: Model, ids: Sequence[str], mask: Sequence[str], end: Date | None = None
+) -> tuple[Store, pd.DataFrame, Panel]:
+    """Read stored series as a panel, with the start of a model's fit, its market and peers.
 
-
-def _peers(store: Store, model: Model, read: Sequence[str]) -> list[str]:
-    """Return the model's peers that are stored, but not among the series that are read."""
-    known = set(read)
-    return [name for name in model.peers if name not in known and name in store]
-
-
-def _store_of(home: Home, model: Model) -> Store:
-    """Open the store of a model's source. Raises ModelError when the model names none."""
-    source = model.provenance.get("source")
-    if source is None:
+    ``mask``: flags whose rows are left out. Returns also the store and all of its flags.
+    """
+    if (source := model.provenance.get("source")) is None:
         raise ModelError(
             "this model does not say where its data are, since it was saved by `fc.save` and not "
             "by `forecaster fit`; forecast with fc.predict(fc.load(FOLDER), panel)"
         )
-    return Store.open(home, source)
-
-
-def _no_longer_stored(
-    store: Store, model: Model, ids: Sequence[str], read: Sequence[str]
-) -> dict[str, Skipped]:
-    """Return the series that are no longer stored, with the reason.
-
-    Raises ModelError when these are all of ``ids``, or one is an index of the market.
-    """
-    missing = [name for name in read if name not in store]
-    if set(model.config.indices) & set(missing) or not set(ids) - set(missing):
+    store, market = Store.open(home, source), model.config.indices
+    wanted = ids_to_read(ids, model.config)
+    missing = [name for name in wanted if name not in store]
+    if set(market) & set(missing) or not set(ids) - set(missing):
         raise ModelError(
             f"{', '.join(missing[:5])}: no longer stored under {store.folder}; run `forecaster "
-            f"ingest --source {store.source}` again"
+            f"ingest --source {source}` again"
         )
-    return dict.fromkeys(missing, Skipped(Kind.NOT_STORED, detail=store.source))
+    gone = dict.fromkeys(missing, Skipped(Kind.NOT_STORED, detail=source))
+    read = [name for name in wanted if name not in gone]
+    peers = [name for name in model.peers if name in store]
+    flags = flags_now(store)
+    flagged = masked_rows(store, [*read, *peers], mask, end, flags=flags)
+    stored = functools.partial(
+        panel_from_store, store,
+        start=model.provenance.get("start"), end=end, mask=mask, flagged=flagged,
+    )  # fmt: skip
+    panel = stored(read, gone)
+    if model.peers:
+        panel = panel.with_peers(model.peers)
+        if not set(peers) <= set(read):
+            with contextlib.suppress(NoSeries, StoreError):  # none of them can be read
+                layout = Layout(panel.times.dtype.kind)  # peers with other times are no help
+                panel = dataclasses.replace(panel, peers=stored(peers, layout=layout))
+    return store, flags, panel.with_indices(market, forecast=ids) if market else panel
 
 
 def stored_ends(home: Home, run: Run) -> dict[str, np.datetime64]:
@@ -185,14 +148,14 @@ def all_series(
 def under_new_names(home: Home, run: Run) -> Run:
     """Return a run with the tickers that were renamed in its store under their new names."""
     store = stored_of(home, run.provenance)
-    renames = {} if store is None else store.index.renames
-    if store is not None and renames:
-        given = [name for name in renames if name in store]  # to other series, since the renaming
-        until = run.fitted_until if given else {}
-        for name in given:
-            learned: Any = until.get(name)
-            if learned is not None and learned >= type(learned)(store.index.series[name].first):
-                del renames[name]  # the run learned from the other series
+    if store is None or not (renames := store.index.renames):
+        return run
+    given = [name for name in renames if name in store]  # to other series, since the renaming
+    until = run.fitted_until if given else {}
+    for name in given:
+        learned: Any = until.get(name)
+        if learned is not None and learned >= type(learned)(store.index.series[name].first):
+            del renames[name]  # the run learned from the other series
     return run.renamed(renames) if renames else run
 
 
@@ -201,10 +164,8 @@ def stored_newcomers(home: Home, model: Model, names: Iterable[str]) -> dict[str
 
     The keys are the names as given. Empty for independent networks, and where no prices are stored.
     """
-    names = list(names)
-    if not names or model.networks.start is None:
-        return {}
-    if (store := stored_of(home, model.provenance)) is None:
+    store = stored_of(home, model.provenance)
+    if model.networks.start is None or store is None:
         return {}
     stored = {name: store.spelled(name) for name in names}
     return {name: series for name, series in stored.items() if series in store}

@@ -12,7 +12,7 @@ import numpy as np
 
 from forecaster.errors import ModelError, Skipped, check_names, listed, skipped_from_json
 from forecaster.files import Home, as_folder, run_name, run_time
-from forecaster.forecasting import FORECAST_BY, Config, Method, counted, resolve_names
+from forecaster.forecasting import FORECAST_BY, Config, Method, counted
 from forecaster.ingest import Store
 from forecaster.series import Scaling
 from forecaster.storage.model.checking import ADVICE, Shared, Whole, as_model_error
@@ -135,10 +135,6 @@ class Run:
                     said = msgspec.convert(rest, Whole)
                     until |= dict(zip(said.ids, said.times(), strict=True))
         return {self.renames.get(name, name): time for name, time in until.items()}
-
-    def knows(self, tickers: Sequence[str]) -> int:
-        """Return how many of the tickers have a network."""
-        return len(tickers) - len(resolve_names(self.ids, self.skipped, tickers)[1])
 
     def __str__(self) -> str:
         """Describe the run in one line, for a notice."""

@@ -94,7 +94,14 @@ def choose_run(
     or none knows any of the tickers; UsageError when there is none of this name.
     """
     if run is not None:
-        return Run.read(run if isinstance(run, Path) else _named(home, run))
+        path = run if isinstance(run, Path) else from_text(run)
+        if not isinstance(run, Path):
+            try:
+                path = home.find_run(run)
+            except UsageError:
+                if not (path / _FILE).exists():
+                    raise
+        return Run.read(path)
     latest = home.latest_run()
     every, broken = runs_of(home)
     broken |= damaged or {}
@@ -109,31 +116,36 @@ def choose_run(
         runs = [run for run in runs if run.source != SIMULATED]
     if not runs:
         raise _none_sound(source, sound, broken)
-    any_will_do = tickers is None or source is not None
-    known = {run.folder: 1 if any_will_do else run.knows(tickers or ()) for run in runs}
+    asked = [] if tickers is None or source is not None else tickers
+    known = {
+        run.folder: len(asked) - len(resolve_names(run.ids, run.skipped, asked)[1]) if asked else 1
+        for run in runs
+    }
     if not any(known.values()):
         known = {run.folder: _could_forecast(home, run, tickers or ()) for run in runs}
     if not any(known.values()):
         raise ModelError(_unknown_everywhere(runs, tickers or ()))
-    ranks = {source: rank for rank, source in reversed(list(enumerate(r.source for r in runs)))}
-
-    def order(run: Run) -> tuple[bool, int, int]:
-        return (
+    sources = [run.source for run in runs]
+    chosen = min(  # among equals the first, the latest run
+        runs,
+        key=lambda run: (
             run.source == SIMULATED or not known[run.folder],
             -known[run.folder],
-            ranks[run.source],
-        )
-
-    chosen = min(runs, key=order)  # among equals the first, the latest run
+            sources.index(run.source),
+        ),
+    )
     for folder, why in broken.items():
         later = order_of_time(folder) > order_of_time(chosen.folder)
         if later and source_of.get(folder, chosen.source) == chosen.source:
             say(f"Warning: passed over, since it is damaged: run {run_name(folder)}: {why}")
             if passed_over is not None:
                 passed_over[run_name(folder)] = why
-    candidates = [run for run in runs if known[run.folder]]
-    for line in [] if source is not None else _notices(runs, chosen, candidates):
-        say(line)
+    newer = [run.name for run in runs[: runs.index(chosen)]]
+    if source is None and (newer or sum(map(bool, known.values())) > 1):  # others could be meant
+        say(f"Run: {chosen}")
+        if newer:
+            why = "of simulated data or another source, or without some of the tickers"
+            say(f"  newer, but not taken ({why}): {listed(newer)}; --run NAME takes one")
     return chosen
 
 
@@ -164,26 +176,6 @@ def notices_of_ahead(runs: Iterable[Run]) -> list[str]:
         for run in runs
         if is_ahead(run.folder)
     ]
-
-
-def _named(home: Home, run: str) -> Path:
-    path = from_text(run)
-    try:
-        return home.find_run(run)
-    except UsageError:
-        if (path / _FILE).exists():
-            return path
-        raise
-
-
-def _notices(runs: Sequence[Run], chosen: Run, candidates: Sequence[Run]) -> list[str]:
-    """Return lines about the chosen run and newer ones, where others could be meant."""
-    newer = [run.name for run in runs[: runs.index(chosen)]]
-    if len(candidates) < 2 and not newer:
-        return []
-    why = "of simulated data or another source, or without some of the tickers"
-    more = f"  newer, but not taken ({why}): {listed(newer)}; --run NAME takes one"
-    return [f"Run: {chosen}", *([more] if newer else [])]
 
 
 def _unknown_everywhere(runs: Sequence[Run], tickers: Sequence[str]) -> str:
