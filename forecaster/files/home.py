@@ -10,7 +10,7 @@ daily/<name>.json           the state of the last daily run, see forecaster.dail
 downloads/<source>/         copies of the remote files of a source, see forecaster.ingest
 """
 
-import dataclasses
+import contextlib
 import hashlib
 import os
 import re
@@ -36,65 +36,36 @@ _SKEW = timedelta(minutes=5)  # by which the clocks of machines that share a hom
 _RESERVED = re.compile(r"^(con|prn|aux|nul|com\d|lpt\d)(\..*)?$", re.IGNORECASE)
 
 
-@dataclasses.dataclass(frozen=True)
 class Home:
-    """The folder for prices, models and evaluations. Its methods return paths and create none."""
+    """The folder for prices, models and evaluations. Its methods return paths and create none.
 
-    folder: Path
+    - ``prices``, ``models``, ``unfinished``: of all price stores, runs and unfinished fits
+    - ``evaluations``: of evaluations for which the user named no folder
+    - ``cache``: of what can be made again, which may be deleted at any time
+    - ``programs``: of compiled programs, which one user alone may write
+    - ``record``, ``daily``: of the forecasts that were made, and of the state of daily runs
+    - ``downloads``: of copies of remote files, which may be deleted at any time
+    - ``folders``: all folders of the home
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.prices = folder / "prices"
+        self.models = folder / "models"
+        self.evaluations = folder / "evaluations"
+        self.cache = folder / "cache"
+        self.programs = self.cache / "programs"
+        self.unfinished = folder / "unfinished"
+        self.record = folder / "record"
+        self.daily = folder / "daily"
+        self.downloads = folder / "downloads"
+        self.folders = (
+            self.prices, self.models, self.evaluations, self.cache, self.unfinished, self.record,
+            self.daily, self.downloads,
+        )  # fmt: skip
 
     def __str__(self) -> str:
         return str(self.folder)
-
-    @property
-    def prices(self) -> Path:
-        """The folder of all price stores."""
-        return self.folder / "prices"
-
-    @property
-    def models(self) -> Path:
-        """The folder of all runs."""
-        return self.folder / "models"
-
-    @property
-    def evaluations(self) -> Path:
-        """The folder of evaluations for which the user named no folder."""
-        return self.folder / "evaluations"
-
-    @property
-    def cache(self) -> Path:
-        """The folder of what can be made again, which may be deleted at any time."""
-        return self.folder / "cache"
-
-    @property
-    def programs(self) -> Path:
-        """The folder of compiled programs, which one user alone may write."""
-        return self.cache / "programs"
-
-    @property
-    def unfinished(self) -> Path:
-        """The folder of all fits that are running or were interrupted."""
-        return self.folder / "unfinished"
-
-    @property
-    def record(self) -> Path:
-        """The folder of all forecasts that were made."""
-        return self.folder / "record"
-
-    @property
-    def daily(self) -> Path:
-        """The folder of the state of daily runs."""
-        return self.folder / "daily"
-
-    @property
-    def downloads(self) -> Path:
-        """The folder of copies of remote files, which may be deleted at any time."""
-        return self.folder / "downloads"
-
-    @property
-    def folders(self) -> tuple[Path, ...]:
-        """All folders of the home."""
-        known = self.prices, self.models, self.evaluations
-        return *known, self.cache, self.unfinished, self.record, self.daily, self.downloads
 
     def new_recorded(self, digest: str, now: datetime) -> Path:
         """Return the file for a forecast made now; ``digest``: its hash. Names sort by time."""
@@ -168,26 +139,18 @@ class Home:
                 f"{name!r} cannot name a run; expected at most 60 letters, digits and . _ -, "
                 "beginning with a letter or digit but not with a time, e.g. tech-weekly"
             )
-        for folder, what in (
-            *((run, "run") for run in self.runs()),
-            *((fit, "unfinished fit") for fit in self.unfinished_fits() if fits),
-        ):
+        taken = dict.fromkeys(self.unfinished_fits() if fits else [], "an unfinished fit")
+        for folder, what in (taken | dict.fromkeys(self.runs(), "a run")).items():
             if run_name(folder).casefold() == name.casefold():
                 raise UsageError(
-                    f"there is {'a' if what == 'run' else 'an'} {what} {name!r} already "
-                    f"({folder.name}); choose another name, or "
-                    + (
-                        "`forecaster runs remove` or `rename` it"
-                        if what == "run"
-                        else f"continue it (`forecaster fit --resume {name}`) or remove it "
-                        f"(`forecaster fit --discard {name}`)"
-                    )
+                    f"there is {what} {name!r} already ({folder.name}); choose another name, or "
+                    f"remove it: `forecaster runs remove {name}` a run, `forecaster fit --discard "
+                    f"{name}` an unfinished fit"
                 )
 
     def new_evaluation(self) -> Path:
         """Return the folder for a new evaluation, named by its time to the millisecond."""
-        name = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S-%f")[:-3]
-        return self.evaluations / name
+        return self.evaluations / datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S-%f")[:-3]
 
     def latest_evaluation(self, on_notice: Callable[[str], None] = lambda message: None) -> Path:
         """Return the folder of the latest evaluation. Raises UsageError when there is none.
@@ -210,24 +173,17 @@ class Home:
 
 def as_file(path: object) -> Path:
     """Return the file that a caller names. Raises UsageError for anything but a path."""
-    if not isinstance(path, str | Path) or not Path(path).name or not _can_be_named(path):
+    if isinstance(path, str | Path) and not Path(path).name:
         raise wrong_argument("path", path, "the path of a file")
-    return Path(path)
+    return as_folder(path, "path: expected the path of a file")
 
 
-def as_folder(folder: object) -> Path:
+def as_folder(folder: object, expected: str = "expected the path of a folder") -> Path:
     """Return a folder that a caller names. Raises UsageError for anything but a path."""
-    if not isinstance(folder, str | Path) or not _can_be_named(folder):
-        raise UsageError(f"expected the path of a folder; got {printable(repr(folder)[:80])}")
-    return Path(folder)
-
-
-def _can_be_named(path: str | Path) -> bool:
-    """Return whether the system can have a file of this name."""
-    try:
-        return b"\0" not in os.fsencode(path)
-    except UnicodeEncodeError:
-        return False
+    with contextlib.suppress(UnicodeEncodeError):
+        if isinstance(folder, str | Path) and b"\0" not in os.fsencode(folder):
+            return Path(folder)
+    raise UsageError(f"{expected}; got {printable(repr(folder)[:80])}")
 
 
 def as_home(folder: "Home | str | Path | None" = None) -> Home:
@@ -251,21 +207,19 @@ def run_name(folder: Path) -> str:
 
 
 def run_time(folder: Path) -> datetime | None:
-    """Return when a run was saved, in UTC; None if its folder was named by hand."""
-    match = _STAMP.fullmatch(folder.name)
-    if match is None:
+    """Return when a run or an evaluation was saved, in UTC; None if its folder has no time."""
+    if (match := _TIMED.match(folder.name)) is None:
         return None
     try:
-        return datetime.strptime(f"{match['time']}000", _TIME).replace(tzinfo=UTC)
+        return datetime.strptime("".join(match.groups()), "%Y%m%d%H%M%S").replace(tzinfo=UTC)
     except ValueError:  # digits that are not a time
         return None
 
 
 def is_ahead(folder: Path) -> bool:
     """Return whether a run or an evaluation is dated later than now, by a clock that was wrong."""
-    match = _TIMED.match(folder.name)
-    soon = datetime.now(UTC) + _SKEW
-    return match is not None and "".join(match.groups()) > soon.strftime("%Y%m%d%H%M%S")
+    when = run_time(folder)
+    return when is not None and when > datetime.now(UTC) + _SKEW
 
 
 def order_of_time(folder: Path) -> tuple[bool, Path]:
