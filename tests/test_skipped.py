@@ -4,7 +4,14 @@ import json
 
 import pytest
 
-from forecaster.errors import Kind, Skipped, skipped_frame, skipped_from_json, skipped_to_json
+from forecaster.errors import (
+    Kind,
+    Skipped,
+    name_reasons,
+    skipped_frame,
+    skipped_from_json,
+    skipped_to_json,
+)
 
 FIELDS = {
     "rows": 30, "needed": 34, "column": "close", "value": -1.5, "market": "SPY",
@@ -48,3 +55,12 @@ def test_text_of_older_versions_and_kinds_of_newer_ones_are_read():
 def test_what_is_no_reason_is_refused_by_name(stored):
     with pytest.raises(ValueError, match="skipped: 'A': "):
         skipped_from_json({"A": stored})
+
+
+def test_a_reason_is_a_line_and_many_are_cut():
+    reasons = {f"S{n}": "not found" for n in range(10)} | {"odd": "no rows"}
+    assert name_reasons(reasons).splitlines() == [
+        "  S0, S1, S2, S3, S4, S5, S6, S7 and 2 more: not found", "  odd: no rows",
+    ]  # fmt: skip
+    each = name_reasons({f"S{n}": f"{n} rows; 120 needed" for n in range(12)}).splitlines()
+    assert each[0] == "  S0: 0 rows; 120 needed" and each[8:] == ["  and 4 more series"]

@@ -17,7 +17,6 @@ from forecaster.cli.shared import (
     covariate_options,
     date_format_option,
     decimal_option,
-    in_lines,
     query_option,
     read_tickers,
     say,
@@ -208,7 +207,7 @@ def working(command: str, ray: str | None) -> Iterator[Work]:
     """Show progress in the block; if it is interrupted, say how to continue."""
     from forecaster.pipeline import Callbacks
 
-    with cluster(ray) as executor, in_lines(), resumable(command) as begin, bars() as bar:
+    with cluster(ray) as executor, resumable(command) as begin, bars() as bar:
         yield Work(
             executor, Callbacks(bar.fetching, say, bar.training, begin, say, bar.sharding), bar
         )

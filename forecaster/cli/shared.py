@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from forecaster.errors import DataError, NoSeries, listed, printable
+from forecaster.errors import name_reasons, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from forecaster.swarm import Progress as TrainingProgress
 
 PARTLY = 3
-_LINES, _NAMED = 8, 8  # reasons with a line each, and series that are named in it
 
 
 def home_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -157,39 +156,13 @@ def show(message: str) -> None:
     click.echo(printable(message))
 
 
-def lines_of(reasons: Mapping[str, object]) -> list[str]:
-    """Return a line for each reason, with the series that have it."""
-    alike: dict[str, list[str]] = {}
-    for name, reason in reasons.items():
-        alike.setdefault(str(reason), []).append(name)
-    lines: list[str] = []
-    for reason, names in list(alike.items())[:_LINES]:
-        more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-        lines.append(f"{listed(names[:_NAMED])}{more}: {reason}")
-    if rest := sum(map(len, list(alike.values())[_LINES:])):
-        lines.append(f"and {rest:,} more series")
-    return lines
-
-
 def say_reasons(heading: str, reasons: Mapping[str, object]) -> None:
     """Print series with their reasons to standard error, if there are any.
 
     ``heading``: before them; {} stands for their number
     """
     if reasons:
-        say(heading.format(len(reasons)))
-        for line in lines_of(reasons):
-            say(f"  {line}")
-
-
-@contextlib.contextmanager
-def in_lines() -> Iterator[None]:
-    """Turn NoSeries into an error with a line for each reason."""
-    try:
-        yield
-    except NoSeries as error:
-        lines = [*lines_of(error.skipped), *([error.advice] if error.advice else [])]
-        raise DataError("\n  ".join(["no series can be used:", *lines])) from error
+        say(f"{heading.format(len(reasons))}\n{name_reasons(reasons)}")
 
 
 def name_stale(stale: Mapping[str, object]) -> None:

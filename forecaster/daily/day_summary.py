@@ -1,12 +1,12 @@
 """The summary of a daily run, for people, for programs and for `status`."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 
 import msgspec
 
+from forecaster.errors import name_reasons
 from forecaster.files import atomic
 from forecaster.record import Alarm
 
@@ -116,7 +116,7 @@ class Summary:
             lines += [f"  {_shown(alarm)}" for alarm in self.alarms]
         if self.partly:
             lines.append(f"In part; left out or not updated ({len(self.partly)}):")
-            lines += _together(self.partly)
+            lines.append(name_reasons(self.partly))
         if self.damaged:
             lines.append(f"Damaged, so run {self.run}, which is older, made the forecasts:")
             lines += [f"  run {name}: {why}" for name, why in self.damaged.items()]
@@ -128,11 +128,3 @@ def _shown(alarm: Alarm) -> str:
     series = "" if alarm.series is None else f"{alarm.series}: "
     since = f" (since {alarm.since})" if alarm.since else ""
     return f"{alarm.kind}: {series}{alarm.text}{since}"
-
-
-def _together(reasons: Mapping[str, str]) -> Sequence[str]:
-    """Return series with their reasons, in one line those with the same."""
-    names: dict[str, list[str]] = {}
-    for name, reason in reasons.items():
-        names.setdefault(reason, []).append(name)
-    return [f"  {', '.join(each)}: {reason}" for reason, each in names.items()]

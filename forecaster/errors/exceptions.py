@@ -12,6 +12,7 @@ from typing import SupportsIndex
 from forecaster.errors.skipped import Skipped
 
 _MOST_SHOWN = 300  # characters in a list of names
+_FEW = 8  # reasons that are named, and series that are named with each
 _MOST_QUOTED = 80  # characters of a wrong argument
 _SEEDS = -(2**31), 2**32 - 1  # a random key is made of 32 bits of it
 
@@ -221,12 +222,15 @@ def warn_of_skipped(skipped: Mapping[str, object]) -> None:
         )
 
 
-def name_reasons(skipped: Mapping[str, object], most: int = 5) -> str:
-    """Return an indented line for each skipped series with its reason; only the first ``most``."""
-    lines = [
-        f"  {printable(name, lines=False)}: {reason}"
-        for name, reason in list(skipped.items())[:most]
-    ]
-    if len(skipped) > most:
-        lines.append(f"  ... and {len(skipped) - most} more")
+def name_reasons(skipped: Mapping[str, object]) -> str:
+    """Return an indented line for each reason, with the series that have it; only the first few."""
+    alike: dict[str, list[str]] = {}
+    for name, reason in skipped.items():
+        alike.setdefault(str(reason), []).append(name)
+    lines = []
+    for reason, names in list(alike.items())[:_FEW]:
+        more = f" and {len(names) - _FEW:,} more" if len(names) > _FEW else ""
+        lines.append(f"  {listed(names[:_FEW])}{more}: {reason}")
+    if rest := sum(map(len, list(alike.values())[_FEW:])):
+        lines.append(f"  and {rest:,} more series")
     return "\n".join(lines)
