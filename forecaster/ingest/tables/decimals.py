@@ -1,11 +1,10 @@
 """Read numbers as people and spreadsheets write them.
 
-``1,234`` is more than a thousand in one country and little more than one in another. The decimal
-sign is decided once for all columns of a table, by cells that can only be read in one way. A table
-whose numbers can all be read in two ways is refused.
+``1,234`` is more than a thousand in one country and little more than one in another. A table is
+read with either decimal sign, and the one that more of its cells fit is that of all its columns. A
+table that fits both, with other numbers, is refused.
 """
 
-import functools
 import re
 from collections.abc import Mapping
 from decimal import Decimal as ExactNumber
@@ -27,7 +26,6 @@ _TYPOGRAPHY = str.maketrans(
     {"\u00a0": " ", "\u2009": " ", "\u202f": " ", "\u2019": "'", "\u02bc": "'", "\u2212": "-"}
 )
 _GROUPS = r"^[+-]?[1-9][0-9]{0,2}(?:[ '][0-9]{3})+(?![0-9])"
-_UNIT = r"(?:e[+-]?[0-9]+|[kmb])?"
 _LARGEST = 10**308
 _PLAIN = (str, float, np.integer, np.floating)
 
@@ -40,51 +38,44 @@ def as_decimal(sign: str | None) -> Decimal | None:
 
 
 def is_number_column(column: pd.Series) -> bool:
-    """Return whether every cell of a text column is blank or a number with either decimal sign.
+    """Return whether every cell of a text column is blank or a number with the same decimal sign.
 
     A column of blanks alone is not a column of numbers.
     """
-    text = _normalised(column)
-    filled = text[~_is_blank(column, text)]
-    either = (filled.str.fullmatch(_valid(sign)).all() for sign in _OTHER)
-    return bool(len(filled)) and any(either)
+    text = _normalised(column.drop_duplicates()).dropna()
+    return len(text) > 0 and any(_read(text, sign).notna().all() for sign in _OTHER)
 
 
 def find_decimal(
     columns: Mapping[str, pd.Series], where: TableLocation, *, plain_points: bool
 ) -> Decimal:
-    """Decide which sign is the decimal one in a table.
+    """Decide which sign is the decimal one in a table: the one that more of its cells fit.
 
     - ``columns``: the text columns that hold numbers, by name
     - ``where``: the file, for errors
     - ``plain_points``: whether a lone point is the decimal sign, as in a CSV file whose cells are
       separated by commas
 
-    Raises DataError if a number can be read in two ways and no other number decides: a price such
-    as ``1,234`` beside decimal points, unless a number shows that commas separate thousands.
+    Raises DataError if a cell would be another number with the other sign, and no other cell
+    decides.
     """
+    if plain_points:
+        return "."
     # Distinct texts, by their first row.
     texts = {name: _normalised(column.drop_duplicates()) for name, column in columns.items()}
-    other: str = "," if plain_points else "[.,]"  # what may separate thousands, or not
-    shown: Decimal | None = None
-    for sign in (".",) if plain_points else _OTHER:
-        if shown is None and _any(texts, _decisive(sign)):
-            if _any(texts, _grouped(sign)):
-                return sign
-            shown, other = sign, re.escape(_OTHER[sign])
+    read = {sign: {n: _read(text, sign) for n, text in texts.items()} for sign in _OTHER}
+    fit = {sign: sum(column.notna().sum() for column in read[sign].values()) for sign in read}
+    if fit["."] != fit[","]:
+        return "." if fit["."] > fit[","] else ","
     for name, text in texts.items():
-        either = text.str.fullmatch(rf"-?[1-9][0-9]{{0,2}}{other}[0-9]{{3}}[kmb]?")
-        if either.any() and (shown is None or name != "volume"):
+        either = (read["."][name] - read[","][name]).abs() > 0
+        if either.any():
             raise DataError(
                 f"{where.cell(either, name)}: {text[either].iloc[0]!r} may have a decimal sign or "
                 "one between thousands, and no other number shows which. Choose one: --decimal , "
                 'or --decimal . (in Python decimal="," or ".")'
             )
-    return shown or "."
-
-
-def _any(texts: Mapping[str, pd.Series], pattern: str) -> bool:
-    return any(bool(text.str.fullmatch(pattern).any()) for text in texts.values())
+    return "."
 
 
 def to_numbers(
@@ -98,23 +89,18 @@ def to_numbers(
 
     Raises DataError if a cell is not a finite number with this decimal sign.
     """
-    # Reading 1e999999999 ends the process of pandas 2.
-    column = column.mask(column.astype(str).str.contains(r"[eE]\+?\d{5}"), "1e400")
     if decimal == ".":
-        numbers = pd.to_numeric(column, errors="coerce").astype(float)
+        numbers = pd.to_numeric(column.mask(_is_huge(column)), errors="coerce").astype(float)
         if np.isfinite(numbers).all():
             return numbers
     text = _normalised(column)
-    valid = text.str.fullmatch(_valid(decimal))
-    plain = text.where(valid).str.replace(_OTHER[decimal], "").str.replace(",", ".")
-    plain = plain.str.replace("[kmb]$", lambda unit: _FACTORS[unit[0]], regex=True)
-    numbers = plain.astype(float)
-    if (bad := numbers.isna() & ~_is_blank(column, text)).any():
-        is_other = re.fullmatch(_valid(_OTHER[decimal]), text[bad].iloc[0])
+    numbers = _read(text, decimal)
+    if (bad := numbers.isna() & text.notna()).any():
+        fits_other = not _read(text[bad].iloc[:1], _OTHER[decimal]).isna().any()
         why = f" with the decimal sign {decimal}, as other numbers or --decimal say"
         raise DataError(
             f"{where.cell(bad, name)}: {quoted(str(column[bad].iloc[0]).strip())} is not a number"
-            f"{why if is_other else ''}"
+            f"{why if fits_other else ''}"
             f"{advice or '; expected one such as 1234.5. Leave the cell empty if it is not known'}"
         )
     check_finite(numbers, where, name)
@@ -160,42 +146,28 @@ def check_finite(numbers: pd.Series, where: TableLocation, name: str) -> None:
 def _normalised(column: pd.Series) -> pd.Series:
     """Return cells in lower case, with plain ASCII signs, and with minus instead of brackets.
 
-    Signs of currencies, and spaces and apostrophes between thousands, are left out.
+    Signs of currencies, and spaces and apostrophes between thousands, are left out. Blank cells
+    are NaN.
     """
     text = column.astype(str).str.strip().str.lower().str.translate(_TYPOGRAPHY)
+    text = text.mask(column.isna() | text.isin(BLANK)).mask(_is_huge(text), "1e400")
     text = text.str.replace(r"^\(([$€£]?[0-9].*)\)$", r"-\1", regex=True)
     text = text.str.replace(r"^([+-]?)[$€£]([+-]?)", r"\1\2", regex=True)
     return text.str.replace(_GROUPS, lambda of: re.sub("[ ']", "", of[0]), regex=True)
 
 
-def _is_blank(column: pd.Series, text: pd.Series) -> pd.Series:
-    return column.isna() | text.isin(BLANK)
+def _is_huge(column: pd.Series) -> pd.Series:
+    """Return which cells are numbers such as 1e999999999, which end the process of pandas 2."""
+    return column.astype(str).str.contains(r"[eE]\+?\d{5}")
 
 
-@functools.cache
-def _grouped(decimal: Decimal) -> str:
-    """Return the pattern of numbers in which the other sign can only separate thousands."""
+def _read(text: pd.Series, decimal: Decimal) -> pd.Series:
+    """Return normalised cells as numbers; NaN where one is none with this decimal sign."""
     sign, other = re.escape(decimal), re.escape(_OTHER[decimal])
-    start = rf"[+-]?[1-9][0-9]{{0,2}}(?:{other}[0-9]{{3}})"
-    return rf"(?:{start}+{sign}[0-9]+|{start}{{2,}}){_UNIT}"
-
-
-def _decisive(decimal: Decimal) -> str:
-    """Return the pattern of numbers that can only have this decimal sign."""
-    sign, other = re.escape(decimal), re.escape(_OTHER[decimal])
-    numbers = (
-        rf"(?:0[0-9]*|[0-9]{{4,}})?{sign}[0-9]+",  # no group of thousands begins like this
-        rf"[0-9]+{sign}(?:[0-9]{{1,2}}|[0-9]{{4,}})",  # nor ends like this
-        rf"[0-9]+{sign}[0-9]+(?=e)",
-        rf"[1-9][0-9]{{0,2}}(?:{other}[0-9]{{3}})+{sign}[0-9]+",
-        rf"[1-9][0-9]{{0,2}}(?:{other}[0-9]{{3}}){{2,}}",
-    )
-    return rf"[+-]?(?:{'|'.join(numbers)}){_UNIT}"
-
-
-@functools.cache
-def _valid(decimal: Decimal) -> str:
-    """Return the pattern of all numbers with this decimal sign."""
-    sign, other = re.escape(decimal), re.escape(_OTHER[decimal])
-    grouped = rf"[1-9][0-9]{{0,2}}(?:{other}[0-9]{{3}})+(?:{sign}[0-9]+)?"
-    return rf"[+-]?(?:[0-9]*{sign}[0-9]+|[0-9]+\.?|{grouped}){_UNIT}"
+    # What has an exponent has no groups of thousands.
+    grouped = rf"[1-9][0-9]{{0,2}}(?:{other}[0-9]{{3}})+(?:{sign}[0-9]+)?[kmb]?"
+    number = rf"[+-]?(?:(?:[0-9]*{sign}[0-9]+|[0-9]+\.?)(?:e[+-]?[0-9]+|[kmb])?|{grouped})"
+    plain = text.where(text.str.fullmatch(number, na=False))
+    plain = plain.str.replace(_OTHER[decimal], "").str.replace(",", ".")
+    plain = plain.str.replace("[kmb]$", lambda unit: _FACTORS[unit[0]], regex=True)
+    return plain.astype(float)
