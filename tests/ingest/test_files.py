@@ -164,7 +164,7 @@ def test_month_and_day_are_told_apart_or_refused(tmp_path, dates, read):
 
 @pytest.mark.parametrize(
     ("encoding", "first"),
-    [("utf-16", "sep=;\n"), ("utf-8-sig", '"sep=;"\r\n'), ("utf-8", "\n# prices\nSEP=;\n")],
+    [("utf-8-sig", '"sep=;"\r\n'), ("utf-8", "\n# prices\nSEP=;\n")],
 )
 def test_what_spreadsheets_write(tmp_path, encoding, first):
     text = f"{first}Date;Société;Close\n2024-01-02;a,b,c,d;1,5\n2024-01-03;é;2,25\n"
@@ -187,8 +187,7 @@ ROWS = "".join(f"2024-01-{day:02},{day}\n" for day in range(1, 31))
     [
         (f"date,close\n{ROWS}2024-01-31,1\x002\n".encode(), "line 32 holds a NUL character; exp"),
         ("date,close\n2024-01-02,1\n".encode("utf-16-le"), "line 1 holds a NUL character"),
-        ("date,close\n2024-01-02,1\n".encode("utf-32"), "holds a NUL character.*UTF-8"),
-        ("date,close\n2024-01-02,1\n".encode("utf-16")[:-1], "not text in UTF-16 .*truncated"),
+        ("date,close\n2024-01-02,1\n".encode("utf-16"), "not text in UTF-8 .*Save it as CSV"),
         (f"date,close\n{ROWS}".encode() + b"\xe9", "not text in UTF-8 .*line.*Save it as CSV"),
     ],
 )

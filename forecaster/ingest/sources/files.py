@@ -1,5 +1,7 @@
 """Read series from the user's own files: a CSV, a Parquet file, or a folder of them."""
 
+import contextlib
+import functools
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
@@ -23,7 +25,7 @@ from forecaster.ingest.tables.file_reader import (
 )
 from forecaster.ingest.tables.roles import Columns
 
-_READER = 10  # raise it when files are read differently
+_READER = 11  # raise it when files are read differently
 
 
 class Files(Whole):
@@ -47,23 +49,23 @@ class Files(Whole):
         self.name = f"files:{as_text(self.path.resolve())}"
         if not self.path.exists():
             raise UsageError(f"files:{path}: no such file or folder")
-        self._frames: dict[str, pd.DataFrame] | None = None
         self._failed: dict[str, str] = {}
-        self._fingerprint: str | None = None
 
     def tickers(self) -> list[str]:
         """Return all series, including those of unreadable files in a folder."""
-        return [*self._read(), *self._failed]
+        return [*self._frames, *self._failed]
 
     def rows(self, tickers: Sequence[str]) -> Iterator[Fetched]:
         """Yield each series as the files have it."""
-        yield from series_of(tickers, self._read(), self._failed, self.path)
+        yield from series_of(tickers, self._frames, self._failed, self.path)
 
     def fingerprint(self) -> str:
         """Return a hash of the names and contents of all files and the version of their reader."""
-        if self._fingerprint is None:
-            self._fingerprint = self._hash()
-        return self._fingerprint
+        return self._content
+
+    @functools.cached_property
+    def _content(self) -> str:
+        return self._hash()
 
     def _hash(self) -> str:
         columns = self._columns if self._columns.first_option else self._columns.decimal or ""
@@ -80,29 +82,24 @@ class Files(Whole):
             digest.update(as_bytes(f"{name}\n{content}\n"))
         return digest.hexdigest()
 
-    def _read(self) -> dict[str, pd.DataFrame]:
-        if self._frames is None:
-            before = self.fingerprint()
-            frames = (
-                self._read_folder()
-                if self.path.is_dir()
-                else read_series(self.path, columns=self._columns)
-            )
-            if self._hash() != before:
-                raise DataError(f"{self.path}: changed while it was read; run the same again")
-            self._frames = frames
-        return self._frames
+    @functools.cached_property
+    def _frames(self) -> dict[str, pd.DataFrame]:
+        """All series by name; see also ``_failed``."""
+        before = self._content
+        frames = (
+            self._read_folder()
+            if self.path.is_dir()
+            else read_series(self.path, columns=self._columns)
+        )
+        if self._hash() != before:
+            raise DataError(f"{self.path}: changed while it was read; run the same again")
+        return frames
 
     def _files(self) -> list[Path]:
-        """Return the file itself, or all files below the folder except those of this program."""
+        """Return the file itself, or all files of the folder that are read, by name."""
         if not self.path.is_dir():
             return [self.path]
-        files = sorted(
-            file
-            for file in self._visible()
-            if file.name.lower().endswith(ENDINGS)
-            and (file.suffix.lower() != ".txt" or _is_stooq(file))
-        )
+        files = list(filter(_is_read, self._visible()))
         if not files:
             raise DataError(f"{self.path}: no .csv, .tsv or .parquet file in this folder")
         return files
@@ -113,36 +110,31 @@ class Files(Whole):
         A broken link is there, too, so that it is named.
         """
         kept = _kept_by_homes(self.path)
-        return [
+        return sorted(
             file
             for file in self.path.rglob("*")
             if not file.is_dir()
             and kept.isdisjoint(file.parents)
             and not any(part.startswith(".") for part in file.relative_to(self.path).parts)
-        ]
-
-    def _warn_of_others(self, files: Sequence[Path]) -> None:
-        """Warn of files that may hold tables, but are not among those that are read."""
-        read = set(files)
-        others = [
-            as_text(file.relative_to(self.path))
-            for file in self._visible()
-            if file not in read
-            and file.name.lower().endswith(TABLES)
-            and not file.name.lower().startswith(("readme", "license"))
-        ]
-        if others:
-            warn(
-                f"{self.path}: not read: {listed(sorted(others))}. In a "
-                "folder .csv and .tsv (also packed, as .csv.gz), .parquet, and .txt from Stooq are "
-                "read; rename or convert them, or move them elsewhere"
-            )
+        )
 
     def _read_folder(self) -> dict[str, pd.DataFrame]:
         """Read all series of all files; join the parts of a series in several files."""
         parts: dict[str, list[pd.DataFrame]] = {}
         files = self._files()
-        self._warn_of_others(files)
+        others = [
+            as_text(file.relative_to(self.path))
+            for file in self._visible()
+            if file.name.lower().endswith(TABLES)
+            and not _is_read(file)
+            and not file.name.lower().startswith(("readme", "license"))
+        ]
+        if others:
+            warn(
+                f"{self.path}: not read: {listed(others)}. In a folder .csv and .tsv (also packed, "
+                "as .csv.gz), .parquet, and .txt from Stooq are read; rename or convert them, or "
+                "move them elsewhere"
+            )
         # Two threads more than cores, since some wait for the disk.
         with ThreadPoolExecutor((os.cpu_count() or 1) + 2) as pool:
             for file, series in zip(files, pool.map(self._try_file, files), strict=True):
@@ -152,17 +144,12 @@ class Files(Whole):
                     continue
                 for name, frame in series.items():
                     parts.setdefault(name, []).append(frame)
-        frames = {}
-        for name, frames_of_series in parts.items():
-            if name in self._failed:
-                continue
-            if len({frame["ds"].dtype.kind for frame in frames_of_series}) > 1:
-                self._failed[name] = "its files disagree: some hold dates, others whole numbers"
-                continue
-            if why := _differing_units(frames_of_series):
-                self._failed[name] = why
-                continue
-            frames[name] = join(frames_of_series)
+        frames: dict[str, pd.DataFrame] = {}
+        for name in [name for name in parts if name not in self._failed]:
+            try:
+                frames[name] = join(parts[name])
+            except DataError as error:
+                self._failed[name] = str(error)
         return frames
 
     def _try_file(self, file: Path) -> dict[str, pd.DataFrame] | str:
@@ -175,33 +162,16 @@ class Files(Whole):
             return str(error)
 
 
-def _differing_units(frames: list[pd.DataFrame]) -> str | None:
-    """Say which currencies or units the parts of a series have, if they differ; else None."""
-    stated: dict[str, set[str]] = {}
-    for frame in frames:
-        for column, unit in frame.attrs.get("units", {}).items():
-            stated.setdefault(column, set()).add(unit)
-    for column, units in stated.items():
-        if len(units) > 1:
-            return (
-                f"its files disagree: column {column!r} holds {' and '.join(sorted(units))}; "
-                "convert the numbers, or give each its own series"
-            )
-    return None
-
-
 def _kept_by_homes(folder: Path) -> set[Path]:
     """Return the folders below a folder that belong to homes of this program."""
     homes = (Home(prices.parent) for prices in folder.rglob("prices"))
     return {kept for home in homes if any(map(is_store, home.stores())) for kept in home.folders}
 
 
-def _is_stooq(path: Path) -> bool:
-    """Return whether a text file is a download from Stooq."""
-    if not path.is_file():  # a pipe would be waited for
-        return False
-    try:
-        with path.open("rb") as file:
-            return b"<date>" in file.read(200).lower()
-    except OSError:
-        return False
+def _is_read(path: Path) -> bool:
+    """Return whether a file of a folder is read, by its ending; of text files those from Stooq."""
+    if path.suffix.lower() != ".txt" or not path.is_file():  # a pipe would be waited for
+        return path.name.lower().endswith(ENDINGS)
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        return b"<date>" in file.read(200).lower()
+    return False

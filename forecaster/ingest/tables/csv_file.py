@@ -1,7 +1,6 @@
-"""Read CSV files of any encoding, separator and header."""
+"""Read CSV files in UTF-8, of any separator and header."""
 
 import bz2
-import codecs
 import contextlib
 import csv
 import gzip
@@ -26,6 +25,7 @@ _OPENERS: Any = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}  # .zip h
 _AT_ONCE = 2**20  # characters that are read at once
 _HEAD = 20  # lines that are searched for the header
 _MOST_COLUMNS = 10_000
+_NO_TABLE = re.compile(r"^__MACOSX/|(^|/)\.|/$")  # files that macOS hides, and folders
 _UNEVEN = re.compile(r"Expected (\d+) fields in line (\d+), saw (\d+)")  # error of pandas
 _QUOTED_NUMBER = re.compile(r'"[ +$(-]*[0-9]+[.,][0-9]')
 
@@ -72,8 +72,8 @@ def read_csv(path: Path, columns: Columns | None = None) -> Table:
     decompression libraries.
     """
     where, columns = printable(path, lines=False), columns or Columns()
-    encoding, last, line = _check_text(path, where)
-    header = _read_header(path, encoding, where, columns)
+    lines, last, line = _check_text(path, where)
+    header = _find_header(lines, where, columns)
     cells = next(csv.reader([last], delimiter=header.separator), [])
     if last.strip() and len(cells) < len(header.columns):
         raise DataError(
@@ -82,7 +82,7 @@ def read_csv(path: Path, columns: Columns | None = None) -> Table:
             "fetch it again"
         )
     options: dict[str, Any] = {
-        "encoding": encoding, "sep": header.separator, "skiprows": header.above,
+        "encoding": "utf-8-sig", "sep": header.separator, "skiprows": header.above,
     }  # fmt: skip
     if header.levels == 2:
         with _opened(path) as file:
@@ -117,7 +117,6 @@ def read_csv(path: Path, columns: Columns | None = None) -> Table:
 
 
 def _parsed(path: Path, options: dict[str, Any]) -> pd.DataFrame:
-    """Parse a file, or the one file of an archive: pandas would count the others, too."""
     try:
         with _opened(path) as file:
             return pd.read_csv(file, **options)
@@ -133,48 +132,31 @@ def _parsed(path: Path, options: dict[str, Any]) -> pd.DataFrame:
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file for reading its decompressed bytes."""
-    if path.suffix.lower() == ".zip":
-        with zipfile.ZipFile(path) as archive, archive.open(_only_file(archive, path)) as file:
+    """Open a file for reading its decompressed bytes, or those of the one file of an archive."""
+    if path.suffix.lower() != ".zip":
+        with _OPENERS.get(path.suffix.lower(), open)(path, "rb") as file:
             yield file
         return
-    with _OPENERS.get(path.suffix.lower(), open)(path, "rb") as file:
-        yield file
+    with zipfile.ZipFile(path) as archive:
+        names = [name for name in archive.namelist() if not _NO_TABLE.search(name)]
+        if len(names) != 1:
+            raise DataError(
+                f"{printable(path, lines=False)}: cannot be read: expected an archive of one file; "
+                f"got {listed(names) or 'none'}. Unpack it: a folder of files is read, too"
+            )
+        with archive.open(names[0]) as file:
+            yield file
 
 
-def _only_file(archive: zipfile.ZipFile, path: Path) -> str:
-    """Return the name of the file in an archive. Raises DataError if it holds another number."""
-    # macOS adds hidden files: one beside each, and one for each folder.
-    names = [
-        name
-        for name in archive.namelist()
-        if not name.startswith("__MACOSX/")
-        and not name.rpartition("/")[2].startswith(("._", ".DS_Store"))
-        and not name.endswith("/")
-    ]
-    if len(names) == 1:
-        return names[0]
-    got = listed(names) or "none"
-    raise DataError(
-        f"{printable(path, lines=False)}: cannot be read: expected an archive of one file; got "
-        f"{got}. Unpack it: a folder of files is read, too"
-    )
+def _check_text(path: Path, where: str) -> tuple[list[str], str, int]:
+    """Return the first lines of a file, its last one, empty after a line ending, and their number.
 
-
-def _check_text(path: Path, where: str) -> tuple[str, str, int]:
-    """Return the encoding of a file, its last line, empty after a line ending, and their number.
-
-    The encoding is UTF-16 if the file says so at its start, otherwise UTF-8.
-
-    Raises DataError with the line if the file is not text in it, and for a packed file whose
+    Raises DataError with the line if the file is not text in UTF-8, and for a packed file whose
     content is far larger than its size suggests.
     """
-    with _opened(path) as file:
-        start = file.read(2)
-    encoding = "utf-16" if start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
     is_packed = path.suffix.lower() in (*_OPENERS, ".zip")
-    last, line, unpacked, cells = "", 1, 0, 0
-    with _opened(path) as raw, io.TextIOWrapper(raw, encoding, newline="") as file:
+    head, last, line, unpacked, cells = "", "", 1, 0, 0
+    with _opened(path) as raw, io.TextIOWrapper(raw, "utf-8-sig", newline="") as file:
         try:
             while text := file.read(_AT_ONCE):
                 if "\0" in text:
@@ -183,6 +165,7 @@ def _check_text(path: Path, where: str) -> tuple[str, str, int]:
                         f"{where}: cannot be read: line {line} holds a NUL character; expected a "
                         "text file. Save it as CSV in UTF-8"
                     )
+                head = head or text
                 line += text.count("\n")
                 last = (last[-_AT_ONCE:] + text).replace("\r", "\n").rpartition("\n")[2]
                 if is_packed:
@@ -190,12 +173,11 @@ def _check_text(path: Path, where: str) -> tuple[str, str, int]:
                     cells += sum(text.count(sign) for sign in ",;\t\n\r")
                     _check_unpacked(where, path.stat().st_size, unpacked, cells)
         except UnicodeError as error:
-            reason = str(error).split(": ")[-1]
             raise DataError(
-                f"{where}: cannot be read: not text in {encoding.upper().removesuffix('-SIG')} "
-                f"({reason}, after line {line}). Save it as CSV in UTF-8"
+                f"{where}: cannot be read: not text in UTF-8 ({str(error).split(': ')[-1]}, after "
+                f"line {line}). Save it as CSV in UTF-8"
             ) from error
-    return encoding, last, line
+    return re.split("\r\n?|\n", head, maxsplit=_HEAD)[:_HEAD], last, line
 
 
 def _check_unpacked(where: str, size: int, unpacked: int, cells: int) -> None:
@@ -211,13 +193,11 @@ def _check_unpacked(where: str, size: int, unpacked: int, cells: int) -> None:
             )
 
 
-def _read_header(path: Path, encoding: str, where: str, stated: Columns) -> _Header:
+def _find_header(lines: list[str], where: str, stated: Columns) -> _Header:
     """Find the header: the first line that is not blank, not a comment, and not Excel's ``sep=;``.
 
     Raises DataError if the file is empty, a column has no name, or two have the same.
     """
-    with _opened(path) as raw, io.TextIOWrapper(raw, encoding) as file:
-        lines = file.read(_AT_ONCE).split("\n", _HEAD)[:_HEAD]
     if not "".join(lines).strip():
         raise DataError(f"{where}: cannot be read: No columns to parse: the file is empty")
     above = next(
@@ -227,8 +207,6 @@ def _read_header(path: Path, encoding: str, where: str, stated: Columns) -> _Hea
     if named:
         above = next((n for n in range(above + 1, len(lines)) if lines[n].strip()), above)
     separator = named["separator"] if named else max(",;\t", key=lines[above].count)
-    if encoding == "utf-16" and separator not in lines[above]:
-        raise DataError(f"{where}: cannot be read: not a table of text in UTF-16. Save it as CSV")
     if (widest := 1 + max(line.count(separator) for line in lines)) > _MOST_COLUMNS:
         raise DataError(f"{where}: {widest:,} columns; expected {_MOST_COLUMNS:,} at most")
     columns, first = (

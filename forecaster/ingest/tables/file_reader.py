@@ -1,6 +1,7 @@
 """Read all series of one file: CSV, Parquet, or a download of Stooq's."""
 
 import csv
+import itertools
 import lzma
 import re
 import urllib.parse
@@ -21,7 +22,6 @@ from forecaster.ingest.tables.roles import Columns, canonical, canonical_names
 
 PARQUET = (".parquet", ".pq")
 SPREADSHEETS = (".xlsx", ".xlsm", ".xlsb", ".xls")
-_OLD_EXCEL = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # begins a .xls file
 _TEXT = (".csv", ".tsv")
 _PACKED = (".gz", ".bz2", ".xz", ".zip")
 ENDINGS = (*_TEXT, *(text + packed for text in _TEXT for packed in _PACKED), ".txt", *PARQUET)
@@ -44,15 +44,33 @@ def read_series(
     - ``keys``: of the folders above, see :func:`keys_of`; those are columns that ``columns`` names,
       or that hold the time if the file has none
 
+    ``attrs["units"]`` of a frame holds the currency and the unit by column, if the file states any.
+
     Raises DataError if the file cannot be read or used.
     """
     table = read_table(path, columns)
+    frame, where = table.frame, printable(path, lines=False)
     named = columns.named if columns else []
-    timed = "ds" in canonical_names([str(column) for column in table.frame]).values()
+    timed = "ds" in canonical_names([str(column) for column in frame]).values()
     for key, value in (keys or {}).items():
-        if (key in named and key not in table.frame) or (canonical(key) == "ds" and not timed):
-            table = table._replace(frame=table.frame.assign(**{key: value}))
-    return frames_of(table, path, name, columns)
+        if (key in named and key not in frame) or (canonical(key) == "ds" and not timed):
+            frame = frame.assign(**{key: value})
+    if frame.empty:
+        raise DataError(f"{where}: no rows in it")
+    stooq = any(str(column).strip().lower() == "<ticker>" for column in frame)
+    rows = tidy(
+        frame, TableLocation(where, counts_rows=is_parquet(path)),
+        name or series_name(path, path.parent),
+        plain_points=table.plain_points, columns=columns,
+    )  # fmt: skip
+    frames: dict[str, pd.DataFrame] = {}
+    for series, part in each_series(rows):
+        if stooq:  # Stooq writes aapl.us
+            series = series.upper().removesuffix(".US")
+            part["unique_id"] = series
+        # The file may have two spellings of the series.
+        frames[series] = join([frames[series], part]) if series in frames else part
+    return frames
 
 
 def is_parquet(path: Path) -> bool:
@@ -64,7 +82,11 @@ def read_table(path: Path, columns: Columns | None) -> Table:
     """Read a CSV or Parquet file as it is; arguments and errors as of :func:`read_series`."""
     try:
         check_plain(path)
-        _refuse_spreadsheet(path)
+        if path.name.lower().endswith(SPREADSHEETS):
+            raise DataError(
+                f"{printable(path, lines=False)}: Excel files are not read; save the sheet as CSV "
+                "(UTF-8), or write Parquet, and name that file"
+            )
         if is_parquet(path):
             return Table(read_parquet(path, columns), plain_points=False)
         return read_csv(path, columns)
@@ -75,52 +97,22 @@ def read_table(path: Path, columns: Columns | None) -> Table:
         raise DataError(f"{where}: cannot be read: {reason}") from error
 
 
-def _refuse_spreadsheet(path: Path) -> None:
-    """Raise DataError for a file of Excel, by its ending or by its content."""
-    with path.open("rb") as opened:
-        begin = opened.read(len(_OLD_EXCEL))
-    excel = path.name.lower().endswith(SPREADSHEETS) or begin == _OLD_EXCEL
-    if not excel and begin.startswith(b"PK\x03\x04"):  # a zip file, as .xlsx is one
-        with zipfile.ZipFile(path) as archive:
-            excel = any(name.startswith("xl/") for name in archive.namelist())
-    if excel:
-        raise DataError(
-            f"{printable(path, lines=False)}: Excel files are not read; save the sheet as CSV "
-            "(UTF-8), or write Parquet, and name that file"
-        )
-
-
-def frames_of(
-    table: Table, path: Path, name: str | None = None, columns: Columns | None = None
-) -> dict[str, pd.DataFrame]:
-    """Return the frames of all series in a file's table by name; see :func:`read_series`.
-
-    ``attrs["units"]`` of a frame holds the currency and the unit by column, if the file states any.
-    """
-    where = printable(path, lines=False)
-    if table.frame.empty:
-        raise DataError(f"{where}: no rows in it")
-    stooq = any(str(column).strip().lower() == "<ticker>" for column in table.frame)
-    rows = tidy(
-        table.frame, TableLocation(where, counts_rows=is_parquet(path)),
-        name or series_name(path, path.parent),
-        plain_points=table.plain_points, columns=columns,
-    )  # fmt: skip
-    frames: dict[str, pd.DataFrame] = {}
-    for series, frame in each_series(rows):
-        if stooq:  # Stooq writes aapl.us
-            series = series.upper().removesuffix(".US")
-            frame["unique_id"] = series
-        if series in frames:  # the file has two spellings of the series
-            frame = join([frames[series], frame])
-        frames[series] = frame
-    return frames
-
-
 def join(frames: list[pd.DataFrame]) -> pd.DataFrame:
-    """Join parts of one series, sorted by time."""
+    """Join parts of one series, sorted by time.
+
+    Raises DataError if some hold dates and others whole numbers, or if currencies or units differ.
+    """
     if len(frames) == 1:
         return frames[0]
+    if len({frame["ds"].dtype.kind for frame in frames}) > 1:
+        raise DataError("its files disagree: some hold dates, others whole numbers")
+    stated = {entry for frame in frames for entry in frame.attrs.get("units", {}).items()}
+    for (column, unit), (other, second) in itertools.pairwise(sorted(stated)):
+        if column == other:
+            raise DataError(
+                f"its files disagree: column {column!r} holds {unit} and {second}; convert the "
+                "numbers, or give each its own series"
+            )
     joined = pd.concat(frames, ignore_index=True)
     return joined.sort_values("ds", kind="stable", ignore_index=True)
 
