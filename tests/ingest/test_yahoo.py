@@ -108,6 +108,13 @@ def test_a_pause_is_shared_and_as_long_as_the_server_says(server):
     assert len(under_way) <= 3, under_way  # sent by the other three workers before the pause
 
 
+def test_a_pause_may_be_said_by_its_end(server):
+    waits, ended = [], "Wed, 01 Jan 2020 00:00:00 GMT"
+    server.trouble = lambda server, symbol, count: (429, ended) if count == 1 else None
+    fetch(server, ["AAPL"], on_wait=waits.append)
+    assert waits == [0.0]
+
+
 def test_a_lasting_refusal_ends_with_advice(server):
     server.trouble = lambda server, symbol, count: "429"
     with pytest.raises(RateLimited, match=r"rate limit.*What has arrived is kept.*run the"):

@@ -4,11 +4,10 @@ This is not an official interface, and Yahoo's terms allow personal use only.
 ``yfinance.download`` hides which tickers failed and why, and its threads outlive Ctrl-C.
 """
 
-import contextlib
 import logging
-import queue
-import threading
+import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.pool import IMapIterator, ThreadPool
 from pathlib import Path
 from typing import TypeVar
 
@@ -103,19 +102,21 @@ class Yahoo:
 
         broken = 0  # tickers in a row with server errors
         try:
-            for one in _in_threads(work, tickers, self._workers):
-                if isinstance(one, Fetched):
-                    broken = 0
-                    yield one
-                    continue
-                name, error = one
-                broken = broken + 1 if isinstance(error, ServerError) else 0
-                yield _failed(name, error)
-                if broken >= _MOST_BROKEN:
-                    raise ServerError(
-                        f"{error}, for {broken} tickers in a row. What has arrived is kept; run "
-                        "the same command again later"
-                    )
+            # Unlike those of concurrent.futures, its threads do not make Ctrl-C wait for a request.
+            with ThreadPool(self._workers) as pool:
+                for one in _as_they_arrive(pool.imap_unordered(work, tickers)):
+                    if isinstance(one, Fetched):
+                        broken = 0
+                        yield one
+                        continue
+                    name, error = one
+                    broken = broken + 1 if isinstance(error, ServerError) else 0
+                    yield _failed(name, error)
+                    if broken >= _MOST_BROKEN:
+                        raise ServerError(
+                            f"{error}, for {broken} tickers in a row. What has arrived is kept; "
+                            "run the same command again later"
+                        )
         finally:
             limiter.stopped.set()
 
@@ -140,37 +141,15 @@ class Yahoo:
         return bring_up_to_date(name, get, stored, start, closed)
 
 
-def _in_threads(
-    work: Callable[[str], _Result], names: Sequence[str], workers: int
-) -> Iterator[_Result]:
-    """Yield the result for each name as it arrives; ``work`` must not raise an error.
-
-    The threads are daemons: those of ``concurrent.futures`` would make Ctrl-C wait for a request
-    that hangs.
-    """
-    waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
-    done: queue.SimpleQueue[_Result] = queue.SimpleQueue()
-    for name in names:
-        waiting.put(name)
-
-    def loop() -> None:
-        with contextlib.suppress(queue.Empty):
-            while True:
-                done.put(work(waiting.get_nowait()))
-
-    for _ in range(min(workers, len(names))):
-        threading.Thread(target=loop, daemon=True).start()
-    left = len(names)
-    try:
-        while left:
-            with contextlib.suppress(queue.Empty):
-                one = done.get(timeout=_TICK)
-                left -= 1
-                yield one
-    finally:  # a thread that is asking takes no further name
-        with contextlib.suppress(queue.Empty):
-            while True:
-                waiting.get_nowait()
+def _as_they_arrive(results: "IMapIterator[_Result]") -> Iterator[_Result]:
+    """Yield results, with short waits: on Windows a long one would keep Ctrl-C waiting."""
+    while True:
+        try:
+            yield results.next(_TICK)
+        except multiprocessing.TimeoutError:
+            continue
+        except StopIteration:
+            return
 
 
 def _prepare(limiter: Limiter) -> None:
