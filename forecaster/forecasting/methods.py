@@ -17,7 +17,13 @@ from jaxtyping import Bool, Shaped
 
 from forecaster.errors import Kind, NoSeries, Skipped
 from forecaster.forecasting.config import Config
-from forecaster.series import ROWS_TO_BLEND, Panel, Transform, behind_market
+from forecaster.series import (
+    ROWS_TO_BLEND,
+    Panel,
+    Transform,
+    behind_market,
+    choose_transform,
+)
 
 FORECAST_BY = "forecast_by"
 """The column of reports and forecasts that holds a :class:`Method`."""
@@ -153,7 +159,7 @@ class Usable(NamedTuple):
 def transform_of(config: Config, panel: Panel) -> Transform:
     """Return the transform of a panel under a config."""
     alone = config.model if config.is_classical else None
-    return Transform.choose(config.transform, panel, config.season, alone)
+    return choose_transform(config.transform, panel, config.season, alone)
 
 
 def usable_rows(panel: Panel, config: Config) -> Usable:

@@ -14,7 +14,6 @@ from .calendar.frequency import most_common as most_common
 from .calendar.frequency import spaced_otherwise as spaced_otherwise
 from .calendar.frequency import spacing_of as spacing_of
 from .calendar.frequency import tells_frequency as tells_frequency
-from .calendar.frequency import usual_spacing as usual_spacing
 from .calendar.hours import Hours as Hours
 from .calendar.seasons import default_season as default_season
 from .calendar.seasons import find_seasons as find_seasons
@@ -31,9 +30,10 @@ from .calendar.times import repeated_at as repeated_at
 from .calendar.times import show_time as show_time
 from .calendar.times import show_times as show_times
 from .calendar.times import split_offset as split_offset
-from .combination.blend import ROWS_TO_BLEND as ROWS_TO_BLEND
-from .combination.blend import held_back_rows as held_back_rows
 from .combination.nature import Nature as Nature
+from .features.choosing import choose_transform as choose_transform
+from .features.choosing import read_transform as read_transform
+from .features.choosing import transform_class as transform_class
 from .features.transformed import Transformed as Transformed
 from .features.transforms import Transform as Transform
 from .findings.find import findings_of as findings_of
@@ -46,9 +46,9 @@ from .findings.latest import Ends as Ends
 from .findings.latest import find_late as find_late
 from .limits import LONGEST_SEASON as LONGEST_SEASON
 from .limits import MOST_SEASONS as MOST_SEASONS
+from .limits import ROWS_TO_BLEND as ROWS_TO_BLEND
 from .panel.covariates import Future as Future
 from .panel.covariates import Scaling as Scaling
-from .panel.covariates import Static as Static
 from .panel.covariates import missing_ahead as missing_ahead
 from .panel.ends import ENDS as ENDS
 from .panel.ends import OwnEnds as OwnEnds
@@ -57,6 +57,7 @@ from .panel.ends import on_axis as on_axis
 from .panel.flags import UNCONFIRMED as UNCONFIRMED
 from .panel.flags import Flags as Flags
 from .panel.histories import Histories as Histories
+from .panel.histories import held_back_rows as held_back_rows
 from .panel.panel import TARGETS as TARGETS
 from .panel.panel import Panel as Panel
 from .panel.sampled import sampled_names as sampled_names
@@ -75,4 +76,3 @@ from .showing import as_written as as_written
 from .showing import axes_of as axes_of
 from .showing import first_of as first_of
 from .showing import names_in_short as names_in_short
-from .showing import new_axes as new_axes

@@ -1,3 +1,5 @@
-"""Name the limits of a season, which settings check before any data is read."""
+"""Name limits that settings and fits are checked against before any series is looked at."""
 
 MOST_SEASONS, LONGEST_SEASON = 10, 1_000_000  # seasons of a series, and steps in one
+ROWS_TO_BLEND = 4
+"""Rows that a blend needs; of fewer the last value is forecast."""

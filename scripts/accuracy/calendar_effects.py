@@ -20,8 +20,8 @@ import numpy as np
 import pandas as pd
 
 import forecaster as fc
+from forecaster.series.features.choosing import choose_transform
 from forecaster.series.features.known_effects import Shared
-from forecaster.series.features.transforms import Transform
 
 STOCKS = 100
 CUTOFFS = {  # steps ahead, and the first days that are forecast
@@ -65,7 +65,7 @@ def errors_from(
     times = np.sort(later["ds"].unique())[:horizon]
     wide = later.pivot_table(index="unique_id", columns="ds", values="y")
     actual = wide.reindex(index=list(panel.ids), columns=times).to_numpy()
-    known = Transform.choose("auto", panel).learned_from(panel, horizon)
+    known = choose_transform("auto", panel).learned_from(panel, horizon)
     shared = known.learned.known
     errors: list[float] = []
     for transform in (known.with_learned(known=Shared(shared.responses)), known):

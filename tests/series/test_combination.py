@@ -6,6 +6,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.series.combination.nature import Nature, common_seasons, with_common
+from forecaster.series.features.choosing import choose_transform
 from forecaster.series.features.transformed import Transformed
 from forecaster.series.features.transforms import Transform
 
@@ -29,7 +30,7 @@ def panel_of(rows: list[np.ndarray]) -> fc.Panel:
 def fitted(rows: list[np.ndarray], seasons: tuple[int, ...], horizon: int) -> Transform:
     """What a fit learns, with components fitted on the first half of each series."""
     panel = panel_of(rows)
-    known = Transform.choose("combined", panel, seasons).learned_from(panel, horizon)
+    known = choose_transform("combined", panel, seasons).learned_from(panel, horizon)
     return known.with_components(panel, horizon, panel.mask.sum(1) // 2)
 
 

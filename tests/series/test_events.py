@@ -6,7 +6,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import DataError, ForecasterWarning
-from forecaster.series import Panel, Transform, findings_of, say_findings
+from forecaster.series import Panel, choose_transform, findings_of, say_findings
 from forecaster.series.prices.events import event_factors
 
 ROWS, QUARTER, WIDER = 800, 63, 4.0
@@ -58,7 +58,7 @@ def test_columns_that_are_no_events_have_no_factor():
 def test_the_scale_widens_from_the_event_on_and_is_as_before_after_it():
     prices, listed = market(6)
     panel = fc.load_panel(prices).with_future(listed)
-    known = Transform.choose("auto", panel).learned_from(panel, 5)
+    known = choose_transform("auto", panel).learned_from(panel, 5)
     scale = known.apply(panel, 5).scale
     plain = known.with_learned(events=()).apply(panel, 5).scale
     (factor,) = known.learned.events
@@ -76,7 +76,7 @@ def test_the_scale_widens_from_the_event_on_and_is_as_before_after_it():
 def test_no_later_row_or_event_changes_an_earlier_scale():
     prices, listed = market(4)
     panel = fc.load_panel(prices).with_future(listed)
-    known = Transform.choose("auto", panel).learned_from(panel, 5)
+    known = choose_transform("auto", panel).learned_from(panel, 5)
     whole = known.apply(panel, 5)
     end = DAYS[600]
     cut = fc.load_panel(prices[prices["ds"] <= end])

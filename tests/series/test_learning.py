@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from forecaster.series.combination.blend import held_back_rows
+from forecaster.series import held_back_rows
 from forecaster.series.combination.components import (
     Kind,
     components_ahead,

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from forecaster.errors import UsageError
-from forecaster.series import Panel, Transform, behind_market
+from forecaster.series import Panel, behind_market, choose_transform
 from forecaster.series.prices.market import MARKET_FEATURES
 
 DAYS = pd.bdate_range("2024-01-01", periods=80)
@@ -34,7 +34,7 @@ def declared(frame: pd.DataFrame) -> Panel:
 
 def seen(panel: Panel) -> dict[str, pd.DataFrame]:
     """Return the features of the market, by series and day."""
-    made = Transform.choose("auto", panel).apply(panel, 3)
+    made = choose_transform("auto", panel).apply(panel, 3)
     features = made.features[:, :, -MARKET_FEATURES:]
     return {
         name: pd.DataFrame(features[row][at >= 0], index=panel.times[at[at >= 0]])
@@ -61,7 +61,7 @@ def test_it_is_the_state_of_the_index_at_its_latest_row():
     )
     expected = expected.reindex(DAYS).ffill().fillna(0)
     panel = declared(frame)
-    made = Transform.choose("auto", panel).apply(panel, 3)
+    made = choose_transform("auto", panel).apply(panel, 3)
     for row, (name, features) in enumerate(seen(panel).items()):
         own = made.positions[row] >= 0
         np.testing.assert_allclose(features[[0, 1, 2, 3]], expected.loc[features.index], atol=1e-5)
@@ -127,5 +127,5 @@ def test_what_cannot_be_a_market_is_said():
             panel.with_market(wrong)
     other = Panel.from_frame(table().rename(columns={"close": "y"})).with_market("SPY")
     with pytest.raises(UsageError, match="market SPY: only the transform 'log_return', of prices"):
-        Transform.choose("auto", other)
-    assert Transform.choose("log_return", other).market == ("SPY",)
+        choose_transform("auto", other)
+    assert choose_transform("log_return", other).market == ("SPY",)

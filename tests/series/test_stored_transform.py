@@ -8,8 +8,10 @@ import pytest
 
 from forecaster.series.combination.counts import CountPrior
 from forecaster.series.combination.learning import learn
+from forecaster.series.features.any_series import AnySeries, LearnedOfAny
+from forecaster.series.features.choosing import read_transform
 from forecaster.series.features.known_effects import Shared
-from forecaster.series.features.transforms import Learned, Transform
+from forecaster.series.features.transforms import Transform
 from forecaster.series.known.effects import CalendarPrior
 from forecaster.series.known.responses import ResponsePrior
 from forecaster.series.panel.covariates import Scaling
@@ -39,12 +41,12 @@ def made() -> Transform:
         ((0.1,) * (TERMS + 1),) * HORIZON, ((0.0, 0.5, 0.5),) * HORIZON,
     )  # fmt: skip
     blending = blending._replace(early=(), counts=CountPrior(mean=0.3))
-    learned = Learned(
-        (12,), usually_counts=True, unit=0.1, known=known, blending=blending, volatility=0.02,
-        events=(2.0,), common_volatility=common,
+    learned = LearnedOfAny(
+        common_seasons=(12,), usually_counts=True, unit=0.1, known=known,
+        blending=blending, volatility=0.02, events=(2.0,), common_volatility=common,
     )  # fmt: skip
     scaling = Scaling(("open",), dict.fromkeys(NAMES, ((0.0, 1.0),)), {}, {"kind": ("x", "y")})
-    return Transform("combined", natures=natures, covariates=scaling, learned=learned)
+    return AnySeries("combined", natures=natures, covariates=scaling, learned=learned)
 
 
 SOUND = made()
@@ -52,13 +54,13 @@ STORED = json.loads(json.dumps(SOUND.to_dict()))
 
 
 def test_all_comes_back():
-    assert Transform.from_dict(STORED, HORIZON) == SOUND
+    assert read_transform(STORED, HORIZON) == SOUND
 
 
 @pytest.mark.parametrize("horizon", [HORIZON - 1, HORIZON + 1])
 def test_what_was_learned_for_another_horizon_is_refused(horizon):
     with pytest.raises(ValueError, match="do not fit"):
-        Transform.from_dict(STORED, horizon)
+        read_transform(STORED, horizon)
 
 
 NATURE, SHARED = ("natures", "a"), ("learned", "known")
@@ -100,7 +102,7 @@ def test_a_damaged_one_is_refused(path, values):
         assert holder[path[-1]] != value
         holder[path[-1]] = value
         with pytest.raises(ValueError, match="transform: "):
-            Transform.from_dict(fields, HORIZON)
+            read_transform(fields, HORIZON)
 
 
 EACH = [("learned", one) for one in STORED["learned"]]
@@ -116,4 +118,4 @@ def test_what_is_missing_is_named(path):
         holder = holder[name]
     del holder[last]
     with pytest.raises(ValueError, match=f"transform: .*{last}"):
-        Transform.from_dict(fields, HORIZON)
+        read_transform(fields, HORIZON)

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from forecaster.errors import Kind, Skipped
 from forecaster.series.combination.nature import Nature
+from forecaster.series.features.any_series import AnySeries
+from forecaster.series.features.choosing import choose_transform, transform_class
 from forecaster.series.features.transforms import NAMES, Transform
 from forecaster.series.panel.panel import Panel
 
@@ -42,7 +44,7 @@ def transform_of(name: str) -> Transform:
     """The transform of this name, as a fit on the first rows leaves it."""
     table = market()
     known = table[table["ds"] <= np.sort(table["ds"].unique())[30]]
-    transform = Transform(name)
+    transform = transform_class(name)(name)
     return transform.with_components(Panel.from_frame(known), HORIZON)
 
 
@@ -82,7 +84,7 @@ def test_nothing_after_a_cutoff_changes_what_is_known_at_it(name, cutoff, seed, 
 @pytest.mark.parametrize("name", NAMES)
 def test_targets_turn_back_into_the_series(name):
     panel = Panel.from_frame(market())
-    transform = Transform(name)
+    transform = transform_class(name)(name)
     t = transform.apply(panel, HORIZON)
     back = t.invert(t.base + t.scale * t.targets())
     y = t.invert(t.z)
@@ -109,16 +111,16 @@ def test_transforms_are_chosen_by_what_the_series_are():
     steps = Panel.from_frame(
         any_series(market()).assign(ds=lambda t: t.groupby("unique_id").cumcount())
     )
-    assert Transform.choose("auto", prices) == Transform("log_return")
+    assert choose_transform("auto", prices) == Transform("log_return")
     on_weekdays = Nature(
         logarithmic=True, seasons=(5,), spacing=86_400.0, rhythm="B", open=(0, 1, 2, 3, 4)
     )
     natures = dict.fromkeys(weekdays.ids, on_weekdays)
-    assert Transform.choose("auto", weekdays) == Transform("combined", natures=natures)
+    assert choose_transform("auto", weekdays) == AnySeries("combined", natures=natures)
     natures = {name: Nature(logarithmic=True, spacing=1.0) for name in steps.ids}
-    assert Transform.choose("auto", steps) == Transform("combined", natures=natures)
+    assert choose_transform("auto", steps) == AnySeries("combined", natures=natures)
     natures = {name: Nature(logarithmic=True, seasons=(4, 8), spacing=1.0) for name in steps.ids}
-    assert Transform.choose("auto", steps, (4, 8)) == Transform("combined", natures=natures)
+    assert choose_transform("auto", steps, (4, 8)) == AnySeries("combined", natures=natures)
 
 
 def test_unusable_series_are_named_with_the_day():

@@ -111,7 +111,7 @@ WRONG = [  # the field, its value (...: none), and what is said
     ("config.transform", "difference", "expected difference; got log_return"),
     ("target", "x", "'x' is none of the channels"),
     ("target", ..., "missing required field `target`"),
-    ("transform.name", "x", "transform: expected one of"),
+    ("transform.name", "x", "transform: name: expected one of"),
     ("frequency.alias", "?", "Invalid frequency"),
     ("frequency.step", True, "got `bool` - at `\\$.frequency.step`"),
     ("ids.0", "KO", "ids: expected names, each once"),

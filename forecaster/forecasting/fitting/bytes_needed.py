@@ -8,7 +8,7 @@ import numpy as np
 from forecaster.forecasting.config import Config
 from forecaster.forecasting.fitting.pooled import most_sampled
 from forecaster.forecasting.networks import param_shapes, plain_shapes, with_network
-from forecaster.series import Transform
+from forecaster.series import transform_class
 
 
 def bytes_of_series(config: Config, steps: int, channels: int) -> int:
@@ -46,10 +46,9 @@ def bytes_of_sample(config: Config, series: int, steps: int, channels: int) -> i
 
 
 def _features(config: Config) -> int:
-    kinds = ("log_return", "combined") if config.transform == "auto" else (config.transform,)
-    kinds = ("log_return",) if config.market is not None else kinds
-    made = (Transform(kind, market=config.indices) for kind in kinds)
-    return max(transform.feature_count(config.horizon) for transform in made)
+    # Of all kinds of series, prices have the most features.
+    kind = "log_return" if config.transform == "auto" or config.indices else config.transform
+    return transform_class(kind)(kind, market=config.indices).feature_count(config.horizon)
 
 
 def _bytes_of_step(config: Config, channels: int) -> int:

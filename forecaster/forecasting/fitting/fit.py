@@ -250,8 +250,7 @@ def _whole(panel: Panel, config: Config, *, tuned: bool = False) -> tuple[Panel,
         transform = transform.with_static(panel.only(trained))
     sampling = Sampling.of(config, panel.ids, trained, int(panel.mask.sum(1).max()))
     common = shared(transform, panel, config, sampling, tuned=tuned)
-    learned = common.transform.learned
-    if learned.common_seasons or learned.usually_counts:  # also beyond the sample
+    if common.transform.natures_are_alike:  # also beyond the sample
         common = common._replace(transform=common.transform.with_series(panel, config.season))
     return panel, common
 

@@ -7,7 +7,7 @@ blend's errors grows as a power of the step ahead. Both are a series' own, drawn
 
 import functools
 from collections.abc import Sequence
-from typing import Annotated, NamedTuple, TypeAlias, TypeVar
+from typing import Annotated, NamedTuple, TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -22,16 +22,15 @@ from forecaster.series.causal import (
     shift,
     squash,
 )
+from forecaster.series.limits import ROWS_TO_BLEND
+from forecaster.series.panel.histories import held_back_rows
 
 Errors: TypeAlias = Float[np.ndarray, "component series origin horizon"]
 Seasons: TypeAlias = tuple[int, ...]
 Size: TypeAlias = Annotated[float, Meta(ge=0, lt=1e12)]
 Share: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
-Rows = TypeVar("Rows", int, np.ndarray)  # of one series, or of each
 
 FEATURES = 10
-ROWS_TO_BLEND = 4
-"""Rows that a blend needs; of fewer the last value is forecast."""
 ORIGINS = 12  # held back
 _POWER = 4.0  # of inverse errors
 _OWN_WEIGHTS = 50.0  # rows held back, with which a series' own errors weigh as much as its panel's
@@ -118,12 +117,6 @@ class Blend(NamedTuple):
     weights: tuple[Size, ...]
     size: Size
     growth: Share
-
-
-def held_back_rows(rows: Rows, horizon: int) -> Rows:
-    """Return how many latest rows hold the origins on which components are judged."""
-    most = np.maximum(2 * horizon, np.minimum(6 * horizon, rows // 4))
-    return np.minimum(most, rows // 2)  # pyright: ignore[reportReturnType]
 
 
 def held_back_errors(

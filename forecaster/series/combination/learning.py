@@ -15,7 +15,6 @@ from forecaster.series.combination.blend import (
     Usual,
     blended,
     held_back_errors,
-    held_back_rows,
     learn_blends,
     learn_usual,
     no_errors,
@@ -32,6 +31,7 @@ from forecaster.series.combination.components import (
 )
 from forecaster.series.combination.counts import NO_PRIOR, CountPrior, learn_counts
 from forecaster.series.combination.nature import Nature
+from forecaster.series.panel.histories import held_back_rows
 
 Row: TypeAlias = Float[np.ndarray, " step"]
 

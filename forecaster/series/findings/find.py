@@ -14,8 +14,6 @@ from jaxtyping import Float, Shaped
 from forecaster.series.calendar.frequency import infer_frequency
 from forecaster.series.calendar.seasons import find_seasons, usual_seasons
 from forecaster.series.calendar.times import show_time
-from forecaster.series.combination.counts import are_counts
-from forecaster.series.combination.dips import dip_of
 from forecaster.series.findings.finding import Finding, first
 from forecaster.series.findings.latest import irregular, missing, running
 from forecaster.series.panel.covariates import Future
@@ -139,6 +137,10 @@ def latest(panel: Panel, *, forecasting: bool = True) -> Iterator[Finding]:
     """
     if panel.target != "y":
         return
+    # Here, so that prices do without classical models.
+    from forecaster.series.combination.counts import are_counts
+    from forecaster.series.combination.dips import dip_of
+
     seasons = panel.of_times(_seasons)
     for name, (values, times), known in zip(panel.ids, panel.rows(), seasons, strict=True):
         if not len(values) or (values == 0).mean() > 0.5 or are_counts(values):

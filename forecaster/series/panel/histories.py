@@ -1,11 +1,20 @@
 """The histories of a panel's series without gaps, aligned at the end."""
 
 import dataclasses
+from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from forecaster.series.panel.panel import Panel
+
+Rows = TypeVar("Rows", int, np.ndarray)  # of one series, or of each
+
+
+def held_back_rows(rows: Rows, horizon: int) -> Rows:
+    """Return how many latest rows hold the origins on which forecasts are judged."""
+    most = np.maximum(2 * horizon, np.minimum(6 * horizon, rows // 4))
+    return np.minimum(most, rows // 2)  # pyright: ignore[reportReturnType]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,7 +20,7 @@ from forecaster.errors import DamagedModel, skipped_from_json
 from forecaster.files import as_bytes, parse_json
 from forecaster.forecasting import FORECAST_BY, Config, Method
 from forecaster.ingest import Reading
-from forecaster.series import EXCHANGES, Frequency, Transform
+from forecaster.series import EXCHANGES, Frequency, Transform, read_transform
 from forecaster.storage.model.encoding import Encoding
 
 if TYPE_CHECKING:  # the facts of a run are read without JAX
@@ -89,7 +89,7 @@ class Shared(msgspec.Struct):
             if day is not None:
                 _date(day)
         config = Config.from_dict(self.config, "config")
-        transform = Transform.from_dict(self.transform, config.horizon)
+        transform = read_transform(self.transform, config.horizon)
         alone = config.model if config.is_classical else None
         if config.transform not in ("auto", transform.name):
             raise ValueError(f"transform: expected {config.transform}; got {transform.name}")
