@@ -1,6 +1,5 @@
 from .bands.columns import HORIZON as HORIZON
 from .bands.columns import KEYS as KEYS
-from .bands.columns import Bound as Bound
 from .bands.columns import around_columns as around_columns
 from .bands.columns import bounds_of as bounds_of
 from .bands.columns import columns_of_quantiles as columns_of_quantiles
@@ -25,7 +24,6 @@ from .config import MODELS as MODELS
 from .config import NETWORKS as NETWORKS
 from .config import TRANSFORMS as TRANSFORMS
 from .config import Config as Config
-from .config import Stage as Stage
 from .config import checked_config as checked_config
 from .config import read_settings as read_settings
 from .fitting.arguments import check_search as check_search
@@ -63,7 +61,6 @@ from .model import Model as Model
 from .model import Networks as Networks
 from .model import check_model as check_model
 from .model import join_models as join_models
-from .model import leading_axes as leading_axes
 from .model import merge_members as merge_members
 from .model import rename_series as rename_series
 from .model import split_members as split_members

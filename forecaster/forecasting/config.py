@@ -1,12 +1,11 @@
 """The settings of a fit: one frozen value, checked when it is made."""
 
 import dataclasses
-import errno
 import math
 import re
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
@@ -27,14 +26,24 @@ _CHOICES = {
     "encoding": ENCODINGS,
 }
 
-# Upper limits. Beyond them a fit asks for more memory than any machine has, or runs for years.
-_MOST = {
-    "hidden": 10_000, "layers": 100, "horizon": 10_000, "members": 1_000, "season": LONGEST_SEASON,
-    "lookback": math.inf,  # a longer lookback is cut to the histories
+# The lowest and the highest number. Beyond the highest a fit asks for more memory than any machine
+# has, or runs for years.
+_ANY = 1, 2**31 - 1
+_COUNTS = {
+    "hidden": (1, 10_000), "layers": (1, 100), "horizon": (1, 10_000), "members": (1, 1_000),
+    "season": (1, LONGEST_SEASON), "validation": _ANY, "epochs": _ANY, "patience": _ANY,
+    "batch_size": _ANY, "data_parallel": _ANY,
+    "lookback": (1, math.inf),  # a longer one is cut to the histories
+    "burn_in": (0, math.inf),
 }  # fmt: skip
-_MOST_INT = 2**31 - 1
-# Bytes, and points in a line, of a file of settings, which is a flat table.
-_MOST_BYTES, _MOST_DOTS = 1 << 20, 100
+_POSITIVE = 1e-12, sys.float_info.max, "a positive number"
+_NUMBERS = {
+    "learning_rate": _POSITIVE, "clip": _POSITIVE,
+    "weight_decay": (0.0, *_POSITIVE[1:]), "shrinkage": (0.0, *_POSITIVE[1:]),
+    "premium": (-0.5, 1.0, "a share of -0.5 to 1, such as 0.05 for 5 % a year, or 'none'"),
+}  # fmt: skip
+_OPTIONAL = ("validation", "season", "market", "premium", "epochs", "patience")
+_MOST_BYTES = 1 << 20  # of a file of settings
 _MOST_SHOWN = 100  # characters of a value in an error message
 
 Stage: TypeAlias = Literal["independent", "pooled", "from pooled", "update"]
@@ -164,31 +173,14 @@ class Config:
     data_parallel: int = 1
 
     def __post_init__(self) -> None:
-        for name, choices in _CHOICES.items():
-            given: object = getattr(self, name)  # which may be an array
-            known = isinstance(given, str) and given in choices
-            if not known and not (name == "model" and self.is_own):
-                raise _wrong(name, f"one of {', '.join(choices)}", getattr(self, name))
         if cast(int | None, self.burn_in) is None and isinstance(cast(object, self.lookback), int):
             object.__setattr__(self, "burn_in", max(0, min(20, self.lookback // 3)))
         for field in dataclasses.fields(self):
-            value: Any = getattr(self, field.name)
-            if field.name == "season":
-                object.__setattr__(self, "season", _checked_season(value))
-            elif field.name == "market":
-                object.__setattr__(self, "market", _checked_market(value))
-            elif field.type is int or (field.type == int | None and value is not None):
-                _check_count(field.name, value)
-            elif field.name == "premium":
-                object.__setattr__(self, "premium", _checked_premium(value))
-            elif field.type is float:
-                # In TOML, 1 may be written for 1.0.
-                object.__setattr__(self, field.name, _checked_number(field.name, value))
+            value = _checked(field.name, getattr(self, field.name))
+            object.__setattr__(self, field.name, value)
         self._check_together()
 
     def _check_together(self) -> None:
-        if self.is_classical:
-            self._check_classical()
         if self.training_mode == "sequence" and self.burn_in >= self.lookback:
             raise _wrong("burn_in", f"less than lookback, {self.lookback}", self.burn_in)
         if self.validation is not None and self.validation < self.horizon + 9:
@@ -203,14 +195,23 @@ class Config:
                 f"model {self.model} sees a window as a whole and cannot be trained with "
                 "'sequence'; use --training windowed, or --model lstm, gru or transformer"
             )
-
+        if self.is_classical and self.transform not in ("auto", "combined"):
+            raise UsageError(
+                f"transform {self.transform} is what networks see of a series, and the model "
+                f"{self.model} has none. Leave out transform, or model"
+            )
+        if self.is_classical and self.market is not None:
+            raise UsageError(
+                f"market {listed(self.indices)}: the model {self.model} sees nothing but its own "
+                "series. Leave out market, or model"
+            )
+        if self.is_classical:  # only this transform computes what they and their bands need
+            object.__setattr__(self, "transform", "combined")
         if self.market is not None and self.transform not in ("auto", "log_return"):
             raise UsageError(
                 f"transform {self.transform} cannot use a market; only log_return, for prices, "
                 "can. Leave out market, or transform"
             )
-        if not isinstance(cast(object, self.common_volatility), bool):
-            raise _wrong("common_volatility", "true or false", self.common_volatility)
         if self.data_parallel > 1 and self.start != "pooled":
             raise UsageError(
                 f"data_parallel: expected 1 with start {self.start}, whose small networks already "
@@ -222,20 +223,6 @@ class Config:
                 "; in a network of your own use swarm.LSTM(..., precision=)" if self.is_own else ""
             )
             raise _wrong("precision", f"float32 with the model {self.model}{own}", self.precision)
-
-    def _check_classical(self) -> None:
-        if self.transform not in ("auto", "combined"):
-            raise UsageError(
-                f"transform {self.transform} is what networks see of a series, and the model "
-                f"{self.model} has none. Leave out transform, or model"
-            )
-        if self.market is not None:
-            raise UsageError(
-                f"market {listed(self.indices)}: the model {self.model} sees nothing but its own "
-                "series. Leave out market, or model"
-            )
-        # The classical models and their bands need values that only this transform computes.
-        object.__setattr__(self, "transform", "combined")
 
     @property
     def indices(self) -> tuple[str, ...]:
@@ -332,100 +319,81 @@ class Config:
         name and for a value out of its range.
         """
         known = [field.name for field in dataclasses.fields(Config)]
-        if settings.get("head") == "student_t":  # once a choice, and the default: in older models
-            settings = {name: value for name, value in settings.items() if name != "head"}
         for name in settings:
             if name not in known:
-                gone = ", which is gone: leave it out" if name == "head" else ""
                 raise UsageError(
-                    f"{where}: no setting {_shown(name)}{gone}; there are: {', '.join(known)}"
+                    f"{where}: no setting {_shown(name)}; there are: {', '.join(known)}"
                 )
         return Config(**settings)
 
 
 def read_settings(path: Path) -> dict[str, Any]:
     """Read settings from a TOML file, a flat table. Raises UsageError if it cannot be read."""
+    if path.exists() and not path.is_file():  # reading others may never end
+        raise UsageError(f"{path}: cannot be read: not a plain file")
     try:
-        text = _read_text(path)
-        lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
-        if any(line.count(".") > _MOST_DOTS for line in lines):  # parsing them takes quadratic time
-            raise UsageError(
-                f"{path}: cannot be read as TOML: a line with more than {_MOST_DOTS} points; "
-                "expected a flat table of settings, such as hidden = 16"
-            )
-        return tomllib.loads(text)
+        if (size := path.stat().st_size) > _MOST_BYTES:
+            raise ValueError(f"{size:,} bytes; expected {_MOST_BYTES:,} at most")
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except RecursionError as error:
-        raise UsageError(f"{path}: cannot be read as TOML: nested too deeply") from error
-    # Raised by TOML, by UTF-8, or for a number with thousands of digits.
-    except ValueError as error:
+    # Raised by TOML, by UTF-8, for a number with thousands of digits, or for deep nesting.
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{path}: cannot be read as TOML: {error}") from error
 
 
-def _read_text(path: Path) -> str:
-    """Read a plain file in UTF-8; reading others may never end. Raises OSError or ValueError."""
-    if path.exists() and not path.is_file():
-        raise OSError(errno.EINVAL, "not a plain file", str(path))
-    if (size := path.stat().st_size) > _MOST_BYTES:
-        raise ValueError(f"{size:,} bytes; expected {_MOST_BYTES:,} at most")
-    return path.read_text(encoding="utf-8-sig")
+def _checked(name: str, value: Any) -> Any:
+    """Return a setting in its own type; TOML and JSON give lists for tuples, and 1 for 1.0.
 
-
-def _check_count(name: str, value: object) -> None:
-    lowest = 0 if name == "burn_in" else 1
-    if not isinstance(value, int) or isinstance(value, bool) or value < lowest:
-        raise _wrong(name, f"a whole number of {lowest} or more", value)
-    if value > (most := _MOST.get(name, _MOST_INT)):
-        raise _wrong(name, f"a whole number of {lowest} to {most:,}", value)
-
-
-def _checked_season(value: object) -> int | tuple[int, ...] | None:
-    """Return ``season`` as a number or a sorted tuple; TOML and JSON give lists."""
-    if value is None:
+    Raises UsageError for a value out of its range.
+    """
+    text = isinstance(value, str)
+    if name in _CHOICES:
+        if not (text and (value in _CHOICES[name] or (name == "model" and ":" in value))):
+            raise _wrong(name, f"one of {', '.join(_CHOICES[name])}", value)
+    elif name in _OPTIONAL and (value is None or (text and value == "none" and name == "premium")):
         return None
-    if not isinstance(value, list | tuple):
-        _check_count("season", value)
-        return cast(int, value)
-    if not value:
+    elif name == "market":
+        return _checked_market(value)
+    elif name == "season" and isinstance(value, list | tuple):
+        return _checked_seasons(cast(Sequence[Any], value))
+    elif name == "common_volatility":
+        if not isinstance(value, bool):
+            raise _wrong(name, "true or false", value)
+    elif name in _COUNTS:
+        lowest, most = _COUNTS[name]
+        if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value <= most:
+            upper = "or more" if most == math.inf else f"to {most:,}"
+            raise _wrong(name, f"a whole number of {lowest} {upper}", value)
+    else:
+        lowest, most, expected = _NUMBERS[name]
+        real = isinstance(value, int | float) and not isinstance(value, bool)
+        if not (real and lowest <= value <= most):
+            raise _wrong(name, expected, value)
+        return float(value)
+    return value
+
+
+def _checked_seasons(seasons: Sequence[Any]) -> tuple[int, ...]:
+    """Return several seasons, sorted."""
+    if not seasons:
         raise UsageError(
             "season: expected a number of steps, or several; got []. Leave it out for the default, "
             "or use 1 for no season"
         )
-    if len(cast(list[object], value)) > MOST_SEASONS:
-        raise _wrong("season", f"{MOST_SEASONS} numbers of steps at most", value)
-    for steps in cast(list[object], value):
-        _check_count("season", steps)
-    return tuple(sorted(cast(list[int], value)))
+    if len(seasons) > MOST_SEASONS:
+        raise _wrong("season", f"{MOST_SEASONS} numbers of steps at most", seasons)
+    return tuple(sorted(_checked("season", steps) for steps in seasons))
 
 
-def _checked_market(value: object) -> str | tuple[str, ...] | None:
-    """Return ``market`` as one name, or several in the order given; TOML and JSON give lists."""
-    names = list(value) if isinstance(value, list | tuple) else [] if value is None else [value]
+def _checked_market(value: Any) -> str | tuple[str, ...] | None:
+    """Return one name, or several in the order given."""
+    names = tuple(value) if isinstance(value, list | tuple) else (value,)
     if not all(isinstance(name, str) and name for name in names):
         raise _wrong("market", "the name of a series, such as SPY, or several", value)
     if len(set(names)) < len(names):
         raise _wrong("market", "different names", value)
-    made = cast(tuple[str, ...], tuple(names))
-    return made[0] if len(made) == 1 else made or None
-
-
-def _checked_premium(value: object) -> float | None:
-    """Return ``premium``; None for the text "none", which TOML and a command line use for it."""
-    if value is None or (isinstance(value, str) and value == "none"):
-        return None
-    if not isinstance(value, int | float) or isinstance(value, bool) or not -0.5 <= value <= 1:
-        raise _wrong(
-            "premium", "a share of -0.5 to 1, such as 0.05 for 5 % a year, or 'none'", value
-        )
-    return float(value)
-
-
-def _checked_number(name: str, value: object) -> float:
-    lowest = 0.0 if name in ("weight_decay", "shrinkage") else 1e-12
-    if not isinstance(value, int | float) or not lowest <= value <= sys.float_info.max:
-        raise _wrong(name, "a positive number", value)
-    return float(value)
+    return names[0] if len(names) == 1 else names or None
 
 
 def _wrong(name: str, expected: str, got: object) -> UsageError:

@@ -69,7 +69,7 @@ class Networks:
     drift: Drift | None = None
 
     def __repr__(self) -> str:
-        each = leading_axes(self.params)[1]
+        each = jax.tree.leaves(self.params)[0].shape[1]
         return f"Networks({self.config.column}, {len(self.ids)} series, {each} each)"
 
     @property
@@ -279,7 +279,7 @@ def rename_series(model: Model, names: Mapping[str, str]) -> Model:
 def _facts_of(model: Model) -> tuple[str, dict[str, str]]:
     """Return the title and the lines that describe a model."""
     config, report = model.config, model.report
-    each = leading_axes(model.params)[1]
+    each = jax.tree.leaves(model.params)[0].shape[1]
     steps = f"{config.horizon} step{'s' if config.horizon > 1 else ''}"
     facts = {
         "forecasts": f"{steps} of {model.target} ({in_words(model.frequency)}), each from the "
@@ -322,11 +322,6 @@ def merge_members(params: Params) -> Params:
     return jax.tree.map(
         lambda leaf: leaf.reshape(leaf.shape[0] * leaf.shape[1], *leaf.shape[2:]), params
     )
-
-
-def leading_axes(params: Params) -> tuple[int, int]:
-    """Return the number of series, and of networks for each, from weights (series, member, ...)."""
-    return jax.tree.leaves(params)[0].shape[:2]
 
 
 def join_models(models: Sequence[Model]) -> Model:

@@ -14,7 +14,7 @@ from forecaster import swarm
 from forecaster.forecasting.bands.distribution import loss_of
 from forecaster.forecasting.config import Config
 from forecaster.forecasting.model import Params
-from forecaster.forecasting.networks import OwnNetwork, functions, init_of
+from forecaster.forecasting.networks import OwnNetwork, functions
 from forecaster.forecasting.windows import (
     MODES,
     AnyArray,
@@ -94,7 +94,7 @@ def make_task(
     - ``started``: whether the data are :class:`Started`: the difference from a common start is
       learned, so that weight decay pulls the weights to that start
     """
-    init = init_of(config, features, network)
+    init = functions(config, features, network).init
     mode = MODES[config.training_mode](split)
     mean_loss = make_loss(config, mode, features, network)
 
@@ -143,10 +143,10 @@ def make_loss(
 
     Its arguments are the weights, :class:`Examples`, and in training a key for dropout.
     """
+    apply = functions(config, features, network).apply
 
     def mean_loss(params: Params, examples: Examples, key: Array | None = None) -> Float[Array, ""]:
         inputs, valid, targets, counted = examples
-        apply = functions(config, features, network).apply
         outputs, constants = apply(params, inputs, valid, last_only=mode.last_only, key=key)
         outputs = outputs[:, -targets.shape[1] :]
         known = jnp.isfinite(targets)

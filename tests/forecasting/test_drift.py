@@ -10,15 +10,9 @@ import pytest
 
 import forecaster as fc
 from forecaster.forecasting.bands.distribution import Distribution
-from forecaster.forecasting.bands.drift import (
-    KEPT,
-    Drift,
-    change_of,
-    drift_of,
-    with_drift,
-)
+from forecaster.forecasting.bands.drift import KEPT, Drift, change_of, drift_of
 from forecaster.forecasting.model import Networks
-from forecaster.forecasting.predicting.distributions import distributions
+from forecaster.forecasting.predicting.distributions import around_drift, distributions
 
 DAY = np.log(1.05) / 365.25  # the premium of 5 % a year for a calendar day
 
@@ -113,8 +107,8 @@ def test_no_network_moves_a_median_beyond_the_lowest_and_the_highest_move():
     location = np.array([-9.0, -0.1, 0.5, 9.0])[None, :, None] * np.ones(shape)
     made = Distribution(location, np.ones(shape), np.full(shape, 5.0))
     drift = Drift(np.array([[0.01, -0.2, 0.3]]), np.full((1, 2), 0.1))
-    transformed: Any = types.SimpleNamespace(scale=np.ones(shape))
-    made = with_drift(made, drift, transformed, np.arange(4)[None])
+    transformed: Any = types.SimpleNamespace(scale=np.ones(shape), counted=np.zeros(1, bool))
+    made = around_drift(made, drift, transformed, np.arange(4)[None])
     one_ahead, two_ahead = made.quantiles(np.zeros(made.shape))[0].T
     # A quarter of what is beyond 0.1, and 0.01 a step.
     np.testing.assert_allclose(one_ahead, [-0.2, -0.05 + 0.01, 0.1 + 0.01, 0.3])

@@ -7,10 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import nnx
 
 import forecaster as fc
+from forecaster import swarm
 from forecaster.forecasting.fitting.training import widen
-from forecaster.forecasting.networks import functions, plain_shapes, trained_apply
+from forecaster.forecasting.networks import functions, plain_shapes
 from forecaster.forecasting.networks.transformer import by_distance
 from tests.slow import rest_slow, slow
 
@@ -145,14 +147,37 @@ def test_what_is_added_to_scores_goes_by_distance():
             np.testing.assert_array_equal(square[:, step, earlier], wanted)
 
 
-@pytest.mark.parametrize("kind", ["lstm", "gru"])
+class InFlax(nnx.Module):
+    """An LSTM or GRU network as layers of Flax, with a last layer that starts at zero."""
+
+    def __init__(self, cell, config, features, rngs):
+        hidden, outputs = config.hidden, 2 * config.horizon
+        self.out = nnx.Linear(hidden, outputs, kernel_init=nnx.initializers.zeros, rngs=rngs)
+        widths = [features] + [hidden] * (config.layers - 1)
+        precision = config.precision
+        self.layers = nnx.List([cell(w, hidden, precision=precision, rngs=rngs) for w in widths])
+        self.constants = nnx.Param(jnp.zeros(config.horizon))
+
+    def __call__(self, inputs, valid, *, last_only):
+        hidden, valid = inputs.swapaxes(0, 1), valid.swapaxes(0, 1)
+        *lower, top = self.layers
+        for layer in lower:
+            hidden = layer(hidden, valid)
+        hidden = top(hidden, valid, last_only=last_only)
+        hidden = hidden[:, None] if last_only else hidden.swapaxes(0, 1)
+        return self.out(hidden), self.constants[...]
+
+
+@pytest.mark.parametrize("cell", [swarm.LSTM, swarm.GRU])
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_without_flax_it_is_the_same_program(kind, precision):
-    """The operations of trained LSTMs and GRUs are the same with and without Flax."""
+def test_without_flax_it_is_the_same_program_from_the_same_weights(cell, precision):
+    kind = cell.__name__.lower()
     config = fc.Config(model=kind, precision=precision, layers=2, hidden=3, lookback=20)
-    flax = functions(config, 4)
-    shapes = jax.eval_shape(flax.init, jax.random.key(0))
-    paths = jax.tree_util.tree_flatten_with_path(shapes)[0]
+    plain = functions(config, 4)
+    flax = swarm.module_functions(lambda rngs: InFlax(cell, config, 4, rngs))
+    params, same = (made.init(jax.random.key(3)) for made in (plain, flax))
+    jax.tree.map(np.testing.assert_array_equal, params, same)
+    paths = jax.tree_util.tree_flatten_with_path(params)[0]
     named = {"/".join(str(key.key) for key in path): leaf.shape for path, leaf in paths}
     assert plain_shapes(config, 4) == named
     windows = jnp.zeros((5, 20, 4)), jnp.zeros((5, 20))
@@ -163,5 +188,5 @@ def test_without_flax_it_is_the_same_program(kind, precision):
 
         return jax.jit(jax.vmap(forward)).lower(members).as_text()
 
-    members = jax.tree.map(lambda leaf: jnp.zeros((2, *leaf.shape)), shapes)
-    assert text(trained_apply(config, 4)) == text(flax.apply)
+    members = jax.tree.map(lambda leaf: jnp.zeros((2, *leaf.shape)), params)
+    assert text(plain.apply) == text(flax.apply)

@@ -269,7 +269,7 @@ class _Examples:
 
 
 class _Network:
-    """:class:`forecaster.forecasting.networks.Recurrent` of LSTM layers, and its head's loss."""
+    """The LSTM that networks of series are, and the loss of its outputs."""
 
     def __init__(self, params: Mapping[Any, Any], config: Config):
         import torch

@@ -13,7 +13,6 @@ missing.
 The figures that this was chosen by are in ``research/010-drift-of-prices.md``.
 """
 
-import dataclasses
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -23,14 +22,13 @@ from jaxtyping import Float, Int, Shaped
 from forecaster.errors import ModelError
 from forecaster.forecasting.bands.distribution import Distribution
 from forecaster.forecasting.config import Config
-from forecaster.series import Panel, Transformed
+from forecaster.series import Panel
 
 KEPT = 0.25
 """The share that is kept of what a network forecasts beyond its mean."""
 _OWN = 0.025  # standard deviation of yearly drifts around the premium
 _FEWEST = 60  # changes; with fewer the expected change is the premium
 _ERRORS = 3  # largest distance of a forecast from the mean change, in its standard errors
-_FARTHEST = 1e6  # largest move, in units of its scale
 _YEAR = np.timedelta64(31_557_600, "s")  # 365.25 days
 
 
@@ -140,28 +138,3 @@ def join_drifts(drifts: Sequence[Drift | None]) -> Drift | None:
             "prices: they are damaged, or of an earlier version. Run `forecaster fit` again"
         )
     return Drift(*(np.concatenate(parts) for parts in zip(*known, strict=True)))
-
-
-def with_drift(
-    made: Distribution,
-    drift: Drift,
-    transformed: Transformed,
-    origins: Int[np.ndarray, "series origin"],
-) -> Distribution:
-    """Return distributions around the expected change, which networks move a little.
-
-    None of their locations lies beyond the lowest and the highest change.
-
-    - ``drift``: complete
-    - ``origins``: the steps that the forecasts are made at
-    """
-    unit = np.take_along_axis(transformed.scale, origins[:, :, None], axis=1)
-    ahead = np.arange(1, unit.shape[-1] + 1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        moves = drift.per_row.T[:, :, None, None] * ahead / unit
-    expected, low, high = np.where(np.isfinite(moves), moves, 0.0)
-    beyond = made.location - drift.usual[:, None]
-    location = np.clip(KEPT * beyond + expected, low, high)
-    # A move that no series makes comes from a damaged model; it is kept, so that users see it.
-    location = np.where(np.abs(beyond) < _FARTHEST, location, beyond)
-    return dataclasses.replace(made, location=location.astype(made.location.dtype))

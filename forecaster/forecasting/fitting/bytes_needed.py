@@ -3,11 +3,10 @@
 import math
 
 import jax
-import numpy as np
 
 from forecaster.forecasting.config import Config
 from forecaster.forecasting.fitting.pooled import most_sampled
-from forecaster.forecasting.networks import param_shapes, plain_shapes, with_network
+from forecaster.forecasting.networks import param_shapes, with_network
 from forecaster.series import transform_class
 
 
@@ -17,11 +16,8 @@ def bytes_of_series(config: Config, steps: int, channels: int) -> int:
     ``steps``: rows of the longest history; ``channels``: number of channels of the panel.
     """
     config, network = with_network(config, None)
-    shapes = plain_shapes(config, _features(config))
-    if shapes is None:
-        weights = jax.tree.leaves(param_shapes(config, _features(config), network))
-        shapes = {str(number): np.shape(leaf) for number, leaf in enumerate(weights)}
-    weights = sum(map(math.prod, shapes.values())) * config.members
+    shapes = jax.tree.leaves(param_shapes(config, _features(config), network))
+    weights = sum(math.prod(leaf.shape) for leaf in shapes) * config.members
     validated = config.longest_validation * config.horizon * (config.members + 4) * 8
     return steps * _bytes_of_step(config, channels) + 64 * weights + 4 * validated
 

@@ -26,7 +26,7 @@ from forecaster.forecasting.network_task import (
     cut,
     make_loss,
 )
-from forecaster.forecasting.networks import OwnNetwork, init_of
+from forecaster.forecasting.networks import OwnNetwork, functions
 from forecaster.forecasting.windows import MODES, Split
 from forecaster.series import sampled_names
 
@@ -142,7 +142,7 @@ def _pooled_task(
         return mean_loss(params, swarm.shard_batch(_as_one(jax.vmap(one)(data))))
 
     return swarm.Task(
-        init=init_of(config, features, network),
+        init=functions(config, features, network).init,
         loss=lambda params, examples, key, hyperparams: mean_loss(params, examples, key),
         batches=draw,
         take=take,

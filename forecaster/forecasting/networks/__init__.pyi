@@ -2,16 +2,11 @@ from .base import Forecaster as Forecaster
 from .base import Network as Network
 from .mlp import MLP as MLP
 from .own import check_class as check_class
-from .own import import_network as import_network
 from .own import import_path as import_path
 from .own import imported_network as imported_network
-from .recurrent import Recurrent as Recurrent
 from .transformer import Transformer as Transformer
 from .weights import plain_shapes as plain_shapes
 from .without_flax import OwnNetwork as OwnNetwork
 from .without_flax import functions as functions
-from .without_flax import init_of as init_of
 from .without_flax import param_shapes as param_shapes
-from .without_flax import plain_apply as plain_apply
-from .without_flax import trained_apply as trained_apply
 from .without_flax import with_network as with_network

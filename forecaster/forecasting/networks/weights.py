@@ -2,7 +2,7 @@
 
 from forecaster.forecasting.config import Config
 
-_GATES = {"lstm": 4, "gru": 3}
+GATES = {"lstm": 4, "gru": 3}
 
 
 def plain_shapes(config: Config, features: int) -> dict[str, tuple[int, ...]] | None:
@@ -10,9 +10,9 @@ def plain_shapes(config: Config, features: int) -> dict[str, tuple[int, ...]] | 
 
     ``features``: inputs at each step
     """
-    if config.network not in _GATES:
+    if config.network not in GATES:
         return None
-    hidden, horizon, gates = config.hidden, config.horizon, _GATES[config.network]
+    hidden, horizon, gates = config.hidden, config.horizon, GATES[config.network]
     shapes: dict[str, tuple[int, ...]] = {"constants": (horizon,)}
     for layer in range(config.layers):
         width = hidden if layer else features

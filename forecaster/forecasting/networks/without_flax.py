@@ -1,14 +1,14 @@
-"""The functions of one network, where possible without Flax, whose import takes long.
+"""The functions of one network; those of LSTM and GRU without Flax, whose import takes long.
 
-The operations of trained LSTM and GRU networks are those of
-:class:`forecaster.forecasting.networks.Recurrent` in the same order, so that the results are equal
-bit for bit.
+They draw and compute the same bits as layers of :class:`forecaster.swarm.LSTM` or
+:class:`forecaster.swarm.GRU` below a Flax layer that starts at zero.
 """
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,7 @@ from jax import Array
 from forecaster import swarm
 from forecaster.errors import UsageError
 from forecaster.forecasting.config import Config
+from forecaster.forecasting.networks.weights import GATES
 from forecaster.swarm import gru, lstm
 
 if TYPE_CHECKING:
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     OwnNetwork: TypeAlias = type[linen.Module] | type[nnx.Module]
 else:
     OwnNetwork: TypeAlias = type
+
+
+_glorot = jax.nn.initializers.glorot_uniform()
 
 
 def with_network(config: Config, network: object | None) -> tuple[Config, OwnNetwork | None]:
@@ -60,6 +64,9 @@ def functions(config: Config, features: int, network: OwnNetwork | None = None) 
     - ``features``: the number of features of a step
     - ``network``: a user's own class in place of the config's model
     """
+    if network is None and config.network in GATES:
+        init, apply = partial(_init, config, features), partial(_apply, config)
+        return swarm.Functions(init, apply, lambda params, _: partial(apply, params))
     from forecaster.forecasting.networks.base import Sizes
 
     sizes = Sizes(features, config.lookback, config.hidden, config.layers, config.horizon)
@@ -67,12 +74,6 @@ def functions(config: Config, features: int, network: OwnNetwork | None = None) 
         from forecaster.forecasting.networks.own import own_functions
 
         return own_functions(network, sizes)
-    if config.network in _CELLS:
-        from forecaster.forecasting.networks.recurrent import Recurrent
-
-        sizes = dataclasses.replace(sizes, precision=config.precision)
-        cell = swarm.LSTM if config.network == "lstm" else swarm.GRU
-        return swarm.module_functions(lambda rngs: Recurrent(cell, sizes, rngs=rngs))
     if config.network == "mlp":
         from forecaster.forecasting.networks.mlp import MLP
 
@@ -82,26 +83,6 @@ def functions(config: Config, features: int, network: OwnNetwork | None = None) 
     return swarm.module_functions(lambda rngs: Transformer(sizes, rngs=rngs))
 
 
-def trained_apply(
-    config: Config, features: int, network: OwnNetwork | None = None
-) -> Callable[..., tuple[Array, Array]]:
-    """Return ``apply`` alone, for some networks without loading Flax. As :func:`functions`."""
-    plain = plain_apply(config) if network is None else None
-    return functions(config, features, network).apply if plain is None else plain
-
-
-def init_of(
-    config: Config, features: int, network: OwnNetwork | None = None
-) -> Callable[[Array], swarm.Params]:
-    """Return ``init``, for some networks without loading Flax before it is called.
-
-    Arguments as of :func:`functions`.
-    """
-    if network is not None or plain_apply(config) is None:
-        return functions(config, features, network).init
-    return lambda key: functions(config, features).init(key)
-
-
 @functools.lru_cache(maxsize=8)
 def param_shapes(config: Config, features: int, network: OwnNetwork | None = None) -> swarm.Params:
     """Return the shapes and types of one network's weights. Arguments as of :func:`functions`."""
@@ -109,40 +90,48 @@ def param_shapes(config: Config, features: int, network: OwnNetwork | None = Non
     return jax.eval_shape(lambda: init(jax.random.key(0)))
 
 
-class _Cell(NamedTuple):
-    """A recurrence ``run``, and its ``biases`` in order of arguments."""
-
-    biases: tuple[str, ...]
-    run: Callable[..., Array]
-
-
-_CELLS = {"lstm": _Cell(("bias",), lstm), "gru": _Cell(("bias", "new_bias"), gru)}
-
-
-def plain_apply(config: Config) -> Callable[..., tuple[Array, Array]] | None:
-    """Return ``apply(params, inputs, valid, *, last_only)``; None for a model that needs Flax."""
-    if config.network not in _CELLS:
-        return None
-    return functools.partial(_apply, _CELLS[config.network], config.layers, config.precision)
+def _init(config: Config, features: int, key: Array) -> swarm.Params:
+    """Return random weights of an LSTM or GRU; the last layer starts at zero."""
+    hidden, gates = config.hidden, GATES[config.network]
+    layers: dict[int, dict[str, Array]] = {}
+    for layer in range(config.layers):
+        width = hidden if layer else features
+        # In Flax the first two keys are those of the last layer.
+        drawn = _glorot(jax.random.fold_in(key, 2 + layer), (width + hidden, gates * hidden))
+        layers[layer] = {"kernel": drawn, "bias": jnp.zeros(gates * hidden)}
+        if config.network == "gru":
+            layers[layer]["new_bias"] = jnp.zeros(hidden)
+        else:  # forget gates start open: Jozefowicz, Zaremba & Sutskever (2015), ICML
+            layers[layer]["bias"] = layers[layer]["bias"].at[hidden : 2 * hidden].set(1.0)
+    outputs = 2 * config.horizon
+    out = {"kernel": jnp.zeros((hidden, outputs)), "bias": jnp.zeros(outputs)}
+    return {"constants": jnp.zeros(config.horizon), "layers": layers, "out": out}
 
 
 def _apply(
-    cell: _Cell,
-    layers: int,
-    precision: str,
+    config: Config,
     params: Mapping[Any, Any],
     inputs: Array,
     valid: Array,
     *,
     last_only: bool,
+    key: Array | None = None,
 ) -> tuple[Array, Array]:
-    """Return outputs (B, T or 1, K) and the head's constants, for inputs (B, T, F)."""
+    """Return outputs (B, T or 1, K) and constants of an LSTM or GRU, for inputs (B, T, F).
+
+    ``key``: for networks that draw in training, which these do not
+    """
+    del key
     hidden, valid = inputs.swapaxes(0, 1), valid.swapaxes(0, 1)
-    for layer in range(layers):
+    for layer in range(config.layers):
         weights = params["layers"][layer]
-        arrays = weights["kernel"], *(weights[name] for name in cell.biases)
-        last = last_only and layer == layers - 1
-        hidden = cell.run(*arrays, hidden, valid, last_only=last, precision=precision)
+        last = last_only and layer == config.layers - 1
+        options: dict[str, Any] = {"last_only": last, "precision": config.precision}
+        kernel, bias = weights["kernel"], weights["bias"]
+        if config.network == "lstm":
+            hidden = lstm(kernel, bias, hidden, valid, **options)
+        else:
+            hidden = gru(kernel, bias, weights["new_bias"], hidden, valid, **options)
     hidden = hidden[:, None] if last_only else hidden.swapaxes(0, 1)
     out = params["out"]
     product = jax.lax.dot_general(hidden, out["kernel"], (((hidden.ndim - 1,), (0,)), ((), ())))

@@ -9,6 +9,7 @@ one: each scale is cautious, so a mean of both would be too close to the usual s
 al. 2014, International Journal of Forecasting 30, on probabilities).
 """
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import TypeAlias
@@ -20,16 +21,15 @@ from jaxtyping import Float, Int
 from forecaster import swarm
 from forecaster.forecasting.bands.counted import Counted, Units
 from forecaster.forecasting.bands.distribution import DOF_AT_START, Distribution, said_by
-from forecaster.forecasting.bands.drift import Drift, with_drift
+from forecaster.forecasting.bands.drift import KEPT, Drift
 from forecaster.forecasting.config import Config
 from forecaster.forecasting.model import (
     Networks,
     Params,
-    leading_axes,
     merge_members,
     split_members,
 )
-from forecaster.forecasting.networks import OwnNetwork, trained_apply
+from forecaster.forecasting.networks import OwnNetwork, functions
 from forecaster.forecasting.windows import gather
 from forecaster.series import ScaleWeights, Transformed
 
@@ -37,6 +37,7 @@ ByHorizon: TypeAlias = Float[np.ndarray, "series origin horizon"]
 Origins: TypeAlias = Int[np.ndarray, "series origin"]
 
 _PADDED = 10_000  # steps of a window that a shorter history is filled up to
+_FARTHEST = 1e6  # largest move of a price, in units of its scale
 _FAR = 5.0  # the most that a scale's logarithm changes by, unless a model is damaged
 
 
@@ -81,7 +82,7 @@ def distribution_of(
     # The steps that no forecast sees are left out, so that one program serves all lengths.
     begin = max(0, int(origins.min()) - config.lookback + 1)
     features, first, origins = features[:, begin:], np.maximum(first - begin, 0), origins - begin
-    series, each = leading_axes(params)
+    series, each = jax.tree.leaves(params)[0].shape[:2]
     rows = np.repeat(np.arange(series), each)
     data = features, first.astype(np.int32), origins.astype(np.int32)
     parts = swarm.map_members(
@@ -100,7 +101,7 @@ def _forecast_function(
     config: Config, features: int, network: OwnNetwork | None
 ) -> Callable[..., tuple[jax.Array, jax.Array, jax.Array]]:
     """Return the function that forecasts one series; cached, so that it is compiled once."""
-    apply = trained_apply(config, features, network)
+    apply = functions(config, features, network).apply
 
     def forecast(
         params: Params, data: tuple[jax.Array, jax.Array, jax.Array]
@@ -136,13 +137,24 @@ def with_common(
 def around_drift(
     made: Distribution, drift: Drift | None, transformed: Transformed, origins: Origins
 ) -> Distribution:
-    """Return distributions with the drift of prices, and of counts as such.
+    """Return distributions around the drift of prices, which networks move a little; or of counts.
+
+    No location lies beyond the lowest and the highest change.
 
     - ``made``: from :func:`by_networks`
     - ``drift``: complete; None for other series
     """
     if drift is not None:
-        made = with_drift(made, drift, transformed, origins)
+        unit = _at(transformed.scale, origins)
+        ahead = np.arange(1, unit.shape[-1] + 1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            moves = drift.per_row.T[:, :, None, None] * ahead / unit
+        expected, low, high = np.where(np.isfinite(moves), moves, 0.0)
+        beyond = made.location - drift.usual[:, None]
+        location = np.clip(KEPT * beyond + expected, low, high)
+        # A move that no series makes comes from a damaged model; it is kept, so that users see it.
+        location = np.where(np.abs(beyond) < _FARTHEST, location, beyond)
+        made = dataclasses.replace(made, location=location.astype(made.location.dtype))
     if transformed.counted.any():
         made = Counted.of(made, Units.of(transformed, origins))
     return made
@@ -150,11 +162,13 @@ def around_drift(
 
 def targets_at(transformed: Transformed, origins: Origins) -> ByHorizon:
     """Return the targets of forecasts made at these steps, standardised; NaN where unknown."""
-    return np.take_along_axis(transformed.targets(), origins[:, :, None], axis=1)
+    return _at(transformed.targets(), origins)
 
 
 def common_at(transformed: Transformed, origins: Origins) -> ByHorizon | None:
     """Return the logarithm of the common model's scale at these steps; None without a model."""
-    if transformed.common is None:
-        return None
-    return np.take_along_axis(transformed.common, origins[:, :, None], axis=1)
+    return None if transformed.common is None else _at(transformed.common, origins)
+
+
+def _at(by_step: Float[np.ndarray, "series step horizon"], origins: Origins) -> ByHorizon:
+    return np.take_along_axis(by_step, origins[:, :, None], axis=1)
