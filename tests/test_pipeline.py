@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.cli.risk import returns_over_horizon
+from forecaster.cli.forecast_printing import at_the_end
 from forecaster.files import Home
 from forecaster.ingest import open_source
 from forecaster.pipeline import (
@@ -96,8 +96,8 @@ def test_quoted_prices_do_not_depend_on_the_rows_that_a_prediction_keeps(tmp_pat
         predict_from_home(Home(home), None, (80,), n_paths=20, history=n) for n in (0, 252)
     )
     assert list(few.factors.values()) == pytest.approx([2.0, 2.0])
-    returns = returns_over_horizon(few)
-    pd.testing.assert_frame_equal(returns, returns_over_horizon(many), check_exact=True)
+    returns = at_the_end(few)
+    pd.testing.assert_frame_equal(returns, at_the_end(many), check_exact=True)
     assert returns.abs().to_numpy().max() < 0.5
 
 

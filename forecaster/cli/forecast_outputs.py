@@ -16,7 +16,6 @@ from forecaster.files import (
     as_json,
     check_output,
     is_database,
-    is_url,
     write_csv,
 )
 
@@ -27,26 +26,19 @@ _PIPED = ("csv", "json")  # formats for standard output
 
 
 class Outputs(NamedTuple):
-    """Where forecasts go: a file, a database or standard output, a picture and a page."""
+    """Where forecasts go: to a file, a database or standard output, a picture and a page."""
 
     form: str | None
     layout: str
-    file: Output | None
-    database: "ForecastTable | None"
+    file: "Output | ForecastTable | None"
     picture: Output | None
     page: Output | None
 
     @staticmethod
     def checked(
-        output: str | None,
-        plot: Path | None,
-        report: Path | None,
-        *,
-        form: str | None,
-        layout: str | None,
-        overwrite: bool,
-        drawn: str | None,
-    ) -> "Outputs":
+        output: str | None, plot: Path | None, report: Path | None, *,
+        form: str | None, layout: str | None, overwrite: bool, drawn: str | None,
+    ) -> "Outputs":  # fmt: skip
         """Check that all can be written. Raises UsageError where one cannot.
 
         ``drawn``: the option that draws paths, which pictures and pages do not show
@@ -54,25 +46,26 @@ class Outputs(NamedTuple):
         for path, option in ((plot, "--plot draws"), (report, "--report shows")):
             if drawn and path is not None:
                 raise UsageError(f"{option} bands, and {drawn} makes none; leave one of them out")
-        form = None if form == "table" else form
-        if output is not None and is_database(output):
-            database, file = _checked_table(output, form, layout, drawn), None
-            layout = "fixed"
-        else:
-            database = None
-            file = output and _checked_file(output, form, overwrite=overwrite)
+        form, file = None if form == "table" else form, None
+        database = output is not None and is_database(output)
+        if database:
+            _check_table(form, layout, drawn)
+        if output is not None:
+            from forecaster.pipeline import check_forecast_output
+
+            file = check_forecast_output(output, form=form, overwrite=overwrite, formats=True)
         picture = plot and check_output(plot, PICTURES, overwrite=overwrite, option="--plot")
         page = report and check_output(report, PAGES, overwrite=overwrite, option="--report")
         if file is None and form not in (None, *_PIPED):
             raise UsageError(f"--format {form} needs --output FILE")
-        if layout == "fixed" and database is None:
+        if layout == "fixed" and not database:
             if drawn:
                 raise UsageError(f"--layout fixed is of quantiles; leave it out, or {drawn}")
             if file is None and form is None:
                 raise UsageError(
                     "--layout fixed is of files; add --output FILE, or --format csv or json"
                 )
-        return Outputs(form, layout or "wide", file or None, database, picture, page)
+        return Outputs(form, "fixed" if database else layout or "wide", file, picture, page)
 
     def check_held(self, levels: Sequence[float], quantiles: Sequence[float]) -> None:
         """Raise UsageError if the fixed layout lacks quantiles that were asked for.
@@ -90,39 +83,36 @@ class Outputs(NamedTuple):
             asked[f"--level {level:g}"] = [0.5 - level / 200, 0.5 + level / 200]
         held = {round(q, 9) for q in FIXED_QUANTILES}
         if lacking := [name for name, its in asked.items() if {round(q, 9) for q in its} - held]:
-            where = "--layout fixed has" if self.database is None else "a table of a database has"
+            a_file = self.file is None or isinstance(self.file, Output)
+            where = "--layout fixed has" if a_file else "a table of a database has"
             raise UsageError(
                 f"{', '.join(lacking)}: {where} the quantiles 0.05, 0.1 ... 0.95 and no others, "
                 "which are the bounds of levels 10, 20 ... 90; leave out what it does not hold, or "
                 "write a file without --layout"
             )
 
-    def table(self, result: "Prediction", *, whole: bool) -> bool:
-        """Write forecasts where they are to go; return whether to show a table instead.
+    def write(self, result: "Prediction") -> None:
+        """Write forecasts to the file, the database or standard output, if they are to go there."""
+        if self.file is None and self.form is None:
+            return
+        from forecaster.pipeline import as_written
 
-        ``whole``: whether to show it beside a page, too
-        """
-        if self.file is not None or self.database is not None or self.form is not None:
-            _export(result, self)
-            return False
-        return self.page is None or whole
+        frame, file = as_written(result, self.layout), self.file
+        if file is None:
+            text = (write_csv(frame) if self.form == "csv" else as_json(frame)).rstrip("\n")
+            # Files and programs get the text as it is; a terminal would obey control characters.
+            click.echo(printable(text) if sys.stdout.isatty() else text)
+            return
+        if not isinstance(file, Output):
+            file.write(frame)
+            return say(f"Wrote {len(frame):,} rows into {file.shown}")
+        file.write_table(frame)
+        if not file.streamed:
+            say(f"Wrote {file.shown}")
 
 
-def _checked_file(output: str, form: str | None, *, overwrite: bool) -> Output:
-    """Return a file to write to, here or in an object store, once it is known that it can be."""
-    if not is_url(output):
-        return check_output(Path(output), form=form, overwrite=overwrite, formats=True)
-    from forecaster.pipeline import check_remote_output
-
-    return check_remote_output(output, form=form, overwrite=overwrite, formats=True)
-
-
-def _checked_table(
-    output: str, form: str | None, layout: str | None, drawn: str | None
-) -> "ForecastTable":
-    """Return the table of a database to write to, once it is known that it can be written to."""
-    from forecaster.pipeline import ForecastTable
-
+def _check_table(form: str | None, layout: str | None, drawn: str | None) -> None:
+    """Raise UsageError for options that do not go with a table of a database."""
     if form is not None:
         raise UsageError(f"--format {form} is of files; leave it out with --output sql:URL#TABLE")
     if layout == "wide":
@@ -135,27 +125,3 @@ def _checked_table(
             f"--output sql:URL#TABLE holds quantiles of single dates, and {drawn} draws paths; "
             "write them to a file"
         )
-    table = ForecastTable(output)
-    table.check()
-    return table
-
-
-def _export(result: "Prediction", outputs: Outputs) -> None:
-    form, file = outputs.form, outputs.file
-    if outputs.layout == "fixed":
-        from forecaster.pipeline import fixed_columns
-
-        frame = fixed_columns(result)
-    else:
-        frame = result.frame.assign(source="simulated") if result.simulated else result.frame
-    if outputs.database is not None:
-        outputs.database.write(frame)
-        return say(f"Wrote {len(frame):,} rows into {outputs.database.shown}")
-    if file is not None:
-        file.write_table(frame)
-        if not file.streamed:
-            say(f"Wrote {file.shown}")
-        return
-    text = (write_csv(frame) if form == "csv" else as_json(frame)).rstrip("\n")
-    # Files and programs get the text as it is; a terminal would obey control characters in it.
-    click.echo(printable(text) if sys.stdout.isatty() else text)

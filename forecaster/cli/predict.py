@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
 from forecaster.cli.forecast_outputs import Outputs
-from forecaster.cli.printing import print_table
 from forecaster.cli.shared import (
     PARTLY,
     columns_option,
@@ -24,14 +23,12 @@ from forecaster.errors import UsageError
 from forecaster.files import FORMATS, Output, from_text, is_database
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from forecaster.files import Home
     from forecaster.ingest import CovariateFiles, Groups
     from forecaster.pipeline import Prediction
 
 _PICTURED = 252  # the fewest latest rows of each series for pages and pictures
-_FULL_TABLES = 5  # for more series than this, one line each
+_DRAWN = 5  # most series in a picture
 
 
 @click.command()
@@ -101,30 +98,13 @@ _FULL_TABLES = 5  # for more series than this, one line each
 @home_option
 @click.pass_context
 def predict(
-    ctx: click.Context,
-    *,
-    tickers: tuple[str, ...],
-    everything: bool,
-    newcomers: bool | None,
-    run: str | None,
-    level: tuple[float, ...],
-    quantile: tuple[float, ...],
-    form: str | None,
-    layout: str | None,
-    output: str | None,
-    n_paths: int | None,
-    sums: str | None,
-    end: datetime | None,
-    max_late: int | None,
-    report: Path | None,
-    groups: str | None,
-    plot: Path | None,
-    history: int | None,
-    covariates: "CovariateFiles",
-    overwrite: bool,
-    home: "Home",
-    **reading: str | tuple[str, ...] | None,
-) -> None:
+    ctx: click.Context, *, tickers: tuple[str, ...], everything: bool, newcomers: bool | None,
+    run: str | None, level: tuple[float, ...], quantile: tuple[float, ...], form: str | None,
+    layout: str | None, output: str | None, n_paths: int | None, sums: str | None,
+    end: datetime | None, max_late: int | None, report: Path | None, groups: str | None,
+    plot: Path | None, history: int | None, covariates: "CovariateFiles", overwrite: bool,
+    home: "Home", **reading: str | tuple[str, ...] | None,
+) -> None:  # fmt: skip
     """Forecast with a saved model and the stored series.
 
     If several runs know the tickers, standard error says which one was taken, and which newer ones
@@ -161,44 +141,48 @@ def predict(
             "name tickers, use --all for every series of the model, or --sum for those of a file "
             "(one of the three)"
         )
-    weights = None
-    if sums is not None:
-        from forecaster.ingest import read_weights
-
-        weights = read_weights(from_text(sums))
-        tickers = tuple(dict.fromkeys(name for its in weights.values() for name in its))
-    if newcomers is not None and not everything:
-        raise UsageError("--newcomers is for --all; name the tickers, or leave it out")
-    if history is not None and plot is None:
-        raise UsageError("--history is for the picture; add --plot FILE.png")
-    if quantile and n_paths is not None and weights is None:
-        raise UsageError("--quantile is of single dates, and --paths draws paths; leave one out")
+    for given, lacks, why in (
+        (newcomers, not everything, "--newcomers is for --all; name the tickers, or leave it out"),
+        (history, plot is None, "--history is for the picture; add --plot FILE.png"),
+        (groups, report is None, "--groups is for the page; add --report FILE.html"),
+        (quantile or None, n_paths is not None and sums is None,
+         "--quantile is of single dates, and --paths draws paths; leave one out"),
+    ):  # fmt: skip
+        if given is not None and lacks:
+            raise UsageError(why)
     _check_reading(reading, covariates)
-    drawn = "--sum" if weights is not None else None if n_paths is None else "--paths"
     _check_real(output, end, covariates)
+    drawn = "--sum" if sums is not None else None if n_paths is None else "--paths"
     outputs = Outputs.checked(
         output, plot, report, form=form, layout=layout, overwrite=overwrite, drawn=drawn
     )
-    grouped = _read_groups(groups, report)
     from forecaster.forecasting import check_levels, check_quantiles
+    from forecaster.ingest import read_groups, read_weights
     from forecaster.pipeline import FIXED_QUANTILES, predict_from_home
 
-    shown = _Shown(check_levels(level), check_quantiles(quantile))
+    grouped = None if groups is None else read_groups(from_text(groups))
+    weights = None if sums is None else read_weights(from_text(sums))
+    if weights is not None:
+        tickers = tuple(dict.fromkeys(name for its in weights.values() for name in its))
+    levels, quantiles = check_levels(level), check_quantiles(quantile)
     chosen = ctx.get_parameter_source("level") is ParameterSource.COMMANDLINE
-    outputs.check_held(shown.levels if chosen else (), shown.quantiles)
+    outputs.check_held(levels if chosen else (), quantiles)
     fixed = FIXED_QUANTILES if outputs.layout == "fixed" else ()
     pictured = outputs.page is not None or outputs.picture is not None
     result = predict_from_home(
-        home, None if everything else tickers, shown.levels, run, n_paths, covariates,
+        home, None if everything else tickers, levels, run, n_paths, covariates,
         history=max(history or 0, _PICTURED) if pictured else 0, on_notice=say, end=end,
-        newcomers=newcomers, quantiles=sorted({*shown.quantiles, *fixed}), max_late=max_late,
+        newcomers=newcomers, quantiles=sorted({*quantiles, *fixed}), max_late=max_late,
         sums=weights,
     )  # fmt: skip
     _warn(result)
-    if outputs.table(result, whole=not everything):
-        _print_tables(result, shown, drawn=drawn == "--paths")
+    outputs.write(result)
+    if outputs.file is None and outputs.form is None and (outputs.page is None or not everything):
+        from forecaster.cli.forecast_printing import print_forecasts, print_paths
+
+        print_paths(result) if drawn == "--paths" else print_forecasts(result, levels, quantiles)
     if outputs.page is not None:
-        _write_page(home, result, shown.levels, grouped, outputs.page)
+        _write_page(home, result, levels, grouped, outputs.page)
     if outputs.picture is not None:
         _draw(result, outputs.picture, history)
     for name, reason in result.unknown.items():
@@ -210,15 +194,13 @@ def _warn(result: "Prediction") -> None:
     from forecaster.series import findings_in_words
 
     if result.simulated:
-        say("Simulated prices: these are forecasts of an invented market.")
-        return
+        return say("Simulated prices: these are forecasts of an invented market.")
     update = (
         f"Once there are new rows of {result.model.provenance.get('source')}, `forecaster ingest` "
         "with the options of before reads them."
     )
-    stored = [one for one in result.findings if one.of_stored]
     # The latest come first: those that were late before would hide what is new.
-    stored.sort(key=lambda one: one.rows)
+    stored = sorted((one for one in result.findings if one.of_stored), key=lambda one: one.rows)
     for kind, said in findings_in_words(stored, len(result.panel.ids)).items():
         say(f"Warning: {said}{'. ' + update if kind in ('late', 'behind') else ''}")
 
@@ -248,123 +230,6 @@ def _check_real(output: str | None, end: datetime | None, covariates: "Covariate
         )
 
 
-class _Shown(NamedTuple):
-    """The levels of bands in percent, and the quantiles, that a table shows."""
-
-    levels: Sequence[float]
-    quantiles: Sequence[float]
-
-    @property
-    def headings(self) -> list[str]:
-        return [
-            *(f"{level:g} % band" for level in self.levels),
-            *(f"quantile {q:g}" for q in self.quantiles),
-        ]
-
-
-def _print_tables(result: "Prediction", shown: _Shown, *, drawn: bool) -> None:
-    """Print forecasts, or a summary of paths where these are ``drawn``."""
-    if drawn:
-        from forecaster.cli.risk import different_ends, print_risk, print_values
-
-        values = result.panel.target == "y"
-        (print_values if values else print_risk)(result, _FULL_TABLES)
-        if ends := different_ends(result):
-            say(
-                f"The paths end at different times, {ends[0]} to {ends[1]}. "
-                + ("So there is no sum; --sum FILE.csv adds up the values of each date." if values
-                   else "So the returns, also those of the basket, are over different days.")
-            )  # fmt: skip
-    elif not result.summed and len(result.panel.ids) <= _FULL_TABLES:
-        for name in result.panel.ids:
-            _print_series(result, name, shown)
-    else:
-        _print_overview(result, shown)
-
-
-def _print_series(result: "Prediction", name: str, shown: _Shown) -> None:
-    """Print one series' forecasts, a row per date."""
-    from forecaster.series import show_times
-
-    last, when = _lasts(result)[name]
-    kind = "value" if result.panel.target == "y" else "close"
-    title = f"{name}   last {kind} {_number(last)} on {when}"
-    title += "   (simulated)" if result.simulated else ""
-    title += f"   forecast by {_rungs(result)[name]}" if _rungs(result) else ""
-    part = result.frame[result.frame["unique_id"] == name]
-    rows = [
-        (time, *_cells(result, row, shown))
-        for time, (_, row) in zip(show_times(part["ds"]), part.iterrows(), strict=True)
-    ]
-    print_table(title, ("date", "median", *shown.headings, "P(rise)"), rows, numbers=True)
-
-
-def _print_overview(result: "Prediction", shown: _Shown) -> None:
-    """Print the last date's forecasts, a row per series or group."""
-    from forecaster.series import show_time
-
-    rungs = _rungs(result)
-    lasts = {} if result.summed else _lasts(result)
-    rows = []
-    for name, part in result.frame.groupby("unique_id", sort=False):
-        row = part.iloc[-1]
-        known = f"{row['series']:,}" if result.summed else _number(lasts[str(name)][0])
-        rung = [rungs[str(name)]] if rungs else []
-        rows.append((str(name), known, show_time(row["ds"]), *_cells(result, row, shown), *rung))
-    first = ("group", "series") if result.summed else ("series", "last")
-    headings = (*first, "date", "median", *shown.headings, "P(rise)")
-    print_table("", (*headings, *(["forecast by"] if rungs else [])), rows, numbers=True)
-
-
-def _rungs(result: "Prediction") -> dict[str, str]:
-    """Return what the forecast of each series rests on; empty where all have own networks."""
-    from forecaster.forecasting import FORECAST_BY, Method
-
-    if FORECAST_BY not in result.frame:
-        return {}
-    each = result.frame.drop_duplicates("unique_id").set_index("unique_id")[FORECAST_BY]
-    return {str(n): str(rung) for n, rung in each.items()} if (each != Method.OWN).any() else {}
-
-
-def _cells(result: "Prediction", row: "pd.Series", shown: _Shown) -> list[str]:
-    from forecaster.forecasting import RISE, bounds_of, quantile_column
-
-    model = result.model.config.column
-    bands = [
-        " to ".join(_number(row[bound]) for bound in bounds_of(model, level))
-        for level in shown.levels
-    ]
-    quantiles = [_number(row[quantile_column(model, q)]) for q in shown.quantiles]
-    return [_number(row[model]), *bands, *quantiles, f"{row[RISE]:.0%}"]
-
-
-def _lasts(result: "Prediction") -> dict[str, tuple[float, str]]:
-    """Return the latest value of each series, and its time."""
-    from forecaster.series import show_time
-
-    panel = result.panel
-    latest = panel.mask.shape[1] - 1 - panel.mask[:, ::-1].argmax(1)
-    values = panel.channel(panel.target)[range(len(latest)), latest]
-    return {
-        name: (float(value) * result.factors[name], show_time(panel.times[at]))
-        for name, value, at in zip(panel.ids, values, latest, strict=True)
-    }
-
-
-def _number(value: float) -> str:
-    return f"{value:,.2f}" if abs(value) >= 1 else f"{value:.4g}"
-
-
-def _read_groups(groups: str | None, report: Path | None) -> "Groups | None":
-    if groups is None:
-        return None
-    if report is None:
-        raise UsageError("--groups is for the page; add --report FILE.html")
-    from forecaster.ingest import read_groups
-
-    return read_groups(from_text(groups))
-
-
 def _write_page(
     home: "Home",
     result: "Prediction",
@@ -383,7 +248,7 @@ def _draw(result: "Prediction", picture: Output, history: int | None) -> None:
     from forecaster.plotting import HISTORY, plot_forecasts
     from forecaster.series import show_time
 
-    names = list(result.panel.ids)[:_FULL_TABLES]
+    names = list(result.panel.ids)[:_DRAWN]
     first, last = (show_time(when) for when in (result.frame["ds"].min(), result.frame["ds"].max()))
     title = f"Forecasts for {first}" + (f" to {last}" if last != first else "")
     title += "   (simulated, not real prices)" if result.simulated else ""

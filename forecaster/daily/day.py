@@ -24,8 +24,6 @@ from forecaster.files import (
     Home,
     Output,
     check_output,
-    is_database,
-    is_url,
     make_folder,
     run_name,
 )
@@ -163,22 +161,13 @@ class _Day:
             if path is not None:
                 check_output(path, {**TABLES, **PAGES}, overwrite=True, option=watch.name)
         groups = None if watch.groups is None else read_groups(watch.groups)
-        return source, _Due(tickers, groups, self._checked_forecasts())
+        forecasts = None
+        if watch.forecasts is not None:
+            from forecaster.pipeline import check_forecast_output
 
-    def _checked_forecasts(self) -> "ForecastTable | Output | None":
-        """Return where forecasts go, once it is known that they can be written there."""
-        name, option = self._watch.forecasts, f"{self._watch.name}: forecasts ="
-        if name is None:
-            return None
-        if not is_database(name) and not is_url(name):
-            return check_output(Path(name), overwrite=True, option=option)
-        from forecaster.pipeline import ForecastTable, check_remote_output
-
-        if is_url(name):
-            return check_remote_output(name, overwrite=True, option=option)
-        table = ForecastTable(name, option)
-        table.check()
-        return table
+            option = f"{watch.name}: forecasts ="
+            forecasts = check_forecast_output(watch.forecasts, overwrite=True, option=option)
+        return source, _Due(tickers, groups, forecasts)
 
     def _ingest(self, source: Source, tickers: list[str] | None) -> Ingested:
         """Bring the store up to date, and note which series came, changed or are missing."""
@@ -268,12 +257,9 @@ class _Day:
             self._written("scorecard", watch.scorecard, lambda to: build_scorecard(card, to))
         if due.forecasts is None:
             return
-        if watch.layout == "fixed":
-            from forecaster.pipeline import fixed_columns
+        from forecaster.pipeline import as_written
 
-            frame = fixed_columns(made, self._began)
-        else:
-            frame = made.frame.assign(source="simulated") if made.simulated else made.frame
+        frame = as_written(made, watch.layout, self._began)
         if isinstance(due.forecasts, Output):  # last, since other programs wait for it
             due.forecasts.write_table(frame)
         else:

@@ -7,7 +7,7 @@ from .fit_run import fit_to_home as fit_to_home
 from .fit_run import resume_fit as resume_fit
 from .forecast_table import FIXED_QUANTILES as FIXED_QUANTILES
 from .forecast_table import ForecastTable as ForecastTable
-from .forecast_table import fixed_columns as fixed_columns
+from .forecast_table import as_written as as_written
 from .measuring import Calls as Calls
 from .model_update import update_run as update_run
 from .predict_run import Prediction as Prediction
@@ -16,6 +16,7 @@ from .pruning import Unneeded as Unneeded
 from .pruning import find_unneeded as find_unneeded
 from .pruning import prune as prune
 from .remote_output import RemoteOutput as RemoteOutput
+from .remote_output import check_forecast_output as check_forecast_output
 from .remote_output import check_remote_output as check_remote_output
 from .requests import Callbacks as Callbacks
 from .requests import DataRequest as DataRequest

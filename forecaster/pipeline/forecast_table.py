@@ -53,6 +53,13 @@ _NUMBERS = COLUMNS[COLUMNS.index("median") : COLUMNS.index("forecast_by")]
 _EXPECTED = "expected sql:URL#TABLE, such as sql:postgresql://USER:${PGPASSWORD}@HOST/DB#forecasts"
 
 
+def as_written(made: "Prediction", layout: str, now: datetime | None = None) -> pd.DataFrame:
+    """Return the table of forecasts in a layout: ``wide``, as they are made, or ``fixed``."""
+    if layout == "fixed":
+        return fixed_columns(made, now)
+    return made.frame.assign(source="simulated") if made.simulated else made.frame
+
+
 def fixed_columns(made: "Prediction", now: datetime | None = None) -> pd.DataFrame:
     """Return forecasts with :data:`COLUMNS`, a row per series and time.
 

@@ -8,11 +8,22 @@ import dataclasses
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from forecaster.errors import ForecasterError, UsageError, WriteError
-from forecaster.files import TABLES, Output, atomic, format_of
+from forecaster.files import (
+    TABLES,
+    Output,
+    atomic,
+    check_output,
+    format_of,
+    is_database,
+    is_url,
+)
 from forecaster.ingest import WEB, RemoteUrl, read_remote_url
+
+if TYPE_CHECKING:
+    from forecaster.pipeline.forecast_table import ForecastTable
 
 _EXPECTED = "expected the name of an object, such as s3://BUCKET/FOLDER/forecasts.csv"
 _KINDS = (
@@ -46,6 +57,29 @@ class RemoteOutput(Output):
                 write(file)
             with _as_write_error(self.url):
                 self.system.put_file(str(file), self.key)
+
+
+def check_forecast_output(
+    name: str,
+    *,
+    form: str | None = None,
+    overwrite: bool = False,
+    option: str = "--output",
+    formats: bool = False,
+) -> "Output | ForecastTable":
+    """Return where forecasts go, by its name: a file, an object of a store or a table.
+
+    It is known then that they can be written there. Arguments as for :func:`check_remote_output`.
+    """
+    if is_database(name):
+        from forecaster.pipeline.forecast_table import ForecastTable
+
+        table = ForecastTable(name, option)
+        table.check()
+        return table
+    check = check_remote_output if is_url(name) else check_output
+    path = cast(Any, name if is_url(name) else Path(name))
+    return check(path, form=form, overwrite=overwrite, option=option, formats=formats)
 
 
 def check_remote_output(
