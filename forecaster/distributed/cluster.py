@@ -3,15 +3,13 @@
 import contextlib
 import importlib.metadata
 import logging
-import platform
+import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
-from types import TracebackType
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 from forecaster import __version__
 from forecaster.distributed.connecting import connect, import_ray
-from forecaster.distributed.crew import Node, RayCrew
-from forecaster.distributed.queue import dispatch
+from forecaster.distributed.crew import Crew, Node
 from forecaster.errors import ClusterError
 from forecaster.swarm import Failed
 
@@ -51,7 +49,7 @@ class Ray:
         self._notice = on_notice or cast(Callable[[str], None], log.warning)
         self._ray = import_ray()
         self._connected = connect(address)
-        self._crew: RayCrew | None = None
+        self._crew: Crew | None = None
 
     @property
     def is_local(self) -> bool:
@@ -87,13 +85,8 @@ class Ray:
         """
         if self._crew is None or self._crew.per_core != per_core:
             self._let_go()
-            self._crew = RayCrew(self._ray, _versions(), self._notice, per_core=per_core)
-        crew = self._crew
-        crew.begin(function, common)
-        try:
-            yield from cast(Any, dispatch(crew, parts, self._notice))
-        finally:
-            crew.stop()
+            self._crew = Crew(self._ray, _versions(), self._notice, per_core=per_core)
+        yield from self._crew.run(function, common, parts)
 
     def close(self) -> None:
         """Stop the workers, and leave the cluster if this object joined it."""
@@ -105,24 +98,19 @@ class Ray:
     def _let_go(self) -> None:
         if self._crew is not None:
             with contextlib.suppress(Exception):  # the cluster may be gone
-                self._crew.stop(all_of_them=True)
+                self._crew.stop()
             self._crew = None
 
     def __enter__(self) -> "Ray":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
 def _versions() -> dict[str, str]:
     """Return the versions that a worker must have to compute the same results."""
     libraries = ("jax", "jaxlib", "flax", "optax", "numpy")
-    python = ".".join(platform.python_version_tuple()[:2])
     versions = {name: importlib.metadata.version(name) for name in libraries}
+    python = f"{sys.version_info[0]}.{sys.version_info[1]}"
     return {"forecaster": __version__, "python": python, **versions}

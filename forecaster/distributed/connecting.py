@@ -4,21 +4,15 @@ import contextlib
 import importlib.metadata
 import os
 import signal
-import socket
 import subprocess
 import sys
 import warnings
-from typing import Any, cast
+from typing import Any
 
 from forecaster.errors import ClusterError, UsageError, has, pip_command
 
 NEEDED = (2, 60)
-_CONNECTED, _ANSWERED = 4.0, 10.0  # seconds to wait for a connection, and for an answer
-_NONE = (
-    "no Ray cluster runs on this machine; start one with `ray start --head`, or name its address, "
-    "HOST:PORT"
-)
-_PROBE = "import sys; from ray._raylet import GcsClient; GcsClient(address=sys.argv[1])"
+_ANSWERED = 14.0  # seconds to wait for an answer
 
 
 def import_ray() -> Any:
@@ -48,16 +42,11 @@ def connect(address: str) -> bool:
         return False
     if address == "auto":
         address = os.environ.get("RAY_ADDRESS") or "auto"
-    if address == "auto":
-        address = _local_address()
-    else:
-        _check_answers(address)
+    _check_answers(address)
     before = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(address, log_to_driver=False, logging_level="ERROR")
-    except ConnectionError as error:
-        raise ClusterError(_NONE) from error
-    except (RuntimeError, ValueError) as error:
+    except (ConnectionError, RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise ClusterError(f"the Ray cluster at {address} cannot be joined: {reason}") from error
     finally:
@@ -71,49 +60,32 @@ def connect(address: str) -> bool:
     return True
 
 
-def _local_address() -> str:
-    """Return the address of this machine's cluster, or ``auto`` if Ray does not reveal it.
-
-    The cluster that Ray has on record may be gone, and trying to join it would take minutes. So
-    ClusterError is raised unless it answers.
-    """
-    try:
-        from ray._private import services  # pyright: ignore[reportMissingImports]
-
-        cast(Any, services.find_gcs_addresses).cache_clear()
-        found = services.canonicalize_bootstrap_address("auto") or "auto"
-    except (OSError, ValueError) as error:
-        raise ClusterError(_NONE) from error
-    except (ImportError, AttributeError, TypeError):  # this interface of Ray is not public
-        return "auto"
-    try:
-        _check_answers(found)
-    except ClusterError as error:
-        raise ClusterError(
-            f"{error}. That is the cluster last started on this machine: if it is gone, "
-            "`ray stop` forgets it; otherwise name another, HOST:PORT"
-        ) from error
-    return found
-
-
 def _check_answers(address: str) -> None:
-    """Raise UsageError for an invalid address, ClusterError if no Ray cluster answers there."""
+    """Raise UsageError for an invalid address, ClusterError if no Ray cluster answers there.
+
+    Ray itself would try to join a cluster that is gone for minutes.
+    """
     host, _, port = address.rpartition(":")
-    if "://" in address or not host or not port.isdigit():
+    where = () if address == "auto" else ("--address", address)
+    if where and ("://" in address or not host or not port.isdigit()):
         raise UsageError(
             f"expected auto or the HOST:PORT of a Ray cluster's head; got {address}. From outside "
             "a cluster, send the command there: ray job submit -- forecaster fit --ray auto"
         )
-    advice = "see `ray status` there, and check for a firewall"
+    command = [sys.executable, "-m", "ray.scripts.scripts", "status", *where]
     try:
-        socket.create_connection((host.strip("[]"), int(port)), _CONNECTED).close()
-    except (OSError, OverflowError) as error:
-        raise ClusterError(f"no Ray cluster answers at {address} ({error}); {advice}") from error
-    # Ray itself would try much longer, and could not be interrupted.
-    command = [sys.executable, "-c", _PROBE, address]
-    try:
-        answers = subprocess.run(command, timeout=_ANSWERED, capture_output=True).returncode == 0
+        asked = subprocess.run(command, timeout=_ANSWERED, capture_output=True, text=True)
+        why = asked.returncode and (asked.stderr.strip().splitlines() or ["no reason given"])[-1]
     except subprocess.TimeoutExpired:
-        answers = False
-    if not answers:
-        raise ClusterError(f"what answers at {address} is not a Ray cluster; {advice}")
+        why = f"none within {_ANSWERED:g} seconds"
+    if why and where:
+        raise ClusterError(
+            f"no Ray cluster answers at {address} ({why}); see `ray status` there, and check for "
+            "a firewall"
+        )
+    if why:
+        raise ClusterError(
+            f"no Ray cluster answers on this machine ({why}); start one with `ray start --head`, "
+            "or name its address, HOST:PORT. If one was started here and is gone, `ray stop` "
+            "forgets it"
+        )

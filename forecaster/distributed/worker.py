@@ -20,13 +20,16 @@ class NodeWorker:
         # Ray sets this variable. With another number of threads NumPy rounds differently.
         os.environ.pop("OMP_NUM_THREADS", None)
         self._cores = cores
-        self._function: Any = None
-        self._common: Any = None
         self._tasks: dict[bytes, Any] = {}
 
-    def versions(self) -> dict[str, str]:
-        """Return the installed versions of all packages that results depend on."""
+    def start(self, expected: dict[str, str], *, per_core: bool) -> dict[str, str]:
+        """Return what results depend on here: versions, and which compiled kernels compute.
+
+        If versions are others than expected, only they are returned. JAX starts on this node's
+        devices, unless there is a worker for each core.
+        """
         import importlib.metadata
+        from pathlib import Path
 
         found = {"python": f"{sys.version_info[0]}.{sys.version_info[1]}"}
         try:
@@ -35,17 +38,13 @@ class NodeWorker:
             found["forecaster"] = forecaster.__version__
         except ImportError:
             found["forecaster"] = "not installed"
-        for name in ("jax", "jaxlib", "flax", "optax", "numpy"):
+        for name in expected.keys() - found:
             try:
                 found[name] = importlib.metadata.version(name)
             except importlib.metadata.PackageNotFoundError:
                 found[name] = "not installed"
-        return found
-
-    def start(self) -> dict[str, str]:
-        """Start JAX on this node's devices; return which compiled kernels it computes with."""
-        from pathlib import Path
-
+        if per_core or found != expected:
+            return found
         import jax
         import platformdirs
 
@@ -57,26 +56,29 @@ class NodeWorker:
         if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
             cache = Path(platformdirs.user_cache_dir("forecaster", appauthor=False))
             swarm.keep_compiled(cache / "compiled")
-        return swarm.arithmetic("bfloat16")
+        return found | swarm.arithmetic("bfloat16")
 
-    def begin(self, what: tuple[Any, Any, bytes | None]) -> None:
-        """Receive the data that the next parts have in common.
+    def work(self, of: list[Any], part: Any) -> Any:
+        """Return the result of a part.
 
-        ``what``: the function of the parts, its first argument, and the pickled task of that
-        argument, or None. The latest tasks are cached, so that JAX need not trace the same task
-        twice.
+        ``of``: Ray's reference to the function of the parts, its first argument, and the pickled
+        task of that argument, or None. Tasks are kept, so that JAX traces each only once.
         """
         import pickle
 
-        self._function, self._common, pickled = what
-        if pickled is None:
-            return
-        task = self._tasks.pop(pickled, None) or pickle.loads(pickled)
-        self._tasks[pickled] = task
-        for old in list(self._tasks)[:-8]:
-            del self._tasks[old]
-        self._common = self._common._replace(task=task)
+        import ray  # pyright: ignore[reportMissingImports]
 
-    def work(self, part: Any) -> Any:
-        """Return the result of a part."""
-        return self._function(self._common, part)
+        try:
+            function, common, pickled = ray.get(of[0])
+            if pickled is not None:
+                if pickled not in self._tasks:
+                    self._tasks[pickled] = pickle.loads(pickled)
+                common = common._replace(task=self._tasks[pickled])
+        except (ImportError, AttributeError) as error:
+            from forecaster.errors import ClusterError
+
+            raise ClusterError(
+                f"a node cannot load the work ({error}); a network of your own must be in a module "
+                "that is installed on every node"
+            ) from error
+        return function(common, part)

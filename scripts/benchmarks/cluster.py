@@ -2,11 +2,11 @@
 
     python scripts/benchmarks/cluster.py [--quick]
 
-The queue (`forecaster.distributed.queue.dispatch`) and the size of shards are the program's own;
-workers, their losses, the driver and its disk are simulated in virtual time. The first cases
-simulate the queue alone, as used by `swarm.fit`. In the last case the driver also reads, prepares
-and validates all series while no worker trains, as `forecaster fit` does: as many series at a time
-as fit into its memory. Writes `cluster.csv` beside this script, and the figure `cluster.png`.
+The size of shards is the program's own; the queue, workers, their losses, the driver and its disk
+are simulated in virtual time. The first cases simulate the queue alone, as used by `swarm.fit`. In
+the last case the driver also reads, prepares and validates all series while no worker trains, as
+`forecaster fit` does: as many series at a time as fit into its memory. Writes `cluster.csv` beside
+this script, and the figure `cluster.png`.
 Efficiency: the seconds of training divided by the number of workers times the total time; 1 means
 workers that never wait and are never lost.
 """
@@ -16,13 +16,11 @@ import dataclasses
 import heapq
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import matplotlib
 import numpy as np
 import pandas as pd
 
-from forecaster.distributed.queue import Lost, Worker, dispatch
 from forecaster.swarm.execution.shards import next_size
 
 matplotlib.use("Agg")
@@ -71,71 +69,40 @@ CASES = {
 AT_ONCE, USUAL = 8, 10.0
 
 
-class SimulatedCrew:
-    """Workers in virtual time; ``now`` is the driver's clock."""
-
-    def __init__(self, case: Case, workers: int, random: np.random.Generator):
-        self.case, self.random, self.now = case, random, 0.0
-        self.workers = [Worker(str(k), str(k)) for k in range(workers)]
-        slow = random.random(workers) < case.slow
-        self.speed = dict(zip(self.workers, np.where(slow, 1 / 3, 1.0), strict=True))
-        self.free, self.all, self.work = list(self.workers), {w.node for w in self.workers}, 0.0
-        self.events: list[tuple[float, int, Worker, Any]] = []
-
-    def idle(self):
-        return list(self.free)
-
-    def nodes(self):
-        return self.all
-
-    def give(self, worker, part):
-        case = self.case
-        self.free.remove(worker)
-        self.now += case.sent
-        spread = self.random.lognormal(-(case.uneven**2) / 2, case.uneven)
-        work = part * case.network * spread
-        seconds = work / self.speed[worker]
-        died = self.random.exponential(case.lost) if np.isfinite(case.lost) else np.inf
-        outcome = part if died > seconds else Lost("simulated")
-        self.work += work if died > seconds else 0.0
-        self._plan(self.now + min(died, seconds), worker, outcome)
-
-    def _plan(self, when, worker, outcome):
-        heapq.heappush(self.events, (when, id(worker), worker, outcome))
-
-    def wait(self):
-        when, _, worker, outcome = heapq.heappop(self.events)
-        self.now = max(self.now, when)
-        if outcome is None:  # a lost worker is back
-            self.free.append(worker)
-            return []
-        if isinstance(outcome, Lost):
-            self._plan(self.now + self.case.back, worker, None)
-        else:
-            self.now += outcome * self.case.state / self.case.disk  # 0 if the disk has no limit
-            self.free.append(worker)
-        return [(worker, outcome)]
-
-
 def simulate(case: Case, workers: int, networks: int, seed: int = 0) -> tuple[float, float]:
     """Return the total time in seconds, and the efficiency."""
-    crew = SimulatedCrew(case, workers, np.random.default_rng(seed))
-    usual = int(USUAL / case.network)
-
-    def shards(left: int):
-        while left:
-            size = min(left, next_size(left, usual, workers, AT_ONCE))
-            left -= size
-            yield size
-
-    together = case.group or networks
+    random = np.random.default_rng(seed)
+    speeds = np.where(random.random(workers) < case.slow, 1 / 3, 1.0)
+    usual, together = int(USUAL / case.network), case.group or networks
+    now, work, idle = 0.0, 0.0, list(range(workers))
+    ends: list[tuple[float, int, int, bool]] = []  # of shards: when, worker, size, whether lost
     for first in range(0, networks, together):
-        group = min(together, networks - first)
-        done = sum(part for part, _ in dispatch(crew, shards(group), lambda said: None))
-        assert done == group
-        crew.now += group * case.alone
-    power = sum(crew.speed.values())
-    return crew.now, crew.work / power / crew.now
+        left = group = min(together, networks - first)
+        again, done = list[int](), 0
+        while done < group:
+            while idle and (again or left):
+                worker = idle.pop(0)
+                if not again:
+                    again.append(min(left, next_size(left, usual, workers, AT_ONCE)))
+                    left -= again[0]
+                size, now = again.pop(0), now + case.sent
+                spread = random.lognormal(-(case.uneven**2) / 2, case.uneven)
+                needed = size * case.network * spread
+                seconds = needed / speeds[worker]
+                died = random.exponential(case.lost) if np.isfinite(case.lost) else np.inf
+                work += needed if died > seconds else 0.0
+                heapq.heappush(ends, (now + min(died, seconds), worker, size, died <= seconds))
+            when, worker, size, is_lost = heapq.heappop(ends)
+            now = max(now, when)
+            if is_lost:
+                again.append(size)
+                heapq.heappush(ends, (now + case.back, worker, 0, False))
+            else:  # of size 0: a lost worker is back
+                now += size * case.state / case.disk  # 0 if the disk has no limit
+                done += size
+                idle.append(worker)
+        now += group * case.alone
+    return now, work / speeds.sum() / now
 
 
 def main():

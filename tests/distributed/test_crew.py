@@ -1,4 +1,4 @@
-"""The queue and the crew with a simulated Ray: losses, retries, refusals."""
+"""The crew of a cluster with a simulated Ray: losses, retries, refusals."""
 
 import itertools
 import pickle
@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 from forecaster.distributed import crew as crews
-from forecaster.distributed.crew import Node, RayCrew
-from forecaster.distributed.queue import dispatch
+from forecaster.distributed.crew import Crew, Node
+from forecaster.distributed.worker import NodeWorker
 from forecaster.errors import ClusterError
 from forecaster.swarm import Failed
 
@@ -31,10 +31,12 @@ class Actor:
     """A worker that answers at once; ``node`` holds its versions and what it does with a part."""
 
     def __init__(self, ray, node):
-        self.ray, self.node, self.work_of = ray, node, None
+        self.ray, self.node = ray, node
 
     def __getattr__(self, what):
-        return types.SimpleNamespace(remote=lambda *args: self.ray.answer(self, what, args))
+        return types.SimpleNamespace(
+            remote=lambda *args, **options: self.ray.answer(self, what, args, **options)
+        )
 
 
 class PlayedRay:
@@ -85,21 +87,18 @@ class PlayedRay:
             raise answer
         return answer
 
-    def answer(self, actor, what, args):
+    def answer(self, actor, what, args, **options):
         member, ref = self.members[actor.node], next(self.numbers)
-        if what == "begin":
-            actor.work_of = args[0]
-        self.answers[ref] = {
-            "versions": lambda: VERSIONS | member.get("versions", {}),
-            "start": lambda: CODE | member.get("code", {}),
-            "begin": lambda: None,
-            "work": lambda: self.work(actor, member, *args),
-        }[what]()
+        self.answers[ref] = getattr(self, what)(actor, member, *args, **options)
         return ref
 
-    def work(self, actor, member, part):
+    def start(self, actor, member, expected, *, per_core):
+        found = expected | member.get("versions", {})
+        return found if per_core or found != expected else found | CODE | member.get("code", {})
+
+    def work(self, actor, member, of, part):
         self.given.append((actor.node, part))
-        function, common, _ = actor.work_of
+        function, common, _ = of[0]
         return member.get("lose", lambda part: None)(part) or function(common, part)
 
 
@@ -112,9 +111,8 @@ def at_once(monkeypatch):
 def run(ray, parts=range(6), function=pow, *, per_core=False):
     """Return the results by part, and the notices."""
     said = []
-    crew = RayCrew(ray, VERSIONS, said.append, per_core=per_core)
-    crew.begin(function, 2)
-    return dict(dispatch(crew, parts, said.append)), said
+    crew = Crew(ray, VERSIONS, said.append, per_core=per_core)
+    return dict(crew.run(function, 2, parts)), said
 
 
 EXPECTED = {part: 2**part for part in range(6)}
@@ -131,9 +129,8 @@ def test_all_workers_share_one_queue_and_one_copy_of_what_is_common():
 
 def test_a_part_is_made_only_when_somebody_is_free():
     made, ray = [], PlayedRay(a={})
-    crew = RayCrew(ray, VERSIONS, print, per_core=False)
-    crew.begin(pow, 2)
-    results = dispatch(crew, (made.append(part) or part for part in range(9)), print)
+    crew = Crew(ray, VERSIONS, print, per_core=False)
+    results = crew.run(pow, 2, (made.append(part) or part for part in range(9)))
     next(results)
     assert made == [0]
 
@@ -192,10 +189,10 @@ def test_what_the_work_itself_raises_is_raised():
 @pytest.mark.parametrize(
     ("other", "said"),
     [
-        ({"versions": {"jax": "1.9"}}, "has jax 1.9 (here 2)"),
-        ({"versions": {"python": "3.12"}}, "has python 3.12 (here 3.11)"),
-        ({"versions": {"forecaster": "not installed"}}, "has forecaster not installed (here 1)"),
-        ({"code": {"kernel": "neon"}}, "computes with backend cpu (others cpu), kernel neon"),
+        ({"versions": {"jax": "1.9"}}, "has jax 1.9, not 2"),
+        ({"versions": {"python": "3.12"}}, "has python 3.12, not 3.11"),
+        ({"versions": {"forecaster": "not installed"}}, "has forecaster not installed, not 1"),
+        ({"code": {"kernel": "neon"}}, "has kernel neon, not avx2"),
     ],
 )
 def test_a_node_that_would_compute_something_else_is_refused_by_name(other, said):
@@ -218,29 +215,22 @@ def test_a_cluster_without_a_free_core_is_given_up_soon():
         run(PlayedRay())
 
 
-def test_a_network_that_a_node_cannot_import_is_named():
-    class Unknown(PlayedRay):
-        def answer(self, actor, what, args):
-            ref = super().answer(actor, what, args)
-            if what == "begin":
-                self.answers[ref] = RayTaskError(ModuleNotFoundError("No module named 'mine'"))
-            return ref
+def test_a_network_that_a_node_cannot_import_is_named(monkeypatch):
+    def missing(ref):
+        raise ModuleNotFoundError("No module named 'mine'")
 
+    monkeypatch.setattr(pytest.importorskip("ray"), "get", missing)
     with pytest.raises(ClusterError, match=r"No module named 'mine'.*a network of your own"):
-        run(Unknown(a={}))
+        NodeWorker.__new__(NodeWorker).work([None], 0)
 
 
-def test_a_task_that_is_sent_again_is_the_same_program():
-    from forecaster.distributed.worker import NodeWorker
+def test_a_task_that_is_sent_again_is_the_same_program(monkeypatch):
     from forecaster.swarm.execution.shards import Job, Resources
 
-    worker, tasks = NodeWorker.__new__(NodeWorker), []
+    monkeypatch.setattr(pytest.importorskip("ray"), "get", lambda ref: ref)
+    worker = NodeWorker.__new__(NodeWorker)
     worker._tasks = {}
     job = Job(cast(Any, None), Resources(None, 5, None, None), ())
-    for name in ("a", "b", "a"):
-        worker.begin((None, job, pickle.dumps([name])))
-        tasks.append(worker._common.task)
+    task_of = lambda job, part: job.task  # noqa: E731
+    tasks = [worker.work([(task_of, job, pickle.dumps([name]))], 0) for name in "aba"]
     assert tasks == [["a"], ["b"], ["a"]] and tasks[0] is tasks[2]
-    for k in range(9):
-        worker.begin((None, job, pickle.dumps([k])))
-    assert len(worker._tasks) == 8
